@@ -1,0 +1,23 @@
+// What the CPU can do, asked once at run time.
+#pragma once
+
+#include "kernels/base/op.h"
+
+namespace rondo {
+
+struct CpuFeatures {
+  bool avx2 = false;         // with FMA
+  bool avx512 = false;       // F, BW, DQ, VL
+  bool avx512_bf16 = false;  // vdpbf16ps
+};
+
+// Features of this machine, lowered by the environment variable RONDO_ISA=generic|avx2|avx512
+// (for tests of the slower paths).
+const CpuFeatures& cpu_features();
+
+// For Variant::accepts of kernels compiled for one instruction set.
+inline bool has_avx2(const Context&, const void*) { return cpu_features().avx2; }
+inline bool has_avx512(const Context&, const void*) { return cpu_features().avx512; }
+inline bool has_avx512_bf16(const Context&, const void*) { return cpu_features().avx512_bf16; }
+
+}  // namespace rondo

@@ -1,0 +1,87 @@
+#include "kernels/base/device.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+const char* name_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu: return "cpu";
+    case DeviceKind::sim: return "sim";
+    case DeviceKind::cuda: return "cuda";
+  }
+  return "?";
+}
+
+Buffer::Buffer(Device& device, size_t bytes, const char* purpose)
+    : device_(&device), data_(bytes ? device.allocate(bytes, purpose) : nullptr), bytes_(bytes) {}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this != &other) {
+    if (data_) device_->deallocate(data_, bytes_);
+    device_ = other.device_;
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+Buffer::~Buffer() {
+  if (data_) device_->deallocate(data_, bytes_);
+}
+
+namespace {
+
+struct CpuStream final : detail::StreamImpl {
+  void enqueue(std::function<void()> work) override { work(); }
+  void synchronize() override {}
+};
+
+struct CpuEvent final : detail::EventImpl {
+  void record(detail::StreamImpl&) override {}
+  void wait(detail::StreamImpl&) override {}
+  void synchronize() override {}
+  bool done() override { return true; }
+};
+
+class CpuDevice final : public Device {
+ public:
+  DeviceKind kind() const override { return DeviceKind::cpu; }
+  std::string describe() const override { return "cpu"; }
+
+  void* allocate(size_t bytes, const char* purpose) override {
+    constexpr size_t alignment = 64;
+    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+    RONDO_CHECK(memory != nullptr, "out of memory: ", bytes, " bytes asked for ", purpose);
+    return memory;
+  }
+  void deallocate(void* memory, size_t) noexcept override { std::free(memory); }
+
+  Stream make_stream() override { return Stream(std::make_unique<CpuStream>()); }
+  Event make_event() override { return Event(std::make_unique<CpuEvent>()); }
+  void copy(Stream&, void* to, const void* from, size_t bytes) override {
+    if (bytes) std::memmove(to, from, bytes);
+  }
+  void fill_bytes(Stream&, void* to, int byte, size_t bytes) override {
+    if (bytes) std::memset(to, byte, bytes);
+  }
+};
+
+}  // namespace
+
+Device& cpu_device() {
+  static CpuDevice device;
+  return device;
+}
+
+}  // namespace rondo

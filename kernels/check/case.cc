@@ -1,0 +1,294 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "kernels/check/check.h"
+
+namespace rondo::check {
+namespace {
+
+constexpr size_t guard_bytes = 256;
+constexpr uint8_t guard_byte = 0xa5;
+
+uint64_t splitmix(uint64_t& state) {
+  uint64_t z = (state += 0x9e3779b97f4a7c15ull);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+void put(void* base, DType dtype, int64_t i, double v) {
+  switch (dtype) {
+    case DType::f32: static_cast<float*>(base)[i] = static_cast<float>(v); return;
+    case DType::bf16: static_cast<bf16*>(base)[i] = bf16(static_cast<float>(v)); return;
+    case DType::f64: static_cast<double*>(base)[i] = v; return;
+    case DType::i32: static_cast<int32_t*>(base)[i] = static_cast<int32_t>(v); return;
+    case DType::i64: static_cast<int64_t*>(base)[i] = static_cast<int64_t>(v); return;
+    case DType::u8: static_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(v); return;
+  }
+}
+
+double get(const void* base, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::f32: return static_cast<const float*>(base)[i];
+    case DType::bf16: return static_cast<double>(static_cast<const bf16*>(base)[i]);
+    case DType::f64: return static_cast<const double*>(base)[i];
+    case DType::i32: return static_cast<const int32_t*>(base)[i];
+    case DType::i64: return static_cast<double>(static_cast<const int64_t*>(base)[i]);
+    case DType::u8: return static_cast<const uint8_t*>(base)[i];
+  }
+  return 0;
+}
+
+}  // namespace
+
+Tolerance Tolerance::ulps(DType dtype, double ulps, double scale) {
+  const double epsilon = dtype == DType::bf16  ? 0x1p-8
+                         : dtype == DType::f64 ? 0x1p-53
+                                               : 0x1p-24;
+  return {ulps * epsilon * scale, ulps * epsilon};
+}
+
+bool matches(double got, double want, const Tolerance& t) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (std::isinf(want)) return got == want;
+  return std::abs(got - want) <= t.absolute + t.relative * std::abs(want);
+}
+
+// One allocation: guard, payload, guard. The host image is what was copied in, or comes back.
+struct Case::Block {
+  Buffer memory;
+  std::vector<uint8_t> host;
+  size_t payload = 0;
+  TensorView view;
+  const char* name = nullptr;  // compared when set
+  Tolerance tolerance;
+  int64_t planes = 1, plane_elements = 0, live_elements = 0;  // compared part of each plane
+
+  uint8_t* host_payload() { return host.data() + guard_bytes; }
+};
+
+Case::Case(const Context& context, uint64_t seed, const Variant* variant, int repeats)
+    : context_(context), state_(seed * 0x2545f4914f6cdd1dull + 1), variant_(variant),
+      repeats_(repeats) {}
+
+Case::~Case() = default;
+
+int64_t Case::random(int64_t n) {
+  RONDO_CHECK(n > 0, "random(", n, ")");
+  return static_cast<int64_t>(splitmix(state_) % static_cast<uint64_t>(n));
+}
+
+double Case::random_real(double low, double high) {
+  return low + (high - low) * static_cast<double>(splitmix(state_) >> 11) * 0x1p-53;
+}
+
+Case::Block& Case::add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype) {
+  auto block = std::make_unique<Block>();
+  block->payload = bytes;
+  block->host.assign(bytes + 2 * guard_bytes, guard_byte);
+  block->memory = Buffer(*context_.device, block->host.size(), "checkop case");
+  block->view = TensorView(static_cast<uint8_t*>(block->memory.data()) + guard_bytes, dtype, dims);
+  block->plane_elements = block->live_elements = block->view.numel();
+  blocks_.push_back(std::move(block));
+  return *blocks_.back();
+}
+
+// Values in the live part of each plane, NaN after it.
+void Case::fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_elements,
+                       int64_t live_elements) {
+  for (int64_t p = 0; p < planes; ++p) {
+    for (int64_t i = 0; i < plane_elements; ++i) {
+      double v = std::numeric_limits<double>::quiet_NaN();
+      if (i < live_elements) v = fill.kind == Fill::zeros ? 0 : random_real(fill.low, fill.high);
+      put(block.host_payload(), block.view.dtype, p * plane_elements + i, v);
+    }
+  }
+  context_.device->copy(*context_.stream, block.memory.data(), block.host.data(),
+                        block.host.size());
+}
+
+TensorView Case::input(std::initializer_list<int64_t> dims, DType dtype, Fill fill) {
+  Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
+  fill_values(b, fill, 1, b.plane_elements, b.plane_elements);
+  return b.view;
+}
+
+TensorView Case::input_values(std::initializer_list<int64_t> dims, DType dtype,
+                              const std::vector<double>& values) {
+  Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
+  RONDO_CHECK(static_cast<int64_t>(values.size()) == b.view.numel(), values.size(),
+              " values for ", b.view.numel(), " elements");
+  for (size_t i = 0; i < values.size(); ++i) {
+    put(b.host_payload(), dtype, static_cast<int64_t>(i), values[i]);
+  }
+  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
+  return b.view;
+}
+
+TensorView Case::output(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+                        Tolerance tolerance) {
+  Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
+  fill_values(b, {}, 1, b.plane_elements, 0);
+  b.name = name;
+  b.tolerance = tolerance;
+  return b.view;
+}
+
+TensorView Case::in_out(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+                        Tolerance tolerance, Fill fill) {
+  const TensorView view = input(dims, dtype, fill);
+  blocks_.back()->name = name;
+  blocks_.back()->tolerance = tolerance;
+  return view;
+}
+
+TensorView Case::workspace(size_t bytes) {
+  Block& b = add_block(bytes, {static_cast<int64_t>(bytes)}, DType::u8);
+  std::memset(b.host_payload(), 0xff, bytes);  // NaN as floats
+  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
+  return b.view;
+}
+
+const int32_t* Case::ints(const std::vector<int32_t>& values) {
+  Block& b = add_block(values.size() * 4, {static_cast<int64_t>(values.size())}, DType::i32);
+  if (!values.empty()) std::memcpy(b.host_payload(), values.data(), values.size() * 4);
+  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
+  return static_cast<const int32_t*>(b.view.data);
+}
+
+const uint64_t* Case::longs(const std::vector<uint64_t>& values) {
+  Block& b = add_block(values.size() * 8, {static_cast<int64_t>(values.size())}, DType::i64);
+  if (!values.empty()) std::memcpy(b.host_payload(), values.data(), values.size() * 8);
+  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
+  return static_cast<const uint64_t*>(b.view.data);
+}
+
+PackedView Case::packed(std::vector<int32_t> lengths, int32_t spare_rows,
+                        int32_t spare_sequences) {
+  std::sort(lengths.begin(), lengths.end(), std::greater<>());
+  const int32_t frames = lengths.empty() ? 0 : lengths.front();
+  const auto sequences = static_cast<int32_t>(lengths.size());
+  std::vector<int32_t> batch_sizes, row_offsets = {0}, row_frame;
+  for (int32_t t = 0; t < frames; ++t) {
+    const auto active = static_cast<int32_t>(
+        std::count_if(lengths.begin(), lengths.end(), [&](int32_t l) { return l > t; }));
+    batch_sizes.push_back(active);
+    row_offsets.push_back(row_offsets.back() + active);
+    row_frame.insert(row_frame.end(), static_cast<size_t>(active), t);
+  }
+  const int32_t rows = row_offsets.back();
+  PackedView v;
+  v.capacity = {rows + spare_rows, frames + (spare_rows ? 1 : 0), sequences + spare_sequences};
+  // What lies past the extent must never be used: make it absurd.
+  constexpr int32_t poison = 0x3fffffff;
+  lengths.resize(static_cast<size_t>(v.capacity.sequences), 0);
+  batch_sizes.resize(static_cast<size_t>(v.capacity.frames), poison);
+  row_offsets.resize(static_cast<size_t>(v.capacity.frames) + 1, poison);
+  row_frame.resize(static_cast<size_t>(v.capacity.rows), poison);
+  std::vector<uint64_t> keys;
+  std::vector<int32_t> first_frame;
+  for (int32_t n = 0; n < v.capacity.sequences; ++n) {
+    keys.push_back(static_cast<uint64_t>(random(1 << 30)));
+    first_frame.push_back(static_cast<int32_t>(random(100)));
+  }
+  v.extent = reinterpret_cast<const PackedExtent*>(ints({rows, frames, sequences}));
+  v.lengths = ints(lengths);
+  v.batch_sizes = ints(batch_sizes);
+  v.row_offsets = ints(row_offsets);
+  v.row_frame = ints(row_frame);
+  v.keys = longs(keys);
+  v.first_frame = ints(first_frame);
+  extents_.emplace_back(v.extent, rows);
+  return v;
+}
+
+int64_t Case::extent_rows(const PackedView& layout) const {
+  for (const auto& [extent, rows] : extents_) {
+    if (extent == layout.extent) return rows;
+  }
+  RONDO_CHECK(false, "layout is not of this case");
+}
+
+TensorView Case::planes_input(int64_t planes, const PackedView& layout, int64_t cols, DType dtype,
+                              Fill fill) {
+  const auto bytes = static_cast<size_t>(planes * layout.capacity.rows * cols) * size_of(dtype);
+  Block& b = add_block(bytes, {planes, layout.capacity.rows, cols}, dtype);
+  fill_values(b, fill, planes, layout.capacity.rows * cols, extent_rows(layout) * cols);
+  return b.view;
+}
+
+TensorView Case::rows_input(const PackedView& layout, int64_t cols, DType dtype, Fill fill) {
+  const TensorView v = planes_input(1, layout, cols, dtype, fill);
+  return {v.data, dtype, {layout.capacity.rows, cols}};
+}
+
+TensorView Case::planes_output(const char* name, int64_t planes, const PackedView& layout,
+                               int64_t cols, DType dtype, Tolerance tolerance) {
+  const auto bytes = static_cast<size_t>(planes * layout.capacity.rows * cols) * size_of(dtype);
+  Block& b = add_block(bytes, {planes, layout.capacity.rows, cols}, dtype);
+  b.planes = planes;
+  b.plane_elements = layout.capacity.rows * cols;
+  b.live_elements = extent_rows(layout) * cols;
+  fill_values(b, {}, planes, b.plane_elements, 0);
+  b.name = name;
+  b.tolerance = tolerance;
+  return b.view;
+}
+
+TensorView Case::rows_output(const char* name, const PackedView& layout, int64_t cols, DType dtype,
+                             Tolerance tolerance) {
+  const TensorView v = planes_output(name, 1, layout, cols, dtype, tolerance);
+  return {v.data, dtype, {layout.capacity.rows, cols}};
+}
+
+void Case::run_erased(const char* op, const void* args) {
+  RONDO_CHECK(std::strcmp(op, variant_->op) == 0, "case runs ", op, ", the variant is of ",
+              variant_->op);
+  if (variant_->accepts && !variant_->accepts(context_, args)) {
+    accepted_ = false;
+    return;
+  }
+  for (int i = 0; i < repeats_; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    variant_->run(context_, args);
+    context_.stream->synchronize();
+    seconds_.push_back(
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+}
+
+std::vector<Case::Output> Case::collect(std::string* guard_error) {
+  std::vector<Output> outputs;
+  for (auto& b : blocks_) {
+    context_.device->copy(*context_.stream, b->host.data(), b->memory.data(), b->host.size());
+  }
+  context_.stream->synchronize();
+  for (auto& b : blocks_) {
+    const auto untouched = [](uint8_t byte) { return byte == guard_byte; };
+    const uint8_t* tail = b->host_payload() + b->payload;
+    if (!std::all_of(b->host.data(), b->host_payload(), untouched) ||
+        !std::all_of(tail, tail + guard_bytes, untouched)) {
+      *guard_error = str("wrote outside ", b->name ? b->name : "an input or the workspace");
+    }
+    if (b->name == nullptr) continue;
+    Output out{b->name, b->tolerance, {}, {}, {}};
+    for (int i = 0; i < b->view.rank; ++i) out.shape += str(i ? "x" : "", b->view.dim(i));
+    const size_t element = size_of(b->view.dtype);
+    for (int64_t p = 0; p < b->planes; ++p) {
+      for (int64_t i = 0; i < b->live_elements; ++i) {
+        const int64_t at = p * b->plane_elements + i;
+        out.values.push_back(get(b->host_payload(), b->view.dtype, at));
+        const uint8_t* bytes = b->host_payload() + static_cast<size_t>(at) * element;
+        out.bytes.insert(out.bytes.end(), bytes, bytes + element);
+      }
+    }
+    outputs.push_back(std::move(out));
+  }
+  return outputs;
+}
+
+}  // namespace rondo::check

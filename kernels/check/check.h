@@ -1,0 +1,175 @@
+// The harness behind checkop, in the spirit of dav1d's checkasm: every variant of every op in
+// kernels/ops.cc is compared with `ref` on the same inputs, and the same cases are timed.
+//
+// An op's cases live beside it in <op>_check.cc:
+//
+//   void pointwise_check(Suite& suite) {
+//     for (int64_t rows : {0, 1, 33})
+//       suite.add<PointwiseArgs>(str("relu/", rows), [=](Case& c) {
+//         PointwiseArgs args;
+//         args.function = PointwiseFunction::relu;
+//         args.x = c.input({rows, 7}, DType::f32);
+//         args.y = c.output("y", {rows, 7}, DType::f32, Tolerance::exact());
+//         c.run(args);
+//       });
+//   }
+//
+// The case function runs once for `ref` and once per variant, thread count and device; the random
+// inputs are the same each time. Outputs start poisoned with NaN (a forgotten element shows) and
+// lie between guard zones (a stray write shows). Input rows past a packed batch's extent are NaN.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/base/op.h"
+#include "kernels/base/packed.h"
+
+namespace rondo::check {
+
+// Passes when |got - want| <= absolute + relative * |want|; NaN matches only NaN, inf only the same
+// inf. State the bound as rounding error: ulps of the output dtype x sqrt or length of the sum.
+struct Tolerance {
+  double absolute = 0, relative = 0;
+  static Tolerance exact() { return {0, 0}; }
+  // `ulps` units in the last place of `dtype`, relative to values of size `scale`.
+  static Tolerance ulps(DType dtype, double ulps, double scale = 1.0);
+};
+
+struct Fill {
+  enum Kind : uint8_t { uniform, zeros } kind = uniform;
+  double low = -1, high = 1;
+};
+
+class Case {
+ public:
+  Case(const Context& context, uint64_t seed, const Variant* variant, int repeats);
+  ~Case();
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+
+  const Context& context() const { return context_; }
+  DeviceKind device() const { return context_.device->kind(); }
+
+  // Uniform in [0, n), from the case's own generator (the same sequence for every variant).
+  int64_t random(int64_t n);
+  double random_real(double low, double high);
+
+  TensorView input(std::initializer_list<int64_t> dims, DType dtype, Fill fill = {});
+  TensorView input_values(std::initializer_list<int64_t> dims, DType dtype,
+                          const std::vector<double>& values);
+  TensorView output(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+                    Tolerance tolerance);
+  // Starts from the same random values for every variant, and is compared afterwards.
+  TensorView in_out(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+                    Tolerance tolerance, Fill fill = {});
+  TensorView workspace(size_t bytes);
+  const int32_t* ints(const std::vector<int32_t>& values);
+  const uint64_t* longs(const std::vector<uint64_t>& values);
+
+  // A packed batch of these lengths (any order; sorted here), with capacity for `spare_rows` and
+  // `spare_sequences` more than it holds.
+  PackedView packed(std::vector<int32_t> lengths, int32_t spare_rows = 0,
+                    int32_t spare_sequences = 0);
+  int64_t extent_rows(const PackedView& layout) const;
+  // [capacity rows, cols]: values within the extent; NaN past it (inputs) or not compared (outputs).
+  TensorView rows_input(const PackedView& layout, int64_t cols, DType dtype, Fill fill = {});
+  TensorView rows_output(const char* name, const PackedView& layout, int64_t cols, DType dtype,
+                         Tolerance tolerance);
+  // As rows_output for [planes, capacity rows, cols].
+  TensorView planes_output(const char* name, int64_t planes, const PackedView& layout, int64_t cols,
+                           DType dtype, Tolerance tolerance);
+  TensorView planes_input(int64_t planes, const PackedView& layout, int64_t cols, DType dtype,
+                          Fill fill = {});
+
+  // Work of one run, for --bench.
+  void work(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
+
+  // Runs the variant under test; when benchmarking, repeatedly. Once per case function. A variant
+  // that does not accept the arguments leaves accepted() false.
+  template <class Args>
+  void run(const Args& args) {
+    run_erased(Args::op, &args);
+  }
+
+  struct Output {
+    std::string name;
+    Tolerance tolerance;
+    std::vector<double> values;  // compared elements
+    std::vector<uint8_t> bytes;  // their exact storage
+    std::string shape;
+  };
+  // Copies the outputs back and checks the guards; call once, after the case function.
+  std::vector<Output> collect(std::string* guard_error);
+  bool accepted() const { return accepted_; }
+  const std::vector<double>& seconds() const { return seconds_; }
+  double flops() const { return flops_; }
+  double bytes() const { return bytes_; }
+
+ private:
+  struct Block;
+  Block& add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype);
+  void fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_elements,
+                   int64_t live_elements);
+  void run_erased(const char* op, const void* args);
+
+  Context context_;
+  uint64_t state_;
+  const Variant* variant_;
+  int repeats_;
+  bool accepted_ = true;
+  double flops_ = 0, bytes_ = 0;
+  std::vector<double> seconds_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<std::pair<const PackedExtent*, int64_t>> extents_;
+};
+
+using CaseFunction = std::function<void(Case&)>;
+
+class Suite {
+ public:
+  struct Entry {
+    std::string op, label;
+    CaseFunction function;
+    bool bench = false;
+  };
+  template <class Args>
+  void add(std::string label, CaseFunction function) {
+    entries.push_back({Args::op, std::move(label), std::move(function), false});
+  }
+  // A shape worth timing; checked as well when --bench is given.
+  template <class Args>
+  void add_bench(std::string label, CaseFunction function) {
+    entries.push_back({Args::op, std::move(label), std::move(function), true});
+  }
+  std::vector<Entry> entries;
+};
+
+// All ops' cases; one line per op in kernels/check/suites.cc.
+Suite full_suite();
+
+struct Options {
+  std::string filter;   // substring of "op/label"
+  std::string variant;  // only this variant name
+  std::string backend;  // only this backend
+  std::vector<int> threads = {1, 2, 3};
+  uint64_t seed = 1;
+  bool bench = false;
+  double bench_seconds = 0.3;  // per case and variant
+  bool json = false;
+  bool list = false;
+};
+
+struct Summary {
+  int passed = 0, failed = 0, skipped = 0;
+};
+
+// Runs the suite, prints to stdout.
+Summary run_suite(const Suite& suite, const Options& options);
+
+// {|got - want| <= tolerance} with NaN and inf as Tolerance says.
+bool matches(double got, double want, const Tolerance& tolerance);
+
+}  // namespace rondo::check

@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+
+#include "kernels/check/check.h"
+#include "kernels/ops.h"
+
+namespace rondo::check {
+namespace {
+
+struct Runner {
+  const Options& options;
+  Summary summary;
+  std::map<int, std::unique_ptr<ThreadPool>> pools;
+  std::map<Device*, Stream> streams;
+
+  ThreadPool& pool(int threads) {
+    auto& p = pools[threads];
+    if (!p) p = std::make_unique<ThreadPool>(threads);
+    return *p;
+  }
+
+  Context context(Backend backend, Device& device, int threads) {
+    Stream& stream = streams[&device];
+    if (!stream) stream = device.make_stream();
+    return {backend, &device, &stream, &pool(threads)};
+  }
+
+  void report(const Suite::Entry& e, const Variant& v, const char* status,
+              const std::string& detail) {
+    if (options.json) {
+      std::string escaped;
+      for (char c : detail) {
+        if (c == '"' || c == '\\') escaped += '\\';
+        escaped += c;
+      }
+      std::printf("{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
+                  "\"status\":\"%s\",\"detail\":\"%s\"}\n",
+                  e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, status,
+                  escaped.c_str());
+    } else if (std::string_view(status) == "failed") {
+      std::printf("FAILED %s/%s %s:%s  %s\n", e.op.c_str(), e.label.c_str(), name_of(v.backend),
+                  v.name, detail.c_str());
+    }
+  }
+
+  // Empty when equal; otherwise the first difference and the count.
+  std::string compare(const std::vector<Case::Output>& got,
+                      const std::vector<Case::Output>& want) {
+    if (got.size() != want.size()) return "different number of outputs";
+    for (size_t o = 0; o < got.size(); ++o) {
+      const auto& g = got[o];
+      const auto& w = want[o];
+      if (g.values.size() != w.values.size()) return str(g.name, ": different sizes");
+      size_t bad = 0, first = 0;
+      for (size_t i = 0; i < g.values.size(); ++i) {
+        if (!matches(g.values[i], w.values[i], w.tolerance) && bad++ == 0) first = i;
+      }
+      if (bad) {
+        char text[256];
+        std::snprintf(text, sizeof text,
+                      "%s[%s]: %zu of %zu differ, first at %zu: got %.9g, want %.9g (allowed "
+                      "%.3g + %.3g x |want|)",
+                      g.name.c_str(), g.shape.c_str(), bad, g.values.size(), first,
+                      g.values[first], w.values[first], w.tolerance.absolute,
+                      w.tolerance.relative);
+        return text;
+      }
+    }
+    return {};
+  }
+
+  struct Result {
+    std::vector<Case::Output> outputs;
+    std::string error;
+    bool accepted = true;
+  };
+  Result run_once(const Suite::Entry& e, const Variant& v, const Context& context) {
+    Result r;
+    try {
+      Case c(context, options.seed, &v, 1);
+      e.function(c);
+      r.accepted = c.accepted();
+      if (r.accepted) r.outputs = c.collect(&r.error);
+    } catch (const Error& error) {
+      r.error = error.what();
+    }
+    return r;
+  }
+
+  void check(const Suite::Entry& e, const Variant& v, Device& device,
+             const std::vector<Case::Output>& want) {
+    std::vector<Case::Output> first;
+    const std::vector<int> once = {1};
+    const auto& thread_counts = v.backend == Backend::cpu ? options.threads : once;
+    for (int threads : thread_counts) {
+      Result r = run_once(e, v, context(v.backend, device, threads));
+      if (!r.accepted) {
+        ++summary.skipped;
+        report(e, v, "skipped", "does not accept the arguments");
+        return;
+      }
+      std::string error = r.error.empty() ? compare(r.outputs, want) : r.error;
+      if (error.empty() && !first.empty() && v.role == Role::standard) {
+        for (size_t o = 0; o < first.size(); ++o) {
+          if (first[o].bytes != r.outputs[o].bytes) {
+            error = str(first[o].name, ": not bitwise the same with ", threads, " threads as with ",
+                        thread_counts.front());
+          }
+        }
+      }
+      if (!error.empty()) {
+        ++summary.failed;
+        report(e, v, "failed", error);
+        return;
+      }
+      if (first.empty()) first = std::move(r.outputs);
+    }
+    ++summary.passed;
+    report(e, v, "passed", "");
+  }
+
+  void bench(const Suite::Entry& e, const Variant& v, Device& device) {
+    const int threads = *std::max_element(options.threads.begin(), options.threads.end());
+    try {
+      Case warm(context(v.backend, device, threads), options.seed, &v, 2);
+      e.function(warm);
+      if (!warm.accepted()) return;
+      const double once = std::max(warm.seconds().back(), 1e-7);
+      const int repeats = static_cast<int>(std::clamp(options.bench_seconds / once, 3.0, 2000.0));
+      Case c(context(v.backend, device, threads), options.seed, &v, repeats);
+      e.function(c);
+      std::vector<double> s = c.seconds();
+      std::sort(s.begin(), s.end());
+      const double median = s[s.size() / 2];
+      if (options.json) {
+        std::printf("{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
+                    "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,\"runs\":%d,"
+                    "\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
+                    e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads,
+                    median * 1e6, s.front() * 1e6, repeats, c.flops() / median * 1e-9,
+                    c.bytes() / median * 1e-9);
+      } else {
+        std::printf("%-18s %-36s %4s:%-12s %10.1f us (min %.1f) %8.1f GFLOP/s %7.1f GB/s\n",
+                    e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, median * 1e6,
+                    s.front() * 1e6, c.flops() / median * 1e-9, c.bytes() / median * 1e-9);
+      }
+      std::fflush(stdout);
+    } catch (const Error& error) {
+      ++summary.failed;
+      report(e, v, "failed", error.what());
+    }
+  }
+};
+
+Device* device_for(Backend backend) {
+  if (backend == Backend::ref || backend == Backend::cpu) return &cpu_device();
+  return nullptr;
+}
+
+}  // namespace
+
+Summary run_suite(const Suite& suite, const Options& options) {
+  Runner runner{options, {}, {}, {}};
+  for (const Suite::Entry& e : suite.entries) {
+    const std::string full = e.op + "/" + e.label;
+    if (!options.filter.empty() && full.find(options.filter) == std::string::npos) continue;
+    if (e.bench && !options.bench) continue;
+    std::span<const Variant> variants;
+    for (auto list : all_ops()) {
+      if (!list.empty() && e.op == list.front().op) variants = list;
+    }
+    RONDO_CHECK(!variants.empty(), "no op ", e.op, " in the table");
+    const auto ref = std::find_if(variants.begin(), variants.end(),
+                                  [](const Variant& v) { return v.backend == Backend::ref; });
+    RONDO_CHECK(ref != variants.end(), e.op, " has no ref variant");
+    std::vector<Case::Output> want;
+    bool have_ref = false;
+    for (const Variant& v : variants) {
+      Device* device = device_for(v.backend);
+      const bool wanted = (options.backend.empty() || options.backend == name_of(v.backend)) &&
+                          (options.variant.empty() || options.variant == v.name);
+      if (v.backend == Backend::ref || !wanted) continue;
+      if (options.list) {
+        std::printf("%s %s:%s\n", full.c_str(), name_of(v.backend), v.name);
+        continue;
+      }
+      if (device == nullptr || (v.accepts && v.role != Role::peer &&
+                                !v.accepts(runner.context(v.backend, *device, 1), nullptr))) {
+        ++runner.summary.skipped;
+        runner.report(e, v, "skipped", "not on this machine");
+        continue;
+      }
+      if (options.bench) {
+        if (e.bench) runner.bench(e, v, *device);
+        continue;
+      }
+      if (!have_ref) {
+        auto r = runner.run_once(e, *ref, runner.context(Backend::ref, cpu_device(), 1));
+        RONDO_CHECK(r.error.empty(), full, ": ref failed: ", r.error);
+        want = std::move(r.outputs);
+        have_ref = true;
+      }
+      runner.check(e, v, *device, want);
+    }
+  }
+  return runner.summary;
+}
+
+}  // namespace rondo::check

@@ -1,0 +1,11 @@
+#include "kernels/check/suites.h"
+
+namespace rondo::check {
+
+Suite full_suite() {
+  Suite suite;
+  pointwise_check(suite);
+  return suite;
+}
+
+}  // namespace rondo::check

@@ -1,0 +1,10 @@
+// The check suites of all ops: one declaration and one line per op.
+#pragma once
+
+#include "kernels/check/check.h"
+
+namespace rondo::check {
+
+void pointwise_check(Suite& suite);
+
+}  // namespace rondo::check

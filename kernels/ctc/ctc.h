@@ -1,0 +1,65 @@
+// Connectionist temporal classification: loss and gradient in one op, softmax fused.
+//
+// Graves et al. 2006. For each sequence n with labels l_1..l_L: loss[n] = -log p(l | logits), the
+// sum over all alignments of products of softmax probabilities; grad is its derivative with
+// respect to the *logits*: softmax - posterior, times grad_scale[n].
+//
+// Shapes: logits, grad [rows, V] packed (kernels/base/packed.h), the same dtype (f32, bf16, f64);
+//   loss [N] f32 (f64 for f64 logits), N = layout.capacity.sequences, in packed order.
+//   labels: int32, concatenated in packed order; sequence n owns
+//   labels[label_offsets[n] .. label_offsets[n+1]); label_offsets has N + 1 entries.
+//   grad_scale [N] in the dtype of loss, absent: 1. grad absent: loss only, O(L) memory per
+//   sequence.
+// grad may alias logits.
+//
+// Edges:
+//   length 0, label length 0   loss 0
+//   empty label                legal: all blanks
+//   infeasible                 (frames < labels + adjacent repeats): loss +inf, grad exactly 0;
+//                              with zero_infinity loss 0
+//   rows past the extent       never read; grad rows past the extent are not written
+//   NaN/Inf logits             loss NaN or inf and gradient NaN for that sequence alone
+//   blank                      any index in [0, V)
+// Labels must be in [0, V), must not be the blank, and are validated by whoever builds the batch
+// (validate_ctc_labels): a kernel may read out of bounds on bad labels.
+// Determinism: bitwise, for any thread count.
+#pragma once
+
+#include "kernels/base/op.h"
+#include "kernels/base/packed.h"
+
+namespace rondo {
+
+enum class CtcInput : uint8_t { logits, log_softmax };
+
+struct CtcArgs {
+  static constexpr const char* op = "ctc";
+  PackedView layout;
+  TensorView logits;
+  const int32_t* labels = nullptr;
+  const int32_t* label_offsets = nullptr;  // [N + 1]
+  int32_t max_label_length = 0;            // capacity: upper bound over the batch
+  int32_t blank = 0;
+  // log_softmax: `logits` hold log-probabilities already; the gradient is -posterior, with
+  // respect to the log-probabilities.
+  CtcInput input = CtcInput::logits;
+  bool zero_infinity = false;
+  TensorView grad_scale;
+  TensorView loss;
+  TensorView grad;
+  TensorView workspace;  // u8, at least ctc_workspace_bytes()
+};
+
+size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
+                           int64_t classes, int32_t max_label_length, bool with_grad);
+
+// Throws InputError naming the sequence and the value: a label outside [0, V) or equal to blank.
+void validate_ctc_labels(std::span<const int32_t> labels, int64_t classes, int32_t blank,
+                         std::string_view utterance);
+
+// The fewest frames an alignment of `labels` needs: their number plus the adjacent repeats.
+int64_t ctc_min_frames(std::span<const int32_t> labels);
+
+std::span<const Variant> ctc_variants();
+
+}  // namespace rondo

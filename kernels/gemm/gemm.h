@@ -1,0 +1,38 @@
+// Matrix products: c = alpha * op(a) op(b) + beta * c, plus bias.
+//
+// Shapes: op(a) [m, k], op(b) [k, n], c [m, n], row-major with leading dimensions (in elements).
+//   a is [m, k] (or [k, m] when transpose_a), b is [k, n] (or [n, k] when transpose_b).
+//   bias [n], f32 or absent, added to each row after beta * c.
+// m may be limited by `*row_count` in device memory (rows of c; with transpose_a, where rows are
+// the contracted dimension, k is limited instead).
+// dtypes: a, b f32, bf16 or f64 (the same); c f32 or bf16 for bf16 inputs, else the input's.
+//   Accumulation in f32 (f64 for f64; double in ref).
+// beta == 0 never reads c. Aliasing: c aliases nothing.
+// Determinism: bitwise, for a fixed thread count of the pool.
+#pragma once
+
+#include "kernels/base/op.h"
+
+namespace rondo {
+
+struct GemmArgs {
+  static constexpr const char* op = "gemm";
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  DType dtype = DType::f32;    // of a and b
+  DType c_dtype = DType::f32;
+  float alpha = 1, beta = 0;
+  TensorView bias;
+  const int32_t* row_count = nullptr;
+  TensorView workspace;  // u8, at least gemm_workspace_bytes()
+};
+
+size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args);
+
+std::span<const Variant> gemm_variants();
+
+}  // namespace rondo

@@ -1,0 +1,102 @@
+// One LSTM layer over a packed batch, one or two directions at once.
+//
+// Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), no peepholes:
+//   [i f g o] = x_t W^T + b + h_{t-1} R^T          gate order i, f, g, o (PyTorch, cuDNN)
+//   c_t = sigmoid(f) * c_{t-1} + sigmoid(i) * tanh(g)
+//   h_t = sigmoid(o) * tanh(c_t)                   optionally h_t = P h'_t (projection, Sak 2014)
+//
+// Shapes (D directions, I inputs, H cells, P outputs per direction: P = H without projection):
+//   x            [rows, I]
+//   weights[d].w [4H, I]   weights[d].r [4H, P]   weights[d].b [4H]   weights[d].p [P, H] or absent
+//   y            [rows, D*P]   direction d owns columns [d*P, (d+1)*P)
+//   h0, hn       [D, N, P]    c0, cn [D, N, H]    N = layout.capacity.sequences, in packed order
+//   gates        [D, rows, 4H] activated gates, kept for the backward pass
+//   cells        [D, rows, H]  c_t, kept for the backward pass
+//   hidden       [D, rows, H]  h' before the projection; absent without projection
+// Direction 1 reads each sequence from its own last frame to its first; its initial state applies
+// at the last frame and its final state is the one at frame 0.
+// The final state of an empty sequence (length 0) equals its initial state.
+//
+// dtypes: x, y, w, r, p, h0, hn, gates, hidden share one "compute" dtype (f32, bf16, f64);
+//   b, cells, c0, cn are f32 (f64 when the compute dtype is f64). Accumulation is f32 (f64 in ref).
+// Absent h0 / c0 mean zeros. Absent hn / cn are not written. Absent gates/cells: inference, nothing
+// is kept (then `workspace` holds what the kernel needs).
+// Aliasing: outputs alias nothing.
+// Determinism: bitwise, for any thread count.
+#pragma once
+
+#include "kernels/base/op.h"
+#include "kernels/base/packed.h"
+
+namespace rondo {
+
+struct LstmWeights {
+  TensorView w, r, b, p;
+};
+
+struct LstmDims {
+  int directions = 1;
+  int64_t input = 0, hidden = 0;
+  int64_t projection = 0;  // 0: none
+  int64_t output() const { return projection ? projection : hidden; }
+};
+
+struct LstmForwardArgs {
+  static constexpr const char* op = "lstm_forward";
+  LstmDims dims;
+  PackedView layout;
+  TensorView x;
+  LstmWeights weights[2];
+  TensorView h0, c0;
+  TensorView y;
+  TensorView hn, cn;
+  TensorView gates, cells, hidden;
+  TensorView workspace;  // u8, at least lstm_workspace_bytes()
+};
+
+// Gradients through time; the weight gradients are a separate op, because they need no time loop
+// and can wait (zero-bubble pipelines, sequence shards).
+//   dy [rows, D*P]; dhn [D,N,P], dcn [D,N,H] (absent: zeros)
+//   dgates [D, rows, 4H] pre-activation gradients; may alias `gates`
+//   dhidden [D, rows, H] gradient before the projection (scratch kept for nothing; projection only)
+//   dprojected [D, rows, P] total gradient of each h_t (dy plus what came back through R), needed
+//     for the projection's weight gradient; absent without projection
+//   dx [rows, I] (absent: not computed); dh0 [D,N,P], dc0 [D,N,H] (absent: not computed)
+struct LstmBackwardArgs {
+  static constexpr const char* op = "lstm_backward";
+  LstmDims dims;
+  PackedView layout;
+  LstmWeights weights[2];
+  TensorView c0;
+  TensorView gates, cells;
+  TensorView dy, dhn, dcn;
+  TensorView dgates, dprojected;
+  TensorView dx;
+  TensorView dh0, dc0;
+  TensorView workspace;
+};
+
+// dw[d] += / = dgates^T x, dr[d] = dgates^T h_{t-1}, db = column sums, dp = dprojected^T hidden.
+// The gradients are f32 (f64 for f64). accumulate: added to what is there.
+struct LstmWeightGradArgs {
+  static constexpr const char* op = "lstm_weight_grad";
+  LstmDims dims;
+  PackedView layout;
+  TensorView x, h0, y, hidden;
+  TensorView dgates, dprojected;
+  LstmWeights grads[2];  // shapes of LstmWeights, f32
+  bool accumulate = false;
+  TensorView workspace;
+};
+
+// Bytes of scratch for one of the three ops on `context`, for a capacity; an upper bound over all
+// variants of the backend and any thread count up to context.pool->size().
+enum class LstmPhase : uint8_t { forward, backward, weight_grad };
+size_t lstm_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
+                            DType compute, const PackedCapacity& capacity);
+
+std::span<const Variant> lstm_forward_variants();
+std::span<const Variant> lstm_backward_variants();
+std::span<const Variant> lstm_weight_grad_variants();
+
+}  // namespace rondo

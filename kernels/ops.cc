@@ -1,0 +1,78 @@
+#include "kernels/ops.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+
+#include "kernels/pointwise/pointwise.h"
+
+namespace rondo {
+namespace {
+
+std::map<std::string, std::string, std::less<>>& preferences() {
+  static std::map<std::string, std::string, std::less<>> table;
+  return table;
+}
+
+const std::vector<std::span<const Variant>>& table() {
+  static const std::vector<std::span<const Variant>> ops = {
+      pointwise_variants(),
+      pointwise_grad_variants(),
+  };
+  return ops;
+}
+
+bool accepts(const Variant& v, const Context& context, const void* args) {
+  return v.accepts == nullptr || v.accepts(context, args);
+}
+
+std::span<const Variant> find_op(std::string_view op) {
+  for (std::span<const Variant> variants : table()) {
+    if (!variants.empty() && op == variants.front().op) return variants;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const std::span<const Variant>> all_ops() { return table(); }
+
+const Variant& select_variant(const Context& context, std::string_view op, const void* args) {
+  const std::span<const Variant> variants = find_op(op);
+  if (!preferences().empty()) {
+    if (auto it = preferences().find(op); it != preferences().end()) {
+      for (const Variant& v : variants) {
+        if (v.backend == context.backend && it->second == v.name && accepts(v, context, args)) {
+          return v;
+        }
+      }
+    }
+  }
+  for (const Variant& v : variants) {
+    if (v.backend == context.backend && v.role == Role::standard && accepts(v, context, args)) {
+      return v;
+    }
+  }
+  RONDO_CHECK(false, "op ", op, " has no variant for ", name_of(context.backend),
+              " that accepts these arguments");
+}
+
+void prefer_variant(std::string_view op, std::string_view name) {
+  const std::span<const Variant> variants = find_op(op);
+  if (variants.empty()) fail_input("unknown op '", op, "'");
+  if (name.empty()) {
+    if (auto it = preferences().find(op); it != preferences().end()) preferences().erase(it);
+    return;
+  }
+  const bool known = std::any_of(variants.begin(), variants.end(),
+                                 [&](const Variant& v) { return name == v.name; });
+  if (!known) {
+    std::string names;
+    for (const Variant& v : variants) names += str(names.empty() ? "" : ", ", v.name);
+    fail_input("op '", op, "' has no variant '", name, "'; it has ", names);
+  }
+  preferences().insert_or_assign(std::string(op), std::string(name));
+}
+
+}  // namespace rondo

@@ -1,0 +1,30 @@
+// The one table of ops and their variants, and dispatch over it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/op.h"
+
+namespace rondo {
+
+// One list of variants per op, in the order of kernels/ops.cc.
+std::span<const std::span<const Variant>> all_ops();
+
+// The variant that would run: the first standard one of context.backend that accepts `args`, or
+// the one a prefer_variant() call named, if it accepts. Throws Error when there is none.
+const Variant& select_variant(const Context& context, std::string_view op, const void* args);
+
+// Prefers variant `name` for `op` from now on, on every backend that has it (what --kernels=
+// does; an empty name restores the default). Throws InputError for an unknown op or name.
+// Process-wide; call it before kernels run.
+void prefer_variant(std::string_view op, std::string_view name);
+
+template <class Args>
+void run(const Context& context, const Args& args) {
+  select_variant(context, Args::op, &args).run(context, &args);
+}
+
+}  // namespace rondo

@@ -1,0 +1,33 @@
+// checkop: compares and times every kernel variant; see kernels/check/check.h.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "kernels/check/check.h"
+
+int main(int argc, char** argv) {
+  rondo::check::Options options;
+  CLI::App app{"Compares every kernel variant with its reference, or times it (--bench)."};
+  app.add_option("filter", options.filter, "only cases whose OP/LABEL contains this");
+  app.add_option("--variant", options.variant, "only this variant (ref, generic, avx512, ...)");
+  app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)");
+  app.add_option("--threads", options.threads, "thread counts; results must not depend on them")
+      ->delimiter(',');
+  app.add_option("--seed", options.seed, "seed of the random inputs");
+  app.add_flag("--bench", options.bench, "time the benchmark shapes instead of checking");
+  app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench");
+  app.add_flag("--json", options.json, "one JSON line per case");
+  app.add_flag("--list", options.list, "list the cases and variants, run nothing");
+  app.footer("Example:  checkop lstm --bench --json");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    const auto summary = rondo::check::run_suite(rondo::check::full_suite(), options);
+    if (!options.list && !options.bench && !options.json) {
+      std::printf("checkop: %d passed, %d failed, %d skipped\n", summary.passed, summary.failed,
+                  summary.skipped);
+    }
+    return summary.failed ? 1 : 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "checkop: %s\n", e.what());
+    return 1;
+  }
+}
