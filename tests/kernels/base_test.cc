@@ -1,0 +1,83 @@
+// kernels/base: packed layouts, the thread pool, bf16.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/error.h"
+#include "kernels/base/packed_host.h"
+#include "kernels/base/parallel.h"
+
+using namespace rondo;
+
+TEST_CASE("a packed layout holds exactly the frames that exist") {
+  const PackedHost p = build_packed(std::vector<int32_t>{5, 3, 2, 0});
+  CHECK(p.extent.rows == 10);
+  CHECK(p.extent.frames == 5);
+  CHECK(p.extent.sequences == 4);
+  CHECK(p.batch_sizes == std::vector<int32_t>{3, 3, 2, 1, 1});
+  CHECK(p.row_offsets == std::vector<int32_t>{0, 3, 6, 8, 9, 10});
+  CHECK(p.row_frame == std::vector<int32_t>{0, 0, 0, 1, 1, 1, 2, 2, 3, 4});
+  CHECK(p.row(2, 1) == 7);
+}
+
+TEST_CASE("an empty batch has an empty layout") {
+  const PackedHost p = build_packed({});
+  CHECK(p.extent.rows == 0);
+  CHECK(p.row_offsets == std::vector<int32_t>{0});
+}
+
+TEST_CASE("unsorted or negative lengths are refused") {
+  CHECK_THROWS_AS(build_packed(std::vector<int32_t>{2, 3}), Error);
+  CHECK_THROWS_AS(build_packed(std::vector<int32_t>{2, -1}), Error);
+}
+
+TEST_CASE("sorting longest first is stable") {
+  CHECK(longest_first(std::vector<int32_t>{2, 5, 2, 7}) == std::vector<int32_t>{3, 1, 0, 2});
+}
+
+TEST_CASE("the pool runs every index once and passes exceptions on") {
+  for (int threads : {1, 2, 5}) {
+    ThreadPool pool(threads);
+    for (int64_t n : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(n));
+      pool.for_range(n, 3, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) seen[static_cast<size_t>(i)]++;
+      });
+      pool.for_each(n, [&](int64_t i) { seen[static_cast<size_t>(i)]++; });
+      for (auto& s : seen) CHECK(s == 2);
+    }
+    CHECK_THROWS_AS(pool.for_each(10, [](int64_t i) { RONDO_CHECK(i != 7, "seven"); }), Error);
+    std::atomic<int> after{0};
+    pool.run([&](int) { after++; });
+    CHECK(after == threads);
+  }
+}
+
+TEST_CASE("workers of one call meet at a barrier") {
+  ThreadPool pool(3);
+  SpinBarrier barrier(3);
+  std::atomic<int> phase{0};
+  std::atomic<bool> ordered{true};
+  pool.run([&](int) {
+    for (int step = 0; step < 200; ++step) {
+      if (phase.load() / 3 != step) ordered = false;
+      barrier.arrive_and_wait();
+      phase++;
+      barrier.arrive_and_wait();
+    }
+  });
+  CHECK(ordered);
+  CHECK(phase == 600);
+}
+
+TEST_CASE("bf16 rounds to nearest even and keeps NaN and infinity") {
+  CHECK(bf16(1.0f).bits == 0x3f80);
+  CHECK(bf16(1.00390625f).bits == 0x3f80);   // half way, even below
+  CHECK(bf16(1.01171875f).bits == 0x3f82);   // half way, even above
+  CHECK(static_cast<float>(bf16(-2.5f)) == -2.5f);
+  CHECK(std::isinf(static_cast<float>(bf16(std::numeric_limits<float>::max()))));
+  CHECK(std::isnan(static_cast<float>(bf16(std::numeric_limits<float>::signaling_NaN()))));
+}
