@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "kernels/lstm/lstm.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace rondo {
@@ -17,8 +18,8 @@ std::map<std::string, std::string, std::less<>>& preferences() {
 
 const std::vector<std::span<const Variant>>& table() {
   static const std::vector<std::span<const Variant>> ops = {
-      pointwise_variants(),
-      pointwise_grad_variants(),
+      lstm_forward_variants(), lstm_backward_variants(),  lstm_weight_grad_variants(),
+      pointwise_variants(),    pointwise_grad_variants(),
   };
   return ops;
 }

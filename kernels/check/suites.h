@@ -5,6 +5,7 @@
 
 namespace rondo::check {
 
+void lstm_check(Suite& suite);
 void pointwise_check(Suite& suite);
 
 }  // namespace rondo::check

@@ -15,13 +15,19 @@
 //   hidden       [D, rows, H]  h' before the projection; absent without projection
 // Direction 1 reads each sequence from its own last frame to its first; its initial state applies
 // at the last frame and its final state is the one at frame 0.
-// The final state of an empty sequence (length 0) equals its initial state.
+// The final state of an empty sequence (length 0) equals its initial state; states at or past
+// extent.sequences are neither read nor written.
 //
 // dtypes: x, y, w, r, p, h0, hn, gates, hidden share one "compute" dtype (f32, bf16, f64);
 //   b, cells, c0, cn are f32 (f64 when the compute dtype is f64). Accumulation is f32 (f64 in ref).
+//   With bf16, h_t is rounded to bf16 before it enters the next step: y is what was computed with.
 // Absent h0 / c0 mean zeros. Absent hn / cn are not written. Absent gates/cells: inference, nothing
-// is kept (then `workspace` holds what the kernel needs).
-// Aliasing: outputs alias nothing.
+// is kept (then `workspace` holds what the kernel needs). An absent b means zeros.
+// Aliasing: outputs alias nothing, but dgates may be gates.
+// Workspace: at least lstm_workspace_bytes(), 64-byte aligned; its content means nothing before
+// or after a call. `ref` needs none.
+// Errors: Error for shapes or dtypes against this contract.
+// Thread safety: calls with different outputs and workspaces may run at once.
 // Determinism: bitwise, for any thread count.
 #pragma once
 
@@ -58,9 +64,9 @@ struct LstmForwardArgs {
 // and can wait (zero-bubble pipelines, sequence shards).
 //   dy [rows, D*P]; dhn [D,N,P], dcn [D,N,H] (absent: zeros)
 //   dgates [D, rows, 4H] pre-activation gradients; may alias `gates`
-//   dhidden [D, rows, H] gradient before the projection (scratch kept for nothing; projection only)
 //   dprojected [D, rows, P] total gradient of each h_t (dy plus what came back through R), needed
 //     for the projection's weight gradient; absent without projection
+// dtypes: dy, dhn, dh0, dgates, dprojected, dx are of the compute dtype; dcn, dc0 f32 (f64).
 //   dx [rows, I] (absent: not computed); dh0 [D,N,P], dc0 [D,N,H] (absent: not computed)
 struct LstmBackwardArgs {
   static constexpr const char* op = "lstm_backward";
@@ -77,7 +83,8 @@ struct LstmBackwardArgs {
 };
 
 // dw[d] += / = dgates^T x, dr[d] = dgates^T h_{t-1}, db = column sums, dp = dprojected^T hidden.
-// The gradients are f32 (f64 for f64). accumulate: added to what is there.
+// The gradients are f32 (f64 for f64). accumulate: added to what is there. A grad view that is
+// absent is not computed. y is the output of the forward pass (its rows are the h_{t-1}).
 struct LstmWeightGradArgs {
   static constexpr const char* op = "lstm_weight_grad";
   LstmDims dims;

@@ -1,0 +1,134 @@
+#include "kernels/lstm/lstm.h"
+
+#include "kernels/lstm/lstm_impl.h"
+
+namespace rondo {
+namespace {
+
+void check_view(const TensorView& v, const char* name, bool required, DType dtype,
+                std::initializer_list<int64_t> dims) {
+  if (!v) {
+    RONDO_CHECK(!required || TensorView(nullptr, dtype, dims).numel() == 0, "lstm: ", name,
+                " is absent");
+    return;
+  }
+  bool same = v.dtype == dtype && v.rank == static_cast<int>(dims.size());
+  int i = 0;
+  for (int64_t d : dims) {
+    same = same && v.dim(i) == d;
+    ++i;
+  }
+  if (same) return;
+  std::string want, got;
+  for (int64_t d : dims) want += str(want.empty() ? "" : ", ", d);
+  for (i = 0; i < v.rank; ++i) got += str(i ? ", " : "", v.dim(i));
+  RONDO_CHECK(false, "lstm: ", name, " is ", name_of(v.dtype), " [", got, "], expected ",
+              name_of(dtype), " [", want, "]");
+}
+
+void check_dims(const LstmDims& dims) {
+  RONDO_CHECK(dims.directions == 1 || dims.directions == 2, "lstm: ", dims.directions,
+              " directions");
+  RONDO_CHECK(dims.input >= 1 && dims.hidden >= 1 && dims.projection >= 0, "lstm: input ",
+              dims.input, ", hidden ", dims.hidden, ", projection ", dims.projection);
+}
+
+void check_weights(const LstmWeights& w, const LstmDims& dims, DType compute, DType bias,
+                   bool required) {
+  check_view(w.w, "w", required, compute, {4 * dims.hidden, dims.input});
+  check_view(w.r, "r", required, compute, {4 * dims.hidden, dims.output()});
+  check_view(w.b, "b", false, bias, {4 * dims.hidden});
+  if (dims.projection) {
+    check_view(w.p, "p", required, compute, {dims.projection, dims.hidden});
+  } else {
+    RONDO_CHECK(!w.p, "lstm: p without a projection");
+  }
+}
+
+}  // namespace
+
+void check_lstm(const LstmForwardArgs& a) {
+  check_dims(a.dims);
+  const DType t = a.x.dtype, s = lstm_state_dtype(t);
+  const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
+  const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
+  RONDO_CHECK(is_floating(t), "lstm: x is ", name_of(t));
+  check_view(a.x, "x", true, t, {rows, I});
+  for (int d = 0; d < D; ++d) check_weights(a.weights[d], a.dims, t, s, true);
+  check_view(a.h0, "h0", false, t, {D, N, P});
+  check_view(a.c0, "c0", false, s, {D, N, H});
+  check_view(a.y, "y", true, t, {rows, D * P});
+  check_view(a.hn, "hn", false, t, {D, N, P});
+  check_view(a.cn, "cn", false, s, {D, N, H});
+  check_view(a.gates, "gates", false, t, {D, rows, 4 * H});
+  check_view(a.cells, "cells", static_cast<bool>(a.gates), s, {D, rows, H});
+  check_view(a.hidden, "hidden", a.gates && a.dims.projection, t, {D, rows, H});
+}
+
+void check_lstm(const LstmBackwardArgs& a) {
+  check_dims(a.dims);
+  const DType t = a.dy.dtype, s = lstm_state_dtype(t);
+  const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
+  const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
+  RONDO_CHECK(is_floating(t), "lstm: dy is ", name_of(t));
+  for (int d = 0; d < D; ++d) check_weights(a.weights[d], a.dims, t, s, true);
+  check_view(a.c0, "c0", false, s, {D, N, H});
+  check_view(a.gates, "gates", true, t, {D, rows, 4 * H});
+  check_view(a.cells, "cells", true, s, {D, rows, H});
+  check_view(a.dy, "dy", true, t, {rows, D * P});
+  check_view(a.dhn, "dhn", false, t, {D, N, P});
+  check_view(a.dcn, "dcn", false, s, {D, N, H});
+  check_view(a.dgates, "dgates", true, t, {D, rows, 4 * H});
+  if (a.dims.projection) check_view(a.dprojected, "dprojected", true, t, {D, rows, P});
+  check_view(a.dx, "dx", false, t, {rows, I});
+  check_view(a.dh0, "dh0", false, t, {D, N, P});
+  check_view(a.dc0, "dc0", false, s, {D, N, H});
+}
+
+void check_lstm(const LstmWeightGradArgs& a) {
+  check_dims(a.dims);
+  const DType t = a.x.dtype, s = lstm_state_dtype(t);
+  const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
+  const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
+  RONDO_CHECK(is_floating(t), "lstm: x is ", name_of(t));
+  check_view(a.x, "x", true, t, {rows, I});
+  check_view(a.h0, "h0", false, t, {D, N, P});
+  check_view(a.y, "y", true, t, {rows, D * P});
+  check_view(a.dgates, "dgates", true, t, {D, rows, 4 * H});
+  if (a.dims.projection) {
+    check_view(a.hidden, "hidden", true, t, {D, rows, H});
+    check_view(a.dprojected, "dprojected", true, t, {D, rows, P});
+  }
+  for (int d = 0; d < D; ++d) check_weights(a.grads[d], a.dims, s, s, false);
+}
+
+size_t lstm_workspace_bytes(const Context&, LstmPhase, const LstmDims&, DType,
+                            const PackedCapacity&) {
+  return 0;
+}
+
+std::span<const Variant> lstm_forward_variants() {
+  static constexpr Variant variants[] = {
+      variant<LstmForwardArgs, lstm_forward_ref>("ref", Backend::ref),
+      variant<LstmForwardArgs, lstm_forward_ref>("portable", Backend::cpu),
+  };
+  return variants;
+}
+
+std::span<const Variant> lstm_backward_variants() {
+  static constexpr Variant variants[] = {
+      variant<LstmBackwardArgs, lstm_backward_ref>("ref", Backend::ref),
+      variant<LstmBackwardArgs, lstm_backward_ref>("portable", Backend::cpu),
+  };
+  return variants;
+}
+
+std::span<const Variant> lstm_weight_grad_variants() {
+  static constexpr Variant variants[] = {
+      variant<LstmWeightGradArgs, lstm_weight_grad_ref>("ref", Backend::ref),
+      variant<LstmWeightGradArgs, lstm_weight_grad_ref>("portable", Backend::cpu),
+  };
+  return variants;
+}
+
+}  // namespace rondo

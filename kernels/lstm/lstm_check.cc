@@ -1,0 +1,273 @@
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "kernels/check/suites.h"
+#include "kernels/lstm/lstm.h"
+
+namespace rondo::check {
+namespace {
+
+struct Shape {
+  int64_t hidden = 1, input = 1, projection = 0;
+  int directions = 1;
+  DType dtype = DType::f32;
+  std::vector<int32_t> lengths;
+  bool states = false;  // initial and final ones
+  bool kept = true;     // forward: for training; weight gradient: accumulated
+  bool dx = true;
+  bool alias = false;  // dgates over gates
+  int32_t spare = 0;
+
+  LstmDims dims() const { return {directions, input, hidden, projection}; }
+  int64_t rows() const {
+    int64_t sum = 0;
+    for (int32_t l : lengths) sum += l;
+    return sum;
+  }
+};
+
+// Weights as an initialiser would draw them, so that the recurrence neither dies out nor explodes.
+Fill weight_fill(int64_t fan_in) {
+  const double bound = 1 / std::sqrt(static_cast<double>(fan_in));
+  return {Fill::uniform, -bound, bound};
+}
+
+LstmWeights weights_input(Case& c, const Shape& s) {
+  const int64_t H = s.hidden, P = s.dims().output();
+  LstmWeights w;
+  w.w = c.input({4 * H, s.input}, s.dtype, weight_fill(s.input));
+  w.r = c.input({4 * H, P}, s.dtype, weight_fill(H));
+  w.b = c.input({4 * H}, DType::f32);
+  if (s.projection) w.p = c.input({P, H}, s.dtype, weight_fill(H));
+  return w;
+}
+
+// f32: rounding errors of a sum of `length` terms grow like its square root, and both the
+// activations and the recurrence (contractive) add a few ulps. bf16: the stored h or dgates may
+// round to the other side, which the next steps carry on.
+Tolerance recurrent(DType storage, DType compute, int64_t length, double scale = 1) {
+  if (compute == DType::bf16) return Tolerance::ulps(DType::bf16, 2, scale);
+  return Tolerance::ulps(storage, 8 + 2 * std::sqrt(static_cast<double>(length)), scale);
+}
+
+PackedView layout_of(Case& c, const Shape& s) {
+  return c.packed(s.lengths, s.spare, s.spare ? 1 : 0);
+}
+
+void forward(Case& c, const Shape& s) {
+  LstmForwardArgs a;
+  a.dims = s.dims();
+  a.layout = layout_of(c, s);
+  const int64_t D = s.directions, H = s.hidden, P = a.dims.output();
+  const int64_t N = a.layout.capacity.sequences, terms = s.input + P;
+  a.x = c.rows_input(a.layout, s.input, s.dtype);
+  for (int d = 0; d < D; ++d) a.weights[d] = weights_input(c, s);
+  if (s.states) {
+    a.h0 = c.input({D, N, P}, s.dtype);
+    a.c0 = c.input({D, N, H}, DType::f32);
+    a.hn = c.output("hn", {D, N, P}, s.dtype, recurrent(s.dtype, s.dtype, terms));
+    a.cn = c.output("cn", {D, N, H}, DType::f32, recurrent(DType::f32, s.dtype, terms));
+  }
+  a.y = c.rows_output("y", a.layout, D * P, s.dtype, recurrent(s.dtype, s.dtype, terms));
+  if (s.kept) {
+    a.gates =
+        c.planes_output("gates", D, a.layout, 4 * H, s.dtype, recurrent(s.dtype, s.dtype, terms));
+    a.cells =
+        c.planes_output("cells", D, a.layout, H, DType::f32, recurrent(DType::f32, s.dtype, terms));
+    if (s.projection) {
+      a.hidden =
+          c.planes_output("hidden", D, a.layout, H, s.dtype, recurrent(s.dtype, s.dtype, terms));
+    }
+  }
+  a.workspace = c.workspace(
+      lstm_workspace_bytes(c.context(), LstmPhase::forward, a.dims, s.dtype, a.layout.capacity));
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * terms), 0);
+  c.run(a);
+}
+
+void backward(Case& c, const Shape& s) {
+  LstmBackwardArgs a;
+  a.dims = s.dims();
+  a.layout = layout_of(c, s);
+  const int64_t D = s.directions, H = s.hidden, P = a.dims.output();
+  const int64_t N = a.layout.capacity.sequences;
+  for (int d = 0; d < D; ++d) a.weights[d] = weights_input(c, s);
+  const Tolerance t = recurrent(s.dtype, s.dtype, 4 * H);
+  const Fill gates = {Fill::uniform, 0.05, 0.95};
+  if (s.alias) {
+    // In place: what lies past the extent is not compared by being random on both sides.
+    a.gates = a.dgates = c.in_out("dgates", {D, a.layout.capacity.rows, 4 * H}, s.dtype, t, gates);
+  } else {
+    a.gates = c.planes_input(D, a.layout, 4 * H, s.dtype, gates);
+    a.dgates = c.planes_output("dgates", D, a.layout, 4 * H, s.dtype, t);
+  }
+  a.cells = c.planes_input(D, a.layout, H, DType::f32, {Fill::uniform, -1.5, 1.5});
+  a.dy = c.rows_input(a.layout, D * P, s.dtype);
+  if (s.states) {
+    a.c0 = c.input({D, N, H}, DType::f32);
+    a.dhn = c.input({D, N, P}, s.dtype);
+    a.dcn = c.input({D, N, H}, DType::f32);
+    a.dh0 = c.output("dh0", {D, N, P}, s.dtype, t);
+    a.dc0 = c.output("dc0", {D, N, H}, DType::f32, recurrent(DType::f32, s.dtype, 4 * H));
+  }
+  if (s.projection) a.dprojected = c.planes_output("dprojected", D, a.layout, P, s.dtype, t);
+  if (s.dx) a.dx = c.rows_output("dx", a.layout, s.input, s.dtype, t);
+  a.workspace = c.workspace(
+      lstm_workspace_bytes(c.context(), LstmPhase::backward, a.dims, s.dtype, a.layout.capacity));
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + (s.dx ? s.input : 0))), 0);
+  c.run(a);
+}
+
+void weight_grad(Case& c, const Shape& s) {
+  LstmWeightGradArgs a;
+  a.dims = s.dims();
+  a.layout = layout_of(c, s);
+  a.accumulate = s.kept;
+  const int64_t D = s.directions, H = s.hidden, P = a.dims.output();
+  const int64_t N = a.layout.capacity.sequences;
+  a.x = c.rows_input(a.layout, s.input, s.dtype);
+  a.y = c.rows_input(a.layout, D * P, s.dtype);
+  a.dgates = c.planes_input(D, a.layout, 4 * H, s.dtype);
+  if (s.states) a.h0 = c.input({D, N, P}, s.dtype);
+  if (s.projection) {
+    a.hidden = c.planes_input(D, a.layout, H, s.dtype);
+    a.dprojected = c.planes_input(D, a.layout, P, s.dtype);
+  }
+  // The inputs are exact in either dtype and the sums are f32: one bound for both.
+  const auto rows = static_cast<double>(s.rows());
+  const Tolerance t = Tolerance::ulps(DType::f32, 4 + 2 * std::sqrt(rows), std::sqrt(rows + 1));
+  const auto grad = [&](const char* name, std::initializer_list<int64_t> dims) {
+    return a.accumulate ? c.in_out(name, dims, DType::f32, t) : c.output(name, dims, DType::f32, t);
+  };
+  for (int d = 0; d < D; ++d) {
+    a.grads[d].w = grad("dw", {4 * H, s.input});
+    a.grads[d].r = grad("dr", {4 * H, P});
+    a.grads[d].b = grad("db", {4 * H});
+    if (s.projection) a.grads[d].p = grad("dp", {P, H});
+  }
+  a.workspace = c.workspace(lstm_workspace_bytes(c.context(), LstmPhase::weight_grad, a.dims,
+                                                 s.dtype, a.layout.capacity));
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)), 0);
+  c.run(a);
+}
+
+// Rows of levels such that every pair of levels of any two factors occurs in some row; greedy, from
+// a fixed generator.
+std::vector<std::vector<int>> pairwise(const std::vector<int>& levels) {
+  const size_t n = levels.size();
+  const auto widest = static_cast<size_t>(*std::max_element(levels.begin(), levels.end()));
+  std::vector<bool> covered(n * n * widest * widest);
+  const auto slot = [&](size_t i, size_t j, const std::vector<int>& row) {
+    return ((i * n + j) * widest + static_cast<size_t>(row[i])) * widest +
+           static_cast<size_t>(row[j]);
+  };
+  size_t missing = 0;
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = i + 1; j < n; ++j) missing += static_cast<size_t>(levels[i] * levels[j]);
+  }
+  uint32_t state = 12345;
+  std::vector<std::vector<int>> rows;
+  while (missing > 0) {
+    std::vector<int> best;
+    size_t best_gain = 0;
+    for (int attempt = 0; attempt < 200 || best_gain == 0; ++attempt) {
+      std::vector<int> row;
+      for (int l : levels) {
+        state = state * 1664525u + 1013904223u;
+        row.push_back(static_cast<int>((state >> 16) % static_cast<uint32_t>(l)));
+      }
+      size_t gain = 0;
+      for (size_t i = 0; i < n; ++i) {
+        for (size_t j = i + 1; j < n; ++j) gain += !covered[slot(i, j, row)];
+      }
+      if (gain > best_gain) best = row, best_gain = gain;
+    }
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = i + 1; j < n; ++j) covered[slot(i, j, best)] = true;
+    }
+    missing -= best_gain;
+    rows.push_back(std::move(best));
+  }
+  return rows;
+}
+
+void add_all(Suite& suite, const std::string& label, const Shape& s, bool bench) {
+  const auto add = [&]<class Args>(Args, void (*run)(Case&, const Shape&)) {
+    const auto function = [=](Case& c) { run(c, s); };
+    bench ? suite.add_bench<Args>(label, function) : suite.add<Args>(label, function);
+  };
+  add(LstmForwardArgs{}, forward);
+  add(LstmBackwardArgs{}, backward);
+  add(LstmWeightGradArgs{}, weight_grad);
+}
+
+void add_sweep(Suite& suite) {
+  const int64_t hidden[] = {1, 7, 16, 31, 33, 64, 130};
+  const int64_t inputs[] = {1, 5, 33};
+  const std::vector<int32_t> lengths[] = {{1},
+                                          {5, 3, 2},
+                                          {4, 4, 4, 4, 4, 4, 4},
+                                          {3, 1, 0, 0},
+                                          {},
+                                          {0, 0, 0},
+                                          {9, 9, 8, 7, 7, 6, 6, 6, 4, 3, 2, 1, 1}};
+  const char* length_names[] = {"one", "few", "even", "short", "none", "empty", "ragged"};
+  // Factors: H, I, lengths, directions, projection, dtype, states, kept, dx, alias, spare.
+  for (const auto& row : pairwise({7, 3, 7, 2, 3, 2, 2, 2, 2, 2, 2})) {
+    Shape s;
+    s.hidden = hidden[row[0]];
+    s.input = inputs[row[1]];
+    s.lengths = lengths[row[2]];
+    s.directions = 1 + row[3];
+    s.projection = row[4] == 0 ? 0 : row[4] == 1 ? s.hidden / 2 + 1 : 19;
+    s.dtype = row[5] ? DType::bf16 : DType::f32;
+    s.states = row[6];
+    s.kept = row[7];
+    s.dx = row[8];
+    s.spare = row[10] ? 5 : 0;
+    s.alias = row[9] && s.spare == 0;
+    add_all(suite,
+            str("h", s.hidden, "_i", s.input, "_", length_names[row[2]], s.spare ? "_spare" : "",
+                "_d", s.directions, s.projection ? str("_p", s.projection) : "", "_",
+                name_of(s.dtype), s.states ? "_states" : "", s.kept ? "_kept" : "",
+                s.dx ? "_dx" : "", s.alias ? "_alias" : ""),
+            s, false);
+  }
+}
+
+void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames, int directions,
+                     DType dtype, bool ragged) {
+  Shape s;
+  s.hidden = s.input = hidden;
+  s.directions = directions;
+  s.dtype = dtype;
+  for (int32_t n = 0; n < batch; ++n) {
+    s.lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
+  }
+  s.kept = true;
+  add_all(suite,
+          str("bench_h", hidden, "_b", batch, "_t", frames, "_d", directions, "_", name_of(dtype),
+              ragged ? "_ragged" : "_even"),
+          s, true);
+}
+
+}  // namespace
+
+void lstm_check(Suite& suite) {
+  add_sweep(suite);
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    for (int64_t hidden : {128, 256, 512, 1024}) {
+      for (int32_t batch : {1, 16, 64}) {
+        const int32_t frames = hidden >= 1024 ? 100 : 200;
+        for (bool ragged : {false, true}) {
+          if (ragged && batch == 1) continue;
+          add_bench_shape(suite, hidden, batch, frames, 1, dtype, ragged);
+        }
+      }
+    }
+    add_bench_shape(suite, 512, 16, 200, 2, dtype, true);
+  }
+}
+
+}  // namespace rondo::check
