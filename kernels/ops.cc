@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernels/lstm/lstm.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace rondo {
@@ -19,6 +20,7 @@ std::map<std::string, std::string, std::less<>>& preferences() {
 const std::vector<std::span<const Variant>>& table() {
   static const std::vector<std::span<const Variant>> ops = {
       lstm_forward_variants(), lstm_backward_variants(),  lstm_weight_grad_variants(),
+      gemm_variants(),
       pointwise_variants(),    pointwise_grad_variants(),
   };
   return ops;

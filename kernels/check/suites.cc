@@ -5,6 +5,7 @@ namespace rondo::check {
 Suite full_suite() {
   Suite suite;
   lstm_check(suite);
+  gemm_check(suite);
   pointwise_check(suite);
   return suite;
 }

@@ -2,13 +2,16 @@
 //
 // Shapes: op(a) [m, k], op(b) [k, n], c [m, n], row-major with leading dimensions (in elements).
 //   a is [m, k] (or [k, m] when transpose_a), b is [k, n] (or [n, k] when transpose_b).
-//   bias [n], f32 or absent, added to each row after beta * c.
+//   bias [n], f32 (f64 for f64 inputs) or absent, added to each row after beta * c.
 // m may be limited by `*row_count` in device memory (rows of c; with transpose_a, where rows are
-// the contracted dimension, k is limited instead).
+// the contracted dimension, k is limited instead): rows past it are neither read nor written.
 // dtypes: a, b f32, bf16 or f64 (the same); c f32 or bf16 for bf16 inputs, else the input's.
 //   Accumulation in f32 (f64 for f64; double in ref).
-// beta == 0 never reads c. Aliasing: c aliases nothing.
-// Determinism: bitwise, for a fixed thread count of the pool.
+// beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
+// Aliasing: c aliases nothing.
+// Determinism: bitwise, for any thread count: threads split m and n, never k.
+//
+// Algorithm: K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 #pragma once
 
 #include "kernels/base/op.h"
@@ -23,7 +26,7 @@ struct GemmArgs {
   const void* b = nullptr;
   void* c = nullptr;
   int64_t lda = 0, ldb = 0, ldc = 0;
-  DType dtype = DType::f32;    // of a and b
+  DType dtype = DType::f32;  // of a and b
   DType c_dtype = DType::f32;
   float alpha = 1, beta = 0;
   TensorView bias;
@@ -31,6 +34,8 @@ struct GemmArgs {
   TensorView workspace;  // u8, at least gemm_workspace_bytes()
 };
 
+// Enough for every variant of context.backend; depends on the shape, transposes, dtypes and
+// context.pool's size alone (the pointers and the workspace may still be absent).
 size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args);
 
 std::span<const Variant> gemm_variants();

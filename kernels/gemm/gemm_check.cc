@@ -1,0 +1,192 @@
+#include <cmath>
+
+#include "kernels/check/suites.h"
+#include "kernels/gemm/gemm.h"
+
+namespace rondo::check {
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  DType dtype = DType::f32, c_dtype = DType::f32;
+  float alpha = 1, beta = 0;
+  bool bias = false;
+  int64_t padding = 0;  // leading dimensions larger than minimal by this
+  int64_t row_count = -1;
+};
+
+std::string label(const Shape& s) {
+  std::string text =
+      str(name_of(s.dtype), s.c_dtype == s.dtype ? "" : str("-", name_of(s.c_dtype)), "/",
+          s.transpose_a ? 't' : 'n', s.transpose_b ? 't' : 'n', "/", s.m, "x", s.n, "x", s.k);
+  if (s.alpha != 1) text += str("/alpha", s.alpha);
+  if (s.beta != 0) text += str("/beta", s.beta);
+  if (s.bias) text += "/bias";
+  if (s.padding) text += str("/ld+", s.padding);
+  if (s.row_count >= 0) text += str("/rows", s.row_count);
+  return text;
+}
+
+// Sums of k products of values in [-1, 1]: k roundings of partial sums whose size grows as
+// sqrt(k / 9). The bound is 2 ulps x sqrt(k) x that size (a few standard deviations of a random
+// walk of roundings; twice that in f64, where the reference rounds as well), and the result's own
+// rounding.
+Tolerance tolerance(const Shape& s) {
+  const double k = static_cast<double>(s.k + 1);
+  const double scale = std::abs(s.alpha) * std::sqrt(k / 9) + std::abs(s.beta) + 1;
+  const DType sum = s.dtype == DType::f64 ? DType::f64 : DType::f32;
+  Tolerance t = Tolerance::ulps(sum, (s.dtype == DType::f64 ? 4 : 2) * std::sqrt(k), scale);
+  t.relative = Tolerance::ulps(s.c_dtype, s.c_dtype == DType::bf16 ? 1 : 4).relative;
+  return t;
+}
+
+// [rows, cols] inside rows of `ld` elements; what lies between is NaN, past `live` rows too.
+TensorView matrix(Case& c, int64_t rows, int64_t cols, int64_t ld, int64_t live, DType dtype) {
+  std::vector<double> values(static_cast<size_t>(rows * ld), std::nan(""));
+  for (int64_t i = 0; i < live; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      values[static_cast<size_t>(i * ld + j)] = c.random_real(-1, 1);
+    }
+  }
+  return c.input_values({rows, ld}, dtype, values);
+}
+
+void run_shape(Case& c, const Shape& s) {
+  GemmArgs g;
+  g.m = s.m, g.n = s.n, g.k = s.k;
+  g.transpose_a = s.transpose_a, g.transpose_b = s.transpose_b;
+  g.dtype = s.dtype, g.c_dtype = s.c_dtype;
+  g.alpha = s.alpha, g.beta = s.beta;
+  const int64_t a_rows = s.transpose_a ? s.k : s.m, a_cols = s.transpose_a ? s.m : s.k;
+  const int64_t b_rows = s.transpose_b ? s.n : s.k, b_cols = s.transpose_b ? s.k : s.n;
+  g.lda = a_cols + s.padding, g.ldb = b_cols + 2 * s.padding, g.ldc = s.n + 3 * s.padding;
+  const int64_t live = s.row_count < 0 ? a_rows : s.row_count;
+  g.a = matrix(c, a_rows, a_cols, g.lda, live, s.dtype).data;
+  // Rows of b past the limited k are NaN as well (b is transposed: its columns are finite).
+  g.b = matrix(c, b_rows, b_cols, g.ldb, s.transpose_a && !s.transpose_b ? live : b_rows, s.dtype)
+            .data;
+  if (s.bias) g.bias = c.input({s.n}, s.dtype == DType::f64 ? DType::f64 : DType::f32);
+  if (s.row_count >= 0) g.row_count = c.ints({static_cast<int32_t>(s.row_count)});
+  // Compared whole, so that a write between the rows or past row_count shows. With beta == 0 all
+  // starts as NaN, so that a read shows.
+  g.c = s.beta == 0 ? c.output("c", {s.m, g.ldc}, s.c_dtype, tolerance(s)).data
+                    : c.in_out("c", {s.m, g.ldc}, s.c_dtype, tolerance(s)).data;
+  g.workspace = c.workspace(gemm_workspace_bytes(c.context(), g));
+  const double flops =
+      2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
+  c.work(flops, static_cast<double>((s.m + s.n) * s.k) * static_cast<double>(size_of(s.dtype)) +
+                    static_cast<double>(s.m * s.n) * static_cast<double>(size_of(s.c_dtype)));
+  c.run(g);
+}
+
+void add(Suite& suite, const Shape& s) {
+  suite.add<GemmArgs>(label(s), [=](Case& c) { run_shape(c, s); });
+}
+
+struct Types {
+  DType dtype, c_dtype;
+};
+constexpr Types types[] = {{DType::f32, DType::f32},
+                           {DType::bf16, DType::f32},
+                           {DType::bf16, DType::bf16},
+                           {DType::f64, DType::f64}};
+
+// Every size in every place; what else can vary goes round with the shape's index.
+void add_sizes(Suite& suite) {
+  int i = 0;
+  for (int64_t m : {0, 1, 7, 31, 32, 33, 65, 130}) {
+    for (int64_t n : {0, 1, 7, 31, 32, 33, 65, 130}) {
+      for (int64_t k : {0, 1, 7, 31, 32, 33, 65, 130}) {
+        for (const Types& t : types) {
+          Shape s{m, n, k};
+          s.transpose_a = i & 1;
+          s.transpose_b = i & 2;
+          s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+          s.bias = i % 3 == 0;
+          s.alpha = i % 5 == 0 ? 0.75f : 1.0f;
+          s.beta = i % 7 == 0 ? -0.5f : 0.0f;
+          s.padding = i % 11 == 0 ? 5 : 0;
+          add(suite, s);
+          ++i;
+        }
+        ++i;  // the next shape starts elsewhere in the round
+      }
+    }
+  }
+}
+
+void add_options(Suite& suite) {
+  for (const Types& t : types) {
+    for (int bits = 0; bits < 64; ++bits) {
+      Shape s{45, 39, 50};
+      s.transpose_a = bits & 1;
+      s.transpose_b = bits & 2;
+      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+      s.bias = bits & 4;
+      s.beta = bits & 8 ? 1.0f : 0.0f;
+      s.padding = bits & 16 ? 3 : 0;
+      s.row_count = bits & 32 ? (bits & 1 ? 37 : 29) : -1;
+      add(suite, s);
+    }
+    for (int64_t rows : {0, 1, 45}) {
+      for (bool transpose_a : {false, true}) {
+        Shape s{transpose_a ? 12 : 45, 39, transpose_a ? 45 : 12, transpose_a};
+        s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+        s.row_count = rows;
+        add(suite, s);
+      }
+    }
+    // alpha == 0 reads nothing.
+    for (float beta : {0.0f, 2.0f}) {
+      Shape s{33, 17, 9};
+      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+      s.alpha = 0, s.beta = beta;
+      add(suite, s);
+    }
+    // More than one block in each dimension of the blocked kernels.
+    for (int bits = 0; bits < 4; ++bits) {
+      Shape s{400, 70, 1100, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
+      s.beta = bits == 1 ? 1.0f : 0.0f;
+      s.bias = bits == 2;
+      add(suite, s);
+    }
+    add(suite, {30, 4500, 20, false, true, t.dtype, t.c_dtype});
+  }
+}
+
+void add_bench_shapes(Suite& suite) {
+  // Input projections (x W^T), their input gradients (dgates W), weight gradients (dgates^T x), an
+  // output layer, and the large square one that stands for the peak.
+  const Shape shapes[] = {
+      {1536, 1536, 1536},
+      {1600, 1024, 80, false, true},
+      {1600, 2048, 512, false, true},
+      {6400, 4096, 1024, false, true},
+      {100, 2048, 512, false, true},
+      {16, 2048, 512, false, true},
+      {1, 2048, 512, false, true},
+      {1600, 512, 2048},
+      {2048, 512, 1600, true, false},
+      {1024, 80, 6400, true, false},
+      {1600, 32, 1024, false, true},
+      {1600, 5000, 512, false, true},
+  };
+  for (Shape s : shapes) {
+    for (const Types& t : {types[0], types[1], types[3]}) {
+      if (t.dtype == DType::f64 && s.m != s.k) continue;
+      s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+      suite.add_bench<GemmArgs>(label(s), [=](Case& c) { run_shape(c, s); });
+    }
+  }
+}
+
+}  // namespace
+
+void gemm_check(Suite& suite) {
+  add_sizes(suite);
+  add_options(suite);
+  add_bench_shapes(suite);
+}
+
+}  // namespace rondo::check
