@@ -7,6 +7,7 @@
 
 #include "kernels/lstm/lstm.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/ctc/ctc.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace rondo {
@@ -22,6 +23,9 @@ const std::vector<std::span<const Variant>>& table() {
       lstm_forward_variants(), lstm_backward_variants(),  lstm_weight_grad_variants(),
       gemm_variants(),
       pointwise_variants(),    pointwise_grad_variants(),
+      ctc_variants(),
+      pointwise_variants(),
+      pointwise_grad_variants(),
   };
   return ops;
 }

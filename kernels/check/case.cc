@@ -146,6 +146,14 @@ TensorView Case::in_out(const char* name, std::initializer_list<int64_t> dims, D
   return view;
 }
 
+TensorView Case::in_out_values(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+                               Tolerance tolerance, const std::vector<double>& values) {
+  const TensorView view = input_values(dims, dtype, values);
+  blocks_.back()->name = name;
+  blocks_.back()->tolerance = tolerance;
+  return view;
+}
+
 TensorView Case::workspace(size_t bytes) {
   Block& b = add_block(bytes, {static_cast<int64_t>(bytes)}, DType::u8);
   std::memset(b.host_payload(), 0xff, bytes);  // NaN as floats

@@ -65,6 +65,8 @@ class Case {
   // Starts from the same random values for every variant, and is compared afterwards.
   TensorView in_out(const char* name, std::initializer_list<int64_t> dims, DType dtype,
                     Tolerance tolerance, Fill fill = {});
+  TensorView in_out_values(const char* name, std::initializer_list<int64_t> dims, DType dtype,
+                           Tolerance tolerance, const std::vector<double>& values);
   TensorView workspace(size_t bytes);
   const int32_t* ints(const std::vector<int32_t>& values);
   const uint64_t* longs(const std::vector<uint64_t>& values);

@@ -6,6 +6,7 @@ Suite full_suite() {
   Suite suite;
   lstm_check(suite);
   gemm_check(suite);
+  ctc_check(suite);
   pointwise_check(suite);
   return suite;
 }

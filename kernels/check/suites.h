@@ -7,6 +7,7 @@ namespace rondo::check {
 
 void lstm_check(Suite& suite);
 void gemm_check(Suite& suite);
+void ctc_check(Suite& suite);
 void pointwise_check(Suite& suite);
 
 }  // namespace rondo::check

@@ -1,15 +1,17 @@
 // Connectionist temporal classification: loss and gradient in one op, softmax fused.
 //
-// Graves et al. 2006. For each sequence n with labels l_1..l_L: loss[n] = -log p(l | logits), the
-// sum over all alignments of products of softmax probabilities; grad is its derivative with
-// respect to the *logits*: softmax - posterior, times grad_scale[n].
+// Graves et al. 2006, "Connectionist temporal classification: labelling unsegmented sequence data
+// with recurrent neural networks". For each sequence n with labels l_1..l_L:
+// loss[n] = -log p(l | logits), the sum over all alignments of products of softmax probabilities;
+// grad is its derivative with respect to the *logits*: softmax - posterior, times grad_scale[n].
 //
 // Shapes: logits, grad [rows, V] packed (kernels/base/packed.h), the same dtype (f32, bf16, f64);
-//   loss [N] f32 (f64 for f64 logits), N = layout.capacity.sequences, in packed order.
+//   loss [N] f32 (f64 for f64 logits), N = layout.capacity.sequences, in packed order; entries past
+//   extent.sequences are set to 0.
 //   labels: int32, concatenated in packed order; sequence n owns
 //   labels[label_offsets[n] .. label_offsets[n+1]); label_offsets has N + 1 entries.
 //   grad_scale [N] in the dtype of loss, absent: 1. grad absent: loss only, O(L) memory per
-//   sequence.
+//   sequence for the lattice.
 // grad may alias logits.
 //
 // Edges:
@@ -17,8 +19,12 @@
 //   empty label                legal: all blanks
 //   infeasible                 (frames < labels + adjacent repeats): loss +inf, grad exactly 0;
 //                              with zero_infinity loss 0
+//   probability exactly 0      (a class that every alignment needs has logit -inf): as infeasible
 //   rows past the extent       never read; grad rows past the extent are not written
-//   NaN/Inf logits             loss NaN or inf and gradient NaN for that sequence alone
+//   logit -inf                 probability 0, as long as its row holds a finite one
+//   other NaN/Inf logits       loss and gradient NaN for that sequence alone
+//   log_softmax input          only the columns of the blank and the sequence's labels are read;
+//                              the others may hold anything
 //   blank                      any index in [0, V)
 // Labels must be in [0, V), must not be the blank, and are validated by whoever builds the batch
 // (validate_ctc_labels): a kernel may read out of bounds on bad labels.
@@ -50,10 +56,12 @@ struct CtcArgs {
   TensorView workspace;  // u8, at least ctc_workspace_bytes()
 };
 
+// Upper bound over every batch within the capacity, for context.backend and context.pool's size.
+// The workspace belongs to the caller, is scratch, and must be 64-byte aligned.
 size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
                            int64_t classes, int32_t max_label_length, bool with_grad);
 
-// Throws InputError naming the sequence and the value: a label outside [0, V) or equal to blank.
+// Throws InputError naming the utterance and the value: a label outside [0, V) or equal to blank.
 void validate_ctc_labels(std::span<const int32_t> labels, int64_t classes, int32_t blank,
                          std::string_view utterance);
 

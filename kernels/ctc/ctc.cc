@@ -1,0 +1,37 @@
+#include "kernels/ctc/ctc.h"
+
+#include "kernels/ctc/ctc_impl.h"
+
+namespace rondo {
+
+void validate_ctc_labels(std::span<const int32_t> labels, int64_t classes, int32_t blank,
+                         std::string_view utterance) {
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || labels[i] >= classes) {
+      fail_input(utterance, ": label ", i + 1, " is ", labels[i], ", expected 0 to ", classes - 1);
+    }
+    if (labels[i] == blank) {
+      fail_input(utterance, ": label ", i + 1, " is ", blank, ", which is the blank");
+    }
+  }
+}
+
+int64_t ctc_min_frames(std::span<const int32_t> labels) {
+  auto frames = static_cast<int64_t>(labels.size());
+  for (size_t i = 1; i < labels.size(); ++i) frames += labels[i] == labels[i - 1];
+  return frames;
+}
+
+size_t ctc_workspace_bytes(const Context&, const PackedCapacity&, DType, int64_t, int32_t, bool) {
+  return 64;
+}
+
+std::span<const Variant> ctc_variants() {
+  static constexpr Variant variants[] = {
+      variant<CtcArgs, ctc_ref>("ref", Backend::ref),
+      variant<CtcArgs, ctc_portable>("portable", Backend::cpu),
+  };
+  return variants;
+}
+
+}  // namespace rondo

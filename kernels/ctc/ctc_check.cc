@@ -1,0 +1,308 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "kernels/check/suites.h"
+#include "kernels/ctc/ctc.h"
+
+namespace rondo::check {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+enum class Gradient : uint8_t { none, separate, in_place };
+enum class LabelKind : uint8_t { random, repeats, one_class };
+enum class LogitKind : uint8_t {
+  uniform,  // in [-range, range]
+  peaked,   // one random class per row leads the others by `range`
+  aligned,  // as a trained model: an alignment of the labels leads by `range`
+  holed,    // uniform, some classes -inf
+};
+
+struct Setup {
+  DType dtype = DType::f32;
+  int32_t classes = 5;
+  std::vector<int32_t> lengths = {7};
+  std::vector<int32_t> label_lengths = {3};  // in packed order, that is longest sequence first
+  int32_t blank = 0;
+  CtcInput input = CtcInput::logits;
+  Gradient gradient = Gradient::separate;
+  LabelKind labels = LabelKind::random;
+  LogitKind logits = LogitKind::uniform;
+  double range = 3;
+  bool zero_infinity = false;
+  bool scaled = false;
+  int32_t spare_rows = 3, spare_sequences = 0;
+  int32_t poisoned = -1;  // this sequence gets `poison` in one logit
+  double poison = nan;
+};
+
+struct Batch {
+  std::vector<int32_t> labels, offsets = {0};
+  std::vector<double> logits;
+};
+
+int32_t random_label(Case& c, const Setup& s) {
+  const auto v = static_cast<int32_t>(c.random(s.classes - 1));
+  return v + (v >= s.blank);
+}
+
+void make_labels(Case& c, const Setup& s, int32_t capacity, Batch& b) {
+  for (size_t n = 0; n < static_cast<size_t>(capacity); ++n) {
+    const int32_t length = n < s.label_lengths.size() ? s.label_lengths[n] : 0;
+    for (int32_t i = 0; i < length; ++i) {
+      const bool again = i > 0 && (s.labels == LabelKind::one_class ||
+                                   (s.labels == LabelKind::repeats && c.random(3) == 0));
+      b.labels.push_back(again ? b.labels.back() : random_label(c, s));
+    }
+    b.offsets.push_back(static_cast<int32_t>(b.labels.size()));
+  }
+}
+
+// The class an evenly spread alignment of the labels has at frame t: spikes between blanks.
+int32_t aligned_class(const Setup& s, const Batch& b, size_t n, int32_t t) {
+  const int64_t first = b.offsets[n], count = b.offsets[n + 1] - first, frames = s.lengths[n];
+  if (count == 0) return s.blank;
+  const int64_t i = t * count / frames;
+  const bool spike = i * frames <= t * count - count / 2 && (t + 1) * count / frames != i;
+  return spike || frames < 2 * count ? b.labels[static_cast<size_t>(first + i)] : s.blank;
+}
+
+void make_logits(Case& c, const Setup& s, const PackedView& layout, Batch& b) {
+  const int64_t rows = c.extent_rows(layout), classes = s.classes;
+  b.logits.assign(static_cast<size_t>(layout.capacity.rows * classes), nan);
+  // Rows in the order of packed.h: frame by frame, the sequences that still run.
+  int64_t r = 0;
+  for (int32_t t = 0; r < rows; ++t) {
+    for (size_t n = 0; n < s.lengths.size() && s.lengths[n] > t; ++n, ++r) {
+      const int64_t lead = s.logits == LogitKind::peaked    ? c.random(classes)
+                           : s.logits == LogitKind::aligned ? aligned_class(s, b, n, t)
+                                                            : -1;
+      for (int64_t v = 0; v < classes; ++v) {
+        double x = c.random_real(-1, 1);
+        if (lead < 0) x *= s.range;
+        if (lead == v) x += s.range;
+        if (s.logits == LogitKind::holed && v != s.blank && c.random(4) == 0) x = -infinity;
+        if (s.input == CtcInput::log_softmax) x -= s.range + 1;
+        const bool hit = static_cast<int32_t>(n) == s.poisoned && t == s.lengths[n] / 2;
+        b.logits[static_cast<size_t>(r * classes + v)] = hit && v == s.blank ? s.poison : x;
+      }
+    }
+  }
+}
+
+// Losses are sums over the frames of numbers of the logits' size, gradients lie in [-1, 1].
+Tolerance loss_tolerance(const Setup& s) {
+  const double frames = s.lengths.empty() ? 1 : std::max(s.lengths.front(), 1);
+  const DType type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
+  return Tolerance::ulps(type, 4 + std::sqrt(frames), 1 + s.range);
+}
+
+Tolerance grad_tolerance(const Setup& s, double scale) {
+  return Tolerance::ulps(s.dtype, s.dtype == DType::bf16 ? 2 : 16, scale);
+}
+
+void run_setup(Case& c, Setup s) {
+  std::sort(s.lengths.begin(), s.lengths.end(), std::greater<>());
+  CtcArgs args;
+  args.layout = c.packed(s.lengths, s.spare_rows, s.spare_sequences);
+  Batch b;
+  make_labels(c, s, args.layout.capacity.sequences, b);
+  make_logits(c, s, args.layout, b);
+  const int64_t rows = args.layout.capacity.rows, sequences = args.layout.capacity.sequences;
+  args.labels = c.ints(b.labels);
+  args.label_offsets = c.ints(b.offsets);
+  for (int32_t l : s.label_lengths) args.max_label_length = std::max(args.max_label_length, l);
+  args.blank = s.blank;
+  args.input = s.input;
+  args.zero_infinity = s.zero_infinity;
+  const DType loss_type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
+  if (s.scaled) args.grad_scale = c.input({sequences}, loss_type, {Fill::uniform, -2, 2});
+  args.loss = c.output("loss", {sequences}, loss_type, loss_tolerance(s));
+  const Tolerance tolerance = grad_tolerance(s, s.scaled ? 2 : 1);
+  if (s.gradient == Gradient::in_place) {
+    args.logits = args.grad =
+        c.in_out_values("grad", {rows, s.classes}, s.dtype, tolerance, b.logits);
+  } else {
+    args.logits = c.input_values({rows, s.classes}, s.dtype, b.logits);
+    if (s.gradient == Gradient::separate) {
+      args.grad = c.rows_output("grad", args.layout, s.classes, s.dtype, tolerance);
+    }
+  }
+  args.workspace =
+      c.workspace(ctc_workspace_bytes(c.context(), args.layout.capacity, s.dtype, s.classes,
+                                      args.max_label_length, static_cast<bool>(args.grad)));
+  const double live = static_cast<double>(c.extent_rows(args.layout));
+  const double states = 2.0 * args.max_label_length + 1, classes = s.classes;
+  // alpha and beta: two sums and a product per state each; posterior: a product and a sum; exp: 20.
+  c.work(live * (states * 8 + classes * 42),
+         live * classes * static_cast<double>(size_of(s.dtype)) * (args.grad ? 3 : 1));
+  c.run(args);
+}
+
+void add(Suite& suite, const std::string& label, const Setup& s) {
+  suite.add<CtcArgs>(label, [=](Case& c) { run_setup(c, s); });
+}
+
+std::vector<int32_t> ragged(int32_t longest, int32_t sequences) {
+  std::vector<int32_t> lengths;
+  for (int32_t n = 0; n < sequences; ++n)
+    lengths.push_back(longest - n * longest / (2 * sequences));
+  return lengths;
+}
+
+// T, N, V, L around the widths of vectors and tiles.
+void add_sizes(Suite& suite) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    for (int32_t frames : {1, 2, 7, 31, 32, 33, 65}) {
+      for (int32_t classes : {2, 5, 16, 17, 33, 70}) {
+        for (int32_t labels : {0, 1, 7, 8, 9, 16, 31}) {
+          if (labels > frames) continue;
+          Setup s;
+          s.dtype = dtype;
+          s.classes = classes;
+          s.lengths = ragged(frames, 3);
+          s.label_lengths = {labels, labels / 2, labels / 3};
+          s.blank = classes / 2;
+          s.labels = LabelKind::repeats;
+          add(suite, str("sizes/", name_of(dtype), "/T", frames, "V", classes, "L", labels), s);
+        }
+      }
+    }
+  }
+}
+
+void add_edges(Suite& suite) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    const auto name = [&](const char* what) { return str("edges/", name_of(dtype), "/", what); };
+    Setup s;
+    s.dtype = dtype;
+    s.classes = 9;
+    s.lengths = {40, 33, 20, 20, 3, 0, 0};
+    s.label_lengths = {12, 0, 9, 1, 3, 0, 1};
+    s.spare_sequences = 2;
+    add(suite, name("ragged"), s);
+    for (Gradient g : {Gradient::none, Gradient::in_place}) {
+      Setup x = s;
+      x.gradient = g;
+      add(suite, name(g == Gradient::none ? "loss_only" : "in_place"), x);
+      x.input = CtcInput::log_softmax;
+      add(suite, name(g == Gradient::none ? "log_softmax_loss_only" : "log_softmax_in_place"), x);
+    }
+    Setup x = s;
+    x.scaled = true;
+    add(suite, name("grad_scale"), x);
+    x.input = CtcInput::log_softmax;
+    add(suite, name("log_softmax"), x);
+    for (bool zero : {false, true}) {
+      x = s;
+      x.labels = LabelKind::one_class;
+      x.label_lengths = {21, 17, 10, 11, 2, 0, 2};  // those of 20/11 and 3/2 need 21 and 3
+      x.zero_infinity = zero;
+      x.scaled = true;
+      add(suite, name(zero ? "zero_infinity" : "infeasible"), x);
+    }
+    for (int32_t blank : {0, 4, 8}) {
+      x = s;
+      x.blank = blank;
+      add(suite, name(str("blank", blank).c_str()), x);
+    }
+    for (double poison : {nan, infinity, -infinity}) {
+      for (CtcInput input : {CtcInput::logits, CtcInput::log_softmax}) {
+        x = s;
+        x.input = input;
+        x.poisoned = 2;
+        x.poison = poison;
+        add(suite,
+            name(str(input == CtcInput::logits ? "poison" : "log_softmax_poison", poison).c_str()),
+            x);
+      }
+    }
+    x = s;
+    x.lengths = {0, 0};
+    x.label_lengths = {0, 2};
+    add(suite, name("all_empty"), x);
+    x.lengths = {};
+    x.label_lengths = {};
+    add(suite, name("no_sequences"), x);
+  }
+}
+
+// What leaves the range of plain doubles: each of these must still be right.
+void add_extremes(Suite& suite) {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    for (LogitKind kind :
+         {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned, LogitKind::holed}) {
+      for (double range : {1.0, 15.0, 80.0, 2000.0}) {
+        for (Gradient g : {Gradient::separate, Gradient::none}) {
+          Setup s;
+          s.dtype = dtype;
+          s.classes = 12;
+          s.lengths = {130, 90, 60, 22};
+          s.label_lengths = {40, 44, 3, 20};
+          s.labels = LabelKind::repeats;
+          s.logits = kind;
+          s.range = range;
+          s.gradient = g;
+          add(suite,
+              str("extremes/", name_of(dtype), "/kind", static_cast<int>(kind), "/", range,
+                  g == Gradient::none ? "/loss_only" : ""),
+              s);
+        }
+      }
+    }
+  }
+}
+
+void add_long(Suite& suite) {
+  for (LogitKind kind : {LogitKind::uniform, LogitKind::aligned}) {
+    Setup s;
+    s.classes = 7;
+    s.logits = kind;
+    s.range = kind == LogitKind::uniform ? 2 : 12;
+    s.lengths = {2600, 1500};
+    s.label_lengths = {1050, 200};
+    add(suite, str("long/kind", static_cast<int>(kind)), s);
+    s.lengths = {400, 300};
+    s.label_lengths = {60, 40};
+    s.classes = 300;
+    add(suite, str("wide_rows/kind", static_cast<int>(kind)), s);
+    s.dtype = DType::bf16;
+    add(suite, str("wide_rows_bf16/kind", static_cast<int>(kind)), s);
+  }
+}
+
+void add_benches(Suite& suite) {
+  struct Shape {
+    int32_t frames, sequences, classes, labels;
+  };
+  for (const Shape& shape :
+       {Shape{500, 32, 32, 100}, Shape{150, 64, 28, 40}, Shape{250, 32, 5000, 60},
+        Shape{1000, 32, 32, 150}, Shape{2000, 64, 5, 450}}) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      Setup s;
+      s.dtype = dtype;
+      s.classes = shape.classes;
+      s.lengths.assign(static_cast<size_t>(shape.sequences), shape.frames);
+      s.label_lengths.assign(static_cast<size_t>(shape.sequences), shape.labels);
+      s.spare_rows = 0;
+      suite.add_bench<CtcArgs>(str("bench/", name_of(dtype), "/T", shape.frames, "N",
+                                   shape.sequences, "V", shape.classes, "L", shape.labels),
+                               [=](Case& c) { run_setup(c, s); });
+    }
+  }
+}
+
+}  // namespace
+
+void ctc_check(Suite& suite) {
+  add_sizes(suite);
+  add_edges(suite);
+  add_extremes(suite);
+  add_long(suite);
+  add_benches(suite);
+}
+
+}  // namespace rondo::check
