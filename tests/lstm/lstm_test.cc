@@ -1,0 +1,249 @@
+// The LSTM layer against finite differences, PyTorch's numbers, and itself cut up differently.
+#include "kernels/lstm/lstm.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/lstm/lstm_golden.h"
+#include "tests/lstm/lstm_problem.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+// sum of y * dy, hn * dhn, cn * dcn: the scalar whose gradients the backward pass gives.
+double loss(LstmProblem<double>& p, const Context& context) {
+  p.forward(context);
+  double total = 0;
+  for (const char* name : {"y", "hn", "cn"}) {
+    const auto& values = p.arrays[name];
+    const auto& weights = p.arrays[str("d", name)];
+    for (size_t i = 0; i < values.size(); ++i) total += values[i] * weights[i];
+  }
+  return total;
+}
+
+// Every input's gradient against central differences, whose error is O(step^2) + O(eps / step).
+void check_gradients(const LstmDims& dims, const std::vector<int32_t>& lengths) {
+  HostContext host(Backend::ref);
+  LstmProblem<double> p(dims, lengths);
+  p.randomise(17);
+  p.all(host.context);
+  const auto gradients = p.arrays;
+  constexpr double step = 1e-5, tolerance = 1e-8;
+  for (const auto& [name, shape] : p.input_shapes()) {
+    if (name[0] == 'd') continue;
+    const auto& gradient = gradients.at(str("d", name));
+    auto& values = p.arrays[name];
+    REQUIRE(gradient.size() == values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double value = values[i];
+      values[i] = value + step;
+      const double above = loss(p, host.context);
+      values[i] = value - step;
+      const double below = loss(p, host.context);
+      values[i] = value;
+      const double want = (above - below) / (2 * step);
+      INFO(name << "[" << i << "]: got " << gradient[i] << ", differences give " << want);
+      if (!(std::abs(gradient[i] - want) <= tolerance * (1 + std::abs(want)))) FAIL();
+    }
+  }
+}
+
+template <class T>
+void check_golden(const LstmGolden& golden, Backend backend, double tolerance) {
+  HostContext host(backend);
+  LstmProblem<T> p({golden.directions, golden.input, golden.hidden, golden.projection},
+                   golden.lengths);
+  for (const auto& [name, shape] : p.input_shapes()) {
+    const auto& values = golden.values.at(name);
+    p.arrays[name].assign(values.begin(), values.end());
+  }
+  p.all(host.context);
+  int compared = 0;
+  for (const auto& [name, want] : golden.values) {
+    if (p.input_shapes().count(name)) continue;
+    INFO(golden.name << ": " << name);
+    CHECK(worst_difference(p.arrays.at(name), want) <= tolerance);
+    ++compared;
+  }
+  CHECK(compared >= 6 + 3 * golden.directions);
+}
+
+// Copies rows of `width` elements between planes of packed arrays.
+template <class T>
+struct Slice {
+  std::vector<T>& from;
+  std::vector<T>& to;
+  int64_t width;
+  void copy(int64_t to_row, int64_t from_row) const {
+    to.resize(std::max(to.size(), static_cast<size_t>((to_row + 1) * width)));
+    for (int64_t k = 0; k < width; ++k) {
+      to[static_cast<size_t>(to_row * width + k)] = from[static_cast<size_t>(from_row * width + k)];
+    }
+  }
+};
+
+// The part of `whole` with frames [begin_n, end_n) of each sequence, weights and dy included, but
+// without states.
+template <class T>
+LstmProblem<T> part_of(LstmProblem<T>& whole, const std::vector<int32_t>& begin,
+                       const std::vector<int32_t>& end, const std::vector<int32_t>& which) {
+  std::vector<int32_t> lengths;
+  for (int32_t n : which)
+    lengths.push_back(end[static_cast<size_t>(n)] - begin[static_cast<size_t>(n)]);
+  LstmProblem<T> part(whole.dims, lengths);
+  const int64_t D = whole.dims.directions, H = whole.dims.hidden, P = whole.dims.output();
+  for (const auto& [name, shape] : part.input_shapes()) {
+    part.arrays[name];
+    if (std::string("wrbp").find(name[0]) != std::string::npos)
+      part.arrays[name] = whole.arrays[name];
+  }
+  const Slice<T> x{whole.arrays["x"], part.arrays["x"], whole.dims.input};
+  const Slice<T> dy{whole.arrays["dy"], part.arrays["dy"], D * P};
+  for (int32_t m = 0; m < static_cast<int32_t>(which.size()); ++m) {
+    const int32_t n = which[static_cast<size_t>(m)], first = begin[static_cast<size_t>(n)];
+    for (int32_t t = 0; t < lengths[static_cast<size_t>(m)]; ++t) {
+      x.copy(part.packed.row(t, m), whole.packed.row(first + t, n));
+      dy.copy(part.packed.row(t, m), whole.packed.row(first + t, n));
+    }
+    for (int64_t d = 0; d < D; ++d) {
+      const int64_t to = d * part.sequences() + m, from = d * whole.sequences() + n;
+      for (const char* name : {"h0", "dhn"}) {
+        Slice<T>{whole.arrays[name], part.arrays[name], P}.copy(to, from);
+      }
+      for (const char* name : {"c0", "dcn"}) {
+        Slice<T>{whole.arrays[name], part.arrays[name], H}.copy(to, from);
+      }
+    }
+  }
+  return part;
+}
+
+// The rows of `part` in `whole`'s array `name` agree with those of `part`.
+template <class T>
+double row_difference(LstmProblem<T>& whole, LstmProblem<T>& part, const std::string& name,
+                      int64_t width, const std::vector<int32_t>& begin,
+                      const std::vector<int32_t>& which) {
+  std::vector<T> expected, got;
+  for (int32_t m = 0; m < static_cast<int32_t>(which.size()); ++m) {
+    const int32_t n = which[static_cast<size_t>(m)];
+    for (int32_t t = 0; t < part.packed.lengths[static_cast<size_t>(m)]; ++t) {
+      const int64_t from = whole.packed.row(begin[static_cast<size_t>(n)] + t, n);
+      const int64_t to = part.packed.row(t, m);
+      for (int64_t k = 0; k < width; ++k) {
+        expected.push_back(whole.arrays[name][static_cast<size_t>(from * width + k)]);
+        got.push_back(part.arrays[name][static_cast<size_t>(to * width + k)]);
+      }
+    }
+  }
+  return worst_difference(got, expected);
+}
+
+template <class T>
+void check_packed_equals_single(Backend backend, double tolerance) {
+  HostContext host(backend);
+  const std::vector<int32_t> lengths = {7, 5, 5, 2, 1, 0};
+  for (int64_t projection : {0, 5}) {
+    LstmProblem<T> whole({2, 3, 9, projection}, lengths);
+    whole.randomise(5);
+    whole.all(host.context);
+    const std::vector<int32_t> begin(lengths.size(), 0);
+    std::map<std::string, std::vector<T>> sums;
+    for (int32_t n = 0; n < static_cast<int32_t>(lengths.size()); ++n) {
+      auto single = part_of(whole, begin, lengths, {n});
+      single.all(host.context);
+      INFO("projection " << projection << ", sequence " << n);
+      CHECK(row_difference(whole, single, "y", 2 * whole.dims.output(), begin, {n}) <= tolerance);
+      CHECK(row_difference(whole, single, "dx", 3, begin, {n}) <= tolerance);
+      for (const char* name : {"dw0", "dr0", "db0", "dw1", "dr1", "db1"}) {
+        auto& sum = sums[name];
+        sum.resize(single.arrays[name].size());
+        for (size_t i = 0; i < sum.size(); ++i) sum[i] += single.arrays[name][i];
+      }
+    }
+    for (const auto& [name, sum] : sums) {
+      INFO(name);
+      CHECK(worst_difference(whole.arrays[name], sum) <= tolerance);
+    }
+  }
+}
+
+// Frames [0, 3) then the rest, the state handed over; gradients the other way round.
+template <class T>
+void check_chunked(Backend backend, double tolerance) {
+  HostContext host(backend);
+  const std::vector<int32_t> lengths = {8, 5, 3, 2}, none = {0, 0, 0, 0}, cut = {3, 3, 3, 2};
+  const std::vector<int32_t> all = {0, 1, 2, 3};
+  LstmProblem<T> whole({1, 4, 10, 0}, lengths);
+  whole.randomise(6);
+  whole.all(host.context);
+  auto first = part_of(whole, none, cut, all), second = part_of(whole, cut, lengths, all);
+  first.forward(host.context);
+  second.arrays["h0"] = first.arrays["hn"];
+  second.arrays["c0"] = first.arrays["cn"];
+  second.forward(host.context);
+  CHECK(row_difference(whole, first, "y", 10, none, all) <= tolerance);
+  CHECK(row_difference(whole, second, "y", 10, cut, all) <= tolerance);
+  CHECK(worst_difference(second.arrays["hn"], whole.arrays["hn"]) <= tolerance);
+  CHECK(worst_difference(second.arrays["cn"], whole.arrays["cn"]) <= tolerance);
+
+  second.backward(host.context);
+  first.arrays["dhn"] = second.arrays["dh0"];
+  first.arrays["dcn"] = second.arrays["dc0"];
+  first.backward(host.context);
+  CHECK(row_difference(whole, first, "dx", 4, none, all) <= tolerance);
+  CHECK(row_difference(whole, second, "dx", 4, cut, all) <= tolerance);
+  CHECK(worst_difference(first.arrays["dh0"], whole.arrays["dh0"]) <= tolerance);
+  CHECK(worst_difference(first.arrays["dc0"], whole.arrays["dc0"]) <= tolerance);
+  first.weight_grad(host.context);
+  for (const char* name : {"dw0", "dr0", "db0"}) second.arrays[name] = first.arrays[name];
+  second.weight_grad(host.context, true);
+  for (const char* name : {"dw0", "dr0", "db0"}) {
+    CHECK(worst_difference(second.arrays[name], whole.arrays[name]) <= tolerance);
+  }
+}
+
+// float32 against float64 over some ten steps of some twenty terms: well under 100 ulps.
+constexpr double float_tolerance = 100 * 0x1p-24;
+
+}  // namespace
+
+TEST_CASE("gradients equal finite differences") {
+  for (int directions : {1, 2}) {
+    for (int64_t projection : {0, 2}) {
+      check_gradients({directions, 2, 3, projection}, {3, 2, 1, 0});
+    }
+  }
+}
+
+TEST_CASE("results equal PyTorch's") {
+  for (const LstmGolden& golden : lstm_golden) {
+    check_golden<double>(golden, Backend::ref, 1e-13);
+    check_golden<float>(golden, Backend::cpu, float_tolerance);
+  }
+}
+
+TEST_CASE("a packed batch equals its sequences one by one") {
+  check_packed_equals_single<double>(Backend::ref, 1e-13);
+  check_packed_equals_single<float>(Backend::cpu, float_tolerance);
+}
+
+TEST_CASE("two chunks with the state handed over equal the whole") {
+  check_chunked<double>(Backend::ref, 1e-13);
+  check_chunked<float>(Backend::cpu, float_tolerance);
+}
+
+TEST_CASE("views of a wrong shape or type are refused") {
+  HostContext host(Backend::cpu);
+  LstmProblem<float> p({1, 3, 4, 0}, {2, 1});
+  p.randomise(1);
+  p.arrays["r0"].resize(4 * 4 * 4 - 1);
+  CHECK_THROWS_AS(p.forward(host.context), Error);
+  LstmForwardArgs args;
+  args.dims = {1, 3, 4, 0};
+  args.layout = p.packed.view();
+  args.x = p.view("x", {3, 3});
+  args.x.dtype = DType::f64;
+  CHECK_THROWS_AS(lstm_forward_variants().front().run(host.context, &args), Error);
+}
