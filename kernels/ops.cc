@@ -9,6 +9,11 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/softmax/softmax.h"
+#include "kernels/dropout/dropout.h"
+#include "kernels/reduce/reduce.h"
+#include "kernels/cast/cast.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace rondo {
 namespace {
@@ -26,6 +31,20 @@ const std::vector<std::span<const Variant>>& table() {
       ctc_variants(),
       pointwise_variants(),
       pointwise_grad_variants(),
+      log_softmax_variants(),
+      log_softmax_grad_variants(),
+      dropout_variants(),
+      reduce_rows_variants(),
+      sum_squares_variants(),
+      count_nonfinite_variants(),
+      cast_variants(),
+      fill_variants(),
+      scale_variants(),
+      accumulate_variants(),
+      optimizer_prepare_variants(),
+      sgd_variants(),
+      adam_variants(),
+      ema_variants(),
   };
   return ops;
 }

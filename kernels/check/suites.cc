@@ -8,6 +8,11 @@ Suite full_suite() {
   gemm_check(suite);
   ctc_check(suite);
   pointwise_check(suite);
+  softmax_check(suite);
+  dropout_check(suite);
+  reduce_check(suite);
+  cast_check(suite);
+  optimizer_check(suite);
   return suite;
 }
 

@@ -9,5 +9,10 @@ void lstm_check(Suite& suite);
 void gemm_check(Suite& suite);
 void ctc_check(Suite& suite);
 void pointwise_check(Suite& suite);
+void softmax_check(Suite& suite);
+void dropout_check(Suite& suite);
+void reduce_check(Suite& suite);
+void cast_check(Suite& suite);
+void optimizer_check(Suite& suite);
 
 }  // namespace rondo::check

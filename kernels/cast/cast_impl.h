@@ -1,0 +1,18 @@
+// The variants of the copies, for their table alone.
+#pragma once
+
+#include "kernels/base/variants.h"
+#include "kernels/cast/cast.h"
+
+namespace rondo {
+RONDO_DECLARE_KERNEL(CastArgs, cast)
+RONDO_DECLARE_KERNEL(FillArgs, fill)
+RONDO_DECLARE_KERNEL(ScaleArgs, scale)
+RONDO_DECLARE_KERNEL(AccumulateArgs, accumulate)
+
+[[gnu::always_inline]] inline int64_t covered_elements(const TensorView& view,
+                                                       const int32_t* row_count) {
+  if (row_count == nullptr) return view.numel();
+  return *row_count * (view.rank == 2 ? view.dim(1) : 1);
+}
+}  // namespace rondo

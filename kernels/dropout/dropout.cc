@@ -1,0 +1,12 @@
+#include "kernels/dropout/dropout.h"
+
+#include "kernels/dropout/dropout_impl.h"
+
+namespace rondo {
+
+std::span<const Variant> dropout_variants() {
+  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(DropoutArgs, dropout)};
+  return variants;
+}
+
+}  // namespace rondo
