@@ -1,0 +1,92 @@
+// Reverse-mode differentiation as a transformation of the graph.
+#include <algorithm>
+
+#include "engine/graph/graph.h"
+#include "engine/graph/rules.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+GradientBuilder::GradientBuilder(Graph& graph)
+    : graph_(graph), gradients_(graph.values.size(), no_value) {}
+
+void GradientBuilder::contribute(ValueId id, ValueId gradient) {
+  if (id == no_value || gradient == no_value || !graph_.value(id).needs_gradient) return;
+  gradients_.resize(graph_.values.size(), no_value);
+  ValueId& slot = gradients_[static_cast<size_t>(id)];
+  if (slot == no_value) {
+    slot = gradient;
+    return;
+  }
+  const ValueId sum = like(id, graph_.value(id).name + ".grad_sum");
+  const ValueId first = slot;
+  emit("accumulate", {first, gradient}, {sum}, {}, Phase::backward, graph_.value(gradient).stage);
+  gradients_[static_cast<size_t>(id)] = sum;
+}
+
+ValueId GradientBuilder::parameter_gradient(ValueId id) {
+  if (id == no_value) return no_value;
+  // Look through the cast to the compute dtype.
+  for (const Node& node : graph_.nodes) {
+    if (node.op == "cast" && node.outputs[0] == id) {
+      id = node.inputs[0];
+      break;
+    }
+  }
+  const Value parameter = graph_.value(id);
+  if (parameter.role != ValueRole::parameter || !parameter.needs_gradient) return no_value;
+  if (parameter.gradient == no_value) {
+    const ValueId g =
+        graph_.add_activation(parameter.name + ".grad", parameter.shape, parameter.dtype);
+    graph_.value(g).role = ValueRole::gradient;
+    graph_.value(g).stage = parameter.stage;
+    graph_.value(id).gradient = g;
+  }
+  return graph_.value(id).gradient;
+}
+
+ValueId GradientBuilder::like(ValueId id, std::string name) {
+  const Value model = graph_.value(id);
+  const ValueId made = graph_.add_activation(std::move(name), model.shape, model.dtype);
+  graph_.value(made).stage = model.stage;
+  return made;
+}
+
+void GradientBuilder::emit(std::string op, std::vector<ValueId> inputs,
+                           std::vector<ValueId> outputs, Attributes attributes, Phase phase,
+                           int stage) {
+  rule_of(op);
+  graph_.nodes.push_back(
+      {std::move(op), std::move(inputs), std::move(outputs), std::move(attributes), phase, stage});
+}
+
+BackwardResult append_backward_with_gradients(Graph& graph, ValueId loss) {
+  RONDO_CHECK(loss != no_value && graph.value(loss).needs_gradient,
+              "the loss does not depend on any parameter");
+  const size_t forward_nodes = graph.nodes.size();
+  GradientBuilder builder(graph);
+  graph.keep(loss);
+  for (size_t i = forward_nodes; i-- > 0;) {
+    const Node node = graph.nodes[i];  // a copy: the rule appends to graph.nodes
+    const OpRule& rule = rule_of(node.op);
+    const bool produces_loss =
+        std::find(node.outputs.begin(), node.outputs.end(), loss) != node.outputs.end();
+    RONDO_CHECK(!produces_loss || rule.is_loss, "the backward pass starts at a loss, ", node.op,
+                " is none");
+    if (!rule.backward) continue;
+    const bool receives = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                      [&](ValueId id) { return builder.of(id) != no_value; });
+    if (produces_loss || receives) rule.backward(builder, node);
+  }
+  BackwardResult result;
+  result.nodes_added = static_cast<int>(graph.nodes.size() - forward_nodes);
+  result.gradients = builder.take();
+  result.gradients.resize(graph.values.size(), no_value);
+  return result;
+}
+
+int append_backward(Graph& graph, ValueId loss) {
+  return append_backward_with_gradients(graph, loss).nodes_added;
+}
+
+}  // namespace rondo

@@ -1,0 +1,100 @@
+#include "engine/graph/lockstep.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+double element(const TensorView& v, int64_t i) {
+  switch (v.dtype) {
+    case DType::f32:
+      return v.as<float>()[i];
+    case DType::bf16:
+      return static_cast<double>(v.as<bf16>()[i]);
+    case DType::f64:
+      return v.as<double>()[i];
+    case DType::i32:
+      return v.as<int32_t>()[i];
+    default:
+      return 0;
+  }
+}
+
+Context reference_context(const Context& context, Stream& stream) {
+  return {Backend::ref, &cpu_device(), &stream, context.pool};
+}
+
+}  // namespace
+
+Lockstep::Lockstep(Plan& plan, Parameters& parameters)
+    : plan_(plan),
+      parameters_(parameters),
+      reference_parameters_(plan.graph(), cpu_device()),
+      stream_(cpu_device().make_stream()),
+      reference_(plan.graph(), reference_context(plan.context(), stream_), plan.capacity(),
+                 reference_parameters_, Reuse::never) {
+  RONDO_CHECK(plan.context().device->host_memory(), "lockstep needs memory the host can read");
+}
+
+void Lockstep::load(const BatchView& batch) {
+  plan_.load(batch);
+  reference_.load(batch);
+}
+
+void Lockstep::run() {
+  const TensorView weights = parameters_.weights();
+  plan_.context().stream->synchronize();
+  std::memcpy(reference_parameters_.weights().data, weights.data, weights.bytes());
+  for (size_t i = 0; i < plan_.node_count(); ++i) {
+    const Node& node = plan_.node(i);
+    auto mirror = [&](ValueId id) {
+      if (id == no_value) return;
+      const TensorView from = plan_.view(id), to = reference_.view(id);
+      if (from && to) std::memcpy(to.data, from.data, from.bytes());
+    };
+    for (ValueId id : node.inputs) mirror(id);
+    for (ValueId id : node.outputs) {
+      // Gradients are accumulated into: both start from the same sum.
+      if (id != no_value && plan_.graph().value(id).role == ValueRole::gradient) mirror(id);
+    }
+    reference_.run_node(i);
+    plan_.run_node(i);
+    plan_.context().stream->synchronize();
+    for (ValueId id : node.outputs) compare(i, id);
+  }
+}
+
+void Lockstep::compare(size_t node, ValueId id) {
+  if (id == no_value) return;
+  const TensorView got = plan_.view(id), want = reference_.view(id);
+  if (!got || !want) return;
+  const Value& value = plan_.graph().value(id);
+  const int64_t plane = got.numel() / value.shape.planes;
+  const int64_t live = plan_.live_rows(value.shape) * value.shape.cols;
+  double largest = 0;
+  for (int64_t p = 0; p < value.shape.planes; ++p) {
+    for (int64_t i = 0; i < live; ++i) {
+      const double w = std::abs(element(want, p * plane + i));
+      if (std::isfinite(w)) largest = std::max(largest, w);
+    }
+  }
+  const double bound = (got.dtype == DType::bf16 ? 4e-2 : 2e-4) * largest + 1e-30;
+  for (int64_t p = 0; p < value.shape.planes; ++p) {
+    for (int64_t i = 0; i < live; ++i) {
+      const double g = element(got, p * plane + i), w = element(want, p * plane + i);
+      const bool same =
+          std::isfinite(w) ? std::abs(g - w) <= bound : (std::isnan(w) ? std::isnan(g) : g == w);
+      RONDO_CHECK(same, "lockstep: node ", node, " (", plan_.node(node).op, ", ",
+                  name_of(plan_.context().backend), ") value '", value.name, "' ",
+                  to_string(value.shape), " plane ", p, " element ", i, ": got ", g, ", ref ", w,
+                  ", allowed difference ", bound);
+    }
+  }
+  ++compared_;
+}
+
+}  // namespace rondo

@@ -1,0 +1,35 @@
+// Runs every node twice, with its kernel and with `ref`, and stops at the first difference.
+//
+// The debugging tool behind --lockstep-ref: the reference starts each node from the very inputs the
+// kernel saw, so a difference is made by that node alone. Slow, and needs the memory of all values.
+#pragma once
+
+#include <string>
+
+#include "engine/graph/plan.h"
+
+namespace rondo {
+
+class Lockstep {
+ public:
+  // `plan` must outlive this object; its device's memory must be visible to the host.
+  explicit Lockstep(Plan& plan, Parameters& parameters);
+
+  // As Plan::load and Plan::run, for both. run() throws Error naming node, variant, value, element,
+  // both numbers and the bound: |got - want| <= 2e-4 (f32) or 4e-2 (bf16) of the largest |want| of
+  // the value.
+  void load(const BatchView& batch);
+  void run();
+  int64_t values_compared() const { return compared_; }
+
+ private:
+  void compare(size_t node, ValueId id);
+  Plan& plan_;
+  Parameters& parameters_;
+  Parameters reference_parameters_;
+  Stream stream_;
+  Plan reference_;
+  int64_t compared_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,64 @@
+// The trainable numbers of a graph: weights and gradients, each one flat array on the device.
+//
+// Flat because optimisers, gradient buckets, averaging and norms are loops over arrays, not over
+// layers. Entries are in order of their creation and start at multiples of 64 elements; the padding
+// is zero in both arrays and stays zero.
+// dtype: f32, or f64 for f64 graphs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/graph/graph.h"
+#include "kernels/base/device.h"
+#include "kernels/base/tensor.h"
+
+namespace rondo {
+
+class Parameters {
+ public:
+  struct Entry {
+    std::string name;
+    int64_t rows = 0, cols = 0;
+    int64_t offset = 0;  // elements from the start of the flat arrays
+    Init init;
+    int stage = 0;
+    int64_t numel() const { return rows * cols; }
+  };
+
+  // Room for the parameters of `graph` (of one stage, or all); the contents are zero.
+  Parameters(const Graph& graph, Device& device, int stage = -1);
+
+  // Fills the weights from counter-based random numbers keyed by (seed, name): independent of the
+  // order and number of the other parameters.
+  void initialize(uint64_t seed);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  bool has(std::string_view name) const;
+  const Entry& entry(std::string_view name) const;  // throws Error
+  int64_t trainable() const;                        // number of weights, without padding
+
+  TensorView weight(std::string_view name) const;    // [rows, cols]
+  TensorView gradient(std::string_view name) const;  // [rows, cols]
+  TensorView weights() const;                        // [flat_size()]
+  TensorView gradients() const;
+  int64_t flat_size() const { return flat_size_; }
+  DType dtype() const { return dtype_; }
+  Device& device() const { return *device_; }
+
+  // Copies between an entry's weights and host memory of its size and dtype; synchronous.
+  void read(std::string_view name, void* to) const;
+  void write(std::string_view name, const void* from);
+
+ private:
+  Device* device_;
+  DType dtype_ = DType::f32;
+  std::vector<Entry> entries_;
+  int64_t flat_size_ = 0;
+  Buffer weights_, gradients_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,91 @@
+// A graph bound to memory for one capacity, ready to run.
+//
+// Owns the arena and the batch's device memory; borrows the graph, the parameters and the context
+// (device, stream, pool), which must outlive it. Everything is allocated in the constructor;
+// load() and run() allocate nothing. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/graph/parameters.h"
+#include "engine/graph/planner.h"
+#include "engine/graph/rules.h"
+#include "kernels/base/packed_host.h"
+
+namespace rondo {
+
+// One batch in host memory, borrowed. Sequences are in packed order (longest first).
+struct BatchView {
+  struct Input {
+    std::string_view name;  // of a graph input
+    const void* data = nullptr;
+    size_t bytes = 0;
+  };
+  const PackedHost* layout = nullptr;
+  std::span<const int32_t> labels;         // concatenated, in packed order
+  std::span<const int32_t> label_offsets;  // [N + 1], or empty when there are no labels
+  std::span<const Input> inputs;
+  uint64_t step_seed = 0;  // keys this step's dropout
+
+  BatchCapacity extent() const;
+};
+
+// Device memory that holds a batch of a capacity, without its activations.
+size_t plan_batch_bytes(const Graph& graph, const BatchCapacity& capacity);
+
+class Plan final : public Binder {
+ public:
+  Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+       Parameters& parameters, Reuse reuse = Reuse::by_liveness, int stage = all_stages);
+  ~Plan() override;
+
+  // Copies the batch to the device, in stream order. Throws Error when it exceeds the capacity, or
+  // an input is missing, unknown or of the wrong size.
+  void load(const BatchView& batch);
+
+  void run();             // all nodes of the stage
+  void run(Phase phase);  // those of one phase
+  void run_node(size_t node);
+  size_t node_count() const;
+
+  // Copies a value (its extent's rows only, all planes) to host memory and waits.
+  void read(ValueId id, void* to, size_t bytes) const;
+  // Copies into a value; for stage boundaries and tests.
+  void write(ValueId id, const void* from, size_t bytes);
+  // Rows of the loaded batch on a value's axis.
+  int64_t live_rows(const Shape& shape) const;
+
+  size_t arena_bytes() const { return memory_.arena_bytes; }
+  size_t batch_bytes() const;
+  const MemoryPlan& memory() const { return memory_; }
+  const Node& node(size_t i) const { return graph_.nodes[i]; }
+
+  // Binder
+  const Context& context() const override { return context_; }
+  const Graph& graph() const override { return graph_; }
+  const BatchCapacity& capacity() const override { return capacity_; }
+  TensorView view(ValueId id) const override;
+  PackedView layout(int level) const override;
+  const int32_t* labels() const override;
+  const int32_t* label_offsets() const override;
+  const uint64_t* step_seed() const override;
+  TensorView workspace() const override;
+
+ private:
+  struct BatchMemory;
+  const Graph& graph_;
+  Context context_;
+  BatchCapacity capacity_;
+  Parameters& parameters_;
+  int stage_;
+  MemoryPlan memory_;
+  Buffer arena_;
+  std::unique_ptr<BatchMemory> batch_;
+  std::vector<Thunk> thunks_;
+  size_t binding_ = 0;  // the node being bound
+};
+
+}  // namespace rondo

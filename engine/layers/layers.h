@@ -1,0 +1,86 @@
+// Layers: functions that add nodes and parameters to a graph.
+//
+//   Graph g;
+//   ValueId x = layers::input_frames(g, "features", 40);
+//   x = layers::stack_frames(g, x, 3);
+//   x = layers::lstm(g, x, "encoder", {.hidden = 256, .layers = 3, .bidirectional = true});
+//   ValueId logits = layers::linear(g, x, "output", 29);
+//   ValueId loss = layers::ctc_loss(g, logits);
+//   append_backward(g, loss);
+//
+// Parameters are named <name>.weight, <name>.bias and so on, PyTorch's way. Every function throws
+// Error when shapes do not fit. Values on the frames axis are [rows, cols] packed
+// (kernels/base/packed.h), those on the sequences axis [N, cols] in packed order.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "engine/graph/graph.h"
+
+namespace rondo::layers {
+
+// An f32 input of `cols` features per frame (or per sequence), cast to the graph's compute dtype.
+ValueId input_frames(Graph& g, std::string name, int64_t cols);
+ValueId input_sequences(Graph& g, std::string name, int64_t cols);
+
+// y = x W^T + b. <name>.weight [out, in], <name>.bias [1, out].
+ValueId linear(Graph& g, ValueId x, const std::string& name, int64_t out, bool bias = true);
+
+struct LstmOptions {
+  int64_t hidden = 0;
+  int layers = 1;
+  bool bidirectional = false;
+  int64_t projection = 0;   // 0: none
+  double dropout = 0;       // between layers (not after the last)
+  bool layer_norm = false;  // after each layer
+  bool residual = false;    // y + x where the widths agree
+};
+
+// Initial and final states of one layer: h [D, N, P], c [D, N, H] (see kernels/lstm/lstm.h).
+struct LstmState {
+  ValueId h = no_value, c = no_value;
+};
+struct LstmLayerResult {
+  ValueId y = no_value;
+  LstmState final_state;
+};
+
+// A stack of layers. Parameters <name>.<layer>.weight_ih / weight_hh / bias [/ weight_hr], with
+// _reverse for the second direction.
+ValueId lstm(Graph& g, ValueId x, const std::string& name, const LstmOptions& options);
+// One layer with explicit states; absent states are zeros. Ignores options.layers, dropout,
+// layer_norm and residual.
+LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const LstmOptions& options,
+                           LstmState initial = {});
+
+ValueId relu(Graph& g, ValueId x);
+ValueId tanh(Graph& g, ValueId x);
+ValueId sigmoid(Graph& g, ValueId x);
+ValueId add(Graph& g, ValueId a, ValueId b);  // residual connections
+
+// Inverted dropout; nothing in a graph that is not for training. `name` keys the random numbers.
+ValueId dropout(Graph& g, ValueId x, const std::string& name, double p);
+// Over the columns; <name>.weight and <name>.bias [1, cols].
+ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon = 1e-5);
+// Concatenates each `factor` frames into one; ceil(length / factor) frames remain.
+ValueId stack_frames(Graph& g, ValueId x, int factor);
+// [frames] -> [sequences].
+ValueId last_frame(Graph& g, ValueId x);
+ValueId mean_pool(Graph& g, ValueId x);
+ValueId log_softmax(Graph& g, ValueId x);
+
+// Losses: one number per sequence (or frame), summed by whoever reads them.
+struct CtcLossOptions {
+  int32_t blank = 0;
+  bool zero_infinity = false;
+  bool log_softmax_input = false;
+};
+// The labels are the batch's (BatchView::labels).
+ValueId ctc_loss(Graph& g, ValueId logits, const CtcLossOptions& options = {});
+// Targets: an i32 input "<name>" with one class per row of the logits; -1 is ignored.
+ValueId cross_entropy(Graph& g, ValueId logits, const std::string& targets_name);
+// Targets: an f32 input "<name>" of the prediction's shape. Mean over the columns.
+ValueId mean_squared_error(Graph& g, ValueId prediction, const std::string& targets_name);
+
+}  // namespace rondo::layers

@@ -1,0 +1,44 @@
+// dropout: attributes p, layer (keys the random numbers). Its gradient is the same op on dy.
+#include "kernels/dropout/dropout.h"
+
+#include "engine/ops/bind.h"
+#include "engine/ops/rules_list.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+std::vector<InferredValue> infer(const Graph& g, const Node& node) {
+  const Shape& x = g.shape(node.inputs.at(0));
+  RONDO_CHECK(x.axis != Axis::fixed && x.planes == 1, "dropout on ", to_string(x));
+  return {{"dropout", x, g.value(node.inputs[0]).dtype}};
+}
+
+void backward(GradientBuilder& b, const Node& node) {
+  if (!b.needs(node.inputs[0])) return;
+  const ValueId dx = b.like(node.inputs[0], "dropout.dx");
+  b.emit("dropout", {b.of(node.outputs[0])}, {dx}, node.attributes, Phase::backward, node.stage);
+  b.contribute(node.inputs[0], dx);
+}
+
+Thunk bind(const Binder& b, const Node& node) {
+  DropoutArgs a;
+  const Shape& x = b.graph().shape(node.inputs[0]);
+  a.layout = b.layout(x.axis == Axis::frames ? x.level : 0);
+  if (x.axis == Axis::sequences) a.layout.row_frame = nullptr;  // row n is sequence n
+  a.x = b.input(node, 0);
+  a.y = b.output(node, 0);
+  a.p = node.attributes.real("p");
+  a.layer = static_cast<uint32_t>(node.attributes.integer("layer"));
+  a.step_seed = b.step_seed();
+  return bound(b, a);
+}
+
+}  // namespace
+
+const OpRule& dropout_rule() {
+  static const OpRule rule{"dropout", infer, backward, nullptr, bind, {{0, 0}}};
+  return rule;
+}
+
+}  // namespace rondo

@@ -1,0 +1,49 @@
+// log_softmax over the columns, and its gradient from y and dy.
+#include "engine/ops/bind.h"
+#include "engine/ops/rules_list.h"
+#include "kernels/softmax/softmax.h"
+
+namespace rondo {
+namespace {
+
+std::vector<InferredValue> infer(const Graph& g, const Node& node) {
+  return {{"log_softmax", g.shape(node.inputs.at(0)), g.value(node.inputs[0]).dtype}};
+}
+
+void backward(GradientBuilder& b, const Node& node) {
+  if (!b.needs(node.inputs[0])) return;
+  const ValueId dx = b.like(node.inputs[0], "log_softmax.dx");
+  b.emit("log_softmax_grad", {node.outputs[0], b.of(node.outputs[0])}, {dx}, {}, Phase::backward,
+         node.stage);
+  b.contribute(node.inputs[0], dx);
+}
+
+Thunk bind(const Binder& b, const Node& node) {
+  LogSoftmaxArgs a;
+  a.x = b.input(node, 0);
+  a.y = b.output(node, 0);
+  a.row_count = b.row_count(node.inputs[0]);
+  return bound(b, a);
+}
+
+Thunk bind_grad(const Binder& b, const Node& node) {
+  LogSoftmaxGradArgs a;
+  a.y = b.input(node, 0);
+  a.dy = b.input(node, 1);
+  a.dx = b.output(node, 0);
+  a.row_count = b.row_count(node.inputs[0]);
+  return bound(b, a);
+}
+
+}  // namespace
+
+const OpRule& log_softmax_rule() {
+  static const OpRule rule{"log_softmax", infer, backward, nullptr, bind};
+  return rule;
+}
+const OpRule& log_softmax_grad_rule() {
+  static const OpRule rule{"log_softmax_grad", nullptr, nullptr, nullptr, bind_grad, {{0, 1}}};
+  return rule;
+}
+
+}  // namespace rondo

@@ -1,0 +1,182 @@
+// lstm: one layer over all frames, one or two directions.
+//   inputs   x, h0, c0, then per direction w, r, b, p (absent: no_value)
+//   outputs  y, hn, cn, gates, cells [, hidden]
+//   attributes directions, hidden, projection
+#include "kernels/lstm/lstm.h"
+
+#include "engine/ops/bind.h"
+#include "engine/ops/rules_list.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t first_weight = 3;  // of the forward node's inputs
+
+LstmDims dims_of(const Node& node) {
+  LstmDims d;
+  d.directions = static_cast<int>(node.attributes.integer("directions"));
+  d.input = node.attributes.integer("input");
+  d.hidden = node.attributes.integer("hidden");
+  d.projection = node.attributes.integer("projection");
+  return d;
+}
+
+DType state_dtype(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
+
+std::vector<InferredValue> infer(const Graph& g, const Node& node) {
+  const LstmDims d = dims_of(node);
+  const Shape& x = g.shape(node.inputs.at(0));
+  const DType t = g.value(node.inputs[0]).dtype;
+  RONDO_CHECK(x.axis == Axis::frames, "lstm reads frames, not ", to_string(x));
+  RONDO_CHECK(x.cols == d.input, "lstm expects ", d.input, " columns, gets ", x.cols);
+  RONDO_CHECK(node.inputs.size() == first_weight + 4 * static_cast<size_t>(d.directions),
+              "lstm: ", node.inputs.size(), " inputs");
+  std::vector<InferredValue> out = {
+      {"lstm.y", Shape::frames(x.level, d.directions * d.output()), t},
+      {"lstm.hn", Shape::sequences(d.output(), d.directions), t},
+      {"lstm.cn", Shape::sequences(d.hidden, d.directions), state_dtype(t)},
+      {"lstm.gates", Shape::frames(x.level, 4 * d.hidden, d.directions), t},
+      {"lstm.cells", Shape::frames(x.level, d.hidden, d.directions), state_dtype(t)}};
+  if (d.projection) {
+    out.push_back({"lstm.hidden", Shape::frames(x.level, d.hidden, d.directions), t});
+  }
+  return out;
+}
+
+void backward(GradientBuilder& b, const Node& node) {
+  const LstmDims d = dims_of(node);
+  const ValueId x = node.inputs[0], h0 = node.inputs[1], c0 = node.inputs[2];
+  const ValueId y = node.outputs[0], gates = node.outputs[3], cells = node.outputs[4];
+  const ValueId hidden = d.projection ? node.outputs[5] : no_value;
+
+  const ValueId dgates = b.like(gates, "lstm.dgates");
+  ValueId dprojected = no_value;
+  if (d.projection) {
+    const DType dtype = b.graph().value(gates).dtype;
+    dprojected = b.graph().add_activation(
+        "lstm.dprojected", Shape::frames(b.graph().shape(gates).level, d.projection, d.directions),
+        dtype);
+  }
+  const ValueId dx = b.needs(x) ? b.like(x, "lstm.dx") : no_value;
+  const ValueId dh0 = b.needs(h0) ? b.like(h0, "lstm.dh0") : no_value;
+  const ValueId dc0 = b.needs(c0) ? b.like(c0, "lstm.dc0") : no_value;
+  ValueId dy = b.of(y);
+  if (dy == no_value) {  // only the final states are used
+    dy = b.like(y, "lstm.dy");
+    b.emit("fill", {}, {dy}, {{"value", 0.0}}, Phase::backward, node.stage);
+  }
+  std::vector<ValueId> inputs = {
+      c0, gates, cells, dy, b.of(node.outputs[1]), b.of(node.outputs[2])};
+  inputs.insert(inputs.end(), node.inputs.begin() + first_weight, node.inputs.end());
+  b.emit("lstm_backward", inputs, {dgates, dprojected, dx, dh0, dc0}, node.attributes,
+         Phase::backward, node.stage);
+  b.contribute(x, dx);
+  b.contribute(h0, dh0);
+  b.contribute(c0, dc0);
+
+  std::vector<ValueId> gradients;
+  bool any = false;
+  for (size_t i = first_weight; i < node.inputs.size(); ++i) {
+    gradients.push_back(b.parameter_gradient(node.inputs[i]));
+    any = any || gradients.back() != no_value;
+  }
+  if (any) {
+    b.emit("lstm_weight_grad", {x, h0, y, hidden, dgates, dprojected}, gradients, node.attributes,
+           Phase::weight_gradient, node.stage);
+  }
+}
+
+template <LstmPhase phase>
+size_t workspace(const Context& context, const Graph& g, const Node& node,
+                 const BatchCapacity& capacity) {
+  // The value that tells the level and the compute dtype: x, gates or x.
+  const ValueId id = node.inputs.at(phase == LstmPhase::backward ? 1 : 0);
+  return lstm_workspace_bytes(context, phase, dims_of(node), g.value(id).dtype,
+                              level_capacity(g, capacity, g.shape(id).level));
+}
+
+void bind_weights(const Binder& b, const std::vector<ValueId>& ids, size_t first, int directions,
+                  LstmWeights* weights) {
+  for (int d = 0; d < directions; ++d) {
+    const size_t at = first + 4 * static_cast<size_t>(d);
+    weights[d] = {b.view(ids.at(at)), b.view(ids.at(at + 1)), flat(b.view(ids.at(at + 2))),
+                  b.view(ids.at(at + 3))};
+  }
+}
+
+Thunk bind(const Binder& b, const Node& node) {
+  LstmForwardArgs a;
+  a.dims = dims_of(node);
+  const int64_t planes = a.dims.directions;
+  a.layout = b.layout_of(node.inputs[0]);
+  a.x = b.input(node, 0);
+  a.h0 = with_planes(b.input(node, 1), planes);
+  a.c0 = with_planes(b.input(node, 2), planes);
+  bind_weights(b, node.inputs, first_weight, a.dims.directions, a.weights);
+  a.y = b.output(node, 0);
+  a.hn = with_planes(b.output(node, 1), planes);
+  a.cn = with_planes(b.output(node, 2), planes);
+  a.gates = with_planes(b.output(node, 3), planes);
+  a.cells = with_planes(b.output(node, 4), planes);
+  if (a.dims.projection) a.hidden = with_planes(b.output(node, 5), planes);
+  a.workspace = b.workspace();
+  return bound(b, a);
+}
+
+Thunk bind_backward(const Binder& b, const Node& node) {
+  LstmBackwardArgs a;
+  a.dims = dims_of(node);
+  const int64_t planes = a.dims.directions;
+  a.layout = b.layout_of(node.inputs[1]);
+  a.c0 = with_planes(b.input(node, 0), planes);
+  a.gates = with_planes(b.input(node, 1), planes);
+  a.cells = with_planes(b.input(node, 2), planes);
+  a.dy = b.input(node, 3);
+  a.dhn = with_planes(b.input(node, 4), planes);
+  a.dcn = with_planes(b.input(node, 5), planes);
+  bind_weights(b, node.inputs, 6, a.dims.directions, a.weights);
+  a.dgates = with_planes(b.output(node, 0), planes);
+  a.dprojected = with_planes(b.output(node, 1), planes);
+  a.dx = b.output(node, 2);
+  a.dh0 = with_planes(b.output(node, 3), planes);
+  a.dc0 = with_planes(b.output(node, 4), planes);
+  a.workspace = b.workspace();
+  return bound(b, a);
+}
+
+Thunk bind_weight_grad(const Binder& b, const Node& node) {
+  LstmWeightGradArgs a;
+  a.dims = dims_of(node);
+  const int64_t planes = a.dims.directions;
+  a.layout = b.layout_of(node.inputs[0]);
+  a.x = b.input(node, 0);
+  a.h0 = with_planes(b.input(node, 1), planes);
+  a.y = b.input(node, 2);
+  a.hidden = with_planes(b.input(node, 3), planes);
+  a.dgates = with_planes(b.input(node, 4), planes);
+  a.dprojected = with_planes(b.input(node, 5), planes);
+  bind_weights(b, node.outputs, 0, a.dims.directions, a.grads);
+  a.accumulate = true;
+  a.workspace = b.workspace();
+  return bound(b, a);
+}
+
+}  // namespace
+
+const OpRule& lstm_rule() {
+  static const OpRule rule{"lstm", infer, backward, workspace<LstmPhase::forward>, bind};
+  return rule;
+}
+const OpRule& lstm_backward_rule() {
+  static const OpRule rule{"lstm_backward", nullptr, nullptr, workspace<LstmPhase::backward>,
+                           bind_backward,   {{0, 1}}};
+  return rule;
+}
+const OpRule& lstm_weight_grad_rule() {
+  static const OpRule rule{"lstm_weight_grad", nullptr, nullptr, workspace<LstmPhase::weight_grad>,
+                           bind_weight_grad};
+  return rule;
+}
+
+}  // namespace rondo

@@ -1,0 +1,90 @@
+// pointwise: activations and sums. Inputs x [, z], output y. Attribute function.
+// accumulate: the sum of two gradients.
+#include "kernels/pointwise/pointwise.h"
+
+#include "engine/ops/bind.h"
+#include "engine/ops/rules_list.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+PointwiseFunction function_of(const Node& node) {
+  return static_cast<PointwiseFunction>(node.attributes.integer("function"));
+}
+
+std::vector<InferredValue> infer(const Graph& g, const Node& node) {
+  const ValueId x = node.inputs.at(0);
+  if (function_of(node) == PointwiseFunction::add) {
+    RONDO_CHECK(g.shape(x) == g.shape(node.inputs.at(1)), "add: ", to_string(g.shape(x)), " and ",
+                to_string(g.shape(node.inputs[1])));
+  }
+  return {{"pointwise", g.shape(x), g.value(x).dtype}};
+}
+
+void backward(GradientBuilder& b, const Node& node) {
+  const ValueId dy = b.of(node.outputs[0]);
+  const PointwiseFunction f = function_of(node);
+  if (f == PointwiseFunction::add) {
+    b.contribute(node.inputs[0], dy);
+    b.contribute(node.inputs[1], dy);
+    return;
+  }
+  RONDO_CHECK(f != PointwiseFunction::bias, "a bias of its own has no gradient; use linear");
+  if (!b.needs(node.inputs[0])) return;
+  const ValueId dx = b.like(node.inputs[0], "pointwise.dx");
+  b.emit("pointwise_grad", {node.outputs[0], dy}, {dx}, node.attributes, Phase::backward,
+         node.stage);
+  b.contribute(node.inputs[0], dx);
+}
+
+TensorView as_matrix(TensorView v) {
+  return {v.data, v.dtype, {v.numel() / v.dim(v.rank - 1), v.dim(v.rank - 1)}};
+}
+
+Thunk bind(const Binder& b, const Node& node) {
+  PointwiseArgs a;
+  a.function = function_of(node);
+  a.x = as_matrix(b.input(node, 0));
+  if (node.inputs.size() > 1) a.z = as_matrix(b.input(node, 1));
+  a.y = as_matrix(b.output(node, 0));
+  if (b.graph().shape(node.inputs[0]).planes == 1) a.row_count = b.row_count(node.inputs[0]);
+  return bound(b, a);
+}
+
+Thunk bind_grad(const Binder& b, const Node& node) {
+  PointwiseGradArgs a;
+  a.function = function_of(node);
+  a.y = as_matrix(b.input(node, 0));
+  a.dy = as_matrix(b.input(node, 1));
+  a.dx = as_matrix(b.output(node, 0));
+  if (b.graph().shape(node.inputs[0]).planes == 1) a.row_count = b.row_count(node.inputs[0]);
+  return bound(b, a);
+}
+
+Thunk bind_accumulate(const Binder& b, const Node& node) {
+  PointwiseArgs a;
+  a.function = PointwiseFunction::add;
+  a.x = as_matrix(b.input(node, 0));
+  a.z = as_matrix(b.input(node, 1));
+  a.y = as_matrix(b.output(node, 0));
+  if (b.graph().shape(node.inputs[0]).planes == 1) a.row_count = b.row_count(node.inputs[0]);
+  return bound(b, a);
+}
+
+}  // namespace
+
+const OpRule& pointwise_rule() {
+  static const OpRule rule{"pointwise", infer, backward, nullptr, bind, {{0, 0}}};
+  return rule;
+}
+const OpRule& pointwise_grad_rule() {
+  static const OpRule rule{"pointwise_grad", nullptr, nullptr, nullptr, bind_grad, {{0, 1}}};
+  return rule;
+}
+const OpRule& accumulate_rule() {
+  static const OpRule rule{"accumulate", nullptr, nullptr, nullptr, bind_accumulate, {{0, 0}}};
+  return rule;
+}
+
+}  // namespace rondo

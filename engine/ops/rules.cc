@@ -1,0 +1,46 @@
+// The one table of graph ops. Each line is a rule defined in its own file of this folder.
+#include "engine/graph/rules.h"
+
+#include "engine/ops/rules_list.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+const std::vector<const OpRule*>& table() {
+  static const std::vector<const OpRule*> rules = {
+      &accumulate_rule(),
+      &cast_rule(),
+      &ctc_rule(),
+      &dropout_rule(),
+      &fill_rule(),
+      &linear_rule(),
+      &linear_grad_input_rule(),
+      &linear_grad_weight_rule(),
+      &log_softmax_rule(),
+      &log_softmax_grad_rule(),
+      &lstm_rule(),
+      &lstm_backward_rule(),
+      &lstm_weight_grad_rule(),
+      &pointwise_rule(),
+      &pointwise_grad_rule(),
+  };
+  return rules;
+}
+
+}  // namespace
+
+const OpRule& rule_of(std::string_view op) {
+  for (const OpRule* rule : table()) {
+    if (op == rule->op) return *rule;
+  }
+  RONDO_CHECK(false, "no rule for op '", op, "'");
+}
+
+std::vector<std::string_view> rule_names() {
+  std::vector<std::string_view> names;
+  for (const OpRule* rule : table()) names.emplace_back(rule->op);
+  return names;
+}
+
+}  // namespace rondo

@@ -1,0 +1,24 @@
+// The rules of engine/ops, for the table alone.
+#pragma once
+
+#include "engine/graph/rules.h"
+
+namespace rondo {
+
+const OpRule& accumulate_rule();
+const OpRule& cast_rule();
+const OpRule& ctc_rule();
+const OpRule& dropout_rule();
+const OpRule& fill_rule();
+const OpRule& linear_rule();
+const OpRule& linear_grad_input_rule();
+const OpRule& linear_grad_weight_rule();
+const OpRule& log_softmax_rule();
+const OpRule& log_softmax_grad_rule();
+const OpRule& lstm_rule();
+const OpRule& lstm_backward_rule();
+const OpRule& lstm_weight_grad_rule();
+const OpRule& pointwise_rule();
+const OpRule& pointwise_grad_rule();
+
+}  // namespace rondo

@@ -1,0 +1,136 @@
+#include "engine/optimizer.h"
+
+#include "kernels/base/error.h"
+#include "kernels/ops.h"
+#include "kernels/optimizer/optimizer.h"
+#include "kernels/reduce/reduce.h"
+
+namespace rondo {
+namespace {
+
+struct SlotSpec {
+  const char* name;
+  bool wanted;
+};
+
+std::vector<SlotSpec> slots_of(const OptimizerOptions& o) {
+  const bool adam = o.kind != OptimizerOptions::sgd;
+  return {{"momentum", !adam && o.momentum != 0},
+          {"first_moment", adam},
+          {"second_moment", adam},
+          {"average", o.ema_decay > 0}};
+}
+
+// The scalars' memory: the kernels' block, the sum of squares, the reduction's scratch.
+constexpr size_t block_bytes = (sizeof(OptimizerBlock) + 63) / 64 * 64;
+constexpr size_t scalar_bytes = block_bytes + 64 + reduce_workspace_bytes;
+
+}  // namespace
+
+size_t Optimizer::state_bytes(const OptimizerOptions& options, int64_t flat_size) {
+  size_t n = 0;
+  for (const SlotSpec& s : slots_of(options)) n += s.wanted ? 1 : 0;
+  return n * static_cast<size_t>(flat_size) * sizeof(float) + scalar_bytes;
+}
+
+Optimizer::Optimizer(const OptimizerOptions& options, Parameters& parameters)
+    : options_(options), parameters_(&parameters) {
+  if (parameters.dtype() != DType::f32) return;  // f64 graphs check gradients; they do not train
+  Device& device = parameters.device();
+  const int64_t n = parameters.flat_size();
+  memory_ = Buffer(device, state_bytes(options, n) - scalar_bytes, "optimizer state");
+  scalars_ = Buffer(device, scalar_bytes, "optimizer state");
+  Stream stream = device.make_stream();
+  device.fill_bytes(stream, memory_.data(), 0, memory_.bytes());
+  device.fill_bytes(stream, scalars_.data(), 0, scalars_.bytes());
+  stream.synchronize();
+  auto* at = memory_.as<float>();
+  for (const SlotSpec& s : slots_of(options)) {
+    if (!s.wanted) continue;
+    slots_.push_back({s.name, TensorView(at, DType::f32, {n})});
+    at += n;
+  }
+}
+
+TensorView Optimizer::slot(const char* name) const {
+  for (const Slot& s : slots_) {
+    if (s.name == name) return s.view;
+  }
+  return {};
+}
+
+Optimizer::Result Optimizer::apply(const Context& context, double count) {
+  RONDO_CHECK(scalars_.data() != nullptr, "an f64 session cannot train");
+  RONDO_CHECK(count > 0, "gradients of ", count, " sequences");
+  const OptimizerOptions& o = options_;
+  const bool adam = o.kind != OptimizerOptions::sgd;
+  auto* memory = scalars_.as<uint8_t>();
+  auto* block = reinterpret_cast<OptimizerBlock*>(memory);
+  auto* sum = reinterpret_cast<double*>(memory + block_bytes);
+
+  OptimizerBlock host;
+  host.learning_rate = o.learning_rate;
+  host.inverse_count = 1 / count;
+  host.max_norm = o.clip_norm;
+  host.ema_decay = o.ema_decay;
+  host.steps = static_cast<double>(steps_);
+  Device& device = *context.device;
+  device.copy(*context.stream, block, &host, sizeof host);
+
+  SumSquaresArgs squares;
+  squares.x = parameters_->gradients();
+  squares.out = TensorView(sum, DType::f64, {1});
+  squares.workspace = TensorView(memory + block_bytes + 64, DType::u8,
+                                 {static_cast<int64_t>(reduce_workspace_bytes)});
+  run(context, squares);
+  run(context, OptimizerPrepareArgs{block, sum, adam ? o.beta1 : 0, adam ? o.beta2 : 0});
+  if (adam) {
+    AdamArgs a;
+    a.block = block;
+    a.weights = parameters_->weights();
+    a.gradients = parameters_->gradients();
+    a.moment1 = slot("first_moment");
+    a.moment2 = slot("second_moment");
+    a.beta1 = o.beta1;
+    a.beta2 = o.beta2;
+    a.epsilon = o.epsilon;
+    a.weight_decay = o.weight_decay;
+    a.decoupled = o.kind == OptimizerOptions::adamw;
+    run(context, a);
+  } else {
+    SgdArgs a;
+    a.block = block;
+    a.weights = parameters_->weights();
+    a.gradients = parameters_->gradients();
+    a.momentum_buffer = slot("momentum");
+    a.momentum = o.momentum;
+    a.nesterov = o.nesterov;
+    a.weight_decay = o.weight_decay;
+    run(context, a);
+  }
+  if (averages()) run(context, EmaArgs{block, parameters_->weights(), slot("average")});
+  device.copy(*context.stream, &host, block, sizeof host);
+  context.stream->synchronize();
+  if (host.skip == 0) ++steps_;
+  return {host.grad_norm, host.skip != 0};
+}
+
+void Optimizer::reset_average(const Context& context) {
+  const TensorView average = slot("average");
+  context.device->copy(*context.stream, average.data, parameters_->weights().data, average.bytes());
+  context.stream->synchronize();
+}
+
+void Optimizer::swap_average() {
+  const TensorView average = slot("average"), weights = parameters_->weights();
+  RONDO_CHECK(average, "the optimizer keeps no average");
+  Device& device = parameters_->device();
+  Buffer temporary(device, average.bytes(), "exchange of averaged weights");
+  Stream stream = device.make_stream();
+  device.copy(stream, temporary.data(), average.data, average.bytes());
+  device.copy(stream, average.data, weights.data, average.bytes());
+  device.copy(stream, weights.data, temporary.data(), average.bytes());
+  stream.synchronize();
+}
+
+}  // namespace rondo

@@ -1,0 +1,69 @@
+// Optimisers over the flat arrays of Parameters: SGD, Adam, AdamW, with clipping by the global norm
+// and a moving average of the weights.
+//
+// Formulas are PyTorch's (kernels/optimizer/optimizer.h). One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/graph/parameters.h"
+#include "kernels/base/op.h"
+
+namespace rondo {
+
+struct OptimizerOptions {
+  enum Kind : uint8_t { sgd, adam, adamw } kind = adamw;
+  double learning_rate = 1e-3;
+  double momentum = 0;                                // sgd
+  bool nesterov = false;                              // sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
+  double weight_decay = 0;  // adamw: decoupled; otherwise added to the gradient
+  double clip_norm = 0;     // of the averaged gradient; 0: no clipping
+  double ema_decay = 0;     // of the averaged weights; 0: no averaging
+};
+
+class Optimizer {
+ public:
+  // Allocates the state on the parameters' device; zeros.
+  Optimizer(const OptimizerOptions& options, Parameters& parameters);
+
+  struct Result {
+    double gradient_norm = 0;  // after division by the count, before clipping
+    bool skipped = false;      // not finite: weights and state are unchanged
+  };
+  // weights -= step(gradients / count). The gradients are left as they are.
+  Result apply(const Context& context, double count);
+
+  void set_learning_rate(double rate) { options_.learning_rate = rate; }
+  double learning_rate() const { return options_.learning_rate; }
+  const OptimizerOptions& options() const { return options_; }
+  int64_t steps() const { return steps_; }
+  void set_steps(int64_t steps) { steps_ = steps; }
+
+  // The state as named flat arrays, for checkpoints: "momentum", "first_moment", "second_moment",
+  // "average". Views of memory on the device.
+  struct Slot {
+    std::string name;
+    TensorView view;
+  };
+  const std::vector<Slot>& state() const { return slots_; }
+  bool averages() const { return options_.ema_decay > 0; }
+  // Starts the average at the current weights; call it after they were set.
+  void reset_average(const Context& context);
+  // Exchanges weights and averaged weights; call it again to go back.
+  void swap_average();
+  size_t bytes() const { return memory_.bytes() + scalars_.bytes(); }
+  static size_t state_bytes(const OptimizerOptions& options, int64_t flat_size);
+
+ private:
+  TensorView slot(const char* name) const;
+  OptimizerOptions options_;
+  Parameters* parameters_;
+  Buffer memory_, scalars_;
+  std::vector<Slot> slots_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace rondo

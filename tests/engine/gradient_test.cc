@@ -1,0 +1,90 @@
+// Every layer's gradient against finite differences, in f64 with the reference kernels. A layer's
+// input gradient is checked by putting a linear layer in front of it.
+#include <catch2/catch.hpp>
+
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::check_gradients;
+
+namespace {
+
+constexpr double tolerance =
+    2e-7;  // central differences, step 1e-5: truncation ~1e-10, rounding ~1e-9
+
+ValueId front(Graph& g, int64_t width) {
+  return layers::linear(g, layers::input_frames(g, "features", 3), "front", width);
+}
+
+void require_correct(const std::function<ValueId(Graph&)>& model, int32_t classes = 4,
+                     std::vector<int32_t> lengths = {7, 5, 5, 2, 1}, int subsampling = 1) {
+  const auto result = check_gradients(model, std::move(lengths), classes, subsampling);
+  INFO(result.where);
+  CHECK(result.compared > 0);
+  CHECK(result.worst <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("gradient: linear and CTC") {
+  require_correct(
+      [](Graph& g) { return layers::ctc_loss(g, layers::linear(g, front(g, 5), "out", 4)); });
+}
+
+TEST_CASE("gradient: CTC with the blank last") {
+  require_correct([](Graph& g) {
+    return layers::ctc_loss(g, layers::linear(g, front(g, 5), "out", 5), {.blank = 4});
+  });
+}
+
+TEST_CASE("gradient: CTC on log-probabilities") {
+  require_correct([](Graph& g) {
+    const ValueId x = layers::log_softmax(g, layers::linear(g, front(g, 5), "out", 4));
+    return layers::ctc_loss(g, x, {.log_softmax_input = true});
+  });
+}
+
+TEST_CASE("gradient: activations") {
+  for (auto f : {layers::tanh, layers::sigmoid, layers::relu}) {
+    require_correct([&](Graph& g) {
+      return layers::ctc_loss(g, layers::linear(g, f(g, front(g, 5)), "out", 4));
+    });
+  }
+}
+
+TEST_CASE("gradient: a value that is used twice") {
+  require_correct([](Graph& g) {
+    const ValueId x = front(g, 4);
+    const ValueId y = layers::add(g, layers::tanh(g, x), x);
+    return layers::ctc_loss(g, layers::add(g, y, layers::sigmoid(g, x)));
+  });
+}
+
+TEST_CASE("gradient: LSTM stacks") {
+  for (bool bidirectional : {false, true}) {
+    for (int64_t projection : {0, 2}) {
+      require_correct([&](Graph& g) {
+        const ValueId y = layers::lstm(
+            g, front(g, 4), "lstm",
+            {.hidden = 3, .layers = 2, .bidirectional = bidirectional, .projection = projection});
+        return layers::ctc_loss(g, layers::linear(g, y, "out", 4));
+      });
+    }
+  }
+}
+
+TEST_CASE("gradient: LSTM states handed from one layer to another") {
+  require_correct([](Graph& g) {
+    const ValueId x = front(g, 4);
+    const auto a = layers::lstm_layer(g, x, "a", {.hidden = 3});
+    const auto b = layers::lstm_layer(g, x, "b", {.hidden = 3}, a.final_state);
+    return layers::ctc_loss(g, layers::linear(g, b.y, "out", 4));
+  });
+}
+
+TEST_CASE("gradient: dropout with a fixed mask") {
+  require_correct([](Graph& g) {
+    return layers::ctc_loss(g,
+                            layers::linear(g, layers::dropout(g, front(g, 6), "d", 0.4), "out", 4));
+  });
+}
