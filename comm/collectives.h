@@ -1,0 +1,38 @@
+// Collective algorithms over a Link. They run in the calling thread and return when this rank's
+// part is done; every rank of the group calls the same one with the same sizes. They throw
+// CommError. The group around them (process_group.h) makes them asynchronous.
+//
+// Algorithm: the bandwidth-optimal ring (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", JPDC 69, 2009).
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "comm/link.h"
+#include "kernels/base/tensor.h"
+
+namespace rondo {
+
+// Elements [begin, end) of n belong to chunk c of `chunks`: sizes differ by at most one.
+struct ChunkRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+ChunkRange chunk_range(int64_t n, int chunks, int chunk);
+
+// data (any shape, f32 or f64) += the other ranks' data. Chunk c is summed in the order of ranks
+// c, c+1, ..., c-1 and then copied, so the result is deterministic and the same, bit for bit, on
+// every rank. Rank r sends every chunk twice but chunk r+1 and chunk r+2 once each: together the
+// ranks send exactly 2(N-1) times the tensor.
+// `staging`: scratch memory, aligned for the element type, at least two elements. Messages are at
+// most half of it; with chunks longer than that, the sum of one piece overlaps the next transfer.
+void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging);
+
+// Overwrites the data of all ranks but `root` with that of `root`: a binomial tree.
+void tree_broadcast(Link& link, std::span<std::byte> data, int root);
+
+// Returns after every rank has entered: ceil(log2 N) rounds (dissemination).
+void dissemination_barrier(Link& link);
+
+}  // namespace rondo

@@ -1,0 +1,33 @@
+#include "comm/link.h"
+
+namespace rondo {
+
+template <class Post>
+Work Link::start(Post post) {
+  std::lock_guard lock(mutex_);
+  if (broken_) throw *broken_;
+  std::erase_if(under_way_, [](const auto& state) { return state->done(); });
+  Work work = post();
+  under_way_.push_back(work.shared_state());
+  return work;
+}
+
+Work Link::send(int to, std::span<const std::byte> data) {
+  bytes_sent_ += data.size();
+  return start(
+      [&] { return transport_.send(members_[static_cast<size_t>(to)], tag_, data, deadline_); });
+}
+
+Work Link::recv(int from, std::span<std::byte> data) {
+  return start(
+      [&] { return transport_.recv(members_[static_cast<size_t>(from)], tag_, data, deadline_); });
+}
+
+void Link::break_off(CommErrorKind kind, const std::string& cause) {
+  std::lock_guard lock(mutex_);
+  if (broken_) return;
+  broken_.emplace(kind, -1, cause);
+  for (const auto& state : under_way_) state->withdraw(kind, cause);
+}
+
+}  // namespace rondo

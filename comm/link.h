@@ -1,0 +1,50 @@
+// Link: what a running collective sees of the transport. It maps the ranks of a group to those of
+// the world, stamps every message with the collective's tag and deadline, counts what it sends, and
+// lets another thread break the collective off.
+//
+// Thread safety: one thread runs the collective; break_off may be called from any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace rondo {
+
+class Link {
+ public:
+  // `members` are the world ranks of the group, in group order; it must outlive the Link.
+  Link(Transport& transport, const std::vector<int>& members, int rank, Tag tag, Deadline deadline)
+      : transport_(transport), members_(members), rank_(rank), tag_(tag), deadline_(deadline) {}
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  size_t bytes_sent() const { return bytes_sent_; }
+
+  // `to` and `from` are ranks of the group. Throw what break_off was given.
+  Work send(int to, std::span<const std::byte> data);
+  Work recv(int from, std::span<std::byte> data);
+
+  // The messages under way fail for this reason, and no further ones start.
+  void break_off(CommErrorKind kind, const std::string& cause);
+
+ private:
+  template <class Post>
+  Work start(Post post);
+
+  Transport& transport_;
+  const std::vector<int>& members_;
+  const int rank_;
+  const Tag tag_;
+  const Deadline deadline_;
+  size_t bytes_sent_ = 0;
+  std::mutex mutex_;
+  std::optional<CommError> broken_;
+  std::vector<std::shared_ptr<detail::WorkState>> under_way_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <thread>
+
+#include "comm/collectives.h"
+#include "comm/process_group.h"
+#include "kernels/base/device.h"
+
+namespace rondo {
+namespace {
+
+class RingGroup;
+
+// One collective, waiting for its turn or running.
+class Collective final : public detail::WorkState {
+ public:
+  using Body = std::function<void(Link&)>;
+
+  Collective(RingGroup& group, const std::string& what, Tag tag, Deadline deadline, Body body);
+  void withdraw(CommErrorKind kind, const std::string& cause) override;
+
+  void run();
+  // Instead of run().
+  void refuse(CommErrorKind kind, int peer, const std::string& cause) {
+    fail(CommError(kind, peer, str(description(), ": ", cause)));
+  }
+  void break_off(CommErrorKind kind, const std::string& cause) { link_.break_off(kind, cause); }
+
+ private:
+  RingGroup& group_;
+  const std::string what_;
+  Link link_;
+  const Body body_;
+};
+
+class RingGroup final : public ProcessGroup {
+ public:
+  RingGroup(Transport& transport, GroupOptions options);
+  ~RingGroup() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(options_.members.size()); }
+
+  Work all_reduce(const TensorView& data, Reduction op, Limit deadline) override;
+  Work broadcast(const TensorView& data, int root, Limit deadline) override;
+  Work barrier(Limit deadline) override;
+  Work send(int peer, uint32_t tag, std::span<const std::byte> data, Limit deadline) override;
+  Work recv(int peer, uint32_t tag, std::span<std::byte> data, Limit deadline) override;
+  void abort(const std::string& reason) noexcept override { transport_.abort(reason); }
+
+ private:
+  friend class Collective;
+
+  Work issue(const std::string& what, Limit deadline, Collective::Body body);
+  void withdraw(Collective& collective, CommErrorKind kind, const std::string& cause);
+  void close(int peer, const std::string& cause);
+  void work();
+  Deadline limit(Limit deadline) const { return deadline.value_or(within(options_.timeout)); }
+  int world_rank(int peer) const {
+    RONDO_CHECK(peer >= 0 && peer < size(), "rank ", peer, " of a group of ", size());
+    return options_.members[static_cast<size_t>(peer)];
+  }
+
+  Transport& transport_;
+  GroupOptions options_;
+  int rank_ = -1;
+  Buffer staging_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Collective>> queue_;
+  std::shared_ptr<Collective> running_;
+  std::optional<std::string> closed_;  // why no collective can run any more
+  int closed_by_ = -1;
+  bool stop_ = false;
+  uint32_t sequence_ = 0;
+  std::thread thread_;
+};
+
+Collective::Collective(RingGroup& group, const std::string& what, Tag tag, Deadline deadline,
+                       Body body)
+    : WorkState(str("rank ", group.transport_.rank(), ": ", what, ", ", describe_tag(tag)),
+                deadline),
+      group_(group),
+      what_(what),
+      link_(group.transport_, group.options_.members, group.rank_, tag, deadline),
+      body_(std::move(body)) {}
+
+// A Work may outlive its group: by then the collective is done, and the group is not touched.
+void Collective::withdraw(CommErrorKind kind, const std::string& cause) {
+  if (!done()) group_.withdraw(*this, kind, cause);
+}
+
+void Collective::run() {
+  began();
+  std::optional<CommError> error;
+  try {
+    body_(link_);
+  } catch (const CommError& e) {
+    error.emplace(e.kind(), e.peer(), str(what_, ": ", e.what()));
+  } catch (const std::exception& e) {
+    error.emplace(CommErrorKind::aborted, -1, str(description(), ": ", e.what()));
+  }
+  if (!error) {
+    succeed(link_.bytes_sent());
+    return;
+  }
+  if (error->kind() != CommErrorKind::aborted) group_.transport_.abort(error->what());
+  group_.close(error->peer(), error->what());
+  fail(*error);
+}
+
+RingGroup::RingGroup(Transport& transport, GroupOptions options)
+    : transport_(transport), options_(std::move(options)) {
+  auto& members = options_.members;
+  if (members.empty()) {
+    for (int r = 0; r < transport.world_size(); ++r) members.push_back(r);
+  }
+  for (int r : members) {
+    RONDO_CHECK(r >= 0 && r < transport.world_size(), "member ", r, " of a world of ",
+                transport.world_size());
+    RONDO_CHECK(std::count(members.begin(), members.end(), r) == 1, "member ", r, " twice");
+  }
+  RONDO_CHECK(options_.id < 0x8000, "group id ", options_.id, ", expected less than 32768");
+  const auto own = std::find(members.begin(), members.end(), transport.rank());
+  RONDO_CHECK(own != members.end(), "rank ", transport.rank(), " is not a member of the group");
+  rank_ = static_cast<int>(own - members.begin());
+  if (size() == 1) return;
+  const size_t message = std::max(options_.message_bytes, sizeof(double)) / sizeof(double);
+  staging_ = Buffer(cpu_device(), 2 * message * sizeof(double), "the ring's messages");
+  thread_ = std::thread([this] { work(); });
+}
+
+RingGroup::~RingGroup() {
+  if (!thread_.joinable()) return;
+  const char* const cause = "the process group was destroyed";
+  close(-1, cause);
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    if (running_) running_->break_off(CommErrorKind::aborted, cause);
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+// Later collectives will fail at once, and so do those that wait for their turn.
+void RingGroup::close(int peer, const std::string& cause) {
+  std::deque<std::shared_ptr<Collective>> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = str("not run, because the group has ended: ", cause);
+    closed_by_ = peer;
+    waiting.swap(queue_);
+  }
+  for (const auto& c : waiting) c->refuse(CommErrorKind::aborted, closed_by_, *closed_);
+}
+
+void RingGroup::withdraw(Collective& collective, CommErrorKind kind, const std::string& cause) {
+  std::unique_lock lock(mutex_);
+  const auto queued = std::find_if(queue_.begin(), queue_.end(),
+                                   [&](const auto& c) { return c.get() == &collective; });
+  if (queued != queue_.end()) {
+    const std::shared_ptr<Collective> keep = *queued;
+    queue_.erase(queued);
+    lock.unlock();
+    const std::string message = str(collective.description(), ": ", cause);
+    if (kind == CommErrorKind::timeout) transport_.abort(message);
+    close(-1, message);
+    collective.refuse(kind, -1, cause);
+  } else {
+    if (running_.get() == &collective) collective.break_off(kind, cause);
+    lock.unlock();
+    collective.wait_until(Deadline::max());
+  }
+}
+
+void RingGroup::work() {
+  for (;;) {
+    std::shared_ptr<Collective> next;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+      if (stop_) return;
+      next = std::move(queue_.front());
+      queue_.pop_front();
+      running_ = next;
+    }
+    next->run();
+    std::lock_guard lock(mutex_);
+    running_ = nullptr;
+  }
+}
+
+Work RingGroup::issue(const std::string& what, Limit deadline, Collective::Body body) {
+  if (size() == 1) return Work::nothing_to_do();
+  std::unique_lock lock(mutex_);
+  const uint32_t number = sequence_++;
+  auto collective = std::make_shared<Collective>(*this, what, collective_tag(options_.id, number),
+                                                 limit(deadline), std::move(body));
+  if (closed_) {
+    collective->refuse(CommErrorKind::aborted, closed_by_, *closed_);
+  } else {
+    queue_.push_back(collective);
+  }
+  lock.unlock();
+  changed_.notify_all();
+  return Work(std::move(collective));
+}
+
+Work RingGroup::all_reduce(const TensorView& data, Reduction op, Limit deadline) {
+  RONDO_CHECK(op == Reduction::sum, "the ring only sums");
+  RONDO_CHECK(data.dtype == DType::f32 || data.dtype == DType::f64, "all_reduce of ",
+              name_of(data.dtype), ", expected f32 or f64");
+  const std::string what = str("all_reduce of ", data.numel(), " ", name_of(data.dtype));
+  return issue(what, deadline, [this, data](Link& link) {
+    ring_all_reduce(link, data, {staging_.as<std::byte>(), staging_.bytes()});
+  });
+}
+
+Work RingGroup::broadcast(const TensorView& data, int root, Limit deadline) {
+  world_rank(root);
+  const std::string what =
+      str("broadcast of ", data.numel(), " ", name_of(data.dtype), " from ", root);
+  return issue(what, deadline, [data, root](Link& link) {
+    if (data.bytes() == 0) return;
+    tree_broadcast(link, {static_cast<std::byte*>(data.data), data.bytes()}, root);
+  });
+}
+
+Work RingGroup::barrier(Limit deadline) {
+  return issue("barrier", deadline, dissemination_barrier);
+}
+
+Work RingGroup::send(int peer, uint32_t tag, std::span<const std::byte> data, Limit deadline) {
+  return transport_.send(world_rank(peer), message_tag(options_.id, tag), data, limit(deadline));
+}
+
+Work RingGroup::recv(int peer, uint32_t tag, std::span<std::byte> data, Limit deadline) {
+  return transport_.recv(world_rank(peer), message_tag(options_.id, tag), data, limit(deadline));
+}
+
+}  // namespace
+
+std::unique_ptr<ProcessGroup> make_ring_group(Transport& transport, GroupOptions options) {
+  return std::make_unique<RingGroup>(transport, std::move(options));
+}
+
+}  // namespace rondo

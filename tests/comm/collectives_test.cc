@@ -1,0 +1,386 @@
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "comm/collectives.h"
+#include "comm/process_group.h"
+#include "comm/run_ranks.h"
+
+namespace rondo {
+namespace {
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+// Counts, independently of the group, what leaves a rank.
+class CountingTransport final : public Transport {
+ public:
+  explicit CountingTransport(Transport& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int world_size() const override { return inner_.world_size(); }
+  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
+    sent += data.size();
+    largest = std::max(largest, data.size());
+    return inner_.send(to, tag, data, deadline);
+  }
+  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
+    return inner_.recv(from, tag, data, deadline);
+  }
+  void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+
+  size_t sent = 0, largest = 0;  // written by the group's thread, read when it is done
+
+ private:
+  Transport& inner_;
+};
+
+TensorView view(std::vector<float>& v) {
+  return TensorView(v.data(), DType::f32, {static_cast<int64_t>(v.size())});
+}
+TensorView view(std::vector<double>& v) {
+  return TensorView(v.data(), DType::f64, {static_cast<int64_t>(v.size())});
+}
+
+// A small integer of rank and position, so that every order of summation is exact.
+template <class T>
+std::vector<T> input(int rank, size_t n) {
+  std::vector<T> v(n);
+  for (size_t i = 0; i < n; ++i) v[i] = static_cast<T>(rank * 7 + static_cast<int>(i % 101) + 1);
+  return v;
+}
+
+template <class T>
+std::vector<T> expected_sum(int ranks, size_t n) {
+  std::vector<T> sum(n);
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<T> v = input<T>(r, n);
+    for (size_t i = 0; i < n; ++i) sum[i] += v[i];
+  }
+  return sum;
+}
+
+// What the algorithm promises: all chunks twice, but chunks r+1 and r+2 (the first is its own sum,
+// the second ends here) once.
+size_t promised_bytes(int rank, int ranks, size_t n, size_t element) {
+  if (ranks == 1) return 0;
+  int64_t elements = 2 * static_cast<int64_t>(n);
+  for (int once : {rank + 1, rank + 2}) {
+    elements -= chunk_range(static_cast<int64_t>(n), ranks, once % ranks).size();
+  }
+  return static_cast<size_t>(elements) * element;
+}
+
+template <class T>
+void check_all_reduce(int ranks, size_t n, size_t message_bytes) {
+  INFO(ranks << " ranks, " << n << " elements of " << sizeof(T) << " bytes, messages of "
+             << message_bytes);
+  std::vector<std::vector<T>> result(static_cast<size_t>(ranks));
+  std::vector<size_t> sent(result.size()), reported(result.size()), largest(result.size());
+  run_ranks(ranks, [&](int rank, Transport& transport) {
+    const auto r = static_cast<size_t>(rank);
+    CountingTransport counting(transport);
+    GroupOptions options;
+    options.message_bytes = message_bytes;
+    const auto group = make_ring_group(counting, options);
+    result[r] = input<T>(rank, n);
+    Work work = group->all_reduce(view(result[r]), Reduction::sum);
+    work.wait();
+    reported[r] = work.bytes();
+    sent[r] = counting.sent;
+    largest[r] = counting.largest;
+  });
+  size_t total = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    CHECK(result[r] == expected_sum<T>(ranks, n));
+    CHECK(sent[r] == promised_bytes(rank, ranks, n, sizeof(T)));
+    CHECK(reported[r] == sent[r]);
+    CHECK(largest[r] <= std::max(message_bytes, sizeof(double)));
+    total += sent[r];
+  }
+  CHECK(total == 2 * static_cast<size_t>(ranks - 1) * n * sizeof(T));
+}
+
+TEST_CASE("all_reduce: exact sums and exact bytes for every size", "[all_reduce]") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (size_t n : {0u, 1u, 2u, 3u, 4u, 5u, 7u, 12u, 31u, 64u, 1000u}) {
+      check_all_reduce<float>(ranks, n, 256 * 1024);
+      check_all_reduce<double>(ranks, n, 256 * 1024);
+    }
+  }
+}
+
+TEST_CASE("all_reduce in pieces smaller than the chunks", "[all_reduce]") {
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    for (size_t message : {1u, 16u, 24u, 64u}) {
+      check_all_reduce<float>(ranks, 103, message);
+      check_all_reduce<double>(ranks, 97, message);
+    }
+  }
+  check_all_reduce<float>(3, 200'001, 4096);
+}
+
+TEST_CASE("all_reduce: 2(N-1)/N of the bytes when chunks are even", "[all_reduce]") {
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      CHECK(promised_bytes(rank, ranks, 1200, 4) ==
+            static_cast<size_t>(2 * (ranks - 1) * 1200 * 4 / ranks));
+    }
+  }
+}
+
+// Values whose sum depends on the order: the documented order, not just any, must come out.
+TEST_CASE("all_reduce sums in the documented order, equal on all ranks", "[all_reduce]") {
+  constexpr int ranks = 4;
+  constexpr size_t n = 1003;
+  const auto value = [](int rank, size_t i) {
+    const double x = std::sin(static_cast<double>(i) * 12.9898 + rank * 78.233) * 43758.5453;
+    return static_cast<float>(std::ldexp(x - std::floor(x), static_cast<int>(i % 13) * (rank - 1)));
+  };
+  std::vector<float> expected(n);
+  bool order_matters = false;
+  for (int c = 0; c < ranks; ++c) {
+    const ChunkRange chunk = chunk_range(n, ranks, c);
+    for (auto i = static_cast<size_t>(chunk.begin); i < static_cast<size_t>(chunk.end); ++i) {
+      expected[i] = value(c, i);
+      for (int k = 1; k < ranks; ++k) expected[i] += value((c + k) % ranks, i);
+      float other = value(3, i);
+      for (int k = 2; k >= 0; --k) other += value(k, i);
+      order_matters |= other != expected[i];
+    }
+  }
+  REQUIRE(order_matters);
+  for (size_t message : {64u, 256u * 1024u}) {
+    std::vector<std::vector<float>> result(ranks, std::vector<float>(n));
+    run_ranks(ranks, [&](int rank, Transport& transport) {
+      GroupOptions options;
+      options.message_bytes = message;
+      const auto group = make_ring_group(transport, options);
+      auto& own = result[static_cast<size_t>(rank)];
+      for (size_t i = 0; i < n; ++i) own[i] = value(rank, i);
+      group->all_reduce(view(own), Reduction::sum).wait();
+    });
+    for (const auto& r : result) {
+      CHECK(std::memcmp(r.data(), expected.data(), n * sizeof(float)) == 0);
+    }
+  }
+}
+
+TEST_CASE("Collectives are asynchronous and run in the order of issue", "[group]") {
+  std::vector<float> wrong(3);
+  run_ranks(3, [&](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    std::vector<std::vector<float>> buckets;
+    for (size_t b = 0; b < 20; ++b) buckets.push_back(input<float>(rank, 10 * b));
+    std::vector<Work> works;
+    for (auto& b : buckets) works.push_back(group->all_reduce(view(b), Reduction::sum));
+    works.push_back(group->barrier());
+    works.back().wait();
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      if (!works[b].poll()) wrong[static_cast<size_t>(rank)] += 1;
+      if (buckets[b] != expected_sum<float>(3, 10 * b)) wrong[static_cast<size_t>(rank)] += 1;
+      if (b > 0 && works[b].start() < works[b - 1].end()) wrong[static_cast<size_t>(rank)] += 1;
+    }
+  });
+  CHECK(wrong == std::vector<float>(3));
+}
+
+TEST_CASE("broadcast from every root", "[group]") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    std::atomic<int> wrong{0};
+    run_ranks(ranks, [&](int rank, Transport& transport) {
+      const auto group = make_ring_group(transport);
+      for (int root = 0; root < ranks; ++root) {
+        for (size_t n : {0u, 1u, 17u}) {
+          std::vector<double> data = input<double>(rank, n);
+          group->broadcast(view(data), root).wait();
+          wrong += data != input<double>(root, n);
+        }
+      }
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("Nobody passes a barrier before everybody has reached it", "[group]") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    std::atomic<int> arrived{0}, early{0};
+    run_ranks(ranks, [&](int rank, Transport& transport) {
+      const auto group = make_ring_group(transport);
+      for (int round = 1; round <= 5; ++round) {
+        if (rank == round % ranks) std::this_thread::sleep_for(5ms);
+        ++arrived;
+        group->barrier().wait();
+        early += arrived < round * ranks;
+        group->barrier().wait();
+      }
+    });
+    CHECK(early == 0);
+  }
+}
+
+TEST_CASE("Groups over subsets of the ranks work beside each other", "[group]") {
+  // Ranks 0 and 2, 1 and 3 reduce; 0 and 1, 2 and 3 hand something on: data x pipeline.
+  std::atomic<int> wrong{0};
+  run_ranks(4, [&](int rank, Transport& transport) {
+    GroupOptions replicas{.members = {rank % 2 + 2, rank % 2}, .id = 1};
+    GroupOptions stages{.members = {rank / 2 * 2, rank / 2 * 2 + 1}, .id = 2};
+    const auto data = make_ring_group(transport, replicas);
+    const auto pipeline = make_ring_group(transport, stages);
+    wrong += data->size() != 2 || data->rank() != (rank < 2 ? 1 : 0);
+    std::vector<float> gradient = input<float>(rank, 33), expected = input<float>(rank, 33);
+    const std::vector<float> theirs = input<float>((rank + 2) % 4, 33);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += theirs[i];
+    Work reduce = data->all_reduce(view(gradient), Reduction::sum);
+    float activation = static_cast<float>(rank);
+    const auto memory = std::as_writable_bytes(std::span(&activation, 1));
+    if (pipeline->rank() == 0) {
+      pipeline->send(1, 4, memory).wait();
+    } else {
+      pipeline->recv(0, 4, memory).wait();
+      wrong += activation != static_cast<float>(rank - 1);
+    }
+    reduce.wait();
+    wrong += gradient != expected;
+  });
+  CHECK(wrong == 0);
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  REQUIRE(error != nullptr);
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+TEST_CASE("A rank that throws ends the others' collectives with its name", "[group]") {
+  const auto begin = CommClock::now();
+  const RankOutcome outcome = run_ranks_and_collect(3, [](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    std::vector<float> data(1000, 1.0f);
+    if (rank == 1) {
+      // Its own reduction is under way when it throws: unwinding must neither hang nor hide the
+      // cause from the others.
+      Work pending = group->all_reduce(view(data), Reduction::sum);
+      Work never_started = group->barrier();
+      Work third = group->barrier();
+      throw InputError("utterance 12 is damaged");
+    }
+    group->all_reduce(view(data), Reduction::sum).wait();
+    group->barrier().wait();
+    group->barrier().wait();
+    group->barrier().wait();
+  });
+  CHECK(CommClock::now() - begin < 60s);
+  CHECK(outcome.first_failed == 1);
+  for (size_t r : {0u, 2u}) {
+    CHECK_THAT(message_of(outcome.errors[r]), Contains("rank 1 aborted: utterance 12 is damaged"));
+    CHECK_THROWS_AS(std::rethrow_exception(outcome.errors[r]), CommError);
+  }
+}
+
+TEST_CASE("A missing rank is a timeout that names it, on every rank that waits", "[group]") {
+  std::vector<std::string> later(3);
+  const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
+    GroupOptions options;
+    options.timeout = 100ms;
+    const auto group = make_ring_group(transport, options);
+    std::vector<float> data(10);
+    if (rank == 2) {
+      // Waits for the end of the others without taking part.
+      std::byte token{};
+      transport.recv(0, 99, std::span(&token, 1), within(30s)).wait();
+    }
+    Work queued;
+    try {
+      Work work = group->all_reduce(view(data), Reduction::sum);
+      queued = group->barrier();
+      work.wait();
+    } catch (const CommError&) {
+      try {
+        queued.wait();
+      } catch (const CommError& e) {
+        later[static_cast<size_t>(rank)] = e.what();
+      }
+      throw;
+    }
+  });
+  // Rank 0 waits for rank 2, the left neighbour, from the start; rank 1 only after rank 0 has sent.
+  const std::string first = message_of(outcome.errors[0]) + message_of(outcome.errors[1]);
+  CHECK_THAT(first, Contains("all_reduce of 10 f32: rank"));
+  CHECK_THAT(first, Contains("timed out after 0."));
+  CHECK_THAT(first, Contains("rank 2 (collective 0"));
+  CHECK_THAT(later[0], Contains("rank 0: barrier, collective 1: not run"));
+  CHECK_THAT(later[0], Contains("all_reduce of 10 f32"));
+  CHECK_THAT(message_of(outcome.errors[2]), Contains("timed out"));  // told by abort
+}
+
+TEST_CASE("Ranks that reduce different sizes get a mismatch, not a sum", "[group]") {
+  const RankOutcome outcome = run_ranks_and_collect(2, [](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    std::vector<float> data(rank == 0 ? 10 : 14);
+    group->all_reduce(view(data), Reduction::sum).wait();
+  });
+  const std::string all = message_of(outcome.errors[0]) + message_of(outcome.errors[1]);
+  CHECK_THAT(all, Contains("sends 20 bytes, rank 1 expects 28") ||
+                      Contains("sends 28 bytes, rank 0 expects 20"));
+}
+
+TEST_CASE("Ranks that issue collectives in different order end with an error", "[group]") {
+  const RankOutcome outcome = run_ranks_and_collect(2, [](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    std::vector<float> data(10);
+    Work first = rank == 0 ? group->all_reduce(view(data), Reduction::sum) : group->barrier();
+    first.wait();
+  });
+  CHECK(outcome.first_failed >= 0);
+}
+
+TEST_CASE("Misuse of a group is an Error at the call", "[group]") {
+  run_ranks(2, [](int, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    std::vector<int32_t> integers(4);
+    const TensorView data(integers.data(), DType::i32, {4});
+    bool dtype = false, root = false, member = false;
+    try {
+      (void)group->all_reduce(data, Reduction::sum);
+    } catch (const Error& e) {
+      dtype = std::string(e.what()).find("i32, expected f32 or f64") != std::string::npos;
+    }
+    try {
+      (void)group->broadcast(data, 2);
+    } catch (const Error& e) {
+      root = std::string(e.what()).find("rank 2 of a group of 2") != std::string::npos;
+    }
+    try {
+      (void)make_ring_group(transport, {.members = {0, 5}});
+    } catch (const Error& e) {
+      member = std::string(e.what()).find("member 5") != std::string::npos;
+    }
+    if (!dtype || !root || !member) throw Error("misuse was not reported");
+  });
+}
+
+TEST_CASE("chunk_range covers everything once, sizes within one", "[all_reduce]") {
+  for (int64_t n : {0, 1, 5, 17, 1000}) {
+    for (int chunks = 1; chunks <= 7; ++chunks) {
+      int64_t at = 0;
+      for (int c = 0; c < chunks; ++c) {
+        const ChunkRange r = chunk_range(n, chunks, c);
+        CHECK(r.begin == at);
+        CHECK((r.size() == n / chunks || r.size() == n / chunks + 1));
+        at = r.end;
+      }
+      CHECK(at == n);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rondo
