@@ -75,7 +75,14 @@ Case::Case(const Context& context, uint64_t seed, const Variant* variant, int re
     : context_(context), state_(seed * 0x2545f4914f6cdd1dull + 1), variant_(variant),
       repeats_(repeats) {}
 
-Case::~Case() = default;
+// Copies may still be queued that read the host images. A failure has been reported by then, or
+// the case was given up.
+Case::~Case() {
+  try {
+    context_.stream->synchronize();
+  } catch (const Error&) {
+  }
+}
 
 int64_t Case::random(int64_t n) {
   RONDO_CHECK(n > 0, "random(", n, ")");

@@ -4,7 +4,9 @@
 #include <map>
 
 #include "kernels/check/check.h"
+#include "kernels/devices.h"
 #include "kernels/ops.h"
+#include "kernels/simt/sim_device.h"
 
 namespace rondo::check {
 namespace {
@@ -89,13 +91,36 @@ struct Runner {
     return r;
   }
 
+  // What must not change a result: host threads on cpu, the order of GPU threads on sim, a second
+  // run on cuda.
+  struct Setting {
+    std::string name;
+    int threads = 1;
+    SimOptions sim = {};
+  };
+  std::vector<Setting> settings(Backend backend) const {
+    switch (backend) {
+      case Backend::ref: return {{"one run"}};
+      case Backend::cpu: {
+        std::vector<Setting> all;
+        for (int n : options.threads) all.push_back({str(n, " threads"), n});
+        return all;
+      }
+      case Backend::sim:
+        return {{"forward order", 1, {SimOrder::forward, options.seed}},
+                {"reverse order", 1, {SimOrder::reverse, options.seed}},
+                {"shuffled order", 1, {SimOrder::shuffled, options.seed}}};
+      case Backend::cuda: return {{"the first run"}, {"the second run"}};
+    }
+    return {};
+  }
+
   void check(const Suite::Entry& e, const Variant& v, Device& device,
              const std::vector<Case::Output>& want) {
     std::vector<Case::Output> first;
-    const std::vector<int> once = {1};
-    const auto& thread_counts = v.backend == Backend::cpu ? options.threads : once;
-    for (int threads : thread_counts) {
-      Result r = run_once(e, v, context(v.backend, device, threads));
+    for (const Setting& setting : settings(v.backend)) {
+      set_sim_options(setting.sim);
+      Result r = run_once(e, v, context(v.backend, device, setting.threads));
       if (!r.accepted) {
         ++summary.skipped;
         report(e, v, "skipped", "does not accept the arguments");
@@ -105,8 +130,8 @@ struct Runner {
       if (error.empty() && !first.empty() && v.role == Role::standard) {
         for (size_t o = 0; o < first.size(); ++o) {
           if (first[o].bytes != r.outputs[o].bytes) {
-            error = str(first[o].name, ": not bitwise the same with ", threads, " threads as with ",
-                        thread_counts.front());
+            error = str(first[o].name, ": not bitwise the same with ", setting.name, " as with ",
+                        settings(v.backend).front().name);
           }
         }
       }
@@ -154,8 +179,13 @@ struct Runner {
   }
 };
 
-Device* device_for(Backend backend) {
-  if (backend == Backend::ref || backend == Backend::cpu) return &cpu_device();
+Device* device_for(Backend backend, std::string* why) {
+  switch (backend) {
+    case Backend::ref:
+    case Backend::cpu: return &cpu_device();
+    case Backend::sim: return find_device(DeviceKind::sim, why);
+    case Backend::cuda: return find_device(DeviceKind::cuda, why);
+  }
   return nullptr;
 }
 
@@ -178,7 +208,8 @@ Summary run_suite(const Suite& suite, const Options& options) {
     std::vector<Case::Output> want;
     bool have_ref = false;
     for (const Variant& v : variants) {
-      Device* device = device_for(v.backend);
+      std::string why = "not on this machine";
+      Device* device = device_for(v.backend, &why);
       const bool wanted = (options.backend.empty() || options.backend == name_of(v.backend)) &&
                           (options.variant.empty() || options.variant == v.name);
       if (v.backend == Backend::ref || !wanted) continue;
@@ -189,11 +220,14 @@ Summary run_suite(const Suite& suite, const Options& options) {
       if (device == nullptr || (v.accepts && v.role != Role::peer &&
                                 !v.accepts(runner.context(v.backend, *device, 1), nullptr))) {
         ++runner.summary.skipped;
-        runner.report(e, v, "skipped", "not on this machine");
+        runner.report(e, v, "skipped", why);
         continue;
       }
       if (options.bench) {
-        if (e.bench) runner.bench(e, v, *device);
+        // Simulated kernels say nothing about speed: timed only when asked for.
+        if (e.bench && (v.backend != Backend::sim || options.backend == "sim")) {
+          runner.bench(e, v, *device);
+        }
         continue;
       }
       if (!have_ref) {

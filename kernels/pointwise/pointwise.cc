@@ -13,6 +13,8 @@ std::span<const Variant> pointwise_variants() {
       variant<PointwiseArgs, isa_avx2::pointwise_cpu>("avx2", Backend::cpu, Role::standard,
                                                       has_avx2),
       variant<PointwiseArgs, isa_generic::pointwise_cpu>("generic", Backend::cpu),
+      RONDO_GPU_VARIANTS(PointwiseArgs, pointwise_gpu, "portable", Role::standard,
+                         pointwise_gpu_accepts),
   };
   return variants;
 }
@@ -25,6 +27,8 @@ std::span<const Variant> pointwise_grad_variants() {
       variant<PointwiseGradArgs, isa_avx2::pointwise_grad_cpu>("avx2", Backend::cpu,
                                                                Role::standard, has_avx2),
       variant<PointwiseGradArgs, isa_generic::pointwise_grad_cpu>("generic", Backend::cpu),
+      RONDO_GPU_VARIANTS(PointwiseGradArgs, pointwise_grad_gpu, "portable", Role::standard,
+                         pointwise_grad_gpu_accepts),
   };
   return variants;
 }

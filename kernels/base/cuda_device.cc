@@ -1,0 +1,201 @@
+#include "kernels/base/cuda_device.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/cuda_check.h"
+
+namespace rondo {
+namespace detail {
+
+std::string describe_cuda_error(cudaError_t error) {
+  return str(cudaGetErrorName(error), ": ", cudaGetErrorString(error));
+}
+
+void launch_cuda(const Context& context, const LaunchConfig& c, const void* kernel,
+                 void** arguments) {
+  constexpr size_t shared_without_asking = 48 * 1024;
+  if (c.shared_bytes > shared_without_asking) {
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(c.shared_bytes)));
+  }
+  if (c.cluster > 8) {
+    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
+  }
+  cudaLaunchAttribute attributes[2] = {};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(c.grid.x, c.grid.y, c.grid.z);
+  config.blockDim = dim3(c.block.x, c.block.y, c.block.z);
+  config.dynamicSmemBytes = c.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(context.stream->native());
+  config.attrs = attributes;
+  if (c.cooperative) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+    attributes[config.numAttrs++].val.cooperative = 1;
+  }
+  if (c.cluster > 1) {
+    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+    attributes[config.numAttrs++].val.clusterDim = {c.cluster, 1, 1};
+  }
+  const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
+  RONDO_CHECK(error == cudaSuccess, describe(c), ": ", describe_cuda_error(error));
+}
+
+}  // namespace detail
+
+namespace {
+
+class CudaStream final : public detail::StreamImpl {
+ public:
+  explicit CudaStream(int device) : device_(device) {
+    CUDA_CHECK(cudaSetDevice(device_));
+    CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  // Work in flight goes on; callbacks refer to this object, so they are waited for.
+  ~CudaStream() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  void enqueue(std::function<void()> work) override {
+    auto task = std::make_unique<Task>(Task{this, std::move(work)});
+    CUDA_CHECK(cudaLaunchHostFunc(stream_, run_task, task.get()));
+    (void)task.release();  // run_task owns it now
+  }
+  void synchronize() override {
+    CUDA_CHECK(cudaStreamSynchronize(stream_));
+    std::exception_ptr failure;
+    {
+      const std::lock_guard lock(mutex_);
+      failure = std::exchange(failure_, nullptr);
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+  void* native() override { return stream_; }
+
+ private:
+  struct Task {
+    CudaStream* stream;
+    std::function<void()> work;
+  };
+  static void CUDART_CB run_task(void* argument) {
+    const std::unique_ptr<Task> task(static_cast<Task*>(argument));
+    try {
+      task->work();
+    } catch (...) {  // rethrown by synchronize()
+      const std::lock_guard lock(task->stream->mutex_);
+      if (!task->stream->failure_) task->stream->failure_ = std::current_exception();
+    }
+  }
+
+  int device_;
+  cudaStream_t stream_ = nullptr;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+cudaStream_t native(detail::StreamImpl& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+
+class CudaEvent final : public detail::EventImpl {
+ public:
+  explicit CudaEvent(int device) {
+    CUDA_CHECK(cudaSetDevice(device));
+    CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(detail::StreamImpl& stream) override {
+    CUDA_CHECK(cudaEventRecord(event_, native(stream)));
+  }
+  void wait(detail::StreamImpl& stream) override {
+    CUDA_CHECK(cudaStreamWaitEvent(native(stream), event_, 0));
+  }
+  void synchronize() override { CUDA_CHECK(cudaEventSynchronize(event_)); }
+  bool done() override {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    CUDA_CHECK(state);
+    return true;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
+  }
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  std::string describe() const override {
+    return str(properties_.name, " (cuda:", index_, ", sm_", properties_.major, properties_.minor,
+               ", ", properties_.totalGlobalMem >> 20, " MiB)");
+  }
+
+  void* allocate(size_t bytes, const char* purpose) override {
+    CUDA_CHECK(cudaSetDevice(index_));
+    void* memory = nullptr;
+    const cudaError_t error = cudaMalloc(&memory, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();  // not sticky: reported here
+      size_t free = 0, total = 0;
+      CUDA_CHECK(cudaMemGetInfo(&free, &total));
+      RONDO_CHECK(false, "out of memory on ", describe(), ": ", bytes, " bytes asked for ",
+                  purpose, ", ", free, " free");
+    }
+    CUDA_CHECK(error);
+    return memory;
+  }
+  void deallocate(void* memory, size_t) noexcept override { cudaFree(memory); }
+
+  Stream make_stream() override { return Stream(std::make_unique<CudaStream>(index_)); }
+  Event make_event() override { return Event(std::make_unique<CudaEvent>(index_)); }
+  void copy(Stream& stream, void* to, const void* from, size_t bytes) override {
+    if (bytes == 0) return;
+    CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream.impl())));
+  }
+  void fill_bytes(Stream& stream, void* to, int byte, size_t bytes) override {
+    if (bytes == 0) return;
+    CUDA_CHECK(cudaMemsetAsync(to, byte, bytes, native(stream.impl())));
+  }
+
+ private:
+  int index_;
+  cudaDeviceProp properties_{};
+};
+
+}  // namespace
+
+Device* cuda_device(int index, std::string* why) {
+  static std::mutex mutex;
+  static std::vector<std::unique_ptr<CudaDevice>> devices;
+  const std::lock_guard lock(mutex);
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    *why = error == cudaErrorInsufficientDriver
+               ? std::string("no CUDA driver, or one too old for this program")
+               : detail::describe_cuda_error(error);
+    return nullptr;
+  }
+  if (index < 0 || index >= count) {
+    *why = str("no GPU of index ", index, ": there are ", count);
+    return nullptr;
+  }
+  devices.resize(std::max(devices.size(), static_cast<size_t>(count)));
+  auto& device = devices[static_cast<size_t>(index)];
+  if (!device) device = std::make_unique<CudaDevice>(index);
+  return device.get();
+}
+
+}  // namespace rondo

@@ -1,0 +1,1 @@
+#include "kernels/pointwise/pointwise.cu"

@@ -1,0 +1,36 @@
+// Declares and registers a kernel that exists twice, as simulated and as GPU code.
+//
+//   RONDO_DECLARE_GPU(pointwise_gpu, PointwiseArgs);              // in <op>_impl.h
+//   RONDO_GPU_VARIANTS(PointwiseArgs, pointwise_gpu, "portable")  // in the table; Role and
+//                                                                 // `accepts` may follow
+// Builds without CUDA (no RONDO_WITH_CUDA) have the simulated one alone.
+#pragma once
+
+#include "kernels/base/op.h"
+
+#define RONDO_DECLARE_GPU(function, Args)                                       \
+  namespace sim { void function(const ::rondo::Context&, const Args&); }        \
+  namespace cuda { void function(const ::rondo::Context&, const Args&); }       \
+  static_assert(true)
+
+#ifdef RONDO_WITH_CUDA
+#define RONDO_GPU_VARIANTS(Args, function, ...)                                 \
+  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, __VA_ARGS__),        \
+      RONDO_ONE_GPU_VARIANT(Args, cuda::function, Backend::cuda, __VA_ARGS__)
+#else
+#define RONDO_GPU_VARIANTS(Args, function, ...) \
+  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, __VA_ARGS__)
+#endif
+
+#define RONDO_ONE_GPU_VARIANT(Args, function, backend, ...) \
+  ::rondo::detail::gpu_variant<Args, function>(backend, __VA_ARGS__)
+
+namespace rondo::detail {
+
+template <class Args, void (*kernel)(const Context&, const Args&)>
+constexpr Variant gpu_variant(Backend backend, const char* name, Role role = Role::standard,
+                              bool (*accepts)(const Context&, const void*) = nullptr) {
+  return variant<Args, kernel>(name, backend, role, accepts);
+}
+
+}  // namespace rondo::detail

@@ -1,0 +1,439 @@
+#include "kernels/simt/scheduler.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <random>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+std::atomic<SimOrder> global_order{SimOrder::forward};
+std::atomic<uint64_t> global_seed{1};
+
+}  // namespace
+
+void set_sim_options(const SimOptions& options) {
+  global_order = options.order;
+  global_seed = options.seed;
+}
+
+SimOptions sim_options() { return {global_order, global_seed}; }
+
+}  // namespace rondo
+
+namespace rondo::simt {
+
+thread_local constinit Thread* self = nullptr;
+thread_local constinit const char* last_kernel = "";
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t stack_bytes = 256 * 1024;
+constexpr size_t guard_bytes = 0;  // AddressSanitizer's own zones follow at once
+#else
+constexpr size_t stack_bytes = 64 * 1024;
+constexpr size_t guard_bytes = 128;
+#endif
+constexpr size_t kept_stacks = 4096;
+constexpr std::byte guard{0xa7};
+
+// Thrown at the place where a thread waits when another one has failed.
+struct Cancelled {};
+
+std::string name_thread(const Thread& t) {
+  return str("block (", t.block->index.x, ",", t.block->index.y, ",", t.block->index.z,
+             "), thread (", t.index.x, ",", t.index.y, ",", t.index.z, ")");
+}
+
+std::string place(Where where) { return str(where.file_name(), ":", where.line()); }
+
+bool same_place(Where a, Where b) {
+  return a.line() == b.line() && a.column() == b.column() &&
+         std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+// Back to the scheduler, until it is this thread's turn again.
+void suspend() {
+  Thread& me = *self;
+  if (me.block->gang->cancelled) throw Cancelled();
+  me.fiber.suspend();
+  if (me.block->gang->cancelled) throw Cancelled();
+}
+
+void leave(Barrier& b) {
+  if (--b.expected > 0 && b.arrived == b.expected) {
+    b.arrived = 0;
+    ++b.generation;
+  }
+}
+
+void thread_main(void* argument) {
+  Thread& t = *static_cast<Thread*>(argument);
+  Gang& gang = *t.block->gang;
+  const auto record = [&](const std::string& what) {
+    if (gang.failure.empty()) gang.failure = what;
+  };
+  try {
+    gang.entry(gang.arguments);
+    t.committed.push_back(std::move(t.open));
+    for (const auto& group : t.committed) {
+      if (!group.empty()) {
+        fail("exits with a cp.async copy it never waited for", group.front().where);
+      }
+    }
+    --t.block->live;
+    leave(t.block->barrier);
+    leave(*t.block->cluster_barrier);
+    leave(gang.grid_barrier);
+  } catch (const Cancelled&) {  // the failure of another thread is already recorded
+  } catch (const Error& e) {
+    record(e.what());
+  } catch (const std::exception& e) {
+    record(str("kernel ", gang.config.kernel, ", ", name_thread(t), ": ", e.what()));
+  }
+}
+
+std::string list_lanes(unsigned mask) {
+  std::string out;
+  for (unsigned i = 0; i < 32; ++i) {
+    if (mask >> i & 1) out += str(out.empty() ? "" : " ", i);
+  }
+  return out;
+}
+
+// Why nothing moves any more, told by the first thread that waits.
+std::string explain_deadlock(const Gang& gang) {
+  size_t waiting = 0;
+  const Thread* first = nullptr;
+  for (const Block& b : gang.blocks) {
+    for (const Thread& t : b.threads) {
+      if (t.fiber.finished()) continue;
+      ++waiting;
+      if (!first || (t.exchange && !first->exchange)) first = &t;
+    }
+  }
+  std::string why;
+  if (first->exchange) {
+    const Exchange& e = *first->exchange;
+    const unsigned missing = e.mask & ~e.present;
+    why = str("waits in ", e.operation, " for lanes missing from its mask: ", list_lanes(missing));
+    const unsigned warp = first->linear / 32 * 32;
+    const unsigned lane = static_cast<unsigned>(__builtin_ctz(missing));
+    const auto& threads = first->block->threads;
+    if (warp + lane >= threads.size()) {
+      why += str(" (lane ", lane, " does not exist)");
+    } else if (threads[warp + lane].fiber.finished()) {
+      why += str(" (lane ", lane, " has exited)");
+    } else {
+      why += str(" (lane ", lane, " waits at ", place(threads[warp + lane].where), ")");
+    }
+  } else if (first->barrier) {
+    why = str("waits in ", first->barrier->name, " with ", first->barrier->arrived, " of ",
+              first->barrier->expected, " threads");
+  } else {
+    why = "polls for something that no thread will do";
+  }
+  return str("kernel ", gang.config.kernel, ", ", name_thread(*first), ": deadlock of ", waiting,
+             " threads: ", why, ", at ", place(first->where));
+}
+
+class GangRunner {
+ public:
+  GangRunner(Gang& gang, SimOrder order, uint64_t seed, StackPool& stacks)
+      : gang_(gang), order_(order), random_(seed), stacks_(stacks) {
+    for (Block& b : gang.blocks) {
+      for (Thread& t : b.threads) threads_.push_back(&t);
+    }
+    if (order == SimOrder::reverse) std::reverse(threads_.begin(), threads_.end());
+  }
+
+  void run() {
+    size_t live = threads_.size();
+    int idle_rounds = 0;
+    while (live > 0 && gang_.failure.empty()) {
+      const bool leave_some_behind = order_ == SimOrder::shuffled && idle_rounds == 0;
+      if (order_ == SimOrder::shuffled) std::shuffle(threads_.begin(), threads_.end(), random_);
+      bool progress = false;
+      for (Thread* t : threads_) {
+        if (t->fiber.finished() || t->waiting()) continue;
+        if (leave_some_behind && random_() % 4 == 0) continue;
+        progress |= step(*t);
+        live -= t->fiber.finished();
+        if (!gang_.failure.empty()) break;
+      }
+      idle_rounds = progress ? 0 : idle_rounds + 1;
+      if (idle_rounds == 3) gang_.failure = explain_deadlock(gang_);
+    }
+    unwind();
+  }
+
+ private:
+  // Whether the thread did anything but find its polling condition false once more.
+  bool step(Thread& t) {
+    if (!t.fiber.started()) {
+      t.fiber.prepare(stacks_.take(), stack_bytes, thread_main, &t);
+    }
+    const bool polled = t.polling;
+    const uint32_t polls = t.polls;
+    self = &t;
+    t.fiber.resume();
+    self = nullptr;
+    if (t.fiber.finished()) finish(t);
+    return !(polled && t.polling && t.polls == polls);
+  }
+
+  void finish(Thread& t) {
+    if (t.fiber.overflowed() && gang_.failure.empty()) {
+      gang_.failure = str("kernel ", gang_.config.kernel, ", ", name_thread(t), ": needs more than ",
+                          stack_bytes, " bytes of stack on the host");
+    }
+    stacks_.give_back(t.fiber.stack());
+  }
+
+  void unwind() {
+    gang_.cancelled = true;
+    for (Thread* t : threads_) {
+      while (t->fiber.started() && !t->fiber.finished()) step(*t);
+    }
+  }
+
+  Gang& gang_;
+  SimOrder order_;
+  std::mt19937_64 random_;
+  StackPool& stacks_;
+  std::vector<Thread*> threads_;
+};
+
+Dim3 unravel(uint64_t i, Dim3 shape) {
+  return {static_cast<unsigned>(i % shape.x), static_cast<unsigned>(i / shape.x % shape.y),
+          static_cast<unsigned>(i / shape.x / shape.y)};
+}
+
+void set_up_block(Block& b, Gang& gang, uint64_t index, unsigned in_gang) {
+  const LaunchConfig& c = gang.config;
+  const auto threads = static_cast<unsigned>(c.block.count());
+  b.gang = &gang;
+  b.index = unravel(index, c.grid);
+  b.rank = b.index.x % c.cluster;
+  b.live = threads;
+  b.barrier = {"__syncthreads", threads, 0, 0, {}};
+  b.cluster_barrier = &gang.cluster_barriers[in_gang / c.cluster];
+  b.cluster = &gang.blocks[in_gang / c.cluster * c.cluster];
+  b.warps.resize((threads + 31) / 32);
+  void* memory = nullptr;
+  const int error = posix_memalign(&memory, 128, c.shared_bytes + guard_bytes + 1);
+  RONDO_CHECK(error == 0, "out of memory: ", c.shared_bytes, " bytes of simulated shared memory");
+  b.shared.reset(static_cast<std::byte*>(memory));
+  std::memset(memory, 0xff, c.shared_bytes);  // poison: NaN as f32 and bf16
+  std::memset(b.shared.get() + c.shared_bytes, std::to_integer<int>(guard), guard_bytes);
+  b.threads = std::vector<Thread>(threads);
+  for (unsigned t = 0; t < threads; ++t) {
+    b.threads[t].block = &b;
+    b.threads[t].linear = t;
+    b.threads[t].index = unravel(t, c.block);
+  }
+}
+
+void check_shared_guard(Gang& gang) {
+  for (const Block& b : gang.blocks) {
+    const std::byte* end = b.shared.get() + gang.config.shared_bytes;
+    const bool clean = std::all_of(end, end + guard_bytes, [](std::byte x) { return x == guard; });
+    if (!clean && gang.failure.empty()) {
+      gang.failure = str("kernel ", gang.config.kernel, ", block (", b.index.x, ",", b.index.y, ",",
+                         b.index.z, "): wrote past the end of its ", gang.config.shared_bytes,
+                         " bytes of shared memory");
+    }
+  }
+}
+
+StackPool& stacks_of_this_thread() {
+  thread_local StackPool pool(stack_bytes);
+  return pool;
+}
+
+}  // namespace
+
+void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entry)(void*),
+              void* arguments) {
+  check_launch(config);
+  RONDO_CHECK(self == nullptr, describe(config), ": launched from inside a kernel");
+  last_kernel = config.kernel;
+  const uint64_t blocks = config.grid.count();
+  const uint64_t per_gang = config.cooperative ? blocks : config.cluster;
+  const auto threads = static_cast<unsigned>(config.block.count());
+  const uint64_t gangs = blocks / per_gang;
+  std::vector<uint64_t> order(gangs);
+  for (uint64_t i = 0; i < gangs; ++i) {
+    order[i] = options.order == SimOrder::reverse ? gangs - 1 - i : i;
+  }
+  std::mt19937_64 random(options.seed);
+  if (options.order == SimOrder::shuffled) std::shuffle(order.begin(), order.end(), random);
+
+  StackPool& stacks = stacks_of_this_thread();
+  for (uint64_t g : order) {
+    Gang gang{config, std::vector<Block>(per_gang), {}, {}, entry, arguments, false, {}};
+    gang.grid_barrier = {"grid_sync", static_cast<unsigned>(per_gang) * threads, 0, 0, {}};
+    gang.cluster_barriers.assign(per_gang / config.cluster,
+                                 {"cluster_sync", config.cluster * threads, 0, 0, {}});
+    for (unsigned i = 0; i < per_gang; ++i) {
+      set_up_block(gang.blocks[i], gang, g * per_gang + i, i);
+    }
+    GangRunner(gang, options.order, random(), stacks).run();
+    check_shared_guard(gang);
+    stacks.trim(kept_stacks);
+    if (!gang.failure.empty()) throw Error(gang.failure);
+  }
+}
+
+void fail(const std::string& what, Where where) {
+  throw Error(str("kernel ", self->block->gang->config.kernel, ", ", name_thread(*self), ": ",
+                  what, ", at ", place(where)));
+}
+
+void arrive_and_wait(Barrier& b, Where where) {
+  Thread& me = *self;
+  if (b.arrived == 0) {
+    b.site = where;
+  } else if (!same_place(b.site, where)) {
+    fail(str("divergent barrier: ", b.name, " reached here, and by other threads at ",
+             place(b.site)),
+         where);
+  }
+  me.where = where;
+  me.barrier = &b;
+  me.generation = b.generation;
+  if (++b.arrived == b.expected) {
+    b.arrived = 0;
+    ++b.generation;
+  }
+  suspend();
+  me.barrier = nullptr;
+}
+
+void grid_sync(Where where) {
+  Gang& gang = *self->block->gang;
+  if (!gang.config.cooperative) fail("grid_sync in a launch that is not cooperative", where);
+  arrive_and_wait(gang.grid_barrier, where);
+}
+
+void cluster_sync(Where where) { arrive_and_wait(*self->block->cluster_barrier, where); }
+
+const Exchange::Slots& exchange(unsigned mask, const char* operation, const void* value,
+                                size_t bytes, Where where, void (*complete)(Exchange::Slots&)) {
+  Thread& me = *self;
+  me.where = where;
+  if (!(mask >> me.lane() & 1)) {
+    fail(str(operation, ": lane ", me.lane(), " is missing from its own mask"), where);
+  }
+  auto& meetings = me.block->warps[me.linear / 32];
+  auto found = std::find_if(meetings.begin(), meetings.end(),
+                            [&](const auto& e) { return e->mask == mask; });
+  if (found == meetings.end()) {
+    meetings.push_back(std::make_unique<Exchange>());
+    found = meetings.end() - 1;
+    (*found)->mask = mask;
+  }
+  Exchange& e = **found;
+  if (e.present == 0) {
+    e.operation = operation;
+  } else if (std::strcmp(e.operation, operation) != 0) {
+    fail(str("lanes of one warp meet in ", e.operation, " and in ", operation), where);
+  }
+  const unsigned generation = e.generation;
+  Exchange::Slots& slots = e.slots[generation & 1];
+  std::memcpy(slots.bytes[me.lane()], value, bytes);
+  e.present |= 1u << me.lane();
+  me.exchange = &e;
+  me.generation = generation;
+  if (e.present == mask) {
+    if (complete) complete(slots);
+    e.present = 0;
+    ++e.generation;
+  }
+  suspend();
+  me.exchange = nullptr;
+  return slots;
+}
+
+std::byte* shared_memory(size_t bytes, size_t alignment, Where where) {
+  const Block& b = *self->block;
+  const size_t launched = b.gang->config.shared_bytes;
+  if (bytes > launched) {
+    fail(str("uses ", bytes, " bytes of shared memory, launched with ", launched), where);
+  }
+  if (alignment > 128) fail("shared memory is aligned to 128 bytes", where);
+  return b.shared.get();
+}
+
+std::byte* map_shared(const void* mine, unsigned rank, Where where) {
+  const Block& b = *self->block;
+  const LaunchConfig& config = b.gang->config;
+  const auto offset = static_cast<const std::byte*>(mine) - b.shared.get();
+  if (offset < 0 || static_cast<size_t>(offset) >= config.shared_bytes) {
+    fail("map_shared: the address is not in this block's shared memory", where);
+  }
+  if (rank >= config.cluster) {
+    fail(str("map_shared: rank ", rank, " in a cluster of ", config.cluster), where);
+  }
+  const Block& other = b.cluster[rank];
+  if (other.live == 0) fail(str("map_shared: block of rank ", rank, " has exited"), where);
+  return other.shared.get() + offset;
+}
+
+void cp_async(void* to, const void* from, unsigned bytes, unsigned valid, Where where) {
+  const auto misaligned = [bytes](const void* p) {
+    return reinterpret_cast<uintptr_t>(p) % bytes != 0;
+  };
+  if (misaligned(to) || misaligned(from)) {
+    fail(str("cp.async: addresses must be multiples of ", bytes), where);
+  }
+  const Block& b = *self->block;
+  const auto offset = static_cast<const std::byte*>(to) - b.shared.get();
+  if (offset < 0 || static_cast<size_t>(offset) + bytes > b.gang->config.shared_bytes) {
+    fail("cp.async: the destination is not in this block's shared memory", where);
+  }
+  self->open.push_back({to, from, bytes, valid, where});
+}
+
+void cp_async_commit() {
+  self->committed.push_back(std::move(self->open));
+  self->open.clear();
+}
+
+void cp_async_wait(size_t groups_left) {
+  auto& groups = self->committed;
+  while (groups.size() > groups_left) {
+    for (const AsyncCopy& c : groups.front()) {
+      std::memset(c.to, 0, c.bytes);
+      std::memcpy(c.to, c.from, c.valid);
+    }
+    groups.erase(groups.begin());
+  }
+}
+
+void poll_begin(Where where) {
+  self->where = where;
+  ++self->polls;
+}
+
+void poll_again() {
+  self->polling = true;
+  suspend();
+}
+
+void poll_end() { self->polling = false; }
+
+void nap(Where where) {
+  constexpr uint32_t most = 1u << 20;
+  self->where = where;
+  if (++self->naps > most) {
+    fail(str("__nanosleep called ", most, " times: a polling loop without a bound"), where);
+  }
+  suspend();
+}
+
+}  // namespace rondo::simt

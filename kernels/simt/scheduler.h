@@ -1,0 +1,162 @@
+// Runs the threads of a CUDA grid as fibers on the calling host thread.
+//
+// Blocks that must be resident together (one block; a cluster; the whole grid of a cooperative
+// launch) form a gang, and gangs run one after the other. Within a gang every thread runs until it
+// has to wait, in rounds: in increasing order of index, in decreasing order, or shuffled with some
+// threads left behind. A kernel whose result depends on the order lacks a barrier.
+//
+// What is found, and thrown as Error naming kernel, block, thread and source line: a barrier
+// reached from two places, a lane missing from a mask or not in its own, lanes in different
+// operations, threads that wait for ever, polling that cannot end, cp.async copies nobody waited
+// for, shared memory asked for and not launched with, writes past its end.
+//
+// Thread safety: each host thread has its own scheduler state; grids run concurrently on several.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/simt/fiber.h"
+#include "kernels/base/launch.h"
+
+namespace rondo {
+
+enum class SimOrder : uint8_t { forward, reverse, shuffled };
+
+struct SimOptions {
+  SimOrder order = SimOrder::forward;
+  uint64_t seed = 1;
+};
+
+// What launches and streams of the simulator use from now on; per process. Set it while nothing
+// is enqueued.
+void set_sim_options(const SimOptions& options);
+SimOptions sim_options();
+
+}  // namespace rondo
+
+namespace rondo::simt {
+
+using Where = std::source_location;
+
+struct Block;
+struct Gang;
+
+// Counts only threads that have not exited, as the hardware does.
+struct Barrier {
+  const char* name = "";
+  unsigned expected = 0, arrived = 0, generation = 0;
+  Where site;
+};
+
+// Where the lanes of one mask of one warp meet and exchange values. Double buffered: a fast lane
+// may be in the next exchange while a slow one still reads this one.
+struct Exchange {
+  static constexpr size_t slot_bytes = 32;
+  struct Slots {
+    alignas(16) std::byte bytes[32][slot_bytes];
+  };
+  unsigned mask = 0, present = 0, generation = 0;
+  const char* operation = "";
+  Slots slots[2];
+};
+
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  unsigned bytes, valid;  // the rest of `bytes` is zeroed
+  Where where;
+};
+
+struct Thread {
+  Fiber fiber;
+  Block* block = nullptr;
+  Dim3 index;
+  unsigned linear = 0;
+  Where where;  // where it last waited
+  const Barrier* barrier = nullptr;
+  const Exchange* exchange = nullptr;
+  unsigned generation = 0;  // of what it waits for
+  bool polling = false;
+  uint32_t polls = 0, naps = 0;
+  std::vector<AsyncCopy> open;                    // not committed yet
+  std::vector<std::vector<AsyncCopy>> committed;  // oldest group first
+
+  unsigned lane() const { return linear % 32; }
+  bool waiting() const {
+    return (barrier && barrier->generation == generation) ||
+           (exchange && exchange->generation == generation);
+  }
+};
+
+struct FreeMemory {
+  void operator()(std::byte* p) const { std::free(p); }
+};
+
+struct Block {
+  Gang* gang = nullptr;
+  Dim3 index;
+  unsigned rank = 0;  // within its cluster
+  unsigned live = 0;  // threads that have not exited
+  std::vector<Thread> threads;
+  std::unique_ptr<std::byte, FreeMemory> shared;  // 128-aligned
+  Barrier barrier;
+  Barrier* cluster_barrier = nullptr;
+  Block* cluster = nullptr;  // its first block
+  std::vector<std::vector<std::unique_ptr<Exchange>>> warps;
+};
+
+struct Gang {
+  const LaunchConfig& config;
+  std::vector<Block> blocks;
+  std::vector<Barrier> cluster_barriers;
+  Barrier grid_barrier;
+  void (*entry)(void*);
+  void* arguments;
+  bool cancelled = false;
+  std::string failure;
+};
+
+// The thread that runs now; null outside kernels.
+extern thread_local constinit Thread* self;
+// The kernel run_grid ran last on this host thread.
+extern thread_local constinit const char* last_kernel;
+
+// Runs entry(arguments) once per thread of the grid. Throws Error at the first failure, with every
+// thread's stack unwound.
+void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entry)(void*),
+              void* arguments);
+
+// ---- for the vocabulary (kernels/simt/vocabulary_sim.h) ----
+
+[[noreturn]] void fail(const std::string& what, Where where);
+
+void arrive_and_wait(Barrier& barrier, Where where);
+void grid_sync(Where where);
+void cluster_sync(Where where);
+
+// All lanes of `mask` leave `bytes` bytes and get everyone's. The last to arrive calls `complete`,
+// which may replace them by the results.
+const Exchange::Slots& exchange(unsigned mask, const char* operation, const void* value,
+                                size_t bytes, Where where,
+                                void (*complete)(Exchange::Slots&) = nullptr);
+
+std::byte* shared_memory(size_t bytes, size_t alignment, Where where);
+std::byte* map_shared(const void* mine, unsigned rank, Where where);
+
+void cp_async(void* to, const void* from, unsigned bytes, unsigned valid, Where where);
+void cp_async_commit();
+void cp_async_wait(size_t groups_left);
+
+// One turn of a polling loop whose condition does not hold yet.
+void poll_begin(Where where);
+void poll_again();
+void poll_end();
+void nap(Where where);
+
+}  // namespace rondo::simt

@@ -1,0 +1,27 @@
+// The simulated GPU: device memory, streams and events on the host, for CUDA kernel sources that
+// run through kernels/simt.
+//
+// Memory: separate allocations, filled with NaN bytes, so that what was never written shows.
+//   Reading past an end gives NaN; a write past an end is reported, with the allocation's purpose,
+//   by the stream that does it (builds with AddressSanitizer stop at the access instead).
+//   Freeing first runs what this host thread has enqueued, as cudaFree does.
+// Streams: enqueuing only queues. Work runs inside synchronize() (of a stream or an event) and
+//   done(), in the calling thread. Each synchronize() draws from the seed of sim_options() whether
+//   this thread's other streams lag behind as far as their events allow, run ahead, or are
+//   interleaved at random: a missing event wait gives wrong results for some seeds. Streams made
+//   by other threads run only as far as an event needs them.
+// Errors: a failing piece of work drops the rest of its stream, and of streams that wait for its
+//   events; each such stream throws the error once, at its next synchronize().
+//
+// Thread safety: as every Device. Work of one stream never runs twice at once.
+#pragma once
+
+#include "kernels/base/device.h"
+#include "kernels/simt/scheduler.h"
+
+namespace rondo {
+
+// The process-wide simulated device.
+Device& sim_device();
+
+}  // namespace rondo

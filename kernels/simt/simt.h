@@ -1,0 +1,46 @@
+// The one header of CUDA kernel sources (*.cu). The same source compiles
+//   * with nvcc, for GPUs, in namespace rondo::cuda;
+//   * with the host compiler, for the simulator, in namespace rondo::sim, through a one-line
+//     <op>_sim.cc that includes the .cu.
+// Both can live in one library: everything a .cu defines goes into namespace rondo::RONDO_GPU.
+//
+//   #include "kernels/simt/simt.h"
+//   namespace rondo::RONDO_GPU {
+//   namespace {
+//   struct SumShared { float part[32]; };
+//   __global__ void sum(float* y, const float* x, int n) { auto& s = shared<SumShared>(); ... }
+//   }  // namespace
+//   void sum_gpu(const Context& context, const SumArgs& a) {
+//     launch(context, {.kernel = "sum", .grid = {1}, .block = {256},
+//            .shared_bytes = sizeof(SumShared)}, sum, y, x, n);
+//   }
+//   }  // namespace rondo::RONDO_GPU
+//
+// Rules: launch(), never <<<>>>; shared memory as one struct per kernel through shared<T>();
+// `_sync` intrinsics only; polling through poll_until(); PTX only inside the wrappers of
+// vocabulary_cuda.h, each with its twin in vocabulary_sim.h; what needs sm_90 inside
+// `if constexpr`-like guards of the body (RONDO_SM90), never around a __global__ function.
+//
+// What both vocabularies offer, beside threadIdx, blockIdx, blockDim, gridDim, __syncthreads,
+// __syncwarp, __shfl[_up|_down|_xor]_sync, __ballot_sync, __any_sync, __all_sync, __popc, __ffs,
+// __clz, __threadfence, atomicAdd/Max/Min/Exch/CAS, __nanosleep and the C math functions:
+//   shared<T>()                       this block's shared memory
+//   grid_sync()                       cooperative launches
+//   cluster_sync() cluster_rank()     clusters; map_shared(pointer, rank) is the same place in
+//                                     another block's shared memory
+//   cp_async<bytes>(to, from, valid)  4, 8 or 16 bytes, the part past `valid` zeroed; nothing may
+//   cp_async_commit() cp_async_wait<groups left>()                   be read before the wait
+//   mma_m16n8k16(c, a, b)             bf16 operands, f32 sums, fragments as in the PTX manual
+//   load_acquire(p) store_release(p, v)   32-bit flags between blocks
+//   poll_until(condition)             spins while !condition(); traps after some seconds on a GPU
+//   to_float(bf16) to_bf16(float) to<T>(float)
+#pragma once
+
+#include "kernels/base/op.h"
+#include "kernels/base/launch.h"
+
+#if defined(__CUDACC__)
+#include "kernels/simt/vocabulary_cuda.h"
+#else
+#include "kernels/simt/vocabulary_sim.h"
+#endif

@@ -1,0 +1,164 @@
+// The vocabulary of kernels/simt/simt.h on a GPU. Every asm statement of the project's kernels is
+// here, with its twin in vocabulary_sim.h.
+#pragma once
+
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/base/cuda_check.h"
+
+#define RONDO_GPU cuda
+// Whether clusters and the like exist for the architecture being compiled (true on the host).
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define RONDO_SM90 1
+#else
+#define RONDO_SM90 0
+#endif
+
+namespace rondo::cuda {
+
+// ---- barriers ----
+
+__device__ inline void grid_sync() { cooperative_groups::this_grid().sync(); }
+
+// On older architectures a cluster has one block; launch() refuses others.
+__device__ inline void cluster_sync() {
+#if RONDO_SM90
+  cooperative_groups::this_cluster().sync();
+#else
+  __syncthreads();
+#endif
+}
+__device__ inline unsigned cluster_rank() {
+#if RONDO_SM90
+  return cooperative_groups::this_cluster().block_rank();
+#else
+  return 0;
+#endif
+}
+
+// ---- memory ----
+
+template <class T>
+__device__ T& shared() {
+  static_assert(alignof(T) <= 128);
+  extern __shared__ __align__(128) unsigned char rondo_shared_memory[];
+  return *reinterpret_cast<T*>(rondo_shared_memory);
+}
+template <class T>
+__device__ T* map_shared(T* mine, [[maybe_unused]] unsigned rank) {
+#if RONDO_SM90
+  return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
+#else
+  return mine;
+#endif
+}
+
+template <int bytes>
+__device__ void cp_async(void* to, const void* from, unsigned valid = bytes) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  const auto shared_address = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  if constexpr (bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(shared_address), "l"(__cvta_generic_to_global(from)), "r"(valid)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :
+                 : "r"(shared_address), "l"(__cvta_generic_to_global(from)), "n"(bytes), "r"(valid)
+                 : "memory");
+  }
+}
+__device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int groups_left>
+__device__ void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups_left) : "memory");
+}
+
+__device__ inline uint32_t load_acquire(const uint32_t* p) {
+  uint32_t v;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+               : "=r"(v)
+               : "l"(__cvta_generic_to_global(p))
+               : "memory");
+  return v;
+}
+__device__ inline void store_release(uint32_t* p, uint32_t v) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)
+               : "memory");
+}
+
+// ---- polling ----
+
+// Bounded: after 2^26 turns (seconds) the kernel traps rather than hang the device.
+template <class Condition>
+__device__ void poll_until(Condition condition) {
+  for (uint32_t turn = 0; !condition(); ++turn) {
+    if (turn >= 1u << 26) __trap();
+    if (turn > 64) __nanosleep(32);
+  }
+}
+
+// ---- arithmetic ----
+
+__device__ inline float to_float(float x) { return x; }
+__device__ inline float to_float(bf16 x) {
+  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+// As bf16(float) of kernels/base/dtype.h.
+__device__ inline bf16 to_bf16(float x) {
+  const uint32_t u = __float_as_uint(x);
+  bf16 y;
+  y.bits = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u
+                                     ? (u >> 16) | 0x40u
+                                     : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  return y;
+}
+
+// to<T>(float): rounded to storage type T.
+template <class T>
+__device__ T to(float x);
+template <>
+__device__ inline float to<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline bf16 to<bf16>(float x) {
+  return to_bf16(x);
+}
+
+__device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4],
+                                    const uint32_t (&b)[2]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// ---- launching ----
+
+// Enqueues the kernel on context.stream. Throws Error naming the kernel and its shape when the
+// launch is refused; what goes wrong inside shows at the stream's synchronize().
+template <class... Parameters, class... Arguments>
+void launch(const Context& context, const LaunchConfig& config, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  check_launch(config);
+  std::tuple<Parameters...> bound(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  std::apply(
+      [&](auto&... values) {
+        void* pointers[sizeof...(Parameters) + 1] = {
+            const_cast<void*>(static_cast<const void*>(&values))...};
+        rondo::detail::launch_cuda(context, config, reinterpret_cast<const void*>(kernel),
+                                   pointers);
+      },
+      bound);
+}
+
+}  // namespace rondo::cuda

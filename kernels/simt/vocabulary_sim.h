@@ -1,0 +1,235 @@
+// The CUDA vocabulary on the host; see kernels/simt/simt.h. Included by *_sim.cc files alone: it
+// defines the names CUDA kernels use (threadIdx is a macro).
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/simt/mma_sim.h"
+#include "kernels/simt/scheduler.h"
+
+#define RONDO_GPU sim
+#define RONDO_SM90 1
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+#define threadIdx (::rondo::simt::self->index)
+#define blockIdx (::rondo::simt::self->block->index)
+#define blockDim (::rondo::simt::self->block->gang->config.block)
+#define gridDim (::rondo::simt::self->block->gang->config.grid)
+
+namespace rondo::sim {
+
+using simt::Where;
+inline constexpr int warpSize = 32;
+
+// ---- barriers ----
+
+inline void __syncthreads(Where w = Where::current()) {
+  simt::arrive_and_wait(simt::self->block->barrier, w);
+}
+inline void grid_sync(Where w = Where::current()) { simt::grid_sync(w); }
+inline void cluster_sync(Where w = Where::current()) { simt::cluster_sync(w); }
+inline unsigned cluster_rank() { return simt::self->block->rank; }
+
+// ---- warps ----
+
+namespace detail {
+
+template <class T>
+T lane_value(const simt::Exchange::Slots& slots, int lane) {
+  T value;
+  std::memcpy(&value, slots.bytes[lane], sizeof value);
+  return value;
+}
+
+// `source` is the lane to read from; -1: the caller's own value.
+template <class T>
+T shuffle(unsigned mask, T value, int source, const char* operation, Where w) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
+  const auto& slots = simt::exchange(mask, operation, &value, sizeof value, w);
+  if (source < 0) return value;
+  if (!(mask >> source & 1)) {
+    simt::fail(str(operation, ": reads lane ", source, ", which is missing from the mask"), w);
+  }
+  return lane_value<T>(slots, source);
+}
+
+inline int segment(int width) { return static_cast<int>(simt::self->lane()) / width * width; }
+inline int lane() { return static_cast<int>(simt::self->lane()); }
+
+}  // namespace detail
+
+inline void __syncwarp(unsigned mask = ~0u, Where w = Where::current()) {
+  const char nothing = 0;
+  simt::exchange(mask, "__syncwarp", &nothing, 1, w);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T v, int source, int width = 32, Where w = Where::current()) {
+  return detail::shuffle(mask, v, detail::segment(width) + (source & (width - 1)), "__shfl_sync",
+                         w);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T v, int x, int width = 32, Where w = Where::current()) {
+  const int source = detail::lane() ^ x;
+  const bool inside = source < detail::segment(width) + width;
+  return detail::shuffle(mask, v, inside ? source : -1, "__shfl_xor_sync", w);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32, Where w = Where::current()) {
+  const int source = detail::lane() - static_cast<int>(delta);
+  const bool inside = source >= detail::segment(width);
+  return detail::shuffle(mask, v, inside ? source : -1, "__shfl_up_sync", w);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32,
+                   Where w = Where::current()) {
+  const int source = detail::lane() + static_cast<int>(delta);
+  const bool inside = source < detail::segment(width) + width;
+  return detail::shuffle(mask, v, inside ? source : -1, "__shfl_down_sync", w);
+}
+inline unsigned __ballot_sync(unsigned mask, int predicate, Where w = Where::current()) {
+  const char vote = predicate != 0;
+  const auto& slots = simt::exchange(mask, "__ballot_sync", &vote, 1, w);
+  unsigned result = 0;
+  for (int i = 0; i < 32; ++i) {
+    if (mask >> i & 1) result |= static_cast<unsigned>(slots.bytes[i][0] != std::byte{0}) << i;
+  }
+  return result;
+}
+inline int __any_sync(unsigned mask, int predicate, Where w = Where::current()) {
+  return __ballot_sync(mask, predicate, w) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, Where w = Where::current()) {
+  return __ballot_sync(mask, predicate, w) == mask;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
+
+// ---- memory ----
+
+template <class T>
+T& shared(Where w = Where::current()) {
+  static_assert(std::is_trivially_default_constructible_v<T>, "nothing constructs shared memory");
+  return *reinterpret_cast<T*>(simt::shared_memory(sizeof(T), alignof(T), w));
+}
+template <class T>
+T* map_shared(T* mine, unsigned rank, Where w = Where::current()) {
+  return reinterpret_cast<T*>(simt::map_shared(mine, rank, w));
+}
+
+template <int bytes>
+void cp_async(void* to, const void* from, unsigned valid = bytes, Where w = Where::current()) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  simt::cp_async(to, from, bytes, valid, w);
+}
+inline void cp_async_commit() { simt::cp_async_commit(); }
+template <int groups_left>
+void cp_async_wait() {
+  simt::cp_async_wait(groups_left);
+}
+
+inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline uint32_t load_acquire(const uint32_t* p) {
+  return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(p)).load(std::memory_order_acquire);
+}
+inline void store_release(uint32_t* p, uint32_t v) {
+  std::atomic_ref<uint32_t>(*p).store(v, std::memory_order_release);
+}
+
+namespace detail {
+template <class T, class F>
+T update(T* p, F f) {
+  std::atomic_ref<T> a(*p);
+  T old = a.load();
+  while (!a.compare_exchange_weak(old, f(old))) {
+  }
+  return old;
+}
+}  // namespace detail
+
+template <class T>
+T atomicAdd(T* p, std::type_identity_t<T> v) {
+  return detail::update(p, [v](T old) { return old + v; });
+}
+template <class T>
+T atomicMax(T* p, std::type_identity_t<T> v) {
+  return detail::update(p, [v](T old) { return std::max(old, v); });
+}
+template <class T>
+T atomicMin(T* p, std::type_identity_t<T> v) {
+  return detail::update(p, [v](T old) { return std::min(old, v); });
+}
+template <class T>
+T atomicExch(T* p, std::type_identity_t<T> v) {
+  return std::atomic_ref<T>(*p).exchange(v);
+}
+template <class T>
+T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
+  std::atomic_ref<T>(*p).compare_exchange_strong(expected, v);
+  return expected;
+}
+
+// ---- polling ----
+
+inline void __nanosleep(unsigned, Where w = Where::current()) { simt::nap(w); }
+
+template <class Condition>
+void poll_until(Condition condition, Where w = Where::current()) {
+  simt::poll_begin(w);
+  while (!condition()) simt::poll_again();
+  simt::poll_end();
+}
+
+// ---- arithmetic ----
+
+inline float to_float(float x) { return x; }
+inline float to_float(bf16 x) { return static_cast<float>(x); }
+inline bf16 to_bf16(float x) { return bf16(x); }
+
+// to<T>(float): rounded to storage type T.
+template <class T>
+T to(float x);
+template <>
+inline float to<float>(float x) {
+  return x;
+}
+template <>
+inline bf16 to<bf16>(float x) {
+  return to_bf16(x);
+}
+
+inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                         Where w = Where::current()) {
+  const simt::MmaOperands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto& slots = simt::exchange(~0u, "mma_m16n8k16", &mine, sizeof mine, w, simt::mma_tile);
+  const auto product = detail::lane_value<simt::MmaProduct>(slots, detail::lane());
+  for (int i = 0; i < 4; ++i) c[i] += product.c[i];
+}
+
+// ---- launching ----
+
+// Enqueues the kernel on context.stream. The stream's synchronize() throws what goes wrong inside.
+template <class... Parameters, class... Arguments>
+void launch(const Context& context, const LaunchConfig& config, void (*kernel)(Parameters...),
+            Arguments&&... arguments) {
+  check_launch(config);
+  std::tuple<Parameters...> bound(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
+  context.stream->enqueue([config, options = sim_options(), kernel, bound] {
+    auto call = [&] { std::apply(kernel, bound); };
+    simt::run_grid(config, options, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
+  });
+}
+
+}  // namespace rondo::sim
