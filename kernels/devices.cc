@@ -9,8 +9,10 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
   std::string unused;
   std::string& reason = why ? *why : unused;
   switch (kind) {
-    case DeviceKind::cpu: return &cpu_device();
-    case DeviceKind::sim: return &sim_device();
+    case DeviceKind::cpu:
+      return &cpu_device();
+    case DeviceKind::sim:
+      return &sim_device();
     case DeviceKind::cuda:
 #ifdef RONDO_WITH_CUDA
       return cuda_device(index, &reason);

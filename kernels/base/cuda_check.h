@@ -9,13 +9,13 @@
 #include "kernels/base/op.h"
 
 // Throws Error with the expression, the position and what CUDA says.
-#define CUDA_CHECK(expression)                                                             \
-  do {                                                                                     \
+#define CUDA_CHECK(expression)                                                              \
+  do {                                                                                      \
     if (const cudaError_t rondo_cuda_error = (expression); rondo_cuda_error != cudaSuccess) \
-        [[unlikely]]                                                                       \
-      ::rondo::detail::fail_check(#expression,                                             \
-                                  ::rondo::detail::describe_cuda_error(rondo_cuda_error),  \
-                                  std::source_location::current());                        \
+        [[unlikely]]                                                                        \
+      ::rondo::detail::fail_check(#expression,                                              \
+                                  ::rondo::detail::describe_cuda_error(rondo_cuda_error),   \
+                                  std::source_location::current());                         \
   } while (false)
 
 namespace rondo::detail {

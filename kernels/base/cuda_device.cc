@@ -150,8 +150,8 @@ class CudaDevice final : public Device {
       (void)cudaGetLastError();  // not sticky: reported here
       size_t free = 0, total = 0;
       CUDA_CHECK(cudaMemGetInfo(&free, &total));
-      RONDO_CHECK(false, "out of memory on ", describe(), ": ", bytes, " bytes asked for ",
-                  purpose, ", ", free, " free");
+      RONDO_CHECK(false, "out of memory on ", describe(), ": ", bytes, " bytes asked for ", purpose,
+                  ", ", free, " free");
     }
     CUDA_CHECK(error);
     return memory;

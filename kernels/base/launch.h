@@ -15,12 +15,12 @@ struct Dim3 {
 // The limits the simulator enforces; those of sm_90.
 inline constexpr unsigned max_block_threads = 1024;
 inline constexpr size_t max_shared_bytes = 227 * 1024;
-inline constexpr unsigned max_cluster_blocks = 16;         // more than 8 is non-portable
+inline constexpr unsigned max_cluster_blocks = 16;          // more than 8 is non-portable
 inline constexpr unsigned simulated_multiprocessors = 132;  // bounds cooperative launches
 
 struct LaunchConfig {
   const char* kernel = "";  // its name, for messages
-  Dim3 grid, block;
+  Dim3 grid = {}, block = {};
   size_t shared_bytes = 0;   // sizeof the struct the kernel asks shared<T>() for
   unsigned cluster = 1;      // blocks per cluster along x; divides grid.x
   bool cooperative = false;  // grid_sync() may be called: all blocks are resident at once

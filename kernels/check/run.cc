@@ -37,10 +37,10 @@ struct Runner {
         if (c == '"' || c == '\\') escaped += '\\';
         escaped += c;
       }
-      std::printf("{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
-                  "\"status\":\"%s\",\"detail\":\"%s\"}\n",
-                  e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, status,
-                  escaped.c_str());
+      std::printf(
+          "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
+          "\"status\":\"%s\",\"detail\":\"%s\"}\n",
+          e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, status, escaped.c_str());
     } else if (std::string_view(status) == "failed") {
       std::printf("FAILED %s/%s %s:%s  %s\n", e.op.c_str(), e.label.c_str(), name_of(v.backend),
                   v.name, detail.c_str());
@@ -48,8 +48,7 @@ struct Runner {
   }
 
   // Empty when equal; otherwise the first difference and the count.
-  std::string compare(const std::vector<Case::Output>& got,
-                      const std::vector<Case::Output>& want) {
+  std::string compare(const std::vector<Case::Output>& got, const std::vector<Case::Output>& want) {
     if (got.size() != want.size()) return "different number of outputs";
     for (size_t o = 0; o < got.size(); ++o) {
       const auto& g = got[o];
@@ -64,9 +63,8 @@ struct Runner {
         std::snprintf(text, sizeof text,
                       "%s[%s]: %zu of %zu differ, first at %zu: got %.9g, want %.9g (allowed "
                       "%.3g + %.3g x |want|)",
-                      g.name.c_str(), g.shape.c_str(), bad, g.values.size(), first,
-                      g.values[first], w.values[first], w.tolerance.absolute,
-                      w.tolerance.relative);
+                      g.name.c_str(), g.shape.c_str(), bad, g.values.size(), first, g.values[first],
+                      w.values[first], w.tolerance.absolute, w.tolerance.relative);
         return text;
       }
     }
@@ -100,7 +98,8 @@ struct Runner {
   };
   std::vector<Setting> settings(Backend backend) const {
     switch (backend) {
-      case Backend::ref: return {{"one run"}};
+      case Backend::ref:
+        return {{"one run"}};
       case Backend::cpu: {
         std::vector<Setting> all;
         for (int n : options.threads) all.push_back({str(n, " threads"), n});
@@ -110,7 +109,8 @@ struct Runner {
         return {{"forward order", 1, {SimOrder::forward, options.seed}},
                 {"reverse order", 1, {SimOrder::reverse, options.seed}},
                 {"shuffled order", 1, {SimOrder::shuffled, options.seed}}};
-      case Backend::cuda: return {{"the first run"}, {"the second run"}};
+      case Backend::cuda:
+        return {{"the first run"}, {"the second run"}};
     }
     return {};
   }
@@ -160,12 +160,12 @@ struct Runner {
       std::sort(s.begin(), s.end());
       const double median = s[s.size() / 2];
       if (options.json) {
-        std::printf("{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
-                    "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,\"runs\":%d,"
-                    "\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
-                    e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads,
-                    median * 1e6, s.front() * 1e6, repeats, c.flops() / median * 1e-9,
-                    c.bytes() / median * 1e-9);
+        std::printf(
+            "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
+            "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,\"runs\":%d,"
+            "\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
+            e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads, median * 1e6,
+            s.front() * 1e6, repeats, c.flops() / median * 1e-9, c.bytes() / median * 1e-9);
       } else {
         std::printf("%-18s %-36s %4s:%-12s %10.1f us (min %.1f) %8.1f GFLOP/s %7.1f GB/s\n",
                     e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, median * 1e6,
@@ -182,9 +182,12 @@ struct Runner {
 Device* device_for(Backend backend, std::string* why) {
   switch (backend) {
     case Backend::ref:
-    case Backend::cpu: return &cpu_device();
-    case Backend::sim: return find_device(DeviceKind::sim, why);
-    case Backend::cuda: return find_device(DeviceKind::cuda, why);
+    case Backend::cpu:
+      return &cpu_device();
+    case Backend::sim:
+      return find_device(DeviceKind::sim, why);
+    case Backend::cuda:
+      return find_device(DeviceKind::cuda, why);
   }
   return nullptr;
 }

@@ -11,22 +11,31 @@ constexpr int64_t most_blocks = 1024;
 
 __device__ float apply(PointwiseFunction f, float x, float z) {
   switch (f) {
-    case PointwiseFunction::copy: return x;
-    case PointwiseFunction::relu: return x <= 0.0f ? 0.0f : x;  // NaN stays
-    case PointwiseFunction::tanh: return tanhf(x);
-    case PointwiseFunction::sigmoid: return 1.0f / (1.0f + expf(-x));
+    case PointwiseFunction::copy:
+      return x;
+    case PointwiseFunction::relu:
+      return x <= 0.0f ? 0.0f : x;  // NaN stays
+    case PointwiseFunction::tanh:
+      return tanhf(x);
+    case PointwiseFunction::sigmoid:
+      return 1.0f / (1.0f + expf(-x));
     case PointwiseFunction::add:
-    case PointwiseFunction::bias: return x + z;
+    case PointwiseFunction::bias:
+      return x + z;
   }
   return x;
 }
 
 __device__ float apply_grad(PointwiseFunction f, float y, float dy) {
   switch (f) {
-    case PointwiseFunction::relu: return y > 0.0f ? dy : 0.0f;
-    case PointwiseFunction::tanh: return dy * (1.0f - y * y);
-    case PointwiseFunction::sigmoid: return dy * (y * (1.0f - y));
-    default: return dy;
+    case PointwiseFunction::relu:
+      return y > 0.0f ? dy : 0.0f;
+    case PointwiseFunction::tanh:
+      return dy * (1.0f - y * y);
+    case PointwiseFunction::sigmoid:
+      return dy * (y * (1.0f - y));
+    default:
+      return dy;
   }
 }
 

@@ -8,14 +8,18 @@
 
 #include "kernels/base/op.h"
 
-#define RONDO_DECLARE_GPU(function, Args)                                       \
-  namespace sim { void function(const ::rondo::Context&, const Args&); }        \
-  namespace cuda { void function(const ::rondo::Context&, const Args&); }       \
+#define RONDO_DECLARE_GPU(function, Args)              \
+  namespace sim {                                      \
+  void function(const ::rondo::Context&, const Args&); \
+  }                                                    \
+  namespace cuda {                                     \
+  void function(const ::rondo::Context&, const Args&); \
+  }                                                    \
   static_assert(true)
 
 #ifdef RONDO_WITH_CUDA
-#define RONDO_GPU_VARIANTS(Args, function, ...)                                 \
-  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, __VA_ARGS__),        \
+#define RONDO_GPU_VARIANTS(Args, function, ...)                          \
+  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, __VA_ARGS__), \
       RONDO_ONE_GPU_VARIANT(Args, cuda::function, Backend::cuda, __VA_ARGS__)
 #else
 #define RONDO_GPU_VARIANTS(Args, function, ...) \

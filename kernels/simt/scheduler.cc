@@ -188,8 +188,8 @@ class GangRunner {
 
   void finish(Thread& t) {
     if (t.fiber.overflowed() && gang_.failure.empty()) {
-      gang_.failure = str("kernel ", gang_.config.kernel, ", ", name_thread(t), ": needs more than ",
-                          stack_bytes, " bytes of stack on the host");
+      gang_.failure = str("kernel ", gang_.config.kernel, ", ", name_thread(t),
+                          ": needs more than ", stack_bytes, " bytes of stack on the host");
     }
     stacks_.give_back(t.fiber.stack());
   }
@@ -243,9 +243,9 @@ void check_shared_guard(Gang& gang) {
     const std::byte* end = b.shared.get() + gang.config.shared_bytes;
     const bool clean = std::all_of(end, end + guard_bytes, [](std::byte x) { return x == guard; });
     if (!clean && gang.failure.empty()) {
-      gang.failure = str("kernel ", gang.config.kernel, ", block (", b.index.x, ",", b.index.y, ",",
-                         b.index.z, "): wrote past the end of its ", gang.config.shared_bytes,
-                         " bytes of shared memory");
+      gang.failure =
+          str("kernel ", gang.config.kernel, ", block (", b.index.x, ",", b.index.y, ",", b.index.z,
+              "): wrote past the end of its ", gang.config.shared_bytes, " bytes of shared memory");
     }
   }
 }
@@ -290,8 +290,8 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
 }
 
 void fail(const std::string& what, Where where) {
-  throw Error(str("kernel ", self->block->gang->config.kernel, ", ", name_thread(*self), ": ",
-                  what, ", at ", place(where)));
+  throw Error(str("kernel ", self->block->gang->config.kernel, ", ", name_thread(*self), ": ", what,
+                  ", at ", place(where)));
 }
 
 void arrive_and_wait(Barrier& b, Where where) {

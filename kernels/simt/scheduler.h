@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/simt/fiber.h"
 #include "kernels/base/launch.h"
+#include "kernels/simt/fiber.h"
 
 namespace rondo {
 

@@ -108,8 +108,8 @@ struct Mark {
 };
 
 struct Item {
-  std::function<void()> work;        // or
-  std::shared_ptr<Mark> record;      // or
+  std::function<void()> work;    // or
+  std::shared_ptr<Mark> record;  // or
   std::shared_ptr<const Mark> wait;
 };
 
@@ -262,9 +262,7 @@ void Queues::drain(SimStream* target, const Mark* mark, Lock& lock) {
     random_.seed(seed);
   }
   const auto others = static_cast<Others>(random_() % 3);
-  const auto finished = [&] {
-    return mark ? mark->done : target->items.empty() && !target->busy;
-  };
+  const auto finished = [&] { return mark ? mark->done : target->items.empty() && !target->busy; };
   while (!finished()) {
     if (SimStream* s = choose(target, others)) {
       run_one(s, lock);
@@ -277,8 +275,7 @@ void Queues::drain(SimStream* target, const Mark* mark, Lock& lock) {
 void Queues::synchronize(SimStream* stream, const Mark* mark) {
   Lock lock(mutex_);
   drain(stream, mark, lock);
-  const std::exception_ptr failure =
-      mark ? mark->failure : std::exchange(stream->failure, nullptr);
+  const std::exception_ptr failure = mark ? mark->failure : std::exchange(stream->failure, nullptr);
   lock.unlock();
   if (failure) std::rethrow_exception(failure);
 }

@@ -36,8 +36,8 @@
 //   to_float(bf16) to_bf16(float) to<T>(float)
 #pragma once
 
-#include "kernels/base/op.h"
 #include "kernels/base/launch.h"
+#include "kernels/base/op.h"
 
 #if defined(__CUDACC__)
 #include "kernels/simt/vocabulary_cuda.h"

@@ -115,9 +115,8 @@ __device__ inline float to_float(bf16 x) {
 __device__ inline bf16 to_bf16(float x) {
   const uint32_t u = __float_as_uint(x);
   bf16 y;
-  y.bits = static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u
-                                     ? (u >> 16) | 0x40u
-                                     : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+  y.bits = static_cast<uint16_t>(
+      (u & 0x7fffffffu) > 0x7f800000u ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
   return y;
 }
 
@@ -133,8 +132,7 @@ __device__ inline bf16 to<bf16>(float x) {
   return to_bf16(x);
 }
 
-__device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4],
-                                    const uint32_t (&b)[2]) {
+__device__ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

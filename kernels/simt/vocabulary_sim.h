@@ -91,8 +91,7 @@ T __shfl_up_sync(unsigned mask, T v, unsigned delta, int width = 32, Where w = W
   return detail::shuffle(mask, v, inside ? source : -1, "__shfl_up_sync", w);
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32,
-                   Where w = Where::current()) {
+T __shfl_down_sync(unsigned mask, T v, unsigned delta, int width = 32, Where w = Where::current()) {
   const int source = detail::lane() + static_cast<int>(delta);
   const bool inside = source < detail::segment(width) + width;
   return detail::shuffle(mask, v, inside ? source : -1, "__shfl_down_sync", w);
@@ -228,7 +227,8 @@ void launch(const Context& context, const LaunchConfig& config, void (*kernel)(P
   std::tuple<Parameters...> bound(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
   context.stream->enqueue([config, options = sim_options(), kernel, bound] {
     auto call = [&] { std::apply(kernel, bound); };
-    simt::run_grid(config, options, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
+    simt::run_grid(
+        config, options, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
   });
 }
 

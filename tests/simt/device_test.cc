@@ -1,0 +1,207 @@
+// The sim device: poison, guard zones, and streams that wait only for what they were told to.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "kernels/check/check.h"
+#include "kernels/devices.h"
+#include "kernels/simt/sim_device.h"
+#include "kernels/simt/simt.h"
+
+namespace rondo::sim {
+namespace {
+
+using Catch::Contains;
+
+__global__ void fill_kernel(float* y, int n, float value) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+    y[i] = value;
+  }
+}
+__global__ void add_kernel(float* y, const float* x, int n) {
+  for (int i = static_cast<int>(threadIdx.x); i < n; i += static_cast<int>(blockDim.x)) {
+    y[i] = x[i] + 1;
+  }
+}
+
+Context on(Stream& stream) { return {Backend::sim, &sim_device(), &stream, nullptr}; }
+
+TEST_CASE("fresh device memory is NaN in every floating type") {
+  Buffer b(sim_device(), 64, "test");
+  CHECK(std::isnan(b.as<float>()[0]));
+  CHECK(std::isnan(b.as<double>()[7]));
+  CHECK(std::isnan(static_cast<float>(b.as<bf16>()[31])));
+  CHECK(reinterpret_cast<uintptr_t>(b.data()) % 256 == 0);
+}
+
+TEST_CASE("an unwritten output shows as poison") {
+  Stream stream = sim_device().make_stream();
+  Buffer y(sim_device(), 100 * sizeof(float), "output");
+  launch(on(stream), {.kernel = "fill", .block = {32}}, fill_kernel, y.as<float>(), 99, 1.0f);
+  stream.synchronize();
+  CHECK(y.as<float>()[98] == 1);
+  CHECK(std::isnan(y.as<float>()[99]));
+}
+
+#if !defined(__SANITIZE_ADDRESS__)  // which would stop the program at the access
+TEST_CASE("a write outside an allocation is reported with kernel and purpose") {
+  Stream stream = sim_device().make_stream();
+  Buffer y(sim_device(), 100 * sizeof(float), "the output of a test");
+  const auto error_of = [&](float* at, int n) -> std::string {
+    launch(on(stream), {.kernel = "fill", .block = {32}}, fill_kernel, at, n, 1.0f);
+    try {
+      stream.synchronize();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  CHECK(error_of(y.as<float>(), 100) == "no error");
+  CHECK_THAT(error_of(y.as<float>(), 101),
+             Contains("fill wrote past the end of the 400 bytes of 'the output of a test'"));
+  CHECK_THAT(error_of(y.as<float>() - 1, 1), Contains("wrote before the start"));
+  CHECK(error_of(y.as<float>(), 100) == "no error");
+}
+#endif
+
+TEST_CASE("nothing runs before the host waits") {
+  Stream stream = sim_device().make_stream();
+  int ran = 0;
+  stream.enqueue([&] { ++ran; });
+  CHECK(ran == 0);
+  stream.synchronize();
+  CHECK(ran == 1);
+}
+
+// Producer on one stream, consumer on another; whether the consumer saw the product.
+bool consumer_sees_product(uint64_t seed, bool with_event) {
+  set_sim_options({SimOrder::forward, seed});
+  const int n = 50;
+  Stream first = sim_device().make_stream(), second = sim_device().make_stream();
+  Buffer x(sim_device(), n * sizeof(float), "x"), y(sim_device(), n * sizeof(float), "y");
+  launch(on(first), {.kernel = "fill", .block = {32}}, fill_kernel, x.as<float>(), n, 3.0f);
+  Event ready = sim_device().make_event();
+  ready.record(first);
+  if (with_event) ready.wait(second);
+  launch(on(second), {.kernel = "add", .block = {32}}, add_kernel, y.as<float>(),
+         static_cast<const float*>(x.as<float>()), n);
+  second.synchronize();
+  set_sim_options({});
+  return y.as<float>()[0] == 4 && y.as<float>()[n - 1] == 4;
+}
+
+// The opposite hazard: the input is overwritten by another stream that should wait for its reader.
+bool reader_sees_old_value(uint64_t seed, bool with_event) {
+  set_sim_options({SimOrder::forward, seed});
+  const int n = 50;
+  Stream reader = sim_device().make_stream(), writer = sim_device().make_stream();
+  Buffer x(sim_device(), n * sizeof(float), "x"), y(sim_device(), n * sizeof(float), "y");
+  launch(on(reader), {.kernel = "fill", .block = {32}}, fill_kernel, x.as<float>(), n, 3.0f);
+  Event filled = sim_device().make_event(), read = sim_device().make_event();
+  filled.record(reader);
+  filled.wait(writer);
+  launch(on(reader), {.kernel = "add", .block = {32}}, add_kernel, y.as<float>(),
+         static_cast<const float*>(x.as<float>()), n);
+  read.record(reader);
+  if (with_event) read.wait(writer);
+  launch(on(writer), {.kernel = "fill", .block = {32}}, fill_kernel, x.as<float>(), n, 9.0f);
+  reader.synchronize();
+  writer.synchronize();
+  set_sim_options({});
+  return y.as<float>()[0] == 4;
+}
+
+TEST_CASE("a missing event wait between streams shows for some seeds, a present one never") {
+  int missed_product = 0, missed_read = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    CHECK(consumer_sees_product(seed, true));
+    CHECK(reader_sees_old_value(seed, true));
+    missed_product += !consumer_sees_product(seed, false);
+    missed_read += !reader_sees_old_value(seed, false);
+  }
+  CHECK(missed_product >= 3);
+  CHECK(missed_read >= 3);
+}
+
+TEST_CASE("an event is done once the work before it is, and asking makes progress") {
+  Stream stream = sim_device().make_stream();
+  Event event = sim_device().make_event();
+  CHECK(event.done());  // never recorded
+  int ran = 0;
+  for (int i = 0; i < 3; ++i) stream.enqueue([&] { ++ran; });
+  event.record(stream);
+  stream.enqueue([&] { ran += 100; });
+  int asked = 0;
+  while (!event.done()) REQUIRE(++asked < 100);
+  CHECK(ran % 100 == 3);
+  event.synchronize();
+  stream.synchronize();
+  CHECK(ran == 103);
+}
+
+TEST_CASE("copies and fills happen in stream order") {
+  Stream stream = sim_device().make_stream();
+  Buffer a(sim_device(), 16, "a"), b(sim_device(), 16, "b");
+  std::vector<uint8_t> out(16);
+  sim_device().fill_bytes(stream, a.data(), 7, 16);
+  sim_device().copy(stream, b.data(), a.data(), 16);
+  sim_device().fill_bytes(stream, a.data(), 8, 16);
+  sim_device().copy(stream, out.data(), b.data(), 16);
+  CHECK(out[3] == 0);
+  stream.synchronize();
+  CHECK(out == std::vector<uint8_t>(16, 7));
+}
+
+TEST_CASE("a failure drops what follows it, reaches waiting streams, and is told once") {
+  Stream first = sim_device().make_stream(), second = sim_device().make_stream();
+  Event event = sim_device().make_event();
+  int ran = 0;
+  first.enqueue([] { throw Error("planted"); });
+  first.enqueue([&] { ++ran; });
+  event.record(first);
+  event.wait(second);
+  second.enqueue([&] { ++ran; });
+  CHECK_THROWS_WITH(second.synchronize(), "planted");
+  CHECK_THROWS_WITH(first.synchronize(), "planted");
+  CHECK(ran == 0);
+  first.enqueue([&] { ++ran; });
+  first.synchronize();
+  second.synchronize();
+  CHECK(ran == 1);
+}
+
+TEST_CASE("host threads share the device, each with its streams") {
+  Stream producer = sim_device().make_stream();
+  Event ready = sim_device().make_event();
+  Buffer x(sim_device(), 40 * sizeof(float), "x");
+  launch(on(producer), {.kernel = "fill", .block = {32}}, fill_kernel, x.as<float>(), 40, 2.0f);
+  ready.record(producer);
+  std::vector<float> seen(4);
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < seen.size(); ++t) {
+    threads.emplace_back([&, t] {
+      Stream stream = sim_device().make_stream();
+      Buffer y(sim_device(), 40 * sizeof(float), "y");
+      ready.wait(stream);
+      launch(on(stream), {.kernel = "add", .block = {64}}, add_kernel, y.as<float>(),
+             static_cast<const float*>(x.as<float>()), 40);
+      stream.synchronize();
+      seen[t] = y.as<float>()[39];
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(seen == std::vector<float>(4, 3.0f));
+}
+
+TEST_CASE("a device that is not there is refused with the reason") {
+  std::string why;
+  CHECK(find_device(DeviceKind::cpu) == &cpu_device());
+  CHECK(find_device(DeviceKind::sim) == &sim_device());
+  if (find_device(DeviceKind::cuda, &why) == nullptr) CHECK(!why.empty());
+  CHECK(find_device(DeviceKind::cuda, &why, 1000) == nullptr);
+  CHECK(!why.empty());
+}
+
+}  // namespace
+}  // namespace rondo::sim
