@@ -1,0 +1,208 @@
+#include "engine/data/manifest.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "engine/data/files.h"
+#include "engine/data/random.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+using Json = nlohmann::json;
+
+// One line while it is taken apart; knows where it stands for the messages.
+class Line {
+ public:
+  Line(const std::string& path, int64_t number) : path_(path), number_(number) {}
+
+  template <class... Args>
+  [[noreturn]] void fail(const Args&... args) const {
+    fail_input(path_, ":", number_, ": ", args...);
+  }
+
+  [[noreturn]] void wrong(const char* field, const Json& value, const char* expected) const {
+    std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
+    fail("\"", field, "\" is ", shown, ", expected ", expected);
+  }
+
+  std::string string(const char* field, const Json& value) const {
+    if (!value.is_string()) wrong(field, value, "a string");
+    return value.get<std::string>();
+  }
+  std::string path(const char* field, const Json& value) const {
+    std::string out = string(field, value);
+    // A NUL would cut the name short on its way to the system.
+    if (out.empty() || out.find('\0') != std::string::npos) wrong(field, value, "a file name");
+    return out;
+  }
+  double seconds(const char* field, const Json& value) const {
+    if (!value.is_number()) wrong(field, value, "a number of seconds");
+    const double out = value.get<double>();
+    if (!(out >= 0 && out < 1e9)) wrong(field, value, "a number of seconds, 0 or more");
+    return out;
+  }
+  int32_t integer(const char* field, const Json& value, int32_t least, const char* expected) const {
+    // Unsigned above 2^63 would turn negative in get<int64_t>.
+    if (value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int32_t>::max())
+      wrong(field, value, expected);
+    if (!value.is_number_integer()) wrong(field, value, expected);
+    const auto out = value.get<int64_t>();
+    if (out < least || out > std::numeric_limits<int32_t>::max()) wrong(field, value, expected);
+    return static_cast<int32_t>(out);
+  }
+  std::vector<int32_t> integers(const char* field, const Json& value, int32_t least,
+                                const char* expected) const {
+    if (!value.is_array()) wrong(field, value, expected);
+    std::vector<int32_t> out;
+    for (const Json& v : value) out.push_back(integer(field, v, least, expected));
+    return out;
+  }
+  std::vector<float> numbers(const char* field, const Json& value) const {
+    std::vector<float> out;
+    const auto add = [&](const Json& v) {
+      const char* expected = "a finite number or a list of them";
+      if (!v.is_number()) wrong(field, value, expected);
+      out.push_back(v.get<float>());
+      if (!std::isfinite(out.back())) wrong(field, value, expected);
+    };
+    if (value.is_array()) {
+      for (const Json& v : value) add(v);
+    } else {
+      add(value);
+    }
+    return out;
+  }
+
+ private:
+  const std::string& path_;
+  int64_t number_;
+};
+
+void set_field(ManifestEntry& entry, const Line& line, const std::string& name, const Json& value,
+               Json& extra) {
+  const char* field = name.c_str();
+  if (name == "audio_filepath" || name == "features_filepath") {
+    if (!entry.path_as_written.empty())
+      line.fail("both \"audio_filepath\" and \"features_filepath\" are given, expected one");
+    entry.path_as_written = line.path(field, value);
+    entry.is_audio = name == "audio_filepath";
+  } else if (name == "features_key") {
+    entry.features_key = line.string(field, value);
+  } else if (name == "offset") {
+    if (!value.is_null()) entry.offset = line.seconds(field, value);
+  } else if (name == "duration") {
+    if (!value.is_null()) entry.duration = line.seconds(field, value);
+  } else if (name == "text") {
+    entry.text = line.string(field, value);
+  } else if (name == "label") {
+    entry.label = line.integer(field, value, 0, "a class, an integer of 0 or more");
+  } else if (name == "target") {
+    entry.target = line.numbers(field, value);
+  } else if (name == "labels") {
+    entry.labels = line.integers(field, value, 1, "a list of labels, integers of 1 or more");
+  } else if (name == "frame_labels") {
+    entry.frame_labels = line.integers(field, value, 0, "a list of classes, integers of 0 or more");
+  } else if (name == "speaker") {
+    entry.speaker = value.is_number_integer() ? value.dump() : line.string(field, value);
+  } else {
+    extra[name] = value;
+  }
+}
+
+ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t number) {
+  const Line line(path, number);
+  Json object;
+  try {
+    object = Json::parse(text);
+  } catch (const Json::parse_error& e) {
+    line.fail("is not valid JSON near column ", e.byte, ", expected one object per line");
+  } catch (const Json::exception&) {
+    line.fail("holds a number that is out of range");
+  }
+  if (!object.is_object()) line.fail("holds JSON that is not an object");
+  ManifestEntry entry;
+  entry.line = number;
+  Json extra = Json::object();
+  for (const auto& [name, value] : object.items()) set_field(entry, line, name, value, extra);
+  if (entry.path_as_written.empty())
+    line.fail("has no \"audio_filepath\" (nor \"features_filepath\")");
+  if (entry.text && entry.labels) line.fail("has both \"text\" and \"labels\", expected one");
+  const std::filesystem::path written(entry.path_as_written);
+  entry.path = written.is_absolute()
+                   ? entry.path_as_written
+                   : (std::filesystem::path(path).parent_path() / written).string();
+  if (!extra.empty()) entry.extra = extra.dump();
+  return entry;
+}
+
+}  // namespace
+
+uint64_t ManifestEntry::key() const {
+  uint64_t bits;
+  std::memcpy(&bits, &offset, sizeof bits);
+  return data::combine64(data::combine64(data::hash_name(path_as_written), bits),
+                         data::hash_name(features_key));
+}
+
+std::string Manifest::where(const ManifestEntry& entry) const { return str(path, ":", entry.line); }
+
+std::vector<std::string> Manifest::transcripts() const {
+  std::vector<std::string> out;
+  for (const ManifestEntry& e : entries)
+    if (e.text) out.push_back(*e.text);
+  return out;
+}
+
+Manifest read_manifest(const std::string& path) {
+  return parse_manifest(data::read_whole_file(path), path);
+}
+
+Manifest parse_manifest(std::string_view content, const std::string& path) {
+  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  if (content.starts_with(byte_order_mark)) content.remove_prefix(byte_order_mark.size());
+  Manifest out;
+  out.path = path;
+  for (int64_t number = 1; !content.empty(); ++number) {
+    const size_t end = std::min(content.find('\n'), content.size());
+    const std::string_view line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    out.entries.push_back(parse_line(line, path, number));
+  }
+  if (out.entries.empty()) fail_input(path, ": holds no utterances, expected one JSON per line");
+  return out;
+}
+
+std::string to_json_line(const ManifestEntry& e) {
+  nlohmann::ordered_json out;
+  out[e.is_audio ? "audio_filepath" : "features_filepath"] = e.path_as_written;
+  if (!e.features_key.empty()) out["features_key"] = e.features_key;
+  if (e.offset != 0) out["offset"] = e.offset;
+  if (e.duration) out["duration"] = *e.duration;
+  if (e.text) out["text"] = *e.text;
+  if (e.label) out["label"] = *e.label;
+  if (!e.target.empty()) out["target"] = e.target;
+  if (e.labels) out["labels"] = *e.labels;
+  if (!e.frame_labels.empty()) out["frame_labels"] = e.frame_labels;
+  if (!e.speaker.empty()) out["speaker"] = e.speaker;
+  if (!e.extra.empty()) out.update(nlohmann::ordered_json::parse(e.extra));
+  try {
+    return out.dump();
+  } catch (const nlohmann::json::type_error&) {
+    fail_input(e.path_as_written, ": a manifest field is not valid UTF-8");
+  }
+}
+
+void write_manifest(const std::string& path, const std::vector<ManifestEntry>& entries) {
+  std::string content;
+  for (const ManifestEntry& e : entries) content += to_json_line(e) + "\n";
+  data::write_whole_file(path, content);
+}
+
+}  // namespace rondo

@@ -1,0 +1,71 @@
+// Manifests: one JSON object per line (JSONL), one line per utterance, as NeMo has them.
+//
+//   audio_filepath     recording; relative paths resolve against the manifest's folder
+//   offset             seconds into it at which the utterance begins (default 0)
+//   duration           seconds; without it the recording's header tells
+//   features_filepath  ready features instead of a recording: .npy or .safetensors
+//   features_key       which tensor of a .safetensors file (default: the only one, or "features")
+//   text               transcript
+//   label              class of the whole utterance, an integer >= 0
+//   target             numbers to regress to, one or a list
+//   labels             label sequence as integers >= 1 (0 is the blank), instead of text
+//   frame_labels       class of each frame, a list of integers >= 0
+//   speaker            string or number, kept as a string
+// Everything else is kept in `extra`, untouched. Empty lines are skipped; a byte order mark at the
+// start is allowed. Exactly one of audio_filepath and features_filepath must be there.
+//
+// Errors: InputError that names file:line and what was expected.
+// Thread safety: plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rondo {
+
+struct ManifestEntry {
+  int64_t line = 0;  // from 1
+  std::string path;  // resolved
+  std::string path_as_written;
+  bool is_audio = true;  // false: ready features
+  std::string features_key;
+  double offset = 0;
+  std::optional<double> duration;
+  std::optional<std::string> text;
+  std::optional<int32_t> label;
+  std::vector<float> target;
+  std::optional<std::vector<int32_t>> labels;
+  std::vector<int32_t> frame_labels;
+  std::string speaker;
+  std::string extra;  // the other fields, a JSON object; empty if there are none
+
+  // Tells utterances apart in augmentation and dropout: a hash of the path as written, the offset
+  // and the features' key, so that it survives moving the corpus and reordering the manifest.
+  uint64_t key() const;
+};
+
+struct Manifest {
+  std::string path;
+  std::vector<ManifestEntry> entries;
+
+  // "train.jsonl:17"
+  std::string where(const ManifestEntry& entry) const;
+  // The transcripts of the entries that have one.
+  std::vector<std::string> transcripts() const;
+};
+
+// Throws InputError when the file cannot be read, a line is malformed, or there is no entry.
+Manifest read_manifest(const std::string& path);
+// The same from memory; `path` stands for the file in messages and for resolving.
+Manifest parse_manifest(std::string_view content, const std::string& path);
+
+// One line of JSON, without a line break; the fields that are set, with the path as written.
+std::string to_json_line(const ManifestEntry& entry);
+// Writes the file whole or not at all (a temporary file beside it, then renamed). Throws
+// InputError.
+void write_manifest(const std::string& path, const std::vector<ManifestEntry>& entries);
+
+}  // namespace rondo

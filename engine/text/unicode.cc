@@ -1,0 +1,103 @@
+#include "engine/text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+// Calls f(code point, offset) for each; throws InputError at the first invalid byte.
+template <class F>
+void for_each_code_point(std::string_view text, F&& f) {
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
+  size_t at = 0;
+  while (at < text.size()) {
+    utf8proc_int32_t c = -1;
+    const auto n =
+        utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &c);
+    if (n <= 0) {
+      char byte[8];
+      std::snprintf(byte, sizeof byte, "0x%02x", bytes[at]);
+      fail_input("text is not valid UTF-8: byte ", byte, " at offset ", at);
+    }
+    f(static_cast<char32_t>(c), at);
+    at += static_cast<size_t>(n);
+  }
+}
+
+}  // namespace
+
+std::string to_nfc(std::string_view text) {
+  for_each_code_point(text, [](char32_t, size_t) {});
+  if (text.empty()) return {};
+  utf8proc_uint8_t* out = nullptr;
+  const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                              static_cast<utf8proc_ssize_t>(text.size()), &out,
+                              static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(out, &std::free);
+  if (n < 0) fail_input("text cannot be normalised: ", utf8proc_errmsg(n));
+  return std::string(reinterpret_cast<const char*>(out), static_cast<size_t>(n));
+}
+
+std::string normalize_transcript(std::string_view text) {
+  std::string out;
+  for (const std::string& word : split_words(to_nfc(text))) {
+    if (!out.empty()) out += ' ';
+    out += word;
+  }
+  return out;
+}
+
+std::vector<char32_t> code_points(std::string_view text) {
+  std::vector<char32_t> out;
+  out.reserve(text.size());
+  for_each_code_point(text, [&](char32_t c, size_t) { out.push_back(c); });
+  return out;
+}
+
+std::string to_utf8(char32_t code_point) {
+  utf8proc_uint8_t buffer[4];
+  RONDO_CHECK(utf8proc_codepoint_valid(static_cast<utf8proc_int32_t>(code_point)), "code point ",
+              static_cast<uint32_t>(code_point), " does not exist");
+  const auto n = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), buffer);
+  return std::string(reinterpret_cast<const char*>(buffer), static_cast<size_t>(n));
+}
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  size_t begin = std::string_view::npos;
+  for_each_code_point(text, [&](char32_t c, size_t at) {
+    if (is_white_space(c)) {
+      if (begin != std::string_view::npos) words.emplace_back(text.substr(begin, at - begin));
+      begin = std::string_view::npos;
+    } else if (begin == std::string_view::npos) {
+      begin = at;
+    }
+  });
+  if (begin != std::string_view::npos) words.emplace_back(text.substr(begin));
+  return words;
+}
+
+bool is_white_space(char32_t c) {
+  return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+std::string describe(char32_t code_point) {
+  char number[16];
+  std::snprintf(number, sizeof number, "U+%04X", static_cast<unsigned>(code_point));
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+  const bool printable = category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_CC &&
+                         category != UTF8PROC_CATEGORY_ZL && category != UTF8PROC_CATEGORY_ZP &&
+                         category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_ME;
+  if (!printable) return number;
+  return str("'", to_utf8(code_point), "' (", number, ")");
+}
+
+}  // namespace rondo

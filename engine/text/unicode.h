@@ -1,0 +1,34 @@
+// UTF-8 text as the rest of the engine wants it: valid, normalised, split.
+//
+// Algorithms: Unicode Standard Annex #15 (normal form C), by utf8proc; White_Space property of
+// the Unicode Character Database.
+// Thread safety: pure functions. Errors: InputError when the text is not valid UTF-8; the message
+// names the byte offset.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rondo {
+
+// Normal form C: "e" + combining acute becomes U+00E9. Characters without a composed form stay
+// several code points.
+std::string to_nfc(std::string_view text);
+
+// to_nfc, runs of Unicode white space become one U+0020, none is left at either end. Transcripts
+// are compared and encoded in this form.
+std::string normalize_transcript(std::string_view text);
+
+std::vector<char32_t> code_points(std::string_view text);
+std::string to_utf8(char32_t code_point);
+
+// Split on Unicode white space; no empty words.
+std::vector<std::string> split_words(std::string_view text);
+
+bool is_white_space(char32_t code_point);
+
+// For messages: 'é' (U+00E9); control and unprintable characters by number alone.
+std::string describe(char32_t code_point);
+
+}  // namespace rondo

@@ -1,0 +1,254 @@
+// engine/data/audio.h and resample.h: decoding, mixing down, resampling, and every kind of bad
+// file.
+#include "engine/data/audio.h"
+
+#include <sndfile.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "engine/data/files.h"
+#include "engine/data/resample.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<float> tone(double hz, int rate, size_t n, double amplitude = 0.5) {
+  std::vector<float> out(n);
+  for (size_t i = 0; i < n; ++i)
+    out[i] = static_cast<float>(amplitude *
+                                std::sin(2 * M_PI * hz * static_cast<double>(i) / rate + 0.3));
+  return out;
+}
+
+// Writes with libsndfile itself, interleaved.
+std::string write_audio(const std::string& path, int format, int rate, int channels,
+                        const std::vector<float>& interleaved) {
+  SF_INFO info{};
+  info.samplerate = rate;
+  info.channels = channels;
+  info.format = format;
+  SNDFILE* file = sf_open(path.c_str(), SFM_WRITE, &info);
+  REQUIRE(file != nullptr);
+  const auto frames = static_cast<sf_count_t>(interleaved.size()) / channels;
+  REQUIRE(sf_writef_float(file, interleaved.data(), frames) == frames);
+  REQUIRE(sf_close(file) == 0);
+  return path;
+}
+
+std::span<const std::byte> bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
+
+double rms(std::span<const float> x) {
+  double sum = 0;
+  for (float v : x) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum / static_cast<double>(x.size()));
+}
+
+// RMS of the difference from a tone at the new rate, away from the ends.
+double tone_error(double hz, int from, int to) {
+  const std::vector<float> got = resample(tone(hz, from, static_cast<size_t>(from) / 2), from, to);
+  std::vector<float> diff = tone(hz, to, got.size());
+  for (size_t i = 0; i < diff.size(); ++i) diff[i] -= got[i];
+  const size_t edge = got.size() / 8;
+  return rms({diff.data() + edge, diff.size() - 2 * edge});
+}
+
+std::string put32(std::string wav, size_t at, uint32_t value) {
+  std::memcpy(wav.data() + at, &value, 4);
+  return wav;
+}
+
+}  // namespace
+
+TEST_CASE("WAV, FLAC and Ogg decode to what was written", "[audio]") {
+  const TemporaryFolder folder;
+  const std::vector<float> x = tone(440, 16000, 8000);
+  const SndfileReader reader;
+  struct Case {
+    const char* name;
+    int format;
+    double tolerance;  // RMS
+  };
+  for (const Case& c : {Case{"a.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 2e-5},
+                        Case{"b.wav", SF_FORMAT_WAV | SF_FORMAT_FLOAT, 0},
+                        Case{"c.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 2e-5},
+                        Case{"d.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS, 0.03}}) {
+    INFO(c.name);
+    const std::string path = write_audio(folder.path(c.name), c.format, 16000, 1, x);
+    const AudioInfo info = reader.info(path);
+    CHECK(info.sample_rate == 16000);
+    CHECK(info.channels == 1);
+    CHECK(info.frames == 8000);
+    const Waveform w = reader.read(path, 0);
+    REQUIRE(w.samples.size() == x.size());
+    CHECK(w.sample_rate == 16000);
+    std::vector<float> diff(x);
+    for (size_t i = 0; i < x.size(); ++i) diff[i] -= w.samples[i];
+    CHECK(rms(diff) <= c.tolerance);
+    // From memory the same.
+    CHECK(decode_audio(bytes_of(data::read_whole_file(path)), "-", 0).samples == w.samples);
+  }
+}
+
+TEST_CASE("channels are averaged and any rate becomes the model's", "[audio]") {
+  const TemporaryFolder folder;
+  const std::vector<float> left = tone(300, 44100, 22050), right = tone(900, 44100, 22050);
+  std::vector<float> stereo;
+  for (size_t i = 0; i < left.size(); ++i) stereo.insert(stereo.end(), {left[i], right[i]});
+  const std::string path =
+      write_audio(folder.path("s.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 44100, 2, stereo);
+  const Waveform w = SndfileReader().read(path, 16000);
+  CHECK(w.sample_rate == 16000);
+  REQUIRE(w.samples.size() == 8000);
+  const std::vector<float> l = tone(300, 16000, 8000), r = tone(900, 16000, 8000);
+  for (size_t i = 1000; i < 7000; ++i)
+    REQUIRE(std::abs(w.samples[i] - 0.5f * (l[i] + r[i])) <= 1e-4f);
+}
+
+TEST_CASE("a segment is the part of the whole", "[audio]") {
+  const TemporaryFolder folder;
+  const std::vector<float> x = tone(440, 8000, 8000);
+  const SndfileReader reader;
+  for (const auto& [name, format] : {std::pair{"a.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16},
+                                     std::pair{"a.flac", SF_FORMAT_FLAC | SF_FORMAT_PCM_16},
+                                     std::pair{"a.ogg", SF_FORMAT_OGG | SF_FORMAT_VORBIS}}) {
+    const std::string path = write_audio(folder.path(name), format, 8000, 1, x);
+    const std::vector<float> whole = reader.read(path, 0).samples;
+    const std::vector<float> part = reader.read(path, 0, {0.25, 0.5}).samples;
+    REQUIRE(part.size() == 4000);
+    CHECK(std::equal(part.begin(), part.end(), whole.begin() + 2000));
+    CHECK(reader.read(path, 0, {0.5, -1}).samples.size() == 4000);
+    CHECK(reader.read(path, 0, {0.5, 9}).samples.size() == 4000);
+    CHECK_THROWS_WITH(reader.read(path, 0, {1.0, 1}), Contains("offset 1 s is outside"));
+    CHECK_THROWS_WITH(reader.read(path, 0, {0, 0}), Contains("holds no samples"));
+  }
+}
+
+TEST_CASE("missing, empty, truncated and non-audio files get one sentence", "[audio]") {
+  const TemporaryFolder folder;
+  const SndfileReader reader;
+  const auto refuses = [&](const std::string& path, const std::string& why) {
+    INFO(path);
+    CHECK_THROWS_WITH(reader.read(path, 16000), Contains(path + ": ") && Contains(why));
+    CHECK_THROWS_AS(reader.read(path, 16000), InputError);
+    CHECK_THROWS_WITH(reader.info(path), Contains(path + ": "));
+  };
+  refuses(folder.path("none.wav"), "No such file");
+  refuses(folder.path(""), "is not a regular file");
+  refuses(folder.write("empty.wav", ""), "is empty");
+  refuses(folder.write("text.wav", "this is not a recording at all, but a text"), "is not audio");
+  refuses(folder.write("one.wav", "R"), "is not audio");
+  const std::vector<float> x = tone(440, 16000, 30000);
+  const std::string wav = data::read_whole_file(
+      write_audio(folder.path("w.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 1, x));
+  refuses(folder.write("cut.wav", wav.substr(0, 5000)), "is truncated");
+  refuses(folder.write("cut2.wav", wav.substr(0, wav.size() - 1)), "is truncated");
+  refuses(folder.write("head.wav", wav.substr(0, 30)), "is truncated");
+  const std::string none =
+      write_audio(folder.path("none0.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 1, {});
+  refuses(none, "holds no samples");
+  const std::string ogg = data::read_whole_file(
+      write_audio(folder.path("o.ogg"), SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, 1, x));
+  for (size_t keep : {ogg.size() - 1, ogg.size() / 2}) {
+    const std::string path = folder.write("cut.ogg", ogg.substr(0, keep));
+    CHECK_THROWS_WITH(reader.read(path, 0), Contains(path) && Contains("truncated"));
+  }
+  const std::string flac = data::read_whole_file(
+      write_audio(folder.path("f.flac"), SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1, x));
+  const std::string cut = folder.write("cut.flac", flac.substr(0, flac.size() / 2));
+  CHECK_THROWS_WITH(reader.read(cut, 0), Contains(cut) && Contains("truncated"));
+}
+
+TEST_CASE("unusual but whole WAV headers are read", "[audio]") {
+  const TemporaryFolder folder;
+  const std::vector<float> x = tone(440, 16000, 3000);
+  const std::string wav = data::read_whole_file(
+      write_audio(folder.path("w.wav"), SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 1, x));
+  const std::vector<float> whole = decode_audio(bytes_of(wav), "-", 0).samples;
+  // What programs write that cannot go back to the header: sizes unknown.
+  const size_t data = wav.find("data") + 4;
+  for (uint32_t size : {0xffffffffu, 0x7ffff000u}) {
+    const std::string piped = put32(put32(wav, 4, size), data, size);
+    const std::vector<float> got = decode_audio(bytes_of(piped), "-", 0).samples;
+    CHECK(got == whole);
+  }
+  // Trailing bytes after the samples.
+  CHECK(decode_audio(bytes_of(wav + "LIST\4\0\0\0abcd"), "-", 0).samples == whole);
+}
+
+TEST_CASE("unusable sample rates and samples are refused", "[audio]") {
+  const TemporaryFolder folder;
+  const auto file = [&](int rate, std::vector<float> x) {
+    return write_audio(folder.path("r.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, rate, 1, x);
+  };
+  const SndfileReader reader;
+  CHECK_THROWS_WITH(reader.read(file(50, {1, 2}), 16000), Contains("sample rate of 50 Hz"));
+  CHECK_THROWS_WITH(reader.read(file(2000000, {1, 2}), 16000), Contains("sample rate of 2000000"));
+  CHECK_THROWS_WITH(reader.read(file(16000, {0, NAN}), 16000),
+                    Contains("sample 1 is not a finite"));
+  CHECK_THROWS_WITH(reader.read(file(16000, {INFINITY}), 16000), Contains("sample 0"));
+}
+
+TEST_CASE("written WAVs read back, clipped at full scale", "[audio]") {
+  const TemporaryFolder folder;
+  const Waveform w{8000, {0, 0.5f, -0.5f, 1.5f, -1.5f}};
+  write_wav(folder.path("a.wav"), w);
+  const std::vector<float> got = SndfileReader().read(folder.path("a.wav"), 0).samples;
+  REQUIRE(got.size() == 5);
+  for (size_t i = 0; i < 5; ++i)
+    CHECK(std::abs(got[i] - std::clamp(w.samples[i], -1.0f, 1.0f)) <= 1.0f / 32768);
+  write_wav(folder.path("b.wav"), w, WavFormat::float32);
+  CHECK(SndfileReader().read(folder.path("b.wav"), 0).samples == w.samples);
+  CHECK_THROWS_WITH(write_wav(folder.path("no/a.wav"), w), Contains("cannot be written"));
+}
+
+TEST_CASE("a full disk while writing is an error", "[audio]") {
+  const Waveform w{8000, std::vector<float>(100000, 0.1f)};
+  if (!std::filesystem::exists("/dev/full")) return;
+  CHECK_THROWS_AS(write_wav("/dev/full", w), InputError);
+  CHECK(std::filesystem::exists("/dev/full"));
+}
+
+TEST_CASE("resampling keeps tones and has the promised length", "[resample]") {
+  struct Case {
+    int from, to;
+    double hz;
+  };
+  for (const Case& c :
+       {Case{8000, 16000, 1000}, Case{16000, 8000, 1000}, Case{44100, 16000, 3000},
+        Case{48000, 16000, 6500}, Case{16000, 44100, 6500}, Case{22050, 16000, 5000},
+        Case{16000, 17600, 3000}, Case{16001, 16000, 3000}, Case{44101, 16000, 3000}}) {
+    INFO(c.from << " -> " << c.to);
+    CHECK(tone_error(c.hz, c.from, c.to) <= 2e-5);
+    const std::vector<float> x(1001);
+    CHECK(resample(x, c.from, c.to).size() ==
+          static_cast<size_t>((1001LL * c.to + c.from - 1) / c.from));
+  }
+}
+
+TEST_CASE("what lies above the new Nyquist frequency is removed", "[resample]") {
+  for (double hz : {8100.0, 9000.0, 15000.0}) {
+    const std::vector<float> y = resample(tone(hz, 48000, 24000), 48000, 16000);
+    const size_t edge = y.size() / 8;
+    INFO(hz);
+    // Half of the tone's energy would be 0.35; -80 dB of it is allowed.
+    CHECK(rms({y.data() + edge, y.size() - 2 * edge}) <= 3.5e-5);
+  }
+}
+
+TEST_CASE("resampling is exact where nothing has to be done, and linear", "[resample]") {
+  const std::vector<float> x = tone(100, 8000, 500);
+  CHECK(resample(x, 8000, 8000) == x);
+  CHECK(resample({}, 8000, 16000).empty());
+  const std::vector<float> ones(2000, 1.0f);
+  const std::vector<float> y = resample(ones, 44100, 16000);
+  for (size_t i = 100; i + 100 < y.size(); ++i) REQUIRE(y[i] == Approx(1.0f).margin(1e-5));
+  CHECK_THROWS_AS(Resampler(0, 16000), Error);
+}

@@ -1,0 +1,123 @@
+// engine/data/manifest.h: what is read, what is refused, and with which sentence.
+#include "engine/data/manifest.h"
+
+#include <catch2/catch.hpp>
+
+#include "engine/data/files.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Equals;
+
+TEST_CASE("a manifest's fields are read and the rest is kept", "[manifest]") {
+  const Manifest m = parse_manifest(
+      "\xef\xbb\xbf{\"audio_filepath\": \"a/b.wav\", \"duration\": 1.5, \"text\": \"hallo\", "
+      "\"speaker\": 7, \"accent\": {\"x\": [1, 2]}}\r\n"
+      "\n"
+      "{\"audio_filepath\": \"/abs/c.flac\", \"offset\": 0.25, \"duration\": null, \"label\": 3}\n"
+      "{\"features_filepath\": \"f.npy\", \"target\": [1, -2.5], \"frame_labels\": [0, 2]}\n"
+      "{\"features_filepath\": \"f.safetensors\", \"features_key\": \"u1\", \"labels\": [], "
+      "\"target\": 4}",
+      "/corpus/train.jsonl");
+  REQUIRE(m.entries.size() == 4);
+  const ManifestEntry& a = m.entries[0];
+  CHECK(a.path == "/corpus/a/b.wav");
+  CHECK(a.path_as_written == "a/b.wav");
+  CHECK(a.duration == 1.5);
+  CHECK(a.text == "hallo");
+  CHECK(a.speaker == "7");
+  CHECK(a.extra == "{\"accent\":{\"x\":[1,2]}}");
+  const ManifestEntry& b = m.entries[1];
+  CHECK(b.path == "/abs/c.flac");
+  CHECK(b.line == 3);
+  CHECK(b.offset == 0.25);
+  CHECK_FALSE(b.duration);
+  CHECK_FALSE(b.text);
+  CHECK(b.label == 3);
+  CHECK(m.where(b) == "/corpus/train.jsonl:3");
+  CHECK_FALSE(m.entries[2].is_audio);
+  CHECK(m.entries[2].target == std::vector<float>{1, -2.5f});
+  CHECK(m.entries[2].frame_labels == std::vector<int32_t>{0, 2});
+  CHECK(m.entries[3].features_key == "u1");
+  CHECK(m.entries[3].labels == std::vector<int32_t>{});
+  CHECK(m.transcripts() == std::vector<std::string>{"hallo"});
+}
+
+TEST_CASE("a malformed manifest line is named with what was expected", "[manifest]") {
+  const auto parse = [](const std::string& line) {
+    return parse_manifest("{\"audio_filepath\": \"ok.wav\"}\n" + line + "\n", "m.jsonl");
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{\"audio_filepath\": \"x.wav\"", "m.jsonl:2: is not valid JSON"},
+      {"[1]", "m.jsonl:2: holds JSON that is not an object"},
+      {"{}", "m.jsonl:2: has no \"audio_filepath\""},
+      {"{\"audio_filepath\": 3}", "\"audio_filepath\" is 3, expected a string"},
+      {"{\"audio_filepath\": \"\"}", "expected a file name"},
+      {"{\"audio_filepath\": \"a\\u0000b\"}", "expected a file name"},
+      {"{\"audio_filepath\": \"a\", \"features_filepath\": \"b\"}", "expected one"},
+      {"{\"audio_filepath\": \"a\", \"duration\": \"1\"}", "\"duration\" is \"1\", expected"},
+      {"{\"audio_filepath\": \"a\", \"duration\": -1}", "\"duration\" is -1"},
+      {"{\"audio_filepath\": \"a\", \"duration\": 1e400}", "m.jsonl:2: "},
+      {"{\"audio_filepath\": \"a\", \"offset\": -0.5}", "\"offset\" is -0.5"},
+      {"{\"audio_filepath\": \"a\", \"text\": [\"x\"]}", "\"text\" is [\"x\"], expected a string"},
+      {"{\"audio_filepath\": \"a\", \"text\": \"\xff\"}", "is not valid JSON"},
+      {"{\"audio_filepath\": \"a\", \"label\": 1.5}", "\"label\" is 1.5"},
+      {"{\"audio_filepath\": \"a\", \"label\": -1}", "\"label\" is -1"},
+      {"{\"audio_filepath\": \"a\", \"label\": 18446744073709551615}", "\"label\" is 1844"},
+      {"{\"audio_filepath\": \"a\", \"labels\": [0]}", "\"labels\" is 0, expected"},
+      {"{\"audio_filepath\": \"a\", \"labels\": [1], \"text\": \"x\"}", "both \"text\""},
+      {"{\"audio_filepath\": \"a\", \"target\": [1, \"x\"]}", "\"target\""},
+      {"{\"audio_filepath\": \"a\", \"target\": 1e39}", "\"target\""},
+      {"{\"audio_filepath\": \"a\", \"speaker\": {}}", "\"speaker\" is {}"},
+  };
+  for (const auto& [line, wanted] : cases) {
+    INFO(line);
+    CHECK_THROWS_WITH(parse(line), Contains(wanted));
+    CHECK_THROWS_AS(parse(line), InputError);
+  }
+  CHECK_THROWS_WITH(parse_manifest("\n \n", "m.jsonl"), Contains("holds no utterances"));
+  CHECK_THROWS_WITH(read_manifest("/no/such/file.jsonl"),
+                    Contains("/no/such/file.jsonl: cannot be opened"));
+  CHECK_THROWS_WITH(read_manifest("/"), Contains("/: cannot be read"));
+}
+
+TEST_CASE("deeply nested JSON does not exhaust the stack", "[manifest]") {
+  const std::string deep(200000, '[');
+  CHECK_THROWS_AS(parse_manifest("{\"audio_filepath\": \"a\", \"x\": " + deep, "m"), InputError);
+}
+
+TEST_CASE("a manifest that is written reads the same", "[manifest]") {
+  const TemporaryFolder folder;
+  ManifestEntry e;
+  e.path_as_written = "w/\"quoted\" \xc3\xa9.wav";
+  e.duration = 0.1;
+  e.offset = 2;
+  e.text = "zwei\n\"drei\"";
+  e.target = {0.5f};
+  e.speaker = "anna";
+  e.extra = "{\"rate\":1.25}";
+  const std::string path = folder.path("m.jsonl");
+  write_manifest(path, {e, e});
+  const Manifest m = read_manifest(path);
+  REQUIRE(m.entries.size() == 2);
+  CHECK(m.entries[1].path == folder.path(e.path_as_written));
+  CHECK(m.entries[1].duration == 0.1);
+  CHECK(m.entries[1].offset == 2);
+  CHECK(m.entries[1].text == e.text);
+  CHECK(m.entries[1].target == e.target);
+  CHECK(m.entries[1].speaker == "anna");
+  CHECK(m.entries[1].extra == e.extra);
+  CHECK_THROWS_WITH(write_manifest(folder.path("no/m.jsonl"), {e}), Contains("cannot be created"));
+}
+
+TEST_CASE("utterance keys follow what is written, not where it lies", "[manifest]") {
+  const auto key = [](const std::string& line, const std::string& path) {
+    return parse_manifest(line, path).entries[0].key();
+  };
+  const std::string a = "{\"audio_filepath\": \"a.wav\"}";
+  CHECK(key(a, "/x/m.jsonl") == key(a, "/y/z.jsonl"));
+  CHECK(key(a, "m") != key("{\"audio_filepath\": \"b.wav\"}", "m"));
+  CHECK(key(a, "m") != key("{\"audio_filepath\": \"a.wav\", \"offset\": 1}", "m"));
+}

@@ -1,0 +1,149 @@
+// engine/text: alphabet, error rates, greedy decoding.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "engine/text/alphabet.h"
+#include "engine/text/error_rate.h"
+#include "engine/text/greedy.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Equals;
+
+namespace {
+
+// The definition, by recursion: for short strings.
+int64_t distance(std::u32string_view a, std::u32string_view b) {
+  if (a.empty()) return static_cast<int64_t>(b.size());
+  if (b.empty()) return static_cast<int64_t>(a.size());
+  if (a[0] == b[0]) return distance(a.substr(1), b.substr(1));
+  return 1 + std::min({distance(a.substr(1), b), distance(a, b.substr(1)),
+                       distance(a.substr(1), b.substr(1))});
+}
+
+}  // namespace
+
+TEST_CASE("an alphabet is built from NFC characters, sorted", "[text]") {
+  // "e" + combining acute, U+00E9, sharp s, a character beyond the basic plane.
+  const std::vector<std::string> texts = {"be\xcc\x81 b", "\xc3\xa9\xc3\x9f", "\xf0\x90\x8d\x88"};
+  const Alphabet a = Alphabet::from_transcripts(texts);
+  CHECK(a.symbols() ==
+        std::vector<std::string>{" ", "b", "\xc3\x9f", "\xc3\xa9", "\xf0\x90\x8d\x88"});
+  CHECK(a.classes() == 6);
+  const EncodedText e = a.encode("  e\xcc\x81\t\xc2\xa0 b ");
+  CHECK(e.labels == std::vector<int32_t>{4, 1, 2});
+  CHECK(e.unknown.empty());
+  CHECK(a.decode(e.labels) == "\xc3\xa9 b");
+}
+
+TEST_CASE("an alphabet survives storing its symbols", "[text]") {
+  const std::vector<std::string> texts = {"the quick brown fox", "\xc3\xbc\xe4\xb8\xad"};
+  const Alphabet a = Alphabet::from_transcripts(texts);
+  const Alphabet b(a.symbols());
+  CHECK(b.encode(texts[0]).labels == a.encode(texts[0]).labels);
+  CHECK_THROWS_WITH(Alphabet({"a", "a"}), Contains("'a' (U+0061) occurs twice"));
+  CHECK_THROWS_WITH(Alphabet({"ab"}), Contains("\"ab\""));
+  CHECK_THROWS_AS(Alphabet({""}), InputError);
+  CHECK_THROWS_AS(Alphabet({"e\xcc\x81"}), InputError);
+  CHECK_THROWS_AS(Alphabet({"\xff"}), InputError);
+}
+
+TEST_CASE("text outside the alphabet is named by character and code point", "[text]") {
+  const Alphabet a({"a", "b"});
+  const EncodedText e = a.encode("aq\xc3\xa9qb");
+  CHECK(e.labels == std::vector<int32_t>{1, 2});
+  REQUIRE(e.unknown.size() == 2);
+  CHECK(e.unknown[0].what == "'q' (U+0071)");
+  CHECK(e.unknown[0].count == 2);
+  CHECK_THROWS_WITH(encode_or_fail(a, "aq\xc3\xa9qb", UnknownCharacters::error, "t.jsonl:3"),
+                    Equals("t.jsonl:3: the text holds characters outside the alphabet: 'q' "
+                           "(U+0071) 2 times, '\xc3\xa9' (U+00E9)"));
+  CHECK(encode_or_fail(a, "aqb", UnknownCharacters::skip, "t").size() == 2);
+  CHECK(describe(U'\n') == "U+000A");
+  CHECK(describe(U'\u0301') == "U+0301");
+  CHECK(describe(e.unknown, 1) == "'q' (U+0071) 2 times and 1 more");
+}
+
+TEST_CASE("invalid UTF-8 is an input error with its offset", "[text]") {
+  const std::vector<std::string> bad = {"ok", "ab\xc3"};
+  CHECK_THROWS_WITH(Alphabet::from_transcripts(bad),
+                    Contains("transcript 2") && Contains("0xc3") && Contains("offset 2"));
+  for (const char* s : {"\x80", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8", "\xe2\x82"})
+    CHECK_THROWS_AS(to_nfc(s), InputError);
+}
+
+TEST_CASE("labels outside the alphabet break a contract", "[text]") {
+  const Alphabet a({"a", "b"});
+  for (int32_t bad : {0, 3, -1}) CHECK_THROWS_AS(a.decode(std::vector<int32_t>{bad}), Error);
+}
+
+TEST_CASE("words are split on Unicode white space", "[text]") {
+  CHECK(split_words("a\xe2\x80\x89"
+                    "b\xe3\x80\x80 c\n") == std::vector<std::string>{"a", "b", "c"});
+  CHECK(split_words(" \t ").empty());
+  CHECK(normalize_transcript(" x \r\n y ") == "x y");
+}
+
+TEST_CASE("edit counts equal the definition and add up", "[text]") {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 400; ++trial) {
+    std::u32string a, b;
+    for (unsigned i = random() % 7; i > 0; --i) a += U'a' + random() % 3;
+    for (unsigned i = random() % 7; i > 0; --i) b += U'a' + random() % 3;
+    const EditCounts c = edit_counts(std::span<const char32_t>(a), std::span<const char32_t>(b));
+    CHECK(c.errors() == distance(a, b));
+    CHECK(c.reference == static_cast<int64_t>(a.size()));
+    CHECK(c.insertions - c.deletions ==
+          static_cast<int64_t>(b.size()) - static_cast<int64_t>(a.size()));
+  }
+}
+
+TEST_CASE("word and character error rates", "[text]") {
+  ErrorRate rate;
+  rate.add("one two three", "one too three four");
+  rate.add("five", "five");
+  CHECK(rate.words() == EditCounts{1, 1, 0, 4});
+  CHECK(rate.wer() == Approx(0.5));
+  CHECK(rate.characters().errors() == 6);  // w -> o, " four"
+  CHECK(rate.characters().reference == 17);
+  CHECK(rate.utterances() == 2);
+  CHECK(rate.wrong_utterances() == 1);
+  // The same text in another normal form and spacing is no error.
+  ErrorRate same;
+  same.add("caf\xc3\xa9 ok", " cafe\xcc\x81   ok ");
+  CHECK(same.cer() == 0);
+  ErrorRate empty;
+  empty.add("", "");
+  CHECK(empty.wer() == 0);
+  empty.add("", "x");
+  CHECK(std::isinf(empty.wer()));
+  ErrorRate sum = rate;
+  sum += same;
+  CHECK(sum.words().reference == 6);
+}
+
+TEST_CASE("greedy decoding collapses repeats and keeps time", "[text]") {
+  const std::vector<int32_t> path = {0, 1, 1, 0, 1, 2, 2, 2, 0, 0, 2};
+  CHECK(collapse_ctc(path) ==
+        std::vector<TimedLabel>{{1, 1, 3}, {1, 4, 5}, {2, 5, 8}, {2, 10, 11}});
+  CHECK(collapse_ctc({}).empty());
+  // Blank 2.
+  CHECK(labels_of(collapse_ctc(path, 2)) == std::vector<int32_t>{0, 1, 0, 1, 0});
+}
+
+TEST_CASE("greedy decoding takes the best class of each row", "[text]") {
+  // Rows of a packed batch: this sequence owns rows 0, 2 and 3.
+  const std::vector<float> scores = {0, 1, 0, /*other*/ 9, 0, 0, 0, 3, 2, 5, 5, 1};
+  const std::vector<int64_t> rows = {0, 2, 3};
+  CHECK(greedy_ctc(scores.data(), rows, 3) == std::vector<TimedLabel>{{1, 0, 2}});
+  CHECK(greedy_ctc(scores.data(), 4, 3) == std::vector<TimedLabel>{{1, 0, 1}, {1, 2, 3}});
+  std::vector<float> bad = scores;
+  bad[8] = std::numeric_limits<float>::quiet_NaN();
+  CHECK_THROWS_WITH(greedy_ctc(bad.data(), rows, 3), Contains("frame 1"));
+  bad[8] = -std::numeric_limits<float>::infinity();
+  CHECK_NOTHROW(greedy_ctc(bad.data(), rows, 3));
+}
