@@ -14,6 +14,9 @@
 #include "kernels/reduce/reduce.h"
 #include "kernels/cast/cast.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/loss/loss.h"
+#include "kernels/pool/pool.h"
+#include "kernels/norm/norm.h"
 
 namespace rondo {
 namespace {
@@ -45,6 +48,12 @@ const std::vector<std::span<const Variant>>& table() {
       sgd_variants(),
       adam_variants(),
       ema_variants(),
+      cross_entropy_variants(),
+      mse_variants(),
+      pool_variants(),
+      pool_grad_variants(),
+      layer_norm_variants(),
+      layer_norm_grad_variants(),
   };
   return ops;
 }

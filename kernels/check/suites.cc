@@ -13,6 +13,9 @@ Suite full_suite() {
   reduce_check(suite);
   cast_check(suite);
   optimizer_check(suite);
+  loss_check(suite);
+  pool_check(suite);
+  norm_check(suite);
   return suite;
 }
 

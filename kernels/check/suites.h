@@ -14,5 +14,8 @@ void dropout_check(Suite& suite);
 void reduce_check(Suite& suite);
 void cast_check(Suite& suite);
 void optimizer_check(Suite& suite);
+void loss_check(Suite& suite);
+void pool_check(Suite& suite);
+void norm_check(Suite& suite);
 
 }  // namespace rondo::check

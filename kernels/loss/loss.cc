@@ -1,0 +1,26 @@
+#include "kernels/loss/loss.h"
+
+#include "kernels/loss/loss_impl.h"
+
+namespace rondo {
+
+void validate_targets(std::span<const int32_t> targets, int64_t classes, std::string_view what) {
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const int32_t t = targets[i];
+    if (t == ignored_target || (t >= 0 && t < classes)) continue;
+    fail_input(what, ": target ", i, " is ", t, ", expected 0 to ", classes - 1, " or ",
+               ignored_target, " (ignored)");
+  }
+}
+
+std::span<const Variant> cross_entropy_variants() {
+  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(CrossEntropyArgs, cross_entropy)};
+  return variants;
+}
+
+std::span<const Variant> mse_variants() {
+  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(MseArgs, mse)};
+  return variants;
+}
+
+}  // namespace rondo

@@ -1,0 +1,14 @@
+// The variants of the pooling ops, for their table alone.
+#pragma once
+
+#include "kernels/base/variants.h"
+#include "kernels/pool/pool.h"
+
+namespace rondo {
+RONDO_DECLARE_KERNEL(PoolArgs, pool)
+RONDO_DECLARE_KERNEL(PoolGradArgs, pool_grad)
+
+[[gnu::always_inline]] inline int32_t pooled_length(const PackedView& layout, int64_t n) {
+  return n < layout.extent->sequences ? layout.lengths[n] : 0;
+}
+}  // namespace rondo
