@@ -17,6 +17,8 @@
 #include "kernels/loss/loss.h"
 #include "kernels/pool/pool.h"
 #include "kernels/norm/norm.h"
+#include "kernels/subsample/subsample.h"
+#include "kernels/pack/pack.h"
 
 namespace rondo {
 namespace {
@@ -54,6 +56,10 @@ const std::vector<std::span<const Variant>>& table() {
       pool_grad_variants(),
       layer_norm_variants(),
       layer_norm_grad_variants(),
+      stack_frames_variants(),
+      stack_frames_grad_variants(),
+      pack_variants(),
+      unpack_variants(),
   };
   return ops;
 }

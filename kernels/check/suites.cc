@@ -16,6 +16,8 @@ Suite full_suite() {
   loss_check(suite);
   pool_check(suite);
   norm_check(suite);
+  subsample_check(suite);
+  pack_check(suite);
   return suite;
 }
 

@@ -17,5 +17,7 @@ void optimizer_check(Suite& suite);
 void loss_check(Suite& suite);
 void pool_check(Suite& suite);
 void norm_check(Suite& suite);
+void subsample_check(Suite& suite);
+void pack_check(Suite& suite);
 
 }  // namespace rondo::check

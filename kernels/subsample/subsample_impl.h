@@ -1,0 +1,10 @@
+// The variants of frame stacking, for their table alone.
+#pragma once
+
+#include "kernels/base/variants.h"
+#include "kernels/subsample/subsample.h"
+
+namespace rondo {
+RONDO_DECLARE_KERNEL(StackFramesArgs, stack_frames)
+RONDO_DECLARE_KERNEL(StackFramesGradArgs, stack_frames_grad)
+}  // namespace rondo
