@@ -264,6 +264,12 @@ void Plan::run(Phase phase) {
   }
 }
 
+void Plan::run_backward() {
+  for (size_t i = 0; i < thunks_.size(); ++i) {
+    if (graph_.nodes[i].phase != Phase::forward) run_node(i);
+  }
+}
+
 int64_t Plan::live_rows(const Shape& s) const {
   switch (s.axis) {
     case Axis::fixed:

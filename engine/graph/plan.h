@@ -48,6 +48,7 @@ class Plan final : public Binder {
 
   void run();             // all nodes of the stage
   void run(Phase phase);  // those of one phase
+  void run_backward();    // backward and weight_gradient, in order
   void run_node(size_t node);
   size_t node_count() const;
 

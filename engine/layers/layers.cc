@@ -4,6 +4,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/pool/pool.h"
 
 namespace rondo::layers {
 namespace {
@@ -111,6 +112,14 @@ ValueId stack_frames(Graph& g, ValueId x, int factor) {
                     {{"factor", int64_t{factor}}, {"level", int64_t{level}}})[0];
 }
 
+namespace {
+ValueId pool(Graph& g, ValueId x, Pooling kind) {
+  return g.add_node("pool", {x}, {{"pooling", static_cast<int64_t>(kind)}})[0];
+}
+}  // namespace
+
+ValueId last_frame(Graph& g, ValueId x) { return pool(g, x, Pooling::last); }
+ValueId mean_pool(Graph& g, ValueId x) { return pool(g, x, Pooling::mean); }
 ValueId log_softmax(Graph& g, ValueId x) { return g.add_node("log_softmax", {x})[0]; }
 
 ValueId ctc_loss(Graph& g, ValueId logits, const CtcLossOptions& o) {

@@ -11,9 +11,12 @@ const std::vector<const OpRule*>& table() {
   static const std::vector<const OpRule*> rules = {
       &accumulate_rule(),
       &cast_rule(),
+      &cross_entropy_rule(),
       &ctc_rule(),
       &dropout_rule(),
       &fill_rule(),
+      &layer_norm_rule(),
+      &layer_norm_grad_rule(),
       &linear_rule(),
       &linear_grad_input_rule(),
       &linear_grad_weight_rule(),
@@ -22,8 +25,13 @@ const std::vector<const OpRule*>& table() {
       &lstm_rule(),
       &lstm_backward_rule(),
       &lstm_weight_grad_rule(),
+      &mse_rule(),
       &pointwise_rule(),
       &pointwise_grad_rule(),
+      &pool_rule(),
+      &pool_grad_rule(),
+      &stack_frames_rule(),
+      &stack_frames_grad_rule(),
   };
   return rules;
 }

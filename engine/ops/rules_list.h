@@ -7,9 +7,12 @@ namespace rondo {
 
 const OpRule& accumulate_rule();
 const OpRule& cast_rule();
+const OpRule& cross_entropy_rule();
 const OpRule& ctc_rule();
 const OpRule& dropout_rule();
 const OpRule& fill_rule();
+const OpRule& layer_norm_rule();
+const OpRule& layer_norm_grad_rule();
 const OpRule& linear_rule();
 const OpRule& linear_grad_input_rule();
 const OpRule& linear_grad_weight_rule();
@@ -18,7 +21,12 @@ const OpRule& log_softmax_grad_rule();
 const OpRule& lstm_rule();
 const OpRule& lstm_backward_rule();
 const OpRule& lstm_weight_grad_rule();
+const OpRule& mse_rule();
 const OpRule& pointwise_rule();
 const OpRule& pointwise_grad_rule();
+const OpRule& pool_rule();
+const OpRule& pool_grad_rule();
+const OpRule& stack_frames_rule();
+const OpRule& stack_frames_grad_rule();
 
 }  // namespace rondo

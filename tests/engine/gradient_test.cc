@@ -88,3 +88,48 @@ TEST_CASE("gradient: dropout with a fixed mask") {
                             layers::linear(g, layers::dropout(g, front(g, 6), "d", 0.4), "out", 4));
   });
 }
+TEST_CASE("gradient: LSTM with residuals and layer norm") {
+  require_correct([](Graph& g) {
+    const ValueId y = layers::lstm(
+        g, front(g, 4), "lstm", {.hidden = 4, .layers = 2, .layer_norm = true, .residual = true});
+    return layers::ctc_loss(g, layers::linear(g, y, "out", 4));
+  });
+}
+
+TEST_CASE("gradient: frame stacking") {
+  require_correct(
+      [](Graph& g) {
+        const ValueId x = layers::stack_frames(g, front(g, 3), 3);
+        return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+      },
+      4, {11, 7, 3, 1}, 3);
+}
+
+TEST_CASE("gradient: layer norm") {
+  require_correct([](Graph& g) {
+    return layers::ctc_loss(g,
+                            layers::linear(g, layers::layer_norm(g, front(g, 6), "n"), "out", 4));
+  });
+}
+
+TEST_CASE("gradient: pooling and classification") {
+  for (auto pool : {layers::last_frame, layers::mean_pool}) {
+    require_correct([&](Graph& g) {
+      return layers::cross_entropy(g, layers::linear(g, pool(g, front(g, 5)), "out", 4), "class");
+    });
+  }
+}
+
+TEST_CASE("gradient: regression") {
+  require_correct([](Graph& g) {
+    const ValueId y =
+        layers::linear(g, layers::mean_pool(g, layers::tanh(g, front(g, 5))), "out", 2);
+    return layers::mean_squared_error(g, y, "target");
+  });
+}
+
+TEST_CASE("gradient: classes per frame") {
+  require_correct([](Graph& g) {
+    return layers::cross_entropy(g, layers::linear(g, front(g, 5), "out", 4), "class");
+  });
+}

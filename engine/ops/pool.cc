@@ -1,0 +1,54 @@
+// pool: frames -> sequences, by the last frame or the mean. Attribute pooling.
+#include "kernels/pool/pool.h"
+
+#include "engine/ops/bind.h"
+#include "engine/ops/rules_list.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+std::vector<InferredValue> infer(const Graph& g, const Node& node) {
+  const Shape& x = g.shape(node.inputs.at(0));
+  RONDO_CHECK(x.axis == Axis::frames && x.planes == 1, "pooling reads frames, not ", to_string(x));
+  return {{"pool", Shape::sequences(x.cols), g.value(node.inputs[0]).dtype}};
+}
+
+void backward(GradientBuilder& b, const Node& node) {
+  const ValueId x = node.inputs[0];
+  if (!b.needs(x)) return;
+  const ValueId dx = b.like(x, "pool.dx");
+  b.emit("pool_grad", {b.of(node.outputs[0])}, {dx}, node.attributes, Phase::backward, node.stage);
+  b.contribute(x, dx);
+}
+
+Thunk bind(const Binder& b, const Node& node) {
+  PoolArgs a;
+  a.pooling = static_cast<Pooling>(node.attributes.integer("pooling"));
+  a.layout = b.layout_of(node.inputs[0]);
+  a.x = b.input(node, 0);
+  a.y = b.output(node, 0);
+  return bound(b, a);
+}
+
+Thunk bind_grad(const Binder& b, const Node& node) {
+  PoolGradArgs a;
+  a.pooling = static_cast<Pooling>(node.attributes.integer("pooling"));
+  a.layout = b.layout_of(node.outputs[0]);
+  a.dy = b.input(node, 0);
+  a.dx = b.output(node, 0);
+  return bound(b, a);
+}
+
+}  // namespace
+
+const OpRule& pool_rule() {
+  static const OpRule rule{"pool", infer, backward, nullptr, bind};
+  return rule;
+}
+const OpRule& pool_grad_rule() {
+  static const OpRule rule{"pool_grad", nullptr, nullptr, nullptr, bind_grad};
+  return rule;
+}
+
+}  // namespace rondo
