@@ -1,6 +1,9 @@
 #include "kernels/gemm/gemm.h"
 
+#include <algorithm>
+
 #include "kernels/base/cpu.h"
+#include "kernels/gemm/gemm_blocked.h"
 #include "kernels/gemm/gemm_impl.h"
 
 namespace rondo {
@@ -28,13 +31,57 @@ GemmExtent gemm_extent(const GemmArgs& a) {
   return e;
 }
 
-size_t gemm_workspace_bytes(const Context&, const GemmArgs&) { return 0; }
+namespace {
+
+struct CpuVariant {
+  const GemmKernel* const* kernel;
+  bool f32;  // takes f32 inputs; all take bf16
+  bool CpuFeatures::*feature;
+};
+constexpr CpuVariant avx512_bf16 = {&isa_avx512bf16::gemm_bf16_kernel, false,
+                                    &CpuFeatures::avx512_bf16};
+constexpr CpuVariant avx512 = {&isa_avx512::gemm_f32_kernel, true, &CpuFeatures::avx512};
+constexpr CpuVariant avx2 = {&isa_avx2::gemm_f32_kernel, true, &CpuFeatures::avx2};
+constexpr CpuVariant generic = {&isa_generic::gemm_f32_kernel, true, nullptr};
+
+template <const CpuVariant& v>
+bool accepts(const Context&, const void* args) {
+  if (*v.kernel == nullptr || (v.feature && !(cpu_features().*v.feature))) return false;
+  if (args == nullptr) return true;
+  const DType dtype = static_cast<const GemmArgs*>(args)->dtype;
+  return dtype == DType::bf16 || (dtype == DType::f32 && v.f32);
+}
+
+template <const CpuVariant& v>
+void run_blocked(const Context& context, const GemmArgs& args) {
+  gemm_blocked(context, args, **v.kernel);
+}
+
+template <const CpuVariant& v>
+constexpr Variant blocked(const char* name) {
+  return variant<GemmArgs, run_blocked<v>>(name, Backend::cpu, Role::standard, accepts<v>);
+}
+
+}  // namespace
+
+size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args) {
+  size_t bytes = 0;
+  if (context.backend == Backend::ref || args.dtype == DType::f64) return bytes;
+  for (const CpuVariant* v : {&avx512_bf16, &avx512, &avx2, &generic}) {
+    if (*v->kernel) bytes = std::max(bytes, gemm_blocked_workspace(context, args, **v->kernel));
+  }
+  return bytes;
+}
 
 std::span<const Variant> gemm_variants() {
   static constexpr Variant variants[] = {
       variant<GemmArgs, gemm_ref>("ref", Backend::ref),
+      blocked<avx512_bf16>("avx512bf16"),
+      blocked<avx512>("avx512"),
       variant<GemmArgs, gemm_openblas>("openblas", Backend::cpu, Role::standard,
                                        gemm_openblas_accepts),
+      blocked<avx2>("avx2"),
+      blocked<generic>("generic"),
   };
   return variants;
 }

@@ -1,0 +1,41 @@
+// The bf16 tile: products of pairs of bf16, summed in f32 (vdpbf16ps; it flushes subnormals to
+// zero and rounds to nearest even whatever the mode).
+#include "kernels/base/simd.h"
+
+#include "kernels/gemm/gemm_blocked.h"
+
+#if defined(__AVX512BF16__)
+
+#include <immintrin.h>
+
+#include <utility>
+
+namespace rondo::RONDO_ISA {
+namespace {
+
+constexpr int mr = 14, nv = 2;
+constexpr int depth = 2;
+
+struct Dot {
+  static vf madd(vf acc, vf a, vf b) {
+    return _mm512_dpbf16_ps(acc, __builtin_bit_cast(__m512bh, a), __builtin_bit_cast(__m512bh, b));
+  }
+};
+
+#include "kernels/gemm/gemm_micro.h"
+
+constexpr GemmKernel kernel = {mr, nv* W, depth, pack_a, pack_b, multiply};
+
+}  // namespace
+
+const GemmKernel* const gemm_bf16_kernel = &kernel;
+
+}  // namespace rondo::RONDO_ISA
+
+#else
+
+namespace rondo::RONDO_ISA {
+const GemmKernel* const gemm_bf16_kernel = nullptr;
+}
+
+#endif
