@@ -13,6 +13,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "thread counts; results must not depend on them")
       ->delimiter(',');
   app.add_option("--seed", options.seed, "seed of the random inputs");
+  app.add_flag("--all-orders", options.all_orders,
+               "simulated threads in forward, reverse and shuffled order, not just two of them");
   app.add_flag("--bench", options.bench, "time the benchmark shapes instead of checking");
   app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench");
   app.add_flag("--json", options.json, "one JSON line per case");

@@ -158,6 +158,8 @@ struct Options {
   std::string backend;  // only this backend
   std::vector<int> threads = {1, 2, 3};
   uint64_t seed = 1;
+  // sim: threads in forward, reverse and shuffled order; otherwise forward and one of the others.
+  bool all_orders = false;
   bool bench = false;
   double bench_seconds = 0.3;  // per case and variant
   bool json = false;

@@ -75,6 +75,7 @@ struct Runner {
     std::vector<Case::Output> outputs;
     std::string error;
     bool accepted = true;
+    double flops = 0;
   };
   Result run_once(const Suite::Entry& e, const Variant& v, const Context& context) {
     Result r;
@@ -83,6 +84,7 @@ struct Runner {
       e.function(c);
       r.accepted = c.accepted();
       if (r.accepted) r.outputs = c.collect(&r.error);
+      r.flops = c.flops();
     } catch (const Error& error) {
       r.error = error.what();
     }
@@ -96,7 +98,7 @@ struct Runner {
     int threads = 1;
     SimOptions sim = {};
   };
-  std::vector<Setting> settings(Backend backend) const {
+  std::vector<Setting> settings(Backend backend, const std::string& label) const {
     switch (backend) {
       case Backend::ref:
         return {{"one run"}};
@@ -105,10 +107,13 @@ struct Runner {
         for (int n : options.threads) all.push_back({str(n, " threads"), n});
         return all;
       }
-      case Backend::sim:
-        return {{"forward order", 1, {SimOrder::forward, options.seed}},
-                {"reverse order", 1, {SimOrder::reverse, options.seed}},
-                {"shuffled order", 1, {SimOrder::shuffled, options.seed}}};
+      case Backend::sim: {
+        const Setting forward = {"forward order", 1, {SimOrder::forward, options.seed}};
+        const Setting reverse = {"reverse order", 1, {SimOrder::reverse, options.seed}};
+        const Setting shuffled = {"shuffled order", 1, {SimOrder::shuffled, options.seed}};
+        if (options.all_orders) return {forward, reverse, shuffled};
+        return {forward, std::hash<std::string>()(label) % 2 ? reverse : shuffled};
+      }
       case Backend::cuda:
         return {{"the first run"}, {"the second run"}};
     }
@@ -118,7 +123,8 @@ struct Runner {
   void check(const Suite::Entry& e, const Variant& v, Device& device,
              const std::vector<Case::Output>& want) {
     std::vector<Case::Output> first;
-    for (const Setting& setting : settings(v.backend)) {
+    const std::vector<Setting> all = settings(v.backend, e.label);
+    for (const Setting& setting : all) {
       set_sim_options(setting.sim);
       Result r = run_once(e, v, context(v.backend, device, setting.threads));
       if (!r.accepted) {
@@ -131,7 +137,7 @@ struct Runner {
         for (size_t o = 0; o < first.size(); ++o) {
           if (first[o].bytes != r.outputs[o].bytes) {
             error = str(first[o].name, ": not bitwise the same with ", setting.name, " as with ",
-                        settings(v.backend).front().name);
+                        all.front().name);
           }
         }
       }
@@ -141,6 +147,8 @@ struct Runner {
         return;
       }
       if (first.empty()) first = std::move(r.outputs);
+      // One order is enough for a simulated case that takes seconds.
+      if (v.backend == Backend::sim && r.flops > 5e7 && !options.all_orders) break;
     }
     ++summary.passed;
     report(e, v, "passed", "");

@@ -1,5 +1,6 @@
 #include "kernels/ctc/ctc.h"
 
+#include "kernels/ctc/ctc_gpu.h"
 #include "kernels/ctc/ctc_impl.h"
 
 namespace rondo {
@@ -22,7 +23,11 @@ int64_t ctc_min_frames(std::span<const int32_t> labels) {
   return frames;
 }
 
-size_t ctc_workspace_bytes(const Context&, const PackedCapacity&, DType, int64_t, int32_t, bool) {
+size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType,
+                           int64_t classes, int32_t max_label_length, bool with_grad) {
+  if (context.backend == Backend::sim || context.backend == Backend::cuda) {
+    return CtcGpuWorkspace(capacity, classes, max_label_length, with_grad).bytes;
+  }
   return 64;
 }
 
@@ -30,6 +35,7 @@ std::span<const Variant> ctc_variants() {
   static constexpr Variant variants[] = {
       variant<CtcArgs, ctc_ref>("ref", Backend::ref),
       variant<CtcArgs, ctc_portable>("portable", Backend::cpu),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_gpu, "portable", Role::standard, ctc_gpu_accepts),
   };
   return variants;
 }

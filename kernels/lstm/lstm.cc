@@ -1,5 +1,6 @@
 #include "kernels/lstm/lstm.h"
 
+#include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
 
 namespace rondo {
@@ -102,8 +103,11 @@ void check_lstm(const LstmWeightGradArgs& a) {
   for (int d = 0; d < D; ++d) check_weights(a.grads[d], a.dims, s, s, false);
 }
 
-size_t lstm_workspace_bytes(const Context&, LstmPhase, const LstmDims&, DType,
-                            const PackedCapacity&) {
+size_t lstm_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims, DType,
+                            const PackedCapacity& capacity) {
+  if (context.backend == Backend::sim || context.backend == Backend::cuda) {
+    return lstm_gpu_workspace_bytes(phase, dims, capacity);
+  }
   return 0;
 }
 
@@ -111,6 +115,8 @@ std::span<const Variant> lstm_forward_variants() {
   static constexpr Variant variants[] = {
       variant<LstmForwardArgs, lstm_forward_ref>("ref", Backend::ref),
       variant<LstmForwardArgs, lstm_forward_ref>("portable", Backend::cpu),
+      RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
+                         lstm_gpu_accepts<LstmForwardArgs>),
   };
   return variants;
 }
@@ -119,6 +125,8 @@ std::span<const Variant> lstm_backward_variants() {
   static constexpr Variant variants[] = {
       variant<LstmBackwardArgs, lstm_backward_ref>("ref", Backend::ref),
       variant<LstmBackwardArgs, lstm_backward_ref>("portable", Backend::cpu),
+      RONDO_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_gpu, "portable", Role::standard,
+                         lstm_gpu_accepts<LstmBackwardArgs>),
   };
   return variants;
 }
@@ -127,6 +135,8 @@ std::span<const Variant> lstm_weight_grad_variants() {
   static constexpr Variant variants[] = {
       variant<LstmWeightGradArgs, lstm_weight_grad_ref>("ref", Backend::ref),
       variant<LstmWeightGradArgs, lstm_weight_grad_ref>("portable", Backend::cpu),
+      RONDO_GPU_VARIANTS(LstmWeightGradArgs, lstm_weight_grad_gpu, "portable", Role::standard,
+                         lstm_gpu_accepts<LstmWeightGradArgs>),
   };
   return variants;
 }

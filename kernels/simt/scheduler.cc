@@ -31,11 +31,12 @@ thread_local constinit const char* last_kernel = "";
 
 namespace {
 
+// Not a power of two apart, or the tops of all stacks would compete for the same cache lines.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr size_t stack_bytes = 256 * 1024;
+constexpr size_t stack_bytes = 256 * 1024 + 320;
 constexpr size_t guard_bytes = 0;  // AddressSanitizer's own zones follow at once
 #else
-constexpr size_t stack_bytes = 64 * 1024;
+constexpr size_t stack_bytes = 64 * 1024 + 320;
 constexpr size_t guard_bytes = 128;
 #endif
 constexpr size_t kept_stacks = 4096;
@@ -53,7 +54,7 @@ std::string place(Where where) { return str(where.file_name(), ":", where.line()
 
 bool same_place(Where a, Where b) {
   return a.line() == b.line() && a.column() == b.column() &&
-         std::strcmp(a.file_name(), b.file_name()) == 0;
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
 
 // Back to the scheduler, until it is this thread's turn again.
@@ -340,7 +341,7 @@ const Exchange::Slots& exchange(unsigned mask, const char* operation, const void
   Exchange& e = **found;
   if (e.present == 0) {
     e.operation = operation;
-  } else if (std::strcmp(e.operation, operation) != 0) {
+  } else if (e.operation != operation && std::strcmp(e.operation, operation) != 0) {
     fail(str("lanes of one warp meet in ", e.operation, " and in ", operation), where);
   }
   const unsigned generation = e.generation;
