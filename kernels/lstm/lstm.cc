@@ -1,5 +1,9 @@
 #include "kernels/lstm/lstm.h"
 
+#include <array>
+
+#include "kernels/base/cpu.h"
+#include "kernels/lstm/lstm_cpu.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
 
@@ -103,42 +107,82 @@ void check_lstm(const LstmWeightGradArgs& a) {
   for (int d = 0; d < D; ++d) check_weights(a.grads[d], a.dims, s, s, false);
 }
 
-size_t lstm_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims, DType,
-                            const PackedCapacity& capacity) {
-  if (context.backend == Backend::sim || context.backend == Backend::cuda) {
-    return lstm_gpu_workspace_bytes(phase, dims, capacity);
+size_t lstm_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
+                            DType compute, const PackedCapacity& capacity) {
+  check_dims(dims);
+  switch (context.backend) {
+    case Backend::ref:
+      return 0;
+    case Backend::cpu:
+      return lstm_cpu_workspace_bytes(context, phase, dims, compute, capacity);
+    case Backend::sim:
+    case Backend::cuda:
+      return lstm_gpu_workspace_bytes(phase, dims, capacity);
   }
   return 0;
 }
 
-std::span<const Variant> lstm_forward_variants() {
-  static constexpr Variant variants[] = {
-      variant<LstmForwardArgs, lstm_forward_ref>("ref", Backend::ref),
-      variant<LstmForwardArgs, lstm_forward_ref>("portable", Backend::cpu),
-      RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmForwardArgs>),
+namespace {
+
+// One instruction set's kernels as a variant.
+template <class Args, void (*kernel)(const LstmCpu&, const Context&, const Args&),
+          const LstmCpu& cpu, bool (*has_isa)(const Context&, const void*)>
+constexpr Variant cpu_variant(const char* name) {
+  return {Args::op,
+          name,
+          Backend::cpu,
+          Role::standard,
+          [](const Context& context, const void* args) {
+            kernel(cpu, context, *static_cast<const Args*>(args));
+          },
+          [](const Context& context, const void* args) {
+            return has_isa(context, args) &&
+                   (!args || cpu.of(lstm_compute_dtype(*static_cast<const Args*>(args))));
+          }};
+}
+
+bool on_any_cpu(const Context&, const void*) { return true; }
+
+constexpr LstmCpu avx512bf16 = {nullptr, &isa_avx512bf16::lstm_bf16};
+constexpr LstmCpu avx512 = {&isa_avx512::lstm_f32, &isa_avx512::lstm_bf16};
+constexpr LstmCpu avx2 = {&isa_avx2::lstm_f32, &isa_avx2::lstm_bf16};
+constexpr LstmCpu generic = {&isa_generic::lstm_f32, &isa_generic::lstm_bf16};
+
+template <class Args, void (*ref)(const Context&, const Args&),
+          void (*kernel)(const LstmCpu&, const Context&, const Args&), class... Gpu>
+constexpr auto variants(Gpu... gpu) {
+  return std::array{
+      variant<Args, ref>("ref", Backend::ref),
+      cpu_variant<Args, kernel, avx512bf16, has_avx512_bf16>("avx512bf16"),
+      cpu_variant<Args, kernel, avx512, has_avx512>("avx512"),
+      cpu_variant<Args, kernel, avx2, has_avx2>("avx2"),
+      cpu_variant<Args, kernel, generic, on_any_cpu>("generic"),
+      gpu...,
   };
-  return variants;
+}
+
+}  // namespace
+
+std::span<const Variant> lstm_forward_variants() {
+  static constexpr auto list = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
+      RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
+                         lstm_gpu_accepts<LstmForwardArgs>));
+  return list;
 }
 
 std::span<const Variant> lstm_backward_variants() {
-  static constexpr Variant variants[] = {
-      variant<LstmBackwardArgs, lstm_backward_ref>("ref", Backend::ref),
-      variant<LstmBackwardArgs, lstm_backward_ref>("portable", Backend::cpu),
+  static constexpr auto list = variants<LstmBackwardArgs, lstm_backward_ref, lstm_backward_cpu>(
       RONDO_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmBackwardArgs>),
-  };
-  return variants;
+                         lstm_gpu_accepts<LstmBackwardArgs>));
+  return list;
 }
 
 std::span<const Variant> lstm_weight_grad_variants() {
-  static constexpr Variant variants[] = {
-      variant<LstmWeightGradArgs, lstm_weight_grad_ref>("ref", Backend::ref),
-      variant<LstmWeightGradArgs, lstm_weight_grad_ref>("portable", Backend::cpu),
-      RONDO_GPU_VARIANTS(LstmWeightGradArgs, lstm_weight_grad_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmWeightGradArgs>),
-  };
-  return variants;
+  static constexpr auto list =
+      variants<LstmWeightGradArgs, lstm_weight_grad_ref, lstm_weight_grad_cpu>(
+          RONDO_GPU_VARIANTS(LstmWeightGradArgs, lstm_weight_grad_gpu, "portable", Role::standard,
+                             lstm_gpu_accepts<LstmWeightGradArgs>));
+  return list;
 }
 
 }  // namespace rondo

@@ -1,0 +1,545 @@
+#include "kernels/lstm/lstm_cpu.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "kernels/gemm/gemm.h"
+#include "kernels/lstm/lstm_impl.h"
+#include "kernels/ops.h"
+
+namespace rondo {
+namespace {
+
+// Hands out 64-byte aligned pieces of the workspace; without one it only adds up their sizes.
+class Carver {
+ public:
+  explicit Carver(const TensorView& workspace) : base_(static_cast<char*>(workspace.data)) {}
+  template <class T = void>
+  T* take(int64_t elements, size_t element_size) {
+    const size_t at = used_;
+    used_ += (static_cast<size_t>(elements) * element_size + 63) / 64 * 64;
+    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  char* base_;
+  size_t used_ = 0;
+};
+
+void check_workspace(const TensorView& workspace, size_t needed) {
+  RONDO_CHECK(needed == 0 || (workspace && workspace.bytes() >= needed), "lstm: workspace of ",
+              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
+  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
+              "lstm: workspace is not aligned to 64 bytes");
+}
+
+const char* at(const TensorView& v, int64_t element) {
+  return v ? static_cast<const char*>(v.data) + element * static_cast<int64_t>(size_of(v.dtype))
+           : nullptr;
+}
+char* at_mutable(const TensorView& v, int64_t element) { return const_cast<char*>(at(v, element)); }
+
+// ---- products outside the time loop ----
+
+GemmArgs product(int64_t m, int64_t n, int64_t k, DType dtype, DType c_dtype) {
+  GemmArgs g;
+  g.m = m, g.n = n, g.k = k;
+  g.dtype = dtype, g.c_dtype = c_dtype;
+  return g;
+}
+
+// pre = x W^T + b for `rows` rows.
+GemmArgs input_product(const LstmDims& dims, DType t, int64_t rows) {
+  GemmArgs g = product(rows, 4 * dims.hidden, dims.input, t, DType::f32);
+  g.transpose_b = true;
+  g.lda = g.ldb = dims.input, g.ldc = 4 * dims.hidden;
+  return g;
+}
+
+// dx (+)= dgates W.
+GemmArgs input_gradient(const LstmDims& dims, DType t, int64_t rows) {
+  GemmArgs g = product(rows, dims.input, 4 * dims.hidden, t, t);
+  g.lda = 4 * dims.hidden, g.ldb = g.ldc = dims.input;
+  return g;
+}
+
+// c (+)= a^T b over rows, a [rows, m], b [rows, n].
+GemmArgs weight_gradient(int64_t m, int64_t n, int64_t rows, int64_t ldb, DType t) {
+  GemmArgs g = product(m, n, rows, t, DType::f32);
+  g.transpose_a = true;
+  g.lda = m, g.ldb = ldb, g.ldc = n;
+  return g;
+}
+
+// ---- workspace ----
+
+// Rows of pre-activations that are made at a time: enough for an efficient product, few enough to
+// still be in the cache when the time loop reads them.
+int64_t chunk_rows(const LstmDims& dims, const PackedCapacity& capacity) {
+  constexpr int64_t bytes = 8 << 20;
+  const int64_t fit = bytes / (4 * dims.hidden * 4 * dims.directions);
+  return std::min(capacity.rows, std::max<int64_t>({fit, 512, capacity.sequences}));
+}
+
+struct ForwardSpace {
+  struct Direction {
+    void *r, *p, *state, *projected;
+    float *c, *pre;
+  } direction[2];
+  void* gemm;
+  size_t gemm_bytes;
+
+  ForwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
+               const PackedCapacity& capacity) {
+    const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
+    const int64_t rows = chunk_rows(dims, capacity);
+    for (int d = 0; d < dims.directions; ++d) {
+      Direction& s = direction[d];
+      s.r = carver.take(lstm_packed_elements(H, P, true), sizeof(float));
+      s.state = carver.take(2 * N * lstm_state_stride(P), sizeof(float));
+      s.c = carver.take<float>(N * H, sizeof(float));
+      s.pre = carver.take<float>(rows * 4 * H, sizeof(float));
+      s.p = s.projected = nullptr;
+      if (dims.projection) {
+        s.p = carver.take(lstm_packed_elements(P, H, false), sizeof(float));
+        s.projected = carver.take(N * lstm_state_stride(H), sizeof(float));
+      }
+    }
+    gemm_bytes = gemm_workspace_bytes(context, input_product(dims, t, rows));
+    gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
+  }
+};
+
+struct BackwardSpace {
+  struct Direction {
+    void *r, *p, *dz, *dp;
+    float *dh, *dc;
+  } direction[2];
+  void* gemm;
+  size_t gemm_bytes;
+
+  BackwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
+                const PackedCapacity& capacity) {
+    const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
+    for (int d = 0; d < dims.directions; ++d) {
+      Direction& s = direction[d];
+      s.r = carver.take(lstm_packed_elements(P, 4 * H, false), sizeof(float));
+      s.dh = carver.take<float>(N * P, sizeof(float));
+      s.dc = carver.take<float>(N * H, sizeof(float));
+      s.dz = t == DType::bf16 ? carver.take(2 * N * 4 * H, sizeof(float)) : nullptr;
+      s.p = s.dp = nullptr;
+      if (dims.projection) {
+        s.p = carver.take(lstm_packed_elements(H, P, false), sizeof(float));
+        s.dp = carver.take(N * lstm_state_stride(P), sizeof(float));
+      }
+    }
+    gemm_bytes = gemm_workspace_bytes(context, input_gradient(dims, t, capacity.rows));
+    gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
+  }
+};
+
+struct WeightGradSpace {
+  char* h_before;  // [rows, P], one direction at a time
+  void* gemm;
+  size_t gemm_bytes;
+
+  WeightGradSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
+                  const PackedCapacity& capacity) {
+    const int64_t G = 4 * dims.hidden, P = dims.output(), rows = capacity.rows;
+    h_before = carver.take<char>(rows * P, size_of(t));
+    gemm_bytes =
+        std::max(gemm_workspace_bytes(context, weight_gradient(G, dims.input, rows, dims.input, t)),
+                 gemm_workspace_bytes(context, weight_gradient(G, P, rows, P, t)));
+    if (dims.projection) {
+      gemm_bytes = std::max(
+          gemm_bytes,
+          gemm_workspace_bytes(context, weight_gradient(P, dims.hidden, rows, dims.hidden, t)));
+    }
+    gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
+  }
+};
+
+template <class Space>
+void set_gemm_workspace(GemmArgs& g, const Space& space) {
+  g.workspace = {space.gemm, DType::u8, {static_cast<int64_t>(space.gemm_bytes)}};
+}
+
+// ---- threads ----
+
+// Owns the barriers of one call and tells the loop who does what.
+class Team {
+ public:
+  Team(const Context& context, const LstmDims& dims, const PackedExtent& extent) {
+    // A step worth less than this is over sooner than a barrier (about 0.5 us) pays back.
+    constexpr int64_t least_products = 40000;
+    const int64_t products =
+        4 * dims.hidden * dims.output() * extent.rows / std::max<int64_t>(extent.frames, 1);
+    const int available = context.pool->size();
+    groups_ = available >= 2 ? dims.directions : 1;
+    per_group_ =
+        static_cast<int>(std::clamp<int64_t>(products / least_products, 1, available / groups_));
+    for (int g = 0; g < groups_; ++g) barriers_[g].emplace(per_group_);
+  }
+  void assign(LstmLoopShape& shape) {
+    shape.groups = groups_;
+    shape.threads_per_group = per_group_;
+    for (int g = 0; g < groups_; ++g) shape.barriers[g] = &*barriers_[g];
+  }
+  int threads() const { return groups_ * per_group_; }
+
+ private:
+  int groups_ = 1, per_group_ = 1;
+  std::optional<SpinBarrier> barriers_[2];
+};
+
+LstmLoopShape loop_shape(const LstmDims& dims, const PackedView& layout) {
+  LstmLoopShape s;
+  s.hidden = dims.hidden;
+  s.output = dims.output();
+  s.directions = dims.directions;
+  s.projected = dims.projection != 0;
+  s.frames = layout.extent->frames;
+  s.sequences = layout.extent->sequences;
+  s.capacity_rows = layout.capacity.rows;
+  s.lengths = layout.lengths;
+  s.batch_sizes = layout.batch_sizes;
+  s.row_offsets = layout.row_offsets;
+  return s;
+}
+
+void pack(const Context& context, const LstmKernels& kernels, const LstmMatrix& m) {
+  context.pool->for_range(kernels.panels(m), 1,
+                          [&](int64_t first, int64_t last) { kernels.pack(m, first, last); });
+}
+
+// ---- states ----
+
+// rows x width elements from `from` (absent: zeros), one direction of a state, to rows of `stride`
+// floats, or bf16 as they are.
+void load_state(const TensorView& from, int64_t first, int64_t rows, int64_t width, bool to_bf16,
+                int64_t stride, void* to) {
+  const size_t element = to_bf16 ? 2 : 4;
+  std::memset(to, 0, static_cast<size_t>(rows * stride) * element);
+  if (!from) return;
+  for (int64_t r = 0; r < rows; ++r) {
+    const char* source = at(from, first + r * width);
+    char* target = static_cast<char*>(to) + static_cast<size_t>(r * stride) * element;
+    if (from.dtype == DType::f32 || to_bf16) {
+      std::memcpy(target, source, static_cast<size_t>(width) * element);
+      continue;
+    }
+    for (int64_t k = 0; k < width; ++k) {
+      reinterpret_cast<float*>(target)[k] =
+          static_cast<float>(reinterpret_cast<const bf16*>(source)[k]);
+    }
+  }
+}
+
+// One sequence's state back, from floats or from bf16 as it is.
+void store_state(const TensorView& to, int64_t first, int64_t width, bool from_bf16,
+                 const void* from) {
+  char* target = at_mutable(to, first);
+  if (to.dtype == DType::f32 || from_bf16) {
+    std::memcpy(target, from, static_cast<size_t>(width) * size_of(to.dtype));
+    return;
+  }
+  for (int64_t k = 0; k < width; ++k) {
+    reinterpret_cast<bf16*>(target)[k] = bf16(static_cast<const float*>(from)[k]);
+  }
+}
+
+// ---- forward ----
+
+class ForwardCall {
+ public:
+  ForwardCall(const LstmKernels& kernels, const Context& context, const LstmForwardArgs& args,
+              Carver& carver)
+      : kernels_(kernels),
+        context_(context),
+        a_(args),
+        team_(context, args.dims, extent_),
+        space_(carver, context, args.dims, args.x.dtype, args.layout.capacity) {
+    loop_.shape = loop_shape(a_.dims, a_.layout);
+    team_.assign(loop_.shape);
+  }
+
+  void run() {
+    for (int d = 0; d < D; ++d) prepare(d);
+    const int64_t frames = extent_.frames;
+    for (int64_t begin = 0, end = 0; begin < frames; begin = end) {
+      end = begin + 1;
+      while (end < frames && rows_of(0, begin, end + 1).count <= chunk_ &&
+             (D == 1 || rows_of(1, begin, end + 1).count <= chunk_)) {
+        ++end;
+      }
+      loop_.begin = begin;
+      loop_.end = end;
+      for (int d = 0; d < D; ++d) project_inputs(d, rows_of(d, begin, end));
+      context_.pool->run([&](int worker) { kernels_.forward(loop_, worker); }, team_.threads());
+    }
+    for (int d = 0; d < D; ++d) final_states(d);
+  }
+
+ private:
+  struct Rows {
+    int64_t first, count;
+  };
+  // Rows that direction d reads in steps [begin, end).
+  Rows rows_of(int d, int64_t begin, int64_t end) const {
+    const int64_t frames = extent_.frames;
+    const int64_t first = d == 0 ? begin : frames - end, last = d == 0 ? end : frames - begin;
+    const int32_t* offsets = a_.layout.row_offsets;
+    return {offsets[first], offsets[last] - offsets[first]};
+  }
+
+  size_t operand_size() const { return kernels_.bf16_operands ? 2 : 4; }
+
+  void prepare(int d) {
+    const auto& s = space_.direction[d];
+    auto& l = loop_.direction[d];
+    const int64_t N = a_.layout.capacity.sequences, rows = a_.layout.capacity.rows;
+    const int64_t live = extent_.sequences, stride = lstm_state_stride(P);
+    pack(context_, kernels_, {a_.weights[d].r.data, H, P, P, 1, true, s.r});
+    if (a_.dims.projection) {
+      pack(context_, kernels_, {a_.weights[d].p.data, P, H, H, 1, false, s.p});
+      std::memset(s.projected, 0, static_cast<size_t>(live * lstm_state_stride(H)) * 4);
+    }
+    // Both parities: a sequence of direction 1 may begin at either.
+    for (int parity = 0; parity < 2; ++parity) {
+      load_state(a_.h0, d * N * P, live, P, kernels_.bf16_operands, stride,
+                 static_cast<char*>(s.state) +
+                     static_cast<size_t>(parity * live * stride) * operand_size());
+    }
+    load_state(a_.c0, d * N * H, live, H, false, H, s.c);
+    l.r = s.r, l.p = s.p;
+    l.state = s.state, l.projected = s.projected, l.c = s.c;
+    l.gates = at_mutable(a_.gates, d * rows * 4 * H);
+    l.cells = reinterpret_cast<float*>(at_mutable(a_.cells, d * rows * H));
+    l.hidden = at_mutable(a_.hidden, d * rows * H);
+    l.y = at_mutable(a_.y, d * P);
+    loop_.y_stride = D * P;
+  }
+
+  void project_inputs(int d, Rows rows) {
+    const auto live = static_cast<int32_t>(rows.count);
+    GemmArgs g = input_product(a_.dims, a_.x.dtype, chunk_);
+    g.row_count = &live;
+    g.a = at(a_.x, rows.first * a_.dims.input);
+    g.b = a_.weights[d].w.data;
+    g.c = space_.direction[d].pre;
+    g.bias = a_.weights[d].b;
+    set_gemm_workspace(g, space_);
+    rondo::run(context_, g);
+    loop_.direction[d].pre = space_.direction[d].pre;
+    loop_.direction[d].pre_row = rows.first;
+  }
+
+  void final_states(int d) const {
+    const int64_t N = a_.layout.capacity.sequences, stride = lstm_state_stride(P);
+    for (int64_t n = 0; n < extent_.sequences; ++n) {
+      // The parity of the step after a sequence's last one.
+      const int64_t parity = (d == 0 ? a_.layout.lengths[n] : extent_.frames) % 2;
+      const auto& s = space_.direction[d];
+      if (a_.hn) {
+        store_state(
+            a_.hn, (d * N + n) * P, P, kernels_.bf16_operands,
+            static_cast<char*>(s.state) +
+                static_cast<size_t>((parity * extent_.sequences + n) * stride) * operand_size());
+      }
+      if (a_.cn) store_state(a_.cn, (d * N + n) * H, H, false, s.c + n * H);
+    }
+  }
+
+  const LstmKernels& kernels_;
+  const Context& context_;
+  const LstmForwardArgs& a_;
+  const PackedExtent& extent_ = *a_.layout.extent;
+  const int D = a_.dims.directions;
+  const int64_t H = a_.dims.hidden, P = a_.dims.output();
+  const int64_t chunk_ = chunk_rows(a_.dims, a_.layout.capacity);
+  Team team_;
+  ForwardSpace space_;
+  LstmForwardLoop loop_;
+};
+
+// ---- backward ----
+
+class BackwardCall {
+ public:
+  BackwardCall(const LstmKernels& kernels, const Context& context, const LstmBackwardArgs& args,
+               Carver& carver)
+      : kernels_(kernels),
+        context_(context),
+        a_(args),
+        team_(context, args.dims, extent_),
+        space_(carver, context, args.dims, args.dy.dtype, args.layout.capacity) {
+    loop_.shape = loop_shape(a_.dims, a_.layout);
+    team_.assign(loop_.shape);
+  }
+
+  void run() {
+    for (int d = 0; d < D; ++d) prepare(d);
+    context_.pool->run([&](int worker) { kernels_.backward(loop_, worker); }, team_.threads());
+    const int64_t N = a_.layout.capacity.sequences;
+    for (int d = 0; d < D; ++d) {
+      for (int64_t n = 0; n < extent_.sequences; ++n) {
+        const auto& s = space_.direction[d];
+        if (a_.dh0) store_state(a_.dh0, (d * N + n) * P, P, false, s.dh + n * P);
+        if (a_.dc0) store_state(a_.dc0, (d * N + n) * H, H, false, s.dc + n * H);
+      }
+      if (a_.dx) input_gradients(d);
+    }
+  }
+
+ private:
+  void prepare(int d) {
+    const auto& s = space_.direction[d];
+    auto& l = loop_.direction[d];
+    const int64_t N = a_.layout.capacity.sequences, rows = a_.layout.capacity.rows;
+    const int64_t live = extent_.sequences;
+    pack(context_, kernels_, {a_.weights[d].r.data, P, 4 * H, 1, P, false, s.r});
+    if (a_.dims.projection) {
+      pack(context_, kernels_, {a_.weights[d].p.data, H, P, 1, H, false, s.p});
+      std::memset(s.dp, 0, static_cast<size_t>(live * lstm_state_stride(P)) * 4);
+    }
+    load_state(a_.dhn, d * N * P, live, P, false, P, s.dh);
+    load_state(a_.dcn, d * N * H, live, H, false, H, s.dc);
+    l.r = s.r, l.p = s.p;
+    l.dh = s.dh, l.dc = s.dc, l.dz = s.dz, l.dp = s.dp;
+    l.gates = at(a_.gates, d * rows * 4 * H);
+    l.cells = reinterpret_cast<const float*>(at(a_.cells, d * rows * H));
+    l.c0 = reinterpret_cast<const float*>(at(a_.c0, d * N * H));
+    l.dy = at(a_.dy, d * P);
+    l.dgates = at_mutable(a_.dgates, d * rows * 4 * H);
+    l.dprojected = at_mutable(a_.dprojected, d * rows * P);
+    loop_.y_stride = D * P;
+  }
+
+  // With bf16 and two directions the first one's part is rounded on the way.
+  void input_gradients(int d) {
+    GemmArgs g = input_gradient(a_.dims, a_.dy.dtype, a_.layout.capacity.rows);
+    g.row_count = &extent_.rows;
+    g.a = loop_.direction[d].dgates;
+    g.b = a_.weights[d].w.data;
+    g.c = a_.dx.data;
+    g.beta = d == 0 ? 0 : 1;
+    set_gemm_workspace(g, space_);
+    rondo::run(context_, g);
+  }
+
+  const LstmKernels& kernels_;
+  const Context& context_;
+  const LstmBackwardArgs& a_;
+  const PackedExtent& extent_ = *a_.layout.extent;
+  const int D = a_.dims.directions;
+  const int64_t H = a_.dims.hidden, P = a_.dims.output();
+  Team team_;
+  BackwardSpace space_;
+  LstmBackwardLoop loop_;
+};
+
+// ---- weight gradients ----
+
+// h_{t-1} of every row of direction d, as one matrix.
+void gather_h_before(const Context& context, const LstmWeightGradArgs& a, int d, char* to) {
+  const PackedView& l = a.layout;
+  const int64_t P = a.dims.output(), D = a.dims.directions, N = l.capacity.sequences;
+  const size_t bytes = static_cast<size_t>(P) * size_of(a.y.dtype);
+  context.pool->for_range(l.extent->rows, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t t = l.row_frame[row], n = row - l.row_offsets[t];
+      const int64_t before = d == 0 ? t - 1 : t + 1;
+      char* target = to + static_cast<size_t>(row) * bytes;
+      if (before >= 0 && before < l.lengths[n]) {
+        std::memcpy(target, at(a.y, (l.row_offsets[before] + n) * D * P + d * P), bytes);
+      } else if (a.h0) {
+        std::memcpy(target, at(a.h0, (d * N + n) * P), bytes);
+      } else {
+        std::memset(target, 0, bytes);
+      }
+    }
+  });
+}
+
+void add_weight_gradient(const Context& context, const LstmWeightGradArgs& a,
+                         const WeightGradSpace& space, const void* left, int64_t m,
+                         const void* right, const TensorView& out) {
+  if (!out) return;
+  const int64_t n = out.dim(1);
+  GemmArgs g = weight_gradient(m, n, a.layout.capacity.rows, n, a.x.dtype);
+  g.row_count = &a.layout.extent->rows;
+  g.a = left;
+  g.b = right;
+  g.c = out.data;
+  g.beta = a.accumulate ? 1 : 0;
+  set_gemm_workspace(g, space);
+  run(context, g);
+}
+
+}  // namespace
+
+void lstm_forward_cpu(const LstmCpu& cpu, const Context& context, const LstmForwardArgs& args) {
+  check_lstm(args);
+  Carver carver(args.workspace);
+  ForwardCall call(*cpu.of(args.x.dtype), context, args, carver);
+  check_workspace(args.workspace, carver.used());
+  call.run();
+}
+
+void lstm_backward_cpu(const LstmCpu& cpu, const Context& context, const LstmBackwardArgs& args) {
+  check_lstm(args);
+  Carver carver(args.workspace);
+  BackwardCall call(*cpu.of(args.dy.dtype), context, args, carver);
+  check_workspace(args.workspace, carver.used());
+  call.run();
+}
+
+void lstm_weight_grad_cpu(const LstmCpu& cpu, const Context& context, const LstmWeightGradArgs& a) {
+  check_lstm(a);
+  Carver carver(a.workspace);
+  const WeightGradSpace space(carver, context, a.dims, a.x.dtype, a.layout.capacity);
+  check_workspace(a.workspace, carver.used());
+  const LstmKernels& kernels = *cpu.of(a.x.dtype);
+  const int64_t H = a.dims.hidden, P = a.dims.output(), rows = a.layout.capacity.rows;
+  for (int d = 0; d < a.dims.directions; ++d) {
+    const char* dgates = at(a.dgates, d * rows * 4 * H);
+    const LstmWeights& out = a.grads[d];
+    add_weight_gradient(context, a, space, dgates, 4 * H, a.x.data, out.w);
+    if (out.r) {
+      gather_h_before(context, a, d, space.h_before);
+      add_weight_gradient(context, a, space, dgates, 4 * H, space.h_before, out.r);
+    }
+    if (out.b) {
+      const int64_t lines = (4 * H + lstm_max_width - 1) / lstm_max_width;
+      context.pool->for_range(lines, 4, [&](int64_t begin, int64_t end) {
+        kernels.column_sums(dgates, a.layout.extent->rows, 4 * H, begin * lstm_max_width,
+                            std::min(end * lstm_max_width, 4 * H), a.accumulate, out.b.as<float>());
+      });
+    }
+    if (a.dims.projection) {
+      add_weight_gradient(context, a, space, at(a.dprojected, d * rows * P), P,
+                          at(a.hidden, d * rows * H), out.p);
+    }
+  }
+}
+
+size_t lstm_cpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
+                                DType compute, const PackedCapacity& capacity) {
+  Carver carver({});
+  switch (phase) {
+    case LstmPhase::forward:
+      ForwardSpace(carver, context, dims, compute, capacity);
+      break;
+    case LstmPhase::backward:
+      BackwardSpace(carver, context, dims, compute, capacity);
+      break;
+    case LstmPhase::weight_grad:
+      WeightGradSpace(carver, context, dims, compute, capacity);
+      break;
+  }
+  return carver.used();
+}
+
+}  // namespace rondo

@@ -1,0 +1,112 @@
+// The fused time loops of the CPU variants: what the driver (lstm_cpu.cc) hands to the kernels
+// compiled per instruction set (lstm_loop_simd.cc). Plain data, so that both sides agree on it.
+//
+// One step of one direction is a product of a few rows (the active sequences) with a matrix that
+// never changes, followed by element-wise work. The matrix is packed once per call into panels of
+// four vectors, [panel][k][4][W]: for the forward pass the four gates of W cells, otherwise 4 W
+// adjacent columns. A tile of up to 6 rows times one panel is accumulated in registers over all of
+// k, so that each element's sum has one order whatever the thread count; the tiles depend on the
+// number of rows alone. (Panel, tile) pairs are dealt to threads in contiguous runs, panel by
+// panel: a thread keeps meeting the same part of the matrix, which stays in its L2 cache when it
+// fits. Steps are separated by a spinning barrier.
+#pragma once
+
+#include "kernels/base/parallel.h"
+#include "kernels/lstm/lstm.h"
+
+namespace rondo {
+
+// The widest vector, in floats: sizes everything whose layout depends on W.
+inline constexpr int64_t lstm_max_width = 16;
+
+// Elements of a packed matrix with `columns` columns (or cells, of 4 gates each) for sums over k.
+constexpr int64_t lstm_packed_elements(int64_t columns, int64_t k, bool cells) {
+  const int64_t per_panel = cells ? lstm_max_width : 4 * lstm_max_width;
+  return (columns + per_panel - 1) / per_panel * 4 * lstm_max_width * (k + 1);
+}
+
+// A weight matrix to be packed: element (k, column) of the product's right side. Column j of a
+// plain matrix is w[j * column_stride + k * k_stride]; cell u's gate g is column g * columns + u.
+struct LstmMatrix {
+  const void* w = nullptr;
+  int64_t columns = 0, k = 0;
+  int64_t column_stride = 0, k_stride = 0;
+  bool cells = false;
+  void* packed = nullptr;
+};
+
+struct LstmLoopShape {
+  int64_t hidden = 0, output = 0;  // H, P
+  int directions = 1;
+  bool projected = false;
+  int64_t frames = 0, sequences = 0, capacity_rows = 0;
+  const int32_t *lengths = nullptr, *batch_sizes = nullptr, *row_offsets = nullptr;
+  // Threads: worker w serves direction w / threads_per_direction, or every direction when there is
+  // one group.
+  int groups = 1, threads_per_group = 1;
+  SpinBarrier* barriers[2] = {};
+};
+
+// T is the storage dtype; "state" operands of the products are f32, or bf16 with vdpbf16ps.
+struct LstmForwardLoop {
+  LstmLoopShape shape;
+  int64_t begin = 0, end = 0;  // steps of this call
+  struct Direction {
+    const void *r = nullptr, *p = nullptr;  // packed
+    const float* pre = nullptr;             // x W^T + b, [rows, 4H] from row pre_row
+    int64_t pre_row = 0;
+    void* state = nullptr;                     // h by step parity, [2][N][state_stride(P)]
+    void* projected = nullptr;                 // h' of this step, [N][state_stride(H)]
+    float* c = nullptr;                        // [N][H]
+    void *gates = nullptr, *hidden = nullptr;  // T or absent, this direction's plane
+    float* cells = nullptr;
+    void* y = nullptr;  // T, from this direction's first column, rows of y_stride
+  } direction[2];
+  int64_t y_stride = 0;
+};
+
+struct LstmBackwardLoop {
+  LstmLoopShape shape;
+  struct Direction {
+    const void *r = nullptr, *p = nullptr;  // packed
+    float* dh = nullptr;                    // carried, [N][P]
+    float* dc = nullptr;                    // carried, [N][H]
+    void* dz = nullptr;                     // dgates as an operand when T is not one, [2][N][4H]
+    void* dp = nullptr;                     // dprojected as an operand, [N][state_stride(P)]
+    const void* gates = nullptr;
+    const float *cells = nullptr, *c0 = nullptr;  // c0 absent: zeros
+    const void* dy = nullptr;                     // as y
+    void *dgates = nullptr, *dprojected = nullptr;
+  } direction[2];
+  int64_t y_stride = 0;
+};
+
+// Elements per row of an operand of `n` values: whole pairs, for vdpbf16ps.
+constexpr int64_t lstm_state_stride(int64_t n) { return (n + 1) / 2 * 2; }
+
+// One instruction set's kernels for one storage dtype.
+struct LstmKernels {
+  DType storage;
+  bool bf16_operands;  // of the products
+  int width;           // W
+  void (*pack)(const LstmMatrix& matrix, int64_t first_panel, int64_t last_panel);
+  int64_t (*panels)(const LstmMatrix& matrix);
+  void (*forward)(const LstmForwardLoop& loop, int worker);
+  void (*backward)(const LstmBackwardLoop& loop, int worker);
+  // out[j] (+)= sum over rows of m[row, j], for columns [begin, end); T in, f32 out.
+  void (*column_sums)(const void* m, int64_t rows, int64_t stride, int64_t begin, int64_t end,
+                      bool accumulate, float* out);
+};
+
+#define RONDO_DECLARE(isa)            \
+  namespace isa {                     \
+  extern const LstmKernels lstm_f32;  \
+  extern const LstmKernels lstm_bf16; \
+  }
+RONDO_DECLARE(isa_generic)
+RONDO_DECLARE(isa_avx2)
+RONDO_DECLARE(isa_avx512)
+RONDO_DECLARE(isa_avx512bf16)
+#undef RONDO_DECLARE
+
+}  // namespace rondo
