@@ -1,0 +1,218 @@
+// The configuration of a model and its training: a TOML file plus `key=value` overrides.
+//
+// Keys, defaults, ranges and documentation are declared once, in schema.cc; parsing, printing and
+// `rondo train --help-config` follow from there. Later sources win: defaults, then the file, then
+// the overrides in their order.
+//
+// Errors: InputError with file:line (or the override) for an unknown key (naming the nearest known
+// one), a wrong type, a value out of range, or TOML that cannot be parsed. Thread safety: plain
+// data.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/dtype.h"
+#include "kernels/pool/pool.h"
+
+namespace rondo {
+
+enum class Task : uint8_t { ctc, classify, regress };
+enum class LayerType : uint8_t { lstm, linear, layer_norm, stack, dropout, relu, tanh, sigmoid };
+enum class FeatureType : uint8_t { log_mel, mfcc, ready };
+enum class Cmvn : uint8_t { none, utterance, global };
+enum class OnBadData : uint8_t { error, skip };
+enum class OnNonFinite : uint8_t { skip, stop };
+enum class OptimizerType : uint8_t { sgd, adam, adamw };
+enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
+enum class DecodeType : uint8_t { greedy };
+
+// One [[model.layer]]. Which members count depends on the type; the others keep their defaults.
+struct LayerConfig {
+  LayerType type = LayerType::lstm;
+  int hidden = 256;           // lstm: cells per direction
+  int layers = 1;             // lstm
+  bool bidirectional = true;  // lstm
+  int projection = 0;         // lstm; 0: none
+  bool residual = false;      // lstm, linear: input added to the output where the sizes agree
+  double dropout = 0;         // lstm: between its layers
+  int size = 256;             // linear: outputs
+  int factor = 2;             // stack: so many frames become one
+  double rate = 0.1;          // dropout
+
+  bool operator==(const LayerConfig&) const = default;
+};
+
+// The layers between the features and the output layer, which is always there and linear.
+struct ModelConfig {
+  // The short form, used while `layer` is empty.
+  int hidden = 256;
+  int layers = 3;
+  bool bidirectional = true;
+  double dropout = 0.1;
+  int subsample = 2;
+  int projection = 0;
+  bool layer_norm = false;
+  bool residual = false;
+
+  std::vector<LayerConfig> layer;
+  Pooling pooling = Pooling::mean;
+  int outputs = 0;
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+struct DataConfig {
+  std::string train, dev, test;
+  std::string alphabet;
+  OnBadData text_outside_alphabet = OnBadData::error;
+  OnBadData text_too_long = OnBadData::error;
+  int batch_frames = 8000;
+  int max_frames = 0;
+  int buckets = 8;
+  bool sorta_grad = true;
+  int prefetch_threads = 1;
+  int prefetch_batches = 4;
+
+  bool operator==(const DataConfig&) const = default;
+};
+
+struct FeaturesConfig {
+  FeatureType type = FeatureType::log_mel;
+  int bins = 40;
+  int coefficients = 13;
+  int rate = 16000;
+  double frame_ms = 25;
+  double hop_ms = 10;
+  double low_hz = 20;
+  double high_hz = 0;
+  double preemphasis = 0.97;
+  double dither = 0;
+  Cmvn cmvn = Cmvn::utterance;
+
+  bool operator==(const FeaturesConfig&) const = default;
+};
+
+struct AugmentConfig {
+  bool spec_augment = false;
+  int frequency_masks = 2;
+  int frequency_width = 8;
+  int time_masks = 2;
+  int time_width = 20;
+  double time_share = 0.2;
+  std::vector<double> speed;
+  double noise = 0;
+  double noise_snr_low = 10;
+  double noise_snr_high = 30;
+
+  bool operator==(const AugmentConfig&) const = default;
+};
+
+struct TrainingConfig {
+  int epochs = 50;
+  double max_seconds = 0;
+  int64_t max_steps = 0;
+  uint64_t seed = 1;
+  int threads = 0;
+  DType dtype = DType::f32;
+  int accumulation = 1;
+  double clip = 1;
+  double ema = 0;
+  int average_best = 0;
+  int patience = 0;
+  int64_t validate_every_steps = 0;
+  std::string checkpoint_dir = "run";
+  double checkpoint_every_seconds = 300;
+  int64_t checkpoint_every_steps = 0;
+  int keep_last = 2;
+  int keep_best = 1;
+  std::string log;
+  std::string tensorboard;
+  int log_every_steps = 10;
+  int samples = 3;
+  bool deterministic = true;
+  OnNonFinite non_finite = OnNonFinite::skip;
+  int non_finite_limit = 20;
+  std::string init_from;
+
+  bool operator==(const TrainingConfig&) const = default;
+};
+
+struct OptimizerConfig {
+  OptimizerType type = OptimizerType::adamw;
+  double lr = 1e-3;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+
+  bool operator==(const OptimizerConfig&) const = default;
+};
+
+struct ScheduleConfig {
+  ScheduleType type = ScheduleType::cosine;
+  int64_t warmup_steps = 200;
+  int64_t total_steps = 0;
+  double final_factor = 0.01;
+  int64_t step_every = 1000;
+  double step_factor = 0.5;
+  int plateau_patience = 2;
+  double plateau_factor = 0.5;
+  double plateau_threshold = 0;
+
+  bool operator==(const ScheduleConfig&) const = default;
+};
+
+struct DecodeConfig {
+  DecodeType type = DecodeType::greedy;
+
+  bool operator==(const DecodeConfig&) const = default;
+};
+
+struct Config {
+  Task task = Task::ctc;
+  ModelConfig model;
+  DataConfig data;
+  FeaturesConfig features;
+  AugmentConfig augment;
+  TrainingConfig training;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  DecodeConfig decode;
+
+  bool operator==(const Config&) const = default;
+};
+
+// `path` may be empty: defaults and overrides alone.
+Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+
+// From text; `name` stands for the file in messages (the config inside a checkpoint).
+Config parse_config(std::string_view toml, const std::string& name,
+                    std::span<const std::string> overrides = {});
+
+// `key=value` on top of a config: dotted keys; values as in TOML, bare words as strings, and for a
+// string key the text as it stands. `data=DIR` sets data.train, .dev and .test to DIR/train.jsonl,
+// ….
+void apply_overrides(Config& config, std::span<const std::string> overrides);
+
+// Every key with its resolved value. parse_config(to_toml(c)) == c.
+std::string to_toml(const Config& config);
+std::string to_json(const Config& config);
+
+// "training.epochs: 50 -> 60" for every key whose resolved value differs.
+std::vector<std::string> config_differences(const Config& before, const Config& after);
+
+// The layers to build: `layer`, or what the short form stands for.
+std::vector<LayerConfig> expand_layers(const ModelConfig& model);
+
+// All keys with defaults, ranges and documentation, for a terminal and for docs/training.md.
+std::string config_reference();
+std::string config_reference_markdown();
+
+}  // namespace rondo

@@ -1,0 +1,243 @@
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/config/config.h"
+#include "engine/config/schema.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace schema {
+namespace {
+
+template <class T>
+std::string number_text(T value) {
+  char buffer[40];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
+  RONDO_CHECK(error == std::errc(), "a number does not fit its buffer");
+  return {buffer, end};
+}
+
+// Shortest text that reads back to the same double, and reads as a float.
+std::string float_toml(double value) {
+  std::string s = number_text(value);
+  if (s.find_first_of(".en") == std::string::npos) s += ".0";
+  return s;
+}
+
+bool is_integer(const Binding& value) {
+  return std::holds_alternative<int*>(value) || std::holds_alternative<int64_t*>(value) ||
+         std::holds_alternative<uint64_t*>(value);
+}
+
+std::string range_text(const Range& range) {
+  const bool low = std::isfinite(range.low), high = std::isfinite(range.high);
+  const std::string l = number_text(range.low), h = number_text(range.high);
+  if (low && high && !range.open_low && !range.open_high) return " from " + l + " to " + h;
+  if (low && high) {
+    return std::string(range.open_low ? " above " : " of at least ") + l +
+           (range.open_high ? " and below " : " and at most ") + h;
+  }
+  if (low) return (range.open_low ? " above " : " of at least ") + l;
+  return "";
+}
+
+}  // namespace
+
+std::string quote_toml(std::string_view text) {
+  static const char hex[] = "0123456789abcdef";
+  std::string s = "\"";
+  for (char c : text) {
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      s += '\\';
+      s += c;
+    } else if (c == '\n') {
+      s += "\\n";
+    } else if (c == '\t') {
+      s += "\\t";
+    } else if (u < 0x20 || u == 0x7f) {
+      s += "\\u00";
+      s += hex[u >> 4];
+      s += hex[u & 15];
+    } else {
+      s += c;
+    }
+  }
+  return s + "\"";
+}
+
+std::string expectation(const Field& field) {
+  const std::string range = range_text(field.range);
+  if (is_integer(field.value)) {
+    if (std::holds_alternative<uint64_t*>(field.value)) return "an integer of at least 0";
+    return "an integer" + range;
+  }
+  if (std::holds_alternative<bool*>(field.value)) return "true or false";
+  if (std::holds_alternative<double*>(field.value)) return "a number" + range;
+  if (std::holds_alternative<std::string*>(field.value)) return "a string";
+  if (std::holds_alternative<std::vector<double>*>(field.value)) {
+    return "a list of numbers" + (range.empty() ? "" : ", each" + range);
+  }
+  std::string s;
+  for (const std::string& name : std::get<Choice>(field.value).names) {
+    s += (s.empty() ? "" : ", ") + ("\"" + name + "\"");
+  }
+  return std::get<Choice>(field.value).names.size() == 1 ? s : "one of " + s;
+}
+
+std::string value_toml(const Field& field) {
+  struct Visitor {
+    std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
+    std::string operator()(const int* v) const { return number_text(*v); }
+    std::string operator()(const int64_t* v) const { return number_text(*v); }
+    std::string operator()(const uint64_t* v) const { return number_text(*v); }
+    std::string operator()(const double* v) const { return float_toml(*v); }
+    std::string operator()(const std::string* v) const { return quote_toml(*v); }
+    std::string operator()(const std::vector<double>* v) const {
+      std::string s = "[";
+      for (double x : *v) s += (s.size() > 1 ? ", " : "") + float_toml(x);
+      return s + "]";
+    }
+    std::string operator()(const Choice& v) const { return quote_toml(v.names.at(v.get())); }
+  };
+  return std::visit(Visitor{}, field.value);
+}
+
+namespace {
+
+struct JsonOf {
+  nlohmann::ordered_json operator()(const Choice& v) const { return v.names.at(v.get()); }
+  template <class T>
+  nlohmann::ordered_json operator()(const T* v) const {
+    return *v;
+  }
+};
+
+// The keys that take part: the short form only while it is in force.
+std::vector<Field> printed_fields(Config& config) {
+  std::vector<Field> all = fields(config);
+  if (!config.model.layer.empty())
+    std::erase_if(all, [](const Field& f) { return is_short_form(f.key); });
+  return all;
+}
+
+std::string pad(std::string s, size_t width) {
+  if (s.size() < width) s.append(width - s.size(), ' ');
+  return s;
+}
+
+bool has_limits(const Field& f) {
+  return std::holds_alternative<Choice>(f.value) || std::isfinite(f.range.low);
+}
+
+}  // namespace
+}  // namespace schema
+
+using schema::Field;
+
+std::string to_toml(const Config& config) {
+  Config copy = config;
+  std::string out, section;
+  for (const Field& f : schema::printed_fields(copy)) {
+    if (f.section() != section) {
+      section = f.section();
+      out += "\n[" + section + "]\n";
+    }
+    out += f.name() + " = " + schema::value_toml(f) + "\n";
+  }
+  for (LayerConfig& layer : copy.model.layer) {
+    out += "\n[[model.layer]]\n";
+    for (const Field& f : schema::layer_fields(layer))
+      out += f.key + " = " + schema::value_toml(f) + "\n";
+  }
+  return out;
+}
+
+std::string to_json(const Config& config) {
+  Config copy = config;
+  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  for (const Field& f : schema::printed_fields(copy)) {
+    (f.section().empty() ? root : root[f.section()])[f.name()] =
+        std::visit(schema::JsonOf{}, f.value);
+  }
+  for (LayerConfig& layer : copy.model.layer) {
+    nlohmann::ordered_json table;
+    for (const Field& f : schema::layer_fields(layer))
+      table[f.key] = std::visit(schema::JsonOf{}, f.value);
+    root["model"]["layer"].push_back(std::move(table));
+  }
+  return root.dump(2) + "\n";
+}
+
+std::vector<std::string> config_differences(const Config& before, const Config& after) {
+  Config a = before, b = after;
+  std::vector<std::string> differences;
+  const std::vector<Field> fa = schema::fields(a), fb = schema::fields(b);
+  for (size_t i = 0; i < fa.size(); ++i) {
+    const std::string va = schema::value_toml(fa[i]), vb = schema::value_toml(fb[i]);
+    if (va != vb) differences.push_back(fa[i].key + ": " + va + " -> " + vb);
+  }
+  if (a.model.layer != b.model.layer) differences.emplace_back("model.layer: the layers differ");
+  return differences;
+}
+
+std::string config_reference() {
+  Config defaults;
+  std::string out, section = "?";
+  for (const Field& f : schema::fields(defaults)) {
+    if (f.section() != section) {
+      section = f.section();
+      out += (out.empty() ? "# " : "\n# ") + std::string(schema::section_doc(section)) + "\n";
+      if (!section.empty()) out += "[" + section + "]\n";
+    }
+    out += schema::pad(f.name() + " = " + schema::value_toml(f), 34) + " # " + f.doc;
+    if (schema::has_limits(f)) out += " (" + schema::expectation(f) + ")";
+    out += "\n";
+  }
+  out += "\n# Instead of the short form of [model], any number of layers in order:\n";
+  LayerConfig layer;
+  for (int type = 0; type <= static_cast<int>(LayerType::sigmoid); ++type) {
+    layer.type = static_cast<LayerType>(type);
+    out += "#\n# [[model.layer]]\n";
+    for (const Field& f : schema::layer_fields(layer)) {
+      const std::string line = schema::pad("# " + f.key + " = " + schema::value_toml(f), 34);
+      out += f.key == "type" ? "# type = " + schema::value_toml(f) + "\n"
+                             : line + " # " + f.doc + "\n";
+    }
+  }
+  return out;
+}
+
+std::string config_reference_markdown() {
+  Config defaults;
+  std::string out, section = "?";
+  const auto row = [&](const Field& f) {
+    out += "| `" + f.key + "` | `" + schema::value_toml(f) + "` | " + f.doc;
+    if (schema::has_limits(f)) out += " (" + schema::expectation(f) + ")";
+    out += " |\n";
+  };
+  for (const Field& f : schema::fields(defaults)) {
+    if (f.section() != section) {
+      section = f.section();
+      out += (out.empty() ? "" : "\n") + std::string(schema::section_doc(section)) +
+             "\n\n| key | default | meaning |\n|---|---|---|\n";
+    }
+    row(f);
+  }
+  out += "\nKeys of a `[[model.layer]]`, by type:\n\n| type | keys and defaults |\n|---|---|\n";
+  LayerConfig layer;
+  for (int type = 0; type <= static_cast<int>(LayerType::sigmoid); ++type) {
+    layer.type = static_cast<LayerType>(type);
+    std::string keys;
+    const std::vector<Field> all = schema::layer_fields(layer);
+    for (size_t i = 1; i < all.size(); ++i) {
+      keys += (i > 1 ? ", " : "") +
+              ("`" + all[i].key + " = " + schema::value_toml(all[i]) + "` " + all[i].doc);
+    }
+    out += "| `" + schema::value_toml(all[0]) + "` | " + (keys.empty() ? "none" : keys) + " |\n";
+  }
+  return out;
+}
+
+}  // namespace rondo

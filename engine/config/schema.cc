@@ -1,0 +1,300 @@
+#include "engine/config/schema.h"
+
+#include <array>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace rondo::schema {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr Range any{};
+constexpr Range positive{.low = 0, .open_low = true};
+constexpr Range not_negative{.low = 0};
+constexpr Range share{.low = 0, .high = 1};
+constexpr Range below_one{.low = 0, .high = 1, .open_high = true};
+constexpr Range from(double low, double high = infinity) { return {.low = low, .high = high}; }
+
+constexpr std::array task_names{"ctc", "classify", "regress"};
+constexpr std::array layer_names{"lstm",    "linear", "layer_norm", "stack",
+                                 "dropout", "relu",   "tanh",       "sigmoid"};
+constexpr std::array pooling_names{"last", "mean"};
+constexpr std::array feature_names{"log_mel", "mfcc", "ready"};
+constexpr std::array cmvn_names{"none", "utterance", "global"};
+constexpr std::array bad_data_names{"error", "skip"};
+constexpr std::array non_finite_names{"skip", "stop"};
+constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
+constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
+constexpr std::array decode_names{"greedy"};
+constexpr std::array dtype_names{"f32", "bf16"};
+
+// `names` in the order of the enumerators.
+template <class E, size_t N>
+Choice choice(E& member, const std::array<const char*, N>& names) {
+  return {{names.begin(), names.end()},
+          [&member] { return static_cast<size_t>(member); },
+          [&member](size_t i) { member = static_cast<E>(i); }};
+}
+
+class Builder {
+ public:
+  explicit Builder(std::string section)
+      : prefix_(section.empty() ? "" : std::move(section) + ".") {}
+  void add(const char* name, Binding value, Range range, const char* doc) {
+    fields_.push_back({prefix_ + name, std::move(value), range, doc});
+  }
+  void append_to(std::vector<Field>& all) {
+    for (Field& f : fields_) all.push_back(std::move(f));
+  }
+
+ private:
+  std::string prefix_;
+  std::vector<Field> fields_;
+};
+
+Builder model_fields(ModelConfig& c) {
+  Builder b("model");
+  b.add("hidden", &c.hidden, from(1, 65536), "LSTM cells per direction");
+  b.add("layers", &c.layers, from(0, 100), "LSTM layers");
+  b.add("bidirectional", &c.bidirectional, any, "read each sequence in both directions");
+  b.add("dropout", &c.dropout, below_one, "rate after each LSTM layer");
+  b.add("subsample", &c.subsample, from(1, 64),
+        "so many frames are stacked into one before the first layer; 1: none");
+  b.add("projection", &c.projection, from(0, 65536),
+        "outputs per direction after a linear projection of the cells; 0: none");
+  b.add("layer_norm", &c.layer_norm, any, "layer normalisation after each LSTM layer");
+  b.add("residual", &c.residual, any, "add a layer's input to its output where the sizes agree");
+  b.add("pooling", choice(c.pooling, pooling_names), any,
+        "how frames become one vector (tasks classify and regress)");
+  b.add("outputs", &c.outputs, from(0, 1 << 24),
+        "classes or regression targets; 0: taken from the data");
+  return b;
+}
+
+Builder data_fields(DataConfig& c) {
+  Builder b("data");
+  b.add("train", &c.train, any, "manifest (JSON lines) to train on");
+  b.add("dev", &c.dev, any, "manifest for validation; empty: none");
+  b.add("test", &c.test, any, "manifest for the final evaluation; empty: none");
+  b.add("alphabet", &c.alphabet, any,
+        "the characters of the output; empty: those of the training texts");
+  b.add("text_outside_alphabet", choice(c.text_outside_alphabet, bad_data_names), any,
+        "what to do with a text that has other characters");
+  b.add("text_too_long", choice(c.text_too_long, bad_data_names), any,
+        "what to do with a text that its frames cannot spell");
+  b.add("batch_frames", &c.batch_frames, from(1, 1e9),
+        "frames per batch, padding not counted (there is none)");
+  b.add("max_frames", &c.max_frames, from(0, 1e9),
+        "longer utterances are left out and counted; 0: no limit");
+  b.add("buckets", &c.buckets, from(1, 1000),
+        "groups of similar length that batches are drawn from");
+  b.add("sorta_grad", &c.sorta_grad, any, "first epoch from short to long");
+  b.add("prefetch_threads", &c.prefetch_threads, from(0, 256),
+        "threads that read and compute features ahead; 0: the training thread does");
+  b.add("prefetch_batches", &c.prefetch_batches, from(1, 1000), "batches kept ready");
+  return b;
+}
+
+Builder features_fields(FeaturesConfig& c) {
+  Builder b("features");
+  b.add("type", choice(c.type, feature_names), any,
+        "log-mel energies, MFCC, or features stored in files (.npy, safetensors)");
+  b.add("bins", &c.bins, from(1, 1024), "mel bins");
+  b.add("coefficients", &c.coefficients, from(1, 1024), "cepstral coefficients (mfcc)");
+  b.add("rate", &c.rate, from(1000, 384000), "samples per second; other rates are resampled");
+  b.add("frame_ms", &c.frame_ms, {.low = 1, .high = 1000}, "window length");
+  b.add("hop_ms", &c.hop_ms, {.low = 1, .high = 1000}, "from frame to frame");
+  b.add("low_hz", &c.low_hz, not_negative, "lower edge of the lowest mel bin");
+  b.add("high_hz", &c.high_hz, not_negative, "upper edge of the highest mel bin; 0: half the rate");
+  b.add("preemphasis", &c.preemphasis, share, "first-order high-pass coefficient");
+  b.add("dither", &c.dither, not_negative, "amplitude of added noise, in 16-bit steps");
+  b.add("cmvn", choice(c.cmvn, cmvn_names), any,
+        "mean and variance normalisation, per utterance or over the training set");
+  return b;
+}
+
+Builder augment_fields(AugmentConfig& c) {
+  Builder b("augment");
+  b.add("spec_augment", &c.spec_augment, any, "mask bands of frequency and time");
+  b.add("frequency_masks", &c.frequency_masks, from(0, 100), "masks per utterance");
+  b.add("frequency_width", &c.frequency_width, from(0, 1024), "greatest width, in bins");
+  b.add("time_masks", &c.time_masks, from(0, 100), "masks per utterance");
+  b.add("time_width", &c.time_width, from(0, 1e6), "greatest width, in frames");
+  b.add("time_share", &c.time_share, share, "greatest width as a share of the utterance");
+  b.add("speed", &c.speed, {.low = 0.25, .high = 4},
+        "factors, one drawn per utterance; empty: none");
+  b.add("noise", &c.noise, share, "share of utterances that get white noise");
+  b.add("noise_snr_low", &c.noise_snr_low, from(-100, 100), "lowest signal-to-noise ratio, dB");
+  b.add("noise_snr_high", &c.noise_snr_high, from(-100, 100), "highest signal-to-noise ratio, dB");
+  return b;
+}
+
+Builder training_fields(TrainingConfig& c) {
+  Builder b("training");
+  b.add("epochs", &c.epochs, from(1, 1e9), "passes over the training data");
+  b.add("max_seconds", &c.max_seconds, not_negative, "stop after so much time; 0: no limit");
+  b.add("max_steps", &c.max_steps, not_negative, "stop after so many updates; 0: no limit");
+  b.add("seed", &c.seed, any, "of initialisation, sampling, dropout and augmentation");
+  b.add("threads", &c.threads, from(0, 4096), "CPU threads; 0: all that may be used");
+  b.add("dtype", choice(c.dtype, dtype_names), any,
+        "storage of weights and activations; sums and master weights are f32");
+  b.add("accumulation", &c.accumulation, from(1, 1e6), "batches per update");
+  b.add("clip", &c.clip, not_negative, "greatest global norm of the gradient; 0: not clipped");
+  b.add("ema", &c.ema, below_one,
+        "decay of an exponential moving average of the weights, used for validation; 0: none");
+  b.add("average_best", &c.average_best, from(0, 100),
+        "the final model is the mean of so many best checkpoints; 0: the best one");
+  b.add("patience", &c.patience, from(0, 1e6),
+        "stop after so many validations without a better one; 0: never");
+  b.add("validate_every_steps", &c.validate_every_steps, not_negative, "0: after each epoch");
+  b.add("checkpoint_dir", &c.checkpoint_dir, any, "where checkpoints and logs go");
+  b.add("checkpoint_every_seconds", &c.checkpoint_every_seconds, not_negative, "0: not by time");
+  b.add("checkpoint_every_steps", &c.checkpoint_every_steps, not_negative, "0: not by steps");
+  b.add("keep_last", &c.keep_last, from(1, 1e6),
+        "newest checkpoints kept; 2 survives damage to the newest");
+  b.add("keep_best", &c.keep_best, from(0, 1e6), "best checkpoints kept besides");
+  b.add("log", &c.log, any, "JSON-lines log; empty: log.jsonl in checkpoint_dir");
+  b.add("tensorboard", &c.tensorboard, any, "directory for TensorBoard event files; empty: none");
+  b.add("log_every_steps", &c.log_every_steps, from(1, 1e9), "updates per line of the log");
+  b.add("samples", &c.samples, from(0, 1000), "hypotheses shown at each validation");
+  b.add("deterministic", &c.deterministic, any, "same seed, same bits");
+  b.add("non_finite", choice(c.non_finite, non_finite_names), any,
+        "what to do when loss or gradient is not finite: skip the update, or stop");
+  b.add("non_finite_limit", &c.non_finite_limit, from(1, 1e9),
+        "so many skipped updates in a row stop the training");
+  b.add("init_from", &c.init_from, any,
+        "checkpoint to take the weights from (not the optimiser's state)");
+  return b;
+}
+
+Builder optimizer_fields(OptimizerConfig& c) {
+  Builder b("optimizer");
+  b.add("type", choice(c.type, optimizer_names), any, "the update rule");
+  b.add("lr", &c.lr, positive, "highest learning rate");
+  b.add("momentum", &c.momentum, below_one, "sgd");
+  b.add("nesterov", &c.nesterov, any, "sgd: Nesterov's momentum");
+  b.add("beta1", &c.beta1, below_one, "adam, adamw: decay of the first moment");
+  b.add("beta2", &c.beta2, below_one, "adam, adamw: decay of the second moment");
+  b.add("eps", &c.eps, positive, "adam, adamw: added to the denominator");
+  b.add("weight_decay", &c.weight_decay, not_negative,
+        "L2 penalty (sgd, adam) or decoupled decay (adamw)");
+  return b;
+}
+
+Builder schedule_fields(ScheduleConfig& c) {
+  Builder b("schedule");
+  b.add("type", choice(c.type, schedule_names), any,
+        "how the learning rate changes after the warm-up");
+  b.add("warmup_steps", &c.warmup_steps, not_negative, "linear rise to optimizer.lr");
+  b.add("total_steps", &c.total_steps, not_negative,
+        "linear, cosine: where the fall ends; 0: at the end of training");
+  b.add("final_factor", &c.final_factor, share,
+        "linear, cosine: share of optimizer.lr left at the end");
+  b.add("step_every", &c.step_every, from(1), "step: updates between two cuts");
+  b.add("step_factor", &c.step_factor, {.low = 0, .high = 1, .open_low = true},
+        "step: factor of each cut");
+  b.add("plateau_patience", &c.plateau_patience, from(0, 1e6),
+        "plateau: validations without progress before a cut");
+  b.add("plateau_factor", &c.plateau_factor, {.low = 0, .high = 1, .open_low = true},
+        "plateau: factor of each cut");
+  b.add("plateau_threshold", &c.plateau_threshold, below_one,
+        "plateau: relative gain that counts as progress");
+  return b;
+}
+
+}  // namespace
+
+std::string Field::section() const {
+  const size_t dot = key.rfind('.');
+  return dot == std::string::npos ? "" : key.substr(0, dot);
+}
+
+std::string Field::name() const {
+  const size_t dot = key.rfind('.');
+  return dot == std::string::npos ? key : key.substr(dot + 1);
+}
+
+std::vector<Field> fields(Config& c) {
+  std::vector<Field> all;
+  Builder top("");
+  top.add("task", choice(c.task, task_names), any,
+          "sequence labelling, or one class or vector per sequence");
+  top.append_to(all);
+  model_fields(c.model).append_to(all);
+  data_fields(c.data).append_to(all);
+  features_fields(c.features).append_to(all);
+  augment_fields(c.augment).append_to(all);
+  training_fields(c.training).append_to(all);
+  optimizer_fields(c.optimizer).append_to(all);
+  schedule_fields(c.schedule).append_to(all);
+  Builder decode("decode");
+  decode.add("type", choice(c.decode.type, decode_names), any, "how outputs become text");
+  decode.append_to(all);
+  return all;
+}
+
+std::vector<Field> layer_fields(LayerConfig& c) {
+  Builder b("");
+  b.add("type", choice(c.type, layer_names), any, "the kind of layer");
+  switch (c.type) {
+    case LayerType::lstm:
+      b.add("hidden", &c.hidden, from(1, 65536), "cells per direction");
+      b.add("layers", &c.layers, from(1, 100), "layers of the same size");
+      b.add("bidirectional", &c.bidirectional, any, "read in both directions");
+      b.add("projection", &c.projection, from(0, 65536),
+            "projected outputs per direction; 0: none");
+      b.add("dropout", &c.dropout, below_one, "rate between these layers");
+      b.add("residual", &c.residual, any, "add the input to the output where the sizes agree");
+      break;
+    case LayerType::linear:
+      b.add("size", &c.size, from(1, 1 << 24), "outputs");
+      b.add("residual", &c.residual, any, "add the input to the output where the sizes agree");
+      break;
+    case LayerType::stack:
+      b.add("factor", &c.factor, from(1, 64), "so many frames become one");
+      break;
+    case LayerType::dropout:
+      b.add("rate", &c.rate, below_one, "share of values set to zero");
+      break;
+    case LayerType::layer_norm:
+    case LayerType::relu:
+    case LayerType::tanh:
+    case LayerType::sigmoid:
+      break;
+  }
+  std::vector<Field> all;
+  b.append_to(all);
+  return all;
+}
+
+std::string_view section_doc(std::string_view section) {
+  static constexpr std::pair<std::string_view, std::string_view> docs[] = {
+      {"", "What is learnt."},
+      {"model", "The layers, in short form; or listed one by one as [[model.layer]] tables."},
+      {"data",
+       "What is read. `data=DIR` stands for DIR/train.jsonl, DIR/dev.jsonl and DIR/test.jsonl."},
+      {"features", "From sound to frames."},
+      {"augment", "Variations of the training data."},
+      {"training", "How long, how, and what is kept."},
+      {"optimizer", "From gradients to updates."},
+      {"schedule", "The learning rate over time."},
+      {"decode", "From outputs to text."},
+  };
+  for (const auto& [name, doc] : docs) {
+    if (name == section) return doc;
+  }
+  return "";
+}
+
+bool is_short_form(std::string_view key) {
+  static constexpr std::string_view keys[] = {
+      "model.hidden",    "model.layers",     "model.bidirectional", "model.dropout",
+      "model.subsample", "model.projection", "model.layer_norm",    "model.residual"};
+  for (std::string_view k : keys) {
+    if (k == key) return true;
+  }
+  return false;
+}
+
+}  // namespace rondo::schema

@@ -1,0 +1,62 @@
+// The binding of keys to the members of a Config (internal to engine/config).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "engine/config/config.h"
+
+namespace rondo::schema {
+
+// One of a fixed set of names, bound to an enum.
+struct Choice {
+  std::vector<std::string> names;
+  std::function<size_t()> get;
+  std::function<void(size_t)> set;
+};
+
+using Binding = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*,
+                             std::vector<double>*, Choice>;
+
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool open_low = false;  // low itself is excluded
+  bool open_high = false;
+};
+
+struct Field {
+  std::string key;  // dotted
+  Binding value;
+  Range range;
+  std::string doc;
+
+  std::string section() const;  // "training"; "" at the top level
+  std::string name() const;     // "epochs"
+};
+
+// The whole schema, bound to `config`, in the order of printing. The short form of the model is
+// included; the [[model.layer]] tables are not.
+std::vector<Field> fields(Config& config);
+
+// What a [[model.layer]] of this type may hold, "type" first.
+std::vector<Field> layer_fields(LayerConfig& layer);
+
+// What each section is for.
+std::string_view section_doc(std::string_view section);
+
+// A key of the short form, which excludes [[model.layer]].
+bool is_short_form(std::string_view key);
+
+// "an integer from 1 to 100", "one of error, skip"
+std::string expectation(const Field& field);
+// The value as TOML.
+std::string value_toml(const Field& field);
+std::string quote_toml(std::string_view text);
+
+}  // namespace rondo::schema

@@ -1,0 +1,152 @@
+// Checkpoints: numbered generations in a directory, each committed at once or not at all.
+//
+//   runs/digits/
+//     checkpoint-000000041/   model.safetensors  state.json  manifest.json
+//     checkpoint-000000042/
+//     .writing-...            being written, or left by a killed writer (cleaned by the next one)
+//     .lock                   held by the process that writes here
+//
+// Committing: the files are written and synced in `.writing-…`, then the manifest with every file's
+// size and CRC-32C (and its own), then the directory is synced, renamed and its parent synced. A
+// process killed, or a machine switched off, at any point leaves the earlier generations untouched
+// and the new one either whole or absent. Old generations are removed only after that, by renaming
+// them away first, so a half-removed one is never taken for a damaged one.
+//
+// Errors: InputError for everything the disk or a damaged file does. Thread safety: one thread per
+// object; any number of processes may read while one writes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/io/safetensors.h"
+
+namespace rondo {
+
+// What a committed generation says about itself.
+struct CheckpointInfo {
+  uint64_t generation = 0;       // counts up by one per commit
+  int64_t step = 0;              // the caller's step counter
+  std::optional<double> metric;  // lower is better (WER, loss); absent or NaN: never among the best
+};
+
+struct CheckpointPolicy {
+  int keep_last = 2;  // at least 1; 2 survives damage to the newest
+  int keep_best = 0;  // so many more, of the lowest metric
+};
+
+// A committed generation whose files have all been read and compared with the manifest.
+class Checkpoint {
+ public:
+  const CheckpointInfo& info() const { return info_; }
+  const std::filesystem::path& directory() const { return directory_; }
+  // Newer generations that had to be passed over, one sentence each, for the user to see.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
+  const std::vector<std::string>& files() const { return files_; }
+  bool has(std::string_view file) const;
+  // InputError if the checkpoint has no such file.
+  std::filesystem::path path(std::string_view file) const;
+  std::string text(std::string_view file) const;
+  SafetensorsFile tensors(std::string_view file) const;
+
+ private:
+  friend Checkpoint open_checkpoint(const std::filesystem::path&);
+  friend std::optional<Checkpoint> open_latest(const std::filesystem::path&);
+  CheckpointInfo info_;
+  std::filesystem::path directory_;
+  std::vector<std::string> files_;
+  std::vector<std::string> warnings_;
+};
+
+// One generation's directory, verified. InputError naming the file, and the expected and found size
+// or checksum, if it is damaged.
+Checkpoint open_checkpoint(const std::filesystem::path& generation_directory);
+
+// The newest generation of `directory` that is whole; damaged newer ones become warnings. Nothing
+// if the directory does not exist or has no generation; InputError if all of them are damaged.
+std::optional<Checkpoint> open_latest(const std::filesystem::path& directory);
+
+// Committed generations, oldest first, from their manifests alone (contents not verified; those
+// with an unreadable manifest are left out).
+std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& directory);
+std::filesystem::path checkpoint_path(const std::filesystem::path& directory, uint64_t generation);
+
+class CheckpointStore;
+
+// A generation being written. Destroyed without commit(): nothing remains of it.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(CheckpointWriter&&) noexcept;
+  CheckpointWriter& operator=(CheckpointWriter&&) = delete;
+  ~CheckpointWriter();
+
+  // File names are plain ("model.safetensors"), each used once. After an exception the writer can
+  // only be destroyed.
+  void add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
+                   const StringMap& metadata = {});
+  void add_text(const std::string& file, std::string_view content);
+
+  // Makes the generation durable and visible, then removes what the policy no longer keeps. Returns
+  // its directory. A failure to remove old generations comes after the commit and is a warning of
+  // the store, not an exception.
+  std::filesystem::path commit(int64_t step, std::optional<double> metric = std::nullopt);
+
+ private:
+  friend class CheckpointStore;
+  struct File {
+    std::string name;
+    uint64_t size;
+    uint32_t crc;
+  };
+  CheckpointWriter(CheckpointStore& store, std::filesystem::path temporary);
+  FileWriter create(const std::string& file);
+  void close(const std::string& file, FileWriter& writer);
+
+  CheckpointStore* store_;
+  std::filesystem::path temporary_;
+  std::vector<File> files_;
+};
+
+// The writing end of a checkpoint directory. Creates it if needed, takes its lock (released by the
+// system when the process dies) and cleans what killed writers left.
+class CheckpointStore {
+ public:
+  // InputError if another process holds the lock.
+  explicit CheckpointStore(std::filesystem::path directory, CheckpointPolicy policy = {});
+  ~CheckpointStore();
+  CheckpointStore(const CheckpointStore&) = delete;
+  CheckpointStore& operator=(const CheckpointStore&) = delete;
+
+  // One writer at a time (RONDO_CHECK); it must not outlive the store.
+  CheckpointWriter begin();
+
+  const std::filesystem::path& directory() const { return directory_; }
+  // What went wrong without losing anything (no lock on this file system, an old generation that
+  // could not be removed); taking them clears the list.
+  std::vector<std::string> take_warnings();
+
+ private:
+  friend class CheckpointWriter;
+  void lock();
+  void clean();
+  void prune();
+  bool is_whole(uint64_t generation);
+
+  std::filesystem::path directory_;
+  CheckpointPolicy policy_;
+  int lock_fd_ = -1;
+  bool writing_ = false;
+  std::set<uint64_t> whole_;    // verified, or written by this store
+  std::set<uint64_t> damaged_;  // do not count among those kept
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,40 @@
+// The manifest of a checkpoint generation (internal to engine/io).
+//
+// JSON, sealed by its own checksum: the last member is "manifest_crc32c", over all bytes before it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine/io/checkpoint.h"
+
+namespace rondo {
+
+inline constexpr const char* manifest_file = "manifest.json";
+
+struct ManifestEntry {
+  std::string name;
+  uint64_t size = 0;
+  uint32_t crc = 0;
+};
+
+// Numbers of the generations in `directory`, ascending; a missing directory has none.
+std::vector<uint64_t> checkpoint_generations(const std::filesystem::path& directory);
+
+struct Manifest {
+  CheckpointInfo info;
+  std::vector<ManifestEntry> files;
+};
+
+std::string format_manifest(const Manifest& manifest);
+
+// InputError naming `path` if the text is not what format_manifest wrote.
+Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
+
+Manifest read_manifest(const std::filesystem::path& generation_directory);
+
+// A plain file name that may stand in a checkpoint.
+bool valid_checkpoint_file(const std::string& name);
+
+}  // namespace rondo

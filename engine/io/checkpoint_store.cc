@@ -1,0 +1,222 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <system_error>
+#include <utility>
+
+#include "engine/io/checkpoint.h"
+#include "engine/io/checkpoint_manifest.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* writing_prefix = ".writing-";
+constexpr const char* removing_prefix = ".removing-";
+constexpr const char* lock_file = ".lock";
+
+std::string reason(int error) { return std::error_code(error, std::generic_category()).message(); }
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(CheckpointStore& store, fs::path temporary)
+    : store_(&store), temporary_(std::move(temporary)) {}
+
+CheckpointWriter::CheckpointWriter(CheckpointWriter&& other) noexcept
+    : store_(std::exchange(other.store_, nullptr)),
+      temporary_(std::move(other.temporary_)),
+      files_(std::move(other.files_)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!store_) return;
+  store_->writing_ = false;
+  try {
+    remove_tree(temporary_);
+  } catch (const std::exception& error) {
+    // The next writer tries again; nothing is lost.
+    store_->warnings_.emplace_back(error.what());
+  }
+}
+
+FileWriter CheckpointWriter::create(const std::string& file) {
+  RONDO_CHECK(store_, "the checkpoint is committed already");
+  RONDO_CHECK(valid_checkpoint_file(file), "'", file, "' is not a plain file name");
+  for (const File& f : files_) RONDO_CHECK(f.name != file, "'", file, "' is added twice");
+  return FileWriter(temporary_ / file);
+}
+
+void CheckpointWriter::close(const std::string& file, FileWriter& writer) {
+  writer.close();
+  files_.push_back({file, writer.size(), writer.crc()});
+}
+
+void CheckpointWriter::add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
+                                   const StringMap& metadata) {
+  FileWriter writer = create(file);
+  write_safetensors(writer, tensors, metadata);
+  close(file, writer);
+}
+
+void CheckpointWriter::add_text(const std::string& file, std::string_view content) {
+  FileWriter writer = create(file);
+  writer.write(content);
+  close(file, writer);
+}
+
+fs::path CheckpointWriter::commit(int64_t step, std::optional<double> metric) {
+  RONDO_CHECK(store_, "the checkpoint is committed already");
+  const std::vector<uint64_t> existing = checkpoint_generations(store_->directory_);
+  Manifest manifest;
+  manifest.info = {existing.empty() ? 1 : existing.back() + 1, step, metric};
+  for (const File& f : files_) manifest.files.push_back({f.name, f.size, f.crc});
+  {
+    FileWriter file(temporary_ / manifest_file);
+    file.write(format_manifest(manifest));
+    file.close();
+  }
+  sync_directory(temporary_);
+  const fs::path committed = checkpoint_path(store_->directory_, manifest.info.generation);
+  rename_path(temporary_, committed);
+  CheckpointStore* store = std::exchange(store_, nullptr);
+  store->writing_ = false;
+  sync_directory(store->directory_);
+  store->whole_.insert(manifest.info.generation);
+  try {
+    store->prune();
+  } catch (const InputError& error) {
+    store->warnings_.push_back(str("old checkpoints could not be removed: ", error.what()));
+  }
+  return committed;
+}
+
+CheckpointStore::CheckpointStore(fs::path directory, CheckpointPolicy policy)
+    : directory_(std::move(directory)), policy_(policy) {
+  RONDO_CHECK(policy.keep_last >= 1 && policy.keep_best >= 0, "keep_last ", policy.keep_last,
+              ", keep_best ", policy.keep_best);
+  make_directories(directory_);
+  lock();
+  try {
+    clean();
+  } catch (...) {
+    ::close(lock_fd_);
+    throw;
+  }
+}
+
+CheckpointStore::~CheckpointStore() {
+  if (lock_fd_ >= 0) ::close(lock_fd_);
+}
+
+void CheckpointStore::lock() {
+  const fs::path path = directory_ / lock_file;
+  lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_fd_ < 0) fail_input("cannot create '", path.string(), "': ", reason(errno));
+  int rc;
+  do rc = ::flock(lock_fd_, LOCK_EX | LOCK_NB);
+  while (rc != 0 && errno == EINTR);
+  if (rc == 0) return;
+  const int error = errno;
+  if (error == EWOULDBLOCK) {
+    ::close(std::exchange(lock_fd_, -1));
+    fail_input("the checkpoint directory '", directory_.string(),
+               "' is being written by another process; choose another one or stop that process");
+  }
+  warnings_.push_back(str("'", directory_.string(), "' cannot be locked (", reason(error),
+                          "): do not let two processes write there"));
+}
+
+void CheckpointStore::clean() {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  fs::directory_iterator it(directory_, error);
+  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(writing_prefix) || name.starts_with(removing_prefix)) {
+      leftovers.push_back(it->path());
+    }
+  }
+  if (error) fail_input("cannot list '", directory_.string(), "': ", error.message());
+  for (const fs::path& path : leftovers) {
+    try {
+      remove_tree(path);
+    } catch (const InputError& e) {
+      // New writers use other names, so a leftover wastes space but blocks nothing.
+      warnings_.push_back(str("a leftover of an earlier run stays: ", e.what()));
+    }
+  }
+}
+
+CheckpointWriter CheckpointStore::begin() {
+  RONDO_CHECK(!writing_, "a checkpoint is being written already");
+  clean();
+  const std::string prefix = writing_prefix + std::to_string(::getpid());
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const fs::path temporary = directory_ / (prefix + "-" + std::to_string(attempt));
+    if (::mkdir(temporary.c_str(), 0777) == 0) {
+      writing_ = true;
+      return CheckpointWriter(*this, temporary);
+    }
+    if (errno != EEXIST) {
+      fail_input("cannot create the directory '", temporary.string(), "': ", reason(errno));
+    }
+  }
+  fail_input("cannot save in '", directory_.string(), "': it is full of leftovers named '", prefix,
+             "-…' that cannot be removed");
+}
+
+bool CheckpointStore::is_whole(uint64_t generation) {
+  if (whole_.contains(generation)) return true;
+  if (damaged_.contains(generation)) return false;
+  try {
+    open_checkpoint(checkpoint_path(directory_, generation));
+    whole_.insert(generation);
+    return true;
+  } catch (const InputError&) {
+    // Not this store's to report: open_latest names the damage to whoever reads it.
+    damaged_.insert(generation);
+    return false;
+  }
+}
+
+// Only generations known to be whole count as kept: a damaged one must never push out a good one.
+void CheckpointStore::prune() {
+  const std::vector<uint64_t> generations = checkpoint_generations(directory_);
+  std::vector<uint64_t> older;
+  int kept = 0;
+  for (auto g = generations.rbegin(); g != generations.rend(); ++g) {
+    if (kept >= policy_.keep_last) {
+      older.push_back(*g);
+    } else if (is_whole(*g)) {
+      ++kept;
+    }
+  }
+  std::vector<std::pair<double, uint64_t>> best;  // all whole generations with a metric
+  for (uint64_t g : generations) {
+    if (policy_.keep_best == 0 || !is_whole(g)) continue;
+    const std::optional<double> metric = read_manifest(checkpoint_path(directory_, g)).info.metric;
+    if (metric) best.emplace_back(*metric, g);
+  }
+  std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;
+  });
+  if (best.size() > static_cast<size_t>(policy_.keep_best))
+    best.resize(static_cast<size_t>(policy_.keep_best));
+  for (uint64_t g : older) {
+    if (std::any_of(best.begin(), best.end(), [&](const auto& b) { return b.second == g; }))
+      continue;
+    const fs::path removing = directory_ / (removing_prefix + std::to_string(g));
+    rename_path(checkpoint_path(directory_, g), removing);
+    remove_tree(removing);
+  }
+}
+
+std::vector<std::string> CheckpointStore::take_warnings() { return std::exchange(warnings_, {}); }
+
+}  // namespace rondo

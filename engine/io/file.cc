@@ -1,0 +1,315 @@
+#include "engine/io/file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "engine/io/crc32c.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t buffer_bytes = 1 << 20;
+
+std::string reason(int error) { return std::error_code(error, std::generic_category()).message(); }
+
+[[noreturn]] void fail_path(const char* what, const fs::path& path, int error) {
+  fail_input("cannot ", what, " '", path.string(), "': ", reason(error));
+}
+
+// Past a file-size limit write(2) raises SIGXFSZ, which would end the process before it can report.
+// Held back in this thread alone, and taken from the queue if it came, so that the host program's
+// own handling of the signal is not disturbed.
+class HoldSigxfsz {
+ public:
+  HoldSigxfsz() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~HoldSigxfsz() {
+    if (raised_ && !was_pending_) {
+      const timespec now{0, 0};
+      while (sigtimedwait(&set_, nullptr, &now) == -1 && errno == EINTR) {
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  HoldSigxfsz(const HoldSigxfsz&) = delete;
+  HoldSigxfsz& operator=(const HoldSigxfsz&) = delete;
+  void raised() { raised_ = true; }
+
+ private:
+  sigset_t set_;
+  sigset_t before_;
+  bool was_pending_ = false;
+  bool raised_ = false;
+};
+
+class Fd {
+ public:
+  explicit Fd(int fd) : fd_(fd) {}
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+int open_retry(const fs::path& path, int flags, mode_t mode = 0) {
+  int fd;
+  do fd = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+// Opens a regular file for reading and returns its size. O_NONBLOCK: opening a FIFO must not hang.
+int open_regular(const fs::path& path, uint64_t& size) {
+  const int fd = open_retry(path, O_RDONLY | O_NONBLOCK);
+  if (fd < 0) fail_path("open", path, errno);
+  struct stat st;
+  if (::fstat(fd, &st) != 0) {
+    const int error = errno;
+    ::close(fd);
+    fail_path("examine", path, error);
+  }
+  if (!S_ISREG(st.st_mode)) {
+    ::close(fd);
+    fail_input("cannot read '", path.string(), "': it is ",
+               S_ISDIR(st.st_mode) ? "a directory" : "not a regular file", ", expected a file");
+  }
+  size = static_cast<uint64_t>(st.st_size);
+  return fd;
+}
+
+void read_exactly(int fd, std::byte* into, size_t size, const fs::path& path) {
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd, into + done, size - done);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      fail_path("read", path, errno);
+    }
+    if (n == 0) {
+      fail_input("cannot read '", path.string(), "': it ended after ", done, " of ", size,
+                 " bytes");
+    }
+    done += static_cast<size_t>(n);
+  }
+}
+
+void sync_fd(int fd, const fs::path& path) {
+  int rc;
+  do rc = ::fsync(fd);
+  while (rc != 0 && errno == EINTR);
+  // Some file systems cannot sync a directory and say so with EINVAL.
+  if (rc != 0 && errno != EINVAL) fail_path("sync", path, errno);
+}
+
+}  // namespace
+
+std::string read_text_file(const fs::path& path, uint64_t max_bytes) {
+  uint64_t size = 0;
+  const Fd fd(open_regular(path, size));
+  if (size > max_bytes) {
+    fail_input("cannot read '", path.string(), "': it has ", size, " bytes, expected at most ",
+               max_bytes);
+  }
+  std::string text(static_cast<size_t>(size), '\0');
+  read_exactly(fd.get(), reinterpret_cast<std::byte*>(text.data()), text.size(), path);
+  return text;
+}
+
+FileBytes::FileBytes(const fs::path& path, Mode mode) {
+  uint64_t size = 0;
+  const Fd fd(open_regular(path, size));
+  if (size == 0) return;
+  if (mode == Mode::map) {
+    void* p = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+    if (p == MAP_FAILED) fail_path("map", path, errno);
+    data_ = static_cast<const std::byte*>(p);
+    size_ = size;
+    mapped_ = true;
+    return;
+  }
+  auto* memory =
+      static_cast<std::byte*>(::operator new[](size, std::align_val_t{64}, std::nothrow));
+  if (!memory) fail_input("cannot read '", path.string(), "': no memory for ", size, " bytes");
+  data_ = memory;
+  size_ = size;
+  try {
+    read_exactly(fd.get(), memory, size, path);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+FileBytes::FileBytes(FileBytes&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      mapped_(other.mapped_) {}
+
+FileBytes& FileBytes::operator=(FileBytes&& other) noexcept {
+  if (this != &other) {
+    release();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    mapped_ = other.mapped_;
+  }
+  return *this;
+}
+
+FileBytes::~FileBytes() { release(); }
+
+void FileBytes::release() noexcept {
+  if (!data_) return;
+  auto* p = const_cast<std::byte*>(data_);
+  if (mapped_) {
+    ::munmap(p, size_);
+  } else {
+    ::operator delete[](p, std::align_val_t{64});
+  }
+  data_ = nullptr;
+  size_ = 0;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
+  HoldSigxfsz hold;
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      if (errno == EFBIG) hold.raised();
+      fail_path("write", path, errno);
+    }
+    done += static_cast<size_t>(n);
+  }
+}
+
+FileWriter::FileWriter(const fs::path& path)
+    : path_(path),
+      fd_(open_retry(path, O_WRONLY | O_CREAT | O_TRUNC, 0666)),
+      buffer_(std::make_unique<std::byte[]>(buffer_bytes)) {
+  if (fd_ < 0) fail_path("create", path, errno);
+}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      buffer_(std::move(other.buffer_)),
+      filled_(std::exchange(other.filled_, 0)),
+      size_(other.size_),
+      crc_(other.crc_) {}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  RONDO_CHECK(fd_ >= 0, "write to the closed file '", path_.string(), "'");
+  size_ += bytes.size();
+  crc_ = crc32c(bytes, crc_);
+  if (filled_ + bytes.size() > buffer_bytes) flush();
+  if (bytes.size() >= buffer_bytes) {
+    write_all(fd_, bytes, path_);
+  } else if (!bytes.empty()) {
+    std::memcpy(buffer_.get() + filled_, bytes.data(), bytes.size());
+    filled_ += bytes.size();
+  }
+}
+
+void FileWriter::write(std::string_view text) {
+  write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void FileWriter::flush() {
+  const size_t n = std::exchange(filled_, 0);
+  if (n > 0) write_all(fd_, {buffer_.get(), n}, path_);
+}
+
+void FileWriter::close() {
+  RONDO_CHECK(fd_ >= 0, "second close of '", path_.string(), "'");
+  flush();
+  sync_fd(fd_, path_);
+  // NFS and quotas may report a failed write only here.
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_path("close", path_, errno);
+}
+
+void replace_file(const fs::path& path, FunctionRef<void(FileWriter&)> write) {
+  fs::path temporary = path;
+  temporary += ".tmp-" + std::to_string(::getpid());
+  try {
+    FileWriter file(temporary);
+    write(file);
+    file.close();
+    rename_path(temporary, path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  const fs::path parent = path.parent_path();
+  sync_directory(parent.empty() ? "." : parent);
+}
+
+void replace_text_file(const fs::path& path, std::string_view content) {
+  replace_file(path, [&](FileWriter& file) { file.write(content); });
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_path("create", to, errno);
+}
+
+void sync_directory(const fs::path& directory) {
+  const Fd fd(open_retry(directory, O_RDONLY | O_DIRECTORY));
+  if (fd.get() < 0) fail_path("open the directory", directory, errno);
+  sync_fd(fd.get(), directory);
+}
+
+void make_directories(const fs::path& directory) {
+  std::error_code ignored;
+  if (directory.empty() || fs::is_directory(directory, ignored)) return;
+  const fs::path parent = directory.parent_path();
+  if (parent != directory) make_directories(parent);
+  if (::mkdir(directory.c_str(), 0777) != 0) {
+    if (errno == EEXIST && fs::is_directory(directory, ignored)) return;
+    fail_path("create the directory", directory, errno);
+  }
+  sync_directory(parent.empty() ? "." : parent);
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  if (fs::symlink_status(path, error).type() == fs::file_type::directory) {
+    std::vector<fs::path> entries;
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      entries.push_back(it->path());
+    }
+    for (const fs::path& entry : entries) remove_tree(entry);
+    if (::rmdir(path.c_str()) != 0 && errno != ENOENT) fail_path("remove", path, errno);
+  } else if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    fail_path("remove", path, errno);
+  }
+}
+
+}  // namespace rondo

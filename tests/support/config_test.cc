@@ -1,0 +1,309 @@
+#include "engine/config/config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/support.h"
+
+using namespace rondo;
+using rondo::test::input_error;
+using rondo::test::TemporaryDirectory;
+using Strings = std::vector<std::string>;
+using Catch::Contains;
+
+namespace {
+
+Config with(const Strings& overrides) { return load_config("", overrides); }
+std::string error_of(const std::string& toml, const Strings& overrides = {}) {
+  return input_error([&] { parse_config(toml, "conf.toml", overrides); });
+}
+std::string override_error(const std::string& text) { return error_of("", {text}); }
+
+}  // namespace
+
+TEST_CASE("an empty file gives the defaults", "[config]") {
+  CHECK(parse_config("", "conf.toml") == Config{});
+  CHECK(load_config("") == Config{});
+}
+
+TEST_CASE("a file sets typed values of every kind", "[config]") {
+  const Config c = parse_config(R"(
+task = "classify"
+[model]
+hidden = 64
+bidirectional = false
+dropout = 0.25
+[features]
+type = "mfcc"
+frame_ms = 20     # an integer where a number is expected
+[augment]
+speed = [0.9, 1, 1.1]
+[training]
+seed = 9223372036854775807
+max_steps = 5000000000
+dtype = "bf16"
+checkpoint_dir = "runs/ä \"x\""
+[optimizer]
+type = "sgd"
+)",
+                                "conf.toml");
+  CHECK(c.task == Task::classify);
+  CHECK(c.model.hidden == 64);
+  CHECK_FALSE(c.model.bidirectional);
+  CHECK(c.model.dropout == 0.25);
+  CHECK(c.features.type == FeatureType::mfcc);
+  CHECK(c.features.frame_ms == 20.0);
+  CHECK(c.augment.speed == std::vector<double>{0.9, 1.0, 1.1});
+  CHECK(c.training.seed == 9223372036854775807u);
+  CHECK(c.training.max_steps == 5000000000);
+  CHECK(c.training.dtype == DType::bf16);
+  CHECK(c.training.checkpoint_dir == "runs/ä \"x\"");
+  CHECK(c.optimizer.type == OptimizerType::sgd);
+  CHECK(c.model.layers == ModelConfig{}.layers);
+}
+
+TEST_CASE("overrides win over the file, later ones over earlier ones", "[config]") {
+  const Config c = parse_config("[training]\nepochs = 3\nseed = 4\n", "conf.toml",
+                                Strings{"training.epochs=5", "training.epochs=6"});
+  CHECK(c.training.epochs == 6);
+  CHECK(c.training.seed == 4);
+}
+
+TEST_CASE("override values: TOML, bare words, and text for string keys", "[config]") {
+  CHECK(with({"optimizer.lr=2e-3"}).optimizer.lr == 2e-3);
+  CHECK(with({"optimizer.lr= 0.5"}).optimizer.lr == 0.5);
+  CHECK(with({"optimizer.nesterov=true"}).optimizer.nesterov);
+  CHECK(with({"schedule.type=noam"}).schedule.type == ScheduleType::noam);
+  CHECK(with({"schedule.type=\"noam\""}).schedule.type == ScheduleType::noam);
+  CHECK(with({"augment.speed=[0.9,1.1]"}).augment.speed == std::vector<double>{0.9, 1.1});
+  CHECK(with({"data.alphabet=0123"}).data.alphabet == "0123");
+  CHECK(with({"data.train=2024-01-01"}).data.train == "2024-01-01");
+  CHECK(with({"training.checkpoint_dir=/a b/c=d"}).training.checkpoint_dir == "/a b/c=d");
+  CHECK(with({"training.checkpoint_dir=\"/q r\""}).training.checkpoint_dir == "/q r");
+  CHECK(with({"training.init_from="}).training.init_from.empty());
+  CHECK(with({"model.layer=[{type=\"linear\",size=7}]"}).model.layer.at(0).size == 7);
+}
+
+TEST_CASE("data=DIR sets the three manifests", "[config]") {
+  for (const Config& c : {with({"data=out"}), parse_config("data = \"out\"", "conf.toml")}) {
+    CHECK(c.data.train == "out/train.jsonl");
+    CHECK(c.data.dev == "out/dev.jsonl");
+    CHECK(c.data.test == "out/test.jsonl");
+  }
+  const Config c =
+      parse_config("[data]\nbatch_frames = 77\n", "conf.toml", Strings{"data=7", "data.dev="});
+  CHECK(c.data.train == "7/train.jsonl");
+  CHECK(c.data.dev.empty());
+  CHECK(c.data.batch_frames == 77);
+  CHECK_THAT(override_error("data="), Contains("directory of a corpus"));
+}
+
+TEST_CASE("the layers, listed or in short form", "[config]") {
+  const Config c = parse_config(R"(
+[[model.layer]]
+type = "stack"
+factor = 3
+[[model.layer]]
+type = "lstm"
+hidden = 128
+bidirectional = false
+[[model.layer]]
+type = "relu"
+)",
+                                "conf.toml");
+  const std::vector<LayerConfig> layers = expand_layers(c.model);
+  REQUIRE(layers.size() == 3);
+  CHECK(layers[0].type == LayerType::stack);
+  CHECK(layers[0].factor == 3);
+  CHECK(layers[1].hidden == 128);
+  CHECK_FALSE(layers[1].bidirectional);
+  CHECK(layers[2].type == LayerType::relu);
+
+  const Config s =
+      with({"model.layers=2", "model.subsample=3", "model.layer_norm=true", "model.residual=true"});
+  std::vector<LayerType> types;
+  for (const LayerConfig& l : expand_layers(s.model)) types.push_back(l.type);
+  CHECK(types == std::vector<LayerType>{LayerType::stack, LayerType::lstm, LayerType::layer_norm,
+                                        LayerType::dropout, LayerType::lstm, LayerType::layer_norm,
+                                        LayerType::dropout});
+  CHECK(expand_layers(s.model)[1].residual);
+  CHECK(expand_layers(with({"model.layers=0", "model.subsample=1"}).model).empty());
+}
+
+TEST_CASE("unknown keys name file, line and the nearest known key", "[config]") {
+  CHECK(error_of("[training]\nepochs = 1\nepoch = 3\n") ==
+        "conf.toml:3: unknown key 'training.epoch'; did you mean 'training.epochs'?");
+  CHECK(error_of("\n\n[optimiser]\nlr = 1\n") ==
+        "conf.toml:3: unknown key 'optimiser'; did you mean 'optimizer'?");
+  CHECK(error_of("epochs = 3") ==
+        "conf.toml:1: unknown key 'epochs'; did you mean 'training.epochs'?");
+  CHECK(error_of("[model]\nseed = 3") ==
+        "conf.toml:2: unknown key 'model.seed'; did you mean 'training.seed'?");
+  CHECK_THAT(error_of("zzzzqqqq = 3"),
+             Contains("unknown key 'zzzzqqqq'; --help-config lists all keys"));
+  CHECK(override_error("trainin.epochs=3") ==
+        "override 'trainin.epochs=3': unknown key 'trainin.epochs'; did you mean "
+        "'training.epochs'?");
+  CHECK_THAT(error_of("[[model.layer]]\ntype = \"linear\"\nhiden = 3\n"),
+             Contains("conf.toml:3: unknown key 'model.layer.hiden'"));
+  CHECK_THAT(error_of("[[model.layer]]\ntype = \"linear\"\nsizes = 3\n"),
+             Contains("did you mean 'model.layer.size'?"));
+  // The first mistake of the file is named, not the first in alphabetical order.
+  CHECK_THAT(error_of("[training]\nzeed = 1\nabc = 2\n"),
+             Contains("conf.toml:2: unknown key 'training.zeed'"));
+}
+
+TEST_CASE("wrong types name key, value and expectation", "[config]") {
+  CHECK(error_of("[training]\nepochs = \"ten\"\n") ==
+        "conf.toml:2: training.epochs is \"ten\", expected an integer from 1 to 1e+09");
+  CHECK_THAT(error_of("[training]\nepochs = 1.5\n"),
+             Contains("training.epochs is 1.5, expected an integer"));
+  CHECK_THAT(error_of("[training]\ndeterministic = 1\n"), Contains("is 1, expected true or false"));
+  CHECK_THAT(error_of("[optimizer]\nlr = \"x\"\n"), Contains("expected a number above 0"));
+  CHECK_THAT(
+      error_of("[optimizer]\ntype = \"adagrad\"\n"),
+      Contains("optimizer.type is \"adagrad\", expected one of \"sgd\", \"adam\", \"adamw\""));
+  CHECK_THAT(error_of("[data]\ntrain = 3\n"), Contains("data.train is 3, expected a string"));
+  CHECK_THAT(error_of("[augment]\nspeed = [1, \"x\"]\n"), Contains("expected a list of numbers"));
+  CHECK_THAT(error_of("training = 3\n"), Contains("'training' is a section"));
+  CHECK_THAT(error_of("[training.epochs]\nx = 3\n"), Contains("training.epochs is a table"));
+  CHECK_THAT(error_of("model.layer = 3\n"), Contains("[[model.layer]]"));
+  CHECK_THAT(error_of("model.layer = [3]\n"), Contains("expected a table"));
+  CHECK_THAT(error_of("[[model.layer]]\nhidden = 3\n"),
+             Contains("conf.toml:1: a [[model.layer]] has no 'type'"));
+  CHECK_THAT(error_of("[[model.layer]]\ntype = \"gru\"\n"),
+             Contains("model.layer.type is \"gru\", expected one of"));
+  CHECK_THAT(override_error("training.epochs=soon"),
+             Contains("training.epochs is \"soon\", expected an integer"));
+  CHECK_THAT(override_error("model.layer=[{type=3}]"), Contains("model.layer.type is 3"));
+}
+
+TEST_CASE("values out of range are refused, not clamped", "[config]") {
+  for (const char* bad :
+       {"training.epochs=0", "training.epochs=-3", "training.epochs=99999999999", "optimizer.lr=0",
+        "optimizer.lr=-1", "optimizer.lr=nan", "optimizer.lr=inf", "optimizer.lr=-inf",
+        "optimizer.beta1=1", "model.dropout=1.0", "model.dropout=-0.1", "training.seed=-1",
+        "augment.speed=[0.1]", "augment.speed=[nan]", "model.hidden=0", "training.max_steps=-1",
+        "features.rate=0"}) {
+    CAPTURE(bad);
+    CHECK_THAT(override_error(bad), Contains("expected"));
+  }
+  CHECK_THAT(override_error("optimizer.beta1=1"), Contains("a number of at least 0 and below 1"));
+}
+
+TEST_CASE("the short form and listed layers exclude each other", "[config]") {
+  const std::string listed = "[[model.layer]]\ntype = \"relu\"\n";
+  CHECK_THAT(error_of("[model]\nhidden = 3\n" + listed),
+             Contains("conf.toml:2: model.hidden belongs to the short form"));
+  CHECK_THAT(error_of(listed, {"model.hidden=3"}),
+             Contains("override 'model.hidden=3': model.hidden belongs"));
+  CHECK(
+      parse_config(listed, "conf.toml", Strings{"model.layer=[]", "model.hidden=3"}).model.hidden ==
+      3);
+  Config loaded = parse_config(listed, "conf.toml");
+  CHECK_THAT(input_error([&] { apply_overrides(loaded, Strings{"model.layers=3"}); }),
+             Contains("short form"));
+}
+
+TEST_CASE("malformed TOML and overrides", "[config]") {
+  CHECK_THAT(error_of("[training]\nepochs = = 3\n"), Contains("conf.toml:2: "));
+  CHECK_THAT(error_of("[training]\nepochs = 1\nepochs = 2\n"), Contains("conf.toml:3: "));
+  CHECK_THAT(error_of("a = \"\xff\xfe\"\n"), Contains("conf.toml:1: "));
+  CHECK_THAT(error_of(std::string("a = \0", 5)), Contains("conf.toml:1: "));
+  CHECK(override_error("epochs") == "override 'epochs' is not of the form key=value");
+  CHECK_THAT(override_error("=3"), Contains("not of the form"));
+  CHECK_THAT(override_error("a b=3"), Contains("not of the form"));
+  CHECK_THAT(override_error("augment.speed=[0.9"), Contains("override 'augment.speed=[0.9': "));
+  CHECK_THAT(override_error("training..epochs=3"), Contains("unknown key"));
+  CHECK_THAT(override_error(".=3"), Contains("unknown key"));
+  // A second key cannot be smuggled in behind a line break.
+  CHECK_THAT(override_error("training.epochs=3\nfoo=4"), Contains("training.epochs is"));
+}
+
+TEST_CASE("a missing config file, and a directory, are named", "[config]") {
+  TemporaryDirectory dir;
+  CHECK_THAT(input_error([&] { load_config(dir / "none.toml"); }),
+             Contains("none.toml") && Contains("No such file"));
+  CHECK_THAT(input_error([&] { load_config(dir.path()); }), Contains("a directory"));
+}
+
+TEST_CASE("a failed override leaves the config as it was", "[config]") {
+  Config c;
+  CHECK_THROWS_AS(apply_overrides(c, Strings{"training.epochs=7", "training.seed=x"}), InputError);
+  CHECK(c == Config{});
+}
+
+TEST_CASE("the resolved config round-trips through TOML", "[config]") {
+  Config c =
+      with({"optimizer.lr=0.1", "augment.speed=[0.9,1,1.1]", "training.ema=0.9999", "data=o\\u",
+            "task=regress", "training.seed=9223372036854775807", "schedule.final_factor=1e-300"});
+  c.data.alphabet = "a\"\\\n\t\x01\x7f é\xf0\x9f\x98\x80";
+  CHECK(parse_config(to_toml(c), "resolved") == c);
+  CHECK(parse_config(to_toml(Config{}), "resolved") == Config{});
+
+  Config listed;
+  for (int t = 0; t <= static_cast<int>(LayerType::sigmoid); ++t) {
+    listed.model.layer.emplace_back().type = static_cast<LayerType>(t);
+  }
+  listed.model.layer[0].projection = 5;
+  CHECK(parse_config(to_toml(listed), "resolved") == listed);
+}
+
+TEST_CASE("the resolved config as JSON has every key", "[config]") {
+  Config c = with({"model.hidden=9", "augment.speed=[1.1]"});
+  const auto j = nlohmann::json::parse(to_json(c));
+  CHECK(j["task"] == "ctc");
+  CHECK(j["model"]["hidden"] == 9);
+  CHECK(j["augment"]["speed"] == std::vector<double>{1.1});
+  CHECK(j["training"]["dtype"] == "f32");
+  CHECK_FALSE(j["model"].contains("layer"));
+  Config listed = with({"model.layer=[{type=\"stack\",factor=4}]"});
+  const auto l = nlohmann::json::parse(to_json(listed));
+  CHECK(l["model"]["layer"][0] == nlohmann::json{{"type", "stack"}, {"factor", 4}});
+  CHECK_FALSE(l["model"].contains("hidden"));
+}
+
+TEST_CASE("differences name key, old and new value", "[config]") {
+  const Config a, b = with({"training.epochs=60", "task=regress"});
+  CHECK(config_differences(a, a).empty());
+  CHECK(config_differences(a, b) ==
+        Strings{"task: \"ctc\" -> \"regress\"", "training.epochs: 50 -> 60"});
+}
+
+TEST_CASE("the reference is a config of defaults, and stands in the documentation", "[config]") {
+  CHECK(parse_config(config_reference(), "reference") == Config{});
+  CHECK_THAT(config_reference(),
+             Contains("epochs = 50 ") && Contains("passes over the training data"));
+  const char* root = std::getenv("RONDO_SOURCE_ROOT");
+  if (!root) {
+    WARN("RONDO_SOURCE_ROOT is not set: docs/training.md is not compared");
+    return;
+  }
+  const std::filesystem::path path = std::filesystem::path(root) / "docs/training.md";
+  const std::string begin = "<!-- config reference: begin -->\n";
+  const std::string end = "<!-- config reference: end -->";
+  std::string doc = rondo::test::slurp(path);
+  const size_t from = doc.find(begin), to = doc.find(end);
+  REQUIRE(from != std::string::npos);
+  REQUIRE(to != std::string::npos);
+  if (std::getenv("RONDO_UPDATE_DOCS")) {
+    doc.replace(from + begin.size(), to - from - begin.size(), config_reference_markdown());
+    rondo::test::spit(path, doc);
+  }
+  INFO("run support_tests with RONDO_UPDATE_DOCS=1 to write the table anew");
+  CHECK(rondo::test::slurp(path).find(begin + config_reference_markdown() + end) !=
+        std::string::npos);
+}
+
+TEST_CASE("every choice has the name of its enumerator", "[config]") {
+  CHECK(with({"model.pooling=mean"}).model.pooling == Pooling::mean);
+  CHECK(with({"model.pooling=last"}).model.pooling == Pooling::last);
+  CHECK(with({"features.type=ready"}).features.type == FeatureType::ready);
+  CHECK(with({"features.cmvn=global"}).features.cmvn == Cmvn::global);
+  CHECK(with({"features.cmvn=none"}).features.cmvn == Cmvn::none);
+  CHECK(with({"data.text_too_long=skip"}).data.text_too_long == OnBadData::skip);
+  CHECK(with({"training.non_finite=stop"}).training.non_finite == OnNonFinite::stop);
+  CHECK(with({"optimizer.type=adam"}).optimizer.type == OptimizerType::adam);
+  CHECK(with({"schedule.type=linear"}).schedule.type == ScheduleType::linear);
+  CHECK(with({"schedule.type=plateau"}).schedule.type == ScheduleType::plateau);
+  CHECK(with({"schedule.type=step"}).schedule.type == ScheduleType::step);
+}
