@@ -3,6 +3,26 @@
 #include <cstdio>
 
 #include "kernels/check/check.h"
+#include "kernels/devices.h"
+
+namespace {
+
+void list_devices(bool json) {
+  for (const auto kind :
+       {rondo::DeviceKind::cpu, rondo::DeviceKind::sim, rondo::DeviceKind::cuda}) {
+    std::string why;
+    rondo::Device* device = rondo::find_device(kind, &why);
+    const std::string detail = device ? device->describe() : why;
+    if (json) {
+      std::printf("{\"kind\":\"%s\",\"available\":%s,\"detail\":\"%s\"}\n", rondo::name_of(kind),
+                  device ? "true" : "false", detail.c_str());
+    } else {
+      std::printf("%-5s %s%s\n", rondo::name_of(kind), device ? "" : "not here: ", detail.c_str());
+    }
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   rondo::check::Options options;
@@ -19,9 +39,21 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench");
   app.add_flag("--json", options.json, "one JSON line per case");
   app.add_flag("--list", options.list, "list the cases and variants, run nothing");
+  bool devices = false;
+  app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
   app.footer("Example:  checkop lstm --bench --json");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (devices) {
+      list_devices(options.json);
+      return 0;
+    }
+    std::string why;
+    if (options.backend == "cuda" && !options.list &&
+        rondo::find_device(rondo::DeviceKind::cuda, &why) == nullptr) {
+      std::fprintf(stderr, "checkop: skipped, no GPU: %s\n", why.c_str());
+      return 77;
+    }
     const auto summary = rondo::check::run_suite(rondo::check::full_suite(), options);
     if (!options.list && !options.bench && !options.json) {
       std::printf("checkop: %d passed, %d failed, %d skipped\n", summary.passed, summary.failed,

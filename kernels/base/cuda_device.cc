@@ -139,7 +139,8 @@ class CudaDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   std::string describe() const override {
     return str(properties_.name, " (cuda:", index_, ", sm_", properties_.major, properties_.minor,
-               ", ", properties_.totalGlobalMem >> 20, " MiB)");
+               ", ", properties_.totalGlobalMem >> 20, " MiB, CUDA ", CUDART_VERSION / 1000, ".",
+               CUDART_VERSION % 1000 / 10, ")");
   }
 
   void* allocate(size_t bytes, const char* purpose) override {
