@@ -39,12 +39,14 @@ def checkop_path():
     return path
 
 
-def run_checkop(pattern, threads=None, seconds=0.3, variant=None, env=None):
+def run_checkop(pattern, threads=None, seconds=0.3, variant=None, backend=None, env=None):
     """Rows of `checkop PATTERN --bench --json`, as dictionaries (median_us, gflops, ...)."""
     command = [str(checkop_path()), pattern, "--bench", "--json", "--seconds", str(seconds),
                "--threads", str(threads or usable_cpus())]
     if variant:
         command += ["--variant", variant]
+    if backend:
+        command += ["--backend", backend]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True,
                             env={**os.environ, **(env or {})}).stdout
     rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]

@@ -183,9 +183,10 @@ struct Runner {
         std::printf(
             "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
             "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,\"runs\":%d,"
-            "\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
+            "\"flops\":%.0f,\"bytes\":%.0f,\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
             e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads, median * 1e6,
-            s.front() * 1e6, repeats, c.flops() / median * 1e-9, c.bytes() / median * 1e-9);
+            s.front() * 1e6, repeats, c.flops(), c.bytes(), c.flops() / median * 1e-9,
+            c.bytes() / median * 1e-9);
       } else {
         std::printf("%-18s %-36s %4s:%-12s %10.1f us (min %.1f) %8.1f GFLOP/s %7.1f GB/s\n",
                     e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, median * 1e6,

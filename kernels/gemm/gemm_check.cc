@@ -162,7 +162,7 @@ void add_bench_shapes(Suite& suite) {
       {1536, 1536, 1536},
       {1600, 1024, 80, false, true},
       {1600, 2048, 512, false, true},
-      {6400, 4096, 1024, false, true},
+      {3200, 4096, 1024, false, true},
       {100, 2048, 512, false, true},
       {16, 2048, 512, false, true},
       {1, 2048, 512, false, true},
