@@ -97,7 +97,7 @@ struct FeaturesConfig {
   bool operator==(const FeaturesConfig&) const = default;
 };
 
-struct AugmentConfig {
+struct AugmentSettings {
   bool spec_augment = false;
   int frequency_masks = 2;
   int frequency_width = 8;
@@ -109,7 +109,7 @@ struct AugmentConfig {
   double noise_snr_low = 10;
   double noise_snr_high = 30;
 
-  bool operator==(const AugmentConfig&) const = default;
+  bool operator==(const AugmentSettings&) const = default;
 };
 
 struct TrainingConfig {
@@ -180,7 +180,7 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   FeaturesConfig features;
-  AugmentConfig augment;
+  AugmentSettings augment;
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

@@ -114,7 +114,7 @@ Builder features_fields(FeaturesConfig& c) {
   return b;
 }
 
-Builder augment_fields(AugmentConfig& c) {
+Builder augment_fields(AugmentSettings& c) {
   Builder b("augment");
   b.add("spec_augment", &c.spec_augment, any, "mask bands of frequency and time");
   b.add("frequency_masks", &c.frequency_masks, from(0, 100), "masks per utterance");

@@ -50,17 +50,17 @@ struct RandomBatch {
       for (double& x : values) x = uniform(random);
       if (v.dtype == DType::f64) {
         wide[v.name] = values;
-        inputs.push_back({v.name, wide[v.name].data(), n * 8});
+        inputs.push_back({wide.find(v.name)->first, wide[v.name].data(), n * 8});
       } else if (v.dtype == DType::f32) {
         narrow[v.name].assign(values.begin(), values.end());
-        inputs.push_back({v.name, narrow[v.name].data(), n * 4});
+        inputs.push_back({narrow.find(v.name)->first, narrow[v.name].data(), n * 4});
       } else {
         auto& store = ints[v.name];
         store.resize(n);
         for (int32_t& c : store) {
           c = static_cast<int32_t>(random() % static_cast<unsigned>(classes));
         }
-        inputs.push_back({v.name, store.data(), n * 4});
+        inputs.push_back({ints.find(v.name)->first, store.data(), n * 4});
       }
     }
     return {&layout, labels, label_offsets, inputs, 99};

@@ -1,0 +1,141 @@
+// A model ready to train and to run: graph, parameters, optimiser state, device and threads.
+//
+// The whole life of a custom model:
+//
+//   Session session(
+//       [](Graph& g) {
+//         ValueId x = layers::input_frames(g, "features", 40);
+//         x = layers::lstm(g, x, "encoder", {.hidden = 128, .layers = 2, .bidirectional = true});
+//         ValueId logits = layers::linear(g, x, "output", 11);
+//         return Outputs{.loss = layers::ctc_loss(g, logits), .prediction = logits};
+//       },
+//       {.seed = 7});
+//   for (const Batch& batch : batches) session.train_step(batch.view());
+//   session.save("model.safetensors");
+//   std::vector<float> logits = session.predict(batch.view());
+//
+// The model function runs twice: for training (dropout active, gradients appended) and for
+// evaluation; both graphs share the parameters. It must add the same parameters both times.
+//
+// Memory: plans are made per capacity; reserve() the largest batch first and no later step
+// allocates. Throws Error (kernels/base/error.h). One thread at a time; several sessions may live
+// in several threads.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/graph/graph.h"
+#include "engine/graph/parameters.h"
+#include "engine/graph/plan.h"
+#include "engine/io/safetensors.h"
+#include "engine/layers/layers.h"
+#include "engine/optimizer.h"
+
+namespace rondo {
+
+// What a model function returns. `prediction` may be on any axis.
+struct Outputs {
+  ValueId loss = no_value;
+  ValueId prediction = no_value;
+};
+using ModelFunction = std::function<Outputs(Graph&)>;
+
+struct SessionOptions {
+  DeviceKind device = DeviceKind::cpu;
+  int threads = 0;  // 0: one per usable CPU
+  uint64_t seed = 1;
+  DType compute = DType::f32;  // storage of activations: f32, bf16; f64 with the reference kernels
+  bool reference = false;      // run the reference kernels
+  bool lockstep = false;       // run both and stop at the first difference
+  OptimizerOptions optimizer;
+};
+
+struct StepResult {
+  double loss = 0;        // sum over the sequences with a finite loss
+  int64_t sequences = 0;  // of the global batch
+  int64_t frames = 0;
+  int64_t infeasible = 0;     // sequences whose loss is +inf: no gradient, not counted
+  int64_t nonfinite = 0;      // sequences whose loss is NaN
+  double gradient_norm = 0;   // before clipping, after division by `sequences`
+  bool skipped = false;       // the gradient was not finite: the weights are unchanged
+  std::vector<float> losses;  // of the last batch, in packed order
+  double mean_loss() const {
+    const int64_t counted = sequences - infeasible - nonfinite;
+    return counted > 0 ? loss / static_cast<double>(counted) : 0;
+  }
+};
+
+// Sums gradients and counts over ranks; comm supplies one, a single rank needs none.
+class GradientReducer {
+ public:
+  virtual ~GradientReducer() = default;
+  // In place: `gradients` (flat, device memory) and `counts` become sums over all ranks.
+  virtual void reduce(TensorView gradients, std::span<double> counts) = 0;
+};
+
+class Session {
+ public:
+  explicit Session(ModelFunction model, SessionOptions options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Plans memory for batches up to `capacity`, for training and evaluation.
+  void reserve(const BatchCapacity& capacity);
+
+  // One optimiser step: forward, backward, update.
+  const StepResult& train_step(const BatchView& batch);
+  // The same in pieces: gradients of several batches are summed, divided once by the number of all
+  // their sequences, and applied.
+  void accumulate(const BatchView& batch);
+  const StepResult& update();
+  // nullptr: none. Borrowed.
+  void set_reducer(GradientReducer* reducer);
+  // The next update() uses this learning rate.
+  void set_learning_rate(double rate);
+  double learning_rate() const;
+
+  // Loss of a batch without dropout or gradients.
+  const StepResult& evaluate(const BatchView& batch);
+  // Rows x columns of the prediction for a batch (packed order), as f32. `losses`: of the last
+  // evaluate(). predict() needs neither labels nor targets; evaluate_and_predict() does both.
+  const std::vector<float>& predict(const BatchView& batch);
+  const std::vector<float>& evaluate_and_predict(const BatchView& batch);
+  Shape prediction_shape() const;
+  // Frames of the input per frame of the prediction.
+  int64_t subsampling() const;
+
+  // Weights and strings as one safetensors file, replaced atomically. load() checks that names,
+  // types and shapes agree and says which do not (InputError).
+  void save(const std::string& path, const StringMap& metadata = {}) const;
+  void load(const std::string& path);
+  void load(const SafetensorsFile& file);
+
+  Parameters& parameters();
+  const Parameters& parameters() const;
+  Optimizer& optimizer();
+  const Graph& training_graph() const;
+  const Graph& evaluation_graph() const;
+  const Context& context() const;
+  uint64_t seed() const;
+  // Steps taken so far; keys dropout, so set it when resuming.
+  int64_t step() const;
+  void set_step(int64_t step);
+
+  // Bytes held for a training step, as planned.
+  struct Memory {
+    size_t weights = 0, gradients = 0, optimizer = 0, activations = 0, batch = 0;
+    size_t total() const { return weights + gradients + optimizer + activations + batch; }
+  };
+  // Predicted for a capacity, without allocating anything.
+  Memory predict_memory(const BatchCapacity& capacity) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace rondo

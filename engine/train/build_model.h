@@ -1,0 +1,31 @@
+// The graph a configuration describes.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/config/config.h"
+#include "engine/session.h"
+
+namespace rondo {
+
+// What the data decide about a model.
+struct ModelSizes {
+  int64_t features = 0;  // columns per frame
+  int64_t outputs = 0;   // ctc: alphabet and blank; classify: classes; regress: target columns
+};
+
+// Names of the graph inputs.
+inline constexpr const char* features_input = "features";
+inline constexpr const char* targets_input = "targets";  // classify, regress
+
+// features -> model.layer... -> [pooling] -> linear -> loss. Prediction: the linear layer's output.
+ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes);
+
+// Frames of the features per frame of the output, and the most an utterance of `frames` frames
+// leaves for its labels.
+int64_t subsampling_of(const ModelConfig& model);
+
+OptimizerOptions optimizer_options(const Config& config);
+SessionOptions session_options(const Config& config, DeviceKind device);
+
+}  // namespace rondo

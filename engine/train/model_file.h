@@ -1,0 +1,34 @@
+// A trained model as one safetensors file: weights, and in its metadata everything else that is
+// needed to use them (configuration, alphabet, normalisation).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/config/config.h"
+#include "engine/io/safetensors.h"
+#include "engine/session.h"
+#include "engine/train/build_model.h"
+
+namespace rondo {
+
+// What a model is, without its weights. Plain data.
+struct ModelDescription {
+  Config config;
+  ModelSizes sizes;
+  std::vector<std::string> alphabet;     // ctc with text: the symbols of labels 1, 2, ...
+  std::vector<float> mean, inverse_std;  // features.cmvn = "global"; otherwise empty
+
+  StringMap to_metadata() const;
+  // Throws InputError naming `where` when a field is missing or not as expected.
+  static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
+};
+
+// The file of a model given as a checkpoint directory (its newest whole generation), a generation,
+// or the file itself. Throws InputError when there is none; *warnings gets a line for each damaged
+// generation that was passed over.
+std::string find_model_file(const std::string& path, std::vector<std::string>* warnings);
+
+}  // namespace rondo

@@ -1,0 +1,186 @@
+// Session: training steps, accumulation, memory, files.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "engine/session.h"
+#include "tests/engine/allocation_counter.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int32_t classes = 5;
+
+Outputs model(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::stack_frames(g, x, 2);
+  x = layers::lstm(
+      g, x, "encoder",
+      {.hidden = 24, .layers = 2, .bidirectional = true, .dropout = 0.1, .layer_norm = true});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+SessionOptions options(DType compute = DType::f32) {
+  SessionOptions o;
+  o.threads = 2;
+  o.compute = compute;
+  o.optimizer.learning_rate = 5e-3;
+  o.optimizer.clip_norm = 5;
+  return o;
+}
+
+struct Batches {
+  std::vector<RandomBatch> storage;
+  std::vector<BatchView> views;
+  explicit Batches(int n) {
+    Graph g;
+    model(g);
+    storage.reserve(static_cast<size_t>(n));
+    for (int i = 0; i < n; ++i) {
+      const auto u = static_cast<unsigned>(i);
+      std::vector<int32_t> lengths = {30 + i, 25, 25, 9};
+      storage.emplace_back(lengths, classes, u, 2);
+      views.push_back(storage.back().view(g, classes, u));
+      views.back().step_seed = u;
+    }
+  }
+  BatchCapacity capacity() const {
+    BatchCapacity c;
+    for (const BatchView& v : views) c = BatchCapacity::merge(c, v.extent());
+    return c;
+  }
+};
+
+std::vector<float> weights_of(const Session& s) {
+  const TensorView w = s.parameters().weights();
+  return {w.as<float>(), w.as<float>() + w.numel()};
+}
+
+}  // namespace
+
+TEST_CASE("training lowers the loss, in f32 and bf16") {
+  for (DType compute : {DType::f32, DType::bf16}) {
+    Batches batches(3);
+    Session session(model, options(compute));
+    session.reserve(batches.capacity());
+    double first = 0, last = 0;
+    for (int epoch = 0; epoch < 60; ++epoch) {
+      double sum = 0;
+      for (const BatchView& b : batches.views) sum += session.train_step(b).mean_loss();
+      (epoch ? last : first) = sum;
+    }
+    CHECK(last < 0.25 * first);
+    CHECK(session.optimizer().steps() == 180);
+  }
+}
+
+TEST_CASE("a training step allocates nothing", "[!mayfail]") {
+  Batches batches(4);
+  Session session(model, options());
+  session.reserve(batches.capacity());
+  session.train_step(batches.views[0]);
+  const int64_t before = allocation_count();
+  for (int i = 0; i < 8; ++i) session.train_step(batches.views[static_cast<size_t>(i) % 4]);
+  CHECK(allocation_count() - before == 0);
+}
+
+TEST_CASE("the same seed gives the same bits; threads do not matter") {
+  Batches batches(3);
+  std::vector<std::vector<float>> results;
+  for (int threads : {1, 2, 3}) {
+    SessionOptions o = options();
+    o.threads = threads;
+    Session session(model, o);
+    for (const BatchView& b : batches.views) session.train_step(b);
+    results.push_back(weights_of(session));
+  }
+  CHECK(results[0] == results[1]);
+  CHECK(results[0] == results[2]);
+}
+
+TEST_CASE("a non-finite gradient skips the step and is counted") {
+  Batches batches(1);
+  Session session(model, options());
+  const std::vector<float> before = weights_of(session);
+  BatchView bad = batches.views[0];
+  std::vector<float> features(batches.storage[0].narrow["features"]);
+  features[3] = std::numeric_limits<float>::quiet_NaN();
+  const BatchView::Input input{"features", features.data(), features.size() * 4};
+  bad.inputs = {&input, 1};
+  const StepResult& r = session.train_step(bad);
+  CHECK(r.skipped);
+  CHECK(r.nonfinite == 1);
+  CHECK(weights_of(session) == before);
+  CHECK_FALSE(session.train_step(batches.views[0]).skipped);
+}
+
+TEST_CASE("an infeasible sequence has infinite loss, no gradient, and is not counted") {
+  RandomBatch feasible({20, 10}, classes, 3, 2), with_bad({20, 10}, classes, 3, 2);
+  // The second sequence gets more labels than its 5 frames allow.
+  with_bad.labels.resize(static_cast<size_t>(with_bad.label_offsets[1]));
+  for (int i = 0; i < 9; ++i) with_bad.labels.push_back(1 + i % 2);
+  with_bad.label_offsets[2] = static_cast<int32_t>(with_bad.labels.size());
+  Graph g;
+  model(g);
+  Session session(model, options());
+  const StepResult r = session.evaluate(with_bad.view(g, classes, 1));
+  CHECK(r.infeasible == 1);
+  CHECK(std::isinf(r.losses[1]));
+  const double mean = r.mean_loss();
+  const StepResult& clean = session.evaluate(feasible.view(g, classes, 1));
+  CHECK(mean == Approx(static_cast<double>(clean.losses[0])));
+  CHECK(session.train_step(with_bad.view(g, classes, 1)).skipped == false);
+}
+
+TEST_CASE("a saved model predicts the same; another model's file is refused") {
+  const auto path = std::filesystem::temp_directory_path() / "rondo_session_test.safetensors";
+  Batches batches(1);
+  Session session(model, options());
+  session.train_step(batches.views[0]);
+  session.save(path.string(), {{"note", "hello"}});
+  SessionOptions other_seed = options();
+  other_seed.seed = 99;
+  Session restored(model, other_seed);
+  CHECK(weights_of(restored) != weights_of(session));
+  restored.load(path.string());
+  CHECK(restored.predict(batches.views[0]) == session.predict(batches.views[0]));
+  CHECK(session.prediction_shape().cols == classes);
+  CHECK(session.subsampling() == 2);
+
+  Session different([](Graph& g) {
+    const ValueId x = layers::linear(g, layers::input_frames(g, "features", 6), "out", classes);
+    return Outputs{layers::ctc_loss(g, x), x};
+  });
+  CHECK_THROWS_WITH(different.load(path.string()), Catch::Contains("out.weight"));
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("lockstep training compares every kernel with its reference") {
+  for (DType compute : {DType::f32, DType::bf16}) {
+    Batches batches(1);
+    SessionOptions o = options(compute);
+    o.lockstep = true;
+    Session session(model, o);
+    CHECK_NOTHROW(session.train_step(batches.views[0]));
+  }
+}
+
+TEST_CASE("memory is predicted before it is allocated") {
+  Batches batches(2);
+  Session session(model, options());
+  const auto predicted = session.predict_memory(batches.capacity());
+  CHECK(predicted.weights == static_cast<size_t>(session.parameters().flat_size()) * 4);
+  CHECK(predicted.gradients == predicted.weights);
+  CHECK(predicted.optimizer >= 2 * predicted.weights);
+  CHECK(predicted.activations > 0);
+  const auto twice = [&] {
+    BatchCapacity c = batches.capacity();
+    c.packed.rows *= 2;
+    return session.predict_memory(c);
+  }();
+  CHECK(twice.activations > predicted.activations);
+}

@@ -1,0 +1,72 @@
+# Shared by tools/test and tools/quickstart; source it from the repository's root.
+
+say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
+die() {
+  printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+  exit 1
+}
+
+# Debian packages for building and testing. espeak-ng is for the demo corpus.
+build_packages=(g++ meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev
+  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev catch2 python3 espeak-ng)
+
+# Installs what is missing, with sudo when not root. On systems without apt it only names the
+# packages; the build then says what it lacks.
+install_packages() {
+  local missing=() p
+  if ! command -v dpkg-query > /dev/null; then
+    say "no dpkg here: make sure that you have the equivalents of: $*"
+    return
+  fi
+  for p in "$@"; do
+    dpkg-query -W -f '${Status}' "$p" 2> /dev/null | grep -q 'ok installed' || missing+=("$p")
+  done
+  [ ${#missing[@]} -eq 0 ] && return
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo > /dev/null || die "as root: apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq || die "apt-get update failed"
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends \
+    "${missing[@]}" > /dev/null || die "could not install ${missing[*]}"
+}
+
+# The GPU's architecture as Meson's gpu_arch wants it ("90a"), or nothing.
+gpu_architecture() {
+  local capability
+  command -v nvidia-smi > /dev/null || return 0
+  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1)
+  case "$capability" in
+    9.0) echo 90a ;;
+    [0-9]*.[0-9]) echo "${capability/./}" ;;
+  esac
+}
+
+# configure DIR OPTION... : meson setup, or reconfigure an existing build.
+configure() {
+  local dir=$1
+  shift
+  if [ -f "$dir/build.ninja" ]; then
+    meson configure "$dir" "$@" > /dev/null
+  else
+    meson setup "$dir" "$@" > "$dir.log" 2>&1 || {
+      tail -n 20 "$dir.log" >&2
+      die "meson setup $dir failed"
+    }
+    rm -f "$dir.log"
+  fi
+}
+
+# build DIR : shows the compiler's words only when it fails.
+build() {
+  local log
+  log=$(mktemp)
+  if ! ninja -C "$1" > "$log" 2>&1; then
+    grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 60 >&2
+    rm -f "$log"
+    die "building $1 failed"
+  fi
+  rm -f "$log"
+}
