@@ -109,31 +109,37 @@ static inline vf sqrt(vf v) {
 
 // Sums over many rows, column by column, in a fixed order: f32 within blocks of 64 rows, double
 // across blocks, so that the error does not grow with the number of rows.
-inline constexpr int sum_vectors = 4;
+inline constexpr int sum_vectors = 16;                   // wide tiles read each row in long runs
 inline constexpr int64_t sum_columns = sum_vectors * W;  // columns of one tile
 
-// totals[k] = sum over i in [0, count) of column k of the tile; at(i, k, part) gives the W values
-// of row i from column k (a multiple of W) of the tile on. `columns` <= sum_columns.
+// N adjacent vectors of columns, from column `first` of the tile on.
+template <int N, class F, class Part>
+[[gnu::always_inline]] static inline void sum_strip(int64_t count, int64_t first, double* totals,
+                                                    F at, Part part) {
+  for (int k = 0; k < N * W; ++k) totals[first + k] = 0;
+  for (int64_t block = 0; block < count; block += 64) {
+    const int64_t end = block + 64 < count ? block + 64 : count;
+    vf sums[N] = {};
+    for (int64_t i = block; i < end; ++i) {
+      for (int v = 0; v < N; ++v) sums[v] += at(i, first + v * W, part);
+    }
+    for (int v = 0; v < N; ++v) {
+      for (int lane = 0; lane < W; ++lane) totals[first + v * W + lane] += sums[v][lane];
+    }
+  }
+}
+
+// totals[k] = sum over i in [0, count) of column k of the tile; at(i, k, part) gives the values of
+// row i from column k (a multiple of W) of the tile on. `columns` <= sum_columns = what totals has
+// room for.
 template <class F>
 [[gnu::always_inline]] static inline void sum_tile(int64_t count, int64_t columns, double* totals,
                                                    F at) {
-  for (int64_t k = 0; k < sum_columns; ++k) totals[k] = 0;
-  for (int64_t block = 0; block < count; block += 64) {
-    const int64_t end = block + 64 < count ? block + 64 : count;
-    vf sums[sum_vectors] = {};
-    if (columns == sum_columns) {
-      for (int64_t i = block; i < end; ++i) {
-        for (int v = 0; v < sum_vectors; ++v) sums[v] += at(i, v * W, WholeVector{});
-      }
-    } else {
-      for (int64_t i = block; i < end; ++i) {
-        for_vectors(columns, [&](int64_t k, auto part) { sums[k / W] += at(i, k, part); });
-      }
-    }
-    for (int v = 0; v < sum_vectors; ++v) {
-      for (int lane = 0; lane < W; ++lane) totals[v * W + lane] += sums[v][lane];
-    }
-  }
+  int64_t k = 0;
+  if (columns == sum_columns) return sum_strip<sum_vectors>(count, 0, totals, at, WholeVector{});
+  for (; k + 4 * W <= columns; k += 4 * W) sum_strip<4>(count, k, totals, at, WholeVector{});
+  for (; k + W <= columns; k += W) sum_strip<1>(count, k, totals, at, WholeVector{});
+  if (k < columns) sum_strip<1>(count, k, totals, at, PartVector{columns - k});
 }
 
 }  // namespace rondo::RONDO_ISA

@@ -59,7 +59,7 @@ void layer_norm_grad_case(Case& c, DType dtype, int64_t rows, int64_t cols, Want
 void norm_check(Suite& suite) {
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (int64_t rows : {0, 1, 33, 65, 150}) {
-      for (int64_t cols : {1, 7, 31, 32, 33, 65, 129}) {
+      for (int64_t cols : {1, 7, 31, 32, 33, 65, 129, 300}) {
         const std::string label = str(name_of(dtype), "/", rows, "x", cols);
         suite.add<LayerNormArgs>(
             label, [=](Case& c) { layer_norm_case(c, dtype, rows, cols, cols % 2 == 1); });

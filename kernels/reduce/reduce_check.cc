@@ -64,7 +64,7 @@ void reduce_check(Suite& suite) {
     for (bool accumulate : {false, true}) {
       const std::string label = str(name_of(dtype), accumulate ? "/accumulate/" : "/");
       for (int64_t rows : {0, 1, 33, 65, 500}) {
-        for (int64_t cols : {1, 7, 31, 32, 33, 65, 129}) {
+        for (int64_t cols : {1, 7, 31, 32, 33, 65, 129, 300}) {
           suite.add<ReduceRowsArgs>(str(label, rows, "x", cols),
                                     [=](Case& c) { rows_case(c, dtype, rows, cols, accumulate); });
         }
