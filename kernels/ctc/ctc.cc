@@ -1,5 +1,6 @@
 #include "kernels/ctc/ctc.h"
 
+#include "kernels/base/cpu.h"
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/ctc/ctc_impl.h"
 
@@ -23,18 +24,27 @@ int64_t ctc_min_frames(std::span<const int32_t> labels) {
   return frames;
 }
 
-size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType,
+size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
                            int64_t classes, int32_t max_label_length, bool with_grad) {
-  if (context.backend == Backend::sim || context.backend == Backend::cuda) {
-    return CtcGpuWorkspace(capacity, classes, max_label_length, with_grad).bytes;
+  switch (context.backend) {
+    case Backend::ref:
+      return 0;
+    case Backend::cpu:
+      return ctc_cpu_workspace_bytes(context, capacity, dtype, classes, max_label_length,
+                                     with_grad);
+    case Backend::sim:
+    case Backend::cuda:
+      return CtcGpuWorkspace(capacity, classes, max_label_length, with_grad).bytes;
   }
-  return 64;
+  return 0;
 }
 
 std::span<const Variant> ctc_variants() {
   static constexpr Variant variants[] = {
       variant<CtcArgs, ctc_ref>("ref", Backend::ref),
-      variant<CtcArgs, ctc_portable>("portable", Backend::cpu),
+      variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
+      variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
+      variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
       RONDO_GPU_VARIANTS(CtcArgs, ctc_gpu, "portable", Role::standard, ctc_gpu_accepts),
   };
   return variants;

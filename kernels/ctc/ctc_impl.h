@@ -1,14 +1,121 @@
-// The variants of ctc, for its table alone.
+// The variants of ctc, for its table alone, and what the cpu variants' files share.
+//
+// How the cpu variants work, per sequence:
+//   1. ctc_rows        per frame: max and sum of exp over the classes, and y = exp(logit - max) of
+//                      the blank and of each label, gathered.
+//   2. ctc_lattice     alpha and beta meeting in the middle, in linear space: f64 with a power of
+//                      two per tile of 8 labels. Writes the posterior of each frame and bin
+//                      (below).
+//      ctc_wide        the same with an exponent per state, for sequences that leave the range of
+//                      the former; always right, several times slower.
+//   3. ctc_grad_rows   softmax - posterior, written once.
 #pragma once
 
 #include "kernels/ctc/ctc.h"
 
 namespace rondo {
 
-void ctc_ref(const Context& context, const CtcArgs& args);
-void ctc_portable(const Context& context, const CtcArgs& args);
+// States come in tiles of `ctc_tile` labels, each with the blank before it; the blank after the
+// last label is the blank of label position L. A lattice column is [tiles][blanks 8 | labels 8].
+inline constexpr int32_t ctc_tile = 8;
+inline constexpr int32_t ctc_column_tile = 2 * ctc_tile;  // f64 per tile of a column
 
-// One sequence in log space, by the definition; shared while the fast variant is young.
-void ctc_log_space(const CtcArgs& args, int32_t sequence);
+// Up to this many classes each class has a bin of posteriors; beyond, each distinct label has one,
+// by ascending class, as has the blank.
+inline constexpr int64_t ctc_dense_classes = 64;
+
+// One direction of the lattice: the scale of each tile of its current column, and how far values
+// can have moved since it was last set.
+struct CtcSweep {
+  int32_t* exponent;  // [tiles]: a value v stands for v * 2^exponent
+  double* carry;      // [padded]: 1, but at the seam of two tiles the ratio of their scales
+  double* skip;       // [padded]: carry where a label may be skipped to, else 0
+  int32_t bits;       // lost at most, since
+  int32_t frames;     // passed since
+  int32_t limit;      // frames that may pass before values could grow too large
+};
+
+// A sequence with its tables and scratch memory, which lies in one slot of the workspace.
+struct CtcSequence {
+  const void* logits;  // row of frame t: row_offsets[t] + sequence
+  void* grad;          // nullptr: loss only
+  const int32_t* row_offsets;
+  const int32_t* labels;
+  int64_t classes;
+  int32_t sequence, frames, label_count, blank;
+  CtcInput input;
+  double grad_scale;
+  bool wants_grad;
+
+  int32_t tiles, padded;  // padded: label positions, a multiple of 16
+  int32_t* label_class;   // [padded]; `classes` past the labels
+  double* may_skip;       // [padded + 8]: 1 if position i - 1 may be followed by i without a blank
+  double* reach;   // a column: the first frame that can be in this state (inf: no such state)
+  double* finish;  // a column: the frames needed after this state
+  int32_t *first_tile, *last_tile;  // [frames]: tiles that hold states on complete alignments
+
+  int64_t bins, bin_stride;
+  int32_t blank_bin;
+  int32_t* bin_class;     // [bins], ascending
+  int32_t* bin_begin;     // [bins + 1], into bin_position
+  int32_t* bin_position;  // [label_count]
+
+  // Per frame; Real is double for f64 logits, float otherwise. In loss-only mode a ring of
+  // `ring` frames for each direction.
+  int32_t ring;  // 0: all frames
+  void* y;       // [frames, padded] Real
+  void* y_blank;
+  void* row_max;
+  void* row_sum;
+  int32_t* drop;  // bits that y may cost: the smallest y of the frame is >= 2^-drop
+
+  double* columns;      // lattice: [frames][tiles * 16], or what ctc_wide makes of it
+  double* scratch;      // 4 columns
+  double* factor;       // [2][tiles], for each direction
+  int32_t* profiles;    // [frames + 4][tiles]: exponents of stored columns
+  int32_t* profile_of;  // [frames]
+  CtcSweep alpha, beta;
+  double* wide_y;  // [2][padded]: mantissas and exponents of a frame's y
+
+  void* gather[2];   // posteriors of up to 16 frames: [16][padded] Real, one for each direction
+  void* transposed;  // [padded][16] Real
+  void* bin_sums;    // [bin_stride][16] Real
+  void* post;        // [frames, bin_stride] Real
+};
+
+// ctc_wide keeps alpha of every `ctc_wide_block`th frame, and a block of frames made again from it.
+int32_t ctc_wide_block(int32_t frames);
+inline constexpr int32_t ctc_wide_column_tile = 4 * ctc_tile;  // mantissas and exponents
+
+struct CtcLoss {
+  double value;
+  enum Kind : uint8_t { finite, impossible, not_a_number } kind;
+};
+
+void ctc_ref(const Context& context, const CtcArgs& args);
+
+struct CtcKernels {
+  void (*rows)(const CtcSequence& s, DType dtype, int32_t begin, int32_t end, int32_t slot);
+  CtcLoss (*lattice)(CtcSequence& s, DType dtype);
+  void (*grad_rows)(const CtcSequence& s, DType dtype, int32_t begin, int32_t end);
+};
+size_t ctc_cpu_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
+                               int64_t classes, int32_t max_label_length, bool with_grad);
+void ctc_run(const Context& context, const CtcArgs& args, const CtcKernels& kernels);
+void ctc_avx512(const Context& context, const CtcArgs& args);
+void ctc_avx2(const Context& context, const CtcArgs& args);
+void ctc_generic(const Context& context, const CtcArgs& args);
+
+#define RONDO_DECLARE(isa)                                                                    \
+  namespace isa {                                                                             \
+  void ctc_rows(const CtcSequence& s, DType dtype, int32_t begin, int32_t end, int32_t slot); \
+  CtcLoss ctc_lattice(CtcSequence& s, DType dtype);                                           \
+  CtcLoss ctc_wide(CtcSequence& s, DType dtype);                                              \
+  void ctc_grad_rows(const CtcSequence& s, DType dtype, int32_t begin, int32_t end);          \
+  }
+RONDO_DECLARE(isa_generic)
+RONDO_DECLARE(isa_avx2)
+RONDO_DECLARE(isa_avx512)
+#undef RONDO_DECLARE
 
 }  // namespace rondo

@@ -165,26 +165,24 @@ struct Sequence {
 
 }  // namespace
 
-void ctc_log_space(const CtcArgs& args, int32_t n) {
+void ctc_ref(const Context&, const CtcArgs& args) {
   visit_floating(args.logits.dtype, [&]<class T>(T) {
     const bool wide = args.loss.dtype == DType::f64;
-    double scale = 1;
-    if (args.grad_scale) {
-      scale = wide ? args.grad_scale.as<double>()[n]
-                   : static_cast<double>(args.grad_scale.as<float>()[n]);
-    }
-    double loss = 0;
-    if (n < args.layout.extent->sequences) loss = Sequence<T>(args, n).run(scale);
-    if (wide) {
-      args.loss.as<double>()[n] = loss;
-    } else {
-      args.loss.as<float>()[n] = static_cast<float>(loss);
+    for (int32_t n = 0; n < args.layout.capacity.sequences; ++n) {
+      double scale = 1;
+      if (args.grad_scale) {
+        scale = wide ? args.grad_scale.as<double>()[n]
+                     : static_cast<double>(args.grad_scale.as<float>()[n]);
+      }
+      double loss = 0;
+      if (n < args.layout.extent->sequences) loss = Sequence<T>(args, n).run(scale);
+      if (wide) {
+        args.loss.as<double>()[n] = loss;
+      } else {
+        args.loss.as<float>()[n] = static_cast<float>(loss);
+      }
     }
   });
-}
-
-void ctc_ref(const Context&, const CtcArgs& args) {
-  for (int32_t n = 0; n < args.layout.capacity.sequences; ++n) ctc_log_space(args, n);
 }
 
 }  // namespace rondo

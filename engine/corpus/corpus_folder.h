@@ -1,0 +1,53 @@
+// The folder of a corpus while it is made: a temporary one beside its final place.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/corpus/corpus.h"
+#include "engine/data/manifest.h"
+
+namespace rondo::corpus {
+
+// One split as it grows: the lines of its manifest.
+struct Split {
+  std::string name;
+  std::vector<ManifestEntry> entries;
+};
+
+class CorpusFolder {
+ public:
+  // `kind` goes into corpus.json. Throws InputError if `out` is there and may not be replaced.
+  CorpusFolder(const std::string& out, std::string_view kind);
+  // Removes what was not committed.
+  ~CorpusFolder();
+  CorpusFolder(const CorpusFolder&) = delete;
+  CorpusFolder& operator=(const CorpusFolder&) = delete;
+
+  // Where "wav/name.wav" goes for now.
+  std::string path_of(std::string_view relative) const;
+
+  // Writes the manifests and corpus.json (`description`: a JSON object) and renames. An earlier
+  // corpus at this place is gone afterwards. Recordings are not synced to the disk one by one:
+  // after a power failure, make the corpus again.
+  CorpusReport commit(const std::vector<Split>& splits, const std::string& description);
+
+ private:
+  void check_replaceable() const;
+
+  std::string kind_;
+  std::filesystem::path out_, temporary_;
+};
+
+// Fisher and Yates.
+template <class T, class Random>
+void shuffle(std::vector<T>& items, Random& random) {
+  for (size_t i = items.size(); i > 1; --i) {
+    std::swap(items[i - 1], items[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+  }
+}
+
+}  // namespace rondo::corpus

@@ -1,0 +1,118 @@
+#include "engine/corpus/run_program.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "kernels/base/error.h"
+
+extern char** environ;
+
+namespace rondo::corpus {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Pipe {
+  int read_end = -1, write_end = -1;
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail_input("no pipe: ", std::strerror(errno));
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    ::close(read_end);
+    close_write_end();
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  void close_write_end() {
+    if (write_end >= 0) ::close(write_end);
+    write_end = -1;
+  }
+};
+
+// A started process; killed and reaped if nobody waits for it.
+class Child {
+ public:
+  Child(const std::string& program, const std::vector<std::string>& arguments, const Pipe& out,
+        const Pipe& err, const std::string& hint) {
+    std::vector<char*> argv = {const_cast<char*>(program.c_str())};
+    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions, out.write_end, 1);
+    ::posix_spawn_file_actions_adddup2(&actions, err.write_end, 2);
+    const int error =
+        ::posix_spawnp(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ);
+    ::posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) {
+      pid_ = -1;
+      fail_input(program, ": cannot be run: ", std::strerror(error), hint);
+    }
+  }
+  ~Child() {
+    if (pid_ < 0) return;
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  int wait() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+// Reads what there is; false at the end.
+bool take(int fd, std::string& to) {
+  char buffer[1 << 16];
+  const ssize_t n = ::read(fd, buffer, sizeof buffer);
+  if (n > 0) to.append(buffer, static_cast<size_t>(n));
+  return n > 0 || (n < 0 && errno == EINTR);
+}
+
+}  // namespace
+
+ProgramOutput run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          std::chrono::milliseconds limit, const std::string& hint) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  Pipe out, err;
+  Child child(program, arguments, out, err, hint);
+  out.close_write_end();
+  err.close_write_end();
+  ProgramOutput result;
+  pollfd fds[2] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    const int ready = left > 0 ? ::poll(fds, 2, static_cast<int>(left)) : 0;
+    if (ready == 0) {
+      fail_input(program, ": was not done after ", std::chrono::duration<double>(limit).count(),
+                 " s");
+    }
+    if (ready < 0) continue;  // EINTR: the deadline is checked anew
+    if (fds[0].revents != 0 && !take(out.read_end, result.out)) fds[0].fd = -1;
+    if (fds[1].revents != 0 && !take(err.read_end, result.err)) fds[1].fd = -1;
+  }
+  result.status = child.wait();
+  return result;
+}
+
+}  // namespace rondo::corpus
