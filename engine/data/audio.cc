@@ -153,21 +153,15 @@ Waveform decode(Source& source, int32_t sample_rate, AudioSegment segment) {
               "sample rate is ", sample_rate);
   SF_INFO info{};
   const Sndfile file = source.open(info);
-  const double rate = info.samplerate;
-  const double length = static_cast<double>(info.frames);
-  if (!(segment.offset >= 0 && std::round(segment.offset * rate) < length))
-    fail_input(source.name(), ": offset ", segment.offset, " s is outside of its ", length / rate,
-               " s");
-  const auto first = static_cast<int64_t>(std::llround(segment.offset * rate));
-  // Written so that a NaN duration reaches to the end as well.
-  const bool whole = !(segment.duration >= 0 && segment.duration * rate < length);
-  int64_t count = info.frames - first;
-  if (!whole) count = std::min(count, static_cast<int64_t>(std::llround(segment.duration * rate)));
-  if (count == 0)
-    fail_input(source.name(), ": a part of ", segment.duration, " s holds no samples");
+  const AudioInfo shape{info.samplerate, info.channels, info.frames};
+  const SampleRange range = sample_range(shape, segment);
+  if (range.count == 0)
+    fail_input(source.name(), ": the part from ", segment.offset, " s",
+               segment.duration >= 0 ? str(" of ", segment.duration, " s") : "",
+               " holds no samples (the recording has ", shape.seconds(), " s)");
   Waveform out;
   out.sample_rate = sample_rate == 0 ? info.samplerate : sample_rate;
-  out.samples = read_mono(file.get(), info, source.name(), first, count);
+  out.samples = read_mono(file.get(), info, source.name(), range.first, range.count);
   if (out.sample_rate != info.samplerate)
     out.samples = resample(out.samples, info.samplerate, out.sample_rate);
   return out;

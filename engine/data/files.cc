@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "kernels/base/error.h"
 
@@ -46,20 +48,25 @@ bool write_all(int fd, std::string_view content) {
 }  // namespace
 
 std::string read_whole_file(const std::string& path) {
+  return read_file_start(path, std::numeric_limits<size_t>::max());
+}
+
+std::string read_file_start(const std::string& path, size_t most) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) fail_input(path, ": cannot be opened: ", std::strerror(errno));
   std::string content;
   struct stat status {};
   if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode))
-    content.reserve(static_cast<size_t>(status.st_size));
+    content.reserve(std::min(most, static_cast<size_t>(status.st_size)));
   char buffer[1 << 16];
-  for (;;) {
-    const ssize_t n = ::read(file.get(), buffer, sizeof buffer);
+  while (content.size() < most) {
+    const ssize_t n = ::read(file.get(), buffer, std::min(sizeof buffer, most - content.size()));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_input(path, ": cannot be read: ", std::strerror(errno));
-    if (n == 0) return content;
+    if (n == 0) break;
     content.append(buffer, static_cast<size_t>(n));
   }
+  return content;
 }
 
 void write_whole_file(const std::string& path, std::string_view content) {

@@ -1,6 +1,7 @@
 // Rows of floats: the features of one recording, one row per frame.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

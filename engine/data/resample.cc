@@ -17,7 +17,9 @@ namespace {
 constexpr int kZeros = 40;  // to each side
 constexpr double kBeta = 9.0;
 constexpr double kCutoff = 0.93;  // the middle of the transition
-constexpr int64_t kExactPhases = 4096;
+// Rows per cycle of the filter's cutoff, which bounds the table: beyond it rows are interpolated.
+constexpr double kPhases = 4096;
+constexpr double kFewestPhases = 64;
 
 // Modified Bessel function of the first kind, order 0, by its power series.
 double bessel_i0(double x) {
@@ -63,7 +65,8 @@ Resampler::Resampler(int32_t in_rate, int32_t out_rate) {
   const double half_width = kZeros / lower;
   const auto half_taps = static_cast<int32_t>(std::ceil(half_width));
   taps_ = 2 * half_taps;
-  phases_ = static_cast<int32_t>(std::min(up_, kExactPhases));
+  const double most = std::max(kFewestPhases, std::ceil(kPhases * lower));
+  phases_ = static_cast<int32_t>(std::min(static_cast<double>(up_), most));
   table_.resize(static_cast<size_t>(phases_ + 1) * static_cast<size_t>(taps_));
   // Row p serves outputs p / phases of a sample after an input sample, which tap half_taps - 1
   // multiplies.

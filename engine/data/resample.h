@@ -3,8 +3,8 @@
 // Algorithm: Smith, "Digital Audio Resampling" (a Kaiser-windowed sinc, evaluated at the exact
 // phase of each output sample). Output sample k stands at time k / out_rate; the filter is
 // symmetric, so there is no delay, and the signal is taken as zero outside its ends. Rates are
-// reduced to L / M; with L <= 4096 every phase has its own exact row of coefficients, beyond that
-// rows are interpolated linearly.
+// reduced to L / M; up to L = 4096 min(1, L / M) every phase has its own exact row of coefficients,
+// beyond that so many rows are interpolated linearly (tables stay near 1.3 MB).
 // Why not a library: libsamplerate and libsoxr work in blocks with delays of their own, which would
 // have to be undone, and this is two hundred lines with measured quality (docs/data.md).
 // Thread safety: immutable after construction; one object may serve several threads.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,10 +15,16 @@ struct UnknownText {
   int64_t count = 0;
 };
 
+// Whether unknown text is left out of the labels or is an error.
+enum class UnknownCharacters : uint8_t { skip, error };
+
 struct EncodedText {
   std::vector<int32_t> labels;       // each in [1, encoder.classes()); unknown text is left out
   std::vector<UnknownText> unknown;  // in the order of first occurrence
 };
+
+// 'q' (U+0071) 3 times, 'é' (U+00E9): at most `limit` of them, then how many more.
+std::string describe(std::span<const UnknownText> unknown, size_t limit = 10);
 
 // Thread safety: const members may be called from several threads at once.
 class TextEncoder {

@@ -30,6 +30,13 @@ struct AudioSegment {
   double duration = -1;
 };
 
+// Where a segment lies in a file, in samples of the file; count is 0 when nothing is left of it.
+struct SampleRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+SampleRange sample_range(const AudioInfo& info, AudioSegment segment);
+
 // The seam between the data code, which knows no audio library, and one that does.
 // Thread safety: const members may be called from several threads at once.
 class AudioReader {

@@ -72,14 +72,4 @@ std::vector<int32_t> encode_or_fail(const TextEncoder& encoder, std::string_view
   return std::move(encoded.labels);
 }
 
-std::string describe(std::span<const UnknownText> unknown, size_t limit) {
-  std::ostringstream out;
-  for (size_t i = 0; i < std::min(limit, unknown.size()); ++i) {
-    out << (i ? ", " : "") << unknown[i].what;
-    if (unknown[i].count > 1) out << " " << unknown[i].count << " times";
-  }
-  if (unknown.size() > limit) out << " and " << unknown.size() - limit << " more";
-  return out.str();
-}
-
 }  // namespace rondo

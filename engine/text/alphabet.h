@@ -44,15 +44,10 @@ class Alphabet final : public TextEncoder {
   std::unordered_map<char32_t, int32_t> labels_;
 };
 
-enum class UnknownCharacters { skip, error };
-
 // The labels of `text`. With `error`, characters outside the alphabet throw InputError, which names
 // them with their code points: the text of `where` comes first ("train.jsonl:7"). With `skip` they
 // are left out.
 std::vector<int32_t> encode_or_fail(const TextEncoder& encoder, std::string_view text,
                                     UnknownCharacters policy, std::string_view where);
-
-// 'q' (U+0071) 3 times, 'é' (U+00E9): at most `limit` of them, then how many more.
-std::string describe(std::span<const UnknownText> unknown, size_t limit = 10);
 
 }  // namespace rondo

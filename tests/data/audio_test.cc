@@ -126,7 +126,8 @@ TEST_CASE("a segment is the part of the whole", "[audio]") {
     CHECK(std::equal(part.begin(), part.end(), whole.begin() + 2000));
     CHECK(reader.read(path, 0, {0.5, -1}).samples.size() == 4000);
     CHECK(reader.read(path, 0, {0.5, 9}).samples.size() == 4000);
-    CHECK_THROWS_WITH(reader.read(path, 0, {1.0, 1}), Contains("offset 1 s is outside"));
+    CHECK_THROWS_WITH(reader.read(path, 0, {1.0, 1}),
+                      Contains("the part from 1 s of 1 s holds no samples"));
     CHECK_THROWS_WITH(reader.read(path, 0, {0, 0}), Contains("holds no samples"));
   }
 }
@@ -224,7 +225,8 @@ TEST_CASE("resampling keeps tones and has the promised length", "[resample]") {
   for (const Case& c :
        {Case{8000, 16000, 1000}, Case{16000, 8000, 1000}, Case{44100, 16000, 3000},
         Case{48000, 16000, 6500}, Case{16000, 44100, 6500}, Case{22050, 16000, 5000},
-        Case{16000, 17600, 3000}, Case{16001, 16000, 3000}, Case{44101, 16000, 3000}}) {
+        Case{16000, 17600, 3000}, Case{16001, 16000, 3000}, Case{44101, 16000, 3000},
+        Case{191999, 16000, 3000}}) {
     INFO(c.from << " -> " << c.to);
     CHECK(tone_error(c.hz, c.from, c.to) <= 2e-5);
     const std::vector<float> x(1001);

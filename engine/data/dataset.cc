@@ -1,0 +1,350 @@
+#include "engine/data/dataset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/data/feature_file.h"
+#include "kernels/base/error.h"
+#include "kernels/base/parallel.h"
+
+namespace rondo {
+namespace {
+
+using Kind = DatasetProblem::Kind;
+
+// Thrown while an utterance is examined, so that its kind is kept.
+struct Unusable {
+  Kind kind;
+  std::string what;
+};
+
+// CTC needs a frame per label and a blank between equal neighbours (Graves et al. 2006).
+int64_t frames_needed(const std::vector<int32_t>& labels) {
+  auto needed = static_cast<int64_t>(labels.size());
+  for (size_t i = 1; i < labels.size(); ++i) needed += labels[i] == labels[i - 1];
+  return needed;
+}
+
+void require_finite(const Matrix& m, const std::string& path) {
+  for (size_t i = 0; i < m.data.size(); ++i)
+    if (!std::isfinite(m.data[i]))
+      fail_input(path, ": frame ", static_cast<int64_t>(i) / m.dim, " column ",
+                 static_cast<int64_t>(i) % m.dim, " is not a finite number");
+}
+
+}  // namespace
+
+const char* name_of(DatasetProblem::Kind kind) {
+  switch (kind) {
+    case Kind::unreadable:
+      return "cannot be read";
+    case Kind::text:
+      return "have text outside the alphabet";
+    case Kind::too_short:
+      return "have fewer frames than their labels need";
+    case Kind::too_long:
+      return "are too long";
+    case Kind::target:
+      return "have no usable target";
+  }
+  return "?";
+}
+
+std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utterances,
+                      const std::string& manifest, size_t limit) {
+  std::ostringstream out;
+  out << manifest << ": " << problems.size() << " of " << utterances
+      << " utterances cannot be used";
+  const char* separator = ": ";
+  for (Kind kind : {Kind::unreadable, Kind::text, Kind::too_short, Kind::too_long, Kind::target}) {
+    const auto n = std::count_if(problems.begin(), problems.end(),
+                                 [&](const DatasetProblem& p) { return p.kind == kind; });
+    if (n == 0) continue;
+    out << separator << n << " " << name_of(kind);
+    separator = ", ";
+  }
+  for (size_t i = 0; i < std::min(limit, problems.size()); ++i)
+    out << "\n  " << problems[i].where << ": " << problems[i].what;
+  if (problems.size() > limit) out << "\n  and " << problems.size() - limit << " more";
+  return out.str();
+}
+
+ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions& options,
+                                 const AudioReader* audio, const TextEncoder* text)
+    : manifest_path_(manifest.path), options_(options), audio_(audio), text_(text) {
+  options_.augment.validate();
+  const bool any_audio = std::any_of(manifest.entries.begin(), manifest.entries.end(),
+                                     [](const ManifestEntry& e) { return e.is_audio; });
+  if (any_audio) extractor_.emplace(options_.features);
+  for (const Waveform& noise : options_.augment.noises)
+    RONDO_CHECK(noise.sample_rate == options_.features.sample_rate, "noise at ", noise.sample_rate,
+                " Hz, features at ", options_.features.sample_rate);
+  for (const ManifestEntry& e : manifest.entries) {
+    items_.emplace_back();
+    items_.back().entry = e;
+  }
+  std::vector<std::optional<DatasetProblem>> found(items_.size());
+  std::vector<int32_t> dims(items_.size());
+  ThreadPool pool(std::max(1, options_.threads));
+  pool.for_each(static_cast<int64_t>(items_.size()), [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    found[at] = prepare(items_[at], dims[at]);
+  });
+  settle_dimensions(found, dims);
+
+  const auto utterances = static_cast<int64_t>(items_.size());
+  std::vector<Item> kept;
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (found[i]) {
+      problems_.push_back(std::move(*found[i]));
+    } else {
+      kept.push_back(std::move(items_[i]));
+    }
+  }
+  items_ = std::move(kept);
+  if (items_.empty() || (!problems_.empty() && options_.bad == BadUtterances::error))
+    throw InputError(summarize(problems_, utterances, manifest_path_));
+}
+
+std::optional<DatasetProblem> ManifestDataset::prepare(Item& item, int32_t& dim) const {
+  const std::string where = str(manifest_path_, ":", item.entry.line);
+  try {
+    item.key = item.entry.key();
+    measure(item, dim);
+    check_target(item);
+    check_lengths(item);
+    return std::nullopt;
+  } catch (const Unusable& e) {
+    return DatasetProblem{e.kind, where, e.what};
+  } catch (const InputError& e) {
+    return DatasetProblem{Kind::unreadable, where, e.what()};
+  }
+}
+
+void ManifestDataset::measure(Item& item, int32_t& dim) const {
+  const ManifestEntry& e = item.entry;
+  if (!e.is_audio) {
+    const FeatureShape shape = feature_file_shape(e.path, e.features_key);
+    item.ready_frames = shape.frames;
+    dim = shape.dim;
+    return;
+  }
+  if (!audio_) fail_input(e.path, ": this program cannot read recordings, only ready features");
+  dim = extractor_->config().dim();
+  const int32_t rate = extractor_->config().sample_rate;
+  if (options_.trust_durations && e.duration) {
+    item.samples = std::llround(*e.duration * rate);
+    return;
+  }
+  const AudioInfo info = audio_->info(e.path);
+  const SampleRange range = sample_range(info, {e.offset, e.duration.value_or(-1)});
+  if (range.count == 0)
+    fail_input(e.path, ": offset ", e.offset, " s and duration ", e.duration.value_or(-1),
+               " s leave no samples of its ", info.seconds(), " s");
+  item.samples = (range.count * rate + info.sample_rate - 1) / info.sample_rate;
+}
+
+void ManifestDataset::check_target(Item& item) const {
+  const ManifestEntry& e = item.entry;
+  const auto missing = [&](const char* field) {
+    throw Unusable{Kind::target, str(e.path, ": has no \"", field, "\"")};
+  };
+  switch (options_.target) {
+    case TargetKind::none:
+      return;
+    case TargetKind::sequence: {
+      if (e.labels) {
+        item.labels = *e.labels;
+        return;
+      }
+      if (!e.text) missing("text");
+      if (!text_) fail_input(e.path, ": this program has no alphabet for its text");
+      EncodedText encoded;
+      try {
+        encoded = text_->encode(*e.text);
+      } catch (const InputError& error) {
+        throw Unusable{Kind::text, str(e.path, ": ", error.what())};
+      }
+      if (!encoded.unknown.empty() && options_.unknown == UnknownCharacters::error)
+        throw Unusable{Kind::text, str(e.path, ": its text holds characters outside the alphabet: ",
+                                       describe(encoded.unknown))};
+      item.labels = std::move(encoded.labels);
+      return;
+    }
+    case TargetKind::utterance_class:
+      if (!e.label) missing("label");
+      return;
+    case TargetKind::frame_class:
+      if (e.frame_labels.empty()) missing("frame_labels");
+      return;
+    case TargetKind::regression:
+      if (e.target.empty()) missing("target");
+      return;
+  }
+}
+
+int64_t ManifestDataset::frames_at(const Item& item, int32_t percent) const {
+  if (!item.entry.is_audio) return item.ready_frames;
+  return extractor_->config().frames(samples_at_speed(item.samples, percent));
+}
+
+int64_t ManifestDataset::fewest_frames(const Item& item) const {
+  int64_t fewest =
+      options_.augment.speeds.empty() ? frames_at(item, 100) : std::numeric_limits<int64_t>::max();
+  for (float speed : options_.augment.speeds)
+    fewest = std::min(fewest, frames_at(item, static_cast<int32_t>(std::lround(speed * 100))));
+  return fewest;
+}
+
+void ManifestDataset::check_lengths(const Item& item) const {
+  const ManifestEntry& e = item.entry;
+  const int64_t fewest = fewest_frames(item);
+  const int64_t out = options_.output_frames ? options_.output_frames(fewest) : fewest;
+  const int64_t needed = std::max<int64_t>(1, frames_needed(item.labels));
+  if (out < needed)
+    throw Unusable{Kind::too_short,
+                   str(e.path, ": its labels need ", needed,
+                       " frames of the network's output, the recording gives ", out)};
+  int64_t most = fewest;
+  for (float speed : options_.augment.speeds)
+    most = std::max(most, frames_at(item, static_cast<int32_t>(std::lround(speed * 100))));
+  const int64_t limit =
+      options_.max_frames > 0 ? options_.max_frames : int64_t{std::numeric_limits<int32_t>::max()};
+  if (most > limit)
+    throw Unusable{Kind::too_long,
+                   str(e.path, ": has ", most, " frames, at most ", limit, " are allowed")};
+  if (options_.target == TargetKind::frame_class) {
+    const auto given = static_cast<int64_t>(e.frame_labels.size());
+    if (given != fewest || given != most)
+      throw Unusable{Kind::target,
+                     str(e.path, ": has ", given, " frame_labels for ", fewest, " frames")};
+  }
+}
+
+// All utterances must agree with the first usable one.
+void ManifestDataset::settle_dimensions(std::vector<std::optional<DatasetProblem>>& found,
+                                        const std::vector<int32_t>& dims) {
+  for (size_t i = 0; i < items_.size(); ++i) {
+    if (found[i]) continue;
+    const ManifestEntry& e = items_[i].entry;
+    const std::string where = str(manifest_path_, ":", e.line);
+    const auto targets = static_cast<int32_t>(e.target.size());
+    if (feature_dim_ == 0) feature_dim_ = dims[i];
+    if (dims[i] != feature_dim_) {
+      found[i] = {
+          Kind::unreadable, where,
+          str(e.path, ": has ", dims[i], " features per frame, the others have ", feature_dim_)};
+      continue;
+    }
+    if (options_.target == TargetKind::regression) {
+      if (target_dim_ == 0) target_dim_ = targets;
+      if (targets != target_dim_)
+        found[i] = {
+            Kind::target, where,
+            str(e.path, ": has ", targets, " target numbers, the others have ", target_dim_)};
+    }
+    if (options_.target == TargetKind::utterance_class) classes_ = std::max(classes_, *e.label + 1);
+    if (options_.target == TargetKind::frame_class)
+      for (int32_t c : e.frame_labels) classes_ = std::max(classes_, c + 1);
+  }
+}
+
+const ManifestDataset::Item& ManifestDataset::item(int64_t i) const {
+  RONDO_CHECK(i >= 0 && i < size(), "utterance ", i, " of ", size());
+  return items_[static_cast<size_t>(i)];
+}
+
+std::string ManifestDataset::name(int64_t i) const {
+  return str(manifest_path_, ":", item(i).entry.line);
+}
+
+int32_t ManifestDataset::frames(int64_t i, uint64_t epoch) const {
+  const AugmentKey key{options_.seed, epoch, item(i).key};
+  return static_cast<int32_t>(frames_at(item(i), speed_percent(options_.augment, key)));
+}
+
+Matrix ManifestDataset::features_of(const Item& item, const AugmentKey* augment) const {
+  const ManifestEntry& e = item.entry;
+  if (!e.is_audio) {
+    Matrix m = read_feature_file(e.path, e.features_key);
+    if (m.dim != feature_dim_ || m.frames != item.ready_frames)
+      fail_input(e.path, ": has changed since training began: now ", m.frames, " frames of ", m.dim,
+                 " features");
+    require_finite(m, e.path);
+    return m;
+  }
+  Waveform audio =
+      audio_->read(e.path, extractor_->config().sample_rate, {e.offset, e.duration.value_or(-1)});
+  uint64_t dither_key = item.key;
+  if (augment) {
+    change_speed(audio.samples, speed_percent(options_.augment, *augment));
+    add_noise(options_.augment, *augment, audio.samples);
+    dither_key += augment->epoch;
+  }
+  return extractor_->compute(audio.samples, dither_key);
+}
+
+Matrix ManifestDataset::raw_features(int64_t i) const { return features_of(item(i), nullptr); }
+
+Example ManifestDataset::load(int64_t i, uint64_t epoch) const {
+  const Item& it = item(i);
+  const AugmentKey key{options_.seed, epoch, it.key};
+  Example out;
+  try {
+    out.features = features_of(it, &key);
+    if (out.features.frames == 0) fail_input(it.entry.path, ": is shorter than a single frame");
+  } catch (const InputError& e) {
+    fail_input(name(i), ": ", e.what());
+  }
+  if (options_.cmvn == CmvnMode::global) {
+    if (options_.global_cmvn) apply(*options_.global_cmvn, out.features);
+  } else {
+    normalize_utterance(out.features, options_.cmvn);
+  }
+  mask_spectrum(options_.augment, key, out.features);
+  switch (options_.target) {
+    case TargetKind::none:
+      break;
+    case TargetKind::sequence:
+      out.labels = it.labels;
+      break;
+    case TargetKind::utterance_class:
+      out.class_index = *it.entry.label;
+      break;
+    case TargetKind::frame_class:
+      out.frame_labels = it.entry.frame_labels;
+      break;
+    case TargetKind::regression:
+      out.target = it.entry.target;
+      break;
+  }
+  return out;
+}
+
+double ManifestDataset::total_seconds() const {
+  double total = 0;
+  for (const Item& it : items_)
+    if (it.entry.is_audio)
+      total += static_cast<double>(it.samples) / extractor_->config().sample_rate;
+  return total;
+}
+
+GlobalCmvn global_cmvn(const ManifestDataset& dataset, int64_t most, int threads) {
+  const int64_t n = most > 0 ? std::min(most, dataset.size()) : dataset.size();
+  // Blocks bound the memory; within one, statistics are kept apart and merged in order.
+  constexpr int64_t block = 256;
+  ThreadPool pool(std::max(1, threads));
+  CmvnStats total;
+  for (int64_t begin = 0; begin < n; begin += block) {
+    const int64_t count = std::min(block, n - begin);
+    std::vector<CmvnStats> stats(static_cast<size_t>(count));
+    pool.for_each(count, [&](int64_t i) {
+      stats[static_cast<size_t>(i)].add(dataset.raw_features(begin + i));
+    });
+    for (const CmvnStats& s : stats) total += s;
+  }
+  return total.finish();
+}
+
+}  // namespace rondo

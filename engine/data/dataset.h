@@ -1,0 +1,150 @@
+// Utterances by number: what the sampler, the batch builder and the prefetcher work on.
+//
+// ManifestDataset reads recordings or ready features that a manifest lists. It finds what cannot be
+// trained on when it is made, not in the middle of an epoch: files that are missing or unreadable,
+// text outside the alphabet, transcripts that are longer than their frames allow, missing targets.
+//
+// Thread safety: const members may be called from several threads at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/data/acoustic_features.h"
+#include "engine/data/augment.h"
+#include "engine/data/cmvn.h"
+#include "engine/data/manifest.h"
+#include "engine/data/text_encoder.h"
+#include "engine/data/waveform.h"
+
+namespace rondo {
+
+// One utterance, ready for the network. Of the targets only those of the dataset's kind are set.
+struct Example {
+  Matrix features;
+  std::vector<int32_t> labels;        // sequence
+  int32_t class_index = -1;           // utterance class
+  std::vector<int32_t> frame_labels;  // class of each frame
+  std::vector<float> target;          // regression
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual int32_t feature_dim() const = 0;
+  // Length of utterance i in an epoch: what load() will give (augmentation by speed changes it).
+  virtual int32_t frames(int64_t i, uint64_t epoch) const = 0;
+  virtual uint64_t key(int64_t i) const = 0;
+  // For messages: "train.jsonl:7".
+  virtual std::string name(int64_t i) const = 0;
+  // Throws InputError when the utterance cannot be read.
+  virtual Example load(int64_t i, uint64_t epoch) const = 0;
+};
+
+enum class TargetKind : uint8_t { none, sequence, utterance_class, frame_class, regression };
+
+enum class BadUtterances : uint8_t { error, skip };
+
+struct DatasetOptions {
+  FeatureConfig features;  // of recordings; ready features are taken as they are
+  CmvnMode cmvn = CmvnMode::none;
+  std::optional<GlobalCmvn> global_cmvn;  // for CmvnMode::global; without it, none is applied
+  AugmentConfig augment;
+  uint64_t seed = 0;
+
+  TargetKind target = TargetKind::sequence;
+  UnknownCharacters unknown = UnknownCharacters::error;
+  BadUtterances bad = BadUtterances::error;
+
+  // Frames of the network's output for so many input frames (subsampling); empty: as many. A
+  // sequence needs its labels plus its adjacent repeats (CTC) of them.
+  std::function<int64_t(int64_t)> output_frames;
+  int64_t max_frames = 0;  // longer utterances are bad; 0: no limit
+
+  // Take a recording's length from the manifest where it is given, instead of opening every file:
+  // starts sooner, but a missing file is noticed only in its batch, and lengths are as inexact as
+  // the manifest's.
+  bool trust_durations = false;
+  int threads = 1;  // that open files at the start
+};
+
+struct DatasetProblem {
+  enum class Kind : uint8_t { unreadable, text, too_short, too_long, target };
+  Kind kind;
+  std::string where;  // "train.jsonl:7"
+  std::string what;   // a sentence that names the file
+};
+const char* name_of(DatasetProblem::Kind kind);
+
+// Counts by kind, then at most `limit` of the problems, each on a line of its own.
+std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utterances,
+                      const std::string& manifest, size_t limit = 10);
+
+class ManifestDataset final : public Dataset {
+ public:
+  // `audio` and `text` are borrowed and must outlive the dataset; nullptr where the manifest needs
+  // none (recordings or transcripts are then an InputError). With BadUtterances::error any problem
+  // throws InputError with their summary; with skip they are left out and listed in problems(),
+  // but an InputError is still thrown when nothing remains.
+  ManifestDataset(const Manifest& manifest, const DatasetOptions& options, const AudioReader* audio,
+                  const TextEncoder* text);
+
+  int64_t size() const override { return static_cast<int64_t>(items_.size()); }
+  int32_t feature_dim() const override { return feature_dim_; }
+  int32_t frames(int64_t i, uint64_t epoch) const override;
+  uint64_t key(int64_t i) const override { return item(i).key; }
+  std::string name(int64_t i) const override;
+  Example load(int64_t i, uint64_t epoch) const override;
+
+  // Before normalisation and augmentation.
+  Matrix raw_features(int64_t i) const;
+  const ManifestEntry& entry(int64_t i) const { return item(i).entry; }
+  const std::vector<DatasetProblem>& problems() const { return problems_; }
+  // Columns of the regression target, 0 without one.
+  int32_t target_dim() const { return target_dim_; }
+  // Largest class + 1, 0 without classes.
+  int32_t classes() const { return classes_; }
+  double total_seconds() const;  // 0 for ready features
+  void set_global_cmvn(GlobalCmvn cmvn) { options_.global_cmvn = std::move(cmvn); }
+
+ private:
+  struct Item {
+    ManifestEntry entry;
+    std::vector<int32_t> labels;
+    uint64_t key = 0;
+    int64_t samples = 0;  // at the model's rate; 0 for ready features
+    int64_t ready_frames = 0;
+  };
+
+  const Item& item(int64_t i) const;
+  std::optional<DatasetProblem> prepare(Item& item, int32_t& dim) const;
+  void measure(Item& item, int32_t& dim) const;
+  void check_target(Item& item) const;
+  void check_lengths(const Item& item) const;
+  int64_t frames_at(const Item& item, int32_t percent) const;
+  int64_t fewest_frames(const Item& item) const;
+  void settle_dimensions(std::vector<std::optional<DatasetProblem>>& found,
+                         const std::vector<int32_t>& dims);
+  Matrix features_of(const Item& item, const AugmentKey* augment) const;
+
+  std::string manifest_path_;
+  DatasetOptions options_;
+  const AudioReader* audio_;
+  const TextEncoder* text_;
+  std::optional<FeatureExtractor> extractor_;
+  std::vector<Item> items_;
+  std::vector<DatasetProblem> problems_;
+  int32_t feature_dim_ = 0;
+  int32_t target_dim_ = 0;
+  int32_t classes_ = 0;
+};
+
+// Mean and variance over the first `most` utterances (0: all), in a fixed order whatever the number
+// of threads.
+GlobalCmvn global_cmvn(const ManifestDataset& dataset, int64_t most = 0, int threads = 1);
+
+}  // namespace rondo

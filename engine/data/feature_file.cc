@@ -1,0 +1,73 @@
+#include "engine/data/feature_file.h"
+
+#include <limits>
+#include <span>
+
+#include "engine/data/files.h"
+#include "engine/data/npy.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
+
+FeatureShape checked_shape(std::span<const int64_t> shape, const std::string& path) {
+  std::string shown = "(";
+  for (size_t i = 0; i < shape.size(); ++i) shown += (i ? ", " : "") + std::to_string(shape[i]);
+  shown += ")";
+  if (shape.size() != 1 && shape.size() != 2)
+    fail_input(path, ": has shape ", shown, ", expected (frames, features)");
+  const int64_t dim = shape.size() == 2 ? shape[1] : 1;
+  if (shape[0] < 1 || dim < 1)
+    fail_input(path, ": has shape ", shown, ", expected at least one frame and one feature");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (shape[0] > most || dim > most)
+    fail_input(path, ": has shape ", shown, ", which is too large");
+  return {shape[0], static_cast<int32_t>(dim)};
+}
+
+bool has_ending(const std::string& path, std::string_view ending) { return path.ends_with(ending); }
+
+[[noreturn]] void unknown_ending(const std::string& path) {
+  fail_input(path, ": is neither .npy nor .safetensors, expected ready features");
+}
+
+}  // namespace
+
+FeatureShape feature_file_shape(const std::string& path, const std::string& key) {
+  if (!has_ending(path, ".npy")) unknown_ending(path);
+  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+  const std::string start = data::read_file_start(path, data::needed_npy_header_bytes);
+  return checked_shape(data::parse_npy_header(bytes_of(start), path).shape, path);
+}
+
+Matrix read_feature_file(const std::string& path, const std::string& key) {
+  if (!has_ending(path, ".npy")) unknown_ending(path);
+  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+  const std::string content = data::read_whole_file(path);
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
+  const FeatureShape shape = checked_shape(header.shape, path);
+  Matrix out;
+  out.frames = shape.frames;
+  out.dim = shape.dim;
+  out.data = data::npy_floats(bytes_of(content), header, path);
+  return out;
+}
+
+std::vector<int32_t> read_integer_file(const std::string& path) {
+  const std::string content = data::read_whole_file(path);
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
+  if (header.shape.size() != 1)
+    fail_input(path, ": has ", header.shape.size(), " dimensions, expected one");
+  return data::npy_integers(bytes_of(content), header, path);
+}
+
+void write_feature_file(const std::string& path, const Matrix& features) {
+  const std::vector<int64_t> shape = {features.frames, features.dim};
+  data::write_whole_file(path, data::make_npy(shape, features.data));
+}
+
+}  // namespace rondo

@@ -1,0 +1,138 @@
+#include "engine/data/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/data/random.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+using data::Purpose;
+
+int32_t bucket_of(int32_t frames) {
+  constexpr double ratio = 1.15;
+  return static_cast<int32_t>(std::log(std::max(1, frames)) / std::log(ratio));
+}
+
+struct Place {
+  int32_t rank;   // bucket, or length
+  uint64_t tie;   // random, or 0
+  int64_t index;  // last resort, so that the order is total
+};
+
+bool before(const Place& a, const Place& b) {
+  if (a.rank != b.rank) return a.rank < b.rank;
+  if (a.tie != b.tie) return a.tie < b.tie;
+  return a.index < b.index;
+}
+
+template <class T>
+void shuffle(std::vector<T>& items, data::Random random) {
+  for (size_t i = items.size(); i > 1; --i)
+    std::swap(items[i - 1], items[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
+}
+
+}  // namespace
+
+std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
+                                             const SamplerConfig& config, uint64_t epoch) {
+  if (config.batch_frames < 1)
+    fail_input("batch_frames is ", config.batch_frames, ", expected at least 1");
+  const bool sorted_epoch = config.sorted_first_epoch && epoch == 0;
+  const bool shuffled = config.order == BatchOrder::shuffled && !sorted_epoch;
+  std::vector<Place> places;
+  places.reserve(frames.size());
+  for (size_t i = 0; i < frames.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    if (frames[i] > config.batch_frames)
+      fail_input("utterance ", index, " (counted from 0) has ", frames[i],
+                 " frames, more than batch_frames = ", config.batch_frames);
+    if (shuffled) {
+      const uint64_t tie =
+          data::Random(config.seed, epoch, static_cast<uint64_t>(index), Purpose::tie).next();
+      places.push_back({bucket_of(frames[i]), tie, index});
+    } else {
+      places.push_back({frames[i], 0, index});
+    }
+  }
+  std::sort(places.begin(), places.end(), before);
+  if (config.order == BatchOrder::longest_first && !sorted_epoch)
+    std::reverse(places.begin(), places.end());
+
+  std::vector<std::vector<int64_t>> batches;
+  int64_t total = 0;
+  for (const Place& p : places) {
+    const int64_t length = frames[static_cast<size_t>(p.index)];
+    const bool full = batches.empty() || total + length > config.batch_frames ||
+                      (config.max_sequences > 0 &&
+                       static_cast<int64_t>(batches.back().size()) >= config.max_sequences);
+    if (full) {
+      batches.emplace_back();
+      total = 0;
+    }
+    batches.back().push_back(p.index);
+    total += length;
+  }
+  if (shuffled) shuffle(batches, {config.seed, epoch, 0, Purpose::order});
+  return batches;
+}
+
+std::vector<int64_t> shard_batch(std::span<const int64_t> batch,
+                                 const std::function<int32_t(int64_t)>& frames, int rank,
+                                 int world_size) {
+  RONDO_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
+  std::vector<int64_t> order(batch.begin(), batch.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return frames(a) > frames(b); });
+  std::vector<int64_t> load(static_cast<size_t>(world_size));
+  std::vector<int64_t> mine;
+  for (int64_t utterance : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += frames(utterance);
+    if (least - load.begin() == rank) mine.push_back(utterance);
+  }
+  return mine;
+}
+
+Sampler::Sampler(int64_t size, std::function<int32_t(int64_t, uint64_t)> frames,
+                 const SamplerConfig& config)
+    : size_(size), frames_(std::move(frames)), config_(config) {
+  if (size < 1) fail_input("there are no utterances to make batches of");
+}
+
+void Sampler::plan(uint64_t epoch) {
+  if (planned_ && planned_epoch_ == epoch) return;
+  std::vector<int32_t> lengths(static_cast<size_t>(size_));
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = frames_(static_cast<int64_t>(i), epoch);
+  plan_ = plan_epoch(lengths, config_, epoch);
+  planned_epoch_ = epoch;
+  planned_ = true;
+}
+
+int64_t Sampler::steps(uint64_t epoch) {
+  plan(epoch);
+  return static_cast<int64_t>(plan_.size());
+}
+
+void Sampler::seek(uint64_t epoch, int64_t step) {
+  RONDO_CHECK(step >= 0 && step <= steps(epoch), "step ", step, " of an epoch of ", steps(epoch));
+  epoch_ = epoch;
+  step_ = step;
+}
+
+BatchRequest Sampler::at(uint64_t epoch, int64_t step) {
+  RONDO_CHECK(step >= 0 && step < steps(epoch), "step ", step, " of an epoch of ", steps(epoch));
+  return {epoch, step, plan_[static_cast<size_t>(step)]};
+}
+
+BatchRequest Sampler::next() {
+  if (step_ >= steps(epoch_)) {
+    ++epoch_;
+    step_ = 0;
+  }
+  return at(epoch_, step_++);
+}
+
+}  // namespace rondo

@@ -1,0 +1,76 @@
+// Which utterances make up which batch: a pure function of (seed, epoch, step).
+//
+// Every utterance occurs exactly once per epoch. Utterances are shuffled within buckets of similar
+// length (ratio 1.15), the buckets are laid end to end and cut into batches that hold at most
+// `batch_frames` frames, and the batches are shuffled. Nothing here depends on the number of ranks:
+// a batch is the whole world's, and shard_batch divides it.
+//
+// Thread safety: pure functions; a Sampler is used by one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace rondo {
+
+enum class BatchOrder : uint8_t { shuffled, shortest_first, longest_first };
+
+struct SamplerConfig {
+  uint64_t seed = 0;
+  int64_t batch_frames = 20000;  // most frames of a batch
+  int32_t max_sequences = 0;     // most utterances of a batch; 0: no limit
+  BatchOrder order = BatchOrder::shuffled;
+  bool sorted_first_epoch = false;  // epoch 0 from short to long (SortaGrad)
+};
+
+// The batches of an epoch, as indices into `frames` (the length of each utterance in this epoch).
+// Throws InputError when an utterance alone is longer than batch_frames, or batch_frames < 1.
+std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
+                                             const SamplerConfig& config, uint64_t epoch);
+
+// The part of a batch that rank `rank` of `world_size` works on: utterances are dealt, longest
+// first, to the rank with the fewest frames so far. Every utterance goes to exactly one rank; a
+// rank may get none.
+std::vector<int64_t> shard_batch(std::span<const int64_t> batch,
+                                 const std::function<int32_t(int64_t)>& frames, int rank,
+                                 int world_size);
+
+struct BatchRequest {
+  uint64_t epoch = 0;
+  int64_t step = 0;  // within the epoch
+  std::vector<int64_t> utterances;
+};
+
+// Walks through the epochs; seek() to any (epoch, step) to resume there.
+class Sampler {
+ public:
+  // `frames(i, epoch)` for i in [0, size): an utterance's length may differ between epochs (speed).
+  Sampler(int64_t size, std::function<int32_t(int64_t, uint64_t)> frames,
+          const SamplerConfig& config);
+
+  // `step` may equal steps(epoch): the next epoch's first batch comes then.
+  void seek(uint64_t epoch, int64_t step);
+  uint64_t epoch() const { return epoch_; }
+  int64_t step() const { return step_; }
+  int64_t steps(uint64_t epoch);
+
+  // The batch at the current position, which advances into the next epoch without end.
+  BatchRequest next();
+  BatchRequest at(uint64_t epoch, int64_t step);
+
+ private:
+  void plan(uint64_t epoch);
+
+  int64_t size_;
+  std::function<int32_t(int64_t, uint64_t)> frames_;
+  SamplerConfig config_;
+  uint64_t epoch_ = 0;
+  int64_t step_ = 0;
+  uint64_t planned_epoch_ = 0;
+  bool planned_ = false;
+  std::vector<std::vector<int64_t>> plan_;
+};
+
+}  // namespace rondo

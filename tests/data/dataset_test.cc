@@ -1,0 +1,269 @@
+// engine/data/dataset.h: what a manifest becomes, and what is found before training.
+#include "engine/data/dataset.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+
+#include "engine/data/audio.h"
+#include "engine/data/feature_file.h"
+#include "engine/text/alphabet.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using Kind = DatasetProblem::Kind;
+
+namespace {
+
+// A folder with recordings, feature files and manifests.
+class Corpus {
+ public:
+  void recording(const std::string& name, double seconds, int rate = 16000) {
+    Waveform w{rate, {}};
+    const auto n = static_cast<size_t>(seconds * rate);
+    for (size_t i = 0; i < n; ++i)
+      w.samples.push_back(0.3f * std::sin(static_cast<float>(i % 1000) * 0.2f));
+    write_wav(folder.path(name), w);
+  }
+  void features(const std::string& name, int64_t frames, int32_t dim) {
+    Matrix m(frames, dim);
+    for (size_t i = 0; i < m.data.size(); ++i) m.data[i] = static_cast<float>(i);
+    write_feature_file(folder.path(name), m);
+  }
+  Manifest manifest(const std::string& lines) {
+    return read_manifest(folder.write("m.jsonl", lines));
+  }
+  static std::string line(const std::string& file, const std::string& text) {
+    return R"({"audio_filepath": ")" + file + R"(", "text": ")" + text + "\"}\n";
+  }
+
+  TemporaryFolder folder;
+  SndfileReader reader;
+  Alphabet alphabet{{" ", "a", "b", "c"}};
+};
+
+DatasetOptions small_options() {
+  DatasetOptions o;
+  o.features.mel_bins = 20;
+  o.threads = 2;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("a manifest of recordings becomes examples", "[dataset]") {
+  Corpus c;
+  c.recording("a.wav", 1.0);
+  c.recording("b.wav", 2.0, 8000);
+  const Manifest m =
+      c.manifest(Corpus::line("a.wav", "ab c") +
+                 R"({"audio_filepath": "b.wav", "offset": 0.5, "duration": 0.75, "text": "c"})");
+  const ManifestDataset d(m, small_options(), &c.reader, &c.alphabet);
+  REQUIRE(d.size() == 2);
+  CHECK(d.feature_dim() == 20);
+  CHECK(d.frames(0, 0) == 98);
+  CHECK(d.frames(1, 0) == 73);
+  CHECK(d.total_seconds() == Approx(1.75));
+  for (int64_t i : {0, 1}) {
+    const Example e = d.load(i, 0);
+    CHECK(e.features.frames == d.frames(i, 0));
+    CHECK(e.features.dim == 20);
+    CHECK(e.features == d.raw_features(i));
+  }
+  CHECK(d.load(0, 0).labels == std::vector<int32_t>{2, 3, 1, 4});
+  CHECK(d.name(1) == m.path + ":2");
+  CHECK(d.key(0) != d.key(1));
+  CHECK(d.problems().empty());
+}
+
+TEST_CASE("every augmented epoch has the frames that were announced", "[dataset]") {
+  Corpus c;
+  c.recording("a.wav", 0.7313, 44100);
+  c.recording("b.wav", 0.5, 8000);
+  DatasetOptions o = small_options();
+  o.augment.speeds = {0.85f, 1.0f, 1.17f};
+  o.augment.noise_probability = 0.5f;
+  o.augment.time_masks = o.augment.frequency_masks = 1;
+  o.cmvn = CmvnMode::mean_variance;
+  for (FrameEdges edges : {FrameEdges::complete, FrameEdges::centered}) {
+    o.features.edges = edges;
+    const ManifestDataset d(c.manifest(Corpus::line("a.wav", "a") + Corpus::line("b.wav", "b")), o,
+                            &c.reader, &c.alphabet);
+    std::map<int32_t, int> lengths;
+    for (uint64_t epoch = 0; epoch < 12; ++epoch)
+      for (int64_t i : {0, 1}) {
+        const Example e = d.load(i, epoch);
+        REQUIRE(e.features.frames == d.frames(i, epoch));
+        ++lengths[d.frames(0, epoch)];
+      }
+    CHECK(lengths.size() == 3);
+    CHECK(d.load(0, 3).features == d.load(0, 3).features);
+  }
+}
+
+TEST_CASE("everything that cannot be trained on is found at once", "[dataset]") {
+  Corpus c;
+  c.recording("ok.wav", 0.5);
+  c.recording("short.wav", 0.1);    // 8 frames
+  c.recording("repeat.wav", 0.06);  // 4 frames
+  c.recording("tiny.wav", 0.01);    // none
+  c.recording("long.wav", 3.0);
+  c.folder.write("noise.wav", "no audio");
+  const Manifest m =
+      c.manifest(Corpus::line("ok.wav", "abc") + Corpus::line("gone.wav", "a") +
+                 Corpus::line("noise.wav", "a") + Corpus::line("ok.wav", "axya") +
+                 Corpus::line("short.wav", "abcabcabc") + Corpus::line("repeat.wav", "aabb") +
+                 Corpus::line("tiny.wav", "") + Corpus::line("long.wav", "a") +
+                 R"({"audio_filepath": "ok.wav"})"
+                 "\n" +
+                 R"({"audio_filepath": "ok.wav", "offset": 7, "text": "a"})");
+  DatasetOptions o = small_options();
+  o.max_frames = 200;
+  o.bad = BadUtterances::skip;
+  const ManifestDataset d(m, o, &c.reader, &c.alphabet);
+  CHECK(d.size() == 1);
+  CHECK(d.name(0) == m.path + ":1");
+  const std::vector<std::tuple<int, Kind, std::string>> wanted = {
+      {2, Kind::unreadable, "gone.wav: cannot be opened"},
+      {3, Kind::unreadable, "noise.wav: is not audio"},
+      {4, Kind::text, "'x' (U+0078), 'y' (U+0079)"},
+      {5, Kind::too_short, "need 9 frames of the network's output, the recording gives 8"},
+      {6, Kind::too_short, "need 6 frames of the network's output, the recording gives 4"},
+      {7, Kind::too_short, "need 1 frames of the network's output, the recording gives 0"},
+      {8, Kind::too_long, "has 298 frames, at most 200"},
+      {9, Kind::target, "has no \"text\""},
+      {10, Kind::unreadable, "offset 7 s"},
+  };
+  REQUIRE(d.problems().size() == wanted.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [line, kind, what] = wanted[i];
+    CHECK(d.problems()[i].where == m.path + ":" + std::to_string(line));
+    CHECK(d.problems()[i].kind == kind);
+    CHECK_THAT(d.problems()[i].what, Contains(what));
+  }
+  o.bad = BadUtterances::error;
+  CHECK_THROWS_WITH(ManifestDataset(m, o, &c.reader, &c.alphabet),
+                    Contains("9 of 10 utterances cannot be used: 3 cannot be read, 1 have text "
+                             "outside the alphabet, 3 have fewer frames") &&
+                        Contains("gone.wav") && Contains("repeat.wav"));
+  const std::string brief = summarize(d.problems(), 10, "m", 2);
+  CHECK_THAT(brief, Contains("and 7 more"));
+}
+
+TEST_CASE("subsampling counts when transcripts are checked", "[dataset]") {
+  Corpus c;
+  c.recording("a.wav", 0.1);  // 8 frames
+  const Manifest m = c.manifest(Corpus::line("a.wav", "abc"));
+  DatasetOptions o = small_options();
+  o.output_frames = [](int64_t t) { return t / 3; };
+  CHECK_THROWS_WITH(ManifestDataset(m, o, &c.reader, &c.alphabet), Contains("need 3 frames"));
+  o.output_frames = [](int64_t t) { return (t + 2) / 3; };
+  CHECK_NOTHROW(ManifestDataset(m, o, &c.reader, &c.alphabet));
+  // The fastest speed is what must be long enough.
+  o.augment.speeds = {1.0f, 1.3f};
+  CHECK_THROWS_WITH(ManifestDataset(m, o, &c.reader, &c.alphabet), Contains("need 3 frames"));
+}
+
+TEST_CASE("unknown characters can be skipped", "[dataset]") {
+  Corpus c;
+  c.recording("a.wav", 0.5);
+  DatasetOptions o = small_options();
+  o.unknown = UnknownCharacters::skip;
+  const ManifestDataset d(c.manifest(Corpus::line("a.wav", "axb")), o, &c.reader, &c.alphabet);
+  CHECK(d.load(0, 0).labels == std::vector<int32_t>{2, 3});
+}
+
+TEST_CASE("ready features come with every kind of target", "[dataset]") {
+  Corpus c;
+  c.features("a.npy", 5, 3);
+  c.features("b.npy", 2, 3);
+  c.features("wide.npy", 2, 4);
+  const Manifest m = c.manifest(
+      R"({"features_filepath": "a.npy", "label": 4, "labels": [2, 1], "target": [1, 2], "frame_labels": [0, 1, 2, 1, 0]})"
+      "\n"
+      R"({"features_filepath": "b.npy", "label": 0, "labels": [], "target": [3, 4], "frame_labels": [6, 6]})"
+      "\n");
+  DatasetOptions o;
+  const auto load = [&](TargetKind kind) {
+    o.target = kind;
+    ManifestDataset d(m, o, nullptr, nullptr);
+    CHECK(d.feature_dim() == 3);
+    CHECK(d.frames(0, 0) == 5);
+    return std::tuple(d.load(0, 0), d.classes(), d.target_dim());
+  };
+  CHECK(std::get<0>(load(TargetKind::sequence)).labels == std::vector<int32_t>{2, 1});
+  CHECK(std::get<0>(load(TargetKind::utterance_class)).class_index == 4);
+  CHECK(std::get<1>(load(TargetKind::utterance_class)) == 5);
+  CHECK(std::get<0>(load(TargetKind::regression)).target == std::vector<float>{1, 2});
+  CHECK(std::get<2>(load(TargetKind::regression)) == 2);
+  CHECK(std::get<0>(load(TargetKind::frame_class)).frame_labels.size() == 5);
+  CHECK(std::get<1>(load(TargetKind::frame_class)) == 7);
+  CHECK(std::get<0>(load(TargetKind::none)).features.row(1)[0] == 3);
+
+  const auto refuses = [&](const std::string& lines, TargetKind kind, const std::string& why) {
+    o.target = kind;
+    CHECK_THROWS_WITH(ManifestDataset(c.manifest(lines), o, nullptr, nullptr), Contains(why));
+  };
+  const std::string a = R"({"features_filepath": "a.npy"})", nl = "\n";
+  refuses(a, TargetKind::utterance_class, "has no \"label\"");
+  refuses(a, TargetKind::regression, "has no \"target\"");
+  refuses(a, TargetKind::frame_class, "has no \"frame_labels\"");
+  refuses(a + nl + R"({"features_filepath": "wide.npy"})", TargetKind::none,
+          "has 4 features per frame, the others have 3");
+  refuses(R"({"features_filepath": "a.npy", "frame_labels": [1]})", TargetKind::frame_class,
+          "has 1 frame_labels for 5 frames");
+  refuses(R"({"features_filepath": "a.npy", "target": 1})" + nl +
+              R"({"features_filepath": "b.npy", "target": [1, 2]})",
+          TargetKind::regression, "has 2 target numbers, the others have 1");
+  refuses(R"({"audio_filepath": "a.wav", "text": ""})", TargetKind::sequence,
+          "cannot read recordings");
+  refuses(R"({"features_filepath": "a.npy", "text": "x"})", TargetKind::sequence, "no alphabet");
+}
+
+TEST_CASE("ready features that change or are not finite stop the batch, by name", "[dataset]") {
+  Corpus c;
+  c.features("a.npy", 5, 3);
+  DatasetOptions o;
+  o.target = TargetKind::none;
+  const ManifestDataset d(c.manifest(R"({"features_filepath": "a.npy"})"), o, nullptr, nullptr);
+  c.features("a.npy", 4, 3);
+  CHECK_THROWS_WITH(d.load(0, 0), Contains("m.jsonl:1: ") && Contains("has changed"));
+  Matrix m(5, 3);
+  m.data[7] = NAN;
+  write_feature_file(c.folder.path("a.npy"), m);
+  CHECK_THROWS_WITH(d.load(0, 0), Contains("frame 2 column 1 is not a finite number"));
+}
+
+TEST_CASE("lengths can be taken from the manifest", "[dataset]") {
+  Corpus c;
+  DatasetOptions o = small_options();
+  o.trust_durations = true;
+  const ManifestDataset d(
+      c.manifest(R"({"audio_filepath": "gone.wav", "duration": 1.0, "text": "a"})"), o, &c.reader,
+      &c.alphabet);
+  CHECK(d.frames(0, 0) == 98);
+  CHECK_THROWS_WITH(d.load(0, 0), Contains("m.jsonl:1") && Contains("gone.wav: cannot be opened"));
+}
+
+TEST_CASE("global statistics do not depend on the number of threads", "[dataset]") {
+  Corpus c;
+  std::string lines;
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = str("r", i, ".wav");
+    c.recording(name, 0.2 + 0.1 * i);
+    lines += Corpus::line(name, "a");
+  }
+  DatasetOptions o = small_options();
+  o.cmvn = CmvnMode::global;
+  ManifestDataset d(c.manifest(lines), o, &c.reader, &c.alphabet);
+  const GlobalCmvn one = global_cmvn(d, 0, 1), three = global_cmvn(d, 0, 3);
+  CHECK(one == three);
+  CHECK_FALSE(global_cmvn(d, 2, 1) == one);
+  d.set_global_cmvn(one);
+  CmvnStats after;
+  for (int64_t i = 0; i < d.size(); ++i) after.add(d.load(i, 0).features);
+  for (float m : after.finish().mean) CHECK(std::abs(m) <= 1e-3f);
+  for (float s : after.finish().scale) CHECK(s == Approx(1).margin(1e-3));
+}

@@ -1,0 +1,154 @@
+// Ready features: .npy and what is wrong with it.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "engine/data/feature_file.h"
+#include "engine/data/files.h"
+#include "engine/data/npy.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using namespace rondo::data;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
+
+// An .npy file with any header text and version.
+std::string npy(const std::string& dictionary, const std::string& elements, int version = 1) {
+  std::string out = "\x93NUMPY";
+  out += static_cast<char>(version);
+  out += '\0';
+  out += static_cast<char>(dictionary.size() & 0xff);
+  out += static_cast<char>(dictionary.size() >> 8);
+  if (version > 1) out += std::string(2, '\0');
+  return out + dictionary + elements;
+}
+std::string npy_of(const std::string& type, const std::string& shape, const std::string& elements,
+                   int version = 1) {
+  return npy("{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }\n",
+             elements, version);
+}
+
+template <class T>
+std::string raw(std::vector<T> values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+std::vector<float> floats(const std::string& file) {
+  return npy_floats(bytes_of(file), parse_npy_header(bytes_of(file), "x.npy"), "x.npy");
+}
+std::vector<int32_t> integers(const std::string& file) {
+  return npy_integers(bytes_of(file), parse_npy_header(bytes_of(file), "x.npy"), "x.npy");
+}
+
+}  // namespace
+
+TEST_CASE(".npy elements of every kind are read", "[npy]") {
+  const std::vector<float> want = {1, -2, 0.5f};
+  CHECK(floats(npy_of("<f4", "(3,)", raw<float>({1, -2, 0.5f}))) == want);
+  CHECK(floats(npy_of("<f8", "(3,)", raw<double>({1, -2, 0.5}), 2)) == want);
+  CHECK(floats(npy_of("<f2", "(3,)", raw<uint16_t>({0x3c00, 0xc000, 0x3800}), 3)) == want);
+  CHECK(floats(npy_of("<i4", "(2,)", raw<int32_t>({7, -7}))) == std::vector<float>{7, -7});
+  CHECK(floats(npy_of("<u4", "(1,)", raw<uint32_t>({3000000000u}))) == std::vector<float>{3e9f});
+  CHECK(floats(npy_of("<f4", "()", raw<float>({3}))) == std::vector<float>{3});
+  CHECK(floats(npy_of("<f4", "(0, 4)", "")).empty());
+  // Halves: the smallest subnormal, the largest number, infinity, NaN, minus zero.
+  const std::vector<float> h =
+      floats(npy_of("<f2", "(5,)", raw<uint16_t>({1, 0x7bff, 0x7c00, 0x7e00, 0x8000})));
+  CHECK(h[0] == std::ldexp(1.0f, -24));
+  CHECK(h[1] == 65504.0f);
+  CHECK(std::isinf(h[2]));
+  CHECK(std::isnan(h[3]));
+  CHECK(std::signbit(h[4]));
+  const std::vector<int32_t> i = {1, -1, 100};
+  CHECK(integers(npy_of("|i1", "(3,)", raw<int8_t>({1, -1, 100}))) == i);
+  CHECK(integers(npy_of("<i2", "(3,)", raw<int16_t>({1, -1, 100}))) == i);
+  CHECK(integers(npy_of("<i8", "(3,)", raw<int64_t>({1, -1, 100}))) == i);
+  CHECK(integers(npy_of("|u1", "(1,)", raw<uint8_t>({200}))) == std::vector<int32_t>{200});
+}
+
+TEST_CASE("what is wrong with a .npy file is said", "[npy]") {
+  const std::string ok = raw<float>({1, 2});
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "is empty"},
+      {"RIFF and so on and on", "is not a .npy file"},
+      {npy_of("<f4", "(2,)", ok, 4), "version 4"},
+      {npy_of("<f4", "(3,)", ok), "is truncated: its header announces 12 bytes, the file holds 8"},
+      {npy_of("<f4", "(1,)", ok), "4 bytes more"},
+      {npy_of("<f4", "(2,)", ok).substr(0, 40), "truncated within its .npy header"},
+      {npy_of(">f4", "(2,)", ok), "type '>f4'"},
+      {npy_of("<c8", "(1,)", ok), "type '<c8'"},
+      {npy_of("|b1", "(8,)", ok), "type '|b1'"},
+      {npy_of("<f1", "(8,)", ok), "type '<f1'"},
+      {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", ok), "structured"},
+      {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2,)}", ok), "Fortran order"},
+      {npy("{'descr': '<f4', 'fortran_order': Maybe, 'shape': (2,)}", ok), "malformed"},
+      {npy("{'descr': '<f4', 'shape': (2,)}", ok), "is missing"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}", ok), "unknown key"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", ok), "malformed"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x", ok), "text after"},
+      {npy("{'descr", ok), "malformed"},
+      {npy_of("<f4", "(1099511627776, 1099511627776)", ok), "too large"},
+      {npy_of("<f4", "(99999999999999999999999, 2)", ok), "too large"},
+      {npy_of("<f4", "(0, 1099511627776, 1099511627776)", ok), "8 bytes more"},
+  };
+  for (const auto& [file, wanted] : cases) {
+    INFO(wanted);
+    CHECK_THROWS_WITH(floats(file), Contains("x.npy: ") && Contains(wanted));
+    CHECK_THROWS_AS(floats(file), InputError);
+  }
+  CHECK_THROWS_WITH(integers(npy_of("<f4", "(2,)", ok)), Contains("holds floats"));
+  CHECK_THROWS_WITH(integers(npy_of("<i8", "(1,)", raw<int64_t>({int64_t{1} << 40}))),
+                    Contains("does not fit"));
+  CHECK_THROWS_WITH(integers(npy_of("<u8", "(1,)", raw<uint64_t>({~uint64_t{0}}))),
+                    Contains("does not fit"));
+}
+
+TEST_CASE("feature files are written as NumPy writes them and read back", "[npy]") {
+  const TemporaryFolder folder;
+  Matrix m(3, 2);
+  m.data = {1, 2, 3, 4, 5, 6};
+  const std::string path = folder.path("f.npy");
+  write_feature_file(path, m);
+  CHECK(read_feature_file(path, "") == m);
+  const std::string content = read_whole_file(path);
+  CHECK(content.substr(0, 8) == std::string("\x93NUMPY\x01\x00", 8));
+  CHECK((content.size() - 24) % 64 == 0);
+  CHECK(content[content.size() - 25] == '\n');
+  CHECK(content.find("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }") == 10);
+  CHECK(feature_file_shape(path, "").frames == 3);
+  CHECK(feature_file_shape(path, "").dim == 2);
+  // A signal of one value per frame.
+  CHECK(
+      read_feature_file(folder.write("s.npy", npy_of("<f4", "(2,)", raw<float>({1, 2}))), "").dim ==
+      1);
+  CHECK_THROWS_WITH(read_feature_file(path, "k"), Contains("has no keys"));
+  CHECK_THROWS_WITH(read_feature_file(folder.path("f.txt"), ""), Contains("neither .npy nor"));
+  CHECK_THROWS_WITH(read_feature_file(folder.path("none.npy"), ""), Contains("cannot be opened"));
+  const auto shaped = [&](const std::string& shape) {
+    return folder.write("b.npy", npy_of("<f4", shape, ""));
+  };
+  CHECK_THROWS_WITH(read_feature_file(shaped("(0, 3)"), ""), Contains("(0, 3)"));
+  CHECK_THROWS_WITH(read_feature_file(shaped("(1, 2, 3)"), ""), Contains("(1, 2, 3)"));
+  CHECK_THROWS_WITH(feature_file_shape(shaped("()"), ""), Contains("shape ()"));
+}
+
+TEST_CASE("a failed write leaves the old file and no other", "[files]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("a", "old");
+  write_whole_file(path, "new");
+  CHECK(read_whole_file(path) == "new");
+  std::filesystem::create_directory(folder.path("d"));
+  CHECK_THROWS_AS(write_whole_file(folder.path("d"), "x"), InputError);  // a folder
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& e : std::filesystem::directory_iterator(folder.path("")))
+    ++count;
+  CHECK(count == 2);
+  CHECK(read_file_start(path, 2) == "ne");
+}

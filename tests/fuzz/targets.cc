@@ -1,0 +1,148 @@
+#include "tests/fuzz/targets.h"
+
+#include <sndfile.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "engine/data/audio.h"
+#include "engine/data/feature_file.h"
+#include "engine/data/manifest.h"
+#include "engine/data/npy.h"
+#include "engine/text/alphabet.h"
+#include "engine/text/error_rate.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+using namespace rondo;
+
+namespace {
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void require(bool ok, const char* what) {
+  if (!ok) throw std::logic_error(what);
+}
+
+void run_manifest(std::span<const std::byte> bytes) {
+  const Manifest m = parse_manifest(text_of(bytes), "corpus/m.jsonl");
+  require(!m.entries.empty(), "a manifest without entries was accepted");
+  // What was read must survive being written.
+  std::string again;
+  for (const ManifestEntry& e : m.entries) again += to_json_line(e) + "\n";
+  const Manifest n = parse_manifest(again, "corpus/m.jsonl");
+  require(n.entries.size() == m.entries.size(), "writing lost entries");
+  for (size_t i = 0; i < m.entries.size(); ++i)
+    require(m.entries[i].key() == n.entries[i].key() && m.entries[i].text == n.entries[i].text,
+            "writing changed an entry");
+}
+
+std::vector<std::string> manifest_seeds() {
+  return {R"({"audio_filepath": "a/b.wav", "duration": 1.5, "text": "one two", "speaker": "x"}
+{"features_filepath": "/f.npy", "label": 3, "target": [1.5, -2e-3], "frame_labels": [0, 1]}
+)",
+          R"({"features_filepath": "f.safetensors", "features_key": "k", "labels": [1, 2, 3]})",
+          "{\"audio_filepath\": \"\\u00e9\\ud83d\\ude00\", \"offset\": 3, \"x\": {\"y\": [null]}}"};
+}
+
+void run_npy(std::span<const std::byte> bytes) {
+  const data::NpyHeader h = data::parse_npy_header(bytes, "x.npy");
+  const std::vector<float> v = data::npy_floats(bytes, h, "x.npy");
+  require(static_cast<int64_t>(v.size()) == h.numel(), "the wrong number of elements");
+  if (h.kind != 'f')
+    require(data::npy_integers(bytes, h, "x.npy").size() == v.size(), "the wrong number");
+}
+
+std::vector<std::string> npy_seeds() {
+  const std::vector<int64_t> shape = {2, 3}, flat = {6};
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  std::string integers = data::make_npy(flat, values);
+  integers.replace(integers.find("<f4"), 3, "<i4");
+  std::string halves = data::make_npy(flat, values);
+  halves.replace(halves.find("<f4"), 3, "<f2");
+  return {data::make_npy(shape, values), integers, halves.substr(0, halves.size() - 12)};
+}
+
+void run_audio(std::span<const std::byte> bytes) {
+  const Waveform w = decode_audio(bytes, "-", 16000);
+  require(!w.samples.empty() && w.sample_rate == 16000, "no samples were accepted");
+  for (float v : w.samples) require(std::isfinite(v), "a sample is not finite");
+}
+
+// In memory, by libsndfile itself.
+std::string encode(int format, int rate, int channels) {
+  struct Sink {
+    std::string data;
+    size_t at = 0;
+  } sink;
+  SF_VIRTUAL_IO io = {
+      [](void* p) { return static_cast<sf_count_t>(static_cast<Sink*>(p)->data.size()); },
+      [](sf_count_t offset, int whence, void* p) {
+        auto* s = static_cast<Sink*>(p);
+        const size_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? s->at : s->data.size();
+        s->at = base + static_cast<size_t>(offset);
+        return static_cast<sf_count_t>(s->at);
+      },
+      nullptr,
+      [](const void* from, sf_count_t n, void* p) {
+        auto* s = static_cast<Sink*>(p);
+        s->data.resize(std::max(s->data.size(), s->at + static_cast<size_t>(n)));
+        std::memcpy(s->data.data() + s->at, from, static_cast<size_t>(n));
+        s->at += static_cast<size_t>(n);
+        return n;
+      },
+      [](void* p) { return static_cast<sf_count_t>(static_cast<Sink*>(p)->at); }};
+  SF_INFO info{};
+  info.format = format;
+  info.samplerate = rate;
+  info.channels = channels;
+  SNDFILE* file = sf_open_virtual(&io, SFM_WRITE, &info, &sink);
+  require(file != nullptr, "libsndfile cannot encode a seed");
+  std::vector<float> x(static_cast<size_t>(300 * channels));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 0.3f * std::sin(static_cast<float>(i));
+  sf_writef_float(file, x.data(), 300);
+  sf_close(file);
+  return sink.data;
+}
+
+std::vector<std::string> audio_seeds() {
+  return {encode(SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1),
+          encode(SF_FORMAT_WAV | SF_FORMAT_FLOAT, 16000, 2),
+          encode(SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 8000, 1),
+          encode(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1),
+          encode(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, 1)};
+}
+
+void run_text(std::span<const std::byte> bytes) {
+  const std::string once = normalize_transcript(text_of(bytes));
+  require(normalize_transcript(once) == once, "normalisation is not stable");
+  const std::vector<std::string> texts = {once};
+  const Alphabet a = Alphabet::from_transcripts(texts);
+  const EncodedText e = a.encode(text_of(bytes));
+  require(e.unknown.empty(), "an alphabet does not know its own text");
+  require(a.decode(e.labels) == once, "decoding does not give the text back");
+  require(Alphabet(a.symbols()).encode(once).labels == e.labels, "stored symbols differ");
+  ErrorRate rate;
+  rate.add(text_of(bytes.first(bytes.size() / 2)), text_of(bytes.first(bytes.size() / 2)));
+  require(rate.cer() == 0, "a text differs from itself");
+}
+
+std::vector<std::string> text_seeds() {
+  return {"the quick  brown fox\t", "e\xcc\x81t\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80",
+          "\xea\xb0\x80\xe1\x84\x80\xe1\x85\xa1 \xef\xac\x81 \xe2\x80\x89\xc2\xa0"};
+}
+
+}  // namespace
+
+const std::vector<FuzzTarget>& fuzz_targets() {
+  static const std::vector<FuzzTarget> targets = {
+      {"manifest", run_manifest, manifest_seeds},
+      {"npy", run_npy, npy_seeds},
+      {"audio", run_audio, audio_seeds},
+      {"text", run_text, text_seeds},
+  };
+  return targets;
+}
