@@ -5,6 +5,7 @@
 
 #include "engine/data/files.h"
 #include "engine/data/npy.h"
+#include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -29,24 +30,68 @@ FeatureShape checked_shape(std::span<const int64_t> shape, const std::string& pa
   return {shape[0], static_cast<int32_t>(dim)};
 }
 
-bool has_ending(const std::string& path, std::string_view ending) { return path.ends_with(ending); }
+bool is_safetensors(const std::string& path, const std::string& key) {
+  if (path.ends_with(".safetensors")) return true;
+  if (!path.ends_with(".npy"))
+    fail_input(path, ": is neither .npy nor .safetensors, expected ready features");
+  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+  return false;
+}
 
-[[noreturn]] void unknown_ending(const std::string& path) {
-  fail_input(path, ": is neither .npy nor .safetensors, expected ready features");
+const StoredTensor& find_tensor(const SafetensorsFile& file, const std::string& key) {
+  if (!key.empty()) return file.at(key);
+  if (const StoredTensor* found = file.find("features")) return *found;
+  if (file.tensors().size() != 1)
+    fail_input(file.name(), ": holds ", file.tensors().size(),
+               " tensors, none called \"features\": features_key must name one");
+  return file.tensors().front();
+}
+
+template <class T>
+void convert(const StoredTensor& tensor, std::vector<float>& out) {
+  const std::span<const T> values = tensor.as<T>();
+  out.assign(values.size(), 0.0f);
+  for (size_t i = 0; i < values.size(); ++i) out[i] = static_cast<float>(values[i]);
 }
 
 }  // namespace
 
+Matrix features_from(const SafetensorsFile& file, const std::string& key) {
+  const StoredTensor& tensor = find_tensor(file, key);
+  const FeatureShape shape = checked_shape(tensor.shape, file.name());
+  Matrix out;
+  out.frames = shape.frames;
+  out.dim = shape.dim;
+  switch (tensor.dtype) {
+    case DType::f32:
+      convert<float>(tensor, out.data);
+      break;
+    case DType::f64:
+      convert<double>(tensor, out.data);
+      break;
+    case DType::bf16:
+      convert<bf16>(tensor, out.data);
+      break;
+    default:
+      fail_input(file.name(), ": tensor \"", tensor.name, "\" is ", name_of(tensor.dtype),
+                 ", expected F32, F64 or BF16");
+  }
+  return out;
+}
+
 FeatureShape feature_file_shape(const std::string& path, const std::string& key) {
-  if (!has_ending(path, ".npy")) unknown_ending(path);
-  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+  if (is_safetensors(path, key)) {
+    const SafetensorsFile file(path);
+    return checked_shape(find_tensor(file, key).shape, path);
+  }
   const std::string start = data::read_file_start(path, data::needed_npy_header_bytes);
   return checked_shape(data::parse_npy_header(bytes_of(start), path).shape, path);
 }
 
 Matrix read_feature_file(const std::string& path, const std::string& key) {
-  if (!has_ending(path, ".npy")) unknown_ending(path);
-  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+  // Copied, not mapped: a data set may be rewritten while it is read.
+  if (is_safetensors(path, key))
+    return features_from(SafetensorsFile(path, FileBytes::Mode::copy), key);
   const std::string content = data::read_whole_file(path);
   const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
   const FeatureShape shape = checked_shape(header.shape, path);

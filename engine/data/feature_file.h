@@ -1,5 +1,6 @@
-// Ready features in files: .npy, or a tensor of a .safetensors file; [frames, dim], or [frames] for
-// a signal of one value per frame.
+// Ready features in files: .npy, or a tensor of a .safetensors file (one file may hold many
+// utterances; each reading opens it anew, so very large ones are better split); [frames, dim], or
+// [frames] for a signal of one value per frame.
 //
 // Errors: InputError that names the file: unknown ending, wrong shape or type, no frames, values
 // that are not finite. Thread safety: pure functions.
@@ -13,6 +14,8 @@
 
 namespace rondo {
 
+class SafetensorsFile;
+
 struct FeatureShape {
   int64_t frames = 0;
   int32_t dim = 0;
@@ -22,6 +25,8 @@ struct FeatureShape {
 // "features". A .npy file has no keys.
 FeatureShape feature_file_shape(const std::string& path, const std::string& key);
 Matrix read_feature_file(const std::string& path, const std::string& key);
+// The same from a .safetensors file that is open (elements F32, F64 or BF16).
+Matrix features_from(const SafetensorsFile& file, const std::string& key);
 
 // Integers from a .npy file of one dimension (classes of frames).
 std::vector<int32_t> read_integer_file(const std::string& path);

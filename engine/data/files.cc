@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <limits>
 
+#include "engine/io/file.h"
 #include "kernels/base/error.h"
 
 namespace rondo::data {
@@ -25,25 +25,10 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
-  bool close() {
-    const bool ok = ::close(fd_) == 0;
-    fd_ = -1;
-    return ok;
-  }
 
  private:
   int fd_;
 };
-
-bool write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -70,15 +55,7 @@ std::string read_file_start(const std::string& path, size_t most) {
 }
 
 void write_whole_file(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp" + std::to_string(::getpid());
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail_input(temporary, ": cannot be created: ", std::strerror(errno));
-  const bool ok = write_all(file.get(), content) && ::fsync(file.get()) == 0 && file.close() &&
-                  std::rename(temporary.c_str(), path.c_str()) == 0;
-  if (ok) return;
-  const int cause = errno;
-  ::unlink(temporary.c_str());
-  fail_input(path, ": cannot be written: ", std::strerror(cause));
+  replace_text_file(path, content);
 }
 
 }  // namespace rondo::data

@@ -153,10 +153,14 @@ int64_t load_integer(const std::byte* p, const NpyHeader& h, std::string_view na
   const bool is_signed = h.kind == 'i';
   // Each widened by itself: "signed ? int32 : uint32" would be unsigned.
   switch (h.item_bytes) {
-    case 1: return is_signed ? int64_t{load<int8_t>(p)} : int64_t{load<uint8_t>(p)};
-    case 2: return is_signed ? int64_t{load<int16_t>(p)} : int64_t{load<uint16_t>(p)};
-    case 4: return is_signed ? int64_t{load<int32_t>(p)} : int64_t{load<uint32_t>(p)};
-    default: break;
+    case 1:
+      return is_signed ? int64_t{load<int8_t>(p)} : int64_t{load<uint8_t>(p)};
+    case 2:
+      return is_signed ? int64_t{load<int16_t>(p)} : int64_t{load<uint16_t>(p)};
+    case 4:
+      return is_signed ? int64_t{load<int32_t>(p)} : int64_t{load<uint32_t>(p)};
+    default:
+      break;
   }
   if (!is_signed && load<uint64_t>(p) > uint64_t{std::numeric_limits<int64_t>::max()})
     fail_input(name, ": holds ", load<uint64_t>(p), ", which does not fit");

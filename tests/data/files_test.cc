@@ -6,6 +6,7 @@
 #include "engine/data/feature_file.h"
 #include "engine/data/files.h"
 #include "engine/data/npy.h"
+#include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"
 
@@ -137,6 +138,38 @@ TEST_CASE("feature files are written as NumPy writes them and read back", "[npy]
   CHECK_THROWS_WITH(read_feature_file(shaped("(0, 3)"), ""), Contains("(0, 3)"));
   CHECK_THROWS_WITH(read_feature_file(shaped("(1, 2, 3)"), ""), Contains("(1, 2, 3)"));
   CHECK_THROWS_WITH(feature_file_shape(shaped("()"), ""), Contains("shape ()"));
+}
+
+TEST_CASE("ready features are read from safetensors", "[safetensors]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("f.safetensors");
+  const std::vector<float> a = {1, 2, 3, 4, 5, 6};
+  const std::vector<double> b = {0.5, 0.25};
+  const std::vector<int32_t> c = {1, 2};
+  const std::vector<TensorToWrite> two = {{"utt1", DType::f32, {3, 2}, a.data()},
+                                          {"utt2", DType::f64, {2}, b.data()}};
+  write_safetensors(path, two);
+  CHECK(read_feature_file(path, "utt1").data == a);
+  CHECK(read_feature_file(path, "utt1").frames == 3);
+  CHECK(read_feature_file(path, "utt2").data == std::vector<float>{0.5f, 0.25f});
+  CHECK(read_feature_file(path, "utt2").dim == 1);
+  CHECK(feature_file_shape(path, "utt1").dim == 2);
+  CHECK_THROWS_WITH(read_feature_file(path, ""), Contains("features_key must name one"));
+  CHECK_THROWS_WITH(read_feature_file(path, "utt3"), Contains("utt3"));
+  const std::vector<TensorToWrite> only = {{"x", DType::f32, {3, 2}, a.data()}};
+  write_safetensors(path, only);
+  CHECK(read_feature_file(path, "").data == a);
+  const std::vector<TensorToWrite> named = {{"x", DType::f32, {1, 6}, a.data()},
+                                            {"features", DType::f32, {3, 2}, a.data()}};
+  write_safetensors(path, named);
+  CHECK(read_feature_file(path, "").frames == 3);
+  const std::vector<TensorToWrite> wrong = {{"x", DType::i32, {1, 2}, c.data()}};
+  write_safetensors(path, wrong);
+  CHECK_THROWS_WITH(read_feature_file(path, ""), Contains("is i32, expected"));
+  const std::string whole = read_whole_file(path);
+  CHECK_THROWS_AS(
+      read_feature_file(folder.write("cut.safetensors", whole.substr(0, whole.size() - 1)), ""),
+      InputError);
 }
 
 TEST_CASE("a failed write leaves the old file and no other", "[files]") {

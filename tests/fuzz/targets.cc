@@ -10,6 +10,7 @@
 #include "engine/data/feature_file.h"
 #include "engine/data/manifest.h"
 #include "engine/data/npy.h"
+#include "engine/io/safetensors.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/unicode.h"
@@ -64,6 +65,26 @@ std::vector<std::string> npy_seeds() {
   std::string halves = data::make_npy(flat, values);
   halves.replace(halves.find("<f4"), 3, "<f2");
   return {data::make_npy(shape, values), integers, halves.substr(0, halves.size() - 12)};
+}
+
+void run_safetensors(std::span<const std::byte> bytes) {
+  const SafetensorsFile file(bytes, "x.safetensors");
+  const Matrix m = features_from(file, "");
+  require(static_cast<int64_t>(m.data.size()) == m.frames * m.dim && m.frames > 0, "a wrong shape");
+}
+
+std::string safetensors(const std::string& header, size_t data_bytes) {
+  const uint64_t length = header.size();
+  std::string out(reinterpret_cast<const char*>(&length), 8);
+  return out + header + std::string(data_bytes, '\x3f');
+}
+
+std::vector<std::string> safetensors_seeds() {
+  return {
+      safetensors(R"({"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24),
+      safetensors(R"({"__metadata__":{"a":"b"},"features":{"dtype":"BF16","shape":[4,1],)"
+                  R"("data_offsets":[0,8]},"y":{"dtype":"I64","shape":[2],"data_offsets":[8,24]}})",
+                  24)};
 }
 
 void run_audio(std::span<const std::byte> bytes) {
@@ -141,6 +162,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
   static const std::vector<FuzzTarget> targets = {
       {"manifest", run_manifest, manifest_seeds},
       {"npy", run_npy, npy_seeds},
+      {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},
       {"text", run_text, text_seeds},
   };
