@@ -256,15 +256,18 @@ void run_as(const Context& context, const CtcArgs& a) {
   if (sequences == 0) return;
   if (rows > 0 && !p.log_probabilities) {
     launch(context,
-           {.kernel = "ctc normalise", .grid = {blocks_for(rows, warps_per_block)},
+           {.kernel = "ctc normalise",
+            .grid = {blocks_for(rows, warps_per_block)},
             .block = {32 * warps_per_block}},
            normalise<T>, p);
   }
   const auto threads = static_cast<unsigned>(
       std::clamp<int64_t>((std::max(p.max_states, p.classes / 8) + 31) / 32 * 32, 32, 256));
   launch(context,
-         {.kernel = "ctc one_sequence", .grid = {static_cast<unsigned>(sequences)},
-          .block = {threads}, .shared_bytes = sizeof(Shared)},
+         {.kernel = "ctc one_sequence",
+          .grid = {static_cast<unsigned>(sequences)},
+          .block = {threads},
+          .shared_bytes = sizeof(Shared)},
          one_sequence<T>, p);
 }
 

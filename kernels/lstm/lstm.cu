@@ -102,8 +102,7 @@ struct Forward {
         cn(a.cn.as<float>()),
         cells(a.cells.as<float>()) {
     cell_state = static_cast<float*>(a.workspace.data);
-    cell_output =
-        cell_state + a.dims.directions * a.layout.capacity.sequences * a.dims.hidden;
+    cell_output = cell_state + a.dims.directions * a.layout.capacity.sequences * a.dims.hidden;
   }
 };
 
@@ -428,8 +427,8 @@ void weight_grad(const Context& context, const LstmWeightGradArgs& a) {
 void check_workspace(const TensorView& workspace, LstmPhase phase, const LstmDims& dims,
                      const PackedCapacity& capacity) {
   const size_t need = lstm_gpu_workspace_bytes(phase, dims, capacity);
-  RONDO_CHECK(need == 0 || workspace.bytes() >= need, "lstm: the workspace has ",
-              workspace.bytes(), " bytes, needs ", need);
+  RONDO_CHECK(need == 0 || workspace.bytes() >= need, "lstm: the workspace has ", workspace.bytes(),
+              " bytes, needs ", need);
 }
 
 }  // namespace

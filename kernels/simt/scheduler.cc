@@ -226,7 +226,7 @@ void set_up_block(Block& b, Gang& gang, uint64_t index, unsigned in_gang) {
   b.cluster = &gang.blocks[in_gang / c.cluster * c.cluster];
   b.warps.resize((threads + 31) / 32);
   void* memory = nullptr;
-  const int error = posix_memalign(&memory, 128, c.shared_bytes + guard_bytes + 1);
+  const int error = posix_memalign(&memory, 128, c.shared_bytes + guard_bytes);
   RONDO_CHECK(error == 0, "out of memory: ", c.shared_bytes, " bytes of simulated shared memory");
   b.shared.reset(static_cast<std::byte*>(memory));
   std::memset(memory, 0xff, c.shared_bytes);  // poison: NaN as f32 and bf16

@@ -1,6 +1,10 @@
 // The sim device: poison, guard zones, and streams that wait only for what they were told to.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -62,6 +66,49 @@ TEST_CASE("a write outside an allocation is reported with kernel and purpose") {
              Contains("fill wrote past the end of the 400 bytes of 'the output of a test'"));
   CHECK_THAT(error_of(y.as<float>() - 1, 1), Contains("wrote before the start"));
   CHECK(error_of(y.as<float>(), 100) == "no error");
+}
+#else
+// What a child process says on standard error while it runs `body`, and that it did not survive.
+template <class F>
+std::string last_words(F body) {
+  int channel[2];
+  REQUIRE(pipe(channel) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(channel[1], STDERR_FILENO);
+    body();
+    _exit(0);
+  }
+  close(channel[1]);
+  std::string words;
+  char buffer[4096];
+  for (ssize_t n; (n = read(channel[0], buffer, sizeof buffer)) > 0;) {
+    words.append(buffer, static_cast<size_t>(n));
+  }
+  close(channel[0]);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status != 0);
+  return words;
+}
+
+__global__ void shared_writer(int at) { shared<float[4]>()[at] = 1; }
+
+TEST_CASE("AddressSanitizer stops at a write outside device or shared memory") {
+  CHECK_THAT(last_words([] {
+               Stream stream = sim_device().make_stream();
+               Buffer y(sim_device(), 100 * sizeof(float), "output");
+               launch(on(stream), {.kernel = "fill", .block = {32}}, fill_kernel, y.as<float>(),
+                      101, 1.0f);
+               stream.synchronize();
+             }),
+             Contains("heap-buffer-overflow") && Contains("fill_kernel"));
+  CHECK_THAT(last_words([] {
+               Stream stream = sim_device().make_stream();
+               launch(on(stream), {.kernel = "shared", .shared_bytes = 16}, shared_writer, 4);
+               stream.synchronize();
+             }),
+             Contains("heap-buffer-overflow") && Contains("shared_writer"));
 }
 #endif
 

@@ -6,37 +6,40 @@
 
 namespace rondo {
 
-#define RONDO_DECLARE_VOCABULARY(ns)                                                              \
-  namespace ns {                                                                                  \
-  /* y[r] = sum of x[r][0..n), one block of 128 threads per row: shuffles, shared memory, barrier */ \
-  void row_sums(const Context& context, float* y, const float* x, int rows, int n);               \
-  /* out[32 * k + lane] = result of warp operation k, 10 operations */                            \
-  void warp_operations(const Context& context, int* out);                                         \
-  constexpr int warp_operation_count = 10;                                                        \
-  /* counts[0] += threads, counts[1] = max index, counts[2] = min index + 1, ... */               \
-  void atomics(const Context& context, int* counts, float* sum, int blocks, int threads);         \
-  /* threads at and past `live` return before the barrier; *count = live */                       \
-  void early_exit(const Context& context, int* count, int live);                                  \
-  /* h[t+1] = tanh(U h[t] + x[t]), a grid barrier per step, 4 blocks of 16 threads, H = 64 */     \
-  void persistent_rnn(const Context& context, float* h, const float* u, const float* x, int steps); \
-  /* clusters of 4: y[block] = sum over its cluster of (block + 1) x (rank + 1) */                \
-  void cluster_sums(const Context& context, float* y, int clusters);                              \
-  /* the same in a cooperative launch: ranks count within the cluster; then y[0] = sum of all */  \
-  void cooperative_clusters(const Context& context, float* y, int clusters);                      \
-  /* y = x reversed in tiles of 128, through cp.async of 16, 8 and 4 bytes; x has `valid` elements */ \
-  void async_reverse(const Context& context, float* y, const float* x, int valid);                \
-  /* C[16][8] = A[16][16] B[8][16]^T */                                                           \
-  void mma(const Context& context, float* c, const bf16* a, const bf16* b);                       \
-  /* block b waits for block b-1's flag and adds one; y[b] = b */                                 \
-  void relay(const Context& context, uint32_t* flags, int* y, int blocks);                        \
-  /* y = x through bf16 */                                                                        \
-  void round_trip(const Context& context, float* y, const float* x, int n);                       \
-  /* y[i] = i, with 200 KB of shared memory in between */                                         \
-  void large_shared(const Context& context, int* y);                                              \
-  /* launches that the driver and the simulator refuse */                                         \
-  void too_many_threads(const Context& context);                                                  \
-  void too_much_shared(const Context& context);                                                   \
-  void nothing_to_launch(const Context& context);                                                 \
+#define RONDO_DECLARE_VOCABULARY(ns)                                                               \
+  namespace ns {                                                                                   \
+  /* y[r] = sum of x[r][0..n), one block of 128 threads per row: shuffles, shared memory, barrier  \
+   */                                                                                              \
+  void row_sums(const Context& context, float* y, const float* x, int rows, int n);                \
+  /* out[32 * k + lane] = result of warp operation k, 10 operations */                             \
+  void warp_operations(const Context& context, int* out);                                          \
+  constexpr int warp_operation_count = 10;                                                         \
+  /* counts[0] += threads, counts[1] = max index, counts[2] = min index + 1, ... */                \
+  void atomics(const Context& context, int* counts, float* sum, int blocks, int threads);          \
+  /* threads at and past `live` return before the barrier; *count = live */                        \
+  void early_exit(const Context& context, int* count, int live);                                   \
+  /* h[t+1] = tanh(U h[t] + x[t]), a grid barrier per step, 4 blocks of 16 threads, H = 64 */      \
+  void persistent_rnn(const Context& context, float* h, const float* u, const float* x,            \
+                      int steps);                                                                  \
+  /* clusters of 4: y[block] = sum over its cluster of (block + 1) x (rank + 1) */                 \
+  void cluster_sums(const Context& context, float* y, int clusters);                               \
+  /* the same in a cooperative launch: ranks count within the cluster; then y[0] = sum of all */   \
+  void cooperative_clusters(const Context& context, float* y, int clusters);                       \
+  /* y = x reversed in tiles of 128, through cp.async of 16, 8 and 4 bytes; x has `valid` elements \
+   */                                                                                              \
+  void async_reverse(const Context& context, float* y, const float* x, int valid);                 \
+  /* C[16][8] = A[16][16] B[8][16]^T */                                                            \
+  void mma(const Context& context, float* c, const bf16* a, const bf16* b);                        \
+  /* block b waits for block b-1's flag and adds one; y[b] = b */                                  \
+  void relay(const Context& context, uint32_t* flags, int* y, int blocks);                         \
+  /* y = x through bf16 */                                                                         \
+  void round_trip(const Context& context, float* y, const float* x, int n);                        \
+  /* y[i] = i, with 200 KB of shared memory in between */                                          \
+  void large_shared(const Context& context, int* y);                                               \
+  /* launches that the driver and the simulator refuse */                                          \
+  void too_many_threads(const Context& context);                                                   \
+  void too_much_shared(const Context& context);                                                    \
+  void nothing_to_launch(const Context& context);                                                  \
   }
 
 RONDO_DECLARE_VOCABULARY(sim)
