@@ -1,3 +1,5 @@
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,6 +20,12 @@ uint64_t splitmix(uint64_t& state) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
   return z ^ (z >> 31);
+}
+
+double thread_time() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
 void put(void* base, DType dtype, int64_t i, double v) {
@@ -268,11 +276,13 @@ void Case::run_erased(const char* op, const void* args) {
     return;
   }
   for (int i = 0; i < repeats_; ++i) {
+    const double thread_start = thread_time();
     const auto start = std::chrono::steady_clock::now();
     variant_->run(context_, args);
     context_.stream->synchronize();
     seconds_.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    thread_seconds_.push_back(thread_time() - thread_start);
   }
 }
 

@@ -107,6 +107,9 @@ class Case {
   std::vector<Output> collect(std::string* guard_error);
   bool accepted() const { return accepted_; }
   const std::vector<double>& seconds() const { return seconds_; }
+  // Processor time of the calling thread in each run: with one thread, a figure that other
+  // programs on the machine disturb little.
+  const std::vector<double>& thread_seconds() const { return thread_seconds_; }
   double flops() const { return flops_; }
   double bytes() const { return bytes_; }
 
@@ -123,7 +126,7 @@ class Case {
   int repeats_;
   bool accepted_ = true;
   double flops_ = 0, bytes_ = 0;
-  std::vector<double> seconds_;
+  std::vector<double> seconds_, thread_seconds_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<std::pair<const PackedExtent*, int64_t>> extents_;
 };

@@ -179,13 +179,16 @@ struct Runner {
       std::vector<double> s = c.seconds();
       std::sort(s.begin(), s.end());
       const double median = s[s.size() / 2];
+      const double least_thread =
+          *std::min_element(c.thread_seconds().begin(), c.thread_seconds().end());
       if (options.json) {
         std::printf(
             "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
-            "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,\"runs\":%d,"
+            "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,"
+            "\"min_thread_us\":%.3f,\"runs\":%d,"
             "\"flops\":%.0f,\"bytes\":%.0f,\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
             e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads, median * 1e6,
-            s.front() * 1e6, repeats, c.flops(), c.bytes(), c.flops() / median * 1e-9,
+            s.front() * 1e6, least_thread * 1e6, repeats, c.flops(), c.bytes(), c.flops() / median * 1e-9,
             c.bytes() / median * 1e-9);
       } else {
         std::printf("%-18s %-36s %4s:%-12s %10.1f us (min %.1f) %8.1f GFLOP/s %7.1f GB/s\n",
