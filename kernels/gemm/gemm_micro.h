@@ -245,7 +245,10 @@ void multiply_into(const GemmBlock& g) {
       const int64_t row = g.m * i / panels;
       const int rows = static_cast<int>(g.m * (i + 1) / panels - row);
       C* c = static_cast<C*>(g.c) + row * g.ldc + col;
-      for (int r = 0; r < rows; ++r) __builtin_prefetch(c + r * g.ldc, 1);
+      for (int r = 0; r < rows; ++r) {
+        __builtin_prefetch(c + r * g.ldc, 1);
+        __builtin_prefetch(c + r * g.ldc + (nv - 1) * W, 1);
+      }
       vf acc[mr * nv];
       pick(rows, vectors, heights)(g.units, g.a + row * g.units, g.b + col * g.units, acc);
       t.c = c;
