@@ -12,6 +12,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int32_t ring_frames = 16;
+constexpr size_t stream_bytes = size_t{4} << 20;  // more than a core's share of the caches
 constexpr int64_t lanes = 16;  // the widest vector of any instruction set, in elements
 
 int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -288,6 +289,7 @@ class Run {
     make_tables(s);
     if (a_.grad) make_bins(s);
     s.wants_grad = static_cast<bool>(a_.grad);
+    s.stream = a_.grad && a_.grad.bytes() > stream_bytes;
     return &s;
   }
 

@@ -46,6 +46,7 @@ struct CtcSequence {
   CtcInput input;
   double grad_scale;
   bool wants_grad;
+  bool stream;  // the gradient is too large to stay in the caches
 
   int32_t tiles, padded;  // padded: label positions, a multiple of 16
   int32_t* label_class;   // [padded]; `classes` past the labels

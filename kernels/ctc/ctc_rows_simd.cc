@@ -2,7 +2,7 @@
 #include "kernels/ctc/ctc_impl.h"
 #include "kernels/ctc/ctc_simd.h"
 
-#if defined(__AVX512F__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -67,6 +67,48 @@ void put_tail(float* p, int64_t count, vf v) {
 }
 #endif
 
+// exp(x) for x <= 0: what simd.h's does, without what only positive arguments need.
+vd exp_below(vd x) { return exp(x); }
+#if defined(__AVX512F__)
+vf exp_below(vf x) {
+  const vf safe = max(broadcast(-104.0f), x);
+  const vf n = __builtin_bit_cast(
+      vf,
+      _mm512_maskz_roundscale_ps(0xffff, __builtin_bit_cast(__m512, safe * 1.44269504088896341f),
+                                 _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  vf r = safe - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  vf p = broadcast(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  return __builtin_bit_cast(vf, _mm512_maskz_scalef_ps(0xffff, __builtin_bit_cast(__m512, p),
+                                                       __builtin_bit_cast(__m512, n)));
+}
+#else
+vf exp_below(vf x) { return exp(x); }
+#endif
+
+// Stores past the caches; `p` aligned to the vector.
+void stream(double* p, vd v) { put(p, v); }
+#if defined(__AVX512F__)
+void stream(float* p, vf v) { _mm512_stream_ps(p, __builtin_bit_cast(__m512, v)); }
+void stream(uint16_t* p, vf v) {
+  vh half;
+  put(reinterpret_cast<uint16_t*>(&half), v);
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(p), __builtin_bit_cast(__m256i, half));
+}
+#elif defined(__AVX2__)
+void stream(float* p, vf v) { _mm256_stream_ps(p, __builtin_bit_cast(__m256, v)); }
+void stream(uint16_t* p, vf v) { put(p, v); }
+#else
+void stream(float* p, vf v) { put(p, v); }
+void stream(uint16_t* p, vf v) { put(p, v); }
+#endif
+
 template <class R>
 constexpr R minus_infinity = -static_cast<R>(__builtin_inf());
 
@@ -95,14 +137,14 @@ Real<E> sum_of_exp(const E* x, int64_t n, Real<E> top, Real<E>* out) {
   int64_t v = 0;
   for (; v + 4 * lanes <= n; v += 4 * lanes) {
     for (int k = 0; k < 4; ++k) {
-      const Vec<R> e = exp(get(x + v + k * lanes) - shift);
+      const Vec<R> e = exp_below(get(x + v + k * lanes) - shift);
       sums[k] += e;
       if (out) store(out + v + k * lanes, e);
     }
   }
   for (; v < n; v += lanes) {
     const Vec<R> logit = v + lanes <= n ? get(x + v) : get_tail(x + v, n - v, minus_infinity<R>);
-    const Vec<R> e = exp(logit - shift);
+    const Vec<R> e = exp_below(logit - shift);
     sums[0] += e;
     if (out) store(out + v, e);
   }
@@ -165,7 +207,7 @@ template <class R>
 R exponentiate(R* y, int32_t padded, R shift) {
   Vec<R> sum = {};
   for (int32_t i = 0; i < padded; i += lanes_of<R>) {
-    const Vec<R> e = exp(load(y + i) - broadcast(shift));
+    const Vec<R> e = exp_below(load(y + i) - broadcast(shift));
     store(y + i, e);
     sum += e;
   }
@@ -174,7 +216,7 @@ R exponentiate(R* y, int32_t padded, R shift) {
 
 template <class R>
 R exp_of(R x) {
-  return exp(broadcast(x))[0];
+  return exp_below(broadcast(x))[0];
 }
 
 template <class E>
@@ -254,10 +296,25 @@ void grad_dense(const CtcSequence& s, const E* x, E* g, int32_t t) {
     const int64_t left = s.classes - v;
     Vec<R> y = {};
     if (logits)
-      y = exp((left >= lanes ? get(x + v) : get_tail(x + v, left, R{0})) - shift) * inverse;
+      y = exp_below((left >= lanes ? get(x + v) : get_tail(x + v, left, R{0})) - shift) * inverse;
     y = (y - load(post + v)) * scale;
     left >= lanes ? put(g + v, y) : put_tail(g + v, left, y);
   }
+}
+
+template <class E>
+void copy_out(const Real<E>* y, int64_t count, Real<E> scale, E* g, bool past_caches) {
+  constexpr int lanes = lanes_of<Real<E>>;
+  int64_t v = 0;
+  if (past_caches) {
+    constexpr uint64_t alignment = lanes * sizeof(E);
+    v = static_cast<int64_t>(-reinterpret_cast<uint64_t>(g) % alignment / sizeof(E));
+    if (v > count) v = count;
+    put_tail(g, v, load(y) * scale);
+    for (; v + lanes <= count; v += lanes) stream(g + v, load(y + v) * scale);
+  }
+  for (; v + lanes <= count; v += lanes) put(g + v, load(y + v) * scale);
+  put_tail(g + v, count - v, load(y + v) * scale);
 }
 
 // Many classes: a chunk of the row is made on the stack, its few labels corrected, and copied out.
@@ -266,7 +323,7 @@ void grad_sparse(const CtcSequence& s, const E* x, E* g, int32_t t) {
   using R = Real<E>;
   constexpr int lanes = lanes_of<R>;
   constexpr int64_t chunk = 1024;
-  alignas(64) R y[chunk];
+  alignas(64) R y[chunk + lanes];
   const R* post = static_cast<const R*>(s.post) + t * s.bin_stride;
   const auto scale = static_cast<R>(s.grad_scale);
   const Vec<R> shift = broadcast(static_cast<const R*>(s.row_max)[t]);
@@ -280,17 +337,14 @@ void grad_sparse(const CtcSequence& s, const E* x, E* g, int32_t t) {
       Vec<R> e = {};
       if (logits) {
         e = left >= lanes ? get(x + first + v) : get_tail(x + first + v, left, R{0});
-        e = exp(e - shift) * inverse;
+        e = exp_below(e - shift) * inverse;
       }
       store(y + v, e);
     }
     for (; bin < s.bins && s.bin_class[bin] < first + count; ++bin) {
       y[s.bin_class[bin] - first] -= post[bin];
     }
-    for (int64_t v = 0; v < count; v += lanes) {
-      const Vec<R> e = load(y + v) * scale;
-      count - v >= lanes ? put(g + first + v, e) : put_tail(g + first + v, count - v, e);
-    }
+    copy_out(y, count, scale, g + first, s.stream);
   }
 }
 
@@ -306,6 +360,9 @@ void grad_rows(const CtcSequence& s, int32_t begin, int32_t end) {
       grad_sparse(s, x, g, t);
     }
   }
+#if defined(__x86_64__)
+  if (s.stream) _mm_sfence();
+#endif
 }
 
 }  // namespace
