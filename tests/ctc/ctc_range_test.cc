@@ -1,0 +1,94 @@
+// Sequences made to leave the range of linear-space arithmetic, and the variant that has none.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels/ctc/ctc_impl.h"
+#include "tests/ctc/ctc_problem.h"
+
+namespace rondo::test {
+namespace {
+
+void compare(const CtcProblem& p, ThreadPool& pool, double loss_tolerance, double grad_tolerance) {
+  const std::vector<Variant> variants = runnable_ctc_variants();
+  const CtcResult want = run_ctc<double>(variants.front(), p, pool);
+  for (const Variant& variant : variants) {
+    for (bool with_grad : {true, false}) {
+      const CtcResult got = run_ctc<float>(variant, p, pool, with_grad);
+      for (size_t n = 0; n < want.loss.size(); ++n) {
+        INFO(variant.name << " sequence " << n << " got " << got.loss[n] << " want "
+                          << want.loss[n]);
+        REQUIRE(std::abs(got.loss[n] - want.loss[n]) <= loss_tolerance * (1 + want.loss[n]));
+      }
+      if (!with_grad) continue;
+      for (size_t i = 0; i < want.grad.size(); ++i) {
+        INFO(variant.name << " element " << i << " got " << got.grad[i] << " want "
+                          << want.grad[i]);
+        REQUIRE(std::abs(got.grad[i] - want.grad[i]) <= grad_tolerance);
+      }
+    }
+  }
+}
+
+// Three places where blanks are cheap: at the start, in the middle (most) and at the end. The best
+// alignment takes those in the middle, but near the start its alpha, and near the end its beta, is
+// e^-1600 of the largest: both recursions lose it if values that small are dropped unseen.
+TEST_CASE("ctc: an alignment that looks hopeless from both ends is not lost") {
+  constexpr int32_t labels = 90, spare = 24, frames = labels + spare;
+  std::vector<int32_t> list;
+  for (int32_t i = 0; i < labels; ++i) list.push_back(1 + i % 2);
+  for (int32_t middle = frames / 2 - 20; middle <= frames / 2 + 4; middle += 8) {
+    CtcProblem p({frames}, 3, {list});
+    p.randomise(1, 0.5);
+    for (int32_t t = 0; t < frames; ++t) {
+      const bool end = t < spare || t >= frames - spare;
+      const bool best = t >= middle && t < middle + spare;
+      p.logit(0, t, 0) += best ? 72 : end ? 68 : 0;
+    }
+    ThreadPool pool(1);
+    compare(p, pool, 1e-5, 1e-3);
+  }
+}
+
+// As a trained model sees a wrong transcript: every label's probability is tiny at every frame.
+TEST_CASE("ctc: confident logits under wrong labels") {
+  ThreadPool pool(2);
+  for (double lead : {20.0, 40.0, 85.0, 300.0}) {
+    CtcProblem p({300, 200}, 8, {std::vector<int32_t>(60, 3), std::vector<int32_t>(40, 5)});
+    p.randomise(2, 1);
+    for (size_t i = 1; i < p.labels.size(); i += 2) p.labels[i] = 1 + static_cast<int32_t>(i % 7);
+    for (int32_t t = 0; t < 300; ++t) {
+      p.logit(0, t, t % 11 == 0 ? 7 : 0) += lead;
+      if (t < 200) p.logit(1, t, t % 5 == 0 ? 6 : 0) += lead;
+    }
+    compare(p, pool, 1e-5, 1e-3);
+  }
+}
+
+void run_wide(const Context& context, const CtcArgs& args) {
+  using namespace isa_generic;
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+}
+
+// The fallback on ordinary input, where everything else is right too.
+TEST_CASE("ctc: the lattice with an exponent per state equals the reference") {
+  CtcProblem p({70, 40, 33}, 9, {{1, 2, 2, 3, 8, 7, 7, 1, 4, 5, 6}, {}, {3, 3, 3, 1, 8, 2, 1, 5}});
+  p.randomise(5, 3);
+  ThreadPool pool(2);
+  const Variant ref = runnable_ctc_variants().front();
+  const Variant wide = variant<CtcArgs, run_wide>("wide", Backend::cpu);
+  for (CtcInput input : {CtcInput::logits, CtcInput::log_softmax}) {
+    p.input = input;
+    const CtcResult want = run_ctc<double>(ref, p, pool), got = run_ctc<double>(wide, p, pool);
+    const CtcResult loss_only = run_ctc<double>(wide, p, pool, false);
+    for (size_t n = 0; n < 3; ++n) {
+      REQUIRE(std::abs(got.loss[n] - want.loss[n]) <= 1e-11 * (1 + std::abs(want.loss[n])));
+      REQUIRE(loss_only.loss[n] == got.loss[n]);
+    }
+    for (size_t i = 0; i < want.grad.size(); ++i) {
+      REQUIRE(std::abs(got.grad[i] - want.grad[i]) <= 1e-11);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rondo::test
