@@ -130,10 +130,6 @@ void make_tables(CtcSequence& s) {
     s.first_tile[t] = first;
     s.last_tile[t] = last;
   }
-  for (CtcSweep* sweep : {&s.alpha, &s.beta}) {
-    std::fill_n(sweep->carry, s.padded, 1.0);
-    std::copy_n(s.may_skip + (sweep == &s.beta), s.padded, sweep->skip);
-  }
 }
 
 // Which posteriors are summed for which class.

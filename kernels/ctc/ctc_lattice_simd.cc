@@ -120,6 +120,11 @@ class Lattice {
 
   void reset(CtcSweep& sweep) {
     for (int32_t k = 0; k < s_.tiles; ++k) sweep.exponent[k] = 0;
+    const int32_t next = &sweep == &s_.beta ? 1 : 0;
+    for (int32_t i = 0; i < s_.padded; ++i) {
+      sweep.carry[i] = 1;
+      sweep.skip[i] = s_.may_skip[i + next];
+    }
     sweep.bits = sweep.frames = 0;
     sweep.limit = 64;
   }
@@ -468,7 +473,9 @@ CtcLoss loss_only(CtcSequence& s, DType dtype) {
   if (!in_range) return ctc_wide(s, dtype);
   if (!above.clipped()) return {above.loss(), CtcLoss::finite};
   Lattice<Real> below(s, dtype, Clip::down, Clip::down);
-  const bool right = below.run() && below.loss() - above.loss() <= agreement_per_frame * s.frames;
+  if (!below.run()) return ctc_wide(s, dtype);
+  const double apart = below.loss() - above.loss(), allowed = agreement_per_frame * s.frames;
+  const bool right = apart <= allowed && apart >= -allowed;
   return right ? CtcLoss{above.loss(), CtcLoss::finite} : ctc_wide(s, dtype);
 }
 
