@@ -1,0 +1,58 @@
+// Pictures as SVG: learning curves, and how a CTC model's outputs align with its text.
+//
+// The pictures need no script or font of their own, are readable on light and dark backgrounds
+// (they follow prefers-color-scheme where the viewer knows it), and the same input gives the same
+// bytes. Text from outside is escaped. Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/report/jsonl.h"
+
+namespace rondo {
+
+struct LearningCurve {
+  std::string title;
+  std::string x_label = "updates";
+  std::vector<Series> loss;  // drawn on a logarithmic axis if positive over more than a decade
+  std::vector<Series> error_rates;  // WER, CER as shares: 0.12 is drawn as 12%
+};
+
+// Two panels over a common axis; a panel without points is left out, and values that are not finite
+// are marked at the top edge of theirs. Long series are thinned to what can be seen, keeping
+// extremes.
+std::string learning_curve_svg(const LearningCurve& curve);
+
+// "step.loss", "validation.loss", and "validation.wer", "validation.cer" of a training log.
+LearningCurve learning_curve_of(const TrainingLog& log, std::string title);
+
+// A stretch of frames [begin, end) that spells one label.
+struct AlignedLabel {
+  std::string text;
+  int32_t label = 0;  // class index
+  int32_t begin = 0, end = 0;
+};
+
+struct AlignmentPicture {
+  std::string title;
+  std::span<const float> posteriors;  // [frames, classes], row-major, each in [0, 1]
+  int32_t frames = 0;
+  int32_t classes = 0;
+  int32_t blank = 0;
+  double frame_seconds = 0.01;  // one row of the posteriors
+  std::vector<AlignedLabel> labels;
+  std::span<const float> waveform;  // optional, in [-1, 1], over the same time
+  std::span<const float>
+      spectrogram;  // optional, [spectrogram_frames, bins], any scale; low bins first
+  int32_t spectrogram_frames = 0;
+  int32_t bins = 0;
+};
+
+// From top to bottom: waveform and spectrogram (where given), posteriors of the labels that occur
+// and of blank, the labels over their frames, and the time. RONDO_CHECK that sizes agree.
+std::string alignment_svg(const AlignmentPicture& picture);
+
+}  // namespace rondo

@@ -1,0 +1,118 @@
+#include "engine/report/jsonl.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "engine/io/file.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+
+json to_json_value(const LogField& field) {
+  if (const auto* x = std::get_if<double>(&field.value)) {
+    if (std::isnan(*x)) return "nan";
+    if (std::isinf(*x)) return *x > 0 ? "inf" : "-inf";
+    return *x;
+  }
+  return std::visit([](const auto& v) -> json { return v; }, field.value);
+}
+
+std::optional<double> number_of(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
+  if (value == "inf") return std::numeric_limits<double>::infinity();
+  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  return std::nullopt;
+}
+
+// Forgets what an earlier run logged at or after `step`: that run was resumed from before it.
+void forget_from(Series& series, double step) {
+  while (!series.x.empty() && series.x.back() >= step) {
+    series.x.pop_back();
+    series.y.pop_back();
+  }
+}
+
+void take_line(const json& object, TrainingLog& log) {
+  const json& event = object["event"];
+  const double step = object["step"].get<double>();
+  for (const auto& [key, value] : object.items()) {
+    if (key == "event" || key == "step") continue;
+    const std::optional<double> number = number_of(value);
+    if (!number) continue;
+    const std::string name = event.get<std::string>() + "." + key;
+    Series& series = log.series[name];
+    series.name = name;
+    forget_from(series, step);
+    series.x.push_back(step);
+    series.y.push_back(*number);
+  }
+}
+
+}  // namespace
+
+JsonlWriter::JsonlWriter(const fs::path& path) : path_(path) {
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    fail_input("cannot open the log '", path.string(),
+               "': ", std::generic_category().message(errno));
+  }
+  struct stat st;
+  char last = '\n';
+  if (::fstat(fd_, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+      ::pread(fd_, &last, 1, st.st_size - 1) == 1 && last != '\n') {
+    const std::byte newline{'\n'};
+    write_all(fd_, {&newline, 1}, path_);
+  }
+}
+
+JsonlWriter::JsonlWriter(JsonlWriter&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+JsonlWriter::~JsonlWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void JsonlWriter::write(std::span<const LogField> fields) {
+  json object = json::object();
+  for (const LogField& field : fields) {
+    RONDO_CHECK(!object.contains(field.name), "the field '", field.name, "' is given twice");
+    object[field.name] = to_json_value(field);
+  }
+  const std::string line = object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  write_all(fd_, std::as_bytes(std::span(line.data(), line.size())), path_);
+}
+
+TrainingLog read_training_log(const fs::path& path) {
+  const std::string text = read_text_file(path);
+  TrainingLog log;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    if (line.empty()) continue;
+    const json object = json::parse(line, nullptr, false);
+    if (!object.is_object() || !object.contains("event") || !object["event"].is_string() ||
+        !object.contains("step") || !object["step"].is_number()) {
+      ++log.skipped_lines;
+      continue;
+    }
+    take_line(object, log);
+  }
+  return log;
+}
+
+}  // namespace rondo

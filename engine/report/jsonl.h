@@ -1,0 +1,61 @@
+// The training log: one JSON object per line, appended and flushed as it happens.
+//
+//   {"event":"step","step":120,"epoch":1.5,"loss":0.84,"lr":0.001}
+//   {"event":"validation","step":200,"loss":0.61,"wer":0.12}
+//
+// A number that is not finite is written as the string "nan", "inf" or "-inf" (JSON has none).
+// A line is written by one system call, so a killed program leaves at most one partial line at the
+// end; the next writer puts it on a line of its own, and the reader skips and counts it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace rondo {
+
+struct LogField {
+  std::string name;
+  std::variant<double, int64_t, bool, std::string> value;
+};
+
+// Move-only; one thread at a time. InputError if the disk refuses.
+class JsonlWriter {
+ public:
+  // Creates the file, or appends to it.
+  explicit JsonlWriter(const std::filesystem::path& path);
+  JsonlWriter(JsonlWriter&& other) noexcept;
+  JsonlWriter& operator=(JsonlWriter&&) = delete;
+  ~JsonlWriter();
+
+  // Field names must be unique (RONDO_CHECK). Text that is not UTF-8 has the bad bytes replaced.
+  void write(std::span<const LogField> fields);
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+// A numeric value over steps.
+struct Series {
+  std::string name;
+  std::vector<double> x;  // steps, or seconds
+  std::vector<double> y;  // may hold values that are not finite
+};
+
+struct TrainingLog {
+  // By "event.field", e.g. "step.loss", "validation.wer"; x is the step. A run that was resumed
+  // from an earlier step replaces what the log held from there on.
+  std::map<std::string, Series> series;
+  int skipped_lines = 0;  // not JSON objects
+};
+
+// InputError if the file cannot be read.
+TrainingLog read_training_log(const std::filesystem::path& path);
+
+}  // namespace rondo

@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/report/charts.h"
+#include "engine/report/svg.h"
+
+namespace rondo {
+namespace {
+
+using svg::Picture;
+using svg::Point;
+
+constexpr double width = 760, panel_height = 220, left = 64, right = 20, top = 40, gap = 34,
+                 bottom = 48;
+
+struct Axis {
+  double low = 0, high = 1;  // data
+  double from = 0, to = 1;   // pixels
+  bool log = false;
+
+  double operator()(double v) const {
+    const double share = log ? std::log(v / low) / std::log(high / low) : (v - low) / (high - low);
+    return from + share * (to - from);
+  }
+};
+
+struct Extent {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  void add(double v) {
+    if (!std::isfinite(v)) return;
+    low = std::min(low, v);
+    high = std::max(high, v);
+  }
+  bool empty() const { return !(low <= high); }
+};
+
+Extent extent_of(const std::vector<Series>& all, std::vector<double> Series::*member) {
+  Extent e;
+  for (const Series& s : all) {
+    for (double v : s.*member) e.add(v);
+  }
+  return e;
+}
+
+bool has_points(const std::vector<Series>& all) {
+  return std::any_of(all.begin(), all.end(), [](const Series& s) { return !s.x.empty(); });
+}
+
+// The least and the greatest of each pixel column, in their order: what a full drawing would show.
+std::vector<Point> thin(const std::vector<Point>& points) {
+  if (points.size() < 2 * static_cast<size_t>(width)) return points;
+  std::vector<Point> kept;
+  for (size_t i = 0; i < points.size();) {
+    size_t low = i, high = i, j = i;
+    for (; j < points.size() && std::floor(points[j].x) == std::floor(points[i].x); ++j) {
+      if (points[j].y < points[low].y) low = j;
+      if (points[j].y > points[high].y) high = j;
+    }
+    kept.push_back(points[std::min(low, high)]);
+    if (low != high) kept.push_back(points[std::max(low, high)]);
+    i = j;
+  }
+  return kept;
+}
+
+Axis vertical_axis(const std::vector<Series>& all, bool is_loss, double y) {
+  const Extent e = extent_of(all, &Series::y);
+  Axis axis{0, 1, y + panel_height, y};
+  if (e.empty()) return axis;
+  if (is_loss && e.low > 0 && e.high > 10 * e.low) {
+    return {e.low * 0.9, e.high * 1.1, y + panel_height, y, true};
+  }
+  axis.low = std::min(0.0, e.low);
+  axis.high = e.high > axis.low ? axis.low + (e.high - axis.low) * 1.05 : axis.low + 1;
+  return axis;
+}
+
+// The mean over a window of a fiftieth of the series around each point; values that are not finite
+// stay as they are.
+Series running_mean(const Series& series) {
+  Series smooth = series;
+  const size_t n = series.y.size(), half = n / 100;
+  std::vector<double> sums(n + 1), counts(n + 1);
+  for (size_t i = 0; i < n; ++i) {
+    const bool finite = std::isfinite(series.y[i]);
+    sums[i + 1] = sums[i] + (finite ? series.y[i] : 0);
+    counts[i + 1] = counts[i] + finite;
+  }
+  for (size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(series.y[i])) continue;
+    const size_t begin = i - std::min(i, half), end = std::min(i + half + 1, n);
+    smooth.y[i] = (sums[end] - sums[begin]) / (counts[end] - counts[begin]);
+  }
+  return smooth;
+}
+
+void draw_points(Picture& picture, const Series& series, const std::string& index, const Axis& x,
+                 const Axis& y, bool faint) {
+  std::vector<Point> points;
+  const auto flush = [&] {
+    if (points.size() == 1) picture.circle(points[0], 2.5, "f" + index);
+    if (points.size() > 1)
+      picture.polyline(thin(points), faint ? "thin wash s" + index : "s" + index);
+    if (points.size() > 1 && points.size() <= 60) {
+      for (const Point& p : points) picture.circle(p, 2.2, "f" + index);
+    }
+    points.clear();
+  };
+  for (size_t i = 0; i < std::min(series.x.size(), series.y.size()); ++i) {
+    if (!std::isfinite(series.x[i])) continue;
+    if (std::isfinite(series.y[i])) {
+      points.push_back({x(series.x[i]), y(series.y[i])});
+    } else {
+      flush();
+      picture.text({x(series.x[i]), y.to + 11}, "×", "f" + index, "middle");
+    }
+  }
+  flush();
+}
+
+// A long, noisy series is drawn faintly under its running mean.
+void draw_series(Picture& picture, const Series& series, size_t colour, const Axis& x,
+                 const Axis& y) {
+  const std::string index = std::to_string(colour % svg::palette_size);
+  const bool noisy = series.y.size() > 200;
+  draw_points(picture, series, index, x, y, noisy);
+  if (noisy) draw_points(picture, running_mean(series), index, x, y, false);
+}
+
+void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, const Axis& x,
+                double y, size_t first_colour) {
+  const Axis axis = vertical_axis(all, is_loss, y);
+  const std::vector<double> marks =
+      axis.log ? svg::log_ticks(axis.low, axis.high) : svg::ticks(axis.low, axis.high);
+  const double step = marks.size() > 1 ? marks[1] - marks[0] : 1;
+  for (double v : marks) {
+    picture.line({left, axis(v)}, {width - right, axis(v)}, "grid");
+    const std::string text = is_loss ? svg::tick_text(v, axis.log ? v : step)
+                                     : svg::tick_text(v * 100, step * 100) + "%";
+    picture.text({left - 8, axis(v) + 4}, text, "note", "end");
+  }
+  for (double v : svg::ticks(x.low, x.high)) {
+    picture.line({x(v), y + panel_height}, {x(v), y + panel_height + 5}, "axis");
+  }
+  picture.line({left, y + panel_height}, {width - right, y + panel_height}, "axis");
+  picture.text({16, y + panel_height / 2},
+               is_loss ? (axis.log ? "loss (log)" : "loss") : "error rate", "label", "middle", -90);
+  double legend = width - right;
+  for (size_t i = 0; i < all.size(); ++i) draw_series(picture, all[i], first_colour + i, x, axis);
+  for (size_t i = all.size(); i-- > 0;) {
+    const std::string index = std::to_string((first_colour + i) % svg::palette_size);
+    legend -= 7.2 * static_cast<double>(all[i].name.size());
+    picture.text({legend, y - 6}, all[i].name, "label");
+    picture.rect(legend - 20, y - 12, 14, 4, "f" + index);
+    legend -= 36;
+  }
+}
+
+}  // namespace
+
+std::string learning_curve_svg(const LearningCurve& curve) {
+  std::vector<Series> both = curve.loss;
+  both.insert(both.end(), curve.error_rates.begin(), curve.error_rates.end());
+  const int panels = std::max(has_points(curve.loss) + has_points(curve.error_rates), 1);
+  const double height = top + 14 + panels * panel_height + (panels - 1) * gap + bottom;
+  Picture picture(width, height, curve.title);
+  picture.text({left, 22}, curve.title, "strong");
+  Extent e = extent_of(both, &Series::x);
+  if (e.empty()) {
+    picture.text({width / 2, height / 2}, "no measurements", "note", "middle");
+    return picture.finish();
+  }
+  if (!(e.high > e.low)) e = {e.low - 1, e.high + 1};
+  const Axis x{e.low, e.high, left, width - right};
+  double y = top + 14;
+  if (has_points(curve.loss)) {
+    draw_panel(picture, curve.loss, true, x, y, 0);
+    y += panel_height + gap;
+  }
+  if (has_points(curve.error_rates)) {
+    draw_panel(picture, curve.error_rates, false, x, y, 2);
+    y += panel_height + gap;
+  }
+  const double axis_y = y - gap;
+  const std::vector<double> marks = svg::ticks(x.low, x.high);
+  for (double v : marks) {
+    const double step = marks.size() > 1 ? marks[1] - marks[0] : 1;
+    picture.text({x(v), axis_y + 19}, svg::tick_text(v, step), "note", "middle");
+  }
+  picture.text({(left + width - right) / 2, axis_y + 38}, curve.x_label, "label", "middle");
+  return picture.finish();
+}
+
+LearningCurve learning_curve_of(const TrainingLog& log, std::string title) {
+  LearningCurve curve;
+  curve.title = std::move(title);
+  const auto take = [&](const char* key, const char* name, std::vector<Series>& into) {
+    const auto it = log.series.find(key);
+    if (it == log.series.end()) return;
+    into.push_back(it->second);
+    into.back().name = name;
+  };
+  take("step.loss", "training", curve.loss);
+  take("validation.loss", "validation", curve.loss);
+  take("validation.wer", "WER", curve.error_rates);
+  take("validation.cer", "CER", curve.error_rates);
+  return curve;
+}
+
+}  // namespace rondo

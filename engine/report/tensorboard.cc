@@ -1,0 +1,124 @@
+#include "engine/report/tensorboard.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "engine/io/crc32c.h"
+#include "engine/io/file.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+static_assert(std::endian::native == std::endian::little, "event files are little-endian");
+
+template <class T>
+std::string raw(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+// Protocol buffers' wire format: a key (field number and wire type), then the value.
+std::string varint(uint64_t v) {
+  std::string s;
+  for (; v >= 0x80; v >>= 7) s += static_cast<char>((v & 0x7f) | 0x80);
+  return s + static_cast<char>(v);
+}
+std::string key(int field, int wire_type) {
+  return varint(static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(wire_type));
+}
+std::string varint_field(int field, int64_t v) {
+  return key(field, 0) + varint(static_cast<uint64_t>(v));
+}
+std::string double_field(int field, double v) { return key(field, 1) + raw(v); }
+std::string bytes_field(int field, std::string_view v) {
+  return key(field, 2) + varint(v.size()) + std::string(v);
+}
+std::string float_field(int field, float v) { return key(field, 5) + raw(v); }
+
+// The CRC of bytes that hold CRCs themselves is weak, hence TFRecord's mask.
+uint32_t masked_crc(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return std::rotr(crc, 15) + 0xa282ead8u;
+}
+
+std::string tf_record(std::string_view data) {
+  const std::string length = raw(static_cast<uint64_t>(data.size()));
+  return length + raw(masked_crc(length)) + std::string(data) + raw(masked_crc(data));
+}
+
+// Event: 1 wall_time, 2 step, 3 file_version, 5 summary.  Summary: 1 value.
+// Value: 1 tag, 2 simple_value, 8 tensor, 9 metadata.
+std::string summary(std::string_view value) { return bytes_field(5, bytes_field(1, value)); }
+
+double system_seconds() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+std::string file_name(double seconds) {
+  char host[256] = "host";
+  ::gethostname(host, sizeof host - 1);
+  char name[400];
+  std::snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld",
+                static_cast<long long>(seconds), host, static_cast<long>(::getpid()));
+  return name;
+}
+
+}  // namespace
+
+TensorBoardWriter::TensorBoardWriter(const fs::path& directory, std::function<double()> clock)
+    : clock_(clock ? std::move(clock) : system_seconds) {
+  make_directories(directory);
+  const std::string name = file_name(clock_());
+  // A second run within the same second gets a file of its own.
+  for (int attempt = 0; fd_ < 0; ++attempt) {
+    path_ = directory / (name + "." + std::to_string(attempt));
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno != EEXIST) {
+      fail_input("cannot create '", path_.string(), "': ", std::generic_category().message(errno));
+    }
+  }
+  write_event(0, bytes_field(3, "brain.Event:2"));
+}
+
+TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&& other) noexcept
+    : clock_(std::move(other.clock_)),
+      path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+TensorBoardWriter::~TensorBoardWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void TensorBoardWriter::write_event(int64_t step, std::string_view field) {
+  std::string event = double_field(1, clock_());
+  if (step != 0) event += varint_field(2, step);
+  event += field;
+  const std::string record = tf_record(event);
+  write_all(fd_, std::as_bytes(std::span(record.data(), record.size())), path_);
+}
+
+void TensorBoardWriter::scalar(std::string_view tag, int64_t step, float value) {
+  write_event(step, summary(bytes_field(1, tag) + float_field(2, value)));
+}
+
+void TensorBoardWriter::text(std::string_view tag, int64_t step, std::string_view markdown) {
+  // SummaryMetadata: 1 plugin_data {1 plugin_name}.  TensorProto: 1 dtype (7: string), 2 shape
+  // {2 dim {1 size}}, 8 string_val.
+  const std::string metadata = bytes_field(1, bytes_field(1, "text"));
+  const std::string shape = bytes_field(2, varint_field(1, 1));
+  const std::string tensor = varint_field(1, 7) + bytes_field(2, shape) + bytes_field(8, markdown);
+  write_event(step,
+              summary(bytes_field(1, tag) + bytes_field(8, tensor) + bytes_field(9, metadata)));
+}
+
+}  // namespace rondo

@@ -1,0 +1,43 @@
+// TensorBoard event files: scalars and text, without TensorFlow or protobuf.
+//
+// A file is a sequence of TFRecords (little-endian length, masked CRC-32C of the length, the bytes,
+// masked CRC-32C of the bytes), each one serialised Event message
+// (tensorflow/core/util/event.proto; the few fields used are encoded by hand). Flushed after each
+// event.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace rondo {
+
+// Move-only; one thread at a time. InputError if the disk refuses.
+class TensorBoardWriter {
+ public:
+  // Creates `directory` and a new events file in it, named after time, host and process. `clock`
+  // gives seconds since the epoch; the default is the system's.
+  explicit TensorBoardWriter(const std::filesystem::path& directory,
+                             std::function<double()> clock = {});
+  TensorBoardWriter(TensorBoardWriter&& other) noexcept;
+  TensorBoardWriter& operator=(TensorBoardWriter&&) = delete;
+  ~TensorBoardWriter();
+
+  // `tag` groups by its first part: "loss/train". Values that are not finite are kept.
+  void scalar(std::string_view tag, int64_t step, float value);
+  // Markdown, in TensorBoard's Text tab. Must be UTF-8.
+  void text(std::string_view tag, int64_t step, std::string_view markdown);
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void write_event(int64_t step, std::string_view field);
+
+  std::function<double()> clock_;
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+}  // namespace rondo

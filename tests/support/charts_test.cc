@@ -1,0 +1,230 @@
+#include "engine/report/charts.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include "engine/report/svg.h"
+#include "tests/support/support.h"
+
+using namespace rondo;
+using Catch::Contains;
+using rondo::test::spit;
+
+namespace {
+
+// Set RONDO_PICTURES to a directory to look at them.
+void keep(const std::string& name, const std::string& svg) {
+  if (const char* dir = std::getenv("RONDO_PICTURES")) spit(std::filesystem::path(dir) / name, svg);
+}
+
+// Balanced elements and no stray markup: enough of XML to catch a broken picture.
+void check_xml(const std::string& svg) {
+  int depth = 0;
+  for (size_t at = svg.find('<'); at != std::string::npos; at = svg.find('<', at + 1)) {
+    const size_t end = svg.find('>', at);
+    REQUIRE(end != std::string::npos);
+    REQUIRE(svg.find('<', at + 1) > end);
+    if (svg[at + 1] == '/') {
+      --depth;
+    } else if (svg[end - 1] != '/') {
+      ++depth;
+    }
+    REQUIRE(depth >= 0);
+  }
+  CHECK(depth == 0);
+  CHECK_THAT(svg, !Contains("nan") && !Contains("inf\""));
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+Series series(const char* name, int n, double scale, double (*f)(double)) {
+  Series s;
+  s.name = name;
+  for (int i = 1; i <= n; ++i) {
+    s.x.push_back(i * scale);
+    s.y.push_back(f(i * scale));
+  }
+  return s;
+}
+
+LearningCurve example_curve() {
+  LearningCurve c;
+  c.title = "Spoken digits <fsdd> & more";
+  c.loss = {
+      series("training", 3000, 1,
+             [](double x) { return 3 * std::exp(-x / 500) + 0.05 + 0.04 * std::sin(x * 1.7); }),
+      series("validation", 15, 200, [](double x) { return 3 * std::exp(-x / 550) + 0.08; })};
+  c.error_rates = {series("WER", 15, 200, [](double x) { return std::exp(-x / 400); }),
+                   series("CER", 15, 200, [](double x) { return 0.6 * std::exp(-x / 300); })};
+  return c;
+}
+
+struct ExampleAlignment {
+  std::vector<float> posteriors, waveform, spectrogram;
+  AlignmentPicture picture;
+
+  ExampleAlignment() {
+    const int frames = 150, classes = 12;
+    const int peaks[] = {20, 45, 60, 92, 120};
+    const int labels[] = {3, 7, 7, 0, 9};
+    posteriors.assign(static_cast<size_t>(frames * classes), 0);
+    for (int t = 0; t < frames; ++t) {
+      float blank = 1;
+      for (int k = 0; k < 5; ++k) {
+        const auto d = static_cast<float>(t - peaks[k]);
+        const float p = 0.97f * std::exp(-d * d / 6);
+        posteriors[static_cast<size_t>(t * classes + labels[k] + 1)] += p;
+        blank -= p;
+      }
+      posteriors[static_cast<size_t>(t * classes)] = std::max(blank, 0.0f);
+    }
+    for (int i = 0; i < 24000; ++i) {
+      const float t = static_cast<float>(i) / 160;
+      float envelope = 0.02f;
+      for (int peak : peaks)
+        envelope +=
+            0.7f * std::exp(-(t - static_cast<float>(peak)) * (t - static_cast<float>(peak)) / 60);
+      waveform.push_back(envelope * std::sin(static_cast<float>(i) * 0.3f));
+    }
+    for (int t = 0; t < 150; ++t) {
+      for (int b = 0; b < 40; ++b) {
+        float v = -12;
+        for (int peak : peaks) {
+          v += 10 * std::exp(-static_cast<float>((t - peak) * (t - peak)) / 70) *
+               std::abs(std::cos(static_cast<float>(b + peak) * 0.3f));
+        }
+        spectrogram.push_back(v);
+      }
+    }
+    picture.title = "3 7 7 0 9";
+    picture.posteriors = posteriors;
+    picture.frames = frames;
+    picture.classes = classes;
+    picture.waveform = waveform;
+    picture.spectrogram = spectrogram;
+    picture.spectrogram_frames = 150;
+    picture.bins = 40;
+    for (int k = 0; k < 5; ++k) {
+      picture.labels.push_back(
+          {std::to_string(labels[k]), labels[k] + 1, peaks[k] - 2, peaks[k] + 3});
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("numbers and text in SVG", "[charts]") {
+  CHECK(svg::number(1.005) == "1");
+  CHECK(svg::number(-0.001) == "0");
+  CHECK(svg::number(12.5) == "12.5");
+  CHECK(svg::number(1e9) == "1000000000");
+  CHECK(svg::escape("<a & \"b\"\x01>") == "&lt;a &amp; &quot;b&quot; &gt;");
+  CHECK(svg::ticks(0, 1) == std::vector<double>{0, 0.2, 0.4, 0.6000000000000001, 0.8, 1});
+  CHECK(svg::ticks(3, 3) == std::vector<double>{3});
+  CHECK(svg::log_ticks(0.05, 3).size() == 6);
+  for (double v : svg::log_ticks(1e-9, 1e9)) {
+    CHECK(std::log10(v) == Approx(std::round(std::log10(v))).margin(1e-9));
+  }
+  CHECK(svg::tick_text(25000, 5000) == "25k");
+  CHECK(svg::tick_text(2500000, 500000) == "2.5M");
+  CHECK(svg::tick_text(0.05, 0.05) == "0.05");
+  CHECK(svg::tick_text(0.5, 0.1) == "0.5");
+  CHECK(svg::tick_text(3, 1) == "3");
+}
+
+TEST_CASE("a learning curve has both panels, axes and a legend", "[charts]") {
+  const std::string s = learning_curve_svg(example_curve());
+  keep("curve.svg", s);
+  check_xml(s);
+  CHECK(s == learning_curve_svg(example_curve()));
+  CHECK_THAT(s, !Contains("-0"));
+  CHECK_THAT(s, Contains("&lt;fsdd&gt; &amp; more") && Contains(">loss (log)<") &&
+                    Contains(">error rate<") && Contains(">updates<") && Contains(">training<") &&
+                    Contains(">WER<") && Contains(">50%<") && Contains(">3000<") &&
+                    Contains("prefers-color-scheme"));
+  CHECK(count(s, "<polyline") == 5);  // the long series as measured and as a running mean
+  CHECK(s.size() < 100000);           // 3000 points are thinned
+}
+
+TEST_CASE("learning curves without points, with one, and with values that are not finite",
+          "[charts]") {
+  LearningCurve c;
+  CHECK_THAT(learning_curve_svg(c), Contains("no measurements"));
+  c.loss = {{"training", {5}, {2.0}}};
+  const std::string one = learning_curve_svg(c);
+  check_xml(one);
+  CHECK(count(one, "<circle") == 1);
+  CHECK_THAT(one, !Contains("error rate"));
+  c.loss = {{"training",
+             {1, 2, 3, 4, 5},
+             {2.0, std::nan(""), 1.0, std::numeric_limits<double>::infinity(), 0.0}}};
+  const std::string broken = learning_curve_svg(c);
+  check_xml(broken);
+  CHECK(count(broken, ">×<") == 2);
+  c.loss[0].y.assign(5, std::nan(""));
+  check_xml(learning_curve_svg(c));
+}
+
+TEST_CASE("thinning keeps a spike", "[charts]") {
+  LearningCurve c;
+  c.loss = {series("training", 50000, 1, [](double x) { return x == 31234 ? 9.0 : 1.0; })};
+  const std::string with = learning_curve_svg(c);
+  CHECK(with.size() < 60000);
+  // The axis ends 5 % above the spike, so the spike lies 1/21 of the panel below its top.
+  CHECK_THAT(with, Contains("," + svg::number(54 + 220.0 * (1 - 1 / 1.05))));
+}
+
+TEST_CASE("a curve straight from a log", "[charts]") {
+  TrainingLog log;
+  log.series["step.loss"] = {"step.loss", {1, 2}, {2, 1}};
+  log.series["validation.wer"] = {"validation.wer", {2}, {0.5}};
+  const LearningCurve c = learning_curve_of(log, "run");
+  REQUIRE(c.loss.size() == 1);
+  CHECK(c.loss[0].name == "training");
+  REQUIRE(c.error_rates.size() == 1);
+  CHECK(c.error_rates[0].name == "WER");
+}
+
+TEST_CASE("an alignment shows sound, spectrum, posteriors, labels and time", "[charts]") {
+  ExampleAlignment e;
+  const std::string s = alignment_svg(e.picture);
+  keep("alignment.svg", s);
+  check_xml(s);
+  CHECK(count(s, "<polyline") == 5);  // blank and four different labels
+  CHECK(count(s, "<image") == 1);
+  CHECK(count(s, "<polygon") == 1);
+  CHECK(count(s, "band\"/>") == 5);
+  CHECK_THAT(s, Contains(">seconds<") && Contains(">0.8<") && Contains("iVBORw0KGgo"));
+
+  e.picture.waveform = {};
+  e.picture.spectrogram = {};
+  e.picture.labels.clear();
+  const std::string bare = alignment_svg(e.picture);
+  check_xml(bare);
+  CHECK(count(bare, "<image") == 0);
+  CHECK(count(bare, "<polyline") == 1);
+
+  e.posteriors[5] = std::nanf("");
+  check_xml(alignment_svg(e.picture));
+}
+
+TEST_CASE("alignments whose sizes disagree are refused", "[charts]") {
+  ExampleAlignment e;
+  AlignmentPicture p = e.picture;
+  p.frames = 151;
+  CHECK_THROWS_AS(alignment_svg(p), Error);
+  p = e.picture;
+  p.bins = 39;
+  CHECK_THROWS_AS(alignment_svg(p), Error);
+  p = e.picture;
+  p.labels[0].end = 1000;
+  CHECK_THROWS_AS(alignment_svg(p), Error);
+  p = e.picture;
+  p.blank = 12;
+  CHECK_THROWS_AS(alignment_svg(p), Error);
+}

@@ -1,0 +1,97 @@
+#include "engine/config/schedule.h"
+
+#include <cmath>
+
+#include "tests/support/support.h"
+
+using namespace rondo;
+
+namespace {
+
+ScheduleConfig config(ScheduleType type, int64_t warmup, int64_t total = 0) {
+  ScheduleConfig c;
+  c.type = type;
+  c.warmup_steps = warmup;
+  c.total_steps = total;
+  c.final_factor = 0.1;
+  return c;
+}
+
+double rate(const ScheduleConfig& c, int64_t step, int64_t expected = 0) {
+  return learning_rate(c, 2.0, step, expected);
+}
+
+}  // namespace
+
+TEST_CASE("warm-up rises in equal steps to the peak", "[schedule]") {
+  for (auto type : {ScheduleType::constant, ScheduleType::linear, ScheduleType::cosine,
+                    ScheduleType::noam, ScheduleType::step, ScheduleType::plateau}) {
+    const ScheduleConfig c = config(type, 10, 100);
+    CHECK(rate(c, 1) == Approx(0.2));
+    CHECK(rate(c, 5) == Approx(1.0));
+    CHECK(rate(c, 10) == Approx(2.0));
+    CHECK(rate(c, 11) <= 2.0);
+    CHECK(rate(config(type, 0, 100), 1) > 1.9);
+  }
+}
+
+TEST_CASE("each schedule's course after the warm-up", "[schedule]") {
+  CHECK(rate(config(ScheduleType::constant, 10), 1000000) == 2.0);
+
+  const ScheduleConfig linear = config(ScheduleType::linear, 10, 110);
+  CHECK(rate(linear, 60) == Approx(2.0 * 0.55));
+  CHECK(rate(linear, 110) == Approx(0.2));
+  CHECK(rate(linear, 5000) == Approx(0.2));
+
+  const ScheduleConfig cosine = config(ScheduleType::cosine, 10, 110);
+  CHECK(rate(cosine, 60) == Approx(2.0 * 0.55));
+  CHECK(rate(cosine, 35) == Approx(2.0 * (0.1 + 0.9 * (1 + std::sqrt(0.5)) / 2)));
+  CHECK(rate(cosine, 110) == Approx(0.2));
+  CHECK(rate(cosine, 111) == Approx(0.2));
+
+  CHECK(rate(config(ScheduleType::noam, 10), 40) == Approx(1.0));
+  CHECK(rate(config(ScheduleType::noam, 0), 4) == Approx(1.0));
+
+  ScheduleConfig step = config(ScheduleType::step, 10);
+  step.step_every = 100;
+  step.step_factor = 0.5;
+  CHECK(rate(step, 109) == 2.0);
+  CHECK(rate(step, 110) == 1.0);
+  CHECK(rate(step, 310) == 0.25);
+}
+
+TEST_CASE("the total is the config's, else what the caller expects", "[schedule]") {
+  CHECK(rate(config(ScheduleType::linear, 0, 0), 50, 100) == Approx(2.0 * 0.55));
+  CHECK(rate(config(ScheduleType::linear, 0, 50), 50, 100) == Approx(0.2));
+  CHECK(rate(config(ScheduleType::linear, 0, 0), 50, 0) == 2.0);
+  CHECK(rate(config(ScheduleType::cosine, 100, 50), 100) ==
+        Approx(0.2));  // a total within the warm-up
+}
+
+TEST_CASE("plateau cuts after patience, and only then", "[schedule]") {
+  ScheduleConfig c = config(ScheduleType::plateau, 0);
+  c.plateau_patience = 1;
+  c.plateau_factor = 0.5;
+  PlateauState s;
+  s = plateau_update(c, s, 1.0);
+  CHECK(s.best == 1.0);
+  s = plateau_update(c, s, 1.0);
+  CHECK(s.factor == 1);
+  s = plateau_update(c, s, std::nan(""));
+  CHECK(s.factor == 0.5);
+  CHECK(s.bad_validations == 0);
+  CHECK(learning_rate(c, 2.0, 7, 0, s) == 1.0);
+  s = plateau_update(c, s, 0.9);
+  CHECK(s.best == 0.9);
+  s = plateau_update(c, s, 0.95);
+  s = plateau_update(c, s, 0.8);
+  CHECK(s.factor == 0.5);
+  CHECK(s.best == 0.8);
+
+  c.plateau_threshold = 0.1;
+  s = plateau_update(c, s, 0.75);  // a gain of 6 %
+  CHECK(s.bad_validations == 1);
+  CHECK(s.best == 0.8);
+  s = plateau_update(c, s, 0.7);
+  CHECK(s.best == 0.7);
+}
