@@ -1,9 +1,19 @@
 #define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
+// toml++ 3.3 asserts where some malformed files bring it ("[.a]"), and without assertions assumes
+// that none comes; bad input must do neither.
+#undef NDEBUG
+#define TOML_ASSERT(expression) \
+  ((expression) ? static_cast<void>(0) : rondo::detail::toml_assertion_failed())
+namespace rondo::detail {
+struct TomlAssertion {};
+[[noreturn]] static void toml_assertion_failed() { throw TomlAssertion(); }
+}  // namespace rondo::detail
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <sstream>
+
+#include <toml++/toml.h>
 
 #include "engine/config/config.h"
 #include "engine/config/schema.h"
@@ -263,11 +273,26 @@ class Loader {
   std::string short_form_;  // where a key of the short form was set last
 };
 
+// The first line that opens a table with a dot, which is what the parser stumbles over; 1 if there
+// is none.
+size_t malformed_header_line(std::string_view text) {
+  size_t line = 1;
+  for (size_t begin = 0; begin < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const size_t at = text.find_first_not_of("[ \t", begin);
+    if (at < end && at > begin && text[at] == '.') return line;
+    begin = end + 1;
+  }
+  return 1;
+}
+
 toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
     return toml::parse(text, std::string_view(name));
   } catch (const toml::parse_error& e) {
     fail_input(name, ":", e.source().begin.line, ": ", e.description());
+  } catch (const detail::TomlAssertion&) {
+    fail_input(name, ":", malformed_header_line(text), ": malformed table header or key");
   }
 }
 
@@ -281,6 +306,8 @@ toml::table parse_override_value(const std::string& value, const Source& source)
     if (!value.empty() && openers.find(value.front()) != std::string_view::npos) {
       fail_input(source.name, ": ", e.description());
     }
+  } catch (const detail::TomlAssertion&) {
+    fail_input(source.name, ": malformed value");
   }
   toml::table table;
   table.insert("v", value);

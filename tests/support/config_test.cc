@@ -209,6 +209,11 @@ TEST_CASE("malformed TOML and overrides", "[config]") {
   CHECK_THAT(error_of("[training]\nepochs = 1\nepochs = 2\n"), Contains("conf.toml:3: "));
   CHECK_THAT(error_of("a = \"\xff\xfe\"\n"), Contains("conf.toml:1: "));
   CHECK_THAT(error_of(std::string("a = \0", 5)), Contains("conf.toml:1: "));
+  // The parser asserts on these; found by fuzzing.
+  CHECK(error_of("task = \"ctc\"\n\n[.training]\n") ==
+        "conf.toml:3: malformed table header or key");
+  CHECK_THAT(error_of("[[.x]]\n"), Contains("conf.toml:1: "));
+  CHECK_THAT(override_error("augment.speed=1\n[.x]"), Contains("augment.speed"));
   CHECK(override_error("epochs") == "override 'epochs' is not of the form key=value");
   CHECK_THAT(override_error("=3"), Contains("not of the form"));
   CHECK_THAT(override_error("a b=3"), Contains("not of the form"));
