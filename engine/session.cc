@@ -48,24 +48,29 @@ void check_same_parameters(const Graph& training, const Graph& evaluation) {
   RONDO_CHECK(a == b, "the model function made different parameters for training and evaluation");
 }
 
-// Tensors that read their bytes from the device when they are written.
+}  // namespace
+
+TensorToWrite tensor_to_write(std::string name, const TensorView& view, Device& device) {
+  TensorToWrite t;
+  t.name = std::move(name);
+  t.dtype = view.dtype;
+  for (int i = 0; i < view.rank; ++i) t.shape.push_back(view.dim(i));
+  t.fill = [view, device = &device](uint64_t offset, std::span<std::byte> into) {
+    Stream stream = device->make_stream();
+    device->copy(stream, into.data(), static_cast<const std::byte*>(view.data) + offset,
+                 into.size());
+    stream.synchronize();
+  };
+  return t;
+}
+
 std::vector<TensorToWrite> weights_to_write(const Parameters& parameters) {
   std::vector<TensorToWrite> tensors;
   for (const auto& e : parameters.entries()) {
-    const TensorView view = parameters.weight(e.name);
-    Device* device = &parameters.device();
-    auto fill = [view, device](uint64_t offset, std::span<std::byte> into) {
-      Stream stream = device->make_stream();
-      device->copy(stream, into.data(), static_cast<const std::byte*>(view.data) + offset,
-                   into.size());
-      stream.synchronize();
-    };
-    tensors.push_back({e.name, view.dtype, {e.rows, e.cols}, nullptr, std::move(fill)});
+    tensors.push_back(tensor_to_write(e.name, parameters.weight(e.name), parameters.device()));
   }
   return tensors;
 }
-
-}  // namespace
 
 struct Session::State {
   SessionOptions options;
@@ -240,6 +245,8 @@ const StepResult& Session::evaluate(const BatchView& batch) {
   return r;
 }
 
+const StepResult& Session::last_result() const { return state_->result; }
+
 const std::vector<float>& Session::evaluate_and_predict(const BatchView& batch) {
   evaluate(batch);
   State& s = *state_;
@@ -292,6 +299,7 @@ void Session::load(const SafetensorsFile& file) {
 Parameters& Session::parameters() { return *state_->parameters; }
 const Parameters& Session::parameters() const { return *state_->parameters; }
 Optimizer& Session::optimizer() { return *state_->optimizer; }
+const Optimizer& Session::optimizer() const { return *state_->optimizer; }
 const Graph& Session::training_graph() const { return state_->train.graph; }
 const Graph& Session::evaluation_graph() const { return state_->evaluate.graph; }
 const Context& Session::context() const { return state_->context; }

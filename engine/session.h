@@ -36,6 +36,10 @@
 
 namespace rondo {
 
+// Tensors for write_safetensors() that read their bytes from the device when they are written.
+TensorToWrite tensor_to_write(std::string name, const TensorView& view, Device& device);
+std::vector<TensorToWrite> weights_to_write(const Parameters& parameters);
+
 // What a model function returns. `prediction` may be on any axis.
 struct Outputs {
   ValueId loss = no_value;
@@ -100,6 +104,8 @@ class Session {
 
   // Loss of a batch without dropout or gradients.
   const StepResult& evaluate(const BatchView& batch);
+  // Of the last accumulate(), update() or evaluate().
+  const StepResult& last_result() const;
   // Rows x columns of the prediction for a batch (packed order), as f32. `losses`: of the last
   // evaluate(). predict() needs neither labels nor targets; evaluate_and_predict() does both.
   const std::vector<float>& predict(const BatchView& batch);
@@ -117,6 +123,7 @@ class Session {
   Parameters& parameters();
   const Parameters& parameters() const;
   Optimizer& optimizer();
+  const Optimizer& optimizer() const;
   const Graph& training_graph() const;
   const Graph& evaluation_graph() const;
   const Context& context() const;

@@ -102,6 +102,8 @@ class ManifestDataset final : public Dataset {
 
   // Before normalisation and augmentation.
   Matrix raw_features(int64_t i) const;
+  // Labels of its sequence target; 0 without one.
+  int64_t label_count(int64_t i) const { return static_cast<int64_t>(item(i).labels.size()); }
   const ManifestEntry& entry(int64_t i) const { return item(i).entry; }
   const std::vector<DatasetProblem>& problems() const { return problems_; }
   // Columns of the regression target, 0 without one.

@@ -1,0 +1,172 @@
+#include "engine/train/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "engine/train/build_model.h"
+
+namespace rondo {
+
+BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
+                     uint64_t step_seed) {
+  inputs.clear();
+  inputs.push_back(
+      {features_input, batch.features.data(), batch.features.size() * sizeof(float)});
+  if (task == Task::classify) {
+    inputs.push_back({targets_input, batch.classes.data(), batch.classes.size() * 4});
+  } else if (task == Task::regress) {
+    inputs.push_back({targets_input, batch.targets.data(), batch.targets.size() * 4});
+  }
+  BatchView view;
+  view.layout = &batch.layout;
+  view.inputs = inputs;
+  view.step_seed = step_seed;
+  if (task == Task::ctc) {
+    view.labels = batch.labels;
+    view.label_offsets = batch.label_offsets;
+  }
+  return view;
+}
+
+double Evaluation::metric(Task task) const {
+  switch (task) {
+    case Task::ctc: return errors.wer();
+    case Task::classify:
+      return utterances ? static_cast<double>(wrong) / static_cast<double>(utterances) : 0;
+    case Task::regress: return loss;
+  }
+  return loss;
+}
+
+namespace {
+
+// The rows of one sequence out of a packed prediction, as consecutive frames.
+struct Unpacked {
+  std::vector<float> scores;
+  int32_t frames = 0;
+};
+
+void unpack(const std::vector<float>& packed, const PackedHost& layout, int64_t factor, size_t n,
+            int64_t cols, Unpacked& out) {
+  // The output's layout: lengths divided by the subsampling factor.
+  out.frames = static_cast<int32_t>((layout.lengths[n] + factor - 1) / factor);
+  out.scores.resize(static_cast<size_t>(out.frames * cols));
+  int64_t row = static_cast<int64_t>(n);
+  for (int32_t t = 0; t < out.frames; ++t) {
+    std::copy_n(packed.begin() + row * cols, cols, out.scores.begin() + t * cols);
+    // Sequences active at frame t of the output are those longer than t * factor.
+    const auto active = std::partition_point(
+        layout.lengths.begin(), layout.lengths.end(),
+        [&](int32_t l) { return (l + factor - 1) / factor > t; });
+    row += active - layout.lengths.begin();
+  }
+}
+
+class Evaluator {
+ public:
+  Evaluator(Session& session, const ManifestDataset& data, const Alphabet* text,
+            const EvaluationOptions& options, const std::function<void(const Hypothesis&)>& each)
+      : session_(session), data_(data), text_(text), options_(options), each_(each),
+        shape_(session.prediction_shape()), factor_(session.subsampling()) {}
+
+  void batch(const HostBatch& batch) {
+    const BatchView view = batch_view(batch, options_.task, inputs_);
+    const std::vector<float>& prediction =
+        options_.references ? session_.evaluate_and_predict(view) : session_.predict(view);
+    if (options_.references) {
+      last_ = &session_.last_result();
+      loss_ += last_->loss;
+      counted_ += last_->sequences - last_->infeasible - last_->nonfinite;
+      result.infeasible += last_->infeasible;
+    }
+    for (size_t n = 0; n < batch.utterances.size(); ++n) utterance(batch, prediction, n);
+  }
+
+  void finish() { result.loss = counted_ > 0 ? loss_ / static_cast<double>(counted_) : 0; }
+
+  Evaluation result;
+
+ private:
+  void utterance(const HostBatch& batch, const std::vector<float>& prediction, size_t n) {
+    Hypothesis h;
+    h.utterance = batch.utterances[n];
+    h.loss = options_.references ? static_cast<double>(last_->losses[n]) : 0;
+    ++result.utterances;
+    const auto cols = static_cast<size_t>(shape_.cols);
+    if (options_.task == Task::ctc) {
+      unpack(prediction, batch.layout, factor_, n, shape_.cols, unpacked_);
+      h.output_frames = unpacked_.frames;
+      h.scores = unpacked_.scores;
+      h.labels = greedy_ctc(unpacked_.scores.data(), unpacked_.frames,
+                            static_cast<int32_t>(shape_.cols));
+      if (text_) {
+        h.text = text_->decode(labels_of(h.labels));
+        const auto& reference = data_.entry(h.utterance).text;
+        if (options_.references && reference) result.errors.add(*reference, h.text);
+      }
+    } else {
+      h.values.assign(prediction.begin() + static_cast<int64_t>(n * cols),
+                      prediction.begin() + static_cast<int64_t>((n + 1) * cols));
+      h.scores = h.values;
+      if (options_.task == Task::classify) {
+        h.class_index = static_cast<int32_t>(
+            std::max_element(h.values.begin(), h.values.end()) - h.values.begin());
+        if (options_.references && h.class_index != batch.classes[n]) ++result.wrong;
+      }
+    }
+    if (each_) each_(h);
+  }
+
+  Session& session_;
+  const ManifestDataset& data_;
+  const Alphabet* text_;
+  const EvaluationOptions& options_;
+  const std::function<void(const Hypothesis&)>& each_;
+  Shape shape_;
+  int64_t factor_;
+  std::vector<BatchView::Input> inputs_;
+  const StepResult* last_ = nullptr;
+  Unpacked unpacked_;
+  double loss_ = 0;
+  int64_t counted_ = 0;
+};
+
+}  // namespace
+
+Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
+                    const EvaluationOptions& options,
+                    const std::function<void(const Hypothesis&)>& each) {
+  const auto start = std::chrono::steady_clock::now();
+  Evaluator evaluator(session, data, text, options, each);
+  if (data.size() > 0) {
+    SamplerConfig sampling;
+    sampling.order = BatchOrder::longest_first;
+    std::vector<int32_t> lengths;
+    for (int64_t i = 0; i < data.size(); ++i) lengths.push_back(data.frames(i, 0));
+    sampling.batch_frames = std::max<int64_t>(
+        options.batch_frames, *std::max_element(lengths.begin(), lengths.end()));
+    Sampler sampler(data.size(), [&](int64_t i, uint64_t) { return lengths[static_cast<size_t>(i)]; },
+                    sampling);
+    const int64_t steps = sampler.steps(0);
+    int64_t given = 0;
+    Prefetcher prefetch(
+        data,
+        [&]() -> std::optional<BatchRequest> {
+          if (given == steps) return std::nullopt;
+          ++given;
+          return sampler.next();
+        },
+        {options.prefetch_threads, 3});
+    HostBatch batch;
+    while (prefetch.next(batch)) evaluator.batch(batch);
+  }
+  evaluator.finish();
+  evaluator.result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  evaluator.result.audio_seconds = data.total_seconds();
+  return evaluator.result;
+}
+
+}  // namespace rondo

@@ -1,0 +1,59 @@
+// Runs a session over a dataset and compares what it writes with the references.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/config/config.h"
+#include "engine/data/batch.h"
+#include "engine/data/dataset.h"
+#include "engine/session.h"
+#include "engine/text/alphabet.h"
+#include "engine/text/error_rate.h"
+#include "engine/text/greedy.h"
+
+namespace rondo {
+
+// A batch of the data code as the engine takes it; borrows `batch` and `inputs`.
+BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
+                     uint64_t step_seed = 0);
+
+// What the model wrote for one utterance.
+struct Hypothesis {
+  int64_t utterance = 0;  // of the dataset
+  std::string text;       // ctc
+  std::vector<TimedLabel> labels;
+  int32_t output_frames = 0;
+  int32_t class_index = -1;      // classify
+  std::vector<float> values;     // regress
+  std::span<const float> scores; // [output_frames, classes] logits; valid during the callback
+  double loss = 0;
+};
+
+struct Evaluation {
+  double loss = 0;  // mean over the utterances with a finite loss
+  ErrorRate errors;           // ctc
+  int64_t utterances = 0;
+  int64_t wrong = 0;          // classify: utterances of the wrong class
+  int64_t infeasible = 0;     // references longer than their frames allow
+  double seconds = 0;
+  double audio_seconds = 0;
+  // The number to make small: WER, classification error, or the loss.
+  double metric(Task task) const;
+};
+
+struct EvaluationOptions {
+  Task task = Task::ctc;
+  int64_t batch_frames = 16000;
+  int prefetch_threads = 1;
+  bool references = true;  // false: no targets; loss and errors stay 0
+};
+
+// Greedy decoding. `text` is nullptr unless the task is ctc. `each` sees every utterance, in
+// batches of similar length, longest first. Throws InputError when an utterance cannot be read.
+Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
+                    const EvaluationOptions& options,
+                    const std::function<void(const Hypothesis&)>& each = {});
+
+}  // namespace rondo

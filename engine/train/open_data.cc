@@ -1,0 +1,99 @@
+#include "engine/train/open_data.h"
+
+#include <algorithm>
+
+#include "engine/text/unicode.h"
+#include "engine/train/build_model.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+FeatureConfig feature_config(const FeaturesConfig& f) {
+  FeatureConfig c;
+  c.kind = f.type == FeatureType::mfcc ? FeatureKind::mfcc : FeatureKind::log_mel;
+  c.sample_rate = f.rate;
+  c.frame_length_ms = static_cast<float>(f.frame_ms);
+  c.frame_shift_ms = static_cast<float>(f.hop_ms);
+  c.mel_bins = f.bins;
+  c.cepstra = f.coefficients;
+  c.low_hz = static_cast<float>(f.low_hz);
+  c.high_hz = static_cast<float>(f.high_hz);
+  c.preemphasis = static_cast<float>(f.preemphasis);
+  c.dither = static_cast<float>(f.dither);
+  return c;
+}
+
+CmvnMode cmvn_mode_of(Cmvn cmvn) {
+  switch (cmvn) {
+    case Cmvn::none: return CmvnMode::none;
+    case Cmvn::utterance: return CmvnMode::mean_variance;
+    case Cmvn::global: return CmvnMode::global;
+  }
+  return CmvnMode::none;
+}
+
+TargetKind target_kind(Task task) {
+  switch (task) {
+    case Task::ctc: return TargetKind::sequence;
+    case Task::classify: return TargetKind::utterance_class;
+    case Task::regress: return TargetKind::regression;
+  }
+  return TargetKind::none;
+}
+
+namespace {
+
+AugmentConfig augmentation(const AugmentSettings& a) {
+  AugmentConfig c;
+  c.speeds.assign(a.speed.begin(), a.speed.end());
+  c.noise_probability = static_cast<float>(a.noise);
+  c.snr_low_db = static_cast<float>(a.noise_snr_low);
+  c.snr_high_db = static_cast<float>(a.noise_snr_high);
+  if (a.spec_augment) {
+    c.time_masks = a.time_masks;
+    c.time_mask_frames = a.time_width;
+    c.time_mask_share = static_cast<float>(a.time_share);
+    c.frequency_masks = a.frequency_masks;
+    c.frequency_mask_bins = a.frequency_width;
+  }
+  return c;
+}
+
+}  // namespace
+
+std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
+                                              DataUse use, const AudioReader* audio,
+                                              const TextEncoder* text) {
+  DatasetOptions o;
+  o.features = feature_config(config.features);
+  o.cmvn = cmvn_mode_of(config.features.cmvn);
+  o.seed = config.training.seed;
+  o.target = use == DataUse::inference ? TargetKind::none : target_kind(config.task);
+  o.max_frames = use == DataUse::training ? config.data.max_frames : 0;
+  o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
+  if (use == DataUse::training) {
+    o.augment = augmentation(config.augment);
+    o.unknown = config.data.text_outside_alphabet == OnBadData::skip ? UnknownCharacters::skip
+                                                                    : UnknownCharacters::error;
+    o.bad = config.data.text_too_long == OnBadData::skip ? BadUtterances::skip
+                                                         : BadUtterances::error;
+    const int64_t factor = subsampling_of(config.model);
+    o.output_frames = [factor](int64_t frames) { return (frames + factor - 1) / factor; };
+  } else {
+    // References may hold characters the model cannot write: they count as errors, not as bad data.
+    o.unknown = UnknownCharacters::skip;
+    o.output_frames = [](int64_t) { return int64_t{1} << 40; };
+  }
+  return std::make_unique<ManifestDataset>(read_manifest(manifest), o, audio, text);
+}
+
+Alphabet make_alphabet(const Config& config) {
+  if (!config.data.alphabet.empty()) {
+    std::vector<std::string> symbols;
+    for (char32_t c : code_points(to_nfc(config.data.alphabet))) symbols.push_back(to_utf8(c));
+    return Alphabet(std::move(symbols));
+  }
+  return Alphabet::from_transcripts(read_manifest(config.data.train).transcripts());
+}
+
+}  // namespace rondo

@@ -1,0 +1,31 @@
+// From a configuration to datasets: the features, normalisation, augmentation and checks it asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/config/config.h"
+#include "engine/data/dataset.h"
+#include "engine/text/alphabet.h"
+
+namespace rondo {
+
+enum class DataUse : uint8_t {
+  training,    // augmented; bad utterances as the configuration says
+  evaluation,  // as recorded; utterances that cannot be aligned are kept where possible
+  inference,   // no targets
+};
+
+FeatureConfig feature_config(const FeaturesConfig& features);
+CmvnMode cmvn_mode_of(Cmvn cmvn);
+TargetKind target_kind(Task task);
+
+// `audio` and `text` are borrowed by the result. Throws InputError.
+std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
+                                              DataUse use, const AudioReader* audio,
+                                              const TextEncoder* text);
+
+// The alphabet of a configuration: data.alphabet, or the characters of the training transcripts.
+Alphabet make_alphabet(const Config& config);
+
+}  // namespace rondo

@@ -1,0 +1,51 @@
+// The training loop: batches in, checkpoints, logs and a best model out.
+//
+// Everything that decides the weights is a pure function of (configuration, data, update number):
+// the order and augmentation of utterances, dropout, the learning rate. A run that was killed and
+// resumed ends with the same weights, byte for byte, as one that was not.
+//
+// The checkpoint directory (training.checkpoint_dir) holds
+//   checkpoint-NNNNNNNNN/   generations (engine/io/checkpoint.h): model, optimiser state, position
+//   model.safetensors       the best model so far by validation (WER, classification error, loss)
+//   config.toml             the resolved configuration
+//   log.jsonl               steps and validations (engine/report/jsonl.h)
+//   learning_curve.svg      drawn from the log at each validation
+//
+// Errors: InputError for data, configuration and files. One thread at a time.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "engine/config/config.h"
+#include "engine/data/waveform.h"
+#include "engine/session.h"
+
+namespace rondo {
+
+enum class StartFrom : uint8_t {
+  scratch,     // the directory must hold no checkpoint
+  checkpoint,  // continue from the newest whole one
+};
+
+struct TrainerOptions {
+  StartFrom start = StartFrom::scratch;
+  DeviceKind device = DeviceKind::cpu;
+  bool lockstep = false;
+  const AudioReader* audio = nullptr;  // borrowed; nullptr: ready features only
+  std::FILE* out = stdout;             // progress and messages
+};
+
+struct TrainingSummary {
+  int64_t steps = 0;
+  int64_t epochs = 0;
+  double seconds = 0;              // of training and validation, over all resumed parts
+  double best_metric = 0;          // of the best model on dev; NaN without dev data
+  double input_wait_share = 0;     // of the time since this start
+  bool stopped_by_signal = false;  // saved and stopped early
+};
+
+TrainingSummary train(const Config& config, const TrainerOptions& options);
+
+}  // namespace rondo

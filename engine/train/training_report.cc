@@ -1,0 +1,175 @@
+#include "engine/train/training_report.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cmath>
+#include <filesystem>
+
+#include "engine/io/file.h"
+#include "engine/report/charts.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  char text[512];
+  std::snprintf(text, sizeof text, pattern, args...);
+  return text;
+}
+
+std::string log_path(const Config& config) {
+  if (!config.training.log.empty()) return config.training.log;
+  return (fs::path(config.training.checkpoint_dir) / "log.jsonl").string();
+}
+
+}  // namespace
+
+std::string metric_text(Task task, double metric) {
+  switch (task) {
+    case Task::ctc: return format("WER %.2f%%", 100 * metric);
+    case Task::classify: return format("error %.2f%%", 100 * metric);
+    case Task::regress: return format("loss %.4g", metric);
+  }
+  return {};
+}
+
+TrainingReport::TrainingReport(const Config& config, std::FILE* out)
+    : config_(config), bar_(out, ProgressStyle::detect(out)), log_(log_path(config)),
+      log_path_(log_path(config)) {
+  if (!config.training.tensorboard.empty()) {
+    tensorboard_ = std::make_unique<TensorBoardWriter>(config.training.tensorboard);
+  }
+}
+
+void TrainingReport::begin(const Session& session, const ManifestDataset& train,
+                           const ManifestDataset* dev, const TrainingState& state, bool resumed) {
+  message(format("model: %" PRId64 " weights, %s, on %s with %d threads",
+                 session.parameters().trainable(), name_of(config_.training.dtype),
+                 session.context().device->describe().c_str(), session.context().pool->size()));
+  std::string data = format("data: %" PRId64 " utterances", train.size());
+  if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + " h:m:s)";
+  if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
+  message(data);
+  if (resumed) {
+    message(format("continuing after step %" PRId64 ", epoch %" PRIu64, state.step,
+                   state.epoch + 1));
+  }
+  started_ = logged_at_ = now_seconds();
+  const LogField fields[] = {{"event", std::string(resumed ? "resume" : "start")},
+                             {"step", state.step},
+                             {"weights", session.parameters().trainable()},
+                             {"utterances", train.size()},
+                             {"seed", static_cast<int64_t>(config_.training.seed)}};
+  log_.write(fields);
+}
+
+void TrainingReport::problems(const ManifestDataset& data, const std::string& manifest) {
+  if (data.problems().empty()) return;
+  message("warning: left out: " +
+          summarize(data.problems(), data.size() + static_cast<int64_t>(data.problems().size()),
+                    manifest));
+}
+
+void TrainingReport::step(const TrainingState& state, const StepResult& r, double rate,
+                          double epoch, int64_t expected_steps, double waited) {
+  const double now = now_seconds();
+  if (first_step_ < 0) first_step_ = state.step - 1;
+  loss_sum_ += r.loss;
+  sequences_ += r.sequences - r.infeasible - r.nonfinite;
+  frames_ += r.frames;
+  const double seconds = std::max(now - logged_at_, 1e-9);
+  const double loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : 0;
+  progress_.epochs = config_.training.epochs;
+  progress_.epoch = std::min<int64_t>(static_cast<int64_t>(std::ceil(epoch)), progress_.epochs);
+  progress_.done = epoch - std::floor(epoch) == 0 ? 1 : epoch - std::floor(epoch);
+  progress_.loss = loss;
+  progress_.frames_per_second = static_cast<double>(frames_) / seconds;
+  const double per_step = (now - started_) / static_cast<double>(state.step - first_step_);
+  double remaining = per_step * static_cast<double>(expected_steps - state.step);
+  if (config_.training.max_seconds > 0) {
+    remaining = std::min(remaining, config_.training.max_seconds - state.seconds);
+  }
+  progress_.eta_seconds = std::max(remaining, 0.0);
+  bar_.update(progress_, now);
+  if (state.step % config_.training.log_every_steps != 0 && !r.skipped) return;
+  const LogField fields[] = {{"event", std::string("step")},
+                             {"step", state.step},
+                             {"epoch", epoch},
+                             {"loss", loss},
+                             {"lr", rate},
+                             {"gradient_norm", r.gradient_norm},
+                             {"frames_per_second", progress_.frames_per_second},
+                             {"input_wait_share", (waited - waited_before_) / seconds},
+                             {"skipped", state.skipped},
+                             {"seconds", state.seconds}};
+  log_.write(fields);
+  if (tensorboard_) {
+    tensorboard_->scalar("loss/train", state.step, static_cast<float>(loss));
+    tensorboard_->scalar("learning_rate", state.step, static_cast<float>(rate));
+    tensorboard_->scalar("gradient_norm", state.step, static_cast<float>(r.gradient_norm));
+    tensorboard_->scalar("frames_per_second", state.step,
+                         static_cast<float>(progress_.frames_per_second));
+  }
+  loss_sum_ = 0;
+  sequences_ = frames_ = 0;
+  logged_at_ = now;
+  waited_before_ = waited;
+}
+
+void TrainingReport::validation(const TrainingState& state, const Evaluation& e, Task task,
+                                bool best, std::vector<SampleHypothesis> samples) {
+  const double metric = e.metric(task);
+  progress_.wer = task == Task::regress ? std::nan("") : metric;
+  std::string line = format("step %-6" PRId64 " dev loss %.4f", state.step, e.loss);
+  if (task != Task::regress) line += "  " + metric_text(task, metric);
+  if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());
+  if (best) line += "  (best so far)";
+  message(line);
+  std::sort(samples.begin(), samples.end(),
+            [](const auto& a, const auto& b) { return a.utterance < b.utterance; });
+  std::string markdown;
+  for (const SampleHypothesis& s : samples) {
+    if (task != Task::ctc) break;
+    message("    reference  " + s.reference);
+    message("    hypothesis " + s.hypothesis);
+    markdown += "* " + s.reference + "\n* **" + s.hypothesis + "**\n\n";
+  }
+  std::vector<LogField> fields = {{"event", std::string("validation")},
+                                  {"step", state.step},
+                                  {"loss", e.loss},
+                                  {"best", best},
+                                  {"seconds", state.seconds}};
+  if (task == Task::ctc) {
+    fields.push_back({"wer", e.errors.wer()});
+    fields.push_back({"cer", e.errors.cer()});
+  } else if (task == Task::classify) {
+    fields.push_back({"error", metric});
+  }
+  log_.write(fields);
+  if (tensorboard_) {
+    tensorboard_->scalar("loss/dev", state.step, static_cast<float>(e.loss));
+    if (task == Task::ctc) {
+      tensorboard_->scalar("wer/dev", state.step, static_cast<float>(e.errors.wer()));
+      tensorboard_->scalar("cer/dev", state.step, static_cast<float>(e.errors.cer()));
+      if (!markdown.empty()) tensorboard_->text("samples", state.step, markdown);
+    }
+  }
+  const fs::path picture = fs::path(config_.training.checkpoint_dir) / "learning_curve.svg";
+  replace_text_file(picture,
+                        learning_curve_svg(learning_curve_of(read_training_log(log_path_), "")));
+  // Validation is not training speed.
+  logged_at_ = now_seconds();
+}
+
+void TrainingReport::end() { bar_.finish(); }
+
+}  // namespace rondo

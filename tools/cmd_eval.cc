@@ -1,0 +1,159 @@
+// rondo eval: error rates of a model on a manifest.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/data/audio.h"
+#include "engine/io/file.h"
+#include "engine/train/recognizer.h"
+#include "kernels/base/error.h"
+#include "tools/command.h"
+#include "tools/device_option.h"
+
+namespace rondo {
+namespace {
+
+struct EvalOptions {
+  std::string model, manifest, group, hypotheses;
+  int threads = 0;
+  bool json = false;
+  DeviceChoice device;
+};
+
+// The value of a field of a manifest line, as text; empty when it is not there.
+std::string field_of(const ManifestEntry& entry, const std::string& field) {
+  if (field == "speaker") return entry.speaker;
+  if (entry.extra.empty()) return {};
+  const auto extra = nlohmann::json::parse(entry.extra);
+  const auto it = extra.find(field);
+  if (it == extra.end()) return {};
+  return it->is_string() ? it->get<std::string>() : it->dump();
+}
+
+bool has_field(const ManifestDataset& data, const std::string& field) {
+  for (int64_t i = 0; i < data.size(); ++i) {
+    if (!field_of(data.entry(i), field).empty()) return true;
+  }
+  return false;
+}
+
+void print_rates(const char* name, const ErrorRate& e) {
+  std::printf("%-24s WER %6.2f%%  CER %6.2f%%  %5lld utterances, %lld words (%lld substituted, "
+              "%lld inserted, %lld deleted)\n",
+              name, 100 * e.wer(), 100 * e.cer(), static_cast<long long>(e.utterances()),
+              static_cast<long long>(e.words().reference),
+              static_cast<long long>(e.words().substitutions),
+              static_cast<long long>(e.words().insertions),
+              static_cast<long long>(e.words().deletions));
+}
+
+void print_text(const EvalOptions& o, const std::string& group, const Evaluation& e, Task task,
+                const std::map<std::string, ErrorRate>& groups) {
+  switch (task) {
+    case Task::ctc:
+      std::printf("WER %.2f%% CER %.2f%% on %lld utterances\n", 100 * e.errors.wer(),
+                  100 * e.errors.cer(), static_cast<long long>(e.utterances));
+      break;
+    case Task::classify:
+      std::printf("error %.2f%% on %lld utterances\n", 100 * e.metric(task),
+                  static_cast<long long>(e.utterances));
+      break;
+    case Task::regress:
+      std::printf("loss %.6g on %lld utterances\n", e.loss, static_cast<long long>(e.utterances));
+      break;
+  }
+  if (task == Task::ctc) {
+    print_rates("all", e.errors);
+    for (const auto& [name, rates] : groups) print_rates((group + " " + name).c_str(), rates);
+    std::printf("loss %.4f per utterance", e.loss);
+    if (e.infeasible) {
+      std::printf(", without %lld whose text is too long for their frames",
+                  static_cast<long long>(e.infeasible));
+    }
+    std::printf("\n");
+  }
+  if (e.audio_seconds > 0) {
+    std::printf("%.1f s of audio in %.1f s: %.0f times real time (%s)\n", e.audio_seconds,
+                e.seconds, e.audio_seconds / e.seconds, o.model.c_str());
+  }
+}
+
+nlohmann::json rates_json(const ErrorRate& e) {
+  return {{"wer", e.wer()},
+          {"cer", e.cer()},
+          {"utterances", e.utterances()},
+          {"words", e.words().reference},
+          {"substitutions", e.words().substitutions},
+          {"insertions", e.words().insertions},
+          {"deletions", e.words().deletions}};
+}
+
+int run_eval(const EvalOptions& o) {
+  const SndfileReader audio;
+  Recognizer model(o.model, resolve(o.device), o.threads);
+  for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  const auto data = model.open(o.manifest, &audio, true);
+  const Task task = model.description().config.task;
+  // Voices of the demo corpus are marked as seen or unseen in training.
+  const std::string group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
+  std::map<std::string, ErrorRate> groups;
+  std::map<int64_t, std::string> lines;  // in the manifest's order
+  EvaluationOptions options;
+  options.task = task;
+  const Evaluation e = evaluate(
+      model.session(), *data, task == Task::ctc ? &model.alphabet() : nullptr, options,
+      [&](const Hypothesis& h) {
+        const ManifestEntry& entry = data->entry(h.utterance);
+        if (task == Task::ctc && entry.text && !group.empty()) {
+          groups[field_of(entry, group)].add(*entry.text, h.text);
+        }
+        if (o.hypotheses.empty()) return;
+        nlohmann::json line = {{"name", data->name(h.utterance)}, {"loss", h.loss}};
+        if (task == Task::ctc) {
+          line["reference"] = entry.text.value_or("");
+          line["hypothesis"] = h.text;
+        } else if (task == Task::classify) {
+          line["class"] = h.class_index;
+        } else {
+          line["values"] = h.values;
+        }
+        lines[h.utterance] = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      });
+  if (!o.hypotheses.empty()) {
+    std::string text;
+    for (const auto& [index, line] : lines) text += line + "\n";
+    replace_text_file(o.hypotheses, text);
+  }
+  if (o.json) {
+    nlohmann::json j = {{"model", model.file()}, {"manifest", o.manifest},
+                        {"loss", e.loss},        {"utterances", e.utterances},
+                        {"seconds", e.seconds},  {"audio_seconds", e.audio_seconds}};
+    if (task == Task::ctc) j["all"] = rates_json(e.errors);
+    if (task == Task::classify) j["error"] = e.metric(task);
+    for (const auto& [name, rates] : groups) j["groups"][group + "=" + name] = rates_json(rates);
+    std::printf("%s\n", j.dump().c_str());
+  } else {
+    print_text(o, group, e, task, groups);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Command* run) {
+  auto* command = app.add_subcommand("eval", "Error rates of a model on a manifest");
+  auto o = std::make_shared<EvalOptions>();
+  command->add_option("model", o->model, "checkpoint directory or model file")->required();
+  command->add_option("manifest", o->manifest, "JSONL manifest with references")->required();
+  command->add_option("--group-by", o->group,
+                      "rates for each value of this manifest field (speaker, voice, ...)");
+  command->add_option("--hypotheses", o->hypotheses, "write what the model wrote, as JSONL");
+  command->add_flag("--json", o->json, "one JSON object instead of text");
+  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU");
+  add_device_option(*command, &o->device);
+  command->footer("\nExample:  rondo eval run digits/test.jsonl --group-by speaker\n");
+  command->callback([o, run] { *run = [o] { return run_eval(*o); }; });
+}
+
+}  // namespace rondo

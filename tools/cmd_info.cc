@@ -1,0 +1,126 @@
+// rondo info: the program, the machine, the kernels, a model.
+#include <cstdio>
+#include <filesystem>
+
+#include "engine/train/model_file.h"
+#include "kernels/base/cpu.h"
+#include "kernels/base/error.h"
+#include "kernels/devices.h"
+#include "kernels/ops.h"
+#include "tools/command.h"
+
+namespace rondo {
+namespace {
+
+struct InfoOptions {
+  std::string model;
+  bool kernels = false;
+  int seconds = 10, batch = 16, labels = 50;
+};
+
+constexpr double mebibyte = 1024.0 * 1024.0;
+
+void print_machine() {
+  const CpuFeatures& f = cpu_features();
+  std::printf("rondo %s\n", RONDO_VERSION);
+  std::printf("cpu: %d usable, %s\n", usable_cpus(),
+              f.avx512_bf16 ? "AVX-512 with bf16" : f.avx512 ? "AVX-512" : f.avx2 ? "AVX2" : "generic");
+  std::string why;
+  const Device* gpu = find_device(DeviceKind::cuda, &why);
+  std::printf("cuda: %s\n", gpu ? gpu->describe().c_str() : why.c_str());
+}
+
+void print_kernels() {
+  const Stream none;
+  for (auto variants : all_ops()) {
+    std::printf("%s\n", variants.front().op);
+    bool chosen[4] = {};
+    for (const Variant& v : variants) {
+      Context context;
+      context.backend = v.backend;
+      const bool here = v.accepts == nullptr || v.accepts(context, nullptr);
+      const auto b = static_cast<size_t>(v.backend);
+      const bool first = here && v.role == Role::standard && !chosen[b];
+      chosen[b] = chosen[b] || first;
+      std::printf("  %-5s %-16s %s%s\n", name_of(v.backend), v.name,
+                  v.role == Role::named  ? "by name only"
+                  : v.role == Role::peer ? "peer, for comparison"
+                  : !here                ? "not on this machine"
+                  : first                ? "default"
+                                         : "when the default does not fit",
+                  v.backend == Backend::ref ? " (reference)" : "");
+    }
+  }
+}
+
+void print_model(const InfoOptions& o) {
+  std::vector<std::string> warnings;
+  const std::string path = find_model_file(o.model, &warnings);
+  for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  const SafetensorsFile file{std::filesystem::path(path)};
+  const ModelDescription d = ModelDescription::from_metadata(file.metadata(), path);
+  Session session(build_model(d.config.model, d.config.task, d.sizes),
+                  session_options(d.config, DeviceKind::cpu));
+  session.load(file);
+  std::printf("model: %s\n", path.c_str());
+  std::printf("  %lld features -> %lld outputs, one frame of output per %lld of input\n",
+              static_cast<long long>(d.sizes.features), static_cast<long long>(d.sizes.outputs),
+              static_cast<long long>(session.subsampling()));
+  for (const auto& e : session.parameters().entries()) {
+    std::printf("  %-32s %6lld x %-6lld %10lld\n", e.name.c_str(), static_cast<long long>(e.rows),
+                static_cast<long long>(e.cols), static_cast<long long>(e.numel()));
+  }
+  std::printf("  %lld weights, graph of %zu nodes, hash %016llx\n",
+              static_cast<long long>(session.parameters().trainable()),
+              session.training_graph().nodes.size(),
+              static_cast<unsigned long long>(session.training_graph().hash()));
+  if (!d.alphabet.empty()) {
+    std::printf("  alphabet:");
+    for (const std::string& s : d.alphabet) std::printf(" %s", s == " " ? "space" : s.c_str());
+    std::printf("\n");
+  }
+  const double hop = d.config.features.hop_ms / 1000;
+  const auto frames = static_cast<int32_t>(o.seconds / hop);
+  BatchCapacity c;
+  c.packed = {int64_t{frames} * o.batch, frames, o.batch};
+  c.max_label_length = o.labels;
+  c.labels = int64_t{o.labels} * o.batch;
+  const Session::Memory m = session.predict_memory(c);
+  std::printf("memory of a training step on %d utterances of %d s (%d labels each), planned:\n",
+              o.batch, o.seconds, o.labels);
+  std::printf("  weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f + batch %.1f = "
+              "%.1f MiB\n",
+              static_cast<double>(m.weights) / mebibyte, static_cast<double>(m.gradients) / mebibyte,
+              static_cast<double>(m.optimizer) / mebibyte,
+              static_cast<double>(m.activations) / mebibyte, static_cast<double>(m.batch) / mebibyte,
+              static_cast<double>(m.total()) / mebibyte);
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Command* run) {
+  auto* command = app.add_subcommand("info", "The program, this machine, the kernels, a model");
+  auto o = std::make_shared<InfoOptions>();
+  command->add_flag("--kernels", o->kernels, "list every kernel variant and which would run");
+  command->add_option("--model", o->model, "describe a checkpoint directory or model file");
+  command->add_option("--batch", o->batch, "with --model: utterances of the planned step")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command->add_option("--seconds", o->seconds, "with --model: length of each utterance")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command->add_option("--labels", o->labels, "with --model: labels of each utterance")
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  command->footer("\nExample:  rondo info --model run\n");
+  command->callback([o, run] {
+    *run = [o] {
+      print_machine();
+      if (o->kernels) print_kernels();
+      if (!o->model.empty()) print_model(*o);
+      return 0;
+    };
+  });
+}
+
+}  // namespace rondo

@@ -1,0 +1,81 @@
+// rondo prepare: makes corpora.
+#include <cstdio>
+#include <unistd.h>
+
+#include "engine/corpus/corpus.h"
+#include "tools/command.h"
+
+namespace rondo {
+namespace {
+
+void report(const CorpusReport& r) {
+  std::printf("%s:", r.path.c_str());
+  for (const SplitReport& s : r.splits) {
+    std::printf(" %s %lld utterances (%.1f min)%s", s.name.c_str(),
+                static_cast<long long>(s.utterances), s.seconds / 60,
+                &s == &r.splits.back() ? "\n" : ",");
+  }
+}
+
+CorpusProgress progress_line() {
+  if (!isatty(STDERR_FILENO)) return {};
+  return [](int64_t done, int64_t total) {
+    std::fprintf(stderr, "\r%lld of %lld utterances%s", static_cast<long long>(done),
+                 static_cast<long long>(total), done == total ? "\n" : "");
+  };
+}
+
+void add_speech_demo(CLI::App& parent, Command* run) {
+  auto* command = parent.add_subcommand(
+      "speech-demo", "Digit strings and short commands spoken by espeak-ng in several voices");
+  auto o = std::make_shared<PrepareSpeechDemoOptions>();
+  command->add_option("out", o->out, "folder of the corpus")->required();
+  command->add_option("--train", o->train, "training utterances")->capture_default_str();
+  command->add_option("--dev", o->dev, "validation utterances")->capture_default_str();
+  command->add_option("--test", o->test, "test utterances")->capture_default_str();
+  command->add_option("--rate", o->sample_rate, "samples per second: 8000 or 16000")
+      ->capture_default_str();
+  command->add_option("--seed", o->seed)->capture_default_str();
+  command->add_option("--threads", o->threads, "0: one per CPU")->capture_default_str();
+  command->footer("\nExample:  rondo prepare speech-demo corpus\n");
+  command->callback([o, run] {
+    *run = [o] {
+      o->progress = progress_line();
+      report(prepare_speech_demo(*o));
+      return 0;
+    };
+  });
+}
+
+void add_fsdd(CLI::App& parent, Command* run) {
+  auto* command = parent.add_subcommand(
+      "fsdd", "Strings of 3 to 7 digits out of the recordings of the Free Spoken Digit Dataset");
+  auto o = std::make_shared<PrepareFsddOptions>();
+  command->add_option("dir", o->recordings, "folder of {digit}_{speaker}_{take}.wav")->required();
+  command->add_option("out", o->out, "folder of the corpus")->required();
+  command->add_option("--hold-out", o->hold_out, "this speaker in the test set only");
+  command->add_option("--train", o->train, "training strings")->capture_default_str();
+  command->add_option("--dev", o->dev, "validation strings")->capture_default_str();
+  command->add_option("--test", o->test, "test strings")->capture_default_str();
+  command->add_option("--seed", o->seed)->capture_default_str();
+  command->footer("\nExample:  rondo prepare fsdd recordings digits --hold-out theo\n");
+  command->callback([o, run] {
+    *run = [o] {
+      o->progress = progress_line();
+      report(prepare_fsdd(*o));
+      return 0;
+    };
+  });
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& app, Command* run) {
+  auto* command = app.add_subcommand("prepare", "Make a corpus");
+  command->require_subcommand(1);
+  command->footer("\nExample:  rondo prepare speech-demo corpus\n");
+  add_speech_demo(*command, run);
+  add_fsdd(*command, run);
+}
+
+}  // namespace rondo

@@ -1,0 +1,94 @@
+// rondo train: a configuration in, a model out.
+#include <cmath>
+#include <cstdio>
+
+#include "engine/config/config.h"
+#include "engine/data/audio.h"
+#include "engine/io/signals.h"
+#include "engine/train/trainer.h"
+#include "kernels/base/error.h"
+#include "tools/command.h"
+#include "tools/device_option.h"
+
+namespace rondo {
+namespace {
+
+struct TrainOptions {
+  std::vector<std::string> words;  // the configuration file and key=value overrides
+  bool resume = false, lockstep = false, help_config = false, print_config = false;
+  std::string init_from;
+  DeviceChoice device;
+};
+
+Config configuration(const TrainOptions& o) {
+  std::string file;
+  std::vector<std::string> overrides;
+  for (const std::string& word : o.words) {
+    if (word.find('=') != std::string::npos) {
+      overrides.push_back(word);
+    } else if (file.empty()) {
+      file = word;
+    } else {
+      fail_input("two configuration files: '", file, "' and '", word,
+                 "'; settings are written key=value");
+    }
+  }
+  if (!o.init_from.empty()) overrides.push_back("training.init_from=" + o.init_from);
+  return load_config(file, overrides);
+}
+
+int run_train(const TrainOptions& o) {
+  if (o.help_config) {
+    std::fputs(config_reference().c_str(), stdout);
+    return 0;
+  }
+  const Config config = configuration(o);
+  if (o.print_config) {
+    std::fputs(to_toml(config).c_str(), stdout);
+    return 0;
+  }
+  const SndfileReader audio;
+  SignalGuard signals;
+  TrainerOptions t;
+  t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
+  t.device = resolve(o.device);
+  t.lockstep = o.lockstep;
+  t.audio = &audio;
+  const TrainingSummary s = train(config, t);
+  if (s.stopped_by_signal) {
+    std::printf("stopped by a signal after step %lld; saved in %s, continue with --resume\n",
+                static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
+    return 128 + stop_signal();
+  }
+  std::printf("trained %lld steps, %lld epochs in %.0f s; waited for input %.1f%% of the time\n",
+              static_cast<long long>(s.steps), static_cast<long long>(s.epochs), s.seconds,
+              100 * s.input_wait_share);
+  std::printf("best model: %s/model.safetensors", config.training.checkpoint_dir.c_str());
+  if (std::isfinite(s.best_metric)) {
+    std::printf(" (dev %s %.4g)", config.task == Task::ctc ? "WER" : "metric", s.best_metric);
+  }
+  std::printf("\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Command* run) {
+  auto* command = app.add_subcommand("train", "Train a model");
+  auto o = std::make_shared<TrainOptions>();
+  command->add_option("config", o->words,
+                      "a TOML file, and settings that override it: key=value, or data=DIR for a "
+                      "prepared corpus");
+  command->add_flag("--resume", o->resume, "continue from the newest checkpoint");
+  command->add_option("--init-from", o->init_from, "start with the weights of another model");
+  add_device_option(*command, &o->device);
+  command->add_flag("--lockstep-ref", o->lockstep,
+                    "run every kernel beside its reference and stop at the first difference (slow)");
+  command->add_flag("--help-config", o->help_config, "list all settings with their defaults");
+  command->add_flag("--print-config", o->print_config, "print the resolved settings and stop");
+  command->footer(
+      "\nExample:  rondo train tools/recipes/fsdd.toml data=digits training.checkpoint_dir=run\n");
+  command->callback([o, run] { *run = [o] { return run_train(*o); }; });
+}
+
+}  // namespace rondo

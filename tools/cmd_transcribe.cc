@@ -1,0 +1,147 @@
+// rondo transcribe: recordings in, text out.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "engine/data/audio.h"
+#include "engine/data/files.h"
+#include "engine/data/npy.h"
+#include "engine/io/file.h"
+#include "engine/report/charts.h"
+#include "engine/train/recognizer.h"
+#include "kernels/base/error.h"
+#include "tools/command.h"
+#include "tools/device_option.h"
+
+namespace rondo {
+namespace {
+
+struct TranscribeOptions {
+  std::string model, format = "text", out, picture;
+  std::vector<std::string> files;
+  int threads = 0;
+  DeviceChoice device;
+};
+
+Waveform read_audio(const std::string& path, int32_t rate) {
+  if (path != "-") return SndfileReader().read(path, rate);
+  std::string bytes(std::istreambuf_iterator<char>(std::cin), {});
+  return decode_audio(std::as_bytes(std::span(bytes)), "standard input", rate);
+}
+
+nlohmann::json tokens_json(const std::vector<Transcript::Token>& tokens) {
+  auto list = nlohmann::json::array();
+  for (const auto& t : tokens) {
+    list.push_back(
+        {{"text", t.text}, {"begin", t.begin}, {"end", t.end}, {"probability", t.probability}});
+  }
+  return list;
+}
+
+std::string npy_path(const TranscribeOptions& o, const std::string& file) {
+  const std::filesystem::path name =
+      file == "-" ? std::filesystem::path("stdin") : std::filesystem::path(file).filename();
+  return (std::filesystem::path(o.out) / name).replace_extension(".npy").string();
+}
+
+// How the model's outputs align with what it wrote.
+void draw(const TranscribeOptions& o, const Recognizer& model, const Transcript& t,
+          const Waveform& audio) {
+  std::vector<float> posteriors(t.logits.size());
+  for (int64_t f = 0; f < t.frames; ++f) {
+    const float* row = &t.logits[static_cast<size_t>(f * t.classes)];
+    const float largest = *std::max_element(row, row + t.classes);
+    float sum = 0;
+    for (int64_t c = 0; c < t.classes; ++c) sum += std::exp(row[c] - largest);
+    for (int64_t c = 0; c < t.classes; ++c) {
+      posteriors[static_cast<size_t>(f * t.classes + c)] = std::exp(row[c] - largest) / sum;
+    }
+  }
+  AlignmentPicture p;
+  p.title = t.text;
+  p.posteriors = posteriors;
+  p.frames = static_cast<int32_t>(t.frames);
+  p.classes = static_cast<int32_t>(t.classes);
+  p.frame_seconds = model.frame_seconds();
+  p.waveform = audio.samples;
+  for (const auto& c : t.characters) {
+    const auto symbol = std::find(model.alphabet().symbols().begin(),
+                                  model.alphabet().symbols().end(), c.text);
+    p.labels.push_back({c.text,
+                        static_cast<int32_t>(symbol - model.alphabet().symbols().begin()) + 1,
+                        static_cast<int32_t>(std::lround(c.begin / p.frame_seconds)),
+                        static_cast<int32_t>(std::lround(c.end / p.frame_seconds))});
+  }
+  replace_text_file(o.picture, alignment_svg(p));
+}
+
+void write_result(const TranscribeOptions& o, const std::string& file, const Transcript& t,
+                  double seconds) {
+  if (o.format == "jsonl") {
+    const nlohmann::json line = {{"audio_filepath", file},
+                                 {"duration", seconds},
+                                 {"text", t.text},
+                                 {"words", tokens_json(t.words)},
+                                 {"characters", tokens_json(t.characters)}};
+    std::printf("%s\n",
+                line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  } else if (o.format == "npy") {
+    const int64_t shape[] = {t.frames, t.classes};
+    const std::string path = npy_path(o, file);
+    replace_text_file(path, data::make_npy(shape, t.logits));
+    std::printf("%s\n", path.c_str());
+  } else if (o.files.size() == 1) {
+    std::printf("%s\n", t.text.c_str());
+  } else {
+    std::printf("%s\t%s\n", file.c_str(), t.text.c_str());
+  }
+  std::fflush(stdout);
+}
+
+int run_transcribe(const TranscribeOptions& o) {
+  if (o.format == "npy" && o.out.empty()) fail_input("--format npy needs --out FOLDER");
+  if (!o.picture.empty() && o.files.size() != 1) fail_input("--picture takes a single recording");
+  Recognizer model(o.model, resolve(o.device), o.threads);
+  for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  if (!o.out.empty()) std::filesystem::create_directories(o.out);
+  int failures = 0;
+  for (const std::string& file : o.files) {
+    try {
+      const Waveform audio = read_audio(file, model.description().config.features.rate);
+      const Transcript t = model.transcribe(audio);
+      write_result(o, file, t, audio.seconds());
+      if (!o.picture.empty()) draw(o, model, t, audio);
+    } catch (const InputError& e) {
+      // The others may be fine.
+      std::fprintf(stderr, "rondo: %s\n", e.what());
+      ++failures;
+    }
+  }
+  return failures ? 1 : 0;
+}
+
+}  // namespace
+
+void add_transcribe(CLI::App& app, Command* run) {
+  auto* command = app.add_subcommand("transcribe", "Write what is said in recordings");
+  auto o = std::make_shared<TranscribeOptions>();
+  command->add_option("model", o->model, "checkpoint directory or model file")->required();
+  command->add_option("files", o->files, "WAV, FLAC or Ogg recordings; '-': standard input")
+      ->required();
+  command
+      ->add_option("--format", o->format,
+                   "text; jsonl, with times and probabilities; npy, the logits for other decoders")
+      ->check(CLI::IsMember({"text", "jsonl", "npy"}))
+      ->capture_default_str();
+  command->add_option("--out", o->out, "folder for --format npy");
+  command->add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
+  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU");
+  add_device_option(*command, &o->device);
+  command->footer("\nExample:  rondo transcribe run recording.wav --format jsonl\n");
+  command->callback([o, run] { *run = [o] { return run_transcribe(*o); }; });
+}
+
+}  // namespace rondo

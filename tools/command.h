@@ -1,0 +1,23 @@
+// The subcommands of `rondo`, each in its own file.
+//
+// Exit codes: 0 done, 1 failed (the message says why), 2 wrong usage.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+namespace rondo {
+
+// What a chosen subcommand does; returns the exit code.
+using Command = std::function<int()>;
+
+// Each adds its subcommand to `app`, and sets *run when the command line chooses it.
+void add_prepare(CLI::App& app, Command* run);
+void add_train(CLI::App& app, Command* run);
+void add_eval(CLI::App& app, Command* run);
+void add_transcribe(CLI::App& app, Command* run);
+void add_info(CLI::App& app, Command* run);
+void add_bench(CLI::App& app, Command* run);
+
+}  // namespace rondo

@@ -1,0 +1,20 @@
+// --device, for the commands that run a model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "kernels/base/device.h"
+
+namespace rondo {
+
+struct DeviceChoice {
+  std::string text = "auto";
+};
+
+void add_device_option(CLI::App& command, DeviceChoice* choice);
+
+// auto: a GPU when one answers, otherwise the CPU. Throws InputError for what is not there.
+DeviceKind resolve(const DeviceChoice& choice);
+
+}  // namespace rondo
