@@ -39,13 +39,12 @@ bool has_field(const ManifestDataset& data, const std::string& field) {
 }
 
 void print_rates(const char* name, const ErrorRate& e) {
-  std::printf("%-24s WER %6.2f%%  CER %6.2f%%  %5lld utterances, %lld words (%lld substituted, "
-              "%lld inserted, %lld deleted)\n",
-              name, 100 * e.wer(), 100 * e.cer(), static_cast<long long>(e.utterances()),
-              static_cast<long long>(e.words().reference),
-              static_cast<long long>(e.words().substitutions),
-              static_cast<long long>(e.words().insertions),
-              static_cast<long long>(e.words().deletions));
+  std::printf(
+      "%-24s WER %6.2f%%  CER %6.2f%%  %5lld utterances, %lld words (%lld substituted, "
+      "%lld inserted, %lld deleted)\n",
+      name, 100 * e.wer(), 100 * e.cer(), static_cast<long long>(e.utterances()),
+      static_cast<long long>(e.words().reference), static_cast<long long>(e.words().substitutions),
+      static_cast<long long>(e.words().insertions), static_cast<long long>(e.words().deletions));
 }
 
 void print_text(const EvalOptions& o, const std::string& group, const Evaluation& e, Task task,

@@ -24,7 +24,10 @@ void print_machine() {
   const CpuFeatures& f = cpu_features();
   std::printf("rondo %s\n", RONDO_VERSION);
   std::printf("cpu: %d usable, %s\n", usable_cpus(),
-              f.avx512_bf16 ? "AVX-512 with bf16" : f.avx512 ? "AVX-512" : f.avx2 ? "AVX2" : "generic");
+              f.avx512_bf16 ? "AVX-512 with bf16"
+              : f.avx512    ? "AVX-512"
+              : f.avx2      ? "AVX2"
+                            : "generic");
   std::string why;
   const Device* gpu = find_device(DeviceKind::cuda, &why);
   std::printf("cuda: %s\n", gpu ? gpu->describe().c_str() : why.c_str());
@@ -88,12 +91,12 @@ void print_model(const InfoOptions& o) {
   const Session::Memory m = session.predict_memory(c);
   std::printf("memory of a training step on %d utterances of %d s (%d labels each), planned:\n",
               o.batch, o.seconds, o.labels);
-  std::printf("  weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f + batch %.1f = "
-              "%.1f MiB\n",
-              static_cast<double>(m.weights) / mebibyte, static_cast<double>(m.gradients) / mebibyte,
-              static_cast<double>(m.optimizer) / mebibyte,
-              static_cast<double>(m.activations) / mebibyte, static_cast<double>(m.batch) / mebibyte,
-              static_cast<double>(m.total()) / mebibyte);
+  std::printf(
+      "  weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f + batch %.1f = "
+      "%.1f MiB\n",
+      static_cast<double>(m.weights) / mebibyte, static_cast<double>(m.gradients) / mebibyte,
+      static_cast<double>(m.optimizer) / mebibyte, static_cast<double>(m.activations) / mebibyte,
+      static_cast<double>(m.batch) / mebibyte, static_cast<double>(m.total()) / mebibyte);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // rondo prepare: makes corpora.
-#include <cstdio>
 #include <unistd.h>
+#include <cstdio>
 
 #include "engine/corpus/corpus.h"
 #include "tools/command.h"

@@ -82,8 +82,9 @@ void add_train(CLI::App& app, Command* run) {
   command->add_flag("--resume", o->resume, "continue from the newest checkpoint");
   command->add_option("--init-from", o->init_from, "start with the weights of another model");
   add_device_option(*command, &o->device);
-  command->add_flag("--lockstep-ref", o->lockstep,
-                    "run every kernel beside its reference and stop at the first difference (slow)");
+  command->add_flag(
+      "--lockstep-ref", o->lockstep,
+      "run every kernel beside its reference and stop at the first difference (slow)");
   command->add_flag("--help-config", o->help_config, "list all settings with their defaults");
   command->add_flag("--print-config", o->print_config, "print the resolved settings and stop");
   command->footer(

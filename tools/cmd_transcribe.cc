@@ -68,8 +68,8 @@ void draw(const TranscribeOptions& o, const Recognizer& model, const Transcript&
   p.frame_seconds = model.frame_seconds();
   p.waveform = audio.samples;
   for (const auto& c : t.characters) {
-    const auto symbol = std::find(model.alphabet().symbols().begin(),
-                                  model.alphabet().symbols().end(), c.text);
+    const auto symbol =
+        std::find(model.alphabet().symbols().begin(), model.alphabet().symbols().end(), c.text);
     p.labels.push_back({c.text,
                         static_cast<int32_t>(symbol - model.alphabet().symbols().begin()) + 1,
                         static_cast<int32_t>(std::lround(c.begin / p.frame_seconds)),

@@ -30,7 +30,8 @@ int average_best_checkpoints(const std::filesystem::path& directory, int n, Sess
   std::vector<float> mean;
   for (size_t p = 0; p < sums.size(); ++p) {
     mean.clear();
-    for (double s : sums[p]) mean.push_back(static_cast<float>(s / static_cast<double>(all.size())));
+    for (double s : sums[p])
+      mean.push_back(static_cast<float>(s / static_cast<double>(all.size())));
     parameters.write(parameters.entries()[p].name, mean.data());
   }
   return static_cast<int>(all.size());

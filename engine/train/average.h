@@ -7,8 +7,9 @@
 
 namespace rondo {
 
-// Loads into `session` the mean of the weights of the `n` generations of `directory` with the lowest
-// metric; returns how many there were. The optimiser's state is left as it is. Throws InputError.
+// Loads into `session` the mean of the weights of the `n` generations of `directory` with the
+// lowest metric; returns how many there were. The optimiser's state is left as it is. Throws
+// InputError.
 int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session);
 
 }  // namespace rondo

@@ -12,8 +12,7 @@ namespace rondo {
 BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
                      uint64_t step_seed) {
   inputs.clear();
-  inputs.push_back(
-      {features_input, batch.features.data(), batch.features.size() * sizeof(float)});
+  inputs.push_back({features_input, batch.features.data(), batch.features.size() * sizeof(float)});
   if (task == Task::classify) {
     inputs.push_back({targets_input, batch.classes.data(), batch.classes.size() * 4});
   } else if (task == Task::regress) {
@@ -32,10 +31,12 @@ BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::I
 
 double Evaluation::metric(Task task) const {
   switch (task) {
-    case Task::ctc: return errors.wer();
+    case Task::ctc:
+      return errors.wer();
     case Task::classify:
       return utterances ? static_cast<double>(wrong) / static_cast<double>(utterances) : 0;
-    case Task::regress: return loss;
+    case Task::regress:
+      return loss;
   }
   return loss;
 }
@@ -57,9 +58,9 @@ void unpack(const std::vector<float>& packed, const PackedHost& layout, int64_t 
   for (int32_t t = 0; t < out.frames; ++t) {
     std::copy_n(packed.begin() + row * cols, cols, out.scores.begin() + t * cols);
     // Sequences active at frame t of the output are those longer than t * factor.
-    const auto active = std::partition_point(
-        layout.lengths.begin(), layout.lengths.end(),
-        [&](int32_t l) { return (l + factor - 1) / factor > t; });
+    const auto active =
+        std::partition_point(layout.lengths.begin(), layout.lengths.end(),
+                             [&](int32_t l) { return (l + factor - 1) / factor > t; });
     row += active - layout.lengths.begin();
   }
 }
@@ -68,8 +69,13 @@ class Evaluator {
  public:
   Evaluator(Session& session, const ManifestDataset& data, const Alphabet* text,
             const EvaluationOptions& options, const std::function<void(const Hypothesis&)>& each)
-      : session_(session), data_(data), text_(text), options_(options), each_(each),
-        shape_(session.prediction_shape()), factor_(session.subsampling()) {}
+      : session_(session),
+        data_(data),
+        text_(text),
+        options_(options),
+        each_(each),
+        shape_(session.prediction_shape()),
+        factor_(session.subsampling()) {}
 
   void batch(const HostBatch& batch) {
     const BatchView view = batch_view(batch, options_.task, inputs_);
@@ -99,8 +105,8 @@ class Evaluator {
       unpack(prediction, batch.layout, factor_, n, shape_.cols, unpacked_);
       h.output_frames = unpacked_.frames;
       h.scores = unpacked_.scores;
-      h.labels = greedy_ctc(unpacked_.scores.data(), unpacked_.frames,
-                            static_cast<int32_t>(shape_.cols));
+      h.labels =
+          greedy_ctc(unpacked_.scores.data(), unpacked_.frames, static_cast<int32_t>(shape_.cols));
       if (text_) {
         h.text = text_->decode(labels_of(h.labels));
         const auto& reference = data_.entry(h.utterance).text;
@@ -111,8 +117,8 @@ class Evaluator {
                       prediction.begin() + static_cast<int64_t>((n + 1) * cols));
       h.scores = h.values;
       if (options_.task == Task::classify) {
-        h.class_index = static_cast<int32_t>(
-            std::max_element(h.values.begin(), h.values.end()) - h.values.begin());
+        h.class_index = static_cast<int32_t>(std::max_element(h.values.begin(), h.values.end()) -
+                                             h.values.begin());
         if (options_.references && h.class_index != batch.classes[n]) ++result.wrong;
       }
     }
@@ -145,20 +151,20 @@ Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabe
     sampling.order = BatchOrder::longest_first;
     std::vector<int32_t> lengths;
     for (int64_t i = 0; i < data.size(); ++i) lengths.push_back(data.frames(i, 0));
-    sampling.batch_frames = std::max<int64_t>(
-        options.batch_frames, *std::max_element(lengths.begin(), lengths.end()));
-    Sampler sampler(data.size(), [&](int64_t i, uint64_t) { return lengths[static_cast<size_t>(i)]; },
-                    sampling);
+    sampling.batch_frames =
+        std::max<int64_t>(options.batch_frames, *std::max_element(lengths.begin(), lengths.end()));
+    Sampler sampler(
+        data.size(), [&](int64_t i, uint64_t) { return lengths[static_cast<size_t>(i)]; },
+        sampling);
     const int64_t steps = sampler.steps(0);
     int64_t given = 0;
-    Prefetcher prefetch(
-        data,
-        [&]() -> std::optional<BatchRequest> {
-          if (given == steps) return std::nullopt;
-          ++given;
-          return sampler.next();
-        },
-        {options.prefetch_threads, 3});
+    Prefetcher prefetch(data,
+                        [&]() -> std::optional<BatchRequest> {
+                          if (given == steps) return std::nullopt;
+                          ++given;
+                          return sampler.next();
+                        },
+                        {options.prefetch_threads, 3});
     HostBatch batch;
     while (prefetch.next(batch)) evaluator.batch(batch);
   }

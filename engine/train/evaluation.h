@@ -25,18 +25,18 @@ struct Hypothesis {
   std::string text;       // ctc
   std::vector<TimedLabel> labels;
   int32_t output_frames = 0;
-  int32_t class_index = -1;      // classify
-  std::vector<float> values;     // regress
-  std::span<const float> scores; // [output_frames, classes] logits; valid during the callback
+  int32_t class_index = -1;       // classify
+  std::vector<float> values;      // regress
+  std::span<const float> scores;  // [output_frames, classes] logits; valid during the callback
   double loss = 0;
 };
 
 struct Evaluation {
-  double loss = 0;  // mean over the utterances with a finite loss
-  ErrorRate errors;           // ctc
+  double loss = 0;   // mean over the utterances with a finite loss
+  ErrorRate errors;  // ctc
   int64_t utterances = 0;
-  int64_t wrong = 0;          // classify: utterances of the wrong class
-  int64_t infeasible = 0;     // references longer than their frames allow
+  int64_t wrong = 0;       // classify: utterances of the wrong class
+  int64_t infeasible = 0;  // references longer than their frames allow
   double seconds = 0;
   double audio_seconds = 0;
   // The number to make small: WER, classification error, or the loss.

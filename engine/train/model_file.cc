@@ -85,6 +85,8 @@ std::string find_model_file(const std::string& path, std::vector<std::string>* w
   if (fs::exists(fs::path(path) / "manifest.json", error)) {
     return open_checkpoint(path).path(file).string();
   }
+  const fs::path best = fs::path(path) / file;  // the trainer keeps the best model here
+  if (fs::exists(best, error)) return best.string();
   const auto checkpoint = open_latest(path);
   if (!checkpoint) fail_input(path, ": holds no checkpoint");
   if (warnings) {

@@ -26,9 +26,9 @@ struct ModelDescription {
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
 
-// The file of a model given as a checkpoint directory (its newest whole generation), a generation,
-// or the file itself. Throws InputError when there is none; *warnings gets a line for each damaged
-// generation that was passed over.
+// The file of a model given as a checkpoint directory (the best model in it, or else its newest
+// whole generation), a generation, or the file itself. Throws InputError when there is none;
+// *warnings gets a line for each damaged generation that was passed over.
 std::string find_model_file(const std::string& path, std::vector<std::string>* warnings);
 
 }  // namespace rondo

@@ -25,18 +25,24 @@ FeatureConfig feature_config(const FeaturesConfig& f) {
 
 CmvnMode cmvn_mode_of(Cmvn cmvn) {
   switch (cmvn) {
-    case Cmvn::none: return CmvnMode::none;
-    case Cmvn::utterance: return CmvnMode::mean_variance;
-    case Cmvn::global: return CmvnMode::global;
+    case Cmvn::none:
+      return CmvnMode::none;
+    case Cmvn::utterance:
+      return CmvnMode::mean_variance;
+    case Cmvn::global:
+      return CmvnMode::global;
   }
   return CmvnMode::none;
 }
 
 TargetKind target_kind(Task task) {
   switch (task) {
-    case Task::ctc: return TargetKind::sequence;
-    case Task::classify: return TargetKind::utterance_class;
-    case Task::regress: return TargetKind::regression;
+    case Task::ctc:
+      return TargetKind::sequence;
+    case Task::classify:
+      return TargetKind::utterance_class;
+    case Task::regress:
+      return TargetKind::regression;
   }
   return TargetKind::none;
 }
@@ -74,9 +80,9 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
   if (use == DataUse::training) {
     o.augment = augmentation(config.augment);
     o.unknown = config.data.text_outside_alphabet == OnBadData::skip ? UnknownCharacters::skip
-                                                                    : UnknownCharacters::error;
-    o.bad = config.data.text_too_long == OnBadData::skip ? BadUtterances::skip
-                                                         : BadUtterances::error;
+                                                                     : UnknownCharacters::error;
+    o.bad =
+        config.data.text_too_long == OnBadData::skip ? BadUtterances::skip : BadUtterances::error;
     const int64_t factor = subsampling_of(config.model);
     o.output_frames = [factor](int64_t frames) { return (frames + factor - 1) / factor; };
   } else {

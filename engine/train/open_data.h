@@ -1,4 +1,5 @@
-// From a configuration to datasets: the features, normalisation, augmentation and checks it asks for.
+// From a configuration to datasets: the features, normalisation, augmentation and checks it asks
+// for.
 #pragma once
 
 #include <memory>

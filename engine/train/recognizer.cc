@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "engine/train/open_data.h"
 #include "engine/text/unicode.h"
+#include "engine/train/open_data.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -100,8 +100,8 @@ Transcript Recognizer::transcribe(Matrix x) {
   view.inputs = {&input, 1};
   t.logits = session_->predict(view);
   t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
-  const std::vector<TimedLabel> labels = greedy_ctc(
-      t.logits.data(), static_cast<int32_t>(t.frames), static_cast<int32_t>(t.classes));
+  const std::vector<TimedLabel> labels =
+      greedy_ctc(t.logits.data(), static_cast<int32_t>(t.frames), static_cast<int32_t>(t.classes));
   t.text = alphabet_.decode(labels_of(labels));
   for (const TimedLabel& l : labels) {
     Transcript::Token c;
@@ -109,7 +109,8 @@ Transcript Recognizer::transcribe(Matrix x) {
     c.begin = l.first_frame * frame_seconds();
     c.end = l.end_frame * frame_seconds();
     for (int32_t f = l.first_frame; f < l.end_frame; ++f) {
-      c.probability += probability(&t.logits[static_cast<size_t>(f * t.classes)], t.classes, l.label);
+      c.probability +=
+          probability(&t.logits[static_cast<size_t>(f * t.classes)], t.classes, l.label);
     }
     c.probability /= l.end_frame - l.first_frame;
     t.characters.push_back(std::move(c));
@@ -119,8 +120,7 @@ Transcript Recognizer::transcribe(Matrix x) {
 }
 
 std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
-                                                  const AudioReader* audio,
-                                                  bool references) const {
+                                                  const AudioReader* audio, bool references) const {
   const TextEncoder* text = description_.config.task == Task::ctc ? &alphabet_ : nullptr;
   auto data = open_dataset(description_.config, manifest,
                            references ? DataUse::evaluation : DataUse::inference, audio, text);

@@ -38,7 +38,9 @@ uint64_t hash_of(const ManifestDataset& data) {
 class Trainer {
  public:
   Trainer(const Config& config, const TrainerOptions& options)
-      : config_(config), options_(options), store_(config.training.checkpoint_dir, policy()),
+      : config_(config),
+        options_(options),
+        store_(config.training.checkpoint_dir, policy()),
         report_(config, options.out) {
     const fs::path directory = config.training.checkpoint_dir;
     const std::optional<Checkpoint> resumed = find_start(directory);
@@ -67,13 +69,12 @@ class Trainer {
     Sampler requests = make_sampler(), positions = make_sampler();
     requests.seek(state_.epoch, state_.step_in_epoch);
     const auto epochs = static_cast<uint64_t>(config_.training.epochs);
-    Prefetcher prefetch(
-        *train_,
-        [&]() -> std::optional<BatchRequest> {
-          const BatchRequest next = requests.next();
-          return next.epoch < epochs ? std::optional(next) : std::nullopt;
-        },
-        {config_.data.prefetch_threads, config_.data.prefetch_batches});
+    Prefetcher prefetch(*train_,
+                        [&]() -> std::optional<BatchRequest> {
+                          const BatchRequest next = requests.next();
+                          return next.epoch < epochs ? std::optional(next) : std::nullopt;
+                        },
+                        {config_.data.prefetch_threads, config_.data.prefetch_batches});
     reserve(positions);
     const int64_t steps_per_epoch =
         (positions.steps(0) + config_.training.accumulation - 1) / config_.training.accumulation;
@@ -92,8 +93,9 @@ class Trainer {
       if (++micro_batches < config_.training.accumulation && !epoch_ends) continue;
       micro_batches = 0;
       update(batch, epoch_ends, positions.steps(batch.epoch), prefetch.wait_seconds());
-      const bool validate = epoch_ends || (config_.training.validate_every_steps > 0 &&
-                                           state_.step % config_.training.validate_every_steps == 0);
+      const bool validate =
+          epoch_ends || (config_.training.validate_every_steps > 0 &&
+                         state_.step % config_.training.validate_every_steps == 0);
       if (validate && dev_) this->validate();
       done = finished();
       if (done || checkpoint_is_due() || (epoch_ends && !dev_)) save(std::nullopt);
@@ -124,7 +126,8 @@ class Trainer {
       return checkpoint;
     }
     if (!list_checkpoints(directory).empty()) {
-      fail_input(directory.string(), ": holds a training run already; continue it with --resume, or "
+      fail_input(directory.string(),
+                 ": holds a training run already; continue it with --resume, or "
                  "choose another training.checkpoint_dir");
     }
     return std::nullopt;
@@ -164,19 +167,23 @@ class Trainer {
     description_.config = config_;
     description_.sizes.features = train_->feature_dim();
     switch (config_.task) {
-      case Task::ctc: description_.sizes.outputs = alphabet_.classes(); break;
+      case Task::ctc:
+        description_.sizes.outputs = alphabet_.classes();
+        break;
       case Task::classify:
         description_.sizes.outputs = std::max<int64_t>(config_.model.outputs, train_->classes());
         break;
-      case Task::regress: description_.sizes.outputs = train_->target_dim(); break;
+      case Task::regress:
+        description_.sizes.outputs = train_->target_dim();
+        break;
     }
   }
 
   void build_session() {
     SessionOptions o = session_options(config_, options_.device);
     o.lockstep = options_.lockstep;
-    session_ = std::make_unique<Session>(
-        build_model(config_.model, config_.task, description_.sizes), o);
+    session_ =
+        std::make_unique<Session>(build_model(config_.model, config_.task, description_.sizes), o);
   }
 
   // Weights of another model; its shapes must be those of this one.
@@ -194,7 +201,8 @@ class Trainer {
     s.batch_frames = config_.data.batch_frames;
     s.sorted_first_epoch = config_.data.sorta_grad;
     const ManifestDataset* data = train_.get();
-    return Sampler(data->size(), [data](int64_t i, uint64_t e) { return data->frames(i, e); }, s);
+    return Sampler(
+        data->size(), [data](int64_t i, uint64_t e) { return data->frames(i, e); }, s);
   }
 
   // Memory for the largest batch of the first epochs, before the first step.
@@ -220,8 +228,8 @@ class Trainer {
 
   // Dropout's key: of the micro-batch, not of the clock.
   uint64_t step_seed(const HostBatch& batch) const {
-    uint64_t z = config_.training.seed * 0x9e3779b97f4a7c15ull + batch.epoch * 0xd1342543de82ef95ull +
-                 static_cast<uint64_t>(batch.step);
+    uint64_t z = config_.training.seed * 0x9e3779b97f4a7c15ull +
+                 batch.epoch * 0xd1342543de82ef95ull + static_cast<uint64_t>(batch.step);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     return z ^ (z >> 31);
   }
@@ -230,8 +238,8 @@ class Trainer {
     const std::vector<float>& losses = session_->last_result().losses;
     for (size_t n = 0; n < losses.size(); ++n) {
       if (!std::isnan(losses[n])) continue;
-      report_.message(str("warning: ", train_->name(batch.utterances[n]),
-                          ": its loss is not a number"));
+      report_.message(
+          str("warning: ", train_->name(batch.utterances[n]), ": its loss is not a number"));
     }
   }
 
@@ -302,8 +310,8 @@ class Trainer {
     std::vector<SampleHypothesis> samples;
     const Evaluation e = evaluate_dev(&samples);
     const double metric = e.metric(config_.task);
-    const bool better = metric < state_.best_metric ||
-                        (metric == state_.best_metric && e.loss < state_.best_loss);
+    const bool better =
+        metric < state_.best_metric || (metric == state_.best_metric && e.loss < state_.best_loss);
     if (better) {
       state_.best_metric = metric;
       state_.best_loss = e.loss;

@@ -35,15 +35,20 @@ std::string log_path(const Config& config) {
 
 std::string metric_text(Task task, double metric) {
   switch (task) {
-    case Task::ctc: return format("WER %.2f%%", 100 * metric);
-    case Task::classify: return format("error %.2f%%", 100 * metric);
-    case Task::regress: return format("loss %.4g", metric);
+    case Task::ctc:
+      return format("WER %.2f%%", 100 * metric);
+    case Task::classify:
+      return format("error %.2f%%", 100 * metric);
+    case Task::regress:
+      return format("loss %.4g", metric);
   }
   return {};
 }
 
 TrainingReport::TrainingReport(const Config& config, std::FILE* out)
-    : config_(config), bar_(out, ProgressStyle::detect(out)), log_(log_path(config)),
+    : config_(config),
+      bar_(out, ProgressStyle::detect(out)),
+      log_(log_path(config)),
       log_path_(log_path(config)) {
   if (!config.training.tensorboard.empty()) {
     tensorboard_ = std::make_unique<TensorBoardWriter>(config.training.tensorboard);
@@ -60,8 +65,8 @@ void TrainingReport::begin(const Session& session, const ManifestDataset& train,
   if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
   message(data);
   if (resumed) {
-    message(format("continuing after step %" PRId64 ", epoch %" PRIu64, state.step,
-                   state.epoch + 1));
+    message(
+        format("continuing after step %" PRId64 ", epoch %" PRIu64, state.step, state.epoch + 1));
   }
   started_ = logged_at_ = now_seconds();
   const LogField fields[] = {{"event", std::string(resumed ? "resume" : "start")},
@@ -165,7 +170,7 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   }
   const fs::path picture = fs::path(config_.training.checkpoint_dir) / "learning_curve.svg";
   replace_text_file(picture,
-                        learning_curve_svg(learning_curve_of(read_training_log(log_path_), "")));
+                    learning_curve_svg(learning_curve_of(read_training_log(log_path_), "")));
   // Validation is not training speed.
   logged_at_ = now_seconds();
 }

@@ -20,23 +20,22 @@ double number(const nlohmann::json& value) {
 }  // namespace
 
 std::string TrainingState::to_json() const {
-  const nlohmann::json j = {
-      {"format", format_version},
-      {"step", step},
-      {"epoch", epoch},
-      {"step_in_epoch", step_in_epoch},
-      {"optimizer_steps", optimizer_steps},
-      {"frames", frames},
-      {"seconds", seconds},
-      {"best_metric", number(best_metric)},
-      {"best_loss", number(best_loss)},
-      {"validations_without_progress", validations_without_progress},
-      {"skipped_in_a_row", skipped_in_a_row},
-      {"skipped", skipped},
-      {"plateau_factor", plateau.factor},
-      {"plateau_best", number(plateau.best)},
-      {"plateau_bad_validations", plateau.bad_validations},
-      {"data_hash", data_hash}};
+  const nlohmann::json j = {{"format", format_version},
+                            {"step", step},
+                            {"epoch", epoch},
+                            {"step_in_epoch", step_in_epoch},
+                            {"optimizer_steps", optimizer_steps},
+                            {"frames", frames},
+                            {"seconds", seconds},
+                            {"best_metric", number(best_metric)},
+                            {"best_loss", number(best_loss)},
+                            {"validations_without_progress", validations_without_progress},
+                            {"skipped_in_a_row", skipped_in_a_row},
+                            {"skipped", skipped},
+                            {"plateau_factor", plateau.factor},
+                            {"plateau_best", number(plateau.best)},
+                            {"plateau_bad_validations", plateau.bad_validations},
+                            {"data_hash", data_hash}};
   return j.dump(2) + "\n";
 }
 
@@ -83,16 +82,15 @@ void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
 
 TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& session) {
   const std::string where = checkpoint.directory().string();
-  const TrainingState state = TrainingState::from_json(checkpoint.text("state.json"),
-                                                       where + "/state.json");
+  const TrainingState state =
+      TrainingState::from_json(checkpoint.text("state.json"), where + "/state.json");
   session.load(checkpoint.tensors("model.safetensors"));
   const SafetensorsFile slots = checkpoint.tensors("optimizer.safetensors");
   const Context& context = session.context();
   for (const auto& slot : session.optimizer().state()) {
     const int64_t shape[] = {slot.view.numel()};
     const StoredTensor& stored = slots.at(slot.name, DType::f32, shape);
-    context.device->copy(*context.stream, slot.view.data, stored.bytes.data(),
-                         stored.bytes.size());
+    context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());
     context.stream->synchronize();
   }
   session.optimizer().set_steps(state.optimizer_steps);

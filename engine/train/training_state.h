@@ -14,8 +14,8 @@
 namespace rondo {
 
 struct TrainingState {
-  int64_t step = 0;          // updates done
-  uint64_t epoch = 0;        // position of the next batch
+  int64_t step = 0;    // updates done
+  uint64_t epoch = 0;  // position of the next batch
   int64_t step_in_epoch = 0;
   int64_t optimizer_steps = 0;  // updates that were not skipped
   int64_t frames = 0;
