@@ -57,10 +57,11 @@ void store_some(uint16_t* p, vf v, int64_t n) {
 vf units_along(const float* p, int64_t values) { return load_some(p, values); }
 vf units_along(const uint16_t* p, int64_t values) {
   if constexpr (depth == 1) return load_some(p, values);
-  if (values >= 2 * W) return load(reinterpret_cast<const float*>(p));
+  typedef float pairs __attribute__((vector_size(W * 4), aligned(2), may_alias));
+  if (values >= 2 * W) return *reinterpret_cast<const pairs*>(p);
   uint16_t pad[2 * W] = {};
   for (int64_t i = 0; i < values; ++i) pad[i] = p[i];
-  return load(reinterpret_cast<const float*>(pad));
+  return *reinterpret_cast<const pairs*>(pad);
 }
 
 // One unit of W columns, k across rows of `ld`; `columns` remain, `values` of k remain.
