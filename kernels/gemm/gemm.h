@@ -9,7 +9,9 @@
 //   Accumulation in f32 (f64 for f64; double in ref).
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
-// Determinism: bitwise, for any thread count: threads split m and n, never k.
+// Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but
+//   `openblas` a row of c also has the same bits whatever other rows are computed with it, so that
+//   results do not depend on how utterances are batched or cut into chunks.
 //
 // Algorithm: K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 #pragma once

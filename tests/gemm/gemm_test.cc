@@ -89,6 +89,35 @@ TEST_CASE("NaN and infinity reach exactly the elements they belong to") {
   }
 }
 
+TEST_CASE("a row has the same bits alone as among others") {
+  ThreadPool pool(2);
+  constexpr int64_t n = 300;  // more than one block of k
+  Product p(pool, n);
+  uint32_t state = 1;
+  for (int64_t i = 0; i < n * n; ++i) {
+    for (const void* matrix : {p.args.a, p.args.b}) {
+      state = state * 1664525u + 1013904223u;
+      p.put(const_cast<void*>(matrix), i, static_cast<double>(state >> 8) * 0x1p-24 - 0.5);
+    }
+  }
+  for (const Variant* v : usable_variants(p)) {
+    if (std::strcmp(v->name, "openblas") == 0) continue;
+    INFO(v->name);
+    p.args.m = n;
+    v->run(p.context, &p.args);
+    const float* c = static_cast<const float*>(p.args.c);
+    const std::vector<float> whole(c, c + n * n);
+    const void* a = p.args.a;
+    for (int64_t row : {0, 1, 150, 299}) {
+      p.args.a = static_cast<const float*>(a) + row * n;
+      p.args.m = 1;
+      v->run(p.context, &p.args);
+      CHECK(std::memcmp(c, whole.data() + row * n, n * sizeof(float)) == 0);
+    }
+    p.args.a = a;
+  }
+}
+
 TEST_CASE("broken contracts are named") {
   ThreadPool pool(1);
   Product p(pool, 20);
