@@ -11,48 +11,11 @@
 namespace rondo {
 namespace {
 
-// Hands out 64-byte aligned pieces of the workspace; without one it only adds up their sizes.
-class Carver {
- public:
-  explicit Carver(const TensorView& workspace) : base_(static_cast<char*>(workspace.data)) {}
-  template <class T = void>
-  T* take(int64_t elements, size_t element_size) {
-    const size_t at = used_;
-    used_ += (static_cast<size_t>(elements) * element_size + 63) / 64 * 64;
-    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
-  }
-  size_t used() const { return used_; }
-
- private:
-  char* base_;
-  size_t used_ = 0;
-};
-
-void check_workspace(const TensorView& workspace, size_t needed) {
-  RONDO_CHECK(needed == 0 || (workspace && workspace.bytes() >= needed), "lstm: workspace of ",
-              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
-  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
-              "lstm: workspace is not aligned to 64 bytes");
-}
-
-const char* at(const TensorView& v, int64_t element) {
-  return v ? static_cast<const char*>(v.data) + element * static_cast<int64_t>(size_of(v.dtype))
-           : nullptr;
-}
-char* at_mutable(const TensorView& v, int64_t element) { return const_cast<char*>(at(v, element)); }
-
 // ---- products outside the time loop ----
-
-GemmArgs product(int64_t m, int64_t n, int64_t k, DType dtype, DType c_dtype) {
-  GemmArgs g;
-  g.m = m, g.n = n, g.k = k;
-  g.dtype = dtype, g.c_dtype = c_dtype;
-  return g;
-}
 
 // pre = x W^T + b for `rows` rows.
 GemmArgs input_product(const LstmDims& dims, DType t, int64_t rows) {
-  GemmArgs g = product(rows, 4 * dims.hidden, dims.input, t, DType::f32);
+  GemmArgs g = lstm_product(rows, 4 * dims.hidden, dims.input, t, DType::f32);
   g.transpose_b = true;
   g.lda = g.ldb = dims.input, g.ldc = 4 * dims.hidden;
   return g;
@@ -60,16 +23,8 @@ GemmArgs input_product(const LstmDims& dims, DType t, int64_t rows) {
 
 // dx (+)= dgates W.
 GemmArgs input_gradient(const LstmDims& dims, DType t, int64_t rows) {
-  GemmArgs g = product(rows, dims.input, 4 * dims.hidden, t, t);
+  GemmArgs g = lstm_product(rows, dims.input, 4 * dims.hidden, t, t);
   g.lda = 4 * dims.hidden, g.ldb = g.ldc = dims.input;
-  return g;
-}
-
-// c (+)= a^T b over rows, a [rows, m], b [rows, n].
-GemmArgs weight_gradient(int64_t m, int64_t n, int64_t rows, int64_t ldb, DType t) {
-  GemmArgs g = product(m, n, rows, t, DType::f32);
-  g.transpose_a = true;
-  g.lda = m, g.ldb = ldb, g.ldc = n;
   return g;
 }
 
@@ -91,7 +46,7 @@ struct ForwardSpace {
   void* gemm;
   size_t gemm_bytes;
 
-  ForwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
+  ForwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
                const PackedCapacity& capacity) {
     const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
     const int64_t rows = chunk_rows(dims, capacity);
@@ -120,7 +75,7 @@ struct BackwardSpace {
   void* gemm;
   size_t gemm_bytes;
 
-  BackwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
+  BackwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
                 const PackedCapacity& capacity) {
     const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
     for (int d = 0; d < dims.directions; ++d) {
@@ -139,32 +94,6 @@ struct BackwardSpace {
     gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
   }
 };
-
-struct WeightGradSpace {
-  char* h_before;  // [rows, P], one direction at a time
-  void* gemm;
-  size_t gemm_bytes;
-
-  WeightGradSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
-                  const PackedCapacity& capacity) {
-    const int64_t G = 4 * dims.hidden, P = dims.output(), rows = capacity.rows;
-    h_before = carver.take<char>(rows * P, size_of(t));
-    gemm_bytes =
-        std::max(gemm_workspace_bytes(context, weight_gradient(G, dims.input, rows, dims.input, t)),
-                 gemm_workspace_bytes(context, weight_gradient(G, P, rows, P, t)));
-    if (dims.projection) {
-      gemm_bytes = std::max(
-          gemm_bytes,
-          gemm_workspace_bytes(context, weight_gradient(P, dims.hidden, rows, dims.hidden, t)));
-    }
-    gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
-  }
-};
-
-template <class Space>
-void set_gemm_workspace(GemmArgs& g, const Space& space) {
-  g.workspace = {space.gemm, DType::u8, {static_cast<int64_t>(space.gemm_bytes)}};
-}
 
 // ---- threads ----
 
@@ -202,7 +131,6 @@ LstmLoopShape loop_shape(const LstmDims& dims, const PackedView& layout) {
   s.projected = dims.projection != 0;
   s.frames = layout.extent->frames;
   s.sequences = layout.extent->sequences;
-  s.capacity_rows = layout.capacity.rows;
   s.lengths = layout.lengths;
   s.batch_sizes = layout.batch_sizes;
   s.row_offsets = layout.row_offsets;
@@ -224,7 +152,7 @@ void load_state(const TensorView& from, int64_t first, int64_t rows, int64_t wid
   std::memset(to, 0, static_cast<size_t>(rows * stride) * element);
   if (!from) return;
   for (int64_t r = 0; r < rows; ++r) {
-    const char* source = at(from, first + r * width);
+    const char* source = lstm_at(from, first + r * width);
     char* target = static_cast<char*>(to) + static_cast<size_t>(r * stride) * element;
     if (from.dtype == DType::f32 || to_bf16) {
       std::memcpy(target, source, static_cast<size_t>(width) * element);
@@ -240,7 +168,7 @@ void load_state(const TensorView& from, int64_t first, int64_t rows, int64_t wid
 // One sequence's state back, from floats or from bf16 as it is.
 void store_state(const TensorView& to, int64_t first, int64_t width, bool from_bf16,
                  const void* from) {
-  char* target = at_mutable(to, first);
+  char* target = lstm_at_mutable(to, first);
   if (to.dtype == DType::f32 || from_bf16) {
     std::memcpy(target, from, static_cast<size_t>(width) * size_of(to.dtype));
     return;
@@ -255,7 +183,7 @@ void store_state(const TensorView& to, int64_t first, int64_t width, bool from_b
 class ForwardCall {
  public:
   ForwardCall(const LstmKernels& kernels, const Context& context, const LstmForwardArgs& args,
-              Carver& carver)
+              LstmCarver& carver)
       : kernels_(kernels),
         context_(context),
         a_(args),
@@ -315,10 +243,10 @@ class ForwardCall {
     load_state(a_.c0, d * N * H, live, H, false, H, s.c);
     l.r = s.r, l.p = s.p;
     l.state = s.state, l.projected = s.projected, l.c = s.c;
-    l.gates = at_mutable(a_.gates, d * rows * 4 * H);
-    l.cells = reinterpret_cast<float*>(at_mutable(a_.cells, d * rows * H));
-    l.hidden = at_mutable(a_.hidden, d * rows * H);
-    l.y = at_mutable(a_.y, d * P);
+    l.gates = lstm_at_mutable(a_.gates, d * rows * 4 * H);
+    l.cells = reinterpret_cast<float*>(lstm_at_mutable(a_.cells, d * rows * H));
+    l.hidden = lstm_at_mutable(a_.hidden, d * rows * H);
+    l.y = lstm_at_mutable(a_.y, d * P);
     loop_.y_stride = D * P;
   }
 
@@ -326,11 +254,11 @@ class ForwardCall {
     const auto live = static_cast<int32_t>(rows.count);
     GemmArgs g = input_product(a_.dims, a_.x.dtype, chunk_);
     g.row_count = &live;
-    g.a = at(a_.x, rows.first * a_.dims.input);
+    g.a = lstm_at(a_.x, rows.first * a_.dims.input);
     g.b = a_.weights[d].w.data;
     g.c = space_.direction[d].pre;
     g.bias = a_.weights[d].b;
-    set_gemm_workspace(g, space_);
+    lstm_set_gemm_workspace(g, space_);
     rondo::run(context_, g);
     loop_.direction[d].pre = space_.direction[d].pre;
     loop_.direction[d].pre_row = rows.first;
@@ -369,7 +297,7 @@ class ForwardCall {
 class BackwardCall {
  public:
   BackwardCall(const LstmKernels& kernels, const Context& context, const LstmBackwardArgs& args,
-               Carver& carver)
+               LstmCarver& carver)
       : kernels_(kernels),
         context_(context),
         a_(args),
@@ -408,12 +336,12 @@ class BackwardCall {
     load_state(a_.dcn, d * N * H, live, H, false, H, s.dc);
     l.r = s.r, l.p = s.p;
     l.dh = s.dh, l.dc = s.dc, l.dz = s.dz, l.dp = s.dp;
-    l.gates = at(a_.gates, d * rows * 4 * H);
-    l.cells = reinterpret_cast<const float*>(at(a_.cells, d * rows * H));
-    l.c0 = reinterpret_cast<const float*>(at(a_.c0, d * N * H));
-    l.dy = at(a_.dy, d * P);
-    l.dgates = at_mutable(a_.dgates, d * rows * 4 * H);
-    l.dprojected = at_mutable(a_.dprojected, d * rows * P);
+    l.gates = lstm_at(a_.gates, d * rows * 4 * H);
+    l.cells = reinterpret_cast<const float*>(lstm_at(a_.cells, d * rows * H));
+    l.c0 = reinterpret_cast<const float*>(lstm_at(a_.c0, d * N * H));
+    l.dy = lstm_at(a_.dy, d * P);
+    l.dgates = lstm_at_mutable(a_.dgates, d * rows * 4 * H);
+    l.dprojected = lstm_at_mutable(a_.dprojected, d * rows * P);
     loop_.y_stride = D * P;
   }
 
@@ -425,7 +353,7 @@ class BackwardCall {
     g.b = a_.weights[d].w.data;
     g.c = a_.dx.data;
     g.beta = d == 0 ? 0 : 1;
-    set_gemm_workspace(g, space_);
+    lstm_set_gemm_workspace(g, space_);
     rondo::run(context_, g);
   }
 
@@ -440,104 +368,34 @@ class BackwardCall {
   LstmBackwardLoop loop_;
 };
 
-// ---- weight gradients ----
-
-// h_{t-1} of every row of direction d, as one matrix.
-void gather_h_before(const Context& context, const LstmWeightGradArgs& a, int d, char* to) {
-  const PackedView& l = a.layout;
-  const int64_t P = a.dims.output(), D = a.dims.directions, N = l.capacity.sequences;
-  const size_t bytes = static_cast<size_t>(P) * size_of(a.y.dtype);
-  context.pool->for_range(l.extent->rows, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t t = l.row_frame[row], n = row - l.row_offsets[t];
-      const int64_t before = d == 0 ? t - 1 : t + 1;
-      char* target = to + static_cast<size_t>(row) * bytes;
-      if (before >= 0 && before < l.lengths[n]) {
-        std::memcpy(target, at(a.y, (l.row_offsets[before] + n) * D * P + d * P), bytes);
-      } else if (a.h0) {
-        std::memcpy(target, at(a.h0, (d * N + n) * P), bytes);
-      } else {
-        std::memset(target, 0, bytes);
-      }
-    }
-  });
-}
-
-void add_weight_gradient(const Context& context, const LstmWeightGradArgs& a,
-                         const WeightGradSpace& space, const void* left, int64_t m,
-                         const void* right, const TensorView& out) {
-  if (!out) return;
-  const int64_t n = out.dim(1);
-  GemmArgs g = weight_gradient(m, n, a.layout.capacity.rows, n, a.x.dtype);
-  g.row_count = &a.layout.extent->rows;
-  g.a = left;
-  g.b = right;
-  g.c = out.data;
-  g.beta = a.accumulate ? 1 : 0;
-  set_gemm_workspace(g, space);
-  run(context, g);
-}
-
 }  // namespace
 
 void lstm_forward_cpu(const LstmCpu& cpu, const Context& context, const LstmForwardArgs& args) {
   check_lstm(args);
-  Carver carver(args.workspace);
+  LstmCarver carver(args.workspace);
   ForwardCall call(*cpu.of(args.x.dtype), context, args, carver);
-  check_workspace(args.workspace, carver.used());
+  lstm_check_workspace(args.workspace, carver.used());
   call.run();
 }
 
 void lstm_backward_cpu(const LstmCpu& cpu, const Context& context, const LstmBackwardArgs& args) {
   check_lstm(args);
-  Carver carver(args.workspace);
+  LstmCarver carver(args.workspace);
   BackwardCall call(*cpu.of(args.dy.dtype), context, args, carver);
-  check_workspace(args.workspace, carver.used());
+  lstm_check_workspace(args.workspace, carver.used());
   call.run();
-}
-
-void lstm_weight_grad_cpu(const LstmCpu& cpu, const Context& context, const LstmWeightGradArgs& a) {
-  check_lstm(a);
-  Carver carver(a.workspace);
-  const WeightGradSpace space(carver, context, a.dims, a.x.dtype, a.layout.capacity);
-  check_workspace(a.workspace, carver.used());
-  const LstmKernels& kernels = *cpu.of(a.x.dtype);
-  const int64_t H = a.dims.hidden, P = a.dims.output(), rows = a.layout.capacity.rows;
-  for (int d = 0; d < a.dims.directions; ++d) {
-    const char* dgates = at(a.dgates, d * rows * 4 * H);
-    const LstmWeights& out = a.grads[d];
-    add_weight_gradient(context, a, space, dgates, 4 * H, a.x.data, out.w);
-    if (out.r) {
-      gather_h_before(context, a, d, space.h_before);
-      add_weight_gradient(context, a, space, dgates, 4 * H, space.h_before, out.r);
-    }
-    if (out.b) {
-      const int64_t lines = (4 * H + lstm_max_width - 1) / lstm_max_width;
-      context.pool->for_range(lines, 4, [&](int64_t begin, int64_t end) {
-        kernels.column_sums(dgates, a.layout.extent->rows, 4 * H, begin * lstm_max_width,
-                            std::min(end * lstm_max_width, 4 * H), a.accumulate, out.b.as<float>());
-      });
-    }
-    if (a.dims.projection) {
-      add_weight_gradient(context, a, space, at(a.dprojected, d * rows * P), P,
-                          at(a.hidden, d * rows * H), out.p);
-    }
-  }
 }
 
 size_t lstm_cpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
                                 DType compute, const PackedCapacity& capacity) {
-  Carver carver({});
-  switch (phase) {
-    case LstmPhase::forward:
-      ForwardSpace(carver, context, dims, compute, capacity);
-      break;
-    case LstmPhase::backward:
-      BackwardSpace(carver, context, dims, compute, capacity);
-      break;
-    case LstmPhase::weight_grad:
-      WeightGradSpace(carver, context, dims, compute, capacity);
-      break;
+  if (phase == LstmPhase::weight_grad) {
+    return lstm_weight_grad_workspace_bytes(context, dims, compute, capacity);
+  }
+  LstmCarver carver({});
+  if (phase == LstmPhase::forward) {
+    ForwardSpace(carver, context, dims, compute, capacity);
+  } else {
+    BackwardSpace(carver, context, dims, compute, capacity);
   }
   return carver.used();
 }

@@ -1,6 +1,7 @@
 // The CPU variants of the LSTM ops: one driver, the kernels of one instruction set each.
 #pragma once
 
+#include "kernels/gemm/gemm.h"
 #include "kernels/lstm/lstm_loop.h"
 
 namespace rondo {
@@ -22,5 +23,54 @@ void lstm_weight_grad_cpu(const LstmCpu& cpu, const Context& context,
 // As lstm_workspace_bytes(), for Backend::cpu.
 size_t lstm_cpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
                                 DType compute, const PackedCapacity& capacity);
+
+size_t lstm_weight_grad_workspace_bytes(const Context& context, const LstmDims& dims, DType compute,
+                                        const PackedCapacity& capacity);
+
+// ---- shared by the driver's files ----
+
+// Hands out 64-byte aligned pieces of the workspace; without one it only adds up their sizes.
+class LstmCarver {
+ public:
+  explicit LstmCarver(const TensorView& workspace) : base_(static_cast<char*>(workspace.data)) {}
+  template <class T = void>
+  T* take(int64_t elements, size_t element_size) {
+    const size_t at = used_;
+    used_ += (static_cast<size_t>(elements) * element_size + 63) / 64 * 64;
+    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  char* base_;
+  size_t used_ = 0;
+};
+
+inline void lstm_check_workspace(const TensorView& workspace, size_t needed) {
+  RONDO_CHECK(needed == 0 || (workspace && workspace.bytes() >= needed), "lstm: workspace of ",
+              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
+  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
+              "lstm: workspace is not aligned to 64 bytes");
+}
+
+inline const char* lstm_at(const TensorView& v, int64_t element) {
+  return v ? static_cast<const char*>(v.data) + element * static_cast<int64_t>(size_of(v.dtype))
+           : nullptr;
+}
+inline char* lstm_at_mutable(const TensorView& v, int64_t element) {
+  return const_cast<char*>(lstm_at(v, element));
+}
+
+inline GemmArgs lstm_product(int64_t m, int64_t n, int64_t k, DType dtype, DType c_dtype) {
+  GemmArgs g;
+  g.m = m, g.n = n, g.k = k;
+  g.dtype = dtype, g.c_dtype = c_dtype;
+  return g;
+}
+
+template <class Space>
+void lstm_set_gemm_workspace(GemmArgs& g, const Space& space) {
+  g.workspace = {space.gemm, DType::u8, {static_cast<int64_t>(space.gemm_bytes)}};
+}
 
 }  // namespace rondo

@@ -20,7 +20,8 @@ namespace rondo {
 inline constexpr int64_t lstm_max_width = 16;
 
 // Elements of a packed matrix with `columns` columns (or cells, of 4 gates each) for sums over k.
-constexpr int64_t lstm_packed_elements(int64_t columns, int64_t k, bool cells) {
+[[gnu::always_inline]] constexpr int64_t lstm_packed_elements(int64_t columns, int64_t k,
+                                                              bool cells) {
   const int64_t per_panel = cells ? lstm_max_width : 4 * lstm_max_width;
   return (columns + per_panel - 1) / per_panel * 4 * lstm_max_width * (k + 1);
 }
@@ -39,7 +40,7 @@ struct LstmLoopShape {
   int64_t hidden = 0, output = 0;  // H, P
   int directions = 1;
   bool projected = false;
-  int64_t frames = 0, sequences = 0, capacity_rows = 0;
+  int64_t frames = 0, sequences = 0;
   const int32_t *lengths = nullptr, *batch_sizes = nullptr, *row_offsets = nullptr;
   // Threads: worker w serves direction w / threads_per_direction, or every direction when there is
   // one group.
@@ -82,11 +83,10 @@ struct LstmBackwardLoop {
 };
 
 // Elements per row of an operand of `n` values: whole pairs, for vdpbf16ps.
-constexpr int64_t lstm_state_stride(int64_t n) { return (n + 1) / 2 * 2; }
+[[gnu::always_inline]] constexpr int64_t lstm_state_stride(int64_t n) { return (n + 1) / 2 * 2; }
 
 // One instruction set's kernels for one storage dtype.
 struct LstmKernels {
-  DType storage;
   bool bf16_operands;  // of the products
   int width;           // W
   void (*pack)(const LstmMatrix& matrix, int64_t first_panel, int64_t last_panel);

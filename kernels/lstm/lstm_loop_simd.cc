@@ -103,7 +103,7 @@ void pack(const LstmMatrix& m, int64_t first_panel, int64_t last_panel) {
 // ---- the walk over time ----
 
 // Calls f(panel, first row, end row, last tile?) for this thread's share of the (panel, tile)
-// pairs of each of the `directions` from `first`, whose rows may differ.
+// pairs.
 template <class F>
 void share(const LstmLoopShape& s, int worker, int64_t panels, int64_t rows, F f) {
   const int64_t tiles = max_of(tile_count(rows), 1), items = panels * tiles;
@@ -412,9 +412,8 @@ void column_sums(const void* matrix, int64_t rows, int64_t stride, int64_t begin
 }
 
 template <class T, class A>
-constexpr LstmKernels kernels_of(DType storage) {
-  return {storage,
-          sizeof(A) == 2,
+constexpr LstmKernels kernels_of() {
+  return {sizeof(A) == 2,
           W,
           pack<T, A>,
           panel_count,
@@ -426,10 +425,10 @@ constexpr LstmKernels kernels_of(DType storage) {
 }  // namespace
 
 #if defined(__AVX512BF16__)
-constinit const LstmKernels lstm_bf16 = kernels_of<uint16_t, uint16_t>(DType::bf16);
+constinit const LstmKernels lstm_bf16 = kernels_of<uint16_t, uint16_t>();
 #else
-constinit const LstmKernels lstm_f32 = kernels_of<float, float>(DType::f32);
-constinit const LstmKernels lstm_bf16 = kernels_of<uint16_t, float>(DType::bf16);
+constinit const LstmKernels lstm_f32 = kernels_of<float, float>();
+constinit const LstmKernels lstm_bf16 = kernels_of<uint16_t, float>();
 #endif
 
 }  // namespace rondo::RONDO_ISA

@@ -234,6 +234,45 @@ TEST_CASE("two chunks with the state handed over equal the whole") {
   check_chunked<float>(Backend::cpu, float_tolerance);
 }
 
+TEST_CASE("saturated gates stay finite and right") {
+  HostContext ref(Backend::ref), cpu(Backend::cpu);
+  for (double scale : {30.0, 1e4}) {
+    LstmProblem<float> want({2, 4, 17, 0}, {6, 4, 1}), got({2, 4, 17, 0}, {6, 4, 1});
+    for (LstmProblem<float>* p : {&want, &got}) {
+      p->randomise(9);
+      for (float& w : p->arrays["w0"]) w *= static_cast<float>(scale);
+      for (float& w : p->arrays["w1"]) w *= static_cast<float>(scale);
+    }
+    want.all(ref.context);
+    got.all(cpu.context);
+    // The pre-activations are up to `scale` times larger, and so is their rounding error.
+    const double tolerance = 16 * 0x1p-24 * scale;
+    for (const char* name : {"y", "cells", "dgates", "dr0"}) {
+      INFO("scale " << scale << ", " << name);
+      CHECK(worst_difference(got.arrays[name], want.arrays[name]) <= tolerance);
+    }
+  }
+}
+
+TEST_CASE("a NaN stays within its sequence and reaches all that depends on it") {
+  HostContext cpu(Backend::cpu);
+  const std::vector<int32_t> lengths = {5, 4, 4};
+  LstmProblem<float> p({1, 3, 20, 0}, lengths);
+  p.randomise(10);
+  constexpr int32_t sequence = 1, frame = 2;
+  p.arrays["x"][static_cast<size_t>(p.packed.row(frame, sequence) * 3)] = NAN;
+  p.forward(cpu.context);
+  for (int32_t n = 0; n < 3; ++n) {
+    for (int32_t t = 0; t < lengths[static_cast<size_t>(n)]; ++t) {
+      for (int64_t u = 0; u < 20; ++u) {
+        const float y = p.arrays["y"][static_cast<size_t>(p.packed.row(t, n) * 20 + u)];
+        INFO("sequence " << n << ", frame " << t << ", unit " << u);
+        CHECK(std::isnan(y) == (n == sequence && t >= frame));
+      }
+    }
+  }
+}
+
 TEST_CASE("views of a wrong shape or type are refused") {
   HostContext host(Backend::cpu);
   LstmProblem<float> p({1, 3, 4, 0}, {2, 1});
