@@ -268,8 +268,7 @@ void FeatureExtractor::compute_frames(std::span<const float> part, int64_t offse
       if (config_.dither > 0) {
         data::Random random(config_.dither_seed, dither_key, static_cast<uint64_t>(frame),
                             data::Purpose::dither);
-        for (int32_t i = 0; i < window; ++i)
-          column[i * width] += config_.dither * static_cast<float>(random.normal());
+        for (int32_t i = 0; i < window; ++i) column[i * width] += config_.dither * random.normal();
       }
     }
     kernel.block(tables_->view, block.data(), scratch.data(), lanes,

@@ -26,7 +26,11 @@ std::vector<float> draw_noise(const AugmentConfig& config, const AugmentKey& key
   data::Random random = random_for(key, Purpose::noise_samples);
   std::vector<float> out(n);
   if (config.noises.empty()) {
-    for (float& v : out) v = static_cast<float>(random.normal());
+    for (size_t i = 0; i < n; i += 2) {
+      const auto [a, b] = random.normals();
+      out[i] = a;
+      if (i + 1 < n) out[i + 1] = b;
+    }
     return out;
   }
   const auto which = random.below(static_cast<int64_t>(config.noises.size()));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <numbers>
 #include <string_view>
+#include <utility>
 
 namespace rondo::data {
 
@@ -49,11 +50,17 @@ class Random {
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
   // [0, n); the bias is below n / 2^53.
   int64_t below(int64_t n) { return static_cast<int64_t>(uniform() * static_cast<double>(n)); }
-  // Standard normal, by Box and Muller.
-  double normal() {
-    const double u = 1.0 - uniform();  // never 0
-    return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * uniform());
+  // Two standard normal numbers, by Box and Muller.
+  std::pair<float, float> normals() {
+    const uint64_t bits = next();
+    // (0, 1], so that the logarithm is finite.
+    const float u = static_cast<float>((bits >> 40) + 1) * 0x1.0p-24f;
+    const float angle =
+        static_cast<float>(bits & 0xffffffu) * (0x1.0p-24f * 2 * std::numbers::pi_v<float>);
+    const float radius = std::sqrt(-2.0f * std::log(u));
+    return {radius * std::cos(angle), radius * std::sin(angle)};
   }
+  float normal() { return normals().first; }
 
  private:
   uint64_t state_;

@@ -7,6 +7,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "engine/data/dot_kernel.h"
+#include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -40,20 +42,16 @@ double kernel(double t, double cutoff, double half_width) {
   return cutoff * sinc * bessel_i0(kBeta * std::sqrt(1 - edge * edge)) / bessel_i0(kBeta);
 }
 
-// Eight partial sums in a fixed order: the compiler may use vectors, the result is the same.
-float dot(const float* a, const float* b, int64_t n) {
-  float partial[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (int j = 0; j < 8; ++j) partial[j] += a[i + j] * b[i + j];
-  for (; i < n; ++i) partial[0] += a[i] * b[i];
-  return ((partial[0] + partial[4]) + (partial[1] + partial[5])) +
-         ((partial[2] + partial[6]) + (partial[3] + partial[7]));
+data::DotKernel best_dot() {
+  const CpuFeatures& cpu = cpu_features();
+  if (cpu.avx512) return isa_avx512::dot_kernel();
+  if (cpu.avx2) return isa_avx2::dot_kernel();
+  return isa_generic::dot_kernel();
 }
 
 }  // namespace
 
-Resampler::Resampler(int32_t in_rate, int32_t out_rate) {
+Resampler::Resampler(int32_t in_rate, int32_t out_rate) : dot_(best_dot()) {
   RONDO_CHECK(in_rate >= 1 && in_rate <= 10'000'000, "input rate is ", in_rate);
   RONDO_CHECK(out_rate >= 1 && out_rate <= 10'000'000, "output rate is ", out_rate);
   const int32_t common = std::gcd(in_rate, out_rate);
@@ -94,7 +92,7 @@ float Resampler::sample(std::span<const float> in, int64_t whole, const float* r
   const int64_t begin = std::max<int64_t>(0, -first);
   const int64_t end = std::min<int64_t>(taps_, static_cast<int64_t>(in.size()) - first);
   if (begin >= end) return 0;
-  return dot(row + begin, in.data() + first + begin, end - begin);
+  return dot_(row + begin, in.data() + first + begin, end - begin);
 }
 
 std::vector<float> Resampler::apply(std::span<const float> in) const {

@@ -128,6 +128,27 @@ TEST_CASE("a change of speed moves pitch and length together", "[augment]") {
   }
 }
 
+TEST_CASE("normal numbers have the moments and the independence of normal ones", "[augment]") {
+  data::Random random(3, 1, 4, data::Purpose::noise);
+  double sum = 0, squares = 0, fourth = 0, product = 0;
+  constexpr int n = 200000;
+  for (int i = 0; i < n; ++i) {
+    const auto [a, b] = random.normals();
+    for (double v : {static_cast<double>(a), static_cast<double>(b)}) {
+      REQUIRE(std::isfinite(v));
+      sum += v;
+      squares += v * v;
+      fourth += v * v * v * v;
+    }
+    product += static_cast<double>(a) * b;
+  }
+  // Five standard errors each.
+  CHECK(std::abs(sum / (2 * n)) <= 0.008);
+  CHECK(std::abs(squares / (2 * n) - 1) <= 0.012);
+  CHECK(std::abs(fourth / (2 * n) - 3) <= 0.08);
+  CHECK(std::abs(product / n) <= 0.012);
+}
+
 TEST_CASE("noise comes at the ratio that was asked for", "[augment]") {
   AugmentConfig c;
   c.noise_probability = 1;
