@@ -287,6 +287,30 @@ void add_long(Suite& suite) {
   }
 }
 
+// Many classes: labels are gathered, gradients corrected by chunks and, if large, stored past the
+// caches. One sequence: threads share its rows.
+void add_many_classes(Suite& suite) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    Setup s;
+    s.dtype = dtype;
+    s.classes = 2051;
+    s.blank = 2050;
+    s.spare_rows = 0;  // so that the size of the gradient is that of its rows
+    s.lengths = {dtype == DType::bf16 ? 900 : 450, dtype == DType::bf16 ? 200 : 100};
+    s.label_lengths = {30, 50};
+    s.labels = LabelKind::repeats;
+    add(suite, str("many_classes/", name_of(dtype)), s);
+    s.lengths = {37};
+    s.label_lengths = {12};
+    s.spare_rows = 3;
+    add(suite, str("one_sequence/", name_of(dtype)), s);
+    s.gradient = Gradient::in_place;
+    s.input = CtcInput::log_softmax;
+    s.blank = 1023;
+    add(suite, str("one_sequence_log_softmax/", name_of(dtype)), s);
+  }
+}
+
 void add_benches(Suite& suite) {
   struct Shape {
     int32_t frames, sequences, classes, labels;
@@ -315,6 +339,7 @@ void ctc_check(Suite& suite) {
   add_edges(suite);
   add_extremes(suite);
   add_long(suite);
+  add_many_classes(suite);
   add_benches(suite);
 }
 
