@@ -97,7 +97,7 @@ size_t carve(CtcSequence& s, const Dimensions& d, std::byte* base) {
 // When states can be part of a complete alignment, and where a label may follow another directly.
 void make_tables(CtcSequence& s) {
   const int32_t count = s.label_count;
-  std::fill_n(s.label_class, s.padded, static_cast<int32_t>(s.classes));
+  std::fill_n(s.label_class, s.padded, s.blank);
   std::copy_n(s.labels, count, s.label_class);
   std::fill_n(s.may_skip, s.padded + ctc_tile, 0.0);
   for (int32_t i = 1; i < count; ++i) s.may_skip[i] = s.labels[i] != s.labels[i - 1];

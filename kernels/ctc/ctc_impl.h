@@ -49,7 +49,7 @@ struct CtcSequence {
   bool stream;  // the gradient is too large to stay in the caches
 
   int32_t tiles, padded;  // padded: label positions, a multiple of 16
-  int32_t* label_class;   // [padded]; `classes` past the labels
+  int32_t* label_class;   // [padded]; the blank past the labels
   double* may_skip;       // [padded + 8]: 1 if position i - 1 may be followed by i without a blank
   double* reach;   // a column: the first frame that can be in this state (inf: no such state)
   double* finish;  // a column: the frames needed after this state

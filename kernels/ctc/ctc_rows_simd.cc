@@ -186,20 +186,25 @@ void pick_from_two(const float* e, const int32_t* label_class, int32_t padded, f
 }
 #endif
 
-// The smallest y of the frame as bits; clears the positions past the labels.
+// The smallest y of the frame as bits; clears the positions past the labels, which so far are the
+// blank's, so that they do not count.
 template <class R>
 int32_t finish_row(const CtcSequence& s, R* y, R blank) {
-  for (int32_t i = s.label_count; i < s.padded; ++i) y[i] = 1;
-  Vec<R> least = broadcast(blank);
-  for (int32_t i = 0; i < s.padded; i += lanes_of<R>) least = min(load(y + i), least);
-  for (int32_t i = s.label_count; i < s.padded; ++i) y[i] = 0;
+  Vec<R> least = broadcast(blank), least2 = least;
+  int32_t i = 0;
+  for (; i + 2 * lanes_of<R> <= s.padded; i += 2 * lanes_of<R>) {
+    least = min(load(y + i), least);
+    least2 = min(load(y + i + lanes_of<R>), least2);
+  }
+  if (i < s.padded) least = min(load(y + i), least);
+  least = min(least, least2);
+  for (int32_t k = s.label_count; k < s.padded; ++k) y[k] = 0;
   return drop_of(min_lanes<R>(least));
 }
 
 template <class E>
 void gather_labels(const CtcSequence& s, const E* x, Real<E>* y) {
-  for (int32_t i = 0; i < s.label_count; ++i) y[i] = value(x[s.label_class[i]]);
-  for (int32_t i = s.label_count; i < s.padded; ++i) y[i] = minus_infinity<Real<E>>;
+  for (int32_t i = 0; i < s.padded; ++i) y[i] = value(x[s.label_class[i]]);
 }
 
 // y = exp(logit - shift) in place of the gathered logits; returns their sum.
@@ -227,7 +232,6 @@ void row_from_logits(const CtcSequence& s, const E* x, int64_t at, RowBuffer<Rea
   R sum, blank;
   if (s.classes <= buffered_classes) {
     sum = sum_of_exp(x, s.classes, top, buffer.e);
-    buffer.e[s.classes] = 0;
     blank = buffer.e[s.blank];
 #if defined(__AVX512F__)
     if constexpr (sizeof(R) == 4) {
