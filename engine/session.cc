@@ -166,14 +166,10 @@ Session::~Session() = default;
 
 void Session::reserve(const BatchCapacity& capacity) {
   State& s = *state_;
-  auto make = [&](std::unique_ptr<Plan>& plan, const Graph& graph) {
-    if (plan && plan->capacity().holds(capacity)) return;
-    plan.reset();
-    plan = std::make_unique<Plan>(graph, s.context, capacity, *s.parameters);
-  };
-  make(s.train_plan, s.train.graph);
-  make(s.evaluate_plan, s.evaluate.graph);
   s.result.losses.reserve(static_cast<size_t>(capacity.packed.sequences));
+  if (s.train_plan && s.train_plan->capacity().holds(capacity)) return;
+  s.train_plan.reset();
+  s.train_plan = std::make_unique<Plan>(s.train.graph, s.context, capacity, *s.parameters);
 }
 
 void Session::accumulate(const BatchView& batch) {

@@ -87,7 +87,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Plans memory for batches up to `capacity`, for training and evaluation.
+  // Plans memory for training batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
 
   // One optimiser step: forward, backward, update.

@@ -59,11 +59,25 @@ configure() {
   fi
 }
 
-# build DIR : shows the compiler's words only when it fails.
+# test_programs DIR SUITE : the programs that the tests of a suite run, as ninja targets.
+test_programs() {
+  meson introspect --tests "$1" | python3 -c '
+import json, os, sys
+top = os.path.abspath(sys.argv[1])
+for test in json.load(sys.stdin):
+    if any(s.split(":")[-1] == sys.argv[2] for s in test["suite"]):
+        for word in test["cmd"]:
+            word = os.path.normpath(word)
+            if word.startswith(top + os.sep):  # not a script of the source tree
+                print(os.path.relpath(word, top))
+' "$1" "$2" | sort -u
+}
+
+# build DIR [TARGET...] : shows the compiler's words only when it fails.
 build() {
   local log
   log=$(mktemp)
-  if ! ninja -C "$1" > "$log" 2>&1; then
+  if ! ninja -C "$@" > "$log" 2>&1; then
     grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 60 >&2
     rm -f "$log"
     die "building $1 failed"
