@@ -54,7 +54,7 @@ struct SessionOptions {
   DType compute = DType::f32;  // storage of activations: f32, bf16; f64 with the reference kernels
   bool reference = false;      // run the reference kernels
   bool lockstep = false;       // run both and stop at the first difference
-  OptimizerOptions optimizer;
+  OptimizerOptions optimizer = {};
 };
 
 struct StepResult {
