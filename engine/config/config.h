@@ -29,7 +29,6 @@ enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
-enum class DecodeType : uint8_t { greedy };
 
 // One [[model.layer]]. Which members count depends on the type; the others keep their defaults.
 struct LayerConfig {
@@ -73,7 +72,6 @@ struct DataConfig {
   OnBadData text_too_long = OnBadData::error;
   int batch_frames = 8000;
   int max_frames = 0;
-  int buckets = 8;
   bool sorta_grad = true;
   int prefetch_threads = 1;
   int prefetch_batches = 4;
@@ -134,7 +132,6 @@ struct TrainingConfig {
   std::string tensorboard;
   int log_every_steps = 10;
   int samples = 3;
-  bool deterministic = true;
   OnNonFinite non_finite = OnNonFinite::skip;
   int non_finite_limit = 20;
   std::string init_from;
@@ -169,12 +166,6 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
-struct DecodeConfig {
-  DecodeType type = DecodeType::greedy;
-
-  bool operator==(const DecodeConfig&) const = default;
-};
-
 struct Config {
   Task task = Task::ctc;
   ModelConfig model;
@@ -184,7 +175,6 @@ struct Config {
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
-  DecodeConfig decode;
 
   bool operator==(const Config&) const = default;
 };

@@ -26,7 +26,6 @@ constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
-constexpr std::array decode_names{"greedy"};
 constexpr std::array dtype_names{"f32", "bf16"};
 
 // `names` in the order of the enumerators.
@@ -87,8 +86,6 @@ Builder data_fields(DataConfig& c) {
         "frames per batch, padding not counted (there is none)");
   b.add("max_frames", &c.max_frames, from(0, 1e9),
         "longer utterances are left out and counted; 0: no limit");
-  b.add("buckets", &c.buckets, from(1, 1000),
-        "groups of similar length that batches are drawn from");
   b.add("sorta_grad", &c.sorta_grad, any, "first epoch from short to long");
   b.add("prefetch_threads", &c.prefetch_threads, from(0, 256),
         "threads that read and compute features ahead; 0: the training thread does");
@@ -158,7 +155,6 @@ Builder training_fields(TrainingConfig& c) {
   b.add("tensorboard", &c.tensorboard, any, "directory for TensorBoard event files; empty: none");
   b.add("log_every_steps", &c.log_every_steps, from(1, 1e9), "updates per line of the log");
   b.add("samples", &c.samples, from(0, 1000), "hypotheses shown at each validation");
-  b.add("deterministic", &c.deterministic, any, "same seed, same bits");
   b.add("non_finite", choice(c.non_finite, non_finite_names), any,
         "what to do when loss or gradient is not finite: skip the update, or stop");
   b.add("non_finite_limit", &c.non_finite_limit, from(1, 1e9),
@@ -228,9 +224,6 @@ std::vector<Field> fields(Config& c) {
   training_fields(c.training).append_to(all);
   optimizer_fields(c.optimizer).append_to(all);
   schedule_fields(c.schedule).append_to(all);
-  Builder decode("decode");
-  decode.add("type", choice(c.decode.type, decode_names), any, "how outputs become text");
-  decode.append_to(all);
   return all;
 }
 
@@ -279,7 +272,6 @@ std::string_view section_doc(std::string_view section) {
       {"training", "How long, how, and what is kept."},
       {"optimizer", "From gradients to updates."},
       {"schedule", "The learning rate over time."},
-      {"decode", "From outputs to text."},
   };
   for (const auto& [name, doc] : docs) {
     if (name == section) return doc;

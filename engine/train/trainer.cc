@@ -100,7 +100,10 @@ class Trainer {
       done = finished();
       if (done || checkpoint_is_due() || (epoch_ends && !dev_)) save(std::nullopt);
     }
-    if (!stopped_) finish();
+    if (!stopped_) {
+      finish();
+      if (!config_.data.test.empty()) test();
+    }
     report_.end();
     TrainingSummary s;
     s.steps = state_.step;
@@ -332,6 +335,23 @@ class Trainer {
     writer.commit(state_.step, metric);
     last_checkpoint_ = now_seconds();
     for (const std::string& w : store_.take_warnings()) report_.message("warning: " + w);
+  }
+
+  // The best model on the test data, which played no part until now.
+  void test() {
+    session_->load((fs::path(config_.training.checkpoint_dir) / best_model_file).string());
+    const TextEncoder* text = config_.task == Task::ctc ? &alphabet_ : nullptr;
+    const auto data =
+        open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio, text);
+    if (config_.features.cmvn == Cmvn::global) {
+      data->set_global_cmvn({description_.mean, description_.inverse_std});
+    }
+    EvaluationOptions o;
+    o.task = config_.task;
+    o.batch_frames = config_.data.batch_frames;
+    const Evaluation e =
+        evaluate(*session_, *data, config_.task == Task::ctc ? &alphabet_ : nullptr, o);
+    report_.test(state_, e, config_.task);
   }
 
   // The average of the best generations replaces the best model when it is at least as good.

@@ -175,6 +175,18 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   logged_at_ = now_seconds();
 }
 
+void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task task) {
+  const double metric = e.metric(task);
+  std::string line = "best model on the test data: " + metric_text(task, metric);
+  if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());
+  message(line + format(" on %" PRId64 " utterances", e.utterances));
+  const LogField fields[] = {{"event", std::string("test")},
+                             {"step", state.step},
+                             {"loss", e.loss},
+                             {"metric", metric}};
+  log_.write(fields);
+}
+
 void TrainingReport::end() { bar_.finish(); }
 
 }  // namespace rondo

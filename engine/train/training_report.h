@@ -34,6 +34,7 @@ class TrainingReport {
             int64_t expected_steps, double waited);
   void validation(const TrainingState& state, const Evaluation& e, Task task, bool best,
                   std::vector<SampleHypothesis> samples);
+  void test(const TrainingState& state, const Evaluation& e, Task task);
   void message(const std::string& text) { bar_.message(text); }
   void end();
 

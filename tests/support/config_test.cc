@@ -157,7 +157,7 @@ TEST_CASE("wrong types name key, value and expectation", "[config]") {
         "conf.toml:2: training.epochs is \"ten\", expected an integer from 1 to 1e+09");
   CHECK_THAT(error_of("[training]\nepochs = 1.5\n"),
              Contains("training.epochs is 1.5, expected an integer"));
-  CHECK_THAT(error_of("[training]\ndeterministic = 1\n"), Contains("is 1, expected true or false"));
+  CHECK_THAT(error_of("[augment]\nspec_augment = 1\n"), Contains("is 1, expected true or false"));
   CHECK_THAT(error_of("[optimizer]\nlr = \"x\"\n"), Contains("expected a number above 0"));
   CHECK_THAT(
       error_of("[optimizer]\ntype = \"adagrad\"\n"),
