@@ -53,13 +53,15 @@ class Trainer {
                    directory.string(), " was trained on; start a new run with --init-from");
       }
       for (const std::string& w : resumed->warnings()) report_.message("warning: " + w);
+      for (const std::string& d : config_differences(stored_config_, config_)) {
+        report_.message("warning: differs from the run so far: " + d);
+      }
     } else {
       state_.data_hash = hash_of(*train_);
       if (!config_.training.init_from.empty()) initialize_from(config_.training.init_from);
     }
     replace_text_file(directory / "config.toml", to_toml(config_));
     report_.begin(*session_, *train_, dev_.get(), state_, resumed.has_value());
-    if (state_.step > 0 && !resumed->warnings().empty()) report_.message("continuing");
   }
 
   TrainingSummary run() {
@@ -143,6 +145,7 @@ class Trainer {
     if (resumed) {
       const SafetensorsFile file = resumed->tensors(best_model_file);
       const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
+      stored_config_ = stored.config;
       description_.alphabet = stored.alphabet;
       description_.mean = stored.mean;
       description_.inverse_std = stored.inverse_std;
@@ -376,7 +379,7 @@ class Trainer {
     session_->save(best, description_.to_metadata());
   }
 
-  Config config_;
+  Config config_, stored_config_;  // stored: of the run that is continued
   TrainerOptions options_;
   CheckpointStore store_;
   TrainingReport report_;

@@ -61,7 +61,7 @@ void TrainingReport::begin(const Session& session, const ManifestDataset& train,
                  session.parameters().trainable(), name_of(config_.training.dtype),
                  session.context().device->describe().c_str(), session.context().pool->size()));
   std::string data = format("data: %" PRId64 " utterances", train.size());
-  if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + " h:m:s)";
+  if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + ")";
   if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
   message(data);
   if (resumed) {
