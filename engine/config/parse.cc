@@ -286,7 +286,49 @@ size_t malformed_header_line(std::string_view text) {
   return 1;
 }
 
+// The position after the string that begins at `at` with a quote; the end of its line if it is not
+// closed there.
+size_t skip_string(std::string_view text, size_t at) {
+  const char quote = text[at];
+  const bool multi_line = text.substr(at, 3) == std::string(3, quote);
+  const std::string close(multi_line ? 3 : 1, quote);
+  for (at += close.size(); at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (text.substr(at, close.size()) == close) {
+      at += close.size();
+      // Up to two quotes may stand before the closing three.
+      for (int i = 0; multi_line && i < 2 && at < text.size() && text[at] == quote; ++i) ++at;
+      return at;
+    } else if (text[at] == '\n' && !multi_line) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+// TOML has characters outside ASCII in strings and comments only, and toml++ 3.3 has undefined
+// behaviour where it meets some of them elsewhere (a letter with an accent in a bare key).
+void refuse_foreign_characters(std::string_view text, const std::string& name) {
+  ptrdiff_t line = 1;
+  const size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte order mark
+  for (size_t at = begin, next = at; at < text.size(); at = next) {
+    const char c = text[at];
+    next = at + 1;
+    if (c == '#') {
+      next = std::min(text.find('\n', at), text.size());
+    } else if (c == '"' || c == '\'') {
+      next = std::min(skip_string(text, at), text.size());
+    } else if (static_cast<unsigned char>(c) >= 0x80) {
+      fail_input(name, ":", line, ": a character outside ASCII that is not within quotes");
+    }
+    const std::string_view passed = text.substr(at, next - at);
+    line += std::count(passed.begin(), passed.end(), '\n');
+  }
+}
+
 toml::table parse_toml(std::string_view text, const std::string& name) {
+  refuse_foreign_characters(text, name);
   try {
     return toml::parse(text, std::string_view(name));
   } catch (const toml::parse_error& e) {
@@ -296,22 +338,29 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
   }
 }
 
+toml::table bare_word(const std::string& value) {
+  toml::table table;
+  table.insert("v", value);
+  return table;
+}
+
 // A bare word is a string; what only looks broken (an open quote or bracket) stays an error.
 toml::table parse_override_value(const std::string& value, const Source& source) {
   static constexpr std::string_view openers = "\"'[{";
+  const bool opens = !value.empty() && openers.find(value.front()) != std::string_view::npos;
+  const bool ascii = std::all_of(value.begin(), value.end(),
+                                 [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (!opens && !ascii) return bare_word(value);
+  if (opens) refuse_foreign_characters(value, source.name);
   try {
     toml::table table = toml::parse("v = " + value);
     if (table.size() == 1 && table.contains("v")) return table;
   } catch (const toml::parse_error& e) {
-    if (!value.empty() && openers.find(value.front()) != std::string_view::npos) {
-      fail_input(source.name, ": ", e.description());
-    }
+    if (opens) fail_input(source.name, ": ", e.description());
   } catch (const detail::TomlAssertion&) {
     fail_input(source.name, ": malformed value");
   }
-  toml::table table;
-  table.insert("v", value);
-  return table;
+  return bare_word(value);
 }
 
 bool is_key(std::string_view key) {

@@ -29,8 +29,8 @@ std::optional<uint64_t> generation_of(const std::string& name) {
   return value;
 }
 
-void verify(const fs::path& directory, const Manifest& manifest) {
-  for (const ManifestEntry& entry : manifest.files) {
+void verify(const fs::path& directory, const CheckpointManifest& manifest) {
+  for (const CheckpointFile& entry : manifest.files) {
     const fs::path path = directory / entry.name;
     const FileBytes file(path, FileBytes::Mode::map);
     if (file.bytes().size() != entry.size) {
@@ -85,12 +85,12 @@ SafetensorsFile Checkpoint::tensors(std::string_view file) const {
 }
 
 Checkpoint open_checkpoint(const fs::path& generation_directory) {
-  const Manifest manifest = read_manifest(generation_directory);
+  const CheckpointManifest manifest = read_checkpoint_manifest(generation_directory);
   verify(generation_directory, manifest);
   Checkpoint checkpoint;
   checkpoint.info_ = manifest.info;
   checkpoint.directory_ = generation_directory;
-  for (const ManifestEntry& entry : manifest.files) checkpoint.files_.push_back(entry.name);
+  for (const CheckpointFile& entry : manifest.files) checkpoint.files_.push_back(entry.name);
   return checkpoint;
 }
 
@@ -120,7 +120,7 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
   std::vector<CheckpointInfo> list;
   for (uint64_t generation : checkpoint_generations(directory)) {
     try {
-      list.push_back(read_manifest(checkpoint_path(directory, generation)).info);
+      list.push_back(read_checkpoint_manifest(checkpoint_path(directory, generation)).info);
     } catch (const InputError&) {
       // By contract: a generation whose manifest cannot be read is not listed.
     }

@@ -28,8 +28,8 @@ uint32_t parse_hex32(const std::string& text, const fs::path& path) {
   return value;
 }
 
-Manifest from_json(const json& root, const fs::path& path) {
-  Manifest manifest;
+CheckpointManifest from_json(const json& root, const fs::path& path) {
+  CheckpointManifest manifest;
   if (root.at("format") != format_name) {
     fail_input("'", path.string(), "': the format is ", root.at("format").dump(), ", expected \"",
                format_name, "\"");
@@ -38,7 +38,7 @@ Manifest from_json(const json& root, const fs::path& path) {
   manifest.info.step = root.at("step").get<int64_t>();
   if (!root.at("metric").is_null()) manifest.info.metric = root.at("metric").get<double>();
   for (const json& file : root.at("files")) {
-    ManifestEntry entry;
+    CheckpointFile entry;
     entry.name = file.at("name").get<std::string>();
     entry.size = file.at("size").get<uint64_t>();
     entry.crc = parse_hex32(file.at("crc32c").get<std::string>(), path);
@@ -53,11 +53,11 @@ Manifest from_json(const json& root, const fs::path& path) {
 }  // namespace
 
 bool valid_checkpoint_file(const std::string& name) {
-  return !name.empty() && name.front() != '.' && name != manifest_file &&
+  return !name.empty() && name.front() != '.' && name != checkpoint_manifest_file &&
          name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
-std::string format_manifest(const Manifest& manifest) {
+std::string format_checkpoint_manifest(const CheckpointManifest& manifest) {
   nlohmann::ordered_json root;
   root["format"] = format_name;
   root["generation"] = manifest.info.generation;
@@ -67,7 +67,7 @@ std::string format_manifest(const Manifest& manifest) {
     root["metric"] = *manifest.info.metric;
   }
   root["files"] = json::array();
-  for (const ManifestEntry& file : manifest.files) {
+  for (const CheckpointFile& file : manifest.files) {
     root["files"].push_back(nlohmann::ordered_json{
         {"name", file.name}, {"size", file.size}, {"crc32c", hex32(file.crc)}});
   }
@@ -77,7 +77,7 @@ std::string format_manifest(const Manifest& manifest) {
   return body + seal(body);
 }
 
-Manifest parse_manifest(const std::string& text, const fs::path& path) {
+CheckpointManifest parse_checkpoint_manifest(const std::string& text, const fs::path& path) {
   const size_t at = text.rfind(seal_key);
   if (at == std::string::npos) {
     fail_input("'", path.string(), "' is truncated: it does not end with its checksum");
@@ -95,9 +95,9 @@ Manifest parse_manifest(const std::string& text, const fs::path& path) {
   }
 }
 
-Manifest read_manifest(const fs::path& generation_directory) {
-  const fs::path path = generation_directory / manifest_file;
-  return parse_manifest(read_text_file(path, max_manifest_bytes), path);
+CheckpointManifest read_checkpoint_manifest(const fs::path& generation_directory) {
+  const fs::path path = generation_directory / checkpoint_manifest_file;
+  return parse_checkpoint_manifest(read_text_file(path, max_manifest_bytes), path);
 }
 
 }  // namespace rondo

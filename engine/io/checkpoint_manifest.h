@@ -11,9 +11,9 @@
 
 namespace rondo {
 
-inline constexpr const char* manifest_file = "manifest.json";
+inline constexpr const char* checkpoint_manifest_file = "manifest.json";
 
-struct ManifestEntry {
+struct CheckpointFile {
   std::string name;
   uint64_t size = 0;
   uint32_t crc = 0;
@@ -22,17 +22,18 @@ struct ManifestEntry {
 // Numbers of the generations in `directory`, ascending; a missing directory has none.
 std::vector<uint64_t> checkpoint_generations(const std::filesystem::path& directory);
 
-struct Manifest {
+struct CheckpointManifest {
   CheckpointInfo info;
-  std::vector<ManifestEntry> files;
+  std::vector<CheckpointFile> files;
 };
 
-std::string format_manifest(const Manifest& manifest);
+std::string format_checkpoint_manifest(const CheckpointManifest& manifest);
 
-// InputError naming `path` if the text is not what format_manifest wrote.
-Manifest parse_manifest(const std::string& text, const std::filesystem::path& path);
+// InputError naming `path` if the text is not what format_checkpoint_manifest wrote.
+CheckpointManifest parse_checkpoint_manifest(const std::string& text,
+                                             const std::filesystem::path& path);
 
-Manifest read_manifest(const std::filesystem::path& generation_directory);
+CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& generation_directory);
 
 // A plain file name that may stand in a checkpoint.
 bool valid_checkpoint_file(const std::string& name);

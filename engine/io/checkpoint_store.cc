@@ -73,12 +73,12 @@ void CheckpointWriter::add_text(const std::string& file, std::string_view conten
 fs::path CheckpointWriter::commit(int64_t step, std::optional<double> metric) {
   RONDO_CHECK(store_, "the checkpoint is committed already");
   const std::vector<uint64_t> existing = checkpoint_generations(store_->directory_);
-  Manifest manifest;
+  CheckpointManifest manifest;
   manifest.info = {existing.empty() ? 1 : existing.back() + 1, step, metric};
   for (const File& f : files_) manifest.files.push_back({f.name, f.size, f.crc});
   {
-    FileWriter file(temporary_ / manifest_file);
-    file.write(format_manifest(manifest));
+    FileWriter file(temporary_ / checkpoint_manifest_file);
+    file.write(format_checkpoint_manifest(manifest));
     file.close();
   }
   sync_directory(temporary_);
@@ -200,7 +200,8 @@ void CheckpointStore::prune() {
   std::vector<std::pair<double, uint64_t>> best;  // all whole generations with a metric
   for (uint64_t g : generations) {
     if (policy_.keep_best == 0 || !is_whole(g)) continue;
-    const std::optional<double> metric = read_manifest(checkpoint_path(directory_, g)).info.metric;
+    const std::optional<double> metric =
+        read_checkpoint_manifest(checkpoint_path(directory_, g)).info.metric;
     if (metric) best.emplace_back(*metric, g);
   }
   std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {

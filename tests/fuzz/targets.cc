@@ -6,10 +6,13 @@
 #include <cstdio>
 #include <cstring>
 
+#include "engine/config/config.h"
 #include "engine/data/audio.h"
 #include "engine/data/feature_file.h"
 #include "engine/data/manifest.h"
 #include "engine/data/npy.h"
+#include "engine/io/checkpoint_manifest.h"
+#include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
@@ -160,6 +163,40 @@ std::vector<std::string> text_seeds() {
           "\xea\xb0\x80\xe1\x84\x80\xe1\x85\xa1 \xef\xac\x81 \xe2\x80\x89\xc2\xa0"};
 }
 
+// A configuration; the same bytes as an override, too.
+void run_config(std::span<const std::byte> bytes) {
+  const std::string text(text_of(bytes));
+  try {
+    load_config("", std::span(&text, 1));
+  } catch (const InputError&) {
+  }
+  const Config config = parse_config(text, "input.toml");
+  require(parse_config(to_toml(config), "printed") == config, "printing changed a value");
+}
+
+std::vector<std::string> config_seeds() {
+  return {
+      "task = \"ctc\"\ndata = \"out\"\n[training]\nepochs = 3 # \xc3\xa4\nseed = 4\n[augment]\n"
+      "speed = [0.9, 1.1]\n[decode]\ntype = '''greedy'''\n",
+      "[[model.layer]]\ntype = 'lstm'\nhidden = 8\n[[model.layer]]\ntype = \"relu\"\n",
+      "[data]\nalphabet = \"\xc3\xa4\"\n"};
+}
+
+// The seal is computed anew, so that the mutations get past it.
+void run_checkpoint(std::span<const std::byte> bytes) {
+  const std::string body(text_of(bytes));
+  const std::string sealed = body + "  \"manifest_crc32c\": \"" + hex32(crc32c(body)) + "\"\n}\n";
+  const CheckpointManifest m = parse_checkpoint_manifest(sealed, "manifest.json");
+  for (const CheckpointFile& f : m.files)
+    require(valid_checkpoint_file(f.name), "a file name that is not plain");
+}
+
+std::vector<std::string> checkpoint_seeds() {
+  const std::string text = format_checkpoint_manifest(
+      {{7, 1234, 0.5}, {{"model.safetensors", 4096, 0xabcdef01}, {"state.json", 11, 0}}});
+  return {text.substr(0, text.rfind("  \"manifest_crc32c"))};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -169,6 +206,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},
       {"text", run_text, text_seeds},
+      {"config", run_config, config_seeds},
+      {"checkpoint", run_checkpoint, checkpoint_seeds},
   };
   return targets;
 }

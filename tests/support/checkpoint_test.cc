@@ -168,13 +168,13 @@ TEST_CASE("damage is found, named, and the previous generation is used", "[check
 }
 
 TEST_CASE("every flipped bit and every truncation of a manifest is noticed", "[checkpoint]") {
-  const std::string good = format_manifest(
+  const std::string good = format_checkpoint_manifest(
       {{7, 1234, 0.5}, {{"model.safetensors", 4096, 0xabcdef01}, {"state.json", 11, 0}}});
-  CHECK(parse_manifest(good, "m").files.at(0).crc == 0xabcdef01);
+  CHECK(parse_checkpoint_manifest(good, "m").files.at(0).crc == 0xabcdef01);
   int unnoticed = 0;
   const auto attempt = [&](const std::string& text) {
     try {
-      parse_manifest(text, "m");
+      parse_checkpoint_manifest(text, "m");
       ++unnoticed;
     } catch (const InputError&) {
     }
@@ -192,10 +192,11 @@ TEST_CASE("every flipped bit and every truncation of a manifest is noticed", "[c
 // A sealed manifest that lies is a file made by hand; it is refused all the same.
 TEST_CASE("a manifest cannot point outside its directory", "[checkpoint]") {
   for (const char* name : {"../model.safetensors", "/etc/passwd", "a/b", "", ".hidden"}) {
-    CHECK_THAT(input_error([&] {
-                 parse_manifest(format_manifest({{1, 1, {}}, {{name, 1, 0}}}), "m");
-               }),
-               Contains("is not a plain file name"));
+    CHECK_THAT(
+        input_error([&] {
+          parse_checkpoint_manifest(format_checkpoint_manifest({{1, 1, {}}, {{name, 1, 0}}}), "m");
+        }),
+        Contains("is not a plain file name"));
   }
 }
 
