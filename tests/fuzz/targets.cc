@@ -177,7 +177,7 @@ void run_config(std::span<const std::byte> bytes) {
 std::vector<std::string> config_seeds() {
   return {
       "task = \"ctc\"\ndata = \"out\"\n[training]\nepochs = 3 # \xc3\xa4\nseed = 4\n[augment]\n"
-      "speed = [0.9, 1.1]\n[decode]\ntype = '''greedy'''\n",
+      "speed = [0.9, 1.1]\n[optimizer]\ntype = '''adam'''\n",
       "[[model.layer]]\ntype = 'lstm'\nhidden = 8\n[[model.layer]]\ntype = \"relu\"\n",
       "[data]\nalphabet = \"\xc3\xa4\"\n"};
 }
