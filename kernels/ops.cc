@@ -95,8 +95,9 @@ const Variant& select_variant(const Context& context, std::string_view op, const
       return v;
     }
   }
-  RONDO_CHECK(false, "op ", op, " has no variant for ", name_of(context.backend),
-              " that accepts these arguments");
+  // Not a broken contract: a device may lack a kernel, and the user chose the device.
+  fail_input("op ", op, " has no variant for ", name_of(context.backend),
+             " that accepts these arguments");
 }
 
 void prefer_variant(std::string_view op, std::string_view name) {

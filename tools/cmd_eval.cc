@@ -96,6 +96,9 @@ int run_eval(const EvalOptions& o) {
   const Task task = model.description().config.task;
   // Voices of the demo corpus are marked as seen or unseen in training.
   const std::string group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
+  if (!group.empty() && !has_field(*data, group)) {
+    fail_input(o.manifest, ": no utterance has the field '", group, "' of --group-by");
+  }
   std::map<std::string, ErrorRate> groups;
   std::map<int64_t, std::string> lines;  // in the manifest's order
   EvaluationOptions options;
@@ -149,7 +152,9 @@ void add_eval(CLI::App& app, Command* run) {
                       "rates for each value of this manifest field (speaker, voice, ...)");
   command->add_option("--hypotheses", o->hypotheses, "write what the model wrote, as JSONL");
   command->add_flag("--json", o->json, "one JSON object instead of text");
-  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU");
+  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("INT");
   add_device_option(*command, &o->device);
   command->footer("\nExample:  rondo eval run digits/test.jsonl --group-by speaker\n");
   command->callback([o, run] { *run = [o] { return run_eval(*o); }; });

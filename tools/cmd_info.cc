@@ -58,9 +58,9 @@ void print_kernels() {
 
 void print_model(const InfoOptions& o) {
   std::vector<std::string> warnings;
-  const std::string path = find_model_file(o.model, &warnings);
+  const SafetensorsFile file = open_model(o.model, &warnings);
+  const std::string path = file.name();
   for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  const SafetensorsFile file{std::filesystem::path(path)};
   const ModelDescription d = ModelDescription::from_metadata(file.metadata(), path);
   Session session(build_model(d.config.model, d.config.task, d.sizes),
                   session_options(d.config, DeviceKind::cpu));

@@ -6,6 +6,7 @@
 #include "engine/data/audio.h"
 #include "engine/io/signals.h"
 #include "engine/train/trainer.h"
+#include "engine/train/training_report.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/device_option.h"
@@ -29,8 +30,8 @@ Config configuration(const TrainOptions& o) {
     } else if (file.empty()) {
       file = word;
     } else {
-      fail_input("two configuration files: '", file, "' and '", word,
-                 "'; settings are written key=value");
+      throw CLI::ValidationError(str("two configuration files: '", file, "' and '", word,
+                                     "'; settings are written key=value"));
     }
   }
   if (!o.init_from.empty()) overrides.push_back("training.init_from=" + o.init_from);
@@ -65,7 +66,7 @@ int run_train(const TrainOptions& o) {
               100 * s.input_wait_share);
   std::printf("best model: %s/model.safetensors", config.training.checkpoint_dir.c_str());
   if (std::isfinite(s.best_metric)) {
-    std::printf(" (dev %s %.4g)", config.task == Task::ctc ? "WER" : "metric", s.best_metric);
+    std::printf(" (dev %s)", metric_text(config.task, s.best_metric).c_str());
   }
   std::printf("\n");
   return 0;

@@ -102,11 +102,9 @@ void write_result(const TranscribeOptions& o, const std::string& file, const Tra
 }
 
 int run_transcribe(const TranscribeOptions& o) {
-  if (o.format == "npy" && o.out.empty()) fail_input("--format npy needs --out FOLDER");
-  if (!o.picture.empty() && o.files.size() != 1) fail_input("--picture takes a single recording");
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  if (!o.out.empty()) std::filesystem::create_directories(o.out);
+  if (!o.out.empty()) make_directories(o.out);
   int failures = 0;
   for (const std::string& file : o.files) {
     try {
@@ -138,10 +136,20 @@ void add_transcribe(CLI::App& app, Command* run) {
       ->capture_default_str();
   command->add_option("--out", o->out, "folder for --format npy");
   command->add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
-  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU");
+  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("INT");
   add_device_option(*command, &o->device);
   command->footer("\nExample:  rondo transcribe run recording.wav --format jsonl\n");
-  command->callback([o, run] { *run = [o] { return run_transcribe(*o); }; });
+  command->callback([o, run] {
+    if (o->format == "npy" && o->out.empty()) {
+      throw CLI::ValidationError("--format npy needs --out FOLDER");
+    }
+    if (!o->picture.empty() && o->files.size() != 1) {
+      throw CLI::ValidationError("--picture takes a single recording");
+    }
+    *run = [o] { return run_transcribe(*o); };
+  });
 }
 
 }  // namespace rondo

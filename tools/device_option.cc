@@ -6,7 +6,10 @@
 namespace rondo {
 
 void add_device_option(CLI::App& command, DeviceChoice* choice) {
-  command.add_option("--device", choice->text, "auto, cpu, or sim (the GPU kernels, simulated)")
+  command
+      .add_option("--device", choice->text, "auto, cpu, cuda, or sim (the GPU kernels, simulated)")
+      ->check(CLI::IsMember({"auto", "cpu", "sim", "cuda"}))
+      ->type_name("NAME")
       ->capture_default_str();
 }
 

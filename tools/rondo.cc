@@ -19,6 +19,20 @@ Example: from recordings to text
 
 'rondo COMMAND --help' shows the options of a command and an example.)";
 
+int wrong_usage(const CLI::App& app, const CLI::ParseError& e) {
+  const std::vector<std::string> extra = app.remaining(true);
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty() && !extra.empty()) {
+    std::fprintf(stderr, "rondo: unknown %s '%s'\n",
+                 extra.front().starts_with("-") ? "option" : "command", extra.front().c_str());
+  } else {
+    std::fprintf(stderr, "rondo: %s\n", e.what());
+  }
+  const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
+  std::fprintf(stderr, "'rondo%s --help' shows what is expected\n", command.c_str());
+  return 2;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -49,10 +63,12 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const CLI::ParseError& e) {
     // CLI11 knows --help and --version as "errors" of code 0.
-    return app.exit(e) == 0 ? 0 : 2;
+    return e.get_exit_code() == 0 ? app.exit(e) : wrong_usage(app, e);
   }
   try {
     return run();
+  } catch (const CLI::ParseError& e) {
+    return wrong_usage(app, e);
   } catch (const rondo::InputError& e) {
     std::fprintf(stderr, "rondo: %s\n", e.what());
   } catch (const std::bad_alloc&) {

@@ -103,8 +103,12 @@ ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions&
     }
   }
   items_ = std::move(kept);
-  if (items_.empty() || (!problems_.empty() && options_.bad == BadUtterances::error))
-    throw InputError(summarize(problems_, utterances, manifest_path_));
+  const bool fatal = options_.bad == BadUtterances::error &&
+                     std::any_of(problems_.begin(), problems_.end(), [&](const auto& p) {
+                       const auto& out = options_.left_out;
+                       return std::find(out.begin(), out.end(), p.kind) == out.end();
+                     });
+  if (items_.empty() || fatal) throw InputError(summarize(problems_, utterances, manifest_path_));
 }
 
 std::optional<DatasetProblem> ManifestDataset::prepare(Item& item, int32_t& dim) const {
@@ -155,6 +159,11 @@ void ManifestDataset::check_target(Item& item) const {
       return;
     case TargetKind::sequence: {
       if (e.labels) {
+        for (int32_t label : *e.labels) {
+          if (text_ && label >= text_->classes())
+            throw Unusable{Kind::target, str(e.path, ": has label ", label,
+                                             ", the alphabet has 1 to ", text_->classes() - 1)};
+        }
         item.labels = *e.labels;
         return;
       }

@@ -49,6 +49,13 @@ enum class TargetKind : uint8_t { none, sequence, utterance_class, frame_class, 
 
 enum class BadUtterances : uint8_t { error, skip };
 
+struct DatasetProblem {
+  enum class Kind : uint8_t { unreadable, text, too_short, too_long, target };
+  Kind kind;
+  std::string where;  // "train.jsonl:7"
+  std::string what;   // a sentence that names the file
+};
+
 struct DatasetOptions {
   FeatureConfig features;  // of recordings; ready features are taken as they are
   CmvnMode cmvn = CmvnMode::none;
@@ -59,6 +66,7 @@ struct DatasetOptions {
   TargetKind target = TargetKind::sequence;
   UnknownCharacters unknown = UnknownCharacters::error;
   BadUtterances bad = BadUtterances::error;
+  std::vector<DatasetProblem::Kind> left_out;  // kinds that are skipped even if `bad` is error
 
   // Frames of the network's output for so many input frames (subsampling); empty: as many. A
   // sequence needs its labels plus its adjacent repeats (CTC) of them.
@@ -72,12 +80,6 @@ struct DatasetOptions {
   int threads = 1;  // that open files at the start
 };
 
-struct DatasetProblem {
-  enum class Kind : uint8_t { unreadable, text, too_short, too_long, target };
-  Kind kind;
-  std::string where;  // "train.jsonl:7"
-  std::string what;   // a sentence that names the file
-};
 const char* name_of(DatasetProblem::Kind kind);
 
 // Counts by kind, then at most `limit` of the problems, each on a line of its own.
@@ -88,8 +90,8 @@ class ManifestDataset final : public Dataset {
  public:
   // `audio` and `text` are borrowed and must outlive the dataset; nullptr where the manifest needs
   // none (recordings or transcripts are then an InputError). With BadUtterances::error any problem
-  // throws InputError with their summary; with skip they are left out and listed in problems(),
-  // but an InputError is still thrown when nothing remains.
+  // of a kind that is not left out throws InputError with the summary of all; what is skipped is
+  // listed in problems(), but an InputError is still thrown when nothing remains.
   ManifestDataset(const Manifest& manifest, const DatasetOptions& options, const AudioReader* audio,
                   const TextEncoder* text);
 

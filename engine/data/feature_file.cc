@@ -1,5 +1,6 @@
 #include "engine/data/feature_file.h"
 
+#include <filesystem>
 #include <limits>
 #include <span>
 
@@ -85,7 +86,11 @@ FeatureShape feature_file_shape(const std::string& path, const std::string& key)
     return checked_shape(find_tensor(file, key).shape, path);
   }
   const std::string start = data::read_file_start(path, data::needed_npy_header_bytes);
-  return checked_shape(data::parse_npy_header(bytes_of(start), path).shape, path);
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(start), path);
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(path, unknown);
+  if (!unknown) data::check_npy_size(bytes, header, path);
+  return checked_shape(header.shape, path);
 }
 
 Matrix read_feature_file(const std::string& path, const std::string& key) {

@@ -169,17 +169,21 @@ int64_t load_integer(const std::byte* p, const NpyHeader& h, std::string_view na
 
 const std::byte* checked_data(std::span<const std::byte> file, const NpyHeader& h,
                               std::string_view name) {
+  check_npy_size(file.size(), h, name);
+  return file.data() + h.data_offset;
+}
+
+}  // namespace
+
+void check_npy_size(uint64_t file_bytes, const NpyHeader& h, std::string_view name) {
   const uint64_t want = static_cast<uint64_t>(h.numel()) * static_cast<uint64_t>(h.item_bytes);
-  const uint64_t have = file.size() - std::min<uint64_t>(file.size(), h.data_offset);
+  const uint64_t have = file_bytes - std::min<uint64_t>(file_bytes, h.data_offset);
   if (have < want)
     fail_input(name, ": is truncated: its header announces ", want, " bytes, the file holds ",
                have);
   if (have > want)
     fail_input(name, ": holds ", have - want, " bytes more than its header announces");
-  return file.data() + h.data_offset;
 }
-
-}  // namespace
 
 int64_t NpyHeader::numel() const {
   int64_t n = 1;

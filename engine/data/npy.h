@@ -29,6 +29,9 @@ struct NpyHeader {
 inline constexpr size_t needed_npy_header_bytes = 65536 + 12;
 NpyHeader parse_npy_header(std::span<const std::byte> start, std::string_view name);
 
+// InputError unless a file of so many bytes is exactly as long as its header says.
+void check_npy_size(uint64_t file_bytes, const NpyHeader& header, std::string_view name);
+
 // The elements, converted. The file must be exactly as long as its header says. Integers that do
 // not fit into int32, and elements of the wrong kind, are errors.
 std::vector<float> npy_floats(std::span<const std::byte> file, const NpyHeader& header,

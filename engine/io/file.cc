@@ -256,7 +256,20 @@ void FileWriter::close() {
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_path("close", path_, errno);
 }
 
-void replace_file(const fs::path& path, FunctionRef<void(FileWriter&)> write) {
+void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(name, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status)) {
+    FileWriter file(name);
+    write(file);
+    file.close();
+    return;
+  }
+  fs::path path = name;
+  if (fs::is_symlink(fs::symlink_status(name, ignored))) {
+    const fs::path target = fs::canonical(name, ignored);
+    if (!ignored) path = target;
+  }
   fs::path temporary = path;
   temporary += ".tmp-" + std::to_string(::getpid());
   try {

@@ -82,7 +82,8 @@ class FileWriter {
 void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
 // Replaces `path` at once: temporary file beside it, sync, rename, sync of the directory. After a
-// crash there is either the old content or the new. `write` fills the file.
+// crash there is either the old content or the new. `write` fills the file. A symbolic link is
+// followed; what is not a regular file (a pipe, a terminal, /dev/null) is written to as it is.
 void replace_file(const std::filesystem::path& path, FunctionRef<void(FileWriter&)> write);
 void replace_text_file(const std::filesystem::path& path, std::string_view content);
 

@@ -2,9 +2,11 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/io/checkpoint.h"
+#include "engine/io/crc32c.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -75,24 +77,82 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
   return d;
 }
 
-std::string find_model_file(const std::string& path, std::vector<std::string>* warnings) {
+namespace {
+
+constexpr const char* checksum_key = "checksum";
+
+// The same for every order of tensors in the file.
+struct Checksum {
+  uint32_t value = 0;
+
+  explicit Checksum(const StringMap& metadata) {
+    for (const auto& [key, text] : metadata) {
+      if (key == checksum_key) continue;
+      add(key);
+      add(text);
+    }
+  }
+  void add(std::string_view text) {
+    value = crc32c(text, value);
+    value = crc32c(std::string_view("\0", 1), value);
+  }
+  void add(const std::string& name, std::span<const std::byte> bytes) {
+    add(name);
+    value = crc32c(bytes, value);
+  }
+};
+
+std::filesystem::path find_model_file(const std::string& path, std::vector<std::string>* warnings) {
   namespace fs = std::filesystem;
   constexpr const char* file = "model.safetensors";
   std::error_code error;
   const auto status = fs::status(path, error);
   if (!fs::exists(status)) fail_input(path, ": no such model file or checkpoint directory");
   if (!fs::is_directory(status)) return path;
-  if (fs::exists(fs::path(path) / "manifest.json", error)) {
-    return open_checkpoint(path).path(file).string();
-  }
-  const fs::path best = fs::path(path) / file;  // the trainer keeps the best model here
-  if (fs::exists(best, error)) return best.string();
+  if (fs::exists(fs::path(path) / "manifest.json", error)) return open_checkpoint(path).path(file);
+  if (fs::exists(fs::path(path) / file, error)) return fs::path(path) / file;
   const auto checkpoint = open_latest(path);
-  if (!checkpoint) fail_input(path, ": holds no checkpoint");
+  if (!checkpoint) fail_input(path, ": holds no model and no checkpoint");
   if (warnings) {
     for (const std::string& w : checkpoint->warnings()) warnings->push_back(w);
   }
-  return checkpoint->path(file).string();
+  return checkpoint->path(file);
+}
+
+}  // namespace
+
+void save_model(const std::string& path, const Session& session,
+                const ModelDescription& description) {
+  std::vector<TensorToWrite> tensors = weights_to_write(session.parameters());
+  StringMap metadata = description.to_metadata();
+  Checksum sum(metadata);
+  std::map<std::string, const TensorToWrite*> by_name;
+  for (const TensorToWrite& t : tensors) by_name[t.name] = &t;
+  std::vector<std::byte> bytes;
+  for (const auto& [name, t] : by_name) {
+    size_t size = size_of(t->dtype);
+    for (int64_t n : t->shape) size *= static_cast<size_t>(n);
+    bytes.resize(size);
+    t->fill(0, bytes);
+    sum.add(name, bytes);
+  }
+  metadata[checksum_key] = str(sum.value);
+  write_safetensors(std::filesystem::path(path), tensors, metadata);
+}
+
+SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings) {
+  SafetensorsFile file(find_model_file(path, warnings));
+  const auto stored = file.metadata().find(checksum_key);
+  if (stored == file.metadata().end()) return file;
+  Checksum sum(file.metadata());
+  std::map<std::string, const StoredTensor*> by_name;
+  for (const StoredTensor& t : file.tensors()) by_name[t.name] = &t;
+  for (const auto& [name, t] : by_name) sum.add(name, t->bytes);
+  if (stored->second != str(sum.value)) {
+    fail_input(file.name(), ": is damaged: its checksum is ", sum.value, ", expected ",
+               stored->second, "; the checkpoint-* directories of its run may still be good");
+  }
+  return file;
 }
 
 }  // namespace rondo

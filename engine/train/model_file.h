@@ -26,9 +26,15 @@ struct ModelDescription {
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
 
-// The file of a model given as a checkpoint directory (the best model in it, or else its newest
-// whole generation), a generation, or the file itself. Throws InputError when there is none;
-// *warnings gets a line for each damaged generation that was passed over.
-std::string find_model_file(const std::string& path, std::vector<std::string>* warnings);
+// Writes the session's weights and the description, with a checksum of both in the metadata, and
+// replaces the file at once. Throws InputError.
+void save_model(const std::string& path, const Session& session,
+                const ModelDescription& description);
+
+// A model given as a checkpoint directory (its best model; before there is one, the newest whole
+// generation), as a generation, or as the file itself. What carries a checksum is compared with it.
+// Throws InputError when there is none or it is damaged; *warnings gets a line for each damaged
+// generation that was passed over.
+SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings);
 
 }  // namespace rondo

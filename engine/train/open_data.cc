@@ -79,10 +79,10 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
   o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
   if (use == DataUse::training) {
     o.augment = augmentation(config.augment);
-    o.unknown = config.data.text_outside_alphabet == OnBadData::skip ? UnknownCharacters::skip
-                                                                     : UnknownCharacters::error;
-    o.bad =
-        config.data.text_too_long == OnBadData::skip ? BadUtterances::skip : BadUtterances::error;
+    using Kind = DatasetProblem::Kind;
+    o.left_out.push_back(Kind::too_long);
+    if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
+    if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
     const int64_t factor = subsampling_of(config.model);
     o.output_frames = [factor](int64_t frames) { return (frames + factor - 1) / factor; };
   } else {
@@ -91,6 +91,22 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
     o.output_frames = [](int64_t) { return int64_t{1} << 40; };
   }
   return std::make_unique<ManifestDataset>(read_manifest(manifest), o, audio, text);
+}
+
+void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,
+                 const ModelSizes& sizes, const std::string& where) {
+  if (data.feature_dim() != sizes.features) {
+    fail_input(manifest, ": its features have ", data.feature_dim(), " columns, ", where, " has ",
+               sizes.features);
+  }
+  if (task == Task::classify && data.classes() > sizes.outputs) {
+    fail_input(manifest, ": holds class ", data.classes() - 1, ", ", where, " has classes 0 to ",
+               sizes.outputs - 1);
+  }
+  if (task == Task::regress && data.target_dim() != sizes.outputs) {
+    fail_input(manifest, ": its targets have ", data.target_dim(), " numbers, ", where, " has ",
+               sizes.outputs);
+  }
 }
 
 Alphabet make_alphabet(const Config& config) {

@@ -8,6 +8,7 @@
 #include "engine/config/config.h"
 #include "engine/data/dataset.h"
 #include "engine/text/alphabet.h"
+#include "engine/train/build_model.h"
 
 namespace rondo {
 
@@ -25,6 +26,11 @@ TargetKind target_kind(Task task);
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
                                               const TextEncoder* text);
+
+// InputError unless the data have the columns, and the classes or targets, of the model; `where`
+// names the model, or the data it was made for.
+void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,
+                 const ModelSizes& sizes, const std::string& where);
 
 // The alphabet of a configuration: data.alphabet, or the characters of the training transcripts.
 Alphabet make_alphabet(const Config& config);

@@ -47,8 +47,8 @@ std::vector<Transcript::Token> words_of(const std::vector<Transcript::Token>& ch
 }  // namespace
 
 Recognizer::Recognizer(const std::string& path, DeviceKind device, int threads) {
-  file_ = find_model_file(path, &warnings_);
-  const SafetensorsFile file{std::filesystem::path(file_)};
+  const SafetensorsFile file = open_model(path, &warnings_);
+  file_ = file.name();
   description_ = ModelDescription::from_metadata(file.metadata(), file_);
   alphabet_ = Alphabet(description_.alphabet);
   if (description_.config.task == Task::ctc && alphabet_.classes() != description_.sizes.outputs) {
@@ -127,6 +127,7 @@ std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
   if (!description_.mean.empty()) {
     data->set_global_cmvn({description_.mean, description_.inverse_std});
   }
+  if (references) require_fit(*data, manifest, description_.config.task, description_.sizes, file_);
   return data;
 }
 

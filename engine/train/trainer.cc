@@ -139,9 +139,6 @@ class Trainer {
   }
 
   void open_data(const std::optional<Checkpoint>& resumed) {
-    if (config_.data.train.empty()) {
-      fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
-    }
     if (resumed) {
       const SafetensorsFile file = resumed->tensors(best_model_file);
       const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
@@ -183,6 +180,9 @@ class Trainer {
         description_.sizes.outputs = train_->target_dim();
         break;
     }
+    if (dev_) {
+      require_fit(*dev_, config_.data.dev, config_.task, description_.sizes, config_.data.train);
+    }
   }
 
   void build_session() {
@@ -195,7 +195,7 @@ class Trainer {
   // Weights of another model; its shapes must be those of this one.
   void initialize_from(const std::string& path) {
     std::vector<std::string> warnings;
-    const SafetensorsFile file{fs::path(find_model_file(path, &warnings))};
+    const SafetensorsFile file = open_model(path, &warnings);
     for (const std::string& w : warnings) report_.message("warning: " + w);
     session_->load(file);
     report_.message("weights from " + file.name());
@@ -321,8 +321,8 @@ class Trainer {
     if (better) {
       state_.best_metric = metric;
       state_.best_loss = e.loss;
-      session_->save((fs::path(config_.training.checkpoint_dir) / best_model_file).string(),
-                     description_.to_metadata());
+      save_model((fs::path(config_.training.checkpoint_dir) / best_model_file).string(), *session_,
+                 description_);
     }
     if (averaged) session_->optimizer().swap_average();
     state_.validations_without_progress = better ? 0 : state_.validations_without_progress + 1;
@@ -362,7 +362,7 @@ class Trainer {
     const fs::path directory = config_.training.checkpoint_dir;
     const std::string best = (directory / best_model_file).string();
     if (!dev_) {
-      session_->save(best, description_.to_metadata());
+      save_model(best, *session_, description_);
       return;
     }
     if (config_.training.average_best < 2) return;
@@ -376,7 +376,7 @@ class Trainer {
                         metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
     if (!better) return;
     state_.best_metric = metric;
-    session_->save(best, description_.to_metadata());
+    save_model(best, *session_, description_);
   }
 
   Config config_, stored_config_;  // stored: of the run that is continued
@@ -397,6 +397,11 @@ class Trainer {
 }  // namespace
 
 TrainingSummary train(const Config& config, const TrainerOptions& options) {
+  // Before the checkpoint directory is made.
+  if (config.data.train.empty()) {
+    fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
+  }
+  read_manifest(config.data.train);
   Trainer trainer(config, options);
   return trainer.run();
 }

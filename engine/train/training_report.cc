@@ -133,7 +133,7 @@ void TrainingReport::step(const TrainingState& state, const StepResult& r, doubl
 void TrainingReport::validation(const TrainingState& state, const Evaluation& e, Task task,
                                 bool best, std::vector<SampleHypothesis> samples) {
   const double metric = e.metric(task);
-  progress_.wer = task == Task::regress ? std::nan("") : metric;
+  progress_.wer = task == Task::ctc ? metric : std::nan("");
   std::string line = format("step %-6" PRId64 " dev loss %.4f", state.step, e.loss);
   if (task != Task::regress) line += "  " + metric_text(task, metric);
   if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());

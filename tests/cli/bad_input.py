@@ -1,0 +1,251 @@
+"""Bad data and damaged models: one clear sentence, exit 1, and nothing is lost."""
+
+from cli_support import *
+
+_model = []
+
+
+def tone_model():
+    """A model of tones, trained once for all tests (it need not be good)."""
+    if not _model:
+        root = pathlib.Path(tempfile.mkdtemp(prefix="rondo-cli-"))
+        tone_corpus(root, train=6, dev=3)
+        train(root, root / "run", "training.epochs=1", base=TONE)
+        _model.append(root)
+    return _model[0]
+
+
+def features(root, **more):
+    feature_corpus(root, "ctc", train=6, dev=3, **more)
+    return root
+
+
+def append(manifest, line):
+    with open(manifest, "a") as file:
+        file.write(line if isinstance(line, str) else json.dumps(line) + "\n")
+
+
+def fails_to_train(root, *settings, errs, lines=1, base=READY, **more):
+    out, err = fails("train", *base, f"data={root}", f"training.checkpoint_dir={root}/run",
+                     "training.epochs=1", *settings, errs=errs, lines=lines, **more)
+    check("epoch 1" not in out, "found only while training:", out)
+
+
+def test_recordings_that_are_none():
+    root = tone_model()
+    good = root / "dev000.wav"
+    (root / "empty.wav").write_bytes(b"")
+    (root / "text.wav").write_text("this is no sound " * 100)
+    (root / "short.wav").write_bytes(good.read_bytes()[:500])
+    (root / "shorter.wav").write_bytes(good.read_bytes()[:20])
+    (root / "random.flac").write_bytes(random.Random(3).randbytes(3000))
+    for name, text in [("missing.wav", "No such file"), ("empty.wav", "is empty"),
+                       ("text.wav", "is not audio"), ("short.wav", "is truncated"),
+                       ("shorter.wav", "is truncated"), ("random.flac", "is not audio"),
+                       (".", "is not a regular file")]:
+        fails("transcribe", root / "run", root / name, errs=text)
+    # The good ones are transcribed all the same.
+    run("transcribe", root / "run", root / "empty.wav", good, code=1, says="dev000.wav\t",
+        errs="empty.wav: is empty")
+    fails("transcribe", root / "run", "-", errs="standard input: is empty")
+
+
+def test_training_recordings_that_are_none():
+    with folder() as root:
+        tone_corpus(root, train=4, dev=2)
+        whole = (root / "train002.wav").read_bytes()
+        (root / "train002.wav").write_bytes(whole[:1000])
+        fails_to_train(root, base=TONE, lines=2,
+                       errs=["1 of 4 utterances", "train.jsonl:3: ", "train002.wav: is truncated"])
+        (root / "train002.wav").unlink()
+        fails_to_train(root, base=TONE, lines=2, errs=["train002.wav: cannot be opened"])
+
+
+def test_feature_files_that_are_none():
+    with folder() as root:
+        features(root)
+        file = root / "train004.npy"
+        whole = file.read_bytes()
+        for content, text in [(b"", "is empty"), (whole[:40], "is truncated"),
+                              (whole[:-5], "train004.npy"), (b"x" * 200, "train004.npy")]:
+            file.write_bytes(content)
+            fails_to_train(root, errs=["1 of 6 utterances", "train.jsonl:5: ", text], lines=2)
+        file.write_bytes(npy([[1.0] * 5] * 20))
+        fails_to_train(root, errs=["train.jsonl:5: ", "5"], lines=2)
+
+
+def test_malformed_manifests():
+    for line, text in [('{"features_filepath": "train000.npy", "text": "a\n', "not valid JSON"),
+                       ('{"text": "a"}\n', 'has no "audio_filepath"'),
+                       ('[1, 2]\n', "train.jsonl:7: "),
+                       ('{"features_filepath": "train000.npy", "text": 5}\n', '"text"')]:
+        with folder() as root:
+            append(features(root) / "train.jsonl", line)
+            fails_to_train(root, errs=["train.jsonl:7: ", text])
+    with folder() as root:
+        features(root)
+        (root / "train.jsonl").write_text("")
+        fails_to_train(root, errs="train.jsonl: holds no utterances")
+
+
+def test_text_outside_the_alphabet():
+    with folder() as root:
+        append(features(root) / "train.jsonl", {"features_filepath": "train000.npy", "text": "aXé"})
+        fails_to_train(root, "data.alphabet=abc", lines=2,
+                       errs=["1 of 7 utterances", "train.jsonl:7: ", "'X' (U+0058)", "'é' (U+00E9)"])
+        train(root, root / "run", "data.alphabet=abc", "data.text_outside_alphabet=skip",
+              "training.epochs=1", says=["left out", "'X' (U+0058)", "data: 6 utterances"])
+
+
+def test_text_too_long_for_its_frames():
+    with folder() as root:
+        append(features(root) / "train.jsonl",
+               {"features_filepath": "train000.npy", "text": "abc" * 60})
+        append(root / "train.jsonl", {"features_filepath": "train001.npy", "text": "aa" * 60})
+        fails_to_train(root, lines=3, errs=["2 of 8 utterances", "train.jsonl:7: ", "train000.npy",
+                                            "need 180 frames", "train.jsonl:8: ", "need 239 frames"])
+        # Other problems are not skipped along with it.
+        (root / "train003.npy").unlink()
+        fails_to_train(root, "data.text_too_long=skip", lines=4, errs=["train003.npy: cannot be"])
+        features(root)
+        append(root / "train.jsonl", {"features_filepath": "train000.npy", "text": "abc" * 60})
+        train(root, root / "run", "data.text_too_long=skip", "training.epochs=1",
+              says=["left out", "1 of 7 utterances", "data: 6 utterances"])
+
+
+def test_long_utterances_are_left_out():
+    with folder() as root:
+        features(root)
+        (root / "train005.npy").write_bytes(npy([[0.5] * 6] * 300))
+        train(root, root / "run", "data.max_frames=200", "training.epochs=1",
+              says=["left out", "300 frames", "data: 5 utterances"])
+
+
+def test_data_that_do_not_fit_the_task_or_each_other():
+    with folder() as root, folder() as other:
+        features(root)
+        fails_to_train(root, "task=classify", errs='has no "label"', lines=7)
+        tone_corpus(other, train=2, dev=2)
+        fails_to_train(root, f"data.dev={other}/dev.jsonl", errs=["dev.jsonl", "40 columns", "6"])
+        feature_corpus(other, "classify", train=6, dev=3)
+        append(other / "dev.jsonl", {"features_filepath": "dev000.npy", "label": 9})
+        fails_to_train(other, "task=classify", errs=["dev.jsonl", "class 9"])
+        feature_corpus(other, "regress", train=6, dev=3)
+        (other / "dev.jsonl").write_text('{"features_filepath": "dev000.npy", "target": [1]}\n')
+        fails_to_train(other, "task=regress", errs=["dev.jsonl", "targets have 1", "2"])
+        fails("eval", tone_model() / "run", root / "dev.jsonl", errs=["dev.jsonl", "6 columns", "20"])
+
+
+def test_labels_that_the_model_does_not_have():
+    with folder() as root:
+        append(features(root) / "train.jsonl",
+               {"features_filepath": "train000.npy", "labels": [1, 99]})
+        fails_to_train(root, errs=["train.jsonl:7: ", "99"], lines=2)
+
+
+def test_models_that_are_none():
+    root = tone_model()
+    good = root / "dev000.wav"
+    fails("transcribe", root / "nowhere", good, errs="no such model file or checkpoint directory")
+    with folder() as empty:
+        fails("transcribe", empty, good, errs="holds no model and no checkpoint")
+    fails("transcribe", good, good, errs="not a safetensors file")
+    (root / "other.safetensors").write_bytes(safetensors({"x": [[1.0, 2.0]]}))
+    fails("info", "--model", root / "other.safetensors", errs="is not a rondo model")
+
+
+def test_damaged_models():
+    root = tone_model()
+    good, model = root / "dev000.wav", (root / "run/model.safetensors").read_bytes()
+    damaged = root / "damaged.safetensors"
+    rng = random.Random(5)
+    places = [len(model) - 1, len(model) // 2, *(rng.randrange(len(model)) for _ in range(20))]
+    for place in places:
+        flipped = bytearray(model)
+        flipped[place] ^= 1 << rng.randrange(8)
+        damaged.write_bytes(flipped)
+        fails("transcribe", damaged, good, errs="damaged.safetensors")
+    for length in [0, 5, 100, len(model) // 2, len(model) - 1]:
+        damaged.write_bytes(model[:length])
+        fails("transcribe", damaged, good, errs="damaged.safetensors")
+
+
+def test_a_damaged_checkpoint_is_passed_over():
+    for harm in ["flip", "truncate", "manifest"]:
+        with folder() as root:
+            features(root)
+            train(root, root / "run", "training.epochs=2")
+            newest = sorted((root / "run").glob("checkpoint-*"))[-1]
+            file = newest / ("manifest.json" if harm == "manifest" else "model.safetensors")
+            data = bytearray(file.read_bytes())
+            if harm == "truncate":
+                del data[-7:]
+            else:
+                data[len(data) // 2] ^= 16
+            file.write_bytes(data)
+            train(root, root / "run", "training.epochs=3", "--resume",
+                  says=[newest.name, "continuing after step"])
+            for checkpoint in (root / "run").glob("checkpoint-*"):
+                (checkpoint / "model.safetensors").write_bytes(b"")
+            fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
+                  "training.epochs=4", "--resume", errs="checkpoint-")
+
+
+def test_weights_of_another_model():
+    with folder() as root:
+        features(root)
+        train(root, root / "run", "training.epochs=1")
+        for setting, text in [("model.hidden=12", "expected"), ("model.layers=2", "no tensor")]:
+            fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/b", setting,
+                  "training.epochs=1", "--init-from", root / "run", errs=["model.safetensors", text])
+        fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
+              "model.hidden=12", "training.epochs=2", "--resume",
+              errs=["checkpoint-", "model.safetensors"])
+
+
+def test_a_run_is_not_overwritten():
+    with folder() as root:
+        features(root)
+        train(root, root / "run", "training.epochs=1")
+        before = weights_of(root / "run")
+        fails_to_train(root, errs=["holds a training run already", "--resume"])
+        check(weights_of(root / "run") == before, "the run has changed")
+
+
+def test_other_data_on_resume():
+    with folder() as root:
+        features(root)
+        train(root, root / "run", "training.epochs=1")
+        append(root / "train.jsonl", {"features_filepath": "dev000.npy", "text": "abc"})
+        fails_to_train(root, "training.epochs=2", "--resume", errs="holds other utterances")
+
+
+def test_places_that_cannot_be_written():
+    with folder() as root:
+        features(root)
+        (root / "file").write_text("in the way")
+        for setting in [f"training.checkpoint_dir={root}/file", "training.checkpoint_dir=/proc/x",
+                        f"training.log={root}/none/log.jsonl"]:
+            fails_to_train(root, setting, errs=setting.split("=")[1])
+    root = tone_model()
+    good = root / "dev000.wav"
+    fails("transcribe", root / "run", good, "--format", "npy", "--out", "/proc/x", errs="/proc/x")
+    fails("eval", root / "run", root / "dev.jsonl", "--hypotheses", "/nonexistent/h", errs="/nonex")
+    fails("eval", root / "run", root / "dev.jsonl", "--group-by", "colour", errs="'colour'")
+
+
+def test_output_to_a_device_goes_there():
+    root = tone_model()
+    os.mkfifo(root / "pipe")
+    reader = subprocess.Popen(["cat", root / "pipe"], stdout=subprocess.PIPE)
+    run("eval", root / "run", root / "dev.jsonl", "--hypotheses", root / "pipe")
+    out = reader.communicate(timeout=TIMEOUT)[0]
+    check(len(out.splitlines()) == 3, out)
+    check((root / "pipe").is_fifo(), "the pipe was replaced by a file")
+
+
+try:
+    main(globals())
+finally:
+    for root in _model:
+        shutil.rmtree(root, ignore_errors=True)

@@ -1,0 +1,235 @@
+"""What the tests of the command line share: running it, and making tiny data to run it on.
+
+Standard library only. A test is a script called with the path of `rondo`; it ends with
+main(globals()), which runs every function named test_*, and exits 0, 1 or 77 (all skipped).
+"""
+
+import array
+import contextlib
+import json
+import math
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import wave
+
+RONDO = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "rondo"
+RATE = 8000
+TONES = {"a": 400, "b": 1000, "c": 2200}
+TIMEOUT = 120
+
+
+class Skip(Exception):
+    """The machine lacks what a test needs."""
+
+
+def check(condition, *message):
+    if not condition:
+        raise AssertionError(" ".join(str(m) for m in message))
+
+
+def start(*words, **popen):
+    """The command, running, its output readable as text."""
+    popen.setdefault("stdout", subprocess.PIPE)
+    popen.setdefault("stderr", subprocess.PIPE)
+    return subprocess.Popen([RONDO, *map(str, words)], **popen)
+
+
+def run(*words, code=0, says=(), errs=(), not_says=(), stdin=b"", **popen):
+    """Runs the command; expects its exit code and texts in stdout (says) and stderr (errs).
+
+    A failure (code 1) must be one clear sentence: a single line "rondo: ..." on stderr, and not an
+    internal error, unless `errs` is a list that asks for more.
+    """
+    process = start(*words, stdin=subprocess.PIPE, **popen)
+    try:
+        out, err = (b.decode() for b in process.communicate(stdin, timeout=TIMEOUT))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise AssertionError(f"rondo {' '.join(map(str, words))}: did not end in {TIMEOUT} s")
+    shown = f"rondo {' '.join(map(str, words))}\n--- stdout\n{out}--- stderr\n{err}---"
+    check(process.returncode == code, f"exit {process.returncode}, expected {code}:", shown)
+    check("internal error" not in err, "an internal error:", shown)
+    check("internal error" not in out, "an internal error:", shown)
+    for text in [says] if isinstance(says, str) else says:
+        check(text in out, f"'{text}' is not in stdout:", shown)
+    for text in [errs] if isinstance(errs, str) else errs:
+        check(text in err, f"'{text}' is not in stderr:", shown)
+    for text in [not_says] if isinstance(not_says, str) else not_says:
+        check(text not in out + err, f"'{text}' is in the output:", shown)
+    if code == 1:
+        check(err.startswith("rondo: ") or "\nrondo: " in err, "no sentence on stderr:", shown)
+    return out, err
+
+
+def fails(*words, errs, lines=1, **more):
+    """Exit 1 and a sentence on stderr that has all of `errs`, in so many lines."""
+    out, err = run(*words, code=1, errs=errs, **more)
+    check(len(err.splitlines()) == lines, f"{len(err.splitlines())} lines, expected {lines}:", err)
+    return out, err
+
+
+@contextlib.contextmanager
+def folder():
+    path = pathlib.Path(tempfile.mkdtemp(prefix="rondo-cli-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def tone_samples(text, rng):
+    """A short tone for each letter, silence between; a little noise."""
+    samples = array.array("h")
+    for letter in text.replace(" ", ""):
+        n = int(RATE * rng.uniform(0.09, 0.12))
+        f = TONES[letter] * 2 * math.pi / RATE
+        samples.extend(int(9000 * math.sin(f * i)) + rng.randrange(-60, 61) for i in range(n))
+        samples.extend(rng.randrange(-60, 61) for _ in range(int(RATE * rng.uniform(0.05, 0.07))))
+    return samples
+
+
+def write_wav(path, samples):
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(RATE)
+        file.writeframes(samples.tobytes())
+
+
+def write_manifest(path, lines):
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def tone_corpus(root, train=60, dev=12, seed=1):
+    """root/train.jsonl and root/dev.jsonl: strings of the letters a, b, c as tones."""
+    rng = random.Random(seed)
+    for part, count in (("train", train), ("dev", dev)):
+        lines = []
+        for i in range(count):
+            text = " ".join(rng.choice("abc") for _ in range(rng.randrange(2, 6)))
+            samples = tone_samples(text, rng)
+            name = f"{part}{i:03}.wav"
+            write_wav(root / name, samples)
+            lines.append({"audio_filepath": name, "text": text, "speaker": f"s{i % 2}",
+                          "duration": len(samples) / RATE})
+        write_manifest(root / f"{part}.jsonl", lines)
+    shutil.copy(root / "dev.jsonl", root / "test.jsonl")
+
+
+def npy(rows, dtype="<f4"):
+    """A matrix as the bytes of a .npy file."""
+    shape = (len(rows), len(rows[0]))
+    header = str({"descr": dtype, "fortran_order": False, "shape": shape})
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    body = b"".join(struct.pack(f"<{len(r)}f", *r) for r in rows)
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + body
+
+
+def read_npy(path):
+    """(shape, values) of a float32 .npy file."""
+    data = path.read_bytes()
+    check(data[:6] == b"\x93NUMPY", path, "is not a .npy file")
+    length = struct.unpack("<H", data[8:10])[0]
+    header = data[10:10 + length].decode()
+    shape = tuple(int(n) for n in header.split("(")[1].split(")")[0].split(",") if n.strip())
+    values = struct.unpack(f"<{math.prod(shape)}f", data[10 + length:])
+    return shape, values
+
+
+def safetensors(tensors):
+    """{name: rows} as the bytes of a .safetensors file."""
+    header, body = {}, b""
+    for name, rows in tensors.items():
+        piece = b"".join(struct.pack(f"<{len(r)}f", *r) for r in rows)
+        header[name] = {"dtype": "F32", "shape": [len(rows), len(rows[0])],
+                        "data_offsets": [len(body), len(body) + len(piece)]}
+        body += piece
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def feature_corpus(root, kind, train=48, dev=12, seed=2):
+    """Ready features of 6 columns. kind: ctc (letters as unit vectors), classify, regress."""
+    rng = random.Random(seed)
+    for part, count in (("train", train), ("dev", dev)):
+        lines = []
+        for i in range(count):
+            line = {"features_filepath": f"{part}{i:03}.npy"}
+            noise = lambda: [rng.gauss(0, 0.1) for _ in range(6)]
+            rows = []
+            if kind == "ctc":
+                letters = [rng.choice("abc") for _ in range(rng.randrange(2, 5))]
+                line["text"] = "".join(letters)
+                for letter in letters:
+                    for _ in range(rng.randrange(3, 5)):
+                        rows.append(noise())
+                        rows[-1]["abc".index(letter)] += 1
+                    rows.extend(noise() for _ in range(2))
+            else:
+                which, level = rng.randrange(3), rng.uniform(-1, 1)
+                for _ in range(rng.randrange(6, 12)):
+                    rows.append(noise())
+                    rows[-1][which if kind == "classify" else 0] += 1 if kind == "classify" else level
+                line.update({"label": which} if kind == "classify" else {"target": [level, -level]})
+            (root / line["features_filepath"]).write_bytes(npy(rows))
+            lines.append(line)
+        write_manifest(root / f"{part}.jsonl", lines)
+    shutil.copy(root / "dev.jsonl", root / "test.jsonl")
+
+
+# Settings that make training on these corpora a matter of a second or two.
+TINY = ["model.hidden=24", "model.layers=1", "model.dropout=0", "optimizer.lr=0.02",
+        "schedule.warmup_steps=5", "training.threads=2", "training.samples=0"]
+TONE = TINY + ["features.rate=8000", "features.bins=20", "data.batch_frames=600"]
+READY = TINY + ["features.type=ready", "features.cmvn=none", "model.subsample=1",
+                "data.batch_frames=100"]
+
+
+def train(data, out, *settings, base=READY, **more):
+    return run("train", *base, f"data={data}", f"training.checkpoint_dir={out}", *settings, **more)
+
+
+def log_of(directory, event):
+    lines = (pathlib.Path(directory) / "log.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry["event"] == event]
+
+
+def weights_of(directory):
+    """The bytes of every model.safetensors of a run: the best one, and the newest generation's."""
+    directory = pathlib.Path(directory)
+    newest = sorted(directory.glob("checkpoint-*"))[-1]
+    return {"best": (directory / "model.safetensors").read_bytes(),
+            "newest": (newest / "model.safetensors").read_bytes(),
+            "optimizer": (newest / "optimizer.safetensors").read_bytes()}
+
+
+def main(names):
+    failed = skipped = 0
+    tests = [f for name, f in names.items() if name.startswith("test_")]
+    wanted = sys.argv[2:]
+    for test in tests:
+        if wanted and test.__name__ not in wanted:
+            continue
+        began = time.monotonic()
+        try:
+            test()
+            result = "ok"
+        except Skip as reason:
+            skipped += 1
+            result = f"SKIPPED: {reason}"
+        except Exception:
+            failed += 1
+            traceback.print_exc()
+            result = "FAILED"
+        print(f"{test.__name__}: {result} ({time.monotonic() - began:.1f} s)", flush=True)
+    sys.exit(1 if failed else 77 if skipped == len(tests) else 0)

@@ -1,0 +1,211 @@
+"""From data to text: train, eval, transcribe, info, and the options of training, on tiny data."""
+
+from cli_support import *
+
+
+def rate(text):
+    """The WER of `rondo eval`'s first line, in percent."""
+    return float(text.split("WER ")[1].split("%")[0])
+
+
+def loss_curve(directory):
+    return [entry["loss"] for entry in log_of(directory, "step")]
+
+
+def test_recordings_to_text():
+    with folder() as root:
+        tone_corpus(root)
+        model, recording = root / "run", root / "dev001.wav"
+        out, _ = train(root, model, "training.epochs=20", "training.samples=2", base=TONE,
+                       says=["60 utterances", "12 to validate", "reference", "hypothesis",
+                             "best model: ", "dev WER "])
+        out, _ = run("eval", model, root / "dev.jsonl", "--group-by", "speaker",
+                     "--hypotheses", root / "hyp.jsonl",
+                     says=["on 12 utterances", "speaker s0", "speaker s1", "times real time"])
+        check(rate(out) < 20, "tones were not learnt:", out)
+        entries = [json.loads(line) for line in (root / "dev.jsonl").open()]
+        written = [json.loads(line) for line in (root / "hyp.jsonl").open()]
+        check([w["reference"] for w in written] == [e["text"] for e in entries], written)
+
+        rates = json.loads(run("eval", model, root / "dev.jsonl", "--json", "--group-by", "speaker")[0])
+        check(abs(100 * rates["all"]["wer"] - rate(out)) < 0.006, rates, out)
+        check(sum(g["words"] for g in rates["groups"].values()) == rates["all"]["words"], rates)
+        check(set(rates["groups"]) == {"speaker=s0", "speaker=s1"}, rates)
+
+        text = run("transcribe", model, recording)[0]
+        check(text == written[1]["hypothesis"] + "\n", text, written[1])
+        check(run("transcribe", model, "-", stdin=recording.read_bytes())[0] == text, "stdin differs")
+        both = run("transcribe", model, recording, root / "dev002.wav")[0].splitlines()
+        check(both == [f"{recording}\t{written[1]['hypothesis']}",
+                       f"{root}/dev002.wav\t{written[2]['hypothesis']}"], both)
+        check_times(model, recording, written[1]["hypothesis"], entries[1]["duration"])
+        check_logits(model, recording, root / "logits", written[1]["hypothesis"])
+        run("transcribe", model, recording, "--picture", root / "alignment.svg")
+        check((root / "alignment.svg").read_text().startswith("<svg"), "no picture")
+        check((model / "learning_curve.svg").read_text().startswith("<svg"), "no learning curve")
+        run("info", "--model", model,
+            says=["20 features -> 5 outputs", "alphabet: space a b c", "planned:", "MiB"])
+
+
+def check_times(model, recording, text, duration):
+    line = json.loads(run("transcribe", model, recording, "--format", "jsonl")[0])
+    check(line["text"] == text and line["audio_filepath"] == str(recording), line)
+    check(abs(line["duration"] - duration) < 0.01, line["duration"], duration)
+    check("".join(c["text"] for c in line["characters"]) == text, line)
+    check([w["text"] for w in line["words"]] == text.split(), line)
+    at = 0
+    for word in line["words"]:
+        check(at <= word["begin"] < word["end"] <= duration + 0.03, "times out of order", line)
+        check(0 < word["probability"] <= 1, line)
+        at = word["end"]
+
+
+def check_logits(model, recording, out, text):
+    name = run("transcribe", model, recording, "--format", "npy", "--out", out)[0].strip()
+    check(name == str(out / recording.with_suffix(".npy").name), name)
+    (frames, classes), values = read_npy(pathlib.Path(name))
+    check(classes == 5, classes)
+    best = [max(range(classes), key=lambda c: values[f * classes + c]) for f in range(frames)]
+    path = [b for f, b in enumerate(best) if b and (f == 0 or best[f - 1] != b)]
+    check("".join(" abc"[b - 1] for b in path) == text, "the logits spell", path, "not", text)
+
+
+def test_ready_features_npy_and_safetensors():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        out, _ = train(root, root / "run", "training.epochs=12")
+        check(rate(run("eval", root / "run", root / "dev.jsonl")[0]) < 20, out)
+        # The same numbers from .safetensors give the same weights.
+        for part in ("train", "dev"):
+            lines = [json.loads(line) for line in (root / f"{part}.jsonl").open()]
+            for line in lines:
+                (frames, dim), v = read_npy(root / line["features_filepath"])
+                rows = [v[f * dim:(f + 1) * dim] for f in range(frames)]
+                key = line["features_filepath"]
+                line["features_filepath"] = key.replace(".npy", ".safetensors")
+                (root / line["features_filepath"]).write_bytes(safetensors({"features": rows}))
+            write_manifest(root / f"{part}.jsonl", lines)
+        out, _ = train(root, root / "st", "training.epochs=12")
+        check(rate(run("eval", root / "st", root / "dev.jsonl")[0]) < 20, out)
+
+
+def test_classes_and_numbers():
+    with folder() as root:
+        feature_corpus(root, "classify")
+        train(root, root / "run", "task=classify", "training.epochs=6", says="dev error ")
+        out, _ = run("eval", root / "run", root / "dev.jsonl", "--hypotheses", root / "h.jsonl")
+        check(float(out.split("error ")[1].split("%")[0]) < 10, out)
+        given = [json.loads(line)["label"] for line in (root / "dev.jsonl").open()]
+        said = [json.loads(line)["class"] for line in (root / "h.jsonl").open()]
+        check(sum(g != s for g, s in zip(given, said)) <= 1, given, said)
+        check(json.loads(run("eval", root / "run", root / "dev.jsonl", "--json")[0])["error"] < 0.1)
+        fails("transcribe", root / "run", root / "dev000.npy", errs="")
+    with folder() as root:
+        feature_corpus(root, "regress")
+        train(root, root / "run", "task=regress", "training.epochs=12", says="dev loss ")
+        run("eval", root / "run", root / "dev.jsonl", "--hypotheses", root / "h.jsonl", says="loss ")
+        given = [json.loads(line)["target"] for line in (root / "dev.jsonl").open()]
+        said = [json.loads(line)["values"] for line in (root / "h.jsonl").open()]
+        error = max(abs(a - b) for g, s in zip(given, said) for a, b in zip(g, s))
+        check(error < 0.4, "the greatest error is", error)
+
+
+def test_accumulation_is_a_larger_batch():
+    # Two batches of half the size per update. Which utterances share a batch differs, so only
+    # progress is compared, and the number of updates.
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        train(root, root / "run", "training.accumulation=3", "training.epochs=25", "training.log_every_steps=1",
+              "data.batch_frames=60")
+        batches = len(loss_curve(root / "run"))
+        train(root, root / "one", "training.epochs=25", "training.log_every_steps=1",
+              "data.batch_frames=60")
+        ratio = len(loss_curve(root / "one")) / batches
+        check(2.4 < ratio <= 3, "updates of one batch against three:", ratio)
+        check(rate(run("eval", root / "run", root / "dev.jsonl")[0]) < 20, "not learnt")
+
+
+def test_moving_average_of_weights():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        train(root, root / "run", "training.ema=0.9", "training.epochs=15")
+        check(rate(run("eval", root / "run", root / "dev.jsonl")[0]) < 20, "not learnt")
+        newest = weights_of(root / "run")
+        check(len(newest["optimizer"]) > 2.9 * len(newest["newest"]) - 10000, "no average is saved")
+
+
+def test_average_of_the_best():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        out, _ = train(root, root / "run", "training.average_best=3", "training.epochs=15",
+                       says="average of the best 3 checkpoints: WER ")
+        check(rate(run("eval", root / "run", root / "dev.jsonl")[0]) < 20, out)
+        check(len(list((root / "run").glob("checkpoint-*"))) >= 3, "too few are kept")
+
+
+def test_early_stopping():
+    with folder() as root:
+        feature_corpus(root, "classify")
+        train(root, root / "run", "task=classify", "training.patience=3", "training.epochs=200",
+              "optimizer.lr=1e-9", "optimizer.weight_decay=0")
+        best = [entry["best"] for entry in log_of(root / "run", "validation")]
+        check(len(best) < 200 and best[-3:] == [False] * 3, "no early stop:", best)
+
+
+def test_stops_after_steps_and_seconds():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        train(root, root / "run", "training.max_steps=7", says="trained 7 steps")
+        train(root, root / "b", "training.max_seconds=0.3", "training.epochs=100000")
+
+
+def test_weights_of_another_run():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        train(root, root / "a", "training.epochs=12")
+        train(root, root / "b", "training.max_steps=1", "training.log_every_steps=1",
+              "--init-from", root / "a", says="weights from ")
+        train(root, root / "c", "training.max_steps=1", "training.log_every_steps=1")
+        warm, cold = loss_curve(root / "b")[0], loss_curve(root / "c")[0]
+        check(warm < 0.2 * cold, "first loss", warm, "after --init-from,", cold, "without")
+
+
+def test_bf16():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        if "AVX-512 with bf16" not in run("info")[0]:
+            raise Skip("this CPU has no bf16 instructions")
+        train(root, root / "run", "training.dtype=bf16", "training.epochs=15", says="bf16")
+        check(rate(run("eval", root / "run", root / "dev.jsonl")[0]) < 20, "not learnt")
+
+
+def test_lockstep_with_the_reference():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=8, dev=2)
+        train(root, root / "run", "--lockstep-ref", "training.max_steps=2", "model.hidden=6",
+              says="trained 2 steps")
+        train(root, root / "b", "training.max_steps=2", "model.hidden=6")
+        check(weights_of(root / "run")["newest"][-200:] == weights_of(root / "b")["newest"][-200:],
+              "the reference beside it has changed the result")
+
+
+def test_a_terminal_and_a_pipe():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        out, _ = train(root, root / "run", "training.epochs=2")
+        check("\x1b" not in out and "\r" not in out, "control codes in a pipe:", repr(out))
+        import pty
+        main_end, end = pty.openpty()
+        process = start("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/t",
+                        "training.epochs=2", stdout=end, stderr=end,
+                        env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
+        os.close(end)
+        shown = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while piece := os.read(main_end, 65536):
+                shown += piece
+        check(process.wait(TIMEOUT) == 0, shown)
+        check(b"\r" in shown and "█".encode() in shown, "no progress bar:", shown)
+
+
+main(globals())

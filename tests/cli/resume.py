@@ -1,0 +1,170 @@
+"""Killed, stopped, out of disk space: what a resumed run ends with."""
+
+import resource
+import signal
+
+from cli_support import *
+
+# About three seconds of training on two idle cores, with a checkpoint every few steps.
+SETTINGS = ["training.epochs=30", "training.checkpoint_every_steps=4", "training.log_every_steps=5",
+            "training.ema=0.9", "training.accumulation=2", "model.dropout=0.2",
+            "training.checkpoint_dir=run"]
+
+
+def words(*more):
+    return ["train", *READY, *SETTINGS, "data=.", *more]
+
+
+def uninterrupted(root):
+    """A finished run of the same settings (they are part of the model file) in root/whole."""
+    whole, parts = root / "whole", root / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    feature_corpus(whole, "ctc")
+    for file in whole.iterdir():
+        shutil.copy(file, parts)
+    began = time.monotonic()
+    run(*words(), cwd=whole)
+    return whole / "run", parts, time.monotonic() - began
+
+
+def check_same(whole, part):
+    expected, found = weights_of(whole), weights_of(part)
+    for name in expected:
+        check(expected[name] == found[name], f"{name}: other bytes than of an uninterrupted run")
+
+
+def steps_so_far(directory):
+    try:
+        return max(entry["step"] for entry in log_of(directory, "step"))
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def wait_for(condition, process):
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        check(process.poll() is None, "ended early:", process.poll())
+        check(time.monotonic() < end, "nothing happens")
+        time.sleep(0.005)
+
+
+def test_kill_at_random_moments():
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    with folder() as root:
+        whole, parts, seconds = uninterrupted(root)
+        kills = 0
+        for _ in range(6):
+            process = start(*words("--resume"), cwd=parts, stdout=subprocess.DEVNULL)
+            try:
+                process.wait(rng.uniform(0, 0.6 * seconds))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            err = process.communicate()[1].decode()
+            check(process.returncode in (0, -signal.SIGKILL), process.returncode, err)
+        check(kills > 0, "never killed")
+        run(*words("--resume"), cwd=parts)
+        check_same(whole, parts / "run")
+        # A finished run has nothing left to do, and says so.
+        run(*words("--resume"), cwd=parts)
+        check_same(whole, parts / "run")
+
+
+def test_interrupted_and_terminated():
+    with folder() as root:
+        whole, parts, _ = uninterrupted(root)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = steps_so_far(parts / "run")
+            process = start(*words("--resume"), cwd=parts)
+            wait_for(lambda: steps_so_far(parts / "run") > before, process)
+            process.send_signal(number)
+            out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+            check(process.returncode == 128 + number, process.returncode, out, err)
+            check("stopped by a signal after step" in out and "--resume" in out, out)
+            # Saved at that very step, not at the last one that was due.
+            step = int(out.split("signal after step ")[1].split(";")[0])
+            newest = sorted((parts / "run").glob("checkpoint-*"))[-1]
+            check(json.loads((newest / "state.json").read_text())["step"] == step, newest, out)
+        run(*words("--resume"), cwd=parts, says="continuing after step")
+        check_same(whole, parts / "run")
+
+
+def test_a_second_signal_exits_at_once():
+    with folder() as root:
+        # A step of several seconds, so that the first signal has to wait.
+        rng = random.Random(1)
+        rows = [[rng.gauss(0, 1) for _ in range(6)] for _ in range(20000)]
+        (root / "long.npy").write_bytes(npy(rows))
+        write_manifest(root / "train.jsonl", [{"features_filepath": "long.npy", "text": "abc"}])
+        process = start("train", *READY, "data.train=train.jsonl", "model.hidden=256",
+                        "training.checkpoint_dir=run", "data.batch_frames=1000000", cwd=root,
+                        stdout=subprocess.DEVNULL)
+        wait_for(lambda: (root / "run/log.jsonl").exists(), process)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        process.communicate(timeout=TIMEOUT)
+        check(process.returncode == 128 + signal.SIGTERM, process.returncode)
+        check(time.monotonic() - began < 2, "took", time.monotonic() - began, "s")
+        check(not list((root / "run").glob("checkpoint-*")), "the first signal was enough")
+
+
+def test_full_disk():
+    with folder() as root:
+        whole, parts, _ = uninterrupted(root)
+        process = start(*words(), cwd=parts, stdout=subprocess.DEVNULL)
+        wait_for(lambda: len(list((parts / "run").glob("checkpoint-*"))) >= 2, process)
+        process.kill()
+        process.communicate()
+        # No file may grow beyond 20 kB: the log still can, a checkpoint cannot.
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        fails(*words("--resume"), cwd=parts, preexec_fn=limit, errs=["write", "File too large"])
+        run("info", "--model", parts / "run", says="alphabet")
+        run(*words("--resume"), cwd=parts, says="continuing after step")
+        check_same(whole, parts / "run")
+
+
+def test_full_disk_tmpfs():
+    with folder() as root:
+        disk = root / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", disk],
+                          stderr=subprocess.DEVNULL).returncode:
+            raise Skip("no right to mount a small file system")
+        try:
+            feature_corpus(root, "ctc")
+            train(root, disk / "run", "training.max_steps=8", "training.keep_last=1")
+            filler = disk / "filler"
+            with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+                while True:
+                    file.write(b"x" * 4096)
+            fails("train", *READY, f"data={root}", f"training.checkpoint_dir={disk}/run",
+                  "training.max_steps=20", "training.keep_last=1", "--resume",
+                  errs="No space left on device")
+            run("info", "--model", sorted((disk / "run").glob("checkpoint-*"))[-1], says="alphabet")
+            filler.unlink()
+            train(root, disk / "run", "training.max_steps=20", "training.keep_last=1", "--resume",
+                  says=["continuing after step", "trained 20 steps"])
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
+
+def test_two_at_once():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        process = start("train", *READY, "data=.", "training.checkpoint_dir=run",
+                        "training.epochs=100000", cwd=root, stdout=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: (root / "run/log.jsonl").exists(), process)
+            fails("train", *READY, "data=.", "training.checkpoint_dir=run", "--resume", cwd=root,
+                  errs="run")
+        finally:
+            process.kill()
+            process.communicate()
+
+
+main(globals())

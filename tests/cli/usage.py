@@ -1,0 +1,88 @@
+"""Exit codes, --help, and what is said about a wrong command line or configuration."""
+
+from cli_support import *
+
+COMMANDS = [["prepare"], ["prepare", "speech-demo"], ["prepare", "fsdd"], ["train"], ["eval"],
+            ["transcribe"], ["info"], ["bench"]]
+
+
+def test_every_help_has_an_example():
+    run("--help", says=["Example:", "rondo train", "rondo transcribe"])
+    for command in COMMANDS:
+        run(*command, "--help", says=f"Example:  rondo {command[0]}")
+
+
+def test_help_of_settings_lists_them_with_defaults():
+    run("train", "--help-config", says=["[model]", "hidden = 256", "# LSTM cells"])
+
+
+def test_version_and_information():
+    run("--version", says="rondo ")
+    run("info", says=["cpu: ", "cuda: "])
+    run("info", "--kernels", says=["lstm_forward", "ctc", "default"])
+    run("bench", "--list", "--backend", "cpu", says="lstm_forward")
+
+
+def test_wrong_usage_is_2():
+    for words, text in [
+        ([], "subcommand is required"),
+        (["frobnicate"], "unknown command 'frobnicate'"),
+        (["--frobnicate"], "unknown option '--frobnicate'"),
+        (["prepare"], "subcommand is required"),
+        (["train", "--frobnicate"], "--frobnicate"),
+        (["train", "a.toml", "b.toml"], "two configuration files: 'a.toml' and 'b.toml'"),
+        (["train", "--device", "abacus"], "abacus"),
+        (["eval"], "model is required"),
+        (["eval", "model"], "manifest is required"),
+        (["transcribe", "model"], "files is required"),
+        (["transcribe", "model", "a.wav", "--format", "doc"], "doc"),
+        (["transcribe", "model", "a.wav", "--format", "npy"], "--format npy needs --out FOLDER"),
+        (["transcribe", "model", "a.wav", "b.wav", "--picture", "p.svg"], "a single recording"),
+        (["transcribe", "model", "a.wav", "--threads", "-3"], "--threads"),
+        (["info", "--batch", "x"], "--batch"),
+        (["bench", "--threads", "0"], "--threads"),
+    ]:
+        run(*words, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
+
+
+def test_wrong_settings():
+    for setting, text in [
+        ("model.hiden=3", "unknown key 'model.hiden'; did you mean 'model.hidden'?"),
+        ("trainng.epochs=3", "did you mean 'training.epochs'?"),
+        ("model.hidden=many", 'model.hidden is "many", expected an integer from 1 to 65536'),
+        ("model.hidden=0", "model.hidden is 0, expected an integer from 1 to 65536"),
+        ("model.bidirectional=3", "expected true or false"),
+        ("task=translate", 'one of "ctc", "classify", "regress"'),
+    ]:
+        fails("train", setting, errs=text)
+
+
+def test_wrong_configuration_file():
+    with folder() as root:
+        fails("train", root / "none.toml", errs=["none.toml", "No such file"])
+        file = root / "c.toml"
+        file.write_text("[model]\nhidden = 8\nlayer_nrom = true\n")
+        fails("train", file, errs=["c.toml:3: ", "'model.layer_nrom'", "'model.layer_norm'"])
+        file.write_text("[model]\nhidden = 8\n\n[model\n")
+        fails("train", file, errs="c.toml:4: ")
+        file.write_text("[training]\nepochs = \"ten\"\n")
+        fails("train", file, errs=["c.toml:2: ", "training.epochs", "expected an integer"])
+        file.write_bytes(bytes(range(256)))
+        fails("train", file, errs="c.toml:1: ")
+
+
+def test_settings_override_the_file_and_are_printed():
+    with folder() as root:
+        (root / "c.toml").write_text("[model]\nhidden = 8\n[training]\nepochs = 7\n")
+        run("train", root / "c.toml", "model.hidden=9", "--print-config",
+            says=["hidden = 9\n", "epochs = 7\n"])
+
+
+def test_nothing_to_train_on():
+    with folder() as root:
+        fails("train", cwd=root, errs="no training data: set data.train, or data=DIR for a prepared")
+        fails("train", "data=none", cwd=root, errs="none/train.jsonl: cannot be opened")
+        check(not list(root.iterdir()), "left behind:", list(root.iterdir()))
+
+
+main(globals())
