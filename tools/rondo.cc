@@ -52,15 +52,6 @@ int main(int argc, char** argv) {
   rondo::add_bench(app, &run);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::RequiredError& e) {
-    // A word that is no command counts as "no command" for CLI11.
-    if (argc > 1 && app.get_subcommands().empty() && argv[1][0] != '-') {
-      std::fprintf(stderr, "rondo: unknown command '%s'; rondo --help lists the commands\n",
-                   argv[1]);
-      return 2;
-    }
-    app.exit(e);
-    return 2;
   } catch (const CLI::ParseError& e) {
     // CLI11 knows --help and --version as "errors" of code 0.
     return e.get_exit_code() == 0 ? app.exit(e) : wrong_usage(app, e);
