@@ -95,12 +95,13 @@ class Trainer {
       if (++micro_batches < config_.training.accumulation && !epoch_ends) continue;
       micro_batches = 0;
       update(batch, epoch_ends, positions.steps(batch.epoch), prefetch.wait_seconds());
-      const bool validate =
-          epoch_ends || (config_.training.validate_every_steps > 0 &&
-                         state_.step % config_.training.validate_every_steps == 0);
-      if (validate && dev_) this->validate();
       done = finished();
-      if (done || checkpoint_is_due() || (epoch_ends && !dev_)) save(std::nullopt);
+      if (dev_ && (epoch_ends || validation_is_due() || (done && !stopped_))) {
+        validate();  // and save
+        done = finished();
+      } else if (done || epoch_ends || checkpoint_is_due()) {
+        save(std::nullopt);
+      }
     }
     if (!stopped_) {
       finish();
@@ -289,6 +290,11 @@ class Trainer {
            (t.patience > 0 && state_.validations_without_progress >= t.patience);
   }
 
+  bool validation_is_due() const {
+    const int64_t every = config_.training.validate_every_steps;
+    return every > 0 && state_.step % every == 0;
+  }
+
   bool checkpoint_is_due() const {
     const TrainingConfig& t = config_.training;
     return (t.checkpoint_every_steps > 0 && state_.step % t.checkpoint_every_steps == 0) ||
@@ -362,7 +368,10 @@ class Trainer {
     const fs::path directory = config_.training.checkpoint_dir;
     const std::string best = (directory / best_model_file).string();
     if (!dev_) {
+      const bool averaged = session_->optimizer().averages();
+      if (averaged) session_->optimizer().swap_average();
       save_model(best, *session_, description_);
+      if (averaged) session_->optimizer().swap_average();
       return;
     }
     if (config_.training.average_best < 2) return;

@@ -134,6 +134,15 @@ def test_moving_average_of_weights():
         check(len(newest["optimizer"]) > 2.9 * len(newest["newest"]) - 10000, "no average is saved")
 
 
+def test_moving_average_without_validation():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=8, dev=2)
+        train(root, root / "run", "training.ema=0.9", "training.epochs=3", "data.dev=",
+              "data.test=")
+        weights = weights_of(root / "run")
+        check(weights["best"][-200:] != weights["newest"][-200:], "the model is not the average")
+
+
 def test_average_of_the_best():
     with folder() as root:
         feature_corpus(root, "ctc")
@@ -155,7 +164,10 @@ def test_early_stopping():
 def test_stops_after_steps_and_seconds():
     with folder() as root:
         feature_corpus(root, "ctc")
-        train(root, root / "run", "training.max_steps=7", says="trained 7 steps")
+        # The end is validated, though no epoch has ended.
+        train(root, root / "run", "training.max_steps=7",
+              says=["trained 7 steps", "step 7 ", "dev WER "])
+        check((root / "run/model.safetensors").exists(), "no model")
         train(root, root / "b", "training.max_seconds=0.3", "training.epochs=100000")
 
 
