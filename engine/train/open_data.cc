@@ -90,7 +90,14 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
     o.unknown = UnknownCharacters::skip;
     o.output_frames = [](int64_t) { return int64_t{1} << 40; };
   }
-  return std::make_unique<ManifestDataset>(read_manifest(manifest), o, audio, text);
+  const Manifest read = read_manifest(manifest);
+  const bool recordings = config.features.type != FeatureType::ready;
+  for (const ManifestEntry& e : read.entries) {
+    if (e.is_audio == recordings) continue;
+    fail_input(read.where(e), ": ", e.path, e.is_audio ? " is a recording" : " holds ready features",
+               ", but features.type is ", recordings ? "not \"ready\"" : "\"ready\"");
+  }
+  return std::make_unique<ManifestDataset>(read, o, audio, text);
 }
 
 void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,

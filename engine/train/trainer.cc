@@ -87,7 +87,7 @@ class Trainer {
     HostBatch batch;
     int micro_batches = 0;
     bool done = finished();
-    while (!done && prefetch.next(batch)) {
+    while (!done && next_batch(prefetch, batch)) {
       const bool epoch_ends = batch.step + 1 == positions.steps(batch.epoch);
       const uint64_t seed = step_seed(batch);
       session_->accumulate(batch_view(batch, config_.task, inputs_, seed));
@@ -210,6 +210,16 @@ class Trainer {
     const ManifestDataset* data = train_.get();
     return Sampler(
         data->size(), [data](int64_t i, uint64_t e) { return data->frames(i, e); }, s);
+  }
+
+  // Data that turn out to be bad must not cost the updates made before.
+  bool next_batch(Prefetcher& prefetch, HostBatch& batch) {
+    try {
+      return prefetch.next(batch);
+    } catch (const InputError&) {
+      if (state_.step > 0) save(std::nullopt);
+      throw;
+    }
   }
 
   // Memory for the largest batch of the first epochs, before the first step.

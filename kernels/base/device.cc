@@ -62,7 +62,7 @@ class CpuDevice final : public Device {
     constexpr size_t alignment = 64;
     const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
-    RONDO_CHECK(memory != nullptr, "out of memory: ", bytes, " bytes asked for ", purpose);
+    if (memory == nullptr) fail_input("out of memory: ", bytes, " bytes asked for ", purpose);
     return memory;
   }
   void deallocate(void* memory, size_t) noexcept override { std::free(memory); }

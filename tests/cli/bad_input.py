@@ -125,15 +125,48 @@ def test_data_that_do_not_fit_the_task_or_each_other():
     with folder() as root, folder() as other:
         features(root)
         fails_to_train(root, "task=classify", errs='has no "label"', lines=7)
-        tone_corpus(other, train=2, dev=2)
-        fails_to_train(root, f"data.dev={other}/dev.jsonl", errs=["dev.jsonl", "40 columns", "6"])
+        (other / "dev.npy").write_bytes(npy([[1.0] * 5] * 20))
+        (other / "dev.jsonl").write_text('{"features_filepath": "dev.npy", "text": "a"}\n')
+        fails_to_train(root, f"data.dev={other}/dev.jsonl", errs=["dev.jsonl", "5 columns", "6"])
+        train(root, root / "run", "training.epochs=1")
+        fails("eval", root / "run", other / "dev.jsonl", errs=["dev.jsonl", "5 columns", "6"])
         feature_corpus(other, "classify", train=6, dev=3)
         append(other / "dev.jsonl", {"features_filepath": "dev000.npy", "label": 9})
         fails_to_train(other, "task=classify", errs=["dev.jsonl", "class 9"])
         feature_corpus(other, "regress", train=6, dev=3)
         (other / "dev.jsonl").write_text('{"features_filepath": "dev000.npy", "target": [1]}\n')
         fails_to_train(other, "task=regress", errs=["dev.jsonl", "targets have 1", "2"])
-        fails("eval", tone_model() / "run", root / "dev.jsonl", errs=["dev.jsonl", "6 columns", "20"])
+
+
+def test_recordings_and_ready_features_are_told_apart():
+    with folder() as root, folder() as tones:
+        features(root)
+        tone_corpus(tones, train=2, dev=2)
+        fails_to_train(root, "features.type=log_mel",
+                       errs=["train.jsonl:1: ", 'features.type is not "ready"'])
+        fails_to_train(tones, errs=["train.jsonl:1: ", 'features.type is "ready"'])
+        fails("eval", tone_model() / "run", root / "dev.jsonl", errs="dev.jsonl:1: ")
+
+
+def test_data_that_turn_out_to_be_bad():
+    # Not a number: seen when the file is read, not when the manifest is checked.
+    with folder() as root:
+        features(root)
+        file = root / "train003.npy"
+        # The longest, so that it comes last.
+        file.write_bytes(npy([[1.0] * 5 + [float("nan")]] * 60))
+        fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
+                       "training.epochs=2", "data.batch_frames=30",
+                       errs=["train.jsonl:4: ", "train003.npy: frame 0 column 5 is not a finite"])
+        file.write_bytes(npy([[1.0] * 6] * 60))
+        train(root, root / "run", "training.epochs=2", "data.batch_frames=30", "--resume",
+              says="continuing after step")
+
+
+def test_more_memory_than_there_is():
+    with folder() as root:
+        features(root)
+        fails_to_train(root, "model.hidden=65536", "model.layers=100", errs="out of memory: ")
 
 
 def test_labels_that_the_model_does_not_have():
