@@ -87,10 +87,11 @@ FeatureShape feature_file_shape(const std::string& path, const std::string& key)
   }
   const std::string start = data::read_file_start(path, data::needed_npy_header_bytes);
   const data::NpyHeader header = data::parse_npy_header(bytes_of(start), path);
+  const FeatureShape shape = checked_shape(header.shape, path);
   std::error_code unknown;
   const uintmax_t bytes = std::filesystem::file_size(path, unknown);
   if (!unknown) data::check_npy_size(bytes, header, path);
-  return checked_shape(header.shape, path);
+  return shape;
 }
 
 Matrix read_feature_file(const std::string& path, const std::string& key) {

@@ -207,9 +207,17 @@ class Trainer {
     s.seed = config_.training.seed;
     s.batch_frames = config_.data.batch_frames;
     s.sorted_first_epoch = config_.data.sorta_grad;
-    const ManifestDataset* data = train_.get();
     return Sampler(
-        data->size(), [data](int64_t i, uint64_t e) { return data->frames(i, e); }, s);
+        train_->size(),
+        [data = train_.get(), limit = s.batch_frames](int64_t i, uint64_t e) {
+          const int32_t frames = data->frames(i, e);
+          if (frames > limit) {
+            fail_input(data->name(i), ": ", data->entry(i).path, " has ", frames,
+                       " frames, more than data.batch_frames = ", limit);
+          }
+          return frames;
+        },
+        s);
   }
 
   // Data that turn out to be bad must not cost the updates made before.

@@ -121,6 +121,14 @@ def test_long_utterances_are_left_out():
               says=["left out", "300 frames", "data: 5 utterances"])
 
 
+def test_utterances_longer_than_a_batch():
+    with folder() as root:
+        features(root)
+        (root / "train003.npy").write_bytes(npy([[1.0] * 6] * 130))
+        fails_to_train(root, errs=["train.jsonl:4: ", "train003.npy has 130 frames, more than "
+                                   "data.batch_frames = 100"])
+
+
 def test_data_that_do_not_fit_the_task_or_each_other():
     with folder() as root, folder() as other:
         features(root)
@@ -153,13 +161,13 @@ def test_data_that_turn_out_to_be_bad():
     with folder() as root:
         features(root)
         file = root / "train003.npy"
-        # The longest, so that it comes last.
+        # The longest comes last; three batches.
         file.write_bytes(npy([[1.0] * 5 + [float("nan")]] * 60))
         fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
-                       "training.epochs=2", "data.batch_frames=30",
-                       errs=["train.jsonl:4: ", "train003.npy: frame 0 column 5 is not a finite"])
+              "training.epochs=2", "data.batch_frames=60",
+              errs=["train.jsonl:4: ", "train003.npy: frame 0 column 5 is not a finite"])
         file.write_bytes(npy([[1.0] * 6] * 60))
-        train(root, root / "run", "training.epochs=2", "data.batch_frames=30", "--resume",
+        train(root, root / "run", "training.epochs=2", "data.batch_frames=60", "--resume",
               says="continuing after step")
 
 
