@@ -63,7 +63,7 @@ struct StepResult {
   int64_t frames = 0;
   int64_t infeasible = 0;     // sequences whose loss is +inf: no gradient, not counted
   int64_t nonfinite = 0;      // sequences whose loss is NaN
-  double gradient_norm = 0;   // before clipping, after division by `sequences`
+  double gradient_norm = 0;   // before clipping, after division by the feasible sequences
   bool skipped = false;       // the gradient was not finite: the weights are unchanged
   std::vector<float> losses;  // of the last batch, in packed order
   double mean_loss() const {
