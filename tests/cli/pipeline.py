@@ -201,6 +201,23 @@ def test_lockstep_with_the_reference():
               "the reference beside it has changed the result")
 
 
+def test_simulated_gpu():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=6, dev=2)
+        settings = ["training.max_steps=3", "model.hidden=6", "training.log_every_steps=1",
+                    "data.batch_frames=60", "data.dev=", "data.test="]
+        process = start("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/sim",
+                        *settings, "--device", "sim")
+        err = process.communicate(timeout=TIMEOUT)[1].decode()
+        if process.returncode == 1 and "has no variant for sim" in err:
+            raise Skip(err.strip())
+        check(process.returncode == 0, err)
+        train(root, root / "cpu", *settings)
+        for sim, cpu in zip(loss_curve(root / "sim"), loss_curve(root / "cpu"), strict=True):
+            # f32 sums in another order, through three updates.
+            check(abs(sim - cpu) <= 1e-4 * abs(cpu), "loss", sim, "on sim,", cpu, "on cpu")
+
+
 def test_a_terminal_and_a_pipe():
     with folder() as root:
         feature_corpus(root, "ctc")
