@@ -37,14 +37,19 @@ PipelineRank::PipelineRank(const Graph& graph, const Context& context, Transport
                   "' of stage ", v.stage, " is used by stage ", node.stage);
     }
   }
+  const int stage = transport.rank();
+  from_lower_ = find_crossing(stage - 1, stage, produced);
+  to_lower_ = find_crossing(stage, stage - 1, produced);
+  from_upper_ = find_crossing(stage + 1, stage, produced);
+  to_upper_ = find_crossing(stage, stage + 1, produced);
   for (int m = 0; m < schedule.micro_batches; ++m) {
     plans_.push_back(std::make_unique<Plan>(graph, context, capacity, parameters,
                                             Reuse::by_liveness, transport.rank()));
   }
 }
 
-std::vector<ValueId> PipelineRank::crossing(int from, int to) const {
-  const std::vector<int> produced = producing_stage(graph_);
+std::vector<ValueId> PipelineRank::find_crossing(int from, int to,
+                                                 const std::vector<int>& produced) const {
   std::vector<ValueId> values;
   for (const Node& node : graph_.nodes) {
     if (node.stage != to) continue;
@@ -64,11 +69,12 @@ void PipelineRank::exchange(const Action& action, Deadline deadline) {
       action.kind == ActionKind::send_activation || action.kind == ActionKind::recv_activation;
   const bool sends =
       action.kind == ActionKind::send_activation || action.kind == ActionKind::send_gradient;
-  const int other = action.stage + (activation == sends ? 1 : -1);
-  const int from = sends ? action.stage : other, to = sends ? other : action.stage;
+  const bool upper = activation == sends;  // activations go up, gradients down
+  const std::vector<ValueId>& values =
+      upper ? (sends ? to_upper_ : from_upper_) : (sends ? to_lower_ : from_lower_);
   Plan& plan = *plans_[static_cast<size_t>(action.micro_batch)];
   std::vector<Work> pending;
-  for (ValueId id : crossing(from, to)) {
+  for (ValueId id : values) {
     const TensorView view = plan.view(id);
     if (!view) continue;
     const Shape& shape = graph_.shape(id);

@@ -34,13 +34,15 @@ class PipelineRank {
 
  private:
   // Values that `from` produces and `to` reads.
-  std::vector<ValueId> crossing(int from, int to) const;
+  std::vector<ValueId> find_crossing(int from, int to, const std::vector<int>& produced) const;
   void exchange(const Action& action, Deadline deadline);
 
   const Graph& graph_;
   Transport& transport_;
   const PipelineSchedule& schedule_;
   std::vector<std::unique_ptr<Plan>> plans_;
+  // Between this rank's stage and its neighbours, found once.
+  std::vector<ValueId> from_lower_, to_lower_, from_upper_, to_upper_;
 };
 
 }  // namespace rondo
