@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-GemmExtent gemm_extent(const GemmArgs& a) {
+void check_gemm(const GemmArgs& a) {
   RONDO_CHECK(a.m >= 0 && a.n >= 0 && a.k >= 0, "gemm of ", a.m, "x", a.n, "x", a.k);
   RONDO_CHECK(is_floating(a.dtype), "gemm inputs are ", name_of(a.dtype));
   RONDO_CHECK(a.c_dtype == a.dtype || (a.dtype == DType::bf16 && a.c_dtype == DType::f32),
@@ -21,6 +21,10 @@ GemmExtent gemm_extent(const GemmArgs& a) {
     RONDO_CHECK(a.bias.dtype == want && a.bias.numel() == a.n, "bias is ", name_of(a.bias.dtype),
                 "[", a.bias.numel(), "], expected ", name_of(want), "[", a.n, "]");
   }
+}
+
+GemmExtent gemm_extent(const GemmArgs& a) {
+  check_gemm(a);
   GemmExtent e{a.m, a.n, a.k};
   if (a.row_count) {
     int64_t& limited = a.transpose_a ? e.k : e.m;
@@ -66,7 +70,7 @@ constexpr Variant blocked(const char* name) {
 
 size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args) {
   size_t bytes = 0;
-  if (context.backend == Backend::ref || args.dtype == DType::f64) return bytes;
+  if (context.backend != Backend::cpu || args.dtype == DType::f64) return bytes;
   for (const CpuVariant* v : {&avx512_bf16, &avx512, &avx2, &generic}) {
     if (*v->kernel) bytes = std::max(bytes, gemm_blocked_workspace(context, args, **v->kernel));
   }
@@ -83,6 +87,7 @@ std::span<const Variant> gemm_variants() {
       variant<GemmArgs, gemm_openblas>("openblas", Backend::cpu, Role::standard,
                                        gemm_openblas_accepts),
       blocked<generic>("generic"),
+      RONDO_GPU_VARIANTS(GemmArgs, gemm_gpu, "portable", Role::standard, gemm_gpu_accepts),
   };
   return variants;
 }
