@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
 #include "kernels/base/error.h"
+#include "kernels/simt/observer.h"
 
 namespace rondo {
 namespace {
@@ -28,6 +30,7 @@ namespace rondo::simt {
 
 thread_local constinit Thread* self = nullptr;
 thread_local constinit const char* last_kernel = "";
+constinit Observer* observer = nullptr;
 
 namespace {
 
@@ -65,11 +68,14 @@ void suspend() {
   if (me.block->gang->cancelled) throw Cancelled();
 }
 
+void let_through(Barrier& b) {
+  b.arrived = 0;
+  ++b.generation;
+  if (observer) observer->completed(b);
+}
+
 void leave(Barrier& b) {
-  if (--b.expected > 0 && b.arrived == b.expected) {
-    b.arrived = 0;
-    ++b.generation;
-  }
+  if (--b.expected > 0 && b.arrived == b.expected) let_through(b);
 }
 
 void thread_main(void* argument) {
@@ -225,11 +231,8 @@ void set_up_block(Block& b, Gang& gang, uint64_t index, unsigned in_gang) {
   b.cluster_barrier = &gang.cluster_barriers[in_gang / c.cluster];
   b.cluster = &gang.blocks[in_gang / c.cluster * c.cluster];
   b.warps.resize((threads + 31) / 32);
-  void* memory = nullptr;
-  const int error = posix_memalign(&memory, 128, c.shared_bytes + guard_bytes);
-  RONDO_CHECK(error == 0, "out of memory: ", c.shared_bytes, " bytes of simulated shared memory");
-  b.shared.reset(static_cast<std::byte*>(memory));
-  std::memset(memory, 0xff, c.shared_bytes);  // poison: NaN as f32 and bf16
+  b.shared.reset(allocate_simulated(c.shared_bytes, guard_bytes, Space::shared, c.kernel));
+  std::memset(b.shared.get(), 0xff, c.shared_bytes);  // poison: NaN as f32 and bf16
   std::memset(b.shared.get() + c.shared_bytes, std::to_integer<int>(guard), guard_bytes);
   b.threads = std::vector<Thread>(threads);
   for (unsigned t = 0; t < threads; ++t) {
@@ -250,6 +253,18 @@ void check_shared_guard(Gang& gang) {
     }
   }
 }
+
+// Tells the observer of a grid's end however it ends.
+struct Watched {
+  explicit Watched(const LaunchConfig& config) {
+    if (observer) observer->begin_grid(config);
+  }
+  ~Watched() {
+    if (observer) observer->end_grid();
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+};
 
 StackPool& stacks_of_this_thread() {
   thread_local StackPool pool(stack_bytes);
@@ -275,6 +290,7 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
   if (options.order == SimOrder::shuffled) std::shuffle(order.begin(), order.end(), random);
 
   StackPool& stacks = stacks_of_this_thread();
+  const Watched watched(config);
   for (uint64_t g : order) {
     Gang gang{config, std::vector<Block>(per_gang), {}, {}, entry, arguments, false, {}};
     gang.grid_barrier = {"grid_sync", static_cast<unsigned>(per_gang) * threads, 0, 0, {}};
@@ -283,12 +299,30 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
     for (unsigned i = 0; i < per_gang; ++i) {
       set_up_block(gang.blocks[i], gang, g * per_gang + i, i);
     }
+    if (observer) observer->begin_gang(gang);
     GangRunner(gang, options.order, random(), stacks).run();
+    if (observer) observer->end_gang();
     check_shared_guard(gang);
     stacks.trim(kept_stacks);
     if (!gang.failure.empty()) throw Error(gang.failure);
   }
 }
+
+std::byte* allocate_simulated(size_t bytes, size_t guard, Space space, const char* purpose) {
+  if (observer) return observer->allocate(bytes, guard, space, purpose);
+  void* base = nullptr;
+  const size_t total = bytes + 2 * guard;
+  const bool fits = total >= bytes && posix_memalign(&base, 256, total) == 0;
+  RONDO_CHECK(fits, "out of memory: ", bytes, " bytes asked for ", purpose);
+  return static_cast<std::byte*>(base) + guard;
+}
+
+void free_simulated(std::byte* data, size_t guard) noexcept {
+  if (observer) return observer->deallocate(data);
+  std::free(data - guard);
+}
+
+void FreeShared::operator()(std::byte* p) const noexcept { free_simulated(p, guard_bytes); }
 
 void fail(const std::string& what, Where where) {
   throw Error(str("kernel ", self->block->gang->config.kernel, ", ", name_thread(*self), ": ", what,
@@ -307,10 +341,7 @@ void arrive_and_wait(Barrier& b, Where where) {
   me.where = where;
   me.barrier = &b;
   me.generation = b.generation;
-  if (++b.arrived == b.expected) {
-    b.arrived = 0;
-    ++b.generation;
-  }
+  if (++b.arrived == b.expected) let_through(b);
   suspend();
   me.barrier = nullptr;
 }
@@ -354,6 +385,7 @@ const Exchange::Slots& exchange(unsigned mask, const char* operation, const void
     if (complete) complete(slots);
     e.present = 0;
     ++e.generation;
+    if (observer) observer->met(e);
   }
   suspend();
   me.exchange = nullptr;
@@ -398,6 +430,7 @@ void cp_async(void* to, const void* from, unsigned bytes, unsigned valid, Where 
     fail("cp.async: the destination is not in this block's shared memory", where);
   }
   self->open.push_back({to, from, bytes, valid, where});
+  if (observer) observer->copy_issued(self->open.back());
 }
 
 void cp_async_commit() {
@@ -411,6 +444,7 @@ void cp_async_wait(size_t groups_left) {
     for (const AsyncCopy& c : groups.front()) {
       std::memset(c.to, 0, c.bytes);
       std::memcpy(c.to, c.from, c.valid);
+      if (observer) observer->copy_landed(c);
     }
     groups.erase(groups.begin());
   }

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <source_location>
 #include <span>
@@ -94,8 +93,8 @@ struct Thread {
   }
 };
 
-struct FreeMemory {
-  void operator()(std::byte* p) const { std::free(p); }
+struct FreeShared {
+  void operator()(std::byte* p) const noexcept;
 };
 
 struct Block {
@@ -104,7 +103,7 @@ struct Block {
   unsigned rank = 0;  // within its cluster
   unsigned live = 0;  // threads that have not exited
   std::vector<Thread> threads;
-  std::unique_ptr<std::byte, FreeMemory> shared;  // 128-aligned
+  std::unique_ptr<std::byte, FreeShared> shared;  // 128-aligned
   Barrier barrier;
   Barrier* cluster_barrier = nullptr;
   Block* cluster = nullptr;  // its first block

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/simt/observer.h"
 
 namespace rondo {
 namespace {
@@ -30,11 +31,7 @@ constexpr uint16_t guard_pattern = 0xffa5;  // NaN as bf16, f32 and f64, and not
 class Memory {
  public:
   void* allocate(size_t bytes, const char* purpose) {
-    void* base = nullptr;
-    const size_t total = bytes + 2 * guard_bytes;
-    const bool fits = total >= bytes && posix_memalign(&base, 256, total) == 0;
-    RONDO_CHECK(fits, "out of memory: ", bytes, " bytes asked for ", purpose);
-    auto* data = static_cast<std::byte*>(base) + guard_bytes;
+    std::byte* data = simt::allocate_simulated(bytes, guard_bytes, simt::Space::global, purpose);
     std::memset(data, 0xff, bytes);
     fill_guard(data - guard_bytes);
     fill_guard(data + bytes);
@@ -49,7 +46,7 @@ class Memory {
       const std::lock_guard lock(mutex_);
       blocks_.erase(data);
     }
-    std::free(data - guard_bytes);
+    simt::free_simulated(data, guard_bytes);
   }
 
   // Empty, or what was written outside; repaired, so that it is told once.

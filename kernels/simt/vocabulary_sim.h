@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/simt/mma_sim.h"
+#include "kernels/simt/observer.h"
 #include "kernels/simt/scheduler.h"
 
 #define RONDO_GPU sim
@@ -138,18 +139,26 @@ void cp_async_wait() {
   simt::cp_async_wait(groups_left);
 }
 
-inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-inline void __threadfence_block() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+inline void __threadfence() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (simt::observer) simt::observer->fence();
+}
+inline void __threadfence_block() { __threadfence(); }
 inline uint32_t load_acquire(const uint32_t* p) {
-  return std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(p)).load(std::memory_order_acquire);
+  const uint32_t v =
+      std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(p)).load(std::memory_order_acquire);
+  if (simt::observer) simt::observer->acquired(p, sizeof v);
+  return v;
 }
 inline void store_release(uint32_t* p, uint32_t v) {
+  if (simt::observer) simt::observer->released(p, sizeof v);
   std::atomic_ref<uint32_t>(*p).store(v, std::memory_order_release);
 }
 
 namespace detail {
 template <class T, class F>
 T update(T* p, F f) {
+  if (simt::observer) simt::observer->updated(p, sizeof(T));
   std::atomic_ref<T> a(*p);
   T old = a.load();
   while (!a.compare_exchange_weak(old, f(old))) {
@@ -172,12 +181,11 @@ T atomicMin(T* p, std::type_identity_t<T> v) {
 }
 template <class T>
 T atomicExch(T* p, std::type_identity_t<T> v) {
-  return std::atomic_ref<T>(*p).exchange(v);
+  return detail::update(p, [v](T) { return v; });
 }
 template <class T>
 T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> v) {
-  std::atomic_ref<T>(*p).compare_exchange_strong(expected, v);
-  return expected;
+  return detail::update(p, [expected, v](T old) { return old == expected ? v : old; });
 }
 
 // ---- polling ----
