@@ -117,7 +117,7 @@ size_t lstm_workspace_bytes(const Context& context, LstmPhase phase, const LstmD
       return lstm_cpu_workspace_bytes(context, phase, dims, compute, capacity);
     case Backend::sim:
     case Backend::cuda:
-      return lstm_gpu_workspace_bytes(phase, dims, capacity);
+      return lstm_gpu_workspace_bytes(context, phase, dims, compute, capacity);
   }
   return 0;
 }

@@ -1,29 +1,97 @@
-// The portable LSTM variant: one launch per time step and stage, one thread per output element, no
-// shared memory, no assumption about the shape. It is there to be right on every GPU; sums run in
-// a fixed order, so it is deterministic.
+// The portable LSTM variants: a launch per time step, in which a small product is fused with the
+// cells that need it. They are there to be right on every GPU and for every shape: no tensor cores,
+// no communication within a launch. Sums run in a fixed order that depends neither on the batch nor
+// on the launch, so they are deterministic.
 //
-// Both directions run in the same launches: direction 1 visits the frames last to first, and a
-// sequence joins at its own last frame.
+// The host launches as many steps as the batch's capacity has frames; what a step has to do is read
+// from device memory, so that one captured graph serves every batch. Both directions run in the
+// same launches: direction 1 visits the frames last to first, and a sequence joins at its own last
+// frame.
+//
+// A block computes a tile of 16 sequences x 64 columns: forward the four gates of 16 cells, in the
+// backward pass dh of 64 cells. Each thread has 2 sequences x 4 columns.
 #include "kernels/lstm/lstm_gpu.h"
+#include "kernels/lstm/lstm_gpu_device.h"
 #include "kernels/lstm/lstm_impl.h"
-#include "kernels/simt/simt.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
 
 constexpr int block_threads = 128;
+constexpr int tile_rows = 16, tile_columns = 64, tile_cells = 16, tile_depth = 32;
+constexpr int thread_rows = 2, thread_columns = 4;
 
-// What every kernel below needs to find its element.
-struct Shape {
-  PackedView layout;
-  int64_t directions, input, hidden, output;
+struct TileShared {
+  float a[tile_rows][tile_depth + 1];
+  float b[tile_columns][tile_depth + 1];
+};
 
-  Shape(const LstmDims& dims, const PackedView& packed)
-      : layout(packed),
-        directions(dims.directions),
-        input(dims.input),
-        hidden(dims.hidden),
-        output(dims.output()) {}
+// What a block works on.
+struct Tile {
+  int64_t d, n, column;  // direction, first sequence, first cell or column
+  int rows;              // sequences that are active; 0: nothing to do
+};
+
+__device__ Tile tile_of(int64_t active, int columns) {
+  const int64_t n = int64_t{blockIdx.y} * tile_rows;
+  const int64_t rows = active - n;
+  return {blockIdx.z, n, int64_t{blockIdx.x} * columns,
+          static_cast<int>(rows < 0           ? 0
+                           : rows < tile_rows ? rows
+                                              : tile_rows)};
+}
+
+// The frame that direction d visits at `step`; -1 past the extent.
+__device__ int64_t frame_at(const LstmShape& s, int64_t d, int64_t step) {
+  const int64_t frames = s.layout.extent->frames;
+  return step >= frames ? -1 : d == 0 ? step : frames - 1 - step;
+}
+
+__device__ int64_t active_at(const LstmShape& s, int64_t t) {
+  return t < 0 ? 0 : s.layout.batch_sizes[t];
+}
+
+// The sequence (within the tile) and the column of a thread's element.
+__device__ int row_of(int r) { return static_cast<int>(threadIdx.x) / 16 + 8 * r; }
+__device__ int column_of(int c) { return static_cast<int>(threadIdx.x) % 16 + 16 * c; }
+
+enum class Matrix : uint8_t { column_major, row_major };  // which of k and the column is adjacent
+
+// sum[r][c] = sum over k < depth of a(row, k) * b(k, column). `a` and `b` give 0 outside.
+template <Matrix layout, class A, class B>
+__device__ void tile_product(int64_t depth, A a, B b, float (&sum)[thread_rows][thread_columns]) {
+  auto& s = shared<TileShared>();
+  for (auto& row : sum) {
+    for (float& v : row) v = 0;
+  }
+  for (int64_t first = 0; first < depth; first += tile_depth) {
+    for (int i = static_cast<int>(threadIdx.x); i < tile_rows * tile_depth; i += block_threads) {
+      const int row = i / tile_depth, k = i % tile_depth;
+      s.a[row][k] = first + k < depth ? a(row, first + k) : 0.0f;
+    }
+    for (int i = static_cast<int>(threadIdx.x); i < tile_columns * tile_depth; i += block_threads) {
+      const bool k_adjacent = layout == Matrix::column_major;
+      const int column = k_adjacent ? i / tile_depth : i % tile_columns;
+      const int k = k_adjacent ? i % tile_depth : i / tile_columns;
+      s.b[column][k] = first + k < depth ? b(first + k, column) : 0.0f;
+    }
+    __syncthreads();
+    for (int k = 0; k < tile_depth; ++k) {
+      for (int r = 0; r < thread_rows; ++r) {
+        for (int c = 0; c < thread_columns; ++c) {
+          sum[r][c] += s.a[row_of(r)][k] * s.b[column_of(c)][k];
+        }
+      }
+    }
+    __syncthreads();
+  }
+}
+
+template <class T>
+struct Weights {
+  const T *r, *p;
+
+  explicit Weights(const LstmWeights& v) : r(v.r.as<T>()), p(v.p.as<T>()) {}
 };
 
 // One thread's element of a [D, N, width] array.
@@ -32,149 +100,131 @@ struct Element {
   bool inside;
 };
 
-__device__ Element state_element(const Shape& s, int64_t width) {
+__device__ Element state_element(const LstmShape& s, int64_t width) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const int64_t sequences = s.layout.capacity.sequences;
   return {i / (sequences * width), i / width % sequences, i % width, i,
           i < s.directions * sequences * width};
 }
 
-// The frame direction d visits at `step`, and the row of sequence n there; -1: not active.
-struct Visit {
-  int64_t frame, row;
-};
-
-__device__ Visit visit(const Shape& s, int64_t d, int64_t n, int64_t step) {
-  const int64_t frames = s.layout.extent->frames;
-  if (step >= frames) return {0, -1};
-  const int64_t t = d == 0 ? step : frames - 1 - step;
-  if (n >= s.layout.batch_sizes[t]) return {t, -1};
-  return {t, s.layout.row_offsets[t] + n};
-}
-
-// The row direction d visited before frame t of sequence n; -1 at its start.
-__device__ int64_t row_before(const Shape& s, int64_t d, int64_t n, int64_t t) {
-  const int64_t before = d == 0 ? t - 1 : t + 1;
-  if (before < 0 || before >= s.layout.lengths[n]) return -1;
-  return s.layout.row_offsets[before] + n;
-}
-
-__device__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-template <class T>
-__device__ float dot(const T* a, const T* b, int64_t n) {
-  float sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += to_float(a[i]) * to_float(b[i]);
-  return sum;
-}
-
-template <class T>
-struct Weights {
-  const T *w, *r, *p;
-  const float* b;
-
-  explicit Weights(const LstmWeights& v)
-      : w(v.w.as<T>()), r(v.r.as<T>()), p(v.p.as<T>()), b(v.b.as<float>()) {}
-};
-
 // ---- forward ----
 
 template <class T>
 struct Forward {
-  Shape shape;
+  LstmShape shape;
   Weights<T> weights[2];
-  const T *x, *h0;
-  const float* c0;
-  T *y, *hn, *gates, *hidden;
-  float *cn, *cells;
-  float *cell_state, *cell_output;  // workspace, [D, N, H] each; the latter rounded to T
+  const T* h0;
+  const float *c0, *pre;
+  T *y, *hn, *gates, *hidden, *h_cell;
+  float *cn, *cells, *c;
 
-  explicit Forward(const LstmForwardArgs& a)
+  Forward(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
       : shape(a.dims, a.layout),
         weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])},
-        x(a.x.as<T>()),
         h0(a.h0.as<T>()),
         c0(a.c0.as<float>()),
+        pre(space.pre),
         y(a.y.as<T>()),
         hn(a.hn.as<T>()),
         gates(a.gates.as<T>()),
         hidden(a.hidden.as<T>()),
+        h_cell(static_cast<T*>(space.h_cell)),
         cn(a.cn.as<float>()),
-        cells(a.cells.as<float>()) {
-    cell_state = static_cast<float*>(a.workspace.data);
-    cell_output = cell_state + a.dims.directions * a.layout.capacity.sequences * a.dims.hidden;
-  }
+        cells(a.cells.as<float>()),
+        c(space.c) {}
 };
 
 template <class T>
 __global__ void forward_start(Forward<T> f) {
   const Element e = state_element(f.shape, f.shape.hidden);
-  if (e.inside) f.cell_state[e.at] = f.c0 ? f.c0[e.at] : 0.0f;
+  if (e.inside) f.c[e.at] = f.c0 ? f.c0[e.at] : 0.0f;
+}
+
+// Cell u of sequence n at frame t.
+template <class T>
+__device__ void forward_cell(const Forward<T>& f, int64_t d, int64_t n, int64_t t, int64_t u,
+                             const float (&recurrent)[4]) {
+  const LstmShape& s = f.shape;
+  const int64_t H = s.hidden, row = s.layout.row_offsets[t] + n, at = s.plane_row(d, row);
+  float gate[4];
+  for (int g = 0; g < 4; ++g) gate[g] = f.pre[(at * 4 + g) * H + u] + recurrent[g];
+  float& c = f.c[s.state(d, n) * H + u];
+  const T h = to<T>(lstm_cell_forward<T>(gate, c));
+  if (f.cells) f.cells[at * H + u] = c;
+  if (f.gates) {
+    for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + u] = to<T>(gate[g]);
+  }
+  if (!f.h_cell) {
+    f.y[(row * s.directions + d) * s.output + u] = h;
+    return;
+  }
+  f.h_cell[s.state(d, n) * H + u] = h;
+  if (f.hidden) f.hidden[at * H + u] = h;
 }
 
 template <class T>
-__global__ void forward_cell(Forward<T> f, int64_t step) {
-  const Shape& s = f.shape;
-  const Element e = state_element(s, s.hidden);
-  if (!e.inside) return;
-  const Visit v = visit(s, e.d, e.n, step);
-  if (v.row < 0) return;
-  const int64_t I = s.input, H = s.hidden, P = s.output, before = row_before(s, e.d, e.n, v.frame);
-  const T* h = before >= 0 ? f.y + (before * s.directions + e.d) * P
-               : f.h0      ? f.h0 + (e.d * s.layout.capacity.sequences + e.n) * P
-                           : nullptr;
-  const Weights<T>& w = f.weights[e.d];
-  float z[4];
-  for (int g = 0; g < 4; ++g) {
-    const int64_t j = g * H + e.k;
-    z[g] = (w.b ? w.b[j] : 0.0f) + dot(f.x + v.row * I, w.w + j * I, I);
-    if (h) z[g] += dot(h, w.r + j * P, P);
+__global__ void forward_step(Forward<T> f, int64_t step) {
+  const LstmShape& s = f.shape;
+  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = frame_at(s, d, step);
+  const Tile tile = tile_of(active_at(s, t), tile_cells);
+  if (tile.rows == 0) return;
+  const auto h_before = [&](int row, int64_t k) {
+    if (row >= tile.rows) return 0.0f;
+    const int64_t n = tile.n + row, before = s.row_before(d, n, t);
+    if (before >= 0) return to_float(f.y[(before * s.directions + d) * P + k]);
+    return f.h0 ? to_float(f.h0[s.state(d, n) * P + k]) : 0.0f;
+  };
+  const T* r = f.weights[d].r;
+  const auto weight = [&](int64_t k, int column) {
+    const int64_t u = tile.column + column % tile_cells, g = column / tile_cells;
+    return u < H ? to_float(r[(g * H + u) * P + k]) : 0.0f;
+  };
+  float sum[thread_rows][thread_columns];
+  tile_product<Matrix::column_major>(P, h_before, weight, sum);
+  for (int i = 0; i < thread_rows; ++i) {
+    const int64_t u = tile.column + column_of(0);
+    if (row_of(i) < tile.rows && u < H) forward_cell(f, d, tile.n + row_of(i), t, u, sum[i]);
   }
-  const float gate[4] = {sigmoid(z[0]), sigmoid(z[1]), tanhf(z[2]), sigmoid(z[3])};
-  const float c = gate[1] * f.cell_state[e.at] + gate[0] * gate[2];
-  const T out = to<T>(gate[3] * tanhf(c));
-  const int64_t at = e.d * s.layout.capacity.rows + v.row;
-  f.cell_state[e.at] = c;
-  if (f.cells) f.cells[at * H + e.k] = c;
-  if (f.gates) {
-    for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + e.k] = to<T>(gate[g]);
-  }
-  if (!w.p) {
-    f.y[(v.row * s.directions + e.d) * P + e.k] = out;
-    return;
-  }
-  f.cell_output[e.at] = to_float(out);
-  if (f.hidden) f.hidden[at * H + e.k] = out;
 }
 
 template <class T>
 __global__ void forward_project(Forward<T> f, int64_t step) {
-  const Shape& s = f.shape;
-  const Element e = state_element(s, s.output);
-  if (!e.inside) return;
-  const Visit v = visit(s, e.d, e.n, step);
-  if (v.row < 0) return;
-  const int64_t H = s.hidden;
-  const float* h = f.cell_output + (e.d * s.layout.capacity.sequences + e.n) * H;
-  const T* p = f.weights[e.d].p + e.k * H;
-  float sum = 0;
-  for (int64_t u = 0; u < H; ++u) sum += h[u] * to_float(p[u]);
-  f.y[(v.row * s.directions + e.d) * s.output + e.k] = to<T>(sum);
+  const LstmShape& s = f.shape;
+  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = frame_at(s, d, step);
+  const Tile tile = tile_of(active_at(s, t), tile_columns);
+  if (tile.rows == 0) return;
+  const auto h = [&](int row, int64_t k) {
+    return row < tile.rows ? to_float(f.h_cell[s.state(d, tile.n + row) * H + k]) : 0.0f;
+  };
+  const T* p = f.weights[d].p;
+  const auto weight = [&](int64_t k, int column) {
+    const int64_t j = tile.column + column;
+    return j < P ? to_float(p[j * H + k]) : 0.0f;
+  };
+  float sum[thread_rows][thread_columns];
+  tile_product<Matrix::column_major>(H, h, weight, sum);
+  for (int i = 0; i < thread_rows; ++i) {
+    for (int c = 0; c < thread_columns; ++c) {
+      const int64_t row = s.layout.row_offsets[t] + tile.n + row_of(i);
+      const int64_t j = tile.column + column_of(c);
+      if (row_of(i) < tile.rows && j < P) f.y[(row * s.directions + d) * P + j] = to<T>(sum[i][c]);
+    }
+  }
 }
 
 template <class T>
 __global__ void forward_end(Forward<T> f) {
-  const Shape& s = f.shape;
+  const LstmShape& s = f.shape;
   const Element c = state_element(s, s.hidden), h = state_element(s, s.output);
   const int64_t sequences = s.layout.extent->sequences;
-  if (f.cn && c.inside && c.n < sequences) f.cn[c.at] = f.cell_state[c.at];
+  if (f.cn && c.inside && c.n < sequences) f.cn[c.at] = f.c[c.at];
   if (!f.hn || !h.inside || h.n >= sequences) return;
   const int64_t length = s.layout.lengths[h.n];
   if (length == 0) {
     f.hn[h.at] = f.h0 ? f.h0[h.at] : to<T>(0.0f);
     return;
   }
-  const int64_t row = s.layout.row_offsets[h.d == 0 ? length - 1 : 0] + h.n;
+  const int64_t row = s.row(h.n, h.d == 0 ? length - 1 : 0);
   f.hn[h.at] = f.y[(row * s.directions + h.d) * s.output + h.k];
 }
 
@@ -182,15 +232,14 @@ __global__ void forward_end(Forward<T> f) {
 
 template <class T>
 struct Backward {
-  Shape shape;
+  LstmShape shape;
   Weights<T> weights[2];
   const float *c0, *cells, *dcn;
   const T *gates, *dy, *dhn;
-  T *dgates, *dprojected, *dx, *dh0;
-  float* dc0;
-  float *dh, *dc;  // workspace, [D, N, P] and [D, N, H]
+  T *dgates, *dprojected, *dh0;
+  float *dc0, *dc;
 
-  explicit Backward(const LstmBackwardArgs& a)
+  Backward(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
       : shape(a.dims, a.layout),
         weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])},
         c0(a.c0.as<float>()),
@@ -200,162 +249,178 @@ struct Backward {
         dy(a.dy.as<T>()),
         dhn(a.dhn.as<T>()),
         dgates(a.dgates.as<T>()),
-        dprojected(a.dprojected.as<T>()),
-        dx(a.dx.as<T>()),
+        dprojected(a.dims.projection ? a.dprojected.as<T>() : nullptr),
         dh0(a.dh0.as<T>()),
-        dc0(a.dc0.as<float>()) {
-    dc = static_cast<float*>(a.workspace.data);
-    dh = dc + a.dims.directions * a.layout.capacity.sequences * a.dims.hidden;
-  }
+        dc0(a.dc0.as<float>()),
+        dc(space.dc) {}
 };
 
 template <class T>
 __global__ void backward_start(Backward<T> b) {
-  const Element c = state_element(b.shape, b.shape.hidden);
-  const Element h = state_element(b.shape, b.shape.output);
-  if (c.inside) b.dc[c.at] = b.dcn ? b.dcn[c.at] : 0.0f;
-  if (h.inside) b.dh[h.at] = b.dhn ? to_float(b.dhn[h.at]) : 0.0f;
+  const Element e = state_element(b.shape, b.shape.hidden);
+  if (e.inside) b.dc[e.at] = b.dcn ? b.dcn[e.at] : 0.0f;
 }
 
-// dh: the gradient of h_t, what came back through time plus dy.
-template <class T>
-__global__ void backward_output(Backward<T> b, int64_t step) {
-  const Shape& s = b.shape;
-  const Element e = state_element(s, s.output);
-  if (!e.inside) return;
-  const Visit v = visit(s, e.d, e.n, step);
-  if (v.row < 0) return;
-  float dh = b.dh[e.at] + to_float(b.dy[(v.row * s.directions + e.d) * s.output + e.k]);
-  if (b.dprojected) {
-    const T stored = to<T>(dh);
-    b.dprojected[(e.d * s.layout.capacity.rows + v.row) * s.output + e.k] = stored;
-    dh = to_float(stored);
+// What comes back through R to the tile's sequences from the rows `after` gives: dgates R, or dhn
+// where there is no such row.
+template <class T, class After>
+__device__ void recurrent_gradient(const Backward<T>& b, const Tile& tile, After after,
+                                   float (&sum)[thread_rows][thread_columns]) {
+  const LstmShape& s = b.shape;
+  const int64_t P = s.output, G = 4 * s.hidden;
+  const auto dgate = [&](int row, int64_t k) {
+    const int64_t from = row < tile.rows ? after(tile.n + row) : -1;
+    return from < 0 ? 0.0f : to_float(b.dgates[s.plane_row(tile.d, from) * G + k]);
+  };
+  const T* r = b.weights[tile.d].r;
+  const auto weight = [&](int64_t k, int column) {
+    const int64_t j = tile.column + column;
+    return j < P ? to_float(r[k * P + j]) : 0.0f;
+  };
+  tile_product<Matrix::row_major>(G, dgate, weight, sum);
+  if (!b.dhn) return;
+  for (int i = 0; i < thread_rows; ++i) {
+    const int64_t n = tile.n + row_of(i);
+    if (row_of(i) >= tile.rows || after(n) >= 0) continue;
+    for (int c = 0; c < thread_columns; ++c) {
+      const int64_t j = tile.column + column_of(c);
+      if (j < P) sum[i][c] = to_float(b.dhn[s.state(tile.d, n) * P + j]);
+    }
   }
-  b.dh[e.at] = dh;
 }
 
+// Cell u of sequence n at frame t.
 template <class T>
-__global__ void backward_cell(Backward<T> b, int64_t step) {
-  const Shape& s = b.shape;
-  const Element e = state_element(s, s.hidden);
-  if (!e.inside) return;
-  const Visit v = visit(s, e.d, e.n, step);
-  if (v.row < 0) return;
-  const int64_t H = s.hidden, P = s.output, rows = s.layout.capacity.rows;
-  const float* dh_out = b.dh + (e.d * s.layout.capacity.sequences + e.n) * P;
-  const T* p = b.weights[e.d].p;
-  float dh = 0;
-  if (p) {
-    for (int64_t k = 0; k < P; ++k) dh += dh_out[k] * to_float(p[k * H + e.k]);
-  } else {
-    dh = dh_out[e.k];
-  }
-  const int64_t at = e.d * rows + v.row, before = row_before(s, e.d, e.n, v.frame);
-  const T* gate = b.gates + at * 4 * H + e.k;
-  const float i = to_float(gate[0]), f = to_float(gate[H]), g = to_float(gate[2 * H]),
-              o = to_float(gate[3 * H]);
-  const float tanh_c = tanhf(b.cells[at * H + e.k]);
-  const float c_before = before >= 0 ? b.cells[(e.d * rows + before) * H + e.k]
-                         : b.c0      ? b.c0[e.at]
+__device__ void backward_cell(const Backward<T>& b, int64_t d, int64_t n, int64_t t, int64_t u,
+                              float dh) {
+  const LstmShape& s = b.shape;
+  const int64_t H = s.hidden, at = s.plane_row(d, s.layout.row_offsets[t] + n);
+  const int64_t before = s.row_before(d, n, t), state = s.state(d, n) * H + u;
+  float gate[4];
+  for (int g = 0; g < 4; ++g) gate[g] = to_float(b.gates[(at * 4 + g) * H + u]);
+  const float c_before = before >= 0 ? b.cells[s.plane_row(d, before) * H + u]
+                         : b.c0      ? b.c0[state]
                                      : 0.0f;
-  const float dc = b.dc[e.at] + dh * o * (1.0f - tanh_c * tanh_c);
-  T* out = b.dgates + at * 4 * H + e.k;  // may be where the gates are
-  out[0] = to<T>(dc * g * i * (1.0f - i));
-  out[H] = to<T>(dc * c_before * f * (1.0f - f));
-  out[2 * H] = to<T>(dc * i * (1.0f - g * g));
-  out[3 * H] = to<T>(dh * tanh_c * o * (1.0f - o));
-  b.dc[e.at] = dc * f;
-}
-
-// dh: back through R to the frame visited before.
-template <class T>
-__global__ void backward_recurrence(Backward<T> b, int64_t step) {
-  const Shape& s = b.shape;
-  const Element e = state_element(s, s.output);
-  if (!e.inside) return;
-  const Visit v = visit(s, e.d, e.n, step);
-  if (v.row < 0) return;
-  const int64_t gates = 4 * s.hidden;
-  const T* dgates = b.dgates + (e.d * s.layout.capacity.rows + v.row) * gates;
-  const T* r = b.weights[e.d].r + e.k;
-  float sum = 0;
-  for (int64_t j = 0; j < gates; ++j) sum += to_float(dgates[j]) * to_float(r[j * s.output]);
-  b.dh[e.at] = sum;
+  lstm_cell_backward(gate, b.cells[at * H + u], c_before, dh, b.dc[state]);
+  // The same elements, which may be where the gates were.
+  for (int g = 0; g < 4; ++g) b.dgates[(at * 4 + g) * H + u] = to<T>(gate[g]);
 }
 
 template <class T>
-__global__ void backward_end(Backward<T> b) {
-  const Element c = state_element(b.shape, b.shape.hidden);
-  const Element h = state_element(b.shape, b.shape.output);
-  const int64_t sequences = b.shape.layout.extent->sequences;
-  if (b.dc0 && c.inside && c.n < sequences) b.dc0[c.at] = b.dc[c.at];
-  if (b.dh0 && h.inside && h.n < sequences) b.dh0[h.at] = to<T>(b.dh[h.at]);
-}
-
-template <class T>
-__global__ void backward_input(Backward<T> b) {
-  const Shape& s = b.shape;
-  const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t row = index / s.input, i = index % s.input, gates = 4 * s.hidden;
-  if (row >= s.layout.extent->rows) return;
-  float sum = 0;
-  for (int64_t d = 0; d < s.directions; ++d) {
-    const T* dgates = b.dgates + (d * s.layout.capacity.rows + row) * gates;
-    const T* w = b.weights[d].w + i;
-    for (int64_t j = 0; j < gates; ++j) sum += to_float(dgates[j]) * to_float(w[j * s.input]);
+__global__ void backward_step(Backward<T> b, int64_t step) {
+  const LstmShape& s = b.shape;
+  const int64_t d = blockIdx.z, P = s.output, t = frame_at(s, d, step);
+  const Tile tile = tile_of(active_at(s, t), tile_columns);
+  if (tile.rows == 0) return;
+  float dh[thread_rows][thread_columns];
+  recurrent_gradient(
+      b, tile, [&](int64_t n) { return s.row_after(d, n, t); }, dh);
+  for (int i = 0; i < thread_rows; ++i) {
+    for (int c = 0; c < thread_columns; ++c) {
+      const int64_t n = tile.n + row_of(i), j = tile.column + column_of(c);
+      if (row_of(i) >= tile.rows || j >= P) continue;
+      const int64_t row = s.layout.row_offsets[t] + n;
+      const float total = dh[i][c] + to_float(b.dy[(row * s.directions + d) * P + j]);
+      if (b.dprojected) {
+        b.dprojected[s.plane_row(d, row) * P + j] = to<T>(total);
+      } else {
+        backward_cell(b, d, n, t, j, total);
+      }
+    }
   }
-  b.dx[row * s.input + i] = to<T>(sum);
+}
+
+// With a projection: from the gradient of h_t to that of h', and the cells.
+template <class T>
+__global__ void backward_project(Backward<T> b, int64_t step) {
+  const LstmShape& s = b.shape;
+  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = frame_at(s, d, step);
+  const Tile tile = tile_of(active_at(s, t), tile_columns);
+  if (tile.rows == 0) return;
+  const int64_t first = s.plane_row(d, s.layout.row_offsets[t] + tile.n);
+  const auto dprojected = [&](int row, int64_t k) {
+    return row < tile.rows ? to_float(b.dprojected[(first + row) * P + k]) : 0.0f;
+  };
+  const T* p = b.weights[d].p;
+  const auto weight = [&](int64_t k, int column) {
+    const int64_t u = tile.column + column;
+    return u < H ? to_float(p[k * H + u]) : 0.0f;
+  };
+  float dh[thread_rows][thread_columns];
+  tile_product<Matrix::row_major>(P, dprojected, weight, dh);
+  for (int i = 0; i < thread_rows; ++i) {
+    for (int c = 0; c < thread_columns; ++c) {
+      const int64_t u = tile.column + column_of(c);
+      if (row_of(i) < tile.rows && u < H) backward_cell(b, d, tile.n + row_of(i), t, u, dh[i][c]);
+    }
+  }
+}
+
+// dh0, the gradient that leaves at the first frame each sequence visited.
+template <class T>
+__global__ void backward_initial_h(Backward<T> b) {
+  const LstmShape& s = b.shape;
+  const int64_t d = blockIdx.z, P = s.output;
+  const Tile tile = tile_of(s.layout.extent->sequences, tile_columns);
+  if (tile.rows == 0) return;
+  float dh[thread_rows][thread_columns];
+  const auto first = [&](int64_t n) { return s.row(n, d == 0 ? 0 : s.layout.lengths[n] - 1); };
+  recurrent_gradient(b, tile, first, dh);
+  for (int i = 0; i < thread_rows; ++i) {
+    for (int c = 0; c < thread_columns; ++c) {
+      const int64_t n = tile.n + row_of(i), j = tile.column + column_of(c);
+      if (row_of(i) < tile.rows && j < P) b.dh0[s.state(d, n) * P + j] = to<T>(dh[i][c]);
+    }
+  }
+}
+
+template <class T>
+__global__ void backward_initial_c(Backward<T> b) {
+  const Element e = state_element(b.shape, b.shape.hidden);
+  if (e.inside && e.n < b.shape.layout.extent->sequences) b.dc0[e.at] = b.dc[e.at];
 }
 
 // ---- weight gradients ----
 
+// to[row, P] = h_{t-1} of each row of direction d.
 template <class T>
-struct WeightGrad {
-  Shape shape;
-  const T *x, *h0, *y, *hidden, *dgates, *dprojected;
-  bool accumulate;
-
-  explicit WeightGrad(const LstmWeightGradArgs& a)
-      : shape(a.dims, a.layout),
-        x(a.x.as<T>()),
-        h0(a.h0.as<T>()),
-        y(a.y.as<T>()),
-        hidden(a.hidden.as<T>()),
-        dgates(a.dgates.as<T>()),
-        dprojected(a.dprojected.as<T>()),
-        accumulate(a.accumulate) {}
-};
-
-enum class Factor : uint8_t { input, state, one, hidden };
-
-// The factor of a row that the gradient of column k sums over.
-template <class T>
-__device__ float right_factor(const WeightGrad<T>& g, Factor which, int64_t d, int64_t row,
-                              int64_t k) {
-  const Shape& s = g.shape;
-  if (which == Factor::one) return 1.0f;
-  if (which == Factor::input) return to_float(g.x[row * s.input + k]);
-  if (which == Factor::hidden) {
-    return to_float(g.hidden[(d * s.layout.capacity.rows + row) * s.hidden + k]);
-  }
+__global__ void gather_h_before(LstmShape s, const T* y, const T* h0, T* to_rows, int64_t d) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const int64_t row = i / s.output, k = i % s.output;
+  if (row >= s.layout.extent->rows) return;
   const int64_t t = s.layout.row_frame[row], n = row - s.layout.row_offsets[t];
-  const int64_t before = row_before(s, d, n, t);
-  if (before >= 0) return to_float(g.y[(before * s.directions + d) * s.output + k]);
-  return g.h0 ? to_float(g.h0[(d * s.layout.capacity.sequences + n) * s.output + k]) : 0.0f;
+  const int64_t before = s.row_before(d, n, t);
+  T value = to<T>(0.0f);
+  if (before >= 0) {
+    value = y[(before * s.directions + d) * s.output + k];
+  } else if (h0) {
+    value = h0[s.state(d, n) * s.output + k];
+  }
+  to_rows[i] = value;
 }
 
-// out[j, k] (+)= sum over rows of left[row, j] * right_factor(row, k); left [rows, height].
+constexpr int sum_columns = 32, sum_rows = 8;
+struct SumShared {
+  float part[sum_rows][sum_columns];
+};
+
+// out[j] (+)= sum over rows of from[row, j]; a block of 32 x 8 threads, rows dealt to the 8.
 template <class T>
-__global__ void outer_sum(WeightGrad<T> g, Factor which, int64_t d, const T* left, float* out,
-                          int64_t height, int64_t width) {
-  const int64_t index = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (index >= height * width) return;
-  const int64_t j = index / width, k = index % width, rows = g.shape.layout.extent->rows;
+__global__ void column_sums(LstmShape s, const T* from, float* out, int64_t columns,
+                            bool accumulate) {
+  auto& shared_sums = shared<SumShared>();
+  const int64_t j = int64_t{blockIdx.x} * sum_columns + threadIdx.x;
+  const int64_t rows = s.layout.extent->rows;
   float sum = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    sum += to_float(left[row * height + j]) * right_factor(g, which, d, row, k);
+  for (int64_t row = threadIdx.y; j < columns && row < rows; row += sum_rows) {
+    sum += to_float(from[row * columns + j]);
   }
-  out[index] = g.accumulate ? out[index] + sum : sum;
+  shared_sums.part[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || j >= columns) return;
+  float total = accumulate ? out[j] : 0.0f;
+  for (int part = 0; part < sum_rows; ++part) total += shared_sums.part[part][threadIdx.x];
+  out[j] = total;
 }
 
 // ---- hosts ----
@@ -370,78 +435,98 @@ void launch_each(const Context& context, const char* name, int64_t count,
          kernel, arguments...);
 }
 
+// Tiles of all sequences x `width` cells or columns, `columns` to a tile.
+LaunchConfig tiles(const char* name, const LstmDims& dims, const PackedView& layout, int64_t width,
+                   int columns) {
+  return {.kernel = name,
+          .grid = {blocks_for(width, columns), blocks_for(layout.capacity.sequences, tile_rows),
+                   static_cast<unsigned>(dims.directions)},
+          .block = {block_threads},
+          .shared_bytes = sizeof(TileShared)};
+}
+
 template <class T>
 void forward(const Context& context, const LstmForwardArgs& a) {
-  const Forward<T> f(a);
   const int64_t states = a.dims.directions * a.layout.capacity.sequences;
-  const int64_t cells = states * a.dims.hidden, outputs = states * a.dims.output();
-  launch_each(context, "lstm forward_start", cells, forward_start<T>, f);
+  if (states == 0) return;
+  const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
+  const Forward<T> f(a, space);
+  const int64_t H = a.dims.hidden, P = a.dims.output();
+  lstm_gpu_input_products(context, a, space);
+  launch_each(context, "lstm forward_start", states * H, forward_start<T>, f);
   for (int64_t step = 0; step < a.layout.capacity.frames; ++step) {
-    launch_each(context, "lstm forward_cell", cells, forward_cell<T>, f, step);
+    launch(context, tiles("lstm forward_step", a.dims, a.layout, H, tile_cells), forward_step<T>, f,
+           step);
     if (a.dims.projection) {
-      launch_each(context, "lstm forward_project", outputs, forward_project<T>, f, step);
+      launch(context, tiles("lstm forward_project", a.dims, a.layout, P, tile_columns),
+             forward_project<T>, f, step);
     }
   }
-  launch_each(context, "lstm forward_end", std::max(cells, outputs), forward_end<T>, f);
+  launch_each(context, "lstm forward_end", states * std::max(H, P), forward_end<T>, f);
 }
 
 template <class T>
 void backward(const Context& context, const LstmBackwardArgs& a) {
-  const Backward<T> b(a);
   const int64_t states = a.dims.directions * a.layout.capacity.sequences;
-  const int64_t cells = states * a.dims.hidden, outputs = states * a.dims.output();
-  launch_each(context, "lstm backward_start", std::max(cells, outputs), backward_start<T>, b);
+  if (states == 0) return;
+  const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
+  const Backward<T> b(a, space);
+  const int64_t H = a.dims.hidden, P = a.dims.output();
+  launch_each(context, "lstm backward_start", states * H, backward_start<T>, b);
   for (int64_t step = a.layout.capacity.frames - 1; step >= 0; --step) {
-    launch_each(context, "lstm backward_output", outputs, backward_output<T>, b, step);
-    launch_each(context, "lstm backward_cell", cells, backward_cell<T>, b, step);
-    launch_each(context, "lstm backward_recurrence", outputs, backward_recurrence<T>, b, step);
+    launch(context, tiles("lstm backward_step", a.dims, a.layout, P, tile_columns),
+           backward_step<T>, b, step);
+    if (a.dims.projection) {
+      launch(context, tiles("lstm backward_project", a.dims, a.layout, H, tile_columns),
+             backward_project<T>, b, step);
+    }
   }
-  launch_each(context, "lstm backward_end", std::max(cells, outputs), backward_end<T>, b);
-  if (a.dx) {
-    launch_each(context, "lstm backward_input", a.layout.capacity.rows * a.dims.input,
-                backward_input<T>, b);
+  if (a.dh0) {
+    launch(context, tiles("lstm backward_initial_h", a.dims, a.layout, P, tile_columns),
+           backward_initial_h<T>, b);
   }
+  if (a.dc0) launch_each(context, "lstm backward_initial_c", states * H, backward_initial_c<T>, b);
+  lstm_gpu_input_gradients(context, a, space);
 }
 
 template <class T>
 void weight_grad(const Context& context, const LstmWeightGradArgs& a) {
-  const WeightGrad<T> g(a);
-  const int64_t H = a.dims.hidden, P = a.dims.output(), rows = a.layout.capacity.rows;
+  const LstmGpuWeightGradSpace space = lstm_gpu_space(context, a);
+  const LstmShape shape(a.dims, a.layout);
+  const int64_t G = 4 * a.dims.hidden, P = a.dims.output(), rows = a.layout.capacity.rows;
   for (int64_t d = 0; d < a.dims.directions; ++d) {
-    const auto sum = [&](const char* name, Factor which, const TensorView& out, const T* left,
-                         int64_t height, int64_t width) {
-      if (!out) return;
-      launch_each(context, name, height * width, outer_sum<T>, g, which, d, left, out.as<float>(),
-                  height, width);
-    };
-    const T* dgates = g.dgates + d * rows * 4 * H;
-    sum("lstm dw", Factor::input, a.grads[d].w, dgates, 4 * H, a.dims.input);
-    sum("lstm dr", Factor::state, a.grads[d].r, dgates, 4 * H, P);
-    sum("lstm db", Factor::one, a.grads[d].b, dgates, 4 * H, 1);
+    const LstmWeights& out = a.grads[d];
+    const T* dgates = a.dgates.as<T>() + d * rows * G;
+    lstm_gpu_weight_product(context, a, space, dgates, a.x.data, out.w);
+    if (out.r) {
+      launch_each(context, "lstm gather_h_before", rows * P, gather_h_before<T>, shape, a.y.as<T>(),
+                  a.h0.as<T>(), static_cast<T*>(space.h_before), d);
+      lstm_gpu_weight_product(context, a, space, dgates, space.h_before, out.r);
+    }
+    if (out.b) {
+      launch(context,
+             {.kernel = "lstm column_sums",
+              .grid = {blocks_for(G, sum_columns)},
+              .block = {sum_columns, sum_rows},
+              .shared_bytes = sizeof(SumShared)},
+             column_sums<T>, shape, dgates, out.b.as<float>(), G, a.accumulate);
+    }
     if (a.dims.projection) {
-      sum("lstm dp", Factor::hidden, a.grads[d].p, g.dprojected + d * rows * P, P, H);
+      lstm_gpu_weight_product(context, a, space, a.dprojected.as<T>() + d * rows * P,
+                              a.hidden.as<T>() + d * rows * a.dims.hidden, out.p);
     }
   }
-}
-
-void check_workspace(const TensorView& workspace, LstmPhase phase, const LstmDims& dims,
-                     const PackedCapacity& capacity) {
-  const size_t need = lstm_gpu_workspace_bytes(phase, dims, capacity);
-  RONDO_CHECK(need == 0 || workspace.bytes() >= need, "lstm: the workspace has ", workspace.bytes(),
-              " bytes, needs ", need);
 }
 
 }  // namespace
 
 void lstm_forward_gpu(const Context& context, const LstmForwardArgs& a) {
   check_lstm(a);
-  check_workspace(a.workspace, LstmPhase::forward, a.dims, a.layout.capacity);
   a.x.dtype == DType::f32 ? forward<float>(context, a) : forward<bf16>(context, a);
 }
 
 void lstm_backward_gpu(const Context& context, const LstmBackwardArgs& a) {
   check_lstm(a);
-  check_workspace(a.workspace, LstmPhase::backward, a.dims, a.layout.capacity);
   a.dy.dtype == DType::f32 ? backward<float>(context, a) : backward<bf16>(context, a);
 }
 

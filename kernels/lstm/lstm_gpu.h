@@ -1,4 +1,11 @@
-// What the portable GPU variants of the LSTM ops share with their tables; for kernels/lstm alone.
+// The GPU variants of the LSTM ops: what they share with their table, and with each other on the
+// host; for kernels/lstm alone.
+//
+//   portable  every shape, f32 and bf16, sm_80 and up: a launch per time step (two with a
+//             projection)
+//
+// All compute x W^T of every row before the time loop, dx and the weight gradients after it, by the
+// gemm op.
 #pragma once
 
 #include "kernels/lstm/lstm.h"
@@ -20,14 +27,44 @@ bool lstm_gpu_accepts(const Context&, const void* args) {
   return !args || lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
 }
 
-// forward: c and the cells' output per sequence; backward: dc and dh per sequence.
-inline size_t lstm_gpu_workspace_bytes(LstmPhase phase, const LstmDims& dims,
-                                       const PackedCapacity& capacity) {
-  const int64_t states = int64_t{dims.directions} * capacity.sequences;
-  int64_t floats = 0;
-  if (phase == LstmPhase::forward) floats = states * 2 * dims.hidden;
-  if (phase == LstmPhase::backward) floats = states * (dims.hidden + dims.output());
-  return static_cast<size_t>(floats) * sizeof(float);
-}
+// As lstm_workspace_bytes(), for Backend::sim and Backend::cuda.
+size_t lstm_gpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
+                                DType compute, const PackedCapacity& capacity);
+
+// Pieces of the workspace.
+struct LstmGpuForwardSpace {
+  float* pre;    // [D, rows, 4H]: x W^T + b
+  float* c;      // [D, N, H]
+  void* h_cell;  // [D, N, H] of the compute dtype: h' before the projection; else absent
+  void* gemm;
+  size_t gemm_bytes;
+};
+struct LstmGpuBackwardSpace {
+  float* dc;  // [D, N, H]
+  void* gemm;
+  size_t gemm_bytes;
+};
+struct LstmGpuWeightGradSpace {
+  void* h_before;  // [rows, P] of the compute dtype, one direction at a time
+  void* gemm;
+  size_t gemm_bytes;
+};
+
+// Throw Error when the workspace is too small.
+LstmGpuForwardSpace lstm_gpu_space(const Context& context, const LstmForwardArgs& args);
+LstmGpuBackwardSpace lstm_gpu_space(const Context& context, const LstmBackwardArgs& args);
+LstmGpuWeightGradSpace lstm_gpu_space(const Context& context, const LstmWeightGradArgs& args);
+
+// space.pre, of both directions.
+void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& args,
+                             const LstmGpuForwardSpace& space);
+// dx, when wanted, from args.dgates. With bf16 and two directions the first one's part is rounded
+// on the way.
+void lstm_gpu_input_gradients(const Context& context, const LstmBackwardArgs& args,
+                              const LstmGpuBackwardSpace& space);
+// out (+)= left^T right over the batch's rows; left [rows, out.dim(0)], right [rows, out.dim(1)].
+void lstm_gpu_weight_product(const Context& context, const LstmWeightGradArgs& args,
+                             const LstmGpuWeightGradSpace& space, const void* left,
+                             const void* right, const TensorView& out);
 
 }  // namespace rondo
