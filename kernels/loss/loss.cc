@@ -14,12 +14,18 @@ void validate_targets(std::span<const int32_t> targets, int64_t classes, std::st
 }
 
 std::span<const Variant> cross_entropy_variants() {
-  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(CrossEntropyArgs, cross_entropy)};
+  static constexpr Variant variants[] = {
+      RONDO_KERNEL_VARIANTS(CrossEntropyArgs, cross_entropy),
+      RONDO_GPU_VARIANTS(CrossEntropyArgs, cross_entropy_gpu, "portable", Role::standard,
+                         takes_narrow<&CrossEntropyArgs::logits>)};
   return variants;
 }
 
 std::span<const Variant> mse_variants() {
-  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(MseArgs, mse)};
+  static constexpr Variant variants[] = {
+      RONDO_KERNEL_VARIANTS(MseArgs, mse),
+      RONDO_GPU_VARIANTS(MseArgs, mse_gpu, "portable", Role::standard,
+                         takes_narrow<&MseArgs::pred>)};
   return variants;
 }
 

@@ -1,22 +1,35 @@
 #include "kernels/reduce/reduce.h"
 
 #include "kernels/reduce/reduce_impl.h"
+#include "kernels/simt/column_workspace.h"
 
 namespace rondo {
 
+size_t reduce_rows_workspace_bytes(const Context& context, int64_t rows, int64_t cols) {
+  return column_sum_workspace_bytes(context, rows, cols, 1);
+}
+
 std::span<const Variant> reduce_rows_variants() {
-  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(ReduceRowsArgs, reduce_rows)};
+  static constexpr Variant variants[] = {
+      RONDO_KERNEL_VARIANTS(ReduceRowsArgs, reduce_rows),
+      RONDO_GPU_VARIANTS(ReduceRowsArgs, reduce_rows_gpu, "portable", Role::standard,
+                         takes_narrow<&ReduceRowsArgs::x>)};
   return variants;
 }
 
 std::span<const Variant> sum_squares_variants() {
-  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(SumSquaresArgs, sum_squares)};
+  static constexpr Variant variants[] = {
+      RONDO_KERNEL_VARIANTS(SumSquaresArgs, sum_squares),
+      RONDO_GPU_VARIANTS(SumSquaresArgs, sum_squares_gpu, "portable", Role::standard,
+                         takes_narrow<&SumSquaresArgs::x>)};
   return variants;
 }
 
 std::span<const Variant> count_nonfinite_variants() {
   static constexpr Variant variants[] = {
-      RONDO_KERNEL_VARIANTS(CountNonfiniteArgs, count_nonfinite)};
+      RONDO_KERNEL_VARIANTS(CountNonfiniteArgs, count_nonfinite),
+      RONDO_GPU_VARIANTS(CountNonfiniteArgs, count_nonfinite_gpu, "portable", Role::standard,
+                         takes_narrow<&CountNonfiniteArgs::x>)};
   return variants;
 }
 

@@ -7,7 +7,8 @@
 namespace rondo::check {
 namespace {
 
-void rows_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool accumulate) {
+// spread: with the workspace that lets GPUs use more blocks.
+void rows_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool accumulate, bool spread) {
   ReduceRowsArgs args;
   args.accumulate = accumulate;
   const PackedView layout = c.packed(std::vector<int32_t>(rows ? 1 : 0, static_cast<int32_t>(rows)),
@@ -20,6 +21,9 @@ void rows_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool accumulate
   const Tolerance tolerance = {120 * std::sqrt(blocks) * 0x1p-24, 0x1p-23};
   args.y = accumulate ? c.in_out("y", {cols}, DType::f32, tolerance)
                       : c.output("y", {cols}, DType::f32, tolerance);
+  if (spread) {
+    args.workspace = c.workspace(reduce_rows_workspace_bytes(c.context(), args.x.dim(0), cols));
+  }
   c.work(static_cast<double>(rows * cols), static_cast<double>(args.x.bytes()));
   c.run(args);
 }
@@ -65,9 +69,15 @@ void reduce_check(Suite& suite) {
       const std::string label = str(name_of(dtype), accumulate ? "/accumulate/" : "/");
       for (int64_t rows : {0, 1, 33, 65, 500}) {
         for (int64_t cols : {1, 7, 31, 32, 33, 65, 129, 300}) {
-          suite.add<ReduceRowsArgs>(str(label, rows, "x", cols),
-                                    [=](Case& c) { rows_case(c, dtype, rows, cols, accumulate); });
+          suite.add<ReduceRowsArgs>(str(label, rows, "x", cols), [=](Case& c) {
+            rows_case(c, dtype, rows, cols, accumulate, cols % 2 == 1);
+          });
         }
+      }
+      for (bool spread : {false, true}) {
+        suite.add<ReduceRowsArgs>(str(label, spread ? "spread/" : "", "1500x33"), [=](Case& c) {
+          rows_case(c, dtype, 1500, 33, accumulate, spread);
+        });
       }
       for (int64_t n : {0, 1, 7, 31, 32, 33, 65, 8192, 30001, 600001}) {
         for (DType out : {DType::f32, DType::f64}) {
@@ -87,12 +97,13 @@ void reduce_check(Suite& suite) {
     SumSquaresArgs args;
     args.x = nonfinite_input(c, DType::f32, 100);
     args.out = c.output("out", {1}, DType::f64, Tolerance::exact());
+    args.workspace = c.workspace(reduce_workspace_bytes);
     c.run(args);
   });
-  suite.add_bench<ReduceRowsArgs>("f32/4096x2048",
-                                  [](Case& c) { rows_case(c, DType::f32, 4096, 2048, false); });
-  suite.add_bench<ReduceRowsArgs>("f32/16384x32",
-                                  [](Case& c) { rows_case(c, DType::f32, 16384, 32, false); });
+  suite.add_bench<ReduceRowsArgs>(
+      "f32/4096x2048", [](Case& c) { rows_case(c, DType::f32, 4096, 2048, false, true); });
+  suite.add_bench<ReduceRowsArgs>(
+      "f32/16384x32", [](Case& c) { rows_case(c, DType::f32, 16384, 32, false, true); });
   suite.add_bench<SumSquaresArgs>(
       "f32/8388608", [](Case& c) { squares_case(c, DType::f32, DType::f64, 8 << 20, false, 1); });
   suite.add_bench<CountNonfiniteArgs>(

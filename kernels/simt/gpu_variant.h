@@ -37,4 +37,24 @@ constexpr Variant gpu_variant(Backend backend, const char* name, Role role = Rol
   return variant<Args, kernel>(name, backend, role, accepts);
 }
 
+template <auto view>
+struct OfMember;
+template <class Args, TensorView Args::*view>
+struct OfMember<view> {
+  static bool narrow(const void* args) {
+    const DType dtype = (static_cast<const Args*>(args)->*view).dtype;
+    return dtype == DType::f32 || dtype == DType::bf16;
+  }
+};
+
 }  // namespace rondo::detail
+
+namespace rondo {
+
+// `accepts` of kernels for f32 and bf16: takes_narrow<&PoolArgs::x>. (f64 is there for references.)
+template <auto view>
+bool takes_narrow(const Context&, const void* args) {
+  return !args || detail::OfMember<view>::narrow(args);
+}
+
+}  // namespace rondo

@@ -30,6 +30,7 @@
 //                                     another block's shared memory
 //   cp_async<bytes>(to, from, valid)  4, 8 or 16 bytes, the part past `valid` zeroed; nothing may
 //   cp_async_commit() cp_async_wait<groups left>()                   be read before the wait
+//   load_words<bytes>(p) store_words(p, words)   8 or 16 aligned bytes in one access
 //   mma_m16n8k16(c, a, b)             bf16 operands, f32 sums, fragments as in the PTX manual
 //   load_acquire(p) store_release(p, v)   32-bit flags between blocks
 //   poll_until(condition)             spins while !condition(); traps after some seconds on a GPU

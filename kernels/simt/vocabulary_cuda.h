@@ -13,6 +13,9 @@
 #include "kernels/base/cuda_check.h"
 
 #define RONDO_GPU cuda
+// Before a loop: unroll it n times.
+#define RONDO_PRAGMA(text) _Pragma(#text)
+#define RONDO_UNROLL(n) RONDO_PRAGMA(unroll n)
 // Whether clusters and the like exist for the architecture being compiled (true on the host).
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define RONDO_SM90 1
@@ -92,6 +95,20 @@ __device__ inline uint32_t load_acquire(const uint32_t* p) {
 __device__ inline void store_release(uint32_t* p, uint32_t v) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(p)), "r"(v)
                : "memory");
+}
+
+// `bytes` (8 or 16) at once; p must be aligned to them.
+template <int bytes>
+struct alignas(bytes) Words {
+  uint32_t w[bytes / 4];
+};
+template <int bytes>
+__device__ Words<bytes> load_words(const void* p) {
+  return *static_cast<const Words<bytes>*>(p);
+}
+template <int bytes>
+__device__ void store_words(void* p, const Words<bytes>& words) {
+  *static_cast<Words<bytes>*>(p) = words;
 }
 
 // ---- polling ----

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <tuple>
@@ -16,6 +17,7 @@
 
 #define RONDO_GPU sim
 #define RONDO_SM90 1
+#define RONDO_UNROLL(n)
 
 #define __global__
 #define __device__
@@ -155,6 +157,31 @@ inline void store_release(uint32_t* p, uint32_t v) {
   std::atomic_ref<uint32_t>(*p).store(v, std::memory_order_release);
 }
 
+// `bytes` (8 or 16) at once; p must be aligned to them.
+template <int bytes>
+struct alignas(bytes) Words {
+  uint32_t w[bytes / 4];
+};
+namespace detail {
+inline void check_aligned(const void* p, uintptr_t bytes, Where w) {
+  if (reinterpret_cast<uintptr_t>(p) % bytes != 0) {
+    simt::fail(str("an access of ", bytes, " bytes at an address that is no multiple of that"), w);
+  }
+}
+}  // namespace detail
+template <int bytes>
+Words<bytes> load_words(const void* p, Where w = Where::current()) {
+  detail::check_aligned(p, bytes, w);
+  Words<bytes> words;
+  std::memcpy(&words, p, bytes);
+  return words;
+}
+template <int bytes>
+void store_words(void* p, const Words<bytes>& words, Where w = Where::current()) {
+  detail::check_aligned(p, bytes, w);
+  std::memcpy(p, &words, bytes);
+}
+
 namespace detail {
 template <class T, class F>
 T update(T* p, F f) {
@@ -200,6 +227,9 @@ void poll_until(Condition condition, Where w = Where::current()) {
 }
 
 // ---- arithmetic ----
+
+inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 
 inline float to_float(float x) { return x; }
 inline float to_float(bf16 x) { return static_cast<float>(x); }

@@ -5,13 +5,18 @@
 namespace rondo {
 
 std::span<const Variant> log_softmax_variants() {
-  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(LogSoftmaxArgs, log_softmax)};
+  static constexpr Variant variants[] = {
+      RONDO_KERNEL_VARIANTS(LogSoftmaxArgs, log_softmax),
+      RONDO_GPU_VARIANTS(LogSoftmaxArgs, log_softmax_gpu, "portable", Role::standard,
+                         takes_narrow<&LogSoftmaxArgs::x>)};
   return variants;
 }
 
 std::span<const Variant> log_softmax_grad_variants() {
   static constexpr Variant variants[] = {
-      RONDO_KERNEL_VARIANTS(LogSoftmaxGradArgs, log_softmax_grad)};
+      RONDO_KERNEL_VARIANTS(LogSoftmaxGradArgs, log_softmax_grad),
+      RONDO_GPU_VARIANTS(LogSoftmaxGradArgs, log_softmax_grad_gpu, "portable", Role::standard,
+                         takes_narrow<&LogSoftmaxGradArgs::dy>)};
   return variants;
 }
 

@@ -52,6 +52,15 @@ void softmax_check(Suite& suite) {
       }
     }
   }
+  // Rows that whole blocks of GPU threads share.
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    for (int64_t classes : {1101, 2200}) {
+      const std::string label = str(name_of(dtype), "/9x", classes);
+      suite.add<LogSoftmaxArgs>(label, [=](Case& c) { log_softmax_case(c, dtype, 9, classes); });
+      suite.add<LogSoftmaxGradArgs>(label,
+                                    [=](Case& c) { log_softmax_grad_case(c, dtype, 9, classes); });
+    }
+  }
   suite.add<LogSoftmaxArgs>("special values", special_rows);
   for (int64_t classes : {32, 5000}) {
     const int64_t rows = 1 << 20 >> (classes == 32 ? 4 : 10);

@@ -5,13 +5,17 @@
 namespace rondo {
 
 std::span<const Variant> stack_frames_variants() {
-  static constexpr Variant variants[] = {RONDO_KERNEL_VARIANTS(StackFramesArgs, stack_frames)};
+  static constexpr Variant variants[] = {
+      RONDO_KERNEL_VARIANTS(StackFramesArgs, stack_frames),
+      RONDO_GPU_VARIANTS(StackFramesArgs, stack_frames_gpu, "portable")};
   return variants;
 }
 
 std::span<const Variant> stack_frames_grad_variants() {
   static constexpr Variant variants[] = {
-      RONDO_KERNEL_VARIANTS(StackFramesGradArgs, stack_frames_grad)};
+      RONDO_KERNEL_VARIANTS(StackFramesGradArgs, stack_frames_grad),
+      RONDO_GPU_VARIANTS(StackFramesGradArgs, stack_frames_grad_gpu, "portable", Role::standard,
+                         takes_narrow<&StackFramesGradArgs::dx>)};
   return variants;
 }
 

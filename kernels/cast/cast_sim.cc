@@ -1,0 +1,1 @@
+#include "kernels/cast/cast.cu"

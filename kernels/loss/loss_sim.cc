@@ -1,0 +1,1 @@
+#include "kernels/loss/loss.cu"

@@ -1,0 +1,1 @@
+#include "kernels/optimizer/optimizer.cu"

@@ -1,0 +1,1 @@
+#include "kernels/pack/pack.cu"

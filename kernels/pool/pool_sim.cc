@@ -1,0 +1,1 @@
+#include "kernels/pool/pool.cu"

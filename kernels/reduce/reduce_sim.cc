@@ -1,0 +1,1 @@
+#include "kernels/reduce/reduce.cu"

@@ -1,0 +1,1 @@
+#include "kernels/subsample/subsample.cu"
