@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""CTC loss and gradient with respect to the logits beside PyTorch, on the shapes of
-`checkop ctc --bench` in f32 (PyTorch's CPU kernel takes no bf16).
+"""CTC loss and gradient with respect to the logits beside PyTorch and warp-ctc, on the shapes of
+`checkop ctc --bench` in f32 (the peers' CPU kernels take no bf16).
 
 PyTorch: log_softmax, torch.nn.functional.ctc_loss, and the backward pass of both, on the padded
 (T, N, V) tensor it wants; labels padded or concatenated, int32 or int64: the fastest counts. Ours
-takes logits and returns both. Rounds alternate between the two, and each side's best round (a
-median) counts, so that a busy moment of the machine harms neither.
+takes logits and returns both. warp-ctc, if $RONDO_WARPCTC names its library (libwarpctc.so; PaddlePaddle's
+wheel holds one): compute_ctc_loss, which takes logits as well, on --threads threads. Rounds
+alternate, and each side's best round (a median) counts, so that a busy moment of the machine harms
+none.
 """
 
 import argparse
+import ctypes
+import os
 import re
 
 import common
@@ -16,10 +20,55 @@ import common
 torch = common.import_or_skip("torch")
 
 
+def sizes_of(case):
+    """(T, N, V, L)"""
+    return map(int, re.search(r"T(\d+)N(\d+)V(\d+)L(\d+)", case).groups())
+
+
+class WarpCtcOptions(ctypes.Structure):
+    """ctcOptions of warp-ctc's C API: where to compute (0: CPU), threads (a union with a stream),
+    the blank's index."""
+    _fields_ = [("location", ctypes.c_int), ("threads", ctypes.c_void_p), ("blank", ctypes.c_int)]
+
+
+def warp_ctc(library, case, threads):
+    """A function of one forward and backward pass by warp-ctc."""
+    frames, sequences, classes, length = sizes_of(case)
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.empty(frames, sequences, classes).uniform_(-3, 3, generator=generator)
+    grads = torch.empty_like(logits)
+    labels = torch.randint(1, classes, (sequences * length,), generator=generator,
+                           dtype=torch.int32)
+    frame_counts = torch.full((sequences,), frames, dtype=torch.int32)
+    label_counts = torch.full((sequences,), length, dtype=torch.int32)
+    costs = torch.full((sequences,), float("nan"))
+    options = WarpCtcOptions(0, threads, 0)
+    pointer = lambda tensor: ctypes.c_void_p(tensor.data_ptr())
+    size = ctypes.c_size_t()
+    status = library.get_workspace_size(pointer(label_counts), pointer(frame_counts), classes,
+                                        sequences, options, ctypes.byref(size))
+    if status != 0:
+        raise RuntimeError(f"warp-ctc: get_workspace_size returned {status}")
+    workspace = torch.empty(size.value, dtype=torch.uint8)
+
+    def run():
+        status = library.compute_ctc_loss(
+            pointer(logits), pointer(grads), pointer(labels), pointer(label_counts),
+            pointer(frame_counts), classes, sequences, pointer(costs), pointer(workspace), options)
+        if status != 0:
+            raise RuntimeError(f"warp-ctc: compute_ctc_loss returned {status}")
+
+    run()
+    expected = torch.nn.functional.ctc_loss(logits.log_softmax(2), labels, frame_counts,
+                                            label_counts, reduction="none")
+    if not torch.allclose(costs, expected, rtol=1e-3):
+        raise RuntimeError(f"warp-ctc and PyTorch disagree on {case}")
+    return run
+
+
 def settings(case):
     """{name: function} of one forward and backward pass by PyTorch."""
-    frames, sequences, classes, length = map(
-        int, re.search(r"T(\d+)N(\d+)V(\d+)L(\d+)", case).groups())
+    frames, sequences, classes, length = sizes_of(case)
     generator = torch.Generator().manual_seed(1)
     logits = torch.empty(frames, sequences, classes).uniform_(-3, 3, generator=generator)
     logits.requires_grad_()
@@ -42,6 +91,18 @@ def settings(case):
             for name, dtype in (("int32", torch.int32), ("int64", torch.int64))}
 
 
+def best_of_peers(case, library, options):
+    """{peer: (microseconds, its setting)}"""
+    theirs = {name: common.median_seconds(f, options.seconds, least=2) * 1e6
+              for name, f in settings(case).items()}
+    fastest = min(theirs, key=theirs.get)
+    best = {"torch": (theirs[fastest], fastest)}
+    if library:
+        run = warp_ctc(library, case, options.threads)
+        best["warp-ctc"] = (common.median_seconds(run, options.seconds, least=2) * 1e6, "")
+    return best
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -50,25 +111,31 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    path = os.environ.get("RONDO_WARPCTC")
+    library = ctypes.CDLL(path) if path else None
+    versions = {"torch": torch.__version__}
+    if library:
+        versions["warp-ctc"] = f"{os.path.basename(path)} {library.get_warpctc_version()}"
+    else:
+        print("without warp-ctc: RONDO_WARPCTC does not name its library")
     rows = {}
     for _ in range(args.rounds):
         ours = common.group_best(
             common.run_checkop("ctc/bench/f32", args.threads, args.seconds, backend="cpu"))
         for (op, case), best in ours.items():
-            theirs = {name: common.median_seconds(f, args.seconds, least=2) * 1e6
-                      for name, f in settings(case).items()}
-            name = min(theirs, key=theirs.get)
             row = rows.setdefault(case, {"op": op, "case": case, "ours_us": best["median_us"],
-                                         "variant": best["variant"], "peers": {"torch": theirs[name]},
-                                         "peer_setting": name})
+                                         "variant": best["variant"], "peers": {},
+                                         "peer_settings": {}})
             if best["median_us"] < row["ours_us"]:
                 row.update(ours_us=best["median_us"], variant=best["variant"])
-            if theirs[name] < row["peers"]["torch"]:
-                row.update(peers={"torch": theirs[name]}, peer_setting=name)
+            for peer, (took, setting) in best_of_peers(case, library, args).items():
+                if took < row["peers"].get(peer, float("inf")):
+                    row["peers"][peer] = took
+                    row["peer_settings"][peer] = setting
     rows = list(rows.values())
     common.print_ratios("ctc", rows)
     print(common.write_json("ctc-peers", rows, threads=args.threads, rounds=args.rounds,
-                            peer_versions={"torch": torch.__version__}))
+                            peer_versions=versions))
 
 
 if __name__ == "__main__":
