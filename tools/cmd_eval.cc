@@ -107,13 +107,15 @@ int run_eval(const EvalOptions& o) {
       model.session(), *data, task == Task::ctc ? &model.alphabet() : nullptr, options,
       [&](const Hypothesis& h) {
         const ManifestEntry& entry = data->entry(h.utterance);
-        if (task == Task::ctc && entry.text && !group.empty()) {
-          groups[field_of(entry, group)].add(*entry.text, h.text);
+        const auto reference =
+            task == Task::ctc ? reference_text(entry, model.alphabet()) : std::nullopt;
+        if (reference && !group.empty()) {
+          groups[field_of(entry, group)].add(*reference, h.text);
         }
         if (o.hypotheses.empty()) return;
         nlohmann::json line = {{"name", data->name(h.utterance)}, {"loss", h.loss}};
         if (task == Task::ctc) {
-          line["reference"] = entry.text.value_or("");
+          line["reference"] = reference.value_or("");
           line["hypothesis"] = h.text;
         } else if (task == Task::classify) {
           line["class"] = h.class_index;

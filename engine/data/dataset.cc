@@ -38,15 +38,15 @@ void require_finite(const Matrix& m, const std::string& path) {
 const char* name_of(DatasetProblem::Kind kind) {
   switch (kind) {
     case Kind::unreadable:
-      return "cannot be read";
+      return "unreadable";
     case Kind::text:
-      return "have text outside the alphabet";
+      return "with text outside the alphabet";
     case Kind::too_short:
-      return "have fewer frames than their labels need";
+      return "with fewer frames than the labels need";
     case Kind::too_long:
-      return "are too long";
+      return "too long";
     case Kind::target:
-      return "have no usable target";
+      return "without a usable target";
   }
   return "?";
 }
@@ -162,7 +162,8 @@ void ManifestDataset::check_target(Item& item) const {
         for (int32_t label : *e.labels) {
           if (text_ && label >= text_->classes())
             throw Unusable{Kind::target, str(e.path, ": has label ", label,
-                                             ", the alphabet has 1 to ", text_->classes() - 1)};
+                                             ", the network has classes 1 to ",
+                                             text_->classes() - 1, " (0 is the blank)")};
         }
         item.labels = *e.labels;
         return;

@@ -1,14 +1,47 @@
 #include "engine/text/alphabet.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <sstream>
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 
+namespace {
+
+std::string number_symbol(size_t i) { return std::to_string(i + 1) + " "; }
+
+bool all_numbers(const std::vector<std::string>& symbols) {
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    if (symbols[i] != number_symbol(i)) return false;
+  }
+  return !symbols.empty();
+}
+
+void note_unknown(std::vector<UnknownText>& unknown, const std::string& what) {
+  const auto known = std::find_if(unknown.begin(), unknown.end(),
+                                  [&](const UnknownText& u) { return u.what == what; });
+  if (known == unknown.end()) {
+    unknown.push_back({what, 1});
+  } else {
+    ++known->count;
+  }
+}
+
+}  // namespace
+
+Alphabet Alphabet::of_numbers(int32_t count) {
+  std::vector<std::string> symbols;
+  for (int32_t i = 0; i < count; ++i) symbols.push_back(number_symbol(static_cast<size_t>(i)));
+  return Alphabet(std::move(symbols));
+}
+
 Alphabet::Alphabet(std::vector<std::string> symbols) : symbols_(std::move(symbols)) {
+  numbers_ = all_numbers(symbols_);
+  if (numbers_) return;
   for (size_t i = 0; i < symbols_.size(); ++i) {
     const std::string& symbol = symbols_[i];
     const auto points = code_points(symbol);
@@ -35,19 +68,30 @@ Alphabet Alphabet::from_transcripts(std::span<const std::string> transcripts) {
 }
 
 EncodedText Alphabet::encode(std::string_view text) const {
+  const std::string normal = normalize_transcript(text);
+  if (numbers_) return encode_numbers(normal);
   EncodedText out;
-  std::vector<char32_t> unknown;
-  for (char32_t c : code_points(normalize_transcript(text))) {
+  for (char32_t c : code_points(normal)) {
     if (const auto found = labels_.find(c); found != labels_.end()) {
       out.labels.push_back(found->second);
-      continue;
-    }
-    const auto known = std::find(unknown.begin(), unknown.end(), c);
-    if (known == unknown.end()) {
-      unknown.push_back(c);
-      out.unknown.push_back({describe(c), 1});
     } else {
-      ++out.unknown[static_cast<size_t>(known - unknown.begin())].count;
+      note_unknown(out.unknown, describe(c));
+    }
+  }
+  return out;
+}
+
+EncodedText Alphabet::encode_numbers(const std::string& text) const {
+  EncodedText out;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    int32_t label = 0;
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, label);
+    if (error == std::errc{} && stop == end && label >= 1 && label < classes()) {
+      out.labels.push_back(label);
+    } else {
+      note_unknown(out.unknown, word);
     }
   }
   return out;
@@ -60,6 +104,7 @@ std::string Alphabet::decode(std::span<const int32_t> labels) const {
                 classes() - 1);
     out += symbols_[static_cast<size_t>(label) - 1];
   }
+  if (numbers_ && !out.empty()) out.pop_back();
   return out;
 }
 

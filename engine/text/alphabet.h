@@ -1,7 +1,8 @@
-// A character alphabet: which characters the network writes, and their labels.
-//
-// A character is one code point of the text in normal form C. Label 0 is the CTC blank; the i-th
-// symbol has label i + 1. The model stores symbols().
+// What the network writes, and its labels. Label 0 is the CTC blank; the i-th symbol has label
+// i + 1. The model stores symbols(). There are two kinds:
+//   * of characters: a symbol is one code point of the text in normal form C;
+//   * of numbers, for data that come as label sequences without text: the symbol of label i is its
+//     decimal number and a space, so that texts are numbers with spaces between and each is a word.
 // Thread safety: immutable after construction.
 #pragma once
 
@@ -21,8 +22,9 @@ class Alphabet final : public TextEncoder {
 
   Alphabet() = default;
   // From what a model stored. Throws InputError when a symbol is not exactly one code point in
-  // normal form C, or occurs twice.
+  // normal form C, or occurs twice; symbols that are "1 ", "2 ", ... are an alphabet of numbers.
   explicit Alphabet(std::vector<std::string> symbols);
+  static Alphabet of_numbers(int32_t count);  // labels 1 to count
 
   // Every character that occurs in the transcripts (as normalize_transcript sees them), sorted by
   // code point, so that the result does not depend on their order. Throws InputError on invalid
@@ -32,15 +34,18 @@ class Alphabet final : public TextEncoder {
   const std::vector<std::string>& symbols() const { return symbols_; }
   int32_t classes() const override { return static_cast<int32_t>(symbols_.size()) + 1; }
 
-  // normalize_transcript, then a label per character. Characters outside the alphabet are left out
-  // of the labels and listed.
+  // normalize_transcript, then a label per character (or number). Those outside the alphabet are
+  // left out of the labels and listed.
   EncodedText encode(std::string_view text) const override;
 
   // Throws Error on a label outside [1, classes()).
   std::string decode(std::span<const int32_t> labels) const;
 
  private:
+  EncodedText encode_numbers(const std::string& text) const;
+
   std::vector<std::string> symbols_;
+  bool numbers_ = false;
   std::unordered_map<char32_t, int32_t> labels_;
 };
 

@@ -6,35 +6,56 @@
 
 namespace rondo {
 
-int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session) {
+namespace {
+
+std::vector<CheckpointInfo> best_checkpoints(const std::filesystem::path& directory, size_t n) {
   std::vector<CheckpointInfo> all = list_checkpoints(directory);
   std::erase_if(all, [](const CheckpointInfo& c) { return !c.metric; });
   std::stable_sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
     return *a.metric < *b.metric;
   });
-  if (all.size() > static_cast<size_t>(n)) all.resize(static_cast<size_t>(n));
-  if (all.empty()) return 0;
+  if (all.size() > n) all.resize(n);
+  return all;
+}
+
+// Adds the weights that validation judged to `sums`, laid out as the parameters' flat array.
+void add_weights(const Checkpoint& checkpoint, const Session& session, std::vector<double>& sums) {
+  const auto add = [&](std::span<const float> values, size_t at) {
+    for (size_t i = 0; i < values.size(); ++i) sums[at + i] += static_cast<double>(values[i]);
+  };
+  if (session.optimizer().averages()) {
+    const int64_t shape[] = {session.parameters().flat_size()};
+    const SafetensorsFile slots = checkpoint.tensors("optimizer.safetensors");
+    add(slots.at("average", DType::f32, shape).as<float>(), 0);
+    return;
+  }
+  const SafetensorsFile file = checkpoint.tensors("model.safetensors");
+  for (const auto& e : session.parameters().entries()) {
+    const int64_t shape[] = {e.rows, e.cols};
+    add(file.at(e.name, DType::f32, shape).as<float>(), static_cast<size_t>(e.offset));
+  }
+}
+
+}  // namespace
+
+int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session) {
+  const std::vector<CheckpointInfo> best = best_checkpoints(directory, static_cast<size_t>(n));
+  if (best.empty()) return 0;
   Parameters& parameters = session.parameters();
-  std::vector<std::vector<double>> sums;
-  for (const auto& e : parameters.entries()) sums.emplace_back(static_cast<size_t>(e.numel()), 0.0);
-  for (const CheckpointInfo& c : all) {
-    const Checkpoint checkpoint = open_checkpoint(checkpoint_path(directory, c.generation));
-    const SafetensorsFile file = checkpoint.tensors("model.safetensors");
-    for (size_t p = 0; p < sums.size(); ++p) {
-      const auto& e = parameters.entries()[p];
-      const int64_t shape[] = {e.rows, e.cols};
-      const auto values = file.at(e.name, DType::f32, shape).as<float>();
-      for (size_t i = 0; i < values.size(); ++i) sums[p][i] += static_cast<double>(values[i]);
-    }
+  std::vector<double> sums(static_cast<size_t>(parameters.flat_size()), 0.0);
+  for (const CheckpointInfo& c : best) {
+    add_weights(open_checkpoint(checkpoint_path(directory, c.generation)), session, sums);
   }
   std::vector<float> mean;
-  for (size_t p = 0; p < sums.size(); ++p) {
-    mean.clear();
-    for (double s : sums[p])
-      mean.push_back(static_cast<float>(s / static_cast<double>(all.size())));
-    parameters.write(parameters.entries()[p].name, mean.data());
+  for (const auto& e : parameters.entries()) {
+    const auto first = sums.begin() + e.offset;
+    mean.assign(static_cast<size_t>(e.numel()), 0.0f);
+    std::transform(first, first + e.numel(), mean.begin(), [&](double sum) {
+      return static_cast<float>(sum / static_cast<double>(best.size()));
+    });
+    parameters.write(e.name, mean.data());
   }
-  return static_cast<int>(all.size());
+  return static_cast<int>(best.size());
 }
 
 }  // namespace rondo

@@ -29,6 +29,11 @@ BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::I
   return view;
 }
 
+std::optional<std::string> reference_text(const ManifestEntry& entry, const Alphabet& alphabet) {
+  if (entry.labels) return alphabet.decode(*entry.labels);
+  return entry.text;
+}
+
 double Evaluation::metric(Task task) const {
   switch (task) {
     case Task::ctc:
@@ -109,7 +114,7 @@ class Evaluator {
           greedy_ctc(unpacked_.scores.data(), unpacked_.frames, static_cast<int32_t>(shape_.cols));
       if (text_) {
         h.text = text_->decode(labels_of(h.labels));
-        const auto& reference = data_.entry(h.utterance).text;
+        const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
       }
     } else {

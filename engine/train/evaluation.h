@@ -43,6 +43,9 @@ struct Evaluation {
   double metric(Task task) const;
 };
 
+// What an utterance should have been written as: its text, or its labels' symbols.
+std::optional<std::string> reference_text(const ManifestEntry& entry, const Alphabet& alphabet);
+
 struct EvaluationOptions {
   Task task = Task::ctc;
   int64_t batch_frames = 16000;

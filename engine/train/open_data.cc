@@ -94,8 +94,9 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
   const bool recordings = config.features.type != FeatureType::ready;
   for (const ManifestEntry& e : read.entries) {
     if (e.is_audio == recordings) continue;
-    fail_input(read.where(e), ": ", e.path, e.is_audio ? " is a recording" : " holds ready features",
-               ", but features.type is ", recordings ? "not \"ready\"" : "\"ready\"");
+    fail_input(read.where(e), ": ", e.path,
+               e.is_audio ? " is a recording" : " holds ready features", ", but features.type is ",
+               recordings ? "not \"ready\"" : "\"ready\"");
   }
   return std::make_unique<ManifestDataset>(read, o, audio, text);
 }
@@ -122,7 +123,15 @@ Alphabet make_alphabet(const Config& config) {
     for (char32_t c : code_points(to_nfc(config.data.alphabet))) symbols.push_back(to_utf8(c));
     return Alphabet(std::move(symbols));
   }
-  return Alphabet::from_transcripts(read_manifest(config.data.train).transcripts());
+  const Manifest manifest = read_manifest(config.data.train);
+  const std::vector<std::string> transcripts = manifest.transcripts();
+  if (!transcripts.empty()) return Alphabet::from_transcripts(transcripts);
+  int32_t largest = 0;
+  for (const ManifestEntry& e : manifest.entries) {
+    if (e.labels && !e.labels->empty())
+      largest = std::max(largest, *std::max_element(e.labels->begin(), e.labels->end()));
+  }
+  return Alphabet::of_numbers(largest);
 }
 
 }  // namespace rondo

@@ -32,7 +32,8 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
 void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,
                  const ModelSizes& sizes, const std::string& where);
 
-// The alphabet of a configuration: data.alphabet, or the characters of the training transcripts.
+// The alphabet of a configuration: data.alphabet, or the characters of the training transcripts, or
+// the numbers up to the largest label where the training data are label sequences without text.
 Alphabet make_alphabet(const Config& config);
 
 }  // namespace rondo

@@ -30,15 +30,16 @@ std::vector<Transcript::Token> words_of(const std::vector<Transcript::Token>& ch
     count = 0;
   };
   for (const Transcript::Token& c : characters) {
-    if (c.text == " ") {
-      flush();
-      continue;
+    const bool ends = c.text.back() == ' ';  // a space, or a number of an alphabet of numbers
+    const std::string text = ends ? c.text.substr(0, c.text.size() - 1) : c.text;
+    if (!text.empty()) {
+      if (count == 0) word.begin = c.begin;
+      word.text += text;
+      word.end = c.end;
+      word.probability += c.probability;
+      ++count;
     }
-    if (count == 0) word.begin = c.begin;
-    word.text += c.text;
-    word.end = c.end;
-    word.probability += c.probability;
-    ++count;
+    if (ends) flush();
   }
   flush();
   return words;

@@ -325,13 +325,15 @@ class Trainer {
     o.task = config_.task;
     o.batch_frames = config_.data.batch_frames;
     const auto wanted = static_cast<size_t>(samples ? config_.training.samples : 0);
-    return evaluate(*session_, *dev_, config_.task == Task::ctc ? &alphabet_ : nullptr, o,
-                    [&](const Hypothesis& h) {
-                      // The same utterances each time: the first of the manifest.
-                      if (static_cast<size_t>(h.utterance) >= wanted) return;
-                      samples->push_back({h.utterance, dev_->name(h.utterance),
-                                          dev_->entry(h.utterance).text.value_or(""), h.text});
-                    });
+    return evaluate(
+        *session_, *dev_, config_.task == Task::ctc ? &alphabet_ : nullptr, o,
+        [&](const Hypothesis& h) {
+          // The same utterances each time: the first of the manifest.
+          if (static_cast<size_t>(h.utterance) >= wanted) return;
+          samples->push_back({h.utterance, dev_->name(h.utterance),
+                              reference_text(dev_->entry(h.utterance), alphabet_).value_or(""),
+                              h.text});
+        });
   }
 
   void validate() {

@@ -159,7 +159,8 @@ def safetensors(tensors):
 
 
 def feature_corpus(root, kind, train=48, dev=12, seed=2):
-    """Ready features of 6 columns. kind: ctc (letters as unit vectors), classify, regress."""
+    """Ready features of 6 columns. kind: ctc (letters as unit vectors), labels (the same
+    as numbers, without text), classify, regress."""
     rng = random.Random(seed)
     for part, count in (("train", train), ("dev", dev)):
         lines = []
@@ -167,9 +168,12 @@ def feature_corpus(root, kind, train=48, dev=12, seed=2):
             line = {"features_filepath": f"{part}{i:03}.npy"}
             noise = lambda: [rng.gauss(0, 0.1) for _ in range(6)]
             rows = []
-            if kind == "ctc":
+            if kind in ("ctc", "labels"):
                 letters = [rng.choice("abc") for _ in range(rng.randrange(2, 5))]
-                line["text"] = "".join(letters)
+                if kind == "ctc":
+                    line["text"] = "".join(letters)
+                else:
+                    line["labels"] = ["abc".index(letter) + 1 for letter in letters]
                 for letter in letters:
                     for _ in range(rng.randrange(3, 5)):
                         rows.append(noise())

@@ -152,6 +152,29 @@ def test_average_of_the_best():
         check(len(list((root / "run").glob("checkpoint-*"))) >= 3, "too few are kept")
 
 
+def test_moving_averages_are_averaged():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        # An average that forgets at once is the weights themselves, one that never moves is not.
+        for name, ema in (("fast", "0.000001"), ("slow", "0.999999")):
+            train(root, root / name, "training.average_best=3", "training.epochs=15",
+                  f"training.ema={ema}", says="average of the best 3 checkpoints: WER ")
+        fast, slow = (rate(run("eval", root / name, root / "dev.jsonl")[0])
+                      for name in ("fast", "slow"))
+        check(fast < 20 < slow, "averages of the wrong weights:", fast, slow)
+
+
+def test_label_sequences_without_text():
+    with folder() as root:
+        feature_corpus(root, "labels")
+        train(root, root / "run", "training.epochs=15", "training.samples=1",
+              says=["reference  ", "dev WER "])
+        check(rate(run("eval", root / "run", root / "dev.jsonl",
+                       "--hypotheses", root / "hypotheses.jsonl")[0]) < 20, "not learnt")
+        first = json.loads((root / "hypotheses.jsonl").read_text().splitlines()[0])
+        check(set(first["reference"]) <= set("123 ") and " " in first["reference"], first)
+
+
 def test_early_stopping():
     with folder() as root:
         feature_corpus(root, "classify")

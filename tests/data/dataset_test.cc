@@ -145,8 +145,8 @@ TEST_CASE("everything that cannot be trained on is found at once", "[dataset]") 
   }
   o.bad = BadUtterances::error;
   CHECK_THROWS_WITH(ManifestDataset(m, o, &c.reader, &c.alphabet),
-                    Contains("9 of 10 utterances cannot be used: 3 cannot be read, 1 have text "
-                             "outside the alphabet, 3 have fewer frames") &&
+                    Contains("9 of 10 utterances cannot be used: 3 unreadable, 1 with text "
+                             "outside the alphabet, 3 with fewer frames") &&
                         Contains("gone.wav") && Contains("repeat.wav"));
   const std::string brief = summarize(d.problems(), 10, "m", 2);
   CHECK_THAT(brief, Contains("and 7 more"));

@@ -52,6 +52,24 @@ TEST_CASE("an alphabet survives storing its symbols", "[text]") {
   CHECK_THROWS_AS(Alphabet({"\xff"}), InputError);
 }
 
+TEST_CASE("an alphabet of numbers", "[text]") {
+  const Alphabet a = Alphabet::of_numbers(12);
+  CHECK(a.classes() == 13);
+  CHECK(a.decode(std::vector<int32_t>{3, 12, 3}) == "3 12 3");
+  CHECK(a.decode({}) == "");
+  CHECK(a.encode(" 12  3 ").labels == std::vector<int32_t>{12, 3});
+  const EncodedText e = a.encode("0 13 3 x 3x 13");
+  CHECK(e.labels == std::vector<int32_t>{3});
+  REQUIRE(e.unknown.size() == 4);
+  CHECK(e.unknown[1].what == "13");
+  CHECK(e.unknown[1].count == 2);
+  const Alphabet stored(a.symbols());
+  CHECK(stored.encode("7 11").labels == std::vector<int32_t>{7, 11});
+  CHECK_THROWS_AS(Alphabet({"1 ", "3 "}), InputError);
+  // Digits that are characters stay characters.
+  CHECK(Alphabet({"1", "2"}).decode(std::vector<int32_t>{1, 2}) == "12");
+}
+
 TEST_CASE("text outside the alphabet is named by character and code point", "[text]") {
   const Alphabet a({"a", "b"});
   const EncodedText e = a.encode("aq\xc3\xa9qb");
