@@ -42,6 +42,12 @@ Thunk bind(const Binder& b, const Node& node) {
   return bound(b, a);
 }
 
+size_t grad_workspace(const Context& context, const Graph& g, const Node& node,
+                      const BatchCapacity& capacity) {
+  const Shape& x = g.shape(node.inputs[0]);
+  return layer_norm_grad_workspace_bytes(context, value_elements(g, capacity, x) / x.cols, x.cols);
+}
+
 Thunk bind_grad(const Binder& b, const Node& node) {
   LayerNormGradArgs a;
   a.x = b.input(node, 0);
@@ -53,6 +59,7 @@ Thunk bind_grad(const Binder& b, const Node& node) {
   a.dgamma = flat(b.output(node, 1));
   a.dbeta = flat(b.output(node, 2));
   a.accumulate = true;
+  a.workspace = b.workspace();
   a.row_count = b.row_count(node.inputs[0]);
   return bound(b, a);
 }
@@ -64,7 +71,8 @@ const OpRule& layer_norm_rule() {
   return rule;
 }
 const OpRule& layer_norm_grad_rule() {
-  static const OpRule rule{"layer_norm_grad", nullptr, nullptr, nullptr, bind_grad, {{0, 4}}};
+  static const OpRule rule{"layer_norm_grad", nullptr,   nullptr,
+                           grad_workspace,    bind_grad, {{0, 4}}};
   return rule;
 }
 

@@ -1,4 +1,6 @@
 // linear: y = x W^T + b. Inputs x, W [out, in], b [1, out] or absent; output y.
+#include <algorithm>
+
 #include "engine/ops/bind.h"
 #include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
@@ -83,6 +85,14 @@ size_t workspace(const Context& context, const Graph& g, const Node& node,
   return gemm_workspace_bytes(context, make(g, node, rows_of(g, capacity, node.inputs[0])));
 }
 
+// Weight and bias gradients follow one another in the same scratch.
+size_t grad_weight_workspace(const Context& context, const Graph& g, const Node& node,
+                             const BatchCapacity& capacity) {
+  const int64_t rows = rows_of(g, capacity, node.inputs[0]);
+  return std::max(workspace<grad_weight_args>(context, g, node, capacity),
+                  reduce_rows_workspace_bytes(context, rows, g.shape(node.inputs[0]).cols));
+}
+
 Thunk bind(const Binder& b, const Node& node) {
   GemmArgs a = forward_args(b.graph(), node, rows_of(b.graph(), b.capacity(), node.inputs[0]));
   a.a = b.input(node, 0).data;
@@ -117,6 +127,7 @@ Thunk bind_grad_weight(const Binder& b, const Node& node) {
   r.y = flat(b.output(node, 1));
   r.row_count = a.row_count;
   r.accumulate = true;
+  r.workspace = b.workspace();
   Thunk bias = r.y ? bound(b, r) : Thunk{};
   return [weight = std::move(weight), bias = std::move(bias)](const Context& context) {
     if (weight) weight(context);
@@ -136,7 +147,7 @@ const OpRule& linear_grad_input_rule() {
   return rule;
 }
 const OpRule& linear_grad_weight_rule() {
-  static const OpRule rule{"linear_grad_weight", nullptr, nullptr, workspace<grad_weight_args>,
+  static const OpRule rule{"linear_grad_weight", nullptr, nullptr, grad_weight_workspace,
                            bind_grad_weight};
   return rule;
 }

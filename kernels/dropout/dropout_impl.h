@@ -1,25 +1,29 @@
 // The variants of dropout, for its table alone.
 #pragma once
 
+#include "kernels/base/host_device.h"
 #include "kernels/base/variants.h"
 #include "kernels/dropout/dropout.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
 RONDO_DECLARE_KERNEL(DropoutArgs, dropout)
+RONDO_DECLARE_GPU(dropout_gpu, DropoutArgs);
 
 struct DropoutRow {
   uint64_t utterance;
   uint32_t frame;  // absolute
 };
 
-[[gnu::always_inline]] inline DropoutRow dropout_row(const PackedView& layout, int64_t r) {
+[[gnu::always_inline]] RONDO_HOST_DEVICE inline DropoutRow dropout_row(const PackedView& layout,
+                                                                       int64_t r) {
   if (layout.row_frame == nullptr) return {layout.keys[r], 0};
   const int32_t t = layout.row_frame[r];
   const int64_t n = r - layout.row_offsets[t];
   return {layout.keys[n], static_cast<uint32_t>(layout.first_frame[n] + t)};
 }
 
-[[gnu::always_inline]] inline int64_t dropout_rows(const PackedView& layout) {
+[[gnu::always_inline]] RONDO_HOST_DEVICE inline int64_t dropout_rows(const PackedView& layout) {
   return layout.row_frame == nullptr ? layout.extent->sequences : layout.extent->rows;
 }
 }  // namespace rondo

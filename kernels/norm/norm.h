@@ -13,6 +13,8 @@
 // Only the first `*row_count` rows are touched when row_count is given (device memory).
 // dx absent: only the weight gradients; dgamma and dbeta both absent: only dx.
 // accumulate: dgamma and dbeta are added to what is there; otherwise that is not read.
+// workspace: u8, layer_norm_grad_workspace_bytes, lets GPUs spread rows over more blocks; may be
+//   absent. The result does not depend on it.
 // Aliasing: y may be x; dx may be dy (not x).
 // Determinism: bitwise, for any thread count: rows are added in order, f32 in blocks of 64, double
 // across them.
@@ -42,7 +44,10 @@ struct LayerNormGradArgs {
   TensorView dgamma, dbeta;
   bool accumulate = false;
   const int32_t* row_count = nullptr;
+  TensorView workspace;
 };
+
+size_t layer_norm_grad_workspace_bytes(const Context& context, int64_t rows, int64_t cols);
 
 std::span<const Variant> layer_norm_variants();
 std::span<const Variant> layer_norm_grad_variants();

@@ -50,6 +50,9 @@ void layer_norm_grad_case(Case& c, DType dtype, int64_t rows, int64_t cols, Want
     args.dgamma = c.in_out("dgamma", {cols}, DType::f32, sums);
     args.dbeta = c.in_out("dbeta", {cols}, DType::f32, sums);
   }
+  if (wanted == Wanted::all) {
+    args.workspace = c.workspace(layer_norm_grad_workspace_bytes(c.context(), rows, cols));
+  }
   c.work(0, static_cast<double>(args.x.bytes()) * 5);
   c.run(args);
 }
@@ -58,8 +61,9 @@ void layer_norm_grad_case(Case& c, DType dtype, int64_t rows, int64_t cols, Want
 
 void norm_check(Suite& suite) {
   for (DType dtype : {DType::f32, DType::bf16}) {
-    for (int64_t rows : {0, 1, 33, 65, 150}) {
-      for (int64_t cols : {1, 7, 31, 32, 33, 65, 129, 300}) {
+    for (int64_t rows : {0, 1, 33, 65, 150, 1300}) {
+      for (int64_t cols : {1, 7, 31, 32, 33, 65, 129, 300, 1101, 1200}) {
+        if (rows == 1300 ? cols != 33 : rows > 33 && cols > 1000) continue;
         const std::string label = str(name_of(dtype), "/", rows, "x", cols);
         suite.add<LayerNormArgs>(
             label, [=](Case& c) { layer_norm_case(c, dtype, rows, cols, cols % 2 == 1); });

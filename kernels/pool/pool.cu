@@ -6,15 +6,11 @@
 namespace rondo::RONDO_GPU {
 namespace {
 
-__device__ int32_t live_length(const PackedView& layout, int64_t n) {
-  return n < layout.extent->sequences ? layout.lengths[n] : 0;
-}
-
 template <class T, int lanes>
 __global__ void last_frames(T* y, const T* x, PackedView layout, int64_t cols, bool vectors) {
   const Team<lanes> team;
   for (int64_t n = team.first(); n < layout.capacity.sequences; n += team.stride()) {
-    const int32_t length = live_length(layout, n);
+    const int32_t length = pooled_length(layout, n);
     const T* from = length > 0 ? x + (layout.row_offsets[length - 1] + n) * cols : nullptr;
     team.template for_columns<wide<T>>(cols, vectors, [&](int64_t i, auto chunk) {
       Floats<chunk.n> v = {};
@@ -29,7 +25,7 @@ template <class T>
 __global__ void mean_frames(T* y, const T* x, PackedView layout, int64_t cols) {
   const int64_t c = int64_t{blockIdx.x} * 32 + threadIdx.x % 32;
   for (int64_t n = blockIdx.y; n < layout.capacity.sequences; n += gridDim.y) {
-    const int32_t length = live_length(layout, n);
+    const int32_t length = pooled_length(layout, n);
     double total[1] = {};
     sum_columns<1>(0, length, c < cols, total, [&](int64_t t) -> Floats<1> {
       return {{to_float(x[(layout.row_offsets[t] + n) * cols + c])}};

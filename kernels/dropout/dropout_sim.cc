@@ -1,0 +1,1 @@
+#include "kernels/dropout/dropout.cu"
