@@ -4,6 +4,9 @@
 
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
+#ifdef RONDO_INSTRUMENTED
+#include "kernels/simt/instrument/instrument.h"
+#endif
 
 namespace {
 
@@ -22,6 +25,14 @@ void list_devices(bool json) {
   }
 }
 
+#ifdef RONDO_INSTRUMENTED
+void print_counters() {
+  for (const auto& c : rondo::simt::counters()) {
+    std::printf("%s\n", rondo::simt::to_json(c).c_str());
+  }
+}
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -33,12 +44,23 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "thread counts; results must not depend on them")
       ->delimiter(',');
   app.add_option("--seed", options.seed, "seed of the random inputs");
-  app.add_flag("--all-orders", options.all_orders,
-               "simulated threads in forward, reverse and shuffled order, not just two of them");
+  app.add_option("--orders", options.orders,
+                 "in how many orders simulated threads run: 1 forward, 2 forward and another "
+                 "(default), 3 forward, reverse and shuffled")
+      ->check(CLI::Range(1, 3));
+  app.add_flag_callback(
+      "--all-orders", [&] { options.orders = 3; }, "--orders 3");
   app.add_flag("--bench", options.bench, "time the benchmark shapes instead of checking");
   app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench");
   app.add_flag("--json", options.json, "one JSON line per case");
   app.add_flag("--list", options.list, "list the cases and variants, run nothing");
+#ifdef RONDO_INSTRUMENTED
+  rondo::simt::instrument();
+  options.backend = "sim";
+  bool counters = false;
+  app.add_flag("--counters", counters,
+               "what each kernel did, summed over all cases, as JSON lines");
+#endif
   bool devices = false;
   app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
   app.footer("Example:  checkop lstm --bench --json");
@@ -59,6 +81,9 @@ int main(int argc, char** argv) {
       std::printf("checkop: %d passed, %d failed, %d skipped\n", summary.passed, summary.failed,
                   summary.skipped);
     }
+#ifdef RONDO_INSTRUMENTED
+    if (counters) print_counters();
+#endif
     return summary.failed ? 1 : 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "checkop: %s\n", e.what());

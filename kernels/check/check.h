@@ -76,7 +76,8 @@ class Case {
   PackedView packed(std::vector<int32_t> lengths, int32_t spare_rows = 0,
                     int32_t spare_sequences = 0);
   int64_t extent_rows(const PackedView& layout) const;
-  // [capacity rows, cols]: values within the extent; NaN past it (inputs) or not compared (outputs).
+  // [capacity rows, cols]: values within the extent; NaN past it (inputs) or not compared
+  // (outputs).
   TensorView rows_input(const PackedView& layout, int64_t cols, DType dtype, Fill fill = {});
   TensorView rows_output(const char* name, const PackedView& layout, int64_t cols, DType dtype,
                          Tolerance tolerance);
@@ -161,8 +162,8 @@ struct Options {
   std::string backend;  // only this backend
   std::vector<int> threads = {1, 2, 3};
   uint64_t seed = 1;
-  // sim: threads in forward, reverse and shuffled order; otherwise forward and one of the others.
-  bool all_orders = false;
+  // sim: threads in forward order; in that and one of reverse and shuffled; in all three.
+  int orders = 2;
   bool bench = false;
   double bench_seconds = 0.3;  // per case and variant
   bool json = false;

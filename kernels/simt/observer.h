@@ -44,7 +44,8 @@ class Observer {
   virtual void copy_issued(const AsyncCopy& copy) = 0;
   virtual void copy_landed(const AsyncCopy& copy) = 0;
 
-  virtual void fence() = 0;  // __threadfence()
+  virtual void fence() = 0;                                           // __threadfence()
+  virtual void relaxed(const void* p, size_t bytes, bool write) = 0;  // atomic, and orders nothing
   // A read-modify-write that orders nothing by itself, as CUDA's atomics; with a fence before it
   // or after it, it does.
   virtual void updated(const void* p, size_t bytes) = 0;

@@ -1,0 +1,232 @@
+#include "kernels/simt/instrument/clocks.h"
+
+#include <algorithm>
+
+#include "kernels/base/error.h"
+
+namespace rondo::simt {
+
+// ---- Knowledge ----
+
+void Knowledge::raise(Bounds& bounds, uint64_t key, Clock below) {
+  auto at = std::lower_bound(bounds.begin(), bounds.end(), key,
+                             [](const auto& entry, uint64_t k) { return entry.first < k; });
+  if (at != bounds.end() && at->first == key) {
+    at->second = std::max(at->second, below);
+  } else {
+    bounds.insert(at, {key, below});
+  }
+}
+
+Clock Knowledge::bound(const Bounds& bounds, uint64_t key) {
+  const auto at = std::lower_bound(bounds.begin(), bounds.end(), key,
+                                   [](const auto& entry, uint64_t k) { return entry.first < k; });
+  return at != bounds.end() && at->first == key ? at->second : 0;
+}
+
+void Knowledge::learn(const Knowledge& other) {
+  all_ = std::max(all_, other.all_);
+  for (const auto& [block, below] : other.blocks_) raise(blocks_, block, below);
+  for (const auto& [thread, below] : other.threads_) raise(threads_, thread, below);
+}
+
+// ---- HappensBefore ----
+
+Clock HappensBefore::next() {
+  RONDO_CHECK(counter_ != ~Clock{0}, "instrumented simulator: more than 2^32 events");
+  return ++counter_;
+}
+
+void HappensBefore::begin_grid(const LaunchConfig& config) {
+  threads_ = config.block.count();
+  cluster_ = config.cluster;
+  grid_start_ = next();
+  published_.clear();
+}
+
+void HappensBefore::begin_gang(const Gang& gang) {
+  gang_start_ = next();
+  grid_clock_ = grid_start_;
+  first_block_ = gang.blocks.data();
+  blocks_.clear();
+  blocks_.resize(gang.blocks.size());
+  const Dim3 grid = gang.config.grid;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Dim3 at = gang.blocks[i].index;
+    BlockState& b = blocks_[i];
+    b.number = at.x + uint64_t{grid.x} * (at.y + uint64_t{grid.y} * at.z);
+    b.clock = b.cluster_clock = gang_start_;
+    b.lanes.resize(threads_);
+    b.warps.resize((threads_ + 31) / 32);
+  }
+}
+
+size_t HappensBefore::index_in_gang(const Thread& t) const {
+  return static_cast<size_t>(t.block - first_block_);
+}
+
+uint64_t HappensBefore::number(const Thread& t) const {
+  return state(t).number * threads_ + t.linear;
+}
+
+Clock HappensBefore::clock(const Thread& t) const {
+  const BlockState& b = state(t);
+  return std::max({b.lanes[t.linear].clock, b.warps[t.linear / 32].clock, b.clock});
+}
+
+bool HappensBefore::knows(const Thread& t, uint64_t other, Clock clock) const {
+  if (clock < grid_clock_) return true;
+  const BlockState& b = state(t);
+  const uint64_t block = other / threads_;
+  const auto linear = static_cast<unsigned>(other % threads_);
+  if (block == b.number) {
+    if (linear == t.linear || clock < b.clock) return true;
+    const Warp& warp = b.warps[t.linear / 32];
+    if (linear / 32 == t.linear / 32) {
+      if (clock < warp.clock) return true;
+      if (warp.lanes && clock < (*warp.lanes)[t.linear % 32][linear % 32]) return true;
+    }
+  } else if (clock < b.cluster_clock && block / cluster_ == b.number / cluster_) {
+    return true;
+  }
+  const Lane& lane = b.lanes[t.linear];
+  return b.shared.covers(block, other, clock) ||
+         (lane.learned && lane.learned->covers(block, other, clock));
+}
+
+void HappensBefore::learn(BlockState& b, unsigned lane, const Knowledge& what) {
+  if (what.empty()) return;
+  auto& learned = b.lanes[lane].learned;
+  if (!learned) {
+    learned = std::make_unique<Knowledge>();
+    b.learners.push_back(lane);
+  }
+  learned->learn(what);
+}
+
+// Everything t knows, and what it has done itself.
+Knowledge HappensBefore::snapshot(const Thread& t) const {
+  const BlockState& b = state(t);
+  const Lane& lane = b.lanes[t.linear];
+  Knowledge k = b.shared;
+  if (lane.learned) k.learn(*lane.learned);
+  k.learn_all(grid_clock_);
+  const size_t first = index_in_gang(t) / cluster_ * cluster_;
+  for (size_t i = first; i < first + cluster_; ++i) {
+    k.learn_block(blocks_[i].number, b.cluster_clock);
+  }
+  k.learn_block(b.number, b.clock);
+  const unsigned warp = t.linear / 32;
+  for (unsigned l = 0; l < 32 && warp * 32 + l < threads_; ++l) {
+    const auto& partial = b.warps[warp].lanes;
+    const Clock known = std::max(b.warps[warp].clock, partial ? (*partial)[t.linear % 32][l] : 0);
+    if (known > b.clock) k.learn_thread(b.number * threads_ + warp * 32 + l, known);
+  }
+  k.learn_thread(number(t), clock(t) + 1);
+  return k;
+}
+
+// Gives `count` blocks from `first` what all their threads know together.
+void HappensBefore::merge_blocks(size_t first, size_t count, bool cluster) {
+  const Clock now = next();
+  Knowledge all;
+  for (size_t i = first; i < first + count; ++i) {
+    BlockState& b = blocks_[i];
+    for (const unsigned lane : b.learners) {
+      b.shared.learn(*b.lanes[lane].learned);
+      b.lanes[lane].learned.reset();
+    }
+    b.learners.clear();
+    b.clock = now;
+    if (cluster) b.cluster_clock = now;
+    if (count > 1) all.learn(b.shared);
+  }
+  if (count == 1) return;
+  for (size_t i = first; i < first + count; ++i) blocks_[i].shared = all;
+}
+
+void HappensBefore::barrier_completed(const Thread& by, const Barrier& barrier) {
+  const Block& block = *by.block;
+  if (&barrier == &block.barrier) {
+    merge_blocks(index_in_gang(by), 1, cluster_ == 1);
+  } else if (&barrier == block.cluster_barrier) {
+    merge_blocks(index_in_gang(by) / cluster_ * cluster_, cluster_, true);
+  } else {
+    merge_blocks(0, blocks_.size(), true);
+    grid_clock_ = counter_;
+  }
+}
+
+unsigned HappensBefore::existing_lanes(const BlockState& b, unsigned warp) {
+  const size_t left = b.lanes.size() - size_t{warp} * 32;
+  return left >= 32 ? ~0u : (1u << left) - 1;
+}
+
+void HappensBefore::warp_synchronised(const Thread& by, unsigned mask) {
+  BlockState& b = state(by);
+  const unsigned warp = by.linear / 32;
+  const Clock now = next();
+  if (mask == existing_lanes(b, warp)) {
+    b.warps[warp].clock = now;
+  } else {
+    synchronise_some(b, warp, mask, now);
+  }
+  Knowledge together;
+  for (const unsigned lane : b.learners) {
+    if (lane / 32 == warp && mask >> lane % 32 & 1) together.learn(*b.lanes[lane].learned);
+  }
+  if (together.empty()) return;
+  for (unsigned l = 0; l < 32; ++l) {
+    if (mask >> l & 1) learn(b, warp * 32 + l, together);
+  }
+}
+
+void HappensBefore::synchronise_some(BlockState& b, unsigned warp, unsigned mask, Clock now) {
+  auto& known = b.warps[warp].lanes;
+  if (!known) known = std::make_unique<std::array<std::array<Clock, 32>, 32>>();
+  std::array<Clock, 32> together = {};
+  for (unsigned l = 0; l < 32; ++l) {
+    if (!(mask >> l & 1)) continue;
+    for (unsigned m = 0; m < 32; ++m) together[m] = std::max(together[m], (*known)[l][m]);
+    b.lanes[warp * 32 + l].clock = now;
+  }
+  for (unsigned l = 0; l < 32; ++l) {
+    if (mask >> l & 1) together[l] = now;
+  }
+  for (unsigned l = 0; l < 32; ++l) {
+    if (mask >> l & 1) (*known)[l] = together;
+  }
+}
+
+void HappensBefore::fence(const Thread& t) {
+  BlockState& b = state(t);
+  Lane& lane = b.lanes[t.linear];
+  if (lane.pending) {
+    learn(b, t.linear, *lane.pending);
+    lane.pending.reset();
+  }
+  lane.at_fence = std::make_unique<Knowledge>(snapshot(t));
+  lane.clock = next();
+}
+
+void HappensBefore::updated(const Thread& t, const void* p) {
+  Lane& lane = state(t).lanes[t.linear];
+  const auto found = published_.find(p);
+  if (found != published_.end()) {
+    if (!lane.pending) lane.pending = std::make_unique<Knowledge>();
+    lane.pending->learn(found->second);
+  }
+  if (lane.at_fence) published_[p].learn(*lane.at_fence);
+}
+
+void HappensBefore::released(const Thread& t, const void* p) {
+  published_[p].learn(snapshot(t));
+  state(t).lanes[t.linear].clock = next();
+}
+
+void HappensBefore::acquired(const Thread& t, const void* p) {
+  const auto found = published_.find(p);
+  if (found != published_.end()) learn(state(t), t.linear, found->second);
+}
+
+}  // namespace rondo::simt

@@ -1,0 +1,111 @@
+// Which of a launch's memory accesses happened before which: vector clocks, kept small by the shape
+// of a grid.
+//
+// There is one counter. Every event that orders something (a barrier, a __syncwarp, a release)
+// takes its next value; an access carries its thread's clock. When the threads of a barrier go on,
+// all have the barrier's value as their clock, so one number per block says what a thread knows of
+// a block: every access older than it. What threads learn from flags is a sparse list on top.
+// (Vector clocks: Mattern 1989; the idea of comparing one epoch per location instead of whole
+// clocks is FastTrack's, Flanagan and Freund 2009.)
+//
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kernels/simt/scheduler.h"
+
+namespace rondo::simt {
+
+using Clock = uint32_t;
+
+// What somebody knows: all accesses of a block or of a thread with a clock below a bound.
+class Knowledge {
+ public:
+  bool empty() const { return all_ == 0 && blocks_.empty() && threads_.empty(); }
+  void learn_all(Clock below) { all_ = std::max(all_, below); }
+  void learn_block(uint64_t block, Clock below) { raise(blocks_, block, below); }
+  void learn_thread(uint64_t thread, Clock below) { raise(threads_, thread, below); }
+  void learn(const Knowledge& other);
+  bool covers(uint64_t block, uint64_t thread, Clock clock) const {
+    return clock < all_ || clock < bound(blocks_, block) || clock < bound(threads_, thread);
+  }
+
+ private:
+  using Bounds = std::vector<std::pair<uint64_t, Clock>>;  // sorted
+  static void raise(Bounds& bounds, uint64_t key, Clock below);
+  static Clock bound(const Bounds& bounds, uint64_t key);
+
+  Clock all_ = 0;
+  Bounds blocks_, threads_;
+};
+
+// Follows one launch at a time. Threads of the grid are numbered block * threads per block + linear
+// index.
+class HappensBefore {
+ public:
+  void begin_grid(const LaunchConfig& config);
+  void begin_gang(const Gang& gang);
+
+  void barrier_completed(const Thread& by, const Barrier& barrier);
+  void warp_synchronised(const Thread& by, unsigned mask);
+  void fence(const Thread& t);
+  void updated(const Thread& t, const void* p);  // a relaxed read-modify-write
+  void released(const Thread& t, const void* p);
+  void acquired(const Thread& t, const void* p);
+
+  // The clock that an access of t carries now.
+  Clock clock(const Thread& t) const;
+  uint64_t number(const Thread& t) const;
+  // Whether an access of thread `other` (its number in the grid) at `clock` happened before now
+  // in t.
+  bool knows(const Thread& t, uint64_t other, Clock clock) const;
+  // Clocks of this launch, and of the gang that runs, are not below these.
+  Clock grid_start() const { return grid_start_; }
+  Clock gang_start() const { return gang_start_; }
+
+ private:
+  struct Warp {
+    Clock clock = 0;  // of its last __syncwarp of all lanes
+    // [l][m]: what lane l knows of lane m. Null until some lanes synchronise without the others.
+    std::unique_ptr<std::array<std::array<Clock, 32>, 32>> lanes;
+  };
+  struct Lane {
+    Clock clock = 0;  // of its own last event, if later than those it shares
+    // Of what it has read from flags; at its last fence; what a fence to come will give it.
+    std::unique_ptr<Knowledge> learned, at_fence, pending;
+  };
+  struct BlockState {
+    uint64_t number = 0;
+    Clock clock = 0;          // of its last __syncthreads, or a wider barrier
+    Clock cluster_clock = 0;  // of the last cluster_sync, or a wider barrier
+    Knowledge shared;         // of all its threads, beyond this block
+    std::vector<Lane> lanes;
+    std::vector<Warp> warps;
+    std::vector<unsigned> learners;  // lanes with `learned`
+  };
+
+  BlockState& state(const Thread& t) { return blocks_[index_in_gang(t)]; }
+  const BlockState& state(const Thread& t) const { return blocks_[index_in_gang(t)]; }
+  size_t index_in_gang(const Thread& t) const;
+  static unsigned existing_lanes(const BlockState& b, unsigned warp);
+  Clock next();
+  void learn(BlockState& b, unsigned lane, const Knowledge& what);
+  Knowledge snapshot(const Thread& t) const;
+  void merge_blocks(size_t first, size_t count, bool cluster);
+  void synchronise_some(BlockState& b, unsigned warp, unsigned mask, Clock now);
+
+  uint64_t threads_ = 0;  // per block
+  unsigned cluster_ = 1;
+  Clock counter_ = 0, grid_start_ = 0, gang_start_ = 0, grid_clock_ = 0;
+  const Block* first_block_ = nullptr;
+  std::vector<BlockState> blocks_;
+  std::unordered_map<const void*, Knowledge> published_;
+};
+
+}  // namespace rondo::simt
