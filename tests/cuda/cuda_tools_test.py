@@ -1,0 +1,124 @@
+"""What tools/cuda/budget makes of the compiler's words, and when it complains. Needs no nvcc."""
+
+import importlib.machinery
+import importlib.util
+import pathlib
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1))
+sys.path.insert(0, str(ROOT / "tools" / "cuda"))
+sys.dont_write_bytecode = True
+import nvcc as cuda  # noqa: E402
+
+
+def load(path):
+    loader = importlib.machinery.SourceFileLoader(path.name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+budget = load(ROOT / "tools" / "cuda" / "budget")
+
+PTXAS = """\
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z1afPf' for 'sm_90a'
+ptxas info    : Function properties for _Z1afPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 29 registers, used 1 barriers, 64 bytes smem, 552 bytes cmem[0]
+ptxas info    : Compiling entry function '_Z1bPf' for 'sm_90a'
+ptxas info    : Function properties for _Z1bPf
+    88 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads
+ptxas info    : Used 255 registers, used 0 barriers, 88 bytes cumulative stack size
+ptxas info    : Function properties for _Z6helperv
+    8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+"""
+
+PTX = """\
+.visible .entry _Z1aPf(
+\t.param .u64 _Z1aPf_param_0
+)
+{
+\tcp.async.cg.shared.global [%r1], [%rd2], 16, %r3;
+\tcp.async.ca.shared.global [%r1], [%rd2], 4, %r3;
+\tcp.async.wait_group 0;
+\tmma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r2}, {%r3}, {%f1};
+\t// mma.sync in a comment
+\tbar.sync 0;
+\tbarrier.sync 0;
+$L__BB0_2:
+\tret;
+
+}
+.func helper()
+{
+\tmma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1}, {%r2}, {%r3}, {%f1};
+}
+.visible .entry _Z1bPf(
+)
+.maxntid 256, 1, 1
+{
+\twgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1;
+\tatom.global.add.u32 %r1, [%rd1], 1;
+}
+"""
+
+
+class Parsing(unittest.TestCase):
+    def test_registers_stack_spills_and_shared_memory_of_each_entry(self):
+        entries = cuda.parse_ptxas(PTXAS)
+        self.assertEqual(list(entries), ["_Z1afPf", "_Z1bPf"])
+        a, b = entries.values()
+        self.assertEqual((a.registers, a.stack, a.spilled, a.shared, a.constant), (29, 0, 0, 64, 552))
+        self.assertEqual((b.registers, b.stack, b.spilled, b.shared), (255, 88, 28, 0))
+
+    def test_instructions_are_counted_per_entry(self):
+        counts = cuda.count_instructions(PTX)
+        self.assertEqual(list(counts), ["_Z1aPf", "_Z1bPf"])
+        a, b = counts.values()
+        self.assertEqual({k: n for k, n in a.items() if n}, {"mma": 1, "cp.async": 2, "bar.sync": 2})
+        self.assertEqual({k: n for k, n in b.items() if n}, {"wgmma": 1, "atomics": 1})
+
+    def test_names_lose_namespaces_and_parameters_but_not_template_arguments(self):
+        for full, short in {
+            "void rondo::cuda::(anonymous namespace)::forward<float, rondo::bf16>(int, T1 *)":
+                "forward<float, bf16>",
+            "void rondo::cuda::<unnamed>::k<(rondo::Linear)2, (bool)1>(float *)":
+                "k<(Linear)2, (bool)1>",
+            "rondo::cuda::(anonymous namespace)::plain(int)": "plain",
+        }.items():
+            self.assertEqual(cuda.short_name(full), short)
+
+
+class Comparing(unittest.TestCase):
+    LIMITS = {"nvcc": "1", "sm_90a": {"k": {"registers": 40, "stack": 0, "shared": 16}}}
+
+    def complaints(self, same_compiler=True, name="k", **fields):
+        entry = cuda.Entry(**({"registers": 40, "shared": 16} | fields))
+        return budget.compare(self.LIMITS, {name: entry}, "90a", same_compiler)
+
+    def test_within_the_budget(self):
+        self.assertEqual(self.complaints(), [])
+        self.assertEqual(self.complaints(registers=3, shared=0), [])
+
+    def test_growth(self):
+        self.assertIn("registers 41", self.complaints(registers=41)[0])
+        self.assertIn("stack 8", self.complaints(stack=8)[0])
+        self.assertIn("shared 17", self.complaints(shared=17)[0])
+
+    def test_any_spill_with_any_compiler(self):
+        self.assertIn("spills 4 bytes", self.complaints(spilled=4)[0])
+        self.assertIn("spills 4 bytes", self.complaints(spilled=4, same_compiler=False)[0])
+
+    def test_another_compiler_may_use_other_registers(self):
+        self.assertEqual(self.complaints(registers=90, same_compiler=False), [])
+
+    def test_kernels_that_are_new_or_gone(self):
+        said = self.complaints(name="other")
+        self.assertTrue(any("other: not in the budget" in s for s in said))
+        self.assertTrue(any("k: in the budget" in s for s in said))
+
+
+if __name__ == "__main__":
+    unittest.main()
