@@ -3,6 +3,7 @@
 #include "kernels/base/simd.h"
 
 #include "kernels/gemm/gemm_blocked.h"
+#include "kernels/gemm/gemm_pack.h"
 
 #if defined(__AVX512BF16__)
 

@@ -1,5 +1,6 @@
-// Packing and the register tile of the blocked product, included by the *_simd.cc files inside
-// their instruction set's namespace after kernels/base/simd.h. The including file defines
+// Packing order and the register tile of the blocked product, included by the *_simd.cc files
+// inside their instruction set's namespace after kernels/gemm/gemm_pack.h. The including file
+// defines
 //   struct Dot { static vf madd(vf acc, vf a, vf b); }   acc + a * b, per unit
 //   constexpr int mr, nv                                 the tile: mr rows, nv vectors
 //   constexpr int depth                                  values of k per unit
@@ -19,117 +20,9 @@ vf madd(vf a, vf b, vf c) {
 #endif
 }
 
-vf load_some(const float* p, int64_t n) {
-  if (n >= W) return load(p);
-#if defined(__AVX512F__)
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);
-#else
-  vf v{};
-  for (int64_t i = 0; i < n; ++i) v[i] = p[i];
-  return v;
-#endif
-}
-
-void store_some(float* p, vf v, int64_t n) {
-  if (n >= W) return store(p, v);
-#if defined(__AVX512F__)
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), v);
-#else
-  for (int64_t i = 0; i < n; ++i) p[i] = v[i];
-#endif
-}
-
-vf load_some(const uint16_t* p, int64_t n) {
-  if (n >= W) return load_bf16(p);
-  uint16_t pad[W] = {};
-  for (int64_t i = 0; i < n; ++i) pad[i] = p[i];
-  return load_bf16(pad);
-}
-
-void store_some(uint16_t* p, vf v, int64_t n) {
-  if (n >= W) return store_bf16(p, v);
-  uint16_t pad[W];
-  store_bf16(pad, v);
-  for (int64_t i = 0; i < n; ++i) p[i] = pad[i];
-}
-
-// W units of one row, k contiguous; `values` remain in the row.
-vf units_along(const float* p, int64_t values) { return load_some(p, values); }
-vf units_along(const uint16_t* p, int64_t values) {
-  if constexpr (depth == 1) return load_some(p, values);
-  typedef float pairs __attribute__((vector_size(W * 4), aligned(2), may_alias));
-  if (values >= 2 * W) return *reinterpret_cast<const pairs*>(p);
-  uint16_t pad[2 * W] = {};
-  for (int64_t i = 0; i < values; ++i) pad[i] = p[i];
-  return *reinterpret_cast<const pairs*>(pad);
-}
-
-// One unit of W columns, k across rows of `ld`; `columns` remain, `values` of k remain.
-vf units_across(const float* p, int64_t, int64_t columns, int64_t) { return load_some(p, columns); }
-vf units_across(const uint16_t* p, int64_t ld, int64_t columns, int64_t values) {
-  const vi low = bits_of(load_some(p, columns));
-  if constexpr (depth == 1) return float_of(low);
-  const vi high = values > 1 ? bits_of(load_some(p + ld, columns)) : vi{};
-  return float_of(__builtin_bit_cast(vi, __builtin_bit_cast(vu, low) >> 16) | high);
-}
-
-// Exchanges lanes and rows at distance S.
-template <int S, int... L>
-void exchange(vf* r, std::integer_sequence<int, L...>) {
-#pragma GCC unroll 16
-  for (int i = 0; i < W; ++i) {
-    if (i & S) continue;
-    const vf a = r[i], b = r[i + S];
-    r[i] = __builtin_shufflevector(a, b, ((L & S) ? W + L - S : L)...);
-    r[i + S] = __builtin_shufflevector(a, b, ((L & S) ? W + L : L + S)...);
-  }
-}
-
-void transpose(vf* r) {
-  constexpr auto lanes = std::make_integer_sequence<int, W>{};
-  if constexpr (W >= 16) exchange<8>(r, lanes);
-  if constexpr (W >= 8) exchange<4>(r, lanes);
-  exchange<2>(r, lanes);
-  exchange<1>(r, lanes);
-}
-
-// `width` <= W rows of x become the columns of a panel with `stride` units per step. Writes whole
-// vectors in increasing order, so that what a vector writes too much is overwritten by the next.
-template <class T>
-void pack_along(const T* x, int64_t ld, int width, int64_t k, float* out, int64_t stride) {
-  const int64_t units = (k + depth - 1) / depth;
-  for (int64_t u = 0; u < units; u += W) {
-    vf r[W];
-#pragma GCC unroll 16
-    for (int i = 0; i < W; ++i) {
-      r[i] = i < width ? units_along(x + i * ld + u * depth, k - u * depth) : vf{};
-    }
-    transpose(r);
-    const int64_t steps = units - u < W ? units - u : W;
-    if (steps == W) {
-#pragma GCC unroll 16
-      for (int s = 0; s < W; ++s) store(out + (u + s) * stride, r[s]);
-    } else {
-      for (int64_t s = 0; s < steps; ++s) store(out + (u + s) * stride, r[s]);
-    }
-  }
-}
-
 // Steps of k that pack_across takes from all panels before it goes on: whole cache lines are read
 // in both directions, also when rows lie a power of two apart and compete for the same lines.
 constexpr int64_t across_steps = 8;
-
-// As pack_along for columns of x and steps [begin, end) of k; `columns` of them may be read. The
-// last vectors of a panel may not run over into the next, which is already there.
-template <class T>
-void pack_across(const T* x, int64_t ld, int64_t columns, int64_t k, int64_t begin, int64_t end,
-                 float* out, int64_t stride) {
-  const int64_t units = (k + depth - 1) / depth;
-  for (int64_t u = begin; u < end; ++u) {
-    store_some(out + u * stride, units_across(x + u * depth * ld, ld, columns, k - u * depth),
-               (units - u) * stride);
-  }
-}
 
 template <class T>
 void pack_a_of(const GemmPack& g) {
@@ -141,10 +34,10 @@ void pack_a_of(const GemmPack& g) {
       const int64_t row = g.count * i / panels, width = g.count * (i + 1) / panels - row;
       float* out = g.out + row * units;
       if (g.k_contiguous) {
-        pack_along(x + row * g.ld, g.ld, static_cast<int>(width), g.k, out, width);
+        pack_along<depth>(x + row * g.ld, g.ld, static_cast<int>(width), g.k, out, width);
       } else {
-        pack_across(x + row, g.ld, g.count - row, g.k, u, u + steps < units ? u + steps : units,
-                    out, width);
+        pack_across<depth>(x + row, g.ld, g.count - row, g.k, u,
+                           u + steps < units ? u + steps : units, out, width);
       }
     }
   }
@@ -161,9 +54,11 @@ void pack_b_of(const GemmPack& g) {
       const int64_t left = g.count - col;
       float* out = g.out + col / nr * nr * units + col % nr;
       if (g.k_contiguous) {
-        pack_along(x + col * g.ld, g.ld, static_cast<int>(left < W ? left : W), g.k, out, nr);
+        pack_along<depth>(x + col * g.ld, g.ld, static_cast<int>(left < W ? left : W), g.k, out,
+                          nr);
       } else {
-        pack_across(x + col, g.ld, left, g.k, u, u + steps < units ? u + steps : units, out, nr);
+        pack_across<depth>(x + col, g.ld, left, g.k, u, u + steps < units ? u + steps : units, out,
+                           nr);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/gemm/gemm_blocked.h"
+#include "kernels/gemm/gemm_pack.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

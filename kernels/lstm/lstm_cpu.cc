@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/lstm/lstm_impl.h"
+#include "kernels/lstm/lstm_team.h"
 #include "kernels/ops.h"
 
 namespace rondo {
@@ -97,31 +97,19 @@ struct BackwardSpace {
 
 // ---- threads ----
 
-// Owns the barriers of one call and tells the loop who does what.
-class Team {
- public:
-  Team(const Context& context, const LstmDims& dims, const PackedExtent& extent) {
-    // A step worth less than this is over sooner than a barrier (about 0.5 us) pays back.
-    constexpr int64_t least_products = 40000;
-    const int64_t products =
-        4 * dims.hidden * dims.output() * extent.rows / std::max<int64_t>(extent.frames, 1);
-    const int available = context.pool->size();
-    groups_ = available >= 2 ? dims.directions : 1;
-    per_group_ =
-        static_cast<int>(std::clamp<int64_t>(products / least_products, 1, available / groups_));
-    for (int g = 0; g < groups_; ++g) barriers_[g].emplace(per_group_);
-  }
-  void assign(LstmLoopShape& shape) {
-    shape.groups = groups_;
-    shape.threads_per_group = per_group_;
-    for (int g = 0; g < groups_; ++g) shape.barriers[g] = &*barriers_[g];
-  }
-  int threads() const { return groups_ * per_group_; }
-
- private:
-  int groups_ = 1, per_group_ = 1;
-  std::optional<SpinBarrier> barriers_[2];
-};
+// products_per_ns: 16 lanes sum about 110 products per ns, twice that from pairs of bf16.
+LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims,
+                             const PackedExtent& extent) {
+  LstmTeamProblem p;
+  p.directions = dims.directions;
+  p.hidden = dims.hidden;
+  p.output = dims.output();
+  p.rows = extent.rows, p.frames = extent.frames, p.sequences = extent.sequences;
+  p.panels = (p.output + 4 * kernels.width - 1) / (4 * kernels.width);
+  p.operand_bytes = kernels.bf16_operands ? 2 : 4;
+  p.products_per_ns = 110.0 / 16 * kernels.width * (kernels.bf16_operands ? 2 : 1);
+  return p;
+}
 
 LstmLoopShape loop_shape(const LstmDims& dims, const PackedView& layout) {
   LstmLoopShape s;
@@ -187,10 +175,10 @@ class ForwardCall {
       : kernels_(kernels),
         context_(context),
         a_(args),
-        team_(context, args.dims, extent_),
+        crew_(team_problem(kernels, args.dims, extent_), context.pool->size()),
         space_(carver, context, args.dims, args.x.dtype, args.layout.capacity) {
     loop_.shape = loop_shape(a_.dims, a_.layout);
-    team_.assign(loop_.shape);
+    loop_.shape.team = crew_.team();
   }
 
   void run() {
@@ -205,7 +193,7 @@ class ForwardCall {
       loop_.begin = begin;
       loop_.end = end;
       for (int d = 0; d < D; ++d) project_inputs(d, rows_of(d, begin, end));
-      context_.pool->run([&](int worker) { kernels_.forward(loop_, worker); }, team_.threads());
+      context_.pool->run([&](int worker) { kernels_.forward(loop_, worker); }, crew_.threads());
     }
     for (int d = 0; d < D; ++d) final_states(d);
   }
@@ -287,7 +275,7 @@ class ForwardCall {
   const int D = a_.dims.directions;
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
   const int64_t chunk_ = chunk_rows(a_.dims, a_.layout.capacity);
-  Team team_;
+  LstmCrew crew_;
   ForwardSpace space_;
   LstmForwardLoop loop_;
 };
@@ -301,15 +289,15 @@ class BackwardCall {
       : kernels_(kernels),
         context_(context),
         a_(args),
-        team_(context, args.dims, extent_),
+        crew_(team_problem(kernels, args.dims, extent_), context.pool->size()),
         space_(carver, context, args.dims, args.dy.dtype, args.layout.capacity) {
     loop_.shape = loop_shape(a_.dims, a_.layout);
-    team_.assign(loop_.shape);
+    loop_.shape.team = crew_.team();
   }
 
   void run() {
     for (int d = 0; d < D; ++d) prepare(d);
-    context_.pool->run([&](int worker) { kernels_.backward(loop_, worker); }, team_.threads());
+    context_.pool->run([&](int worker) { kernels_.backward(loop_, worker); }, crew_.threads());
     const int64_t N = a_.layout.capacity.sequences;
     for (int d = 0; d < D; ++d) {
       for (int64_t n = 0; n < extent_.sequences; ++n) {
@@ -363,7 +351,7 @@ class BackwardCall {
   const PackedExtent& extent_ = *a_.layout.extent;
   const int D = a_.dims.directions;
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
-  Team team_;
+  LstmCrew crew_;
   BackwardSpace space_;
   LstmBackwardLoop loop_;
 };

@@ -5,10 +5,8 @@
 // never changes, followed by element-wise work. The matrix is packed once per call into panels of
 // four vectors, [panel][k][4][W]: for the forward pass the four gates of W cells, otherwise 4 W
 // adjacent columns. A tile of up to 6 rows times one panel is accumulated in registers over all of
-// k, so that each element's sum has one order whatever the thread count; the tiles depend on the
-// number of rows alone. (Panel, tile) pairs are dealt to threads in contiguous runs, panel by
-// panel: a thread keeps meeting the same part of the matrix, which stays in its L2 cache when it
-// fits. Steps are separated by a spinning barrier.
+// k, so that each element's sum has one order, and its bits depend on neither the batch around it
+// nor the threads. What one thread does is set by an LstmTeam.
 #pragma once
 
 #include "kernels/base/parallel.h"
@@ -36,16 +34,26 @@ struct LstmMatrix {
   void* packed = nullptr;
 };
 
+// Who does what. Workers form groups of `threads`. A group serves one direction, or all when the
+// directions are not apart, and of the sequences every `splits`-th: they are sorted by length, so
+// that each group has its share of long ones. Groups never wait for each other. Within a group
+// (panel, tile) pairs are dealt in contiguous runs, panel by panel: a thread keeps meeting the same
+// part of the matrix, which stays in its L2 cache when it fits. Every second step goes through its
+// part backwards, beginning with what the caches still hold. Steps of a group of several threads
+// are separated by a spinning barrier.
+struct LstmTeam {
+  bool directions_apart = false;
+  int splits = 1, threads = 1;
+  SpinBarrier* const* barriers = nullptr;  // one per group
+};
+
 struct LstmLoopShape {
   int64_t hidden = 0, output = 0;  // H, P
   int directions = 1;
   bool projected = false;
   int64_t frames = 0, sequences = 0;
   const int32_t *lengths = nullptr, *batch_sizes = nullptr, *row_offsets = nullptr;
-  // Threads: worker w serves direction w / threads_per_direction, or every direction when there is
-  // one group.
-  int groups = 1, threads_per_group = 1;
-  SpinBarrier* barriers[2] = {};
+  LstmTeam team;
 };
 
 // T is the storage dtype; "state" operands of the products are f32, or bf16 with vdpbf16ps.

@@ -1,4 +1,5 @@
 // Compiled once per instruction set; see kernels/base/simd.h.
+#include "kernels/gemm/gemm_pack.h"
 #include "kernels/lstm/lstm_activation.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/lstm_loop.h"
@@ -44,19 +45,6 @@ template <bool partial, class T>
 
 // ---- packing ----
 
-// Element order within a panel: k outermost, in pairs for bf16 operands.
-[[maybe_unused]] void place(float* panel, int64_t k, int v, int64_t w, float x) {
-  panel[(k * 4 + v) * W + w] = x;
-}
-[[maybe_unused]] void place(uint16_t* panel, int64_t k, int v, int64_t w, uint16_t x) {
-  panel[((k / 2 * 4 + v) * W + w) * 2 + k % 2] = x;
-}
-[[maybe_unused]] float operand(float x, const float*) { return x; }
-[[maybe_unused]] float operand(uint16_t x, const float*) {
-  return __builtin_bit_cast(float, static_cast<uint32_t>(x) << 16);
-}
-[[maybe_unused]] uint16_t operand(uint16_t x, const uint16_t*) { return x; }
-
 // Elements of k that an operand of type A is stored with.
 template <class A>
 int64_t operand_depth(int64_t k) {
@@ -65,35 +53,28 @@ int64_t operand_depth(int64_t k) {
 
 int64_t panel_count(const LstmMatrix& m) { return panels_of(m.columns, m.cells ? W : 4 * W); }
 
-// k in [k0, k1) of one vector of columns.
-template <bool partial, class T, class A>
-[[gnu::always_inline]] inline void pack_vector(const LstmMatrix& m, const T* column, int64_t live,
-                                               int64_t k0, int64_t k1, int v, A* panel) {
-  constexpr A* type = nullptr;
-  for (int64_t i = 0; i < W; ++i) {
-    for (int64_t k = k0; k < k1; ++k) {
-      const bool inside = !partial || (i < live && k < m.k);
-      place(panel, k, v, i,
-            inside ? operand(column[i * m.column_stride + k * m.k_stride], type) : A(0));
-    }
-  }
-}
-
+// A panel is [step of the sum][4][W] units of 4 bytes. One of the matrix's strides is 1.
 template <class T, class A>
 void pack(const LstmMatrix& m, int64_t first_panel, int64_t last_panel) {
+  constexpr int depth = sizeof(A) == 2 ? 2 : 1;
   const auto* w = static_cast<const T*>(m.w);
-  const int64_t depth = operand_depth<A>(m.k);
+  const int64_t steps = sum_steps<A>(m.k);
+  // Across rows a few steps at a time, for all vectors: whole cache lines in both directions.
+  const int64_t block = m.k_stride == 1 ? steps : 8;
   for (int64_t j = first_panel; j < last_panel; ++j) {
-    A* panel = static_cast<A*>(m.packed) + j * depth * 4 * W;
-    for (int64_t k0 = 0; k0 < depth; k0 += 16) {  // a cache line of w at a time, either way round
-      const int64_t k1 = min_of(k0 + 16, depth);
+    float* panel = static_cast<float*>(m.packed) + j * steps * 4 * W;
+    for (int64_t u = 0; u < steps; u += block) {
       for (int v = 0; v < 4; ++v) {
-        const int64_t first = m.cells ? j * W : (j * 4 + v) * W, live = m.columns - first;
-        const T* column = w + ((m.cells ? v * m.columns : 0) + first) * m.column_stride;
-        if (live >= W && k1 <= m.k) {
-          pack_vector<false>(m, column, W, k0, k1, v, panel);
+        const int64_t first = m.cells ? j * W : (j * 4 + v) * W;
+        const int64_t live = max_of(min_of(m.columns - first, W), 0);
+        const T* column =
+            w + ((m.cells ? v * m.columns : 0) + (live ? first : 0)) * m.column_stride;
+        if (m.k_stride == 1) {
+          pack_along<depth>(column, m.column_stride, static_cast<int>(live), m.k, panel + v * W,
+                            4 * W);
         } else {
-          pack_vector<true>(m, column, live, k0, k1, v, panel);
+          pack_across<depth>(column, m.k_stride, live, m.k, u, min_of(u + block, steps),
+                             panel + v * W, 4 * W);
         }
       }
     }
@@ -102,29 +83,49 @@ void pack(const LstmMatrix& m, int64_t first_panel, int64_t last_panel) {
 
 // ---- the walk over time ----
 
-// Calls f(panel, first row, end row, last tile?) for this thread's share of the (panel, tile)
-// pairs.
-template <class F>
-void share(const LstmLoopShape& s, int worker, int64_t panels, int64_t rows, F f) {
-  const int64_t tiles = max_of(tile_count(rows), 1), items = panels * tiles;
-  const int64_t thread = worker % s.threads_per_group;
-  const int64_t end = items * (thread + 1) / s.threads_per_group;
-  for (int64_t i = items * thread / s.threads_per_group; i < end; ++i) {
-    const int64_t panel = i / tiles, tile = i % tiles;
-    f(panel, rows ? tile_begin(rows, tile) : 0, rows ? tile_begin(rows, tile + 1) : 0,
-      tile == tiles - 1);
+// What a worker's place in the team makes it do.
+struct Place {
+  int group, thread;
+  int first_direction, end_direction;
+  int64_t split, splits;  // of the sequences
+
+  Place(const LstmLoopShape& s, int worker)
+      : group(worker / s.team.threads),
+        thread(worker % s.team.threads),
+        first_direction(s.team.directions_apart ? group / s.team.splits : 0),
+        end_direction(s.team.directions_apart ? first_direction + 1 : s.directions),
+        split(group % s.team.splits),
+        splits(s.team.splits) {}
+
+  // Of the first `rows` sequences, those of this place: sequence(0), ... sequence(count - 1).
+  int64_t count(int64_t rows) const { return (rows - split + splits - 1) / splits; }
+  int64_t sequence(int64_t i) const { return split + i * splits; }
+  void meet(const LstmLoopShape& s) const {
+    if (s.team.threads > 1) s.team.barriers[group]->arrive_and_wait();
   }
-}
+};
 
+// A tile of the product: this place's sequences [begin, end) by a panel.
+struct Tile {
+  int64_t panel, begin, end;
+  bool last;  // of the panel's tiles
+
+  int64_t rows() const { return end - begin; }
+};
+
+// Calls f(tile) for this thread's share of the products of `rows` sequences with `panels` panels.
 template <class F>
-void for_directions(const LstmLoopShape& s, int worker, F f) {
-  const int group = worker / s.threads_per_group;
-  if (s.groups > 1) return f(group);
-  for (int d = 0; d < s.directions; ++d) f(d);
-}
-
-void meet(const LstmLoopShape& s, int worker) {
-  if (s.threads_per_group > 1) s.barriers[worker / s.threads_per_group]->arrive_and_wait();
+[[gnu::always_inline]] inline void share(const LstmLoopShape& s, const Place& place, int64_t step,
+                                         int64_t panels, int64_t rows, F f) {
+  const int64_t count = place.count(rows), tiles = max_of(tile_count(count), 1);
+  const int64_t items = panels * tiles;
+  const int64_t first = items * place.thread / s.team.threads;
+  const int64_t end = items * (place.thread + 1) / s.team.threads;
+  for (int64_t i = first; i < end; ++i) {
+    const int64_t item = step % 2 ? first + end - 1 - i : i, tile = item % tiles;
+    f(Tile{item / tiles, count ? tile_begin(count, tile) : 0,
+           count ? tile_begin(count, tile + 1) : 0, tile == tiles - 1});
+  }
 }
 
 constexpr int64_t tile_elements = max_tile_rows * 4 * W;
@@ -134,11 +135,33 @@ int64_t panel_size(int64_t depth) {
   return operand_depth<A>(depth) * 4 * W;
 }
 
+// The product of a tile: rows of `a`, one sequence `stride` elements from the next, by `matrix`.
+template <class A>
+[[gnu::always_inline]] inline void multiply(const Place& place, const Tile& t, const A* a,
+                                            int64_t stride, const void* matrix, int64_t depth,
+                                            float* sums) {
+  tile_product(t.rows(), a + place.sequence(t.begin) * stride, place.splits * stride,
+               static_cast<const A*>(matrix) + t.panel * panel_size<A>(depth), depth, sums);
+}
+
+// Calls f(sequence, column, sums of W columns) for a product with plain columns.
+template <class F>
+[[gnu::always_inline]] inline void for_vectors(const Place& place, const Tile& t, int64_t columns,
+                                               const float* sums, F f) {
+  for (int64_t i = t.begin; i < t.end; ++i, sums += 4 * W) {
+    for (int64_t v = 0; v < 4; ++v) {
+      const int64_t column = (t.panel * 4 + v) * W;
+      if (column < columns) f(place.sequence(i), column, load(sums + v * W));
+    }
+  }
+}
+
 // ---- forward ----
 
 template <class T, class A>
 struct Forward {
   const LstmForwardLoop& loop;
+  const Place place;
   const LstmLoopShape& s = loop.shape;
   const int64_t H = s.hidden, P = s.output;
   const int64_t h_stride = lstm_state_stride(P), projected_stride = lstm_state_stride(H);
@@ -152,14 +175,14 @@ struct Forward {
     put<partial>(p, v, n);
   }
 
-  // The cells of `panel` for sequences [n0, n1), from the products in `sums`.
+  // The cells of a tile, from the products in `sums`.
   template <bool partial>
-  void cells(const LstmForwardLoop::Direction& d, int64_t step, int64_t row0, int64_t panel,
-             int64_t n0, int64_t n1, const float* sums) const {
-    const int64_t u = panel * W, live = min_of(H - u, W);
+  void cells(const LstmForwardLoop::Direction& d, int64_t step, int64_t row0, const Tile& tile,
+             const float* sums) const {
+    const int64_t u = tile.panel * W, live = min_of(H - u, W);
     A* state = static_cast<A*>(d.state) + ((step + 1) % 2) * s.sequences * h_stride;
-    for (int64_t n = n0; n < n1; ++n, sums += 4 * W) {
-      const int64_t row = row0 + n;
+    for (int64_t r = 0; r < tile.rows(); ++r, sums += 4 * W) {
+      const int64_t n = place.sequence(tile.begin + r), row = row0 + n;
       const float* pre = d.pre + (row - d.pre_row) * 4 * H + u;
       float* c = d.c + n * H + u;
       const vf i = cell_sigmoid(load(sums) + get<partial>(pre, live));
@@ -187,54 +210,44 @@ struct Forward {
     }
   }
 
-  void step_cells(int direction, int64_t step, int worker) const {
+  void step_cells(int direction, int64_t step) const {
     const auto& d = loop.direction[direction];
     const int64_t t = lstm_frame(direction, step, s.frames);
     const A* state = static_cast<const A*>(d.state) + (step % 2) * s.sequences * h_stride;
-    const int64_t size = panel_size<A>(P);
-    share(s, worker, panels_of(H, W), s.batch_sizes[t],
-          [&](int64_t panel, int64_t n0, int64_t n1, bool) {
-            alignas(64) float sums[tile_elements];
-            tile_product(n1 - n0, state + n0 * h_stride, h_stride,
-                         static_cast<const A*>(d.r) + panel * size, P, sums);
-            if ((panel + 1) * W <= H) {
-              cells<false>(d, step, s.row_offsets[t], panel, n0, n1, sums);
-            } else {
-              cells<true>(d, step, s.row_offsets[t], panel, n0, n1, sums);
-            }
-          });
+    share(s, place, step, panels_of(H, W), s.batch_sizes[t], [&](const Tile& tile) {
+      alignas(64) float sums[tile_elements];
+      multiply(place, tile, state, h_stride, d.r, P, sums);
+      if ((tile.panel + 1) * W <= H) {
+        cells<false>(d, step, s.row_offsets[t], tile, sums);
+      } else {
+        cells<true>(d, step, s.row_offsets[t], tile, sums);
+      }
+    });
   }
 
-  void step_projection(int direction, int64_t step, int worker) const {
+  void step_projection(int direction, int64_t step) const {
     const auto& d = loop.direction[direction];
     const int64_t t = lstm_frame(direction, step, s.frames), row0 = s.row_offsets[t];
     A* state = static_cast<A*>(d.state) + ((step + 1) % 2) * s.sequences * h_stride;
     const auto* from = static_cast<const A*>(d.projected);
-    const int64_t size = panel_size<A>(H);
-    share(s, worker, panels_of(P, 4 * W), s.batch_sizes[t],
-          [&](int64_t panel, int64_t n0, int64_t n1, bool) {
-            alignas(64) float sums[tile_elements];
-            tile_product(n1 - n0, from + n0 * projected_stride, projected_stride,
-                         static_cast<const A*>(d.p) + panel * size, H, sums);
-            for (int64_t n = n0; n < n1; ++n) {
-              for (int64_t v = 0; v < 4; ++v) {
-                const int64_t k = (panel * 4 + v) * W, live = min_of(P - k, W);
-                if (live <= 0) break;
-                const vf h = load(sums + ((n - n0) * 4 + v) * W);
-                put_operand<true>(state + n * h_stride + k, h, live);
-                put<true>(static_cast<T*>(d.y) + (row0 + n) * loop.y_stride + k, h, live);
-              }
-            }
-          });
+    share(s, place, step, panels_of(P, 4 * W), s.batch_sizes[t], [&](const Tile& tile) {
+      alignas(64) float sums[tile_elements];
+      multiply(place, tile, from, projected_stride, d.p, H, sums);
+      for_vectors(place, tile, P, sums, [&](int64_t n, int64_t k, vf h) {
+        const int64_t live = min_of(P - k, W);
+        put_operand<true>(state + n * h_stride + k, h, live);
+        put<true>(static_cast<T*>(d.y) + (row0 + n) * loop.y_stride + k, h, live);
+      });
+    });
   }
 
-  void run(int worker) const {
+  void run() const {
     for (int64_t step = loop.begin; step < loop.end; ++step) {
-      for_directions(s, worker, [&](int d) { step_cells(d, step, worker); });
-      meet(s, worker);
+      for (int d = place.first_direction; d < place.end_direction; ++d) step_cells(d, step);
+      place.meet(s);
       if (!s.projected) continue;
-      for_directions(s, worker, [&](int d) { step_projection(d, step, worker); });
-      meet(s, worker);
+      for (int d = place.first_direction; d < place.end_direction; ++d) step_projection(d, step);
+      place.meet(s);
     }
   }
 };
@@ -244,6 +257,7 @@ struct Forward {
 template <class T, class A>
 struct Backward {
   const LstmBackwardLoop& loop;
+  const Place place;
   const LstmLoopShape& s = loop.shape;
   const int64_t H = s.hidden, P = s.output, dp_stride = lstm_state_stride(P);
   static constexpr bool direct = sizeof(T) == sizeof(A);  // dgates are operands as they are
@@ -302,10 +316,16 @@ struct Backward {
                  live);
   }
 
-  void arrive_panel(int direction, int64_t j, int64_t panel, int64_t n0, int64_t n1) const {
+  // ... for the columns of a tile and those of its sequences that are active at backward step j.
+  void arrive_tile(int direction, int64_t j, const Tile& tile) const {
     const int64_t t = frame(direction, j);
-    for (int64_t n = n0; n < n1; ++n) {
-      for (int64_t k = panel * 4 * W; k < min_of((panel + 1) * 4 * W, P); k += W) {
+    if (t < 0) return;
+    const int64_t active = place.count(s.batch_sizes[t]);
+    const int64_t end = tile.last ? active : min_of(tile.end, active);
+    const int64_t last_column = min_of((tile.panel + 1) * 4 * W, P);
+    for (int64_t i = tile.begin; i < end; ++i) {
+      const int64_t n = place.sequence(i);
+      for (int64_t k = tile.panel * 4 * W; k < last_column; k += W) {
         if (k + W <= P) {
           arrive<false>(direction, j, t, n, k);
         } else {
@@ -316,61 +336,49 @@ struct Backward {
   }
 
   // dh' = dprojected P, then the cells, at backward step j.
-  void step_cells(int direction, int64_t j, int worker) const {
+  void step_cells(int direction, int64_t j) const {
     const auto& d = loop.direction[direction];
     const int64_t t = frame(direction, j);
-    share(s, worker, panels_of(H, 4 * W), s.batch_sizes[t],
-          [&](int64_t panel, int64_t n0, int64_t n1, bool) {
-            alignas(64) float sums[tile_elements];
-            tile_product(n1 - n0, static_cast<const A*>(d.dp) + n0 * dp_stride, dp_stride,
-                         static_cast<const A*>(d.p) + panel * panel_size<A>(P), P, sums);
-            for (int64_t n = n0; n < n1; ++n) {
-              for (int64_t v = 0; v < 4 && (panel * 4 + v) * W < H; ++v) {
-                any_cell(direction, j, t, n, (panel * 4 + v) * W,
-                         load(sums + ((n - n0) * 4 + v) * W));
-              }
-            }
-          });
+    share(s, place, j, panels_of(H, 4 * W), s.batch_sizes[t], [&](const Tile& tile) {
+      alignas(64) float sums[tile_elements];
+      multiply(place, tile, static_cast<const A*>(d.dp), dp_stride, d.p, P, sums);
+      for_vectors(place, tile, H, sums,
+                  [&](int64_t n, int64_t u, vf dh) { any_cell(direction, j, t, n, u, dh); });
+    });
   }
 
   // dh = dgates R of step j, then what it allows at step j + 1, where more sequences may join
   // (their dh is still the one they started with) or some may have ended.
-  void step_back(int direction, int64_t j, int worker) const {
+  void step_back(int direction, int64_t j) const {
     const auto& d = loop.direction[direction];
-    const int64_t t = frame(direction, j), next = frame(direction, j + 1);
-    const int64_t rows = s.batch_sizes[t], next_rows = next >= 0 ? s.batch_sizes[next] : 0;
+    const int64_t t = frame(direction, j);
     const A* dz = direct ? static_cast<const A*>(d.dgates) + s.row_offsets[t] * 4 * H
                          : static_cast<const A*>(d.dz) + (j % 2) * s.sequences * 4 * H;
-    share(s, worker, panels_of(P, 4 * W), rows,
-          [&](int64_t panel, int64_t n0, int64_t n1, bool last) {
-            alignas(64) float sums[tile_elements];
-            tile_product(n1 - n0, dz + n0 * 4 * H, 4 * H,
-                         static_cast<const A*>(d.r) + panel * panel_size<A>(4 * H), 4 * H, sums);
-            for (int64_t n = n0; n < n1; ++n) {
-              for (int64_t v = 0; v < 4 && (panel * 4 + v) * W < P; ++v) {
-                const int64_t k = (panel * 4 + v) * W;
-                put<true>(d.dh + n * P + k, load(sums + ((n - n0) * 4 + v) * W), min_of(P - k, W));
-              }
-            }
-            arrive_panel(direction, j + 1, panel, n0, last ? next_rows : min_of(n1, next_rows));
-          });
+    share(s, place, j, panels_of(P, 4 * W), s.batch_sizes[t], [&](const Tile& tile) {
+      alignas(64) float sums[tile_elements];
+      multiply(place, tile, dz, 4 * H, d.r, 4 * H, sums);
+      for_vectors(place, tile, P, sums, [&](int64_t n, int64_t k, vf dh) {
+        float* to = d.dh + n * P + k;
+        k + W <= P ? put<false>(to, dh, W) : put<true>(to, dh, P - k);
+      });
+      arrive_tile(direction, j + 1, tile);
+    });
   }
 
-  void run(int worker) const {
+  void run() const {
     if (s.frames == 0) return;
-    for_directions(s, worker, [&](int d) {
-      share(
-          s, worker, panels_of(P, 4 * W), s.batch_sizes[frame(d, 0)],
-          [&](int64_t panel, int64_t n0, int64_t n1, bool) { arrive_panel(d, 0, panel, n0, n1); });
-    });
-    meet(s, worker);
+    for (int d = place.first_direction; d < place.end_direction; ++d) {
+      share(s, place, 0, panels_of(P, 4 * W), s.batch_sizes[frame(d, 0)],
+            [&](const Tile& tile) { arrive_tile(d, 0, tile); });
+    }
+    place.meet(s);
     for (int64_t j = 0; j < s.frames; ++j) {
       if (s.projected) {
-        for_directions(s, worker, [&](int d) { step_cells(d, j, worker); });
-        meet(s, worker);
+        for (int d = place.first_direction; d < place.end_direction; ++d) step_cells(d, j);
+        place.meet(s);
       }
-      for_directions(s, worker, [&](int d) { step_back(d, j, worker); });
-      meet(s, worker);
+      for (int d = place.first_direction; d < place.end_direction; ++d) step_back(d, j);
+      place.meet(s);
     }
   }
 };
@@ -417,8 +425,12 @@ constexpr LstmKernels kernels_of() {
           W,
           pack<T, A>,
           panel_count,
-          [](const LstmForwardLoop& loop, int worker) { Forward<T, A>{loop}.run(worker); },
-          [](const LstmBackwardLoop& loop, int worker) { Backward<T, A>{loop}.run(worker); },
+          [](const LstmForwardLoop& loop, int worker) {
+            Forward<T, A>{loop, Place(loop.shape, worker)}.run();
+          },
+          [](const LstmBackwardLoop& loop, int worker) {
+            Backward<T, A>{loop, Place(loop.shape, worker)}.run();
+          },
           column_sums<T>};
 }
 

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "kernels/lstm/lstm_team.h"
 #include "tests/lstm/lstm_golden.h"
 #include "tests/lstm/lstm_problem.h"
 
@@ -227,6 +228,92 @@ TEST_CASE("results equal PyTorch's") {
 TEST_CASE("a packed batch equals its sequences one by one") {
   check_packed_equals_single<double>(Backend::ref, 1e-13);
   check_packed_equals_single<float>(Backend::cpu, float_tolerance);
+}
+
+// The tiles that a row falls into depend on the rows beside it; its bits must not.
+TEST_CASE("a sequence has the same bits whatever it is batched with") {
+  HostContext host(Backend::cpu);
+  const std::vector<int32_t> lengths = {9, 9, 9, 8, 8, 7, 7, 6, 6, 6, 5, 3, 3, 2, 1};
+  const std::vector<int32_t> begin(lengths.size(), 0);
+  for (int64_t projection : {0, 37}) {
+    LstmProblem<float> whole({2, 21, 70, projection}, lengths);
+    whole.randomise(15);
+    whole.all(host.context);
+    for (const std::vector<int32_t>& which :
+         {std::vector<int32_t>{0}, {3, 12}, {1, 2, 9}, {0, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}) {
+      auto part = part_of(whole, begin, lengths, which);
+      part.all(host.context);
+      INFO("projection " << projection << ", " << which.size() << " sequences");
+      CHECK(row_difference(whole, part, "y", 2 * whole.dims.output(), begin, which) == 0);
+      CHECK(row_difference(whole, part, "dx", 21, begin, which) == 0);
+    }
+  }
+}
+
+TEST_CASE("results have the same bits on any number of threads, however they share the work") {
+  const std::vector<int32_t> even(12, 4), ragged = {7, 7, 6, 6, 4, 4, 4, 3, 1, 1, 0};
+  for (const auto& lengths : {std::vector<int32_t>{5}, even, ragged}) {
+    for (int directions : {1, 2}) {
+      HostContext one(Backend::cpu, 1);
+      LstmProblem<float> want({directions, 9, 150, 0}, lengths);
+      want.randomise(3);
+      const auto inputs = want.arrays;
+      want.all(one.context);
+      for (int threads : {2, 3, 5}) {
+        HostContext several(Backend::cpu, threads);
+        LstmProblem<float> got({directions, 9, 150, 0}, lengths);
+        got.arrays = inputs;
+        got.all(several.context);
+        for (const auto& [name, values] : want.arrays) {
+          INFO(name << " on " << threads << " threads");
+          CHECK(worst_difference(got.arrays.at(name), values) == 0);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+LstmTeamProblem team_problem(int64_t hidden, int64_t batch, int directions = 1) {
+  LstmTeamProblem p;
+  p.directions = directions;
+  p.hidden = p.output = hidden;
+  p.frames = 100, p.sequences = batch, p.rows = p.frames * batch;
+  p.panels = hidden / 64;
+  p.products_per_ns = 110;
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("threads share a time loop as its shape suggests") {
+  const auto team = [](const LstmTeamProblem& p, int threads) {
+    return lstm_best_team(p, threads);
+  };
+  // Too little work for a meeting at each step.
+  CHECK(team(team_problem(64, 1), 2).threads == 1);
+  // One sequence and a large matrix: each thread keeps to its half.
+  CHECK(team(team_problem(1024, 1), 2).threads == 2);
+  // Many sequences: dealt, no meetings.
+  CHECK(team(team_problem(256, 32), 2).splits == 2);
+  CHECK(team(team_problem(256, 32), 2).threads == 1);
+  CHECK(team(team_problem(512, 1, 2), 2).directions_apart);
+  for (int64_t hidden : {64, 256, 1024}) {
+    for (int64_t batch : {1, 3, 64}) {
+      for (int directions : {1, 2}) {
+        for (int threads : {1, 2, 7, 16, 200}) {
+          const auto p = team_problem(hidden, batch, directions);
+          const LstmCrew crew(p, threads);
+          INFO("H " << hidden << " B " << batch << " D " << directions << " on " << threads);
+          CHECK(crew.threads() >= 1);
+          CHECK(crew.threads() <= threads);
+          CHECK(crew.team().splits <= batch);
+          CHECK(lstm_step_cost(p, crew.team()) <= lstm_step_cost(p, LstmTeam{}));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("two chunks with the state handed over equal the whole") {
