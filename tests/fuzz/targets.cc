@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "comm/store_protocol.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
 #include "engine/data/feature_file.h"
@@ -197,6 +198,30 @@ std::vector<std::string> checkpoint_seeds() {
   return {text.substr(0, text.rfind("  \"manifest_crc32c"))};
 }
 
+// What a client sends after it has proved the token: frames, each a request.
+void run_store(std::span<const std::byte> bytes) {
+  std::string buffer(text_of(bytes));
+  StoreTable table(4096);
+  while (const auto frame = take_frame(buffer)) {
+    const StoreRequest request = parse_store_request(*frame);
+    require(encode(request) == *frame, "writing a request again changed it");
+    const StoreReply reply = table.apply(request, true).value();
+    const StoreReply again = parse_store_reply(encode(reply));
+    require(again.status == reply.status && again.value == reply.value, "a reply was changed");
+  }
+  if (!buffer.empty()) parse_store_reply(buffer);
+}
+
+std::vector<std::string> store_seeds() {
+  const auto request = [](StoreOp op, std::vector<std::string> keys, std::string value) {
+    return framed(encode(StoreRequest{op, 100, 7, std::move(keys), std::move(value)}));
+  };
+  return {
+      request(StoreOp::set, {"rank/0"}, "127.0.0.1:4711") + request(StoreOp::get, {"rank/0"}, ""),
+      request(StoreOp::add, {"n"}, "") + request(StoreOp::wait, {"n", "m"}, "") +
+          encode(StoreReply{StoreStatus::absent, 3, "m"})};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -208,6 +233,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"text", run_text, text_seeds},
       {"config", run_config, config_seeds},
       {"checkpoint", run_checkpoint, checkpoint_seeds},
+      {"store", run_store, store_seeds},
   };
   return targets;
 }
