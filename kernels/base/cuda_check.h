@@ -27,4 +27,9 @@ std::string describe_cuda_error(cudaError_t error);
 void launch_cuda(const Context& context, const LaunchConfig& config, const void* kernel,
                  void** arguments);
 
+// How many clusters, or blocks, of such a launch the current device holds at once; 0 when the
+// kernel was not compiled for it, the device cannot run that shape, or there is no device.
+int resident_clusters(const LaunchConfig& config, const void* kernel);
+int resident_blocks(const LaunchConfig& config, const void* kernel);
+
 }  // namespace rondo::detail

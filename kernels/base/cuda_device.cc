@@ -15,33 +15,102 @@ std::string describe_cuda_error(cudaError_t error) {
   return str(cudaGetErrorName(error), ": ", cudaGetErrorString(error));
 }
 
-void launch_cuda(const Context& context, const LaunchConfig& c, const void* kernel,
-                 void** arguments) {
-  constexpr size_t shared_without_asking = 48 * 1024;
-  if (c.shared_bytes > shared_without_asking) {
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(c.shared_bytes)));
-  }
-  if (c.cluster > 8) {
-    CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
-  }
+namespace {
+
+// A launch as the runtime wants it, and the attributes it points to.
+struct CudaLaunch {
   cudaLaunchAttribute attributes[2] = {};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(c.grid.x, c.grid.y, c.grid.z);
-  config.blockDim = dim3(c.block.x, c.block.y, c.block.z);
-  config.dynamicSmemBytes = c.shared_bytes;
-  config.stream = static_cast<cudaStream_t>(context.stream->native());
-  config.attrs = attributes;
-  if (c.cooperative) {
-    attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
-    attributes[config.numAttrs++].val.cooperative = 1;
+
+  explicit CudaLaunch(const LaunchConfig& c) {
+    config.gridDim = dim3(c.grid.x, c.grid.y, c.grid.z);
+    config.blockDim = dim3(c.block.x, c.block.y, c.block.z);
+    config.dynamicSmemBytes = c.shared_bytes;
+    config.attrs = attributes;
+    if (c.cooperative) {
+      attributes[config.numAttrs].id = cudaLaunchAttributeCooperative;
+      attributes[config.numAttrs++].val.cooperative = 1;
+    }
+    if (c.cluster > 1) {
+      attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+      attributes[config.numAttrs++].val.clusterDim = {c.cluster, 1, 1};
+    }
   }
-  if (c.cluster > 1) {
-    attributes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-    attributes[config.numAttrs++].val.clusterDim = {c.cluster, 1, 1};
+  CudaLaunch(const CudaLaunch&) = delete;
+  CudaLaunch& operator=(const CudaLaunch&) = delete;
+};
+
+cudaError_t raise_limits(const LaunchConfig& c, const void* kernel) {
+  constexpr size_t shared_without_asking = 48 * 1024;
+  if (c.shared_bytes > shared_without_asking) {
+    const cudaError_t error = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(c.shared_bytes));
+    if (error != cudaSuccess) return error;
   }
-  const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
+  if (c.cluster > 8) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  }
+  return cudaSuccess;
+}
+
+// Whether the error says that this machine cannot run this launch, whatever else happens.
+bool says_unsupported(cudaError_t error) {
+  switch (error) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction:
+    case cudaErrorInvalidValue:
+    case cudaErrorInvalidClusterSize:
+    case cudaErrorNotSupported:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorNoDevice:
+    case cudaErrorStubLibrary:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// `count` where the device can run the launch, else 0.
+int supported_count(cudaError_t error, int count) {
+  if (!says_unsupported(error)) {
+    CUDA_CHECK(error);
+    return count;
+  }
+  (void)cudaGetLastError();  // not sticky: answered here
+  return 0;
+}
+
+}  // namespace
+
+void launch_cuda(const Context& context, const LaunchConfig& c, const void* kernel,
+                 void** arguments) {
+  CUDA_CHECK(raise_limits(c, kernel));
+  CudaLaunch launch(c);
+  launch.config.stream = static_cast<cudaStream_t>(context.stream->native());
+  const cudaError_t error = cudaLaunchKernelExC(&launch.config, kernel, arguments);
   RONDO_CHECK(error == cudaSuccess, describe(c), ": ", describe_cuda_error(error));
+}
+
+int resident_clusters(const LaunchConfig& c, const void* kernel) {
+  const CudaLaunch launch(c);
+  int count = 0;
+  cudaError_t error = raise_limits(c, kernel);
+  if (error == cudaSuccess) error = cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config);
+  return supported_count(error, count);
+}
+
+int resident_blocks(const LaunchConfig& c, const void* kernel) {
+  int device = 0, processors = 0, per_processor = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  }
+  if (error == cudaSuccess) error = raise_limits(c, kernel);
+  if (error == cudaSuccess) {
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+        &per_processor, kernel, static_cast<int>(c.block.count()), c.shared_bytes);
+  }
+  return supported_count(error, processors * per_processor);
 }
 
 }  // namespace detail

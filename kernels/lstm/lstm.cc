@@ -163,17 +163,33 @@ constexpr auto variants(Gpu... gpu) {
 
 }  // namespace
 
+// Variants that no committed GPU result stands behind yet: `standard` on the simulator, where the
+// portable one, listed before them, is still what runs by default.
+#ifdef RONDO_WITH_CUDA
+#define RONDO_UNPROVEN_GPU_VARIANTS(Args, function, name)                           \
+  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, name, Role::standard,    \
+                        sim::function##_accepts),                                   \
+      RONDO_ONE_GPU_VARIANT(Args, cuda::function, Backend::cuda, name, Role::named, \
+                            cuda::function##_accepts)
+#else
+#define RONDO_UNPROVEN_GPU_VARIANTS(Args, function, name)                        \
+  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, name, Role::standard, \
+                        sim::function##_accepts)
+#endif
+
 std::span<const Variant> lstm_forward_variants() {
   static constexpr auto list = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
       RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmForwardArgs>));
+                         lstm_gpu_accepts<LstmForwardArgs>),
+      RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_cluster, "cluster"));
   return list;
 }
 
 std::span<const Variant> lstm_backward_variants() {
   static constexpr auto list = variants<LstmBackwardArgs, lstm_backward_ref, lstm_backward_cpu>(
       RONDO_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmBackwardArgs>));
+                         lstm_gpu_accepts<LstmBackwardArgs>),
+      RONDO_UNPROVEN_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_cluster, "cluster"));
   return list;
 }
 

@@ -236,6 +236,43 @@ void add_sweep(Suite& suite) {
   }
 }
 
+// What the persistent GPU kernels cut differently: sizes around their tiles of cells and sequences,
+// more than one cluster, sequences that end at different steps.
+void add_persistent(Suite& suite) {
+  struct Size {
+    int64_t hidden;
+    std::vector<int32_t> lengths;
+  };
+  std::vector<int32_t> two_clusters, tiles;
+  for (int32_t n = 0; n < 19; ++n) two_clusters.push_back(5 - n / 4);
+  for (int32_t n = 0; n < 70; ++n) tiles.push_back(n < 40 ? 2 : 1);
+  const Size sizes[] = {{33, {4, 3, 3, 1}},
+                        {64, two_clusters},
+                        {72, {3, 3, 2, 2, 2, 2, 1, 1, 1, 0}},
+                        {200, {4, 2, 1}},
+                        {260, tiles}};
+  for (const Size& size : sizes) {
+    for (int directions : {1, 2}) {
+      for (DType dtype : {DType::bf16, DType::f32}) {
+        if (size.hidden > 200 && dtype == DType::f32) continue;
+        Shape s;
+        s.hidden = size.hidden;
+        s.input = 3;
+        s.lengths = size.lengths;
+        s.directions = directions;
+        s.dtype = dtype;
+        s.states = directions == 2 || size.hidden == 33;
+        s.kept = directions == 1;
+        s.spare = directions == 2 && size.hidden != 64 ? 3 : 0;
+        add_all(suite,
+                str("persistent_h", s.hidden, "_b", s.lengths.size(), "_d", directions, "_",
+                    name_of(dtype), s.spare ? "_spare" : ""),
+                s, false);
+      }
+    }
+  }
+}
+
 void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames, int directions,
                      DType dtype, bool ragged) {
   Shape s;
@@ -256,6 +293,7 @@ void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames
 
 void lstm_check(Suite& suite) {
   add_sweep(suite);
+  add_persistent(suite);
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (int64_t hidden : {128, 256, 512, 1024}) {
       for (int32_t batch : {1, 16, 64}) {

@@ -3,6 +3,8 @@
 //
 //   portable  every shape, f32 and bf16, sm_80 and up: a launch per time step (two with a
 //             projection)
+//   cluster   bf16, H <= 512, no projection, sm_90: the time loop in one launch, R in registers,
+//             h (or dh) exchanged through distributed shared memory
 //
 // All compute x W^T of every row before the time loop, dx and the weight gradients after it, by the
 // gemm op.
@@ -26,6 +28,22 @@ template <class Args>
 bool lstm_gpu_accepts(const Context&, const void* args) {
   return !args || lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
 }
+
+// What the cluster variants are made for; the functions below also ask the machine.
+inline bool lstm_cluster_suits(const LstmDims& dims, DType compute) {
+  return compute == DType::bf16 && dims.hidden <= 512 && dims.projection == 0;
+}
+
+RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);
+RONDO_DECLARE_GPU(lstm_backward_cluster, LstmBackwardArgs);
+namespace sim {
+bool lstm_forward_cluster_accepts(const Context&, const void* args);
+bool lstm_backward_cluster_accepts(const Context&, const void* args);
+}  // namespace sim
+namespace cuda {
+bool lstm_forward_cluster_accepts(const Context&, const void* args);
+bool lstm_backward_cluster_accepts(const Context&, const void* args);
+}  // namespace cuda
 
 // As lstm_workspace_bytes(), for Backend::sim and Backend::cuda.
 size_t lstm_gpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,

@@ -35,6 +35,9 @@
 //   load_acquire(p) store_release(p, v)   32-bit flags between blocks
 //   poll_until(condition)             spins while !condition(); traps after some seconds on a GPU
 //   to_float(bf16) to_bf16(float) to<T>(float)
+//   RONDO_UNROLL_ALL                  before a loop whose index selects registers
+// and, on the host, how much of a launch the device holds at once (0: it cannot run it):
+//   resident_clusters(config, kernel) resident_blocks(config, kernel)
 #pragma once
 
 #include "kernels/base/launch.h"

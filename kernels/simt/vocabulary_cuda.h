@@ -16,6 +16,7 @@
 // Before a loop: unroll it n times.
 #define RONDO_PRAGMA(text) _Pragma(#text)
 #define RONDO_UNROLL(n) RONDO_PRAGMA(unroll n)
+#define RONDO_UNROLL_ALL RONDO_PRAGMA(unroll)
 // Whether clusters and the like exist for the architecture being compiled (true on the host).
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define RONDO_SM90 1
@@ -174,6 +175,15 @@ void launch(const Context& context, const LaunchConfig& config, void (*kernel)(P
                                    pointers);
       },
       bound);
+}
+
+template <class... Parameters>
+int resident_clusters(const LaunchConfig& config, void (*kernel)(Parameters...)) {
+  return rondo::detail::resident_clusters(config, reinterpret_cast<const void*>(kernel));
+}
+template <class... Parameters>
+int resident_blocks(const LaunchConfig& config, void (*kernel)(Parameters...)) {
+  return rondo::detail::resident_blocks(config, reinterpret_cast<const void*>(kernel));
 }
 
 }  // namespace rondo::cuda

@@ -18,6 +18,7 @@
 #define RONDO_GPU sim
 #define RONDO_SM90 1
 #define RONDO_UNROLL(n)
+#define RONDO_UNROLL_ALL
 
 #define __global__
 #define __device__
@@ -268,6 +269,15 @@ void launch(const Context& context, const LaunchConfig& config, void (*kernel)(P
     simt::run_grid(
         config, options, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
   });
+}
+
+template <class... Parameters>
+int resident_clusters(const LaunchConfig& config, void (*)(Parameters...)) {
+  return static_cast<int>(simulated_multiprocessors / config.cluster);
+}
+template <class... Parameters>
+int resident_blocks(const LaunchConfig&, void (*)(Parameters...)) {
+  return static_cast<int>(simulated_multiprocessors);
 }
 
 }  // namespace rondo::sim
