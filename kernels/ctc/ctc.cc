@@ -34,7 +34,7 @@ size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacit
                                      with_grad);
     case Backend::sim:
     case Backend::cuda:
-      return CtcGpuWorkspace(capacity, classes, max_label_length, with_grad).bytes;
+      return CtcGpuWorkspace(capacity, max_label_length, with_grad).bytes;
   }
   return 0;
 }
@@ -45,7 +45,9 @@ std::span<const Variant> ctc_variants() {
       variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
       variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
       variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
-      RONDO_GPU_VARIANTS(CtcArgs, ctc_gpu, "portable", Role::standard, ctc_gpu_accepts),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard,
+                         ctc_log_space_accepts),
   };
   return variants;
 }

@@ -1,4 +1,12 @@
-// What the portable GPU variant of ctc shares with its table; for kernels/ctc alone.
+// What the GPU variants of ctc share with their table; for kernels/ctc alone.
+//
+//   fast        alpha and beta meeting in the middle, in linear space in f32 with a power of two
+//               per lane, in registers. Three launches: rows (softmax statistics, emissions,
+//               labels grouped by class), lattice (a block per sequence), gradient (rows). A
+//               sequence that leaves the range is left to log_space, in a fourth launch that
+//               returns at once for the others; the host never waits.
+//   log_space   log space in f64, one block per sequence, one frame after the other. Right for any
+//               label length and any logits; some ten times slower.
 #pragma once
 
 #include "kernels/ctc/ctc.h"
@@ -6,52 +14,87 @@
 
 namespace rondo {
 
-RONDO_DECLARE_GPU(ctc_gpu, CtcArgs);
+RONDO_DECLARE_GPU(ctc_fast, CtcArgs);
+RONDO_DECLARE_GPU(ctc_log_space, CtcArgs);
+
+// Labels of a sequence that the fast lattice holds in the registers of one block.
+inline constexpr int32_t ctc_fast_labels = 1023;
 
 // GPUs take f32 and bf16.
-inline bool ctc_gpu_accepts(const Context&, const void* args) {
+inline bool ctc_log_space_accepts(const Context&, const void* args) {
   return !args || static_cast<const CtcArgs*>(args)->logits.dtype != DType::f64;
 }
+inline bool ctc_fast_accepts(const Context& context, const void* args) {
+  return ctc_log_space_accepts(context, args) &&
+         (!args || static_cast<const CtcArgs*>(args)->max_label_length <= ctc_fast_labels);
+}
 
-// The variant's scratch memory: sizes from the capacities, pointers once placed.
+// How the states of a sequence lie in the lanes: `pairs` of a blank and the label after it per
+// lane, `warps` of them in a row.
+struct CtcTiling {
+  int pairs, warps;
+};
+constexpr CtcTiling ctc_tiling(int32_t max_labels) {
+  const int32_t pairs = max_labels + 1;
+  if (pairs <= 32) return {1, 1};
+  if (pairs <= 64) return {2, 1};
+  return {4, (pairs + 127) / 128};
+}
+
+struct CtcSoftmax {
+  float top, sum;  // the row's largest logit, and the sum of exp(x - top)
+};
+struct CtcEmission {
+  float blank;     // exp(x - best): NaN if the row holds NaN or +inf where it counts
+  float best;      // the largest logit among the blank's and the sequence's labels'
+  float log_best;  // its log probability
+  float unused;
+};
+struct CtcPosterior {
+  float blank;       // sum over the blanks, normalised
+  float normaliser;  // times a label's stored posterior
+};
+struct CtcPartial {
+  float blank, all;  // a warp's sums of posteriors
+};
+
+enum class CtcState : int32_t { fine, log_space, no_gradient };
+
+// Scratch memory: sizes from the capacities, pointers once placed.
 struct CtcGpuWorkspace {
-  double* normaliser = nullptr;  // [rows]
-  double* alpha = nullptr;       // [rows, S], without gradient [N, 2, S]; S = 2 L + 1
-  double* onward = nullptr;      // [N, 2, S]
-  double* posterior = nullptr;   // [N, S]
-  int32_t* first = nullptr;      // [N, V]
-  int32_t* next = nullptr;       // [N, L]
+  // Both variants.
+  CtcSoftmax* softmax = nullptr;  // [rows]
+  int32_t* order = nullptr;       // [N, L]: label positions by class
+  int32_t* piece_begin =
+      nullptr;  // [N, L + 1] into order: at most ctc_piece positions of one class
+  int32_t* piece_class = nullptr;  // [N, L]
+  int32_t* pieces = nullptr;       // [N]
+  double* checkpoints = nullptr;   // [N, columns_per_sequence, S]: see ctc_log_space.h
+  double* corrected = nullptr;     // [N, L + 1]
+  // fast
+  CtcState* state = nullptr;          // [N]
+  CtcEmission* emission = nullptr;    // [rows]
+  float* label_emission = nullptr;    // [rows, emission_stride]; then posteriors
+  float* columns = nullptr;           // [rows, column_words]
+  CtcPartial* partial = nullptr;      // [rows, warps]
+  CtcPosterior* posterior = nullptr;  // [rows]
   size_t bytes = 0;
 
-  CtcGpuWorkspace(const PackedCapacity& capacity, int64_t classes, int32_t max_labels,
-                  bool with_grad)
-      : rows_(capacity.rows),
-        sequences_(capacity.sequences),
-        states_(2 * int64_t{max_labels} + 1),
-        classes_(classes),
-        with_grad_(with_grad) {
-    place(nullptr);
-  }
+  int64_t states = 0, emission_stride = 0, column_words = 0;
+  int64_t columns_per_sequence = 0;                    // of `checkpoints`
+  int32_t max_labels = 0, block = 0, block_count = 0;  // frames per checkpoint, checkpoints
+  CtcTiling tiling = {};
 
-  // `memory` is 8-aligned and holds `bytes`.
-  void place(std::byte* memory) {
-    bytes = 0;
-    const auto part = [&]<class T>(T*& pointer, int64_t count) {
-      pointer = memory ? reinterpret_cast<T*>(memory + bytes) : nullptr;
-      bytes += static_cast<size_t>(count) * sizeof(T);
-    };
-    part(normaliser, rows_);
-    part(alpha, with_grad_ ? rows_ * states_ : sequences_ * 2 * states_);
-    if (!with_grad_) return;
-    part(onward, sequences_ * 2 * states_);
-    part(posterior, sequences_ * states_);
-    part(first, sequences_ * classes_);
-    part(next, sequences_ * (states_ / 2));
-  }
+  CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length, bool with_grad);
+
+  // `memory` is 64-aligned and holds `bytes`; null: measures.
+  void place(std::byte* memory);
 
  private:
-  int64_t rows_, sequences_, states_, classes_;
+  int64_t rows_, sequences_;
   bool with_grad_;
 };
+
+inline constexpr int32_t ctc_piece = 16;
 
 }  // namespace rondo

@@ -1,0 +1,159 @@
+// The GPU variants of ctc on the simulated device: which sequences leave the fast lattice, and that
+// what log space makes of them is right.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels/ctc/ctc_gpu.h"
+#include "kernels/devices.h"
+#include "tests/ctc/ctc_problem.h"
+
+namespace rondo::test {
+namespace {
+
+struct GpuResult {
+  CtcResult result;
+  std::vector<CtcState> states;
+};
+
+GpuResult run_fast(const CtcProblem& p, bool with_grad = true) {
+  std::string why;
+  Device* device = find_device(DeviceKind::sim, &why);
+  REQUIRE(device != nullptr);
+  Stream stream = device->make_stream();
+  const Context context{Backend::sim, device, &stream, nullptr};
+  std::vector<float> logits(p.logits.begin(), p.logits.end()), grad(p.logits.size());
+  std::vector<float> loss(p.layout.lengths.size());
+  CtcArgs args;
+  args.layout = p.layout.view();
+  for (size_t n = 1; n < p.offsets.size(); ++n) {
+    args.max_label_length = std::max(args.max_label_length, p.offsets[n] - p.offsets[n - 1]);
+  }
+  args.labels = p.labels.data();
+  args.label_offsets = p.offsets.data();
+  args.blank = p.blank;
+  args.input = p.input;
+  args.zero_infinity = p.zero_infinity;
+  const int64_t rows = p.layout.extent.rows, sequences = p.layout.extent.sequences;
+  args.logits = TensorView(logits.data(), DType::f32, {rows, p.classes});
+  args.loss = TensorView(loss.data(), DType::f32, {sequences});
+  if (with_grad) args.grad = TensorView(grad.data(), DType::f32, {rows, p.classes});
+  Buffer workspace(*device,
+                   ctc_workspace_bytes(context, args.layout.capacity, DType::f32, p.classes,
+                                       args.max_label_length, with_grad),
+                   "ctc test");
+  args.workspace =
+      TensorView(workspace.data(), DType::u8, {static_cast<int64_t>(workspace.bytes())});
+  for (const Variant& v : ctc_variants()) {
+    if (v.backend == Backend::sim && std::string_view(v.name) == "fast") v.run(context, &args);
+  }
+  stream.synchronize();
+  GpuResult r;
+  r.result.loss.assign(loss.begin(), loss.end());
+  r.result.grad.assign(grad.begin(), grad.end());
+  CtcGpuWorkspace work(args.layout.capacity, args.max_label_length, with_grad);
+  work.place(workspace.as<std::byte>());
+  r.states.assign(work.state, work.state + sequences);
+  return r;
+}
+
+std::vector<int32_t> random_labels(std::mt19937_64& random, int32_t count, int64_t classes) {
+  std::vector<int32_t> labels;
+  for (int32_t i = 0; i < count; ++i) {
+    labels.push_back(1 + static_cast<int32_t>(random() % static_cast<uint64_t>(classes - 1)));
+  }
+  return labels;
+}
+
+void compare(const CtcProblem& p, const GpuResult& got, double loss_tolerance,
+             double grad_tolerance) {
+  ThreadPool pool(1);
+  const CtcResult want = run_ctc<double>(runnable_ctc_variants().front(), p, pool);
+  for (size_t n = 0; n < want.loss.size(); ++n) {
+    INFO("sequence " << n << ": got " << got.result.loss[n] << ", want " << want.loss[n]);
+    REQUIRE(std::abs(got.result.loss[n] - want.loss[n]) <= loss_tolerance * (1 + want.loss[n]));
+  }
+  for (size_t i = 0; i < got.result.grad.size(); ++i) {
+    INFO("element " << i << ": got " << got.result.grad[i] << ", want " << want.grad[i]);
+    REQUIRE(std::abs(got.result.grad[i] - want.grad[i]) <= grad_tolerance);
+  }
+}
+
+struct Shape {
+  int32_t frames, classes, labels;
+};
+
+// Logits in [-range, range], or noise of 1 with an even alignment of the labels ahead by `lead`.
+CtcProblem make_problem(const Shape& shape, double range, double lead) {
+  std::mt19937_64 random(7);
+  const std::vector<std::vector<int32_t>> lists = {
+      random_labels(random, shape.labels, shape.classes),
+      random_labels(random, shape.labels / 2, shape.classes)};
+  CtcProblem p({shape.frames, shape.frames - 5}, shape.classes, lists);
+  p.randomise(3, range);
+  if (lead == 0) return p;
+  for (int32_t n = 0; n < 2; ++n) {
+    const int32_t frames = p.layout.lengths[static_cast<size_t>(n)];
+    const std::vector<int32_t>& list = lists[static_cast<size_t>(n)];
+    const auto labels = static_cast<int32_t>(list.size());
+    for (int32_t t = 0; t < frames; ++t) {
+      const int32_t i = t * labels / frames;
+      const bool spike = (t + 1) * labels / frames != i;
+      p.logit(n, t, spike ? list[static_cast<size_t>(i)] : 0) += lead;
+    }
+  }
+  return p;
+}
+
+// Ordinary training must not leave the fast lattice: neither an untrained model nor a sure one, for
+// every tiling.
+TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
+  for (const Shape& shape : {Shape{200, 32, 20}, Shape{150, 28, 40}, Shape{300, 32, 100},
+                             Shape{600, 5, 135}, Shape{1100, 40, 520}}) {
+    for (double lead : {0.0, 3.0, 15.0, 40.0}) {
+      if (lead == 3 && shape.frames > 300) continue;
+      const CtcProblem p = make_problem(shape, lead == 0 ? 3 : 1, lead);
+      const GpuResult got = run_fast(p);
+      INFO("T " << shape.frames << " L " << shape.labels << " lead " << lead);
+      REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
+      // A few roundings of f32 per frame, in random directions.
+      compare(p, got, 0x1p-22 * std::sqrt(shape.frames), 2e-6);
+      if (lead == 15) {
+        const GpuResult loss_only = run_fast(p, false);
+        REQUIRE(loss_only.states == got.states);
+        for (size_t n = 0; n < 2; ++n) {
+          REQUIRE(std::abs(loss_only.result.loss[n] - got.result.loss[n]) <=
+                  1e-5 * (1 + got.result.loss[n]));
+        }
+      }
+    }
+  }
+}
+
+// Differences of e^80 between neighbouring frames; and what ctc_range_test.cc says of alignments
+// that look hopeless from both ends.
+TEST_CASE("ctc on GPUs: what f32 cannot hold is noticed and left to log space") {
+  const GpuResult wild = run_fast(make_problem({120, 12, 30}, 80, 0));
+  REQUIRE(wild.states == std::vector<CtcState>(2, CtcState::log_space));
+  compare(make_problem({120, 12, 30}, 80, 0), wild, 1e-6, 1e-5);
+
+  int left = 0;
+  for (int32_t labels : {40, 47, 86}) {
+    const int32_t spare = 7, frames = labels + spare;
+    std::vector<int32_t> list;
+    for (int32_t i = 0; i < labels; ++i) list.push_back(1 + i % 2);
+    CtcProblem p({frames}, 3, {list});
+    p.randomise(1, 0.5);
+    for (int32_t t = 0; t < frames; ++t) {
+      const int32_t middle = frames / 2 - 4;
+      const bool best = t >= middle && t < middle + spare;
+      p.logit(0, t, 0) += best ? 84 : t < 7 || t >= frames - 7 ? 80 : 0;
+    }
+    const GpuResult got = run_fast(p);
+    left += got.states.front() == CtcState::log_space;
+    compare(p, got, 1e-5, 1e-3);
+  }
+  REQUIRE(left > 0);
+}
+
+}  // namespace
+}  // namespace rondo::test
