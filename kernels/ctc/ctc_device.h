@@ -4,13 +4,6 @@
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/simt/simt.h"
 
-// Register arrays need loops unrolled. (The host compiler does not know the pragma.)
-#ifdef __CUDACC__
-#define RONDO_UNROLL _Pragma("unroll")
-#else
-#define RONDO_UNROLL
-#endif
-
 namespace rondo::RONDO_GPU {
 namespace {
 

@@ -40,7 +40,7 @@ struct StoredEmissions {
     };
     Part part = {};
     if (first < stride) part = *reinterpret_cast<const Part*>(y + to.row * stride + first);
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) to.y[j] = part.at[j];
   }
   template <int P>
@@ -61,7 +61,7 @@ struct GatheredEmissions {
   template <int P>
   __device__ Columns<P> columns(const int32_t* labels, int32_t first, int32_t count) const {
     Columns<P> c;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) c.label[j] = first + j < count ? labels[first + j] : -1;
     return c;
   }
@@ -70,14 +70,14 @@ struct GatheredEmissions {
     const CtcEmission row = rows[to.row];
     to.blank = row.blank;
     to.best = row.best;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       to.y[j] = c.label[j] < 0 ? -INFINITY : to_float(logits[to.row * classes + c.label[j]]);
     }
   }
   template <int P>
   __device__ void finish(Ahead<P>& a) const {
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) a.y[j] = expf(a.y[j] - a.best);
   }
 };
@@ -96,7 +96,7 @@ struct alignas(8) TwoWords {
 template <int P>
 __device__ void store_column(float* at, const Tile<P>& tile) {
   const unsigned lane = threadIdx.x % 32;
-  RONDO_UNROLL
+  RONDO_UNROLL(P)
   for (int j = 0; j < P; ++j) {
     reinterpret_cast<TwoWords*>(at)[32 * j + lane] = {tile.b[j], tile.l[j]};
   }
@@ -105,7 +105,7 @@ __device__ void store_column(float* at, const Tile<P>& tile) {
 template <int P>
 __device__ void load_column(const float* at, Stored<P>& to) {
   const unsigned lane = threadIdx.x % 32;
-  RONDO_UNROLL
+  RONDO_UNROLL(P)
   for (int j = 0; j < P; ++j) {
     const TwoWords w = reinterpret_cast<const TwoWords*>(at)[32 * j + lane];
     to.states.b[j] = w.b;
@@ -205,7 +205,7 @@ struct Walker {
     tile.labels = labels - first;
     tile.reach = first;
     for (int i = 1; i < smaller(first, labels); ++i) tile.reach += repeats_at(i);
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       const int i = first + j;
       tile.repeats |= static_cast<unsigned>(repeats_at(i)) << j;
@@ -243,7 +243,7 @@ struct Walker {
     begin = from;
     count = frame_count;
     if (count == 0) return;
-    RONDO_UNROLL
+    RONDO_UNROLL(ahead)
     for (int k = 0; k < ahead; ++k) {
       load_ahead<phase>(k, row_of<up>(k));
       rows[k] = row_of<up>(k + ahead);
@@ -294,7 +294,7 @@ struct Walker {
     if (now >= 0 && now < frames) tile.clear(now);
     tile.template scale<up>(inflow);
     float out = 0;
-    RONDO_UNROLL
+    RONDO_UNROLL(chunk_frames)
     for (int f = 0; f < chunk_frames; ++f) {
       const int k = k0 + f;
       if (k >= count) break;
@@ -331,7 +331,7 @@ struct Walker {
       float at[P];
     } part;
     float blanks = 0, all = 0;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       blanks += u.b[j] * factor * other.states.b[j];
       part.at[j] = u.l[j] * factor * other.states.l[j];
@@ -351,7 +351,7 @@ struct Walker {
     const bool wanted = f < chunk_frames && k0 + f < count;
     CtcPartial sum = {0, 0};
     if (wanted) {
-      RONDO_UNROLL
+      RONDO_UNROLL(8)
       for (int i = 0; i < 8; ++i) {
         const CtcPartial one = s.sums[threadIdx.x / 32][f][lane / 8 * 8 + i];
         sum.blank += one.blank;
@@ -390,7 +390,7 @@ struct Walker {
     Stored<P> other;
     load_column<P>(column(row), other);
     int top = no_exponent;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       if (u.b[j] > 0 && other.states.b[j] > 0) {
         top = larger(top, exponent_of(u.b[j]) + exponent_of(other.states.b[j]));
@@ -405,7 +405,7 @@ struct Walker {
   }
 
   __device__ void write_end(bool up) const {
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       const int i = first + j;
       End& end = s.end[up ? 0 : 1];

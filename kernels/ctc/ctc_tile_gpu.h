@@ -86,14 +86,14 @@ struct Tile {
     Sums<P> u;
     float near_b = in_b * carry, near_l = in_l * carry;
     if constexpr (up) {
-      RONDO_UNROLL
+      RONDO_UNROLL(P)
       for (int j = 0; j < P; ++j) {
         u.b[j] = b[j] + near_l;
         u.l[j] = (l[j] + b[j]) + skip[j] * near_l;
         near_l = l[j];
       }
     } else {
-      RONDO_UNROLL
+      RONDO_UNROLL(P)
       for (int j = P - 1; j >= 0; --j) {
         u.b[j] = b[j] + l[j];
         u.l[j] = (l[j] + near_b) + skip[j] * near_l;
@@ -106,7 +106,7 @@ struct Tile {
 
   template <bool up>
   __device__ void emit(const Sums<P>& u, const float (&y)[P], float y_blank) {
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       b[j] = up ? fmaf(u.b[j], y_blank, floor) : u.b[j] * y_blank;
       l[j] = up ? fmaf(u.l[j], y[j], floor) : u.l[j] * y[j];
@@ -116,7 +116,7 @@ struct Tile {
   // Clears the states that are on no complete alignment at frame `now`.
   __device__ void clear(int now) {
     int reached = reach;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       const int repeat = static_cast<int>(repeats >> j & 1);
       reached += repeat;
@@ -131,14 +131,14 @@ struct Tile {
   template <bool up>
   __device__ void scale(const Inflow& in) {
     float top = 0;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) top = fmaxf(top, fmaxf(b[j], l[j]));
     int own = top > 0 ? exponent + exponent_of(top) : no_exponent;
     if (threadIdx.x % 32 == (up ? 0 : 31)) {
       own = larger(own, in.top - TileShape<P>::slope);
       own = larger(own, in.exponent - steepest);
     }
-    RONDO_UNROLL
+    RONDO_UNROLL(8)
     for (int d = 1; d < 1 << TileShape<P>::scan_steps; d *= 2) {
       own = larger(own, from_before<P, up>(own, d, no_exponent) - TileShape<P>::slope * d);
     }
@@ -163,7 +163,7 @@ struct Tile {
   __device__ void apply(int own, int before) {
     const bool alive = has_exponent(own);
     const float factor = alive ? ratio<up>(exponent - own) : 0;
-    RONDO_UNROLL
+    RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       b[j] *= factor;
       l[j] *= factor;
