@@ -1,35 +1,22 @@
 #include "kernels/pointwise/pointwise.h"
 
-#include "kernels/base/cpu.h"
 #include "kernels/pointwise/pointwise_impl.h"
 
 namespace rondo {
 
 std::span<const Variant> pointwise_variants() {
   static constexpr Variant variants[] = {
-      variant<PointwiseArgs, pointwise_ref>("ref", Backend::ref),
-      variant<PointwiseArgs, isa_avx512::pointwise_cpu>("avx512", Backend::cpu, Role::standard,
-                                                        has_avx512),
-      variant<PointwiseArgs, isa_avx2::pointwise_cpu>("avx2", Backend::cpu, Role::standard,
-                                                      has_avx2),
-      variant<PointwiseArgs, isa_generic::pointwise_cpu>("generic", Backend::cpu),
+      RONDO_KERNEL_VARIANTS(PointwiseArgs, pointwise),
       RONDO_GPU_VARIANTS(PointwiseArgs, pointwise_gpu, "portable", Role::standard,
-                         pointwise_gpu_accepts),
-  };
+                         takes_narrow<&PointwiseArgs::x>)};
   return variants;
 }
 
 std::span<const Variant> pointwise_grad_variants() {
   static constexpr Variant variants[] = {
-      variant<PointwiseGradArgs, pointwise_grad_ref>("ref", Backend::ref),
-      variant<PointwiseGradArgs, isa_avx512::pointwise_grad_cpu>("avx512", Backend::cpu,
-                                                                 Role::standard, has_avx512),
-      variant<PointwiseGradArgs, isa_avx2::pointwise_grad_cpu>("avx2", Backend::cpu,
-                                                               Role::standard, has_avx2),
-      variant<PointwiseGradArgs, isa_generic::pointwise_grad_cpu>("generic", Backend::cpu),
+      RONDO_KERNEL_VARIANTS(PointwiseGradArgs, pointwise_grad),
       RONDO_GPU_VARIANTS(PointwiseGradArgs, pointwise_grad_gpu, "portable", Role::standard,
-                         pointwise_grad_gpu_accepts),
-  };
+                         takes_narrow<&PointwiseGradArgs::dy>)};
   return variants;
 }
 

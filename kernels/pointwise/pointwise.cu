@@ -1,13 +1,10 @@
-// Element-wise maps: one thread per element, in a grid-stride loop. Bound by memory; row_count is
-// read by every thread, because only the device knows it.
+// Element-wise maps, vector by vector. All but bias treat the matrix as a flat array; bias needs
+// the column and has a team of threads per row.
 #include "kernels/pointwise/pointwise_impl.h"
-#include "kernels/simt/simt.h"
+#include "kernels/simt/memory_bound.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
-
-constexpr int block_threads = 256;
-constexpr int64_t most_blocks = 1024;
 
 __device__ float apply(PointwiseFunction f, float x, float z) {
   switch (f) {
@@ -39,45 +36,105 @@ __device__ float apply_grad(PointwiseFunction f, float y, float dy) {
   }
 }
 
-// z is read at [i] (add) or [i % cols] (bias, with its own type Z); null otherwise.
+// z: of add, else nullptr.
+template <PointwiseFunction f, class T>
+__global__ void forward(T* y, const T* x, const T* z, int64_t rows, int64_t cols,
+                        const int32_t* row_count, bool vectors) {
+  for_elements<wide<T>>(live_rows(rows, row_count) * cols, vectors, [&](int64_t i, auto chunk) {
+    auto v = chunk.get(x + i);
+    Floats<chunk.n> w = {};
+    if constexpr (f == PointwiseFunction::add) w = chunk.get(z + i);
+    for (int k = 0; k < chunk.n; ++k) v[k] = apply(f, v[k], w[k]);
+    chunk.put(y + i, v);
+  });
+}
+
+template <class T, class Z, int lanes>
+__global__ void add_bias(T* y, const T* x, const Z* bias, int64_t capacity, int64_t cols,
+                         const int32_t* row_count, bool vectors) {
+  const Team<lanes> team;
+  const int64_t rows = live_rows(capacity, row_count);
+  for (int64_t r = team.first(); r < rows; r += team.stride()) {
+    team.template for_columns<wide<T, Z>>(cols, vectors, [&](int64_t i, auto chunk) {
+      auto v = chunk.get(x + r * cols + i);
+      const auto b = chunk.get(bias + i);
+      for (int k = 0; k < chunk.n; ++k) v[k] += b[k];
+      chunk.put(y + r * cols + i, v);
+    });
+  }
+}
+
+// y may be absent for copy, which does not need it.
+template <PointwiseFunction f, class T>
+__global__ void backward(T* dx, const T* y, const T* dy, int64_t rows, int64_t cols,
+                         const int32_t* row_count, bool vectors) {
+  for_elements<wide<T>>(live_rows(rows, row_count) * cols, vectors, [&](int64_t i, auto chunk) {
+    auto g = chunk.get(dy + i);
+    Floats<chunk.n> v = {};
+    if constexpr (f != PointwiseFunction::copy) v = chunk.get(y + i);
+    for (int k = 0; k < chunk.n; ++k) g[k] = apply_grad(f, v[k], g[k]);
+    chunk.put(dx + i, g);
+  });
+}
+
+template <PointwiseFunction f>
+struct Function {};
+
+// visit(Function<f>{}) for the function the arguments name.
+template <class F>
+void visit_function(PointwiseFunction function, F visit) {
+  using enum PointwiseFunction;
+  switch (function) {
+    case copy:
+      return visit(Function<copy>{});
+    case relu:
+      return visit(Function<relu>{});
+    case tanh:
+      return visit(Function<tanh>{});
+    case sigmoid:
+      return visit(Function<sigmoid>{});
+    case add:
+      return visit(Function<add>{});
+    case bias:
+      return visit(Function<bias>{});
+  }
+}
+
 template <class T, class Z>
-__global__ void forward(PointwiseFunction f, T* y, const T* x, const Z* z, int64_t rows,
-                        int64_t cols, const int32_t* row_count) {
-  const int64_t n = (row_count ? *row_count : rows) * cols;
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    const int64_t at = f == PointwiseFunction::bias ? i % cols : i;
-    y[i] = to<T>(apply(f, to_float(x[i]), z ? to_float(z[at]) : 0.0f));
-  }
-}
-
-template <class T>
-__global__ void backward(PointwiseFunction f, T* dx, const T* y, const T* dy, int64_t rows,
-                         int64_t cols, const int32_t* row_count) {
-  const int64_t n = (row_count ? *row_count : rows) * cols;
-  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    // copy needs no y, which may be absent
-    dx[i] = to<T>(apply_grad(f, y ? to_float(y[i]) : 0.0f, to_float(dy[i])));
-  }
-}
-
-LaunchConfig shape(const char* kernel, int64_t elements) {
-  const auto blocks = std::min(most_blocks, (elements + block_threads - 1) / block_threads);
-  return {.kernel = kernel, .grid = {static_cast<unsigned>(blocks)}, .block = {block_threads}};
+void bias_as(const Context& context, const PointwiseArgs& a) {
+  const int64_t rows = a.x.dim(0), cols = a.x.dim(1);
+  const T* x = a.x.as<T>();
+  const Z* bias = a.z.as<Z>();
+  T* y = a.y.as<T>();
+  const bool vectors = aligned_rows<wide<T, Z>>(cols, x, bias, y);
+  with_team("add_bias", rows, cols, [&]<int lanes>(Lanes<lanes>, const LaunchConfig& config) {
+    launch(context, config, add_bias<T, Z, lanes>, y, x, bias, rows, cols, a.row_count, vectors);
+  });
 }
 
 template <class T>
 void forward_as(const Context& context, const PointwiseArgs& a) {
-  const LaunchConfig config = shape("pointwise", a.x.numel());
-  const int64_t rows = a.x.dim(0), cols = a.x.dim(1);
-  if (a.z && a.z.dtype == DType::f32) {
-    launch(context, config, forward<T, float>, a.function, a.y.as<T>(), a.x.as<T>(),
-           a.z.as<float>(), rows, cols, a.row_count);
-  } else {
-    launch(context, config, forward<T, T>, a.function, a.y.as<T>(), a.x.as<T>(), a.z.as<T>(), rows,
-           cols, a.row_count);
+  if (a.function == PointwiseFunction::bias) {
+    return a.z.dtype == DType::f32 ? bias_as<T, float>(context, a) : bias_as<T, T>(context, a);
   }
+  const T* x = a.x.as<T>();
+  const T* z = a.function == PointwiseFunction::add ? a.z.as<T>() : nullptr;
+  T* y = a.y.as<T>();
+  visit_function(a.function, [&]<PointwiseFunction f>(Function<f>) {
+    launch(context, elements_launch("pointwise", a.x.numel(), wide<T>), forward<f, T>, y, x, z,
+           a.x.dim(0), a.x.dim(1), a.row_count, aligned<wide<T>>(x, y, z));
+  });
+}
+
+template <class T>
+void backward_as(const Context& context, const PointwiseGradArgs& a) {
+  const T* y = a.y.as<T>();
+  const T* dy = a.dy.as<T>();
+  T* dx = a.dx.as<T>();
+  visit_function(a.function, [&]<PointwiseFunction f>(Function<f>) {
+    launch(context, elements_launch("pointwise_grad", a.dy.numel(), wide<T>), backward<f, T>, dx, y,
+           dy, a.dy.dim(0), a.dy.dim(1), a.row_count, aligned<wide<T>>(y, dy, dx));
+  });
 }
 
 }  // namespace
@@ -90,15 +147,8 @@ void pointwise_gpu(const Context& context, const PointwiseArgs& a) {
 
 void pointwise_grad_gpu(const Context& context, const PointwiseGradArgs& a) {
   if (a.dy.numel() == 0) return;
-  const LaunchConfig config = shape("pointwise_grad", a.dy.numel());
-  const int64_t rows = a.dy.dim(0), cols = a.dy.dim(1);
-  if (a.dy.dtype == DType::f32) {
-    launch(context, config, backward<float>, a.function, a.dx.as<float>(), a.y.as<float>(),
-           a.dy.as<float>(), rows, cols, a.row_count);
-  } else {
-    launch(context, config, backward<bf16>, a.function, a.dx.as<bf16>(), a.y.as<bf16>(),
-           a.dy.as<bf16>(), rows, cols, a.row_count);
-  }
+  if (a.dy.dtype == DType::f32) return backward_as<float>(context, a);
+  backward_as<bf16>(context, a);
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -29,7 +29,7 @@ double derivative(PointwiseFunction f, double y) {
 }  // namespace
 
 void pointwise_ref(const Context&, const PointwiseArgs& a) {
-  const int64_t rows = live_rows(a.x, a.row_count), cols = a.x.dim(1);
+  const int64_t rows = covered_rows(a.x, a.row_count), cols = a.x.dim(1);
   visit_floating(a.x.dtype, [&]<class T>(T) {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < cols; ++c) {
@@ -48,7 +48,7 @@ void pointwise_ref(const Context&, const PointwiseArgs& a) {
 }
 
 void pointwise_grad_ref(const Context&, const PointwiseGradArgs& a) {
-  const int64_t n = live_rows(a.dy, a.row_count) * a.dy.dim(1);
+  const int64_t n = covered_rows(a.dy, a.row_count) * a.dy.dim(1);
   visit_floating(a.dy.dtype, [&]<class T>(T) {
     for (int64_t i = 0; i < n; ++i) {
       const double y = static_cast<double>(a.y.as<T>()[i]);

@@ -67,7 +67,7 @@ void bias_row(const T* x, const float* bias32, const T* bias, T* y, int64_t n) {
 
 template <class T>
 void forward(const Context& context, const PointwiseArgs& a) {
-  const int64_t rows = live_rows(a.x, a.row_count), cols = a.x.dim(1);
+  const int64_t rows = covered_rows(a.x, a.row_count), cols = a.x.dim(1);
   const T* x = static_cast<const T*>(a.x.data);
   const T* z = static_cast<const T*>(a.z.data);
   T* y = static_cast<T*>(a.y.data);
@@ -92,7 +92,7 @@ void forward(const Context& context, const PointwiseArgs& a) {
 
 template <class T>
 void backward(const Context& context, const PointwiseGradArgs& a) {
-  const int64_t n = live_rows(a.dy, a.row_count) * a.dy.dim(1), chunks = (n + W - 1) / W;
+  const int64_t n = covered_rows(a.dy, a.row_count) * a.dy.dim(1), chunks = (n + W - 1) / W;
   const T* y = static_cast<const T*>(a.y.data);
   const T* dy = static_cast<const T*>(a.dy.data);
   T* dx = static_cast<T*>(a.dx.data);

@@ -88,15 +88,17 @@ __global__ void column_parts(ColumnTotals<K> a, Terms terms) {
   }
 }
 
-// One thread per column and k.
+// One thread per column.
 template <int K>
 __global__ void column_totals(ColumnTotals<K> a) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= K * a.cols) return;
+  const int64_t c = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (c >= a.cols) return;
   const int64_t rounds = (live_rows(a.rows, a.row_count) + round_rows - 1) / round_rows;
-  double total = 0;
-  for (int64_t r = 0; r < rounds; ++r) total += a.parts[r * K * a.cols + i];
-  store_total(a, static_cast<int>(i / a.cols), i % a.cols, total);
+  for (int k = 0; k < K; ++k) {
+    double total = 0;
+    for (int64_t r = 0; r < rounds; ++r) total += a.parts[(r * K + k) * a.cols + c];
+    store_total(a, k, c, total);
+  }
 }
 
 // Adds up terms(row, column), K of them. The workspace (column_sum_workspace_bytes(rows, cols, K))
@@ -116,7 +118,7 @@ void add_up_columns(const Context& context, const char* kernel, ColumnTotals<K> 
           .shared_bytes = sizeof(ColumnSums<K>)},
          column_parts<K, Terms>, a, terms);
   if (a.parts == nullptr) return;
-  launch(context, {.kernel = kernel, .grid = {blocks_for(K * a.cols, 128)}, .block = {128}},
+  launch(context, {.kernel = kernel, .grid = {blocks_for(a.cols, 128)}, .block = {128}},
          column_totals<K>, a);
 }
 
