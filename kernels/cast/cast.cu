@@ -68,13 +68,6 @@ void linear_as(const Context& context, const char* name, const TensorView& y, co
          Extent(x, row_count), aligned<N>(from, to));
 }
 
-template <class F>
-void visit_narrow(DType t, F f) {
-  if (t == DType::f32) return f(float{});
-  RONDO_CHECK(t == DType::bf16, name_of(t), " where f32 or bf16 is expected");
-  f(bf16{});
-}
-
 template <Linear kind>
 void run_linear(const Context& context, const char* name, const TensorView& y, const TensorView& x,
                 float alpha, const int32_t* row_count) {

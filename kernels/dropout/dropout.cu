@@ -85,8 +85,7 @@ void dropout_as(const Context& context, const DropoutArgs& args) {
 void dropout_gpu(const Context& context, const DropoutArgs& a) {
   RONDO_CHECK(a.p >= 0 && a.p < 1, "dropout probability is ", a.p, ", expected [0, 1)");
   if (a.x.numel() == 0) return;
-  if (a.x.dtype == DType::f32) return dropout_as<float>(context, a);
-  dropout_as<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { dropout_as<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU

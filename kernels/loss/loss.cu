@@ -142,14 +142,12 @@ void mse_as(const Context& context, const MseArgs& args) {
 
 void cross_entropy_gpu(const Context& context, const CrossEntropyArgs& a) {
   if (a.logits.dim(0) == 0) return;
-  if (a.logits.dtype == DType::f32) return cross_entropy_as<float>(context, a);
-  cross_entropy_as<bf16>(context, a);
+  visit_narrow(a.logits.dtype, [&]<class T>(T) { cross_entropy_as<T>(context, a); });
 }
 
 void mse_gpu(const Context& context, const MseArgs& a) {
   if (a.pred.dim(0) == 0) return;
-  if (a.pred.dtype == DType::f32) return mse_as<float>(context, a);
-  mse_as<bf16>(context, a);
+  visit_narrow(a.pred.dtype, [&]<class T>(T) { mse_as<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU

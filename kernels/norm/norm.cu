@@ -152,13 +152,11 @@ void backward(const Context& context, const LayerNormGradArgs& args) {
 
 void layer_norm_gpu(const Context& context, const LayerNormArgs& a) {
   if (a.x.numel() == 0) return;
-  if (a.x.dtype == DType::f32) return forward<float>(context, a);
-  forward<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { forward<T>(context, a); });
 }
 
 void layer_norm_grad_gpu(const Context& context, const LayerNormGradArgs& a) {
-  if (a.x.dtype == DType::f32) return backward<float>(context, a);
-  backward<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -141,14 +141,12 @@ void backward_as(const Context& context, const PointwiseGradArgs& a) {
 
 void pointwise_gpu(const Context& context, const PointwiseArgs& a) {
   if (a.x.numel() == 0) return;
-  if (a.x.dtype == DType::f32) return forward_as<float>(context, a);
-  forward_as<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { forward_as<T>(context, a); });
 }
 
 void pointwise_grad_gpu(const Context& context, const PointwiseGradArgs& a) {
   if (a.dy.numel() == 0) return;
-  if (a.dy.dtype == DType::f32) return backward_as<float>(context, a);
-  backward_as<bf16>(context, a);
+  visit_narrow(a.dy.dtype, [&]<class T>(T) { backward_as<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -94,14 +94,12 @@ void backward(const Context& context, const PoolGradArgs& a) {
 
 void pool_gpu(const Context& context, const PoolArgs& a) {
   if (a.y.numel() == 0) return;
-  if (a.x.dtype == DType::f32) return forward<float>(context, a);
-  forward<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { forward<T>(context, a); });
 }
 
 void pool_grad_gpu(const Context& context, const PoolGradArgs& a) {
   if (a.dx.numel() == 0) return;
-  if (a.dx.dtype == DType::f32) return backward<float>(context, a);
-  backward<bf16>(context, a);
+  visit_narrow(a.dx.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU

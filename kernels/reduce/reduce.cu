@@ -86,19 +86,15 @@ void flat_as(const Context& context, const char* name, const TensorView& x, Out*
 template <class Term, class Out>
 void flat(const Context& context, const char* name, const TensorView& x, Out* out, bool accumulate,
           const TensorView& workspace) {
-  if (x.dtype == DType::f32) {
-    flat_as<Term, float>(context, name, x, out, accumulate, workspace);
-  } else {
-    flat_as<Term, bf16>(context, name, x, out, accumulate, workspace);
-  }
+  visit_narrow(x.dtype,
+               [&]<class T>(T) { flat_as<Term, T>(context, name, x, out, accumulate, workspace); });
 }
 
 }  // namespace
 
 void reduce_rows_gpu(const Context& context, const ReduceRowsArgs& a) {
   if (a.x.dim(1) == 0) return;
-  if (a.x.dtype == DType::f32) return rows_as<float>(context, a);
-  rows_as<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { rows_as<T>(context, a); });
 }
 
 void sum_squares_gpu(const Context& context, const SumSquaresArgs& a) {

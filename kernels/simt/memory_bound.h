@@ -34,6 +34,14 @@ inline LaunchConfig launch_shape(const char* kernel, int64_t blocks, size_t shar
           .shared_bytes = shared_bytes};
 }
 
+// f(T{}) for the element type of an array GPUs work on.
+template <class F>
+void visit_narrow(DType t, F f) {
+  if (t == DType::f32) return f(float{});
+  RONDO_CHECK(t == DType::bf16, name_of(t), " where f32 or bf16 is expected");
+  f(bf16{});
+}
+
 // ---- chunks ----
 
 template <int N>

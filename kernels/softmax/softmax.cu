@@ -88,14 +88,12 @@ void backward(const Context& context, const LogSoftmaxGradArgs& a) {
 
 void log_softmax_gpu(const Context& context, const LogSoftmaxArgs& a) {
   if (a.x.numel() == 0) return;
-  if (a.x.dtype == DType::f32) return forward<float>(context, a);
-  forward<bf16>(context, a);
+  visit_narrow(a.x.dtype, [&]<class T>(T) { forward<T>(context, a); });
 }
 
 void log_softmax_grad_gpu(const Context& context, const LogSoftmaxGradArgs& a) {
   if (a.dy.numel() == 0) return;
-  if (a.dy.dtype == DType::f32) return backward<float>(context, a);
-  backward<bf16>(context, a);
+  visit_narrow(a.dy.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU

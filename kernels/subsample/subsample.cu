@@ -76,8 +76,7 @@ void stack_frames_gpu(const Context& context, const StackFramesArgs& a) {
 void stack_frames_grad_gpu(const Context& context, const StackFramesGradArgs& a) {
   RONDO_CHECK(a.stack >= 1 && a.stride >= 1, "stack ", a.stack, ", stride ", a.stride);
   if (a.dx.numel() == 0) return;
-  if (a.dx.dtype == DType::f32) return backward<float>(context, a);
-  backward<bf16>(context, a);
+  visit_narrow(a.dx.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }
 
 }  // namespace rondo::RONDO_GPU
