@@ -182,6 +182,10 @@ void Session::accumulate(const BatchView& batch) {
     s.result.skipped = false;
     s.gradients_clear = false;
   }
+  if (batch.layout->extent.sequences == 0) {
+    s.result.losses.clear();
+    return;
+  }
   Plan& plan = s.plan_for(s.train_plan, s.train.graph, batch);
   if (s.options.lockstep) {
     s.lockstep = std::make_unique<Lockstep>(plan, *s.parameters);
@@ -200,8 +204,9 @@ const StepResult& Session::update() {
   State& s = *state_;
   StepResult& r = s.result;
   RONDO_CHECK(!s.gradients_clear, "update() without accumulate()");
-  double counts[5] = {static_cast<double>(r.sequences), static_cast<double>(r.frames),
-                      static_cast<double>(r.infeasible), static_cast<double>(r.nonfinite), r.loss};
+  double counts[count_sums] = {static_cast<double>(r.sequences), static_cast<double>(r.frames),
+                               static_cast<double>(r.infeasible), static_cast<double>(r.nonfinite),
+                               r.loss};
   if (s.reducer) s.reducer->reduce(s.parameters->gradients(), counts);
   r.sequences = static_cast<int64_t>(counts[0]);
   r.frames = static_cast<int64_t>(counts[1]);

@@ -93,10 +93,11 @@ class Session {
   // One optimiser step: forward, backward, update.
   const StepResult& train_step(const BatchView& batch);
   // The same in pieces: gradients of several batches are summed, divided once by the number of all
-  // their sequences, and applied.
+  // their sequences, and applied. A batch without sequences adds nothing.
   void accumulate(const BatchView& batch);
   const StepResult& update();
-  // nullptr: none. Borrowed.
+  // nullptr: none. Borrowed. It gets so many counts.
+  static constexpr size_t count_sums = 5;
   void set_reducer(GradientReducer* reducer);
   // The next update() uses this learning rate.
   void set_learning_rate(double rate);

@@ -1,10 +1,14 @@
 // rondo train: a configuration in, a model out.
 #include <cmath>
 #include <cstdio>
+#include <mutex>
+#include <optional>
 
+#include "comm/run_ranks.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
 #include "engine/io/signals.h"
+#include "engine/parallel/ranks.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "kernels/base/error.h"
@@ -19,6 +23,7 @@ struct TrainOptions {
   bool resume = false, lockstep = false, help_config = false, print_config = false;
   std::string init_from;
   DeviceChoice device;
+  int ranks = 1;
 };
 
 Config configuration(const TrainOptions& o) {
@@ -38,24 +43,37 @@ Config configuration(const TrainOptions& o) {
   return load_config(file, overrides);
 }
 
-int run_train(const TrainOptions& o) {
-  if (o.help_config) {
-    std::fputs(config_reference().c_str(), stdout);
-    return 0;
-  }
-  const Config config = configuration(o);
-  if (o.print_config) {
-    std::fputs(to_toml(config).c_str(), stdout);
-    return 0;
-  }
+CommClock::duration timeout_of(const Config& config) {
+  const std::chrono::duration<double> seconds(config.parallel.timeout_seconds);
+  return std::chrono::duration_cast<CommClock::duration>(seconds);
+}
+
+TrainingSummary train_alone(const Config& config, TrainerOptions options) {
   const SndfileReader audio;
-  SignalGuard signals;
-  TrainerOptions t;
-  t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
-  t.device = resolve(o.device);
-  t.lockstep = o.lockstep;
-  t.audio = &audio;
-  const TrainingSummary s = train(config, t);
+  options.audio = &audio;
+  return train(config, options);
+}
+
+// Ranks as threads of this process.
+TrainingSummary train_in_threads(const Config& config, const TrainerOptions& options, int ranks) {
+  std::mutex mutex;
+  std::optional<TrainingSummary> summary;
+  const RankOutcome outcome = run_ranks_and_collect(ranks, [&](int rank, Transport& transport) {
+    GroupOptions g;
+    g.timeout = timeout_of(config);
+    const auto group = make_ring_group(transport, g);
+    TrainerOptions mine = options;
+    mine.group = group.get();
+    if (config.training.threads == 0) mine.threads = std::max(1, usable_cpus() / ranks);
+    const TrainingSummary s = train_alone(config, mine);
+    const std::lock_guard lock(mutex);
+    if (rank == 0) summary = s;
+  });
+  rethrow_cause(outcome);
+  return *summary;
+}
+
+int tell(const Config& config, const TrainingSummary& s) {
   if (s.stopped_by_signal) {
     std::printf("stopped by a signal after step %lld; saved in %s, continue with --resume\n",
                 static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
@@ -72,6 +90,25 @@ int run_train(const TrainOptions& o) {
   return 0;
 }
 
+int run_train(const TrainOptions& o) {
+  if (o.help_config) {
+    std::fputs(config_reference().c_str(), stdout);
+    return 0;
+  }
+  const Config config = configuration(o);
+  if (o.print_config) {
+    std::fputs(to_toml(config).c_str(), stdout);
+    return 0;
+  }
+  SignalGuard signals;
+  TrainerOptions t;
+  t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
+  t.device = resolve(o.device);
+  t.lockstep = o.lockstep;
+  t.version = RONDO_VERSION;
+  return tell(config, o.ranks > 1 ? train_in_threads(config, t, o.ranks) : train_alone(config, t));
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Command* run) {
@@ -83,6 +120,9 @@ void add_train(CLI::App& app, Command* run) {
   command->add_flag("--resume", o->resume, "continue from the newest checkpoint");
   command->add_option("--init-from", o->init_from, "start with the weights of another model");
   add_device_option(*command, &o->device);
+  command->add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   command->add_flag(
       "--lockstep-ref", o->lockstep,
       "run every kernel beside its reference and stop at the first difference (slow)");

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <exception>
 
+#include "comm/error.h"
+#include "engine/parallel/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 
@@ -61,6 +63,10 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return wrong_usage(app, e);
   } catch (const rondo::InputError& e) {
+    std::fprintf(stderr, "rondo: %s\n", e.what());
+  } catch (const rondo::PeerFailed&) {
+    // The rank that failed has said why.
+  } catch (const rondo::CommError& e) {
     std::fprintf(stderr, "rondo: %s\n", e.what());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "rondo: out of memory\n");

@@ -28,6 +28,7 @@ enum class Cmvn : uint8_t { none, utterance, global };
 enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
+enum class Deterministic : uint8_t { same_world, world_invariant };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
 
 // One [[model.layer]]. Which members count depends on the type; the others keep their defaults.
@@ -166,6 +167,14 @@ struct ScheduleConfig {
   bool operator==(const ScheduleConfig&) const = default;
 };
 
+struct ParallelConfig {
+  Deterministic deterministic = Deterministic::same_world;
+  int virtual_shards = 8;
+  double timeout_seconds = 300;
+
+  bool operator==(const ParallelConfig&) const = default;
+};
+
 struct Config {
   Task task = Task::ctc;
   ModelConfig model;
@@ -175,6 +184,7 @@ struct Config {
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
+  ParallelConfig parallel;
 
   bool operator==(const Config&) const = default;
 };

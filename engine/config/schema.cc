@@ -25,6 +25,7 @@ constexpr std::array cmvn_names{"none", "utterance", "global"};
 constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
+constexpr std::array deterministic_names{"same_world", "world_invariant"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array dtype_names{"f32", "bf16"};
 
@@ -199,6 +200,17 @@ Builder schedule_fields(ScheduleConfig& c) {
   return b;
 }
 
+Builder parallel_fields(ParallelConfig& c) {
+  Builder b("parallel");
+  b.add("deterministic", choice(c.deterministic, deterministic_names), any,
+        "the same weights, bit for bit, from runs on as many ranks, or on any number of ranks");
+  b.add("virtual_shards", &c.virtual_shards, from(1, 4096),
+        "world_invariant: parts of a batch whose gradients are kept apart; ranks at most");
+  b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
+        "how long a rank waits for the others before it gives up");
+  return b;
+}
+
 }  // namespace
 
 std::string Field::section() const {
@@ -224,6 +236,7 @@ std::vector<Field> fields(Config& c) {
   training_fields(c.training).append_to(all);
   optimizer_fields(c.optimizer).append_to(all);
   schedule_fields(c.schedule).append_to(all);
+  parallel_fields(c.parallel).append_to(all);
   return all;
 }
 
@@ -272,6 +285,7 @@ std::string_view section_doc(std::string_view section) {
       {"training", "How long, how, and what is kept."},
       {"optimizer", "From gradients to updates."},
       {"schedule", "The learning rate over time."},
+      {"parallel", "Training on several ranks (docs/distributed.md)."},
   };
   for (const auto& [name, doc] : docs) {
     if (name == section) return doc;

@@ -80,20 +80,27 @@ std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
 }
 
 std::vector<int64_t> shard_batch(std::span<const int64_t> batch,
-                                 const std::function<int32_t(int64_t)>& frames, int rank,
-                                 int world_size) {
-  RONDO_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
-  std::vector<int64_t> order(batch.begin(), batch.end());
+                                 const std::function<int64_t(int64_t)>& cost, int shard,
+                                 int shards) {
+  RONDO_CHECK(shards >= 1 && shard >= 0 && shard < shards, "shard ", shard, " of ", shards);
+  std::vector<std::pair<int64_t, int64_t>> order;  // cost, utterance
+  order.reserve(batch.size());
+  for (int64_t utterance : batch) order.emplace_back(cost(utterance), utterance);
   std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return frames(a) > frames(b); });
-  std::vector<int64_t> load(static_cast<size_t>(world_size));
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<int64_t> load(static_cast<size_t>(shards));
   std::vector<int64_t> mine;
-  for (int64_t utterance : order) {
+  for (const auto& [price, utterance] : order) {
     const auto least = std::min_element(load.begin(), load.end());
-    *least += frames(utterance);
-    if (least - load.begin() == rank) mine.push_back(utterance);
+    *least += price;
+    if (least - load.begin() == shard) mine.push_back(utterance);
   }
   return mine;
+}
+
+int64_t training_cost(int64_t frames, int64_t labels, int64_t weights) {
+  constexpr int64_t per_cell = 45;
+  return frames * (3 * weights + per_cell * (2 * labels + 1));
 }
 
 Sampler::Sampler(int64_t size, std::function<int32_t(int64_t, uint64_t)> frames,

@@ -30,12 +30,17 @@ struct SamplerConfig {
 std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
                                              const SamplerConfig& config, uint64_t epoch);
 
-// The part of a batch that rank `rank` of `world_size` works on: utterances are dealt, longest
-// first, to the rank with the fewest frames so far. Every utterance goes to exactly one rank; a
-// rank may get none.
+// One of `shards` parts of a batch, of equal cost as far as possible: utterances are dealt,
+// costliest first, to the shard with the least cost so far. Every utterance goes to exactly one
+// shard; a shard may get none. `cost` of an utterance, in any unit.
 std::vector<int64_t> shard_batch(std::span<const int64_t> batch,
-                                 const std::function<int32_t(int64_t)>& frames, int rank,
-                                 int world_size);
+                                 const std::function<int64_t(int64_t)>& cost, int shard,
+                                 int shards);
+
+// What an utterance costs in a training step of a model of so many weights, in units of one
+// multiplication by a weight: the products of each frame, forward and twice backward, and the cells
+// of the CTC lattice.
+int64_t training_cost(int64_t frames, int64_t labels, int64_t weights);
 
 struct BatchRequest {
   uint64_t epoch = 0;

@@ -1,15 +1,47 @@
 #include "engine/parallel/data_parallel.h"
 
+#include <algorithm>
+
 #include "kernels/base/error.h"
 
 namespace rondo {
+namespace {
 
-void GroupReducer::reduce(TensorView gradients, std::span<double> counts) {
-  Work sums = group_.all_reduce(gradients, Reduction::sum);
-  Work totals = group_.all_reduce(
-      {counts.data(), DType::f64, {static_cast<int64_t>(counts.size())}}, Reduction::sum);
-  sums.wait();
-  totals.wait();
+double seconds_between(CommClock::time_point from, CommClock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
+
+void RankReducer::reduce(TensorView gradients, std::span<double> counts) {
+  sum_counts(gradients, counts, false);
+}
+
+void RankReducer::withdraw(TensorView gradients, size_t counts) {
+  std::vector<double> none(counts);
+  sum_counts(gradients, none, true);
+  throw Error("a withdrawn update took place");
+}
+
+void RankReducer::sum_counts(TensorView gradients, std::span<double> counts, bool withdrawn) {
+  message_.assign(counts.begin(), counts.end());
+  message_.insert(message_.end(), ballot_.begin(), ballot_.end());
+  message_.push_back(withdrawn ? 1 : 0);
+  sum_gradients(gradients);
+  const TensorView view(message_.data(), DType::f64, {static_cast<int64_t>(message_.size())});
+  group_.all_reduce(view, Reduction::sum).wait();
+  const auto middle = message_.begin() + static_cast<std::ptrdiff_t>(counts.size());
+  std::copy(message_.begin(), middle, counts.begin());
+  std::copy(middle, message_.end() - 1, ballot_.begin());
+  if (message_.back() != 0) throw UpdateWithdrawn();
+}
+
+void GroupReducer::sum_gradients(TensorView gradients) {
+  const auto begin = CommClock::now();
+  group().all_reduce(gradients, Reduction::sum).wait();
+  const double seconds = seconds_between(begin, CommClock::now());
+  times_.communication += seconds;
+  times_.exposed += seconds;
 }
 
 void broadcast_weights(ProcessGroup& group, Parameters& parameters) {

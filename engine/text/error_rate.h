@@ -36,6 +36,11 @@ EditCounts edit_counts(std::span<const std::string> reference,
 // Sums over utterances.
 class ErrorRate {
  public:
+  ErrorRate() = default;
+  // From sums made elsewhere.
+  ErrorRate(const EditCounts& words, const EditCounts& characters, int64_t utterances,
+            int64_t wrong)
+      : words_(words), characters_(characters), utterances_(utterances), wrong_(wrong) {}
   // Throws InputError when a text is not valid UTF-8.
   void add(std::string_view reference, std::string_view hypothesis);
   ErrorRate& operator+=(const ErrorRate& other);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "engine/train/build_model.h"
 
@@ -44,6 +45,30 @@ double Evaluation::metric(Task task) const {
       return loss;
   }
   return loss;
+}
+
+void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
+  const auto& w = errors.words();
+  const auto& c = errors.characters();
+  const int64_t counts[] = {utterances,          wrong,
+                            infeasible,          counted,
+                            w.substitutions,     w.insertions,
+                            w.deletions,         w.reference,
+                            c.substitutions,     c.insertions,
+                            c.deletions,         c.reference,
+                            errors.utterances(), errors.wrong_utterances()};
+  std::vector<double> sums(std::begin(counts), std::end(counts));
+  sums.insert(sums.end(), batch_losses.begin(), batch_losses.end());
+  sum(sums);
+  const auto at = [&](size_t i) { return static_cast<int64_t>(sums[i]); };
+  utterances = at(0);
+  wrong = at(1);
+  infeasible = at(2);
+  counted = at(3);
+  errors = ErrorRate({at(4), at(5), at(6), at(7)}, {at(8), at(9), at(10), at(11)}, at(12), at(13));
+  std::copy(sums.begin() + std::size(counts), sums.end(), batch_losses.begin());
+  const double total = std::accumulate(batch_losses.begin(), batch_losses.end(), 0.0);
+  loss = counted > 0 ? total / static_cast<double>(counted) : 0;
 }
 
 namespace {
@@ -88,14 +113,12 @@ class Evaluator {
         options_.references ? session_.evaluate_and_predict(view) : session_.predict(view);
     if (options_.references) {
       last_ = &session_.last_result();
-      loss_ += last_->loss;
-      counted_ += last_->sequences - last_->infeasible - last_->nonfinite;
+      result.batch_losses[static_cast<size_t>(batch.step)] = last_->loss;
+      result.counted += last_->sequences - last_->infeasible - last_->nonfinite;
       result.infeasible += last_->infeasible;
     }
     for (size_t n = 0; n < batch.utterances.size(); ++n) utterance(batch, prediction, n);
   }
-
-  void finish() { result.loss = counted_ > 0 ? loss_ / static_cast<double>(counted_) : 0; }
 
   Evaluation result;
 
@@ -140,8 +163,6 @@ class Evaluator {
   std::vector<BatchView::Input> inputs_;
   const StepResult* last_ = nullptr;
   Unpacked unpacked_;
-  double loss_ = 0;
-  int64_t counted_ = 0;
 };
 
 }  // namespace
@@ -162,18 +183,20 @@ Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabe
         data.size(), [&](int64_t i, uint64_t) { return lengths[static_cast<size_t>(i)]; },
         sampling);
     const int64_t steps = sampler.steps(0);
-    int64_t given = 0;
+    evaluator.result.batch_losses.assign(static_cast<size_t>(steps), 0.0);
+    int64_t given = options.part;
     Prefetcher prefetch(data,
                         [&]() -> std::optional<BatchRequest> {
-                          if (given == steps) return std::nullopt;
-                          ++given;
-                          return sampler.next();
+                          if (given >= steps) return std::nullopt;
+                          const int64_t step = given;
+                          given += options.parts;
+                          return sampler.at(0, step);
                         },
                         {options.prefetch_threads, 3});
     HostBatch batch;
     while (prefetch.next(batch)) evaluator.batch(batch);
   }
-  evaluator.finish();
+  evaluator.result.combine([](std::span<double>) {});
   evaluator.result.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   evaluator.result.audio_seconds = data.total_seconds();

@@ -32,8 +32,10 @@ struct Hypothesis {
 };
 
 struct Evaluation {
-  double loss = 0;   // mean over the utterances with a finite loss
-  ErrorRate errors;  // ctc
+  double loss = 0;                   // mean over the utterances with a finite loss
+  int64_t counted = 0;               // so many
+  std::vector<double> batch_losses;  // sums, by batch; 0 for those of other parts
+  ErrorRate errors;                  // ctc
   int64_t utterances = 0;
   int64_t wrong = 0;       // classify: utterances of the wrong class
   int64_t infeasible = 0;  // references longer than their frames allow
@@ -41,6 +43,9 @@ struct Evaluation {
   double audio_seconds = 0;
   // The number to make small: WER, classification error, or the loss.
   double metric(Task task) const;
+  // Of parts, the whole, given what sums an array over them. Losses are summed in the order of
+  // batches, so the result does not depend on the number of parts, bit for bit.
+  void combine(const std::function<void(std::span<double>)>& sum);
 };
 
 // What an utterance should have been written as: its text, or its labels' symbols.
@@ -51,6 +56,8 @@ struct EvaluationOptions {
   int64_t batch_frames = 16000;
   int prefetch_threads = 1;
   bool references = true;  // false: no targets; loss and errors stay 0
+  // Of the batches, those whose number is `part` modulo `parts`; Evaluation::combine() adds up.
+  int part = 0, parts = 1;
 };
 
 // Greedy decoding. `text` is nullptr unless the task is ctc. `each` sees every utterance, in

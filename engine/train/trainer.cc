@@ -2,19 +2,24 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cinttypes>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <optional>
 
+#include "comm/in_process.h"
 #include "engine/io/checkpoint.h"
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
+#include "engine/parallel/invariant_reducer.h"
+#include "engine/parallel/ranks.h"
 #include "engine/train/average.h"
 #include "engine/train/evaluation.h"
 #include "engine/train/open_data.h"
+#include "engine/train/shared_evaluation.h"
+#include "engine/train/training_batches.h"
 #include "engine/train/training_report.h"
+#include "engine/train/training_setup.h"
 #include "engine/train/training_state.h"
 #include "kernels/base/error.h"
 
@@ -27,76 +32,48 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-constexpr const char* best_model_file = "model.safetensors";
-
-uint64_t hash_of(const ManifestDataset& data) {
-  uint64_t h = 0x9e3779b97f4a7c15ull;
-  for (int64_t i = 0; i < data.size(); ++i) h = (h ^ data.key(i)) * 0x100000001b3ull;
-  return h;
-}
+// What the ranks tell each other with every update. Clocks are rank 0's.
+enum Vote : size_t { vote_stop, vote_time_up, vote_save, vote_seconds /* by rank */ };
 
 class Trainer {
  public:
   Trainer(const Config& config, const TrainerOptions& options)
-      : config_(config),
-        options_(options),
-        store_(config.training.checkpoint_dir, policy()),
-        report_(config, options.out) {
-    const fs::path directory = config.training.checkpoint_dir;
-    const std::optional<Checkpoint> resumed = find_start(directory);
-    open_data(resumed);
-    build_session();
-    if (resumed) {
-      state_ = read_training_checkpoint(*resumed, *session_);
-      if (state_.data_hash != hash_of(*train_)) {
-        fail_input(config_.data.train, ": holds other utterances than the run in ",
-                   directory.string(), " was trained on; start a new run with --init-from");
-      }
-      for (const std::string& w : resumed->warnings()) report_.message("warning: " + w);
-      for (const std::string& d : config_differences(stored_config_, config_)) {
-        report_.message("warning: differs from the run so far: " + d);
-      }
-    } else {
-      state_.data_hash = hash_of(*train_);
-      if (!config_.training.init_from.empty()) initialize_from(config_.training.init_from);
-    }
-    replace_text_file(directory / "config.toml", to_toml(config_));
-    report_.begin(*session_, *train_, dev_.get(), state_, resumed.has_value());
+      : config_(config), options_(options), ranks_(make_ranks(1)) {
+    const Ranks setup = make_ranks(10);
+    require_same_settings(setup, config_, options.version);
+    setup.at_first([&] {
+      store_ = std::make_unique<CheckpointStore>(config_.training.checkpoint_dir, policy());
+    });
+    setup.together([&] {
+      fs::create_directories(config_.training.checkpoint_dir);
+      report_ = std::make_unique<TrainingReport>(config_, options_.out, ranks_);
+    });
+    if (store_) warn(store_->take_warnings());
+    s_ = set_up_training(setup, config_, options_, *report_);
+    make_reducer();
+    ranks_.at_first([&] {
+      replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
+                        to_toml(config_));
+    });
+    report_->begin(*s_.session, *s_.train, s_.dev.get(), s_.state, s_.resumed);
   }
 
   TrainingSummary run() {
     const double started = now_seconds();
-    started_ = started - state_.seconds;
+    started_ = started - s_.state.seconds;
     last_checkpoint_ = started;
-    Sampler requests = make_sampler(), positions = make_sampler();
-    requests.seek(state_.epoch, state_.step_in_epoch);
-    const auto epochs = static_cast<uint64_t>(config_.training.epochs);
-    Prefetcher prefetch(*train_,
-                        [&]() -> std::optional<BatchRequest> {
-                          const BatchRequest next = requests.next();
-                          return next.epoch < epochs ? std::optional(next) : std::nullopt;
-                        },
-                        {config_.data.prefetch_threads, config_.data.prefetch_batches});
-    reserve(positions);
-    const int64_t steps_per_epoch =
-        (positions.steps(0) + config_.training.accumulation - 1) / config_.training.accumulation;
-    expected_steps_ = steps_per_epoch * config_.training.epochs;
-    if (config_.training.max_steps > 0) {
-      expected_steps_ = std::min(expected_steps_, config_.training.max_steps);
-    }
-    HostBatch batch;
-    int micro_batches = 0;
+    TrainingBatches batches(config_, *s_.train, shards_, shard_count_,
+                            s_.session->parameters().trainable());
+    ranks_.together([&] { plan(batches); });
+    votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
+    vote(0);
+    ranks_.sum(votes_);
+    batches.start(s_.state.epoch, s_.state.step_in_epoch);
     bool done = finished();
-    while (!done && next_batch(prefetch, batch)) {
-      const bool epoch_ends = batch.step + 1 == positions.steps(batch.epoch);
-      const uint64_t seed = step_seed(batch);
-      session_->accumulate(batch_view(batch, config_.task, inputs_, seed));
-      note_nonfinite(batch);
-      if (++micro_batches < config_.training.accumulation && !epoch_ends) continue;
-      micro_batches = 0;
-      update(batch, epoch_ends, positions.steps(batch.epoch), prefetch.wait_seconds());
+    while (!done) {
+      const bool epoch_ends = update(batches);
       done = finished();
-      if (dev_ && (epoch_ends || validation_is_due() || (done && !stopped_))) {
+      if (s_.dev && (epoch_ends || validation_is_due() || (done && !stopped_))) {
         validate();  // and save
         done = finished();
       } else if (done || epoch_ends || checkpoint_is_due()) {
@@ -107,13 +84,13 @@ class Trainer {
       finish();
       if (!config_.data.test.empty()) test();
     }
-    report_.end();
+    report_->end();
     TrainingSummary s;
-    s.steps = state_.step;
-    s.epochs = static_cast<int64_t>(state_.epoch);
+    s.steps = s_.state.step;
+    s.epochs = static_cast<int64_t>(s_.state.epoch);
     s.seconds = now_seconds() - started_;
-    s.best_metric = dev_ ? state_.best_metric : std::numeric_limits<double>::quiet_NaN();
-    s.input_wait_share = prefetch.wait_seconds() / std::max(now_seconds() - started, 1e-9);
+    s.best_metric = s_.dev ? s_.state.best_metric : std::numeric_limits<double>::quiet_NaN();
+    s.input_wait_share = batches.wait_seconds() / std::max(now_seconds() - started, 1e-9);
     s.stopped_by_signal = stopped_;
     return s;
   }
@@ -124,131 +101,139 @@ class Trainer {
             std::max(config_.training.keep_best, config_.training.average_best)};
   }
 
-  std::optional<Checkpoint> find_start(const fs::path& directory) {
-    for (const std::string& w : store_.take_warnings()) report_.message("warning: " + w);
-    if (options_.start == StartFrom::checkpoint) {
-      auto checkpoint = open_latest(directory);
-      if (!checkpoint) report_.message(directory.string() + " holds no checkpoint: starting anew");
-      return checkpoint;
-    }
-    if (!list_checkpoints(directory).empty()) {
-      fail_input(directory.string(),
-                 ": holds a training run already; continue it with --resume, or "
-                 "choose another training.checkpoint_dir");
-    }
-    return std::nullopt;
+  Ranks make_ranks(double factor) const {
+    if (!options_.group) return {};
+    const std::chrono::duration<double> patience(factor * config_.parallel.timeout_seconds);
+    return Ranks(*options_.group, std::chrono::duration_cast<CommClock::duration>(patience));
   }
 
-  void open_data(const std::optional<Checkpoint>& resumed) {
-    if (resumed) {
-      const SafetensorsFile file = resumed->tensors(best_model_file);
-      const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
-      stored_config_ = stored.config;
-      description_.alphabet = stored.alphabet;
-      description_.mean = stored.mean;
-      description_.inverse_std = stored.inverse_std;
-    }
-    if (config_.task == Task::ctc) {
-      alphabet_ = resumed ? Alphabet(description_.alphabet) : make_alphabet(config_);
-      description_.alphabet = alphabet_.symbols();
-    }
-    const TextEncoder* text = config_.task == Task::ctc ? &alphabet_ : nullptr;
-    train_ = open_dataset(config_, config_.data.train, DataUse::training, options_.audio, text);
-    report_.problems(*train_, config_.data.train);
-    if (!config_.data.dev.empty()) {
-      dev_ = open_dataset(config_, config_.data.dev, DataUse::evaluation, options_.audio, text);
-    }
-    if (config_.features.cmvn == Cmvn::global) {
-      if (!resumed) {
-        const GlobalCmvn cmvn = global_cmvn(*train_, 0, usable_cpus());
-        description_.mean = cmvn.mean;
-        description_.inverse_std = cmvn.scale;
+  void make_reducer() {
+    const auto ballot = vote_seconds + static_cast<size_t>(ranks_.size());
+    shards_ = {ranks_.rank(), ranks_.rank() + 1};
+    shard_count_ = ranks_.size();
+    if (config_.parallel.deterministic == Deterministic::world_invariant) {
+      shard_count_ = config_.parallel.virtual_shards;
+      if (shard_count_ < ranks_.size()) {
+        fail_input("parallel.virtual_shards is ", shard_count_, ", fewer than the ", ranks_.size(),
+                   " ranks");
       }
-      const GlobalCmvn cmvn{description_.mean, description_.inverse_std};
-      train_->set_global_cmvn(cmvn);
-      if (dev_) dev_->set_global_cmvn(cmvn);
+      if (!options_.group) alone_ = make_ring_group(world_of_one_.transport(0));
+      auto reducer = std::make_unique<InvariantReducer>(options_.group ? *options_.group : *alone_,
+                                                        shard_count_, ballot);
+      shards_ = reducer->own();
+      invariant_ = reducer.get();
+      reducer_ = std::move(reducer);
+    } else if (ranks_.size() > 1) {
+      reducer_ = std::make_unique<GroupReducer>(*options_.group, ballot);
     }
-    description_.config = config_;
-    description_.sizes.features = train_->feature_dim();
-    switch (config_.task) {
-      case Task::ctc:
-        description_.sizes.outputs = alphabet_.classes();
-        break;
-      case Task::classify:
-        description_.sizes.outputs = std::max<int64_t>(config_.model.outputs, train_->classes());
-        break;
-      case Task::regress:
-        description_.sizes.outputs = train_->target_dim();
-        break;
-    }
-    if (dev_) {
-      require_fit(*dev_, config_.data.dev, config_.task, description_.sizes, config_.data.train);
-    }
+    s_.session->set_reducer(reducer_.get());
   }
 
-  void build_session() {
-    SessionOptions o = session_options(config_, options_.device);
-    o.lockstep = options_.lockstep;
-    session_ =
-        std::make_unique<Session>(build_model(config_.model, config_.task, description_.sizes), o);
-  }
-
-  // Weights of another model; its shapes must be those of this one.
-  void initialize_from(const std::string& path) {
-    std::vector<std::string> warnings;
-    const SafetensorsFile file = open_model(path, &warnings);
-    for (const std::string& w : warnings) report_.message("warning: " + w);
-    session_->load(file);
-    report_.message("weights from " + file.name());
-  }
-
-  Sampler make_sampler() const {
-    SamplerConfig s;
-    s.seed = config_.training.seed;
-    s.batch_frames = config_.data.batch_frames;
-    s.sorted_first_epoch = config_.data.sorta_grad;
-    return Sampler(
-        train_->size(),
-        [data = train_.get(), limit = s.batch_frames](int64_t i, uint64_t e) {
-          const int32_t frames = data->frames(i, e);
-          if (frames > limit) {
-            fail_input(data->name(i), ": ", data->entry(i).path, " has ", frames,
-                       " frames, more than data.batch_frames = ", limit);
-          }
-          return frames;
-        },
-        s);
-  }
-
-  // Data that turn out to be bad must not cost the updates made before.
-  bool next_batch(Prefetcher& prefetch, HostBatch& batch) {
-    try {
-      return prefetch.next(batch);
-    } catch (const InputError&) {
-      if (state_.step > 0) save(std::nullopt);
-      throw;
-    }
+  void warn(const std::vector<std::string>& warnings) {
+    for (const std::string& w : warnings) report_->message("warning: " + w);
   }
 
   // Memory for the largest batch of the first epochs, before the first step.
-  void reserve(Sampler& sampler) {
-    BatchCapacity capacity;
-    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
-      for (int64_t step = 0; step < sampler.steps(epoch); ++step) {
-        BatchCapacity c;
-        for (int64_t i : sampler.at(epoch, step).utterances) {
-          const int32_t frames = train_->frames(i, epoch);
-          const auto labels = static_cast<int32_t>(train_->label_count(i));
-          c.packed.rows += frames;
-          c.packed.frames = std::max(c.packed.frames, frames);
-          ++c.packed.sequences;
-          c.labels += labels;
-          c.max_label_length = std::max(c.max_label_length, labels);
-        }
-        capacity = BatchCapacity::merge(capacity, c);
-      }
+  void plan(TrainingBatches& batches) {
+    const BatchCapacity capacity = batches.largest(3);
+    if (capacity.packed.sequences > 0) s_.session->reserve(capacity);
+    const int64_t accumulation = config_.training.accumulation;
+    expected_steps_ =
+        (batches.steps(0) + accumulation - 1) / accumulation * config_.training.epochs;
+    if (config_.training.max_steps > 0) {
+      expected_steps_ = std::min(expected_steps_, config_.training.max_steps);
     }
-    session_->reserve(capacity);
+  }
+
+  void vote(double seconds) {
+    const double now = now_seconds();
+    const TrainingConfig& t = config_.training;
+    std::fill(votes_.begin(), votes_.end(), 0.0);
+    votes_[vote_stop] = stop_requested() ? 1 : 0;
+    votes_[vote_seconds + static_cast<size_t>(ranks_.rank())] = seconds;
+    if (!ranks_.first()) return;
+    votes_[vote_time_up] = t.max_seconds > 0 && now - started_ >= t.max_seconds ? 1 : 0;
+    votes_[vote_save] =
+        t.checkpoint_every_seconds > 0 && now - last_checkpoint_ >= t.checkpoint_every_seconds;
+  }
+
+  // One update; whether it was the epoch's last.
+  bool update(TrainingBatches& batches) {
+    const double began = now_seconds();
+    const double rate = learning_rate(config_.schedule, config_.optimizer.lr, s_.state.step + 1,
+                                      expected_steps_, s_.state.plateau);
+    s_.session->set_learning_rate(rate);
+    const BatchPosition last = batches.last_of_update(config_.training.accumulation);
+    std::exception_ptr failure;
+    try {
+      for (bool more = true; more;) {
+        more = batches.position() != last;
+        accumulate(batches);
+      }
+    } catch (const CommError&) {
+      throw;
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+    }
+    vote(now_seconds() - began);
+    try {
+      apply(failure);
+    } catch (const UpdateWithdrawn&) {
+      give_up(failure);
+    }
+    const bool epoch_ends = last.step + 1 == batches.steps(last.epoch);
+    advance(last, epoch_ends);
+    StepTimes times;
+    times.waited_for_input = batches.wait_seconds();
+    times.rank_seconds.assign(votes_.begin() + vote_seconds, votes_.end());
+    if (reducer_) times.communication = reducer_->times();
+    const double epoch =
+        static_cast<double>(last.epoch) +
+        static_cast<double>(last.step + 1) / static_cast<double>(batches.steps(last.epoch));
+    const StepResult& r = s_.session->last_result();
+    report_->step(s_.state, r, rate, epoch, expected_steps_, times);
+    if (r.skipped) note_skipped();
+    return epoch_ends;
+  }
+
+  // This rank's shards of one batch.
+  void accumulate(TrainingBatches& batches) {
+    for (int shard = shards_.begin; shard < shards_.end; ++shard) {
+      RONDO_CHECK(batches.next(batch_), "the batches have ended before the epochs");
+      s_.session->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(batch_)));
+      note_nonfinite(batch_);
+      if (invariant_) invariant_->take(shard, s_.session->parameters());
+    }
+  }
+
+  void apply(const std::exception_ptr& failure) {
+    if (failure && !reducer_) throw UpdateWithdrawn();
+    if (reducer_) std::copy(votes_.begin(), votes_.end(), reducer_->ballot().begin());
+    if (failure) reducer_->withdraw(s_.session->parameters().gradients(), Session::count_sums);
+    s_.session->update();
+    if (reducer_) std::copy_n(reducer_->ballot().begin(), votes_.size(), votes_.begin());
+  }
+
+  // Data that turn out to be bad must not cost the updates made before.
+  [[noreturn]] void give_up(const std::exception_ptr& failure) {
+    if (s_.state.step > 0) save(std::nullopt);
+    ranks_.together([&] {
+      if (failure) std::rethrow_exception(failure);
+    });
+    throw Error("an update was withdrawn by nobody");
+  }
+
+  void advance(const BatchPosition& last, bool epoch_ends) {
+    TrainingState& state = s_.state;
+    const StepResult& r = s_.session->last_result();
+    ++state.step;
+    state.frames += r.frames;
+    state.epoch = epoch_ends ? last.epoch + 1 : last.epoch;
+    state.step_in_epoch = epoch_ends ? 0 : last.step + 1;
+    state.optimizer_steps = s_.session->optimizer().steps();
+    state.seconds = now_seconds() - started_;
+    state.skipped += r.skipped ? 1 : 0;
+    state.skipped_in_a_row = r.skipped ? state.skipped_in_a_row + 1 : 0;
   }
 
   // Dropout's key: of the micro-batch, not of the clock.
@@ -260,163 +245,153 @@ class Trainer {
   }
 
   void note_nonfinite(const HostBatch& batch) {
-    const std::vector<float>& losses = session_->last_result().losses;
+    if (batch.sequences() == 0) return;
+    const std::vector<float>& losses = s_.session->last_result().losses;
     for (size_t n = 0; n < losses.size(); ++n) {
       if (!std::isnan(losses[n])) continue;
-      report_.message(
-          str("warning: ", train_->name(batch.utterances[n]), ": its loss is not a number"));
+      report_->message(
+          str("warning: ", s_.train->name(batch.utterances[n]), ": its loss is not a number"));
     }
   }
 
-  void update(const HostBatch& batch, bool epoch_ends, int64_t batches, double waited) {
-    const double rate = learning_rate(config_.schedule, config_.optimizer.lr, state_.step + 1,
-                                      expected_steps_, state_.plateau);
-    session_->set_learning_rate(rate);
-    const StepResult& r = session_->update();
-    ++state_.step;
-    state_.frames += r.frames;
-    state_.epoch = epoch_ends ? batch.epoch + 1 : batch.epoch;
-    state_.step_in_epoch = epoch_ends ? 0 : batch.step + 1;
-    state_.optimizer_steps = session_->optimizer().steps();
-    state_.seconds = now_seconds() - started_;
-    state_.skipped += r.skipped ? 1 : 0;
-    state_.skipped_in_a_row = r.skipped ? state_.skipped_in_a_row + 1 : 0;
-    const double epoch = static_cast<double>(batch.epoch) +
-                         static_cast<double>(batch.step + 1) / static_cast<double>(batches);
-    report_.step(state_, r, rate, epoch, expected_steps_, waited);
-    if (!r.skipped) return;
-    report_.message(str("warning: step ", state_.step, ": the gradient is not finite; skipped (",
-                        state_.skipped, " so far)"));
-    if (config_.training.non_finite == OnNonFinite::stop ||
-        state_.skipped_in_a_row >= config_.training.non_finite_limit) {
-      save(std::nullopt);
-      fail_input("training stopped at step ", state_.step, ": ", state_.skipped_in_a_row,
+  void note_skipped() {
+    const TrainingState& state = s_.state;
+    report_->message(str("warning: step ", state.step, ": the gradient is not finite; skipped (",
+                         state.skipped, " so far)"));
+    if (config_.training.non_finite != OnNonFinite::stop &&
+        state.skipped_in_a_row < config_.training.non_finite_limit) {
+      return;
+    }
+    save(std::nullopt);
+    ranks_.at_first([&] {
+      fail_input("training stopped at step ", state.step, ": ", state.skipped_in_a_row,
                  " steps in a row had a gradient that is not finite; lower optimizer.lr or "
                  "training.clip, and look at the data");
-    }
+    });
   }
 
+  // The same answer on all ranks: what the clock and signals say was voted on.
   bool finished() {
-    if (stop_requested()) {
-      stopped_ = true;
-      return true;
-    }
+    stopped_ = stopped_ || votes_[vote_stop] > 0;
     const TrainingConfig& t = config_.training;
-    return static_cast<int64_t>(state_.epoch) >= t.epochs ||
-           (t.max_steps > 0 && state_.step >= t.max_steps) ||
-           (t.max_seconds > 0 && now_seconds() - started_ >= t.max_seconds) ||
-           (t.patience > 0 && state_.validations_without_progress >= t.patience);
+    return stopped_ || static_cast<int64_t>(s_.state.epoch) >= t.epochs ||
+           (t.max_steps > 0 && s_.state.step >= t.max_steps) || votes_[vote_time_up] > 0 ||
+           (t.patience > 0 && s_.state.validations_without_progress >= t.patience);
   }
 
   bool validation_is_due() const {
     const int64_t every = config_.training.validate_every_steps;
-    return every > 0 && state_.step % every == 0;
+    return every > 0 && s_.state.step % every == 0;
   }
 
   bool checkpoint_is_due() const {
-    const TrainingConfig& t = config_.training;
-    return (t.checkpoint_every_steps > 0 && state_.step % t.checkpoint_every_steps == 0) ||
-           (t.checkpoint_every_seconds > 0 &&
-            now_seconds() - last_checkpoint_ >= t.checkpoint_every_seconds);
+    const int64_t every = config_.training.checkpoint_every_steps;
+    return (every > 0 && s_.state.step % every == 0) || votes_[vote_save] > 0;
   }
 
-  Evaluation evaluate_dev(std::vector<SampleHypothesis>* samples) {
-    EvaluationOptions o;
-    o.task = config_.task;
-    o.batch_frames = config_.data.batch_frames;
-    const auto wanted = static_cast<size_t>(samples ? config_.training.samples : 0);
-    return evaluate(
-        *session_, *dev_, config_.task == Task::ctc ? &alphabet_ : nullptr, o,
-        [&](const Hypothesis& h) {
-          // The same utterances each time: the first of the manifest.
-          if (static_cast<size_t>(h.utterance) >= wanted) return;
-          samples->push_back({h.utterance, dev_->name(h.utterance),
-                              reference_text(dev_->entry(h.utterance), alphabet_).value_or(""),
-                              h.text});
-        });
+  Evaluation evaluate_on(const ManifestDataset& data, std::vector<SampleHypothesis>* samples) {
+    return evaluate_together(ranks_, *s_.session, data, config_, s_.alphabet.get(), samples);
+  }
+
+  std::string best_model() const {
+    return (fs::path(config_.training.checkpoint_dir) / best_model_file).string();
+  }
+  void save_best() {
+    ranks_.at_first([&] { save_model(best_model(), *s_.session, s_.description); });
   }
 
   void validate() {
-    const bool averaged = session_->optimizer().averages();
-    if (averaged) session_->optimizer().swap_average();
+    Session& session = *s_.session;
+    TrainingState& state = s_.state;
+    const bool averaged = session.optimizer().averages();
+    if (averaged) session.optimizer().swap_average();
     std::vector<SampleHypothesis> samples;
-    const Evaluation e = evaluate_dev(&samples);
+    const Evaluation e = evaluate_on(*s_.dev, &samples);
     const double metric = e.metric(config_.task);
     const bool better =
-        metric < state_.best_metric || (metric == state_.best_metric && e.loss < state_.best_loss);
+        metric < state.best_metric || (metric == state.best_metric && e.loss < state.best_loss);
     if (better) {
-      state_.best_metric = metric;
-      state_.best_loss = e.loss;
-      save_model((fs::path(config_.training.checkpoint_dir) / best_model_file).string(), *session_,
-                 description_);
+      state.best_metric = metric;
+      state.best_loss = e.loss;
+      save_best();
     }
-    if (averaged) session_->optimizer().swap_average();
-    state_.validations_without_progress = better ? 0 : state_.validations_without_progress + 1;
-    state_.plateau = plateau_update(config_.schedule, state_.plateau, metric);
-    state_.seconds = now_seconds() - started_;
-    report_.validation(state_, e, config_.task, better, samples);
+    if (averaged) session.optimizer().swap_average();
+    state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
+    state.plateau = plateau_update(config_.schedule, state.plateau, metric);
+    state.seconds = now_seconds() - started_;
+    report_->validation(state, e, config_.task, better, std::move(samples));
     save(metric);
   }
 
+  // Committed by rank 0, and everywhere or nowhere taken for done.
   void save(std::optional<double> metric) {
-    CheckpointWriter writer = store_.begin();
-    write_training_checkpoint(writer, *session_, description_, state_);
-    writer.commit(state_.step, metric);
+    ranks_.at_first([&] {
+      CheckpointWriter writer = store_->begin();
+      write_training_checkpoint(writer, *s_.session, s_.description, s_.state);
+      writer.commit(s_.state.step, metric);
+      warn(store_->take_warnings());
+    });
     last_checkpoint_ = now_seconds();
-    for (const std::string& w : store_.take_warnings()) report_.message("warning: " + w);
   }
 
   // The best model on the test data, which played no part until now.
   void test() {
-    session_->load((fs::path(config_.training.checkpoint_dir) / best_model_file).string());
-    const TextEncoder* text = config_.task == Task::ctc ? &alphabet_ : nullptr;
-    const auto data =
-        open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio, text);
+    std::unique_ptr<ManifestDataset> data;
+    ranks_.together([&] {
+      if (ranks_.first()) s_.session->load(best_model());
+      data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
+                          s_.alphabet.get());
+    });
+    share_weights(ranks_, *s_.session);
     if (config_.features.cmvn == Cmvn::global) {
-      data->set_global_cmvn({description_.mean, description_.inverse_std});
+      data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
     }
-    EvaluationOptions o;
-    o.task = config_.task;
-    o.batch_frames = config_.data.batch_frames;
-    const Evaluation e =
-        evaluate(*session_, *data, config_.task == Task::ctc ? &alphabet_ : nullptr, o);
-    report_.test(state_, e, config_.task);
+    report_->test(s_.state, evaluate_on(*data, nullptr), config_.task);
   }
 
   // The average of the best generations replaces the best model when it is at least as good.
   void finish() {
-    const fs::path directory = config_.training.checkpoint_dir;
-    const std::string best = (directory / best_model_file).string();
-    if (!dev_) {
-      const bool averaged = session_->optimizer().averages();
-      if (averaged) session_->optimizer().swap_average();
-      save_model(best, *session_, description_);
-      if (averaged) session_->optimizer().swap_average();
+    Session& session = *s_.session;
+    if (!s_.dev) {
+      const bool averaged = session.optimizer().averages();
+      if (averaged) session.optimizer().swap_average();
+      save_best();
+      if (averaged) session.optimizer().swap_average();
       return;
     }
     if (config_.training.average_best < 2) return;
-    const auto averaged =
-        average_best_checkpoints(directory, config_.training.average_best, *session_);
+    double averaged = 0;
+    ranks_.at_first([&] {
+      averaged = average_best_checkpoints(config_.training.checkpoint_dir,
+                                          config_.training.average_best, session);
+    });
+    ranks_.sum({&averaged, 1});
     if (averaged < 2) return;
-    const Evaluation e = evaluate_dev(nullptr);
+    share_weights(ranks_, session);
+    const Evaluation e = evaluate_on(*s_.dev, nullptr);
     const double metric = e.metric(config_.task);
-    const bool better = metric <= state_.best_metric;
-    report_.message(str("average of the best ", averaged, " checkpoints: ",
-                        metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
+    const bool better = metric <= s_.state.best_metric;
+    report_->message(str("average of the best ", averaged, " checkpoints: ",
+                         metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
     if (!better) return;
-    state_.best_metric = metric;
-    save_model(best, *session_, description_);
+    s_.state.best_metric = metric;
+    save_best();
   }
 
-  Config config_, stored_config_;  // stored: of the run that is continued
-  TrainerOptions options_;
-  CheckpointStore store_;
-  TrainingReport report_;
-  Alphabet alphabet_;
-  std::unique_ptr<ManifestDataset> train_, dev_;
-  ModelDescription description_;
-  std::unique_ptr<Session> session_;
-  TrainingState state_;
+  const Config config_;
+  const TrainerOptions options_;
+  const Ranks ranks_;
+  std::unique_ptr<CheckpointStore> store_;  // rank 0
+  std::unique_ptr<TrainingReport> report_;
+  TrainingSetup s_;
+  InProcessWorld world_of_one_{1};
+  std::unique_ptr<ProcessGroup> alone_;
+  std::unique_ptr<RankReducer> reducer_;   // nullptr: a single rank that needs none
+  InvariantReducer* invariant_ = nullptr;  // the same, if it is one
+  ShardRange shards_;                      // of every batch, this rank's
+  int shard_count_ = 1;
+  std::vector<double> votes_;  // of all ranks, as of the last update
+  HostBatch batch_;
   std::vector<BatchView::Input> inputs_;
   int64_t expected_steps_ = 0;
   double started_ = 0, last_checkpoint_ = 0;
@@ -427,10 +402,17 @@ class Trainer {
 
 TrainingSummary train(const Config& config, const TrainerOptions& options) {
   // Before the checkpoint directory is made.
-  if (config.data.train.empty()) {
-    fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
+  const auto check = [&] {
+    if (config.data.train.empty()) {
+      fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
+    }
+    read_manifest(config.data.train);
+  };
+  if (options.group) {
+    Ranks(*options.group, std::chrono::minutes(10)).together(check);
+  } else {
+    check();
   }
-  read_manifest(config.data.train);
   Trainer trainer(config, options);
   return trainer.run();
 }

@@ -10,14 +10,20 @@
 //   config.toml             the resolved configuration
 //   log.jsonl               steps and validations (engine/report/jsonl.h)
 //   learning_curve.svg      drawn from the log at each validation
+//   log.rank-N.jsonl        what the other ranks saw, where there are several
 //
-// Errors: InputError for data, configuration and files. One thread at a time.
+// With a process group, every rank of it calls train(); docs/distributed.md tells what they share.
+//
+// Errors: InputError for data, configuration and files. With several ranks, what fails on one of
+// them ends all: that rank throws what happened, the others PeerFailed (engine/parallel/ranks.h);
+// CommError when a rank is gone or late. One thread at a time.
 #pragma once
 
 #include <cstdio>
 #include <memory>
 #include <string>
 
+#include "comm/process_group.h"
 #include "engine/config/config.h"
 #include "engine/data/waveform.h"
 #include "engine/session.h"
@@ -34,7 +40,10 @@ struct TrainerOptions {
   DeviceKind device = DeviceKind::cpu;
   bool lockstep = false;
   const AudioReader* audio = nullptr;  // borrowed; nullptr: ready features only
-  std::FILE* out = stdout;             // progress and messages
+  std::FILE* out = stdout;             // progress and messages (of rank 0)
+  ProcessGroup* group = nullptr;       // borrowed; nullptr: a single rank
+  int threads = 0;                     // of this rank; 0: training.threads
+  std::string version;                 // of the program: the ranks compare it
 };
 
 struct TrainingSummary {

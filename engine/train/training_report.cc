@@ -26,9 +26,12 @@ std::string format(const char* pattern, Args... args) {
   return text;
 }
 
-std::string log_path(const Config& config) {
-  if (!config.training.log.empty()) return config.training.log;
-  return (fs::path(config.training.checkpoint_dir) / "log.jsonl").string();
+std::string log_path(const Config& config, int rank) {
+  fs::path path = config.training.log;
+  if (path.empty()) path = fs::path(config.training.checkpoint_dir) / "log.jsonl";
+  if (rank == 0) return path.string();
+  const std::string name = str(path.stem().string(), ".rank-", rank, path.extension().string());
+  return path.replace_filename(name).string();
 }
 
 }  // namespace
@@ -45,21 +48,36 @@ std::string metric_text(Task task, double metric) {
   return {};
 }
 
-TrainingReport::TrainingReport(const Config& config, std::FILE* out)
+TrainingReport::TrainingReport(const Config& config, std::FILE* out, const Ranks& ranks)
     : config_(config),
-      bar_(out, ProgressStyle::detect(out)),
-      log_(log_path(config)),
-      log_path_(log_path(config)) {
+      rank_(ranks.rank()),
+      ranks_(ranks.size()),
+      log_(log_path(config, rank_)),
+      log_path_(log_path(config, rank_)),
+      rank_seconds_(static_cast<size_t>(ranks_)),
+      slow_(ranks_) {
+  if (rank_ != 0) return;
+  bar_ = std::make_unique<ProgressBar>(out, ProgressStyle::detect(out));
   if (!config.training.tensorboard.empty()) {
     tensorboard_ = std::make_unique<TensorBoardWriter>(config.training.tensorboard);
   }
+}
+
+void TrainingReport::message(const std::string& text) {
+  if (bar_) {
+    bar_->message(text);
+    return;
+  }
+  const LogField fields[] = {{"event", std::string("message")}, {"text", text}};
+  log_.write(fields);
 }
 
 void TrainingReport::begin(const Session& session, const ManifestDataset& train,
                            const ManifestDataset* dev, const TrainingState& state, bool resumed) {
   message(format("model: %" PRId64 " weights, %s, on %s with %d threads",
                  session.parameters().trainable(), name_of(config_.training.dtype),
-                 session.context().device->describe().c_str(), session.context().pool->size()));
+                 session.context().device->describe().c_str(), session.context().pool->size()) +
+          (ranks_ > 1 ? format(", on each of %d ranks", ranks_) : ""));
   std::string data = format("data: %" PRId64 " utterances", train.size());
   if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + ")";
   if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
@@ -73,7 +91,9 @@ void TrainingReport::begin(const Session& session, const ManifestDataset& train,
                              {"step", state.step},
                              {"weights", session.parameters().trainable()},
                              {"utterances", train.size()},
-                             {"seed", static_cast<int64_t>(config_.training.seed)}};
+                             {"seed", static_cast<int64_t>(config_.training.seed)},
+                             {"rank", static_cast<int64_t>(rank_)},
+                             {"ranks", static_cast<int64_t>(ranks_)}};
   log_.write(fields);
 }
 
@@ -85,49 +105,75 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
 }
 
 void TrainingReport::step(const TrainingState& state, const StepResult& r, double rate,
-                          double epoch, int64_t expected_steps, double waited) {
+                          double epoch, int64_t expected_steps, const StepTimes& times) {
   const double now = now_seconds();
   if (first_step_ < 0) first_step_ = state.step - 1;
   loss_sum_ += r.loss;
   sequences_ += r.sequences - r.infeasible - r.nonfinite;
   frames_ += r.frames;
-  const double seconds = std::max(now - logged_at_, 1e-9);
-  const double loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : 0;
+  for (size_t i = 0; i < times.rank_seconds.size(); ++i) rank_seconds_[i] += times.rank_seconds[i];
+  if (bar_) show_progress(state, epoch, expected_steps, now);
+  if (const std::string slow = slow_.add(times.rank_seconds, now); bar_ && !slow.empty()) {
+    message("warning: " + slow);
+  }
+  if (state.step % config_.training.log_every_steps != 0 && !r.skipped) return;
+  log_step(state, r, rate, epoch, times, std::max(now - logged_at_, 1e-9));
+  loss_sum_ = 0;
+  sequences_ = frames_ = 0;
+  logged_at_ = now;
+  waited_before_ = times.waited_for_input;
+  communicated_before_ = times.communication;
+  std::fill(rank_seconds_.begin(), rank_seconds_.end(), 0.0);
+}
+
+void TrainingReport::show_progress(const TrainingState& state, double epoch, int64_t expected_steps,
+                                   double now) {
   progress_.epochs = config_.training.epochs;
   progress_.epoch = std::min<int64_t>(static_cast<int64_t>(std::ceil(epoch)), progress_.epochs);
   progress_.done = epoch - std::floor(epoch) == 0 ? 1 : epoch - std::floor(epoch);
-  progress_.loss = loss;
-  progress_.frames_per_second = static_cast<double>(frames_) / seconds;
+  progress_.loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : 0;
+  progress_.frames_per_second = static_cast<double>(frames_) / std::max(now - logged_at_, 1e-9);
   const double per_step = (now - started_) / static_cast<double>(state.step - first_step_);
   double remaining = per_step * static_cast<double>(expected_steps - state.step);
   if (config_.training.max_seconds > 0) {
     remaining = std::min(remaining, config_.training.max_seconds - state.seconds);
   }
   progress_.eta_seconds = std::max(remaining, 0.0);
-  bar_.update(progress_, now);
-  if (state.step % config_.training.log_every_steps != 0 && !r.skipped) return;
-  const LogField fields[] = {{"event", std::string("step")},
-                             {"step", state.step},
-                             {"epoch", epoch},
-                             {"loss", loss},
-                             {"lr", rate},
-                             {"gradient_norm", r.gradient_norm},
-                             {"frames_per_second", progress_.frames_per_second},
-                             {"input_wait_share", (waited - waited_before_) / seconds},
-                             {"skipped", state.skipped},
-                             {"seconds", state.seconds}};
-  log_.write(fields);
-  if (tensorboard_) {
-    tensorboard_->scalar("loss/train", state.step, static_cast<float>(loss));
-    tensorboard_->scalar("learning_rate", state.step, static_cast<float>(rate));
-    tensorboard_->scalar("gradient_norm", state.step, static_cast<float>(r.gradient_norm));
-    tensorboard_->scalar("frames_per_second", state.step,
-                         static_cast<float>(progress_.frames_per_second));
+  bar_->update(progress_, now);
+}
+
+void TrainingReport::log_step(const TrainingState& state, const StepResult& r, double rate,
+                              double epoch, const StepTimes& times, double seconds) {
+  const double loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : 0;
+  const double frames_per_second = static_cast<double>(frames_) / seconds;
+  std::vector<LogField> fields = {
+      {"event", std::string("step")},
+      {"step", state.step},
+      {"epoch", epoch},
+      {"loss", loss},
+      {"lr", rate},
+      {"gradient_norm", r.gradient_norm},
+      {"frames_per_second", frames_per_second},
+      {"input_wait_share", (times.waited_for_input - waited_before_) / seconds},
+      {"skipped", state.skipped},
+      {"seconds", state.seconds}};
+  if (ranks_ > 1) {
+    const RankReducer::Times between{
+        times.communication.communication - communicated_before_.communication,
+        times.communication.exposed - communicated_before_.exposed};
+    const auto slowest = std::max_element(rank_seconds_.begin(), rank_seconds_.end());
+    fields.push_back({"compute_seconds", rank_seconds_[static_cast<size_t>(rank_)]});
+    fields.push_back({"communication_seconds", between.communication});
+    fields.push_back({"hidden_communication", between.hidden_share()});
+    fields.push_back({"slowest_rank", static_cast<int64_t>(slowest - rank_seconds_.begin())});
+    fields.push_back({"slowest_compute_seconds", *slowest});
   }
-  loss_sum_ = 0;
-  sequences_ = frames_ = 0;
-  logged_at_ = now;
-  waited_before_ = waited;
+  log_.write(fields);
+  if (!tensorboard_) return;
+  tensorboard_->scalar("loss/train", state.step, static_cast<float>(loss));
+  tensorboard_->scalar("learning_rate", state.step, static_cast<float>(rate));
+  tensorboard_->scalar("gradient_norm", state.step, static_cast<float>(r.gradient_norm));
+  tensorboard_->scalar("frames_per_second", state.step, static_cast<float>(frames_per_second));
 }
 
 void TrainingReport::validation(const TrainingState& state, const Evaluation& e, Task task,
@@ -168,11 +214,12 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
       if (!markdown.empty()) tensorboard_->text("samples", state.step, markdown);
     }
   }
+  // Validation is not training speed.
+  logged_at_ = now_seconds();
+  if (rank_ != 0) return;
   const fs::path picture = fs::path(config_.training.checkpoint_dir) / "learning_curve.svg";
   replace_text_file(picture,
                     learning_curve_svg(learning_curve_of(read_training_log(log_path_), "")));
-  // Validation is not training speed.
-  logged_at_ = now_seconds();
 }
 
 void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task task) {
@@ -180,13 +227,13 @@ void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task 
   std::string line = "best model on the test data: " + metric_text(task, metric);
   if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());
   message(line + format(" on %" PRId64 " utterances", e.utterances));
-  const LogField fields[] = {{"event", std::string("test")},
-                             {"step", state.step},
-                             {"loss", e.loss},
-                             {"metric", metric}};
+  const LogField fields[] = {
+      {"event", std::string("test")}, {"step", state.step}, {"loss", e.loss}, {"metric", metric}};
   log_.write(fields);
 }
 
-void TrainingReport::end() { bar_.finish(); }
+void TrainingReport::end() {
+  if (bar_) bar_->finish();
+}
 
 }  // namespace rondo

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "engine/config/config.h"
+#include "engine/parallel/data_parallel.h"
+#include "engine/parallel/ranks.h"
+#include "engine/parallel/slow_ranks.h"
 #include "engine/report/jsonl.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
@@ -23,24 +26,39 @@ struct SampleHypothesis {
 // "WER 3.21%", "error 3.21%" or "loss 0.123".
 std::string metric_text(Task task, double metric);
 
+// How an update's time was spent.
+struct StepTimes {
+  double waited_for_input = 0;       // seconds so far
+  std::vector<double> rank_seconds;  // by rank: of this update's forward and backward passes
+  RankReducer::Times communication;  // so far
+};
+
+// Rank 0 reports to the terminal and to everything else; the other ranks write what they see into
+// logs of their own: log.rank-1.jsonl beside log.jsonl.
 class TrainingReport {
  public:
-  TrainingReport(const Config& config, std::FILE* out);
+  TrainingReport(const Config& config, std::FILE* out, const Ranks& ranks);
 
   void begin(const Session& session, const ManifestDataset& train, const ManifestDataset* dev,
              const TrainingState& state, bool resumed);
   void problems(const ManifestDataset& data, const std::string& manifest);
   void step(const TrainingState& state, const StepResult& result, double rate, double epoch,
-            int64_t expected_steps, double waited);
+            int64_t expected_steps, const StepTimes& times);
   void validation(const TrainingState& state, const Evaluation& e, Task task, bool best,
                   std::vector<SampleHypothesis> samples);
   void test(const TrainingState& state, const Evaluation& e, Task task);
-  void message(const std::string& text) { bar_.message(text); }
+  // On the terminal; of the other ranks, in their log.
+  void message(const std::string& text);
   void end();
 
  private:
+  void show_progress(const TrainingState& state, double epoch, int64_t expected_steps, double now);
+  void log_step(const TrainingState& state, const StepResult& r, double rate, double epoch,
+                const StepTimes& times, double seconds);
+
   const Config& config_;
-  ProgressBar bar_;
+  const int rank_, ranks_;
+  std::unique_ptr<ProgressBar> bar_;  // rank 0
   JsonlWriter log_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   Progress progress_;
@@ -48,6 +66,9 @@ class TrainingReport {
   // Sums since the last logged step.
   double loss_sum_ = 0, logged_at_ = 0, waited_before_ = 0;
   int64_t sequences_ = 0, frames_ = 0;
+  RankReducer::Times communicated_before_;
+  std::vector<double> rank_seconds_;
+  SlowRanks slow_;
   // For the time that remains: since this start.
   double started_ = 0;
   int64_t first_step_ = -1;

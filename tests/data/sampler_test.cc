@@ -120,7 +120,7 @@ TEST_CASE("an utterance that no batch can hold is named", "[sampler]") {
 
 TEST_CASE("ranks share a batch evenly and completely", "[sampler]") {
   const std::vector<int32_t> frames = random_lengths(40, 6);
-  const auto length = [&](int64_t i) { return frames[static_cast<size_t>(i)]; };
+  const auto length = [&](int64_t i) { return int64_t{frames[static_cast<size_t>(i)]}; };
   std::vector<int64_t> batch(40);
   std::iota(batch.begin(), batch.end(), 0);
   for (int world : {1, 2, 3, 8, 64}) {

@@ -1,0 +1,70 @@
+// What ranks agree on besides sums: did this succeed everywhere, what does rank 0 say.
+//
+// Every rank makes the same calls in the same order. All of them take part in every agreement, so a
+// rank that fails does not leave the others waiting: it says so, and all stop with its message.
+//
+// Thread safety: one thread at a time. Errors: CommError when a rank is gone or late, PeerFailed
+// when another one failed and said why.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/process_group.h"
+#include "comm/run_ranks.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+// Another rank failed; the message begins with "rank N: ". That rank reports it.
+class PeerFailed : public Error {
+ public:
+  PeerFailed(int rank, const std::string& message)
+      : Error(str("rank ", rank, ": ", message)), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+class Ranks {
+ public:
+  // A single rank, which agrees with itself.
+  Ranks() = default;
+  // Borrows the group. An agreement waits so long for the slowest rank.
+  Ranks(ProcessGroup& group, CommClock::duration patience) : group_(&group), patience_(patience) {}
+
+  int rank() const { return group_ ? group_->rank() : 0; }
+  int size() const { return group_ ? group_->size() : 1; }
+  bool first() const { return rank() == 0; }
+  // nullptr for a single rank.
+  ProcessGroup* group() const { return group_; }
+
+  // Runs `action` here, then waits for all ranks. Where it threw, it throws again; if it threw on
+  // other ranks only, PeerFailed with the message of the lowest of them. A CommError is thrown at
+  // once: there is nobody to agree with.
+  void together(const std::function<void()>& action) const;
+  // together() with an action of rank 0 alone.
+  void at_first(const std::function<void()>& action) const;
+
+  // Element by element, over all ranks.
+  void sum(std::span<double> values) const;
+  // Rank 0's.
+  void broadcast(const TensorView& data) const;
+  std::string broadcast(const std::string& text) const;
+  // By rank on rank 0, empty elsewhere.
+  std::vector<std::string> gather(const std::string& text) const;
+
+ private:
+  Deadline deadline() const { return within(patience_); }
+  ProcessGroup* group_ = nullptr;
+  CommClock::duration patience_ = std::chrono::minutes(5);
+};
+
+// Of ranks that ran in this process: throws what was wrong, rather than what others said or saw of
+// it; the lowest rank's, with "rank N: " before the message. Returns when all succeeded.
+void rethrow_cause(const RankOutcome& outcome);
+
+}  // namespace rondo

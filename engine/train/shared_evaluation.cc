@@ -1,0 +1,48 @@
+#include "engine/train/shared_evaluation.h"
+
+#include <nlohmann/json.hpp>
+
+namespace rondo {
+namespace {
+
+void gather(const Ranks& ranks, std::vector<SampleHypothesis>& samples) {
+  if (ranks.size() == 1) return;
+  nlohmann::json mine = nlohmann::json::array();
+  for (const SampleHypothesis& s : samples) {
+    mine.push_back({s.utterance, s.name, s.reference, s.hypothesis});
+  }
+  samples.clear();
+  for (const std::string& text : ranks.gather(mine.dump())) {
+    for (const auto& s : nlohmann::json::parse(text)) {
+      samples.push_back({s.at(0), s.at(1), s.at(2), s.at(3)});
+    }
+  }
+}
+
+}  // namespace
+
+Evaluation evaluate_together(const Ranks& ranks, Session& session, const ManifestDataset& data,
+                             const Config& config, const Alphabet* text,
+                             std::vector<SampleHypothesis>* samples) {
+  EvaluationOptions o;
+  o.task = config.task;
+  o.batch_frames = config.data.batch_frames;
+  o.part = ranks.rank();
+  o.parts = ranks.size();
+  const auto wanted = static_cast<size_t>(samples ? config.training.samples : 0);
+  Evaluation e;
+  ranks.together([&] {
+    e = evaluate(session, data, text, o, [&](const Hypothesis& h) {
+      // The same utterances each time: the first of the manifest.
+      if (static_cast<size_t>(h.utterance) >= wanted) return;
+      const std::string reference =
+          text ? reference_text(data.entry(h.utterance), *text).value_or("") : "";
+      samples->push_back({h.utterance, data.name(h.utterance), reference, h.text});
+    });
+  });
+  e.combine([&](std::span<double> values) { ranks.sum(values); });
+  if (samples) gather(ranks, *samples);
+  return e;
+}
+
+}  // namespace rondo

@@ -1,0 +1,233 @@
+#include "engine/train/training_setup.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "engine/train/open_data.h"
+
+namespace rondo {
+namespace {
+
+uint64_t hash_of(const ManifestDataset& data) {
+  uint64_t h = 0x9e3779b97f4a7c15ull;
+  for (int64_t i = 0; i < data.size(); ++i) h = (h ^ data.key(i)) * 0x100000001b3ull;
+  return h;
+}
+
+class Setup {
+ public:
+  Setup(const Ranks& ranks, const Config& config, const TrainerOptions& options,
+        TrainingReport& report)
+      : ranks_(ranks), config_(config), options_(options), report_(report) {}
+
+  TrainingSetup run() {
+    ranks_.at_first([&] { find_start(); });
+    read_description();
+    ranks_.together([&] { open_data(); });
+    normalise();
+    ranks_.together([&] { build_session(); });
+    compare_data();
+    load_weights();
+    return std::move(s_);
+  }
+
+ private:
+  void find_start() {
+    const std::filesystem::path directory = config_.training.checkpoint_dir;
+    if (options_.start == StartFrom::checkpoint) {
+      checkpoint_ = open_latest(directory);
+      if (!checkpoint_) report_.message(directory.string() + " holds no checkpoint: starting anew");
+    } else if (!list_checkpoints(directory).empty()) {
+      fail_input(directory.string(),
+                 ": holds a training run already; continue it with --resume, or "
+                 "choose another training.checkpoint_dir");
+    }
+    if (!checkpoint_) return;
+    const SafetensorsFile file = checkpoint_->tensors(best_model_file);
+    const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
+    metadata_ = file.metadata();
+    for (const std::string& w : checkpoint_->warnings()) report_.message("warning: " + w);
+    for (const std::string& d : config_differences(stored.config, config_)) {
+      report_.message("warning: differs from the run so far: " + d);
+    }
+  }
+
+  // Alphabet and normalisation of a run that goes on are what they were.
+  void read_description() {
+    const std::string text = ranks_.broadcast(nlohmann::json(metadata_).dump());
+    metadata_ = nlohmann::json::parse(text).get<StringMap>();
+    s_.resumed = !metadata_.empty();
+    if (!s_.resumed) return;
+    const auto stored = ModelDescription::from_metadata(metadata_, "the checkpoint of rank 0");
+    s_.description.alphabet = stored.alphabet;
+    s_.description.mean = stored.mean;
+    s_.description.inverse_std = stored.inverse_std;
+  }
+
+  void open_data() {
+    ModelDescription& d = s_.description;
+    if (config_.task == Task::ctc) {
+      s_.alphabet =
+          std::make_unique<Alphabet>(s_.resumed ? Alphabet(d.alphabet) : make_alphabet(config_));
+      d.alphabet = s_.alphabet->symbols();
+    }
+    const TextEncoder* text = s_.alphabet.get();
+    s_.train = open_dataset(config_, config_.data.train, DataUse::training, options_.audio, text);
+    report_.problems(*s_.train, config_.data.train);
+    if (!config_.data.dev.empty()) {
+      s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, options_.audio, text);
+    }
+    d.config = config_;
+    d.sizes.features = s_.train->feature_dim();
+    switch (config_.task) {
+      case Task::ctc:
+        d.sizes.outputs = s_.alphabet->classes();
+        break;
+      case Task::classify:
+        d.sizes.outputs = std::max<int64_t>(config_.model.outputs, s_.train->classes());
+        break;
+      case Task::regress:
+        d.sizes.outputs = s_.train->target_dim();
+        break;
+    }
+    if (s_.dev) {
+      require_fit(*s_.dev, config_.data.dev, config_.task, d.sizes, config_.data.train);
+    }
+  }
+
+  // One rank's figures for all: sums over parts of the data would depend on the number of ranks.
+  void normalise() {
+    if (config_.features.cmvn != Cmvn::global) return;
+    ModelDescription& d = s_.description;
+    if (!s_.resumed) {
+      ranks_.at_first([&] {
+        const GlobalCmvn cmvn = global_cmvn(*s_.train, 0, usable_cpus());
+        d.mean = cmvn.mean;
+        d.inverse_std = cmvn.scale;
+      });
+      for (std::vector<float>* values : {&d.mean, &d.inverse_std}) {
+        values->resize(static_cast<size_t>(d.sizes.features));
+        ranks_.broadcast(
+            TensorView(values->data(), DType::f32, {static_cast<int64_t>(values->size())}));
+      }
+    }
+    const GlobalCmvn cmvn{d.mean, d.inverse_std};
+    s_.train->set_global_cmvn(cmvn);
+    if (s_.dev) s_.dev->set_global_cmvn(cmvn);
+  }
+
+  void build_session() {
+    SessionOptions o = session_options(config_, options_.device);
+    o.lockstep = options_.lockstep;
+    if (options_.threads > 0) o.threads = options_.threads;
+    const ModelDescription& d = s_.description;
+    s_.session = std::make_unique<Session>(build_model(config_.model, config_.task, d.sizes), o);
+    if (ranks_.size() > 1 && !s_.session->parameters().device().host_memory()) {
+      fail_input("several ranks train on CPUs only so far: --device ", name_of(options_.device));
+    }
+  }
+
+  void compare_data() {
+    const std::string train = str(hash_of(*s_.train));
+    const std::string dev = str(s_.dev ? hash_of(*s_.dev) : 0);
+    const std::string model = str(s_.session->training_graph().hash());
+    const std::string first_train = ranks_.broadcast(train), first_dev = ranks_.broadcast(dev);
+    const std::string first_model = ranks_.broadcast(model);
+    ranks_.together([&] {
+      if (train != first_train) {
+        fail_input(config_.data.train, ": holds other utterances than that of rank 0");
+      }
+      if (dev != first_dev) {
+        fail_input(config_.data.dev, ": holds other utterances than that of rank 0");
+      }
+      if (model != first_model) fail_input("its model is another one than that of rank 0");
+    });
+  }
+
+  void load_weights() {
+    Session& session = *s_.session;
+    ranks_.at_first([&] {
+      if (checkpoint_) {
+        s_.state = read_training_checkpoint(*checkpoint_, session);
+      } else if (!config_.training.init_from.empty()) {
+        initialize_from(config_.training.init_from);
+      }
+    });
+    if (s_.resumed) {
+      const std::string text = ranks_.broadcast(s_.state.to_json());
+      s_.state = TrainingState::from_json(text, "the state of rank 0");
+      session.optimizer().set_steps(s_.state.optimizer_steps);
+      session.set_step(s_.state.step);
+    }
+    share_weights(ranks_, session);
+    const uint64_t data = hash_of(*s_.train);
+    if (!s_.resumed) s_.state.data_hash = data;
+    ranks_.at_first([&] {
+      if (s_.state.data_hash == data) return;
+      fail_input(config_.data.train, ": holds other utterances than the run in ",
+                 config_.training.checkpoint_dir,
+                 " was trained on; start a new run with --init-from");
+    });
+  }
+
+  // Weights of another model; its shapes must be those of this one.
+  void initialize_from(const std::string& path) {
+    std::vector<std::string> warnings;
+    const SafetensorsFile file = open_model(path, &warnings);
+    for (const std::string& w : warnings) report_.message("warning: " + w);
+    s_.session->load(file);
+    report_.message("weights from " + file.name());
+  }
+
+  const Ranks& ranks_;
+  const Config& config_;
+  const TrainerOptions& options_;
+  TrainingReport& report_;
+  std::optional<Checkpoint> checkpoint_;  // rank 0
+  StringMap metadata_;                    // of a run that goes on
+  TrainingSetup s_;
+};
+
+}  // namespace
+
+void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version) {
+  const std::string first_version = ranks.broadcast(version);
+  const std::string first_settings = ranks.broadcast(to_toml(config));
+  ranks.together([&] {
+    if (version != first_version) {
+      fail_input("is version ", version, " of the program, rank 0 version ", first_version);
+    }
+    const Config first = parse_config(first_settings, "the settings of rank 0");
+    Config mine = config;
+    const auto may_differ = [](std::string& own, const std::string& other) {
+      if (own.empty() == other.empty()) own = other;
+    };
+    may_differ(mine.data.train, first.data.train);
+    may_differ(mine.data.dev, first.data.dev);
+    may_differ(mine.data.test, first.data.test);
+    may_differ(mine.training.init_from, first.training.init_from);
+    mine.data.prefetch_threads = first.data.prefetch_threads;
+    mine.data.prefetch_batches = first.data.prefetch_batches;
+    mine.training.threads = first.training.threads;
+    mine.training.checkpoint_dir = first.training.checkpoint_dir;
+    mine.training.log = first.training.log;
+    mine.training.tensorboard = first.training.tensorboard;
+    const std::vector<std::string> differences = config_differences(first, mine);
+    if (differences.empty()) return;
+    fail_input("its settings are not those of rank 0: ", differences.front(),
+               differences.size() > 1 ? str(" (and ", differences.size() - 1, " more)") : "");
+  });
+}
+
+TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
+                              const TrainerOptions& options, TrainingReport& report) {
+  return Setup(ranks, config, options, report).run();
+}
+
+void share_weights(const Ranks& ranks, Session& session) {
+  if (ranks.size() == 1) return;
+  ranks.broadcast(session.parameters().weights());
+  for (const auto& slot : session.optimizer().state()) ranks.broadcast(slot.view);
+}
+
+}  // namespace rondo

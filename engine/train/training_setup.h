@@ -1,0 +1,39 @@
+// What a training run is made of before its first step: settings and data that all ranks agree on,
+// and the model and position it starts from.
+#pragma once
+
+#include <memory>
+
+#include "engine/io/checkpoint.h"
+#include "engine/parallel/ranks.h"
+#include "engine/train/model_file.h"
+#include "engine/train/trainer.h"
+#include "engine/train/training_report.h"
+#include "engine/train/training_state.h"
+
+namespace rondo {
+
+inline constexpr const char* best_model_file = "model.safetensors";
+
+struct TrainingSetup {
+  ModelDescription description;
+  std::unique_ptr<Alphabet> alphabet;  // nullptr unless the task is ctc; the data borrow it
+  std::unique_ptr<ManifestDataset> train, dev;  // dev: nullptr without validation data
+  std::unique_ptr<Session> session;
+  TrainingState state;
+  bool resumed = false;
+};
+
+// Throws InputError, on the rank that differs, unless every rank runs the same version with the
+// same settings. Paths, threads and other things that do not change the result may differ.
+void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version);
+
+// Called by all ranks. Rank 0 alone reads and writes in the checkpoint directory: a run that goes
+// on reaches the other ranks from there. Starting weights are rank 0's.
+TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
+                              const TrainerOptions& options, TrainingReport& report);
+
+// Rank 0's weights and optimiser state, on all ranks. They must be in host memory.
+void share_weights(const Ranks& ranks, Session& session);
+
+}  // namespace rondo

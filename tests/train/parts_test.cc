@@ -1,0 +1,156 @@
+// The pieces of training on several ranks: sums along a fixed tree, costs, slow ranks.
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <random>
+
+#include "comm/run_ranks.h"
+#include "engine/data/sampler.h"
+#include "engine/layers/layers.h"
+#include "engine/parallel/invariant_reducer.h"
+#include "engine/parallel/slow_ranks.h"
+
+using namespace rondo;
+
+namespace {
+
+Graph graph_of(int64_t features) {
+  Graph g;
+  const ValueId x = layers::input_frames(g, "features", features);
+  layers::linear(g, x, "out", 3);
+  return g;
+}
+
+// The tree's definition, written once more.
+float tree_sum(const std::vector<float>& leaves, int begin, int end) {
+  if (end - begin == 1) return leaves[static_cast<size_t>(begin)];
+  const int middle = begin + (end - begin) / 2;
+  return tree_sum(leaves, begin, middle) + tree_sum(leaves, middle, end);
+}
+
+}  // namespace
+
+TEST_CASE("nodes of the tree within a rank's shards cover them, and are as few as can be") {
+  for (int shards = 1; shards <= 17; ++shards) {
+    for (int world = 1; world <= shards; ++world) {
+      int next = 0;
+      for (int rank = 0; rank < world; ++rank) {
+        const ShardRange own = shards_of_rank(shards, rank, world);
+        CHECK(own.begin == next);
+        CHECK(own.size() >= shards / world);
+        CHECK(own.size() <= shards / world + 1);
+        for (const ShardRange& node : tree_nodes_within(shards, own)) {
+          CHECK(node.begin == next);
+          next = node.end;
+        }
+        CHECK(next == own.end);
+      }
+      CHECK(next == shards);
+    }
+  }
+  CHECK(tree_nodes_within(8, {0, 8}).size() == 1);
+  CHECK(tree_nodes_within(8, {4, 8}) == std::vector<ShardRange>{{4, 8}});
+  CHECK(tree_nodes_within(8, {3, 7}) == std::vector<ShardRange>{{3, 4}, {4, 6}, {6, 7}});
+}
+
+TEST_CASE("shards' gradients are summed along the tree, for any number of ranks") {
+  const Graph graph = graph_of(7);
+  for (int shards : {1, 2, 5, 8}) {
+    // Two batches for every shard but shard 1, which has none.
+    std::vector<std::vector<float>> batches;
+    std::mt19937 random(static_cast<unsigned>(shards));
+    std::normal_distribution<float> value(0, 1);
+    const int64_t n = Parameters(graph, cpu_device()).flat_size();
+    for (int i = 0; i < 2 * shards; ++i) {
+      batches.emplace_back(static_cast<size_t>(n));
+      for (float& v : batches.back()) v = value(random);
+    }
+    std::vector<float> want(static_cast<size_t>(n));
+    for (size_t i = 0; i < want.size(); ++i) {
+      std::vector<float> leaves;
+      for (size_t s = 0; s < static_cast<size_t>(shards); ++s) {
+        leaves.push_back(s == 1 ? 0.0f : batches[2 * s][i] + batches[2 * s + 1][i]);
+      }
+      want[i] = tree_sum(leaves, 0, shards);
+    }
+    for (int world = 1; world <= shards; ++world) {
+      std::mutex mutex;
+      run_ranks(world, [&](int rank, Transport& transport) {
+        const auto group = make_ring_group(transport);
+        Parameters parameters(graph, cpu_device());
+        InvariantReducer reducer(*group, shards, 1);
+        const TensorView g = parameters.gradients();
+        for (int repeat = 0; repeat < 2; ++repeat) {  // nothing is left of the update before
+          std::fill_n(g.as<float>(), n, 0.0f);
+          for (size_t half = 0; half < 2; ++half) {
+            for (int s = reducer.own().begin; s < reducer.own().end; ++s) {
+              if (s == 1) continue;
+              const auto& batch = batches[2 * static_cast<size_t>(s) + half];
+              std::copy(batch.begin(), batch.end(), g.as<float>());
+              reducer.take(s, parameters);
+            }
+          }
+          double count = rank + 1;
+          reducer.ballot()[0] = 10;
+          reducer.reduce(g, {&count, 1});
+          const std::lock_guard lock(mutex);
+          CHECK(std::equal(want.begin(), want.end(), g.as<float>()));
+          CHECK(count == world * (world + 1) / 2);
+          CHECK(reducer.ballot()[0] == 10 * world);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("a rank that withdraws ends the update on all ranks, and the next one takes place") {
+  const Graph graph = graph_of(5);
+  run_ranks(3, [&](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    Parameters parameters(graph, cpu_device());
+    GroupReducer reducer(*group);
+    const TensorView g = parameters.gradients();
+    double count = 1;
+    if (rank == 1) {
+      CHECK_THROWS_AS(reducer.withdraw(g, 1), UpdateWithdrawn);
+    } else {
+      CHECK_THROWS_AS(reducer.reduce(g, {&count, 1}), UpdateWithdrawn);
+    }
+    count = 1;
+    reducer.reduce(g, {&count, 1});
+    CHECK(count == 3);
+  });
+}
+
+TEST_CASE("shards of a batch cost the same, counting frames and labels") {
+  std::vector<int64_t> batch(60);
+  std::vector<int64_t> frames, labels;
+  for (int64_t i = 0; i < 60; ++i) {
+    batch[static_cast<size_t>(i)] = i;
+    frames.push_back(100 + i % 7);
+    labels.push_back(i % 2 == 0 ? 90 : 2);
+  }
+  const auto cost = [&](int64_t i) {
+    return training_cost(frames[static_cast<size_t>(i)], labels[static_cast<size_t>(i)], 2000);
+  };
+  std::vector<int64_t> load;
+  for (int shard = 0; shard < 4; ++shard) {
+    load.push_back(0);
+    for (int64_t i : shard_batch(batch, cost, shard, 4)) load.back() += cost(i);
+  }
+  const auto [least, most] = std::minmax_element(load.begin(), load.end());
+  CHECK(static_cast<double>(*most) / static_cast<double>(*least) < 1.05);
+}
+
+TEST_CASE("a slow rank is named after a few updates, and not at every one") {
+  SlowRanks slow(3);
+  for (int i = 0; i < 10; ++i) CHECK(slow.add({0.10, 0.11, 0.13}, i) == "");
+  std::string said;
+  int updates = 0;
+  for (; said.empty() && updates < 10; ++updates) said = slow.add({0.1, 0.5, 0.1}, 10 + updates);
+  CHECK(said.find("rank 1 is slow") != std::string::npos);
+  CHECK(updates <= 4);
+  for (int i = 0; i < 20; ++i) CHECK(slow.add({0.1, 0.5, 0.1}, 20 + i) == "");
+  CHECK(slow.add({0.1, 0.5, 0.1}, 100) != "");
+  SlowRanks one(1);
+  CHECK(one.add({5}, 0) == "");
+}
