@@ -79,6 +79,11 @@ void cast_check(Suite& suite) {
                           [=](Case& c) { fill_case(c, dtype, rows, 65); });
     }
   }
+  // More than a GPU's threads take in one turn.
+  suite.add<FillArgs>("u8/1x280000", [](Case& c) { fill_case(c, DType::u8, 1, 280000); });
+  suite.add<AccumulateArgs>("f32/1x1090001", [](Case& c) {
+    linear_case<AccumulateArgs>(c, DType::f32, DType::f32, 1, 1090001, 0.5f);
+  });
   suite.add_bench<CastArgs>("f32 to bf16/4194304",
                             [](Case& c) { cast_case(c, DType::f32, DType::bf16, 4 << 20); });
   suite.add_bench<CastArgs>("bf16 to f32/4194304",

@@ -79,6 +79,10 @@ void pack_check(Suite& suite) {
       }
     }
   }
+  // More rows than a GPU's threads take in one turn.
+  const Shape long_one = {{34000}, 2, PaddedLayout::time_major, false, DType::bf16};
+  suite.add<PackArgs>("TNC/bf16/34000 frames", [=](Case& c) { pack_case(c, long_one); });
+  suite.add<UnpackArgs>("TNC/bf16/34000 frames", [=](Case& c) { unpack_case(c, long_one); });
   const Shape big = {std::vector<int32_t>(16, 512), 80, PaddedLayout::batch_major, false,
                      DType::f32};
   suite.add_bench<PackArgs>("NTC/f32/16x512x80", [=](Case& c) { pack_case(c, big); });

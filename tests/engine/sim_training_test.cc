@@ -1,0 +1,123 @@
+// Whole models on the simulated GPU beside the CPU: the same batches, step by step, give the same
+// losses and weights but for rounding.
+#include <catch2/catch.hpp>
+
+#include "engine/session.h"
+#include "kernels/simt/scheduler.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int32_t classes = 5;
+
+// Speech recognition in small: every sequence op between features and CTC.
+Outputs transcriber(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::stack_frames(g, x, 2);
+  x = layers::lstm(g, x, "encoder", {.hidden = 8, .layers = 2, .bidirectional = true});
+  x = layers::layer_norm(g, x, "norm");
+  x = layers::dropout(g, x, "dropout", 0.2);
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+// One class per sequence: pooling, activations, a residual, cross-entropy.
+Outputs classifier(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  const ValueId hidden = layers::tanh(g, layers::linear(g, x, "in", 12));
+  x = layers::add(g, hidden, layers::relu(g, layers::linear(g, hidden, "residual", 12)));
+  x = layers::mean_pool(g, layers::dropout(g, x, "dropout", 0.1));
+  const ValueId logits = layers::linear(g, layers::sigmoid(g, x), "out", classes);
+  return {layers::cross_entropy(g, logits, "class"), logits};
+}
+
+// A value per sequence from its last frame.
+Outputs regressor(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::last_frame(g, layers::lstm(g, x, "encoder", {.hidden = 9}));
+  const ValueId y = layers::linear(g, x, "out", 2);
+  return {layers::mean_squared_error(g, y, "wanted"), y};
+}
+
+SessionOptions options(DeviceKind device, DType compute, OptimizerOptions::Kind kind) {
+  SessionOptions o;
+  o.device = device;
+  o.compute = compute;
+  o.threads = 2;
+  o.optimizer.kind = kind;
+  o.optimizer.learning_rate = kind == OptimizerOptions::sgd ? 0.05 : 5e-3;
+  o.optimizer.momentum = 0.9;
+  o.optimizer.weight_decay = 0.01;
+  o.optimizer.clip_norm = 1;
+  o.optimizer.ema_decay = 0.9;
+  return o;
+}
+
+// How far two devices may drift apart; relative to losses and norms, absolute for weights.
+struct Drift {
+  double result, weights;
+};
+
+void train_side_by_side(const ModelFunction& model, int subsampling, DType compute,
+                        OptimizerOptions::Kind kind, Drift allowed) {
+  Graph g;
+  g.compute = compute;
+  model(g);
+  Session cpu(model, options(DeviceKind::cpu, compute, kind));
+  Session sim(model, options(DeviceKind::sim, compute, kind));
+  const std::vector<std::vector<int32_t>> lengths = {{14, 9, 9, 3}, {11, 10}, {6, 5, 4, 2, 1}};
+  std::vector<RandomBatch> batches;
+  BatchCapacity capacity;
+  for (unsigned i = 0; i < lengths.size(); ++i) {
+    batches.emplace_back(lengths[i], classes, i, subsampling);
+    capacity = BatchCapacity::merge(capacity, batches.back().view(g, classes, i).extent());
+  }
+  cpu.reserve(capacity);
+  sim.reserve(capacity);
+  for (unsigned step = 0; step < 6; ++step) {
+    const unsigned i = step % 3;
+    BatchView batch = batches[i].view(g, classes, i);
+    batch.step_seed = step;
+    const StepResult want = cpu.train_step(batch), got = sim.train_step(batch);
+    INFO("step " << step << ": loss " << got.loss << " for " << want.loss << ", gradient norm "
+                 << got.gradient_norm << " for " << want.gradient_norm);
+    CHECK(std::abs(got.loss - want.loss) <= allowed.result * (1 + std::abs(want.loss)));
+    CHECK(std::abs(got.gradient_norm - want.gradient_norm) <=
+          allowed.result * (1 + want.gradient_norm));
+    CHECK(got.sequences == want.sequences);
+    CHECK(got.skipped == want.skipped);
+  }
+  const TensorView weights[2] = {cpu.parameters().weights(), sim.parameters().weights()};
+  double worst = 0;
+  for (int64_t i = 0; i < weights[0].numel(); ++i) {
+    const double difference = std::abs(static_cast<double>(weights[0].as<float>()[i]) -
+                                       static_cast<double>(weights[1].as<float>()[i]));
+    if (!(difference <= worst)) worst = difference;
+  }
+  INFO("largest difference of a weight " << worst);
+  CHECK(worst <= allowed.weights);
+}
+
+}  // namespace
+
+TEST_CASE("simulated GPU: a CTC model trains as on the CPU") {
+  for (SimOrder order : {SimOrder::forward, SimOrder::shuffled}) {
+    set_sim_options({order, 3});
+    train_side_by_side(transcriber, 2, DType::f32, OptimizerOptions::adamw, {1e-5, 1e-5});
+  }
+  set_sim_options({});
+}
+
+// Sums round differently, and some activation then falls to the other side of a tie, 2^-8 away.
+TEST_CASE("simulated GPU: a CTC model trains as on the CPU, in bf16") {
+  train_side_by_side(transcriber, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
+}
+
+TEST_CASE("simulated GPU: a classifier and a regressor train as on the CPU") {
+  train_side_by_side(classifier, 1, DType::f32, OptimizerOptions::adam, {1e-5, 1e-5});
+  train_side_by_side(classifier, 1, DType::f32, OptimizerOptions::sgd, {1e-5, 1e-5});
+  train_side_by_side(regressor, 1, DType::f32, OptimizerOptions::sgd, {1e-5, 1e-5});
+}
