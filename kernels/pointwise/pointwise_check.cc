@@ -1,12 +1,15 @@
+#include <limits>
+#include <vector>
+
 #include "kernels/check/suites.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace rondo::check {
 namespace {
 
-constexpr PointwiseFunction functions[] = {
-    PointwiseFunction::copy,    PointwiseFunction::relu, PointwiseFunction::tanh,
-    PointwiseFunction::sigmoid, PointwiseFunction::add,  PointwiseFunction::bias};
+constexpr PointwiseFunction functions[] = {PointwiseFunction::copy, PointwiseFunction::relu,
+                                           PointwiseFunction::tanh, PointwiseFunction::sigmoid,
+                                           PointwiseFunction::add,  PointwiseFunction::bias};
 constexpr const char* names[] = {"copy", "relu", "tanh", "sigmoid", "add", "bias"};
 
 void add_forward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, int64_t cols,
@@ -24,7 +27,8 @@ void add_forward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, i
     c.work(0, static_cast<double>(args.x.bytes()) * 2);
     c.run(args);
   };
-  const std::string label = str(names[static_cast<int>(f)], "/", name_of(dtype), "/", rows, "x", cols);
+  const std::string label =
+      str(names[static_cast<int>(f)], "/", name_of(dtype), "/", rows, "x", cols);
   if (bench) {
     suite.add_bench<PointwiseArgs>(label, function);
   } else {
@@ -44,9 +48,32 @@ void add_backward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, 
       });
 }
 
+// NaN must come out wherever it went in, or a training run that has gone wrong looks well.
+void add_special(Suite& suite, PointwiseFunction f, DType dtype) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  suite.add<PointwiseArgs>(
+      str(names[static_cast<int>(f)], "/", name_of(dtype), "/special values"), [=](Case& c) {
+        std::vector<double> values;  // in every lane of a vector, and in the rest
+        for (int i = 0; i < 37; ++i) {
+          values.push_back(std::vector{nan, inf, -inf, 0.0, -0.0, 1e30, -1e30}[i % 7]);
+        }
+        PointwiseArgs args;
+        args.function = f;
+        args.x = c.input_values({1, 37}, dtype, values);
+        if (f == PointwiseFunction::add) args.z = c.input({1, 37}, dtype);
+        if (f == PointwiseFunction::bias) args.z = c.input({37}, DType::f32);
+        args.y = c.output("y", {1, 37}, dtype, Tolerance::ulps(dtype, 4));
+        c.run(args);
+      });
+}
+
 }  // namespace
 
 void pointwise_check(Suite& suite) {
+  for (PointwiseFunction f : functions) {
+    for (DType dtype : {DType::f32, DType::bf16}) add_special(suite, f, dtype);
+  }
   for (PointwiseFunction f : functions) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       for (int64_t rows : {0, 1, 33, 129}) {
