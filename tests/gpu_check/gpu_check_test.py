@@ -1,5 +1,7 @@
-"""tools/gpu_check against a made-up checkop, since the machine that runs this may have no GPU."""
+"""tools/gpu_check against made-up programs, since the machine that runs this may have no GPU."""
 
+import csv
+import io
 import json
 import pathlib
 import subprocess
@@ -8,6 +10,11 @@ import tempfile
 import unittest
 
 TOOL = pathlib.Path(sys.argv.pop(1))
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(TOOL.parent / "gpu"))
+import places  # noqa: E402
+import sections  # noqa: E402
+import training_task  # noqa: E402
 
 CHECKOP = """#!/usr/bin/env python3
 import json, pathlib, sys
@@ -17,7 +24,8 @@ if "--devices" in sys.argv:
     print(json.dumps({"kind": "cpu", "available": True, "detail": "cpu"}))
     print(json.dumps({"kind": "cuda", "available": GPU, "detail": "Made-up H1 (cuda:0)" if GPU else "no driver"}))
 elif "--bench" in sys.argv:
-    print(json.dumps({"op": "a", "case": "b", "median_us": 1.5}))
+    for variant, us in (("fast", 1.5), ("slow", 4.0), ("cudnn_standard", 6.0), ("cudnn_persist", 3.0)):
+        print(json.dumps({"op": "a", "case": "b", "variant": variant, "median_us": us}))
 else:
     runs.write_text(str(int(runs.read_text()) + 1) if runs.exists() else "1")
     digest = runs.read_text() if MOVES else "same"
@@ -25,18 +33,42 @@ else:
     sys.exit(STATUS != "passed")
 """
 
+# Trains for as long as it is told, and recognises as well as it is told.
+RONDO = """#!/usr/bin/env python3
+import json, pathlib, sys, time
+if sys.argv[1] == "train":
+    time.sleep(SLEEP)
+    run = next(a.split("=")[1] for a in sys.argv if a.startswith("training.checkpoint_dir="))
+    pathlib.Path(run).mkdir(parents=True)
+    with open(run + "/log.jsonl", "w") as log:
+        log.write(json.dumps({"event": "start"}) + "\\n")
+        for step in range(10):
+            log.write(json.dumps({"event": "step", "frames_per_second": 100.0 if step < 5 else FPS}) + "\\n")
+elif sys.argv[1] == "eval":
+    print(json.dumps({"all": {"wer": WER}, "utterances": 300}))
+"""
+
+
+def write_program(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
 
 class GpuCheck(unittest.TestCase):
-    def run_tool(self, gpu=True, status="passed", moves=False, arguments=()):
+    def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, arguments=(),
+                 which="checkop_twice,bench"):
         with tempfile.TemporaryDirectory() as directory:
             build = pathlib.Path(directory)
-            script = build / "checkop"
-            script.write_text(CHECKOP.replace("GPU", str(gpu)).replace("STATUS", repr(status))
-                              .replace("MOVES", str(moves)))
-            script.chmod(0o755)
+            write_program(build / "checkop", CHECKOP.replace("GPU", str(gpu))
+                          .replace("STATUS", repr(status)).replace("MOVES", str(moves)))
+            frames = training_task.SEQUENCES * training_task.FRAMES
+            write_program(build / "rondo", RONDO.replace("SLEEP", str(sleep))
+                          .replace("WER", repr(wer)).replace("FPS", repr(frames / 0.025)))
+            (build / "shared" / "data" / "fsdd").mkdir(parents=True)
             p = subprocess.run([sys.executable, TOOL, "--build", build, "--out", build / "out",
-                                "--sections", "checkop_twice,bench", *arguments],
-                               capture_output=True, text=True, check=False)
+                                "--sections", which, *arguments], capture_output=True, text=True,
+                               check=False, env={"PATH": "/usr/bin:/bin",
+                                                 "RONDO_SHARED": str(build / "shared")})
             results = [json.loads(f.read_text()) for f in (build / "out").glob("*.json")]
             names = [f.name for f in (build / "out").glob("*")]
             return p, results, names
@@ -52,10 +84,16 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
         self.assertEqual(len(names), 1)
         self.assertRegex(names[0], r"^\d{4}-\d\d-\d\d-made-up-h1-\w+(-dirty)?\.json$")
-        sections = results[0]["sections"]
-        self.assertEqual(list(sections), ["checkop_twice", "bench"])
-        self.assertEqual(sections["checkop_twice"]["ran"], 1)
-        self.assertEqual(sections["bench"]["rows"][0]["median_us"], 1.5)
+        found = results[0]["sections"]
+        self.assertEqual(list(found), ["checkop_twice", "bench"])
+        self.assertEqual(found["checkop_twice"]["ran"], 1)
+        self.assertEqual(found["bench"]["rows"][0]["median_us"], 1.5)
+
+    def test_the_fastest_of_ours_stands_beside_the_fastest_of_each_peer(self):
+        _, results, _ = self.run_tool()
+        self.assertEqual(results[0]["sections"]["bench"]["beside_peers"],
+                         [{"op": "a", "case": "b", "ours": "fast", "ours_us": 1.5,
+                           "peer": "cudnn_persist", "peer_us": 3.0, "ratio": 2.0}])
 
     def test_a_failing_case_fails_the_run_and_is_kept(self):
         p, results, _ = self.run_tool(status="failed")
@@ -72,10 +110,75 @@ class GpuCheck(unittest.TestCase):
         p, _, _ = self.run_tool(status="skipped")
         self.assertEqual(p.returncode, 1)
 
+    def test_digits_pass_by_their_word_error_rate(self):
+        for wer, status in ((0.01, "passed"), (0.5, "failed"), (float("nan"), "failed")):
+            p, results, _ = self.run_tool(wer=wer if wer == wer else None, which="digits")
+            self.assertEqual(results[0]["sections"]["digits"]["status"], status, p.stdout + p.stderr)
+            self.assertEqual(p.returncode, status == "failed")
+
+    def test_a_section_out_of_time_fails_and_says_so(self):
+        # 1.2 s of 120 for the digits
+        p, results, _ = self.run_tool(sleep=5, which="digits", arguments=["--minutes", "0.09"])
+        self.assertEqual(p.returncode, 1)
+        self.assertEqual(results[0]["sections"]["digits"]["complete"], False)
+
+    def test_the_training_step_is_timed_from_the_log_after_its_first_steps(self):
+        p, results, _ = self.run_tool(which="training_step")
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+        ours = results[0]["sections"]["training_step"]["ours"]
+        self.assertAlmostEqual(ours["bf16"]["median_ms"], 25.0)
+        self.assertEqual(ours["f32"]["steps"], 5)
+
     def test_an_unknown_section_is_wrong_usage(self):
         p, _, _ = self.run_tool(arguments=["--sections", "nonsense"])
         self.assertEqual(p.returncode, 2)
         self.assertIn("nonsense", p.stderr)
+
+    def test_all_sections_together_take_less_than_ten_minutes(self):
+        self.assertLess(sum(sections.BUDGETS.values()), 600)
+
+
+class Pieces(unittest.TestCase):
+    def test_ncu_rows_are_means_over_a_kernels_launches(self):
+        columns = ["ID", "Kernel Name", *sections.METRICS]
+        out = io.StringIO()
+        writer = csv.writer(out, quoting=csv.QUOTE_ALL)
+        writer.writerow(columns)
+        writer.writerow(["", "", "nsecond", "%", "%", "register/thread", "%"])
+        writer.writerow(["0", "step", "1,000", "10", "20", "40", "50"])
+        writer.writerow(["1", "step", "3,000", "30", "20", "40", "50"])
+        rows = sections.profile_rows("==PROF== Connected\n" + out.getvalue())
+        self.assertEqual(len(rows), 1)
+        self.assertEqual((rows[0]["kernel"], rows[0]["launches"]), ("step", 2))
+        self.assertEqual(rows[0]["gpu__time_duration.sum"], 2000)
+        self.assertEqual(rows[0]["sm__throughput.avg.pct_of_peak_sustained_elapsed"], 20)
+        self.assertEqual(sections.profile_rows("==ERROR== nothing"), [])
+
+    def test_a_line_cut_short_is_dropped(self):
+        self.assertEqual(sections.json_lines('{"a": 1}\n[2]\nwords\n{"b": '), [{"a": 1}])
+
+    def test_libraries_are_found_in_python_packages_too(self):
+        with tempfile.TemporaryDirectory() as directory:
+            folder = pathlib.Path(directory) / "nvidia" / "cudnn" / "lib"
+            folder.mkdir(parents=True)
+            (folder / "libcudnn.so.9").touch()
+            self.assertEqual(places.find_libraries([folder]), {"libcudnn.so": str(folder / "libcudnn.so.9")})
+            self.assertIn(str(folder), places.environment([folder])["LD_LIBRARY_PATH"])
+
+    def test_the_training_task_is_a_corpus_of_equal_sequences(self):
+        with tempfile.TemporaryDirectory() as directory:
+            config = training_task.write_corpus(pathlib.Path(directory), "f32")
+            lines = (config.parent / "train.jsonl").read_text().splitlines()
+            self.assertEqual(len(lines), training_task.SEQUENCES * training_task.STEPS_PER_EPOCH)
+            feature_bytes = 4 * training_task.FRAMES * training_task.FEATURES
+            for i in range(training_task.SEQUENCES):
+                data = (config.parent / f"{i}.npy").read_bytes()
+                self.assertEqual(data[:6], b"\x93NUMPY")
+                header = int.from_bytes(data[8:10], "little")
+                self.assertEqual((10 + header) % 64, 0)
+                self.assertEqual(len(data), 10 + header + feature_bytes)
+            used = {v for line in lines for v in json.loads(line)["labels"]}
+            self.assertEqual(used, set(range(1, training_task.CLASSES)))
 
 
 if __name__ == "__main__":

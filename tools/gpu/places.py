@@ -1,0 +1,137 @@
+"""Where gpu_check finds programs, CUDA libraries and data, and how it is packed for another machine.
+
+In the repository: programs in build/, recipes in tools/. Packed (gpu_check --pack DIR): everything in
+one folder, beside the script, with the shared libraries that the programs need.
+"""
+
+import glob
+import os
+import pathlib
+import re
+import shutil
+import site
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent.parent  # tools/, or the packed folder
+PACKED = (HERE / "commit").is_file()
+ROOT = HERE if PACKED else HERE.parent
+PROGRAMS = {"checkop": "tools", "rondo": "tools", "simt_test": "tests/simt"}
+# Of every Linux system, or the driver's.
+NOT_PACKED = re.compile(r"^(ld-linux|libc\.so|libm\.so|libdl\.|librt\.|libpthread\.|libcuda\.so|"
+                        r"libnvidia|linux-vdso)")
+
+
+def find_program(name, build=None):
+    """The path of a built program, or None."""
+    if build:
+        places = [build / PROGRAMS[name], build]
+    else:
+        places = [HERE] if PACKED else [ROOT / "build" / PROGRAMS[name]]
+    for place in places:
+        path = place / name
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def library_folders():
+    """Folders with CUDA libraries, in order of preference: packed, toolkit, system, Python wheels."""
+    toolkit = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda",
+               *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
+    folders = [HERE / "lib"] if PACKED else []
+    for root in filter(None, toolkit):
+        folders += [pathlib.Path(root) / "lib64", pathlib.Path(root) / "targets/x86_64-linux/lib"]
+    folders += map(pathlib.Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"))
+    for packages in {*site.getsitepackages(), site.getusersitepackages(), *python_folders()}:
+        folders += map(pathlib.Path, sorted(glob.glob(f"{packages}/nvidia/*/lib")))
+    return list(dict.fromkeys(f for f in folders if f.is_dir()))
+
+
+def python_folders():
+    """site-packages of the active environment and of RONDO_PEER_PYTHON's."""
+    roots = [os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")]
+    if peer := os.environ.get("RONDO_PEER_PYTHON"):
+        roots.append(pathlib.Path(peer).parent.parent)
+    return [f for root in filter(None, roots) for f in glob.glob(f"{root}/lib/python3*/site-packages")]
+
+
+def find_libraries(folders):
+    """{name: path} of the CUDA libraries that rondo or its peers may load."""
+    found = {}
+    for name in ("libcublasLt.so", "libcublas.so", "libcudnn.so", "libnccl.so"):
+        for folder in folders:
+            if matches := sorted(folder.glob(name + "*")):
+                found[name] = str(matches[-1])
+                break
+    return found
+
+
+def environment(folders):
+    """This process's, with those folders where the loader looks."""
+    # System folders are looked at anyway; naming them would put them before a program's own.
+    named = [str(f) for f in folders if not str(f).startswith("/usr/lib")]
+    path = os.pathsep.join(named + [p for p in [os.environ.get("LD_LIBRARY_PATH")] if p])
+    return {**os.environ, "LD_LIBRARY_PATH": path} if path else dict(os.environ)
+
+
+def source_version():
+    """The commit, with -dirty when the tree differs from it; "unknown" outside a checkout."""
+    if PACKED:
+        return (HERE / "commit").read_text().strip()
+
+    def git(*arguments):
+        p = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True,
+                           check=False)
+        return p.stdout.strip() if p.returncode == 0 else None
+    if shutil.which("git") is None or git("rev-parse", "HEAD") is None:
+        return os.environ.get("RONDO_COMMIT", "unknown")
+    return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain") else "")
+
+
+def digit_recordings():
+    """Folder of the spoken-digit recordings, or None."""
+    folder = pathlib.Path(os.environ.get("RONDO_SHARED", ROOT.parent / "shared")) / "data" / "fsdd"
+    return folder if folder.is_dir() else None
+
+
+def torch_python():
+    """A Python that has PyTorch, or None."""
+    for python in (os.environ.get("RONDO_PEER_PYTHON"), sys.executable, shutil.which("python3")):
+        if python and subprocess.run([python, "-c", "import torch"], capture_output=True,
+                                     check=False).returncode == 0:
+            return python
+    return None
+
+
+def needed_libraries(program):
+    """Shared libraries of a program, without the system's own."""
+    out = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    paths = re.findall(r"=> (\S+) \(", out)
+    return [pathlib.Path(p) for p in paths if not NOT_PACKED.match(pathlib.Path(p).name)]
+
+
+def pack(target, build):
+    """Copies all that gpu_check needs into the folder `target`; [what is in it]."""
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "lib").mkdir(exist_ok=True)
+    version = source_version()
+    for name in PROGRAMS:
+        program = find_program(name, build)
+        if program is None:
+            raise FileNotFoundError(f"{name} is not built")
+        shutil.copy(program, target / name)
+        subprocess.run(["strip", str(target / name)], check=False)
+        for library in needed_libraries(program):
+            shutil.copy(library, target / "lib" / library.name)
+    shutil.copy(HERE / "gpu_check", target / "gpu_check")
+    for folder, pattern in (("gpu", "*.py"), ("recipes", "*.toml")):
+        (target / folder).mkdir(exist_ok=True)
+        for path in sorted((HERE / folder).glob(pattern)):
+            shutil.copy(path, target / folder / path.name)
+    if recordings := digit_recordings():
+        shutil.rmtree(target / "digits", ignore_errors=True)
+        subprocess.run([str(find_program("rondo", build)), "prepare", "fsdd", str(recordings),
+                        str(target / "digits")], check=True, stdout=subprocess.DEVNULL)
+    (target / "commit").write_text(version + "\n")
+    return sorted(p.name for p in target.iterdir())
