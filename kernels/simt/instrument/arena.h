@@ -19,12 +19,14 @@
 
 namespace rondo::simt {
 
-// One access to some bytes of a cell.
+// One access to some bytes of a cell, by a thread of a block of the grid.
 struct Access {
-  uint32_t thread, clock, site;
-  uint8_t bytes;  // one bit each; 0: no access
-  bool write, atomic;
+  uint32_t block, clock, site;
+  uint16_t thread;
+  uint8_t bytes : 4;  // one bit each; 0: no access
+  bool write : 1, atomic : 1;
 };
+static_assert(sizeof(Access) == 16);
 inline constexpr size_t cell_bytes = 4;
 struct Cell {
   Access slots[4];

@@ -65,33 +65,30 @@ size_t HappensBefore::index_in_gang(const Thread& t) const {
   return static_cast<size_t>(t.block - first_block_);
 }
 
-uint64_t HappensBefore::number(const Thread& t) const {
-  return state(t).number * threads_ + t.linear;
-}
-
-Clock HappensBefore::clock(const Thread& t) const {
-  const BlockState& b = state(t);
-  return std::max({b.lanes[t.linear].clock, b.warps[t.linear / 32].clock, b.clock});
-}
-
-bool HappensBefore::knows(const Thread& t, uint64_t other, Clock clock) const {
-  if (clock < grid_clock_) return true;
-  const BlockState& b = state(t);
-  const uint64_t block = other / threads_;
-  const auto linear = static_cast<unsigned>(other % threads_);
-  if (block == b.number) {
-    if (linear == t.linear || clock < b.clock) return true;
-    const Warp& warp = b.warps[t.linear / 32];
-    if (linear / 32 == t.linear / 32) {
-      if (clock < warp.clock) return true;
-      if (warp.lanes && clock < (*warp.lanes)[t.linear % 32][linear % 32]) return true;
-    }
-  } else if (clock < b.cluster_clock && block / cluster_ == b.number / cluster_) {
-    return true;
-  }
+HappensBefore::View HappensBefore::view(const Thread& t) const {
+  const BlockState& b = blocks_[index_in_gang(t)];
   const Lane& lane = b.lanes[t.linear];
-  return b.shared.covers(block, other, clock) ||
-         (lane.learned && lane.learned->covers(block, other, clock));
+  const Warp& warp = b.warps[t.linear / 32];
+  View v;
+  v.block = static_cast<uint32_t>(b.number);
+  v.thread = static_cast<uint16_t>(t.linear);
+  v.clock = std::max({lane.clock, warp.clock, b.clock});
+  v.all = grid_clock_;
+  v.block_clock = b.clock;
+  v.warp_clock = warp.clock;
+  v.cluster_clock = b.cluster_clock;
+  v.cluster = cluster_;
+  v.block_threads = threads_;
+  v.lanes = warp.lanes ? &(*warp.lanes)[t.linear % 32] : nullptr;
+  v.shared = &b.shared;
+  v.learned = lane.learned.get();
+  return v;
+}
+
+bool HappensBefore::View::knows_by_flags(uint32_t other_block, uint16_t other, Clock when) const {
+  const uint64_t number = other_block * block_threads + other;
+  return shared->covers(other_block, number, when) ||
+         (learned && learned->covers(other_block, number, when));
 }
 
 void HappensBefore::learn(BlockState& b, unsigned lane, const Knowledge& what) {
@@ -105,7 +102,7 @@ void HappensBefore::learn(BlockState& b, unsigned lane, const Knowledge& what) {
 }
 
 // Everything t knows, and what it has done itself.
-Knowledge HappensBefore::snapshot(const Thread& t) const {
+Knowledge HappensBefore::snapshot(const Thread& t) {
   const BlockState& b = state(t);
   const Lane& lane = b.lanes[t.linear];
   Knowledge k = b.shared;
@@ -122,7 +119,7 @@ Knowledge HappensBefore::snapshot(const Thread& t) const {
     const Clock known = std::max(b.warps[warp].clock, partial ? (*partial)[t.linear % 32][l] : 0);
     if (known > b.clock) k.learn_thread(b.number * threads_ + warp * 32 + l, known);
   }
-  k.learn_thread(number(t), clock(t) + 1);
+  k.learn_thread(b.number * threads_ + t.linear, view(t).clock + 1);
   return k;
 }
 

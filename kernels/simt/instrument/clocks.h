@@ -59,12 +59,9 @@ class HappensBefore {
   void released(const Thread& t, const void* p);
   void acquired(const Thread& t, const void* p);
 
-  // The clock that an access of t carries now.
-  Clock clock(const Thread& t) const;
-  uint64_t number(const Thread& t) const;
-  // Whether an access of thread `other` (its number in the grid) at `clock` happened before now
-  // in t.
-  bool knows(const Thread& t, uint64_t other, Clock clock) const;
+  // A thread, and what it knows now.
+  struct View;
+  View view(const Thread& t) const;
   // Clocks of this launch, and of the gang that runs, are not below these.
   Clock grid_start() const { return grid_start_; }
   Clock gang_start() const { return gang_start_; }
@@ -91,12 +88,11 @@ class HappensBefore {
   };
 
   BlockState& state(const Thread& t) { return blocks_[index_in_gang(t)]; }
-  const BlockState& state(const Thread& t) const { return blocks_[index_in_gang(t)]; }
   size_t index_in_gang(const Thread& t) const;
   static unsigned existing_lanes(const BlockState& b, unsigned warp);
   Clock next();
   void learn(BlockState& b, unsigned lane, const Knowledge& what);
-  Knowledge snapshot(const Thread& t) const;
+  Knowledge snapshot(const Thread& t);
   void merge_blocks(size_t first, size_t count, bool cluster);
   void synchronise_some(BlockState& b, unsigned warp, unsigned mask, Clock now);
 
@@ -106,6 +102,37 @@ class HappensBefore {
   const Block* first_block_ = nullptr;
   std::vector<BlockState> blocks_;
   std::unordered_map<const void*, Knowledge> published_;
+};
+
+// Holds until the thread's next event.
+struct HappensBefore::View {
+  uint32_t block;
+  uint16_t thread;
+  Clock clock;  // what an access carries now
+
+  // Whether an access of a thread of the grid happened before now.
+  bool knows(uint32_t other_block, uint16_t other, Clock when) const {
+    if (when < all) return true;
+    if (other_block == block) {
+      if (other == thread || when < block_clock) return true;
+      if (other / 32 == thread / 32) {
+        if (when < warp_clock) return true;
+        if (lanes && when < (*lanes)[other % 32]) return true;
+      }
+    } else if (when < cluster_clock && other_block / cluster == block / cluster) {
+      return true;
+    }
+    return knows_by_flags(other_block, other, when);
+  }
+
+  Clock all, block_clock, warp_clock, cluster_clock;
+  uint32_t cluster;
+  uint64_t block_threads;
+  const std::array<Clock, 32>* lanes;
+  const Knowledge *shared, *learned;
+
+ private:
+  bool knows_by_flags(uint32_t other_block, uint16_t other, Clock when) const;
 };
 
 }  // namespace rondo::simt

@@ -46,8 +46,8 @@ void Monitor::deallocate(std::byte* data) noexcept { arena_.deallocate(data); }
 void Monitor::begin_grid(const LaunchConfig& config) {
   mutex_.lock();
   block_threads_ = config.block.count();
-  RONDO_CHECK(config.grid.count() * block_threads_ < ~uint32_t{0}, describe(config),
-              ": too many threads for an instrumented build");
+  RONDO_CHECK(config.grid.count() < ~uint32_t{0}, describe(config),
+              ": too many blocks for an instrumented build");
   order_.begin_grid(config);
   const auto [at, is_new] = index_.try_emplace(config.kernel, counters_.size());
   if (is_new) counters_.push_back({.kernel = config.kernel});
@@ -189,19 +189,15 @@ void Monitor::watch(const void* begin, size_t bytes) {
 void Monitor::check(const void* p, size_t bytes, AccessKind kind, const void* site) {
   if (!gang_->failure.empty()) return;
   if (!arena_.allocated(p, bytes)) return report_outside(p, bytes, kind, site);
-  Access now = {static_cast<uint32_t>(order_.number(*self)),
-                order_.clock(*self),
-                to_site(site),
-                0,
-                writes(kind),
-                is_atomic(kind)};
+  const HappensBefore::View me = order_.view(*self);
+  Access now = {me.block, me.clock, to_site(site), me.thread, 0, writes(kind), is_atomic(kind)};
   const auto* at = static_cast<const std::byte*>(p);
   const auto* end = at + bytes;
   while (at < end) {
     const size_t within = reinterpret_cast<uintptr_t>(at) % cell_bytes;
     const size_t n = std::min(cell_bytes - within, static_cast<size_t>(end - at));
-    now.bytes = static_cast<uint8_t>(((1u << n) - 1) << within);
-    check_cell(at - within, now);
+    now.bytes = static_cast<uint8_t>(((1u << n) - 1) << within) & 15u;
+    check_cell(at - within, now, me);
     at += n;
   }
 }
@@ -213,34 +209,44 @@ bool Monitor::stale(const Access& a, Space space) const {
          a.clock < (space == Space::global ? order_.grid_start() : order_.gang_start());
 }
 
-void Monitor::check_cell(const std::byte* p, const Access& now) {
+void Monitor::check_cell(const std::byte* p, const Access& now, const HappensBefore::View& me) {
   Cell& cell = arena_.cell(p);
+  const auto by_me = [&](const Access& a) {
+    return a.thread == now.thread && a.block == now.block;
+  };
+  for (const Access& before : cell.slots) {
+    // Whatever has come since was compared with this one.
+    if (by_me(before) && before.clock == now.clock && before.bytes == now.bytes &&
+        before.write >= now.write && before.atomic == now.atomic) {
+      return;
+    }
+  }
   const Space space = arena_.space(p + __builtin_ctz(now.bytes));
   for (Access& before : cell.slots) {
     if (stale(before, space)) {
       before.bytes = 0;
       continue;
     }
-    if (before.thread == now.thread || !(before.bytes & now.bytes)) continue;
+    if (by_me(before) || !(before.bytes & now.bytes)) continue;
     if (!(before.write || now.write) || (before.atomic && now.atomic)) continue;
-    if (!order_.knows(*self, before.thread, before.clock)) return report_race(p, now, before);
+    if (!me.knows(before.block, before.thread, before.clock)) return report_race(p, now, before);
   }
-  remember(cell, now);
+  remember(cell, now, me);
 }
 
-void Monitor::remember(Cell& cell, const Access& now) {
+void Monitor::remember(Cell& cell, const Access& now, const HappensBefore::View& me) {
   Access* place = nullptr;
   for (Access& slot : cell.slots) {
     // What would conflict with the older access, unordered, conflicts with the new one as well.
     const bool covered = (slot.bytes & ~now.bytes) == 0 && (now.write || !slot.write) &&
                          (!now.atomic || slot.atomic) &&
-                         order_.knows(*self, slot.thread, slot.clock);
+                         me.knows(slot.block, slot.thread, slot.clock);
     if (slot.bytes != 0 && !covered) continue;
     slot.bytes = 0;
     if (!place) place = &slot;
   }
   // Full: reads give way first.
-  const unsigned start = (now.thread * 2654435761u + now.clock) >> 30;
+  const unsigned start = (now.thread * 2654435761u + now.clock * 40503u) >> 30;
   for (unsigned i = 0; i < 4 && !place; ++i) {
     if (!cell.slots[(start + i) % 4].write) place = &cell.slots[(start + i) % 4];
   }
@@ -253,12 +259,12 @@ void Monitor::fail(const std::string& what) {
   if (gang_->failure.empty()) gang_->failure = str("kernel ", gang_->config.kernel, ", ", what);
 }
 
-std::string Monitor::name_thread(uint64_t number) const {
-  const auto name = [](uint64_t i, Dim3 shape) {
+std::string Monitor::name_thread(uint32_t block, uint16_t thread) const {
+  const auto name = [](uint32_t i, Dim3 shape) {
     return str("(", i % shape.x, ",", i / shape.x % shape.y, ",", i / shape.x / shape.y, ")");
   };
-  return str("block ", name(number / block_threads_, gang_->config.grid), ", thread ",
-             name(number % block_threads_, gang_->config.block));
+  return str("block ", name(block, gang_->config.grid), ", thread ",
+             name(thread, gang_->config.block));
 }
 
 namespace {
@@ -278,15 +284,16 @@ std::string name_place(const Arena::Allocation& a, const void* p) {
 
 void Monitor::report_race(const std::byte* p, const Access& now, const Access& before) {
   const std::byte* at = p + __builtin_ctz(static_cast<unsigned>(now.bytes & before.bytes));
-  fail(str(name_thread(now.thread), ": race in ", name_place(arena_.find(at), at), ": it ",
-           verb(now.write, now.atomic), " at ", source_line(now.site), ", and ",
-           name_thread(before.thread), " ", verb(before.write, before.atomic), " at ",
+  fail(str(name_thread(now.block, now.thread), ": race in ", name_place(arena_.find(at), at),
+           ": it ", verb(now.write, now.atomic), " at ", source_line(now.site), ", and ",
+           name_thread(before.block, before.thread), " ", verb(before.write, before.atomic), " at ",
            source_line(before.site), ", with nothing that orders them"));
 }
 
 void Monitor::report_outside(const void* p, size_t bytes, AccessKind kind, const void* site) {
   const Arena::Allocation a = arena_.find(p);
-  fail(str(name_thread(order_.number(*self)), ": ", verb(writes(kind), is_atomic(kind)), " ", bytes,
+  const HappensBefore::View me = order_.view(*self);
+  fail(str(name_thread(me.block, me.thread), ": ", verb(writes(kind), is_atomic(kind)), " ", bytes,
            " bytes outside any allocation; the nearest: ", name_place(a, p), ", at ",
            source_line(to_site(site))));
 }

@@ -54,13 +54,13 @@ class Monitor final : public Observer {
 
   void count(const void* p, size_t bytes, AccessKind kind);
   void check(const void* p, size_t bytes, AccessKind kind, const void* site);
-  void check_cell(const std::byte* p, const Access& now);
-  void remember(Cell& cell, const Access& now);
+  void check_cell(const std::byte* p, const Access& now, const HappensBefore::View& me);
+  static void remember(Cell& cell, const Access& now, const HappensBefore::View& me);
   bool stale(const Access& a, Space space) const;
   void fail(const std::string& what);
   void report_race(const std::byte* p, const Access& now, const Access& before);
   void report_outside(const void* p, size_t bytes, AccessKind kind, const void* site);
-  std::string name_thread(uint64_t number) const;
+  std::string name_thread(uint32_t block, uint16_t thread) const;
 
   mutable std::mutex mutex_;  // held while a grid runs
   Arena arena_;
