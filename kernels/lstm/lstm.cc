@@ -181,7 +181,8 @@ std::span<const Variant> lstm_forward_variants() {
   static constexpr auto list = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
       RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
                          lstm_gpu_accepts<LstmForwardArgs>),
-      RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_cluster, "cluster"));
+      RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_cluster, "cluster"),
+      RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_grid, "grid"));
   return list;
 }
 
@@ -189,7 +190,8 @@ std::span<const Variant> lstm_backward_variants() {
   static constexpr auto list = variants<LstmBackwardArgs, lstm_backward_ref, lstm_backward_cpu>(
       RONDO_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_gpu, "portable", Role::standard,
                          lstm_gpu_accepts<LstmBackwardArgs>),
-      RONDO_UNPROVEN_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_cluster, "cluster"));
+      RONDO_UNPROVEN_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_cluster, "cluster"),
+      RONDO_UNPROVEN_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_grid, "grid"));
   return list;
 }
 

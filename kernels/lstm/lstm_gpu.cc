@@ -33,6 +33,10 @@ GemmArgs weight_product(int64_t m, int64_t n, DType t, int64_t rows) {
   return g;
 }
 
+uint32_t* take_flags(LstmCarver& carver, const LstmDims& dims) {
+  return carver.take<uint32_t>(static_cast<int64_t>(lstm_grid_flag_bytes(dims)), 1);
+}
+
 void* take_gemm(LstmCarver& carver, size_t bytes) {
   return carver.take(static_cast<int64_t>(bytes), 1);
 }
@@ -44,6 +48,7 @@ LstmGpuForwardSpace forward_space(LstmCarver& carver, const Context& context, co
   s.pre = carver.take<float>(D * capacity.rows * 4 * H, sizeof(float));
   s.c = carver.take<float>(states * H, sizeof(float));
   s.h_cell = dims.projection ? carver.take(states * H, size_of(t)) : nullptr;
+  s.flags = take_flags(carver, dims);
   s.gemm_bytes = gemm_workspace_bytes(context, input_product(dims, t, capacity.rows));
   s.gemm = take_gemm(carver, s.gemm_bytes);
   return s;
@@ -53,6 +58,7 @@ LstmGpuBackwardSpace backward_space(LstmCarver& carver, const Context& context,
                                     const LstmDims& dims, DType t, const PackedCapacity& capacity) {
   LstmGpuBackwardSpace s;
   s.dc = carver.take<float>(dims.directions * capacity.sequences * dims.hidden, sizeof(float));
+  s.flags = take_flags(carver, dims);
   s.gemm_bytes = gemm_workspace_bytes(context, input_gradient(dims, t, capacity.rows));
   s.gemm = take_gemm(carver, s.gemm_bytes);
   return s;

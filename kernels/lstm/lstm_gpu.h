@@ -5,6 +5,10 @@
 //             projection)
 //   cluster   bf16, H <= 512, no projection, sm_90: the time loop in one launch, R in registers,
 //             h (or dh) exchanged through distributed shared memory
+//   grid      f32 and bf16, H <= 1024, no projection, sm_80 and up, all blocks resident: the time
+//   loop in
+//             one cooperative launch, R in registers or shared memory, h (or dgates) exchanged
+//             through memory, a flag per block and step
 //
 // All compute x W^T of every row before the time loop, dx and the weight gradients after it, by the
 // gemm op.
@@ -34,31 +38,48 @@ inline bool lstm_cluster_suits(const LstmDims& dims, DType compute) {
   return compute == DType::bf16 && dims.hidden <= 512 && dims.projection == 0;
 }
 
+inline bool lstm_grid_suits(const LstmDims& dims, DType compute) {
+  return compute != DType::f64 && dims.hidden <= 1024 && dims.projection == 0;
+}
+
 RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_cluster, LstmBackwardArgs);
+RONDO_DECLARE_GPU(lstm_forward_grid, LstmForwardArgs);
+RONDO_DECLARE_GPU(lstm_backward_grid, LstmBackwardArgs);
 namespace sim {
 bool lstm_forward_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_accepts(const Context&, const void* args);
+bool lstm_forward_grid_accepts(const Context&, const void* args);
+bool lstm_backward_grid_accepts(const Context&, const void* args);
 }  // namespace sim
 namespace cuda {
 bool lstm_forward_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_accepts(const Context&, const void* args);
+bool lstm_forward_grid_accepts(const Context&, const void* args);
+bool lstm_backward_grid_accepts(const Context&, const void* args);
 }  // namespace cuda
 
 // As lstm_workspace_bytes(), for Backend::sim and Backend::cuda.
 size_t lstm_gpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
                                 DType compute, const PackedCapacity& capacity);
 
+// A flag per block of the grid variants, whose blocks own 8 cells or more.
+inline size_t lstm_grid_flag_bytes(const LstmDims& dims) {
+  return static_cast<size_t>(dims.directions * ((dims.hidden + 7) / 8)) * sizeof(uint32_t);
+}
+
 // Pieces of the workspace.
 struct LstmGpuForwardSpace {
   float* pre;    // [D, rows, 4H]: x W^T + b
   float* c;      // [D, N, H]
   void* h_cell;  // [D, N, H] of the compute dtype: h' before the projection; else absent
+  uint32_t* flags;
   void* gemm;
   size_t gemm_bytes;
 };
 struct LstmGpuBackwardSpace {
   float* dc;  // [D, N, H]
+  uint32_t* flags;
   void* gemm;
   size_t gemm_bytes;
 };
