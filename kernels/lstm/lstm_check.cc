@@ -249,12 +249,12 @@ void add_persistent(Suite& suite) {
   const Size sizes[] = {{33, {4, 3, 3, 1}},
                         {64, two_clusters},
                         {72, {3, 3, 2, 2, 2, 2, 1, 1, 1, 0}},
-                        {200, {4, 2, 1}},
+                        {250, {4, 2, 1}},
                         {260, tiles}};
   for (const Size& size : sizes) {
     for (int directions : {1, 2}) {
       for (DType dtype : {DType::bf16, DType::f32}) {
-        if (size.hidden > 200 && dtype == DType::f32) continue;
+        if (size.hidden > 250 && dtype == DType::f32) continue;
         Shape s;
         s.hidden = size.hidden;
         s.input = 3;
