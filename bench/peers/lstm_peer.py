@@ -3,61 +3,84 @@
 
 Usage: bench/peers/lstm_peer.py [--threads N] [--clock wall|thread] [--match TEXT] [--rounds N]
 
-The shapes are those of `checkop lstm --bench` with one direction. PyTorch is timed on padded input
-(even batches: the same work; ragged ones: the padding is computed too) and on packed input, forward
-plus backward with gradients of the input and of all weights. Its faster number of threads up to N
-and the faster of oneDNN on and off count. Ours and PyTorch's alternate, --rounds times, and the
-fastest run of each counts, because the machine may be shared. --clock thread compares processor
-time on one thread instead of wall time, which disturbs less.
+Ours is bench/lstm_bench: one layer, one direction, as wide as its input, H 128 to 1024, B 1 to 64.
+PyTorch gives the gradients of the input and of all weights too. It gets padded input (even batches:
+the same work; ragged ones, T down to T / 2 frames: the padding is computed as well) and, for ragged
+batches, packed input. Its fastest setting counts: threads 1 and N, oneDNN on and off; settings are
+compared on a few frames first, and the best of them, and all within a third of it, on the whole shape.
+Ours and PyTorch alternate, --rounds times; of each the fastest run counts, because the machine may be
+shared. --clock thread compares processor time on one thread instead of wall time, which disturbs less.
+
+Geometric means are printed per class and written with the rows: f32 and bf16; even batches; ragged
+ones against packed and against padded input; bf16 also against PyTorch's f32. share_of_peak is our
+rate over that of a large square product in the same run. The whole takes about four minutes on two
+quiet cores; --quick leaves out the largest shapes.
 """
 
 import argparse
+import json
 import re
+import subprocess
+import sys
 import time
 
-from common import import_or_skip, print_ratios, run_checkop, usable_cpus, write_json
+from common import (checkop_path, geometric_mean, import_or_skip, run_checkop, usable_cpus,
+                    write_json)
 
-CASE = re.compile(r"bench_h(\d+)_b(\d+)_t(\d+)_d1_(f32|bf16)_(even|ragged)$")
+CASE = re.compile(r"h(\d+)_b(\d+)_t(\d+)_d1_(f32|bf16)_(even|ragged)$")
+FRAMES = {128: 200, 256: 200, 512: 100, 1024: 50}
+BATCHES = (1, 4, 16, 64)
 
 
-def lengths_of(batch, frames, ragged):
-    """As in kernels/lstm/lstm_check.cc."""
-    return [frames - n * (frames // 2) // max(batch - 1, 1) if ragged else frames
-            for n in range(batch)]
+def cases(quick):
+    for dtype in ("f32", "bf16"):
+        for kind in ("even", "ragged"):
+            for hidden, frames in FRAMES.items():
+                for batch in BATCHES:
+                    if kind == "ragged" and batch == 1 or quick and hidden * batch > 16384:
+                        continue
+                    yield f"h{hidden}_b{batch}_t{frames}_d1_{dtype}_{kind}"
 
 
 class Peer:
-    """torch.nn.LSTM on one shape; run() is one training step."""
+    """torch.nn.LSTM on the first `frames` frames of a shape; run() is one training step."""
 
-    def __init__(self, torch, case, packed):
-        hidden, batch, frames = (int(v) for v in CASE.match(case).groups()[:3])
+    def __init__(self, torch, case, packed, frames=None):
+        hidden, batch, whole = (int(v) for v in CASE.match(case).groups()[:3])
+        frames = frames or whole
         dtype = torch.float32 if "_f32_" in case else torch.bfloat16
+        ragged = frames // 2 if case.endswith("ragged") else 0
+        lengths = torch.tensor([frames - n * ragged // max(batch - 1, 1) for n in range(batch)])
         self.torch = torch
         self.model = torch.nn.LSTM(hidden, hidden).to(dtype)
         self.x = torch.randn(frames, batch, hidden).to(dtype)
-        self.lengths = torch.tensor(lengths_of(batch, frames, case.endswith("ragged")))
-        self.packed = packed
+        self.sizes = None
         if packed:
-            self.x = torch.nn.utils.rnn.pack_padded_sequence(self.x, self.lengths).data
-            self.sizes = torch.tensor([int((self.lengths > t).sum()) for t in range(frames)])
+            packed = torch.nn.utils.rnn.pack_padded_sequence(self.x, lengths)
+            self.x, self.sizes = packed.data, packed.batch_sizes
         self.x.requires_grad_()
         self.dy = torch.randn(*self.x.shape[:-1], hidden).to(dtype)
 
     def run(self):
-        x = self.x
-        if self.packed:
-            x = self.torch.nn.utils.rnn.PackedSequence(x, self.sizes)
-        y = self.model(x)[0]
-        (y.data if self.packed else y).backward(self.dy)
+        if self.sizes is None:
+            y = self.model(self.x)[0]
+        else:
+            y = self.model(self.torch.nn.utils.rnn.PackedSequence(self.x, self.sizes))[0].data
+        y.backward(self.dy)
         self.model.zero_grad(set_to_none=True)
         self.x.grad = None
 
 
 def fastest(function, clock, seconds):
-    """The fastest run within about `seconds`, after a warm-up; at least two."""
+    """The fastest run within about `seconds`, after a warm-up; at least two. When one run takes
+    longer than that, the warm-up counts as a run."""
+    start, begin = clock(), time.perf_counter()
     function()
-    best, end, runs = float("inf"), time.perf_counter() + seconds, 0
-    while time.perf_counter() < end or runs < 2:
+    best = clock() - start
+    if time.perf_counter() - begin < seconds:
+        best = float("inf")
+    end, runs = time.perf_counter() + seconds, 0
+    while time.perf_counter() < end or runs < (2 if best == float("inf") else 1):
         start = clock()
         function()
         best = min(best, clock() - start)
@@ -65,80 +88,135 @@ def fastest(function, clock, seconds):
     return best
 
 
-def torch_step(torch, peers, threads, clock, seconds):
-    """Seconds of PyTorch's best setting; a setting that is far behind is not tried again."""
-    best = float("inf")
-    for setting in sorted(peers.settings, key=peers.settings.get):
-        count, onednn = setting
-        if peers.settings[setting] > 3 * min(peers.settings.values()):
-            continue
-        torch.set_num_threads(count)
-        with torch.backends.mkldnn.flags(enabled=onednn):
-            took = fastest(peers.run, clock, seconds)
-        peers.settings[setting] = min(took, peers.settings[setting] or took)
-        best = min(best, took)
-    return best
+class Contest:
+    """PyTorch on one shape: the settings worth trying, the fastest time so far."""
+
+    def __init__(self, torch, case, packed, options, clock):
+        self.torch, self.options, self.clock = torch, options, clock
+        self.peer = Peer(torch, case, packed)
+        probe = Peer(torch, case, packed, frames=8)
+        settings = [(n, onednn) for n in sorted({1, options.threads}) for onednn in (True, False)]
+        times = {s: self.time(probe, s, options.seconds / 4) for s in settings}
+        self.settings = [s for s in settings if times[s] <= 4 / 3 * min(times.values())]
+        self.best, self.setting = float("inf"), None
+
+    def time(self, peer, setting, seconds):
+        self.torch.set_num_threads(setting[0])
+        with self.torch.backends.mkldnn.flags(enabled=setting[1]):
+            return fastest(peer.run, self.clock, seconds)
+
+    def round(self):
+        for setting in self.settings:
+            took = self.time(self.peer, setting, self.options.seconds)
+            if took < self.best:
+                self.best, self.setting = took, setting
 
 
-def ours_best(case, options):
-    """Rows of the first variant, in the table's order of preference, that this machine runs."""
-    for variant in ("avx512bf16", "avx512", "avx2", "generic"):
-        rows = run_checkop(case, threads=options.threads, seconds=options.seconds, variant=variant)
-        if rows:
-            return rows
-    return []
+def lstm_bench_path():
+    path = checkop_path().parents[1] / "bench/lstm_bench"
+    if not path.is_file():
+        sys.exit(f"{path} does not exist: build it first (ninja -C build bench/lstm_bench)")
+    return path
+
+
+def ours(case, options):
+    command = [str(lstm_bench_path()), "--threads", str(options.threads), "--seconds",
+               str(options.seconds), case]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def time_case(torch, case, options):
     clock = time.thread_time if options.clock == "thread" else time.perf_counter
     column = "min_thread_us" if options.clock == "thread" else "min_us"
-    counts = sorted({1, options.threads})
-    peers = {"torch padded": Peer(torch, case, False), "torch packed": Peer(torch, case, True)}
-    for peer in peers.values():
-        peer.settings = {(n, onednn): 0.0 for n in counts for onednn in (True, False)}
-    ours, theirs = {}, {name: float("inf") for name in peers}
+    kinds = {"torch padded": False, "torch packed": True} if case.endswith("ragged") else {
+        "torch padded": False}
+    contests = {name: Contest(torch, case, packed, options, clock)
+                for name, packed in kinds.items()}
+    best, median = float("inf"), float("inf")
     for _ in range(options.rounds):
-        for row in ours_best(case, options):
-            op = row["op"]
-            ours[op] = min(ours.get(op, float("inf")), row[column])
-        for name, peer in peers.items():
-            theirs[name] = min(theirs[name],
-                               torch_step(torch, peer, options.threads, clock, options.seconds))
-    hidden, rows = int(CASE.match(case)[1]), sum(peers["torch packed"].lengths.tolist())
-    flops = 3 * 2 * rows * 4 * hidden * 2 * hidden
-    total = sum(ours.values())
-    return {"case": case, "ours_us": total, "parts_us": ours, "flops": flops,
-            "gflops": flops / total * 1e-3,
-            "peers": {name: seconds * 1e6 for name, seconds in theirs.items()}}
+        row = ours(case, options)
+        best, median = min(best, row[column]), min(median, row["median_us"])
+        for contest in contests.values():
+            contest.round()
+    return {"case": case, "ours_us": best, "ours_median_us": median, "flops": row["flops"],
+            "gflops": row["flops"] / best * 1e-3,
+            "peers": {name: c.best * 1e6 for name, c in contests.items()},
+            "peer_settings": {name: {"threads": c.setting[0], "onednn": c.setting[1]}
+                              for name, c in contests.items()}}
+
+
+def peaks(options):
+    """GFLOP/s of the best large square product, by input type."""
+    column = "min_thread_us" if options.clock == "thread" else "min_us"
+    best = {}
+    for row in run_checkop("1536x1536x1536", options.threads, 0.5, backend="cpu"):
+        dtype = row["case"].split("/")[0].split("-")[0]
+        best[dtype] = max(best.get(dtype, 0), row["flops"] / row[column] * 1e-3)
+    return best
+
+
+def means(rows):
+    """Geometric means of PyTorch's time over ours, by class."""
+    f32 = {r["case"]: r["peers"] for r in rows if "_f32_" in r["case"]}
+    out = {}
+    for dtype in ("f32", "bf16"):
+        for kind in ("even", "ragged"):
+            chosen = [r for r in rows if r["case"].endswith(f"_{dtype}_{kind}")]
+            for peer in ("torch padded", "torch packed"):
+                of = [r for r in chosen if peer in r["peers"]]
+                if not of:
+                    continue
+                out[f"{dtype} {kind}, {peer} {dtype}"] = [r["peers"][peer] / r["ours_us"]
+                                                          for r in of]
+                same = [(f32[c][peer], r["ours_us"]) for r in of
+                        if (c := r["case"].replace("_bf16_", "_f32_")) in f32]
+                if dtype == "bf16" and same:
+                    out[f"bf16 {kind}, {peer} f32"] = [theirs / us for theirs, us in same]
+    return {name: {"mean": round(geometric_mean(v), 3), "shapes": len(v)}
+            for name, v in out.items()}
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=min(2, usable_cpus()))
     parser.add_argument("--clock", choices=["wall", "thread"], default="wall")
     parser.add_argument("--match", default="", help="only cases that contain this")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.2, help="per measurement")
+    parser.add_argument("--seconds", type=float, default=0.15, help="per measurement")
+    parser.add_argument("--quick", action="store_true", help="leave out the largest shapes")
     options = parser.parse_args()
     if options.clock == "thread":
         options.threads = 1
     torch = import_or_skip("torch")
-    cases = [f"bench_h{h}_b{b}_t{100 if h >= 1024 else 200}_d1_{dtype}_{kind}"
-             for dtype in ("f32", "bf16") for h in (128, 256, 512, 1024) for b in (1, 16, 64)
-             for kind in ("even", "ragged") if not (b == 1 and kind == "ragged")]
-    rows = []
-    for case in cases:
-        if options.match in case:
-            rows.append(time_case(torch, case, options))
-            r = rows[-1]
-            print(f"{case}: {r['gflops']:.0f} GFLOP/s", flush=True)
-    for dtype in ("f32", "bf16"):
-        for kind in ("even", "ragged"):
-            chosen = [r for r in rows if f"_{dtype}_{kind}" in r["case"]]
-            if chosen:
-                print_ratios(f"lstm {dtype} {kind}", chosen)
-    write_json("lstm_" + options.clock, rows, threads=options.threads, clock=options.clock,
-               torch=torch.__version__)
+    peak = peaks(options)
+    rows, begin = [], time.perf_counter()
+    for case in cases(options.quick):
+        if options.match not in case:
+            continue
+        row = time_case(torch, case, options)
+        dtype = CASE.match(case)[4]
+        row["share_of_peak"] = row["gflops"] / peak[dtype]
+        rows.append(row)
+        print(f"{case:<28} {row['ours_us']:>10.0f} us {row['gflops']:>6.0f} GFLOP/s "
+              f"{row['share_of_peak']:>5.0%} of gemm  " + "  ".join(
+                  f"{name} {us:.0f} us ratio {us / row['ours_us']:.2f} "
+                  f"(threads {row['peer_settings'][name]['threads']}, "
+                  f"oneDNN {'on' if row['peer_settings'][name]['onednn'] else 'off'})"
+                  for name, us in row["peers"].items()), flush=True)
+    if not rows:
+        sys.exit(f"no case contains '{options.match}'")
+    summary = means(rows)
+    for name, value in summary.items():
+        print(f"geometric mean, {name:<34} {value['mean']:>6.2f}  ({value['shapes']} shapes)")
+    shares = [r["share_of_peak"] for r in rows if int(CASE.match(r["case"])[2]) >= 16]
+    if shares:
+        print(f"B >= 16: {min(shares):.0%} to {max(shares):.0%} of the gemm peak "
+              f"({', '.join(f'{t} {v:.0f}' for t, v in peak.items())} GFLOP/s)")
+    print(write_json("lstm-peers" + ("-thread" if options.clock == "thread" else ""), rows,
+                     threads=options.threads, clock=options.clock, geometric_means=summary,
+                     peaks={"gemm_gflops": peak}, seconds=round(time.perf_counter() - begin, 1),
+                     peer_versions={"torch": torch.__version__}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,124 @@
+// Times whole training steps (batch to updated weights) of a speech model, one JSON line per type:
+//   build/bench/training_step_bench [--threads N] [--seconds S] [--hidden H] [f32|bf16 ...]
+// The model: 80 features, two bidirectional LSTM layers, a linear layer to 32 classes, CTC, Adam
+// with clipping of the gradient's norm. The batch: 32 utterances of 400 down to 160 frames, packed,
+// with a label for every 8 frames. bench/peers/training_step_peer.py does the same with PyTorch.
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/session.h"
+#include "kernels/base/packed_host.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr int features = 80, classes = 32, utterances = 32, longest = 400, shortest = 160;
+
+struct Batch {
+  PackedHost layout;
+  std::vector<float> x;
+  std::vector<int32_t> labels, offsets = {0};
+  std::vector<BatchView::Input> inputs;
+
+  Batch() {
+    std::vector<int32_t> lengths;
+    uint32_t state = 1;
+    const auto random = [&] { return (state = state * 1664525u + 1013904223u) >> 8; };
+    for (int n = 0; n < utterances; ++n) {
+      lengths.push_back(longest - n * (longest - shortest) / (utterances - 1));
+      for (int i = 0; i < lengths.back() / 8; ++i) {
+        labels.push_back(1 + static_cast<int32_t>(random() % (classes - 1)));
+      }
+      offsets.push_back(static_cast<int32_t>(labels.size()));
+    }
+    layout = build_packed(lengths);
+    x.resize(static_cast<size_t>(layout.extent.rows * features));
+    for (float& v : x) v = static_cast<float>(random()) / 8388608.0f - 1;
+    inputs = {{"features", x.data(), x.size() * sizeof(float)}};
+  }
+  BatchView view() const { return {&layout, labels, offsets, inputs}; }
+};
+
+double thread_seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void time_type(const std::string& type, int hidden, int threads, double seconds) {
+  SessionOptions options;
+  options.threads = threads;
+  options.compute = type == "bf16" ? DType::bf16 : DType::f32;
+  options.optimizer.kind = OptimizerOptions::adam;
+  options.optimizer.learning_rate = 1e-4;
+  options.optimizer.clip_norm = 5;
+  Session session(
+      [&](Graph& g) {
+        ValueId x = layers::input_frames(g, "features", features);
+        x = layers::lstm(g, x, "encoder", {.hidden = hidden, .layers = 2, .bidirectional = true});
+        const ValueId logits = layers::linear(g, x, "output", classes);
+        return Outputs{.loss = layers::ctc_loss(g, logits), .prediction = logits};
+      },
+      options);
+  const Batch batch;
+  session.train_step(batch.view());
+  std::vector<double> times;
+  double least_thread = 1e30;
+  for (const double end = now() + seconds; times.size() < 3 || now() < end;) {
+    const double begin = now(), thread_begin = thread_seconds();
+    session.train_step(batch.view());
+    times.push_back(now() - begin);
+    least_thread = std::min(least_thread, thread_seconds() - thread_begin);
+  }
+  std::sort(times.begin(), times.end());
+  const double median = times[times.size() / 2],
+               rows = static_cast<double>(batch.layout.extent.rows);
+  // Products of the LSTM and linear layers: forward, and twice as much backward, but for the
+  // gradient of the features, which nobody needs.
+  const double h = hidden, first = 2 * 4 * h * (features + h), second = 2 * 4 * h * (2 * h + h);
+  const double flops = rows * 2 * (3 * (first + second + 2 * h * classes) - 2 * 4 * h * features);
+  std::printf(
+      "{\"case\": \"bilstm2_h%d_n%d_%s\", \"threads\": %d, \"runs\": %zu, \"median_ms\": %.2f, "
+      "\"min_ms\": %.2f, \"min_thread_ms\": %.2f, \"frames\": %.0f, \"flops\": %.0f, \"gflops\": "
+      "%.1f, \"loss\": %.4f}\n",
+      hidden, utterances, type.c_str(), threads, times.size(), median * 1e3, times.front() * 1e3,
+      least_thread * 1e3, rows, flops, flops / median * 1e-9, session.last_result().mean_loss());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int threads = usable_cpus(), hidden = 256;
+  double seconds = 3;
+  std::vector<std::string> types;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--threads" && i + 1 < argc) {
+      threads = std::max(std::atoi(argv[++i]), 1);
+    } else if (word == "--seconds" && i + 1 < argc) {
+      seconds = std::atof(argv[++i]);
+    } else if (word == "--hidden" && i + 1 < argc) {
+      hidden = std::max(std::atoi(argv[++i]), 1);
+    } else if (word == "f32" || word == "bf16") {
+      types.push_back(word);
+    } else {
+      std::fprintf(stderr, "training_step_bench: '%s' is neither an option nor a type\n",
+                   word.c_str());
+      return 2;
+    }
+  }
+  if (types.empty()) types = {"f32", "bf16"};
+  for (const std::string& type : types) time_type(type, hidden, threads, seconds);
+}
