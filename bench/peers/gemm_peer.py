@@ -52,7 +52,7 @@ def main():
     torch.set_num_threads(args.threads)
     rows = {}
     for _ in range(args.rounds):
-        for row in common.run_checkop("gemm", args.threads, args.seconds, backend="cpu"):
+        for row in common.run_checkop_best("gemm/", args.threads, args.seconds):
             case = row["case"]
             if case.startswith("f64"):
                 continue

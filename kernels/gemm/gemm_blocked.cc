@@ -22,9 +22,10 @@ struct Plan {
   int64_t nc;     // columns of b packed at a time
   int64_t mc;     // rows of a packed at a time, at most
   size_t a_floats, b_floats;
+  int b_buffers;  // several threads pack the next block of b while others still read this one
 };
 
-Plan make_plan(const GemmArgs& g, const GemmKernel& kernel) {
+Plan make_plan(const GemmArgs& g, const GemmKernel& kernel, int threads) {
   Plan p;
   const int64_t units = std::max<int64_t>(ceil_div(g.k, kernel.depth), 1);
   // A bf16 result is rounded once, so its sum over k may not be cut.
@@ -36,8 +37,17 @@ Plan make_plan(const GemmArgs& g, const GemmKernel& kernel) {
   p.mc = std::min(p.mc, std::max<int64_t>(g.m, 1));
   p.a_floats = static_cast<size_t>(round_up(p.mc * p.units + gemm_slack, 16));
   p.b_floats = static_cast<size_t>(round_up(p.nc * p.units + gemm_slack, 16));
+  p.b_buffers = threads > 1 && (p.units < units || p.nc < columns) ? 2 : 1;
   return p;
 }
+
+// A block of k and of columns, and how its product is cut: m_blocks x n_blocks.
+struct Block {
+  int64_t k0, k_size, col0, cols;
+  int64_t m_blocks, n_blocks;
+  bool first;  // of k
+  float* b;    // packed
+};
 
 struct Job {
   const GemmArgs& g;
@@ -45,79 +55,92 @@ struct Job {
   const GemmKernel& kernel;
   const Plan& plan;
   int workers;
-  float* b_block;
+  float* b_blocks;
   float* a_blocks;
 
-  // The current block of k and of columns.
-  int64_t k0 = 0, k_size = 0, col0 = 0, cols = 0;
-  bool first = true;
-  // How it is cut: m_blocks x n_blocks.
-  int64_t m_blocks = 1, n_blocks = 1;
-
-  int64_t elements(int64_t rows, int64_t columns, int64_t ld) const { return rows * ld + columns; }
   static const void* at(const void* x, int64_t element, DType t) {
     return static_cast<const char*>(x) + element * static_cast<int64_t>(size_of(t));
   }
 
-  void cut() {
-    m_blocks = ceil_div(e.m, plan.mc);
-    n_blocks = 1;
+  int64_t k_blocks() const {
+    // With k == 0 one empty block still scales c.
+    return std::max<int64_t>(ceil_div(ceil_div(e.k, kernel.depth), plan.units), 1);
+  }
+  int64_t blocks() const { return ceil_div(e.n, plan.nc) * k_blocks(); }
+
+  // Blocks of k are of equal size.
+  Block block(int64_t index) const {
+    const int64_t units = ceil_div(e.k, kernel.depth), kb = index % k_blocks();
+    Block b{};
+    b.k0 = units * kb / k_blocks() * kernel.depth;
+    b.k_size = std::min(units * (kb + 1) / k_blocks() * kernel.depth, e.k) - b.k0;
+    b.col0 = index / k_blocks() * plan.nc;
+    b.cols = std::min(plan.nc, e.n - b.col0);
+    b.first = kb == 0;
+    b.b = b_blocks + static_cast<size_t>(index % plan.b_buffers) * plan.b_floats;
+    cut(b);
+    return b;
+  }
+
+  void cut(Block& b) const {
+    b.m_blocks = ceil_div(e.m, plan.mc);
+    b.n_blocks = 1;
     if (workers == 1) return;
     // Two blocks per thread or more, when they hold a few panels each.
-    const int64_t wanted = std::max<int64_t>(m_blocks, 2 * workers);
+    const int64_t wanted = std::max<int64_t>(b.m_blocks, 2 * workers);
     const int64_t most = std::max<int64_t>(e.m / (4 * kernel.mr), 1);
-    m_blocks = std::max(m_blocks, std::min(wanted, most));
-    if (m_blocks >= workers) {
-      m_blocks = round_up(m_blocks, workers);
+    b.m_blocks = std::max(b.m_blocks, std::min(wanted, most));
+    if (b.m_blocks >= workers) {
+      b.m_blocks = round_up(b.m_blocks, workers);
     } else {
-      n_blocks = std::min(ceil_div(workers, m_blocks), ceil_div(cols, kernel.nr));
+      b.n_blocks = std::min(ceil_div(workers, b.m_blocks), ceil_div(b.cols, kernel.nr));
     }
   }
 
-  void pack_b(int worker) const {
-    const int64_t panels = ceil_div(cols, kernel.nr);
+  void pack_b(const Block& b, int worker) const {
+    const int64_t panels = ceil_div(b.cols, kernel.nr);
     const int64_t begin = panels * worker / workers * kernel.nr;
-    const int64_t end = std::min(panels * (worker + 1) / workers * kernel.nr, cols);
+    const int64_t end = std::min(panels * (worker + 1) / workers * kernel.nr, b.cols);
     if (begin >= end) return;
-    const int64_t units = ceil_div(k_size, kernel.depth), col = col0 + begin;
+    const int64_t units = ceil_div(b.k_size, kernel.depth), col = b.col0 + begin;
     GemmPack pack;
-    pack.x = at(g.b, g.transpose_b ? col * g.ldb + k0 : k0 * g.ldb + col, g.dtype);
+    pack.x = at(g.b, g.transpose_b ? col * g.ldb + b.k0 : b.k0 * g.ldb + col, g.dtype);
     pack.dtype = g.dtype;
     pack.ld = g.ldb;
     pack.k_contiguous = g.transpose_b;
     pack.count = end - begin;
-    pack.k = k_size;
-    pack.out = b_block + begin * units;
+    pack.k = b.k_size;
+    pack.out = b.b + begin * units;
     kernel.pack_b(pack);
   }
 
-  void multiply(int worker, int64_t index) const {
-    const int64_t mb = index / n_blocks, nb = index % n_blocks;
-    const int64_t row = e.m * mb / m_blocks, rows = e.m * (mb + 1) / m_blocks - row;
-    const int64_t panels = ceil_div(cols, kernel.nr);
-    const int64_t col = panels * nb / n_blocks * kernel.nr;
-    const int64_t width = std::min(panels * (nb + 1) / n_blocks * kernel.nr, cols) - col;
+  void multiply(const Block& b, int worker, int64_t index) const {
+    const int64_t mb = index / b.n_blocks, nb = index % b.n_blocks;
+    const int64_t row = e.m * mb / b.m_blocks, rows = e.m * (mb + 1) / b.m_blocks - row;
+    const int64_t panels = ceil_div(b.cols, kernel.nr);
+    const int64_t col = panels * nb / b.n_blocks * kernel.nr;
+    const int64_t width = std::min(panels * (nb + 1) / b.n_blocks * kernel.nr, b.cols) - col;
     if (rows == 0 || width <= 0) return;
     GemmPack pack;
-    pack.x = at(g.a, g.transpose_a ? k0 * g.lda + row : row * g.lda + k0, g.dtype);
+    pack.x = at(g.a, g.transpose_a ? b.k0 * g.lda + row : row * g.lda + b.k0, g.dtype);
     pack.dtype = g.dtype;
     pack.ld = g.lda;
     pack.k_contiguous = !g.transpose_a;
     pack.count = rows;
-    pack.k = k_size;
+    pack.k = b.k_size;
     pack.out = a_blocks + static_cast<size_t>(worker) * plan.a_floats;
     kernel.pack_a(pack);
-    GemmBlock block;
-    block.m = rows, block.n = width, block.units = ceil_div(k_size, kernel.depth);
-    block.a = pack.out;
-    block.b = b_block + col * block.units;
-    block.c = const_cast<void*>(at(g.c, row * g.ldc + col0 + col, g.c_dtype));
-    block.ldc = g.ldc;
-    block.c_dtype = g.c_dtype;
-    block.alpha = g.alpha;
-    block.beta = first ? g.beta : 1.0f;
-    block.bias = first && g.bias ? g.bias.as<float>() + col0 + col : nullptr;
-    kernel.multiply(block);
+    GemmBlock part;
+    part.m = rows, part.n = width, part.units = ceil_div(b.k_size, kernel.depth);
+    part.a = pack.out;
+    part.b = b.b + col * part.units;
+    part.c = const_cast<void*>(at(g.c, row * g.ldc + b.col0 + col, g.c_dtype));
+    part.ldc = g.ldc;
+    part.c_dtype = g.c_dtype;
+    part.alpha = g.alpha;
+    part.beta = b.first ? g.beta : 1.0f;
+    part.bias = b.first && g.bias ? g.bias.as<float>() + b.col0 + col : nullptr;
+    kernel.multiply(part);
   }
 };
 
@@ -125,15 +148,18 @@ struct Job {
 
 size_t gemm_blocked_workspace(const Context& context, const GemmArgs& args,
                               const GemmKernel& kernel) {
-  const Plan p = make_plan(args, kernel);
-  return (p.b_floats + p.a_floats * static_cast<size_t>(context.pool->size())) * sizeof(float);
+  const int threads = context.pool->size();
+  const Plan p = make_plan(args, kernel, threads);
+  return (p.b_floats * static_cast<size_t>(p.b_buffers) +
+          p.a_floats * static_cast<size_t>(threads)) *
+         sizeof(float);
 }
 
 void gemm_blocked(const Context& context, const GemmArgs& g, const GemmKernel& kernel) {
   GemmExtent e = gemm_extent(g);
   if (e.m == 0 || e.n == 0) return;
   if (g.alpha == 0) e.k = 0;
-  const Plan plan = make_plan(g, kernel);
+  const Plan plan = make_plan(g, kernel, context.pool->size());
   RONDO_CHECK(g.workspace.bytes() >= gemm_blocked_workspace(context, g, kernel), "workspace of ",
               g.workspace.bytes(), " bytes, needs ", gemm_blocked_workspace(context, g, kernel));
   const double work =
@@ -141,36 +167,30 @@ void gemm_blocked(const Context& context, const GemmArgs& g, const GemmKernel& k
   const int workers = static_cast<int>(
       std::clamp(work / work_per_thread, 1.0, static_cast<double>(context.pool->size())));
   float* memory = static_cast<float*>(g.workspace.data);
-  Job job{g, e, kernel, plan, workers, memory, memory + plan.b_floats};
-
-  // Blocks of k of equal size; with k == 0 one empty block still scales c.
-  const int64_t units = ceil_div(e.k, kernel.depth);
-  const int64_t k_blocks = std::max<int64_t>(ceil_div(units, plan.units), 1);
+  const Job job{g,
+                e,
+                kernel,
+                plan,
+                workers,
+                memory,
+                memory + plan.b_floats * static_cast<size_t>(plan.b_buffers)};
+  const int64_t blocks = job.blocks();
   SpinBarrier barrier(workers);
-  std::atomic<int64_t> next{0};
+  std::atomic<int64_t> next[2] = {0, 0};
   context.pool->run(
       [&](int worker) {
-        for (int64_t col = 0; col < e.n; col += plan.nc) {
-          for (int64_t kb = 0; kb < k_blocks; ++kb) {
-            const int64_t u0 = units * kb / k_blocks, u1 = units * (kb + 1) / k_blocks;
-            if (worker == 0) {
-              job.k0 = u0 * kernel.depth;
-              job.k_size = std::min(u1 * kernel.depth, e.k) - job.k0;
-              job.col0 = col;
-              job.cols = std::min(plan.nc, e.n - col);
-              job.first = kb == 0;
-              job.cut();
-              next.store(0, std::memory_order_relaxed);
-            }
-            if (workers > 1) barrier.arrive_and_wait();
-            job.pack_b(worker);
-            if (workers > 1) barrier.arrive_and_wait();
-            const int64_t count = job.m_blocks * job.n_blocks;
-            for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-              job.multiply(worker, i);
-            }
-            if (workers > 1) barrier.arrive_and_wait();
+        job.pack_b(job.block(0), worker);
+        for (int64_t i = 0; i < blocks; ++i) {
+          // Past it block i is packed, and nobody reads the buffer or the counter of block i - 1.
+          if (workers > 1) barrier.arrive_and_wait();
+          if (worker == 0) next[(i + 1) % 2].store(0, std::memory_order_relaxed);
+          const Block block = job.block(i);
+          const int64_t count = block.m_blocks * block.n_blocks;
+          for (int64_t part;
+               (part = next[i % 2].fetch_add(1, std::memory_order_relaxed)) < count;) {
+            job.multiply(block, worker, part);
           }
+          if (i + 1 < blocks) job.pack_b(job.block(i + 1), worker);
         }
       },
       workers);

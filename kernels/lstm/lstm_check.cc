@@ -296,15 +296,15 @@ void lstm_check(Suite& suite) {
   add_persistent(suite);
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (int64_t hidden : {128, 256, 512, 1024}) {
-      for (int32_t batch : {1, 16, 64}) {
-        const int32_t frames = hidden >= 1024 ? 100 : 200;
+      for (int32_t batch : {1, 4, 16, 64}) {
+        const int32_t frames = hidden >= 1024 ? 25 : hidden >= 512 ? 50 : 100;
         for (bool ragged : {false, true}) {
           if (ragged && batch == 1) continue;
           add_bench_shape(suite, hidden, batch, frames, 1, dtype, ragged);
         }
       }
     }
-    add_bench_shape(suite, 512, 16, 200, 2, dtype, true);
+    add_bench_shape(suite, 512, 16, 50, 2, dtype, true);
   }
 }
 

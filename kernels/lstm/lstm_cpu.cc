@@ -297,16 +297,20 @@ class BackwardCall {
 
   void run() {
     for (int d = 0; d < D; ++d) prepare(d);
-    context_.pool->run([&](int worker) { kernels_.backward(loop_, worker); }, crew_.threads());
-    const int64_t N = a_.layout.capacity.sequences;
-    for (int d = 0; d < D; ++d) {
-      for (int64_t n = 0; n < extent_.sequences; ++n) {
-        const auto& s = space_.direction[d];
-        if (a_.dh0) store_state(a_.dh0, (d * N + n) * P, P, false, s.dh + n * P);
-        if (a_.dc0) store_state(a_.dc0, (d * N + n) * H, H, false, s.dc + n * H);
-      }
-      if (a_.dx) input_gradients(d);
+    const int64_t frames = extent_.frames;
+    const int32_t* offsets = a_.layout.row_offsets;
+    for (int64_t begin = 0, end = 0; begin < frames; begin = end) {
+      end = begin + 1;
+      while (end < frames && offsets[frames - begin] - offsets[frames - end - 1] <= chunk_) ++end;
+      loop_.begin = begin;
+      loop_.end = end;
+      context_.pool->run([&](int worker) { kernels_.backward(loop_, worker); }, crew_.threads());
+      // While the chunk's dgates are in the cache.
+      if (a_.dx) input_gradients(0, offsets[frames - end], offsets[frames - begin]);
     }
+    // The second direction's part is added last whatever the batch, so that bf16 is rounded alike.
+    if (a_.dx && D == 2) input_gradients(1, 0, extent_.rows);
+    final_gradients();
   }
 
  private:
@@ -333,16 +337,29 @@ class BackwardCall {
     loop_.y_stride = D * P;
   }
 
-  // With bf16 and two directions the first one's part is rounded on the way.
-  void input_gradients(int d) {
+  // dx of rows [first, last). With bf16 and two directions the first one's part is rounded on the
+  // way.
+  void input_gradients(int d, int64_t first, int64_t last) {
+    const auto count = static_cast<int32_t>(last - first);
     GemmArgs g = input_gradient(a_.dims, a_.dy.dtype, a_.layout.capacity.rows);
-    g.row_count = &extent_.rows;
-    g.a = loop_.direction[d].dgates;
+    g.row_count = &count;
+    g.a = lstm_at(a_.dgates, (d * a_.layout.capacity.rows + first) * 4 * H);
     g.b = a_.weights[d].w.data;
-    g.c = a_.dx.data;
+    g.c = lstm_at_mutable(a_.dx, first * a_.dims.input);
     g.beta = d == 0 ? 0 : 1;
     lstm_set_gemm_workspace(g, space_);
     rondo::run(context_, g);
+  }
+
+  void final_gradients() const {
+    const int64_t N = a_.layout.capacity.sequences;
+    for (int d = 0; d < D; ++d) {
+      for (int64_t n = 0; n < extent_.sequences; ++n) {
+        const auto& s = space_.direction[d];
+        if (a_.dh0) store_state(a_.dh0, (d * N + n) * P, P, false, s.dh + n * P);
+        if (a_.dc0) store_state(a_.dc0, (d * N + n) * H, H, false, s.dc + n * H);
+      }
+    }
   }
 
   const LstmKernels& kernels_;
@@ -351,6 +368,7 @@ class BackwardCall {
   const PackedExtent& extent_ = *a_.layout.extent;
   const int D = a_.dims.directions;
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
+  const int64_t chunk_ = chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;
   BackwardSpace space_;
   LstmBackwardLoop loop_;

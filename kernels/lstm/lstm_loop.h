@@ -76,6 +76,7 @@ struct LstmForwardLoop {
 
 struct LstmBackwardLoop {
   LstmLoopShape shape;
+  int64_t begin = 0, end = 0;  // backward steps of this call
   struct Direction {
     const void *r = nullptr, *p = nullptr;  // packed
     float* dh = nullptr;                    // carried, [N][P]

@@ -366,13 +366,12 @@ struct Backward {
   }
 
   void run() const {
-    if (s.frames == 0) return;
-    for (int d = place.first_direction; d < place.end_direction; ++d) {
+    for (int d = place.first_direction; loop.begin == 0 && d < place.end_direction; ++d) {
       share(s, place, 0, panels_of(P, 4 * W), s.batch_sizes[frame(d, 0)],
             [&](const Tile& tile) { arrive_tile(d, 0, tile); });
     }
     place.meet(s);
-    for (int64_t j = 0; j < s.frames; ++j) {
+    for (int64_t j = loop.begin; j < loop.end; ++j) {
       if (s.projected) {
         for (int d = place.first_direction; d < place.end_direction; ++d) step_cells(d, j);
         place.meet(s);
