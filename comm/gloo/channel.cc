@@ -1,0 +1,463 @@
+#include "comm/gloo/channel.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rondo::gloo_transport {
+namespace {
+
+// Gloo closes the whole context when a wait of its own times out, so it never gets to.
+constexpr auto forever = std::chrono::hours(24 * 365);
+// For transfers and letters under way when the world is aborted.
+constexpr auto last_moment = std::chrono::milliseconds(100);
+constexpr auto until_close = std::chrono::milliseconds(300);
+// Letters that may wait to be reused before the writing thread is woken for their sake.
+constexpr size_t many_letters = 32;
+
+}  // namespace
+
+std::string without_position(std::string text) {
+  const size_t end = text.find("] ");
+  if (text.starts_with("[") && end != std::string::npos) text.erase(0, end + 2);
+  return text;
+}
+
+void World::abort(int culprit, const std::string& reason, bool tell) noexcept {
+  if (aborted.exchange(true)) return;
+  const std::string cause = str("rank ", culprit, " aborted: ", reason);
+  for (const auto& c : channels) {
+    if (c) c->begin_end({CommErrorKind::aborted, culprit, cause}, tell ? &reason : nullptr);
+  }
+  const Deadline settle_by = within(last_moment);
+  for (const auto& c : channels) {
+    if (c) c->finish_end(settle_by);
+  }
+}
+
+Operation::Operation(std::shared_ptr<Channel> c, Direction d, Tag t, std::byte* memory,
+                     size_t bytes, Deadline deadline)
+    : WorkState(
+          str("rank ", c->rank(), ": ", d == Direction::send ? "send to rank " : "recv from rank ",
+              c->peer(), " (", describe_tag(t), ", ", bytes, " bytes)"),
+          deadline),
+      channel(std::move(c)),
+      direction(d),
+      tag(t),
+      data(memory),
+      size(bytes) {}
+
+void Operation::withdraw(CommErrorKind kind, const std::string& cause) {
+  channel->withdraw(*this, kind, cause);
+}
+
+Channel::Channel(World& world, int peer)
+    : world_(&world), rank_(world.rank), peer_(peer), grace_(world.grace) {}
+
+Channel::~Channel() = default;
+
+void Channel::start(std::string_view peer_nonce) {
+  Lock lock(mutex_);
+  for (Letter& letter : inbox_) {
+    letter.buffer = world_->context->createUnboundBuffer(letter.memory.data(), max_letter_bytes);
+    letter.buffer->recv(peer_, letter_slot);
+  }
+  const Digest proof = hello_proof(world_->token, world_->rendezvous_id, rank_, peer_, peer_nonce);
+  send_letter({.kind = LetterKind::hello, .size = letter_magic}, std::as_bytes(std::span(proof)));
+  reader_ = std::thread([this] { read_letters(); });
+  writer_ = std::thread([this] { write_on(); });
+}
+
+void Channel::wait_for_hello(Deadline deadline) {
+  Lock lock(mutex_);
+  const bool in_time = changed_.wait_until(lock, deadline, [&] { return greeted_ || ending_; });
+  if (greeted_) return;
+  const std::string what = str("rank ", rank_, ": rendezvous with rank ", peer_, ": ");
+  if (!in_time) throw CommError(CommErrorKind::timeout, peer_, what + "no greeting in time");
+  throw CommError(ending_->kind, ending_->culprit, what + ending_->cause);
+}
+
+template <class Act>
+void Channel::guarded(Lock& lock, Act act) {
+  try {
+    act();
+  } catch (const std::exception& e) {
+    lock.unlock();
+    lose(without_position(e.what()));
+    lock.lock();
+  }
+}
+
+void Channel::send_letter(LetterHead head, std::span<const std::byte> body) {
+  std::unique_ptr<Letter> letter;
+  if (spare_.empty()) {
+    letter = std::make_unique<Letter>();
+    letter->buffer = world_->context->createUnboundBuffer(letter->memory.data(), max_letter_bytes);
+  } else {
+    letter = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  head.body_bytes = static_cast<uint32_t>(body.size());
+  std::memcpy(letter->memory.data(), &head, sizeof(head));
+  if (!body.empty()) std::memcpy(letter->memory.data() + sizeof(head), body.data(), body.size());
+  const std::shared_ptr<GlooBuffer> buffer = letter->buffer;
+  outgoing_.push_back({buffer, nullptr, std::move(letter)});
+  buffer->send(peer_, letter_slot, 0, sizeof(head) + body.size());
+  if (outgoing_.size() > many_letters) changed_.notify_all();
+}
+
+void Channel::begin_send(const OperationPtr& op, const Announcement& to) {
+  if (op->size != to.size) {
+    send_letter({.kind = LetterKind::mismatch, .number = to.number, .size = op->size});
+    op->break_off(
+        CommErrorKind::mismatch, peer_,
+        str("rank ", rank_, " sends ", op->size, " bytes, rank ", peer_, " expects ", to.size));
+    return;
+  }
+  if (op->size <= max_body_bytes) {
+    send_letter({.kind = LetterKind::body, .number = to.number}, {op->data, op->size});
+    op->complete();
+    return;
+  }
+  op->moving = true;
+  op->buffer = world_->context->createUnboundBuffer(op->data, op->size);
+  outgoing_.push_back({op->buffer, op, nullptr});
+  ++outgoing_operations_;
+  op->buffer->send(peer_, data_slot(to.number));
+  send_letter({.kind = LetterKind::sent, .number = to.number});
+  changed_.notify_all();
+}
+
+void Channel::begin_recv(const OperationPtr& op) {
+  op->number = next_number_++;
+  recvs_[op->number] = op;
+  if (op->size > max_body_bytes) {
+    op->buffer = world_->context->createUnboundBuffer(op->data, op->size);
+    op->buffer->recv(peer_, data_slot(op->number));
+  }
+  send_letter(
+      {.kind = LetterKind::announce, .number = op->number, .tag = op->tag, .size = op->size});
+}
+
+Work Channel::post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline) {
+  auto op = std::make_shared<Operation>(shared_from_this(), direction, tag, data, size, deadline);
+  Lock lock(mutex_);
+  if (ending_) {
+    op->break_off(ending_->kind, ending_->culprit, ending_->cause);
+    return Work(std::move(op));
+  }
+  const auto met = announced_.find(tag);
+  if (direction == Direction::recv) {
+    guarded(lock, [&] { begin_recv(op); });
+  } else if (met == announced_.end()) {
+    sends_[tag].push_back(op);
+  } else {
+    const Announcement to = met->second.front();
+    met->second.pop_front();
+    if (met->second.empty()) announced_.erase(met);
+    // Queued first, so that it fails with the rest should Gloo throw.
+    guarded(lock, [&] { begin_send(op, to); });
+    if (ending_ && !op->moving && !op->done()) {
+      op->break_off(ending_->kind, ending_->culprit, ending_->cause);
+    }
+  }
+  return Work(std::move(op));
+}
+
+void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::string& cause) {
+  Lock lock(mutex_);
+  if (operation.done()) return;
+  if (operation.direction == Direction::send && !operation.moving) {
+    const auto queue = sends_.find(operation.tag);
+    RONDO_CHECK(queue != sends_.end(), operation.description(), " is nowhere");
+    std::erase_if(queue->second, [&](const OperationPtr& op) { return op.get() == &operation; });
+    if (queue->second.empty()) sends_.erase(queue);
+    operation.break_off(kind, peer_, cause);
+    return;
+  }
+  if (operation.direction == Direction::recv) {
+    guarded(lock, [&] {
+      send_letter({.kind = LetterKind::revoke, .number = operation.number, .tag = operation.tag});
+    });
+  }
+  const auto settled = [&] { return operation.done() || operation.revoked; };
+  const bool agreed = changed_.wait_for(lock, grace_, settled);
+  if (operation.done()) return;
+  OperationPtr op = take_recv(operation.number);
+  for (const Outgoing& o : outgoing_) {
+    if (o.op.get() == &operation) op = o.op;
+  }
+  if (awaited_.op.get() == &operation) op = awaited_.op;
+  RONDO_CHECK(op != nullptr, operation.description(), " is nowhere");
+  cut(lock, op);
+  if (!op->done()) op->break_off(kind, peer_, cause);
+  if (agreed) return;
+  // Gloo cannot be told to forget bytes that may be on their way: the connection is of no use now.
+  World* const world = world_;
+  lock.unlock();
+  world->abort(rank_, str(operation.description(), ": ", cause), true);
+}
+
+Channel::OperationPtr Channel::take_recv(uint64_t number) {
+  const auto found = recvs_.find(number);
+  if (found == recvs_.end()) return nullptr;
+  OperationPtr op = std::move(found->second);
+  recvs_.erase(found);
+  return op;
+}
+
+// The bytes of one operation leave Gloo's hands, in whatever state they are.
+void Channel::cut(Lock& lock, const OperationPtr& op) {
+  if (!op->buffer) return;
+  outgoing_operations_ -= std::erase_if(outgoing_, [&](const Outgoing& o) { return o.op == op; });
+  if (awaited_.op == op) {
+    awaited_.buffer->abortWaitSend();
+    changed_.wait(lock, [&] { return awaited_.op != op; });
+  }
+  // Blocks while Gloo is inside a system call with it; afterwards nobody touches the memory.
+  op->buffer.reset();
+}
+
+void Channel::fail_all(Lock& lock) {
+  std::vector<OperationPtr> all;
+  for (auto& [tag, queue] : std::exchange(sends_, {})) {
+    all.insert(all.end(), queue.begin(), queue.end());
+  }
+  for (auto& [number, op] : std::exchange(recvs_, {})) all.push_back(op);
+  for (const Outgoing& o : outgoing_) {
+    if (o.op) all.push_back(o.op);
+  }
+  if (awaited_.op) all.push_back(awaited_.op);
+  if (awaited_.letter) awaited_.buffer->abortWaitSend();
+  announced_.clear();
+  const Ending ending = *ending_;
+  for (const OperationPtr& op : all) {
+    cut(lock, op);
+    if (!op->done()) op->break_off(ending.kind, ending.culprit, ending.cause);
+  }
+  changed_.notify_all();
+}
+
+void Channel::lose(const std::string& cause) {
+  begin_end({CommErrorKind::peer_lost, peer_, str("rank ", peer_, " is lost: ", cause)}, nullptr);
+  {
+    Lock lock(mutex_);
+    gone_ = true;
+  }
+  finish_end(CommClock::now());
+}
+
+void Channel::begin_end(const Ending& ending, const std::string* tell) {
+  Lock lock(mutex_);
+  if (ending_) return;
+  ending_ = ending;
+  if (ending.kind != CommErrorKind::aborted) return;
+  close_at_ = within(until_close);
+  if (tell == nullptr) return;
+  const auto body = std::as_bytes(std::span(*tell));
+  try {
+    send_letter({.kind = LetterKind::abort}, body.first(std::min(body.size(), max_body_bytes)));
+  } catch (const std::exception&) {
+    gone_ = true;  // it needs no telling
+  }
+}
+
+// What is half sent when it is cut keeps all later letters from getting through, hence the wait.
+void Channel::finish_end(Deadline settle_by) {
+  Lock lock(mutex_);
+  changed_.wait_until(lock, settle_by, [&] { return outgoing_operations_ == 0 || gone_; });
+  fail_all(lock);
+}
+
+void Channel::say_bye() {
+  Lock lock(mutex_);
+  if (ending_) {
+    bye_seen_ = true;
+    return;
+  }
+  ending_ = Ending{CommErrorKind::aborted, -1, "the transport was destroyed"};
+  fail_all(lock);
+  try {
+    send_letter({.kind = LetterKind::bye});
+  } catch (const std::exception&) {
+    gone_ = true;
+  }
+}
+
+void Channel::wait_for_bye(Deadline deadline) {
+  Lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [&] { return bye_seen_ || gone_; });
+}
+
+void Channel::stop() {
+  {
+    Lock lock(mutex_);
+    stop_ = true;
+    if (awaited_.buffer) awaited_.buffer->abortWaitSend();
+    for (Letter& letter : inbox_) {
+      if (letter.buffer) letter.buffer->abortWaitRecv();
+    }
+    changed_.notify_all();
+  }
+  if (reader_.joinable()) reader_.join();
+  if (writer_.joinable()) writer_.join();
+  Lock lock(mutex_);
+  RONDO_CHECK(recvs_.empty() && sends_.empty() && outgoing_operations_ == 0,
+              "a channel stops with operations under way");
+  outgoing_.clear();
+  spare_.clear();
+  for (Letter& letter : inbox_) letter.buffer.reset();
+  world_ = nullptr;
+}
+
+void Channel::read_letters() {
+  for (size_t i = 0;; i = (i + 1) % inbox_.size()) {
+    Letter& letter = inbox_[i];
+    try {
+      if (!letter.buffer->waitRecv(nullptr, forever)) return;
+      LetterHead head;
+      std::memcpy(&head, letter.memory.data(), sizeof(head));
+      if (head.body_bytes > max_body_bytes) throw Error("a letter of impossible length");
+      handle(head, std::span(letter.memory).subspan(sizeof(head), head.body_bytes));
+      letter.buffer->recv(peer_, letter_slot);
+    } catch (const std::exception& e) {
+      lose(without_position(e.what()));
+      return;
+    }
+  }
+}
+
+void Channel::check_hello(const LetterHead& head, std::span<const std::byte> body) {
+  const Digest expected =
+      hello_proof(world_->token, world_->rendezvous_id, peer_, rank_, world_->nonce);
+  Digest proof{};
+  if (body.size() == proof.size()) std::memcpy(proof.data(), body.data(), proof.size());
+  if (head.kind != LetterKind::hello || head.size != letter_magic ||
+      !equal_digests(proof, expected)) {
+    throw Error("it does not prove the job token");
+  }
+  greeted_ = true;
+  changed_.notify_all();
+}
+
+void Channel::handle(const LetterHead& head, std::span<const std::byte> body) {
+  Lock lock(mutex_);
+  if (!greeted_) return check_hello(head, body);
+  switch (head.kind) {
+    case LetterKind::abort: {
+      const std::string cause(reinterpret_cast<const char*>(body.data()), body.size());
+      lock.unlock();
+      return world_->abort(peer_, cause, false);
+    }
+    case LetterKind::bye_seen:
+      bye_seen_ = true;
+      return changed_.notify_all();
+    case LetterKind::bye:
+      send_letter({.kind = LetterKind::bye_seen});
+      lock.unlock();
+      return lose("it has finished");
+    default:
+      if (!ending_) settle(head, body);
+      changed_.notify_all();
+  }
+}
+
+// The letters about messages.
+void Channel::settle(const LetterHead& head, std::span<const std::byte> body) {
+  if (head.kind == LetterKind::announce) {
+    const auto waiting = sends_.find(head.tag);
+    if (waiting == sends_.end()) {
+      announced_[head.tag].push_back({head.number, head.size});
+      return;
+    }
+    begin_send(waiting->second.front(), {head.number, head.size});
+    waiting->second.pop_front();
+    if (waiting->second.empty()) sends_.erase(waiting);
+    return;
+  }
+  if (head.kind == LetterKind::revoke) {
+    const auto list = announced_.find(head.tag);
+    if (list == announced_.end()) return;  // it has been sent
+    const size_t erased =
+        std::erase_if(list->second, [&](const Announcement& a) { return a.number == head.number; });
+    if (list->second.empty()) announced_.erase(list);
+    if (erased > 0) send_letter({.kind = LetterKind::revoked, .number = head.number});
+    return;
+  }
+  if (head.kind == LetterKind::revoked) {
+    const auto op = recvs_.find(head.number);
+    if (op != recvs_.end()) op->second->revoked = true;
+    return;
+  }
+  const OperationPtr op = take_recv(head.number);
+  if (!op) throw Error(str("a letter about recv ", head.number, ", which is unknown"));
+  if (head.kind == LetterKind::body && op->size == body.size()) {
+    if (!body.empty()) std::memcpy(op->data, body.data(), body.size());
+    op->complete();
+  } else if (head.kind == LetterKind::sent && op->buffer) {
+    op->buffer->waitRecv(nullptr, forever);  // has come already, before this letter
+    op->buffer.reset();
+    op->complete();
+  } else {
+    op->buffer.reset();
+    op->break_off(
+        CommErrorKind::mismatch, peer_,
+        str("rank ", peer_, " sends ", head.size, " bytes, rank ", rank_, " expects ", op->size));
+  }
+}
+
+// With the lock held, after waiting for awaited_.
+void Channel::finish_outgoing(bool sent) {
+  Outgoing done = std::exchange(awaited_, {});
+  if (done.op && sent) {
+    --outgoing_operations_;
+    done.op->buffer.reset();
+    if (!done.op->done()) done.op->complete();
+  } else if (done.letter && sent) {
+    spare_.push_back(std::move(done.letter));
+  } else if (done.letter) {
+    outgoing_.push_front(std::move(done));  // still Gloo's
+  } else {
+    --outgoing_operations_;  // whoever interrupted the wait looks after the operation
+  }
+  changed_.notify_all();
+}
+
+// Tells operations that their bytes have gone, and collects letters for reuse.
+void Channel::write_on() {
+  Lock lock(mutex_);
+  while (!stop_) {
+    if (close_at_ != Deadline::max()) {
+      if (changed_.wait_until(lock, close_at_, [&] { return stop_; })) return;
+      lock.unlock();
+      world_->context->getPair(peer_)->close();
+      return;
+    }
+    if (outgoing_operations_ == 0 && outgoing_.size() <= many_letters) {
+      changed_.wait(lock);
+      continue;
+    }
+    awaited_ = std::move(outgoing_.front());
+    outgoing_.pop_front();
+    GlooBuffer& buffer = *awaited_.buffer;
+    lock.unlock();
+    bool sent = false;
+    std::string error;
+    try {
+      sent = buffer.waitSend(nullptr, forever);
+    } catch (const std::exception& e) {
+      error = without_position(e.what());
+    }
+    lock.lock();
+    if (error.empty()) {
+      finish_outgoing(sent);
+      continue;
+    }
+    outgoing_.push_front(std::exchange(awaited_, {}));  // fails with the rest
+    changed_.notify_all();
+    lock.unlock();
+    lose(error);
+    return;
+  }
+}
+
+}  // namespace rondo::gloo_transport

@@ -1,0 +1,166 @@
+// One rank's end of the connection with one other rank. Internal to rondo_gloo.
+//
+// The life of a message of more than max_body_bytes: the receiver posts Gloo's recv on a slot of
+// its own and sends `announce`; the sender matches it with its send, gives the bytes to Gloo and
+// then sends `sent`. Bytes and letters of a pair share one connection and keep their order, so
+// `sent` arrives after the bytes, and the thread that reads letters is the only one that has to
+// wait for anything.
+//
+// Thread safety: all members may be called from any thread.
+#pragma once
+
+#include <gloo/rendezvous/context.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/gloo/letter.h"
+
+namespace rondo::gloo_transport {
+
+class Channel;
+using GlooBuffer = ::gloo::transport::UnboundBuffer;
+
+enum class Direction : uint8_t { send, recv };
+
+// Stages: waiting (a send that no announcement has met yet) -> moving -> done. A recv is moving
+// from the start: the other side knows of it. Guarded by the channel's mutex.
+class Operation final : public detail::WorkState {
+ public:
+  Operation(std::shared_ptr<Channel> channel, Direction direction, Tag tag, std::byte* data,
+            size_t size, Deadline deadline);
+  void withdraw(CommErrorKind kind, const std::string& cause) override;
+
+  void complete() { succeed(size); }
+  void break_off(CommErrorKind kind, int culprit, const std::string& cause) {
+    fail(CommError(kind, culprit, str(description(), ": ", cause)));
+  }
+
+  const std::shared_ptr<Channel> channel;
+  const Direction direction;
+  const Tag tag;
+  std::byte* const data;
+  const size_t size;
+  uint64_t number = 0;   // of the recv
+  bool moving = false;   // send: given to Gloo
+  bool revoked = false;  // recv: the other side has agreed to forget it
+  std::shared_ptr<GlooBuffer> buffer;
+};
+
+// Why a channel carries nothing any more.
+struct Ending {
+  CommErrorKind kind = CommErrorKind::aborted;
+  int culprit = -1;
+  std::string cause;
+};
+
+// What all channels of a rank share.
+struct World {
+  // Ends all channels, once. `tell`: the other ranks hear of it.
+  void abort(int culprit, const std::string& reason, bool tell) noexcept;
+
+  int rank = 0, size = 1;
+  CommClock::duration grace{};
+  std::string token, rendezvous_id, nonce;
+  std::shared_ptr<::gloo::rendezvous::Context> context;
+  std::vector<std::shared_ptr<Channel>> channels;  // by rank; null for this one
+  std::atomic<bool> aborted{false};
+};
+
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  // `world` lives until stop() has returned.
+  Channel(World& world, int peer);
+  ~Channel();
+
+  void start(std::string_view peer_nonce);
+  // Until the other side has proved the job token; throws CommError.
+  void wait_for_hello(Deadline deadline);
+
+  Work post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline);
+  void withdraw(Operation& op, CommErrorKind kind, const std::string& cause);
+
+  // From now on everything fails; `tell`: what the other side hears of it, if anything.
+  void begin_end(const Ending& ending, const std::string* tell);
+  // Transfers under way have until then; what is left fails.
+  void finish_end(Deadline settle_by);
+  // In order: say goodbye (1), wait for the answer (2), stop the threads and let Gloo go (3).
+  void say_bye();
+  void wait_for_bye(Deadline deadline);
+  void stop();
+
+  int rank() const { return rank_; }
+  int peer() const { return peer_; }
+
+ private:
+  using OperationPtr = std::shared_ptr<Operation>;
+  using Lock = std::unique_lock<std::mutex>;
+  struct Announcement {
+    uint64_t number = 0, size = 0;
+  };
+  struct Letter {
+    std::vector<std::byte> memory = std::vector<std::byte>(max_letter_bytes);
+    std::shared_ptr<GlooBuffer> buffer;
+  };
+  // What Gloo has been given to send, in order: a letter, or the bytes of an operation.
+  struct Outgoing {
+    std::shared_ptr<GlooBuffer> buffer;
+    OperationPtr op;
+    std::unique_ptr<Letter> letter;
+  };
+  static constexpr size_t letters_under_way = 16;
+
+  void read_letters();
+  void write_on();
+  void handle(const LetterHead& head, std::span<const std::byte> body);
+  void check_hello(const LetterHead& head, std::span<const std::byte> body);
+  void lose(const std::string& cause);
+  void settle(const LetterHead& head, std::span<const std::byte> body);
+  void finish_outgoing(bool sent);
+
+  // With the lock held. What they throw comes from Gloo and means that the other side is gone.
+  void send_letter(LetterHead head, std::span<const std::byte> body = {});
+  void begin_send(const OperationPtr& op, const Announcement& to);
+  void begin_recv(const OperationPtr& op);
+  void fail_all(Lock& lock);
+  void cut(Lock& lock, const OperationPtr& op);
+  OperationPtr take_recv(uint64_t number);
+  // Runs `act`; when Gloo throws, the channel is lost.
+  template <class Act>
+  void guarded(Lock& lock, Act act);
+
+  World* world_;
+  const int rank_, peer_;
+  const CommClock::duration grace_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Ending> ending_;
+  bool greeted_ = false, bye_seen_ = false, gone_ = false, stop_ = false;
+  Deadline close_at_ = Deadline::max();
+  std::map<Tag, std::deque<OperationPtr>> sends_;      // no announcement yet
+  std::map<Tag, std::deque<Announcement>> announced_;  // no send yet
+  std::map<uint64_t, OperationPtr> recvs_;
+  uint64_t next_number_ = 0;
+  std::deque<Outgoing> outgoing_;
+  size_t outgoing_operations_ = 0;
+  Outgoing awaited_;  // by write_on, outside the lock
+  std::vector<std::unique_ptr<Letter>> spare_;
+
+  std::array<Letter, letters_under_way> inbox_;
+  std::thread reader_, writer_;
+};
+
+// "[../gloo/transport/tcp/pair.cc:598] Connection closed by peer" without its first part.
+std::string without_position(std::string text);
+
+}  // namespace rondo::gloo_transport

@@ -1,0 +1,168 @@
+#include "comm/gloo/gloo_transport.h"
+
+#include <gloo/transport/tcp/device.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "comm/gloo/channel.h"
+
+namespace rondo {
+namespace {
+
+using namespace gloo_transport;
+
+// For the others' goodbyes.
+constexpr auto farewell = std::chrono::seconds(2);
+
+// Gloo's view of our store.
+class GlooStore final : public ::gloo::rendezvous::Store {
+ public:
+  GlooStore(rondo::Store& store, Deadline deadline) : store_(store), deadline_(deadline) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set(key, {data.data(), data.size()}, deadline_);
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = store_.get(key, deadline_);
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override { store_.wait(keys, deadline_); }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override {
+    wait(keys);
+  }
+
+ private:
+  rondo::Store& store_;
+  const Deadline deadline_;
+};
+
+class GlooTransport final : public Transport {
+ public:
+  explicit GlooTransport(const GlooOptions& options);
+  ~GlooTransport() override { leave(within(farewell)); }
+
+  int rank() const override { return world_.rank; }
+  int world_size() const override { return world_.size; }
+
+  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
+    // Never written to: a send only reads.
+    return channel(to).post(Direction::send, tag, const_cast<std::byte*>(data.data()), data.size(),
+                            deadline);
+  }
+  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
+    return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline);
+  }
+  void abort(const std::string& reason) noexcept override {
+    world_.abort(world_.rank, reason, true);
+  }
+
+ private:
+  void connect(const GlooOptions& options, Deadline deadline);
+  void greet(Store& store, Deadline deadline);
+  void leave(Deadline deadline);
+  Channel& channel(int peer) {
+    RONDO_CHECK(peer >= 0 && peer < world_.size, "rank ", peer, " of a world of ", world_.size);
+    RONDO_CHECK(peer != world_.rank, "rank ", peer, " exchanges a message with itself");
+    return *world_.channels[static_cast<size_t>(peer)];
+  }
+
+  std::shared_ptr<::gloo::transport::Device> device_;
+  World world_;
+};
+
+GlooTransport::GlooTransport(const GlooOptions& options) {
+  RONDO_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
+              "rank ", options.rank, " of a world of ", options.world_size);
+  world_.rank = options.rank;
+  world_.size = options.world_size;
+  world_.grace = options.grace;
+  world_.token = options.token;
+  world_.rendezvous_id = options.rendezvous_id;
+  world_.nonce = random_token();
+  if (options.world_size == 1) return;
+  RONDO_CHECK(options.store != nullptr, "ranks need a store to find each other");
+  const Deadline deadline = within(options.timeout);
+  const auto store = make_prefix_store(*options.store, options.rendezvous_id);
+  GlooOptions own = options;
+  own.store = store.get();
+  connect(own, deadline);
+  try {
+    greet(*store, deadline);
+  } catch (...) {
+    leave(CommClock::now());
+    throw;
+  }
+}
+
+void GlooTransport::connect(const GlooOptions& options, Deadline deadline) {
+  ::gloo::transport::tcp::attr where;
+  where.iface = options.interface;
+  if (options.interface.empty()) where.hostname = options.bind_address;
+  const std::string place = options.interface.empty() ? options.bind_address : options.interface;
+  try {
+    device_ = ::gloo::transport::tcp::CreateDevice(where);
+  } catch (const std::exception& e) {
+    fail_input("rank ", options.rank, " cannot listen at '", place,
+               "': ", without_position(e.what()));
+  }
+  const std::string what =
+      str("rank ", options.rank, ": rendezvous of ", options.world_size, " ranks: ");
+  world_.context = std::make_shared<::gloo::rendezvous::Context>(options.rank, options.world_size);
+  // Gloo waits for a connection five times as long as it is told.
+  world_.context->setTimeout(std::chrono::ceil<std::chrono::milliseconds>(options.timeout / 5));
+  GlooStore store(*options.store, deadline);
+  try {
+    options.store->set(str("nonce-", options.rank), world_.nonce, deadline);
+    world_.context->connectFullMesh(store, device_);
+  } catch (const InputError&) {
+    throw;
+  } catch (const CommError& e) {
+    throw CommError(e.kind(), e.peer(), what + e.what());
+  } catch (const std::exception& e) {
+    throw CommError(CommErrorKind::peer_lost, -1, what + without_position(e.what()));
+  }
+}
+
+void GlooTransport::greet(Store& store, Deadline deadline) {
+  for (int peer = 0; peer < world_.size; ++peer) {
+    world_.channels.push_back(peer == world_.rank ? nullptr
+                                                  : std::make_shared<Channel>(world_, peer));
+  }
+  for (const auto& c : world_.channels) {
+    if (c) c->start(store.get(str("nonce-", c->peer()), deadline));
+  }
+  for (const auto& c : world_.channels) {
+    if (c) c->wait_for_hello(deadline);
+  }
+}
+
+void GlooTransport::leave(Deadline deadline) {
+  for (const auto& c : world_.channels) {
+    if (c) c->say_bye();
+  }
+  for (const auto& c : world_.channels) {
+    if (c) c->wait_for_bye(deadline);
+  }
+  for (const auto& c : world_.channels) {
+    if (c) c->stop();
+  }
+  world_.context.reset();
+}
+
+// Gloo writes to sockets without MSG_NOSIGNAL: a lost peer must not end the process.
+void ignore_broken_pipes() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_gloo_transport(const GlooOptions& options) {
+  ignore_broken_pipes();
+  return std::make_unique<GlooTransport>(options);
+}
+
+}  // namespace rondo

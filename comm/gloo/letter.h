@@ -1,0 +1,52 @@
+// The small messages by which the two ends of a Gloo channel arrange the transfer of the large
+// ones. Internal to rondo_gloo. All ranks run the same program on machines of one byte order; the
+// greeting's magic number differs otherwise.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "comm/sha256.h"
+#include "comm/transport.h"
+
+namespace rondo::gloo_transport {
+
+enum class LetterKind : uint32_t {
+  hello = 1,     // the first one: `size` is letter_magic, the body the proof of the job token
+  announce = 2,  // "recv `number` waits for `size` bytes under `tag`"
+  revoke = 3,    // "recv `number` under `tag` no longer wants them"
+  revoked = 4,   // the answer, if nothing had been sent yet
+  body = 5,      // the bytes of a small message, for recv `number`
+  sent = 6,      // the bytes for recv `number` have gone out, before this letter
+  mismatch = 7,  // the send that met recv `number` has `size` bytes
+  abort = 8,     // the body is the reason
+  bye = 9,       // this rank has finished
+  bye_seen = 10,
+};
+
+struct LetterHead {
+  LetterKind kind = LetterKind::hello;
+  uint32_t body_bytes = 0;
+  uint64_t number = 0;
+  Tag tag = 0;
+  uint64_t size = 0;
+};
+
+constexpr uint64_t letter_magic = 0x3130'4f4f'4c47'4452;
+constexpr size_t max_body_bytes = 2048;
+constexpr size_t max_letter_bytes = sizeof(LetterHead) + max_body_bytes;
+
+// Gloo's slots, apart from those of its own collectives (1 to 8 in the top byte).
+constexpr uint64_t letter_slot = uint64_t{0x41} << 56;
+constexpr uint64_t data_slot(uint64_t number) { return uint64_t{0x40} << 56 | number; }
+
+// What rank `from` sends to rank `to`, who has left `nonce` in the store.
+inline Digest hello_proof(std::string_view token, std::string_view rendezvous_id, int from, int to,
+                          std::string_view nonce) {
+  return hmac_sha256(token, str("rondo gloo ", from, " ", to, " ", rendezvous_id, " ", nonce));
+}
+
+}  // namespace rondo::gloo_transport
