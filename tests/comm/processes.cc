@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <iostream>
 
 namespace rondo {
 namespace {
@@ -28,6 +29,7 @@ constexpr auto patience = std::chrono::seconds(30);
 }  // namespace
 
 Processes::Processes(int n, const RankMain& main) {
+  std::cout.flush();  // or every child has a copy
   for (int rank = 0; rank < n; ++rank) {
     int ends[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
