@@ -1,5 +1,8 @@
 #include "comm/gloo/channel.h"
 
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
 #include <algorithm>
 #include <cstring>
 

@@ -9,8 +9,6 @@
 // Thread safety: all members may be called from any thread.
 #pragma once
 
-#include <gloo/rendezvous/context.h>
-
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -24,6 +22,13 @@
 #include <vector>
 
 #include "comm/gloo/letter.h"
+
+namespace gloo::rendezvous {
+class Context;
+}
+namespace gloo::transport {
+class UnboundBuffer;
+}
 
 namespace rondo::gloo_transport {
 

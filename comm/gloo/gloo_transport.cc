@@ -1,5 +1,6 @@
 #include "comm/gloo/gloo_transport.h"
 
+#include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <csignal>
