@@ -287,6 +287,37 @@ void add_long(Suite& suite) {
   }
 }
 
+// Labels around the borders of the tiles that GPU lanes, warps and blocks hold, with few frames to
+// spare, so that alignments cross all of them.
+void add_tiles(Suite& suite) {
+  for (int32_t labels : {30, 31, 32, 62, 63, 64, 126, 127, 128, 129, 255, 256, 512, 1023, 1024}) {
+    Setup s;
+    s.classes = 6;
+    s.lengths = {labels + labels / 4 + 8, labels + labels / 4 + 1};
+    s.label_lengths = {labels, labels / 2};
+    s.labels = LabelKind::repeats;
+    s.logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform;
+    s.range = labels % 2 ? 6 : 1;
+    add(suite, str("tiles/L", labels), s);
+    if (labels > 512) continue;
+    s.gradient = Gradient::none;
+    add(suite, str("tiles/loss_only/L", labels), s);
+  }
+}
+
+// Long and sharp: values leave the range of f32 and come back.
+void add_sharp(Suite& suite) {
+  for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned}) {
+    Setup s;
+    s.classes = 20;
+    s.lengths = {2000, 160};
+    s.label_lengths = {20, 100};
+    s.logits = kind;
+    s.range = 25;
+    add(suite, str("sharp/kind", static_cast<int>(kind)), s);
+  }
+}
+
 // Many classes: labels are gathered, gradients corrected by chunks and, if large, stored past the
 // caches. One sequence: threads share its rows.
 void add_many_classes(Suite& suite) {
@@ -339,6 +370,8 @@ void ctc_check(Suite& suite) {
   add_edges(suite);
   add_extremes(suite);
   add_long(suite);
+  add_tiles(suite);
+  add_sharp(suite);
   add_many_classes(suite);
   add_benches(suite);
 }

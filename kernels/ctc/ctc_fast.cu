@@ -8,8 +8,8 @@ namespace {
 
 template <class T, class Emissions>
 LatticeArgs<Emissions> lattice_args(const Problem<T>& p, const Emissions& emissions) {
-  return {p.layout,          p.labels,  p.label_offsets, p.loss, p.zero_infinity ? 0.0f : INFINITY,
-          p.grad != nullptr, emissions, p.work};
+  return {p.layout,  p.labels, p.label_offsets, p.loss, p.zero_infinity ? 0.0f : INFINITY,
+          emissions, p.work};
 }
 
 template <class T>
@@ -18,13 +18,17 @@ void run_as(const Context& context, const CtcArgs& a) {
   if (p.layout.capacity.sequences == 0) return;
   launch_prepare(context, p, true);
   if (p.grad) {
-    launch_lattice(context,
-                   lattice_args(p, StoredEmissions{p.work.label_emission, p.work.emission_stride,
-                                                   p.work.emission}));
+    launch_lattice(
+        context, lattice_args(p, StoredEmissions{
+                                     p.work.label_emission,
+                                     static_cast<uint32_t>(p.work.emission_stride * sizeof(float)),
+                                     p.work.emission}));
     launch_gradient(context, p);
   } else {
-    launch_lattice(context,
-                   lattice_args(p, GatheredEmissions<T>{p.logits, p.classes, p.work.emission}));
+    launch_lattice(
+        context,
+        lattice_args(p, GatheredEmissions<T>{p.logits, static_cast<uint32_t>(p.classes * sizeof(T)),
+                                             p.work.emission}));
   }
   launch_log_space(context, p, true);
 }

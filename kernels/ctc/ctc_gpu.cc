@@ -17,7 +17,7 @@ CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_lab
   columns_per_sequence = with_grad ? int64_t{block_count} + block + 5 : 2;
   if (max_label_length <= ctc_fast_labels) {
     tiling = ctc_tiling(max_label_length);
-    emission_stride = (int64_t{max_label_length} + 3) / 4 * 4;
+    emission_stride = (std::max<int64_t>(max_label_length, 1) + 3) / 4 * 4;
     column_words = int64_t{tiling.warps} * 32 * (2 * tiling.pairs + 1);
   }
   place(nullptr);

@@ -240,7 +240,7 @@ struct RowGradient {
   }
 
   __device__ void write(int64_t begin, int64_t end) {
-    constexpr int size = Packet<T>::size, batch = 4;
+    constexpr int size = Packet<T>::size, batch = 16 / size;
     const float scale = p.grad_scale ? p.grad_scale[n] : 1.0f;
     const CtcSoftmax softmax = p.work.softmax[row];
     const float top = softmax.top, inverse = 1 / softmax.sum;
