@@ -59,16 +59,18 @@ configure() {
   fi
 }
 
-# test_programs DIR SUITE : the programs that the tests of a suite run, as ninja targets.
+# test_programs DIR SUITE : what the tests of a suite run and read of the build, as ninja targets.
 test_programs() {
-  meson introspect --tests "$1" | python3 -c '
+  meson introspect --tests --targets "$1" | python3 -c '
 import json, os, sys
-top = os.path.abspath(sys.argv[1])
-for test in json.load(sys.stdin):
-    if any(s.split(":")[-1] == sys.argv[2] for s in test["suite"]):
+top, suite = os.path.abspath(sys.argv[1]), sys.argv[2]
+about = json.load(sys.stdin)
+built = {file for target in about["targets"] for file in target["filename"]}
+for test in about["tests"]:
+    if any(s.split(":")[-1] == suite for s in test["suite"]):
         for word in test["cmd"]:
-            word = os.path.normpath(word)
-            if word.startswith(top + os.sep):  # not a script of the source tree
+            word = os.path.normpath(os.path.join(top, word))
+            if word in built:
                 print(os.path.relpath(word, top))
 ' "$1" "$2" | sort -u
 }
