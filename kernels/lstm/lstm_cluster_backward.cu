@@ -209,7 +209,7 @@ __device__ void receive_parts(const Backward& b, Cells<tiles>& cells, const Step
 
 template <int blocks, int tiles>
 __global__ void __launch_bounds__(threads, 1) cluster_backward(Backward b) {
-#if RONDO_SM90
+  if (!RONDO_SM90) return;
   auto& s = shared<BackwardShared<blocks, tiles>>();
   const PackedView& layout = b.shape.layout;
   const Share share = share_of(layout, blocks, tiles * tile_sequences);
@@ -236,7 +236,6 @@ __global__ void __launch_bounds__(threads, 1) cluster_backward(Backward b) {
     next = after_next;
   }
   cells.store_states(b, share, p);
-#endif
 }
 
 template <class F>

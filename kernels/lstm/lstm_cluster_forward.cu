@@ -188,7 +188,7 @@ __device__ void share_h(uint16_t (*h)[stride], int blocks, int active, const Pla
 
 template <int blocks, int tiles>
 __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward f) {
-#if RONDO_SM90
+  if (!RONDO_SM90) return;
   auto& s = shared<ForwardShared<blocks, tiles>>();
   const Share share = share_of(f.shape.layout, blocks, tiles * tile_sequences);
   if (share.count <= 0) return;
@@ -228,7 +228,6 @@ __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward f) {
   }
   cells.store_step(f, before, p);
   cells.store_states(f, share, p);
-#endif
 }
 
 template <class F>

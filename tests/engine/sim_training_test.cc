@@ -3,7 +3,10 @@
 #include <catch2/catch.hpp>
 
 #include "engine/session.h"
+#include "kernels/lstm/lstm.h"
+#include "kernels/ops.h"
 #include "kernels/simt/scheduler.h"
+#include "kernels/simt/sim_device.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;
@@ -101,6 +104,33 @@ void train_side_by_side(const ModelFunction& model, int subsampling, DType compu
   CHECK(worst <= allowed.weights);
 }
 
+// Prefers a variant of the LSTM's time loops while it lives.
+struct PreferredLstm {
+  explicit PreferredLstm(const char* name) {
+    prefer_variant("lstm_forward", name);
+    prefer_variant("lstm_backward", name);
+  }
+  ~PreferredLstm() {
+    prefer_variant("lstm_forward", "");
+    prefer_variant("lstm_backward", "");
+  }
+  PreferredLstm(const PreferredLstm&) = delete;
+  PreferredLstm& operator=(const PreferredLstm&) = delete;
+};
+
+// The variants that the simulated GPU would take for the transcriber's LSTM.
+std::string chosen_lstm(DType compute) {
+  Stream stream = sim_device().make_stream();
+  const Context context{Backend::sim, &sim_device(), &stream, nullptr};
+  LstmForwardArgs forward;
+  LstmBackwardArgs backward;
+  forward.dims = backward.dims = {2, 12, 8, 0};
+  forward.layout.capacity = backward.layout.capacity = {17, 7, 4};
+  forward.x.dtype = backward.dy.dtype = compute;
+  return str(select_variant(context, "lstm_forward", &forward).name, " ",
+             select_variant(context, "lstm_backward", &backward).name);
+}
+
 }  // namespace
 
 TEST_CASE("simulated GPU: a CTC model trains as on the CPU") {
@@ -120,4 +150,20 @@ TEST_CASE("simulated GPU: a classifier and a regressor train as on the CPU") {
   train_side_by_side(classifier, 1, DType::f32, OptimizerOptions::adam, {1e-5, 1e-5});
   train_side_by_side(classifier, 1, DType::f32, OptimizerOptions::sgd, {1e-5, 1e-5});
   train_side_by_side(regressor, 1, DType::f32, OptimizerOptions::sgd, {1e-5, 1e-5});
+}
+
+TEST_CASE("simulated GPU: a CTC model trains through the persistent LSTM kernels") {
+  CHECK(chosen_lstm(DType::bf16) == "portable portable");
+  {
+    const PreferredLstm preferred("cluster");
+    CHECK(chosen_lstm(DType::bf16) == "cluster cluster");
+    CHECK(chosen_lstm(DType::f32) == "portable portable");
+    train_side_by_side(transcriber, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
+  }
+  const PreferredLstm preferred("grid");
+  for (DType compute : {DType::f32, DType::bf16}) {
+    CHECK(chosen_lstm(compute) == "grid grid");
+    const Drift allowed = compute == DType::f32 ? Drift{1e-5, 1e-5} : Drift{4e-3, 2e-3};
+    train_side_by_side(transcriber, 2, compute, OptimizerOptions::adamw, allowed);
+  }
 }
