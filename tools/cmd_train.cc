@@ -1,6 +1,9 @@
 // rondo train: a configuration in, a model out.
+#include <signal.h>
+
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 
@@ -8,12 +11,14 @@
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
 #include "engine/io/signals.h"
+#include "engine/parallel/launch_environment.h"
 #include "engine/parallel/ranks.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/device_option.h"
+#include "tools/rank_world.h"
 
 namespace rondo {
 namespace {
@@ -73,11 +78,39 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
   return *summary;
 }
 
-int tell(const Config& config, const TrainingSummary& s) {
+// One rank of several processes.
+TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
+                              const RankPlace& place) {
+  const auto world = join_ranks(place, timeout_of(config));
+  Transport& transport = world->transport();
+  GroupOptions g;
+  g.timeout = timeout_of(config);
+  const auto group = make_ring_group(transport, g);
+  options.group = group.get();
+  if (config.training.threads == 0) options.threads = std::max(1, usable_cpus() / place.local_size);
+  const auto failed = [&](const std::exception& e) {
+    transport.abort(e.what());
+    return str("rank ", place.rank, ": ", e.what());
+  };
+  try {
+    return train_alone(config, options);
+  } catch (const CommError&) {
+    throw;  // it names the rank, and all know
+  } catch (const PeerFailed&) {
+    throw;
+  } catch (const InputError& e) {
+    throw InputError(failed(e));
+  } catch (const std::exception& e) {
+    throw Error(failed(e));
+  }
+}
+
+int tell(const Config& config, const TrainingSummary& s, bool print) {
+  if (!print) return s.stopped_by_signal ? 128 + (stop_signal() ? stop_signal() : SIGTERM) : 0;
   if (s.stopped_by_signal) {
     std::printf("stopped by a signal after step %lld; saved in %s, continue with --resume\n",
                 static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
-    return 128 + stop_signal();
+    return 128 + (stop_signal() ? stop_signal() : SIGTERM);
   }
   std::printf("trained %lld steps, %lld epochs in %.0f s; waited for input %.1f%% of the time\n",
               static_cast<long long>(s.steps), static_cast<long long>(s.epochs), s.seconds,
@@ -106,7 +139,14 @@ int run_train(const TrainOptions& o) {
   t.device = resolve(o.device);
   t.lockstep = o.lockstep;
   t.version = RONDO_VERSION;
-  return tell(config, o.ranks > 1 ? train_in_threads(config, t, o.ranks) : train_alone(config, t));
+  const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
+  if (place && o.ranks > 1) {
+    fail_input("--ranks ", o.ranks, " within one of the ", place->world_size,
+               " ranks that a launcher started");
+  }
+  if (place) return tell(config, train_as_rank(config, t, *place), place->rank == 0);
+  return tell(config, o.ranks > 1 ? train_in_threads(config, t, o.ranks) : train_alone(config, t),
+              true);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The subcommands of `rondo`, each in its own file.
 //
-// Exit codes: 0 done, 1 failed (the message says why), 2 wrong usage.
+// Exit codes: 0 done, 1 failed (the message says why), 2 wrong usage, 75 another rank was lost or
+// late (worth another try).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,12 +10,15 @@
 
 namespace rondo {
 
+inline constexpr int exit_comm_failure = 75;
+
 // What a chosen subcommand does; returns the exit code.
 using Command = std::function<int()>;
 
 // Each adds its subcommand to `app`, and sets *run when the command line chooses it.
 void add_prepare(CLI::App& app, Command* run);
 void add_train(CLI::App& app, Command* run);
+void add_launch(CLI::App& app, Command* run);
 void add_eval(CLI::App& app, Command* run);
 void add_transcribe(CLI::App& app, Command* run);
 void add_info(CLI::App& app, Command* run);

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   rondo::Command run;
   rondo::add_prepare(app, &run);
   rondo::add_train(app, &run);
+  rondo::add_launch(app, &run);
   rondo::add_eval(app, &run);
   rondo::add_transcribe(app, &run);
   rondo::add_info(app, &run);
@@ -68,6 +69,7 @@ int main(int argc, char** argv) {
     // The rank that failed has said why.
   } catch (const rondo::CommError& e) {
     std::fprintf(stderr, "rondo: %s\n", e.what());
+    return rondo::exit_comm_failure;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "rondo: out of memory\n");
   } catch (const std::exception& e) {

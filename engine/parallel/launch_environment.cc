@@ -1,0 +1,195 @@
+#include "engine/parallel/launch_environment.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+// A value and where it comes from, for messages.
+struct Given {
+  std::optional<int64_t> value;
+  std::string name;
+};
+
+int64_t parse_number(const std::string& name, const char* text, int64_t low, int64_t high) {
+  int64_t value = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || stop != end || value < low || value > high) {
+    fail_input(name, " is '", text, "', expected a number from ", low, " to ", high);
+  }
+  return value;
+}
+
+constexpr int64_t most_ranks = 1 << 20;
+
+class Reader {
+ public:
+  Reader(const RankFlags& flags, const Environment& environment)
+      : flags_(flags), environment_(environment) {}
+
+  std::optional<RankPlace> place() {
+    read_ranks();
+    if (!rank_.value) {
+      if (size_.value && *size_.value > 1) {
+        fail_input(size_.name, " is ", *size_.value, ", but nothing says which rank this is");
+      }
+      return std::nullopt;
+    }
+    if (!size_.value) {
+      fail_input(rank_.name, " is ", *rank_.value, ", but nothing says how many ranks there are");
+    }
+    if (*rank_.value >= *size_.value) {
+      fail_input(rank_.name, " is ", *rank_.value, ", but ", size_.name, " is ", *size_.value);
+    }
+    RankPlace p;
+    p.rank = static_cast<int>(*rank_.value);
+    p.world_size = static_cast<int>(*size_.value);
+    p.local_rank = static_cast<int>(local_rank_.value.value_or(0));
+    p.local_size = static_cast<int>(local_size_.value.value_or(1));
+    if (p.local_rank >= p.local_size && local_size_.value) {
+      fail_input(local_rank_.name, " is ", p.local_rank, ", but ", local_size_.name, " is ",
+                 p.local_size);
+    }
+    if (p.world_size == 1) return std::nullopt;
+    read_meeting(p);
+    return p;
+  }
+
+ private:
+  const char* get(const char* name) const {
+    const char* value = environment_(name);
+    return value && *value ? value : nullptr;
+  }
+
+  Given number(const char* name, int64_t low, int64_t high) const {
+    Given g{std::nullopt, name};
+    if (const char* text = get(name)) g.value = parse_number(name, text, low, high);
+    return g;
+  }
+
+  // The first that says something counts; a later one must not contradict it.
+  static void settle(Given& so_far, const Given& next) {
+    if (!next.value) return;
+    if (!so_far.value) {
+      so_far = next;
+    } else if (*so_far.value != *next.value) {
+      fail_input(so_far.name, " is ", *so_far.value, ", but ", next.name, " is ", *next.value,
+                 ": this process was started as two different ranks");
+    }
+  }
+
+  void read_ranks() {
+    const int64_t last = most_ranks - 1;
+    const auto flag = [](std::optional<int> value, const char* name) {
+      Given g{std::nullopt, name};
+      if (value) g.value = *value;
+      return g;
+    };
+    rank_ = flag(flags_.rank, "--rank");
+    size_ = flag(flags_.world_size, "--world-size");
+    settle(rank_, number("RANK", 0, last));
+    settle(size_, number("WORLD_SIZE", 1, most_ranks));
+    settle(local_rank_, number("LOCAL_RANK", 0, last));
+    settle(local_size_, number("LOCAL_WORLD_SIZE", 1, most_ranks));
+    settle(rank_, number("OMPI_COMM_WORLD_RANK", 0, last));
+    settle(size_, number("OMPI_COMM_WORLD_SIZE", 1, most_ranks));
+    settle(local_rank_, number("OMPI_COMM_WORLD_LOCAL_RANK", 0, last));
+    settle(local_size_, number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, most_ranks));
+    settle(rank_, number("PMIX_RANK", 0, last));
+    if (!get("SLURM_STEP_ID")) return;
+    if (!rank_.value) {
+      settle(rank_, number("SLURM_PROCID", 0, last));
+      settle(local_rank_, number("SLURM_LOCALID", 0, last));
+      slurm_ = rank_.value.has_value();
+    }
+    if (!size_.value) settle(size_, number("SLURM_STEP_NUM_TASKS", 1, most_ranks));
+    if (!size_.value) settle(size_, number("SLURM_NTASKS", 1, most_ranks));
+  }
+
+  void read_meeting(RankPlace& p) const {
+    if (const char* token = get("RONDO_TOKEN")) p.token = token;
+    if (const char* attempt = get("RONDO_ATTEMPT")) p.attempt = attempt;
+    p.master_serves = get("RONDO_STORE_IS_SERVED") == nullptr;
+    read_master(p);
+    if (!p.master_address.empty()) {
+      if (p.token.empty()) {
+        fail_input("the ranks that meet at ", p.master_address, ":", p.master_port,
+                   " need a job token: set RONDO_TOKEN to the same secret for all of them");
+      }
+      return;
+    }
+    // Open MPI names the job in one of these, depending on its version.
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+      const char* job = get(name);
+      if (!job || p.local_size != p.world_size) continue;
+      for (const char* c = job; *c; ++c) {
+        p.meeting_directory += std::isalnum(static_cast<unsigned char>(*c)) ? *c : '_';
+      }
+      return;
+    }
+    fail_input("nothing says where the ", p.world_size,
+               " ranks meet: set MASTER_ADDR and MASTER_PORT, and RONDO_TOKEN to a common secret");
+  }
+
+  void read_master(RankPlace& p) const {
+    if (!flags_.master.empty()) {
+      const size_t colon = flags_.master.rfind(':');
+      if (colon == std::string::npos || colon == 0) {
+        fail_input("--master is '", flags_.master, "', expected HOST:PORT");
+      }
+      p.master_address = flags_.master.substr(0, colon);
+      p.master_port = static_cast<uint16_t>(
+          parse_number("--master's port", flags_.master.c_str() + colon + 1, 1, 65535));
+      return;
+    }
+    const char* address = get("MASTER_ADDR");
+    const Given port = number("MASTER_PORT", 1, 65535);
+    if (address) p.master_address = address;
+    if (port.value) p.master_port = static_cast<uint16_t>(*port.value);
+    if (slurm_ && !address) {
+      const char* nodes = get("SLURM_STEP_NODELIST");
+      if (!nodes) nodes = get("SLURM_NODELIST");
+      if (!nodes) fail_input("SLURM_NODELIST is not set: set MASTER_ADDR to the first node");
+      p.master_address = first_host(nodes);
+    }
+    if (slurm_ && !port.value) {
+      // Among the ports that are neither reserved nor handed out to clients by default.
+      const int64_t job = number("SLURM_JOB_ID", 0, INT64_MAX).value.value_or(0);
+      p.master_port = static_cast<uint16_t>(20000 + job % 10000);
+    }
+    if (p.master_address.empty() != (p.master_port == 0)) {
+      fail_input(p.master_port == 0 ? "MASTER_ADDR is set, but MASTER_PORT is not"
+                                    : "MASTER_PORT is set, but MASTER_ADDR is not");
+    }
+  }
+
+  const RankFlags& flags_;
+  const Environment& environment_;
+  Given rank_, size_, local_rank_, local_size_;
+  bool slurm_ = false;
+};
+
+}  // namespace
+
+std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment) {
+  return Reader(flags, environment).place();
+}
+
+std::string first_host(const std::string& nodelist) {
+  const size_t end = nodelist.find_first_of(",[");
+  const std::string prefix = nodelist.substr(0, end);
+  std::string host = prefix;
+  if (end != std::string::npos && nodelist[end] == '[') {
+    const size_t stop = nodelist.find_first_of("-,]", end + 1);
+    if (stop == std::string::npos) fail_input("'", nodelist, "' is not a list of nodes");
+    host += nodelist.substr(end + 1, stop - end - 1);
+  }
+  if (host.empty()) fail_input("'", nodelist, "' is not a list of nodes");
+  return host;
+}
+
+}  // namespace rondo

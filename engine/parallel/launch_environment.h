@@ -1,0 +1,49 @@
+// Where this process stands among the ranks of a job, as its launcher says.
+//
+// Read in this order: flags; RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (rondo launch, and
+// launchers that use these names); OMPI_COMM_WORLD_* (Open MPI's mpirun); PMIX_RANK (others that
+// speak PMIx; the size is Slurm's); SLURM_* (srun). What two of the first four say must agree.
+// Slurm's variables are a fallback: another launcher inside a Slurm step inherits those of the
+// step, and they mean that launcher, not its ranks. They count only within a step (SLURM_STEP_ID);
+// a batch script has them too, and is not a rank.
+//
+// Where the ranks meet: MASTER_ADDR and MASTER_PORT, or of Slurm its first node and a port made
+// from the job's number; a job token (RONDO_TOKEN) lets them in. Ranks of mpirun that are all on
+// this machine need neither: they meet in a directory that only their user can read.
+//
+// Pure functions. InputError for what is incomplete, no number, out of range or in conflict.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace rondo {
+
+// Looks up a variable; nullptr when it is not set.
+using Environment = std::function<const char*(const char* name)>;
+
+struct RankFlags {
+  std::optional<int> rank, world_size;
+  std::string master;  // HOST:PORT; empty: not given
+};
+
+struct RankPlace {
+  int rank = 0, world_size = 1;
+  int local_rank = 0, local_size = 1;
+  std::string master_address;  // empty: all ranks are on this machine and share meeting_directory
+  uint16_t master_port = 0;
+  bool master_serves = true;      // rank 0 serves the store; false: the launcher does
+  std::string meeting_directory;  // a name, unique to the job
+  std::string token;
+  std::string attempt = "1";  // a new one for every restart
+};
+
+// Nothing when nobody started this process as one of several ranks.
+std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment);
+
+// "gpu[07-09,12],login" -> "gpu07": the first host of Slurm's notation.
+std::string first_host(const std::string& nodelist);
+
+}  // namespace rondo

@@ -1,0 +1,263 @@
+// rondo launch: the ranks of a training run as processes, watched and started again.
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "comm/sha256.h"
+#include "comm/tcp_store.h"
+#include "engine/io/signals.h"
+#include "kernels/base/error.h"
+#include "tools/child_process.h"
+#include "tools/command.h"
+
+extern char** environ;
+
+namespace rondo {
+namespace {
+
+struct LaunchOptions {
+  int ranks = 1, nodes = 1, node_rank = 0;
+  int max_restarts = 0;
+  double grace = 10;
+  std::string master;
+  std::vector<std::string> words;  // the command, "train" first
+};
+
+// One attempt: all local ranks, until they have ended.
+class Attempt {
+ public:
+  Attempt(const LaunchOptions& options, const std::vector<std::string>& settings, int number)
+      : options_(options) {
+    std::vector<std::string> arguments{"rondo"};
+    arguments.insert(arguments.end(), options.words.begin(), options.words.end());
+    if (number > 1 &&
+        std::find(arguments.begin(), arguments.end(), "--resume") == arguments.end()) {
+      arguments.push_back("--resume");
+    }
+    for (int i = 0; i < options.ranks; ++i) {
+      std::vector<std::string> environment = inherited();
+      environment.insert(environment.end(), settings.begin(), settings.end());
+      environment.push_back(str("RANK=", rank_of(i)));
+      environment.push_back(str("WORLD_SIZE=", options.nodes * options.ranks));
+      environment.push_back(str("LOCAL_RANK=", i));
+      environment.push_back(str("LOCAL_WORLD_SIZE=", options.ranks));
+      environment.push_back(str("RONDO_ATTEMPT=", number));
+      children_.emplace_back(ChildProcess(arguments, environment));
+    }
+  }
+
+  void wait() {
+    bool told_to_stop = false;
+    while (std::any_of(children_.begin(), children_.end(),
+                       [](const Child& c) { return !c.seen.ended(); })) {
+      listen();
+      look();
+      if (stop_requested() && !told_to_stop) {
+        told_to_stop = true;
+        for (const Child& c : children_) c.process.signal(stop_signal() ? stop_signal() : SIGTERM);
+      }
+      if (give_up_at_ && CommClock::now() >= *give_up_at_) {
+        for (Child& c : children_) {
+          c.given_up = c.given_up || !c.seen.ended();
+          c.process.signal(SIGKILL);
+        }
+      }
+    }
+    listen();
+  }
+
+  // 0, or the code of the first rank that failed.
+  int exit_code() const { return first_failed_ ? code_of(*first_failed_) : 0; }
+
+  // What was wrong, in one line, with what another rank saw of it.
+  std::string cause() const {
+    for (size_t i : order_) {  // a rank that says what it failed at
+      const Child& c = children_[i];
+      if (c.seen.kind == ChildStatus::exited && c.seen.number != comm_failure &&
+          !c.report.empty()) {
+        return c.report;
+      }
+    }
+    std::string witness;
+    for (size_t i : order_) {
+      if (witness.empty()) witness = children_[i].report;
+    }
+    for (size_t i = 0; i < children_.size(); ++i) {  // a rank that something was done to
+      const Child& c = children_[i];
+      const bool stopped = c.given_up && c.before_kill.kind == ChildStatus::stopped;
+      if (!stopped && (c.given_up || c.seen.kind != ChildStatus::killed)) continue;
+      return str("rank ", rank_of(static_cast<int>(i)), " ",
+                 describe(stopped ? c.before_kill : c.seen), witness.empty() ? "" : "; " + witness);
+    }
+    if (!witness.empty()) return witness;
+    return str("rank ", rank_of(static_cast<int>(*first_failed_)), " ",
+               describe(children_[*first_failed_].seen));
+  }
+
+  // Whether another attempt may do better: no rank ended by itself for another reason than that
+  // it lost the others.
+  bool may_go_better() const {
+    return std::all_of(children_.begin(), children_.end(), [](const Child& c) {
+      return c.seen.kind != ChildStatus::exited || c.seen.number == 0 ||
+             c.seen.number == comm_failure || (c.seen.number == 1 && c.report.empty());
+    });
+  }
+
+ private:
+  struct Child {
+    explicit Child(ChildProcess p) : process(std::move(p)) {}
+    ChildProcess process;
+    ChildStatus seen, before_kill;
+    std::string report;  // its "rondo: ..." line, without the name
+    bool given_up = false;
+  };
+
+  int rank_of(int local) const { return options_.node_rank * options_.ranks + local; }
+
+  int code_of(size_t i) const {
+    const ChildStatus& s = children_[i].seen;
+    return s.kind == ChildStatus::exited ? s.number : 128 + s.number;
+  }
+
+  // This process's variables, without those that say which rank of something else it is.
+  static std::vector<std::string> inherited() {
+    static constexpr const char* dropped[] = {
+        "RANK=",        "WORLD_SIZE=",    "LOCAL_RANK=",           "LOCAL_WORLD_SIZE=",
+        "MASTER_ADDR=", "MASTER_PORT=",   "OMPI_COMM_WORLD_",      "PMIX_",
+        "RONDO_TOKEN=", "RONDO_ATTEMPT=", "RONDO_STORE_IS_SERVED="};
+    std::vector<std::string> kept;
+    for (char** v = environ; *v; ++v) {
+      if (std::none_of(std::begin(dropped), std::end(dropped),
+                       [&](const char* d) { return std::strncmp(*v, d, std::strlen(d)) == 0; })) {
+        kept.emplace_back(*v);
+      }
+    }
+    return kept;
+  }
+
+  void listen() {
+    std::vector<pollfd> pipes;
+    for (const Child& c : children_) pipes.push_back({c.process.error_pipe(), POLLIN, 0});
+    ::poll(pipes.data(), pipes.size(), 20);
+    for (size_t i = 0; i < children_.size(); ++i) {
+      for (std::string& line : children_[i].process.read_lines()) {
+        if (line.rfind("rondo: ", 0) == 0) {
+          children_[i].report = line.substr(7);
+        } else {
+          std::fprintf(stderr, "rank %d: %s\n", rank_of(static_cast<int>(i)), line.c_str());
+        }
+      }
+    }
+  }
+
+  void look() {
+    for (size_t i = 0; i < children_.size(); ++i) {
+      Child& c = children_[i];
+      if (c.seen.ended()) continue;
+      if (!c.given_up) c.before_kill = c.seen;
+      c.seen = c.process.status();
+      if (!c.seen.ended() || c.seen.succeeded()) continue;
+      order_.push_back(i);
+      if (first_failed_) continue;
+      first_failed_ = i;
+      // The others notice by themselves, and say what they saw; not one that is stopped.
+      give_up_at_ = within(std::chrono::duration_cast<CommClock::duration>(
+          std::chrono::duration<double>(options_.grace)));
+    }
+  }
+
+  static constexpr int comm_failure = exit_comm_failure;
+  const LaunchOptions& options_;
+  std::vector<Child> children_;
+  std::vector<size_t> order_;  // in which they failed
+  std::optional<size_t> first_failed_;
+  std::optional<Deadline> give_up_at_;
+};
+
+std::pair<std::string, uint16_t> split_master(const std::string& master) {
+  const size_t colon = master.rfind(':');
+  const int port = colon == std::string::npos ? 0 : std::atoi(master.c_str() + colon + 1);
+  if (colon == std::string::npos || colon == 0 || port < 1 || port > 65535) {
+    fail_input("--master is '", master, "', expected HOST:PORT");
+  }
+  return {master.substr(0, colon), static_cast<uint16_t>(port)};
+}
+
+int run_launch(const LaunchOptions& o) {
+  if (o.words.empty() || o.words.front() != "train") {
+    throw CLI::ValidationError("expected -- train ..., the command that every rank runs");
+  }
+  if (o.node_rank >= o.nodes) {
+    throw CLI::ValidationError(str("--node-rank is ", o.node_rank, " of --nodes ", o.nodes));
+  }
+  if (o.nodes > 1 && o.master.empty()) throw CLI::ValidationError("--nodes needs --master");
+  TcpStoreServerOptions s;
+  const char* token = std::getenv("RONDO_TOKEN");
+  s.token = token ? token : "";
+  if (s.token.empty() && o.nodes > 1) {
+    fail_input("several machines need a job token: set RONDO_TOKEN to the same secret on all");
+  }
+  if (s.token.empty()) s.token = random_token();
+  if (!o.master.empty()) std::tie(s.bind_address, s.port) = split_master(o.master);
+  std::unique_ptr<TcpStoreServer> server;
+  std::string address = s.bind_address;
+  uint16_t port = s.port;
+  if (o.node_rank == 0) {
+    server = std::make_unique<TcpStoreServer>(s);
+    port = server->port();
+  }
+  const std::vector<std::string> settings{"MASTER_ADDR=" + address, str("MASTER_PORT=", port),
+                                          "RONDO_TOKEN=" + s.token, "RONDO_STORE_IS_SERVED=1"};
+  SignalGuard signals;
+  for (int number = 1;; ++number) {
+    Attempt attempt(o, settings, number);
+    attempt.wait();
+    const int code = attempt.exit_code();
+    if (code == 0) return 0;
+    if (stop_requested()) return 128 + stop_signal();
+    const bool again = number <= o.max_restarts && attempt.may_go_better();
+    std::fprintf(stderr, "rondo: %s%s\n", attempt.cause().c_str(),
+                 again ? str("; starting again from the last checkpoint (restart ", number, " of ",
+                             o.max_restarts, ")")
+                             .c_str()
+                       : "");
+    if (!again) return code;
+  }
+}
+
+}  // namespace
+
+void add_launch(CLI::App& app, Command* run) {
+  auto* command = app.add_subcommand("launch", "Train on several ranks, each a process");
+  auto o = std::make_shared<LaunchOptions>();
+  command->add_option("-n,--ranks", o->ranks, "so many ranks on this machine")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--max-restarts", o->max_restarts,
+                   "when a rank dies, start all again from the last checkpoint, so often")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  command->add_option("--grace", o->grace, "seconds until ranks are killed after one has failed")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  command->add_option("--nodes", o->nodes, "machines that run as many ranks each")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command->add_option("--node-rank", o->node_rank, "which of them this is, from 0")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command->add_option("--master", o->master,
+                      "HOST:PORT of machine 0, where the ranks meet (with --nodes)");
+  command->add_option("command", o->words, "-- train and its arguments")->required();
+  command->footer(
+      "\nExample:  rondo launch -n 4 --max-restarts 3 -- train recipe.toml data=digits\n");
+  command->callback([o, run] { *run = [o] { return run_launch(*o); }; });
+}
+
+}  // namespace rondo
