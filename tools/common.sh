@@ -6,9 +6,11 @@ die() {
   exit 1
 }
 
-# Debian packages for building and testing. espeak-ng is for the demo corpus.
+# Debian packages for building and testing. espeak-ng is for the demo corpus, openmpi-bin for tests
+# of ranks that mpirun starts.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev
-  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev catch2 python3 espeak-ng)
+  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev catch2 python3 espeak-ng
+  openmpi-bin)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.
