@@ -12,6 +12,7 @@ constexpr int64_t l1_units = 256;             // steps of k whose b panel stays 
 constexpr int64_t a_block_floats = 96 << 10;  // 384 KiB: a block of a in L2
 constexpr int64_t b_block_floats = 2 << 20;   // 8 MiB: the shared block of b in L3
 constexpr double work_per_thread = 1 << 20;   // multiply-adds worth waking a thread for
+constexpr int64_t private_floats = 8 << 20;   // 32 MiB: for a block of b per thread
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
@@ -22,7 +23,9 @@ struct Plan {
   int64_t nc;     // columns of b packed at a time
   int64_t mc;     // rows of a packed at a time, at most
   size_t a_floats, b_floats;
-  int b_buffers;  // several threads pack the next block of b while others still read this one
+  // Blocks of b there is room for: one for each thread, or two, so that several threads can pack
+  // the next one while others still read this one.
+  int b_buffers;
 };
 
 Plan make_plan(const GemmArgs& g, const GemmKernel& kernel, int threads) {
@@ -37,7 +40,8 @@ Plan make_plan(const GemmArgs& g, const GemmKernel& kernel, int threads) {
   p.mc = std::min(p.mc, std::max<int64_t>(g.m, 1));
   p.a_floats = static_cast<size_t>(round_up(p.mc * p.units + gemm_slack, 16));
   p.b_floats = static_cast<size_t>(round_up(p.nc * p.units + gemm_slack, 16));
-  p.b_buffers = threads > 1 && (p.units < units || p.nc < columns) ? 2 : 1;
+  p.b_buffers = threads > 1 ? 2 : 1;
+  if (static_cast<int64_t>(p.b_floats) * threads <= private_floats) p.b_buffers = threads;
   return p;
 }
 
@@ -49,13 +53,15 @@ struct Block {
   float* b;    // packed
 };
 
+// A product, or a thread's part of one, shared by `workers` threads.
 struct Job {
-  const GemmArgs& g;
-  const GemmExtent& e;
+  GemmArgs g;
+  GemmExtent e;
   const GemmKernel& kernel;
   const Plan& plan;
   int workers;
-  float* b_blocks;
+  const float* bias;
+  float* b_blocks;  // workers == 1 ? 1 : 2
   float* a_blocks;
 
   static const void* at(const void* x, int64_t element, DType t) {
@@ -77,7 +83,7 @@ struct Job {
     b.col0 = index / k_blocks() * plan.nc;
     b.cols = std::min(plan.nc, e.n - b.col0);
     b.first = kb == 0;
-    b.b = b_blocks + static_cast<size_t>(index % plan.b_buffers) * plan.b_floats;
+    b.b = b_blocks + static_cast<size_t>(workers == 1 ? 0 : index % 2) * plan.b_floats;
     cut(b);
     return b;
   }
@@ -139,10 +145,70 @@ struct Job {
     part.c_dtype = g.c_dtype;
     part.alpha = g.alpha;
     part.beta = b.first ? g.beta : 1.0f;
-    part.bias = b.first && g.bias ? g.bias.as<float>() + b.col0 + col : nullptr;
+    part.bias = b.first && bias ? bias + b.col0 + col : nullptr;
     kernel.multiply(part);
   }
+
+  void work(int worker, SpinBarrier& barrier, std::atomic<int64_t> (&next)[2]) const {
+    const int64_t count = blocks();
+    pack_b(block(0), worker);
+    for (int64_t i = 0; i < count; ++i) {
+      // Past it block i is packed, and nobody reads the buffer or the counter of block i - 1.
+      if (workers > 1) barrier.arrive_and_wait();
+      if (worker == 0) next[(i + 1) % 2].store(0, std::memory_order_relaxed);
+      const Block b = block(i);
+      const int64_t parts = b.m_blocks * b.n_blocks;
+      for (int64_t part; (part = next[i % 2].fetch_add(1, std::memory_order_relaxed)) < parts;) {
+        multiply(b, worker, part);
+      }
+      if (i + 1 < count) pack_b(block(i + 1), worker);
+    }
+  }
+
+  // The rows, or columns, of one of `count` threads that share nothing.
+  Job rows_of(int thread, int count) const {
+    Job part = private_to(thread);
+    const int64_t first = e.m * thread / count;
+    part.e.m = e.m * (thread + 1) / count - first;
+    part.g.a = at(g.a, g.transpose_a ? first : first * g.lda, g.dtype);
+    part.g.c = const_cast<void*>(at(g.c, first * g.ldc, g.c_dtype));
+    return part;
+  }
+  Job columns_of(int thread, int count) const {
+    Job part = private_to(thread);
+    const int64_t panels = ceil_div(e.n, kernel.nr);
+    const int64_t first = panels * thread / count * kernel.nr;
+    part.e.n = std::min(panels * (thread + 1) / count * kernel.nr, e.n) - first;
+    part.g.b = at(g.b, g.transpose_b ? first * g.ldb : first, g.dtype);
+    part.g.c = const_cast<void*>(at(g.c, first, g.c_dtype));
+    if (bias) part.bias = bias + first;
+    return part;
+  }
+
+  Job private_to(int thread) const {
+    Job part = *this;
+    part.workers = 1;
+    part.b_blocks += static_cast<size_t>(thread) * plan.b_floats;
+    part.a_blocks += static_cast<size_t>(thread) * plan.a_floats;
+    return part;
+  }
 };
+
+// How threads divide a product. What one packs and another reads crosses between their caches, a
+// line at a time, and where cores share no cache that costs more than packing it twice. So each
+// thread works for itself, on rows or on columns, whenever it multiplies what it packs often
+// enough.
+enum class Division : uint8_t { blocks, rows, columns };
+
+Division divide(const Job& job) {
+  if (job.workers == 1 || job.plan.b_buffers < job.workers) return Division::blocks;
+  // Packing across rows is mere copying; along them it transposes.
+  const int64_t copied = 128 * job.kernel.depth, transposed = 256 * job.kernel.depth;
+  const bool rows = job.e.m / job.workers >= (job.g.transpose_b ? transposed : copied);
+  const bool columns = job.e.n / job.workers >= (job.g.transpose_a ? copied : transposed);
+  if (rows && (!columns || job.e.n <= job.e.m)) return Division::rows;
+  return columns ? Division::columns : Division::blocks;
+}
 
 }  // namespace
 
@@ -167,31 +233,19 @@ void gemm_blocked(const Context& context, const GemmArgs& g, const GemmKernel& k
   const int workers = static_cast<int>(
       std::clamp(work / work_per_thread, 1.0, static_cast<double>(context.pool->size())));
   float* memory = static_cast<float*>(g.workspace.data);
-  const Job job{g,
-                e,
-                kernel,
-                plan,
-                workers,
-                memory,
-                memory + plan.b_floats * static_cast<size_t>(plan.b_buffers)};
-  const int64_t blocks = job.blocks();
+  float* a_blocks = memory + plan.b_floats * static_cast<size_t>(plan.b_buffers);
+  const float* bias = g.bias ? g.bias.as<float>() : nullptr;
+  const Job job{g, e, kernel, plan, workers, bias, memory, a_blocks};
+  const Division division = divide(job);
   SpinBarrier barrier(workers);
   std::atomic<int64_t> next[2] = {0, 0};
   context.pool->run(
       [&](int worker) {
-        job.pack_b(job.block(0), worker);
-        for (int64_t i = 0; i < blocks; ++i) {
-          // Past it block i is packed, and nobody reads the buffer or the counter of block i - 1.
-          if (workers > 1) barrier.arrive_and_wait();
-          if (worker == 0) next[(i + 1) % 2].store(0, std::memory_order_relaxed);
-          const Block block = job.block(i);
-          const int64_t count = block.m_blocks * block.n_blocks;
-          for (int64_t part;
-               (part = next[i % 2].fetch_add(1, std::memory_order_relaxed)) < count;) {
-            job.multiply(block, worker, part);
-          }
-          if (i + 1 < blocks) job.pack_b(job.block(i + 1), worker);
-        }
+        if (division == Division::blocks) return job.work(worker, barrier, next);
+        std::atomic<int64_t> own[2] = {0, 0};
+        const Job part = division == Division::rows ? job.rows_of(worker, workers)
+                                                    : job.columns_of(worker, workers);
+        part.work(0, barrier, own);
       },
       workers);
 }
