@@ -4,96 +4,13 @@
 #include <cstring>
 
 #include "kernels/gemm/gemm.h"
+#include "kernels/lstm/lstm_cpu_space.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/lstm_team.h"
 #include "kernels/ops.h"
 
 namespace rondo {
 namespace {
-
-// ---- products outside the time loop ----
-
-// pre = x W^T + b for `rows` rows.
-GemmArgs input_product(const LstmDims& dims, DType t, int64_t rows) {
-  GemmArgs g = lstm_product(rows, 4 * dims.hidden, dims.input, t, DType::f32);
-  g.transpose_b = true;
-  g.lda = g.ldb = dims.input, g.ldc = 4 * dims.hidden;
-  return g;
-}
-
-// dx (+)= dgates W.
-GemmArgs input_gradient(const LstmDims& dims, DType t, int64_t rows) {
-  GemmArgs g = lstm_product(rows, dims.input, 4 * dims.hidden, t, t);
-  g.lda = 4 * dims.hidden, g.ldb = g.ldc = dims.input;
-  return g;
-}
-
-// ---- workspace ----
-
-// Rows of pre-activations that are made at a time: enough for an efficient product, few enough to
-// still be in the cache when the time loop reads them.
-int64_t chunk_rows(const LstmDims& dims, const PackedCapacity& capacity) {
-  constexpr int64_t bytes = 8 << 20;
-  const int64_t fit = bytes / (4 * dims.hidden * 4 * dims.directions);
-  return std::min(capacity.rows, std::max<int64_t>({fit, 512, capacity.sequences}));
-}
-
-struct ForwardSpace {
-  struct Direction {
-    void *r, *p, *state, *projected;
-    float *c, *pre;
-  } direction[2];
-  void* gemm;
-  size_t gemm_bytes;
-
-  ForwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
-               const PackedCapacity& capacity) {
-    const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
-    const int64_t rows = chunk_rows(dims, capacity);
-    for (int d = 0; d < dims.directions; ++d) {
-      Direction& s = direction[d];
-      s.r = carver.take(lstm_packed_elements(H, P, true), sizeof(float));
-      s.state = carver.take(2 * N * lstm_state_stride(P), sizeof(float));
-      s.c = carver.take<float>(N * H, sizeof(float));
-      s.pre = carver.take<float>(rows * 4 * H, sizeof(float));
-      s.p = s.projected = nullptr;
-      if (dims.projection) {
-        s.p = carver.take(lstm_packed_elements(P, H, false), sizeof(float));
-        s.projected = carver.take(N * lstm_state_stride(H), sizeof(float));
-      }
-    }
-    gemm_bytes = gemm_workspace_bytes(context, input_product(dims, t, rows));
-    gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
-  }
-};
-
-struct BackwardSpace {
-  struct Direction {
-    void *r, *p, *dz, *dp;
-    float *dh, *dc;
-  } direction[2];
-  void* gemm;
-  size_t gemm_bytes;
-
-  BackwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
-                const PackedCapacity& capacity) {
-    const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
-    for (int d = 0; d < dims.directions; ++d) {
-      Direction& s = direction[d];
-      s.r = carver.take(lstm_packed_elements(P, 4 * H, false), sizeof(float));
-      s.dh = carver.take<float>(N * P, sizeof(float));
-      s.dc = carver.take<float>(N * H, sizeof(float));
-      s.dz = t == DType::bf16 ? carver.take(2 * N * 4 * H, sizeof(float)) : nullptr;
-      s.p = s.dp = nullptr;
-      if (dims.projection) {
-        s.p = carver.take(lstm_packed_elements(H, P, false), sizeof(float));
-        s.dp = carver.take(N * lstm_state_stride(P), sizeof(float));
-      }
-    }
-    gemm_bytes = gemm_workspace_bytes(context, input_gradient(dims, t, capacity.rows));
-    gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
-  }
-};
 
 // ---- threads ----
 
@@ -175,7 +92,7 @@ class ForwardCall {
       : kernels_(kernels),
         context_(context),
         a_(args),
-        crew_(team_problem(kernels, args.dims, extent_), context.pool->size()),
+        crew_(team_problem(kernels, args.dims, extent_), args.layout.lengths, context.pool->size()),
         space_(carver, context, args.dims, args.x.dtype, args.layout.capacity) {
     loop_.shape = loop_shape(a_.dims, a_.layout);
     loop_.shape.team = crew_.team();
@@ -183,6 +100,16 @@ class ForwardCall {
 
   void run() {
     for (int d = 0; d < D; ++d) prepare(d);
+    if (crew_.team().threads == 1 && crew_.threads() > 1 && crew_.threads() <= lstm_max_own) {
+      context_.pool->run([&](int worker) { run_alone(worker); }, crew_.threads());
+    } else {
+      run_together();
+    }
+    for (int d = 0; d < D; ++d) final_states(d);
+  }
+
+ private:
+  void run_together() {
     const int64_t frames = extent_.frames;
     for (int64_t begin = 0, end = 0; begin < frames; begin = end) {
       end = begin + 1;
@@ -195,10 +122,66 @@ class ForwardCall {
       for (int d = 0; d < D; ++d) project_inputs(d, rows_of(d, begin, end));
       context_.pool->run([&](int worker) { kernels_.forward(loop_, worker); }, crew_.threads());
     }
-    for (int d = 0; d < D; ++d) final_states(d);
   }
 
- private:
+  // A worker whose steps wait for nobody makes its own pre-activations too: between cores without a
+  // common cache, handing them over costs as much as a third of the time loop.
+  void run_alone(int worker) {
+    const LstmTeam& team = crew_.team();
+    const int64_t first = team.first_sequences[worker % team.splits];
+    const int64_t sequences = team.first_sequences[worker % team.splits + 1] - first;
+    const int first_direction = team.directions_apart ? worker / team.splits : 0;
+    const int end_direction = team.directions_apart ? first_direction + 1 : D;
+    const auto active = [&](int d, int64_t step) {
+      const int64_t t = lstm_frame(d, step, extent_.frames);
+      return std::clamp<int64_t>(a_.layout.batch_sizes[t] - first, 0, sequences);
+    };
+    const int64_t most =
+        lstm_own_rows(a_.dims, a_.layout.capacity, std::min(context_.pool->size(), lstm_max_own));
+    LstmForwardLoop loop = loop_;
+    loop.own_inputs = true;
+    for (loop.begin = 0; loop.begin < extent_.frames; loop.begin = loop.end) {
+      int64_t rows[2] = {0, 0};
+      for (loop.end = loop.begin; loop.end < extent_.frames; ++loop.end) {
+        bool fits = true;
+        for (int d = first_direction; d < end_direction; ++d) {
+          fits = fits && rows[d] + active(d, loop.end) <= most;
+        }
+        if (!fits) break;
+        for (int d = first_direction; d < end_direction; ++d) rows[d] += active(d, loop.end);
+      }
+      for (int d = first_direction; d < end_direction; ++d) {
+        const LstmForwardSpace::Own& own = space_.own[worker];
+        char* to = own.x;
+        for (int64_t step = loop.begin; step < loop.end; ++step) {
+          const int64_t t = lstm_frame(d, step, extent_.frames);
+          const size_t bytes =
+              static_cast<size_t>(active(d, step) * a_.dims.input) * size_of(a_.x.dtype);
+          std::memcpy(to, lstm_at(a_.x, (a_.layout.row_offsets[t] + first) * a_.dims.input), bytes);
+          to += bytes;
+        }
+        project_own_inputs(d, own, rows[d], most);
+        loop.direction[d].pre = own.pre[d];
+      }
+      kernels_.forward(loop, worker);
+    }
+  }
+
+  void project_own_inputs(int d, const LstmForwardSpace::Own& own, int64_t rows,
+                          int64_t most) const {
+    Context alone = context_;
+    alone.pool = &lstm_one_thread();
+    const auto count = static_cast<int32_t>(rows);
+    GemmArgs g = lstm_input_product(a_.dims, a_.x.dtype, most);
+    g.row_count = &count;
+    g.a = own.x;
+    g.b = a_.weights[d].w.data;
+    g.c = own.pre[d];
+    g.bias = a_.weights[d].b;
+    lstm_set_gemm_workspace(g, own);
+    rondo::run(alone, g);
+  }
+
   struct Rows {
     int64_t first, count;
   };
@@ -240,7 +223,7 @@ class ForwardCall {
 
   void project_inputs(int d, Rows rows) {
     const auto live = static_cast<int32_t>(rows.count);
-    GemmArgs g = input_product(a_.dims, a_.x.dtype, chunk_);
+    GemmArgs g = lstm_input_product(a_.dims, a_.x.dtype, chunk_);
     g.row_count = &live;
     g.a = lstm_at(a_.x, rows.first * a_.dims.input);
     g.b = a_.weights[d].w.data;
@@ -274,9 +257,9 @@ class ForwardCall {
   const PackedExtent& extent_ = *a_.layout.extent;
   const int D = a_.dims.directions;
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
-  const int64_t chunk_ = chunk_rows(a_.dims, a_.layout.capacity);
+  const int64_t chunk_ = lstm_chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;
-  ForwardSpace space_;
+  LstmForwardSpace space_;
   LstmForwardLoop loop_;
 };
 
@@ -289,7 +272,7 @@ class BackwardCall {
       : kernels_(kernels),
         context_(context),
         a_(args),
-        crew_(team_problem(kernels, args.dims, extent_), context.pool->size()),
+        crew_(team_problem(kernels, args.dims, extent_), args.layout.lengths, context.pool->size()),
         space_(carver, context, args.dims, args.dy.dtype, args.layout.capacity) {
     loop_.shape = loop_shape(a_.dims, a_.layout);
     loop_.shape.team = crew_.team();
@@ -341,7 +324,7 @@ class BackwardCall {
   // way.
   void input_gradients(int d, int64_t first, int64_t last) {
     const auto count = static_cast<int32_t>(last - first);
-    GemmArgs g = input_gradient(a_.dims, a_.dy.dtype, a_.layout.capacity.rows);
+    GemmArgs g = lstm_input_gradient(a_.dims, a_.dy.dtype, a_.layout.capacity.rows);
     g.row_count = &count;
     g.a = lstm_at(a_.dgates, (d * a_.layout.capacity.rows + first) * 4 * H);
     g.b = a_.weights[d].w.data;
@@ -368,9 +351,9 @@ class BackwardCall {
   const PackedExtent& extent_ = *a_.layout.extent;
   const int D = a_.dims.directions;
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
-  const int64_t chunk_ = chunk_rows(a_.dims, a_.layout.capacity);
+  const int64_t chunk_ = lstm_chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;
-  BackwardSpace space_;
+  LstmBackwardSpace space_;
   LstmBackwardLoop loop_;
 };
 
@@ -399,9 +382,9 @@ size_t lstm_cpu_workspace_bytes(const Context& context, LstmPhase phase, const L
   }
   LstmCarver carver({});
   if (phase == LstmPhase::forward) {
-    ForwardSpace(carver, context, dims, compute, capacity);
+    LstmForwardSpace(carver, context, dims, compute, capacity);
   } else {
-    BackwardSpace(carver, context, dims, compute, capacity);
+    LstmBackwardSpace(carver, context, dims, compute, capacity);
   }
   return carver.used();
 }

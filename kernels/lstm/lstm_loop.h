@@ -35,16 +35,17 @@ struct LstmMatrix {
 };
 
 // Who does what. Workers form groups of `threads`. A group serves one direction, or all when the
-// directions are not apart, and of the sequences every `splits`-th: they are sorted by length, so
-// that each group has its share of long ones. Groups never wait for each other. Within a group
-// (panel, tile) pairs are dealt in contiguous runs, panel by panel: a thread keeps meeting the same
-// part of the matrix, which stays in its L2 cache when it fits. Every second step goes through its
-// part backwards, beginning with what the caches still hold. Steps of a group of several threads
-// are separated by a spinning barrier.
+// directions are not apart, and of the sequences one of `splits` adjacent ranges (rows that two
+// threads write at once should not be neighbours in memory). Groups never wait for each other.
+// Within a group (panel, tile) pairs are dealt in contiguous runs, panel by panel: a thread keeps
+// meeting the same part of the matrix, which stays in its L2 cache when it fits. Every second step
+// goes through its part backwards, beginning with what the caches still hold. Steps of a group of
+// several threads are separated by a spinning barrier.
 struct LstmTeam {
   bool directions_apart = false;
   int splits = 1, threads = 1;
-  SpinBarrier* const* barriers = nullptr;  // one per group
+  SpinBarrier* const* barriers = nullptr;    // one per group
+  const int64_t* first_sequences = nullptr;  // of each range, and the number of sequences
 };
 
 struct LstmLoopShape {
@@ -60,9 +61,12 @@ struct LstmLoopShape {
 struct LstmForwardLoop {
   LstmLoopShape shape;
   int64_t begin = 0, end = 0;  // steps of this call
+  bool own_inputs = false;
   struct Direction {
     const void *r = nullptr, *p = nullptr;  // packed
-    const float* pre = nullptr;             // x W^T + b, [rows, 4H] from row pre_row
+    // x W^T + b, [rows, 4H]: of all rows from pre_row on, or with own_inputs of this worker's
+    // sequences alone, step by step.
+    const float* pre = nullptr;
     int64_t pre_row = 0;
     void* state = nullptr;                     // h by step parity, [2][N][state_stride(P)]
     void* projected = nullptr;                 // h' of this step, [N][state_stride(H)]

@@ -87,19 +87,19 @@ void pack(const LstmMatrix& m, int64_t first_panel, int64_t last_panel) {
 struct Place {
   int group, thread;
   int first_direction, end_direction;
-  int64_t split, splits;  // of the sequences
+  int64_t first_sequence, sequences;
 
   Place(const LstmLoopShape& s, int worker)
       : group(worker / s.team.threads),
         thread(worker % s.team.threads),
         first_direction(s.team.directions_apart ? group / s.team.splits : 0),
         end_direction(s.team.directions_apart ? first_direction + 1 : s.directions),
-        split(group % s.team.splits),
-        splits(s.team.splits) {}
+        first_sequence(s.team.first_sequences[group % s.team.splits]),
+        sequences(s.team.first_sequences[group % s.team.splits + 1] - first_sequence) {}
 
   // Of the first `rows` sequences, those of this place: sequence(0), ... sequence(count - 1).
-  int64_t count(int64_t rows) const { return (rows - split + splits - 1) / splits; }
-  int64_t sequence(int64_t i) const { return split + i * splits; }
+  int64_t count(int64_t rows) const { return max_of(min_of(rows - first_sequence, sequences), 0); }
+  int64_t sequence(int64_t i) const { return first_sequence + i; }
   void meet(const LstmLoopShape& s) const {
     if (s.team.threads > 1) s.team.barriers[group]->arrive_and_wait();
   }
@@ -140,7 +140,7 @@ template <class A>
 [[gnu::always_inline]] inline void multiply(const Place& place, const Tile& t, const A* a,
                                             int64_t stride, const void* matrix, int64_t depth,
                                             float* sums) {
-  tile_product(t.rows(), a + place.sequence(t.begin) * stride, place.splits * stride,
+  tile_product(t.rows(), a + place.sequence(t.begin) * stride, stride,
                static_cast<const A*>(matrix) + t.panel * panel_size<A>(depth), depth, sums);
 }
 
@@ -177,13 +177,15 @@ struct Forward {
 
   // The cells of a tile, from the products in `sums`.
   template <bool partial>
-  void cells(const LstmForwardLoop::Direction& d, int64_t step, int64_t row0, const Tile& tile,
+  void cells(int direction, int64_t step, const float* inputs, const Tile& tile,
              const float* sums) const {
     const int64_t u = tile.panel * W, live = min_of(H - u, W);
+    const int64_t row0 = s.row_offsets[lstm_frame(direction, step, s.frames)];
+    const auto& d = loop.direction[direction];
     A* state = static_cast<A*>(d.state) + ((step + 1) % 2) * s.sequences * h_stride;
-    for (int64_t r = 0; r < tile.rows(); ++r, sums += 4 * W) {
-      const int64_t n = place.sequence(tile.begin + r), row = row0 + n;
-      const float* pre = d.pre + (row - d.pre_row) * 4 * H + u;
+    for (int64_t r = tile.begin; r < tile.end; ++r, sums += 4 * W) {
+      const int64_t n = place.sequence(r), row = row0 + n;
+      const float* pre = inputs + r * 4 * H + u;
       float* c = d.c + n * H + u;
       const vf i = cell_sigmoid(load(sums) + get<partial>(pre, live));
       const vf f = cell_sigmoid(load(sums + W) + get<partial>(pre + H, live));
@@ -210,7 +212,8 @@ struct Forward {
     }
   }
 
-  void step_cells(int direction, int64_t step) const {
+  // `inputs`: x W^T + b of this place's first sequence.
+  void step_cells(int direction, int64_t step, const float* inputs) const {
     const auto& d = loop.direction[direction];
     const int64_t t = lstm_frame(direction, step, s.frames);
     const A* state = static_cast<const A*>(d.state) + (step % 2) * s.sequences * h_stride;
@@ -218,9 +221,9 @@ struct Forward {
       alignas(64) float sums[tile_elements];
       multiply(place, tile, state, h_stride, d.r, P, sums);
       if ((tile.panel + 1) * W <= H) {
-        cells<false>(d, step, s.row_offsets[t], tile, sums);
+        cells<false>(direction, step, inputs, tile, sums);
       } else {
-        cells<true>(d, step, s.row_offsets[t], tile, sums);
+        cells<true>(direction, step, inputs, tile, sums);
       }
     });
   }
@@ -242,8 +245,17 @@ struct Forward {
   }
 
   void run() const {
+    int64_t own_row[2] = {0, 0};
     for (int64_t step = loop.begin; step < loop.end; ++step) {
-      for (int d = place.first_direction; d < place.end_direction; ++d) step_cells(d, step);
+      for (int d = place.first_direction; d < place.end_direction; ++d) {
+        const auto& direction = loop.direction[d];
+        const int64_t t = lstm_frame(d, step, s.frames);
+        const int64_t row = loop.own_inputs
+                                ? own_row[d]
+                                : s.row_offsets[t] + place.first_sequence - direction.pre_row;
+        step_cells(d, step, direction.pre + row * 4 * H);
+        own_row[d] += place.count(s.batch_sizes[t]);
+      }
       place.meet(s);
       if (!s.projected) continue;
       for (int d = place.first_direction; d < place.end_direction; ++d) step_projection(d, step);

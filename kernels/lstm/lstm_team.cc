@@ -57,7 +57,7 @@ LstmTeam lstm_best_team(const LstmTeamProblem& p, int threads) {
   return best;
 }
 
-LstmCrew::LstmCrew(const LstmTeamProblem& problem, int threads)
+LstmCrew::LstmCrew(const LstmTeamProblem& problem, const int32_t* lengths, int threads)
     : team_(lstm_best_team(problem, threads)) {
   const int groups = groups_of(problem, team_);
   for (int g = 0; g < groups && team_.threads > 1; ++g) {
@@ -66,6 +66,21 @@ LstmCrew::LstmCrew(const LstmTeamProblem& problem, int threads)
   }
   team_.barriers = pointers_.data();
   threads_ = groups * team_.threads;
+  // Ranges of about equally many frames: a range ends where it holds its share, or a sequence more
+  // or less.
+  int64_t frames = 0, split = 1;
+  for (int64_t n = 0; n < problem.sequences; ++n) {
+    for (;
+         split < team_.splits && 2 * frames + lengths[n] > 2 * problem.rows * split / team_.splits;
+         ++split) {
+      first_sequences_[static_cast<size_t>(split)] = n;
+    }
+    frames += lengths[n];
+  }
+  for (; split <= team_.splits; ++split) {
+    first_sequences_[static_cast<size_t>(split)] = problem.sequences;
+  }
+  team_.first_sequences = first_sequences_.data();
 }
 
 }  // namespace rondo

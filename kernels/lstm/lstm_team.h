@@ -31,7 +31,8 @@ inline constexpr int lstm_max_groups = 64;
 // A team with the barriers it needs, without allocation.
 class LstmCrew {
  public:
-  LstmCrew(const LstmTeamProblem& problem, int threads);
+  // `lengths` of problem.sequences sequences, in descending order.
+  LstmCrew(const LstmTeamProblem& problem, const int32_t* lengths, int threads);
   LstmCrew(const LstmCrew&) = delete;
   LstmCrew& operator=(const LstmCrew&) = delete;
 
@@ -43,6 +44,7 @@ class LstmCrew {
   int threads_ = 1;
   std::array<std::optional<SpinBarrier>, lstm_max_groups> barriers_;
   std::array<SpinBarrier*, lstm_max_groups> pointers_{};
+  std::array<int64_t, lstm_max_groups + 1> first_sequences_{};
 };
 
 }  // namespace rondo

@@ -304,11 +304,20 @@ TEST_CASE("threads share a time loop as its shape suggests") {
       for (int directions : {1, 2}) {
         for (int threads : {1, 2, 7, 16, 200}) {
           const auto p = team_problem(hidden, batch, directions);
-          const LstmCrew crew(p, threads);
+          const std::vector<int32_t> lengths(static_cast<size_t>(batch), 100);
+          const LstmCrew crew(p, lengths.data(), threads);
           INFO("H " << hidden << " B " << batch << " D " << directions << " on " << threads);
           CHECK(crew.threads() >= 1);
           CHECK(crew.threads() <= threads);
           CHECK(crew.team().splits <= batch);
+          const int64_t* first = crew.team().first_sequences;
+          CHECK(first[0] == 0);
+          CHECK(first[crew.team().splits] == batch);
+          for (int s = 0; s < crew.team().splits; ++s) {
+            // Even lengths: the shares differ by one sequence.
+            CHECK(first[s + 1] - first[s] >= batch / crew.team().splits);
+            CHECK(first[s + 1] - first[s] <= batch / crew.team().splits + 1);
+          }
           CHECK(lstm_step_cost(p, crew.team()) <= lstm_step_cost(p, LstmTeam{}));
         }
       }
