@@ -208,7 +208,7 @@ PackedView Case::packed(std::vector<int32_t> lengths, int32_t spare_rows,
   v.capacity = {rows + spare_rows, frames + (spare_rows ? 1 : 0), sequences + spare_sequences};
   // What lies past the extent must never be used: make it absurd.
   constexpr int32_t poison = 0x3fffffff;
-  lengths.resize(static_cast<size_t>(v.capacity.sequences), 0);
+  lengths.resize(static_cast<size_t>(v.capacity.sequences), poison);
   batch_sizes.resize(static_cast<size_t>(v.capacity.frames), poison);
   row_offsets.resize(static_cast<size_t>(v.capacity.frames) + 1, poison);
   row_frame.resize(static_cast<size_t>(v.capacity.rows), poison);

@@ -93,6 +93,16 @@ void reduce_check(Suite& suite) {
   suite.add<SumSquaresArgs>("squares past the range of f32", [](Case& c) {
     squares_case(c, DType::f32, DType::f64, 1000, false, 1e30);
   });
+  // Small integers: the sum is exact in any order. More partial sums than a block has threads.
+  suite.add<SumSquaresArgs>("exact/1100001", [](Case& c) {
+    std::vector<double> values;
+    for (int i = 0; i < 1100001; ++i) values.push_back(static_cast<double>(c.random(9)) - 4);
+    SumSquaresArgs args;
+    args.x = c.input_values({1100001}, DType::f32, values);
+    args.out = c.output("out", {1}, DType::f64, Tolerance::exact());
+    args.workspace = c.workspace(reduce_workspace_bytes);
+    c.run(args);
+  });
   suite.add<SumSquaresArgs>("not finite", [](Case& c) {
     SumSquaresArgs args;
     args.x = nonfinite_input(c, DType::f32, 100);
