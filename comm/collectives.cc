@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 namespace rondo {
 
@@ -17,39 +18,69 @@ int wrap(int rank, int size) { return ((rank % size) + size) % size; }
 // every rank passes one chunk to its right neighbour, cut into pieces. Piece j of a step can leave
 // as soon as piece j of the step before has arrived, so with two or more pieces the next transfer
 // is posted before the last one is waited for.
-template <class T>
+// T: the elements; W: what travels, T itself or bf16.
+template <class T, class W = T>
 class Ring {
  public:
+  static constexpr bool converts = !std::is_same_v<T, W>;
+
   Ring(Link& link, T* data, int64_t n, std::span<std::byte> staging)
-      : link_(link), data_(data), n_(n), staging_(staging) {
-    piece_ = static_cast<int64_t>(staging.size() / (2 * sizeof(T)));
+      : link_(link), data_(data), n_(n), staging_(reinterpret_cast<W*>(staging.data())) {
+    piece_ = static_cast<int64_t>(staging.size() / (4 * sizeof(W)));
     RONDO_CHECK(piece_ >= 1, staging.size(), " bytes of staging memory");
     const int64_t longest = (n + link.size() - 1) / link.size();
     pieces_ = (longest + piece_ - 1) / piece_;
   }
 
-  void reduce_scatter() {
-    const auto slot = [&](int64_t k, const ChunkRange& r) {
-      return staging_.subspan(static_cast<size_t>(k % 2 * piece_) * sizeof(T),
-                              static_cast<size_t>(r.size()) * sizeof(T));
-    };
-    run([&](int step) { return link_.rank() - step; }, slot,
+  // Afterwards this rank has the sum of chunk rank + 1 - shift.
+  void reduce_scatter(int shift) {
+    run([&](int step) { return link_.rank() - shift - step; },
+        [&](int64_t k, const ChunkRange& r) { return arriving(k, r); },
         [&](int64_t k, const ChunkRange& r) {
-          const T* arrived = reinterpret_cast<const T*>(slot(k, r).data());
+          const W* arrived = slot(k % 2);
           T* own = data_ + r.begin;
-          for (int64_t i = 0; i < r.size(); ++i) own[i] += arrived[i];
+          for (int64_t i = 0; i < r.size(); ++i) own[i] += static_cast<T>(arrived[i]);
         });
   }
 
-  void all_gather() {
-    run([&](int step) { return link_.rank() + 1 - step; },
-        [&](int64_t, const ChunkRange& r) { return bytes_of(r); },
-        [](int64_t, const ChunkRange&) {});
+  // Before, this rank has chunk rank + 1 - shift.
+  void all_gather(int shift) {
+    const auto chunk = [&](int step) { return link_.rank() + 1 - shift - step; };
+    if constexpr (converts) {
+      // What the others will get.
+      const ChunkRange own = chunk_range(n_, link_.size(), wrap(chunk(0), link_.size()));
+      for (int64_t i = own.begin; i < own.end; ++i) data_[i] = static_cast<T>(W(data_[i]));
+      run(
+          chunk, [&](int64_t k, const ChunkRange& r) { return arriving(k, r); },
+          [&](int64_t k, const ChunkRange& r) {
+            const W* arrived = slot(k % 2);
+            for (int64_t i = 0; i < r.size(); ++i) data_[r.begin + i] = static_cast<T>(arrived[i]);
+          });
+    } else {
+      run(
+          chunk, [&](int64_t, const ChunkRange& r) { return bytes_of(data_ + r.begin, r); },
+          [](int64_t, const ChunkRange&) {});
+    }
   }
 
  private:
-  std::span<std::byte> bytes_of(const ChunkRange& r) const {
-    return std::as_writable_bytes(std::span(data_ + r.begin, static_cast<size_t>(r.size())));
+  template <class E>
+  static std::span<std::byte> bytes_of(E* first, const ChunkRange& r) {
+    return std::as_writable_bytes(std::span(first, static_cast<size_t>(r.size())));
+  }
+  // Two for what arrives, two for what is converted before it leaves.
+  W* slot(int64_t i) const { return staging_ + i * piece_; }
+  std::span<std::byte> arriving(int64_t k, const ChunkRange& r) const {
+    return bytes_of(slot(k % 2), r);
+  }
+  std::span<const std::byte> leaving(int64_t k, const ChunkRange& r) const {
+    if constexpr (converts) {
+      W* out = slot(2 + k % 2);
+      for (int64_t i = 0; i < r.size(); ++i) out[i] = W(data_[r.begin + i]);
+      return bytes_of(out, r);
+    } else {
+      return bytes_of(data_ + r.begin, r);
+    }
   }
 
   ChunkRange piece_of(int chunk, int64_t j) const {
@@ -76,7 +107,7 @@ class Ring {
       Exchange& e = exchanges[static_cast<size_t>(k % 2)];
       e.range = piece_of(chunk - 1, k % pieces_);
       if (e.range.size() > 0) e.recv = link_.recv(left, target(k, e.range));
-      if (out.size() > 0) e.send = link_.send(right, bytes_of(out));
+      if (out.size() > 0) e.send = link_.send(right, leaving(k, out));
     };
     const auto finish = [&](int64_t k) {
       Exchange& e = exchanges[static_cast<size_t>(k % 2)];
@@ -95,28 +126,57 @@ class Ring {
   Link& link_;
   T* const data_;
   const int64_t n_;
-  const std::span<std::byte> staging_;
+  W* const staging_;
   int64_t piece_ = 0;   // elements per message
   int64_t pieces_ = 0;  // messages per step
 };
 
-template <class T>
-void all_reduce_as(Link& link, const TensorView& data, std::span<std::byte> staging) {
-  Ring<T> ring(link, data.as<T>(), data.numel(), staging);
-  ring.reduce_scatter();
-  ring.all_gather();
+// f(ring) with the ring for this dtype and wire.
+template <class F>
+void with_ring(Link& link, const TensorView& data, std::span<std::byte> staging, Wire wire, F f) {
+  RONDO_CHECK(data.dtype == DType::f32 || data.dtype == DType::f64, "a sum of ",
+              name_of(data.dtype), ", expected f32 or f64");
+  if (link.size() == 1 || data.numel() == 0) return;
+  if (data.dtype == DType::f64) {
+    f(Ring<double>(link, data.as<double>(), data.numel(), staging));
+  } else if (wire == Wire::bf16) {
+    f(Ring<float, bf16>(link, data.as<float>(), data.numel(), staging));
+  } else {
+    f(Ring<float>(link, data.as<float>(), data.numel(), staging));
+  }
+}
+
+template <class E>
+void gather_as(Link& link, const TensorView& data, std::span<std::byte> staging) {
+  Ring<E>(link, static_cast<E*>(data.data), data.numel(), staging).all_gather(1);
 }
 
 }  // namespace
 
-void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging) {
-  RONDO_CHECK(data.dtype == DType::f32 || data.dtype == DType::f64, "all_reduce of ",
-              name_of(data.dtype), ", expected f32 or f64");
+void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging, Wire wire) {
+  with_ring(link, data, staging, wire, [](auto ring) {
+    ring.reduce_scatter(0);
+    ring.all_gather(0);
+  });
+}
+
+void ring_reduce_scatter(Link& link, const TensorView& data, std::span<std::byte> staging,
+                         Wire wire) {
+  with_ring(link, data, staging, wire, [](auto ring) { ring.reduce_scatter(1); });
+}
+
+void ring_all_gather(Link& link, const TensorView& data, std::span<std::byte> staging) {
   if (link.size() == 1 || data.numel() == 0) return;
-  if (data.dtype == DType::f32) {
-    all_reduce_as<float>(link, data, staging);
-  } else {
-    all_reduce_as<double>(link, data, staging);
+  // Elements are only copied.
+  switch (size_of(data.dtype)) {
+    case 1:
+      return gather_as<uint8_t>(link, data, staging);
+    case 2:
+      return gather_as<uint16_t>(link, data, staging);
+    case 4:
+      return gather_as<uint32_t>(link, data, staging);
+    default:
+      return gather_as<uint64_t>(link, data, staging);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "comm/link.h"
+#include "comm/process_group.h"
 #include "kernels/base/tensor.h"
 
 namespace rondo {
@@ -21,13 +22,24 @@ struct ChunkRange {
 };
 ChunkRange chunk_range(int64_t n, int chunks, int chunk);
 
+// The three below take `staging`: scratch memory, aligned for the element type, of at least four
+// elements. Messages are at most a quarter of it; with chunks longer than that, the sum of one
+// piece overlaps the next transfer. Wire::bf16 is for f32 data alone.
+
 // data (any shape, f32 or f64) += the other ranks' data. Chunk c is summed in the order of ranks
 // c, c+1, ..., c-1 and then copied, so the result is deterministic and the same, bit for bit, on
 // every rank. Rank r sends every chunk twice but chunk r+1 and chunk r+2 once each: together the
 // ranks send exactly 2(N-1) times the tensor.
-// `staging`: scratch memory, aligned for the element type, at least two elements. Messages are at
-// most half of it; with chunks longer than that, the sum of one piece overlaps the next transfer.
-void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging);
+void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging,
+                     Wire wire = Wire::exact);
+
+// Chunk r of rank r becomes the sum over all ranks, in the order of ranks r+1, r+2, ..., r. The
+// other chunks are left as partial sums. Rank r sends every chunk but its own, once.
+void ring_reduce_scatter(Link& link, const TensorView& data, std::span<std::byte> staging,
+                         Wire wire = Wire::exact);
+
+// Chunk r becomes rank r's, on all ranks; any dtype. Rank r sends every chunk but r+1, once.
+void ring_all_gather(Link& link, const TensorView& data, std::span<std::byte> staging);
 
 // Overwrites the data of all ranks but `root` with that of `root`: a binomial tree.
 void tree_broadcast(Link& link, std::span<std::byte> data, int root);

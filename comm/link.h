@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/transport.h"
@@ -28,6 +29,11 @@ class Link {
   // `to` and `from` are ranks of the group. Throw what break_off was given.
   Work send(int to, std::span<const std::byte> data);
   Work recv(int from, std::span<std::byte> data);
+
+  // Sends a record to the right neighbour and compares the left one's with it; returns that when
+  // they differ. Both under a tag of their own; not counted.
+  std::optional<std::string> compare(Tag tag, const std::string& own);
+  int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
   // The messages under way fail for this reason, and no further ones start.
   void break_off(CommErrorKind kind, const std::string& cause);

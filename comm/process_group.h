@@ -4,6 +4,7 @@
 // run one after the other in that order, beside the calling thread, so a reduction overlaps
 // whatever the caller computes meanwhile; each returns a Work. The memory of an operation belongs
 // to it until its Work is done.
+// All scratch memory is allocated when the group is made.
 //
 // Failure: the first collective that fails ends the group (later ones fail at once with `aborted`
 // and the first cause), and what this rank saw is passed on to all ranks by Transport::abort, so
@@ -42,6 +43,12 @@ class ProcessGroup {
 
   // In place; f32 or f64, any shape, dense. The same bits on every rank and in every run.
   virtual Work all_reduce(const TensorView& data, Reduction op, Limit deadline = {}) = 0;
+  // In place; f32 or f64. Of the elements seen as size() chunks (chunk_range of collectives.h),
+  // chunk rank() becomes the sum over all ranks; what the other chunks hold afterwards is
+  // unspecified.
+  virtual Work reduce_scatter(const TensorView& data, Reduction op, Limit deadline = {}) = 0;
+  // In place; any dtype. Chunk r becomes rank r's chunk r, on all ranks.
+  virtual Work all_gather(const TensorView& data, Limit deadline = {}) = 0;
   // In place; any dtype. root's data on all ranks.
   virtual Work broadcast(const TensorView& data, int root, Limit deadline = {}) = 0;
   // Done once every rank has issued it and all its earlier collectives are done.
@@ -56,6 +63,11 @@ class ProcessGroup {
   virtual void abort(const std::string& reason) noexcept = 0;
 };
 
+// How sums travel. `bf16` halves the bytes of f32 data: partial sums are rounded to bf16 (to
+// nearest, ties to even) for each of the N-1 hops, and added in f32; the result is a bf16 value,
+// the same on all ranks. Other dtypes and collectives are not affected.
+enum class Wire : uint8_t { exact, bf16 };
+
 struct GroupOptions {
   // World ranks in group order; empty: all ranks. The calling rank must be among them.
   std::vector<int> members;
@@ -64,6 +76,11 @@ struct GroupOptions {
   CommClock::duration timeout = std::chrono::minutes(5);
   // Largest message of a collective.
   size_t message_bytes = size_t{256} * 1024;
+  Wire wire = Wire::exact;
+  // Before each collective neighbours compare what they are about to do (one small message per
+  // rank). Ranks that disagree get a mismatch that names both sides, instead of a hang or a wrong
+  // sum. All ranks of a group choose alike.
+  bool verify = true;
 };
 
 // The project's own ring over the transport's send and recv, on host memory. The transport must

@@ -17,7 +17,8 @@ class Collective final : public detail::WorkState {
  public:
   using Body = std::function<void(Link&)>;
 
-  Collective(RingGroup& group, const std::string& what, Tag tag, Deadline deadline, Body body);
+  Collective(RingGroup& group, const std::string& what, uint32_t number, Deadline deadline,
+             Body body);
   void withdraw(CommErrorKind kind, const std::string& cause) override;
 
   void run();
@@ -28,8 +29,11 @@ class Collective final : public detail::WorkState {
   void break_off(CommErrorKind kind, const std::string& cause) { link_.break_off(kind, cause); }
 
  private:
+  void verify();
+
   RingGroup& group_;
   const std::string what_;
+  const uint32_t number_;
   Link link_;
   const Body body_;
 };
@@ -43,6 +47,8 @@ class RingGroup final : public ProcessGroup {
   int size() const override { return static_cast<int>(options_.members.size()); }
 
   Work all_reduce(const TensorView& data, Reduction op, Limit deadline) override;
+  Work reduce_scatter(const TensorView& data, Reduction op, Limit deadline) override;
+  Work all_gather(const TensorView& data, Limit deadline) override;
   Work broadcast(const TensorView& data, int root, Limit deadline) override;
   Work barrier(Limit deadline) override;
   Work send(int peer, uint32_t tag, std::span<const std::byte> data, Limit deadline) override;
@@ -53,6 +59,8 @@ class RingGroup final : public ProcessGroup {
   friend class Collective;
 
   Work issue(const std::string& what, Limit deadline, Collective::Body body);
+  std::string describe_sum(const char* name, const TensorView& data, Reduction op) const;
+  std::span<std::byte> staging() const { return {staging_.as<std::byte>(), staging_.bytes()}; }
   void withdraw(Collective& collective, CommErrorKind kind, const std::string& cause);
   void close(int peer, const std::string& cause);
   void work();
@@ -78,14 +86,31 @@ class RingGroup final : public ProcessGroup {
   std::thread thread_;
 };
 
-Collective::Collective(RingGroup& group, const std::string& what, Tag tag, Deadline deadline,
-                       Body body)
-    : WorkState(str("rank ", group.transport_.rank(), ": ", what, ", ", describe_tag(tag)),
+Collective::Collective(RingGroup& group, const std::string& what, uint32_t number,
+                       Deadline deadline, Body body)
+    : WorkState(str("rank ", group.transport_.rank(), ": ", what, ", ",
+                    describe_tag(collective_tag(group.options_.id, number))),
                 deadline),
       group_(group),
       what_(what),
-      link_(group.transport_, group.options_.members, group.rank_, tag, deadline),
+      number_(number),
+      link_(group.transport_, group.options_.members, group.rank_,
+            collective_tag(group.options_.id, number), deadline),
       body_(std::move(body)) {}
+
+// The text itself travels, cut to a fixed length: nothing is shorter that says as much.
+void Collective::verify() {
+  constexpr size_t record_bytes = 96;
+  std::string own = what_;
+  own.resize(record_bytes, ' ');
+  const auto theirs = link_.compare(verification_tag(group_.options_.id, number_), own);
+  if (!theirs) return;
+  const int left = link_.world_rank((link_.rank() + link_.size() - 1) % link_.size());
+  throw CommError(CommErrorKind::mismatch, left,
+                  str("ranks disagree on collective ", number_, ": rank ", left, " calls ",
+                      theirs->substr(0, theirs->find_last_not_of(' ') + 1), ", rank ",
+                      link_.world_rank(link_.rank()), " calls ", what_));
+}
 
 // A Work may outlive its group: by then the collective is done, and the group is not touched.
 void Collective::withdraw(CommErrorKind kind, const std::string& cause) {
@@ -96,6 +121,7 @@ void Collective::run() {
   began();
   std::optional<CommError> error;
   try {
+    if (group_.options_.verify) verify();
     body_(link_);
   } catch (const CommError& e) {
     error.emplace(e.kind(), e.peer(), str(what_, ": ", e.what()));
@@ -128,7 +154,7 @@ RingGroup::RingGroup(Transport& transport, GroupOptions options)
   rank_ = static_cast<int>(own - members.begin());
   if (size() == 1) return;
   const size_t message = std::max(options_.message_bytes, sizeof(double)) / sizeof(double);
-  staging_ = Buffer(cpu_device(), 2 * message * sizeof(double), "the ring's messages");
+  staging_ = Buffer(cpu_device(), 4 * message * sizeof(double), "the ring's messages");
   thread_ = std::thread([this] { work(); });
 }
 
@@ -198,8 +224,8 @@ Work RingGroup::issue(const std::string& what, Limit deadline, Collective::Body 
   if (size() == 1) return Work::nothing_to_do();
   std::unique_lock lock(mutex_);
   const uint32_t number = sequence_++;
-  auto collective = std::make_shared<Collective>(*this, what, collective_tag(options_.id, number),
-                                                 limit(deadline), std::move(body));
+  auto collective =
+      std::make_shared<Collective>(*this, what, number, limit(deadline), std::move(body));
   if (closed_) {
     collective->refuse(CommErrorKind::aborted, closed_by_, *closed_);
   } else {
@@ -210,14 +236,31 @@ Work RingGroup::issue(const std::string& what, Limit deadline, Collective::Body 
   return Work(std::move(collective));
 }
 
-Work RingGroup::all_reduce(const TensorView& data, Reduction op, Limit deadline) {
+std::string RingGroup::describe_sum(const char* name, const TensorView& data, Reduction op) const {
   RONDO_CHECK(op == Reduction::sum, "the ring only sums");
-  RONDO_CHECK(data.dtype == DType::f32 || data.dtype == DType::f64, "all_reduce of ",
+  RONDO_CHECK(data.dtype == DType::f32 || data.dtype == DType::f64, name, " of ",
               name_of(data.dtype), ", expected f32 or f64");
-  const std::string what = str("all_reduce of ", data.numel(), " ", name_of(data.dtype));
+  const bool rounded = options_.wire == Wire::bf16 && data.dtype == DType::f32;
+  return str(name, " of ", data.numel(), " ", name_of(data.dtype), rounded ? " as bf16" : "");
+}
+
+Work RingGroup::all_reduce(const TensorView& data, Reduction op, Limit deadline) {
+  const std::string what = describe_sum("all_reduce", data, op);
+  return issue(what, deadline,
+               [this, data](Link& link) { ring_all_reduce(link, data, staging(), options_.wire); });
+}
+
+Work RingGroup::reduce_scatter(const TensorView& data, Reduction op, Limit deadline) {
+  const std::string what = describe_sum("reduce_scatter", data, op);
   return issue(what, deadline, [this, data](Link& link) {
-    ring_all_reduce(link, data, {staging_.as<std::byte>(), staging_.bytes()});
+    ring_reduce_scatter(link, data, staging(), options_.wire);
   });
+}
+
+Work RingGroup::all_gather(const TensorView& data, Limit deadline) {
+  const std::string what = str("all_gather of ", data.numel(), " ", name_of(data.dtype));
+  return issue(what, deadline,
+               [this, data](Link& link) { ring_all_gather(link, data, staging()); });
 }
 
 Work RingGroup::broadcast(const TensorView& data, int root, Limit deadline) {

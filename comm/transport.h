@@ -25,7 +25,8 @@
 
 namespace rondo {
 
-// Any number; those of collectives have the top bit set.
+// Any number; those of collectives have the top bit set, those of their verification the next one
+// as well.
 using Tag = uint64_t;
 
 // Keeps the messages of several groups of ranks apart, and collectives from everything else.
@@ -33,7 +34,12 @@ constexpr Tag message_tag(uint16_t group, uint32_t number) { return Tag{group} <
 constexpr Tag collective_tag(uint16_t group, uint32_t number) {
   return Tag{1} << 63 | message_tag(group, number);
 }
-// "tag 7", "tag 7 of group 2", "collective 7", "collective 7 of group 2"
+// Where ranks compare what they are about to do in collective `number`.
+constexpr Tag verification_tag(uint16_t group, uint32_t number) {
+  return Tag{1} << 62 | collective_tag(group, number);
+}
+constexpr bool is_verification(Tag tag) { return tag >> 62 == 3; }
+// "tag 7", "tag 7 of group 2", "collective 7", "collective 7 of group 2", "check of collective 7"
 std::string describe_tag(Tag tag);
 
 class Transport {

@@ -43,24 +43,40 @@ void WorkState::began() {
 }
 
 void WorkState::succeed(size_t bytes) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   RONDO_CHECK(!done_, description_, " was finished twice");
   bytes_ = bytes;
-  end_ = CommClock::now();
-  done_ = true;
-  finished_.notify_all();
+  finish(std::move(lock));
 }
 
 void WorkState::fail(const CommError& error) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   RONDO_CHECK(!done_, description_, " was finished twice");
   failed_ = true;
   kind_ = error.kind();
   peer_ = error.peer();
   message_ = error.what();
+  finish(std::move(lock));
+}
+
+void WorkState::finish(std::unique_lock<std::mutex> lock) {
   end_ = CommClock::now();
   done_ = true;
   finished_.notify_all();
+  const auto all = std::exchange(then_, {});
+  lock.unlock();
+  for (const auto& then : all) then();
+}
+
+void WorkState::on_done(std::function<void()> then) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!done_) {
+      then_.push_back(std::move(then));
+      return;
+    }
+  }
+  then();
 }
 
 namespace {

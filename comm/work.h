@@ -11,10 +11,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/error.h"
 
@@ -47,6 +49,11 @@ class WorkState {
   CommClock::time_point start() const;
   CommClock::time_point end() const;
 
+  // Calls `then` once the operation is done, at once if it is done already. It runs in whatever
+  // thread finishes the operation, which may hold locks of the backend: it must be quick and call
+  // no transport.
+  void on_done(std::function<void()> then);
+
   // "rank 0: recv from rank 2 (tag 7, 40 bytes)"
   const std::string& description() const { return description_; }
   Deadline deadline() const { return deadline_; }
@@ -58,6 +65,8 @@ class WorkState {
   void fail(const CommError& error);
 
  private:
+  void finish(std::unique_lock<std::mutex> lock);
+
   const std::string description_;
   const Deadline deadline_;
   mutable std::mutex mutex_;
@@ -71,6 +80,7 @@ class WorkState {
   size_t bytes_ = 0;
   CommClock::time_point start_ = CommClock::now();
   CommClock::time_point end_{};
+  std::vector<std::function<void()>> then_;
 };
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/collectives.h"
+#include "comm/decorators.h"
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
 
@@ -15,28 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
-
-// Counts, independently of the group, what leaves a rank.
-class CountingTransport final : public Transport {
- public:
-  explicit CountingTransport(Transport& inner) : inner_(inner) {}
-  int rank() const override { return inner_.rank(); }
-  int world_size() const override { return inner_.world_size(); }
-  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
-    sent += data.size();
-    largest = std::max(largest, data.size());
-    return inner_.send(to, tag, data, deadline);
-  }
-  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
-    return inner_.recv(from, tag, data, deadline);
-  }
-  void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
-
-  size_t sent = 0, largest = 0;  // written by the group's thread, read when it is done
-
- private:
-  Transport& inner_;
-};
 
 TensorView view(std::vector<float>& v) {
   return TensorView(v.data(), DType::f32, {static_cast<int64_t>(v.size())});
@@ -82,16 +61,16 @@ void check_all_reduce(int ranks, size_t n, size_t message_bytes) {
   std::vector<size_t> sent(result.size()), reported(result.size()), largest(result.size());
   run_ranks(ranks, [&](int rank, Transport& transport) {
     const auto r = static_cast<size_t>(rank);
-    CountingTransport counting(transport);
+    Recorder recorder(transport);
     GroupOptions options;
     options.message_bytes = message_bytes;
-    const auto group = make_ring_group(counting, options);
+    const auto group = make_ring_group(recorder, options);
     result[r] = input<T>(rank, n);
     Work work = group->all_reduce(view(result[r]), Reduction::sum);
     work.wait();
     reported[r] = work.bytes();
-    sent[r] = counting.sent;
-    largest[r] = counting.largest;
+    sent[r] = recorder.sent().bytes;
+    largest[r] = recorder.sent().largest;
   });
   size_t total = 0;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -315,31 +294,161 @@ TEST_CASE("A missing rank is a timeout that names it, on every rank that waits",
   const std::string first = message_of(outcome.errors[0]) + message_of(outcome.errors[1]);
   CHECK_THAT(first, Contains("all_reduce of 10 f32: rank"));
   CHECK_THAT(first, Contains("timed out after 0."));
-  CHECK_THAT(first, Contains("rank 2 (collective 0"));
+  CHECK_THAT(first, Contains("rank 2 (check of collective 0"));
   CHECK_THAT(later[0], Contains("rank 0: barrier, collective 1: not run"));
   CHECK_THAT(later[0], Contains("all_reduce of 10 f32"));
   CHECK_THAT(message_of(outcome.errors[2]), Contains("timed out"));  // told by abort
 }
 
-TEST_CASE("Ranks that reduce different sizes get a mismatch, not a sum", "[group]") {
-  const RankOutcome outcome = run_ranks_and_collect(2, [](int rank, Transport& transport) {
-    const auto group = make_ring_group(transport);
-    std::vector<float> data(rank == 0 ? 10 : 14);
-    group->all_reduce(view(data), Reduction::sum).wait();
-  });
-  const std::string all = message_of(outcome.errors[0]) + message_of(outcome.errors[1]);
-  CHECK_THAT(all, Contains("sends 20 bytes, rank 1 expects 28") ||
-                      Contains("sends 28 bytes, rank 0 expects 20"));
+TEST_CASE("Ranks that do different things get a mismatch that names both", "[group]") {
+  const auto begin = CommClock::now();
+  const auto run = [](bool verify, auto first) {
+    const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
+      GroupOptions options;
+      options.verify = verify;
+      options.timeout = 2s;
+      const auto group = make_ring_group(transport, options);
+      std::vector<float> data(rank == 1 ? 12 : 15);
+      first(rank, *group, data).wait();
+    });
+    std::string all;
+    for (const auto& e : outcome.errors) all += message_of(e) + "\n";
+    return all;
+  };
+  const auto sizes = [](int, ProcessGroup& g, auto& data) {
+    return g.all_reduce(view(data), Reduction::sum);
+  };
+  const auto order = [](int rank, ProcessGroup& g, auto& data) {
+    return rank == 1 ? g.barrier() : g.all_reduce(view(data), Reduction::sum);
+  };
+  const auto roots = [](int rank, ProcessGroup& g, auto& data) {
+    return g.broadcast(TensorView(data.data(), DType::f32, {12}), rank == 2 ? 0 : 1);
+  };
+  CHECK_THAT(run(true, sizes),
+             Contains("ranks disagree on collective 0: rank 0 calls all_reduce of 15 f32, rank 1 "
+                      "calls all_reduce of 12 f32"));
+  CHECK_THAT(run(true, order), Contains("rank 0 calls all_reduce of 15 f32, rank 1 calls barrier"));
+  CHECK_THAT(run(true, roots), Contains("calls broadcast of 12 f32 from 0, rank 0 calls"));
+  CHECK(CommClock::now() - begin < 1500ms);  // no time-out was needed
+  CHECK_THAT(run(false, sizes),
+             Contains("sends 20 bytes, rank") || Contains("sends 16 bytes, rank"));
 }
 
-TEST_CASE("Ranks that issue collectives in different order end with an error", "[group]") {
-  const RankOutcome outcome = run_ranks_and_collect(2, [](int rank, Transport& transport) {
-    const auto group = make_ring_group(transport);
-    std::vector<float> data(10);
-    Work first = rank == 0 ? group->all_reduce(view(data), Reduction::sum) : group->barrier();
-    first.wait();
-  });
-  CHECK(outcome.first_failed >= 0);
+TEST_CASE("Verification costs a fixed number of small messages", "[group]") {
+  for (const bool verify : {true, false}) {
+    std::vector<Traffic> checks(3);
+    run_ranks(3, [&](int rank, Transport& transport) {
+      Recorder recorder(transport);
+      GroupOptions options;
+      options.verify = verify;
+      std::vector<float> data(1000);
+      const auto group = make_ring_group(recorder, options);
+      for (int i = 0; i < 5; ++i) group->all_reduce(view(data), Reduction::sum).wait();
+      checks[static_cast<size_t>(rank)] = recorder.verification();
+    });
+    for (const Traffic& t : checks) {
+      CHECK(t.messages == (verify ? 10 : 0));
+      CHECK(t.largest <= 96);
+    }
+  }
+}
+
+TEST_CASE("reduce_scatter: every rank has its chunk's sum, and sent all the others", "[group]") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const size_t n : {0u, 1u, 3u, 64u, 1003u}) {
+      for (const size_t message : {16u, 256u * 1024u}) {
+        std::atomic<int> wrong{0};
+        run_ranks(ranks, [&](int rank, Transport& transport) {
+          Recorder recorder(transport);
+          GroupOptions options;
+          options.message_bytes = message;
+          const auto group = make_ring_group(recorder, options);
+          std::vector<float> data = input<float>(rank, n);
+          const std::vector<float> sum = expected_sum<float>(ranks, n);
+          group->reduce_scatter(view(data), Reduction::sum).wait();
+          const ChunkRange own = chunk_range(static_cast<int64_t>(n), ranks, rank);
+          for (auto i = static_cast<size_t>(own.begin); i < static_cast<size_t>(own.end); ++i) {
+            wrong += data[i] != sum[i];
+          }
+          const size_t others = n - static_cast<size_t>(own.size());
+          wrong += recorder.sent().bytes != (ranks == 1 ? 0 : others * sizeof(float));
+          // All-gathered, it is the all-reduce.
+          group->all_gather(view(data)).wait();
+          wrong += data != sum;
+        });
+        INFO(ranks << " ranks, " << n << " elements, messages of " << message);
+        CHECK(wrong == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("all_gather of any dtype, exact bytes", "[group]") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    std::atomic<int> wrong{0};
+    run_ranks(ranks, [&](int rank, Transport& transport) {
+      Recorder recorder(transport);
+      const auto group = make_ring_group(recorder);
+      const auto check = [&]<class E>(E, DType dtype, int64_t n) {
+        const uint64_t before = recorder.sent().bytes;
+        std::vector<E> data(static_cast<size_t>(n), E(99));
+        const ChunkRange own = chunk_range(n, ranks, rank);
+        for (int64_t i = own.begin; i < own.end; ++i) data[static_cast<size_t>(i)] = E(i % 90);
+        group->all_gather(TensorView(data.data(), dtype, {n})).wait();
+        for (int64_t i = 0; i < n; ++i) wrong += data[static_cast<size_t>(i)] != E(i % 90);
+        const int64_t sent = n - chunk_range(n, ranks, (rank + 1) % ranks).size();
+        wrong += recorder.sent().bytes - before !=
+                 (ranks == 1 ? 0 : static_cast<uint64_t>(sent) * sizeof(E));
+      };
+      check(uint8_t{}, DType::u8, 131);
+      check(uint16_t{}, DType::bf16, 70'001);
+      check(int32_t{}, DType::i32, 5);
+      check(double{}, DType::f64, 1);
+    });
+    CHECK(wrong == 0);
+  }
+}
+
+float rounded(float v) { return static_cast<float>(bf16(v)); }
+
+TEST_CASE("bf16 on the wire: half the bytes, rounded per hop, equal on all ranks", "[all_reduce]") {
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    for (const size_t message : {64u, 256u * 1024u}) {
+      constexpr size_t n = 1003;
+      const auto value = [](int rank, size_t i) {
+        return static_cast<float>(std::sin(static_cast<double>(i) * 12.9898 + rank * 78.233));
+      };
+      std::vector<float> expected(n);
+      for (int c = 0; c < ranks; ++c) {
+        const ChunkRange chunk = chunk_range(n, ranks, c);
+        for (auto i = static_cast<size_t>(chunk.begin); i < static_cast<size_t>(chunk.end); ++i) {
+          expected[i] = value(c, i);
+          for (int k = 1; k < ranks; ++k) {
+            expected[i] = value((c + k) % ranks, i) + rounded(expected[i]);
+          }
+          expected[i] = rounded(expected[i]);
+        }
+      }
+      std::vector<std::vector<float>> result(static_cast<size_t>(ranks), std::vector<float>(n));
+      std::vector<size_t> sent(result.size());
+      run_ranks(ranks, [&](int rank, Transport& transport) {
+        Recorder recorder(transport);
+        GroupOptions options;
+        options.message_bytes = message;
+        options.wire = Wire::bf16;
+        const auto group = make_ring_group(recorder, options);
+        auto& own = result[static_cast<size_t>(rank)];
+        for (size_t i = 0; i < n; ++i) own[i] = value(rank, i);
+        group->all_reduce(view(own), Reduction::sum).wait();
+        sent[static_cast<size_t>(rank)] = recorder.sent().bytes;
+      });
+      for (int r = 0; r < ranks; ++r) {
+        const auto at = static_cast<size_t>(r);
+        CHECK(std::memcmp(result[at].data(), expected.data(), n * sizeof(float)) == 0);
+        CHECK(sent[at] == promised_bytes(r, ranks, n, sizeof(bf16)));
+      }
+    }
+  }
 }
 
 TEST_CASE("Misuse of a group is an Error at the call", "[group]") {
