@@ -38,10 +38,10 @@ std::optional<std::string> Link::compare(Tag tag, const std::string& own) {
   return theirs;
 }
 
-void Link::break_off(CommErrorKind kind, const std::string& cause) {
+void Link::break_off(CommErrorKind kind, const std::string& cause, const std::string& message) {
   std::lock_guard lock(mutex_);
   if (broken_) return;
-  broken_.emplace(kind, -1, cause);
+  broken_.emplace(kind, -1, message);
   for (const auto& state : under_way_) state->withdraw(kind, cause);
 }
 

@@ -35,8 +35,8 @@ class Link {
   std::optional<std::string> compare(Tag tag, const std::string& own);
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
-  // The messages under way fail for this reason, and no further ones start.
-  void break_off(CommErrorKind kind, const std::string& cause);
+  // The messages under way fail for this reason, and no further ones start: those throw `message`.
+  void break_off(CommErrorKind kind, const std::string& cause, const std::string& message);
 
  private:
   template <class Post>

@@ -26,7 +26,9 @@ class Collective final : public detail::WorkState {
   void refuse(CommErrorKind kind, int peer, const std::string& cause) {
     fail(CommError(kind, peer, str(description(), ": ", cause)));
   }
-  void break_off(CommErrorKind kind, const std::string& cause) { link_.break_off(kind, cause); }
+  void break_off(CommErrorKind kind, const std::string& cause) {
+    link_.break_off(kind, cause, str(description(), ": ", cause));
+  }
 
  private:
   void verify();
