@@ -1,6 +1,5 @@
 #include "kernels/ctc/ctc.h"
 
-#include "kernels/base/cpu.h"
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/ctc/ctc_impl.h"
 
@@ -37,19 +36,6 @@ size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacit
       return CtcGpuWorkspace(capacity, max_label_length, with_grad).bytes;
   }
   return 0;
-}
-
-std::span<const Variant> ctc_variants() {
-  static constexpr Variant variants[] = {
-      variant<CtcArgs, ctc_ref>("ref", Backend::ref),
-      variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
-      variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
-      variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
-      RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
-      RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard,
-                         ctc_log_space_accepts),
-  };
-  return variants;
 }
 
 }  // namespace rondo

@@ -98,11 +98,18 @@ __device__ void group_labels(const Problem<T>& p, int64_t n, GroupShared& shared
   }
 }
 
+// Padded batches (ctc_padded.h) have rows past their sequences' lengths; packed ones have not.
+template <class T>
+__device__ bool row_exists(const Problem<T>& p, int64_t row) {
+  const int32_t t = p.layout.row_frame[row];
+  return t < p.layout.lengths[row - p.layout.row_offsets[t]];
+}
+
 // What the lattice needs to know of one row. All lanes of the warp call this; `team` of them share
 // a row.
 template <class T, int team>
 __device__ void prepare_row(const Problem<T>& p, int64_t row, int rank, bool fast) {
-  const bool active = row < p.layout.extent->rows;
+  const bool active = row < p.layout.extent->rows && row_exists(p, row);
   RunningSoftmax s;
   if (active && !p.log_probabilities) s = softmax_of_row(p, row, rank, team);
   for (int d = team / 2; d > 0; d /= 2) {
@@ -191,7 +198,7 @@ struct RowGradient {
   typename GradientShared<team>::Row& s;
 
   __device__ void run() {
-    const bool wanted = active && p.work.state[n] == CtcState::fine;
+    const bool wanted = active && p.work.state[n] == CtcState::fine && row_exists(p, row);
     const int32_t pieces = wanted ? p.work.pieces[n] : 0;
     if (wanted) sum_pieces(pieces);
     sync_team<team>();
@@ -275,7 +282,8 @@ __global__ void __launch_bounds__(row_threads, 4) write_gradient(Problem<T> p) {
   const int64_t row = int64_t{blockIdx.x} * rows + threadIdx.x / team;
   bool active = row < p.layout.extent->rows;
   const int64_t n = active ? row - p.layout.row_offsets[p.layout.row_frame[row]] : 0;
-  active = active && p.work.state[n] != CtcState::log_space;
+  // What log space leaves out are the rows past a sequence's length.
+  active = active && (p.work.state[n] != CtcState::log_space || !row_exists(p, row));
   RowGradient<T, team>{
       p, row, n, static_cast<int>(threadIdx.x % team), active, s.rows[threadIdx.x / team]}
       .run();

@@ -2,8 +2,10 @@
 // what log space makes of them is right.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <thread>
 
 #include "kernels/ctc/ctc_gpu.h"
+#include "kernels/ctc/ctc_padded.h"
 #include "kernels/devices.h"
 #include "tests/ctc/ctc_problem.h"
 
@@ -153,6 +155,69 @@ TEST_CASE("ctc on GPUs: what f32 cannot hold is noticed and left to log space") 
     compare(p, got, 1e-5, 1e-3);
   }
   REQUIRE(left > 0);
+}
+
+// A padded batch, any order of lengths, through the simulated device: what the C API does on a GPU.
+struct Padded {
+  std::vector<int32_t> labels, label_lengths = {4, 30, 9, 0}, input_lengths = {11, 50, 8, 20};
+  int32_t classes = 7, frames = 50;
+  std::vector<float> activations, gradients, costs;
+
+  explicit Padded(uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (int32_t count : label_lengths) {
+      for (int32_t i = 0; i < count; ++i) labels.push_back(static_cast<int32_t>(random() % 6));
+    }
+    std::uniform_real_distribution<float> uniform(-3, 3);
+    activations.resize(static_cast<size_t>(frames) * 4 * 7);
+    for (float& x : activations) x = uniform(random);
+    gradients.assign(activations.size(), NAN);
+    costs.assign(4, NAN);
+  }
+  CtcPadded batch() {
+    return {activations.data(), gradients.data(),     DType::f32,           classes,     4, 6,
+            labels.data(),      label_lengths.data(), input_lengths.data(), costs.data()};
+  }
+  void run(const char* name, const Context& context) {
+    Buffer workspace(*context.device, ctc_padded_workspace_bytes(context, batch()), "ctc test");
+    for (const Variant& v : ctc_variants()) {
+      if (v.backend != context.backend || std::string_view(v.name) != name) continue;
+      static thread_local const Variant* chosen;
+      chosen = &v;
+      ctc_padded(
+          context, [](const Context& c, const CtcArgs& a) { chosen->run(c, &a); }, batch(),
+          workspace.data());
+    }
+  }
+};
+
+TEST_CASE("ctc on GPUs: padded batches, two host threads with two streams as one") {
+  ThreadPool pool(1);
+  Device* device = find_device(DeviceKind::sim);
+  for (const char* name : {"fast", "log_space"}) {
+    Padded want(1), one(1), first(1), second(2), alone(2);
+    want.run("generic", {Backend::cpu, &cpu_device(), nullptr, &pool});
+    Stream stream = device->make_stream();
+    one.run(name, {Backend::sim, device, &stream, nullptr});
+    alone.run(name, {Backend::sim, device, &stream, nullptr});
+    const auto work = [&](Padded& p) {
+      Stream own = device->make_stream();
+      p.run(name, {Backend::sim, device, &own, nullptr});
+    };
+    std::thread a(work, std::ref(first)), b(work, std::ref(second));
+    a.join();
+    b.join();
+    REQUIRE(first.costs == one.costs);
+    REQUIRE(second.costs == alone.costs);
+    REQUIRE(want.costs[2] == 0);  // nine labels in eight frames
+    for (size_t n = 0; n < 4; ++n) REQUIRE(std::abs(want.costs[n] - one.costs[n]) < 1e-4);
+    if (std::string_view(name) == "log_space") continue;  // leaves rows past the lengths alone
+    REQUIRE(first.gradients == one.gradients);
+    REQUIRE(second.gradients == alone.gradients);
+    for (size_t i = 0; i < one.gradients.size(); ++i) {
+      REQUIRE(std::abs(one.gradients[i] - want.gradients[i]) < 2e-6);
+    }
+  }
 }
 
 }  // namespace

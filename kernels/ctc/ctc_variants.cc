@@ -1,0 +1,22 @@
+// The table, in a file of its own: librondo_ctc.a goes without it, and so without the simulator.
+#include "kernels/base/cpu.h"
+#include "kernels/ctc/ctc.h"
+#include "kernels/ctc/ctc_gpu.h"
+#include "kernels/ctc/ctc_impl.h"
+
+namespace rondo {
+
+std::span<const Variant> ctc_variants() {
+  static constexpr Variant variants[] = {
+      variant<CtcArgs, ctc_ref>("ref", Backend::ref),
+      variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
+      variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
+      variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
+      RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard,
+                         ctc_log_space_accepts),
+  };
+  return variants;
+}
+
+}  // namespace rondo
