@@ -70,6 +70,7 @@ void flat_as(const Context& context, const char* name, const TensorView& x, Out*
              bool accumulate, const TensorView& workspace) {
   using Sum = typename Term::Sum;
   constexpr int64_t most_parts = reduce_workspace_bytes / sizeof(Sum);
+  static_assert(most_parts <= most_blocks, "each part has a block");
   constexpr int64_t part_elements = block_threads * 16;  // at least, to be worth a block
   const int64_t n = x.numel();
   const int64_t count = std::clamp<int64_t>((n + part_elements - 1) / part_elements, 1, most_parts);
