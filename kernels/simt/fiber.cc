@@ -59,7 +59,8 @@ rondo_simt_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rcx
+  jmpq *%rcx
 .size rondo_simt_switch,.-rondo_simt_switch
 .p2align 4
 .globl rondo_simt_start

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 
 #include "kernels/base/error.h"
 #include "kernels/simt/observer.h"
@@ -86,7 +85,7 @@ void thread_main(void* argument) {
   };
   try {
     gang.entry(gang.arguments);
-    t.committed.push_back(std::move(t.open));
+    if (!t.open.empty()) t.committed.push_back(std::move(t.open));
     for (const auto& group : t.committed) {
       if (!group.empty()) {
         fail("exits with a cp.async copy it never waited for", group.front().where);
@@ -148,10 +147,26 @@ std::string explain_deadlock(const Gang& gang) {
              " threads: ", why, ", at ", place(first->where));
 }
 
+// SplitMix64 (Steele, Lea, Flood 2014): a number costs a few instructions, and every turn of every
+// thread in shuffled order draws one.
+struct Random {
+  using result_type = uint64_t;
+  uint64_t state;
+
+  static constexpr uint64_t min() { return 0; }
+  static constexpr uint64_t max() { return ~uint64_t{0}; }
+  uint64_t operator()() {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+  }
+};
+
 class GangRunner {
  public:
   GangRunner(Gang& gang, SimOrder order, uint64_t seed, StackPool& stacks)
-      : gang_(gang), order_(order), random_(seed), stacks_(stacks) {
+      : gang_(gang), order_(order), random_{seed}, stacks_(stacks) {
     for (Block& b : gang.blocks) {
       for (Thread& t : b.threads) threads_.push_back(&t);
     }
@@ -210,7 +225,7 @@ class GangRunner {
 
   Gang& gang_;
   SimOrder order_;
-  std::mt19937_64 random_;
+  Random random_;
   StackPool& stacks_;
   std::vector<Thread*> threads_;
 };
@@ -286,7 +301,7 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
   for (uint64_t i = 0; i < gangs; ++i) {
     order[i] = options.order == SimOrder::reverse ? gangs - 1 - i : i;
   }
-  std::mt19937_64 random(options.seed);
+  Random random{options.seed};
   if (options.order == SimOrder::shuffled) std::shuffle(order.begin(), order.end(), random);
 
   StackPool& stacks = stacks_of_this_thread();
