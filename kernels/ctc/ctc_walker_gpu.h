@@ -39,17 +39,19 @@ struct StoredEmissions {
 
   template <int P>
   struct Lane {
-    const float* y;
+    const float* y;  // nullptr: past the labels
   };
   // Pairs past the labels get any finite number: alpha leads nowhere from there, and beta is 0.
+  // None of another lane's, which puts its posteriors there.
   template <int P>
   __device__ Lane<P> lane(const int32_t*, int32_t first, int32_t) const {
-    return {y + (static_cast<uint32_t>(first) < row_bytes / sizeof(float) ? first : 0)};
+    return {static_cast<uint32_t>(first) < row_bytes / sizeof(float) ? y + first : nullptr};
   }
   template <int P>
   __device__ void load(Ahead<P>& to, const Lane<P>& at) const {
     to.blank = rows[to.row].blank;
-    const auto words = *reinterpret_cast<const PairWords<P>*>(in_row(at.y, to.row, row_bytes));
+    PairWords<P> words = {};
+    if (at.y) words = *reinterpret_cast<const PairWords<P>*>(in_row(at.y, to.row, row_bytes));
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) to.y[j] = words.at[j];
   }
