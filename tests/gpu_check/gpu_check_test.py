@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 TOOL = pathlib.Path(sys.argv.pop(1))
+REAL_CHECKOP = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOOL.parent / "gpu"))
 import places  # noqa: E402
@@ -139,6 +140,12 @@ class GpuCheck(unittest.TestCase):
 
 
 class Pieces(unittest.TestCase):
+    def test_the_cases_that_are_named_exist(self):
+        for pattern in sections.SANITIZED + sections.PROFILED:
+            p = subprocess.run([REAL_CHECKOP, pattern, "--bench", "--list", "--backend", "sim"],
+                               capture_output=True, text=True, check=True)
+            self.assertNotEqual(p.stdout, "", pattern)
+
     def test_ncu_rows_are_means_over_a_kernels_launches(self):
         columns = ["ID", "Kernel Name", *sections.METRICS]
         out = io.StringIO()

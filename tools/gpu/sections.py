@@ -23,8 +23,9 @@ import training_task
 BUDGETS = {"vocabulary": 30, "checkop_twice": 120, "digits": 120, "bench": 80, "training_step": 80,
            "sanitizer": 80, "profile": 40}
 # Small cases that between them launch every kind of kernel.
-SANITIZED = ["pointwise/tanh/bf16/33x65", "gemm/bf16", "lstm_forward/h7", "ctc/edges/f32"]
-PROFILED = ["lstm_forward/bench", "ctc/bench"]
+SANITIZED = ["pointwise/tanh/bf16/33x65", "gemm/bf16/nn/33", "lstm_forward/h7", "lstm_backward/h7",
+             "ctc/edges/f32"]
+PROFILED = ["lstm_forward/bench_h512_b16", "lstm_backward/bench_h512_b16", "ctc/bench/f32/T1000"]
 METRICS = ["gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
            "dram__throughput.avg.pct_of_peak_sustained_elapsed", "launch__registers_per_thread",
            "sm__warps_active.avg.pct_of_peak_sustained_active"]
