@@ -107,8 +107,8 @@ __device__ float recurrent_gradient(const Backward<T>& b, const Product& product
     return row < 0 ? nullptr : b.dgates + s.plane_row(p.d, row) * G;
   };
   auto& parts = shared_memory.parts;
-  product.multiply(shared_memory.product, dgates, static_cast<int>(G),
-                   parts.part[buffer][threadIdx.x / 32]);
+  product.template multiply<true>(shared_memory.product, dgates, static_cast<int>(G),
+                                  parts.part[buffer][threadIdx.x / 32]);
   __syncthreads();
   const int64_t n = first + p.sequence;
   if (p.sequence < 0 || n >= active) return 0.0f;

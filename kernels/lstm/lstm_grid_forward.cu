@@ -147,8 +147,13 @@ __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Prod
         return starts ? f.h0 + s.state(p.d, first + n) * H : nullptr;
       };
       auto& parts = shared_memory.parts;
-      product.multiply(shared_memory.product, h_before, static_cast<int>(H),
-                       parts.part[buffer][threadIdx.x / 32]);
+      auto* part = parts.part[buffer][threadIdx.x / 32];
+      const auto width = static_cast<int>(H);
+      if (H % 2 == 0) {
+        product.template multiply<true>(shared_memory.product, h_before, width, part);
+      } else {
+        product.template multiply<false>(shared_memory.product, h_before, width, part);
+      }
       __syncthreads();
       forward_cell(f, now, first, p, in, parts, buffer);
       in = load_inputs(f, now, first + pass_sequences, p);

@@ -20,10 +20,11 @@ inline int k_tiles_for(int64_t width) {
 
 // The B fragment of a row of bf16 (absent: zeros) at columns k, k + 1 and k + 8, k + 9; zeros at or
 // past `width`. `pairs`: all rows start at even elements, and width is even.
-__device__ inline void load_b(const bf16* row, int k, int width, bool pairs, uint32_t (&b)[2]) {
+template <bool pairs>
+__device__ void load_b(const bf16* row, int k, int width, uint32_t (&b)[2]) {
   RONDO_UNROLL_ALL
   for (int i = 0; i < 2; ++i, k += 8) {
-    if (pairs) {
+    if constexpr (pairs) {
       b[i] = row && k < width ? load_pair(row + k) : 0u;
     } else {
       const uint32_t low = row && k < width ? row[k].bits : 0u;
@@ -56,11 +57,14 @@ struct MmaProduct {
   }
 
   // This warp's part for one pass: row(n) is where sequence n's row starts, n < pass_sequences.
-  template <class Row>
+  // `pairs`: all rows start at even elements, and width is even.
+  template <bool pairs, class Row>
   __device__ void multiply(Shared&, Row row, int width, PartRow (*part)[rows]) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int group = lane / 4, member = lane % 4;
-    RONDO_UNROLL_ALL
+    // Where the weights leave registers for them, the loads of all tiles are in flight at once.
+    [[maybe_unused]] constexpr int at_once = row_tiles * k_tiles <= 16 ? tiles : 1;
+    RONDO_UNROLL(at_once)
     for (int tile = 0; tile < tiles; ++tile) {
       const bf16* from = row(tile * tile_sequences + group);
       // Even and odd k tiles are chains of dependent products of their own.
@@ -68,7 +72,7 @@ struct MmaProduct {
       RONDO_UNROLL_ALL
       for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
         uint32_t b[2];
-        load_b(from, (warp * k_tiles + k_tile) * 16 + 2 * member, width, width % 2 == 0, b);
+        load_b<pairs>(from, (warp * k_tiles + k_tile) * 16 + 2 * member, width, b);
         RONDO_UNROLL_ALL
         for (int i = 0; i < row_tiles; ++i) mma_m16n8k16(sum[k_tile % 2][i], a[i][k_tile], b);
       }
@@ -117,7 +121,7 @@ struct FmaProduct {
     __syncthreads();
   }
 
-  template <class Row>
+  template <bool pairs, class Row>
   __device__ void multiply(Shared& s, Row row, int width, PartRow (*part)[rows]) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int mine = lane % rows, share = lane / rows;
