@@ -2,6 +2,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
+#include "kernels/ops.h"
 
 namespace rondo {
 
@@ -11,9 +12,23 @@ void add_device_option(CLI::App& command, DeviceChoice* choice) {
       ->check(CLI::IsMember({"auto", "cpu", "sim", "cuda"}))
       ->type_name("NAME")
       ->capture_default_str();
+  command
+      .add_option(
+          "--kernels", choice->kernels,
+          "variants to prefer where they fit, with commas between (info --kernels lists them)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("OP=VARIANT");
 }
 
 DeviceKind resolve(const DeviceChoice& choice) {
+  for (const std::string& preference : choice.kernels) {
+    const size_t equals = preference.find('=');
+    if (equals == std::string::npos || equals + 1 == preference.size()) {
+      fail_input("--kernels '", preference, "': expected OP=VARIANT, as in lstm_forward=portable");
+    }
+    prefer_variant(preference.substr(0, equals), preference.substr(equals + 1));
+  }
   // The GPU kernels are not yet chosen by "auto": they have not been measured against the CPU's.
   if (choice.text == "auto" || choice.text == "cpu") return DeviceKind::cpu;
   if (choice.text == "sim") return DeviceKind::sim;

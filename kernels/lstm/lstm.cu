@@ -380,49 +380,6 @@ __global__ void backward_initial_c(Backward<T> b) {
   if (e.inside && e.n < b.shape.layout.extent->sequences) b.dc0[e.at] = b.dc[e.at];
 }
 
-// ---- weight gradients ----
-
-// to[row, P] = h_{t-1} of each row of direction d.
-template <class T>
-__global__ void gather_h_before(LstmShape s, const T* y, const T* h0, T* to_rows, int64_t d) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t row = i / s.output, k = i % s.output;
-  if (row >= s.layout.extent->rows) return;
-  const int64_t t = s.layout.row_frame[row], n = row - s.layout.row_offsets[t];
-  const int64_t before = s.row_before(d, n, t);
-  T value = to<T>(0.0f);
-  if (before >= 0) {
-    value = y[(before * s.directions + d) * s.output + k];
-  } else if (h0) {
-    value = h0[s.state(d, n) * s.output + k];
-  }
-  to_rows[i] = value;
-}
-
-constexpr int sum_columns = 32, sum_rows = 8;
-struct SumShared {
-  float part[sum_rows][sum_columns];
-};
-
-// out[j] (+)= sum over rows of from[row, j]; a block of 32 x 8 threads, rows dealt to the 8.
-template <class T>
-__global__ void column_sums(LstmShape s, const T* from, float* out, int64_t columns,
-                            bool accumulate) {
-  auto& shared_sums = shared<SumShared>();
-  const int64_t j = int64_t{blockIdx.x} * sum_columns + threadIdx.x;
-  const int64_t rows = s.layout.extent->rows;
-  float sum = 0;
-  for (int64_t row = threadIdx.y; j < columns && row < rows; row += sum_rows) {
-    sum += to_float(from[row * columns + j]);
-  }
-  shared_sums.part[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || j >= columns) return;
-  float total = accumulate ? out[j] : 0.0f;
-  for (int part = 0; part < sum_rows; ++part) total += shared_sums.part[part][threadIdx.x];
-  out[j] = total;
-}
-
 // ---- hosts ----
 
 // `count` elements, one thread each; nothing for none.
@@ -489,35 +446,6 @@ void backward(const Context& context, const LstmBackwardArgs& a) {
   lstm_gpu_input_gradients(context, a, space);
 }
 
-template <class T>
-void weight_grad(const Context& context, const LstmWeightGradArgs& a) {
-  const LstmGpuWeightGradSpace space = lstm_gpu_space(context, a);
-  const LstmShape shape(a.dims, a.layout);
-  const int64_t G = 4 * a.dims.hidden, P = a.dims.output(), rows = a.layout.capacity.rows;
-  for (int64_t d = 0; d < a.dims.directions; ++d) {
-    const LstmWeights& out = a.grads[d];
-    const T* dgates = a.dgates.as<T>() + d * rows * G;
-    lstm_gpu_weight_product(context, a, space, dgates, a.x.data, out.w);
-    if (out.r) {
-      launch_each(context, "lstm gather_h_before", rows * P, gather_h_before<T>, shape, a.y.as<T>(),
-                  a.h0.as<T>(), static_cast<T*>(space.h_before), d);
-      lstm_gpu_weight_product(context, a, space, dgates, space.h_before, out.r);
-    }
-    if (out.b) {
-      launch(context,
-             {.kernel = "lstm column_sums",
-              .grid = {blocks_for(G, sum_columns)},
-              .block = {sum_columns, sum_rows},
-              .shared_bytes = sizeof(SumShared)},
-             column_sums<T>, shape, dgates, out.b.as<float>(), G, a.accumulate);
-    }
-    if (a.dims.projection) {
-      lstm_gpu_weight_product(context, a, space, a.dprojected.as<T>() + d * rows * P,
-                              a.hidden.as<T>() + d * rows * a.dims.hidden, out.p);
-    }
-  }
-}
-
 }  // namespace
 
 void lstm_forward_gpu(const Context& context, const LstmForwardArgs& a) {
@@ -528,11 +456,6 @@ void lstm_forward_gpu(const Context& context, const LstmForwardArgs& a) {
 void lstm_backward_gpu(const Context& context, const LstmBackwardArgs& a) {
   check_lstm(a);
   a.dy.dtype == DType::f32 ? backward<float>(context, a) : backward<bf16>(context, a);
-}
-
-void lstm_weight_grad_gpu(const Context& context, const LstmWeightGradArgs& a) {
-  check_lstm(a);
-  a.x.dtype == DType::f32 ? weight_grad<float>(context, a) : weight_grad<bf16>(context, a);
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -6,6 +6,7 @@
 #include "kernels/lstm/lstm_cpu.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/ops.h"
+#include "kernels/reduce/reduce.h"
 
 namespace rondo {
 namespace {
@@ -70,6 +71,8 @@ LstmGpuWeightGradSpace weight_grad_space(LstmCarver& carver, const Context& cont
   const int64_t G = 4 * dims.hidden, P = dims.output(), rows = capacity.rows;
   LstmGpuWeightGradSpace s;
   s.h_before = carver.take(rows * P, size_of(t));
+  s.sums_bytes = reduce_rows_workspace_bytes(context, rows, G);
+  s.sums = carver.take(static_cast<int64_t>(s.sums_bytes), 1);
   s.gemm_bytes = std::max(gemm_workspace_bytes(context, weight_product(G, dims.input, t, rows)),
                           gemm_workspace_bytes(context, weight_product(G, P, t, rows)));
   if (dims.projection) {
@@ -163,6 +166,19 @@ void lstm_gpu_weight_product(const Context& context, const LstmWeightGradArgs& a
   g.beta = a.accumulate ? 1 : 0;
   lstm_set_gemm_workspace(g, space);
   run(context, g);
+}
+
+void lstm_gpu_bias_gradient(const Context& context, const LstmWeightGradArgs& a,
+                            const LstmGpuWeightGradSpace& space, const void* dgates,
+                            const TensorView& out) {
+  if (!out) return;
+  ReduceRowsArgs r;
+  r.x = {const_cast<void*>(dgates), a.dgates.dtype, {a.layout.capacity.rows, 4 * a.dims.hidden}};
+  r.y = out;
+  r.accumulate = a.accumulate;
+  r.row_count = &a.layout.extent->rows;
+  r.workspace = {space.sums, DType::u8, {static_cast<int64_t>(space.sums_bytes)}};
+  run(context, r);
 }
 
 }  // namespace rondo

@@ -11,7 +11,8 @@
 //             through memory, a flag per block and step
 //
 // All compute x W^T of every row before the time loop, dx and the weight gradients after it, by the
-// gemm op.
+// gemm and reduce_rows ops. The order in lstm.cc is the order of choice; the cluster and grid
+// variants are `named` on GPUs until a committed result of theirs stands behind them.
 #pragma once
 
 #include "kernels/lstm/lstm.h"
@@ -85,6 +86,8 @@ struct LstmGpuBackwardSpace {
 };
 struct LstmGpuWeightGradSpace {
   void* h_before;  // [rows, P] of the compute dtype, one direction at a time
+  void* sums;      // of reduce_rows
+  size_t sums_bytes;
   void* gemm;
   size_t gemm_bytes;
 };
@@ -105,5 +108,9 @@ void lstm_gpu_input_gradients(const Context& context, const LstmBackwardArgs& ar
 void lstm_gpu_weight_product(const Context& context, const LstmWeightGradArgs& args,
                              const LstmGpuWeightGradSpace& space, const void* left,
                              const void* right, const TensorView& out);
+// out (+)= sums of dgates [rows, 4H] over the batch's rows.
+void lstm_gpu_bias_gradient(const Context& context, const LstmWeightGradArgs& args,
+                            const LstmGpuWeightGradSpace& space, const void* dgates,
+                            const TensorView& out);
 
 }  // namespace rondo

@@ -57,6 +57,17 @@ def test_wrong_settings():
         fails("train", setting, errs=text)
 
 
+def test_wrong_kernels():
+    for choice, text in [
+        ("lstm_forward", "--kernels 'lstm_forward': expected OP=VARIANT"),
+        ("lstm_forward=", "expected OP=VARIANT"),
+        ("frobnicate=portable", "unknown op 'frobnicate'"),
+        ("lstm_forward=portable,lstm_backward=fast",
+         "op 'lstm_backward' has no variant 'fast'; it has ref, "),
+    ]:
+        fails("train", "--kernels", choice, errs=text)
+
+
 def test_wrong_configuration_file():
     with folder() as root:
         fails("train", root / "none.toml", errs=["none.toml", "No such file"])
