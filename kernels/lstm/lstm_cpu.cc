@@ -83,6 +83,11 @@ void store_state(const TensorView& to, int64_t first, int64_t width, bool from_b
   }
 }
 
+bool works_alone(const LstmCrew& crew, const Context& context, const LstmDims& dims) {
+  return crew.team().threads == 1 && crew.threads() > 1 &&
+         crew.threads() <= lstm_own_groups(context, dims);
+}
+
 // ---- forward ----
 
 class ForwardCall {
@@ -100,7 +105,7 @@ class ForwardCall {
 
   void run() {
     for (int d = 0; d < D; ++d) prepare(d);
-    if (crew_.team().threads == 1 && crew_.threads() > 1 && crew_.threads() <= lstm_max_own) {
+    if (alone_) {
       context_.pool->run([&](int worker) { run_alone(worker); }, crew_.threads());
     } else {
       run_together();
@@ -124,8 +129,8 @@ class ForwardCall {
     }
   }
 
-  // A worker whose steps wait for nobody makes its own pre-activations too: between cores without a
-  // common cache, handing them over costs as much as a third of the time loop.
+  // A worker whose steps wait for nobody packs R for itself and makes its own pre-activations:
+  // between cores without a common cache, handing them over costs as much as a third of the loop.
   void run_alone(int worker) {
     const LstmTeam& team = crew_.team();
     const int64_t first = team.first_sequences[worker % team.splits];
@@ -137,9 +142,14 @@ class ForwardCall {
       return std::clamp<int64_t>(a_.layout.batch_sizes[t] - first, 0, sequences);
     };
     const int64_t most =
-        lstm_own_rows(a_.dims, a_.layout.capacity, std::min(context_.pool->size(), lstm_max_own));
+        lstm_own_rows(a_.dims, a_.layout.capacity, lstm_own_groups(context_, a_.dims));
     LstmForwardLoop loop = loop_;
     loop.own_inputs = true;
+    for (int d = first_direction; d < end_direction; ++d) {
+      const LstmMatrix r = recurrent_matrix(d, space_.own[worker].r[d]);
+      kernels_.pack(r, 0, kernels_.panels(r));
+      loop.direction[d].r = r.packed;
+    }
     for (loop.begin = 0; loop.begin < extent_.frames; loop.begin = loop.end) {
       int64_t rows[2] = {0, 0};
       for (loop.end = loop.begin; loop.end < extent_.frames; ++loop.end) {
@@ -200,7 +210,7 @@ class ForwardCall {
     auto& l = loop_.direction[d];
     const int64_t N = a_.layout.capacity.sequences, rows = a_.layout.capacity.rows;
     const int64_t live = extent_.sequences, stride = lstm_state_stride(P);
-    pack(context_, kernels_, {a_.weights[d].r.data, H, P, P, 1, true, s.r});
+    if (!alone_) pack(context_, kernels_, recurrent_matrix(d, s.r));
     if (a_.dims.projection) {
       pack(context_, kernels_, {a_.weights[d].p.data, P, H, H, 1, false, s.p});
       std::memset(s.projected, 0, static_cast<size_t>(live * lstm_state_stride(H)) * 4);
@@ -219,6 +229,10 @@ class ForwardCall {
     l.hidden = lstm_at_mutable(a_.hidden, d * rows * H);
     l.y = lstm_at_mutable(a_.y, d * P);
     loop_.y_stride = D * P;
+  }
+
+  LstmMatrix recurrent_matrix(int d, void* packed) const {
+    return {a_.weights[d].r.data, H, P, P, 1, true, packed};
   }
 
   void project_inputs(int d, Rows rows) {
@@ -259,6 +273,7 @@ class ForwardCall {
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
   const int64_t chunk_ = lstm_chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;
+  const bool alone_ = works_alone(crew_, context_, a_.dims);
   LstmForwardSpace space_;
   LstmForwardLoop loop_;
 };
@@ -287,7 +302,7 @@ class BackwardCall {
       while (end < frames && offsets[frames - begin] - offsets[frames - end - 1] <= chunk_) ++end;
       loop_.begin = begin;
       loop_.end = end;
-      context_.pool->run([&](int worker) { kernels_.backward(loop_, worker); }, crew_.threads());
+      context_.pool->run([&](int worker) { run_loop(worker); }, crew_.threads());
       // While the chunk's dgates are in the cache.
       if (a_.dx) input_gradients(0, offsets[frames - end], offsets[frames - begin]);
     }
@@ -302,7 +317,7 @@ class BackwardCall {
     auto& l = loop_.direction[d];
     const int64_t N = a_.layout.capacity.sequences, rows = a_.layout.capacity.rows;
     const int64_t live = extent_.sequences;
-    pack(context_, kernels_, {a_.weights[d].r.data, P, 4 * H, 1, P, false, s.r});
+    if (!alone_) pack(context_, kernels_, recurrent_matrix(d, s.r));
     if (a_.dims.projection) {
       pack(context_, kernels_, {a_.weights[d].p.data, H, P, 1, H, false, s.p});
       std::memset(s.dp, 0, static_cast<size_t>(live * lstm_state_stride(P)) * 4);
@@ -318,6 +333,24 @@ class BackwardCall {
     l.dgates = lstm_at_mutable(a_.dgates, d * rows * 4 * H);
     l.dprojected = lstm_at_mutable(a_.dprojected, d * rows * P);
     loop_.y_stride = D * P;
+  }
+
+  LstmMatrix recurrent_matrix(int d, void* packed) const {
+    return {a_.weights[d].r.data, P, 4 * H, 1, P, false, packed};
+  }
+
+  // Steps [loop_.begin, loop_.end); alone, with a packed R of one's own.
+  void run_loop(int worker) {
+    if (!alone_) return kernels_.backward(loop_, worker);
+    LstmBackwardLoop loop = loop_;
+    const LstmTeam& team = crew_.team();
+    for (int d = 0; d < D; ++d) {
+      if (team.directions_apart && d != worker / team.splits) continue;
+      const LstmMatrix r = recurrent_matrix(d, space_.own_r[worker][d]);
+      if (loop.begin == 0) kernels_.pack(r, 0, kernels_.panels(r));
+      loop.direction[d].r = r.packed;
+    }
+    kernels_.backward(loop, worker);
   }
 
   // dx of rows [first, last). With bf16 and two directions the first one's part is rounded on the
@@ -353,6 +386,7 @@ class BackwardCall {
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
   const int64_t chunk_ = lstm_chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;
+  const bool alone_ = works_alone(crew_, context_, a_.dims);
   LstmBackwardSpace space_;
   LstmBackwardLoop loop_;
 };

@@ -40,8 +40,15 @@ inline int64_t lstm_chunk_rows(const LstmDims& dims, const PackedCapacity& capac
   return std::min(capacity.rows, std::max<int64_t>({fit, 512, capacity.sequences}));
 }
 
-// Groups of one thread each may make their pre-activations themselves, when there are few.
+// Groups of one thread each have an R and pre-activations of their own, when there are few enough
+// of them and R is not too large: at most this many groups.
 inline constexpr int lstm_max_own = 8;
+
+inline int lstm_own_groups(const Context& context, const LstmDims& dims) {
+  constexpr int64_t bytes = 64 << 20;
+  const int64_t r_bytes = dims.directions * 4 * dims.hidden * dims.output() * 4;
+  return static_cast<int>(std::min<int64_t>({context.pool->size(), lstm_max_own, bytes / r_bytes}));
+}
 
 inline int64_t lstm_own_rows(const LstmDims& dims, const PackedCapacity& capacity, int groups) {
   return std::min(capacity.rows, std::max<int64_t>({lstm_chunk_rows(dims, capacity) / groups, 512,
@@ -55,8 +62,9 @@ struct LstmForwardSpace {
   } direction[2];
   void* gemm;
   size_t gemm_bytes;
-  // Of one group of one thread, in place of pre and gemm above.
+  // Of one group of one thread, in place of r, pre and gemm above.
   struct Own {
+    void* r[2];
     char* x;
     float* pre[2];
     void* gemm;
@@ -84,9 +92,10 @@ struct LstmForwardSpace {
     }
     gemm_bytes = gemm_workspace_bytes(context, lstm_input_product(dims, t, rows));
     gemm = carver.take(static_cast<int64_t>(gemm_bytes), 1);
-    const int groups = std::min(context.pool->size(), lstm_max_own);
-    if (groups > 1)
+    const int groups = lstm_own_groups(context, dims);
+    if (groups > 1) {
       carve_own(separate, context, dims, t, lstm_own_rows(dims, capacity, groups), groups);
+    }
     if (separate.used() > carver.used()) carver = separate;
   }
 
@@ -98,6 +107,8 @@ struct LstmForwardSpace {
     for (int g = 0; g < groups; ++g) {
       own[g].x = carver.take<char>(rows * dims.input, size_of(t));
       for (int d = 0; d < dims.directions; ++d) {
+        own[g].r[d] =
+            carver.take(lstm_packed_elements(dims.hidden, dims.output(), true), sizeof(float));
         own[g].pre[d] = carver.take<float>(rows * 4 * dims.hidden, sizeof(float));
       }
       own[g].gemm_bytes = gemm_workspace_bytes(alone, lstm_input_product(dims, t, rows));
@@ -113,6 +124,7 @@ struct LstmBackwardSpace {
   } direction[2];
   void* gemm;
   size_t gemm_bytes;
+  void* own_r[lstm_max_own][2];  // of one group of one thread, in place of r above
 
   LstmBackwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
                     const PackedCapacity& capacity) {
@@ -127,6 +139,12 @@ struct LstmBackwardSpace {
       if (dims.projection) {
         s.p = carver.take(lstm_packed_elements(H, P, false), sizeof(float));
         s.dp = carver.take(N * lstm_state_stride(P), sizeof(float));
+      }
+    }
+    const int groups = lstm_own_groups(context, dims);
+    for (int g = 0; g < groups && groups > 1; ++g) {
+      for (int d = 0; d < dims.directions; ++d) {
+        own_r[g][d] = carver.take(lstm_packed_elements(P, 4 * H, false), sizeof(float));
       }
     }
     gemm_bytes = gemm_workspace_bytes(context, lstm_input_gradient(dims, t, capacity.rows));
