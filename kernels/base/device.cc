@@ -1,5 +1,7 @@
 #include "kernels/base/device.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -59,10 +61,13 @@ class CpuDevice final : public Device {
   std::string describe() const override { return "cpu"; }
 
   void* allocate(size_t bytes, const char* purpose) override {
-    constexpr size_t alignment = 64;
+    // Large buffers in large pages: a hint, which cuts the misses of address translation.
+    constexpr size_t page = 2 << 20;
+    const size_t alignment = bytes >= 2 * page ? page : 64;
     const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
     void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
     if (memory == nullptr) fail_input("out of memory: ", bytes, " bytes asked for ", purpose);
+    if (alignment == page) madvise(memory, rounded, MADV_HUGEPAGE);
     return memory;
   }
   void deallocate(void* memory, size_t) noexcept override { std::free(memory); }
