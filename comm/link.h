@@ -25,6 +25,8 @@ class Link {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }
   size_t bytes_sent() const { return bytes_sent_; }
+  uint32_t number() const { return static_cast<uint32_t>(tag_); }
+  Deadline deadline() const { return deadline_; }
 
   // `to` and `from` are ranks of the group. Throw what break_off was given.
   Work send(int to, std::span<const std::byte> data);

@@ -18,6 +18,7 @@
 // from the Work.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,6 +69,10 @@ class ProcessGroup {
 // the same on all ranks. Other dtypes and collectives are not affected.
 enum class Wire : uint8_t { exact, bf16 };
 
+// An all-reduce by somebody else: sums `data` (f32 or f64, host memory) over all ranks of the
+// group, in the calling thread; `number` is the collective's, equal on all ranks. Throws CommError.
+using AllReduce = std::function<void(const TensorView& data, uint32_t number, Deadline deadline)>;
+
 struct GroupOptions {
   // World ranks in group order; empty: all ranks. The calling rank must be among them.
   std::vector<int> members;
@@ -81,6 +86,9 @@ struct GroupOptions {
   // rank). Ranks that disagree get a mismatch that names both sides, instead of a hang or a wrong
   // sum. All ranks of a group choose alike.
   bool verify = true;
+  // Used instead of the ring when there is one; `wire` has no effect on it, and its Works report no
+  // bytes.
+  AllReduce all_reduce;
 };
 
 // The project's own ring over the transport's send and recv, on host memory. The transport must

@@ -25,11 +25,11 @@ std::string without_position(std::string text) {
   return text;
 }
 
-void World::abort(int culprit, const std::string& reason, bool tell) noexcept {
+void World::abort(int culprit, const std::string& reason) noexcept {
   if (aborted.exchange(true)) return;
   const std::string cause = str("rank ", culprit, " aborted: ", reason);
   for (const auto& c : channels) {
-    if (c) c->begin_end({CommErrorKind::aborted, culprit, cause}, tell ? &reason : nullptr);
+    if (c) c->begin_end({CommErrorKind::aborted, culprit, cause}, &reason);
   }
   const Deadline settle_by = within(last_moment);
   for (const auto& c : channels) {
@@ -66,6 +66,8 @@ void Channel::start(std::string_view peer_nonce) {
   }
   const Digest proof = hello_proof(world_->token, world_->rendezvous_id, rank_, peer_, peer_nonce);
   send_letter({.kind = LetterKind::hello, .size = letter_magic}, std::as_bytes(std::span(proof)));
+  greeting_sent_ = true;
+  if (farewell_) send_abort(*farewell_);
   reader_ = std::thread([this] { read_letters(); });
   writer_ = std::thread([this] { write_on(); });
 }
@@ -197,7 +199,7 @@ void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::stri
   // Gloo cannot be told to forget bytes that may be on their way: the connection is of no use now.
   World* const world = world_;
   lock.unlock();
-  world->abort(rank_, str(operation.description(), ": ", cause), true);
+  world->abort(rank_, str(operation.description(), ": ", cause));
 }
 
 Channel::OperationPtr Channel::take_recv(uint64_t number) {
@@ -245,6 +247,7 @@ void Channel::lose(const std::string& cause) {
   {
     Lock lock(mutex_);
     gone_ = true;
+    changed_.notify_all();
   }
   finish_end(CommClock::now());
 }
@@ -256,12 +259,19 @@ void Channel::begin_end(const Ending& ending, const std::string* tell) {
   if (ending.kind != CommErrorKind::aborted) return;
   close_at_ = within(until_close);
   if (tell == nullptr) return;
-  const auto body = std::as_bytes(std::span(*tell));
+  farewell_ = *tell;
+  if (!greeting_sent_) return;  // start() will
   try {
-    send_letter({.kind = LetterKind::abort}, body.first(std::min(body.size(), max_body_bytes)));
+    send_abort(*tell);
   } catch (const std::exception&) {
     gone_ = true;  // it needs no telling
   }
+}
+
+void Channel::send_abort(const std::string& reason) {
+  const auto body = std::as_bytes(std::span(reason));
+  send_letter({.kind = LetterKind::abort, .number = static_cast<uint64_t>(ending_->culprit)},
+              body.first(std::min(body.size(), max_body_bytes)));
 }
 
 // What is half sent when it is cut keeps all later letters from getting through, hence the wait.
@@ -273,10 +283,7 @@ void Channel::finish_end(Deadline settle_by) {
 
 void Channel::say_bye() {
   Lock lock(mutex_);
-  if (ending_) {
-    bye_seen_ = true;
-    return;
-  }
+  if (ending_) return;
   ending_ = Ending{CommErrorKind::aborted, -1, "the transport was destroyed"};
   fail_all(lock);
   try {
@@ -348,8 +355,10 @@ void Channel::handle(const LetterHead& head, std::span<const std::byte> body) {
   switch (head.kind) {
     case LetterKind::abort: {
       const std::string cause(reinterpret_cast<const char*>(body.data()), body.size());
+      const auto culprit = static_cast<int>(head.number);
+      send_letter({.kind = LetterKind::bye_seen});
       lock.unlock();
-      return world_->abort(peer_, cause, false);
+      return world_->abort(culprit >= 0 && culprit < world_->size ? culprit : peer_, cause);
     }
     case LetterKind::bye_seen:
       bye_seen_ = true;
@@ -433,6 +442,9 @@ void Channel::write_on() {
       if (changed_.wait_until(lock, close_at_, [&] { return stop_; })) return;
       lock.unlock();
       world_->context->getPair(peer_)->close();
+      lock.lock();
+      gone_ = true;
+      changed_.notify_all();
       return;
     }
     if (outgoing_operations_ == 0 && outgoing_.size() <= many_letters) {

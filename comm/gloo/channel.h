@@ -70,8 +70,9 @@ struct Ending {
 
 // What all channels of a rank share.
 struct World {
-  // Ends all channels, once. `tell`: the other ranks hear of it.
-  void abort(int culprit, const std::string& reason, bool tell) noexcept;
+  // Ends all channels, once, and tells all other ranks, also when it is another that gave up: so
+  // nobody takes the end of a rank that follows it for the cause.
+  void abort(int culprit, const std::string& reason) noexcept;
 
   int rank = 0, size = 1;
   CommClock::duration grace{};
@@ -134,6 +135,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // With the lock held. What they throw comes from Gloo and means that the other side is gone.
   void send_letter(LetterHead head, std::span<const std::byte> body = {});
+  void send_abort(const std::string& reason);
   void begin_send(const OperationPtr& op, const Announcement& to);
   void begin_recv(const OperationPtr& op);
   void fail_all(Lock& lock);
@@ -150,7 +152,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Ending> ending_;
-  bool greeted_ = false, bye_seen_ = false, gone_ = false, stop_ = false;
+  std::optional<std::string> farewell_;  // why this rank aborted
+  bool greeting_sent_ = false, greeted_ = false, bye_seen_ = false, gone_ = false, stop_ = false;
   Deadline close_at_ = Deadline::max();
   std::map<Tag, std::deque<OperationPtr>> sends_;      // no announcement yet
   std::map<Tag, std::deque<Announcement>> announced_;  // no send yet

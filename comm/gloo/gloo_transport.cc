@@ -1,5 +1,6 @@
 #include "comm/gloo/gloo_transport.h"
 
+#include <gloo/allreduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
@@ -54,9 +55,10 @@ class GlooTransport final : public Transport {
   Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
     return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline);
   }
-  void abort(const std::string& reason) noexcept override {
-    world_.abort(world_.rank, reason, true);
-  }
+  void abort(const std::string& reason) noexcept override { world_.abort(world_.rank, reason); }
+
+  void all_reduce(const TensorView& data, GlooAlgorithm algorithm, uint32_t number,
+                  Deadline deadline);
 
  private:
   void connect(const GlooOptions& options, Deadline deadline);
@@ -151,6 +153,49 @@ void GlooTransport::leave(Deadline deadline) {
   world_.context.reset();
 }
 
+template <class T>
+void sum(void* to, const void* a, const void* b, size_t n) {
+  const auto* x = static_cast<const T*>(a);
+  const auto* y = static_cast<const T*>(b);
+  for (size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = x[i] + y[i];
+}
+
+void GlooTransport::all_reduce(const TensorView& data, GlooAlgorithm algorithm, uint32_t number,
+                               Deadline deadline) {
+  using std::chrono::milliseconds;
+  using Options = ::gloo::AllreduceOptions;
+  if (world_.size == 1 || data.numel() == 0) return;
+  const auto fail = [&](CommErrorKind kind, const std::string& cause) {
+    const std::string text = str("rank ", world_.rank, ": Gloo's all-reduce of ", data.numel(), " ",
+                                 name_of(data.dtype), ": ", cause);
+    abort(text);
+    throw CommError(kind, -1, text);
+  };
+  if (world_.aborted) fail(CommErrorKind::aborted, "the transport has been aborted");
+  const auto now = CommClock::now();
+  if (now >= deadline) fail(CommErrorKind::timeout, "timed out");
+  Options options(world_.context);
+  options.setAlgorithm(algorithm == GlooAlgorithm::ring ? Options::Algorithm::RING
+                                                        : Options::Algorithm::BCUBE);
+  options.setTag(number);
+  options.setTimeout(std::chrono::ceil<milliseconds>(
+      std::min<CommClock::duration>(deadline - now, std::chrono::hours(24 * 365))));
+  const auto n = static_cast<size_t>(data.numel());
+  if (data.dtype == DType::f32) {
+    options.setOutput(data.as<float>(), n);
+    options.setReduceFunction(static_cast<Options::Func>(sum<float>));
+  } else {
+    options.setOutput(data.as<double>(), n);
+    options.setReduceFunction(static_cast<Options::Func>(sum<double>));
+  }
+  try {
+    ::gloo::allreduce(options);
+  } catch (const std::exception& e) {
+    const bool late = CommClock::now() >= deadline;
+    fail(late ? CommErrorKind::timeout : CommErrorKind::peer_lost, without_position(e.what()));
+  }
+}
+
 // Gloo writes to sockets without MSG_NOSIGNAL: a lost peer must not end the process.
 void ignore_broken_pipes() {
   struct sigaction now {};
@@ -164,6 +209,14 @@ void ignore_broken_pipes() {
 std::unique_ptr<Transport> make_gloo_transport(const GlooOptions& options) {
   ignore_broken_pipes();
   return std::make_unique<GlooTransport>(options);
+}
+
+AllReduce gloo_all_reduce(Transport& transport, GlooAlgorithm algorithm) {
+  auto* const gloo = dynamic_cast<GlooTransport*>(&transport);
+  RONDO_CHECK(gloo != nullptr, "this transport is not Gloo's");
+  return [gloo, algorithm](const TensorView& data, uint32_t number, Deadline deadline) {
+    gloo->all_reduce(data, algorithm, number, deadline);
+  };
 }
 
 }  // namespace rondo

@@ -25,8 +25,8 @@
 #include <memory>
 #include <string>
 
+#include "comm/process_group.h"
 #include "comm/store.h"
-#include "comm/transport.h"
 
 namespace rondo {
 
@@ -50,5 +50,12 @@ struct GlooOptions {
 // Errors: InputError (no such interface or address, wrong token), CommError (a rank did not come in
 // time, or died on the way).
 std::unique_ptr<Transport> make_gloo_transport(const GlooOptions& options);
+
+// Gloo's own all-reduce in place of ours, over the same connections: put it into
+// GroupOptions::all_reduce of a group of all ranks. `transport` must be what make_gloo_transport
+// returned, undecorated, and outlive the function. f32 and f64. A wait of Gloo's that times out
+// ends the whole transport; an operation that is withdrawn ends at its deadline, not before.
+enum class GlooAlgorithm : uint8_t { ring, bcube };
+AllReduce gloo_all_reduce(Transport& transport, GlooAlgorithm algorithm);
 
 }  // namespace rondo

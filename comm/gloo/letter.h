@@ -15,16 +15,16 @@
 namespace rondo::gloo_transport {
 
 enum class LetterKind : uint32_t {
-  hello = 1,     // the first one: `size` is letter_magic, the body the proof of the job token
-  announce = 2,  // "recv `number` waits for `size` bytes under `tag`"
-  revoke = 3,    // "recv `number` under `tag` no longer wants them"
-  revoked = 4,   // the answer, if nothing had been sent yet
-  body = 5,      // the bytes of a small message, for recv `number`
-  sent = 6,      // the bytes for recv `number` have gone out, before this letter
-  mismatch = 7,  // the send that met recv `number` has `size` bytes
-  abort = 8,     // the body is the reason
-  bye = 9,       // this rank has finished
-  bye_seen = 10,
+  hello = 1,      // the first one: `size` is letter_magic, the body the proof of the job token
+  announce = 2,   // "recv `number` waits for `size` bytes under `tag`"
+  revoke = 3,     // "recv `number` under `tag` no longer wants them"
+  revoked = 4,    // the answer, if nothing had been sent yet
+  body = 5,       // the bytes of a small message, for recv `number`
+  sent = 6,       // the bytes for recv `number` have gone out, before this letter
+  mismatch = 7,   // the send that met recv `number` has `size` bytes
+  abort = 8,      // rank `number` has given up, the body is the reason
+  bye = 9,        // this rank has finished
+  bye_seen = 10,  // the answer to that, and to abort
 };
 
 struct LetterHead {
