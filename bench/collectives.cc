@@ -1,0 +1,252 @@
+// collectives: times all-reduces between processes of this machine, ours beside Gloo's.
+//
+//   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] [--json FILE]
+//
+// Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
+// and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
+// has to carry and so comparable across N. Times are rank 0's, from issuing to the end of the Work.
+// With more ranks than cores the figures say how the scheduler shares them out, not how fast
+// anything is; such rows are marked.
+#include <sched.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "comm/gloo/gloo_transport.h"
+
+using namespace rondo;
+
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Options {
+  std::vector<int> ranks = {2, 4};
+  size_t min_bytes = 1024, max_bytes = size_t{256} << 20;
+  std::string json;
+};
+
+struct Contender {
+  const char* name;
+  GroupOptions options;
+};
+
+struct Row {
+  std::string contender;
+  int ranks = 0;
+  size_t bytes = 0;
+  size_t runs = 0;
+  double median_us = 0, min_us = 0;
+  double busbw() const { return algbw() * 2 * (ranks - 1) / ranks; }
+  double algbw() const { return static_cast<double>(bytes) / median_us * 1e-3; }  // GB/s
+};
+
+int usable_cpus() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::vector<Contender> contenders(Transport& transport) {
+  GroupOptions ours, unverified, rounded, ring, bcube;
+  uint16_t id = 0;
+  for (GroupOptions* o : {&ours, &unverified, &rounded, &ring, &bcube}) o->id = ++id;
+  unverified.verify = false;
+  rounded.wire = Wire::bf16;
+  ring.all_reduce = gloo_all_reduce(transport, GlooAlgorithm::ring);
+  ring.verify = false;
+  bcube.all_reduce = gloo_all_reduce(transport, GlooAlgorithm::bcube);
+  bcube.verify = false;
+  return {{"ours", ours},
+          {"ours, not verified", unverified},
+          {"ours, bf16 wire", rounded},
+          {"gloo ring", ring},
+          {"gloo bcube", bcube}};
+}
+
+// Sums small integers, which every order and bf16 get right.
+void check(ProcessGroup& group, const char* name, std::vector<float>& data,
+           const TensorView& view) {
+  for (size_t i = 0; i < data.size(); ++i) {
+    data[i] = static_cast<float>(static_cast<size_t>(group.rank()) + i % 8);
+  }
+  group.all_reduce(view, Reduction::sum).wait();
+  const auto n = static_cast<size_t>(group.size());
+  for (size_t i = 0; i < data.size(); ++i) {
+    const auto expected = static_cast<float>(n * (n - 1) / 2 + n * (i % 8));
+    if (!(data[i] == expected)) {
+      throw Error(str(name, ": element ", i, " of ", data.size(), " is ", data[i], ", expected ",
+                      expected));
+    }
+  }
+}
+
+Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
+  std::vector<float> data(bytes / sizeof(float));
+  const TensorView view(data.data(), DType::f32, {static_cast<int64_t>(data.size())});
+  check(group, c.name, data, view);
+  std::fill(data.begin(), data.end(), 0.0f);
+  // The same number on all ranks: about 128 MB in all, between 5 and 300 runs.
+  const size_t runs = std::clamp<size_t>((size_t{128} << 20) / bytes, 5, 300);
+  std::vector<double> us;
+  group.barrier().wait();
+  for (size_t i = 0; i <= runs; ++i) {
+    const auto begin = CommClock::now();
+    group.all_reduce(view, Reduction::sum).wait();
+    const std::chrono::duration<double, std::micro> time = CommClock::now() - begin;
+    if (i > 0) us.push_back(time.count());
+  }
+  std::sort(us.begin(), us.end());
+  return {c.name, group.size(), bytes, runs, us[us.size() / 2], us.front()};
+}
+
+std::vector<Row> run_rank(const Options& o, int rank, int ranks, const std::string& directory) {
+  const auto store = make_file_store(directory);
+  GlooOptions g;
+  g.rank = rank;
+  g.world_size = ranks;
+  g.store = store.get();
+  g.rendezvous_id = str("bench-", ranks);
+  const auto transport = make_gloo_transport(g);
+  std::vector<Row> rows;
+  for (size_t bytes = o.min_bytes; bytes <= o.max_bytes; bytes *= 4) {
+    for (const Contender& c : contenders(*transport)) {
+      const auto group = make_ring_group(*transport, c.options);
+      rows.push_back(measure(*group, c, bytes));
+      group->barrier().wait();
+      if (rank != 0) continue;
+      const Row& r = rows.back();
+      std::printf(
+          "%d ranks %10zu bytes  %-20s %12.1f us %12.1f us min %8.3f GB/s alg %8.3f bus%s\n",
+          r.ranks, r.bytes, r.contender.c_str(), r.median_us, r.min_us, r.algbw(), r.busbw(),
+          ranks > usable_cpus() ? "  (more ranks than cores)" : "");
+      std::fflush(stdout);
+    }
+  }
+  return rows;
+}
+
+// Rank 0 is this process, the others are its children.
+std::vector<Row> run_world(const Options& o, int ranks) {
+  std::string directory =
+      (std::filesystem::temp_directory_path() / "rondo-collectives-XXXXXX").string();
+  if (mkdtemp(directory.data()) == nullptr) fail_input("cannot create '", directory, "'");
+  std::vector<pid_t> children;
+  std::fflush(stdout);
+  for (int rank = 1; rank < ranks; ++rank) {
+    const pid_t pid = fork();
+    if (pid < 0) fail_input("cannot start a process: ", std::strerror(errno));
+    if (pid > 0) {
+      children.push_back(pid);
+      continue;
+    }
+    try {
+      run_rank(o, rank, ranks, directory);
+    } catch (const std::exception& e) {
+      std::cerr << "rank " << rank << ": " << e.what() << "\n";
+      _exit(1);
+    }
+    _exit(0);
+  }
+  std::vector<Row> rows;
+  std::exception_ptr error;
+  try {
+    rows = run_rank(o, 0, ranks, directory);
+  } catch (...) {
+    error = std::current_exception();
+    for (const pid_t pid : children) kill(pid, SIGKILL);
+  }
+  for (const pid_t pid : children) waitpid(pid, nullptr, 0);
+  std::filesystem::remove_all(directory);
+  if (error) std::rethrow_exception(error);
+  return rows;
+}
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
+  }
+  return "?";
+}
+
+void write_json(const std::string& path, const std::vector<Row>& rows) {
+  std::ofstream out(path);
+  utsname system{};
+  uname(&system);
+  out << "{\"name\": \"collectives\",\n \"machine\": {\"cpu\": \"" << cpu_model()
+      << "\", \"cpus\": " << usable_cpus() << ", \"system\": \"" << system.sysname
+      << "\", \"release\": \"" << system.release
+      << "\"},\n \"transport\": \"gloo, TCP over loopback\""
+      << ",\n \"rows\": [";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& r = rows[i];
+    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \"all_reduce\", \"dtype\": \"f32\", \"by\": \""
+        << r.contender << "\", \"ranks\": " << r.ranks << ", \"bytes\": " << r.bytes
+        << ", \"runs\": " << r.runs << ", \"median_us\": " << r.median_us
+        << ", \"min_us\": " << r.min_us << ", \"algbw_gbytes_per_s\": " << r.algbw()
+        << ", \"busbw_gbytes_per_s\": " << r.busbw()
+        << ", \"more_ranks_than_cores\": " << (r.ranks > usable_cpus() ? "true" : "false") << "}";
+  }
+  out << "\n ]}\n";
+  out.close();
+  if (!out) fail_input("cannot write '", path, "': ", std::strerror(errno));
+}
+
+size_t bytes_from(const std::string& text) {
+  const long long n = std::atoll(text.c_str());
+  if (n < 4 || n % 4 != 0) fail_input("'", text, "': expected bytes, a multiple of 4");
+  return static_cast<size_t>(n);
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i];
+    if (i + 1 == argc)
+      fail_input(name, ": a value is missing; see the head of bench/collectives.cc");
+    const std::string value = argv[i + 1];
+    if (name == "--ranks") {
+      o.ranks.clear();
+      for (size_t at = 0; at < value.size(); at = value.find_first_of(',', at) + 1) {
+        o.ranks.push_back(std::atoi(value.c_str() + at));
+        if (o.ranks.back() < 2) fail_input("--ranks ", value, ": expected numbers above 1");
+        if (value.find(',', at) == std::string::npos) break;
+      }
+    } else if (name == "--min-bytes") {
+      o.min_bytes = bytes_from(value);
+    } else if (name == "--max-bytes") {
+      o.max_bytes = bytes_from(value);
+    } else if (name == "--json") {
+      o.json = value;
+    } else {
+      fail_input("unknown option ", name, "; see the head of bench/collectives.cc");
+    }
+  }
+  return o;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Options o = parse(argc, argv);
+    std::vector<Row> rows;
+    for (const int ranks : o.ranks) {
+      const std::vector<Row> more = run_world(o, ranks);
+      rows.insert(rows.end(), more.begin(), more.end());
+    }
+    if (!o.json.empty()) write_json(o.json, rows);
+    return 0;
+  } catch (const std::exception& e) {
+    std::cerr << "collectives: " << e.what() << "\n";
+    return 1;
+  }
+}
