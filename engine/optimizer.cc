@@ -50,6 +50,34 @@ Optimizer::Optimizer(const OptimizerOptions& options, Parameters& parameters)
     slots_.push_back({s.name, TensorView(at, DType::f32, {n})});
     at += n;
   }
+  write_block();
+}
+
+OptimizerBlock* Optimizer::block() const {
+  RONDO_CHECK(scalars_.data() != nullptr, "an f64 session cannot train");
+  return reinterpret_cast<OptimizerBlock*>(scalars_.as<uint8_t>());
+}
+
+double* Optimizer::inverse_count() const {
+  return scalars_.data() ? &block()->inverse_count : nullptr;
+}
+
+// What the kernels find there before the first step, or after the host has changed it.
+void Optimizer::write_block() {
+  OptimizerBlock host;
+  host.learning_rate = options_.learning_rate;
+  host.max_norm = options_.clip_norm;
+  host.ema_decay = options_.ema_decay;
+  host.steps = static_cast<double>(steps_);
+  Device& device = parameters_->device();
+  Stream stream = device.make_stream();
+  device.copy(stream, block(), &host, sizeof host);
+  stream.synchronize();
+}
+
+void Optimizer::set_steps(int64_t steps) {
+  steps_ = steps;
+  if (scalars_.data()) write_block();
 }
 
 TensorView Optimizer::slot(const char* name) const {
@@ -60,33 +88,48 @@ TensorView Optimizer::slot(const char* name) const {
 }
 
 Optimizer::Result Optimizer::apply(const Context& context, double count) {
-  RONDO_CHECK(scalars_.data() != nullptr, "an f64 session cannot train");
   RONDO_CHECK(count > 0, "gradients of ", count, " sequences");
+  Staging staging;
+  enqueue(context, staging, count);
+  context.stream->synchronize();
+  return finish(staging);
+}
+
+void Optimizer::enqueue(const Context& context, Staging& staging, double count) {
+  Device& device = *context.device;
+  OptimizerBlock* on_device = block();
+  staging.in.learning_rate = options_.learning_rate;
+  device.copy(*context.stream, &on_device->learning_rate, &staging.in.learning_rate,
+              sizeof(double));
+  if (count > 0) {
+    staging.in.inverse_count = 1 / count;
+    device.copy(*context.stream, &on_device->inverse_count, &staging.in.inverse_count,
+                sizeof(double));
+  }
+  update(context);
+  device.copy(*context.stream, &staging.out, on_device, sizeof(OptimizerBlock));
+}
+
+Optimizer::Result Optimizer::finish(const Staging& staging) {
+  steps_ = static_cast<int64_t>(staging.out.steps);
+  return {staging.out.grad_norm, staging.out.skip != 0};
+}
+
+void Optimizer::update(const Context& context) {
   const OptimizerOptions& o = options_;
   const bool adam = o.kind != OptimizerOptions::sgd;
   auto* memory = scalars_.as<uint8_t>();
-  auto* block = reinterpret_cast<OptimizerBlock*>(memory);
   auto* sum = reinterpret_cast<double*>(memory + block_bytes);
-
-  OptimizerBlock host;
-  host.learning_rate = o.learning_rate;
-  host.inverse_count = 1 / count;
-  host.max_norm = o.clip_norm;
-  host.ema_decay = o.ema_decay;
-  host.steps = static_cast<double>(steps_);
-  Device& device = *context.device;
-  device.copy(*context.stream, block, &host, sizeof host);
-
   SumSquaresArgs squares;
   squares.x = parameters_->gradients();
   squares.out = TensorView(sum, DType::f64, {1});
   squares.workspace = TensorView(memory + block_bytes + 64, DType::u8,
                                  {static_cast<int64_t>(reduce_workspace_bytes)});
   run(context, squares);
-  run(context, OptimizerPrepareArgs{block, sum, adam ? o.beta1 : 0, adam ? o.beta2 : 0});
+  run(context, OptimizerPrepareArgs{block(), sum, adam ? o.beta1 : 0, adam ? o.beta2 : 0});
   if (adam) {
     AdamArgs a;
-    a.block = block;
+    a.block = block();
     a.weights = parameters_->weights();
     a.gradients = parameters_->gradients();
     a.moment1 = slot("first_moment");
@@ -99,7 +142,7 @@ Optimizer::Result Optimizer::apply(const Context& context, double count) {
     run(context, a);
   } else {
     SgdArgs a;
-    a.block = block;
+    a.block = block();
     a.weights = parameters_->weights();
     a.gradients = parameters_->gradients();
     a.momentum_buffer = slot("momentum");
@@ -108,11 +151,7 @@ Optimizer::Result Optimizer::apply(const Context& context, double count) {
     a.weight_decay = o.weight_decay;
     run(context, a);
   }
-  if (averages()) run(context, EmaArgs{block, parameters_->weights(), slot("average")});
-  device.copy(*context.stream, &host, block, sizeof host);
-  context.stream->synchronize();
-  if (host.skip == 0) ++steps_;
-  return {host.grad_norm, host.skip != 0};
+  if (averages()) run(context, EmaArgs{block(), parameters_->weights(), slot("average")});
 }
 
 void Optimizer::reset_average(const Context& context) {

@@ -1,7 +1,8 @@
 // Optimisers over the flat arrays of Parameters: SGD, Adam, AdamW, with clipping by the global norm
 // and a moving average of the weights.
 //
-// Formulas are PyTorch's (kernels/optimizer/optimizer.h). One thread at a time.
+// Formulas are PyTorch's (kernels/optimizer/optimizer.h). One thread at a time. What changes the
+// state from the host (set_steps and on) wants no update under way.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "engine/graph/parameters.h"
 #include "kernels/base/op.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace rondo {
 
@@ -36,11 +38,21 @@ class Optimizer {
   // weights -= step(gradients / count). The gradients are left as they are.
   Result apply(const Context& context, double count);
 
+  // The same in two pieces, without waiting. enqueue() takes the count from inverse_count(), which
+  // work before it on the stream has written, unless it is given; the staging (memory that copies
+  // reach) stays until the stream has passed this point, and finish() tells what became of it.
+  struct Staging {
+    OptimizerBlock in, out;
+  };
+  void enqueue(const Context& context, Staging& staging, double count = 0);
+  Result finish(const Staging& staging);
+  double* inverse_count() const;  // device memory; nullptr in f64 sessions
+
   void set_learning_rate(double rate) { options_.learning_rate = rate; }
   double learning_rate() const { return options_.learning_rate; }
   const OptimizerOptions& options() const { return options_; }
   int64_t steps() const { return steps_; }
-  void set_steps(int64_t steps) { steps_ = steps; }
+  void set_steps(int64_t steps);
 
   // The state as named flat arrays, for checkpoints: "momentum", "first_moment", "second_moment",
   // "average". Views of memory on the device.
@@ -59,6 +71,9 @@ class Optimizer {
 
  private:
   TensorView slot(const char* name) const;
+  OptimizerBlock* block() const;
+  void write_block();
+  void update(const Context& context);
   OptimizerOptions options_;
   Parameters* parameters_;
   Buffer memory_, scalars_;

@@ -1,12 +1,15 @@
 #include "engine/session.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "engine/graph/lockstep.h"
 #include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
+#include "kernels/ops.h"
+#include "kernels/totals/totals.h"
 
 namespace rondo {
 namespace {
@@ -47,6 +50,54 @@ void check_same_parameters(const Graph& training, const Graph& evaluation) {
   }
   RONDO_CHECK(a == b, "the model function made different parameters for training and evaluation");
 }
+
+BatchCapacity scaled(const BatchCapacity& c, double factor) {
+  const auto part = [factor](auto n) {
+    return static_cast<decltype(n)>(std::ceil(factor * static_cast<double>(n)));
+  };
+  return {{std::max<int64_t>(part(c.packed.rows), c.packed.frames), c.packed.frames,
+           part(c.packed.sequences)},
+          c.max_label_length,
+          part(c.labels)};
+}
+
+// What to do when there is no memory for a plan.
+std::string advice(const Graph& graph, const Context& context, const BatchCapacity& capacity) {
+  const size_t free = context.device->free_memory();
+  if (free == 0) return "";
+  const auto fits = [&](int64_t thousandths) {
+    const BatchCapacity c = scaled(capacity, static_cast<double>(thousandths) / 1000);
+    const size_t bytes = plan_memory(graph, context, c).arena_bytes +
+                         plan_batch_bytes(graph, c, context.device->kind());
+    return static_cast<double>(bytes) < 0.98 * static_cast<double>(free);  // pieces have gaps
+  };
+  if (!fits(1)) {
+    return str("; not even its longest sequence, of ", capacity.packed.frames,
+               " frames, would fit alone");
+  }
+  int64_t low = 1, high = 1000;  // low fits, high does not
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return str("; a batch of ", scaled(capacity, static_cast<double>(low) / 1000).packed.rows,
+             " frames would fit (data.batch_frames)");
+}
+
+// A batch or an update that was enqueued, and what comes back from the device.
+struct InFlight {
+  struct Returned {
+    LossTotals totals;
+    Optimizer::Staging update;
+  };
+  Event done;
+  bool is_update = false;
+  int64_t losses = 0;  // how many
+  DType loss_dtype = DType::f32;
+  StagingBuffer fixed, loss_values;
+
+  Returned& returned() const { return *reinterpret_cast<Returned*>(fixed.data()); }
+};
 
 }  // namespace
 
@@ -90,15 +141,109 @@ struct Session::State {
   std::vector<double> wide;
   int64_t step = 0;
   bool gradients_clear = true;
+  Buffer totals;
+  std::array<InFlight, most_in_flight> ring;
+  size_t oldest = 0, in_flight = 0;
+
+  std::unique_ptr<Plan> make_plan(const Graph& graph, const BatchCapacity& capacity) {
+    try {
+      auto plan = std::make_unique<Plan>(graph, context, capacity, *parameters);
+      plan->record_runs();
+      return plan;
+    } catch (const OutOfMemory& e) {
+      throw OutOfMemory(e.what() + advice(graph, context, capacity));
+    }
+  }
 
   Plan& plan_for(std::unique_ptr<Plan>& plan, const Graph& graph, const BatchView& batch) {
     const BatchCapacity need = batch.extent();
     if (!plan || !plan->capacity().holds(need)) {
       const BatchCapacity capacity = plan ? BatchCapacity::merge(plan->capacity(), need) : need;
-      plan.reset();
-      plan = std::make_unique<Plan>(graph, context, capacity, *parameters);
+      replace(plan, graph, capacity);
     }
     return *plan;
+  }
+
+  void replace(std::unique_ptr<Plan>& plan, const Graph& graph, const BatchCapacity& capacity) {
+    if (plan) stream.synchronize();  // it may be running
+    plan.reset();
+    plan = make_plan(graph, capacity);
+    if (&graph != &train.graph) return;
+    for (size_t i = in_flight; i < ring.size(); ++i) make_room(ring[(oldest + i) % ring.size()]);
+  }
+
+  void make_room(InFlight& item) {
+    const Value& loss = train.graph.value(train.outputs.loss);
+    const auto bytes =
+        static_cast<size_t>(value_elements(train.graph, train_plan->capacity(), loss.shape)) *
+        size_of(loss.dtype);
+    if (item.loss_values.bytes() < bytes) {
+      item.loss_values = StagingBuffer(*device, bytes, "losses");
+    }
+  }
+
+  // The next free place of the ring.
+  InFlight& begin_item(bool is_update) {
+    RONDO_CHECK(in_flight < ring.size(), in_flight,
+                " batches and updates are in flight: collect() them");
+    InFlight& item = ring[(oldest + in_flight) % ring.size()];
+    item.is_update = is_update;
+    return item;
+  }
+  void end_item(InFlight& item) {
+    item.done.record(stream);
+    ++in_flight;
+  }
+
+  void add_to_totals(const Plan& plan, bool restart) {
+    LossTotalsArgs a;
+    const TensorView losses = plan.view(train.outputs.loss);
+    a.losses = TensorView(losses.data, losses.dtype, {losses.numel()});
+    a.row_count = plan.row_count(train.outputs.loss);
+    a.extent = plan.layout(0).extent;
+    a.totals = totals.as<LossTotals>();
+    a.inverse_count = optimizer->inverse_count();
+    a.restart = restart;
+    run(context, a);
+  }
+
+  void fetch_losses(const Plan& plan, InFlight& item) {
+    const TensorView losses = plan.view(train.outputs.loss);
+    make_room(item);
+    item.losses = plan.live_rows(plan.graph().shape(train.outputs.loss));
+    item.loss_dtype = losses.dtype;
+    device->copy(stream, item.loss_values.data(), losses.data,
+                 static_cast<size_t>(item.losses) * size_of(losses.dtype));
+    device->copy(stream, &item.returned().totals, totals.data(), sizeof(LossTotals));
+  }
+
+  // A batch without sequences.
+  void add_nothing(InFlight& item) {
+    if (gradients_clear) device->fill_bytes(stream, totals.data(), 0, sizeof(LossTotals));
+    gradients_clear = false;
+    item.losses = 0;
+    device->copy(stream, &item.returned().totals, totals.data(), sizeof(LossTotals));
+  }
+
+  void set_totals(const LossTotals& t) {
+    result.loss = t.loss;
+    result.sequences = static_cast<int64_t>(t.sequences);
+    result.frames = static_cast<int64_t>(t.frames);
+    result.infeasible = static_cast<int64_t>(t.infeasible);
+    result.nonfinite = static_cast<int64_t>(t.nonfinite);
+  }
+
+  // Sums over ranks; what the sums are to be divided by.
+  double reduce(LossTotals& t) {
+    double counts[count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
+    reducer->reduce(parameters->gradients(), counts);
+    t = {counts[4], counts[0], counts[1], counts[2], counts[3]};
+    return std::max(t.sequences - t.infeasible, 1.0);
+  }
+
+  void require_idle(const char* what) const {
+    RONDO_CHECK(in_flight == 0, what, " while ", in_flight,
+                " batches and updates are in flight: collect() them");
   }
 
   // Reads a value's live part as f32 into `out`.
@@ -149,42 +294,58 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
     s.evaluate.graph.keep(s.evaluate.outputs.prediction);
     s.infer.graph.keep(s.infer.outputs.prediction);
   }
+  const Shape& loss = s.train.graph.shape(s.train.outputs.loss);
+  RONDO_CHECK(loss.planes == 1 && loss.cols == 1, "the loss is ", to_string(loss),
+              ", expected one number per row");
   std::string why;
-  s.device = find_device(options.device, &why);
+  s.device = find_device(options.device, &why, options.device_index);
   if (s.device == nullptr)
     fail_input("device ", name_of(options.device), " is not available: ", why);
   s.stream = s.device->make_stream();
   s.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
   s.context = {backend_of(options.device, options.reference), s.device, &s.stream, s.pool.get()};
-  s.parameters = std::make_unique<Parameters>(s.train.graph, *s.device);
+  s.parameters = std::make_unique<Parameters>(
+      s.train.graph, *s.device, -1,
+      options.training ? Parameters::Gradients::allocated : Parameters::Gradients::absent);
   s.parameters->initialize(options.seed);
+  if (!options.training) return;
   s.optimizer = std::make_unique<Optimizer>(options.optimizer, *s.parameters);
   if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
+  s.totals = Buffer(*s.device, sizeof(LossTotals), "sums of losses");
+  for (InFlight& item : s.ring) {
+    item.done = s.device->make_event();
+    item.fixed = StagingBuffer(*s.device, sizeof(InFlight::Returned), "results");
+    new (item.fixed.data()) InFlight::Returned();
+  }
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  // What is in flight still uses the memory.
+  if (state_->in_flight == 0) return;
+  try {
+    state_->stream.synchronize();
+  } catch (...) {  // nobody is left to tell
+  }
+}
 
 void Session::reserve(const BatchCapacity& capacity) {
   State& s = *state_;
   s.result.losses.reserve(static_cast<size_t>(capacity.packed.sequences));
   if (s.train_plan && s.train_plan->capacity().holds(capacity)) return;
-  s.train_plan.reset();
-  s.train_plan = std::make_unique<Plan>(s.train.graph, s.context, capacity, *s.parameters);
+  s.replace(s.train_plan, s.train.graph, capacity);
 }
 
-void Session::accumulate(const BatchView& batch) {
+void Session::enqueue(const BatchView& batch) {
   State& s = *state_;
+  RONDO_CHECK(s.optimizer, "this session was made without memory for training");
+  InFlight& item = s.begin_item(false);
   if (s.gradients_clear) {
     const TensorView g = s.parameters->gradients();
     s.device->fill_bytes(s.stream, g.data, 0, g.bytes());
-    s.result.loss = s.result.gradient_norm = 0;
-    s.result.sequences = s.result.frames = s.result.infeasible = s.result.nonfinite = 0;
-    s.result.skipped = false;
-    s.gradients_clear = false;
   }
   if (batch.layout->extent.sequences == 0) {
-    s.result.losses.clear();
-    return;
+    s.add_nothing(item);
+    return s.end_item(item);
   }
   Plan& plan = s.plan_for(s.train_plan, s.train.graph, batch);
   if (s.options.lockstep) {
@@ -195,31 +356,72 @@ void Session::accumulate(const BatchView& batch) {
     plan.load(batch);
     plan.run();
   }
-  s.count_losses(plan, s.train.outputs.loss);
-  s.result.sequences += batch.layout->extent.sequences;
-  s.result.frames += batch.layout->extent.rows;
+  s.add_to_totals(plan, s.gradients_clear);
+  s.fetch_losses(plan, item);
+  s.gradients_clear = false;
+  s.end_item(item);
+}
+
+void Session::enqueue_update() {
+  State& s = *state_;
+  RONDO_CHECK(!s.gradients_clear, "update() without accumulate()");
+  InFlight& item = s.begin_item(true);
+  InFlight::Returned& back = item.returned();
+  double count = 0;  // the device knows
+  s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
+  if (s.reducer) {
+    s.stream.synchronize();
+    count = s.reduce(back.totals);
+  }
+  s.optimizer->enqueue(s.context, back.update, count);
+  ++s.step;
+  s.gradients_clear = true;
+  s.end_item(item);
+}
+
+size_t Session::in_flight() const { return state_->in_flight; }
+
+const StepResult& Session::collect() {
+  State& s = *state_;
+  RONDO_CHECK(s.in_flight > 0, "nothing is in flight");
+  InFlight& item = s.ring[s.oldest];
+  s.oldest = (s.oldest + 1) % s.ring.size();
+  --s.in_flight;
+  item.done.synchronize();
+  StepResult& r = s.result;
+  const InFlight::Returned& back = item.returned();
+  s.set_totals(back.totals);
+  r.gradient_norm = 0;
+  r.skipped = false;
+  if (item.is_update) {
+    const Optimizer::Result applied = s.optimizer->finish(back.update);
+    r.gradient_norm = applied.gradient_norm;
+    r.skipped = applied.skipped;
+    return r;
+  }
+  const auto n = static_cast<size_t>(item.losses);
+  r.losses.resize(n);
+  if (item.loss_dtype == DType::f64) {
+    const auto* from = reinterpret_cast<const double*>(item.loss_values.data());
+    std::transform(from, from + n, r.losses.begin(),
+                   [](double x) { return static_cast<float>(x); });
+  } else {
+    const auto* from = reinterpret_cast<const float*>(item.loss_values.data());
+    std::copy_n(from, n, r.losses.begin());
+  }
+  return r;
+}
+
+void Session::accumulate(const BatchView& batch) {
+  state_->require_idle("accumulate()");
+  enqueue(batch);
+  collect();
 }
 
 const StepResult& Session::update() {
-  State& s = *state_;
-  StepResult& r = s.result;
-  RONDO_CHECK(!s.gradients_clear, "update() without accumulate()");
-  double counts[count_sums] = {static_cast<double>(r.sequences), static_cast<double>(r.frames),
-                               static_cast<double>(r.infeasible), static_cast<double>(r.nonfinite),
-                               r.loss};
-  if (s.reducer) s.reducer->reduce(s.parameters->gradients(), counts);
-  r.sequences = static_cast<int64_t>(counts[0]);
-  r.frames = static_cast<int64_t>(counts[1]);
-  r.infeasible = static_cast<int64_t>(counts[2]);
-  r.nonfinite = static_cast<int64_t>(counts[3]);
-  r.loss = counts[4];
-  const double counted = static_cast<double>(r.sequences - r.infeasible);
-  const Optimizer::Result applied = s.optimizer->apply(s.context, std::max(counted, 1.0));
-  r.gradient_norm = applied.gradient_norm;
-  r.skipped = applied.skipped;
-  ++s.step;
-  s.gradients_clear = true;
-  return r;
+  state_->require_idle("update()");
+  enqueue_update();
+  return collect();
 }
 
 const StepResult& Session::train_step(const BatchView& batch) {
@@ -228,11 +430,12 @@ const StepResult& Session::train_step(const BatchView& batch) {
 }
 
 void Session::set_reducer(GradientReducer* reducer) { state_->reducer = reducer; }
-void Session::set_learning_rate(double rate) { state_->optimizer->set_learning_rate(rate); }
-double Session::learning_rate() const { return state_->optimizer->learning_rate(); }
+void Session::set_learning_rate(double rate) { optimizer().set_learning_rate(rate); }
+double Session::learning_rate() const { return optimizer().learning_rate(); }
 
 const StepResult& Session::evaluate(const BatchView& batch) {
   State& s = *state_;
+  s.require_idle("evaluate()");
   Plan& plan = s.plan_for(s.evaluate_plan, s.evaluate.graph, batch);
   plan.load(batch);
   plan.run();
@@ -259,6 +462,7 @@ const std::vector<float>& Session::evaluate_and_predict(const BatchView& batch) 
 const std::vector<float>& Session::predict(const BatchView& batch) {
   State& s = *state_;
   RONDO_CHECK(s.infer.outputs.prediction != no_value, "the model has no prediction");
+  s.require_idle("predict()");
   Plan& plan = s.plan_for(s.infer_plan, s.infer.graph, batch);
   plan.load(batch);
   plan.run();
@@ -277,7 +481,7 @@ int64_t Session::subsampling() const {
 }
 
 void Session::save(const std::string& path, const StringMap& metadata) const {
-  const std::vector<TensorToWrite> tensors = weights_to_write(*state_->parameters);
+  const std::vector<TensorToWrite> tensors = weights_to_write(parameters());
   write_safetensors(std::filesystem::path(path), tensors, metadata);
 }
 
@@ -285,6 +489,7 @@ void Session::load(const std::string& path) { load(SafetensorsFile(path)); }
 
 void Session::load(const SafetensorsFile& file) {
   State& s = *state_;
+  s.require_idle("load()");
   for (const auto& e : s.parameters->entries()) {
     const int64_t shape[] = {e.rows, e.cols};
     s.parameters->write(e.name, file.at(e.name, s.parameters->dtype(), shape).bytes.data());
@@ -294,13 +499,19 @@ void Session::load(const SafetensorsFile& file) {
       fail_input(file.name(), ": tensor '", t.name, "' belongs to no parameter of this model");
     }
   }
-  if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
+  if (s.optimizer && s.optimizer->averages()) s.optimizer->reset_average(s.context);
 }
 
-Parameters& Session::parameters() { return *state_->parameters; }
-const Parameters& Session::parameters() const { return *state_->parameters; }
-Optimizer& Session::optimizer() { return *state_->optimizer; }
-const Optimizer& Session::optimizer() const { return *state_->optimizer; }
+Parameters& Session::parameters() {
+  if (state_->in_flight > 0) state_->stream.synchronize();
+  return *state_->parameters;
+}
+const Parameters& Session::parameters() const { return const_cast<Session*>(this)->parameters(); }
+Optimizer& Session::optimizer() {
+  RONDO_CHECK(state_->optimizer, "this session was made without memory for training");
+  return *state_->optimizer;
+}
+const Optimizer& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
 const Graph& Session::training_graph() const { return state_->train.graph; }
 const Graph& Session::evaluation_graph() const { return state_->evaluate.graph; }
 const Context& Session::context() const { return state_->context; }
@@ -312,10 +523,10 @@ Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
   const State& s = *state_;
   Memory m;
   m.weights = s.parameters->weights().bytes();
-  m.gradients = s.parameters->gradients().bytes();
+  m.gradients = m.weights;
   m.optimizer = Optimizer::state_bytes(s.options.optimizer, s.parameters->flat_size());
   m.activations = plan_memory(s.train.graph, s.context, capacity).arena_bytes;
-  m.batch = plan_batch_bytes(s.train.graph, capacity);
+  m.batch = plan_batch_bytes(s.train.graph, capacity, s.device->kind());
   return m;
 }
 

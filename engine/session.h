@@ -18,8 +18,15 @@
 // evaluation; both graphs share the parameters. It must add the same parameters both times.
 //
 // Memory: plans are made per capacity; reserve() the largest batch first and no later step
-// allocates. Throws Error (kernels/base/error.h). One thread at a time; several sessions may live
-// in several threads.
+// allocates. OutOfMemory says what was asked for and, where the device knows what is left, how
+// large a batch would fit. Throws Error (kernels/base/error.h). One thread at a time; several
+// sessions may live in several threads.
+//
+// Waiting: train_step(), accumulate() and update() return results, so they wait for the device. To
+// keep a GPU busy, enqueue the next step first and collect() the results of the one before:
+//
+//   session.enqueue(batch);  session.enqueue_update();
+//   while (session.in_flight() > 2) use(session.collect());
 #pragma once
 
 #include <functional>
@@ -49,11 +56,13 @@ using ModelFunction = std::function<Outputs(Graph&)>;
 
 struct SessionOptions {
   DeviceKind device = DeviceKind::cpu;
-  int threads = 0;  // 0: one per usable CPU
+  int device_index = 0;  // among GPUs
+  int threads = 0;       // 0: one per usable CPU
   uint64_t seed = 1;
   DType compute = DType::f32;  // storage of activations: f32, bf16; f64 with the reference kernels
   bool reference = false;      // run the reference kernels
   bool lockstep = false;       // run both and stop at the first difference
+  bool training = true;        // false: no memory for gradients and optimiser
   OptimizerOptions optimizer = {};
 };
 
@@ -96,6 +105,16 @@ class Session {
   // their sequences, and applied. A batch without sequences adds nothing.
   void accumulate(const BatchView& batch);
   const StepResult& update();
+  // The same without waiting: what was enqueued is collect()ed in its order, at most
+  // `most_in_flight` later. Batches are copied out of host memory at once. With a reducer,
+  // enqueue_update() waits for the gradients.
+  static constexpr size_t most_in_flight = 8;
+  void enqueue(const BatchView& batch);
+  void enqueue_update();
+  size_t in_flight() const;
+  // Waits for the oldest batch or update in flight. Of a batch: the sums since the last update, and
+  // its losses; of an update: the sums, the norm and `skipped`.
+  const StepResult& collect();
   // nullptr: none. Borrowed. It gets so many counts.
   static constexpr size_t count_sums = 5;
   void set_reducer(GradientReducer* reducer);
@@ -105,7 +124,7 @@ class Session {
 
   // Loss of a batch without dropout or gradients.
   const StepResult& evaluate(const BatchView& batch);
-  // Of the last accumulate(), update() or evaluate().
+  // Of the last accumulate(), update(), collect() or evaluate().
   const StepResult& last_result() const;
   // Rows x columns of the prediction for a batch (packed order), as f32. `losses`: of the last
   // evaluate(). predict() needs neither labels nor targets; evaluate_and_predict() does both.
@@ -121,6 +140,7 @@ class Session {
   void load(const std::string& path);
   void load(const SafetensorsFile& file);
 
+  // parameters() waits for what is in flight; the optimiser's state is read when nothing is.
   Parameters& parameters();
   const Parameters& parameters() const;
   Optimizer& optimizer();

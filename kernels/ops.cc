@@ -19,6 +19,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/subsample/subsample.h"
 #include "kernels/pack/pack.h"
+#include "kernels/totals/totals.h"
 
 namespace rondo {
 namespace {
@@ -60,6 +61,7 @@ const std::vector<std::span<const Variant>>& table() {
       stack_frames_grad_variants(),
       pack_variants(),
       unpack_variants(),
+      loss_totals_variants(),
   };
   return ops;
 }

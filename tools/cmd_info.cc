@@ -62,8 +62,9 @@ void print_model(const InfoOptions& o) {
   const std::string path = file.name();
   for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
   const ModelDescription d = ModelDescription::from_metadata(file.metadata(), path);
-  Session session(build_model(d.config.model, d.config.task, d.sizes),
-                  session_options(d.config, DeviceKind::cpu));
+  SessionOptions options = session_options(d.config, DeviceKind::cpu);
+  options.training = false;
+  Session session(build_model(d.config.model, d.config.task, d.sizes), options);
   session.load(file);
   std::printf("model: %s\n", path.c_str());
   std::printf("  %lld features -> %lld outputs, one frame of output per %lld of input\n",

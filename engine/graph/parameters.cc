@@ -48,7 +48,8 @@ std::vector<double> initial_values(const Parameters::Entry& e, uint64_t seed) {
 
 }  // namespace
 
-Parameters::Parameters(const Graph& graph, Device& device, int stage) : device_(&device) {
+Parameters::Parameters(const Graph& graph, Device& device, int stage, Gradients gradients)
+    : device_(&device) {
   dtype_ = graph.compute == DType::f64 ? DType::f64 : DType::f32;
   for (const Value& v : graph.values) {
     if (v.role != ValueRole::parameter || (stage >= 0 && v.stage != stage)) continue;
@@ -58,10 +59,10 @@ Parameters::Parameters(const Graph& graph, Device& device, int stage) : device_(
   }
   const size_t bytes = static_cast<size_t>(flat_size_) * size_of(dtype_);
   weights_ = Buffer(device, bytes, "weights");
-  gradients_ = Buffer(device, bytes, "gradients");
+  if (gradients == Gradients::allocated) gradients_ = Buffer(device, bytes, "gradients");
   Stream stream = device.make_stream();
   device.fill_bytes(stream, weights_.data(), 0, bytes);
-  device.fill_bytes(stream, gradients_.data(), 0, bytes);
+  device.fill_bytes(stream, gradients_.data(), 0, gradients_.bytes());
   stream.synchronize();
 }
 
@@ -97,6 +98,7 @@ int64_t Parameters::trainable() const {
 
 namespace {
 TensorView part(const Buffer& buffer, const Parameters::Entry& e, DType dtype) {
+  if (buffer.data() == nullptr) return {};
   auto* base = static_cast<uint8_t*>(buffer.data());
   return {base + static_cast<size_t>(e.offset) * size_of(dtype), dtype, {e.rows, e.cols}};
 }

@@ -29,8 +29,11 @@ class Parameters {
     int64_t numel() const { return rows * cols; }
   };
 
-  // Room for the parameters of `graph` (of one stage, or all); the contents are zero.
-  Parameters(const Graph& graph, Device& device, int stage = -1);
+  // Room for the parameters of `graph` (of one stage, or all); the contents are zero. Without
+  // gradients the views of them are absent, and training graphs cannot be bound.
+  enum class Gradients : uint8_t { allocated, absent };
+  Parameters(const Graph& graph, Device& device, int stage = -1,
+             Gradients gradients = Gradients::allocated);
 
   // Fills the weights from counter-based random numbers keyed by (seed, name): independent of the
   // order and number of the other parameters.

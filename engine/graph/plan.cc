@@ -57,101 +57,23 @@ const int32_t* Binder::row_count(ValueId id) const {
   return s.axis == Axis::frames ? &v.extent->rows : &v.extent->sequences;
 }
 
-BatchCapacity BatchView::extent() const {
-  BatchCapacity c;
-  c.packed = {layout->extent.rows, layout->extent.frames, layout->extent.sequences};
-  c.labels = static_cast<int64_t>(labels.size());
-  for (size_t n = 0; n + 1 < label_offsets.size(); ++n) {
-    c.max_label_length = std::max(c.max_label_length, label_offsets[n + 1] - label_offsets[n]);
-  }
-  return c;
-}
-
-// Device copies of everything that changes from batch to batch.
-struct Plan::BatchMemory {
-  struct LevelMemory {
-    PackedCapacity capacity;
-    PackedHost host;
-    Buffer extent, lengths, batch_sizes, row_offsets, row_frame, keys, first_frame;
-  };
-  struct InputMemory {
-    ValueId id;
-    Buffer buffer;
-    bool read = false;  // by a node that is needed
-  };
-  std::vector<LevelMemory> levels;
-  std::vector<InputMemory> inputs;
-  std::vector<int32_t> scratch_lengths, scratch_first;
-  Buffer labels, label_offsets, step_seed;
-  uint64_t host_seed = 0;
-  std::vector<int32_t> host_offsets;
-
-  BatchMemory(const Graph& graph, const BatchCapacity& capacity, Device& device) {
-    constexpr const char* purpose = "batch layout";
-    for (size_t l = 0; l < graph.levels.size(); ++l) {
-      LevelMemory m;
-      m.capacity = level_capacity(graph, capacity, static_cast<int>(l));
-      const auto rows = static_cast<size_t>(m.capacity.rows);
-      const auto frames = static_cast<size_t>(m.capacity.frames);
-      const auto sequences = static_cast<size_t>(m.capacity.sequences);
-      m.extent = Buffer(device, sizeof(PackedExtent), purpose);
-      m.lengths = Buffer(device, std::max<size_t>(sequences, 1) * 4, purpose);
-      m.batch_sizes = Buffer(device, std::max<size_t>(frames, 1) * 4, purpose);
-      m.row_offsets = Buffer(device, (frames + 1) * 4, purpose);
-      m.row_frame = Buffer(device, std::max<size_t>(rows, 1) * 4, purpose);
-      m.keys = Buffer(device, std::max<size_t>(sequences, 1) * 8, purpose);
-      m.first_frame = Buffer(device, std::max<size_t>(sequences, 1) * 4, purpose);
-      m.host.lengths.reserve(sequences);
-      m.host.batch_sizes.reserve(frames);
-      m.host.row_offsets.reserve(frames + 1);
-      m.host.row_frame.reserve(rows);
-      m.host.keys.reserve(sequences);
-      m.host.first_frame.reserve(sequences);
-      levels.push_back(std::move(m));
-    }
-    for (size_t v = 0; v < graph.values.size(); ++v) {
-      const Value& value = graph.values[v];
-      if (value.role != ValueRole::input) continue;
-      const auto elements = static_cast<size_t>(value_elements(graph, capacity, value.shape));
-      inputs.push_back(
-          {static_cast<ValueId>(v),
-           Buffer(device, std::max<size_t>(elements, 1) * size_of(value.dtype), "batch inputs"),
-           false});
-    }
-    const auto sequences = static_cast<size_t>(capacity.packed.sequences);
-    scratch_lengths.reserve(sequences);
-    scratch_first.reserve(sequences);
-    host_offsets.reserve(sequences + 1);
-    labels = Buffer(device, std::max<size_t>(static_cast<size_t>(capacity.labels), 1) * 4, purpose);
-    label_offsets = Buffer(device, (sequences + 1) * 4, purpose);
-    step_seed = Buffer(device, 8, purpose);
-  }
-
-  size_t bytes() const {
-    size_t n = labels.bytes() + label_offsets.bytes() + step_seed.bytes();
-    for (const auto& l : levels) {
-      n += l.extent.bytes() + l.lengths.bytes() + l.batch_sizes.bytes() + l.row_offsets.bytes() +
-           l.row_frame.bytes() + l.keys.bytes() + l.first_frame.bytes();
-    }
-    for (const auto& i : inputs) n += i.buffer.bytes();
-    return n;
-  }
-};
-
-size_t plan_batch_bytes(const Graph& g, const BatchCapacity& capacity) {
-  const auto sequences = static_cast<size_t>(capacity.packed.sequences);
-  size_t n = static_cast<size_t>(capacity.labels) * 4 + (sequences + 1) * 4 + 8;
-  for (size_t l = 0; l < g.levels.size(); ++l) {
-    const PackedCapacity c = level_capacity(g, capacity, static_cast<int>(l));
-    n += sizeof(PackedExtent) + sequences * 16 + static_cast<size_t>(c.frames) * 8 + 4 +
-         static_cast<size_t>(c.rows) * 4;
-  }
-  for (const Value& v : g.values) {
-    if (v.role == ValueRole::input) {
-      n += static_cast<size_t>(value_elements(g, capacity, v.shape)) * size_of(v.dtype);
+// What the activations' memory is for, in words: the first thing to look at when there is too
+// little of it.
+std::string Plan::activations_purpose() const {
+  size_t most = 0;
+  const Value* largest = nullptr;
+  for (size_t v = 0; v < graph_.values.size(); ++v) {
+    if (memory_.value_offset[v] == no_offset) continue;
+    const Value& value = graph_.values[v];
+    const auto elements = static_cast<size_t>(value_elements(graph_, capacity_, value.shape));
+    if (elements * size_of(value.dtype) > most) {
+      most = elements * size_of(value.dtype);
+      largest = &value;
     }
   }
-  return n;
+  return str("the activations of a batch of ", capacity_.packed.rows, " frames in ",
+             capacity_.packed.sequences, " sequences",
+             largest ? str(" (the largest, '", largest->name, "', has ", most, ")") : "");
 }
 
 Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
@@ -161,25 +83,23 @@ Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capa
       capacity_(capacity),
       parameters_(parameters),
       stage_(stage),
-      memory_(plan_memory(graph, context, capacity, reuse, stage)) {
-  arena_ = Buffer(*context_.device, memory_.arena_bytes, "activations");
-  batch_ = std::make_unique<BatchMemory>(graph, capacity, *context_.device);
+      memory_(plan_memory(graph, context, capacity, reuse, stage)),
+      arena_(*context_.device, memory_.arena_bytes, activations_purpose().c_str()),
+      batch_(graph, capacity, *context_.device),
+      reads_(graph.values.size(), false) {
   thunks_.resize(graph.nodes.size());
   for (binding_ = 0; binding_ < graph.nodes.size(); ++binding_) {
     const Node& node = graph.nodes[binding_];
     if (!memory_.needed[binding_] || !in_stage(node, stage)) continue;
     thunks_[binding_] = rule_of(node.op).bind(*this, node);
-    for (auto& in : batch_->inputs) {
-      in.read =
-          in.read || std::find(node.inputs.begin(), node.inputs.end(), in.id) != node.inputs.end();
+    for (ValueId id : node.inputs) {
+      if (id != no_value) reads_[static_cast<size_t>(id)] = true;
     }
   }
 }
 
-Plan::~Plan() = default;
-
 size_t Plan::node_count() const { return thunks_.size(); }
-size_t Plan::batch_bytes() const { return batch_->bytes(); }
+size_t Plan::batch_bytes() const { return batch_.bytes(); }
 
 void Plan::load(const BatchView& b) {
   RONDO_CHECK(b.layout != nullptr, "a batch needs a layout");
@@ -190,64 +110,7 @@ void Plan::load(const BatchView& b) {
               capacity_.packed.rows, ", ", capacity_.packed.frames, ", ",
               capacity_.packed.sequences, ", ", capacity_.labels, " (", capacity_.max_label_length,
               ")");
-  Device& device = *context_.device;
-  Stream& stream = *context_.stream;
-  // The host copies of the previous batch may still be on their way to the device.
-  stream.synchronize();
-  auto upload = [&](Buffer& to, const auto& from) {
-    device.copy(stream, to.data(), from.data(), from.size() * sizeof(from[0]));
-  };
-  for (size_t l = 0; l < batch_->levels.size(); ++l) {
-    auto& level = batch_->levels[l];
-    if (l == 0) {
-      level.host.assign(b.layout->lengths, b.layout->keys, b.layout->first_frame);
-    } else {
-      const Level& spec = graph_.levels[l];
-      const PackedHost& parent = batch_->levels[static_cast<size_t>(spec.parent)].host;
-      batch_->scratch_lengths.clear();
-      batch_->scratch_first.clear();
-      for (size_t n = 0; n < parent.lengths.size(); ++n) {
-        batch_->scratch_lengths.push_back(
-            static_cast<int32_t>(ceil_div(parent.lengths[n], spec.factor)));
-        batch_->scratch_first.push_back(parent.first_frame[n] / spec.factor);
-      }
-      level.host.assign(batch_->scratch_lengths, parent.keys, batch_->scratch_first);
-    }
-    device.copy(stream, level.extent.data(), &level.host.extent, sizeof(PackedExtent));
-    upload(level.lengths, level.host.lengths);
-    upload(level.batch_sizes, level.host.batch_sizes);
-    upload(level.row_offsets, level.host.row_offsets);
-    upload(level.row_frame, level.host.row_frame);
-    upload(level.keys, level.host.keys);
-    upload(level.first_frame, level.host.first_frame);
-  }
-  const auto sequences = static_cast<size_t>(extent.packed.sequences);
-  RONDO_CHECK(b.label_offsets.empty() || b.label_offsets.size() == sequences + 1,
-              b.label_offsets.size(), " label offsets for ", sequences, " sequences");
-  if (b.label_offsets.empty()) {
-    batch_->host_offsets.assign(sequences + 1, 0);
-  } else {
-    batch_->host_offsets.assign(b.label_offsets.begin(), b.label_offsets.end());
-  }
-  upload(batch_->label_offsets, batch_->host_offsets);
-  upload(batch_->labels, b.labels);
-  batch_->host_seed = b.step_seed;
-  device.copy(stream, batch_->step_seed.data(), &batch_->host_seed, 8);
-  for (const BatchView::Input& in : b.inputs) {
-    RONDO_CHECK(graph_.find(in.name) != no_value, "the graph has no input '", in.name, "'");
-  }
-  for (auto& mine : batch_->inputs) {
-    const Value& value = graph_.value(mine.id);
-    const auto it = std::find_if(b.inputs.begin(), b.inputs.end(),
-                                 [&](const auto& in) { return in.name == value.name; });
-    if (it == b.inputs.end() && !mine.read) continue;
-    RONDO_CHECK(it != b.inputs.end(), "the batch lacks input '", value.name, "'");
-    const auto want =
-        static_cast<size_t>(live_rows(value.shape) * value.shape.cols) * size_of(value.dtype);
-    RONDO_CHECK(it->bytes == want, "input '", value.name, "' has ", it->bytes, " bytes, expected ",
-                want, " (", live_rows(value.shape), " rows of ", value.shape.cols, ")");
-    device.copy(stream, mine.buffer.data(), it->data, it->bytes);
-  }
+  batch_.load(b, *context_.stream, reads_);
 }
 
 void Plan::run_node(size_t i) {
@@ -255,7 +118,26 @@ void Plan::run_node(size_t i) {
 }
 
 void Plan::run() {
+  if (records_ && has_run_ && !recorded_ && context_.device->can_capture()) record();
+  if (recorded_) return recorded_.launch(*context_.stream);
   for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
+  has_run_ = true;
+}
+
+void Plan::record() {
+  Device& device = *context_.device;
+  device.begin_capture(*context_.stream);
+  try {
+    for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
+  } catch (...) {
+    // The stream must leave the recording; the first error is the one to tell.
+    try {
+      (void)device.end_capture(*context_.stream);
+    } catch (const Error&) {
+    }
+    throw;
+  }
+  recorded_ = device.end_capture(*context_.stream);
 }
 
 void Plan::run(Phase phase) {
@@ -270,17 +152,7 @@ void Plan::run_backward() {
   }
 }
 
-int64_t Plan::live_rows(const Shape& s) const {
-  switch (s.axis) {
-    case Axis::fixed:
-      return s.rows;
-    case Axis::frames:
-      return batch_->levels.at(static_cast<size_t>(s.level)).host.extent.rows;
-    case Axis::sequences:
-      return batch_->levels[0].host.extent.sequences;
-  }
-  return 0;
-}
+int64_t Plan::live_rows(const Shape& s) const { return batch_.live_rows(s); }
 
 void Plan::read(ValueId id, void* to, size_t bytes) const {
   const TensorView v = view(id);
@@ -319,8 +191,8 @@ TensorView Plan::view(ValueId id) const {
   if (s.axis == Axis::frames) rows = level_capacity(graph_, capacity_, s.level).rows;
   if (s.axis == Axis::sequences) rows = capacity_.packed.sequences;
   if (v.role == ValueRole::input) {
-    for (const auto& in : batch_->inputs) {
-      if (in.id == id) return matrix(in.buffer.data(), v.dtype, s.planes, rows, s.cols);
+    for (const auto& in : batch_.places().inputs) {
+      if (in.id == id) return matrix(batch_.at<uint8_t>(in.piece), v.dtype, s.planes, rows, s.cols);
     }
   }
   const size_t offset = memory_.value_offset[static_cast<size_t>(id)];
@@ -329,22 +201,24 @@ TensorView Plan::view(ValueId id) const {
 }
 
 PackedView Plan::layout(int level) const {
-  const auto& m = batch_->levels.at(static_cast<size_t>(level));
+  const BatchPlaces::Level& m = batch_.places().levels.at(static_cast<size_t>(level));
   PackedView v;
   v.capacity = m.capacity;
-  v.extent = m.extent.as<PackedExtent>();
-  v.lengths = m.lengths.as<int32_t>();
-  v.batch_sizes = m.batch_sizes.as<int32_t>();
-  v.row_offsets = m.row_offsets.as<int32_t>();
-  v.row_frame = m.row_frame.as<int32_t>();
-  v.keys = m.keys.as<uint64_t>();
-  v.first_frame = m.first_frame.as<int32_t>();
+  v.extent = batch_.at<PackedExtent>(m.extent);
+  v.lengths = batch_.at<int32_t>(m.lengths);
+  v.batch_sizes = batch_.at<int32_t>(m.batch_sizes);
+  v.row_offsets = batch_.at<int32_t>(m.row_offsets);
+  v.row_frame = batch_.at<int32_t>(m.row_frame);
+  v.keys = batch_.at<uint64_t>(m.keys);
+  v.first_frame = batch_.at<int32_t>(m.first_frame);
   return v;
 }
 
-const int32_t* Plan::labels() const { return batch_->labels.as<int32_t>(); }
-const int32_t* Plan::label_offsets() const { return batch_->label_offsets.as<int32_t>(); }
-const uint64_t* Plan::step_seed() const { return batch_->step_seed.as<uint64_t>(); }
+const int32_t* Plan::labels() const { return batch_.at<int32_t>(batch_.places().labels); }
+const int32_t* Plan::label_offsets() const {
+  return batch_.at<int32_t>(batch_.places().label_offsets);
+}
+const uint64_t* Plan::step_seed() const { return batch_.at<uint64_t>(batch_.places().step_seed); }
 
 TensorView Plan::workspace() const {
   const size_t bytes = memory_.workspace_bytes[binding_];

@@ -2,48 +2,27 @@
 //
 // Owns the arena and the batch's device memory; borrows the graph, the parameters and the context
 // (device, stream, pool), which must outlive it. Everything is allocated in the constructor;
-// load() and run() allocate nothing. One thread at a time.
+// load() and run() allocate nothing, and wait for nothing but memory to stage a batch in. One
+// thread at a time.
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string_view>
 #include <vector>
 
+#include "engine/graph/batch_memory.h"
 #include "engine/graph/parameters.h"
 #include "engine/graph/planner.h"
 #include "engine/graph/rules.h"
-#include "kernels/base/packed_host.h"
 
 namespace rondo {
-
-// One batch in host memory, borrowed. Sequences are in packed order (longest first).
-struct BatchView {
-  struct Input {
-    std::string_view name;  // of a graph input
-    const void* data = nullptr;
-    size_t bytes = 0;
-  };
-  const PackedHost* layout = nullptr;
-  std::span<const int32_t> labels;         // concatenated, in packed order
-  std::span<const int32_t> label_offsets;  // [N + 1], or empty when there are no labels
-  std::span<const Input> inputs;
-  uint64_t step_seed = 0;  // keys this step's dropout
-
-  BatchCapacity extent() const;
-};
-
-// Device memory that holds a batch of a capacity, without its activations.
-size_t plan_batch_bytes(const Graph& graph, const BatchCapacity& capacity);
 
 class Plan final : public Binder {
  public:
   Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
        Parameters& parameters, Reuse reuse = Reuse::by_liveness, int stage = all_stages);
-  ~Plan() override;
 
-  // Copies the batch to the device, in stream order. Throws Error when it exceeds the capacity, or
-  // an input is missing, unknown or of the wrong size.
+  // Copies the batch out of host memory, and to the device in stream order. Throws Error when it
+  // exceeds the capacity, or an input is missing, unknown or of the wrong size.
   void load(const BatchView& batch);
 
   void run();             // all nodes of the stage
@@ -51,6 +30,10 @@ class Plan final : public Binder {
   void run_backward();    // backward and weight_gradient, in order
   void run_node(size_t node);
   size_t node_count() const;
+  // Where the device can, run() records its work the second time and enqueues the record from then
+  // on (a CUDA graph: one launch instead of one per kernel). Not the first time: kernels are loaded
+  // then.
+  void record_runs() { records_ = true; }
 
   // Copies a value (its extent's rows only, all planes) to host memory and waits.
   void read(ValueId id, void* to, size_t bytes) const;
@@ -76,7 +59,8 @@ class Plan final : public Binder {
   TensorView workspace() const override;
 
  private:
-  struct BatchMemory;
+  std::string activations_purpose() const;
+  void record();
   const Graph& graph_;
   Context context_;
   BatchCapacity capacity_;
@@ -84,9 +68,12 @@ class Plan final : public Binder {
   int stage_;
   MemoryPlan memory_;
   Buffer arena_;
-  std::unique_ptr<BatchMemory> batch_;
+  BatchMemory batch_;
   std::vector<Thunk> thunks_;
-  size_t binding_ = 0;  // the node being bound
+  std::vector<bool> reads_;  // values that nodes of this plan read
+  size_t binding_ = 0;       // the node being bound
+  bool records_ = false, has_run_ = false;
+  CapturedWork recorded_;
 };
 
 }  // namespace rondo

@@ -58,8 +58,7 @@ Recognizer::Recognizer(const std::string& path, DeviceKind device, int threads) 
   }
   SessionOptions o = session_options(description_.config, device);
   o.threads = threads;
-  o.optimizer = {};
-  o.optimizer.kind = OptimizerOptions::sgd;  // no optimiser state for a model that is only used
+  o.training = false;
   session_ = std::make_unique<Session>(
       build_model(description_.config.model, description_.config.task, description_.sizes), o);
   session_->load(file);

@@ -84,6 +84,7 @@ int supported_count(cudaError_t error, int count) {
 
 void launch_cuda(const Context& context, const LaunchConfig& c, const void* kernel,
                  void** arguments) {
+  CUDA_CHECK(cudaSetDevice(context.device->index()));  // the kernel is loaded there
   CUDA_CHECK(raise_limits(c, kernel));
   CudaLaunch launch(c);
   launch.config.stream = static_cast<cudaStream_t>(context.stream->native());
@@ -132,6 +133,9 @@ class CudaStream final : public detail::StreamImpl {
   CudaStream& operator=(const CudaStream&) = delete;
 
   void enqueue(std::function<void()> work) override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    CUDA_CHECK(cudaStreamIsCapturing(stream_, &status));
+    RONDO_CHECK(status == cudaStreamCaptureStatusNone, "host work cannot be recorded");
     auto task = std::make_unique<Task>(Task{this, std::move(work)});
     CUDA_CHECK(cudaLaunchHostFunc(stream_, run_task, task.get()));
     (void)task.release();  // run_task owns it now
@@ -200,12 +204,32 @@ class CudaEvent final : public detail::EventImpl {
   cudaEvent_t event_ = nullptr;
 };
 
+class CudaGraph final : public detail::CapturedImpl {
+ public:
+  explicit CudaGraph(cudaGraph_t graph) {
+    const cudaError_t error = cudaGraphInstantiate(&graph_, graph, 0);
+    cudaGraphDestroy(graph);
+    CUDA_CHECK(error);
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch(detail::StreamImpl& stream) override {
+    CUDA_CHECK(cudaGraphLaunch(graph_, native(stream)));
+  }
+
+ private:
+  cudaGraphExec_t graph_ = nullptr;
+};
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
     CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
   }
   DeviceKind kind() const override { return DeviceKind::cuda; }
+  int index() const override { return index_; }
   std::string describe() const override {
     return str(properties_.name, " (cuda:", index_, ", sm_", properties_.major, properties_.minor,
                ", ", properties_.totalGlobalMem >> 20, " MiB, CUDA ", CUDART_VERSION / 1000, ".",
@@ -218,15 +242,42 @@ class CudaDevice final : public Device {
     const cudaError_t error = cudaMalloc(&memory, bytes);
     if (error == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();  // not sticky: reported here
-      size_t free = 0, total = 0;
-      CUDA_CHECK(cudaMemGetInfo(&free, &total));
-      RONDO_CHECK(false, "out of memory on ", describe(), ": ", bytes, " bytes asked for ", purpose,
-                  ", ", free, " free");
+      throw OutOfMemory(out_of_memory(describe(), bytes, purpose, free_memory()));
     }
     CUDA_CHECK(error);
     return memory;
   }
   void deallocate(void* memory, size_t) noexcept override { cudaFree(memory); }
+  size_t free_memory() const override {
+    size_t free = 0, total = 0;
+    CUDA_CHECK(cudaSetDevice(index_));
+    CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return free;
+  }
+  void* allocate_staging(size_t bytes, const char* purpose) override {
+    CUDA_CHECK(cudaSetDevice(index_));
+    void* memory = nullptr;
+    const cudaError_t error = cudaMallocHost(&memory, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      throw OutOfMemory(out_of_memory("the host (page-locked)", bytes, purpose, 0));
+    }
+    CUDA_CHECK(error);
+    return memory;
+  }
+  void deallocate_staging(void* memory) noexcept override { cudaFreeHost(memory); }
+
+  bool can_capture() const override { return true; }
+  // Other threads' work (loading data) is none of the recording's business.
+  void begin_capture(Stream& stream) override {
+    CUDA_CHECK(cudaSetDevice(index_));
+    CUDA_CHECK(cudaStreamBeginCapture(native(stream.impl()), cudaStreamCaptureModeThreadLocal));
+  }
+  CapturedWork end_capture(Stream& stream) override {
+    cudaGraph_t graph = nullptr;
+    CUDA_CHECK(cudaStreamEndCapture(native(stream.impl()), &graph));
+    return CapturedWork(std::make_unique<CudaGraph>(graph));
+  }
 
   Stream make_stream() override { return Stream(std::make_unique<CudaStream>(index_)); }
   Event make_event() override { return Event(std::make_unique<CudaEvent>(index_)); }

@@ -12,9 +12,12 @@ namespace rondo {
 
 const char* name_of(DeviceKind kind) {
   switch (kind) {
-    case DeviceKind::cpu: return "cpu";
-    case DeviceKind::sim: return "sim";
-    case DeviceKind::cuda: return "cuda";
+    case DeviceKind::cpu:
+      return "cpu";
+    case DeviceKind::sim:
+      return "sim";
+    case DeviceKind::cuda:
+      return "cuda";
   }
   return "?";
 }
@@ -41,6 +44,57 @@ Buffer::~Buffer() {
   if (data_) device_->deallocate(data_, bytes_);
 }
 
+void* Device::allocate_staging(size_t bytes, const char* purpose) {
+  // Large buffers in large pages: a hint, which cuts the misses of address translation.
+  constexpr size_t page = 2 << 20;
+  const size_t alignment = bytes >= 2 * page ? page : 64;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
+  if (memory == nullptr) throw OutOfMemory(out_of_memory("the host", bytes, purpose, 0));
+  if (alignment == page) madvise(memory, rounded, MADV_HUGEPAGE);
+  return memory;
+}
+
+void Device::deallocate_staging(void* memory) noexcept { std::free(memory); }
+
+void Device::begin_capture(Stream&) {
+  RONDO_CHECK(false, "work on ", describe(), " cannot be recorded");
+}
+
+CapturedWork Device::end_capture(Stream&) {
+  RONDO_CHECK(false, "work on ", describe(), " cannot be recorded");
+}
+
+StagingBuffer::StagingBuffer(Device& device, size_t bytes, const char* purpose)
+    : device_(&device),
+      data_(bytes ? static_cast<std::byte*>(device.allocate_staging(bytes, purpose)) : nullptr),
+      bytes_(bytes) {}
+
+StagingBuffer::StagingBuffer(StagingBuffer&& other) noexcept
+    : device_(other.device_),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+StagingBuffer& StagingBuffer::operator=(StagingBuffer&& other) noexcept {
+  if (this != &other) {
+    if (data_) device_->deallocate_staging(data_);
+    device_ = other.device_;
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+StagingBuffer::~StagingBuffer() {
+  if (data_) device_->deallocate_staging(data_);
+}
+
+std::string out_of_memory(const std::string& where, size_t bytes, const char* purpose,
+                          size_t free) {
+  return str("out of memory on ", where, ": ", bytes, " bytes asked for ", purpose,
+             free ? str(", ", free, " free") : "");
+}
+
 namespace {
 
 struct CpuStream final : detail::StreamImpl {
@@ -61,14 +115,7 @@ class CpuDevice final : public Device {
   std::string describe() const override { return "cpu"; }
 
   void* allocate(size_t bytes, const char* purpose) override {
-    // Large buffers in large pages: a hint, which cuts the misses of address translation.
-    constexpr size_t page = 2 << 20;
-    const size_t alignment = bytes >= 2 * page ? page : 64;
-    const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-    void* memory = rounded < bytes ? nullptr : std::aligned_alloc(alignment, rounded);
-    if (memory == nullptr) fail_input("out of memory: ", bytes, " bytes asked for ", purpose);
-    if (alignment == page) madvise(memory, rounded, MADV_HUGEPAGE);
-    return memory;
+    return allocate_staging(bytes, purpose);
   }
   void deallocate(void* memory, size_t) noexcept override { std::free(memory); }
 

@@ -9,7 +9,7 @@
 // behind the caller's back.
 //
 // Thread safety: a Device may be shared; a Stream, Event or Buffer is used by one thread at a time.
-// Errors: allocation failures and device faults throw Error; destructors never throw.
+// Errors: allocation failures throw OutOfMemory, device faults Error; destructors never throw.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,23 @@
 #include <memory>
 #include <string>
 
+#include "kernels/base/error.h"
+
 namespace rondo {
 
 enum class DeviceKind { cpu, sim, cuda };
 const char* name_of(DeviceKind kind);
 
 class Device;
+
+// The device has not as much memory as was asked for. The message says how much, and for what.
+class OutOfMemory : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// "out of memory on the GPU: 9000 bytes asked for weights, 4000 free"; free 0: not known.
+std::string out_of_memory(const std::string& where, size_t bytes, const char* purpose, size_t free);
 
 namespace detail {
 struct StreamImpl {
@@ -38,6 +49,10 @@ struct EventImpl {
   virtual void wait(StreamImpl& stream) = 0;  // the stream waits, not the host
   virtual void synchronize() = 0;             // the host waits
   virtual bool done() = 0;
+};
+struct CapturedImpl {
+  virtual ~CapturedImpl() = default;
+  virtual void launch(StreamImpl& stream) = 0;
 };
 }  // namespace detail
 
@@ -71,15 +86,34 @@ class Event {
   std::unique_ptr<detail::EventImpl> impl_;
 };
 
+// Move-only owner of recorded work (a CUDA graph). What the work was bound to must outlive it.
+class CapturedWork {
+ public:
+  CapturedWork() = default;
+  explicit CapturedWork(std::unique_ptr<detail::CapturedImpl> impl) : impl_(std::move(impl)) {}
+  explicit operator bool() const { return impl_ != nullptr; }
+  // Enqueues all of it again, with the arguments it was recorded with.
+  void launch(Stream& stream) { impl_->launch(stream.impl()); }
+
+ private:
+  std::unique_ptr<detail::CapturedImpl> impl_;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
+  virtual int index() const { return 0; }  // among the devices of its kind
   virtual std::string describe() const = 0;
 
   // 64-byte aligned (256 on cuda). `purpose` appears in the out-of-memory message.
   virtual void* allocate(size_t bytes, const char* purpose) = 0;
   virtual void deallocate(void* memory, size_t bytes) noexcept = 0;
+  // Bytes that allocate() could still hand out, about; 0: not known.
+  virtual size_t free_memory() const { return 0; }
+  // Host memory that copies reach without the host's help (page-locked on cuda), 64-byte aligned.
+  virtual void* allocate_staging(size_t bytes, const char* purpose);
+  virtual void deallocate_staging(void* memory) noexcept;
 
   virtual Stream make_stream() = 0;
   virtual Event make_event() = 0;
@@ -88,6 +122,12 @@ class Device {
   // unchanged until the stream has passed this point.
   virtual void copy(Stream& stream, void* to, const void* from, size_t bytes) = 0;
   virtual void fill_bytes(Stream& stream, void* to, int byte, size_t bytes) = 0;
+
+  // Between the two, work enqueued on `stream` by this thread is recorded instead of run: kernels,
+  // copies and fills, with the memory they name. Not on cpu, whose streams run work at once.
+  virtual bool can_capture() const { return false; }
+  virtual void begin_capture(Stream& stream);
+  virtual CapturedWork end_capture(Stream& stream);
 
   bool host_memory() const { return kind() != DeviceKind::cuda; }
 };
@@ -108,11 +148,31 @@ class Buffer {
   size_t bytes() const { return bytes_; }
   Device* device() const { return device_; }
   template <class T>
-  T* as() const { return static_cast<T*>(data_); }
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
 
  private:
   Device* device_ = nullptr;
   void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Move-only owner of staging memory.
+class StagingBuffer {
+ public:
+  StagingBuffer() = default;
+  StagingBuffer(Device& device, size_t bytes, const char* purpose);
+  StagingBuffer(StagingBuffer&& other) noexcept;
+  StagingBuffer& operator=(StagingBuffer&& other) noexcept;
+  ~StagingBuffer();
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
   size_t bytes_ = 0;
 };
 

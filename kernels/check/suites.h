@@ -19,5 +19,6 @@ void pool_check(Suite& suite);
 void norm_check(Suite& suite);
 void subsample_check(Suite& suite);
 void pack_check(Suite& suite);
+void totals_check(Suite& suite);
 
 }  // namespace rondo::check

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/simt/observer.h"
 
@@ -328,7 +329,7 @@ std::byte* allocate_simulated(size_t bytes, size_t guard, Space space, const cha
   void* base = nullptr;
   const size_t total = bytes + 2 * guard;
   const bool fits = total >= bytes && posix_memalign(&base, 256, total) == 0;
-  RONDO_CHECK(fits, "out of memory: ", bytes, " bytes asked for ", purpose);
+  if (!fits) throw OutOfMemory(out_of_memory("sim", bytes, purpose, 0));
   return static_cast<std::byte*>(base) + guard;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -26,25 +27,45 @@ constexpr size_t guard_bytes = 256;
 #endif
 constexpr uint16_t guard_pattern = 0xffa5;  // NaN as bf16, f32 and f64, and not the usual one
 
+struct Counters {
+  std::atomic<int64_t> allocations = 0, stream_waits = 0, event_waits = 0, launches = 0;
+};
+Counters counters;
+
 // ---- memory ----
 
 class Memory {
  public:
   void* allocate(size_t bytes, const char* purpose) {
+    const size_t free = free_bytes();
+    if (free != 0 && bytes > free) throw OutOfMemory(out_of_memory("sim", bytes, purpose, free));
+    ++counters.allocations;
     std::byte* data = simt::allocate_simulated(bytes, guard_bytes, simt::Space::global, purpose);
     std::memset(data, 0xff, bytes);
     fill_guard(data - guard_bytes);
     fill_guard(data + bytes);
     const std::lock_guard lock(mutex_);
     blocks_[data] = {bytes, purpose};
+    used_ += bytes;
     return data;
+  }
+
+  void set_limit(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
+  size_t free_bytes() {
+    const std::lock_guard lock(mutex_);
+    return limit_ == 0 ? 0 : std::max<size_t>(limit_ - std::min(limit_, used_), 1);
   }
 
   void deallocate(void* memory) {
     auto* data = static_cast<std::byte*>(memory);
     {
       const std::lock_guard lock(mutex_);
-      blocks_.erase(data);
+      const auto block = blocks_.find(data);
+      used_ -= block->second.bytes;
+      blocks_.erase(block);
     }
     simt::free_simulated(data, guard_bytes);
   }
@@ -88,6 +109,7 @@ class Memory {
 
   std::mutex mutex_;
   std::map<std::byte*, Block> blocks_;
+  size_t used_ = 0, limit_ = 0;
 };
 
 // ---- queues ----
@@ -155,9 +177,23 @@ class SimStream final : public detail::StreamImpl {
   SimStream& operator=(const SimStream&) = delete;
 
   void enqueue(std::function<void()> work) override {
-    queues().push(this, {std::move(work), nullptr, nullptr});
+    if (recording) {
+      recording->push_back(std::move(work));
+    } else {
+      queues().push(this, {std::move(work), nullptr, nullptr});
+    }
   }
-  void synchronize() override { queues().synchronize(this, nullptr); }
+  void synchronize() override {
+    refuse_while_recording("synchronize");
+    ++counters.stream_waits;
+    queues().synchronize(this, nullptr);
+  }
+  void refuse_while_recording(const char* what) const {
+    RONDO_CHECK(!recording, what, " of a stream whose work is being recorded");
+  }
+
+  // Used by the thread that enqueues.
+  std::unique_ptr<std::vector<std::function<void()>>> recording;
 
   // Guarded by the lock of Queues.
   std::deque<Item> items;
@@ -298,20 +334,37 @@ class SimEvent final : public detail::EventImpl {
  public:
   void record(detail::StreamImpl& stream) override {
     auto& sim = static_cast<SimStream&>(stream);
+    sim.refuse_while_recording("event record");
     mark_ = std::make_shared<Mark>();
     mark_->stream = &sim;
     queues().push(&sim, {nullptr, mark_, nullptr});
   }
   void wait(detail::StreamImpl& stream) override {
-    if (mark_) queues().push(&static_cast<SimStream&>(stream), {nullptr, nullptr, mark_});
+    auto& sim = static_cast<SimStream&>(stream);
+    sim.refuse_while_recording("event wait");
+    if (mark_) queues().push(&sim, {nullptr, nullptr, mark_});
   }
   void synchronize() override {
-    if (mark_) queues().synchronize(mark_->stream, mark_.get());
+    if (!mark_) return;
+    ++counters.event_waits;
+    queues().synchronize(mark_->stream, mark_.get());
   }
   bool done() override { return !mark_ || queues().advance(mark_.get()); }
 
  private:
   std::shared_ptr<Mark> mark_;
+};
+
+class SimRecording final : public detail::CapturedImpl {
+ public:
+  explicit SimRecording(std::vector<std::function<void()>> work) : work_(std::move(work)) {}
+  void launch(detail::StreamImpl& stream) override {
+    ++counters.launches;
+    for (const auto& item : work_) stream.enqueue(item);
+  }
+
+ private:
+  std::vector<std::function<void()>> work_;
 };
 
 class SimDevice final : public Device {
@@ -325,6 +378,21 @@ class SimDevice final : public Device {
   void deallocate(void* memory, size_t) noexcept override {
     queues().drain_own_streams();
     queues().memory.deallocate(memory);
+  }
+
+  size_t free_memory() const override { return queues().memory.free_bytes(); }
+
+  bool can_capture() const override { return true; }
+  void begin_capture(Stream& stream) override {
+    auto& sim = static_cast<SimStream&>(stream.impl());
+    sim.refuse_while_recording("begin_capture");
+    sim.recording = std::make_unique<std::vector<std::function<void()>>>();
+  }
+  CapturedWork end_capture(Stream& stream) override {
+    auto& sim = static_cast<SimStream&>(stream.impl());
+    RONDO_CHECK(sim.recording, "end_capture without begin_capture");
+    const auto recorded = std::move(sim.recording);
+    return CapturedWork(std::make_unique<SimRecording>(std::move(*recorded)));
   }
 
   Stream make_stream() override { return Stream(std::make_unique<SimStream>()); }
@@ -345,5 +413,11 @@ Device& sim_device() {
   static SimDevice device;
   return device;
 }
+
+SimCounters sim_counters() {
+  return {counters.allocations, counters.stream_waits, counters.event_waits, counters.launches};
+}
+
+void set_sim_memory_limit(size_t bytes) { queues().memory.set_limit(bytes); }
 
 }  // namespace rondo

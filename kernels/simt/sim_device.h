@@ -10,6 +10,9 @@
 //   this thread's other streams lag behind as far as their events allow, run ahead, or are
 //   interleaved at random: a missing event wait gives wrong results for some seeds. Streams made
 //   by other threads run only as far as an event needs them.
+// Recording: work is kept as it was enqueued, and enqueued again by launch(). Event waits and
+// records
+//   cannot be recorded.
 // Errors: a failing piece of work drops the rest of its stream, and of streams that wait for its
 //   events; each such stream throws the error once, at its next synchronize().
 //
@@ -23,5 +26,17 @@ namespace rondo {
 
 // The process-wide simulated device.
 Device& sim_device();
+
+// What tests count: calls since the process began.
+struct SimCounters {
+  int64_t allocations = 0;
+  int64_t stream_waits = 0;  // the host waited for a stream,
+  int64_t event_waits = 0;   // or for an event
+  int64_t launches = 0;      // of recorded work
+};
+SimCounters sim_counters();
+
+// From now on allocate() refuses what would go beyond `bytes` in all; 0: no limit.
+void set_sim_memory_limit(size_t bytes);
 
 }  // namespace rondo

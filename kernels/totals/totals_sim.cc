@@ -1,0 +1,1 @@
+#include "kernels/totals/totals.cu"
