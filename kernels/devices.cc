@@ -5,6 +5,14 @@
 
 namespace rondo {
 
+bool built_with_cuda() {
+#ifdef RONDO_WITH_CUDA
+  return true;
+#else
+  return false;
+#endif
+}
+
 Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int index) {
   std::string unused;
   std::string& reason = why ? *why : unused;
@@ -17,7 +25,7 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
 #ifdef RONDO_WITH_CUDA
       return cuda_device(index, &reason);
 #else
-      reason = "built without CUDA";
+      reason = "this program was built without CUDA";
       return nullptr;
 #endif
   }

@@ -7,6 +7,16 @@
 
 namespace rondo {
 
+// Which device: a kind, and among GPUs an index.
+struct DeviceId {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  DeviceId(DeviceKind kind_ = DeviceKind::cpu, int index_ = 0) : kind(kind_), index(index_) {}
+};
+
+// Whether this program has kernels for GPUs.
+bool built_with_cuda();
+
 // The device, or nullptr with the reason in *why when it is given: no GPU, no driver, a build
 // without CUDA. `index` chooses among GPUs. Devices live as long as the process.
 Device* find_device(DeviceKind kind, std::string* why = nullptr, int index = 0);

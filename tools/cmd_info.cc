@@ -6,6 +6,7 @@
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
+#include "kernels/gemm/gemm.h"
 #include "kernels/ops.h"
 #include "tools/command.h"
 
@@ -31,6 +32,7 @@ void print_machine() {
   std::string why;
   const Device* gpu = find_device(DeviceKind::cuda, &why);
   std::printf("cuda: %s\n", gpu ? gpu->describe().c_str() : why.c_str());
+  if (built_with_cuda()) std::printf("matrix products: %s\n", gemm_library().c_str());
 }
 
 void print_kernels() {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/device.h"
+#include "kernels/devices.h"
 
 namespace rondo {
 
@@ -16,8 +16,9 @@ struct DeviceChoice {
 
 void add_device_option(CLI::App& command, DeviceChoice* choice);
 
-// auto: a GPU when one answers, otherwise the CPU. Prefers the variants of --kernels from now on.
-// Throws InputError for what is not there.
-DeviceKind resolve(const DeviceChoice& choice);
+// auto: the first GPU when one answers, otherwise the CPU, with one line on standard error when
+// this program could have used a GPU. Prefers the variants of --kernels from now on. Throws
+// InputError for what is not there.
+DeviceId resolve(const DeviceChoice& choice);
 
 }  // namespace rondo

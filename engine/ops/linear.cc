@@ -100,6 +100,7 @@ Thunk bind(const Binder& b, const Node& node) {
   a.bias = flat(b.input(node, 2));
   a.c = b.output(node, 0).data;
   a.row_count = b.row_count(node.inputs[0]);
+  a.spare_rows = true;
   a.workspace = b.workspace();
   return bound(b, a);
 }
@@ -110,6 +111,7 @@ Thunk bind_grad_input(const Binder& b, const Node& node) {
   a.b = b.input(node, 1).data;
   a.c = b.output(node, 0).data;
   a.row_count = b.row_count(node.inputs[0]);
+  a.spare_rows = true;
   a.workspace = b.workspace();
   return bound(b, a);
 }
@@ -120,6 +122,7 @@ Thunk bind_grad_weight(const Binder& b, const Node& node) {
   a.b = b.input(node, 1).data;
   a.c = b.output(node, 0).data;
   a.row_count = b.row_count(node.inputs[0]);
+  a.spare_rows = true;
   a.workspace = b.workspace();
   Thunk weight = a.c ? bound(b, a) : Thunk{};
   ReduceRowsArgs r;

@@ -119,9 +119,10 @@ OptimizerOptions optimizer_options(const Config& config) {
   return o;
 }
 
-SessionOptions session_options(const Config& config, DeviceKind device) {
+SessionOptions session_options(const Config& config, DeviceId device) {
   SessionOptions o;
-  o.device = device;
+  o.device = device.kind;
+  o.device_index = device.index;
   o.threads = config.training.threads;
   o.seed = config.training.seed;
   o.compute = config.training.dtype;

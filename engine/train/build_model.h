@@ -5,6 +5,7 @@
 
 #include "engine/config/config.h"
 #include "engine/session.h"
+#include "kernels/devices.h"
 
 namespace rondo {
 
@@ -26,6 +27,6 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
 int64_t subsampling_of(const ModelConfig& model);
 
 OptimizerOptions optimizer_options(const Config& config);
-SessionOptions session_options(const Config& config, DeviceKind device);
+SessionOptions session_options(const Config& config, DeviceId device);
 
 }  // namespace rondo

@@ -47,7 +47,7 @@ std::vector<Transcript::Token> words_of(const std::vector<Transcript::Token>& ch
 
 }  // namespace
 
-Recognizer::Recognizer(const std::string& path, DeviceKind device, int threads) {
+Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
   const SafetensorsFile file = open_model(path, &warnings_);
   file_ = file.name();
   description_ = ModelDescription::from_metadata(file.metadata(), file_);

@@ -15,6 +15,7 @@
 #include "engine/text/alphabet.h"
 #include "engine/train/evaluation.h"
 #include "engine/train/model_file.h"
+#include "kernels/devices.h"
 
 namespace rondo {
 
@@ -35,7 +36,7 @@ class Recognizer {
  public:
   // `path`: a checkpoint directory, a generation, or a model file. threads 0: the model's
   // configuration.
-  Recognizer(const std::string& path, DeviceKind device, int threads = 0);
+  Recognizer(const std::string& path, DeviceId device, int threads = 0);
 
   const ModelDescription& description() const { return description_; }
   const std::string& file() const { return file_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <limits>
 #include <optional>
@@ -80,6 +81,7 @@ class Trainer {
         save(std::nullopt);
       }
     }
+    settle(0);
     if (!stopped_) {
       finish();
       if (!config_.data.test.empty()) test();
@@ -96,6 +98,15 @@ class Trainer {
   }
 
  private:
+  // A batch or an update given to the session, whose result has not been read.
+  struct Enqueued {
+    bool is_update = false;
+    std::vector<int64_t> utterances = {};  // of a batch
+    int64_t step = 0;                      // of an update, and what the report tells of it
+    double rate = 0, epoch = 0;
+    StepTimes times = {};
+  };
+
   CheckpointPolicy policy() const {
     return {std::max(config_.training.keep_last, 1),
             std::max(config_.training.keep_best, config_.training.average_best)};
@@ -127,6 +138,9 @@ class Trainer {
       reducer_ = std::make_unique<GroupReducer>(*options_.group, ballot);
     }
     s_.session->set_reducer(reducer_.get());
+    // One step, so that a GPU has work while results are read. On the cpu they are there at once.
+    const bool waits = reducer_ || s_.session->context().device->kind() == DeviceKind::cpu;
+    lag_ = waits ? 0 : 2;
   }
 
   void warn(const std::vector<std::string>& warnings) {
@@ -190,18 +204,49 @@ class Trainer {
     const double epoch =
         static_cast<double>(last.epoch) +
         static_cast<double>(last.step + 1) / static_cast<double>(batches.steps(last.epoch));
-    const StepResult& r = s_.session->last_result();
-    report_->step(s_.state, r, rate, epoch, expected_steps_, times);
-    if (r.skipped) note_skipped();
+    in_flight_.push_back({.is_update = true,
+                          .step = s_.state.step,
+                          .rate = rate,
+                          .epoch = epoch,
+                          .times = std::move(times)});
+    settle(lag_);
     return epoch_ends;
+  }
+
+  // Reads results until those of `left` batches and updates remain.
+  void settle(size_t left) {
+    while (in_flight_.size() > left) {
+      const Enqueued item = std::move(in_flight_.front());
+      in_flight_.pop_front();
+      const StepResult& r = s_.session->collect();
+      if (item.is_update) {
+        note_update(item, r);
+      } else {
+        note_nonfinite(item, r.losses);
+      }
+    }
+  }
+
+  void note_update(const Enqueued& update, const StepResult& r) {
+    TrainingState& state = s_.state;
+    state.frames += r.frames;
+    state.optimizer_steps = s_.session->optimizer().steps();
+    state.seconds = now_seconds() - started_;
+    state.skipped += r.skipped ? 1 : 0;
+    state.skipped_in_a_row = r.skipped ? state.skipped_in_a_row + 1 : 0;
+    TrainingState then = state;
+    then.step = update.step;
+    report_->step(then, r, update.rate, update.epoch, expected_steps_, update.times);
+    if (r.skipped) note_skipped(update.step);
   }
 
   // This rank's shards of one batch.
   void accumulate(TrainingBatches& batches) {
     for (int shard = shards_.begin; shard < shards_.end; ++shard) {
       RONDO_CHECK(batches.next(batch_), "the batches have ended before the epochs");
-      s_.session->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(batch_)));
-      note_nonfinite(batch_);
+      s_.session->enqueue(batch_view(batch_, config_.task, inputs_, step_seed(batch_)));
+      in_flight_.push_back({.utterances = batch_.utterances});
+      settle(lag_);
       if (invariant_) invariant_->take(shard, s_.session->parameters());
     }
   }
@@ -210,7 +255,7 @@ class Trainer {
     if (failure && !reducer_) throw UpdateWithdrawn();
     if (reducer_) std::copy(votes_.begin(), votes_.end(), reducer_->ballot().begin());
     if (failure) reducer_->withdraw(s_.session->parameters().gradients(), Session::count_sums);
-    s_.session->update();
+    s_.session->enqueue_update();
     if (reducer_) std::copy_n(reducer_->ballot().begin(), votes_.size(), votes_.begin());
   }
 
@@ -225,15 +270,9 @@ class Trainer {
 
   void advance(const BatchPosition& last, bool epoch_ends) {
     TrainingState& state = s_.state;
-    const StepResult& r = s_.session->last_result();
     ++state.step;
-    state.frames += r.frames;
     state.epoch = epoch_ends ? last.epoch + 1 : last.epoch;
     state.step_in_epoch = epoch_ends ? 0 : last.step + 1;
-    state.optimizer_steps = s_.session->optimizer().steps();
-    state.seconds = now_seconds() - started_;
-    state.skipped += r.skipped ? 1 : 0;
-    state.skipped_in_a_row = r.skipped ? state.skipped_in_a_row + 1 : 0;
   }
 
   // Dropout's key: of the micro-batch, not of the clock.
@@ -244,9 +283,7 @@ class Trainer {
     return z ^ (z >> 31);
   }
 
-  void note_nonfinite(const HostBatch& batch) {
-    if (batch.sequences() == 0) return;
-    const std::vector<float>& losses = s_.session->last_result().losses;
+  void note_nonfinite(const Enqueued& batch, const std::vector<float>& losses) {
     for (size_t n = 0; n < losses.size(); ++n) {
       if (!std::isnan(losses[n])) continue;
       report_->message(
@@ -254,9 +291,9 @@ class Trainer {
     }
   }
 
-  void note_skipped() {
+  void note_skipped(int64_t step) {
     const TrainingState& state = s_.state;
-    report_->message(str("warning: step ", state.step, ": the gradient is not finite; skipped (",
+    report_->message(str("warning: step ", step, ": the gradient is not finite; skipped (",
                          state.skipped, " so far)"));
     if (config_.training.non_finite != OnNonFinite::stop &&
         state.skipped_in_a_row < config_.training.non_finite_limit) {
@@ -264,7 +301,7 @@ class Trainer {
     }
     save(std::nullopt);
     ranks_.at_first([&] {
-      fail_input("training stopped at step ", state.step, ": ", state.skipped_in_a_row,
+      fail_input("training stopped at step ", step, ": ", state.skipped_in_a_row,
                  " steps in a row had a gradient that is not finite; lower optimizer.lr or "
                  "training.clip, and look at the data");
     });
@@ -301,6 +338,7 @@ class Trainer {
   }
 
   void validate() {
+    settle(0);
     Session& session = *s_.session;
     TrainingState& state = s_.state;
     const bool averaged = session.optimizer().averages();
@@ -325,6 +363,7 @@ class Trainer {
 
   // Committed by rank 0, and everywhere or nowhere taken for done.
   void save(std::optional<double> metric) {
+    settle(0);
     ranks_.at_first([&] {
       CheckpointWriter writer = store_->begin();
       write_training_checkpoint(writer, *s_.session, s_.description, s_.state);
@@ -395,6 +434,8 @@ class Trainer {
   std::vector<BatchView::Input> inputs_;
   int64_t expected_steps_ = 0;
   double started_ = 0, last_checkpoint_ = 0;
+  std::deque<Enqueued> in_flight_;
+  size_t lag_ = 0;  // how many batches and updates the device may be behind
   bool stopped_ = false;
 };
 

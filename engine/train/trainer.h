@@ -27,6 +27,7 @@
 #include "engine/config/config.h"
 #include "engine/data/waveform.h"
 #include "engine/session.h"
+#include "kernels/devices.h"
 
 namespace rondo {
 
@@ -37,7 +38,7 @@ enum class StartFrom : uint8_t {
 
 struct TrainerOptions {
   StartFrom start = StartFrom::scratch;
-  DeviceKind device = DeviceKind::cpu;
+  DeviceId device = {};
   bool lockstep = false;
   const AudioReader* audio = nullptr;  // borrowed; nullptr: ready features only
   std::FILE* out = stdout;             // progress and messages (of rank 0)

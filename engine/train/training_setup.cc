@@ -123,7 +123,7 @@ class Setup {
     const ModelDescription& d = s_.description;
     s_.session = std::make_unique<Session>(build_model(config_.model, config_.task, d.sizes), o);
     if (ranks_.size() > 1 && !s_.session->parameters().device().host_memory()) {
-      fail_input("several ranks train on CPUs only so far: --device ", name_of(options_.device));
+      fail_input("several ranks train on CPUs only so far: --device ", name_of(options_.device.kind));
     }
   }
 

@@ -70,12 +70,19 @@ constexpr Variant blocked(const char* name) {
 
 size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args) {
   size_t bytes = 0;
+#ifdef RONDO_WITH_CUBLASLT
+  if (context.backend == Backend::cuda) return gemm_cublaslt_workspace(args);
+#endif
   if (context.backend != Backend::cpu || args.dtype == DType::f64) return bytes;
   for (const CpuVariant* v : {&avx512_bf16, &avx512, &avx2, &generic}) {
     if (*v->kernel) bytes = std::max(bytes, gemm_blocked_workspace(context, args, **v->kernel));
   }
   return bytes;
 }
+
+#ifndef RONDO_WITH_CUBLASLT
+std::string gemm_library() { return "this program was built without cuBLASLt"; }
+#endif
 
 std::span<const Variant> gemm_variants() {
   static constexpr Variant variants[] = {
@@ -87,6 +94,10 @@ std::span<const Variant> gemm_variants() {
       variant<GemmArgs, gemm_openblas>("openblas", Backend::cpu, Role::standard,
                                        gemm_openblas_accepts),
       blocked<generic>("generic"),
+#ifdef RONDO_WITH_CUBLASLT
+      variant<GemmArgs, gemm_cublaslt>("cublaslt", Backend::cuda, Role::standard,
+                                       gemm_cublaslt_accepts),
+#endif
       RONDO_GPU_VARIANTS(GemmArgs, gemm_gpu, "portable", Role::standard, gemm_gpu_accepts),
   };
   return variants;

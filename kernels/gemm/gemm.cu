@@ -231,6 +231,33 @@ __global__ void __launch_bounds__(threads)
   });
 }
 
+constexpr int64_t most_helper_blocks = 1024;
+
+unsigned helper_blocks(int64_t elements) {
+  return static_cast<unsigned>(std::min<int64_t>((elements + 255) / 256, most_helper_blocks));
+}
+
+template <class T>
+__global__ void zero_tail(T* data, int64_t ld, int64_t rows, int64_t cols, const int32_t* count,
+                          bool of_rows) {
+  const int64_t row0 = of_rows ? *count : 0, col0 = of_rows ? 0 : *count;
+  const int64_t tail_cols = cols - col0, n = (rows - row0) * tail_cols;
+  const int64_t stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
+    data[(row0 + i / tail_cols) * ld + col0 + i % tail_cols] = to<T>(0.0f);
+  }
+}
+
+__global__ void add_bias(GemmBiasArgs a) {
+  const int64_t n = a.rows * a.cols, stride = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
+    bf16& c = a.c[i / a.cols * a.ldc + i % a.cols];
+    float value = a.results[i] + a.bias[i % a.cols];
+    if (a.beta != 0.0f) value += a.beta * to_float(c);
+    c = to_bf16(value);
+  }
+}
+
 template <class T>
 Operand<T> operand(const void* data, int64_t ld, bool k_contiguous) {
   const bool aligned = ld % 4 == 0 && reinterpret_cast<uintptr_t>(data) % sizeof(Four<T>) == 0;
@@ -253,6 +280,24 @@ void product_of(const Context& context, const GemmArgs& g) {
 }
 
 }  // namespace
+
+void gemm_zero_tail(const Context& context, const GemmTailArgs& a) {
+  const LaunchConfig config = {
+      .kernel = "gemm_zero_tail", .grid = {helper_blocks(a.rows * a.cols)}, .block = {256}};
+  if (a.dtype == DType::bf16) {
+    launch(context, config, zero_tail<bf16>, static_cast<bf16*>(a.data), a.ld, a.rows, a.cols,
+           a.count, a.of_rows);
+  } else {
+    launch(context, config, zero_tail<float>, static_cast<float*>(a.data), a.ld, a.rows, a.cols,
+           a.count, a.of_rows);
+  }
+}
+
+void gemm_add_bias(const Context& context, const GemmBiasArgs& a) {
+  launch(context,
+         {.kernel = "gemm_add_bias", .grid = {helper_blocks(a.rows * a.cols)}, .block = {256}},
+         add_bias, a);
+}
 
 void gemm_gpu(const Context& context, const GemmArgs& g) {
   check_gemm(g);

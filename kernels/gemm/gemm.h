@@ -4,17 +4,24 @@
 //   a is [m, k] (or [k, m] when transpose_a), b is [k, n] (or [n, k] when transpose_b).
 //   bias [n], f32 (f64 for f64 inputs) or absent, added to each row after beta * c.
 // m may be limited by `*row_count` in device memory (rows of c; with transpose_a, where rows are
-// the contracted dimension, k is limited instead): rows past it are neither read nor written.
+// the contracted dimension, k is limited instead): rows past it are neither read nor written,
+// or with `spare_rows` not read for a result: then those of c may be written, and where rows are
+// contracted those of a and b may be set to zero. (Packed batches keep nothing there, and libraries
+// that cannot see the count compute all rows.)
 // dtypes: a, b f32, bf16 or f64 (the same); c f32 or bf16 for bf16 inputs, else the input's.
 //   Accumulation in f32 (f64 for f64; double in ref).
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
 // Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but
-//   `openblas` a row of c also has the same bits whatever other rows are computed with it, so that
+//   `openblas` and `cublaslt` a row of c also has the same bits whatever other rows are computed with it, so that
 //   results do not depend on how utterances are batched or cut into chunks.
 //
 // Algorithm: K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
+//
+// `cublaslt` is NVIDIA's library, found when the program runs (kernels/gemm/cublaslt_library.h).
 #pragma once
+
+#include <string>
 
 #include "kernels/base/op.h"
 
@@ -33,6 +40,7 @@ struct GemmArgs {
   float alpha = 1, beta = 0;
   TensorView bias;
   const int32_t* row_count = nullptr;
+  bool spare_rows = false;
   TensorView workspace;  // u8, at least gemm_workspace_bytes()
 };
 
@@ -41,5 +49,8 @@ struct GemmArgs {
 size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args);
 
 std::span<const Variant> gemm_variants();
+
+// For people: the library behind `cublaslt`, or why there is none.
+std::string gemm_library();
 
 }  // namespace rondo

@@ -22,6 +22,31 @@ bool gemm_openblas_accepts(const Context& context, const void* args);
 void gemm_openblas(const Context& context, const GemmArgs& args);
 
 RONDO_DECLARE_GPU(gemm_gpu, GemmArgs);
+
+// Sets the part of a [rows, cols] matrix (f32 or bf16) past `*count` rows, or columns, to zero.
+struct GemmTailArgs {
+  void* data;
+  DType dtype;
+  int64_t ld, rows, cols;
+  const int32_t* count;
+  bool of_rows;
+};
+RONDO_DECLARE_GPU(gemm_zero_tail, GemmTailArgs);
+
+// c = results + beta * c + bias, rounded once; results [rows, cols] without gaps, c with ldc.
+struct GemmBiasArgs {
+  const float* results;
+  bf16* c;
+  int64_t ldc, rows, cols;
+  float beta;
+  const float* bias;
+};
+RONDO_DECLARE_GPU(gemm_add_bias, GemmBiasArgs);
+
+bool gemm_cublaslt_accepts(const Context& context, const void* args);
+void gemm_cublaslt(const Context& context, const GemmArgs& args);
+size_t gemm_cublaslt_workspace(const GemmArgs& args);
+
 // GPUs take f32 and bf16.
 inline bool gemm_gpu_accepts(const Context&, const void* args) {
   return !args || static_cast<const GemmArgs*>(args)->dtype != DType::f64;

@@ -129,6 +129,7 @@ void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& a,
   for (int d = 0; d < a.dims.directions; ++d) {
     GemmArgs g = input_product(a.dims, a.x.dtype, rows);
     g.row_count = &a.layout.extent->rows;
+    g.spare_rows = true;
     g.a = a.x.data;
     g.b = a.weights[d].w.data;
     g.c = space.pre + d * rows * 4 * a.dims.hidden;
@@ -145,6 +146,7 @@ void lstm_gpu_input_gradients(const Context& context, const LstmBackwardArgs& a,
   for (int d = 0; d < a.dims.directions; ++d) {
     GemmArgs g = input_gradient(a.dims, a.dy.dtype, rows);
     g.row_count = &a.layout.extent->rows;
+    g.spare_rows = true;
     g.a = lstm_at(a.dgates, d * rows * 4 * a.dims.hidden);
     g.b = a.weights[d].w.data;
     g.c = a.dx.data;
@@ -160,6 +162,7 @@ void lstm_gpu_weight_product(const Context& context, const LstmWeightGradArgs& a
   if (!out) return;
   GemmArgs g = weight_product(out.dim(0), out.dim(1), a.x.dtype, a.layout.capacity.rows);
   g.row_count = &a.layout.extent->rows;
+  g.spare_rows = true;
   g.a = left;
   g.b = right;
   g.c = out.data;

@@ -188,6 +188,8 @@ class SimStream final : public detail::StreamImpl {
     ++counters.stream_waits;
     queues().synchronize(this, nullptr);
   }
+  // For code that hands a stream to a library: on this device one of the tests' own.
+  void* native() override { return static_cast<detail::StreamImpl*>(this); }
   void refuse_while_recording(const char* what) const {
     RONDO_CHECK(!recording, what, " of a stream whose work is being recorded");
   }

@@ -21,6 +21,8 @@ import traceback
 import wave
 
 RONDO = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "rondo"
+# Unless a test says otherwise: results are compared with those of the cpu.
+os.environ.setdefault("RONDO_DEVICE", "cpu")
 RATE = 8000
 TONES = {"a": 400, "b": 1000, "c": 2200}
 TIMEOUT = 120

@@ -1,0 +1,110 @@
+#include "kernels/gemm/cublaslt_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string& file_name() {
+  static const std::string name = str("libcublasLt.so.", CUBLAS_VER_MAJOR);
+  return name;
+}
+
+std::string environment(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value ? value : "";
+}
+
+// <environment>/lib/python3.*/site-packages/nvidia/*/lib, where pip puts NVIDIA's libraries.
+void add_python_folders(const std::string& root, std::vector<std::string>& files) {
+  std::error_code ignored;
+  for (const auto& python : fs::directory_iterator(fs::path(root) / "lib", ignored)) {
+    const fs::path packages = python.path() / "site-packages" / "nvidia";
+    for (const auto& package : fs::directory_iterator(packages, ignored)) {
+      const fs::path file = package.path() / "lib" / file_name();
+      if (fs::exists(file, ignored)) files.push_back(file.string());
+    }
+  }
+}
+
+std::vector<std::string> candidates() {
+  if (const std::string file = environment("RONDO_CUBLASLT"); !file.empty()) return {file};
+  std::vector<std::string> files = {file_name()};
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const std::string root = environment(variable); !root.empty()) {
+      files.push_back(root + "/lib64/" + file_name());
+    }
+  }
+  files.push_back("/usr/local/cuda/lib64/" + file_name());
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const std::string root = environment(variable); !root.empty()) {
+      add_python_folders(root, files);
+    }
+  }
+  return files;
+}
+
+template <class Function>
+bool bind(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+bool bind_all(void* l, CublasLt& f) {
+  return bind(l, "cublasLtCreate", f.create) && bind(l, "cublasLtGetVersion", f.get_version) &&
+         bind(l, "cublasLtGetStatusString", f.get_status_string) &&
+         bind(l, "cublasLtMatmulDescCreate", f.desc_create) &&
+         bind(l, "cublasLtMatmulDescDestroy", f.desc_destroy) &&
+         bind(l, "cublasLtMatmulDescSetAttribute", f.desc_set) &&
+         bind(l, "cublasLtMatrixLayoutCreate", f.layout_create) &&
+         bind(l, "cublasLtMatrixLayoutDestroy", f.layout_destroy) &&
+         bind(l, "cublasLtMatmulPreferenceCreate", f.preference_create) &&
+         bind(l, "cublasLtMatmulPreferenceDestroy", f.preference_destroy) &&
+         bind(l, "cublasLtMatmulPreferenceSetAttribute", f.preference_set) &&
+         bind(l, "cublasLtMatmulAlgoGetHeuristic", f.get_heuristic) &&
+         bind(l, "cublasLtMatmul", f.matmul);
+}
+
+struct Search {
+  CublasLt library;
+  bool found = false;
+  std::string why;
+
+  Search() {
+    std::string tried;
+    for (const std::string& file : candidates()) {
+      void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (opened == nullptr) {
+        tried += str(tried.empty() ? "" : ", ", file);
+        continue;
+      }
+      library.name = file;
+      found = bind_all(opened, library);
+      if (found) return;
+      why = str(file, " lacks functions of cuBLASLt ", CUBLAS_VER_MAJOR);
+      dlclose(opened);
+    }
+    if (why.empty()) {
+      why = str("cuBLASLt ", CUBLAS_VER_MAJOR, " was not found (tried ", tried,
+                "); install CUDA's cuBLAS or set RONDO_CUBLASLT to its file");
+    }
+  }
+};
+
+}  // namespace
+
+const CublasLt* find_cublaslt(std::string* why) {
+  static const Search search;
+  if (!search.found && why) *why = search.why;
+  return search.found ? &search.library : nullptr;
+}
+
+}  // namespace rondo

@@ -1,0 +1,35 @@
+// cuBLASLt, looked for when the first product on a GPU wants it: the program starts without it.
+// Only in builds whose toolkit has its header.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <string>
+
+namespace rondo {
+
+// The functions that are used. Tests put their own here.
+struct CublasLt {
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtGetVersion) get_version = nullptr;
+  decltype(&cublasLtGetStatusString) get_status_string = nullptr;
+  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) get_heuristic = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+  std::string name;  // the file it came from
+};
+
+// nullptr when there is none, with what was looked for in *why. Looks, once per process, at
+// RONDO_CUBLASLT (a file), where the system looks for libraries, in CUDA_HOME, CUDA_PATH and the
+// toolkit's usual folder, and in the nvidia packages of an active Python environment. The library
+// stays open.
+const CublasLt* find_cublaslt(std::string* why = nullptr);
+
+}  // namespace rondo

@@ -1,0 +1,287 @@
+// cuBLASLt works on column-major matrices, in which our row-major c is c^T [n, m]: it computes
+// c^T = op(b)^T op(a)^T, so b goes first. A bias over our columns is then one over its rows, which
+// its epilogue adds; in the type of c, so bf16 results with their f32 bias are made in f32, a piece
+// of rows at a time, and rounded once.
+//
+// The number of rows really used is on the device, out of cuBLASLt's sight: it computes all of c,
+// and rows past the count become garbage. Where rows are contracted, garbage would spread: those of
+// a and b are zeroed first.
+//
+// Determinism: the algorithm depends on the shape alone, and those that sum by atomics are left
+// out.
+#include "kernels/gemm/gemm_cublaslt.h"
+
+#include <algorithm>
+#include <bit>
+#include <compare>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/base/cuda_check.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t algorithm_bytes = size_t{32} << 20;  // what NVIDIA advises for Hopper
+constexpr size_t wide_rows_bytes = size_t{64} << 20;  // of f32 results on their way to bf16
+constexpr size_t bias_alignment = 16;
+
+struct Key {
+  int device;
+  int64_t m, n, k, lda, ldb, ldc;
+  bool transpose_a, transpose_b, bias, accumulates;
+  DType dtype, c_dtype;
+  size_t a_alignment, b_alignment, c_alignment, workspace;
+  auto operator<=>(const Key&) const = default;
+};
+
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
+
+struct Product {
+  bool possible = false;
+  Owned<cublasLtMatmulDesc_t> description;
+  Owned<cublasLtMatrixLayout_t> a, b, c;
+  cublasLtMatmulAlgo_t algorithm = {};
+};
+
+// Handles and chosen algorithms; never destroyed, because the driver may go first.
+struct Cache {
+  std::mutex mutex;
+  std::map<std::pair<const CublasLt*, int>, cublasLtHandle_t> handles;
+  std::map<std::pair<const CublasLt*, Key>, Product> products;
+};
+Cache& cache() {
+  static Cache& c = *new Cache;
+  return c;
+}
+
+void check(const CublasLt& library, cublasStatus_t status, const char* call) {
+  RONDO_CHECK(status == CUBLAS_STATUS_SUCCESS, call, ": ", library.get_status_string(status));
+}
+
+size_t alignment_of(const void* p) {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  return std::min<size_t>(256, size_t{1} << std::min(8, std::countr_zero(address | 256)));
+}
+
+cudaDataType_t type_of(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+cublasLtHandle_t handle_for(const CublasLt& library, int device) {
+  cublasLtHandle_t& handle = cache().handles[{&library, device}];
+  if (handle == nullptr) check(library, library.create(&handle), "cublasLtCreate");
+  return handle;
+}
+
+Owned<cublasLtMatrixLayout_t> make_layout(const CublasLt& l, DType dtype, int64_t rows,
+                                          int64_t cols, int64_t ld) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check(l,
+        l.layout_create(&layout, type_of(dtype), static_cast<uint64_t>(rows),
+                        static_cast<uint64_t>(cols), ld),
+        "cublasLtMatrixLayoutCreate");
+  return {layout, l.layout_destroy};
+}
+
+Owned<cublasLtMatmulPreference_t> make_preference(const CublasLt& l, const Key& key) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check(l, l.preference_create(&made), "cublasLtMatmulPreferenceCreate");
+  Owned<cublasLtMatmulPreference_t> preference(made, l.preference_destroy);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    check(l, l.preference_set(made, attribute, &value, sizeof value),
+          "cublasLtMatmulPreferenceSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(key.workspace));
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE});
+  // The library's a is our b.
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(key.b_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(key.a_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(key.c_alignment));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(key.c_alignment));
+  return preference;
+}
+
+Product make_product(const CublasLt& l, cublasLtHandle_t handle, const Key& key) {
+  cublasLtMatmulDesc_t made = nullptr;
+  check(l, l.desc_create(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  Product p{false,
+            {made, l.desc_destroy},
+            make_layout(l, key.dtype, key.transpose_a ? key.m : key.k,
+                        key.transpose_a ? key.k : key.m, key.lda),
+            make_layout(l, key.dtype, key.transpose_b ? key.k : key.n,
+                        key.transpose_b ? key.n : key.k, key.ldb),
+            make_layout(l, key.c_dtype, key.n, key.m, key.ldc)};
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
+    check(l, l.desc_set(made, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, key.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, key.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (key.bias) set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  const auto preference = make_preference(l, key);
+  cublasLtMatmulHeuristicResult_t found = {};
+  int count = 0;
+  const cublasStatus_t status = l.get_heuristic(handle, made, p.b.get(), p.a.get(), p.c.get(),
+                                                p.c.get(), preference.get(), 1, &found, &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return p;
+  check(l, status, "cublasLtMatmulAlgoGetHeuristic");
+  p.possible = count > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+  p.algorithm = found.algo;
+  return p;
+}
+
+// One call of the library. `workspace` bytes of g.workspace are its own.
+class Call {
+ public:
+  Call(const CublasLt& library, const Context& context, const GemmArgs& g, size_t workspace)
+      : library_(library), context_(context), g_(g), workspace_(workspace) {
+    const Key key = {context.device->index(),
+                     g.m,
+                     g.n,
+                     g.k,
+                     g.lda,
+                     g.ldb,
+                     g.ldc,
+                     g.transpose_a,
+                     g.transpose_b,
+                     static_cast<bool>(g.bias),
+                     g.beta != 0,
+                     g.dtype,
+                     g.c_dtype,
+                     alignment_of(g.a),
+                     alignment_of(g.b),
+                     alignment_of(g.c),
+                     workspace};
+    handle_ = handle_for(library, key.device);
+    auto& products = cache().products;
+    auto it = products.find({&library, key});
+    if (it == products.end()) {
+      it = products.emplace(std::pair(&library, key), make_product(library, handle_, key)).first;
+    }
+    product_ = &it->second;
+  }
+
+  bool possible() const { return product_->possible; }
+  void run() const {
+    if (g_.bias) {
+      const void* bias = g_.bias.data;
+      check(library_,
+            library_.desc_set(product_->description.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                              sizeof bias),
+            "cublasLtMatmulDescSetAttribute");
+    }
+    check(library_,
+          library_.matmul(handle_, product_->description.get(), &g_.alpha, g_.b, product_->b.get(),
+                          g_.a, product_->a.get(), &g_.beta, g_.c, product_->c.get(), g_.c,
+                          product_->c.get(), &product_->algorithm, g_.workspace.data, workspace_,
+                          static_cast<cudaStream_t>(context_.stream->native())),
+          "cublasLtMatmul");
+  }
+
+ private:
+  const CublasLt& library_;
+  const Context& context_;
+  GemmArgs g_;
+  size_t workspace_;
+  cublasLtHandle_t handle_ = nullptr;
+  const Product* product_ = nullptr;
+};
+
+size_t own_workspace(const GemmArgs& g) {
+  return std::min(g.workspace ? g.workspace.bytes() : 0, algorithm_bytes);
+}
+
+// Rows of c from `row` on, as f32 in the workspace.
+GemmArgs wide_piece(const GemmArgs& g, int64_t row, int64_t rows, float* results) {
+  GemmArgs part = g;
+  part.m = rows;
+  part.a = static_cast<const bf16*>(g.a) + (g.transpose_a ? row : row * g.lda);
+  part.c = results;
+  part.c_dtype = DType::f32;
+  part.ldc = g.n;
+  part.bias = {};
+  part.beta = 0;
+  return part;
+}
+
+// f32 results in the workspace, rounded with their bias. False: not possible.
+bool run_in_pieces(const CublasLt& library, const GemmCublasLtKernels& kernels,
+                   const Context& context, const GemmArgs& g) {
+  const size_t row_bytes = static_cast<size_t>(g.n) * sizeof(float), own = own_workspace(g);
+  const size_t wide = g.workspace ? g.workspace.bytes() - own : 0;
+  const int64_t piece = std::min<int64_t>(g.m, static_cast<int64_t>(wide / row_bytes));
+  if (piece == 0) return false;
+  auto* results = reinterpret_cast<float*>(g.workspace.as<uint8_t>() + own);
+  for (const bool runs : {false, true}) {  // all are possible before one is run
+    for (int64_t row = 0; row < g.m; row += piece) {
+      const int64_t rows = std::min(piece, g.m - row);
+      const Call call(library, context, wide_piece(g, row, rows, results), own);
+      if (!call.possible()) return false;
+      if (!runs) continue;
+      call.run();
+      kernels.add_bias(context, {results, static_cast<bf16*>(g.c) + row * g.ldc, g.ldc, rows, g.n,
+                                 g.beta, g.bias.as<float>()});
+    }
+  }
+  return true;
+}
+
+void zero_tails(const GemmCublasLtKernels& kernels, const Context& context, const GemmArgs& g) {
+  kernels.zero_tail(context, {const_cast<void*>(g.a), g.dtype, g.lda, g.k, g.m, g.row_count, true});
+  kernels.zero_tail(context, {const_cast<void*>(g.b), g.dtype, g.ldb, g.transpose_b ? g.n : g.k,
+                              g.transpose_b ? g.k : g.n, g.row_count, !g.transpose_b});
+}
+
+}  // namespace
+
+size_t gemm_cublaslt_workspace(const GemmArgs& g) {
+  const bool rounds = g.dtype == DType::bf16 && g.c_dtype == DType::bf16;
+  const size_t row = static_cast<size_t>(std::max<int64_t>(g.n, 1)) * sizeof(float);
+  const size_t rows = static_cast<size_t>(std::max<int64_t>(g.m, 1));
+  return algorithm_bytes + (rounds ? std::clamp(wide_rows_bytes / row, size_t{1}, rows) * row : 0);
+}
+
+void gemm_by_cublaslt(const CublasLt& library, const GemmCublasLtKernels& kernels,
+                      const Context& context, const GemmArgs& g) {
+  check_gemm(g);
+  RONDO_CHECK(!g.row_count || g.spare_rows, "row_count without spare_rows");
+  if (g.m == 0 || g.n == 0) return;
+  const bool aligned = !g.bias || reinterpret_cast<uintptr_t>(g.bias.data) % bias_alignment == 0;
+  if (g.k == 0 || g.alpha == 0 || !aligned) return kernels.portable(context, g);
+  const std::lock_guard lock(cache().mutex);
+  if (g.row_count && g.transpose_a) zero_tails(kernels, context, g);
+  if (g.bias && g.c_dtype == DType::bf16) {
+    if (!run_in_pieces(library, kernels, context, g)) kernels.portable(context, g);
+    return;
+  }
+  const Call call(library, context, g, own_workspace(g));
+  if (!call.possible()) return kernels.portable(context, g);
+  call.run();
+}
+
+bool gemm_cublaslt_accepts(const Context&, const void* args) {
+  if (find_cublaslt() == nullptr) return false;
+  if (args == nullptr) return true;
+  const auto& g = *static_cast<const GemmArgs*>(args);
+  return g.dtype != DType::f64 && (!g.row_count || g.spare_rows);
+}
+
+std::string gemm_library() {
+  std::string why;
+  const CublasLt* library = find_cublaslt(&why);
+  if (library == nullptr) return why;
+  const size_t version = library->get_version();
+  return str(library->name, ", version ", version / 10000, ".", version / 100 % 100, ".",
+             version % 100);
+}
+
+void gemm_cublaslt(const Context& context, const GemmArgs& args) {
+  CUDA_CHECK(cudaSetDevice(context.device->index()));
+  gemm_by_cublaslt(*find_cublaslt(), {cuda::gemm_gpu, cuda::gemm_zero_tail, cuda::gemm_add_bias},
+                   context, args);
+}
+
+}  // namespace rondo

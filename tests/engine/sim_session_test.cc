@@ -1,0 +1,243 @@
+// Sessions on the simulated GPU: the same training as on the cpu, nothing waited for, nothing
+// allocated in a step, and what is said when memory is short.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "engine/session.h"
+#include "kernels/simt/sim_device.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int32_t classes = 5;
+
+Outputs model(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::stack_frames(g, x, 2);
+  x = layers::lstm(
+      g, x, "encoder",
+      {.hidden = 8, .layers = 2, .bidirectional = true, .dropout = 0.1, .layer_norm = true});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+SessionOptions options(DeviceKind device, DType compute = DType::f32) {
+  SessionOptions o;
+  o.device = device;
+  o.threads = 2;
+  o.compute = compute;
+  o.optimizer.learning_rate = 1e-2;
+  o.optimizer.clip_norm = 5;
+  return o;
+}
+
+struct Batches {
+  std::vector<RandomBatch> storage;
+  std::vector<BatchView> views;
+  explicit Batches(int n) {
+    Graph g;
+    model(g);
+    storage.reserve(static_cast<size_t>(n));
+    for (int i = 0; i < n; ++i) {
+      const auto u = static_cast<unsigned>(i);
+      const std::vector<int32_t> lengths = {12 + i, 9, 5};
+      storage.emplace_back(lengths, classes, u, 2);
+      views.push_back(storage.back().view(g, classes, u));
+      views.back().step_seed = u;
+    }
+  }
+  BatchCapacity capacity() const {
+    BatchCapacity c;
+    for (const BatchView& v : views) c = BatchCapacity::merge(c, v.extent());
+    return c;
+  }
+};
+
+std::vector<float> weights_of(const Session& s) {
+  const TensorView w = s.parameters().weights();  // the simulator's memory is the host's
+  return {w.as<float>(), w.as<float>() + w.numel()};
+}
+
+// The loss of every batch and the gradient norm of every update, read one step late.
+struct Course {
+  std::vector<double> losses, norms;
+  std::vector<float> weights;
+};
+Course train_ahead(Session& session, const Batches& batches, int steps) {
+  Course course;
+  std::vector<bool> updates;  // of what is in flight, oldest first
+  const auto settle = [&](size_t left) {
+    while (session.in_flight() > left) {
+      const StepResult& r = session.collect();
+      (updates.front() ? course.norms : course.losses)
+          .push_back(updates.front() ? r.gradient_norm : r.mean_loss());
+      updates.erase(updates.begin());
+    }
+  };
+  for (int i = 0; i < steps; ++i) {
+    session.enqueue(batches.views[static_cast<size_t>(i) % batches.views.size()]);
+    session.enqueue_update();
+    updates.insert(updates.end(), {false, true});
+    settle(2);
+  }
+  settle(0);
+  course.weights = weights_of(session);
+  return course;
+}
+
+}  // namespace
+
+TEST_CASE("training on the simulated GPU agrees with the cpu step by step") {
+  for (DType compute : {DType::f32, DType::bf16}) {
+    // f32: sums in another order, through eight updates. bf16: 8 bits of every activation may
+    // round the other way.
+    const double allowed = compute == DType::f32 ? 2e-5 : 2e-2;
+    const Batches batches(3);
+    Session cpu(model, options(DeviceKind::cpu, compute));
+    Session sim(model, options(DeviceKind::sim, compute));
+    for (int i = 0; i < 8; ++i) {
+      const BatchView& batch = batches.views[static_cast<size_t>(i) % 3];
+      const StepResult want = cpu.train_step(batch);
+      const StepResult& got = sim.train_step(batch);
+      INFO(name_of(compute) << " step " << i);
+      CHECK(std::abs(got.mean_loss() - want.mean_loss()) <= allowed * want.mean_loss());
+      CHECK(std::abs(got.gradient_norm - want.gradient_norm) <= 5 * allowed * want.gradient_norm);
+      CHECK(got.sequences == want.sequences);
+      CHECK(got.frames == want.frames);
+      REQUIRE(got.losses.size() == want.losses.size());
+    }
+    CHECK(sim.optimizer().steps() == 8);
+    const StepResult want = cpu.evaluate(batches.views[0]);
+    CHECK(std::abs(sim.evaluate(batches.views[0]).loss - want.loss) <= allowed * want.loss);
+  }
+}
+
+TEST_CASE("steps enqueued ahead give the bits of steps that were waited for") {
+  const Batches batches(3);
+  Session waiting(model, options(DeviceKind::sim));
+  waiting.reserve(batches.capacity());
+  Course want;
+  for (int i = 0; i < 5; ++i) {
+    const StepResult& r = waiting.train_step(batches.views[static_cast<size_t>(i) % 3]);
+    want.losses.push_back(r.mean_loss());
+    want.norms.push_back(r.gradient_norm);
+  }
+  want.weights = weights_of(waiting);
+  // Every seed lets the copies lag behind the kernels or run ahead differently.
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    set_sim_options({SimOrder::forward, seed});
+    Session ahead(model, options(DeviceKind::sim));
+    ahead.reserve(batches.capacity());
+    const Course got = train_ahead(ahead, batches, 5);
+    CHECK(got.losses == want.losses);
+    CHECK(got.norms == want.norms);
+    CHECK(got.weights == want.weights);
+  }
+  set_sim_options({});
+}
+
+TEST_CASE("a step on the simulated GPU allocates nothing and waits only for the step before") {
+  const Batches batches(3);
+  Session session(model, options(DeviceKind::sim));
+  session.reserve(batches.capacity());
+  train_ahead(session, batches, 2);  // the first runs as it is, the second is recorded
+  const SimCounters before = sim_counters();
+  session.enqueue(batches.views[0]);
+  session.enqueue_update();
+  for (int i = 1; i < 6; ++i) {
+    session.enqueue(batches.views[static_cast<size_t>(i) % 3]);
+    session.enqueue_update();
+    while (session.in_flight() > 2) session.collect();
+  }
+  const SimCounters after = sim_counters();
+  CHECK(after.allocations == before.allocations);
+  CHECK(after.stream_waits == before.stream_waits);
+  CHECK(after.launches - before.launches == 6);  // of the whole step, as one piece of work
+  // Each load waits for its staging memory, two batches back; each collect() for its result.
+  CHECK(after.event_waits - before.event_waits == 6 + 10);
+  while (session.in_flight() > 0) session.collect();
+}
+
+TEST_CASE("an allocation or a wait in the step is noticed by the counters") {
+  const SimCounters before = sim_counters();
+  const Buffer buffer(sim_device(), 4, "a test");
+  sim_device().make_stream().synchronize();
+  CHECK(sim_counters().allocations == before.allocations + 1);
+  CHECK(sim_counters().stream_waits == before.stream_waits + 1);
+}
+
+TEST_CASE("accumulated batches are one update on the simulated GPU") {
+  const Batches batches(3);
+  Session cpu(model, options(DeviceKind::cpu)), sim(model, options(DeviceKind::sim));
+  for (const BatchView& b : batches.views) {
+    cpu.accumulate(b);
+    sim.enqueue(b);
+  }
+  CHECK_THROWS_WITH(sim.evaluate(batches.views[0]), Catch::Contains("in flight"));
+  sim.enqueue_update();
+  const StepResult want = cpu.update();
+  while (sim.in_flight() > 0) sim.collect();
+  const StepResult& got = sim.last_result();
+  CHECK(got.sequences == 9);
+  CHECK(got.mean_loss() == Approx(want.mean_loss()).epsilon(2e-5));
+  CHECK(got.gradient_norm == Approx(want.gradient_norm).epsilon(1e-4));
+}
+
+TEST_CASE("what is in flight has a limit, and ends with its session") {
+  const Batches batches(1);
+  Session session(model, options(DeviceKind::sim));
+  for (size_t i = 0; i < Session::most_in_flight; ++i) session.enqueue(batches.views[0]);
+  CHECK_THROWS_WITH(session.enqueue(batches.views[0]), Catch::Contains("collect() them"));
+  CHECK_THROWS_WITH(session.train_step(batches.views[0]), Catch::Contains("in flight"));
+}
+
+TEST_CASE("too little memory: what asked for it, and what would fit") {
+  std::vector<int32_t> lengths(40, 50);
+  RandomBatch batch(lengths, classes, 1, 2);
+  Graph g;
+  model(g);
+  const BatchView view = batch.view(g, classes, 1);
+  Session session(model, options(DeviceKind::sim));
+  const Session::Memory needed = session.predict_memory(view.extent());
+  // Room for what the session holds already and half of the activations.
+  const size_t limit =
+      needed.weights + needed.gradients + needed.optimizer + needed.activations / 2;
+  std::string message;
+  try {
+    set_sim_memory_limit(limit);
+    session.train_step(view);
+  } catch (const OutOfMemory& e) {
+    message = e.what();
+  }
+  set_sim_memory_limit(0);
+  CHECK_THAT(message, Catch::Contains("out of memory on sim"));
+  CHECK_THAT(message, Catch::Contains("activations of a batch of 2000 frames in 40 sequences"));
+  CHECK_THAT(message, Catch::Contains("the largest, '"));
+  const size_t at = message.find("a batch of ", message.find(" free"));
+  REQUIRE(at != std::string::npos);
+  const int64_t frames = std::stoll(message.substr(at + 11));
+  CHECK(frames >= 50);
+  CHECK(frames < 2000);
+  // The session is as it was; what was advised does fit.
+  RandomBatch smaller(std::vector<int32_t>(static_cast<size_t>(frames / 50), 50), classes, 1, 2);
+  set_sim_memory_limit(limit);
+  CHECK(std::isfinite(session.train_step(smaller.view(g, classes, 1)).mean_loss()));
+  set_sim_memory_limit(0);
+}
+
+TEST_CASE("a session that does not train has no gradients and no optimiser") {
+  const Batches batches(1);
+  for (DeviceKind device : {DeviceKind::cpu, DeviceKind::sim}) {
+    Session trained(model, options(device));
+    SessionOptions o = options(device);
+    o.training = false;
+    Session session(model, o);
+    CHECK(session.parameters().gradients().data == nullptr);
+    CHECK(session.predict(batches.views[0]) == trained.predict(batches.views[0]));
+    CHECK_THROWS_WITH(session.train_step(batches.views[0]), Catch::Contains("without memory"));
+    CHECK_THROWS_WITH(session.optimizer(), Catch::Contains("without memory"));
+  }
+}
