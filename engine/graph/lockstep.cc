@@ -37,7 +37,9 @@ Lockstep::Lockstep(Plan& plan, Parameters& parameters)
       stream_(cpu_device().make_stream()),
       reference_(plan.graph(), reference_context(plan.context(), stream_), plan.capacity(),
                  reference_parameters_, Reuse::never) {
-  RONDO_CHECK(plan.context().device->host_memory(), "lockstep needs memory the host can read");
+  if (!plan.context().device->host_memory()) {
+    fail_input("kernels run beside their reference where the host can read the memory: cpu or sim");
+  }
 }
 
 void Lockstep::load(const BatchView& batch) {

@@ -12,7 +12,7 @@ namespace rondo {
 
 class Lockstep {
  public:
-  // `plan` must outlive this object; its device's memory must be visible to the host.
+  // `plan` must outlive this object. Throws InputError when the host cannot read its device's memory.
   explicit Lockstep(Plan& plan, Parameters& parameters);
 
   // As Plan::load and Plan::run, for both. run() throws Error naming node, variant, value, element,

@@ -137,6 +137,9 @@ class Trainer {
     } else if (ranks_.size() > 1) {
       reducer_ = std::make_unique<GroupReducer>(*options_.group, ballot);
     }
+    if (reducer_ && !s_.session->context().device->host_memory()) {
+      fail_input("parallel.deterministic = \"world_invariant\" trains on CPUs only so far");
+    }
     s_.session->set_reducer(reducer_.get());
     // One step, so that a GPU has work while results are read. On the cpu they are there at once.
     const bool waits = reducer_ || s_.session->context().device->kind() == DeviceKind::cpu;

@@ -22,6 +22,9 @@ namespace rondo::detail {
 
 std::string describe_cuda_error(cudaError_t error);
 
+// Whether this program was compiled for the GPU that is current.
+bool has_code_for_current_gpu();
+
 // Raises the kernel's limit of dynamic shared memory when it needs more than 48 KB, and allows
 // cluster sizes above 8.
 void launch_cuda(const Context& context, const LaunchConfig& config, const void* kernel,

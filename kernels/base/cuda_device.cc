@@ -315,7 +315,15 @@ Device* cuda_device(int index, std::string* why) {
   }
   devices.resize(std::max(devices.size(), static_cast<size_t>(count)));
   auto& device = devices[static_cast<size_t>(index)];
-  if (!device) device = std::make_unique<CudaDevice>(index);
+  if (!device) {
+    CUDA_CHECK(cudaSetDevice(index));
+    auto found = std::make_unique<CudaDevice>(index);
+    if (!detail::has_code_for_current_gpu()) {
+      *why = str(found->describe(), " is none of the GPUs this program was built for");
+      return nullptr;
+    }
+    device = std::move(found);
+  }
   return device.get();
 }
 

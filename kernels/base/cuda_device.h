@@ -7,8 +7,8 @@
 
 namespace rondo {
 
-// The GPU of that index, or nullptr with the reason in *why (no driver, no such device). The
-// device lives as long as the process.
+// The GPU of that index, or nullptr with the reason in *why (no driver, no such device, no kernels
+// for it). The device lives as long as the process.
 //
 // On it: allocate and deallocate synchronise (cudaMalloc, cudaFree): do both outside the step loop.
 // Streams are non-blocking. A sticky fault of a kernel shows at the next synchronize().
