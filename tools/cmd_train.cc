@@ -136,10 +136,14 @@ int run_train(const TrainOptions& o) {
   SignalGuard signals;
   TrainerOptions t;
   t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
-  t.device = resolve(o.device);
   t.lockstep = o.lockstep;
   t.version = RONDO_VERSION;
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
+  // These work in host memory so far.
+  const bool not_on_gpus = place || o.ranks > 1 || o.lockstep ||
+                           config.parallel.deterministic == Deterministic::world_invariant;
+  t.device =
+      not_on_gpus && o.device.text == "auto" ? DeviceId(DeviceKind::cpu) : resolve(o.device);
   if (place && o.ranks > 1) {
     fail_input("--ranks ", o.ranks, " within one of the ", place->world_size,
                " ranks that a launcher started");
