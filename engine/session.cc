@@ -246,6 +246,14 @@ struct Session::State {
                 " batches and updates are in flight: collect() them");
   }
 
+  void run_plan(Plan& plan) {
+    if (reducer && device->kind() == DeviceKind::cpu) {
+      plan.run([this](size_t node) { reducer->after_node(node); });
+    } else {
+      plan.run();
+    }
+  }
+
   // Reads a value's live part as f32 into `out`.
   void read_floats(const Plan& plan, ValueId id, std::vector<float>& out) {
     const Value& v = plan.graph().value(id);
@@ -354,7 +362,7 @@ void Session::enqueue(const BatchView& batch) {
     s.lockstep->run();
   } else {
     plan.load(batch);
-    plan.run();
+    s.run_plan(plan);
   }
   s.add_to_totals(plan, s.gradients_clear);
   s.fetch_losses(plan, item);

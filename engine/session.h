@@ -87,6 +87,8 @@ class GradientReducer {
   virtual ~GradientReducer() = default;
   // In place: `gradients` (flat, device memory) and `counts` become sums over all ranks.
   virtual void reduce(TensorView gradients, std::span<double> counts) = 0;
+  // A node of a training batch has run and its results are in memory; called on the CPU alone.
+  virtual void after_node(size_t node) { static_cast<void>(node); }
 };
 
 class Session {

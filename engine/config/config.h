@@ -170,6 +170,7 @@ struct ScheduleConfig {
 struct ParallelConfig {
   Deterministic deterministic = Deterministic::same_world;
   int virtual_shards = 8;
+  int64_t bucket_kb = 0;
   double timeout_seconds = 300;
 
   bool operator==(const ParallelConfig&) const = default;

@@ -206,6 +206,8 @@ Builder parallel_fields(ParallelConfig& c) {
         "the same weights, bit for bit, from runs on as many ranks, or on any number of ranks");
   b.add("virtual_shards", &c.virtual_shards, from(1, 4096),
         "world_invariant: parts of a batch whose gradients are kept apart; ranks at most");
+  b.add("bucket_kb", &c.bucket_kb, from(0, 1 << 24),
+        "gradients sent at a time, while the backward pass goes on; 0: by the speed of the link");
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
         "how long a rank waits for the others before it gives up");
   return b;

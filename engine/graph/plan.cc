@@ -140,6 +140,13 @@ void Plan::record() {
   recorded_ = device.end_capture(*context_.stream);
 }
 
+void Plan::run(const std::function<void(size_t)>& after) {
+  for (size_t i = 0; i < thunks_.size(); ++i) {
+    run_node(i);
+    after(i);
+  }
+}
+
 void Plan::run(Phase phase) {
   for (size_t i = 0; i < thunks_.size(); ++i) {
     if (graph_.nodes[i].phase == phase) run_node(i);

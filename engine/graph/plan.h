@@ -6,6 +6,7 @@
 // thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,7 +26,9 @@ class Plan final : public Binder {
   // exceeds the capacity, or an input is missing, unknown or of the wrong size.
   void load(const BatchView& batch);
 
-  void run();             // all nodes of the stage
+  void run();  // all nodes of the stage
+  // The same; tells of each node that has run. On devices that queue work, it is only enqueued.
+  void run(const std::function<void(size_t node)>& after);
   void run(Phase phase);  // those of one phase
   void run_backward();    // backward and weight_gradient, in order
   void run_node(size_t node);

@@ -26,6 +26,9 @@ class RankReducer : public GradientReducer {
   // Borrows the group.
   RankReducer(ProcessGroup& group, size_t ballot) : group_(group), ballot_(ballot) {}
 
+  // The batch that runs next is the last one of the update.
+  virtual void last_batch() {}
+
   // Set before reduce(); afterwards the sums over all ranks.
   std::span<double> ballot() { return ballot_; }
 

@@ -12,6 +12,7 @@
 #include "engine/io/checkpoint.h"
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
+#include "engine/parallel/bucket_reducer.h"
 #include "engine/parallel/invariant_reducer.h"
 #include "engine/parallel/ranks.h"
 #include "engine/train/average.h"
@@ -135,7 +136,8 @@ class Trainer {
       invariant_ = reducer.get();
       reducer_ = std::move(reducer);
     } else if (ranks_.size() > 1) {
-      reducer_ = std::make_unique<GroupReducer>(*options_.group, ballot);
+      reducer_ = std::make_unique<BucketReducer>(*options_.group, s_.session->training_graph(),
+                                                 s_.session->parameters(), bucket_bytes(), ballot);
     }
     if (reducer_ && !s_.session->context().device->host_memory()) {
       fail_input("parallel.deterministic = \"world_invariant\" trains on CPUs only so far");
@@ -144,6 +146,16 @@ class Trainer {
     // One step, so that a GPU has work while results are read. On the cpu they are there at once.
     const bool waits = reducer_ || s_.session->context().device->kind() == DeviceKind::cpu;
     lag_ = waits ? 0 : 2;
+  }
+
+  int64_t bucket_bytes() {
+    if (config_.parallel.bucket_kb > 0) return config_.parallel.bucket_kb * 1024;
+    const LinkSpeed link = measure_link(*options_.group);
+    const int64_t bytes = bucket_bytes_for(link);
+    report_->message(str("all-reduce: ", std::lround(link.latency * 1e6), " us, ",
+                         std::lround(link.bandwidth / 1e6), " MB/s; gradients in buckets of ",
+                         bytes / 1024, " KiB"));
+    return bytes;
   }
 
   void warn(const std::vector<std::string>& warnings) {
@@ -185,6 +197,7 @@ class Trainer {
     try {
       for (bool more = true; more;) {
         more = batches.position() != last;
+        if (!more && reducer_) reducer_->last_batch();
         accumulate(batches);
       }
     } catch (const CommError&) {

@@ -1,0 +1,182 @@
+// Gradient buckets: planned from the graph, launched as the backward pass goes, the same bits.
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <numeric>
+#include <random>
+
+#include "comm/run_ranks.h"
+#include "engine/parallel/bucket_reducer.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int32_t classes = 5;
+
+Outputs model(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::linear(g, x, "in", 20);
+  x = layers::layer_norm(g, x, "norm");
+  x = layers::lstm(g, x, "lower", {.hidden = 16, .bidirectional = true});
+  x = layers::lstm(g, x, "upper", {.hidden = 12});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+Graph training_graph() {
+  Graph g;
+  const Outputs o = model(g);
+  append_backward(g, o.loss);
+  return g;
+}
+
+// Does nothing but remember when it was asked to.
+class NotedGroup final : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Work all_reduce(const TensorView& data, Reduction, Limit) override {
+    reduced.push_back(data.numel());
+    return Work::nothing_to_do();
+  }
+  Work broadcast(const TensorView&, int, Limit) override { return Work::nothing_to_do(); }
+  Work barrier(Limit) override { return Work::nothing_to_do(); }
+  Work send(int, uint32_t, std::span<const std::byte>, Limit) override { return {}; }
+  Work recv(int, uint32_t, std::span<std::byte>, Limit) override { return {}; }
+  void abort(const std::string&) noexcept override {}
+
+  std::vector<int64_t> reduced;
+};
+
+}  // namespace
+
+TEST_CASE("buckets cover the gradients in the order in which they are finished", "[buckets]") {
+  const Graph graph = training_graph();
+  Parameters parameters(graph, cpu_device());
+  parameters.initialize(3);
+  for (int64_t size : {1, 300, 1000, 100000}) {
+    const auto buckets = plan_buckets(graph, parameters, size / 4, size);
+    std::vector<int> covered(static_cast<size_t>(parameters.flat_size()));
+    for (const GradientBucket& b : buckets) {
+      for (int64_t i = b.begin; i < b.end; ++i) ++covered[static_cast<size_t>(i)];
+    }
+    CHECK(std::all_of(covered.begin(), covered.end(), [](int n) { return n == 1; }));
+    CHECK(std::is_sorted(buckets.begin(), buckets.end(),
+                         [](const auto& a, const auto& b) { return a.after_node < b.after_node; }));
+    if (size == 1) CHECK(buckets.size() >= 12);
+    if (size == 100000) CHECK(buckets.size() <= 2);
+  }
+  const auto buckets = plan_buckets(graph, parameters, 100, 400);
+  REQUIRE(buckets.size() >= 4);
+  CHECK(buckets.front().after_node + 4 < graph.nodes.size());
+
+  // Node by node: once its node has run, a bucket changes no more.
+  RandomBatch batch({12, 9, 4}, classes, 1);
+  const BatchView view = batch.view(graph, classes, 3);
+  Stream stream = cpu_device().make_stream();
+  ThreadPool pool(1);
+  Plan plan(graph, {Backend::cpu, &cpu_device(), &stream, &pool}, view.extent(), parameters);
+  const TensorView g = parameters.gradients();
+  std::fill_n(g.as<float>(), g.numel(), 0.0f);
+  plan.load(view);
+  std::vector<std::vector<float>> then;
+  for (size_t node = 0; node < plan.node_count(); ++node) {
+    plan.run_node(node);
+    while (then.size() < buckets.size() && buckets[then.size()].after_node <= node) {
+      const GradientBucket& b = buckets[then.size()];
+      then.emplace_back(g.as<float>() + b.begin, g.as<float>() + b.end);
+    }
+  }
+  REQUIRE(then.size() == buckets.size());
+  int written = 0;
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    CHECK(std::equal(then[i].begin(), then[i].end(), g.as<float>() + buckets[i].begin));
+    written += std::any_of(then[i].begin(), then[i].end(), [](float v) { return v != 0; });
+  }
+  CHECK(written == static_cast<int>(buckets.size()));
+}
+
+TEST_CASE("a bucket leaves when its last gradient is written, in the last batch alone",
+          "[buckets]") {
+  const Graph graph = training_graph();
+  const Parameters parameters(graph, cpu_device());
+  NotedGroup group;
+  BucketReducer reducer(group, graph, parameters, 1600);
+  const auto& buckets = reducer.buckets();
+  REQUIRE(buckets.size() >= 3);
+  double count = 1;
+  const auto run = [&] {
+    for (size_t node = 0; node < graph.nodes.size(); ++node) {
+      reducer.after_node(node);
+      const auto ready = std::count_if(buckets.begin(), buckets.end(),
+                                       [&](const auto& b) { return b.after_node <= node; });
+      CHECK(static_cast<std::ptrdiff_t>(group.reduced.size()) == ready);
+    }
+  };
+  for (int update = 0; update < 2; ++update) {
+    group.reduced.clear();
+    for (size_t node = 0; node < graph.nodes.size(); ++node) reducer.after_node(node);
+    CHECK(group.reduced.empty());
+    reducer.last_batch();
+    run();
+    CHECK(group.reduced.size() == buckets.size());
+    reducer.reduce(parameters.gradients(), {&count, 1});
+    CHECK(group.reduced.size() == buckets.size() + 1);  // and the counts
+  }
+  // A rank without a share of the last batch runs no node.
+  group.reduced.clear();
+  reducer.last_batch();
+  reducer.reduce(parameters.gradients(), {&count, 1});
+  CHECK(group.reduced.size() == buckets.size() + 1);
+}
+
+TEST_CASE("sums over ranks are right, and the same bits whatever the buckets", "[buckets]") {
+  const Graph graph = training_graph();
+  for (int world : {2, 3, 4}) {
+    std::vector<std::vector<float>> results;
+    std::mutex mutex;
+    for (int64_t bytes : {int64_t{256}, int64_t{3000}, int64_t{1} << 24}) {
+      std::vector<float> first;
+      run_ranks(world, [&](int rank, Transport& transport) {
+        const auto group = make_ring_group(transport);
+        const Parameters parameters(graph, cpu_device());
+        BucketReducer reducer(*group, graph, parameters, bytes);
+        const TensorView g = parameters.gradients();
+        float* const values = g.as<float>();
+        double count = rank;
+        // Whole numbers add up exactly in any order.
+        for (int64_t i = 0; i < g.numel(); ++i) values[i] = static_cast<float>(i % 1000 + rank);
+        reducer.reduce(g, {&count, 1});
+        bool exact = count == world * (world - 1) / 2;
+        for (int64_t i = 0; i < g.numel(); ++i) {
+          exact = exact &&
+                  values[i] == static_cast<float>(world * (i % 1000) + world * (world - 1) / 2);
+        }
+        std::mt19937 random(static_cast<unsigned>(rank));
+        std::normal_distribution<float> normal;
+        for (int64_t i = 0; i < g.numel(); ++i) values[i] = normal(random);
+        reducer.last_batch();
+        for (size_t node = 0; node < graph.nodes.size() / 2; ++node) reducer.after_node(node);
+        reducer.reduce(g, {&count, 1});
+        const std::lock_guard lock(mutex);
+        CHECK(exact);
+        results.emplace_back(values, values + g.numel());
+      });
+    }
+    for (const auto& r : results) CHECK(r == results.front());
+  }
+}
+
+TEST_CASE("the size of buckets follows from the link", "[buckets]") {
+  CHECK(bucket_bytes_for({50e-6, 1e9}) == 350000);
+  CHECK(bucket_bytes_for({1e-6, 1e8}) == 65536);
+  CHECK(bucket_bytes_for({1, 1e9}) == 67108864);
+  run_ranks(3, [](int, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    const LinkSpeed link = measure_link(*group);
+    CHECK(link.latency > 0);
+    CHECK(link.bandwidth > 0);
+  });
+}
