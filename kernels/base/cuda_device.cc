@@ -94,8 +94,13 @@ void launch_cuda(const Context& context, const LaunchConfig& c, const void* kern
 
 int resident_clusters(const LaunchConfig& c, const void* kernel) {
   const CudaLaunch launch(c);
-  int count = 0;
-  cudaError_t error = raise_limits(c, kernel);
+  int device = 0, clusters = 0, count = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device);
+  }
+  if (error == cudaSuccess && clusters == 0) return 0;
+  if (error == cudaSuccess) error = raise_limits(c, kernel);
   if (error == cudaSuccess) error = cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config);
   return supported_count(error, count);
 }
