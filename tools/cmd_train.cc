@@ -142,8 +142,7 @@ int run_train(const TrainOptions& o) {
   // These work in host memory so far.
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep ||
                            config.parallel.deterministic == Deterministic::world_invariant;
-  t.device =
-      not_on_gpus && o.device.text == "auto" ? DeviceId(DeviceKind::cpu) : resolve(o.device);
+  t.device = not_on_gpus && o.device.text == "auto" ? DeviceId(DeviceKind::cpu) : resolve(o.device);
   if (place && o.ranks > 1) {
     fail_input("--ranks ", o.ranks, " within one of the ", place->world_size,
                " ranks that a launcher started");
