@@ -138,7 +138,7 @@ def test_a_rank_is_stopped():
             os.kill(ranks_of(process)[victim], signal.SIGSTOP)
             _, err = ends(process, 10, 75)
             one_line(err, f"rank {victim} is stopped (SIGSTOP); ",
-                     f"rank {1 - victim}: ", f"from rank {victim}", "timed out after 2.0")
+                     f"rank {1 - victim}: ", f"from rank {victim}", "timed out after ")
             shutil.rmtree(root / "run")
 
 

@@ -42,6 +42,10 @@ class NotedGroup final : public ProcessGroup {
     return Work::nothing_to_do();
   }
   Work broadcast(const TensorView&, int, Limit) override { return Work::nothing_to_do(); }
+  Work reduce_scatter(const TensorView&, Reduction, Limit) override {
+    return Work::nothing_to_do();
+  }
+  Work all_gather(const TensorView&, Limit) override { return Work::nothing_to_do(); }
   Work barrier(Limit) override { return Work::nothing_to_do(); }
   Work send(int, uint32_t, std::span<const std::byte>, Limit) override { return {}; }
   Work recv(int, uint32_t, std::span<std::byte>, Limit) override { return {}; }
