@@ -14,7 +14,18 @@ void run_as(const Context& context, const CtcArgs& a) {
   launch_log_space(context, p, false);
 }
 
+__global__ void label_lengths(const int32_t* offsets, int32_t count, int32_t* out) {
+  const auto n = static_cast<int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (n < count) out[n] = offsets[n + 1] - offsets[n];
+}
+
 }  // namespace
+
+void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t count,
+                       int32_t* out) {
+  launch(context, {.kernel = "ctc label_lengths", .grid = {blocks_for(count, 128)}, .block = {128}},
+         label_lengths, offsets, count, out);
+}
 
 void ctc_log_space(const Context& context, const CtcArgs& a) {
   a.logits.dtype == DType::f32 ? run_as<float>(context, a) : run_as<bf16>(context, a);

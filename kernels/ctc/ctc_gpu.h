@@ -17,6 +17,17 @@ namespace rondo {
 RONDO_DECLARE_GPU(ctc_fast, CtcArgs);
 RONDO_DECLARE_GPU(ctc_log_space, CtcArgs);
 
+// cuDNN's, in builds that find its header: ctc_cudnn.cc. It wants the labels' lengths on the
+// device.
+void ctc_cudnn(const Context& context, const CtcArgs& args);
+bool ctc_cudnn_accepts(const Context& context, const void* args);
+namespace sim {
+void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t count, int32_t* out);
+}
+namespace cuda {
+void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t count, int32_t* out);
+}
+
 // Labels of a sequence that the fast lattice holds in the registers of one block.
 inline constexpr int32_t ctc_fast_labels = 1023;
 

@@ -8,13 +8,15 @@ namespace rondo {
 
 std::span<const Variant> ctc_variants() {
   static constexpr Variant variants[] = {
-      variant<CtcArgs, ctc_ref>("ref", Backend::ref),
-      variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
-      variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
-      variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
-      RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
-      RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard,
-                         ctc_log_space_accepts),
+    variant<CtcArgs, ctc_ref>("ref", Backend::ref),
+    variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
+    variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
+    variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard, ctc_log_space_accepts),
+#if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
+    variant<CtcArgs, ctc_cudnn>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
+#endif
   };
   return variants;
 }

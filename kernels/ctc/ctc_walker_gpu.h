@@ -101,8 +101,8 @@ struct GatheredEmissions {
 // A column of a warp: word pairs j of all lanes, for each j, then the lanes' exponents.
 template <int P>
 struct Stored {
-  Sums<P> states;
-  int exponent;
+  Sums<P> states = {};
+  int exponent = no_exponent;  // of lanes that hold no states
 };
 struct alignas(8) TwoWords {
   float b, l;
@@ -112,9 +112,10 @@ struct ColumnPlace {
   TwoWords* states;
   int32_t* exponents;
   uint32_t row_bytes;
+  bool used;  // lanes past the last state neither write nor read
 
-  __device__ ColumnPlace(const CtcGpuWorkspace& work, int warp, int pairs)
-      : row_bytes(static_cast<uint32_t>(work.column_words * sizeof(float))) {
+  __device__ ColumnPlace(const CtcGpuWorkspace& work, int warp, int pairs, bool in_use)
+      : row_bytes(static_cast<uint32_t>(work.column_words * sizeof(float))), used(in_use) {
     float* base = work.columns + warp * 32 * (2 * pairs + 1);
     const unsigned lane = threadIdx.x % 32;
     states = reinterpret_cast<TwoWords*>(base) + lane;
@@ -122,6 +123,7 @@ struct ColumnPlace {
   }
   template <int P>
   __device__ void store(int32_t row, const Tile<P>& tile) const {
+    if (!used) return;
     TwoWords* at = in_row(states, row, row_bytes);
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) at[32 * j] = {tile.b[j], tile.l[j]};
@@ -129,6 +131,7 @@ struct ColumnPlace {
   }
   template <int P>
   __device__ void load(int32_t row, Stored<P>& to) const {
+    if (!used) return;
     const TwoWords* at = in_row(states, row, row_bytes);
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
@@ -220,7 +223,7 @@ struct Walker {
         lane(static_cast<int>(threadIdx.x % 32)),
         warp(warp_index),
         first((warp_index * 32 + lane) * P),
-        columns(args.work, warp_index, P) {}
+        columns(args.work, warp_index, P, first <= label_count) {}
 
   template <bool up>
   __device__ void start(int needed) {
