@@ -88,7 +88,7 @@ struct GroupOptions {
   bool verify = true;
   // Used instead of the ring when there is one; `wire` has no effect on it, and its Works report no
   // bytes.
-  AllReduce all_reduce;
+  AllReduce all_reduce{};
 };
 
 // The project's own ring over the transport's send and recv, on host memory. The transport must
