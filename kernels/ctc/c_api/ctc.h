@@ -14,7 +14,8 @@
  *
  * Memory: activations, gradients and workspace are host memory with CTC_CPU, device memory of the
  * current device with CTC_GPU. Labels, lengths and costs are always host memory. The caller owns
- * all of it; gradients and activations must not overlap. Functions return when everything is done (CTC_GPU: the stream has been waited for).
+ * all of it; gradients and activations must not overlap. Functions return when everything is done
+ * (CTC_GPU: the stream has been waited for).
  *
  * Threads: every function may be called from several threads at once, with memory of their own and,
  * for CTC_GPU, streams of their own. Results do not depend on the number of threads.
