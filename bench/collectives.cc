@@ -210,6 +210,13 @@ Options parse(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
+    if (name == "--help" || name == "-h") {
+      std::puts(
+          "Times all-reduces between processes of this machine, ours beside Gloo's.\n"
+          "Usage: collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] "
+          "[--json FILE]");
+      std::exit(0);
+    }
     if (i + 1 == argc)
       fail_input(name, ": a value is missing; see the head of bench/collectives.cc");
     const std::string value = argv[i + 1];

@@ -3,16 +3,14 @@
 //   build/bench/lstm_bench [--threads N] [--seconds S] h512_b16_t100_d1_f32_ragged ...
 // The batch has b sequences: all of t frames (even), or of t down to t / 2 (ragged), packed. The
 // input is as wide as the layer. us is wall time; thread_us the calling thread's processor time.
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/clock.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/ops.h"
@@ -46,16 +44,6 @@ Shape parse(const std::string& text) {
                                : s.frames);
   }
   return s;
-}
-
-double thread_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 class Step {

@@ -3,15 +3,13 @@
 // The model: 80 features, two bidirectional LSTM layers, a linear layer to 32 classes, CTC, Adam
 // with clipping of the gradient's norm. The batch: 32 utterances of 400 down to 160 frames, packed,
 // with a label for every 8 frames. bench/peers/training_step_peer.py does the same with PyTorch.
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "bench/clock.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
 
@@ -46,16 +44,6 @@ struct Batch {
   BatchView view() const { return {&layout, labels, offsets, inputs}; }
 };
 
-double thread_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void time_type(const std::string& type, int hidden, int threads, double seconds) {
   SessionOptions options;
   options.threads = threads;
@@ -75,10 +63,10 @@ void time_type(const std::string& type, int hidden, int threads, double seconds)
   session.train_step(batch.view());
   std::vector<double> times;
   double least_thread = 1e30;
-  for (const double end = now() + seconds; times.size() < 3 || now() < end;) {
-    const double begin = now(), thread_begin = thread_seconds();
+  for (const double end = wall_seconds() + seconds; times.size() < 3 || wall_seconds() < end;) {
+    const double begin = wall_seconds(), thread_begin = thread_seconds();
     session.train_step(batch.view());
-    times.push_back(now() - begin);
+    times.push_back(wall_seconds() - begin);
     least_thread = std::min(least_thread, thread_seconds() - thread_begin);
   }
   std::sort(times.begin(), times.end());

@@ -25,16 +25,7 @@ GpuResult run_fast(const CtcProblem& p, bool with_grad = true) {
   const Context context{Backend::sim, device, &stream, nullptr};
   std::vector<float> logits(p.logits.begin(), p.logits.end()), grad(p.logits.size());
   std::vector<float> loss(p.layout.lengths.size());
-  CtcArgs args;
-  args.layout = p.layout.view();
-  for (size_t n = 1; n < p.offsets.size(); ++n) {
-    args.max_label_length = std::max(args.max_label_length, p.offsets[n] - p.offsets[n - 1]);
-  }
-  args.labels = p.labels.data();
-  args.label_offsets = p.offsets.data();
-  args.blank = p.blank;
-  args.input = p.input;
-  args.zero_infinity = p.zero_infinity;
+  CtcArgs args = ctc_args_of(p);
   const int64_t rows = p.layout.extent.rows, sequences = p.layout.extent.sequences;
   args.logits = TensorView(logits.data(), DType::f32, {rows, p.classes});
   args.loss = TensorView(loss.data(), DType::f32, {sequences});

@@ -48,14 +48,8 @@ struct CtcResult {
   std::vector<double> loss, grad;
 };
 
-template <class T>
-CtcResult run_ctc(const Variant& variant, const CtcProblem& p, ThreadPool& pool,
-                  bool with_grad = true) {
-  const Context context{variant.backend, &cpu_device(), nullptr, &pool};
-  using Loss = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  std::vector<T> logits, grad(p.logits.size());
-  for (double x : p.logits) logits.push_back(static_cast<T>(x));
-  std::vector<Loss> loss(p.layout.lengths.size());
+// All but logits, results and workspace; borrows the problem's memory.
+inline CtcArgs ctc_args_of(const CtcProblem& p) {
   CtcArgs args;
   args.layout = p.layout.view();
   for (size_t n = 1; n < p.offsets.size(); ++n) {
@@ -66,6 +60,18 @@ CtcResult run_ctc(const Variant& variant, const CtcProblem& p, ThreadPool& pool,
   args.blank = p.blank;
   args.input = p.input;
   args.zero_infinity = p.zero_infinity;
+  return args;
+}
+
+template <class T>
+CtcResult run_ctc(const Variant& variant, const CtcProblem& p, ThreadPool& pool,
+                  bool with_grad = true) {
+  const Context context{variant.backend, &cpu_device(), nullptr, &pool};
+  using Loss = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  std::vector<T> logits, grad(p.logits.size());
+  for (double x : p.logits) logits.push_back(static_cast<T>(x));
+  std::vector<Loss> loss(p.layout.lengths.size());
+  CtcArgs args = ctc_args_of(p);
   const int64_t rows = p.layout.extent.rows, sequences = p.layout.extent.sequences;
   args.logits = TensorView(logits.data(), DTypeOf<T>::value, {rows, p.classes});
   args.loss = TensorView(loss.data(), DTypeOf<Loss>::value, {sequences});
