@@ -96,6 +96,12 @@ Optimizer::Result Optimizer::apply(const Context& context, double count) {
 }
 
 void Optimizer::enqueue(const Context& context, Staging& staging, double count) {
+  send(context, staging, count);
+  update(context);
+  fetch(context, staging);
+}
+
+void Optimizer::send(const Context& context, Staging& staging, double count) {
   Device& device = *context.device;
   OptimizerBlock* on_device = block();
   staging.in.learning_rate = options_.learning_rate;
@@ -106,8 +112,10 @@ void Optimizer::enqueue(const Context& context, Staging& staging, double count) 
     device.copy(*context.stream, &on_device->inverse_count, &staging.in.inverse_count,
                 sizeof(double));
   }
-  update(context);
-  device.copy(*context.stream, &staging.out, on_device, sizeof(OptimizerBlock));
+}
+
+void Optimizer::fetch(const Context& context, Staging& staging) {
+  context.device->copy(*context.stream, &staging.out, block(), sizeof(OptimizerBlock));
 }
 
 Optimizer::Result Optimizer::finish(const Staging& staging) {

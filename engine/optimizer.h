@@ -46,6 +46,11 @@ class Optimizer {
   };
   void enqueue(const Context& context, Staging& staging, double count = 0);
   Result finish(const Staging& staging);
+  // enqueue()'s parts: numbers to the device, the update itself, numbers back. update() is the same
+  // work every time and may be recorded.
+  void send(const Context& context, Staging& staging, double count = 0);
+  void update(const Context& context);
+  void fetch(const Context& context, Staging& staging);
   double* inverse_count() const;  // device memory; nullptr in f64 sessions
 
   void set_learning_rate(double rate) { options_.learning_rate = rate; }
@@ -73,7 +78,6 @@ class Optimizer {
   TensorView slot(const char* name) const;
   OptimizerBlock* block() const;
   void write_block();
-  void update(const Context& context);
   OptimizerOptions options_;
   Parameters* parameters_;
   Buffer memory_, scalars_;

@@ -25,7 +25,7 @@
 // Waiting: train_step(), accumulate() and update() return results, so they wait for the device. To
 // keep a GPU busy, enqueue the next step first and collect() the results of the one before:
 //
-//   session.enqueue(batch);  session.enqueue_update();
+//   session.enqueue(batch, Session::Next::update);  session.enqueue_update();
 //   while (session.in_flight() > 2) use(session.collect());
 #pragma once
 
@@ -111,7 +111,10 @@ class Session {
   // `most_in_flight` later. Batches are copied out of host memory at once. With a reducer,
   // enqueue_update() waits for the gradients.
   static constexpr size_t most_in_flight = 8;
-  void enqueue(const BatchView& batch);
+  // Next::update promises that enqueue_update() is the next thing to be enqueued, and with the
+  // learning rate of now: where the device records work, the whole step is then one launch.
+  enum class Next : uint8_t { anything, update };
+  void enqueue(const BatchView& batch, Next next = Next::anything);
   void enqueue_update();
   size_t in_flight() const;
   // Waits for the oldest batch or update in flight. Of a batch: the sums since the last update, and

@@ -117,27 +117,13 @@ void Plan::run_node(size_t i) {
   if (thunks_[i]) thunks_[i](context_);
 }
 
-void Plan::run() {
-  if (records_ && has_run_ && !recorded_ && context_.device->can_capture()) record();
-  if (recorded_) return recorded_.launch(*context_.stream);
+void Plan::run_nodes() {
   for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
-  has_run_ = true;
 }
 
-void Plan::record() {
-  Device& device = *context_.device;
-  device.begin_capture(*context_.stream);
-  try {
-    for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
-  } catch (...) {
-    // The stream must leave the recording; the first error is the one to tell.
-    try {
-      (void)device.end_capture(*context_.stream);
-    } catch (const Error&) {
-    }
-    throw;
-  }
-  recorded_ = device.end_capture(*context_.stream);
+void Plan::run() {
+  if (!records_) return run_nodes();
+  recording_.run(context_, [this] { run_nodes(); });
 }
 
 void Plan::run(const std::function<void(size_t)>& after) {

@@ -13,6 +13,7 @@
 #include "engine/graph/batch_memory.h"
 #include "engine/graph/parameters.h"
 #include "engine/graph/planner.h"
+#include "engine/graph/recording.h"
 #include "engine/graph/rules.h"
 
 namespace rondo {
@@ -33,9 +34,7 @@ class Plan final : public Binder {
   void run_backward();    // backward and weight_gradient, in order
   void run_node(size_t node);
   size_t node_count() const;
-  // Where the device can, run() records its work the second time and enqueues the record from then
-  // on (a CUDA graph: one launch instead of one per kernel). Not the first time: kernels are loaded
-  // then.
+  // From now on run() is a Recording.
   void record_runs() { records_ = true; }
 
   // Copies a value (its extent's rows only, all planes) to host memory and waits.
@@ -63,7 +62,7 @@ class Plan final : public Binder {
 
  private:
   std::string activations_purpose() const;
-  void record();
+  void run_nodes();
   const Graph& graph_;
   Context context_;
   BatchCapacity capacity_;
@@ -75,8 +74,8 @@ class Plan final : public Binder {
   std::vector<Thunk> thunks_;
   std::vector<bool> reads_;  // values that nodes of this plan read
   size_t binding_ = 0;       // the node being bound
-  bool records_ = false, has_run_ = false;
-  CapturedWork recorded_;
+  bool records_ = false;
+  Recording recording_;
 };
 
 }  // namespace rondo

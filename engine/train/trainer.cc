@@ -198,7 +198,7 @@ class Trainer {
       for (bool more = true; more;) {
         more = batches.position() != last;
         if (!more && reducer_) reducer_->last_batch();
-        accumulate(batches);
+        accumulate(batches, !more);
       }
     } catch (const CommError&) {
       throw;
@@ -256,13 +256,16 @@ class Trainer {
     if (r.skipped) note_skipped(update.step);
   }
 
-  // This rank's shards of one batch.
-  void accumulate(TrainingBatches& batches) {
+  // This rank's shards of one batch. The last of an update on one rank takes the update with it;
+  // its results are waited for after that.
+  void accumulate(TrainingBatches& batches, bool last) {
     for (int shard = shards_.begin; shard < shards_.end; ++shard) {
       RONDO_CHECK(batches.next(batch_), "the batches have ended before the epochs");
-      s_.session->enqueue(batch_view(batch_, config_.task, inputs_, step_seed(batch_)));
+      const bool whole = last && shard + 1 == shards_.end && !reducer_ && !invariant_;
+      s_.session->enqueue(batch_view(batch_, config_.task, inputs_, step_seed(batch_)),
+                          whole ? Session::Next::update : Session::Next::anything);
       in_flight_.push_back({.utterances = batch_.utterances});
-      settle(lag_);
+      if (!whole) settle(lag_);
       if (invariant_) invariant_->take(shard, s_.session->parameters());
     }
   }

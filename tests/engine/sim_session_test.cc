@@ -66,7 +66,10 @@ struct Course {
   std::vector<double> losses, norms;
   std::vector<float> weights;
 };
-Course train_ahead(Session& session, const Batches& batches, int steps) {
+double rate_of(int step) { return 1e-2 / (1 + step); }
+
+Course train_ahead(Session& session, const Batches& batches, int steps,
+                   Session::Next next = Session::Next::update) {
   Course course;
   std::vector<bool> updates;  // of what is in flight, oldest first
   const auto settle = [&](size_t left) {
@@ -78,7 +81,8 @@ Course train_ahead(Session& session, const Batches& batches, int steps) {
     }
   };
   for (int i = 0; i < steps; ++i) {
-    session.enqueue(batches.views[static_cast<size_t>(i) % batches.views.size()]);
+    session.set_learning_rate(rate_of(i));
+    session.enqueue(batches.views[static_cast<size_t>(i) % batches.views.size()], next);
     session.enqueue_update();
     updates.insert(updates.end(), {false, true});
     settle(2);
@@ -121,9 +125,10 @@ TEST_CASE("steps enqueued ahead give the bits of steps that were waited for") {
   waiting.reserve(batches.capacity());
   Course want;
   for (int i = 0; i < 5; ++i) {
-    const StepResult& r = waiting.train_step(batches.views[static_cast<size_t>(i) % 3]);
-    want.losses.push_back(r.mean_loss());
-    want.norms.push_back(r.gradient_norm);
+    waiting.set_learning_rate(rate_of(i));
+    waiting.accumulate(batches.views[static_cast<size_t>(i) % 3]);
+    want.losses.push_back(waiting.last_result().mean_loss());
+    want.norms.push_back(waiting.update().gradient_norm);
   }
   want.weights = weights_of(waiting);
   // Every seed lets the copies lag behind the kernels or run ahead differently.
@@ -131,12 +136,25 @@ TEST_CASE("steps enqueued ahead give the bits of steps that were waited for") {
     set_sim_options({SimOrder::forward, seed});
     Session ahead(model, options(DeviceKind::sim));
     ahead.reserve(batches.capacity());
-    const Course got = train_ahead(ahead, batches, 5);
+    const auto next = seed % 3 == 0 ? Session::Next::anything : Session::Next::update;
+    const Course got = train_ahead(ahead, batches, 5, next);
     CHECK(got.losses == want.losses);
     CHECK(got.norms == want.norms);
     CHECK(got.weights == want.weights);
   }
   set_sim_options({});
+}
+
+TEST_CASE("a larger batch makes new plans and new recordings") {
+  const Batches batches(5);
+  const auto weights = [&](bool reserved) {
+    Session session(model, options(DeviceKind::sim));
+    if (reserved) session.reserve(batches.capacity());
+    // Three steps of a size: as it is, recorded, launched.
+    for (int i = 0; i < 15; ++i) session.train_step(batches.views[static_cast<size_t>(i / 3)]);
+    return weights_of(session);
+  };
+  CHECK(weights(false) == weights(true));
 }
 
 TEST_CASE("what was staged stays until it was used, however far behind the device is") {
@@ -164,21 +182,54 @@ TEST_CASE("a step on the simulated GPU allocates nothing and waits only for the 
   const Batches batches(3);
   Session session(model, options(DeviceKind::sim));
   session.reserve(batches.capacity());
+  const auto step = [&](int i) {
+    session.enqueue(batches.views[static_cast<size_t>(i) % 3], Session::Next::update);
+    session.enqueue_update();
+  };
   train_ahead(session, batches, 2);  // the first runs as it is, the second is recorded
   const SimCounters before = sim_counters();
-  session.enqueue(batches.views[0]);
-  session.enqueue_update();
+  step(0);
   for (int i = 1; i < 6; ++i) {
-    session.enqueue(batches.views[static_cast<size_t>(i) % 3]);
-    session.enqueue_update();
+    step(i);
     while (session.in_flight() > 2) session.collect();
   }
   const SimCounters after = sim_counters();
   CHECK(after.allocations == before.allocations);
   CHECK(after.stream_waits == before.stream_waits);
-  CHECK(after.launches - before.launches == 6);  // of the whole step, as one piece of work
+  CHECK(after.launches - before.launches == 6);  // of batch and update, as one piece of work
   // Each load waits for its staging memory, two batches back; each collect() for its result.
   CHECK(after.event_waits - before.event_waits == 6 + 10);
+  while (session.in_flight() > 0) session.collect();
+}
+
+TEST_CASE("accumulated batches are a launch each, the last one's with the update") {
+  const Batches batches(3);
+  Session session(model, options(DeviceKind::sim));
+  session.reserve(batches.capacity());
+  const auto update = [&](Session::Next next) {
+    const int64_t before = sim_counters().launches;
+    for (size_t i = 0; i < 3; ++i) {
+      session.enqueue(batches.views[i], i == 2 ? next : Session::Next::anything);
+    }
+    session.enqueue_update();
+    while (session.in_flight() > 0) session.collect();
+    return sim_counters().launches - before;
+  };
+  for (int i = 0; i < 2; ++i) update(Session::Next::update);
+  CHECK(update(Session::Next::update) == 3);
+  for (int i = 0; i < 2; ++i) update(Session::Next::anything);
+  CHECK(update(Session::Next::anything) == 4);
+  CHECK(session.optimizer().steps() == 6);
+}
+
+TEST_CASE("what was announced with a batch must follow it") {
+  const Batches batches(1);
+  Session session(model, options(DeviceKind::sim));
+  session.enqueue(batches.views[0], Session::Next::update);
+  CHECK_THROWS_WITH(session.enqueue(batches.views[0]), Catch::Contains("must follow"));
+  CHECK_THROWS_WITH(session.set_learning_rate(1), Catch::Contains("enqueued with its batch"));
+  session.enqueue_update();
+  session.set_learning_rate(1);
   while (session.in_flight() > 0) session.collect();
 }
 

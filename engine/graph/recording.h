@@ -1,0 +1,48 @@
+// Work that is the same every time, as one launch where the device can record (a CUDA graph).
+//
+// The first run() does the work as it is: kernels are loaded then, which a recording must not see.
+// The second records it, and from then on the record is launched. What the work names (memory,
+// arguments) must stay; forget() when it changes. On devices that cannot record, every run() does
+// the work. One thread at a time.
+#pragma once
+
+#include "kernels/base/op.h"
+
+namespace rondo {
+
+class Recording {
+ public:
+  // `work()` enqueues on context.stream, and nothing but that may differ from call to call.
+  template <class Work>
+  void run(const Context& context, const Work& work) {
+    if (recorded_) return recorded_.launch(*context.stream);
+    if (!has_run_ || !context.device->can_capture()) {
+      work();
+      has_run_ = true;
+      return;
+    }
+    context.device->begin_capture(*context.stream);
+    try {
+      work();
+    } catch (...) {
+      abandon(context);
+      throw;
+    }
+    recorded_ = context.device->end_capture(*context.stream);
+    recorded_.launch(*context.stream);
+  }
+  void forget() { *this = {}; }
+
+ private:
+  // The stream must leave the recording; the first error is the one to tell.
+  static void abandon(const Context& context) noexcept {
+    try {
+      (void)context.device->end_capture(*context.stream);
+    } catch (const Error&) {
+    }
+  }
+  bool has_run_ = false;
+  CapturedWork recorded_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,99 @@
+// What a Session is made of; for engine/session*.cc alone.
+#pragma once
+
+#include <array>
+
+#include "engine/graph/lockstep.h"
+#include "engine/graph/recording.h"
+#include "engine/session.h"
+#include "kernels/base/error.h"
+#include "kernels/totals/totals.h"
+
+namespace rondo {
+
+struct Model {
+  Graph graph;
+  Outputs outputs;
+};
+
+// A batch or an update that was enqueued, and what comes back from the device.
+struct InFlight {
+  struct Returned {
+    LossTotals totals;
+    Optimizer::Staging update;
+  };
+  Event done;
+  bool is_update = false;
+  int64_t losses = 0;  // how many
+  DType loss_dtype = DType::f32;
+  StagingBuffer fixed, loss_values;
+
+  Returned& returned() const { return *reinterpret_cast<Returned*>(fixed.data()); }
+};
+
+// What the stream is given for a training batch: fresh gradients or sums of several batches, with
+// the update or without it. Each is recorded by itself, for the plan of the time.
+struct BatchRecordings {
+  std::array<Recording, 4> kinds;
+  Recording& of(bool restart, bool updates) {
+    return kinds[(restart ? 1u : 0u) + (updates ? 2u : 0u)];
+  }
+};
+
+struct Session::State {
+  SessionOptions options;
+  Model train, evaluate, infer;
+  Device* device = nullptr;
+  Stream stream;
+  std::unique_ptr<ThreadPool> pool;
+  Context context;
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Plan> train_plan, evaluate_plan, infer_plan;
+  BatchRecordings batch_recordings;  // of train_plan
+  Recording update_recording;
+  std::unique_ptr<Lockstep> lockstep;
+  GradientReducer* reducer = nullptr;
+  StepResult result;
+  std::vector<float> prediction;
+  std::vector<bf16> narrow;
+  std::vector<double> wide;
+  int64_t step = 0;
+  bool gradients_clear = true;
+  bool updated = false;  // the last batch took the update with it
+  Buffer totals;
+  std::array<InFlight, most_in_flight> ring;
+  size_t oldest = 0, in_flight = 0;
+
+  // Memory (session_memory.cc).
+  std::unique_ptr<Plan> make_plan(const Graph& graph, const BatchCapacity& capacity);
+  // The plan, made anew when the batch is larger than it.
+  Plan& plan_for(std::unique_ptr<Plan>& plan, const Graph& graph, const BatchView& batch);
+  void replace(std::unique_ptr<Plan>& plan, const Graph& graph, const BatchCapacity& capacity);
+  void make_room(InFlight& item);
+
+  // Training (session_steps.cc). The place of the ring that is `ahead` of the next free one.
+  InFlight& place(size_t ahead);
+  InFlight& begin_item(bool is_update);
+  void end_item(InFlight& item);
+  void clear_gradients();
+  void run_nodes(Plan& plan);
+  void run_batch(Plan& plan, bool restart, bool updates);
+  void add_to_totals(const Plan& plan, bool restart);
+  void fetch_losses(const Plan& plan, InFlight& item);
+  void add_nothing(InFlight& item);
+  void set_totals(const LossTotals& t);
+  void set_losses(const InFlight& item);
+  double reduce(LossTotals& t);
+
+  void require_idle(const char* what) const {
+    RONDO_CHECK(in_flight == 0, what, " while ", in_flight,
+                " batches and updates are in flight: collect() them");
+  }
+
+  // A value's live part as f32 (session.cc).
+  void read_floats(const Plan& plan, ValueId id, std::vector<float>& out);
+  void count_losses(const Plan& plan, ValueId loss);
+};
+
+}  // namespace rondo

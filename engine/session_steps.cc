@@ -1,0 +1,206 @@
+// Training steps: what is enqueued, and what is read of it later.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/session_state.h"
+#include "kernels/ops.h"
+
+namespace rondo {
+
+InFlight& Session::State::place(size_t ahead) {
+  RONDO_CHECK(in_flight + ahead < ring.size(), in_flight,
+              " batches and updates are in flight: collect() them");
+  return ring[(oldest + in_flight + ahead) % ring.size()];
+}
+
+InFlight& Session::State::begin_item(bool is_update) {
+  InFlight& item = place(0);
+  item.is_update = is_update;
+  return item;
+}
+
+void Session::State::end_item(InFlight& item) {
+  item.done.record(stream);
+  ++in_flight;
+}
+
+void Session::State::clear_gradients() {
+  const TensorView g = parameters->gradients();
+  device->fill_bytes(stream, g.data, 0, g.bytes());
+}
+
+void Session::State::add_to_totals(const Plan& plan, bool restart) {
+  LossTotalsArgs a;
+  const TensorView losses = plan.view(train.outputs.loss);
+  a.losses = TensorView(losses.data, losses.dtype, {losses.numel()});
+  a.row_count = plan.row_count(train.outputs.loss);
+  a.extent = plan.layout(0).extent;
+  a.totals = totals.as<LossTotals>();
+  a.inverse_count = optimizer->inverse_count();
+  a.restart = restart;
+  run(context, a);
+}
+
+void Session::State::fetch_losses(const Plan& plan, InFlight& item) {
+  const TensorView losses = plan.view(train.outputs.loss);
+  make_room(item);
+  item.losses = plan.live_rows(plan.graph().shape(train.outputs.loss));
+  item.loss_dtype = losses.dtype;
+  device->copy(stream, item.loss_values.data(), losses.data,
+               static_cast<size_t>(item.losses) * size_of(losses.dtype));
+  device->copy(stream, &item.returned().totals, totals.data(), sizeof(LossTotals));
+}
+
+// A batch without sequences.
+void Session::State::add_nothing(InFlight& item) {
+  if (gradients_clear) {
+    clear_gradients();
+    device->fill_bytes(stream, totals.data(), 0, sizeof(LossTotals));
+  }
+  gradients_clear = false;
+  item.losses = 0;
+  device->copy(stream, &item.returned().totals, totals.data(), sizeof(LossTotals));
+}
+
+void Session::State::set_totals(const LossTotals& t) {
+  result.loss = t.loss;
+  result.sequences = static_cast<int64_t>(t.sequences);
+  result.frames = static_cast<int64_t>(t.frames);
+  result.infeasible = static_cast<int64_t>(t.infeasible);
+  result.nonfinite = static_cast<int64_t>(t.nonfinite);
+}
+
+void Session::State::set_losses(const InFlight& item) {
+  const auto n = static_cast<size_t>(item.losses);
+  result.losses.resize(n);
+  if (item.loss_dtype == DType::f64) {
+    const auto* from = reinterpret_cast<const double*>(item.loss_values.data());
+    std::transform(from, from + n, result.losses.begin(),
+                   [](double x) { return static_cast<float>(x); });
+  } else {
+    const auto* from = reinterpret_cast<const float*>(item.loss_values.data());
+    std::copy_n(from, n, result.losses.begin());
+  }
+}
+
+// Sums over ranks; what the sums are to be divided by.
+double Session::State::reduce(LossTotals& t) {
+  double counts[count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
+  reducer->reduce(parameters->gradients(), counts);
+  t = {counts[4], counts[0], counts[1], counts[2], counts[3]};
+  return std::max(t.sequences - t.infeasible, 1.0);
+}
+
+void Session::State::run_nodes(Plan& plan) {
+  if (reducer && device->kind() == DeviceKind::cpu) {
+    plan.run([this](size_t node) { reducer->after_node(node); });
+  } else {
+    plan.run();
+  }
+}
+
+void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
+  batch_recordings.of(restart, updates).run(context, [&] {
+    if (restart) clear_gradients();
+    run_nodes(plan);
+    add_to_totals(plan, restart);
+    if (updates) optimizer->update(context);
+  });
+}
+
+void Session::enqueue(const BatchView& batch, Next next) {
+  State& s = *state_;
+  RONDO_CHECK(s.optimizer, "this session was made without memory for training");
+  RONDO_CHECK(!s.updated, "enqueue_update() must follow the batch that announced it");
+  InFlight& item = s.begin_item(false);
+  if (batch.layout->extent.sequences == 0) {
+    s.add_nothing(item);
+    return s.end_item(item);
+  }
+  Plan& plan = s.plan_for(s.train_plan, s.train.graph, batch);
+  const bool restart = s.gradients_clear;
+  if (s.options.lockstep) {
+    if (restart) s.clear_gradients();
+    s.lockstep = std::make_unique<Lockstep>(plan, *s.parameters);
+    s.lockstep->load(batch);
+    s.lockstep->run();
+    s.add_to_totals(plan, restart);
+  } else {
+    const bool updates = next == Next::update && s.reducer == nullptr;
+    if (updates) s.optimizer->send(s.context, s.place(1).returned().update);
+    plan.load(batch);
+    s.run_batch(plan, restart, updates);
+    s.updated = updates;
+  }
+  s.fetch_losses(plan, item);
+  s.gradients_clear = false;
+  s.end_item(item);
+}
+
+void Session::enqueue_update() {
+  State& s = *state_;
+  RONDO_CHECK(!s.gradients_clear, "update() without accumulate()");
+  InFlight& item = s.begin_item(true);
+  InFlight::Returned& back = item.returned();
+  s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
+  if (!s.updated) {
+    double count = 0;  // the device knows
+    if (s.reducer) {
+      s.stream.synchronize();
+      count = s.reduce(back.totals);
+    }
+    s.optimizer->send(s.context, back.update, count);
+    s.update_recording.run(s.context, [&s] { s.optimizer->update(s.context); });
+  }
+  s.optimizer->fetch(s.context, back.update);
+  ++s.step;
+  s.gradients_clear = true;
+  s.updated = false;
+  s.end_item(item);
+}
+
+size_t Session::in_flight() const { return state_->in_flight; }
+
+const StepResult& Session::collect() {
+  State& s = *state_;
+  RONDO_CHECK(s.in_flight > 0, "nothing is in flight");
+  InFlight& item = s.ring[s.oldest];
+  s.oldest = (s.oldest + 1) % s.ring.size();
+  --s.in_flight;
+  item.done.synchronize();
+  StepResult& r = s.result;
+  const InFlight::Returned& back = item.returned();
+  s.set_totals(back.totals);
+  r.gradient_norm = 0;
+  r.skipped = false;
+  if (item.is_update) {
+    const Optimizer::Result applied = s.optimizer->finish(back.update);
+    r.gradient_norm = applied.gradient_norm;
+    r.skipped = applied.skipped;
+  } else {
+    s.set_losses(item);
+  }
+  return r;
+}
+
+void Session::accumulate(const BatchView& batch) {
+  state_->require_idle("accumulate()");
+  enqueue(batch);
+  collect();
+}
+
+const StepResult& Session::update() {
+  state_->require_idle("update()");
+  enqueue_update();
+  return collect();
+}
+
+const StepResult& Session::train_step(const BatchView& batch) {
+  state_->require_idle("train_step()");
+  enqueue(batch, Next::update);
+  enqueue_update();
+  collect();
+  return collect();
+}
+
+}  // namespace rondo
