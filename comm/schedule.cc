@@ -40,30 +40,17 @@ std::string describe(const Action& a) {
   return text;
 }
 
-PipelineSchedule gpipe_schedule(int stages, int micro_batches) {
-  RONDO_CHECK(stages >= 1, stages, " pipeline stages");
-  RONDO_CHECK(micro_batches >= 1, micro_batches, " micro-batches");
-  PipelineSchedule schedule;
-  schedule.stages = stages;
-  schedule.micro_batches = micro_batches;
-  schedule.actions.resize(static_cast<size_t>(stages));
-  for (int s = 0; s < stages; ++s) {
-    schedule.rank_of_stage.push_back(s);
-    auto& actions = schedule.actions[static_cast<size_t>(s)];
-    const bool first = s == 0, last = s == stages - 1;
-    for (int m = 0; m < micro_batches; ++m) {
-      if (!first) actions.push_back({ActionKind::recv_activation, s, m, s - 1});
-      actions.push_back({ActionKind::forward, s, m});
-      if (!last) actions.push_back({ActionKind::send_activation, s, m, s + 1});
-    }
-    for (int m = 0; m < micro_batches; ++m) {
-      if (!last) actions.push_back({ActionKind::recv_gradient, s, m, s + 1});
-      actions.push_back({ActionKind::backward, s, m});
-      if (!first) actions.push_back({ActionKind::send_gradient, s, m, s - 1});
-    }
-    actions.push_back({ActionKind::reduce, s});
-  }
-  return schedule;
+PipelineSchedule gpipe_schedule(int ranks, int micro_batches) {
+  return make_schedule(ScheduleKind::gpipe, ranks, micro_batches);
+}
+PipelineSchedule one_f_one_b_schedule(int ranks, int micro_batches) {
+  return make_schedule(ScheduleKind::one_f_one_b, ranks, micro_batches);
+}
+PipelineSchedule interleaved_schedule(int ranks, int micro_batches, int chunks) {
+  return make_schedule(ScheduleKind::interleaved, ranks, micro_batches, chunks);
+}
+PipelineSchedule zero_bubble_schedule(int ranks, int micro_batches) {
+  return make_schedule(ScheduleKind::zero_bubble, ranks, micro_batches);
 }
 
 }  // namespace rondo

@@ -4,8 +4,14 @@
 // action lists, one per rank; a simulator can time the same lists. check_schedule() proves that a
 // list is complete, ordered and free of deadlock.
 //
+// A simulator walks the lists as the engine does (pipeline_timing() of schedule_timing.h): a rank's
+// actions in order, sends without waiting, a computation as soon as its inputs have arrived.
+//
 // GPipe: Y. Huang et al., "GPipe: efficient training of giant neural networks using pipeline
-// parallelism", 2019.
+// parallelism", 2019. 1F1B: D. Narayanan et al., "PipeDream", 2019, with a flush after every
+// update. Interleaved: D. Narayanan et al., "Efficient large-scale language model training on GPU
+// clusters using Megatron-LM", 2021. Zero bubble: P. Qi et al., "Zero bubble pipeline
+// parallelism", 2023 (its ZB-H1, whose memory is that of 1F1B).
 #pragma once
 
 #include <cstdint>
@@ -47,10 +53,41 @@ struct PipelineSchedule {
   int ranks() const { return static_cast<int>(actions.size()); }
 };
 
-// All forwards, then all backwards; stage s on rank s. Backwards run in the order of the forwards,
-// so gradients accumulate in the same order as without a pipeline. Bubble (p-1)/(m+p-1) of the
-// time; every rank stores the activations of all micro-batches.
-PipelineSchedule gpipe_schedule(int stages, int micro_batches);
+enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zero_bubble };
+const char* name_of(ScheduleKind kind);  // "gpipe", "1f1b", "interleaved", "zero_bubble"
+// The kind named so. Throws InputError that lists the names.
+ScheduleKind schedule_kind(const std::string& name);
+
+// The four below share: stage s is on rank s % ranks; every stage's forwards, and its backwards,
+// run in the order of the micro-batches, so gradients accumulate in the same order as without a
+// pipeline; every stage is reduced once, after its last backward. Bubbles are a rank's idle time
+// over its time of computing, for equal stages whose backward takes twice the forward.
+
+// All forwards, then all backwards. Bubble (p-1)/m. Every rank stores all micro-batches.
+PipelineSchedule gpipe_schedule(int ranks, int micro_batches);
+
+// A backward as soon as there is one, so rank r stores p-r micro-batches at most. Bubble (p-1)/m.
+PipelineSchedule one_f_one_b_schedule(int ranks, int micro_batches);
+
+// 1F1B with `chunks` stages per rank, in turn. Bubble (p-1)/(m chunks); rank r stores
+// 2(p-r-1) + (chunks-1)p + 1 stages at most, each 1/chunks of a rank's layers. `micro_batches` must
+// be a multiple of `ranks`.
+PipelineSchedule interleaved_schedule(int ranks, int micro_batches, int chunks);
+
+// 1F1B whose weight gradients are computed apart, rank r's r micro-batches later, where it would
+// wait otherwise. Bubble (p-1)/(3m); every rank stores p micro-batches at most (until their weight
+// gradients).
+PipelineSchedule zero_bubble_schedule(int ranks, int micro_batches);
+
+// The schedule of a kind; `chunks` is 1 unless it is interleaved.
+PipelineSchedule make_schedule(ScheduleKind kind, int ranks, int micro_batches, int chunks = 1);
+
+// Why there is no such schedule, or no use in it, as the end of a sentence: "the 1f1b schedule of 4
+// ranks needs at least 4 micro-batches, not 2"; empty when there is.
+std::string schedule_objection(ScheduleKind kind, int ranks, int micro_batches, int chunks);
+
+// The most (stage, micro-batch) pairs that `rank` stores at a time, as promised above.
+int stored_activations(ScheduleKind kind, int rank, int ranks, int micro_batches, int chunks);
 
 struct ScheduleReport {
   // What is wrong, one sentence each; empty: the schedule is valid.

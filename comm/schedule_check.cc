@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <map>
-#include <optional>
-#include <set>
 #include <utility>
 
 #include "comm/schedule.h"
@@ -11,7 +8,7 @@ namespace rondo {
 namespace {
 
 using Kind = ActionKind;
-using Key = std::pair<int, int>;  // stage, micro-batch
+constexpr size_t kinds = static_cast<size_t>(Kind::reduce) + 1;
 
 bool is_send(Kind k) { return k == Kind::send_activation || k == Kind::send_gradient; }
 bool is_recv(Kind k) { return k == Kind::recv_activation || k == Kind::recv_gradient; }
@@ -35,6 +32,13 @@ class Checker {
 
   ScheduleReport run() {
     if (!placement_is_valid()) return std::move(report_);
+    const size_t pairs =
+        static_cast<size_t>(schedule_.stages) * (static_cast<size_t>(schedule_.micro_batches) + 1);
+    counts_.assign(kinds * pairs, 0);
+    for (std::vector<char>* set : {&inputs_, &outputs_, &input_gradients_, &output_gradients_}) {
+      set->assign(pairs, 0);
+    }
+    stored_by_stage_.assign(static_cast<size_t>(schedule_.stages), 0);
     for (int r = 0; r < schedule_.ranks(); ++r) {
       for (const Action& a : actions_of(r)) check_place(r, a);
     }
@@ -86,9 +90,16 @@ class Checker {
     if (peer != a.peer) fault(str("the other stage is on rank ", peer));
   }
 
+  // Of a stage and a micro-batch, or -1.
+  size_t at(int stage, int micro_batch) const {
+    return static_cast<size_t>(stage) * (static_cast<size_t>(schedule_.micro_batches) + 1) +
+           static_cast<size_t>(micro_batch + 1);
+  }
+  size_t count_at(Kind kind, int stage, int micro_batch) const {
+    return at(stage, micro_batch) * kinds + static_cast<size_t>(kind);
+  }
   int count(Kind kind, int stage, int micro_batch) const {
-    const auto it = counts_.find({kind, {stage, micro_batch}});
-    return it == counts_.end() ? 0 : it->second;
+    return counts_[count_at(kind, stage, micro_batch)];
   }
 
   void expect(int times, Kind kind, int stage, int micro_batch) {
@@ -101,7 +112,7 @@ class Checker {
 
   void check_counts() {
     for (const auto& list : schedule_.actions) {
-      for (const Action& a : list) ++counts_[{a.kind, {a.stage, a.micro_batch}}];
+      for (const Action& a : list) ++counts_[count_at(a.kind, a.stage, a.micro_batch)];
     }
     for (int s = 0; s < schedule_.stages; ++s) {
       const bool before = s > 0 && rank_of(s - 1) != rank_of(s);
@@ -123,8 +134,8 @@ class Checker {
 
   // What an action still lacks, or nullptr.
   const char* missing(const Action& a) const {
-    const Key key{a.stage, a.micro_batch};
-    const auto has = [&](const std::set<Key>& set) { return set.contains(key); };
+    const size_t key = at(a.stage, a.micro_batch);
+    const auto has = [&](const std::vector<char>& set) { return set[key] != 0; };
     switch (a.kind) {
       case Kind::forward:
         return a.stage == 0 || has(inputs_) ? nullptr : "its input";
@@ -142,25 +153,23 @@ class Checker {
       case Kind::recv_activation:
       case Kind::recv_gradient:
         return nullptr;
-      case Kind::reduce: {
-        const auto open = stored_by_stage_.find(a.stage);
-        return finished(a.stage) && (open == stored_by_stage_.end() || open->second == 0)
+      case Kind::reduce:
+        return finished(a.stage) && stored_by_stage_[static_cast<size_t>(a.stage)] == 0
                    ? nullptr
                    : "all backwards of its stage";
-      }
     }
     return "a known kind";
   }
 
   bool finished(int stage) const {
     for (int m = 0; m < schedule_.micro_batches; ++m) {
-      if (!input_gradients_.contains({stage, m})) return false;
+      if (!input_gradients_[at(stage, m)]) return false;
     }
     return true;
   }
 
   void store(int rank, int stage, int change) {
-    stored_by_stage_[stage] += change;
+    stored_by_stage_[static_cast<size_t>(stage)] += change;
     const int now = stored_[static_cast<size_t>(rank)] += change;
     int& peak = report_.peak_activations[static_cast<size_t>(rank)];
     peak = std::max(peak, now);
@@ -172,24 +181,24 @@ class Checker {
     const bool previous_is_here = s > 0 && rank_of(s - 1) == rank;
     switch (a.kind) {
       case Kind::forward:
-        outputs_.insert({s, m});
-        if (next_is_here) inputs_.insert({s + 1, m});
+        outputs_[at(s, m)] = 1;
+        if (next_is_here) inputs_[at(s + 1, m)] = 1;
         store(rank, s, 1);
         break;
       case Kind::backward:
       case Kind::input_backward:
-        input_gradients_.insert({s, m});
-        if (previous_is_here) output_gradients_.insert({s - 1, m});
+        input_gradients_[at(s, m)] = 1;
+        if (previous_is_here) output_gradients_[at(s - 1, m)] = 1;
         if (a.kind == Kind::backward) store(rank, s, -1);
         break;
       case Kind::weight_backward:
         store(rank, s, -1);
         break;
       case Kind::recv_activation:
-        inputs_.insert({s, m});
+        inputs_[at(s, m)] = 1;
         break;
       case Kind::recv_gradient:
-        output_gradients_.insert({s, m});
+        output_gradients_[at(s, m)] = 1;
         break;
       case Kind::send_activation:
       case Kind::send_gradient:
@@ -244,11 +253,12 @@ class Checker {
 
   const PipelineSchedule& schedule_;
   ScheduleReport report_;
-  std::map<std::pair<Kind, Key>, int> counts_;
+  std::vector<int> counts_;   // by stage, micro-batch and kind
   std::vector<size_t> next_;  // by rank: the action it is at
   std::vector<int> stored_;   // by rank
-  std::map<int, int> stored_by_stage_;
-  std::set<Key> inputs_, outputs_, input_gradients_, output_gradients_;
+  std::vector<int> stored_by_stage_;
+  // By stage and micro-batch: what its rank has.
+  std::vector<char> inputs_, outputs_, input_gradients_, output_gradients_;
 };
 
 }  // namespace

@@ -1,0 +1,165 @@
+// Every schedule is valid for every size, stores what it promises, and has the bubble it promises.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "comm/schedule.h"
+#include "comm/schedule_timing.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+using Kind = ActionKind;
+
+constexpr ScheduleKind all_kinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                                      ScheduleKind::interleaved, ScheduleKind::zero_bubble};
+
+// Forward 1, backward 2, messages as given.
+PipelineCosts unit_costs(double transfer = 0, double latency = 0) {
+  PipelineCosts c;
+  c.compute = [](int, const Action& a) {
+    return a.kind == Kind::reduce ? 0.0 : a.kind == Kind::backward ? 2.0 : 1.0;
+  };
+  c.transfer = [transfer](int, const Action&) { return transfer; };
+  c.latency = latency;
+  return c;
+}
+
+// Idle time of the promised bubble, in units of a forward of a rank's layers.
+double promised_idle(ScheduleKind kind, int p, int chunks) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+    case ScheduleKind::one_f_one_b:
+      return 3.0 * (p - 1);
+    case ScheduleKind::interleaved:
+      return 3.0 * (p - 1) / chunks;
+    case ScheduleKind::zero_bubble:
+      return p - 1;
+  }
+  return NAN;
+}
+
+void check_size(ScheduleKind kind, int p, int m, int chunks) {
+  INFO(name_of(kind) << ": " << p << " ranks, " << m << " micro-batches, " << chunks << " chunks");
+  const PipelineSchedule s = make_schedule(kind, p, m, chunks);
+  const ScheduleReport report = check_schedule(s);
+  std::string problems;
+  for (const std::string& text : report.problems) problems += text + "\n";
+  REQUIRE(problems == "");
+  for (int r = 0; r < p; ++r) {
+    const int promised = stored_activations(kind, r, p, m, chunks);
+    if (report.peak_activations[static_cast<size_t>(r)] != promised) {
+      FAIL("rank " << r << " stores " << report.peak_activations[static_cast<size_t>(r)]
+                   << ", promised " << promised);
+    }
+  }
+  if (!schedule_objection(kind, p, m, chunks).empty()) return;
+  const double time = pipeline_timing(s, unit_costs()).duration();
+  const double idle = time / chunks - 3.0 * m;
+  if (!(std::abs(idle - promised_idle(kind, p, chunks)) < 1e-9)) {
+    FAIL("idle " << idle << ", promised " << promised_idle(kind, p, chunks));
+  }
+}
+
+void check_sizes(const std::vector<int>& micro_batches, const std::vector<int>& chunks) {
+  int checked = 0;
+  for (ScheduleKind kind : all_kinds) {
+    const bool interleaved = kind == ScheduleKind::interleaved;
+    for (int p = 1; p <= 16; ++p) {
+      for (int m : micro_batches) {
+        for (int c : interleaved ? chunks : std::vector<int>{1}) {
+          if (interleaved && m % p != 0) continue;
+          check_size(kind, p, m, c);
+          ++checked;
+        }
+      }
+    }
+  }
+  CHECK(checked > 0);
+}
+
+std::vector<int> up_to(int n) {
+  std::vector<int> all;
+  for (int i = 1; i <= n; ++i) all.push_back(i);
+  return all;
+}
+
+TEST_CASE("Schedules are complete, ordered, free of deadlock and as small as promised",
+          "[schedule]") {
+  check_sizes(up_to(64), up_to(4));
+}
+
+TEST_CASE("The lists of a 1F1B rank in the middle", "[schedule]") {
+  const std::vector<Action> middle = {{Kind::recv_activation, 1, 0, 0},
+                                      {Kind::forward, 1, 0},
+                                      {Kind::recv_activation, 1, 1, 0},
+                                      {Kind::send_activation, 1, 0, 2},
+                                      {Kind::forward, 1, 1},
+                                      {Kind::send_activation, 1, 1, 2},
+                                      {Kind::recv_gradient, 1, 0, 2},
+                                      {Kind::backward, 1, 0},
+                                      {Kind::send_gradient, 1, 0, 0},
+                                      {Kind::recv_gradient, 1, 1, 2},
+                                      {Kind::backward, 1, 1},
+                                      {Kind::send_gradient, 1, 1, 0},
+                                      {Kind::reduce, 1}};
+  CHECK(one_f_one_b_schedule(3, 2).actions[1] == middle);
+}
+
+TEST_CASE("Zero bubble puts a rank's weight gradients so many micro-batches later", "[schedule]") {
+  const PipelineSchedule s = zero_bubble_schedule(3, 6);
+  for (int r = 0; r < 3; ++r) {
+    int pending = 0, most = 0;
+    for (const Action& a : s.actions[static_cast<size_t>(r)]) {
+      pending += a.kind == Kind::input_backward ? 1 : a.kind == Kind::weight_backward ? -1 : 0;
+      most = std::max(most, pending);
+    }
+    CHECK(most == r + 1);
+  }
+}
+
+TEST_CASE("What a schedule needs is said in a sentence", "[schedule]") {
+  CHECK(schedule_objection(ScheduleKind::one_f_one_b, 4, 2, 1) ==
+        "the 1f1b schedule of 4 ranks needs at least 4 micro-batches, not 2");
+  CHECK(schedule_objection(ScheduleKind::interleaved, 4, 6, 2) ==
+        "the interleaved schedule of 4 ranks needs a multiple of 4 micro-batches, not 6");
+  CHECK(schedule_objection(ScheduleKind::gpipe, 4, 4, 2) ==
+        "the gpipe schedule has one stage per rank, not 2");
+  CHECK(schedule_objection(ScheduleKind::gpipe, 4, 1, 1).empty());
+  CHECK(schedule_kind("zero_bubble") == ScheduleKind::zero_bubble);
+  CHECK_THROWS_WITH(schedule_kind("1b1f"),
+                    "'1b1f' is no pipeline schedule: gpipe, 1f1b, interleaved, zero_bubble");
+}
+
+TEST_CASE("Messages take their time, one after the other, beside the computations", "[timing]") {
+  const PipelineSchedule s = gpipe_schedule(2, 3);
+  // Rank 0 is done with its forwards at 3; the link takes 2 per activation: the last arrives at
+  // 1 + 3*2 + 0.5, its forward ends at 8.5, and its backward is the third of three.
+  const PipelineTimeline t = pipeline_timing(s, unit_costs(2, 0.5));
+  REQUIRE(t.ranks.size() == 2);
+  const auto end_of = [&](int rank, const Action& a) {
+    for (const TimedAction& done : t.ranks[static_cast<size_t>(rank)]) {
+      if (done.action == a) return done.end;
+    }
+    return -1.0;
+  };
+  CHECK(end_of(0, {Kind::forward, 0, 2}) == 3);
+  CHECK(end_of(0, {Kind::send_activation, 0, 2, 1}) == 7);
+  CHECK(end_of(1, {Kind::recv_activation, 1, 2, 0}) == 7.5);
+  CHECK(end_of(1, {Kind::forward, 1, 2}) == 8.5);
+  CHECK(end_of(1, {Kind::backward, 1, 2}) == 14.5);
+  CHECK(end_of(0, {Kind::backward, 0, 2}) == 19);
+  CHECK(t.duration() == 19);
+  CHECK(t.busy(0) == 9);
+  CHECK(t.bubble(0) == Approx(1 - 9.0 / 19));
+}
+
+TEST_CASE("A list that waits for ever has no timing", "[timing]") {
+  PipelineSchedule s = gpipe_schedule(2, 1);
+  std::erase(s.actions[0], Action{Kind::send_activation, 0, 0, 1});
+  CHECK_THROWS_AS(pipeline_timing(s, unit_costs()), Error);
+}
+
+}  // namespace
+}  // namespace rondo
