@@ -50,13 +50,47 @@ std::vector<double> initial_values(const Parameters::Entry& e, uint64_t seed) {
 
 Parameters::Parameters(const Graph& graph, Device& device, int stage, Gradients gradients)
     : device_(&device) {
-  dtype_ = graph.compute == DType::f64 ? DType::f64 : DType::f32;
+  allocate(
+      graph, [stage](int s) { return stage < 0 || s == stage; }, gradients);
+}
+
+Parameters::Parameters(const Graph& graph, Device& device, const std::vector<int>& stages,
+                       Gradients gradients)
+    : device_(&device) {
+  allocate(
+      graph,
+      [&stages](int s) { return std::find(stages.begin(), stages.end(), s) != stages.end(); },
+      gradients);
+}
+
+namespace {
+
+std::vector<Parameters::Entry> place_entries(const Graph& graph,
+                                             const std::function<bool(int)>& wanted,
+                                             int64_t* flat_size) {
+  std::vector<Parameters::Entry> entries;
+  *flat_size = 0;
   for (const Value& v : graph.values) {
-    if (v.role != ValueRole::parameter || (stage >= 0 && v.stage != stage)) continue;
-    entries_.push_back({v.name, v.shape.rows, v.shape.cols, flat_size_, v.init, v.stage});
-    flat_size_ +=
-        (entries_.back().numel() + entry_alignment - 1) / entry_alignment * entry_alignment;
+    if (v.role != ValueRole::parameter || !wanted(v.stage)) continue;
+    entries.push_back({v.name, v.shape.rows, v.shape.cols, *flat_size, v.init, v.stage});
+    *flat_size +=
+        (entries.back().numel() + entry_alignment - 1) / entry_alignment * entry_alignment;
   }
+  return entries;
+}
+
+}  // namespace
+
+std::vector<Parameters::Entry> Parameters::entries_of(const Graph& graph, int64_t* flat_size) {
+  return place_entries(
+      graph, [](int) { return true; }, flat_size);
+}
+
+void Parameters::allocate(const Graph& graph, const std::function<bool(int)>& wanted,
+                          Gradients gradients) {
+  dtype_ = graph.compute == DType::f64 ? DType::f64 : DType::f32;
+  entries_ = place_entries(graph, wanted, &flat_size_);
+  Device& device = *device_;
   const size_t bytes = static_cast<size_t>(flat_size_) * size_of(dtype_);
   weights_ = Buffer(device, bytes, "weights");
   if (gradients == Gradients::allocated) gradients_ = Buffer(device, bytes, "gradients");

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ class Parameters {
   enum class Gradients : uint8_t { allocated, absent };
   Parameters(const Graph& graph, Device& device, int stage = -1,
              Gradients gradients = Gradients::allocated);
+  // Of several stages.
+  Parameters(const Graph& graph, Device& device, const std::vector<int>& stages,
+             Gradients gradients = Gradients::allocated);
 
   // Fills the weights from counter-based random numbers keyed by (seed, name): independent of the
   // order and number of the other parameters.
@@ -52,11 +56,17 @@ class Parameters {
   DType dtype() const { return dtype_; }
   Device& device() const { return *device_; }
 
+  // The entries that the parameters of `graph`, of all stages, have in one flat array: what a
+  // checkpoint holds, whoever has which part of it in memory.
+  static std::vector<Entry> entries_of(const Graph& graph, int64_t* flat_size);
+
   // Copies between an entry's weights and host memory of its size and dtype; synchronous.
   void read(std::string_view name, void* to) const;
   void write(std::string_view name, const void* from);
 
  private:
+  void allocate(const Graph& graph, const std::function<bool(int stage)>& wanted,
+                Gradients gradients);
   Device* device_;
   DType dtype_ = DType::f32;
   std::vector<Entry> entries_;

@@ -2,126 +2,347 @@
 
 #include <algorithm>
 
+#include "engine/parallel/stage_messages.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
-// The stage whose nodes produce each value; -1 for inputs and parameters.
-std::vector<int> producing_stage(const Graph& g) {
-  std::vector<int> stage(g.values.size(), -1);
-  for (const Node& node : g.nodes) {
-    for (ValueId id : node.outputs) {
-      if (id != no_value) stage[static_cast<size_t>(id)] = node.stage;
+using Kind = ActionKind;
+
+bool is_recv(Kind k) { return k == Kind::recv_activation || k == Kind::recv_gradient; }
+bool is_send(Kind k) { return k == Kind::send_activation || k == Kind::send_gradient; }
+bool goes_up(Kind k) { return k == Kind::recv_activation || k == Kind::send_activation; }
+bool gives_gradient(Kind k) { return k == Kind::backward || k == Kind::input_backward; }
+bool frees_activations(Kind k) { return k == Kind::backward || k == Kind::weight_backward; }
+
+// Whether an action runs the nodes of a phase.
+bool runs(Kind kind, Phase phase) {
+  switch (kind) {
+    case Kind::forward:
+      return phase == Phase::forward;
+    case Kind::backward:
+      return phase != Phase::forward;
+    case Kind::input_backward:
+      return phase == Phase::backward;
+    case Kind::weight_backward:
+      return phase == Phase::weight_gradient;
+    default:
+      return false;
+  }
+}
+
+bool splits_backward(const PipelineSchedule& schedule) {
+  for (const auto& list : schedule.actions) {
+    for (const Action& a : list) {
+      if (a.kind == Kind::weight_backward) return true;
     }
   }
-  return stage;
+  return false;
+}
+
+// What the stage does not read takes no memory for batches.
+void forget_unread_inputs(Graph& graph, int stage) {
+  std::vector<bool> read(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    if (node.stage != stage) continue;
+    for (ValueId id : node.inputs) {
+      if (id != no_value) read[static_cast<size_t>(id)] = true;
+    }
+  }
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    Value& value = graph.values[v];
+    if (value.role == ValueRole::input && !read[v]) value.role = ValueRole::activation;
+  }
 }
 
 }  // namespace
 
-PipelineRank::PipelineRank(const Graph& graph, const Context& context, Transport& transport,
-                           const PipelineSchedule& schedule, const BatchCapacity& capacity,
-                           Parameters& parameters)
-    : graph_(graph), transport_(transport), schedule_(schedule) {
+PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batches) {
+  PipelineSchedule s = schedule;
+  RONDO_CHECK(micro_batches <= s.micro_batches, micro_batches, " micro-batches of a schedule of ",
+              s.micro_batches);
+  s.micro_batches = micro_batches;
+  for (auto& list : s.actions) {
+    std::erase_if(list, [&](const Action& a) {
+      const bool forward = a.kind == Kind::forward || a.kind == Kind::send_activation ||
+                           a.kind == Kind::recv_activation;
+      return !forward || a.micro_batch >= micro_batches;
+    });
+  }
+  return s;
+}
+
+PipelineRank::PipelineRank(const Graph& graph, const Context& context, ProcessGroup& group,
+                           PipelineSchedule schedule, Parameters& parameters,
+                           PipelineOptions options)
+    : context_(context),
+      group_(group),
+      schedule_(std::move(schedule)),
+      parameters_(parameters),
+      options_(options) {
   RONDO_CHECK(context.device->host_memory(), "activations must be in host memory to be sent");
-  const std::vector<int> produced = producing_stage(graph);
-  for (const Node& node : graph.nodes) {
-    for (ValueId id : node.inputs) {
-      if (id == no_value) continue;
-      const Value& v = graph.value(id);
-      const int from = produced[static_cast<size_t>(id)];
-      RONDO_CHECK(from < 0 || std::abs(from - node.stage) <= 1, "value '", v.name,
-                  "' crosses from stage ", from, " to stage ", node.stage);
-      RONDO_CHECK(v.role != ValueRole::parameter || v.stage == node.stage, "parameter '", v.name,
-                  "' of stage ", v.stage, " is used by stage ", node.stage);
-    }
+  RONDO_CHECK(group.size() == schedule_.ranks(), "a schedule of ", schedule_.ranks(),
+              " ranks for a group of ", group.size());
+  require_neighbours(graph);
+  for (int s = 0; s < schedule_.stages; ++s) {
+    if (schedule_.rank_of_stage[static_cast<size_t>(s)] != group.rank()) continue;
+    own_.push_back(s);
+    cut(graph, s);
+    assign_slots(s);
   }
-  const int stage = transport.rank();
-  from_lower_ = find_crossing(stage - 1, stage, produced);
-  to_lower_ = find_crossing(stage, stage - 1, produced);
-  from_upper_ = find_crossing(stage + 1, stage, produced);
-  to_upper_ = find_crossing(stage, stage + 1, produced);
-  for (int m = 0; m < schedule.micro_batches; ++m) {
-    plans_.push_back(std::make_unique<Plan>(graph, context, capacity, parameters,
-                                            Reuse::by_liveness, transport.rank()));
+  const auto& list = schedule_.actions[static_cast<size_t>(group.rank())];
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (is_recv(list[i].kind)) recvs_.push_back(i);
   }
 }
 
-std::vector<ValueId> PipelineRank::find_crossing(int from, int to,
-                                                 const std::vector<int>& produced) const {
-  std::vector<ValueId> values;
-  for (const Node& node : graph_.nodes) {
-    if (node.stage != to) continue;
-    for (ValueId id : node.inputs) {
-      if (id != no_value && produced[static_cast<size_t>(id)] == from &&
-          std::find(values.begin(), values.end(), id) == values.end()) {
-        values.push_back(id);
-      }
-    }
+void PipelineRank::cut(const Graph& graph, int stage) {
+  Stage& s = stages_[stage];
+  s.graph = graph;
+  s.from_lower = crossing_values(graph, stage - 1, stage);
+  s.to_lower = crossing_values(graph, stage, stage - 1);
+  s.from_upper = crossing_values(graph, stage + 1, stage);
+  s.to_upper = crossing_values(graph, stage, stage + 1);
+  forget_unread_inputs(s.graph, stage);
+  // In the order in which they run, which is the one that memory is planned for.
+  if (splits_backward(schedule_)) {
+    std::stable_partition(s.graph.nodes.begin(), s.graph.nodes.end(),
+                          [](const Node& n) { return n.phase != Phase::weight_gradient; });
   }
-  std::sort(values.begin(), values.end());
-  return values;
 }
 
-void PipelineRank::exchange(const Action& action, Deadline deadline) {
-  const bool activation =
-      action.kind == ActionKind::send_activation || action.kind == ActionKind::recv_activation;
-  const bool sends =
-      action.kind == ActionKind::send_activation || action.kind == ActionKind::send_gradient;
-  const bool upper = activation == sends;  // activations go up, gradients down
-  const std::vector<ValueId>& values =
-      upper ? (sends ? to_upper_ : from_upper_) : (sends ? to_lower_ : from_lower_);
-  Plan& plan = *plans_[static_cast<size_t>(action.micro_batch)];
-  std::vector<Work> pending;
-  for (ValueId id : values) {
-    const TensorView view = plan.view(id);
-    if (!view) continue;
-    const Shape& shape = graph_.shape(id);
-    const size_t live =
-        static_cast<size_t>(plan.live_rows(shape) * shape.cols) * size_of(graph_.value(id).dtype);
-    const size_t plane = view.bytes() / static_cast<size_t>(shape.planes);
-    for (int64_t p = 0; p < shape.planes; ++p) {
-      auto* at = static_cast<std::byte*>(view.data) + static_cast<size_t>(p) * plane;
-      const auto number =
-          static_cast<uint32_t>((static_cast<size_t>(action.micro_batch) * graph_.values.size() +
-                                 static_cast<size_t>(id)) *
-                                    8 +
-                                static_cast<size_t>(p));
-      const Tag tag = message_tag(0, number);
-      const int peer = action.peer;
-      pending.push_back(sends ? transport_.send(peer, tag, {at, live}, deadline)
-                              : transport_.recv(peer, tag, {at, live}, deadline));
+// The lowest plan that no other micro-batch has at the time.
+void PipelineRank::assign_slots(int stage) {
+  Stage& s = of(stage);
+  s.slot_of.assign(static_cast<size_t>(schedule_.micro_batches), 0);
+  std::vector<bool> taken;
+  for (const Action& a : schedule_.actions[static_cast<size_t>(group_.rank())]) {
+    if (a.stage != stage || a.micro_batch < 0) continue;
+    int& slot = s.slot_of[static_cast<size_t>(a.micro_batch)];
+    if (a.kind == Kind::forward) {
+      slot = static_cast<int>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+      if (static_cast<size_t>(slot) == taken.size()) taken.push_back(false);
+      taken[static_cast<size_t>(slot)] = true;
+    } else if (frees_activations(a.kind)) {
+      taken[static_cast<size_t>(slot)] = false;
     }
   }
-  for (Work& work : pending) work.wait();
+  s.slots = static_cast<int>(taken.size());
 }
 
-void PipelineRank::run(std::span<const BatchView> micro_batches, CommClock::duration timeout) {
-  RONDO_CHECK(micro_batches.size() == plans_.size(), micro_batches.size(),
-              " micro-batches for a schedule of ", plans_.size());
-  const Deadline deadline = CommClock::now() + timeout;
-  for (size_t m = 0; m < plans_.size(); ++m) plans_[m]->load(micro_batches[m]);
-  for (const Action& action : schedule_.actions.at(static_cast<size_t>(transport_.rank()))) {
-    switch (action.kind) {
-      case ActionKind::forward:
-        plans_[static_cast<size_t>(action.micro_batch)]->run(Phase::forward);
-        break;
-      case ActionKind::backward: {
-        Plan& plan = *plans_[static_cast<size_t>(action.micro_batch)];
-        plan.run_backward();
-        break;
-      }
-      case ActionKind::input_backward:
-      case ActionKind::weight_backward:
-        RONDO_CHECK(false, "the engine does not run ", name_of(action.kind), " yet");
-        break;
-      case ActionKind::reduce:
-        break;  // a stage has one replica here; GradientReducer sums over more
-      default:
-        exchange(action, deadline);
+void PipelineRank::reserve(const BatchCapacity& capacity) {
+  if (planned_ && capacity_.holds(capacity)) return;
+  capacity_ = BatchCapacity::merge(capacity_, capacity);
+  for (auto& [stage, s] : stages_) {
+    s.plans.clear();
+    for (int i = 0; i < s.slots; ++i) {
+      s.plans.push_back(std::make_unique<Plan>(s.graph, context_, capacity_, parameters_,
+                                               Reuse::by_liveness, stage));
     }
   }
+  planned_ = true;
+}
+
+const Plan& PipelineRank::plan(int stage, int micro_batch) const {
+  const Stage& s = of(stage);
+  return *s.plans.at(static_cast<size_t>(s.slot_of.at(static_cast<size_t>(micro_batch))));
+}
+
+Plan& PipelineRank::plan_of(const Action& a) {
+  return const_cast<Plan&>(plan(a.stage, a.micro_batch));
+}
+
+size_t PipelineRank::arena_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [stage, s] : stages_) {
+    for (const auto& plan : s.plans) bytes += plan->arena_bytes();
+  }
+  return bytes;
+}
+
+bool PipelineRank::empty(int micro_batch) const {
+  return batches_[static_cast<size_t>(micro_batch)].layout->extent.sequences == 0;
+}
+
+uint32_t PipelineRank::tag(bool up, int reader, int micro_batch) const {
+  return static_cast<uint32_t>(((up ? 0 : schedule_.stages) + reader) * schedule_.micro_batches +
+                               micro_batch);
+}
+
+void PipelineRank::run(std::span<const BatchView> micro_batches, const PipelineHooks& hooks) {
+  RONDO_CHECK(micro_batches.size() == static_cast<size_t>(schedule_.micro_batches),
+              micro_batches.size(), " micro-batches for a schedule of ", schedule_.micro_batches);
+  batches_ = micro_batches;
+  BatchCapacity most;
+  for (const BatchView& b : micro_batches) most = BatchCapacity::merge(most, b.extent());
+  reserve(most);
+  timeline_.clear();
+  // All ranks' times have one zero then.
+  if (options_.timeline) group_.barrier().wait();
+  began_ = CommClock::now();
+  posted_ = 0;
+  const auto& list = schedule_.actions[static_cast<size_t>(group_.rank())];
+  for (size_t i = 0; i < list.size(); ++i) {
+    post_ahead(i);
+    perform(list[i], hooks);
+    drop_departed(false);
+  }
+  drop_departed(true);
+  batches_ = {};
+}
+
+// Recvs whose turn has come, and the next few.
+void PipelineRank::post_ahead(size_t action) {
+  const auto passed =
+      static_cast<size_t>(std::upper_bound(recvs_.begin(), recvs_.end(), action) - recvs_.begin());
+  const size_t until = std::min(recvs_.size(), passed + static_cast<size_t>(options_.look_ahead));
+  for (; posted_ < until; ++posted_) {
+    const Action& a = schedule_.actions[static_cast<size_t>(group_.rank())][recvs_[posted_]];
+    if (empty(a.micro_batch)) continue;
+    const bool up = goes_up(a.kind);
+    const Stage& s = of(a.stage);
+    const PackedHost& layout = *batches_[static_cast<size_t>(a.micro_batch)].layout;
+    Parcel& parcel = arriving_[{up, {a.stage, a.micro_batch}}];
+    if (!spare_.empty()) {
+      parcel.bytes = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    parcel.bytes.resize(
+        message_bytes(s.graph, layout, up ? s.from_lower : s.from_upper, options_.wire));
+    parcel.work = group_.recv(a.peer, tag(up, a.stage, a.micro_batch), parcel.bytes,
+                              within(options_.timeout));
+    parcel.recorded = record(a, CommClock::now(), {});
+  }
+}
+
+void PipelineRank::perform(const Action& a, const PipelineHooks& hooks) {
+  if (a.kind == Kind::reduce) {
+    const auto start = CommClock::now();
+    if (hooks.reduce) hooks.reduce(a.stage);
+    record(a, start, CommClock::now());
+  } else if (!empty(a.micro_batch)) {
+    if (is_send(a.kind)) {
+      send(a);
+    } else if (!is_recv(a.kind)) {
+      compute(a, hooks);
+    }
+  }
+}
+
+void PipelineRank::compute(const Action& a, const PipelineHooks& hooks) {
+  if (a.kind == Kind::forward) load(a);
+  receive_inputs(a);
+  const auto start = CommClock::now();
+  run_nodes(a, hooks);
+  context_.stream->synchronize();
+  record(a, start, CommClock::now());
+  hand_over(a);
+  if (a.kind == Kind::forward && a.stage == schedule_.stages - 1 && hooks.after_loss) {
+    hooks.after_loss(a.micro_batch, plan_of(a));
+  }
+}
+
+void PipelineRank::load(const Action& a) {
+  BatchView batch = batches_[static_cast<size_t>(a.micro_batch)];
+  inputs_.clear();
+  for (const BatchView::Input& in : batch.inputs) {
+    if (of(a.stage).graph.find(in.name) != no_value) inputs_.push_back(in);
+  }
+  batch.inputs = inputs_;
+  plan_of(a).load(batch);
+}
+
+void PipelineRank::run_nodes(const Action& a, const PipelineHooks& hooks) {
+  const Graph& graph = of(a.stage).graph;
+  Plan& plan = plan_of(a);
+  const bool last = a.micro_batch == schedule_.micro_batches - 1 && a.kind != Kind::forward;
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& node = graph.nodes[i];
+    if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
+    plan.run_node(i);
+    if (last && hooks.after_node) hooks.after_node(a.stage, i);
+  }
+}
+
+void PipelineRank::receive_inputs(const Action& a) {
+  const bool up = a.kind == Kind::forward;
+  if (!up && !gives_gradient(a.kind)) return;
+  const auto found = arriving_.find({up, {a.stage, a.micro_batch}});
+  if (found == arriving_.end()) {
+    const bool at_the_end = up ? a.stage == 0 : a.stage == schedule_.stages - 1;
+    RONDO_CHECK(at_the_end, describe(a), " has no input");
+    return;
+  }
+  Parcel& parcel = found->second;
+  if (parcel.work) {
+    parcel.work.wait();
+    record_work(parcel);
+  }
+  const Stage& s = of(a.stage);
+  unpack_values(plan_of(a), up ? s.from_lower : s.from_upper, options_.wire, parcel.bytes);
+  spare_.push_back(std::move(parcel.bytes));
+  arriving_.erase(found);
+}
+
+// To a stage of the same rank. It gets what it would get over the wire.
+void PipelineRank::hand_over(const Action& a) {
+  const bool up = a.kind == Kind::forward;
+  if (!up && !gives_gradient(a.kind)) return;
+  const int reader = up ? a.stage + 1 : a.stage - 1;
+  if (!stages_.contains(reader)) return;
+  arriving_[{up, {reader, a.micro_batch}}].bytes = packed(a, up);
+}
+
+std::vector<std::byte> PipelineRank::packed(const Action& a, bool up) {
+  const Stage& s = of(a.stage);
+  const std::vector<ValueId>& values = up ? s.to_upper : s.to_lower;
+  std::vector<std::byte> bytes;
+  if (!spare_.empty()) {
+    bytes = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  const PackedHost& layout = *batches_[static_cast<size_t>(a.micro_batch)].layout;
+  bytes.resize(message_bytes(s.graph, layout, values, options_.wire));
+  pack_values(plan_of(a), values, options_.wire, bytes);
+  return bytes;
+}
+
+void PipelineRank::send(const Action& a) {
+  const bool up = goes_up(a.kind);
+  const int reader = up ? a.stage + 1 : a.stage - 1;
+  const auto start = CommClock::now();
+  Parcel& parcel = departing_.emplace_back();
+  parcel.bytes = packed(a, up);
+  parcel.work =
+      group_.send(a.peer, tag(up, reader, a.micro_batch), parcel.bytes, within(options_.timeout));
+  parcel.recorded = record(a, start, {});
+}
+
+void PipelineRank::drop_departed(bool wait) {
+  while (!departing_.empty() && (wait || departing_.front().work.poll())) {
+    Parcel& parcel = departing_.front();
+    parcel.work.wait();
+    record_work(parcel);
+    spare_.push_back(std::move(parcel.bytes));
+    departing_.pop_front();
+  }
+}
+
+size_t PipelineRank::record(const Action& action, CommClock::time_point start,
+                            CommClock::time_point end) {
+  if (!options_.timeline) return 0;
+  const auto seconds = [&](CommClock::time_point t) {
+    return std::max(0.0, std::chrono::duration<double>(t - began_).count());
+  };
+  timeline_.push_back({action, seconds(start), seconds(std::max(start, end))});
+  return timeline_.size() - 1;
+}
+
+void PipelineRank::record_work(const Parcel& parcel) {
+  if (!options_.timeline) return;
+  TimedAction& t = timeline_[parcel.recorded];
+  t.end = std::max(t.start, std::chrono::duration<double>(parcel.work.end() - began_).count());
 }
 
 }  // namespace rondo

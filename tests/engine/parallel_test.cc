@@ -1,4 +1,4 @@
-// Ranks as threads: data parallelism and a two-stage pipeline give what one rank gives.
+// Ranks as threads: data parallelism gives what one rank gives.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
@@ -6,7 +6,6 @@
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
 #include "engine/parallel/data_parallel.h"
-#include "engine/parallel/pipeline.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;
@@ -24,21 +23,6 @@ Outputs model(Graph& g) {
   const ValueId logits = layers::linear(g, x, "out", classes);
   return {layers::ctc_loss(g, logits), logits};
 }
-
-// The graph of `model` on two stages, the loss with the upper one.
-struct Staged {
-  Graph graph;
-  ValueId loss;
-  Staged() {
-    ValueId x = layers::input_frames(graph, "features", 6);
-    x = layers::lstm(graph, x, "lower", {.hidden = 16, .bidirectional = true});
-    x = layers::dropout(graph, x, "dropout", 0.2);
-    graph.stage = 1;
-    x = layers::lstm(graph, x, "upper", {.hidden = 12});
-    loss = layers::ctc_loss(graph, layers::linear(graph, x, "out", classes));
-    append_backward(graph, loss);
-  }
-};
 
 SessionOptions options() {
   SessionOptions o;
@@ -93,74 +77,4 @@ TEST_CASE("two ranks that sum gradients take the step of one rank with both batc
   }
   CHECK(moved > 1e-3);
   CHECK(difference <= 1e-6);  // the order of summation differs
-}
-
-TEST_CASE("two pipeline stages give the gradients of one rank, bit for bit") {
-  const Staged whole;
-  std::vector<RandomBatch> batches;
-  batches.emplace_back(std::vector<int32_t>{12, 9, 4}, classes, 1);
-  batches.emplace_back(std::vector<int32_t>{17, 3}, classes, 2);
-  batches.emplace_back(std::vector<int32_t>{5, 5, 5, 1}, classes, 3);
-  std::vector<BatchView> views;
-  BatchCapacity capacity;
-  for (RandomBatch& b : batches) {
-    views.push_back(b.view(whole.graph, classes, 7));
-    capacity = BatchCapacity::merge(capacity, views.back().extent());
-  }
-  const auto initialize = [](Parameters& p) {
-    p.initialize(9);
-    const TensorView g = p.gradients();
-    std::fill_n(g.as<float>(), g.numel(), 0.0f);
-  };
-
-  Stream stream = cpu_device().make_stream();
-  ThreadPool pool(1);
-  const Context context{Backend::cpu, &cpu_device(), &stream, &pool};
-  Parameters single(whole.graph, cpu_device());
-  initialize(single);
-  Plan plan(whole.graph, context, capacity, single);
-  for (const BatchView& v : views) {
-    plan.load(v);
-    plan.run();
-  }
-
-  const PipelineSchedule schedule = gpipe_schedule(2, 3);
-  std::mutex mutex;
-  int compared = 0;
-  run_ranks(2, [&](int rank, Transport& transport) {
-    Stream mine = cpu_device().make_stream();
-    ThreadPool threads(1);
-    const Context here{Backend::cpu, &cpu_device(), &mine, &threads};
-    Parameters parameters(whole.graph, cpu_device(), rank);
-    initialize(parameters);
-    PipelineRank stage(whole.graph, here, transport, schedule, capacity, parameters);
-    stage.run(views, std::chrono::seconds(20));
-    std::lock_guard lock(mutex);
-    for (const auto& e : parameters.entries()) {
-      const TensorView got = parameters.gradient(e.name), want = single.gradient(e.name);
-      const bool same =
-          std::equal(got.as<float>(), got.as<float>() + got.numel(), want.as<float>());
-      INFO(e.name);
-      CHECK(same);
-      ++compared;
-    }
-  });
-  CHECK(compared == static_cast<int>(single.entries().size()));
-}
-
-TEST_CASE("a value that jumps over a stage is refused") {
-  Graph g;
-  const ValueId x = layers::linear(g, layers::input_frames(g, "features", 6), "a", 5);
-  g.stage = 2;
-  const ValueId loss = layers::ctc_loss(g, layers::linear(g, x, "b", 4));
-  append_backward(g, loss);
-  run_ranks(1, [&](int, Transport& transport) {
-    Stream stream = cpu_device().make_stream();
-    ThreadPool pool(1);
-    const Context context{Backend::cpu, &cpu_device(), &stream, &pool};
-    Parameters parameters(g, cpu_device());
-    const PipelineSchedule schedule = gpipe_schedule(1, 1);
-    CHECK_THROWS_WITH(PipelineRank(g, context, transport, schedule, {}, parameters),
-                      Catch::Contains("crosses from stage 0 to stage 2"));
-  });
 }
