@@ -8,6 +8,7 @@
 #include "kernels/lstm/lstm.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/ctc/ctc.h"
+#include "kernels/ctc/ctc_chunk.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/dropout/dropout.h"
@@ -35,6 +36,8 @@ const std::vector<std::span<const Variant>>& table() {
       gemm_variants(),
       pointwise_variants(),    pointwise_grad_variants(),
       ctc_variants(),
+      ctc_chunk_alpha_variants(),
+      ctc_chunk_grad_variants(),
       pointwise_variants(),
       pointwise_grad_variants(),
       log_softmax_variants(),

@@ -7,6 +7,7 @@ Suite full_suite() {
   lstm_check(suite);
   gemm_check(suite);
   ctc_check(suite);
+  ctc_chunk_check(suite);
   pointwise_check(suite);
   softmax_check(suite);
   dropout_check(suite);

@@ -5,7 +5,7 @@
 #include <limits>
 #include <new>
 
-#include "kernels/ctc/ctc_impl.h"
+#include "kernels/ctc/ctc_cpu.h"
 
 namespace rondo {
 namespace {
@@ -13,28 +13,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int32_t ring_frames = 16;
 constexpr size_t stream_bytes = size_t{4} << 20;  // more than a core's share of the caches
-constexpr int64_t lanes = 16;  // the widest vector of any instruction set, in elements
-
-int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-// Hands out 64-byte aligned pieces of a slot; with a null base it only measures.
-class Carver {
- public:
-  explicit Carver(std::byte* base) : base_(base) {}
-  template <class T>
-  void take(T*& p, int64_t count) {
-    take_bytes(reinterpret_cast<void*&>(p), count * static_cast<int64_t>(sizeof(T)));
-  }
-  void take_bytes(void*& p, int64_t bytes) {
-    p = base_ ? base_ + used_ : nullptr;
-    used_ += static_cast<size_t>(round_up(bytes, 64));
-  }
-  size_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  size_t used_ = 0;
-};
 
 struct Dimensions {
   int32_t frames, labels;
@@ -43,16 +21,12 @@ struct Dimensions {
   bool with_grad;
 };
 
-int64_t bins_of(int64_t classes, int64_t labels) {
-  return classes <= ctc_dense_classes ? classes : std::min(labels, classes - 1) + 1;
-}
-
 // Points the tables and scratch of `s` into the slot at `base`; returns the slot's size.
 size_t carve(CtcSequence& s, const Dimensions& d, std::byte* base) {
-  Carver c(base);
+  CtcCarver c(base);
   const int64_t real = d.dtype == DType::f64 ? 8 : 4;
   s.tiles = d.labels / ctc_tile + 1;
-  s.padded = static_cast<int32_t>(round_up(s.tiles * ctc_tile, lanes));
+  s.padded = static_cast<int32_t>(ctc_round_up(s.tiles * ctc_tile, ctc_lanes));
   s.ring = d.with_grad ? 0 : ring_frames;
   const int64_t frames = d.frames, rows = d.with_grad ? frames : 2 * ring_frames;
   const int64_t column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
@@ -76,8 +50,8 @@ size_t carve(CtcSequence& s, const Dimensions& d, std::byte* base) {
   c.take(s.wide_y, 2 * s.padded);
   c.take(s.profiles, (d.with_grad ? frames + 4 : 2) * s.tiles);
   if (!d.with_grad) return c.used();
-  const int64_t bins = bins_of(d.classes, d.labels);
-  s.bin_stride = round_up(bins, lanes);
+  const int64_t bins = ctc_bins(d.classes, d.labels);
+  s.bin_stride = ctc_round_up(bins, ctc_lanes);
   c.take(s.bin_class, bins);
   c.take(s.bin_begin, bins + 1);
   c.take(s.bin_position, d.labels);
@@ -87,20 +61,17 @@ size_t carve(CtcSequence& s, const Dimensions& d, std::byte* base) {
   c.take(s.columns, std::max(frames * column, wide));
   c.take(s.factor, 2 * s.tiles);
   c.take(s.profile_of, frames);
-  for (void*& gather : s.gather) c.take_bytes(gather, lanes * s.padded * real);
-  c.take_bytes(s.transposed, s.padded * lanes * real);
-  c.take_bytes(s.bin_sums, s.bin_stride * lanes * real);
+  for (void*& gather : s.gather) c.take_bytes(gather, ctc_lanes * s.padded * real);
+  c.take_bytes(s.transposed, s.padded * ctc_lanes * real);
+  c.take_bytes(s.bin_sums, s.bin_stride * ctc_lanes * real);
   c.take_bytes(s.post, frames * s.bin_stride * real);
   return c.used();
 }
 
-// When states can be part of a complete alignment, and where a label may follow another directly.
+// When states can be part of a complete alignment.
 void make_tables(CtcSequence& s) {
   const int32_t count = s.label_count;
-  std::fill_n(s.label_class, s.padded, s.blank);
-  std::copy_n(s.labels, count, s.label_class);
-  std::fill_n(s.may_skip, s.padded + ctc_tile, 0.0);
-  for (int32_t i = 1; i < count; ++i) s.may_skip[i] = s.labels[i] != s.labels[i - 1];
+  ctc_make_label_tables(s);
   const int32_t column = s.tiles * ctc_column_tile;
   std::fill_n(s.reach, column, infinity);
   std::fill_n(s.finish, column, infinity);
@@ -130,42 +101,6 @@ void make_tables(CtcSequence& s) {
     s.first_tile[t] = first;
     s.last_tile[t] = last;
   }
-}
-
-// Which posteriors are summed for which class.
-void make_bins(CtcSequence& s) {
-  const bool dense = s.classes <= ctc_dense_classes;
-  int64_t bins = 0;
-  if (dense) {
-    for (; bins < s.classes; ++bins) s.bin_class[bins] = static_cast<int32_t>(bins);
-  } else {
-    std::copy_n(s.labels, s.label_count, s.bin_position);
-    std::sort(s.bin_position, s.bin_position + s.label_count);
-    bool blank_done = false;
-    const auto push = [&](int32_t v) {
-      if (bins == 0 || s.bin_class[bins - 1] != v) s.bin_class[bins++] = v;
-    };
-    for (int32_t j = 0; j < s.label_count; ++j) {
-      if (!blank_done && s.bin_position[j] > s.blank) push(s.blank), blank_done = true;
-      push(s.bin_position[j]);
-    }
-    if (!blank_done) push(s.blank);
-  }
-  s.bins = bins;
-  const auto bin_of = [&](int32_t v) {
-    if (dense) return v;
-    return static_cast<int32_t>(std::lower_bound(s.bin_class, s.bin_class + bins, v) - s.bin_class);
-  };
-  s.blank_bin = bin_of(s.blank);
-  std::fill_n(s.bin_begin, bins + 1, 0);
-  for (int32_t i = 0; i < s.label_count; ++i) ++s.bin_begin[bin_of(s.labels[i]) + 1];
-  for (int64_t b = 0; b < bins; ++b) s.bin_begin[b + 1] += s.bin_begin[b];
-  // Filling moves each start to its end, that is to the next one's start; moved back after.
-  for (int32_t i = 0; i < s.label_count; ++i) {
-    s.bin_position[s.bin_begin[bin_of(s.labels[i])]++] = i;
-  }
-  for (int64_t b = bins; b > 0; --b) s.bin_begin[b] = s.bin_begin[b - 1];
-  s.bin_begin[0] = 0;
 }
 
 // A slot holds the CtcSequence itself, then what it points to.
@@ -283,7 +218,7 @@ class Run {
     carve(s, {s.frames, s.label_count, s.classes, dtype_, static_cast<bool>(a_.grad)},
           reinterpret_cast<std::byte*>(&s) + header_bytes);
     make_tables(s);
-    if (a_.grad) make_bins(s);
+    if (a_.grad) ctc_make_bins(s);
     s.wants_grad = static_cast<bool>(a_.grad);
     s.stream = a_.grad && a_.grad.bytes() > stream_bytes;
     return &s;
@@ -337,6 +272,48 @@ class Run {
 
 }  // namespace
 
+void ctc_make_label_tables(CtcSequence& s) {
+  std::fill_n(s.label_class, s.padded, s.blank);
+  std::copy_n(s.labels, s.label_count, s.label_class);
+  std::fill_n(s.may_skip, s.padded + ctc_tile, 0.0);
+  for (int32_t i = 1; i < s.label_count; ++i) s.may_skip[i] = s.labels[i] != s.labels[i - 1];
+}
+
+void ctc_make_bins(CtcSequence& s) {
+  const bool dense = s.classes <= ctc_dense_classes;
+  int64_t bins = 0;
+  if (dense) {
+    for (; bins < s.classes; ++bins) s.bin_class[bins] = static_cast<int32_t>(bins);
+  } else {
+    std::copy_n(s.labels, s.label_count, s.bin_position);
+    std::sort(s.bin_position, s.bin_position + s.label_count);
+    bool blank_done = false;
+    const auto push = [&](int32_t v) {
+      if (bins == 0 || s.bin_class[bins - 1] != v) s.bin_class[bins++] = v;
+    };
+    for (int32_t j = 0; j < s.label_count; ++j) {
+      if (!blank_done && s.bin_position[j] > s.blank) push(s.blank), blank_done = true;
+      push(s.bin_position[j]);
+    }
+    if (!blank_done) push(s.blank);
+  }
+  s.bins = bins;
+  const auto bin_of = [&](int32_t v) {
+    if (dense) return v;
+    return static_cast<int32_t>(std::lower_bound(s.bin_class, s.bin_class + bins, v) - s.bin_class);
+  };
+  s.blank_bin = bin_of(s.blank);
+  std::fill_n(s.bin_begin, bins + 1, 0);
+  for (int32_t i = 0; i < s.label_count; ++i) ++s.bin_begin[bin_of(s.labels[i]) + 1];
+  for (int64_t b = 0; b < bins; ++b) s.bin_begin[b + 1] += s.bin_begin[b];
+  // Filling moves each start to its end, that is to the next one's start; moved back after.
+  for (int32_t i = 0; i < s.label_count; ++i) {
+    s.bin_position[s.bin_begin[bin_of(s.labels[i])]++] = i;
+  }
+  for (int64_t b = bins; b > 0; --b) s.bin_begin[b] = s.bin_begin[b - 1];
+  s.bin_begin[0] = 0;
+}
+
 int32_t ctc_wide_block(int32_t frames) {
   return std::max(static_cast<int32_t>(std::sqrt(static_cast<double>(frames))), 1);
 }
@@ -349,6 +326,19 @@ size_t ctc_cpu_workspace_bytes(const Context& context, const PackedCapacity& cap
 
 void ctc_run(const Context& context, const CtcArgs& args, const CtcKernels& kernels) {
   Run(context, args, kernels).run();
+}
+
+void ctc_wide_generic(const Context& context, const CtcArgs& args) {
+  using namespace isa_generic;
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+}
+void ctc_wide_avx2(const Context& context, const CtcArgs& args) {
+  using namespace isa_avx2;
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+}
+void ctc_wide_avx512(const Context& context, const CtcArgs& args) {
+  using namespace isa_avx512;
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
 }
 
 void ctc_generic(const Context& context, const CtcArgs& args) {

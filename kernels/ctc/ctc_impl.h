@@ -103,6 +103,10 @@ struct CtcKernels {
 size_t ctc_cpu_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
                                int64_t classes, int32_t max_label_length, bool with_grad);
 void ctc_run(const Context& context, const CtcArgs& args, const CtcKernels& kernels);
+// The whole sequence by ctc_wide: what ctc_chunk gives for any cuts.
+void ctc_wide_avx512(const Context& context, const CtcArgs& args);
+void ctc_wide_avx2(const Context& context, const CtcArgs& args);
+void ctc_wide_generic(const Context& context, const CtcArgs& args);
 void ctc_avx512(const Context& context, const CtcArgs& args);
 void ctc_avx2(const Context& context, const CtcArgs& args);
 void ctc_generic(const Context& context, const CtcArgs& args);

@@ -12,6 +12,9 @@ std::span<const Variant> ctc_variants() {
     variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
     variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
     variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
+    variant<CtcArgs, ctc_wide_avx512>("wide_avx512", Backend::cpu, Role::named, has_avx512),
+    variant<CtcArgs, ctc_wide_avx2>("wide_avx2", Backend::cpu, Role::named, has_avx2),
+    variant<CtcArgs, ctc_wide_generic>("wide_generic", Backend::cpu, Role::named),
     RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
     RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard, ctc_log_space_accepts),
 #if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
