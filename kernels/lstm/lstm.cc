@@ -38,6 +38,11 @@ void check_dims(const LstmDims& dims) {
               dims.input, ", hidden ", dims.hidden, ", projection ", dims.projection);
 }
 
+void check_run(LstmRun run, const LstmDims& dims) {
+  RONDO_CHECK(run == LstmRun::both || dims.directions == 2,
+              "lstm: one direction of a layer that has one");
+}
+
 void check_weights(const LstmWeights& w, const LstmDims& dims, DType compute, DType bias,
                    bool required) {
   check_view(w.w, "w", required, compute, {4 * dims.hidden, dims.input});
@@ -54,6 +59,7 @@ void check_weights(const LstmWeights& w, const LstmDims& dims, DType compute, DT
 
 void check_lstm(const LstmForwardArgs& a) {
   check_dims(a.dims);
+  check_run(a.run, a.dims);
   const DType t = a.x.dtype, s = lstm_state_dtype(t);
   const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
   const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;
@@ -72,6 +78,7 @@ void check_lstm(const LstmForwardArgs& a) {
 
 void check_lstm(const LstmBackwardArgs& a) {
   check_dims(a.dims);
+  check_run(a.run, a.dims);
   const DType t = a.dy.dtype, s = lstm_state_dtype(t);
   const int64_t D = a.dims.directions, I = a.dims.input, H = a.dims.hidden, P = a.dims.output();
   const int64_t rows = a.layout.capacity.rows, N = a.layout.capacity.sequences;

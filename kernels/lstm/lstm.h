@@ -47,6 +47,10 @@ struct LstmDims {
   int64_t output() const { return projection ? projection : hidden; }
 };
 
+// Which directions a call computes. The states of a bidirectional layer come from opposite ends, so
+// that a shard of a sequence has them at different times. ref and cpu only, unless `both`.
+enum class LstmRun : uint8_t { both, first, second };
+
 struct LstmForwardArgs {
   static constexpr const char* op = "lstm_forward";
   LstmDims dims;
@@ -58,6 +62,7 @@ struct LstmForwardArgs {
   TensorView hn, cn;
   TensorView gates, cells, hidden;
   TensorView workspace;  // u8, at least lstm_workspace_bytes()
+  LstmRun run = LstmRun::both;
 };
 
 // Gradients through time; the weight gradients are a separate op, because they need no time loop
@@ -68,6 +73,8 @@ struct LstmForwardArgs {
 //     for the projection's weight gradient; absent without projection
 // dtypes: dy, dhn, dh0, dgates, dprojected, dx are of the compute dtype; dcn, dc0 f32 (f64).
 //   dx [rows, I] (absent: not computed); dh0 [D,N,P], dc0 [D,N,H] (absent: not computed)
+// dx is made of all directions' dgates: when `run` is not both, those of the other direction must
+// be there already.
 struct LstmBackwardArgs {
   static constexpr const char* op = "lstm_backward";
   LstmDims dims;
@@ -80,6 +87,7 @@ struct LstmBackwardArgs {
   TensorView dx;
   TensorView dh0, dc0;
   TensorView workspace;
+  LstmRun run = LstmRun::both;
 };
 
 // dw[d] += / = dgates^T x, dr[d] = dgates^T h_{t-1}, db = column sums, dp = dprojected^T hidden.

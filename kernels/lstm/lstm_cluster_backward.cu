@@ -261,6 +261,7 @@ void with_kernel(const LstmBackwardArgs& a, F f) {
 bool lstm_backward_cluster_accepts(const Context&, const void* args) {
   const auto* a = static_cast<const LstmBackwardArgs*>(args);
   if (!a) return cluster_machine(cluster_backward<2, 1>, sizeof(BackwardShared<2, 1>));
+  if (a->run != LstmRun::both) return false;
   if (!lstm_cluster_suits(a->dims, a->dy.dtype)) return false;
   bool fits = false;
   with_kernel(*a, [&](const LaunchConfig& config, auto kernel) {

@@ -15,10 +15,10 @@ namespace {
 // ---- threads ----
 
 // products_per_ns: 16 lanes sum about 110 products per ns, twice that from pairs of bf16.
-LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims,
+LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims, LstmRun run,
                              const PackedExtent& extent) {
   LstmTeamProblem p;
-  p.directions = dims.directions;
+  p.directions = lstm_end_direction(dims, run) - lstm_first_direction(run);
   p.hidden = dims.hidden;
   p.output = dims.output();
   p.rows = extent.rows, p.frames = extent.frames, p.sequences = extent.sequences;
@@ -28,11 +28,12 @@ LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims,
   return p;
 }
 
-LstmLoopShape loop_shape(const LstmDims& dims, const PackedView& layout) {
+LstmLoopShape loop_shape(const LstmDims& dims, LstmRun run, const PackedView& layout) {
   LstmLoopShape s;
   s.hidden = dims.hidden;
   s.output = dims.output();
-  s.directions = dims.directions;
+  s.first_direction = lstm_first_direction(run);
+  s.directions = lstm_end_direction(dims, run) - s.first_direction;
   s.projected = dims.projection != 0;
   s.frames = layout.extent->frames;
   s.sequences = layout.extent->sequences;
@@ -97,20 +98,21 @@ class ForwardCall {
       : kernels_(kernels),
         context_(context),
         a_(args),
-        crew_(team_problem(kernels, args.dims, extent_), args.layout.lengths, context.pool->size()),
+        crew_(team_problem(kernels, args.dims, args.run, extent_), args.layout.lengths,
+              context.pool->size()),
         space_(carver, context, args.dims, args.x.dtype, args.layout.capacity) {
-    loop_.shape = loop_shape(a_.dims, a_.layout);
+    loop_.shape = loop_shape(a_.dims, a_.run, a_.layout);
     loop_.shape.team = crew_.team();
   }
 
   void run() {
-    for (int d = 0; d < D; ++d) prepare(d);
+    for (int d = begin_; d < end_; ++d) prepare(d);
     if (alone_) {
       context_.pool->run([&](int worker) { run_alone(worker); }, crew_.threads());
     } else {
       run_together();
     }
-    for (int d = 0; d < D; ++d) final_states(d);
+    for (int d = begin_; d < end_; ++d) final_states(d);
   }
 
  private:
@@ -124,7 +126,7 @@ class ForwardCall {
       }
       loop_.begin = begin;
       loop_.end = end;
-      for (int d = 0; d < D; ++d) project_inputs(d, rows_of(d, begin, end));
+      for (int d = begin_; d < end_; ++d) project_inputs(d, rows_of(d, begin, end));
       context_.pool->run([&](int worker) { kernels_.forward(loop_, worker); }, crew_.threads());
     }
   }
@@ -135,8 +137,8 @@ class ForwardCall {
     const LstmTeam& team = crew_.team();
     const int64_t first = team.first_sequences[worker % team.splits];
     const int64_t sequences = team.first_sequences[worker % team.splits + 1] - first;
-    const int first_direction = team.directions_apart ? worker / team.splits : 0;
-    const int end_direction = team.directions_apart ? first_direction + 1 : D;
+    const int first_direction = begin_ + (team.directions_apart ? worker / team.splits : 0);
+    const int end_direction = team.directions_apart ? first_direction + 1 : end_;
     const auto active = [&](int d, int64_t step) {
       const int64_t t = lstm_frame(d, step, extent_.frames);
       return std::clamp<int64_t>(a_.layout.batch_sizes[t] - first, 0, sequences);
@@ -270,6 +272,7 @@ class ForwardCall {
   const LstmForwardArgs& a_;
   const PackedExtent& extent_ = *a_.layout.extent;
   const int D = a_.dims.directions;
+  const int begin_ = lstm_first_direction(a_.run), end_ = lstm_end_direction(a_.dims, a_.run);
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
   const int64_t chunk_ = lstm_chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;
@@ -287,14 +290,15 @@ class BackwardCall {
       : kernels_(kernels),
         context_(context),
         a_(args),
-        crew_(team_problem(kernels, args.dims, extent_), args.layout.lengths, context.pool->size()),
+        crew_(team_problem(kernels, args.dims, args.run, extent_), args.layout.lengths,
+              context.pool->size()),
         space_(carver, context, args.dims, args.dy.dtype, args.layout.capacity) {
-    loop_.shape = loop_shape(a_.dims, a_.layout);
+    loop_.shape = loop_shape(a_.dims, a_.run, a_.layout);
     loop_.shape.team = crew_.team();
   }
 
   void run() {
-    for (int d = 0; d < D; ++d) prepare(d);
+    for (int d = begin_; d < end_; ++d) prepare(d);
     const int64_t frames = extent_.frames;
     const int32_t* offsets = a_.layout.row_offsets;
     for (int64_t begin = 0, end = 0; begin < frames; begin = end) {
@@ -304,9 +308,11 @@ class BackwardCall {
       loop_.end = end;
       context_.pool->run([&](int worker) { run_loop(worker); }, crew_.threads());
       // While the chunk's dgates are in the cache.
-      if (a_.dx) input_gradients(0, offsets[frames - end], offsets[frames - begin]);
+      if (a_.dx && a_.run == LstmRun::both)
+        input_gradients(0, offsets[frames - end], offsets[frames - begin]);
     }
     // The second direction's part is added last whatever the batch, so that bf16 is rounded alike.
+    if (a_.dx && a_.run != LstmRun::both) input_gradients(0, 0, extent_.rows);
     if (a_.dx && D == 2) input_gradients(1, 0, extent_.rows);
     final_gradients();
   }
@@ -344,8 +350,8 @@ class BackwardCall {
     if (!alone_) return kernels_.backward(loop_, worker);
     LstmBackwardLoop loop = loop_;
     const LstmTeam& team = crew_.team();
-    for (int d = 0; d < D; ++d) {
-      if (team.directions_apart && d != worker / team.splits) continue;
+    for (int d = begin_; d < end_; ++d) {
+      if (team.directions_apart && d != begin_ + worker / team.splits) continue;
       const LstmMatrix r = recurrent_matrix(d, space_.own_r[worker][d]);
       if (loop.begin == 0) kernels_.pack(r, 0, kernels_.panels(r));
       loop.direction[d].r = r.packed;
@@ -369,7 +375,7 @@ class BackwardCall {
 
   void final_gradients() const {
     const int64_t N = a_.layout.capacity.sequences;
-    for (int d = 0; d < D; ++d) {
+    for (int d = begin_; d < end_; ++d) {
       for (int64_t n = 0; n < extent_.sequences; ++n) {
         const auto& s = space_.direction[d];
         if (a_.dh0) store_state(a_.dh0, (d * N + n) * P, P, false, s.dh + n * P);
@@ -383,6 +389,7 @@ class BackwardCall {
   const LstmBackwardArgs& a_;
   const PackedExtent& extent_ = *a_.layout.extent;
   const int D = a_.dims.directions;
+  const int begin_ = lstm_first_direction(a_.run), end_ = lstm_end_direction(a_.dims, a_.run);
   const int64_t H = a_.dims.hidden, P = a_.dims.output();
   const int64_t chunk_ = lstm_chunk_rows(a_.dims, a_.layout.capacity);
   LstmCrew crew_;

@@ -28,10 +28,16 @@ inline DType lstm_compute_dtype(const LstmForwardArgs& a) { return a.x.dtype; }
 inline DType lstm_compute_dtype(const LstmBackwardArgs& a) { return a.dy.dtype; }
 inline DType lstm_compute_dtype(const LstmWeightGradArgs& a) { return a.x.dtype; }
 
-// GPUs take f32 and bf16.
+inline LstmRun lstm_run_of(const LstmForwardArgs& a) { return a.run; }
+inline LstmRun lstm_run_of(const LstmBackwardArgs& a) { return a.run; }
+inline LstmRun lstm_run_of(const LstmWeightGradArgs&) { return LstmRun::both; }
+
+// GPUs take f32 and bf16, and all directions at once.
 template <class Args>
 bool lstm_gpu_accepts(const Context&, const void* args) {
-  return !args || lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
+  if (!args) return true;
+  const auto& a = *static_cast<const Args*>(args);
+  return lstm_compute_dtype(a) != DType::f64 && lstm_run_of(a) == LstmRun::both;
 }
 
 // What the cluster variants are made for; the functions below also ask the machine.

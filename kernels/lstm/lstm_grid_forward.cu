@@ -197,6 +197,7 @@ void with_kernel(const LstmDims& dims, DType compute, F f) {
 
 bool lstm_forward_grid_accepts(const Context&, const void* args) {
   const auto* a = static_cast<const LstmForwardArgs*>(args);
+  if (a && a->run != LstmRun::both) return false;
   const LstmDims dims = a ? a->dims : LstmDims{1, 1, 1, 0};
   const DType compute = a ? a->x.dtype : DType::bf16;
   if (!lstm_grid_suits(dims, compute)) return false;

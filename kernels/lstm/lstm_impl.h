@@ -19,6 +19,12 @@ constexpr DType lstm_state_dtype(DType compute) {
   return compute == DType::f64 ? DType::f64 : DType::f32;
 }
 
+// The directions [begin, end) that a call computes.
+constexpr int lstm_first_direction(LstmRun run) { return run == LstmRun::second ? 1 : 0; }
+constexpr int lstm_end_direction(const LstmDims& dims, LstmRun run) {
+  return run == LstmRun::first ? 1 : dims.directions;
+}
+
 // Frame that direction d reads at `step` of a batch of `frames`.
 [[gnu::always_inline]] inline int64_t lstm_frame(int d, int64_t step, int64_t frames) {
   return d == 0 ? step : frames - 1 - step;

@@ -50,7 +50,7 @@ struct LstmTeam {
 
 struct LstmLoopShape {
   int64_t hidden = 0, output = 0;  // H, P
-  int directions = 1;
+  int first_direction = 0, directions = 1;
   bool projected = false;
   int64_t frames = 0, sequences = 0;
   const int32_t *lengths = nullptr, *batch_sizes = nullptr, *row_offsets = nullptr;

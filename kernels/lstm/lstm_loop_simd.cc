@@ -92,8 +92,8 @@ struct Place {
   Place(const LstmLoopShape& s, int worker)
       : group(worker / s.team.threads),
         thread(worker % s.team.threads),
-        first_direction(s.team.directions_apart ? group / s.team.splits : 0),
-        end_direction(s.team.directions_apart ? first_direction + 1 : s.directions),
+        first_direction(s.first_direction + (s.team.directions_apart ? group / s.team.splits : 0)),
+        end_direction(first_direction + (s.team.directions_apart ? 1 : s.directions)),
         first_sequence(s.team.first_sequences[group % s.team.splits]),
         sequences(s.team.first_sequences[group % s.team.splits + 1] - first_sequence) {}
 

@@ -274,14 +274,18 @@ void visit_types(DType compute, F f) {
 void lstm_forward_ref(const Context&, const LstmForwardArgs& a) {
   check_lstm(a);
   visit_types(a.x.dtype, [&]<class T, class S>(T, S) {
-    for (int d = 0; d < a.dims.directions; ++d) Forward<T, S>{a, d}.run();
+    for (int d = lstm_first_direction(a.run); d < lstm_end_direction(a.dims, a.run); ++d) {
+      Forward<T, S>{a, d}.run();
+    }
   });
 }
 
 void lstm_backward_ref(const Context&, const LstmBackwardArgs& a) {
   check_lstm(a);
   visit_types(a.dy.dtype, [&]<class T, class S>(T, S) {
-    for (int d = 0; d < a.dims.directions; ++d) Backward<T, S>{a, d}.run();
+    for (int d = lstm_first_direction(a.run); d < lstm_end_direction(a.dims, a.run); ++d) {
+      Backward<T, S>{a, d}.run();
+    }
     if (a.dx) input_gradient<T>(a);
   });
 }

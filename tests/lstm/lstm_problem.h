@@ -73,7 +73,7 @@ struct LstmProblem {
     return w;
   }
 
-  void forward(const Context& context) {
+  void forward(const Context& context, LstmRun which = LstmRun::both) {
     const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     LstmForwardArgs a;
     a.dims = dims;
@@ -91,10 +91,11 @@ struct LstmProblem {
     a.cells = view("cells", {D, rows(), H});
     if (dims.projection) a.hidden = view("hidden", {D, rows(), H});
     a.workspace = scratch(context, LstmPhase::forward);
+    a.run = which;
     run(context, a);
   }
 
-  void backward(const Context& context) {
+  void backward(const Context& context, LstmRun which = LstmRun::both, bool with_dx = true) {
     const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     LstmBackwardArgs a;
     a.dims = dims;
@@ -112,7 +113,8 @@ struct LstmProblem {
     a.dy = view("dy", {rows(), D * P});
     a.dgates = view("dgates", {D, rows(), 4 * H});
     if (dims.projection) a.dprojected = view("dprojected", {D, rows(), P});
-    a.dx = view("dx", {rows(), dims.input});
+    if (with_dx) a.dx = view("dx", {rows(), dims.input});
+    a.run = which;
     a.workspace = scratch(context, LstmPhase::backward);
     run(context, a);
   }

@@ -205,6 +205,57 @@ void check_chunked(Backend backend, double tolerance) {
   }
 }
 
+// As check_chunked, for a bidirectional layer: the second direction walks from the right. Each
+// direction is computed when its state has arrived.
+template <class T>
+void check_chunked_from_both_ends(Backend backend, int threads, double tolerance) {
+  HostContext host(backend, threads);
+  const std::vector<int32_t> lengths = {8, 5, 3, 2}, none = {0, 0, 0, 0}, cut = {3, 3, 3, 2};
+  const std::vector<int32_t> all = {0, 1, 2, 3};
+  LstmProblem<T> whole({2, 4, 10, 3}, lengths);
+  whole.randomise(6);
+  whole.all(host.context);
+  auto left = part_of(whole, none, cut, all), right = part_of(whole, cut, lengths, all);
+  const auto hand_over = [](const LstmProblem<T>& from, const std::string& last, LstmProblem<T>& to,
+                            const std::string& first, int direction) {
+    const auto& source = from.arrays.at(last);
+    auto& target = to.arrays[first];
+    const size_t plane = source.size() / 2, at = static_cast<size_t>(direction) * plane;
+    std::copy_n(source.begin() + static_cast<ptrdiff_t>(at), plane,
+                target.begin() + static_cast<ptrdiff_t>(at));
+  };
+  left.forward(host.context, LstmRun::first);
+  right.forward(host.context, LstmRun::second);
+  for (const char* state : {"h", "c"}) {
+    hand_over(left, str(state, "n"), right, str(state, "0"), 0);
+    hand_over(right, str(state, "n"), left, str(state, "0"), 1);
+  }
+  left.forward(host.context, LstmRun::second);
+  right.forward(host.context, LstmRun::first);
+  CHECK(row_difference(whole, left, "y", 6, none, all) <= tolerance);
+  CHECK(row_difference(whole, right, "y", 6, cut, all) <= tolerance);
+
+  right.backward(host.context, LstmRun::first, false);
+  left.backward(host.context, LstmRun::second, false);
+  for (const char* state : {"h", "c"}) {
+    hand_over(right, str("d", state, "0"), left, str("d", state, "n"), 0);
+    hand_over(left, str("d", state, "0"), right, str("d", state, "n"), 1);
+  }
+  left.backward(host.context, LstmRun::first);
+  right.backward(host.context, LstmRun::second);
+  CHECK(row_difference(whole, left, "dx", 4, none, all) <= tolerance);
+  CHECK(row_difference(whole, right, "dx", 4, cut, all) <= tolerance);
+  left.weight_grad(host.context);
+  const std::vector<std::string> gradients = {"dw0", "dr0", "db0", "dp0",
+                                              "dw1", "dr1", "db1", "dp1"};
+  for (const auto& name : gradients) right.arrays[name] = left.arrays[name];
+  right.weight_grad(host.context, true);
+  for (const auto& name : gradients) {
+    INFO(name);
+    CHECK(worst_difference(right.arrays[name], whole.arrays[name]) <= tolerance);
+  }
+}
+
 // float32 against float64 over some ten steps of some twenty terms: well under 100 ulps.
 constexpr double float_tolerance = 100 * 0x1p-24;
 
@@ -328,6 +379,13 @@ TEST_CASE("threads share a time loop as its shape suggests") {
 TEST_CASE("two chunks with the state handed over equal the whole") {
   check_chunked<double>(Backend::ref, 1e-13);
   check_chunked<float>(Backend::cpu, float_tolerance);
+}
+
+TEST_CASE("directions computed one at a time, from both ends, equal the whole") {
+  for (int threads : {1, 2, 4}) {
+    check_chunked_from_both_ends<double>(Backend::ref, threads, 1e-13);
+    check_chunked_from_both_ends<float>(Backend::cpu, threads, float_tolerance);
+  }
 }
 
 TEST_CASE("saturated gates stay finite and right") {
