@@ -128,12 +128,18 @@ void Optimizer::update(const Context& context) {
   const bool adam = o.kind != OptimizerOptions::sgd;
   auto* memory = scalars_.as<uint8_t>();
   auto* sum = reinterpret_cast<double*>(memory + block_bytes);
-  SumSquaresArgs squares;
-  squares.x = parameters_->gradients();
-  squares.out = TensorView(sum, DType::f64, {1});
-  squares.workspace = TensorView(memory + block_bytes + 64, DType::u8,
-                                 {static_cast<int64_t>(reduce_workspace_bytes)});
-  run(context, squares);
+  if (sum_of_squares_) {
+    RONDO_CHECK(context.device->host_memory(), "sums of squares found on the host");
+    context.stream->synchronize();
+    *sum = sum_of_squares_();
+  } else {
+    SumSquaresArgs squares;
+    squares.x = parameters_->gradients();
+    squares.out = TensorView(sum, DType::f64, {1});
+    squares.workspace = TensorView(memory + block_bytes + 64, DType::u8,
+                                   {static_cast<int64_t>(reduce_workspace_bytes)});
+    run(context, squares);
+  }
   run(context, OptimizerPrepareArgs{block(), sum, adam ? o.beta1 : 0, adam ? o.beta2 : 0});
   if (adam) {
     AdamArgs a;

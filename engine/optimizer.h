@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ class Optimizer {
   void update(const Context& context);
   void fetch(const Context& context, Staging& staging);
   double* inverse_count() const;  // device memory; nullptr in f64 sessions
+  // Where the parameters are a part of the model's: what finds the sum of the squares of all its
+  // gradients, in host memory, instead of that of these. It is called with the gradients complete.
+  void set_sum_of_squares(std::function<double()> find) { sum_of_squares_ = std::move(find); }
 
   void set_learning_rate(double rate) { options_.learning_rate = rate; }
   double learning_rate() const { return options_.learning_rate; }
@@ -83,6 +87,7 @@ class Optimizer {
   Buffer memory_, scalars_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
+  std::function<double()> sum_of_squares_;
 };
 
 }  // namespace rondo

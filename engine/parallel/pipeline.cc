@@ -161,6 +161,14 @@ size_t PipelineRank::arena_bytes() const {
   return bytes;
 }
 
+size_t PipelineRank::batch_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [stage, s] : stages_) {
+    for (const auto& plan : s.plans) bytes += plan->batch_bytes();
+  }
+  return bytes;
+}
+
 bool PipelineRank::empty(int micro_batch) const {
   return batches_[static_cast<size_t>(micro_batch)].layout->extent.sequences == 0;
 }

@@ -73,6 +73,7 @@ class PipelineRank {
 
   // Of all plans.
   size_t arena_bytes() const;
+  size_t batch_bytes() const;
   // Of the last run, seconds from its start; empty unless options.timeline.
   const std::vector<TimedAction>& timeline() const { return timeline_; }
 

@@ -1,0 +1,368 @@
+#include "engine/parallel/pipeline_trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/parallel/stage_messages.h"
+#include "kernels/base/error.h"
+#include "kernels/devices.h"
+#include "kernels/ops.h"
+#include "kernels/reduce/reduce.h"
+#include "kernels/totals/totals.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t gather_tag = 0x60000000;
+
+// Live rows of a value as f32.
+void append_floats(const Plan& plan, ValueId id, std::vector<float>& to) {
+  const Value& v = plan.graph().value(id);
+  const auto n = static_cast<size_t>(v.shape.planes * plan.live_rows(v.shape) * v.shape.cols);
+  const size_t at = to.size();
+  to.resize(at + n);
+  if (v.dtype == DType::f32) {
+    plan.read(id, to.data() + at, n * sizeof(float));
+    return;
+  }
+  RONDO_CHECK(v.dtype == DType::bf16, "value '", v.name, "' is ", name_of(v.dtype));
+  std::vector<bf16> narrow(n);
+  plan.read(id, narrow.data(), n * sizeof(bf16));
+  std::transform(narrow.begin(), narrow.end(), to.begin() + static_cast<std::ptrdiff_t>(at),
+                 [](bf16 x) { return static_cast<float>(x); });
+}
+
+}  // namespace
+
+PipelineTrainer::Model PipelineTrainer::build(const ModelFunction& function, DType compute,
+                                              bool training) {
+  Model m;
+  m.graph.compute = compute;
+  m.graph.training = training;
+  const Outputs outputs = function(m.graph);
+  RONDO_CHECK(outputs.loss != no_value, "the model function returned no loss");
+  m.loss = outputs.loss;
+  m.prediction = outputs.prediction;
+  return m;
+}
+
+PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOptions& options,
+                                 const PipelineSettings& settings, const Ranks& world,
+                                 RankGrid& grid, const BatchCapacity& capacity)
+    : world_(world), grid_(grid), options_(options) {
+  world_.together([&] {
+    make_context(options);
+    training_ = build(model, options.compute, true);
+    evaluation_ = build(model, options.compute, false);
+    layers_ = find_layers(training_.graph);
+  });
+  place(settings, capacity);
+  world_.together([&] {
+    const PipelineSchedule schedule = make_schedule(settings.schedule, grid_.split().pipeline,
+                                                    settings.micro_batches, settings.chunks);
+    std::vector<int> own;
+    for (int s = 0; s < schedule.stages; ++s) {
+      if (schedule.rank_of_stage[static_cast<size_t>(s)] == grid_.stage_rank()) own.push_back(s);
+    }
+    parameters_ = std::make_unique<Parameters>(training_.graph, *device_, own);
+    parameters_->initialize(options.seed);
+    optimizer_ = std::make_unique<Optimizer>(options.optimizer, *parameters_);
+    if (optimizer_->averages()) optimizer_->reset_average(context_);
+    optimizer_->set_sum_of_squares([this] { return sum_of_squares(); });
+    totals_ = Buffer(*device_, sizeof(LossTotals), "sums of losses");
+    scratch_ = Buffer(*device_, reduce_workspace_bytes + sizeof(double), "sums of squares");
+    pipeline_ = std::make_unique<PipelineRank>(training_.graph, context_, grid_.pipeline(),
+                                               schedule, *parameters_, settings.options);
+    PipelineOptions quiet = settings.options;
+    quiet.timeline = false;
+    evaluator_ = std::make_unique<PipelineRank>(evaluation_.graph, context_, grid_.pipeline(),
+                                                forward_only(schedule, 1), *parameters_, quiet);
+    pipeline_->reserve(capacity);
+  });
+  compare_graphs();
+  if (grid_.split().data > 1) {
+    const int64_t bytes = settings.bucket_bytes > 0 ? settings.bucket_bytes
+                                                    : bucket_bytes_for(measure_link(grid_.data()));
+    reducer_ = std::make_unique<BucketReducer>(
+        grid_.data(), pipeline_->stage_graph(pipeline_->stages().front()), *parameters_, bytes);
+  }
+}
+
+PipelineTrainer::~PipelineTrainer() = default;
+
+void PipelineTrainer::make_context(const SessionOptions& options) {
+  std::string why;
+  device_ = find_device(options.device, &why, options.device_index);
+  if (device_ == nullptr) {
+    fail_input("device ", name_of(options.device), " is not available: ", why);
+  }
+  if (!device_->host_memory()) {
+    fail_input("pipelines run on CPUs only so far: --device ", name_of(options.device));
+  }
+  if (options.compute == DType::f64) fail_input("f64 is for gradient checks: it does not train");
+  stream_ = device_->make_stream();
+  pool_ = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
+  const Backend backend = options.reference                   ? Backend::ref
+                          : options.device == DeviceKind::sim ? Backend::sim
+                                                              : Backend::cpu;
+  context_ = {backend, device_, &stream_, pool_.get()};
+}
+
+void PipelineTrainer::place(const PipelineSettings& settings, const BatchCapacity& capacity) {
+  const int stages = grid_.split().pipeline * settings.chunks;
+  world_.together([&] {
+    const std::string objection = schedule_objection(settings.schedule, grid_.split().pipeline,
+                                                     settings.micro_batches, settings.chunks);
+    if (!objection.empty()) fail_input("parallel.micro_batches: ", objection);
+    choose_counts(settings, capacity, stages);
+  });
+  // The clock decides, so one rank's.
+  const std::string chosen = world_.broadcast(placement());
+  world_.together([&] {
+    counts_ = parse_placement(chosen, layers_, stages, "the placement of rank 0");
+    place_layers(training_.graph, layers_, counts_);
+    append_staged_backward(training_.graph, training_.loss);
+    Graph& g = evaluation_.graph;
+    place_layers(g, find_layers(g), counts_);
+    g.keep(evaluation_.loss);
+    RONDO_CHECK(evaluation_.prediction != no_value, "the model has no prediction");
+    g.keep(evaluation_.prediction);
+    entries_ = Parameters::entries_of(training_.graph, &flat_size_);
+  });
+}
+
+void PipelineTrainer::choose_counts(const PipelineSettings& settings, const BatchCapacity& capacity,
+                                    int stages) {
+  if (static_cast<size_t>(stages) > layers_.size()) {
+    cut_by_cost(layers_, {}, stages, {});  // says so
+  }
+  if (!settings.placement.empty()) {
+    counts_ = parse_placement(settings.placement, layers_, stages, "parallel.placement");
+    return;
+  }
+  if (!world_.first()) return;
+  std::vector<LayerCost> costs(layers_.size());
+  if (stages > 1) costs = measure_layers(training_.graph, training_.loss, context_, capacity);
+  StageMemory memory;
+  memory.limit = settings.stage_memory;
+  memory.bytes_per_weight = 2 * sizeof(float) + (Optimizer::state_bytes(options_.optimizer, 1024) -
+                                                 Optimizer::state_bytes(options_.optimizer, 0)) /
+                                                    1024;
+  memory.micro_batches = [&](int stage) {
+    const int ranks = grid_.split().pipeline;
+    const int stored = stored_activations(settings.schedule, stage % ranks, ranks,
+                                          settings.micro_batches, settings.chunks);
+    return (stored + settings.chunks - 1) / settings.chunks;
+  };
+  counts_ = cut_by_cost(layers_, costs, stages, memory);
+}
+
+std::string PipelineTrainer::placement() const {
+  std::string text;
+  for (int n : counts_) text += str(text.empty() ? "" : ",", n);
+  return text;
+}
+
+void PipelineTrainer::compare_graphs() {
+  const std::string mine = str(training_.graph.hash());
+  const std::string first = world_.broadcast(mine);
+  world_.together([&] {
+    if (mine != first) fail_input("its model, or where it is cut, is not that of rank 0");
+  });
+}
+
+int64_t PipelineTrainer::trainable() const {
+  int64_t n = 0;
+  for (const auto& e : entries_) n += e.numel();
+  return n;
+}
+
+Shape PipelineTrainer::prediction_shape() const {
+  return evaluation_.graph.shape(evaluation_.prediction);
+}
+int64_t PipelineTrainer::subsampling() const {
+  return evaluation_.graph.total_factor(prediction_shape().level);
+}
+
+Session::Memory PipelineTrainer::memory() const {
+  Session::Memory m;
+  m.weights = parameters_->weights().bytes();
+  m.gradients = parameters_->gradients().bytes();
+  m.optimizer = optimizer_->bytes();
+  m.activations = pipeline_->arena_bytes();
+  m.batch = pipeline_->batch_bytes();
+  return m;
+}
+
+RankReducer::Times PipelineTrainer::communication() const {
+  return reducer_ ? reducer_->times() : RankReducer::Times{};
+}
+
+void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool last) {
+  if (clear_) {
+    const TensorView g = parameters_->gradients();
+    device_->fill_bytes(stream_, g.data, 0, g.bytes());
+    device_->fill_bytes(stream_, totals_.data(), 0, sizeof(LossTotals));
+    stream_.synchronize();
+  }
+  clear_ = false;
+  losses_.clear();
+  PipelineHooks hooks;
+  hooks.after_loss = [this](int, const Plan& plan) { note_losses(plan); };
+  if (reducer_ && last) {
+    reducer_->last_batch();
+    if (device_->kind() == DeviceKind::cpu) {
+      hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
+    }
+  }
+  pipeline_->run(micro_batches, hooks);
+}
+
+void PipelineTrainer::note_losses(const Plan& plan) {
+  LossTotalsArgs a;
+  const TensorView losses = plan.view(training_.loss);
+  a.losses = TensorView(losses.data, losses.dtype, {losses.numel()});
+  a.row_count = plan.row_count(training_.loss);
+  a.extent = plan.layout(0).extent;
+  a.totals = totals_.as<LossTotals>();
+  run(context_, a);
+  append_floats(plan, training_.loss, losses_);
+}
+
+const StepResult& PipelineTrainer::update() {
+  RONDO_CHECK(!clear_, "update() without accumulate()");
+  clear_ = true;
+  stream_.synchronize();
+  const LossTotals& t = *totals_.as<LossTotals>();
+  double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
+  if (reducer_) reducer_->reduce(parameters_->gradients(), counts);
+  // Only the last stage has counts.
+  grid_.pipeline()
+      .all_reduce(TensorView(counts, DType::f64, {Session::count_sums}), Reduction::sum)
+      .wait();
+  result_ = {};
+  result_.sequences = static_cast<int64_t>(counts[0]);
+  result_.frames = static_cast<int64_t>(counts[1]);
+  result_.infeasible = static_cast<int64_t>(counts[2]);
+  result_.nonfinite = static_cast<int64_t>(counts[3]);
+  result_.loss = counts[4];
+  const Optimizer::Result applied =
+      optimizer_->apply(context_, std::max(counts[0] - counts[2], 1.0));
+  result_.gradient_norm = applied.gradient_norm;
+  result_.skipped = applied.skipped;
+  return result_;
+}
+
+double PipelineTrainer::sum_of_squares() {
+  std::vector<double> squares(entries_.size());
+  auto* sum = scratch_.as<double>();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!parameters_->has(entries_[i].name)) continue;
+    const TensorView g = parameters_->gradient(entries_[i].name);
+    SumSquaresArgs a;
+    a.x = TensorView(g.data, g.dtype, {g.numel()});
+    a.out = TensorView(sum, DType::f64, {1});
+    a.workspace = TensorView(sum + 1, DType::u8, {static_cast<int64_t>(reduce_workspace_bytes)});
+    run(context_, a);
+    stream_.synchronize();
+    squares[i] = *sum;
+  }
+  // One rank's number and zeros: exact.
+  grid_.pipeline()
+      .all_reduce(TensorView(squares.data(), DType::f64, {static_cast<int64_t>(squares.size())}),
+                  Reduction::sum)
+      .wait();
+  double total = 0;
+  for (double s : squares) total += s;
+  return total;
+}
+
+const std::vector<float>& PipelineTrainer::evaluate_and_predict(const BatchView& batch) {
+  const Graph& g = evaluation_.graph;
+  const Shape loss = g.shape(evaluation_.loss), out = prediction_shape();
+  const auto losses = static_cast<size_t>(live_rows(g, *batch.layout, loss));
+  const auto outputs =
+      static_cast<size_t>(out.planes * live_rows(g, *batch.layout, out) * out.cols);
+  evaluated_.clear();
+  PipelineHooks hooks;
+  hooks.after_loss = [&](int, const Plan& plan) {
+    append_floats(plan, evaluation_.loss, evaluated_);
+    append_floats(plan, evaluation_.prediction, evaluated_);
+  };
+  evaluator_->run({&batch, 1}, hooks);
+  evaluated_.resize(losses + outputs);
+  const auto n = static_cast<int64_t>(evaluated_.size());
+  grid_.pipeline()
+      .broadcast(TensorView(evaluated_.data(), DType::f32, {n}), grid_.split().pipeline - 1)
+      .wait();
+  StepResult& r = result_;
+  r = {};
+  r.sequences = batch.layout->extent.sequences;
+  r.frames = batch.layout->extent.rows;
+  const auto middle = evaluated_.begin() + static_cast<std::ptrdiff_t>(losses);
+  r.losses.assign(evaluated_.begin(), middle);
+  for (float l : r.losses) {
+    if (std::isfinite(l)) {
+      r.loss += static_cast<double>(l);
+    } else {
+      ++(std::isinf(l) && l > 0 ? r.infeasible : r.nonfinite);
+    }
+  }
+  prediction_.assign(middle, evaluated_.end());
+  return prediction_;
+}
+
+TensorView PipelineTrainer::flat(const std::string& slot) const {
+  if (slot.empty()) return parameters_->weights();
+  for (const auto& s : optimizer_->state()) {
+    if (s.name == slot) return s.view;
+  }
+  RONDO_CHECK(false, "the optimiser has no state '", slot, "'");
+}
+
+int PipelineTrainer::owner(const Parameters::Entry& entry) const {
+  return pipeline_->schedule().rank_of_stage[static_cast<size_t>(entry.stage)];
+}
+
+std::vector<float> PipelineTrainer::gather(const std::string& slot) {
+  if (grid_.replica() != 0) return {};
+  const bool first = grid_.stage_rank() == 0;
+  const TensorView mine = flat(slot);
+  std::vector<float> all(first ? static_cast<size_t>(flat_size_) : 0);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Parameters::Entry& e = entries_[i];
+    const auto n = static_cast<size_t>(e.numel());
+    const int from = owner(e);
+    const uint32_t tag = gather_tag + static_cast<uint32_t>(i);
+    if (from == grid_.stage_rank()) {
+      const std::span part(mine.as<float>() + parameters_->entry(e.name).offset, n);
+      if (first) {
+        std::copy(part.begin(), part.end(), all.begin() + e.offset);
+      } else {
+        grid_.pipeline().send(0, tag, std::as_bytes(part)).wait();
+      }
+    } else if (first) {
+      const std::span part(all.data() + e.offset, n);
+      grid_.pipeline().recv(from, tag, std::as_writable_bytes(part)).wait();
+    }
+  }
+  return all;
+}
+
+void PipelineTrainer::scatter(const std::string& slot, std::span<const float> values) {
+  RONDO_CHECK(!world_.first() || values.size() == static_cast<size_t>(flat_size_), values.size(),
+              " values for a model of ", flat_size_);
+  const TensorView mine = flat(slot);
+  std::vector<float> part;
+  for (const Parameters::Entry& e : entries_) {
+    const auto n = static_cast<size_t>(e.numel());
+    part.resize(n);
+    if (world_.first()) std::copy_n(values.begin() + e.offset, n, part.begin());
+    world_.broadcast(TensorView(part.data(), DType::f32, {e.numel()}));
+    if (owner(e) != grid_.stage_rank()) continue;
+    std::copy(part.begin(), part.end(), mine.as<float>() + parameters_->entry(e.name).offset);
+  }
+}
+
+}  // namespace rondo

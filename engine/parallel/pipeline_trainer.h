@@ -1,0 +1,124 @@
+// Trains and evaluates a model that is spread over pipeline stages, replicated over data-parallel
+// groups (hybrid parallelism).
+//
+// A rank holds the weights, gradients, optimiser state and activations of its own stages alone.
+// Gradients are summed over the replicas of a stage, in buckets, beside the backward pass of the
+// last micro-batch; counts and losses over all; the gradient's norm, for clipping and to find what
+// is not finite, over all stages, parameter by parameter in the order of the graph, so that its
+// bits do not depend on where the model is cut.
+//
+// All ranks of the world make the same calls in the same order, but for what is said below. Host
+// memory devices (cpu, sim). One thread at a time. InputError for a model or settings that do not
+// fit the ranks, before anything is computed; CommError and PeerFailed as engine/parallel/ranks.h.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/pipeline.h"
+#include "engine/parallel/placement.h"
+#include "engine/parallel/rank_grid.h"
+#include "engine/parallel/ranks.h"
+#include "engine/session.h"
+
+namespace rondo {
+
+struct PipelineSettings {
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int micro_batches = 4;     // per batch and replica
+  int chunks = 1;            // stages per rank (interleaved)
+  std::string placement;     // layers per stage, "3,4"; empty: by measured cost
+  size_t stage_memory = 0;   // bytes that a stage may take; 0: no limit
+  int64_t bucket_bytes = 0;  // 0: by the speed of the link
+  PipelineOptions options = {};
+};
+
+class PipelineTrainer {
+ public:
+  // `capacity`: of the largest micro-batch. Borrows ranks (the world) and grid.
+  PipelineTrainer(const ModelFunction& model, const SessionOptions& options,
+                  const PipelineSettings& settings, const Ranks& world, RankGrid& grid,
+                  const BatchCapacity& capacity);
+  ~PipelineTrainer();
+
+  // Forward and backward of one batch: this replica's micro-batches, as many as the schedule has,
+  // some of them perhaps without sequences. `last`: of the update.
+  void accumulate(std::span<const BatchView> micro_batches, bool last);
+  // Of the last accumulate(): its losses in the order of the micro-batches, on the rank of the last
+  // stage; empty elsewhere.
+  const std::vector<float>& losses() const { return losses_; }
+  // Over all replicas, the same on all ranks.
+  const StepResult& update();
+
+  // Loss and prediction of one batch, on the ranks of one replica together; every one of them gets
+  // the whole result. Replicas may have different batches, or none.
+  const std::vector<float>& evaluate_and_predict(const BatchView& batch);
+  const StepResult& last_result() const { return result_; }
+  Shape prediction_shape() const;
+  int64_t subsampling() const;
+
+  // This rank's part.
+  Parameters& parameters() { return *parameters_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  // Of the whole model: the flat array that checkpoints are laid out by.
+  const std::vector<Parameters::Entry>& entries() const { return entries_; }
+  int64_t flat_size() const { return flat_size_; }
+  int64_t trainable() const;
+  // A flat array over the whole model, on rank 0 (empty elsewhere): "" the weights, otherwise a
+  // slot of the optimiser's state. Its padding is zero.
+  std::vector<float> gather(const std::string& slot);
+  // Rank 0's array, cut up among the ranks; elsewhere the argument is not read.
+  void scatter(const std::string& slot, std::span<const float> values);
+
+  const Graph& graph() const { return training_.graph; }
+  const PipelineSchedule& schedule() const { return pipeline_->schedule(); }
+  // "lstm0.0 lstm0.1 | output", and the numbers of "2,1".
+  std::string placement_text() const { return describe_placement(layers_, counts_); }
+  std::string placement() const;
+  const std::vector<TimedAction>& timeline() const { return pipeline_->timeline(); }
+  // Of this rank.
+  Session::Memory memory() const;
+  RankReducer::Times communication() const;
+  const Context& context() const { return context_; }
+
+ private:
+  struct Model {
+    Graph graph;
+    ValueId loss = no_value, prediction = no_value;
+  };
+  static Model build(const ModelFunction& function, DType compute, bool training);
+  void make_context(const SessionOptions& options);
+  void place(const PipelineSettings& settings, const BatchCapacity& capacity);
+  void choose_counts(const PipelineSettings& settings, const BatchCapacity& capacity, int stages);
+  void compare_graphs();
+  void note_losses(const Plan& plan);
+  double sum_of_squares();
+  TensorView flat(const std::string& slot) const;
+  int owner(const Parameters::Entry& entry) const;
+
+  const Ranks& world_;
+  RankGrid& grid_;
+  SessionOptions options_;
+  Device* device_ = nullptr;
+  Stream stream_;
+  std::unique_ptr<ThreadPool> pool_;
+  Context context_;
+  Model training_, evaluation_;
+  std::vector<ModelLayer> layers_;
+  std::vector<int> counts_;
+  std::vector<Parameters::Entry> entries_;
+  int64_t flat_size_ = 0;
+  std::unique_ptr<Parameters> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<PipelineRank> pipeline_, evaluator_;
+  std::unique_ptr<BucketReducer> reducer_;
+  Buffer totals_, scratch_;
+  bool clear_ = true;  // nothing has been accumulated for the next update
+  StepResult result_;
+  std::vector<float> losses_, prediction_, evaluated_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,262 @@
+// Pipelines and replicas of pipelines (threads as ranks) train like one rank.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <mutex>
+
+#include "comm/run_ranks.h"
+#include "engine/parallel/pipeline_trainer.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int32_t classes = 5;
+constexpr int steps = 12, shards = 4;  // micro-batches of an update, over all replicas
+
+Outputs model(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::lstm(g, x, "a", {.hidden = 12, .layers = 3, .bidirectional = true, .dropout = 0.1});
+  x = layers::lstm(g, x, "b", {.hidden = 16, .layers = 2});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+SessionOptions options(double clip, OptimizerOptions::Kind kind = OptimizerOptions::adamw) {
+  SessionOptions o;
+  o.threads = 1;
+  o.seed = 4;
+  o.optimizer.kind = kind;
+  o.optimizer.learning_rate = kind == OptimizerOptions::sgd ? 0.3 : 0.01;
+  o.optimizer.clip_norm = clip;
+  o.optimizer.ema_decay = 0.9;
+  return o;
+}
+
+// The micro-batches of every update: ragged, one of them empty now and then.
+struct Data {
+  std::vector<RandomBatch> batches;
+  std::vector<BatchView> views;
+  BatchCapacity capacity;
+
+  Data() {
+    Graph g;
+    model(g);
+    batches.reserve(steps * shards);
+    for (int i = 0; i < steps * shards; ++i) {
+      std::vector<int32_t> lengths = {14 - i % 5, 9, 4 + i % 3};
+      if (i % 7 == 2) lengths.clear();
+      batches.emplace_back(lengths, classes, static_cast<unsigned>(i));
+      views.push_back(batches.back().view(g, classes, static_cast<unsigned>(i)));
+      views.back().step_seed = static_cast<uint64_t>(i);
+      capacity = BatchCapacity::merge(capacity, views.back().extent());
+    }
+  }
+  std::vector<BatchView> of(int step, int first, int count) const {
+    const auto from = views.begin() + step * shards + first;
+    return {from, from + count};
+  }
+};
+
+struct Curve {
+  std::vector<double> losses, norms;
+  std::vector<float> weights, average, prediction;
+};
+
+Curve train_alone(const Data& data, const SessionOptions& o, bool backwards = false) {
+  Session session(model, o);
+  Curve c;
+  for (int step = 0; step < steps; ++step) {
+    std::vector<BatchView> views = data.of(step, 0, shards);
+    if (backwards) std::reverse(views.begin(), views.end());
+    for (const BatchView& v : views) session.accumulate(v);
+    const StepResult& r = session.update();
+    c.losses.push_back(r.mean_loss());
+    c.norms.push_back(r.gradient_norm);
+  }
+  const TensorView w = session.parameters().weights();
+  c.weights.assign(w.as<float>(), w.as<float>() + w.numel());
+  const TensorView a = session.optimizer().state().back().view;
+  c.average.assign(a.as<float>(), a.as<float>() + a.numel());
+  c.prediction = session.evaluate_and_predict(data.views[0]);
+  return c;
+}
+
+struct Setting {
+  int data, pipeline;
+  ScheduleKind schedule;
+  int chunks = 1;
+  const char* placement = "";
+};
+
+// The curve must be the same on all ranks.
+Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting& setting) {
+  Curve result;
+  std::mutex mutex;
+  int ranks_done = 0;
+  run_ranks(setting.data * setting.pipeline, [&](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    const Ranks world(*group, std::chrono::seconds(20));
+    RankGrid grid(transport, {setting.data, setting.pipeline}, std::chrono::seconds(20));
+    PipelineSettings p;
+    p.schedule = setting.schedule;
+    p.micro_batches = shards / setting.data;
+    p.chunks = setting.chunks;
+    p.placement = setting.placement;
+    p.bucket_bytes = 2000;
+    PipelineTrainer trainer(model, o, p, world, grid, data.capacity);
+    Curve c;
+    for (int step = 0; step < steps; ++step) {
+      trainer.accumulate(data.of(step, grid.replica() * p.micro_batches, p.micro_batches), true);
+      const StepResult& r = trainer.update();
+      c.losses.push_back(r.mean_loss());
+      c.norms.push_back(r.gradient_norm);
+    }
+    c.prediction = trainer.evaluate_and_predict(data.views[0]);
+    c.weights = trainer.gather("");
+    c.average = trainer.gather("average");
+    CHECK(c.weights.empty() == (rank != 0));
+    // Into other hands, and back.
+    trainer.scatter("", std::vector<float>(c.weights.size(), 0.5f));
+    CHECK(trainer.parameters().weight(trainer.parameters().entries()[0].name).as<float>()[0] ==
+          0.5f);
+    trainer.scatter("", c.weights);
+    CHECK(trainer.gather("") == c.weights);
+    const std::lock_guard lock(mutex);
+    ++ranks_done;
+    if (rank == 0 || result.losses.empty()) {
+      const bool same = result.losses.empty() || (result.losses == c.losses);
+      CHECK(same);
+      result = c;
+    } else {
+      CHECK(result.losses == c.losses);
+      CHECK(result.norms == c.norms);
+      CHECK(result.prediction == c.prediction);
+    }
+  });
+  CHECK(ranks_done == setting.data * setting.pipeline);
+  return result;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(a[i] - b[i]) / std::abs(b[i]);
+    worst = d <= worst ? worst : d;  // NaN stays
+  }
+  return worst;
+}
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    worst = d <= worst ? worst : d;
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("a pipeline without clipping trains to the bits of one rank", "[pipeline]") {
+  const Data data;
+  const SessionOptions o = options(0, OptimizerOptions::sgd);
+  const Curve want = train_alone(data, o);
+  const Curve got = train_in_pipeline(data, o, {1, 3, ScheduleKind::zero_bubble, 1, "2,2,2"});
+  CHECK((got.weights == want.weights));
+  CHECK((got.average == want.average));
+  CHECK((got.losses == want.losses));
+  CHECK((got.prediction == want.prediction));
+  CHECK(distance(want.weights, train_alone(data, options(0, OptimizerOptions::adamw)).weights) >
+        1e-2);
+}
+
+TEST_CASE("pipelines and their replicas give the losses of one rank", "[pipeline]") {
+  const Data data;
+  const SessionOptions o = options(0.5);
+  const Curve want = train_alone(data, o);
+  // What the order of summation does to one rank is what it may do to several.
+  const Curve control = train_alone(data, o, true);
+  const double losses = distance(control.losses, want.losses);
+  const double norms = distance(control.norms, want.norms);
+  const double weights = distance(control.weights, want.weights);
+  REQUIRE(losses > 0);
+  REQUIRE(losses < 1e-3);
+  REQUIRE(weights < 1e-2);
+  const Setting setting = GENERATE(
+      Setting{1, 2, ScheduleKind::one_f_one_b}, Setting{1, 1, ScheduleKind::gpipe},
+      Setting{2, 2, ScheduleKind::gpipe, 1, "3,3"}, Setting{2, 2, ScheduleKind::zero_bubble},
+      Setting{1, 2, ScheduleKind::interleaved, 3}, Setting{2, 1, ScheduleKind::one_f_one_b},
+      Setting{2, 2, ScheduleKind::interleaved, 2, "1,1,2,2"});
+  INFO(setting.data << " x " << setting.pipeline << " " << name_of(setting.schedule));
+  const Curve got = train_in_pipeline(data, o, setting);
+  CHECK(distance(got.losses, want.losses) <= 4 * losses);
+  CHECK(distance(got.norms, want.norms) <= 4 * norms);
+  CHECK(distance(got.weights, want.weights) <= 4 * weights);
+  CHECK(distance(got.average, want.average) <= 4 * weights);
+}
+
+TEST_CASE("where the model is cut does not change a bit", "[pipeline]") {
+  const Data data;
+  const SessionOptions o = options(0.5);
+  const Curve a = train_in_pipeline(data, o, {1, 2, ScheduleKind::one_f_one_b, 1, "1,5"});
+  const Curve b = train_in_pipeline(data, o, {1, 2, ScheduleKind::one_f_one_b, 1, "4,2"});
+  const Curve c = train_in_pipeline(data, o, {1, 4, ScheduleKind::zero_bubble, 1, "1,1,1,3"});
+  CHECK((a.weights == b.weights));
+  CHECK((a.weights == c.weights));
+}
+
+TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
+  CHECK(split_world(6, 3, 0).data == 2);
+  CHECK(split_world(4, 2, 2).pipeline == 2);
+  CHECK_THROWS_WITH(split_world(5, 2, 0),
+                    "5 ranks cannot be shared out to pipelines of 2 ranks: the "
+                    "number of ranks must be a multiple of --pipeline");
+  CHECK_THROWS_WITH(split_world(4, 2, 3),
+                    "--data 3 x --pipeline 2 is 6 ranks, not the 4 there are");
+
+  const Data data;
+  const auto complaint = [&](int ranks, PipelineSettings p, bool unlike = false) {
+    std::string text;
+    std::mutex mutex;
+    const RankOutcome outcome = run_ranks_and_collect(ranks, [&](int rank, Transport& transport) {
+      const auto group = make_ring_group(transport);
+      const Ranks world(*group, std::chrono::seconds(20));
+      RankGrid grid(transport, {1, ranks}, std::chrono::seconds(20));
+      const auto other = [](Graph& g) {
+        ValueId x = layers::input_frames(g, "features", 6);
+        x = layers::lstm(g, x, "a", {.hidden = 11, .layers = 5});
+        x = layers::linear(g, x, "out", classes);
+        return Outputs{layers::ctc_loss(g, x), x};
+      };
+      const ModelFunction function = unlike && rank == 1 ? ModelFunction(other) : model;
+      try {
+        PipelineTrainer(function, options(0), p, world, grid, data.capacity);
+      } catch (const InputError& e) {
+        const std::lock_guard lock(mutex);
+        text = e.what();
+        throw;
+      }
+    });
+    CHECK(outcome.first_failed >= 0);
+    return text;
+  };
+  PipelineSettings p;
+  p.micro_batches = 1;
+  CHECK(complaint(2, p) ==
+        "parallel.micro_batches: the 1f1b schedule of 2 ranks needs at least 2 "
+        "micro-batches, not 1");
+  p.micro_batches = 8;
+  CHECK(complaint(7, p) ==
+        "a pipeline of 7 stages for a model of 6 layers (a.0 a.1 a.2 b.0 b.1 "
+        "out): a stage has at least one layer");
+  p.stage_memory = 20000;
+  CHECK_THAT(complaint(2, p), Catch::StartsWith("no cut of the model's 6 layers into 2 stages"));
+  p.stage_memory = 0;
+  p.placement = "1,1";
+  CHECK_THAT(complaint(2, p), Catch::Contains("places 2 layers, the model has 6"));
+  p.placement = "3,3";
+  CHECK(complaint(2, p, true) == "its model, or where it is cut, is not that of rank 0");
+}
