@@ -49,6 +49,14 @@ Attributes::Attributes(std::initializer_list<std::pair<std::string, Item>> items
             [](const auto& a, const auto& b) { return a.first < b.first; });
 }
 
+Attributes Attributes::with(std::string key, Item item) const {
+  Attributes copy = *this;
+  copy.items_.emplace_back(std::move(key), std::move(item));
+  std::sort(copy.items_.begin(), copy.items_.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  return copy;
+}
+
 const Attributes::Item& Attributes::find(std::string_view key) const {
   for (const auto& [k, item] : items_) {
     if (k == key) return item;

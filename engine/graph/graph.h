@@ -89,6 +89,8 @@ class Attributes {
   double real(std::string_view key) const;
   const std::string& text(std::string_view key) const;
   const std::vector<std::pair<std::string, Item>>& items() const { return items_; }
+  // A copy with one more.
+  Attributes with(std::string key, Item item) const;
 
  private:
   const Item& find(std::string_view key) const;

@@ -117,6 +117,13 @@ void Plan::run_node(size_t i) {
   if (thunks_[i]) thunks_[i](context_);
 }
 
+Thunk Plan::bind_part(size_t index, const Node& as) {
+  binding_ = index;
+  Thunk part = rule_of(as.op).bind(*this, as);
+  binding_ = graph_.nodes.size();
+  return part;
+}
+
 void Plan::run_nodes() {
   for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
 }

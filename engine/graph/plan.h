@@ -33,6 +33,9 @@ class Plan final : public Binder {
   void run(Phase phase);  // those of one phase
   void run_backward();    // backward and weight_gradient, in order
   void run_node(size_t node);
+  // What runs node `index` with the attributes and outputs of `as`, which has the same inputs: a
+  // part of its work.
+  Thunk bind_part(size_t index, const Node& as);
   size_t node_count() const;
   // From now on run() is a Recording.
   void record_runs() { records_ = true; }

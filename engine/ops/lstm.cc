@@ -1,7 +1,7 @@
 // lstm: one layer over all frames, one or two directions.
 //   inputs   x, h0, c0, then per direction w, r, b, p (absent: no_value)
 //   outputs  y, hn, cn, gates, cells [, hidden]
-//   attributes directions, hidden, projection
+//   attributes directions, input, hidden, projection [, run]
 #include "kernels/lstm/lstm.h"
 
 #include "engine/ops/bind.h"
@@ -20,6 +20,14 @@ LstmDims dims_of(const Node& node) {
   d.hidden = node.attributes.integer("hidden");
   d.projection = node.attributes.integer("projection");
   return d;
+}
+
+// Attribute "run": the directions to compute, when they are computed one at a time.
+LstmRun run_of(const Node& node) {
+  for (const auto& [key, item] : node.attributes.items()) {
+    if (key == "run") return static_cast<LstmRun>(std::get<int64_t>(item));
+  }
+  return LstmRun::both;
 }
 
 DType state_dtype(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
@@ -121,6 +129,7 @@ Thunk bind(const Binder& b, const Node& node) {
   a.cells = with_planes(b.output(node, 4), planes);
   if (a.dims.projection) a.hidden = with_planes(b.output(node, 5), planes);
   a.workspace = b.workspace();
+  a.run = run_of(node);
   return bound(b, a);
 }
 
@@ -142,6 +151,7 @@ Thunk bind_backward(const Binder& b, const Node& node) {
   a.dh0 = with_planes(b.output(node, 3), planes);
   a.dc0 = with_planes(b.output(node, 4), planes);
   a.workspace = b.workspace();
+  a.run = run_of(node);
   return bound(b, a);
 }
 

@@ -13,6 +13,8 @@ const std::vector<const OpRule*>& table() {
       &cast_rule(),
       &cross_entropy_rule(),
       &ctc_rule(),
+      &ctc_chunk_alpha_rule(),
+      &ctc_chunk_grad_rule(),
       &dropout_rule(),
       &fill_rule(),
       &layer_norm_rule(),

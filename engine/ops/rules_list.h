@@ -9,6 +9,8 @@ const OpRule& accumulate_rule();
 const OpRule& cast_rule();
 const OpRule& cross_entropy_rule();
 const OpRule& ctc_rule();
+const OpRule& ctc_chunk_alpha_rule();
+const OpRule& ctc_chunk_grad_rule();
 const OpRule& dropout_rule();
 const OpRule& fill_rule();
 const OpRule& layer_norm_rule();

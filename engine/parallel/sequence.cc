@@ -1,0 +1,283 @@
+#include "engine/parallel/sequence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/base/error.h"
+#include "kernels/lstm/lstm.h"
+
+namespace rondo {
+namespace {
+
+Node with_run(const Node& node, LstmRun run) {
+  Node copy = node;
+  copy.attributes = node.attributes.with("run", static_cast<int64_t>(run));
+  return copy;
+}
+
+}  // namespace
+
+// A node that needs what a neighbour has. Every value is [directions, N, width].
+struct SequenceRank::Exchange {
+  size_t node = no_node;
+  int directions = 1;
+  bool backward = false;  // direction 0 comes from the right
+  std::vector<ValueId> in, out;
+
+  // Which of two directions is computed first: the one whose end is nearer.
+  int early(int rank, int ranks) const {
+    const bool near_left = 2 * rank < ranks - 1;
+    return near_left != backward ? 0 : 1;
+  }
+  bool from_left(int direction) const { return (direction == 0) != backward; }
+};
+
+struct SequenceRank::MicroBatch {
+  std::unique_ptr<Plan> plan;
+  std::unique_ptr<BatchPart> part;
+  std::vector<Thunk> early, late;  // by exchange, where there are two directions
+};
+
+SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& context,
+                           Transport& transport, Parameters& parameters, uint16_t group)
+    : training_(training),
+      loss_(loss),
+      context_(context),
+      transport_(transport),
+      parameters_(parameters),
+      group_(group),
+      rank_(transport.rank()),
+      ranks_(transport.world_size()) {
+  RONDO_CHECK(context.device->host_memory(), "states must be in host memory to be sent");
+  shard_graph(training, loss, 0);  // whether it can be cut at all
+}
+
+SequenceRank::~SequenceRank() = default;
+
+size_t SequenceRank::arena_bytes() const {
+  return micro_batches_.empty() ? 0 : micro_batches_.front()->plan->arena_bytes();
+}
+
+void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_batches) {
+  if (micro_batches_.size() >= micro_batches && capacity_.holds(capacity)) return;
+  build(BatchCapacity::merge(capacity_, capacity), std::max(micro_batches, micro_batches_.size()));
+}
+
+// A shard has at most ceil(blocks / ranks) blocks of a sequence.
+BatchCapacity SequenceRank::shard_capacity(const BatchCapacity& whole) const {
+  BatchCapacity c = whole;
+  const auto most = [&](int64_t frames, int64_t sequences) {
+    return std::min((frames + sequences * (chunk_.block - 1)) / ranks_ + sequences * chunk_.block,
+                    frames);
+  };
+  c.packed.frames = static_cast<int32_t>(most(whole.packed.frames, 1));
+  c.packed.rows = most(whole.packed.rows, whole.packed.sequences);
+  return c;
+}
+
+void SequenceRank::build(const BatchCapacity& capacity, size_t micro_batches) {
+  micro_batches_.clear();
+  capacity_ = capacity;
+  chunk_ = shard_graph(training_, loss_, capacity.max_label_length);
+  find_exchanges();
+  for (size_t m = 0; m < micro_batches; ++m) {
+    auto item = std::make_unique<MicroBatch>();
+    item->plan =
+        std::make_unique<Plan>(chunk_.graph, context_, shard_capacity(capacity), parameters_);
+    bind_parts(*item);
+    micro_batches_.push_back(std::move(item));
+  }
+}
+
+void SequenceRank::find_exchanges() {
+  exchanges_.clear();
+  for (const RecurrentLayer& l : chunk_.layers) {
+    exchanges_.push_back({l.forward, l.directions, false, {l.h0, l.c0}, {l.hn, l.cn}});
+    if (l.backward == no_node) continue;
+    exchanges_.push_back({l.backward, l.directions, true, {l.dhn, l.dcn}, {l.dh0, l.dc0}});
+  }
+  if (chunk_.ctc_alpha != no_node) {
+    exchanges_.push_back({chunk_.ctc_alpha, 1, false, {chunk_.alpha_in}, {chunk_.alpha_out}});
+    exchanges_.push_back({chunk_.ctc_grad, 1, true, {chunk_.beta_in}, {chunk_.beta_out}});
+  }
+  std::sort(exchanges_.begin(), exchanges_.end(),
+            [](const Exchange& a, const Exchange& b) { return a.node < b.node; });
+  const auto& nodes = chunk_.graph.nodes;
+  const auto first = std::find_if(nodes.begin(), nodes.end(), [](const Node& node) {
+    return node.phase == Phase::weight_gradient;
+  });
+  weight_gradients_ = static_cast<size_t>(first - nodes.begin());
+}
+
+// The directions of a bidirectional layer one at a time. dx is made of both, so with the later one.
+void SequenceRank::bind_parts(MicroBatch& m) {
+  m.early.resize(exchanges_.size());
+  m.late.resize(exchanges_.size());
+  for (size_t i = 0; i < exchanges_.size(); ++i) {
+    const Exchange& e = exchanges_[i];
+    if (e.directions == 1) continue;
+    const Node& node = chunk_.graph.nodes[e.node];
+    const bool first_early = e.early(rank_, ranks_) == 0;
+    Node early = with_run(node, first_early ? LstmRun::first : LstmRun::second);
+    if (e.backward) early.outputs[2] = no_value;
+    m.early[i] = m.plan->bind_part(e.node, early);
+    m.late[i] =
+        m.plan->bind_part(e.node, with_run(node, first_early ? LstmRun::second : LstmRun::first));
+  }
+}
+
+void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::duration timeout) {
+  BatchCapacity need = capacity_;
+  for (const BatchView& batch : micro_batches) need = BatchCapacity::merge(need, batch.extent());
+  reserve(need, micro_batches.size());
+  count_ = micro_batches.size();
+  deadline_ = CommClock::now() + timeout;
+  sent_.clear();
+  for (size_t m = 0; m < count_; ++m) load(*micro_batches_[m], micro_batches[m]);
+  size_t done = 0;
+  for (size_t i = 0; i < exchanges_.size(); ++i) {
+    const Exchange& e = exchanges_[i];
+    const int early = e.directions == 1 ? 0 : e.early(rank_, ranks_);
+    for (size_t m = 0; m < count_; ++m) {
+      run_nodes(*micro_batches_[m], done, e.node);
+      exchange(i, m, early);
+    }
+    for (size_t m = 0; e.directions == 2 && m < count_; ++m) exchange(i, m, 1 - early);
+    done = e.node + 1;
+  }
+  for (size_t m = 0; m < count_; ++m) {
+    run_nodes(*micro_batches_[m], done, weight_gradients_);
+  }
+  for (size_t m = 0; m < count_; ++m) {
+    run_nodes(*micro_batches_[m], weight_gradients_, chunk_.graph.nodes.size());
+  }
+  totals_ = {};
+  losses_.assign(count_, {});
+  for (size_t m = 0; m < count_; ++m) collect(m);
+  for (Message& message : sent_) message.work.wait();
+  sent_.clear();
+}
+
+void SequenceRank::run_nodes(MicroBatch& m, size_t begin, size_t end) {
+  for (size_t i = begin; i < end; ++i) m.plan->run_node(i);
+}
+
+// One direction of exchange `index` for micro-batch `m`: its state comes, the node runs, the state
+// goes on.
+void SequenceRank::exchange(size_t index, size_t m, int direction) {
+  const Exchange& e = exchanges_[index];
+  MicroBatch& batch = *micro_batches_[m];
+  const bool from_left = e.from_left(direction);
+  const int from = from_left ? rank_ - 1 : rank_ + 1, to = from_left ? rank_ + 1 : rank_ - 1;
+  // Of equal tags the transport keeps the order; the numbers only make messages readable.
+  const auto number = static_cast<uint32_t>(
+      ((m * exchanges_.size() + index) * 2 + static_cast<size_t>(direction)) * 2);
+  for (size_t v = 0; v < e.in.size() && from >= 0 && from < ranks_; ++v) {
+    receive(batch, e.in[v], direction, from, number + static_cast<uint32_t>(v));
+  }
+  if (e.directions == 1) {
+    batch.plan->run_node(e.node);
+  } else {
+    const bool early = direction == e.early(rank_, ranks_);
+    (early ? batch.early : batch.late)[index](context_);
+  }
+  for (size_t v = 0; v < e.out.size() && to >= 0 && to < ranks_; ++v) {
+    send(batch, e.out[v], direction, to, number + static_cast<uint32_t>(v));
+  }
+}
+
+void SequenceRank::load(MicroBatch& m, const BatchView& whole) {
+  std::vector<FrameRange> ranges;
+  for (int32_t length : whole.layout->lengths) {
+    ranges.push_back(shard_frames(length, chunk_.block, rank_, ranks_));
+  }
+  int64_t factor = 1;
+  if (chunk_.ctc_alpha != no_node) {
+    const Graph& g = chunk_.graph;
+    factor = g.total_factor(g.shape(g.nodes[chunk_.ctc_alpha].inputs[0]).level);
+  }
+  m.part = std::make_unique<BatchPart>(whole, chunk_.graph, ranges, factor);
+  m.plan->load(m.part->view());
+  clear_borders(m);
+}
+
+// Where nobody is on the other side, states and their gradients are zero.
+void SequenceRank::clear_borders(MicroBatch& m) {
+  for (const Exchange& e : exchanges_) {
+    for (ValueId id : e.in) {
+      const TensorView view = m.plan->view(id);
+      if (view) std::memset(view.data, 0, view.bytes());
+    }
+  }
+}
+
+namespace {
+
+// One direction's plane of a state, its rows in the order of the plan.
+struct Plane {
+  std::byte* data;
+  size_t row;
+};
+Plane plane_of(const Plan& plan, ValueId id, int direction) {
+  const TensorView view = plan.view(id);
+  const Shape& shape = plan.graph().shape(id);
+  const size_t plane = view.bytes() / static_cast<size_t>(shape.planes);
+  return {static_cast<std::byte*>(view.data) + static_cast<size_t>(direction) * plane,
+          static_cast<size_t>(shape.cols) * size_of(plan.graph().value(id).dtype)};
+}
+
+}  // namespace
+
+// Rows travel in the order of the whole batch: each shard sorts its sequences in its own way.
+void SequenceRank::send(MicroBatch& m, ValueId id, int direction, int to, uint32_t number) {
+  const Plane plane = plane_of(*m.plan, id, direction);
+  const std::vector<int32_t>& order = m.part->order();
+  Message message;
+  message.bytes.resize(order.size() * plane.row);
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::memcpy(message.bytes.data() + static_cast<size_t>(order[i]) * plane.row,
+                plane.data + i * plane.row, plane.row);
+  }
+  message.work = transport_.send(to, message_tag(group_, number), message.bytes, deadline_);
+  sent_.push_back(std::move(message));
+}
+
+void SequenceRank::receive(MicroBatch& m, ValueId id, int direction, int from, uint32_t number) {
+  const Plane plane = plane_of(*m.plan, id, direction);
+  const std::vector<int32_t>& order = m.part->order();
+  std::vector<std::byte> bytes(order.size() * plane.row);
+  transport_.recv(from, message_tag(group_, number), bytes, deadline_).wait();
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::memcpy(plane.data + i * plane.row,
+                bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
+  }
+}
+
+void SequenceRank::collect(size_t index) {
+  const MicroBatch& m = *micro_batches_[index];
+  const Graph& g = chunk_.graph;
+  const Value& value = g.value(loss_);
+  const bool by_sequence = value.shape.axis == Axis::sequences;
+  if (rank_ == 0) totals_.sequences += static_cast<double>(m.part->order().size());
+  totals_.frames += static_cast<double>(m.part->layout().extent.rows);
+  if (by_sequence && rank_ != 0) return;
+  const TensorView view = m.plan->view(loss_);
+  const auto rows = static_cast<size_t>(m.plan->live_rows(value.shape));
+  std::vector<double>& losses = losses_[index];
+  losses.resize(rows);
+  for (size_t i = 0; i < rows; ++i) {
+    const double loss =
+        value.dtype == DType::f64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
+    losses[by_sequence ? static_cast<size_t>(m.part->order()[i]) : i] = loss;
+    if (std::isfinite(loss)) {
+      totals_.loss += loss;
+    } else if (std::isinf(loss) && loss > 0) {
+      ++totals_.infeasible;
+    } else {
+      ++totals_.nonfinite;
+    }
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,100 @@
+// Sequence parallelism: every sequence is cut in time over the ranks, which hold all layers.
+//
+// Shard s of p computes its frames of every sequence. From the left it gets the state of each
+// recurrent layer and, last, CTC's alpha; from the right beta, log p and the gradients of the
+// states; what it makes of them it passes on. The second direction of a bidirectional layer walks
+// the other way, so that both ends begin at once; in the middle each shard first computes the
+// direction whose end is nearer. Weight gradients need no neighbour and come last, one product per
+// weight and batch. Micro-batches fill the wave: a shard works at one while others have the next.
+// (The wave through time and layers is that of any pipeline; activations per rank are those of its
+// frames, which is what sharding is for.)
+//
+// The result is that of one rank but for the order of summation in the weight gradients, and CTC's
+// arithmetic, which is that of its "wide" variants bit for bit (kernels/ctc/ctc_chunk.h). Dropout
+// is keyed by absolute frames. Subsampling never looks across a cut, because cuts are at multiples
+// of it: no layer of the engine needs frames of a neighbour.
+//
+// Memory of the host only. One thread at a time. Throws InputError for models that cannot be cut
+// (engine/parallel/sequence_graph.h), CommError when a rank fails.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/transport.h"
+#include "engine/graph/plan.h"
+#include "engine/parallel/sequence_cut.h"
+#include "engine/parallel/sequence_graph.h"
+#include "kernels/totals/totals.h"
+
+namespace rondo {
+
+class SequenceRank {
+ public:
+  // `training` is a whole training graph with its backward nodes; this rank's shard is its rank in
+  // `transport`. Borrows all arguments. `group`: keeps its messages apart from others' on the same
+  // transport.
+  SequenceRank(const Graph& training, ValueId loss, const Context& context, Transport& transport,
+               Parameters& parameters, uint16_t group = 0);
+  ~SequenceRank();
+
+  // Plans memory for `micro_batches` batches at a time, of up to `capacity` as a whole. run() does
+  // so by itself for what does not fit.
+  void reserve(const BatchCapacity& capacity, size_t micro_batches);
+
+  // Forward and backward of all micro-batches, the same on all ranks. This shard's part of the
+  // gradients is added to those of the parameters: their sum over the ranks is the gradient.
+  void run(std::span<const BatchView> micro_batches, CommClock::duration timeout);
+
+  // Of the last run(), to be summed over the ranks. A sequence and its loss count on the first one.
+  const LossTotals& totals() const { return totals_; }
+  // Of a micro-batch, in the order of its sequences: on rank 0, for losses of sequences (ctc).
+  const std::vector<double>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
+
+  // Of the activations of one micro-batch.
+  size_t arena_bytes() const;
+
+ private:
+  struct MicroBatch;
+  struct Exchange;
+  void build(const BatchCapacity& capacity, size_t micro_batches);
+  BatchCapacity shard_capacity(const BatchCapacity& whole) const;
+  void find_exchanges();
+  void bind_parts(MicroBatch& m);
+
+  void load(MicroBatch& m, const BatchView& whole);
+  void clear_borders(MicroBatch& m);
+  void exchange(size_t index, size_t m, int direction);
+  void run_nodes(MicroBatch& m, size_t begin, size_t end);
+  void send(MicroBatch& m, ValueId id, int direction, int to, uint32_t number);
+  void receive(MicroBatch& m, ValueId id, int direction, int from, uint32_t number);
+  void collect(size_t index);
+
+  const Graph& training_;
+  const ValueId loss_;
+  const Context context_;
+  Transport& transport_;
+  Parameters& parameters_;
+  const uint16_t group_;
+  const int rank_, ranks_;
+
+  BatchCapacity capacity_;  // of whole batches
+  ChunkGraph chunk_;
+  std::vector<Exchange> exchanges_;  // in the order of their nodes
+  size_t weight_gradients_ = 0;      // the first of these nodes
+  std::vector<std::unique_ptr<MicroBatch>> micro_batches_;
+  size_t count_ = 0;  // of the current run
+
+  struct Message {
+    std::vector<std::byte> bytes;
+    Work work;  // after its bytes: it ends before them
+  };
+  std::vector<Message> sent_;
+  Deadline deadline_{};
+  LossTotals totals_;
+  std::vector<std::vector<double>> losses_;
+};
+
+}  // namespace rondo

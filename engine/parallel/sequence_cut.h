@@ -1,0 +1,58 @@
+// A batch cut in time: every sequence in as many parts as there are shards, as even as its blocks
+// allow.
+//
+// Of a sequence of b blocks (of ChunkGraph::block frames, the last one maybe shorter) shard s of p
+// owns blocks [b*s/p, b*(s+1)/p). Of a sequence with fewer blocks than shards some own nothing.
+// Within a shard sequences are sorted anew by what is left of them; `order` tells which is which.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/graph/batch_memory.h"
+
+namespace rondo {
+
+struct FrameRange {
+  int32_t begin = 0, end = 0;
+  int32_t size() const { return end - begin; }
+  bool operator==(const FrameRange&) const = default;
+};
+
+// Frames of shard `shard` of a sequence of `length` frames.
+FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards);
+
+// A part of a batch, with memory of its own. Its view() may be loaded into plans of a ChunkGraph.
+class BatchPart {
+ public:
+  // Frames ranges[n] of each sequence n of `whole`. Ranges begin at multiples of the graph's blocks
+  // and end there or at the sequence's end. `graph` tells the shapes of the inputs.
+  // `logits_factor`: frames of the input per frame of the logits.
+  BatchPart(const BatchView& whole, const Graph& graph, const std::vector<FrameRange>& ranges,
+            int64_t logits_factor);
+
+  BatchPart(BatchPart&&) = default;
+  BatchPart(const BatchPart&) = delete;
+
+  BatchView view() const;
+  const PackedHost& layout() const { return layout_; }
+  // order()[i]: which sequence of the whole batch is sequence i here.
+  const std::vector<int32_t>& order() const { return order_; }
+
+ private:
+  void add_input(const BatchView& whole, const Graph& graph, const BatchView::Input& input,
+                 const std::vector<FrameRange>& ranges);
+
+  PackedHost layout_;
+  std::vector<int32_t> order_, labels_, label_offsets_;
+  struct Stored {
+    std::string name;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Stored> stored_;
+  std::vector<BatchView::Input> inputs_;
+  uint64_t step_seed_ = 0;
+};
+
+}  // namespace rondo

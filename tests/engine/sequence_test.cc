@@ -1,0 +1,302 @@
+// Sequences cut in time over ranks give what one rank gives.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <mutex>
+
+#include "comm/in_process.h"
+#include "comm/run_ranks.h"
+#include "engine/parallel/sequence.h"
+#include "engine/session.h"
+#include "kernels/ctc/ctc.h"
+#include "kernels/ops.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int32_t classes = 5;
+constexpr auto patience = std::chrono::seconds(60);
+
+Outputs unidirectional(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::stack_frames(g, x, 2);
+  x = layers::lstm(g, x, "encoder",
+                   {.hidden = 19, .layers = 3, .dropout = 0.3, .layer_norm = true});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+Outputs bidirectional(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::lstm(g, x, "lower", {.hidden = 16, .layers = 2, .bidirectional = true});
+  x = layers::stack_frames(g, x, 3);
+  x = layers::dropout(g, x, "dropout", 0.2);
+  x = layers::lstm(g, x, "upper", {.hidden = 12, .bidirectional = true, .projection = 7});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+Outputs framewise(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::cross_entropy(g, logits, "targets"), logits};
+}
+
+struct Result {
+  std::vector<double> losses;  // by batch and sequence
+  std::vector<double> gradients;
+  LossTotals totals;
+};
+
+// The gradients of one Parameters, without padding of the flat array mattering: it is zero.
+std::vector<double> gradients_of(const Parameters& p) {
+  const TensorView g = p.gradients();
+  std::vector<double> out(static_cast<size_t>(g.numel()));
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = g.dtype == DType::f64 ? g.as<double>()[i] : static_cast<double>(g.as<float>()[i]);
+  }
+  return out;
+}
+
+struct Setup {
+  Outputs outputs;  // before the graph, whose making sets it
+  Graph graph;
+  Stream stream = cpu_device().make_stream();
+  ThreadPool pool{1};
+  Context context;
+  Parameters parameters;
+
+  Setup(const ModelFunction& model, DType compute)
+      : graph(training_graph(model, compute, outputs)),
+        context{compute == DType::f64 ? Backend::ref : Backend::cpu, &cpu_device(), &stream, &pool},
+        parameters(graph, cpu_device()) {
+    parameters.initialize(4);
+    const TensorView g = parameters.gradients();
+    std::memset(g.data, 0, g.bytes());
+  }
+
+ private:
+  static Graph training_graph(const ModelFunction& model, DType compute, Outputs& outputs) {
+    Graph g;
+    g.compute = compute;
+    outputs = model(g);
+    g.keep(outputs.loss);
+    append_backward(g, outputs.loss);
+    return g;
+  }
+};
+
+// The whole batches, one after the other, without sharding.
+Result run_whole(const ModelFunction& model, DType compute, const std::vector<BatchView>& batches) {
+  Setup s(model, compute);
+  Result r;
+  for (const BatchView& batch : batches) {
+    Plan plan(s.graph, s.context, batch.extent(), s.parameters);
+    plan.load(batch);
+    plan.run();
+    const auto n = static_cast<size_t>(plan.live_rows(s.graph.shape(s.outputs.loss)));
+    const TensorView loss = plan.view(s.outputs.loss);
+    for (size_t i = 0; i < n; ++i) {
+      r.losses.push_back(compute == DType::f64 ? loss.as<double>()[i]
+                                               : static_cast<double>(loss.as<float>()[i]));
+      if (std::isfinite(r.losses.back())) r.totals.loss += r.losses.back();
+    }
+  }
+  r.gradients = gradients_of(s.parameters);
+  return r;
+}
+
+Result run_sharded(const ModelFunction& model, DType compute, int ranks,
+                   const std::vector<BatchView>& batches, int rounds = 1) {
+  std::mutex mutex;
+  Result r;
+  run_ranks(ranks, [&](int rank, Transport& transport) {
+    Setup s(model, compute);
+    SequenceRank sequence(s.graph, s.outputs.loss, s.context, transport, s.parameters);
+    for (int round = 0; round < rounds; ++round) {
+      const TensorView g = s.parameters.gradients();
+      std::memset(g.data, 0, g.bytes());
+      sequence.run(batches, patience);
+    }
+    const std::lock_guard lock(mutex);
+    const std::vector<double> mine = gradients_of(s.parameters);
+    r.gradients.resize(mine.size());
+    for (size_t i = 0; i < mine.size(); ++i) r.gradients[i] += mine[i];
+    r.totals.loss += sequence.totals().loss;
+    r.totals.sequences += sequence.totals().sequences;
+    r.totals.frames += sequence.totals().frames;
+    r.totals.infeasible += sequence.totals().infeasible;
+    if (rank > 0) return;
+    for (size_t m = 0; m < batches.size(); ++m) {
+      r.losses.insert(r.losses.end(), sequence.losses(m).begin(), sequence.losses(m).end());
+    }
+  });
+  return r;
+}
+
+double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(a[i] - b[i]) / (1 + std::abs(b[i]));
+    if (!(d <= worst)) worst = std::isnan(d) ? INFINITY : d;
+  }
+  return worst;
+}
+
+// The cpu variant of ctc whose arithmetic is that of chunks, for the whole test.
+class WideCtc {
+ public:
+  WideCtc() {
+    for (const char* name : {"wide_avx512", "wide_avx2", "wide_generic"}) {
+      for (const Variant& v : ctc_variants()) {
+        if (std::string(v.name) != name || (v.accepts && !v.accepts({}, nullptr))) continue;
+        prefer_variant("ctc", name);
+        return;
+      }
+    }
+  }
+  ~WideCtc() { prefer_variant("ctc", ""); }
+};
+
+Graph shape_of(const ModelFunction& model, DType compute) {
+  Graph g;
+  g.compute = compute;
+  model(g);
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("shards own all frames once, in whole blocks, and are even") {
+  for (int32_t block : {1, 2, 6}) {
+    for (int shards : {1, 2, 3, 5}) {
+      for (int32_t length : {0, 1, 2, 7, 30, 61}) {
+        int32_t at = 0, least = INT32_MAX, most = 0;
+        for (int s = 0; s < shards; ++s) {
+          const FrameRange r = shard_frames(length, block, s, shards);
+          CHECK(r.begin == at);
+          CHECK((r.begin % block == 0 || r.begin == length));
+          at = r.end;
+          least = std::min(least, r.size());
+          most = std::max(most, r.size());
+        }
+        CHECK(at == length);
+        CHECK(most - least < 2 * block);
+      }
+    }
+  }
+}
+
+TEST_CASE("shards sum to the gradient and loss of one rank, in f64") {
+  for (const ModelFunction& model :
+       {ModelFunction(unidirectional), ModelFunction(bidirectional), ModelFunction(framewise)}) {
+    const Graph shape = shape_of(model, DType::f64);
+    // Of the second, some shards own nothing of some sequences, of the third nothing at all.
+    RandomBatch first({23, 20, 12}, classes, 1, 6), second({17, 4, 1}, classes, 2, 6),
+        third({2}, classes, 3, 6);
+    const std::vector<BatchView> batches = {first.view(shape, classes, 3),
+                                            second.view(shape, classes, 4),
+                                            third.view(shape, classes, 5)};
+    const Result want = run_whole(model, DType::f64, batches);
+    for (int ranks : {1, 2, 3, 4}) {
+      CAPTURE(ranks);
+      const Result got = run_sharded(model, DType::f64, ranks, batches);
+      CHECK(worst_difference(got.gradients, want.gradients) <= 1e-12);
+      CHECK(std::abs(got.totals.loss - want.totals.loss) <= 1e-12 * want.totals.loss);
+      CHECK(got.totals.sequences == 7);
+      CHECK(got.totals.frames == 23 + 20 + 12 + 17 + 4 + 1 + 2);
+    }
+  }
+}
+
+// f32: the forward pass of a frame does not depend on what else is in the batch, so losses agree
+// exactly; weight gradients are sums over frames in another order. How much that may matter is
+// measured first, on one rank: sequences one by one instead of all at once.
+TEST_CASE("shards differ from one rank by the order of sums alone, in f32") {
+  const WideCtc same_arithmetic;
+  for (const ModelFunction& model : {ModelFunction(unidirectional), ModelFunction(bidirectional)}) {
+    const Graph shape = shape_of(model, DType::f32);
+    RandomBatch batch({64, 50, 37, 9}, classes, 1, 6);
+    const std::vector<BatchView> together = {batch.view(shape, classes, 3)};
+    std::vector<FrameRange> nothing;
+    for (int32_t length : batch.layout.lengths) nothing.push_back({length, length});
+    std::vector<BatchPart> parts;
+    for (size_t n = 0; n < nothing.size(); ++n) {
+      std::vector<FrameRange> one = nothing;
+      one[n].begin = 0;
+      parts.emplace_back(together[0], shape, one, 1);
+    }
+    std::vector<BatchView> alone;
+    for (const BatchPart& part : parts) alone.push_back(part.view());
+    const Result want = run_whole(model, DType::f32, together);
+    const Result control = run_whole(model, DType::f32, alone);
+    const double tolerance = 4 * worst_difference(control.gradients, want.gradients);
+    CHECK(tolerance > 0);
+    CHECK(tolerance < 1e-4);
+    for (int ranks : {2, 4}) {
+      const Result got = run_sharded(model, DType::f32, ranks, together, 2);
+      CAPTURE(ranks, tolerance);
+      CHECK(worst_difference(got.gradients, want.gradients) <= tolerance);
+      CHECK(got.losses == want.losses);
+    }
+  }
+}
+
+TEST_CASE("a sequence whose labels do not fit counts once and leaves the others alone") {
+  const Graph shape = shape_of(unidirectional, DType::f64);
+  RandomBatch batch({16, 12}, classes, 1, 2);
+  batch.labels.assign(16, 1);  // eight times the same needs 15 of 8 frames
+  batch.label_offsets = {0, 8, 16};
+  const std::vector<BatchView> batches = {batch.view(shape, classes, 3)};
+  for (int ranks : {1, 3}) {
+    const Result got = run_sharded(unidirectional, DType::f64, ranks, batches);
+    CHECK(got.totals.infeasible == 2);
+    CHECK(got.totals.loss == 0);
+    CHECK(*std::max_element(got.gradients.begin(), got.gradients.end()) == 0);
+  }
+}
+
+TEST_CASE("models that cannot be cut in time are refused before anything runs") {
+  const auto refused = [](const ModelFunction& model, const std::string& why) {
+    Setup s(model, DType::f32);
+    InProcessWorld world(1);
+    CHECK_THROWS_WITH(
+        SequenceRank(s.graph, s.outputs.loss, s.context, world.transport(0), s.parameters),
+        Catch::Contains(why));
+  };
+  refused(
+      [](Graph& g) {
+        ValueId x = layers::input_frames(g, "features", 6);
+        x = layers::mean_pool(g, layers::lstm(g, x, "encoder", {.hidden = 4}));
+        return Outputs{layers::cross_entropy(g, layers::linear(g, x, "out", 3), "targets"), x};
+      },
+      "pools its frames");
+  refused(
+      [](Graph& g) {
+        const ValueId x = layers::input_frames(g, "features", 6);
+        const auto first = layers::lstm_layer(g, x, "a", {.hidden = 4});
+        const auto second = layers::lstm_layer(g, x, "b", {.hidden = 4}, first.final_state);
+        const ValueId y = layers::linear(g, second.y, "out", 3);
+        return Outputs{layers::ctc_loss(g, y), y};
+      },
+      "sets or reads the states");
+}
+
+TEST_CASE("a shard that fails ends the others") {
+  const Graph shape = shape_of(unidirectional, DType::f32);
+  RandomBatch batch({16, 12}, classes, 1, 2);
+  const std::vector<BatchView> batches = {batch.view(shape, classes, 3)};
+  const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
+    Setup s(unidirectional, DType::f32);
+    SequenceRank sequence(s.graph, s.outputs.loss, s.context, transport, s.parameters);
+    if (rank == 1) throw Error("out of luck");
+    sequence.run(batches, patience);
+  });
+  CHECK(outcome.first_failed == 1);
+  CHECK(outcome.errors[0]);
+  CHECK(outcome.errors[2]);
+}
