@@ -6,16 +6,15 @@
 
 namespace rondo {
 
-TrainingBatches::TrainingBatches(const Config& config, const ManifestDataset& data, ShardRange own,
-                                 int shards, int64_t weights)
+TrainingBatches::TrainingBatches(const Config& config, const ManifestDataset& data,
+                                 const DataShare& share, int64_t weights)
     : config_(config),
       data_(data),
-      own_(own),
-      shards_(shards),
+      share_(share),
       weights_(weights),
       requests_(make_sampler()),
       positions_(make_sampler()),
-      next_shard_(own.end) {}
+      next_shard_(share.own.end) {}
 
 Sampler TrainingBatches::make_sampler() const {
   SamplerConfig s;
@@ -36,71 +35,89 @@ Sampler TrainingBatches::make_sampler() const {
 }
 
 std::vector<int64_t> TrainingBatches::part(const BatchRequest& batch, int shard) const {
-  if (shards_ == 1) return batch.utterances;
+  if (share_.shards == 1) return batch.utterances;
   return shard_batch(
       batch.utterances,
       [&](int64_t i) {
         return training_cost(data_.frames(i, batch.epoch), data_.label_count(i), weights_);
       },
-      shard, shards_);
+      shard, share_.shards);
 }
 
 BatchCapacity TrainingBatches::largest(uint64_t epochs) {
   BatchCapacity capacity;
   for (uint64_t epoch = 0; epoch < epochs; ++epoch) {
     for (int64_t step = 0; step < positions_.steps(epoch); ++step) {
-      const BatchRequest batch = positions_.at(epoch, step);
-      for (int shard = own_.begin; shard < own_.end; ++shard) {
-        BatchCapacity c;
-        for (int64_t i : part(batch, shard)) {
-          const int32_t frames = data_.frames(i, epoch);
-          const auto labels = static_cast<int32_t>(data_.label_count(i));
-          c.packed.rows += frames;
-          c.packed.frames = std::max(c.packed.frames, frames);
-          ++c.packed.sequences;
-          c.labels += labels;
-          c.max_label_length = std::max(c.max_label_length, labels);
-        }
-        capacity = BatchCapacity::merge(capacity, c);
-      }
+      include(positions_.at(epoch, step), capacity);
     }
   }
   return capacity;
 }
 
-void TrainingBatches::start(uint64_t epoch, int64_t step) {
-  requests_.seek(epoch, step);
-  positions_.seek(epoch, step);
-  position_ = {epoch, step};
-  if (step == positions_.steps(epoch)) position_ = {epoch + 1, 0};
+void TrainingBatches::include(const BatchRequest& batch, BatchCapacity& capacity) const {
+  for (int shard = share_.own.begin; shard < share_.own.end; ++shard) {
+    BatchCapacity c;
+    for (int64_t i : part(batch, shard)) {
+      const int32_t frames = data_.frames(i, batch.epoch);
+      const auto labels = static_cast<int32_t>(data_.label_count(i));
+      c.packed.rows += frames;
+      c.packed.frames = std::max(c.packed.frames, frames);
+      ++c.packed.sequences;
+      c.labels += labels;
+      c.max_label_length = std::max(c.max_label_length, labels);
+    }
+    capacity = BatchCapacity::merge(capacity, c);
+  }
+}
+
+int64_t TrainingBatches::updates_per_epoch() {
+  const int64_t each = int64_t{config_.training.accumulation} * share_.stride;
+  return (positions_.steps(0) + each - 1) / each;
+}
+
+void TrainingBatches::start(const BatchPosition& position) {
+  position_ = position;
+  if (position.step >= positions_.steps(position.epoch)) position_ = {position.epoch + 1, 0};
+  ahead_ = position_;
   prefetch_ = std::make_unique<Prefetcher>(
       data_, [this] { return request(); },
       PrefetchOptions{config_.data.prefetch_threads,
-                      std::max(config_.data.prefetch_batches, own_.size())});
+                      std::max(config_.data.prefetch_batches, share_.own.size())});
 }
 
 std::optional<BatchRequest> TrainingBatches::request() {
-  if (next_shard_ == own_.end) {
-    requested_ = requests_.next();
-    next_shard_ = own_.begin;
+  if (ahead_.epoch >= static_cast<uint64_t>(config_.training.epochs) &&
+      next_shard_ == share_.own.end) {
+    return std::nullopt;
   }
-  if (requested_.epoch >= static_cast<uint64_t>(config_.training.epochs)) return std::nullopt;
+  if (next_shard_ == share_.own.end) {
+    const int64_t mine = ahead_.step + share_.index, end = requests_.steps(ahead_.epoch);
+    requested_ =
+        mine < end ? requests_.at(ahead_.epoch, mine) : BatchRequest{ahead_.epoch, ahead_.step, {}};
+    ahead_.step += share_.stride;
+    if (ahead_.step >= end) ahead_ = {ahead_.epoch + 1, 0};
+    next_shard_ = share_.own.begin;
+  }
   BatchRequest shard = requested_;
   shard.utterances = part(requested_, next_shard_++);
   return shard;
 }
 
-bool TrainingBatches::next(HostBatch& shard) {
-  if (!prefetch_->next(shard)) return false;
-  if (++shards_taken_ < own_.size()) return true;
-  shards_taken_ = 0;
-  if (++position_.step == positions_.steps(position_.epoch)) position_ = {position_.epoch + 1, 0};
-  return true;
-}
+bool TrainingBatches::next(HostBatch& shard) { return prefetch_->next(shard); }
 
-BatchPosition TrainingBatches::last_of_update(int accumulation) {
-  const int64_t end = positions_.steps(position_.epoch);
-  return {position_.epoch, std::min(position_.step + accumulation, end) - 1};
+TrainingBatches::Update TrainingBatches::next_update() {
+  const int64_t steps = positions_.steps(position_.epoch);
+  const int64_t left = (steps - position_.step + share_.stride - 1) / share_.stride;
+  Update u;
+  u.batches = static_cast<int>(std::min<int64_t>(config_.training.accumulation, left));
+  const int64_t end = std::min(position_.step + int64_t{u.batches} * share_.stride, steps);
+  u.epoch_ends = end == steps;
+  u.end =
+      u.epoch_ends ? BatchPosition{position_.epoch + 1, 0} : BatchPosition{position_.epoch, end};
+  u.epoch =
+      static_cast<double>(position_.epoch) + static_cast<double>(end) / static_cast<double>(steps);
+  position_ = u.end;
+  return u;
 }
 
 }  // namespace rondo

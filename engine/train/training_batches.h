@@ -1,4 +1,4 @@
-// The batches of a training run, or of each batch the shards of one rank, prepared ahead.
+// The batches of a training run, or the share of them that one rank takes, prepared ahead.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,11 @@
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
 #include "engine/graph/rules.h"
-#include "engine/parallel/invariant_reducer.h"
+#include "engine/parallel/synchronizer.h"
 
 namespace rondo {
 
+// A batch of the whole plan, which is the same on all ranks and for any number of them.
 struct BatchPosition {
   uint64_t epoch = 0;
   int64_t step = 0;  // within the epoch
@@ -20,41 +21,47 @@ struct BatchPosition {
 // One thread at a time. Throws InputError.
 class TrainingBatches {
  public:
-  // Of every batch the shards `own` out of `shards`, cut so that each costs about the same to
-  // train a model of so many weights. Borrows the arguments.
-  TrainingBatches(const Config& config, const ManifestDataset& data, ShardRange own, int shards,
+  // Shards are cut so that each costs about the same to train a model of so many weights. Borrows
+  // config and data.
+  TrainingBatches(const Config& config, const ManifestDataset& data, const DataShare& share,
                   int64_t weights);
 
-  int64_t steps(uint64_t epoch) { return positions_.steps(epoch); }
-  // That holds any own shard of the first epochs.
+  // That holds anything of this rank's share of the first epochs.
   BatchCapacity largest(uint64_t epochs);
+  int64_t updates_per_epoch();
 
   // Begins to prepare batches from there on. Called once.
-  void start(uint64_t epoch, int64_t step);
-  // The next own shard of the batch at position(), which moves on after the last; false after the
-  // last epoch.
+  void start(const BatchPosition& position);
+  // This rank's next shard, or batch. Where a stride leaves it nothing, a batch without sequences,
+  // so that all ranks make the same number of calls. False after the last epoch.
   bool next(HostBatch& shard);
-  const BatchPosition& position() const { return position_; }
-  // The last batch of the update that begins at position() and takes up to so many batches, but
+
+  // The update that begins now takes so many batches of this rank (each of all own shards), but
   // none of the next epoch.
-  BatchPosition last_of_update(int accumulation);
+  struct Update {
+    int batches = 0;
+    BatchPosition end;  // the first batch after it; of the next epoch if this one ends with it
+    bool epoch_ends = false;
+    double epoch = 0;  // epochs done after it
+  };
+  Update next_update();
   double wait_seconds() const { return prefetch_ ? prefetch_->wait_seconds() : 0; }
 
  private:
   Sampler make_sampler() const;
   std::vector<int64_t> part(const BatchRequest& batch, int shard) const;
   std::optional<BatchRequest> request();
+  void include(const BatchRequest& batch, BatchCapacity& capacity) const;
 
   const Config& config_;
   const ManifestDataset& data_;
-  const ShardRange own_;
-  const int shards_;
+  const DataShare share_;
   const int64_t weights_;
   Sampler requests_, positions_;  // what is prepared next; what is computed
+  BatchPosition ahead_;           // of the batches prepared after `requested_`
   BatchRequest requested_;        // whose shards from next_shard_ on are prepared next
   int next_shard_;
-  BatchPosition position_;
-  int shards_taken_ = 0;
+  BatchPosition position_;  // of the next update
   std::unique_ptr<Prefetcher> prefetch_;
 };
 

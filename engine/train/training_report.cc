@@ -72,6 +72,10 @@ void TrainingReport::message(const std::string& text) {
   log_.write(fields);
 }
 
+void TrainingReport::warnings(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) message("warning: " + text);
+}
+
 void TrainingReport::begin(const Session& session, const ManifestDataset& train,
                            const ManifestDataset* dev, const TrainingState& state, bool resumed) {
   message(format("model: %" PRId64 " weights, %s, on %s with %d threads",

@@ -49,6 +49,7 @@ class TrainingReport {
   void test(const TrainingState& state, const Evaluation& e, Task task);
   // On the terminal; of the other ranks, in their log.
   void message(const std::string& text);
+  void warnings(const std::vector<std::string>& texts);
   void end();
 
  private:

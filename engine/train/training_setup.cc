@@ -35,18 +35,19 @@ class Setup {
   void find_start() {
     const std::filesystem::path directory = config_.training.checkpoint_dir;
     if (options_.start == StartFrom::checkpoint) {
-      checkpoint_ = open_latest(directory);
-      if (!checkpoint_) report_.message(directory.string() + " holds no checkpoint: starting anew");
+      s_.checkpoint = open_latest(directory);
+      if (!s_.checkpoint)
+        report_.message(directory.string() + " holds no checkpoint: starting anew");
     } else if (!list_checkpoints(directory).empty()) {
       fail_input(directory.string(),
                  ": holds a training run already; continue it with --resume, or "
                  "choose another training.checkpoint_dir");
     }
-    if (!checkpoint_) return;
-    const SafetensorsFile file = checkpoint_->tensors(best_model_file);
+    if (!s_.checkpoint) return;
+    const SafetensorsFile file = s_.checkpoint->tensors(best_model_file);
     const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
     metadata_ = file.metadata();
-    for (const std::string& w : checkpoint_->warnings()) report_.message("warning: " + w);
+    for (const std::string& w : s_.checkpoint->warnings()) report_.message("warning: " + w);
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_.message("warning: differs from the run so far: " + d);
     }
@@ -123,7 +124,8 @@ class Setup {
     const ModelDescription& d = s_.description;
     s_.session = std::make_unique<Session>(build_model(config_.model, config_.task, d.sizes), o);
     if (ranks_.size() > 1 && !s_.session->parameters().device().host_memory()) {
-      fail_input("several ranks train on CPUs only so far: --device ", name_of(options_.device.kind));
+      fail_input("several ranks train on CPUs only so far: --device ",
+                 name_of(options_.device.kind));
     }
   }
 
@@ -147,8 +149,8 @@ class Setup {
   void load_weights() {
     Session& session = *s_.session;
     ranks_.at_first([&] {
-      if (checkpoint_) {
-        s_.state = read_training_checkpoint(*checkpoint_, session);
+      if (s_.checkpoint) {
+        s_.state = read_training_checkpoint(*s_.checkpoint, session);
       } else if (!config_.training.init_from.empty()) {
         initialize_from(config_.training.init_from);
       }
@@ -159,7 +161,7 @@ class Setup {
       session.optimizer().set_steps(s_.state.optimizer_steps);
       session.set_step(s_.state.step);
     }
-    share_weights(ranks_, session);
+    ranks_.broadcast(session.parameters().weights());
     const uint64_t data = hash_of(*s_.train);
     if (!s_.resumed) s_.state.data_hash = data;
     ranks_.at_first([&] {
@@ -183,8 +185,7 @@ class Setup {
   const Config& config_;
   const TrainerOptions& options_;
   TrainingReport& report_;
-  std::optional<Checkpoint> checkpoint_;  // rank 0
-  StringMap metadata_;                    // of a run that goes on
+  StringMap metadata_;  // of a run that goes on
   TrainingSetup s_;
 };
 
@@ -224,10 +225,18 @@ TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
   return Setup(ranks, config, options, report).run();
 }
 
-void share_weights(const Ranks& ranks, Session& session) {
-  if (ranks.size() == 1) return;
-  ranks.broadcast(session.parameters().weights());
-  for (const auto& slot : session.optimizer().state()) ranks.broadcast(slot.view);
+void restore_training(const Ranks& ranks, TrainingSetup& setup,
+                      const std::vector<Optimizer::Slot>& more) {
+  const auto& optimizer = setup.session->optimizer().state();
+  ranks.at_first([&] {
+    if (!setup.checkpoint) return;
+    read_slots(*setup.checkpoint, *setup.session, optimizer, SlotsNeeded::all);
+    read_slots(*setup.checkpoint, *setup.session, more, SlotsNeeded::those_there);
+  });
+  setup.checkpoint.reset();
+  for (const auto* slots : {&optimizer, &more}) {
+    for (const auto& slot : *slots) ranks.broadcast(slot.view);
+  }
 }
 
 }  // namespace rondo

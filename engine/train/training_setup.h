@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "engine/io/checkpoint.h"
 #include "engine/parallel/ranks.h"
@@ -22,6 +24,7 @@ struct TrainingSetup {
   std::unique_ptr<Session> session;
   TrainingState state;
   bool resumed = false;
+  std::optional<Checkpoint> checkpoint;  // rank 0's, of a run that goes on
 };
 
 // Throws InputError, on the rank that differs, unless every rank runs the same version with the
@@ -29,11 +32,15 @@ struct TrainingSetup {
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version);
 
 // Called by all ranks. Rank 0 alone reads and writes in the checkpoint directory: a run that goes
-// on reaches the other ranks from there. Starting weights are rank 0's.
+// on reaches the other ranks from there. Starting weights are rank 0's; the rest is for
+// restore_training().
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
                               const TrainerOptions& options, TrainingReport& report);
 
-// Rank 0's weights and optimiser state, on all ranks. They must be in host memory.
-void share_weights(const Ranks& ranks, Session& session);
+// The optimiser's state and `more` (what else is kept from update to update), from rank 0's
+// checkpoint, on all ranks; where the checkpoint has none of that name, as it is on rank 0. With
+// several ranks they must be in host memory. Called by all ranks, once; closes the checkpoint.
+void restore_training(const Ranks& ranks, TrainingSetup& setup,
+                      const std::vector<Optimizer::Slot>& more);
 
 }  // namespace rondo

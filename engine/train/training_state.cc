@@ -69,12 +69,15 @@ TrainingState TrainingState::from_json(std::string_view text, const std::string&
 }
 
 void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
+                               const std::vector<Optimizer::Slot>& more,
                                const ModelDescription& description, const TrainingState& state) {
   writer.add_tensors("model.safetensors", weights_to_write(session.parameters()),
                      description.to_metadata());
   std::vector<TensorToWrite> slots;
-  for (const auto& slot : session.optimizer().state()) {
-    slots.push_back(tensor_to_write(slot.name, slot.view, session.parameters().device()));
+  for (const auto* part : {&session.optimizer().state(), &more}) {
+    for (const auto& slot : *part) {
+      slots.push_back(tensor_to_write(slot.name, slot.view, session.parameters().device()));
+    }
   }
   writer.add_tensors("optimizer.safetensors", slots);
   writer.add_text("state.json", state.to_json());
@@ -85,17 +88,22 @@ TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& se
   const TrainingState state =
       TrainingState::from_json(checkpoint.text("state.json"), where + "/state.json");
   session.load(checkpoint.tensors("model.safetensors"));
-  const SafetensorsFile slots = checkpoint.tensors("optimizer.safetensors");
-  const Context& context = session.context();
-  for (const auto& slot : session.optimizer().state()) {
-    const int64_t shape[] = {slot.view.numel()};
-    const StoredTensor& stored = slots.at(slot.name, DType::f32, shape);
-    context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());
-    context.stream->synchronize();
-  }
   session.optimizer().set_steps(state.optimizer_steps);
   session.set_step(state.step);
   return state;
+}
+
+void read_slots(const Checkpoint& checkpoint, Session& session,
+                const std::vector<Optimizer::Slot>& slots, SlotsNeeded needed) {
+  const SafetensorsFile file = checkpoint.tensors("optimizer.safetensors");
+  const Context& context = session.context();
+  for (const auto& slot : slots) {
+    if (needed == SlotsNeeded::those_there && !file.find(slot.name)) continue;
+    const int64_t shape[] = {slot.view.numel()};
+    const StoredTensor& stored = file.at(slot.name, DType::f32, shape);
+    context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());
+    context.stream->synchronize();
+  }
 }
 
 }  // namespace rondo

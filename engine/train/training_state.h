@@ -33,11 +33,18 @@ struct TrainingState {
   static TrainingState from_json(std::string_view json, const std::string& where);
 };
 
-// Adds model, optimiser state and position to `writer`.
+// Adds model, optimiser state, `more` state and position to `writer`.
 void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
+                               const std::vector<Optimizer::Slot>& more,
                                const ModelDescription& description, const TrainingState& state);
 
-// Restores all of it into a session built from the same configuration; returns the position.
+// Restores weights and position into a session built from the same configuration; returns the
+// position.
 TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& session);
+
+// Restores flat f32 arrays of the optimiser's state by their names.
+enum class SlotsNeeded : uint8_t { all, those_there };
+void read_slots(const Checkpoint& checkpoint, Session& session,
+                const std::vector<Optimizer::Slot>& slots, SlotsNeeded needed);
 
 }  // namespace rondo

@@ -1,0 +1,89 @@
+// How the ranks of a training run work on one model: a strategy that the trainer drives.
+//
+// The trainer (engine/train/trainer.cc) draws this rank's share of the data, and calls for each
+// update
+//   accumulate()   once or more: forward and backward pass of a batch, or of a shard of one
+//   apply()        the gradients become an update
+//   meet()         the ranks compare notes, where that is due
+// and finish() at the end of training. Everything that needs all ranks (validation, checkpoints,
+// stopping) happens where they have met.
+//
+// How a new kind of parallelism plugs in: an implementation of this class, and a line in
+// engine/train/make_synchronizer.cc that makes it.
+//   * Ranks that divide batches say in share() which part is theirs.
+//   * Ranks that divide the model (pipeline) or the frames (sequence) all leave share() as it is,
+//   so
+//     that each gets every batch, and put their own passes in the place of Session::enqueue() in
+//     accumulate(). A grid of both kinds gives ranks in one column the same share().
+//   * Ranks on devices reduce in apply(); lag() says how far the device may run behind.
+//   * State besides weights and optimiser goes into state(), so that checkpoints hold it.
+//
+// One thread at a time. Every rank makes the same calls, but for accumulate() and apply() where
+// ranks draw batches of their own. Throws CommError when a rank is gone or late.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/parallel/data_parallel.h"
+#include "engine/parallel/invariant_reducer.h"
+#include "engine/session.h"
+
+namespace rondo {
+
+// The data of one rank: the shards `own` of every batch, cut into `shards` parts of equal cost; or,
+// with a stride above 1, of so many consecutive batches the one of this index, whole.
+struct DataShare {
+  ShardRange own{0, 1};
+  int shards = 1;
+  int stride = 1, index = 0;
+};
+
+class Synchronizer {
+ public:
+  explicit Synchronizer(Session& session) : session_(session) {}
+  virtual ~Synchronizer() = default;
+  Synchronizer(const Synchronizer&) = delete;
+  Synchronizer& operator=(const Synchronizer&) = delete;
+
+  virtual DataShare share() const { return {}; }
+  // So many batches and updates may be in flight in the session when an update begins.
+  virtual size_t lag() const { return 0; }
+
+  // A batch of this rank, or its shard of one; `last`: before the update. Leaves one result for
+  // Session::collect().
+  virtual void accumulate(const BatchView& batch, int shard, bool last);
+
+  struct Update {
+    bool failed = false;     // this rank cannot go on: no rank may take the update for done
+    bool must_meet = false;  // what follows needs all ranks to have met
+    // Numbers of this rank; once the ranks have met, their sums.
+    std::span<double> ballot = {};
+  };
+  // Enqueues the update; false when this rank has nothing to apply. Throws UpdateWithdrawn on all
+  // ranks that share the update when one of them failed.
+  virtual bool apply(const Update& update) = 0;
+  // After the result of apply() was collected. Whether the ranks have met, in apply() or here.
+  // Where they have, weights and optimiser are the same on all of them, or will be once they are
+  // asked for. Throws UpdateWithdrawn on all ranks when one of them failed since they last met.
+  virtual bool meet(const Update& update) = 0;
+  // After UpdateWithdrawn: back to where the ranks last met. False if that is where they are.
+  virtual bool roll_back() { return false; }
+
+  // What this strategy keeps from update to update, the same on all ranks that have met; flat f32
+  // arrays in host memory, for checkpoints.
+  virtual std::vector<Optimizer::Slot> state() { return {}; }
+  // After weights, optimiser and state() were set.
+  virtual void restart() {}
+
+  // Since the start.
+  virtual RankReducer::Times times() const { return {}; }
+
+ protected:
+  Session& session() const { return session_; }
+
+ private:
+  Session& session_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,66 @@
+#include "engine/train/make_synchronizer.h"
+
+#include <cmath>
+
+#include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/step_synchronizer.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+class Maker {
+ public:
+  Maker(const Config& config, const Ranks& ranks, Session& session, size_t ballot,
+        const std::function<void(const std::string&)>& say)
+      : config_(config), ranks_(ranks), session_(session), ballot_(ballot), say_(say) {}
+
+  std::unique_ptr<Synchronizer> make() {
+    if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
+    if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
+    return std::make_unique<StepSynchronizer>(
+        session_,
+        std::make_unique<BucketReducer>(*ranks_.group(), session_.training_graph(),
+                                        session_.parameters(), bucket_bytes(), ballot_),
+        ranks_.rank(), ranks_.size());
+  }
+
+ private:
+  std::unique_ptr<Synchronizer> invariant() {
+    const int shards = config_.parallel.virtual_shards;
+    if (shards < ranks_.size()) {
+      fail_input("parallel.virtual_shards is ", shards, ", fewer than the ", ranks_.size(),
+                 " ranks");
+    }
+    if (!session_.context().device->host_memory()) {
+      fail_input("parallel.deterministic = \"world_invariant\" trains on CPUs only so far");
+    }
+    return std::make_unique<StepSynchronizer>(session_, ranks_.group(), shards, ballot_);
+  }
+
+  int64_t bucket_bytes() {
+    if (config_.parallel.bucket_kb > 0) return config_.parallel.bucket_kb * 1024;
+    const LinkSpeed link = measure_link(*ranks_.group());
+    const int64_t bytes = bucket_bytes_for(link);
+    say_(str("all-reduce: ", std::lround(link.latency * 1e6), " us, ",
+             std::lround(link.bandwidth / 1e6), " MB/s; gradients in buckets of ", bytes / 1024,
+             " KiB"));
+    return bytes;
+  }
+
+  const Config& config_;
+  const Ranks& ranks_;
+  Session& session_;
+  const size_t ballot_;
+  const std::function<void(const std::string&)>& say_;
+};
+
+}  // namespace
+
+std::unique_ptr<Synchronizer> make_synchronizer(
+    const Config& config, const Ranks& ranks, Session& session, size_t ballot,
+    const std::function<void(const std::string&)>& say) {
+  return Maker(config, ranks, session, ballot, say).make();
+}
+
+}  // namespace rondo

@@ -1,0 +1,104 @@
+#include "engine/train/run_keeper.h"
+
+#include <filesystem>
+
+#include "engine/train/average.h"
+#include "engine/train/open_data.h"
+#include "engine/train/shared_evaluation.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Weights and their average change places, where there is one.
+void swap_average(Session& session) {
+  if (session.optimizer().averages()) session.optimizer().swap_average();
+}
+
+}  // namespace
+
+Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& data,
+                                  std::vector<SampleHypothesis>* samples) {
+  return evaluate_together(ranks, *s_.session, data, config_, s_.alphabet.get(), samples);
+}
+
+std::string RunKeeper::best_model() const {
+  return (fs::path(config_.training.checkpoint_dir) / best_model_file).string();
+}
+
+void RunKeeper::save_best(const Ranks& ranks) {
+  ranks.at_first([&] { save_model(best_model(), *s_.session, s_.description); });
+}
+
+void RunKeeper::validate(const Ranks& ranks) {
+  TrainingState& state = s_.state;
+  swap_average(*s_.session);
+  std::vector<SampleHypothesis> samples;
+  const Evaluation e = evaluate_on(ranks, *s_.dev, &samples);
+  const double metric = e.metric(config_.task);
+  const bool better =
+      metric < state.best_metric || (metric == state.best_metric && e.loss < state.best_loss);
+  if (better) {
+    state.best_metric = metric;
+    state.best_loss = e.loss;
+    save_best(ranks);
+  }
+  swap_average(*s_.session);
+  state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
+  state.plateau = plateau_update(config_.schedule, state.plateau, metric);
+  report_.validation(state, e, config_.task, better, std::move(samples));
+  save(ranks, metric);
+}
+
+void RunKeeper::save(const Ranks& ranks, std::optional<double> metric) {
+  ranks.at_first([&] {
+    CheckpointWriter writer = store_->begin();
+    write_training_checkpoint(writer, *s_.session, sync_.state(), s_.description, s_.state);
+    writer.commit(s_.state.step, metric);
+    report_.warnings(store_->take_warnings());
+  });
+}
+
+void RunKeeper::test(const Ranks& ranks) {
+  std::unique_ptr<ManifestDataset> data;
+  ranks.together([&] {
+    if (ranks.first()) s_.session->load(best_model());
+    data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
+                        s_.alphabet.get());
+  });
+  ranks.broadcast(s_.session->parameters().weights());
+  if (config_.features.cmvn == Cmvn::global) {
+    data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
+  }
+  report_.test(s_.state, evaluate_on(ranks, *data, nullptr), config_.task);
+}
+
+void RunKeeper::finish(const Ranks& ranks) {
+  Session& session = *s_.session;
+  if (!s_.dev) {
+    swap_average(session);
+    save_best(ranks);
+    swap_average(session);
+    return;
+  }
+  if (config_.training.average_best < 2) return;
+  double averaged = 0;
+  ranks.at_first([&] {
+    averaged = average_best_checkpoints(config_.training.checkpoint_dir,
+                                        config_.training.average_best, session);
+  });
+  ranks.sum({&averaged, 1});
+  if (averaged < 2) return;
+  ranks.broadcast(session.parameters().weights());
+  const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
+  const double metric = e.metric(config_.task);
+  const bool better = metric <= s_.state.best_metric;
+  report_.message(str("average of the best ", averaged, " checkpoints: ",
+                      metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
+  if (!better) return;
+  s_.state.best_metric = metric;
+  save_best(ranks);
+}
+
+}  // namespace rondo
