@@ -294,6 +294,11 @@ class CudaDevice final : public Device {
     if (bytes == 0) return;
     CUDA_CHECK(cudaMemsetAsync(to, byte, bytes, native(stream.impl())));
   }
+  void copy_rows(Stream& stream, const Rows& r) override {
+    if (r.bytes == 0 || r.rows == 0) return;
+    CUDA_CHECK(cudaMemcpy2DAsync(r.to, r.to_stride, r.from, r.from_stride, r.bytes, r.rows,
+                                 cudaMemcpyDefault, native(stream.impl())));
+  }
 
  private:
   int index_;

@@ -2,8 +2,10 @@
 
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -20,6 +22,13 @@ const char* name_of(DeviceKind kind) {
       return "cuda";
   }
   return "?";
+}
+
+// In one piece of work, which blocks the stream's thread; that of a GPU's host callbacks too.
+void detail::StreamImpl::enqueue_until(std::function<bool()> done) {
+  enqueue([done = std::move(done)] {
+    while (!done()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  });
 }
 
 Buffer::Buffer(Device& device, size_t bytes, const char* purpose)
@@ -56,6 +65,13 @@ void* Device::allocate_staging(size_t bytes, const char* purpose) {
 }
 
 void Device::deallocate_staging(void* memory) noexcept { std::free(memory); }
+
+void Device::copy_rows(Stream& stream, const Rows& r) {
+  for (size_t i = 0; i < r.rows; ++i) {
+    copy(stream, static_cast<std::byte*>(r.to) + i * r.to_stride,
+         static_cast<const std::byte*>(r.from) + i * r.from_stride, r.bytes);
+  }
+}
 
 void Device::begin_capture(Stream&) {
   RONDO_CHECK(false, "work on ", describe(), " cannot be recorded");

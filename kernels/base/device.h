@@ -40,6 +40,7 @@ struct StreamImpl {
   virtual ~StreamImpl() = default;
   // Host work in stream order (cpu, sim); on cuda a host callback.
   virtual void enqueue(std::function<void()> work) = 0;
+  virtual void enqueue_until(std::function<bool()> done);
   virtual void synchronize() = 0;
   virtual void* native() { return nullptr; }  // cudaStream_t
 };
@@ -63,6 +64,9 @@ class Stream {
   explicit Stream(std::unique_ptr<detail::StreamImpl> impl) : impl_(std::move(impl)) {}
   explicit operator bool() const { return impl_ != nullptr; }
   void enqueue(std::function<void()> work) { impl_->enqueue(std::move(work)); }
+  // Holds up what is enqueued later until `done`, called again and again, is true: for what other
+  // ranks do. It must return at once, and call no device.
+  void enqueue_until(std::function<bool()> done) { impl_->enqueue_until(std::move(done)); }
   void synchronize() { impl_->synchronize(); }
   void* native() { return impl_->native(); }
   detail::StreamImpl& impl() { return *impl_; }
@@ -122,6 +126,16 @@ class Device {
   // unchanged until the stream has passed this point.
   virtual void copy(Stream& stream, void* to, const void* from, size_t bytes) = 0;
   virtual void fill_bytes(Stream& stream, void* to, int byte, size_t bytes) = 0;
+  // The same for `rows` pieces of `bytes` each, which begin `to_stride` and `from_stride` bytes
+  // after one another.
+  struct Rows {
+    void* to;
+    size_t to_stride;
+    const void* from;
+    size_t from_stride;
+    size_t bytes, rows;
+  };
+  virtual void copy_rows(Stream& stream, const Rows& rows);
 
   // Between the two, work enqueued on `stream` by this thread is recorded instead of run: kernels,
   // copies and fills, with the memory they name. Not on cpu, whose streams run work at once.

@@ -2,54 +2,15 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <vector>
-
 #include "kernels/base/error.h"
+#include "kernels/base/library_candidates.h"
 
 namespace rondo {
 namespace {
 
-namespace fs = std::filesystem;
-
 const std::string& file_name() {
   static const std::string name = str("libcublasLt.so.", CUBLAS_VER_MAJOR);
   return name;
-}
-
-std::string environment(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value ? value : "";
-}
-
-// <environment>/lib/python3.*/site-packages/nvidia/*/lib, where pip puts NVIDIA's libraries.
-void add_python_folders(const std::string& root, std::vector<std::string>& files) {
-  std::error_code ignored;
-  for (const auto& python : fs::directory_iterator(fs::path(root) / "lib", ignored)) {
-    const fs::path packages = python.path() / "site-packages" / "nvidia";
-    for (const auto& package : fs::directory_iterator(packages, ignored)) {
-      const fs::path file = package.path() / "lib" / file_name();
-      if (fs::exists(file, ignored)) files.push_back(file.string());
-    }
-  }
-}
-
-std::vector<std::string> candidates() {
-  if (const std::string file = environment("RONDO_CUBLASLT"); !file.empty()) return {file};
-  std::vector<std::string> files = {file_name()};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    if (const std::string root = environment(variable); !root.empty()) {
-      files.push_back(root + "/lib64/" + file_name());
-    }
-  }
-  files.push_back("/usr/local/cuda/lib64/" + file_name());
-  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
-    if (const std::string root = environment(variable); !root.empty()) {
-      add_python_folders(root, files);
-    }
-  }
-  return files;
 }
 
 template <class Function>
@@ -80,7 +41,7 @@ struct Search {
 
   Search() {
     std::string tried;
-    for (const std::string& file : candidates()) {
+    for (const std::string& file : library_candidates(file_name(), "RONDO_CUBLASLT")) {
       void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
       if (opened == nullptr) {
         tried += str(tried.empty() ? "" : ", ", file);

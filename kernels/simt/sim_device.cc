@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -127,10 +128,14 @@ struct Mark {
 };
 
 struct Item {
-  std::function<void()> work;    // or
-  std::shared_ptr<Mark> record;  // or
-  std::shared_ptr<const Mark> wait;
+  std::function<void()> work;        // or
+  std::shared_ptr<Mark> record;      // or
+  std::shared_ptr<const Mark> wait;  // or
+  std::function<bool()> until;
 };
+
+using Clock = std::chrono::steady_clock;
+constexpr auto retry_after = std::chrono::microseconds(100);  // of an `until`
 
 // All streams of the process, under one lock.
 class Queues {
@@ -176,11 +181,15 @@ class SimStream final : public detail::StreamImpl {
   SimStream(const SimStream&) = delete;
   SimStream& operator=(const SimStream&) = delete;
 
+  void enqueue_until(std::function<bool()> done) override {
+    refuse_while_recording("enqueue_until");
+    queues().push(this, {nullptr, nullptr, nullptr, std::move(done)});
+  }
   void enqueue(std::function<void()> work) override {
     if (recording) {
       recording->push_back(std::move(work));
     } else {
-      queues().push(this, {std::move(work), nullptr, nullptr});
+      queues().push(this, {std::move(work), nullptr, nullptr, nullptr});
     }
   }
   void synchronize() override {
@@ -200,6 +209,7 @@ class SimStream final : public detail::StreamImpl {
   // Guarded by the lock of Queues.
   std::deque<Item> items;
   bool busy = false;
+  Clock::time_point retry_at = {};  // the front item, an `until`, was tried in vain
   std::exception_ptr failure;
   const std::thread::id owner = std::this_thread::get_id();
 };
@@ -222,7 +232,10 @@ void Queues::push(SimStream* stream, Item item) {
 }
 
 bool Queues::can_run(const SimStream* s) const {
-  return !s->busy && !s->items.empty() && (!s->items.front().wait || s->items.front().wait->done);
+  if (s->busy || s->items.empty()) return false;
+  const Item& next = s->items.front();
+  if (next.until && !s->failure) return s->retry_at <= Clock::now();
+  return !next.wait || next.wait->done;
 }
 
 std::vector<SimStream*> Queues::scope(SimStream* target) const {
@@ -254,7 +267,7 @@ SimStream* Queues::choose(SimStream* target, Others others) {
   SimStream* s = target;
   for (size_t hops = 0; hops <= streams_.size(); ++hops) {
     if (can_run(s)) return s;
-    if (s->busy || s->items.empty()) return nullptr;
+    if (s->busy || s->items.empty() || !s->items.front().wait) return nullptr;
     s = s->items.front().wait->stream;
   }
   return nullptr;
@@ -272,21 +285,30 @@ void Queues::run_one(SimStream* s, Lock& lock) {
     s->busy = true;
     lock.unlock();
     std::exception_ptr failure;
+    bool again = false;
     inside_work = true;
     try {
       simt::last_kernel = "host work";
-      item.work();
+      if (item.until) {
+        again = !item.until();
+      } else {
+        item.work();
+      }
       if (const std::string damage = memory.find_damage(); !damage.empty()) {
         throw Error(str("simulated device: ", simt::last_kernel, " ", damage));
       }
     } catch (...) {
       failure = std::current_exception();  // thrown by synchronize()
     }
-    item.work = nullptr;
     inside_work = false;
+    if (!again) item = {};
     lock.lock();
     s->busy = false;
     s->failure = failure;
+    if (again && !failure) {
+      s->items.push_front(std::move(item));
+      s->retry_at = Clock::now() + retry_after;
+    }
   }
   changed_.notify_all();
 }
@@ -302,7 +324,7 @@ void Queues::drain(SimStream* target, const Mark* mark, Lock& lock) {
     if (SimStream* s = choose(target, others)) {
       run_one(s, lock);
     } else {
-      changed_.wait(lock);  // another host thread runs what is needed
+      changed_.wait_for(lock, retry_after);  // another host thread runs what is needed
     }
   }
 }
@@ -339,12 +361,12 @@ class SimEvent final : public detail::EventImpl {
     sim.refuse_while_recording("event record");
     mark_ = std::make_shared<Mark>();
     mark_->stream = &sim;
-    queues().push(&sim, {nullptr, mark_, nullptr});
+    queues().push(&sim, {nullptr, mark_, nullptr, nullptr});
   }
   void wait(detail::StreamImpl& stream) override {
     auto& sim = static_cast<SimStream&>(stream);
     sim.refuse_while_recording("event wait");
-    if (mark_) queues().push(&sim, {nullptr, nullptr, mark_});
+    if (mark_) queues().push(&sim, {nullptr, nullptr, mark_, nullptr});
   }
   void synchronize() override {
     if (!mark_) return;

@@ -9,7 +9,9 @@
 //   done(), in the calling thread. Each synchronize() draws from the seed of sim_options() whether
 //   this thread's other streams lag behind as far as their events allow, run ahead, or are
 //   interleaved at random: a missing event wait gives wrong results for some seeds. Streams made
-//   by other threads run only as far as an event needs them.
+//   by other threads run only as far as an event needs them. What is enqueued by enqueue_until() is
+//   tried and left again: neither the thread nor its other streams wait for it, as a kernel that
+//   spins leaves the host alone.
 // Recording: work is kept as it was enqueued, and enqueued again by launch(). Event waits and
 // records
 //   cannot be recorded.

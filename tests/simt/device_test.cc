@@ -241,6 +241,50 @@ TEST_CASE("host threads share the device, each with its streams") {
   CHECK(seen == std::vector<float>(4, 3.0f));
 }
 
+TEST_CASE("work that waits for something else holds up its own stream alone") {
+  Stream waiting = sim_device().make_stream(), other = sim_device().make_stream();
+  Event passed = sim_device().make_event();
+  Buffer y(sim_device(), 2 * sizeof(float), "test");
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    set_sim_options({.seed = seed});
+    bool open = false;
+    int asked = 0;
+    waiting.enqueue_until([&] {
+      ++asked;
+      return open;
+    });
+    launch(on(waiting), {.kernel = "fill", .block = {32}}, fill_kernel, y.as<float>(), 1, 1.0f);
+    passed.record(waiting);
+    launch(on(other), {.kernel = "fill", .block = {32}}, fill_kernel, y.as<float>() + 1, 1, 2.0f);
+    y.as<float>()[0] = 0;
+    other.synchronize();
+    CHECK(y.as<float>()[1] == 2);
+    for (int i = 0; i < 5; ++i) CHECK_FALSE(passed.done());
+    CHECK(y.as<float>()[0] == 0);
+    CHECK(asked > 0);
+    open = true;
+    waiting.synchronize();
+    CHECK(y.as<float>()[0] == 1);
+    CHECK(passed.done());
+  }
+  set_sim_options({});
+  // A stream that failed does not go on asking.
+  waiting.enqueue([] { throw Error("failed"); });
+  waiting.enqueue_until([] { return false; });
+  CHECK_THROWS_WITH(waiting.synchronize(), Contains("failed"));
+}
+
+TEST_CASE("rows are copied between strides") {
+  for (Device* device : {&sim_device(), &cpu_device()}) {
+    Stream stream = device->make_stream();
+    const std::vector<uint8_t> from = {1, 2, 3, 4, 5, 6, 7, 8};
+    std::vector<uint8_t> to(9, 0);
+    device->copy_rows(stream, {to.data() + 1, 3, from.data(), 4, 2, 2});
+    stream.synchronize();
+    CHECK(to == std::vector<uint8_t>{0, 1, 2, 0, 5, 6, 0, 0, 0});
+  }
+}
+
 TEST_CASE("a device that is not there is refused with the reason") {
   std::string why;
   CHECK(find_device(DeviceKind::cpu) == &cpu_device());
