@@ -1,0 +1,56 @@
+// A group of GPUs connected by NCCL (2.18 or later), one GPU per rank.
+//
+// Collectives are the project's ring over NCCL's send and recv (the same bits as over any other
+// transport), or NCCL's own. all_reduce and reduce_scatter take f32 and bf16, NCCL's own f64 as
+// well. send and recv match in the order of the calls, whatever their tags; what two ranks send
+// each other has to be one exchange(), or both wait.
+//
+// Failure, beyond what ProcessGroup says:
+//   * Ranks agree over the Store to stop: whoever finds a fault writes the reason there, every
+//     rank's thread looks there 20 times a second, and all abort NCCL together, as it wants.
+//   * A deadline: each rank tells where it stands, so that the message can say who is elsewhere;
+//     ranks in different collectives are a mismatch. NCCL itself checks nothing.
+//   * NCCL tells of lost connections between machines. On one machine a killed rank is a time-out.
+//   * A rank that destroys its group has left: others' collectives that it took no part in fail
+//     with peer_lost at once.
+// The first collective between ranks connects them, which may hold up its caller.
+#pragma once
+
+#include <memory>
+
+#include "comm/device_group.h"
+#include "comm/nccl/nccl_library.h"
+#include "comm/store.h"
+
+namespace rondo {
+
+enum class NcclAlgorithm : uint8_t { ring, nccl };
+
+struct NcclOptions {
+  const Nccl* nccl = nullptr;  // find_nccl()
+  Device* device = nullptr;    // no two ranks the same
+  DeviceArithmetic arithmetic = {};
+  int rank = 0;
+  int world_size = 1;
+  Store* store = nullptr;     // of all ranks
+  std::string name = "nccl";  // of the group in the store; never used before
+  CommClock::duration timeout = std::chrono::minutes(5);  // of an operation, and of connecting
+  size_t message_bytes = size_t{4} << 20;                 // largest of our ring
+  Wire wire = Wire::exact;
+  NcclAlgorithm algorithm = NcclAlgorithm::ring;
+};
+
+struct NcclMessage {
+  int peer;
+  std::span<std::byte> data;  // device memory; not written to when it is sent
+};
+
+// Waits for all ranks; what is borrowed must outlive the group. Throws CommError. Of two ranks with
+// one GPU NCCL says so.
+std::unique_ptr<DeviceGroup> make_nccl_group(const NcclOptions& options);
+
+// All at once, by a group that make_nccl_group() made. Bytes: those sent.
+Work nccl_exchange(DeviceGroup& group, std::span<const NcclMessage> sends,
+                   std::span<const NcclMessage> recvs, ProcessGroup::Limit deadline = {});
+
+}  // namespace rondo

@@ -1,0 +1,142 @@
+// Groups of devices by way of the host: sums, order on streams, and how they fail.
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "comm/run_ranks.h"
+#include "comm/staged_group.h"
+#include "kernels/simt/scheduler.h"
+#include "kernels/simt/sim_device.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using std::chrono::milliseconds;
+
+namespace {
+
+std::unique_ptr<DeviceGroup> staged(Device& device, Transport& transport,
+                                    CommClock::duration timeout = std::chrono::seconds(20)) {
+  GroupOptions g;
+  g.id = 1;
+  g.timeout = timeout;
+  return make_staged_group(device, make_ring_group(transport, g), timeout);
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const CommError& e) {
+    return str(name_of(e.kind()), ": ", e.what());
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("collectives by way of the host, on devices that queue and on those that do not",
+          "[staged]") {
+  for (Device* device : {&sim_device(), &cpu_device()}) {
+    for (int ranks : {1, 2, 3}) {
+      run_ranks(ranks, [&](int rank, Transport& transport) {
+        const auto group = staged(*device, transport);
+        constexpr int64_t n = 1001;
+        const Buffer a(*device, n * sizeof(float), "test"), b(*device, n * sizeof(float), "test");
+        for (int64_t i = 0; i < n; ++i) {
+          a.as<float>()[i] = static_cast<float>(i + rank);
+          b.as<float>()[i] = static_cast<float>(rank);
+        }
+        Work sum = group->all_reduce({a.data(), DType::f32, {n}}, Reduction::sum);
+        Work copy = group->broadcast({b.data(), DType::f32, {n}}, ranks - 1);
+        group->barrier().wait();
+        sum.wait();
+        copy.wait();
+        for (int64_t i = 0; i < n; ++i) {
+          const auto wanted = static_cast<float>(ranks * i + ranks * (ranks - 1) / 2);
+          if (a.as<float>()[i] != wanted) throw Error("a wrong sum");
+          if (b.as<float>()[i] != static_cast<float>(ranks - 1)) throw Error("a wrong copy");
+        }
+        if (ranks > 1 && sum.bytes() == 0) throw Error("no bytes were counted");
+        if (ranks < 2 || rank > 1) return;
+        const std::span bytes(a.as<std::byte>(), 8);
+        if (rank == 0) {
+          group->send(1, 5, bytes).wait();
+        } else {
+          b.as<float>()[0] = -1;
+          group->recv(0, 5, {b.as<std::byte>(), 8}).wait();
+          if (b.as<float>()[0] != a.as<float>()[0]) throw Error("a wrong message");
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("sums by way of the host keep the order of streams", "[staged]") {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    set_sim_options({.seed = seed});
+    run_ranks(3, [](int rank, Transport& transport) {
+      Device& device = sim_device();
+      const auto group = staged(device, transport);
+      const Buffer a(device, 400, "test"), b(device, 400, "test");
+      Stream compute = device.make_stream();
+      Event ready = device.make_event(), done = device.make_event();
+      for (int step = 1; step <= 3; ++step) {
+        compute.enqueue(
+            [&, step] { std::fill_n(a.as<float>(), 100, static_cast<float>(step + rank)); });
+        ready.record(compute);
+        ready.wait(group->stream());
+        Work work = group->all_reduce({a.data(), DType::f32, {100}}, Reduction::sum);
+        done.record(group->stream());
+        done.wait(compute);
+        device.copy(compute, b.data(), a.data(), 400);
+        compute.synchronize();
+        for (int i = 0; i < 100; ++i) {
+          if (b.as<float>()[i] != static_cast<float>(3 * step + 3)) throw Error("a wrong sum");
+        }
+        work.wait();
+      }
+    });
+  }
+  set_sim_options({});
+}
+
+TEST_CASE("a rank that is late, aborts or leaves ends the others with a cause", "[staged]") {
+  const auto outcome_of = [](const std::function<void(int, DeviceGroup&)>& late) {
+    const auto begin = CommClock::now();
+    const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
+      const auto group = staged(sim_device(), transport, milliseconds(300));
+      const Buffer a(sim_device(), 400, "test");
+      const TensorView view(a.data(), DType::f32, {100});
+      group->all_reduce(view, Reduction::sum).wait();
+      if (rank == 1) late(rank, *group);
+      Work first = group->all_reduce(view, Reduction::sum);
+      Work second = group->all_reduce(view, Reduction::sum);
+      first.wait();
+      second.wait();
+    });
+    CHECK(CommClock::now() - begin < std::chrono::seconds(5));
+    return message_of(outcome.errors[0]);
+  };
+  CHECK_THAT(outcome_of([](int, DeviceGroup&) { std::this_thread::sleep_for(milliseconds(900)); }),
+             Contains("rank 1") && Contains("timed out after 0."));
+  CHECK_THAT(outcome_of([](int, DeviceGroup& g) { g.abort("no more data"); }),
+             Contains("rank 1 aborted: no more data"));
+  CHECK_THAT(outcome_of([](int, DeviceGroup&) { throw Error("bad data"); }), Contains("bad data"));
+}
+
+TEST_CASE("dropping a Work frees its memory at once", "[staged]") {
+  const RankOutcome outcome = run_ranks_and_collect(2, [](int rank, Transport& transport) {
+    const auto group = staged(sim_device(), transport);
+    if (rank == 1) {
+      std::this_thread::sleep_for(milliseconds(100));
+      throw Error("gives up");
+    }
+    {
+      const Buffer a(sim_device(), 400, "test");
+      static_cast<void>(group->all_reduce({a.data(), DType::f32, {100}}, Reduction::sum));
+    }
+    const Buffer b(sim_device(), 400, "test");
+    group->all_reduce({b.data(), DType::f32, {100}}, Reduction::sum).wait();
+  });
+  CHECK_THAT(message_of(outcome.errors[0]), Contains("withdrawn before it was done"));
+}
