@@ -105,6 +105,7 @@ struct AugmentSettings {
   double time_share = 0.2;
   std::vector<double> speed;
   double noise = 0;
+  std::string noise_recordings;
   double noise_snr_low = 10;
   double noise_snr_high = 30;
 

@@ -122,7 +122,9 @@ Builder augment_fields(AugmentSettings& c) {
   b.add("time_share", &c.time_share, share, "greatest width as a share of the utterance");
   b.add("speed", &c.speed, {.low = 0.25, .high = 4},
         "factors, one drawn per utterance; empty: none");
-  b.add("noise", &c.noise, share, "share of utterances that get white noise");
+  b.add("noise", &c.noise, share, "share of utterances that get noise");
+  b.add("noise_recordings", &c.noise_recordings, any,
+        "manifest of recordings to take it from, all kept in memory; empty: white noise");
   b.add("noise_snr_low", &c.noise_snr_low, from(-100, 100), "lowest signal-to-noise ratio, dB");
   b.add("noise_snr_high", &c.noise_snr_high, from(-100, 100), "highest signal-to-noise ratio, dB");
   return b;

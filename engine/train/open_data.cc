@@ -67,6 +67,31 @@ AugmentConfig augmentation(const AugmentSettings& a) {
 
 }  // namespace
 
+namespace {
+
+std::vector<Waveform> noise_recordings(const Config& config, const AudioReader* audio) {
+  std::vector<Waveform> out;
+  const std::string& path = config.augment.noise_recordings;
+  if (path.empty() || !(config.augment.noise > 0)) return out;
+  if (config.features.type == FeatureType::ready || !audio) {
+    fail_input("augment.noise_recordings is '", path, "', but ready features get no noise");
+  }
+  const Manifest manifest = read_manifest(path);
+  for (const ManifestEntry& e : manifest.entries) {
+    const std::string where = manifest.where(e);
+    if (!e.is_audio) fail_input(where, ": ", e.path, " holds ready features, expected a recording");
+    try {
+      out.push_back(audio->read(e.path, config.features.rate, {e.offset, e.duration.value_or(-1)}));
+    } catch (const InputError& error) {
+      fail_input(where, ": ", error.what());
+    }
+    if (out.back().samples.empty()) fail_input(where, ": ", e.path, " holds no samples");
+  }
+  return out;
+}
+
+}  // namespace
+
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
                                               const TextEncoder* text) {
@@ -79,6 +104,7 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
   o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
   if (use == DataUse::training) {
     o.augment = augmentation(config.augment);
+    o.augment.noises = noise_recordings(config, audio);
     using Kind = DatasetProblem::Kind;
     o.left_out.push_back(Kind::too_long);
     if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);

@@ -205,6 +205,28 @@ def test_weights_of_another_run():
         check(warm < 0.2 * cold, "first loss", warm, "after --init-from,", cold, "without")
 
 
+def test_noise_out_of_recordings():
+    with folder() as root:
+        tone_corpus(root, train=12, dev=3)
+        rng = random.Random(5)
+        for name, seconds in [("hum", 0.05), ("hiss", 3)]:
+            write_wav(root / f"{name}.wav", array.array(
+                "h", [rng.randrange(-8000, 8001) for _ in range(int(RATE * seconds))]))
+        write_manifest(root / "noise.jsonl", [{"audio_filepath": "hum.wav"},
+                                              {"audio_filepath": "hiss.wav", "offset": 0.5}])
+        losses = set()
+        for number, settings in enumerate([[], ["augment.noise=1"], [
+                "augment.noise=1", f"augment.noise_recordings={root}/noise.jsonl"]]):
+            train(root, root / f"run{number}", "training.max_steps=1", "training.log_every_steps=1",
+                  "data.sorta_grad=false", "augment.noise_snr_low=0", "augment.noise_snr_high=0",
+                  *settings, base=TONE)
+            losses.add(loss_curve(root / f"run{number}")[0])
+        check(len(losses) == 3, "clean, white noise and recordings give the same:", losses)
+        (root / "hiss.wav").write_bytes(b"")
+        fails("train", *TONE, f"data={root}", f"training.checkpoint_dir={root}/b", "augment.noise=1",
+              f"augment.noise_recordings={root}/noise.jsonl", errs=["noise.jsonl:2: ", "is empty"])
+
+
 def test_bf16():
     with folder() as root:
         feature_corpus(root, "ctc")
