@@ -144,8 +144,9 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   const AudioInfo info = audio_->info(e.path);
   const SampleRange range = sample_range(info, {e.offset, e.duration.value_or(-1)});
   if (range.count == 0)
-    fail_input(e.path, ": offset ", e.offset, " s and duration ", e.duration.value_or(-1),
-               " s leave no samples of its ", info.seconds(), " s");
+    fail_input(e.path, ": offset ", e.offset, " s",
+               e.duration ? str(" and duration ", *e.duration, " s leave") : " leaves",
+               " no samples of its ", info.seconds(), " s");
   item.samples = (range.count * rate + info.sample_rate - 1) / info.sample_rate;
 }
 
@@ -161,9 +162,9 @@ void ManifestDataset::check_target(Item& item) const {
       if (e.labels) {
         for (int32_t label : *e.labels) {
           if (text_ && label >= text_->classes())
-            throw Unusable{Kind::target, str(e.path, ": has label ", label,
-                                             ", the network has classes 1 to ",
-                                             text_->classes() - 1, " (0 is the blank)")};
+            throw Unusable{Kind::target,
+                           str(e.path, ": has label ", label, ", the network has classes 1 to ",
+                               text_->classes() - 1, " (0 is the blank)")};
         }
         item.labels = *e.labels;
         return;

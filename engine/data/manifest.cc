@@ -15,6 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+// The network gets an output per class: what is beyond this is a mistake (an identifier, a date),
+// and would be one that asks for all memory.
+constexpr int32_t largest_label = (1 << 24) - 1;
+
 // One line while it is taken apart; knows where it stands for the messages.
 class Line {
  public:
@@ -49,11 +53,11 @@ class Line {
   }
   int32_t integer(const char* field, const Json& value, int32_t least, const char* expected) const {
     // Unsigned above 2^63 would turn negative in get<int64_t>.
-    if (value.is_number_unsigned() && value.get<uint64_t>() > std::numeric_limits<int32_t>::max())
+    if (value.is_number_unsigned() && value.get<uint64_t>() > largest_label)
       wrong(field, value, expected);
     if (!value.is_number_integer()) wrong(field, value, expected);
     const auto out = value.get<int64_t>();
-    if (out < least || out > std::numeric_limits<int32_t>::max()) wrong(field, value, expected);
+    if (out < least || out > largest_label) wrong(field, value, expected);
     return static_cast<int32_t>(out);
   }
   std::vector<int32_t> integers(const char* field, const Json& value, int32_t least,
@@ -101,13 +105,14 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
   } else if (name == "text") {
     entry.text = line.string(field, value);
   } else if (name == "label") {
-    entry.label = line.integer(field, value, 0, "a class, an integer of 0 or more");
+    entry.label = line.integer(field, value, 0, "a class, an integer from 0 to 16777215");
   } else if (name == "target") {
     entry.target = line.numbers(field, value);
   } else if (name == "labels") {
-    entry.labels = line.integers(field, value, 1, "a list of labels, integers of 1 or more");
+    entry.labels = line.integers(field, value, 1, "a list of labels, integers from 1 to 16777215");
   } else if (name == "frame_labels") {
-    entry.frame_labels = line.integers(field, value, 0, "a list of classes, integers of 0 or more");
+    entry.frame_labels =
+        line.integers(field, value, 0, "a list of classes, integers from 0 to 16777215");
   } else if (name == "speaker") {
     entry.speaker = value.is_number_integer() ? value.dump() : line.string(field, value);
   } else {

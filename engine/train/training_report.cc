@@ -231,8 +231,14 @@ void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task 
   std::string line = "best model on the test data: " + metric_text(task, metric);
   if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());
   message(line + format(" on %" PRId64 " utterances", e.utterances));
-  const LogField fields[] = {
+  std::vector<LogField> fields = {
       {"event", std::string("test")}, {"step", state.step}, {"loss", e.loss}, {"metric", metric}};
+  if (task == Task::ctc) {
+    fields.push_back({"wer", e.errors.wer()});
+    fields.push_back({"cer", e.errors.cer()});
+  } else if (task == Task::classify) {
+    fields.push_back({"error", metric});
+  }
   log_.write(fields);
 }
 

@@ -177,8 +177,28 @@ class Setup {
     std::vector<std::string> warnings;
     const SafetensorsFile file = open_model(path, &warnings);
     for (const std::string& w : warnings) report_.message("warning: " + w);
+    require_same_outputs(file);
     s_.session->load(file);
     report_.message("weights from " + file.name());
+  }
+
+  // Equally many characters that are others would go unnoticed. Files of weights alone have no
+  // description to compare.
+  void require_same_outputs(const SafetensorsFile& file) const {
+    if (config_.task != Task::ctc || !file.metadata().contains("alphabet")) return;
+    const auto other = ModelDescription::from_metadata(file.metadata(), file.name());
+    if (other.config.task != Task::ctc || other.alphabet == s_.description.alphabet) return;
+    fail_input("training.init_from: ", file.name(), " writes ", shown(other.alphabet),
+               ", this run ", shown(s_.description.alphabet),
+               "; data.alphabet sets the characters of a run");
+  }
+
+  static std::string shown(const std::vector<std::string>& alphabet) {
+    constexpr size_t most = 100;
+    std::string text;
+    for (size_t i = 0; i < std::min(most, alphabet.size()); ++i) text += alphabet[i];
+    return str("'", text, alphabet.size() > most ? "..." : "", "' (", alphabet.size(),
+               " characters)");
   }
 
   const Ranks& ranks_;

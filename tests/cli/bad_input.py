@@ -178,6 +178,13 @@ def test_more_memory_than_there_is():
                        errs=["out of memory on the host: ", "weights"])
 
 
+def test_labels_that_are_no_labels():
+    with folder() as root:
+        append(features(root) / "train.jsonl",
+               {"features_filepath": "train000.npy", "labels": [1, 20261121]})
+        fails_to_train(root, errs=["train.jsonl:7: ", '"labels" is 20261121, expected'])
+
+
 def test_labels_that_the_model_does_not_have():
     with folder() as root:
         append(features(root) / "train.jsonl",
@@ -245,6 +252,16 @@ def test_weights_of_another_model():
               errs=["checkpoint-", "model.safetensors"])
 
 
+def test_weights_for_other_characters():
+    with folder() as root:
+        features(root)
+        train(root, root / "run", "training.epochs=1", "data.alphabet=abc")
+        # As many, in another order.
+        fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/b",
+              "training.epochs=1", "data.alphabet=cab", "--init-from", root / "run",
+              errs=["model.safetensors writes 'abc' (3 characters), this run 'cab' (3 characters)"])
+
+
 def test_a_run_is_not_overwritten():
     with folder() as root:
         features(root)
@@ -272,8 +289,19 @@ def test_places_that_cannot_be_written():
     root = tone_model()
     good = root / "dev000.wav"
     fails("transcribe", root / "run", good, "--format", "npy", "--out", "/proc/x", errs="/proc/x")
+    with open("/dev/full", "wb") as full:
+        fails("transcribe", root / "run", good, stdout=full, errs="standard output cannot be written")
     fails("eval", root / "run", root / "dev.jsonl", "--hypotheses", "/nonexistent/h", errs="/nonex")
     fails("eval", root / "run", root / "dev.jsonl", "--group-by", "colour", errs="'colour'")
+
+
+def test_results_of_one_name():
+    root = tone_model()
+    (root / "other").mkdir()
+    shutil.copy(root / "dev000.wav", root / "other/dev000.wav")
+    fails("transcribe", root / "run", root / "dev000.wav", root / "other/dev000.wav", "--format",
+          "npy", "--out", root / "logits", errs=["other/dev000.wav' would both go to", "dev000.npy"])
+    check(not (root / "logits").exists(), "something was written")
 
 
 def test_output_to_a_device_goes_there():

@@ -66,6 +66,7 @@ TEST_CASE("a malformed manifest line is named with what was expected", "[manifes
       {"{\"audio_filepath\": \"a\", \"label\": 1.5}", "\"label\" is 1.5"},
       {"{\"audio_filepath\": \"a\", \"label\": -1}", "\"label\" is -1"},
       {"{\"audio_filepath\": \"a\", \"label\": 18446744073709551615}", "\"label\" is 1844"},
+      {"{\"audio_filepath\": \"a\", \"label\": 16777216}", "\"label\" is 16777216, expected"},
       {"{\"audio_filepath\": \"a\", \"labels\": [0]}", "\"labels\" is 0, expected"},
       {"{\"audio_filepath\": \"a\", \"labels\": [1], \"text\": \"x\"}", "both \"text\""},
       {"{\"audio_filepath\": \"a\", \"target\": [1, \"x\"]}", "\"target\""},
