@@ -38,8 +38,6 @@ const std::vector<std::span<const Variant>>& table() {
       ctc_variants(),
       ctc_chunk_alpha_variants(),
       ctc_chunk_grad_variants(),
-      pointwise_variants(),
-      pointwise_grad_variants(),
       log_softmax_variants(),
       log_softmax_grad_variants(),
       dropout_variants(),

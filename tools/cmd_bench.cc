@@ -1,10 +1,27 @@
 // rondo bench: times the kernels on this machine.
 #include <cstdio>
 
+#include "kernels/base/error.h"
 #include "kernels/check/check.h"
+#include "kernels/devices.h"
 #include "tools/command.h"
 
 namespace rondo {
+namespace {
+
+// What was asked for, in the user's words.
+std::string describe(const check::Options& o) {
+  std::string text;
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) text += str(text.empty() ? "" : " ", option, "'", value, "'");
+  };
+  add("", o.filter);
+  add("--variant ", o.variant);
+  add("--backend ", o.backend);
+  return text;
+}
+
+}  // namespace
 
 void add_bench(CLI::App& app, Command* run) {
   auto* command = app.add_subcommand("bench", "Time the kernels on this machine");
@@ -13,17 +30,31 @@ void add_bench(CLI::App& app, Command* run) {
   options->threads = {usable_cpus()};
   command->add_option("filter", options->filter, "only cases whose OP/LABEL contains this");
   command->add_option("--variant", options->variant, "only this variant (generic, avx512, ...)");
-  command->add_option("--backend", options->backend, "only this backend (cpu, sim, cuda)");
+  command->add_option("--backend", options->backend, "only this backend (cpu, sim, cuda)")
+      ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
+      ->type_name("NAME");
   command->add_option("--threads", options->threads, "CPU threads (default: all)")
       ->expected(1)
       ->check(CLI::Range(1, 1024));
-  command->add_option("--seconds", options->bench_seconds, "time per case and variant");
+  command->add_option("--seconds", options->bench_seconds, "time per case and variant")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("FLOAT");
   command->add_flag("--json", options->json, "one JSON line per case");
   command->add_flag("--list", options->list, "list the cases, run nothing");
   command->footer("\nExample:  rondo bench lstm_forward --json\n");
   command->callback([options, run] {
     *run = [options] {
-      const auto summary = check::run_suite(check::full_suite(), *options);
+      std::string why;
+      if (options->backend == "cuda" && !options->list &&
+          find_device(DeviceKind::cuda, &why) == nullptr) {
+        fail_input("--backend cuda: ", why);
+      }
+      check::Suite suite = check::full_suite();
+      std::erase_if(suite.entries, [](const auto& entry) { return !entry.bench; });
+      const auto summary = check::run_suite(suite, *options);
+      if (summary.chosen == 0) {
+        fail_input("no benchmark fits ", describe(*options), "; 'rondo bench --list' shows all");
+      }
       return summary.failed ? 1 : 0;
     };
   });

@@ -172,6 +172,7 @@ struct Options {
 
 struct Summary {
   int passed = 0, failed = 0, skipped = 0;
+  int chosen = 0;  // cases that the options name, for each variant
 };
 
 // Runs the suite, prints to stdout.

@@ -241,6 +241,7 @@ Summary run_suite(const Suite& suite, const Options& options) {
       const bool wanted = (options.backend.empty() || options.backend == name_of(v.backend)) &&
                           (options.variant.empty() || options.variant == v.name);
       if (v.backend == Backend::ref || !wanted) continue;
+      ++runner.summary.chosen;
       if (options.list) {
         std::printf("%s %s:%s\n", full.c_str(), name_of(v.backend), v.name);
         continue;
