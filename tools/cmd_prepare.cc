@@ -1,8 +1,11 @@
 // rondo prepare: makes corpora.
 #include <unistd.h>
+
 #include <cstdio>
 
 #include "engine/corpus/corpus.h"
+#include "engine/io/signals.h"
+#include "kernels/base/error.h"
 #include "tools/command.h"
 
 namespace rondo {
@@ -18,11 +21,27 @@ void report(const CorpusReport& r) {
 }
 
 CorpusProgress progress_line() {
-  if (!isatty(STDERR_FILENO)) return {};
-  return [](int64_t done, int64_t total) {
+  const bool shown = isatty(STDERR_FILENO);
+  return [shown](int64_t done, int64_t total) {
+    if (stop_requested()) fail_input("stopped by a signal");
+    if (!shown) return;
     std::fprintf(stderr, "\r%lld of %lld utterances%s", static_cast<long long>(done),
                  static_cast<long long>(total), done == total ? "\n" : "");
   };
+}
+
+// Makes the corpus unless a signal comes; then nothing is left behind.
+int make_corpus(const std::function<CorpusReport()>& prepare) {
+  const SignalGuard signals;
+  try {
+    report(prepare());
+    return 0;
+  } catch (const InputError&) {
+    // espeak-ng gets the terminal's signals too, and may be the one that fails.
+    if (!stop_requested()) throw;
+    std::fprintf(stderr, "rondo: stopped by a signal; no corpus was made\n");
+    return 128 + stop_signal();
+  }
 }
 
 void add_speech_demo(CLI::App& parent, Command* run) {
@@ -41,8 +60,7 @@ void add_speech_demo(CLI::App& parent, Command* run) {
   command->callback([o, run] {
     *run = [o] {
       o->progress = progress_line();
-      report(prepare_speech_demo(*o));
-      return 0;
+      return make_corpus([&] { return prepare_speech_demo(*o); });
     };
   });
 }
@@ -62,8 +80,7 @@ void add_fsdd(CLI::App& parent, Command* run) {
   command->callback([o, run] {
     *run = [o] {
       o->progress = progress_line();
-      report(prepare_fsdd(*o));
-      return 0;
+      return make_corpus([&] { return prepare_fsdd(*o); });
     };
   });
 }

@@ -107,6 +107,10 @@ TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
 
 int tell(const Config& config, const TrainingSummary& s, bool print) {
   if (!print) return s.stopped_by_signal ? 128 + (stop_signal() ? stop_signal() : SIGTERM) : 0;
+  if (s.stopped_by_signal && s.steps == 0) {
+    std::printf("stopped by a signal before the first update; nothing to save\n");
+    return 128 + (stop_signal() ? stop_signal() : SIGTERM);
+  }
   if (s.stopped_by_signal) {
     std::printf("stopped by a signal after step %lld; saved in %s, continue with --resume\n",
                 static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
@@ -134,6 +138,9 @@ int run_train(const TrainOptions& o) {
     return 0;
   }
   SignalGuard signals;
+  // Training does not end because nobody reads its messages any more; main() tells of it at the
+  // end.
+  ::signal(SIGPIPE, SIG_IGN);
   TrainerOptions t;
   t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
   t.lockstep = o.lockstep;

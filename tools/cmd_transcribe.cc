@@ -1,8 +1,11 @@
 // rondo transcribe: recordings in, text out.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -32,11 +35,16 @@ Waveform read_audio(const std::string& path, int32_t rate) {
   return decode_audio(std::as_bytes(std::span(bytes)), "standard input", rate);
 }
 
+// Tenths of a millisecond: 0.81 rather than 0.8099999999999999.
+double rounded(double seconds) { return std::round(seconds * 1e4) / 1e4; }
+
 nlohmann::json tokens_json(const std::vector<Transcript::Token>& tokens) {
   auto list = nlohmann::json::array();
   for (const auto& t : tokens) {
-    list.push_back(
-        {{"text", t.text}, {"begin", t.begin}, {"end", t.end}, {"probability", t.probability}});
+    list.push_back({{"text", t.text},
+                    {"begin", rounded(t.begin)},
+                    {"end", rounded(t.end)},
+                    {"probability", t.probability}});
   }
   return list;
 }
@@ -45,6 +53,17 @@ std::string npy_path(const TranscribeOptions& o, const std::string& file) {
   const std::filesystem::path name =
       file == "-" ? std::filesystem::path("stdin") : std::filesystem::path(file).filename();
   return (std::filesystem::path(o.out) / name).replace_extension(".npy").string();
+}
+
+// Files of one name in several folders, or of one stem, would replace each other's logits.
+void check_names(const TranscribeOptions& o) {
+  std::map<std::string, std::string> taken;
+  for (const std::string& file : o.files) {
+    const auto [other, is_new] = taken.emplace(npy_path(o, file), file);
+    if (is_new) continue;
+    fail_input("the logits of '", other->second, "' and of '", file, "' would both go to '",
+               other->first, "'; give them different names, or use several --out folders");
+  }
 }
 
 // How the model's outputs align with what it wrote.
@@ -102,6 +121,7 @@ void write_result(const TranscribeOptions& o, const std::string& file, const Tra
 }
 
 int run_transcribe(const TranscribeOptions& o) {
+  if (o.format == "npy") check_names(o);
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   if (!o.out.empty()) make_directories(o.out);
@@ -144,6 +164,9 @@ void add_transcribe(CLI::App& app, Command* run) {
   command->callback([o, run] {
     if (o->format == "npy" && o->out.empty()) {
       throw CLI::ValidationError("--format npy needs --out FOLDER");
+    }
+    if (o->format != "npy" && !o->out.empty()) {
+      throw CLI::ValidationError("--out is for --format npy; text and jsonl go to standard output");
     }
     if (!o->picture.empty() && o->files.size() != 1) {
       throw CLI::ValidationError("--picture takes a single recording");

@@ -1,6 +1,9 @@
 // rondo: trains, evaluates and runs CTC/LSTM sequence models.
+#include <algorithm>
+#include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "comm/error.h"
@@ -27,12 +30,27 @@ int wrong_usage(const CLI::App& app, const CLI::ParseError& e) {
   if (chosen.empty() && !extra.empty()) {
     std::fprintf(stderr, "rondo: unknown %s '%s'\n",
                  extra.front().starts_with("-") ? "option" : "command", extra.front().c_str());
+  } else if (const auto option =
+                 std::find_if(extra.begin(), extra.end(),
+                              [](const auto& word) { return word.starts_with("-"); });
+             option != extra.end()) {
+    std::fprintf(stderr, "rondo: unknown option '%s' of 'rondo %s'\n", option->c_str(),
+                 chosen.front()->get_name().c_str());
   } else {
     std::fprintf(stderr, "rondo: %s\n", e.what());
   }
   const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
   std::fprintf(stderr, "'rondo%s --help' shows what is expected\n", command.c_str());
   return 2;
+}
+
+// What was printed may lie in a buffer until now, and a full disk shows only here.
+void finish_output() {
+  const bool failed_before = std::ferror(stdout) != 0;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !failed_before) return;
+  rondo::fail_input("standard output cannot be written",
+                    errno != 0 ? rondo::str(": ", std::strerror(errno)) : "");
 }
 
 }  // namespace
@@ -57,10 +75,14 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     // CLI11 knows --help and --version as "errors" of code 0.
-    return e.get_exit_code() == 0 ? app.exit(e) : wrong_usage(app, e);
+    if (e.get_exit_code() != 0) return wrong_usage(app, e);
+    app.exit(e);
+    run = [] { return 0; };
   }
   try {
-    return run();
+    const int code = run();
+    finish_output();
+    return code;
   } catch (const CLI::ParseError& e) {
     return wrong_usage(app, e);
   } catch (const rondo::InputError& e) {

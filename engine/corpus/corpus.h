@@ -22,7 +22,8 @@
 
 namespace rondo {
 
-// Called now and then with the utterances made so far; never by two threads at once.
+// Called now and then with the utterances made so far; never by two threads at once. What it throws
+// ends the work and reaches the caller; nothing is left behind.
 using CorpusProgress = std::function<void(int64_t done, int64_t total)>;
 
 struct SplitReport {
@@ -32,7 +33,7 @@ struct SplitReport {
 };
 
 struct CorpusReport {
-  std::string path;
+  std::string path;  // `out` as it was given
   std::vector<SplitReport> splits;
 };
 

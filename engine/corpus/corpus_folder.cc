@@ -48,7 +48,7 @@ fs::path resolve(const std::string& out) {
 }  // namespace
 
 CorpusFolder::CorpusFolder(const std::string& out, std::string_view kind)
-    : kind_(kind), out_(resolve(out)) {
+    : kind_(kind), given_(out), out_(resolve(out)) {
   check_replaceable();
   temporary_ = out_;
   temporary_ += str(".partial-", ::getpid());
@@ -125,7 +125,7 @@ CorpusReport CorpusFolder::commit(const std::vector<Split>& splits,
     if (error)
       fail_input(old.string(), ": the earlier corpus cannot be removed: ", error.message());
   }
-  report.path = out_.string();
+  report.path = given_;
   return report;
 }
 

@@ -38,7 +38,7 @@ class CorpusFolder {
  private:
   void check_replaceable() const;
 
-  std::string kind_;
+  std::string kind_, given_;  // `out` as it was given
   std::filesystem::path out_, temporary_;
 };
 

@@ -11,7 +11,7 @@
 namespace rondo {
 namespace {
 
-constexpr int handled[] = {SIGINT, SIGTERM};
+constexpr int handled[] = {SIGINT, SIGTERM, SIGHUP};
 
 // Lock-free atomics are what a handler may touch.
 std::atomic<int> received{0};

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM ask a program to finish; the second one ends it.
+// SIGINT, SIGTERM and SIGHUP (the terminal is gone) ask a program to finish; the second one ends
+// it.
 //
 // The first sets a flag that the training loop looks at between steps: it saves and exits. A second
 // one exits at once with 128 + its number, without running destructors: committed checkpoints are

@@ -52,7 +52,7 @@ def run(*words, code=0, says=(), errs=(), not_says=(), stdin=b"", **popen):
     """
     process = start(*words, stdin=subprocess.PIPE, **popen)
     try:
-        out, err = (b.decode() for b in process.communicate(stdin, timeout=TIMEOUT))
+        out, err = ((b or b"").decode() for b in process.communicate(stdin, timeout=TIMEOUT))
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

@@ -76,7 +76,7 @@ def test_kill_at_random_moments():
 def test_interrupted_and_terminated():
     with folder() as root:
         whole, parts, _ = uninterrupted(root)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             before = steps_so_far(parts / "run")
             process = start(*words("--resume"), cwd=parts)
             wait_for(lambda: steps_so_far(parts / "run") > before, process)
@@ -111,6 +111,45 @@ def test_a_second_signal_exits_at_once():
         check(process.returncode == 128 + signal.SIGTERM, process.returncode)
         check(time.monotonic() - began < 2, "took", time.monotonic() - began, "s")
         check(not list((root / "run").glob("checkpoint-*")), "the first signal was enough")
+
+
+def test_a_signal_before_the_first_update():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        # While the data are opened: the manifest is a pipe, and nobody has written it yet.
+        os.mkfifo(root / "slow.jsonl")
+        process = start(*words("data.dev=slow.jsonl"), cwd=root)
+        with open(root / "slow.jsonl", "w") as pipe:
+            process.send_signal(signal.SIGTERM)
+            pipe.write((root / "dev.jsonl").read_text())
+        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
+        check("before the first update; nothing to save" in out, out)
+
+
+def test_nobody_reads_the_output():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        process = start(*words("training.epochs=3", "training.samples=3"), cwd=root)
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        process.wait(TIMEOUT)
+        check(process.returncode == 1, process.returncode, err)
+        check("standard output cannot be written" in err, err)
+        check(json.loads((sorted((root / "run").glob("checkpoint-*"))[-1] / "state.json").read_text())
+              ["epoch"] == 3, "not trained to the end")
+
+
+def test_an_interrupted_corpus():
+    with folder() as root:
+        process = start("prepare", "speech-demo", root / "corpus", "--train", "100000",
+                        "--threads", "2")
+        wait_for(lambda: list(root.glob("corpus.partial-*/wav/*")), process)
+        process.send_signal(signal.SIGINT)
+        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        check(process.returncode == 128 + signal.SIGINT, process.returncode, out, err)
+        check("stopped by a signal; no corpus was made" in err, err)
+        check(not list(root.iterdir()), "left behind:", list(root.iterdir()))
 
 
 def test_full_disk():

@@ -3,7 +3,7 @@
 from cli_support import *
 
 COMMANDS = [["prepare"], ["prepare", "speech-demo"], ["prepare", "fsdd"], ["train"], ["eval"],
-            ["transcribe"], ["info"], ["bench"]]
+            ["transcribe"], ["info"], ["bench"], ["launch"]]
 
 
 def test_every_help_has_an_example():
@@ -29,7 +29,8 @@ def test_wrong_usage_is_2():
         (["frobnicate"], "unknown command 'frobnicate'"),
         (["--frobnicate"], "unknown option '--frobnicate'"),
         (["prepare"], "subcommand is required"),
-        (["train", "--frobnicate"], "--frobnicate"),
+        (["train", "--frobnicate"], "unknown option '--frobnicate' of 'rondo train'"),
+        (["eval", "model", "m.jsonl", "--hypothesis", "h"], "unknown option '--hypothesis'"),
         (["train", "a.toml", "b.toml"], "two configuration files: 'a.toml' and 'b.toml'"),
         (["train", "--device", "abacus"], "abacus"),
         (["eval"], "model is required"),
@@ -37,12 +38,29 @@ def test_wrong_usage_is_2():
         (["transcribe", "model"], "files is required"),
         (["transcribe", "model", "a.wav", "--format", "doc"], "doc"),
         (["transcribe", "model", "a.wav", "--format", "npy"], "--format npy needs --out FOLDER"),
+        (["transcribe", "model", "a.wav", "--out", "o"], "--out is for --format npy"),
         (["transcribe", "model", "a.wav", "b.wav", "--picture", "p.svg"], "a single recording"),
         (["transcribe", "model", "a.wav", "--threads", "-3"], "--threads"),
         (["info", "--batch", "x"], "--batch"),
         (["bench", "--threads", "0"], "--threads"),
+        (["bench", "--backend", "abacus"], "abacus"),
+        (["bench", "--seconds", "-1"], "--seconds"),
     ]:
         run(*words, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
+
+
+def test_benchmarks_that_are_none():
+    fails("bench", "frobnicate", errs="no benchmark fits 'frobnicate'; 'rondo bench --list'")
+    fails("bench", "lstm", "--variant", "abacus", errs="'lstm' --variant 'abacus'")
+    # Checks of odd sizes are no benchmarks.
+    listed = run("bench", "--list", "--backend", "cpu")[0].splitlines()
+    check(listed and not any("ctc/sizes" in line for line in listed), listed[:5])
+
+
+def test_output_that_cannot_be_written():
+    for words in (["--version"], ["info"], ["train", "--help-config"], ["bench", "--list"]):
+        with open("/dev/full", "wb") as full:
+            fails(*words, stdout=full, errs="rondo: standard output cannot be written")
 
 
 def test_wrong_settings():

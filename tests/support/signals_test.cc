@@ -60,6 +60,13 @@ TEST_CASE("a second signal exits at once with 128 + its number", "[signals]") {
   CHECK(WEXITSTATUS(status) == 128 + SIGTERM);
 }
 
+TEST_CASE("a terminal that is gone asks as well", "[signals]") {
+  const SignalGuard guard;
+  ::raise(SIGHUP);
+  CHECK(stop_requested());
+  CHECK(stop_signal() == SIGHUP);
+}
+
 TEST_CASE("an ignored signal stays ignored", "[signals]") {
   const int status = in_child([] {
     ::signal(SIGINT, SIG_IGN);
