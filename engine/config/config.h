@@ -25,6 +25,7 @@ enum class Task : uint8_t { ctc, classify, regress };
 enum class LayerType : uint8_t { lstm, linear, layer_norm, stack, dropout, relu, tanh, sigmoid };
 enum class FeatureType : uint8_t { log_mel, mfcc, ready };
 enum class Cmvn : uint8_t { none, utterance, global };
+enum class Sampling : uint8_t { once, weighted, class_balanced };
 enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
@@ -74,6 +75,10 @@ struct DataConfig {
   int batch_frames = 8000;
   int max_frames = 0;
   bool sorta_grad = true;
+  Sampling sampling = Sampling::once;
+  std::string weight_field = "weight";
+  std::string class_field = "label";
+  int64_t draws_per_epoch = 0;
   int prefetch_threads = 1;
   int prefetch_batches = 4;
 

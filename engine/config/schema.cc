@@ -22,6 +22,7 @@ constexpr std::array layer_names{"lstm",    "linear", "layer_norm", "stack",
 constexpr std::array pooling_names{"last", "mean"};
 constexpr std::array feature_names{"log_mel", "mfcc", "ready"};
 constexpr std::array cmvn_names{"none", "utterance", "global"};
+constexpr std::array sampling_names{"once", "weighted", "class_balanced"};
 constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
@@ -88,6 +89,15 @@ Builder data_fields(DataConfig& c) {
   b.add("max_frames", &c.max_frames, from(0, 1e9),
         "longer utterances are left out and counted; 0: no limit");
   b.add("sorta_grad", &c.sorta_grad, any, "first epoch from short to long");
+  b.add("sampling", choice(c.sampling, sampling_names), any,
+        "what an epoch holds: every utterance once, or utterances drawn by weight, or every class "
+        "equally often");
+  b.add("weight_field", &c.weight_field, any,
+        "weighted: the manifest's field with an utterance's weight, a number of at least 0");
+  b.add("class_field", &c.class_field, any,
+        "class_balanced: the manifest's field with an utterance's class, a string or number");
+  b.add("draws_per_epoch", &c.draws_per_epoch, from(0, 1e8),
+        "weighted, class_balanced: utterances drawn per epoch; 0: as many as there are");
   b.add("prefetch_threads", &c.prefetch_threads, from(0, 256),
         "threads that read and compute features ahead; 0: the training thread does");
   b.add("prefetch_batches", &c.prefetch_batches, from(1, 1000), "batches kept ready");

@@ -34,7 +34,7 @@ constexpr uint64_t hash_name(std::string_view name) {
 }
 
 // What the numbers are for: two uses for one utterance must not see the same ones.
-enum class Purpose : uint64_t { dither = 1, speed, noise, noise_samples, spec_augment, order, tie };
+enum class Purpose : uint64_t { dither = 1, speed, noise, noise_samples, spec_augment, order, tie, draw };
 
 class Random {
  public:

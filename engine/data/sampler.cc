@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "engine/data/random.h"
 #include "kernels/base/error.h"
@@ -34,9 +35,93 @@ void shuffle(std::vector<T>& items, data::Random random) {
     std::swap(items[i - 1], items[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
 }
 
+// Utterances in the order in which they are drawn: shuffled, those of a class together.
+std::vector<int64_t> drawing_order(const Draws& draws, int64_t size, uint64_t seed,
+                                   uint64_t epoch) {
+  std::vector<int64_t> order(static_cast<size_t>(size));
+  std::iota(order.begin(), order.end(), 0);
+  shuffle(order, {seed, epoch, 0, Purpose::draw});
+  if (draws.classes.empty()) return order;
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return draws.classes[static_cast<size_t>(a)] < draws.classes[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
+// Where each utterance of `order` ends on a line as long as the epoch.
+std::vector<double> boundaries_by_weight(const Draws& draws, const std::vector<int64_t>& order,
+                                         double per_epoch) {
+  std::vector<double> ends;
+  double sum = 0;
+  for (int64_t i : order) {
+    const double w = draws.weights[static_cast<size_t>(i)];
+    if (!(w >= 0 && w <= greatest_weight)) {
+      fail_input("utterance ", i, " (counted from 0) has the weight ", w,
+                 ", expected a number from 0 to ", greatest_weight);
+    }
+    ends.push_back(sum += w);
+  }
+  if (!(sum > 0)) fail_input("no utterance has a weight above 0");
+  for (double& end : ends) {
+    end = end == sum ? per_epoch : std::min(end * per_epoch / sum, per_epoch);
+  }
+  return ends;
+}
+
+// Exact but for one rounding, so that equal classes give equal numbers.
+std::vector<double> boundaries_by_class(const Draws& draws, const std::vector<int64_t>& order,
+                                        double per_epoch) {
+  std::vector<int64_t> members;
+  for (int32_t c : draws.classes) {
+    RONDO_CHECK(c >= 0, "class ", c);
+    if (static_cast<size_t>(c) >= members.size()) members.resize(static_cast<size_t>(c) + 1);
+    ++members[static_cast<size_t>(c)];
+  }
+  std::vector<double> ends;
+  int32_t current = -1;
+  int64_t place = 0;
+  for (int64_t i : order) {
+    const int32_t c = draws.classes[static_cast<size_t>(i)];
+    place = c == current ? place + 1 : 1;
+    current = c;
+    const int64_t n = members[static_cast<size_t>(c)];
+    const auto all = static_cast<double>(static_cast<int64_t>(members.size()) * n);
+    const auto until = static_cast<double>(c * n + place);
+    ends.push_back(until == all ? per_epoch : per_epoch * until / all);
+  }
+  return ends;
+}
+
 }  // namespace
 
+std::vector<int64_t> draw_epoch(const Draws& draws, int64_t size, uint64_t seed, uint64_t epoch) {
+  if (draws.once()) return std::vector<int64_t>(static_cast<size_t>(size), 1);
+  const bool weighted = !draws.weights.empty();
+  RONDO_CHECK(static_cast<int64_t>(weighted ? draws.weights.size() : draws.classes.size()) == size,
+              "weights or classes of other than ", size, " utterances");
+  const auto per_epoch = static_cast<double>(draws.per_epoch > 0 ? draws.per_epoch : size);
+  const std::vector<int64_t> order = drawing_order(draws, size, seed, epoch);
+  const std::vector<double> ends = weighted ? boundaries_by_weight(draws, order, per_epoch)
+                                            : boundaries_by_class(draws, order, per_epoch);
+  // One point in each unit of the line, all at the same place of theirs.
+  const double place = data::Random(seed, epoch, 1, Purpose::draw).uniform();
+  std::vector<int64_t> counts(static_cast<size_t>(size));
+  double before = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const double points = std::max(0.0, std::ceil(ends[i] - place));
+    counts[static_cast<size_t>(order[i])] = static_cast<int64_t>(points - before);
+    before = points;
+  }
+  return counts;
+}
+
 std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
+                                             const SamplerConfig& config, uint64_t epoch) {
+  return plan_epoch(frames, std::vector<int64_t>(frames.size(), 1), config, epoch);
+}
+
+std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
+                                             std::span<const int64_t> counts,
                                              const SamplerConfig& config, uint64_t epoch) {
   if (config.batch_frames < 1)
     fail_input("batch_frames is ", config.batch_frames, ", expected at least 1");
@@ -46,15 +131,13 @@ std::vector<std::vector<int64_t>> plan_epoch(std::span<const int32_t> frames,
   places.reserve(frames.size());
   for (size_t i = 0; i < frames.size(); ++i) {
     const auto index = static_cast<int64_t>(i);
-    if (frames[i] > config.batch_frames)
+    if (counts[i] > 0 && frames[i] > config.batch_frames)
       fail_input("utterance ", index, " (counted from 0) has ", frames[i],
                  " frames, more than batch_frames = ", config.batch_frames);
-    if (shuffled) {
-      const uint64_t tie =
-          data::Random(config.seed, epoch, static_cast<uint64_t>(index), Purpose::tie).next();
-      places.push_back({bucket_of(frames[i]), tie, index});
-    } else {
-      places.push_back({frames[i], 0, index});
+    data::Random random(config.seed, epoch, static_cast<uint64_t>(index), Purpose::tie);
+    for (int64_t n = 0; n < counts[i]; ++n) {
+      places.push_back(
+          {shuffled ? bucket_of(frames[i]) : frames[i], shuffled ? random.next() : 0, index});
     }
   }
   std::sort(places.begin(), places.end(), before);
@@ -107,8 +190,8 @@ int64_t training_cost(int64_t frames, int64_t labels, int64_t weights) {
 }
 
 Sampler::Sampler(int64_t size, std::function<int32_t(int64_t, uint64_t)> frames,
-                 const SamplerConfig& config)
-    : size_(size), frames_(std::move(frames)), config_(config) {
+                 const SamplerConfig& config, Draws draws)
+    : size_(size), frames_(std::move(frames)), config_(config), draws_(std::move(draws)) {
   if (size < 1) fail_input("there are no utterances to make batches of");
 }
 
@@ -116,7 +199,7 @@ void Sampler::plan(uint64_t epoch) {
   if (planned_ && planned_epoch_ == epoch) return;
   std::vector<int32_t> lengths(static_cast<size_t>(size_));
   for (size_t i = 0; i < lengths.size(); ++i) lengths[i] = frames_(static_cast<int64_t>(i), epoch);
-  plan_ = plan_epoch(lengths, config_, epoch);
+  plan_ = plan_epoch(lengths, draw_epoch(draws_, size_, config_.seed, epoch), config_, epoch);
   planned_epoch_ = epoch;
   planned_ = true;
 }

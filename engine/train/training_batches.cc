@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/train/open_sampling.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -12,6 +13,7 @@ TrainingBatches::TrainingBatches(const Config& config, const ManifestDataset& da
       data_(data),
       share_(share),
       weights_(weights),
+      draws_(open_draws(config, data)),
       requests_(make_sampler()),
       positions_(make_sampler()),
       next_shard_(share.own.end) {}
@@ -31,7 +33,7 @@ Sampler TrainingBatches::make_sampler() const {
         }
         return frames;
       },
-      s);
+      s, draws_);
 }
 
 std::vector<int64_t> TrainingBatches::part(const BatchRequest& batch, int shard) const {

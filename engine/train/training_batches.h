@@ -57,6 +57,7 @@ class TrainingBatches {
   const ManifestDataset& data_;
   const DataShare share_;
   const int64_t weights_;
+  const Draws draws_;
   Sampler requests_, positions_;  // what is prepared next; what is computed
   BatchPosition ahead_;           // of the batches prepared after `requested_`
   BatchRequest requested_;        // whose shards from next_shard_ on are prepared next

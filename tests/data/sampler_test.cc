@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 #include <set>
 
@@ -163,4 +164,134 @@ TEST_CASE("a sampler resumes anywhere in any epoch", "[sampler]") {
   end.seek(0, end.steps(0));
   CHECK(end.next().epoch == 1);
   CHECK_THROWS_AS(end.seek(0, 10000), Error);
+}
+
+namespace {
+
+// Exactly `per_epoch` draws; each number is one of the integers next to its expectation.
+void check_numbers(const std::vector<int64_t>& counts, const std::vector<double>& expected) {
+  for (size_t i = 0; i < counts.size(); ++i) {
+    INFO("utterance " << i << ", expected " << expected[i]);
+    CHECK(counts[i] >= std::floor(expected[i]));
+    CHECK(counts[i] <= std::ceil(expected[i]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("weighted draws have the expected frequencies", "[sampler]") {
+  // Dyadic weights and a power of two as their sum: nothing is rounded, so the bounds are exact.
+  Draws d;
+  double sum = 0;
+  for (int i = 0; i < 40; ++i) d.weights.push_back(std::ldexp(1 + i % 7, -(i % 5)));
+  d.weights.push_back(0);
+  for (double w : d.weights) sum += w;
+  d.weights.push_back(128 - sum);
+  const auto n = static_cast<int64_t>(d.weights.size());
+  d.per_epoch = 96;
+  std::vector<double> expected;
+  for (double w : d.weights) expected.push_back(96 * w / 128);
+  std::vector<double> total(d.weights.size());
+  const int epochs = 4000;
+  for (uint64_t e = 0; e < epochs; ++e) {
+    const std::vector<int64_t> counts = draw_epoch(d, n, 7, e);
+    CHECK(std::accumulate(counts.begin(), counts.end(), int64_t{0}) == 96);
+    check_numbers(counts, expected);
+    for (size_t i = 0; i < counts.size(); ++i) total[i] += static_cast<double>(counts[i]);
+  }
+  for (size_t i = 0; i < total.size(); ++i) {
+    // Epochs are independent, and a number that is one of two neighbours has a variance of
+    // f (1 - f): six standard deviations.
+    const double f = expected[i] - std::floor(expected[i]);
+    const double sigma = std::sqrt(f * (1 - f) / epochs);
+    INFO("utterance " << i << ": " << total[i] / epochs << ", expected " << expected[i]);
+    CHECK(std::abs(total[i] / epochs - expected[i]) <= 6 * sigma);
+  }
+}
+
+TEST_CASE("every class is drawn equally often, and within it every utterance", "[sampler]") {
+  Draws d;
+  std::vector<int64_t> members = {300, 30, 7, 1};
+  for (size_t c = 0; c < members.size(); ++c)
+    d.classes.resize(d.classes.size() + static_cast<size_t>(members[c]), static_cast<int32_t>(c));
+  const auto n = static_cast<int64_t>(d.classes.size());
+  for (int64_t per_epoch : {int64_t{0}, int64_t{100}, int64_t{41}, int64_t{2000}}) {
+    d.per_epoch = per_epoch;
+    const auto all = static_cast<double>(per_epoch > 0 ? per_epoch : n);
+    std::vector<double> expected;
+    for (int32_t c : d.classes) {
+      expected.push_back(all / 4 / static_cast<double>(members[static_cast<size_t>(c)]));
+    }
+    std::vector<int64_t> ever(d.classes.size());
+    for (uint64_t e = 0; e < 200; ++e) {
+      const std::vector<int64_t> counts = draw_epoch(d, n, 3, e);
+      check_numbers(counts, expected);
+      std::vector<int64_t> of_class(members.size());
+      for (size_t i = 0; i < counts.size(); ++i) {
+        of_class[static_cast<size_t>(d.classes[i])] += counts[i];
+        ever[i] += counts[i];
+      }
+      check_numbers(of_class, std::vector<double>(4, all / 4));
+      CHECK(static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0})) == all);
+    }
+    // It is not always the same members that are drawn.
+    if (all >= 100) CHECK(*std::min_element(ever.begin(), ever.end()) > 0);
+  }
+}
+
+TEST_CASE("draws are a pure function of seed and epoch; equal weights draw all once", "[sampler]") {
+  Draws d;
+  for (int i = 0; i < 300; ++i) d.weights.push_back(0.1 * (1 + i % 10));
+  CHECK(draw_epoch(d, 300, 5, 2) == draw_epoch(d, 300, 5, 2));
+  CHECK(draw_epoch(d, 300, 5, 2) != draw_epoch(d, 300, 5, 3));
+  CHECK(draw_epoch(d, 300, 5, 2) != draw_epoch(d, 300, 6, 2));
+  for (double w : {1.0, 0.1, 1e-300, 1e97}) {
+    d.weights.assign(300, w);
+    const std::vector<int64_t> counts = draw_epoch(d, 300, 5, 2);
+    CHECK(std::accumulate(counts.begin(), counts.end(), int64_t{0}) == 300);
+    if (w == 1) CHECK(counts == std::vector<int64_t>(300, 1));
+    CHECK(*std::max_element(counts.begin(), counts.end()) <= 2);
+  }
+  d = {};
+  for (int i = 0; i < 300; ++i) d.classes.push_back(i % 3);
+  CHECK(draw_epoch(d, 300, 5, 2) == std::vector<int64_t>(300, 1));
+}
+
+TEST_CASE("a sampler with draws fills its batches with them, and resumes anywhere", "[sampler]") {
+  const std::vector<int32_t> frames = random_lengths(100, 7);
+  const auto length = [&](int64_t i, uint64_t) { return frames[static_cast<size_t>(i)]; };
+  SamplerConfig c;
+  c.batch_frames = 2000;
+  Draws d;
+  for (int i = 0; i < 100; ++i) d.weights.push_back(i % 10 == 0 ? 9 : i % 10 == 1 ? 0 : 0.5);
+  d.per_epoch = 130;
+  Sampler whole(100, length, c, d);
+  std::vector<BatchRequest> all;
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> counts(100);
+    for (int64_t step = 0; step < whole.steps(epoch); ++step) {
+      all.push_back(whole.next());
+      CHECK(total(all.back().utterances, frames) <= 2000);
+      for (int64_t i : all.back().utterances) ++counts[static_cast<size_t>(i)];
+    }
+    CHECK(counts == draw_epoch(d, 100, c.seed, epoch));
+  }
+  for (size_t start : {1u, 9u, 25u}) {
+    Sampler resumed(100, length, c, d);
+    resumed.seek(all[start].epoch, all[start].step);
+    for (size_t i = start; i < all.size(); ++i)
+      REQUIRE(resumed.next().utterances == all[i].utterances);
+  }
+}
+
+TEST_CASE("weights that nothing can be drawn by", "[sampler]") {
+  Draws d;
+  d.weights = {1, -0.5};
+  CHECK_THROWS_WITH(draw_epoch(d, 2, 0, 0), Contains("utterance 1") && Contains("weight -0.5"));
+  d.weights = {1, std::nan("")};
+  CHECK_THROWS_WITH(draw_epoch(d, 2, 0, 0), Contains("utterance 1") && Contains("weight nan"));
+  d.weights = {0, 0};
+  CHECK_THROWS_WITH(draw_epoch(d, 2, 0, 0), Contains("no utterance has a weight above 0"));
+  d.weights = {0};
+  CHECK_THROWS_AS(draw_epoch(d, 2, 0, 0), Error);
 }

@@ -1,92 +1,13 @@
 // Training on several ranks gives what one rank gives, and ends with a cause when it cannot.
-#include <catch2/catch.hpp>
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <mutex>
-#include <sstream>
-
-#include "comm/run_ranks.h"
-#include "engine/io/checkpoint.h"
 #include "engine/parallel/ranks.h"
-#include "engine/train/trainer.h"
-#include "tests/train/training_corpus.h"
+
+#include <catch2/catch.hpp>
+
+#include "tests/train/train_on.h"
 
 using namespace rondo;
+using namespace rondo::test;
 using Catch::Matchers::Contains;
-using rondo::test::TrainingCorpus;
-
-namespace {
-
-// `prepare` may change what one rank is given.
-using Prepare = std::function<void(int rank, Config&, TrainerOptions&)>;
-
-RankOutcome train_on(int ranks, const Config& config, StartFrom start = StartFrom::scratch,
-                     const Prepare& prepare = {}) {
-  return run_ranks_and_collect(ranks, [&](int rank, Transport& transport) {
-    const auto group = make_ring_group(transport);
-    TrainerOptions o;
-    o.start = start;
-    o.group = ranks > 1 ? group.get() : nullptr;
-    std::FILE* const nowhere = std::fopen("/dev/null", "w");
-    o.out = nowhere;
-    Config mine = config;
-    if (prepare) prepare(rank, mine, o);
-    try {
-      train(mine, o);
-    } catch (...) {
-      std::fclose(nowhere);
-      throw;
-    }
-    std::fclose(nowhere);
-  });
-}
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "";
-}
-
-void require_success(const RankOutcome& outcome) {
-  for (const auto& e : outcome.errors) REQUIRE(message_of(e) == "");
-}
-
-std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream out;
-  out << in.rdbuf();
-  REQUIRE_FALSE(out.str().empty());
-  return out.str();
-}
-
-std::filesystem::path newest(const std::string& directory) {
-  return checkpoint_path(directory, list_checkpoints(directory).back().generation);
-}
-
-std::vector<float> weights_of(const std::string& directory) {
-  const SafetensorsFile file((newest(directory) / "model.safetensors").string());
-  std::vector<float> all;
-  for (const StoredTensor& tensor : file.tensors()) {
-    const auto values = tensor.as<float>();
-    all.insert(all.end(), values.begin(), values.end());
-  }
-  return all;
-}
-
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  REQUIRE(a.size() == b.size());
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
-  }
-  return std::sqrt(sum);
-}
-
-}  // namespace
 
 TEST_CASE("any number of ranks ends as one rank does, but for the order of sums") {
   const TrainingCorpus corpus(160, 2);
