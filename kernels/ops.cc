@@ -6,6 +6,7 @@
 #include <map>
 
 #include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_step.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/ctc/ctc_chunk.h"
@@ -33,6 +34,7 @@ std::map<std::string, std::string, std::less<>>& preferences() {
 const std::vector<std::span<const Variant>>& table() {
   static const std::vector<std::span<const Variant>> ops = {
       lstm_forward_variants(), lstm_backward_variants(),  lstm_weight_grad_variants(),
+      lstm_step_variants(),
       gemm_variants(),
       pointwise_variants(),    pointwise_grad_variants(),
       ctc_variants(),

@@ -48,11 +48,12 @@ void print_kernels() {
       const bool first = here && v.role == Role::standard && !chosen[b];
       chosen[b] = chosen[b] || first;
       std::printf("  %-5s %-16s %s%s\n", name_of(v.backend), v.name,
-                  v.role == Role::named  ? "by name only"
-                  : v.role == Role::peer ? "peer, for comparison"
-                  : !here                ? "not on this machine"
-                  : first                ? "default"
-                                         : "when the default does not fit",
+                  v.role == Role::named   ? "by name only"
+                  : v.role == Role::peer  ? "peer, for comparison"
+                  : v.role == Role::timed ? "peer, for timing"
+                  : !here                 ? "not on this machine"
+                  : first                 ? "default"
+                                          : "when the default does not fit",
                   v.backend == Backend::ref ? " (reference)" : "");
     }
   }

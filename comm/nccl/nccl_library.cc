@@ -1,34 +1,29 @@
 #include "comm/nccl/nccl_library.h"
 
-#include <dlfcn.h>
-
+#include "kernels/base/cuda_library.h"
 #include "kernels/base/error.h"
-#include "kernels/base/library_candidates.h"
 
 namespace rondo {
 namespace {
 
 constexpr int oldest_version = NCCL_VERSION(2, 18, 0);
 
-template <class Function>
-bool bind(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 bool bind_all(void* l, Nccl& f) {
-  return bind(l, "ncclGetVersion", f.get_version) &&
-         bind(l, "ncclGetErrorString", f.get_error_string) &&
-         bind(l, "ncclGetLastError", f.get_last_error) &&
-         bind(l, "ncclGetUniqueId", f.get_unique_id) &&
-         bind(l, "ncclCommInitRankConfig", f.comm_init_rank_config) &&
-         bind(l, "ncclCommFinalize", f.comm_finalize) &&
-         bind(l, "ncclCommDestroy", f.comm_destroy) && bind(l, "ncclCommAbort", f.comm_abort) &&
-         bind(l, "ncclCommGetAsyncError", f.comm_get_async_error) &&
-         bind(l, "ncclGroupStart", f.group_start) && bind(l, "ncclGroupEnd", f.group_end) &&
-         bind(l, "ncclSend", f.send) && bind(l, "ncclRecv", f.recv) &&
-         bind(l, "ncclAllReduce", f.all_reduce) && bind(l, "ncclBroadcast", f.broadcast) &&
-         bind(l, "ncclAllGather", f.all_gather) && bind(l, "ncclReduceScatter", f.reduce_scatter);
+  return find_function(l, "ncclGetVersion", f.get_version) &&
+         find_function(l, "ncclGetErrorString", f.get_error_string) &&
+         find_function(l, "ncclGetLastError", f.get_last_error) &&
+         find_function(l, "ncclGetUniqueId", f.get_unique_id) &&
+         find_function(l, "ncclCommInitRankConfig", f.comm_init_rank_config) &&
+         find_function(l, "ncclCommFinalize", f.comm_finalize) &&
+         find_function(l, "ncclCommDestroy", f.comm_destroy) &&
+         find_function(l, "ncclCommAbort", f.comm_abort) &&
+         find_function(l, "ncclCommGetAsyncError", f.comm_get_async_error) &&
+         find_function(l, "ncclGroupStart", f.group_start) &&
+         find_function(l, "ncclGroupEnd", f.group_end) && find_function(l, "ncclSend", f.send) &&
+         find_function(l, "ncclRecv", f.recv) && find_function(l, "ncclAllReduce", f.all_reduce) &&
+         find_function(l, "ncclBroadcast", f.broadcast) &&
+         find_function(l, "ncclAllGather", f.all_gather) &&
+         find_function(l, "ncclReduceScatter", f.reduce_scatter);
 }
 
 // What is wrong with the library; empty: nothing.
@@ -49,21 +44,12 @@ struct Search {
   std::string why;
 
   Search() {
-    std::string tried;
-    for (const std::string& file : library_candidates("libnccl.so.2", "RONDO_NCCL")) {
-      void* opened = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (opened == nullptr) {
-        tried += str(tried.empty() ? "" : ", ", file);
-        continue;
-      }
-      why = open(file, opened, library);
-      found = why.empty();
-      if (found) return;
-      dlclose(opened);
-    }
-    if (why.empty()) {
-      why = str("NCCL was not found (tried ", tried, "); install it or set RONDO_NCCL to its file");
-    }
+    std::string file;
+    void* opened = open_cuda_library("libnccl.so.2", "RONDO_NCCL", &file);
+    why = opened ? open(file, opened, library)
+                 : str("NCCL was not found (tried ", file,
+                       "); install it or set RONDO_NCCL to its file");
+    found = why.empty();
   }
 };
 

@@ -49,6 +49,14 @@ enum class Role : uint8_t {
   standard,  // chosen by default
   named,     // only by name (not proven yet, nondeterministic, ...)
   peer,      // somebody else's implementation, for comparison and timing only
+  timed,     // a peer that computes more coarsely than the contract asks: for timing only
+};
+constexpr bool is_peer(Role r) { return r == Role::peer || r == Role::timed; }
+
+// What a peer's run() throws when its library turns out not to do this.
+class Declined : public Error {
+ public:
+  using Error::Error;
 };
 
 struct Variant {

@@ -278,7 +278,12 @@ void Case::run_erased(const char* op, const void* args) {
   for (int i = 0; i < repeats_; ++i) {
     const double thread_start = thread_time();
     const auto start = std::chrono::steady_clock::now();
-    variant_->run(context_, args);
+    try {
+      variant_->run(context_, args);
+    } catch (const Declined&) {
+      accepted_ = false;
+      return;
+    }
     context_.stream->synchronize();
     seconds_.push_back(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

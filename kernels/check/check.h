@@ -173,6 +173,7 @@ struct Options {
 struct Summary {
   int passed = 0, failed = 0, skipped = 0;
   int chosen = 0;  // cases that the options name, for each variant
+  int peers_differ = 0;  // somebody else's results are not ours: told, but no failure
 };
 
 // Runs the suite, prints to stdout.

@@ -42,10 +42,14 @@ struct Runner {
           "\"status\":\"%s\",\"detail\":\"%s\",\"digest\":\"%s\"}\n",
           e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, status, escaped.c_str(),
           digest.c_str());
-    } else if (std::string_view(status) == "failed") {
-      std::printf("FAILED %s/%s %s:%s  %s\n", e.op.c_str(), e.label.c_str(), name_of(v.backend),
-                  v.name, detail.c_str());
+    } else if (const std::string_view s = status; s == "failed" || s == "differs") {
+      std::printf("%s %s/%s %s:%s  %s\n", s == "failed" ? "FAILED" : "DIFFERS", e.op.c_str(),
+                  e.label.c_str(), name_of(v.backend), v.name, detail.c_str());
     }
+  }
+  void report_wrong(const Suite::Entry& e, const Variant& v, const std::string& detail) {
+    ++(is_peer(v.role) ? summary.peers_differ : summary.failed);
+    report(e, v, is_peer(v.role) ? "differs" : "failed", detail);
   }
 
   // Empty when equal; otherwise the first difference and the count.
@@ -154,11 +158,7 @@ struct Runner {
           }
         }
       }
-      if (!error.empty()) {
-        ++summary.failed;
-        report(e, v, "failed", error);
-        return;
-      }
+      if (!error.empty()) return report_wrong(e, v, error);
       if (first.empty()) first = std::move(r.outputs);
       // One order is enough for a simulated case that takes seconds.
       if (v.backend == Backend::sim && r.flops > 5e7 && options.orders < 3) break;
@@ -177,6 +177,7 @@ struct Runner {
       const int repeats = static_cast<int>(std::clamp(options.bench_seconds / once, 3.0, 2000.0));
       Case c(context(v.backend, device, threads), options.seed, &v, repeats);
       e.function(c);
+      if (!c.accepted()) return;
       std::vector<double> s = c.seconds();
       std::sort(s.begin(), s.end());
       const double median = s[s.size() / 2];
@@ -198,8 +199,7 @@ struct Runner {
       }
       std::fflush(stdout);
     } catch (const Error& error) {
-      ++summary.failed;
-      report(e, v, "failed", error.what());
+      report_wrong(e, v, error.what());
     }
   }
 };
@@ -246,7 +246,8 @@ Summary run_suite(const Suite& suite, const Options& options) {
         std::printf("%s %s:%s\n", full.c_str(), name_of(v.backend), v.name);
         continue;
       }
-      if (device == nullptr || (v.accepts && v.role != Role::peer &&
+      if (v.role == Role::timed && !options.bench) continue;
+      if (device == nullptr || (v.accepts && !is_peer(v.role) &&
                                 !v.accepts(runner.context(v.backend, *device, 1), nullptr))) {
         ++runner.summary.skipped;
         runner.report(e, v, "skipped", why);

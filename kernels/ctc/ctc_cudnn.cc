@@ -1,79 +1,26 @@
 // cuDNN's CTC, to be compared with and timed beside ours. The library is loaded when this first
 // runs, so nothing links it. What it computes: padded batches in f32, blank 0, at most 255 labels,
 // gradients with respect to the logits; the deterministic algorithm.
-#include <cudnn.h>
-#include <dlfcn.h>
-
 #include <map>
 #include <mutex>
 
-#include "kernels/base/cuda_check.h"
+#include "kernels/base/cudnn_library.h"
 #include "kernels/ctc/ctc_gpu.h"
 
 namespace rondo {
 namespace {
 
-template <class Function>
-void find(void* library, Function*& function, const char* name) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  RONDO_CHECK(function != nullptr, "cuDNN has no ", name);
-}
+const Cudnn& cudnn() { return *find_cudnn(); }
 
-struct Cudnn {
-  decltype(&cudnnCreate) create = nullptr;
-  decltype(&cudnnSetStream) set_stream = nullptr;
-  decltype(&cudnnGetErrorString) error_string = nullptr;
-  decltype(&cudnnCreateTensorDescriptor) create_tensor = nullptr;
-  decltype(&cudnnSetTensorNdDescriptor) set_tensor = nullptr;
-  decltype(&cudnnDestroyTensorDescriptor) destroy_tensor = nullptr;
-  decltype(&cudnnCreateCTCLossDescriptor) create_ctc = nullptr;
-  decltype(&cudnnSetCTCLossDescriptor_v9) set_ctc = nullptr;
-  decltype(&cudnnDestroyCTCLossDescriptor) destroy_ctc = nullptr;
-  decltype(&cudnnGetCTCLossWorkspaceSize_v8) workspace_size = nullptr;
-  decltype(&cudnnCTCLoss_v8) ctc_loss = nullptr;
-
-  explicit Cudnn(void* library) {
-    find(library, create, "cudnnCreate");
-    find(library, set_stream, "cudnnSetStream");
-    find(library, error_string, "cudnnGetErrorString");
-    find(library, create_tensor, "cudnnCreateTensorDescriptor");
-    find(library, set_tensor, "cudnnSetTensorNdDescriptor");
-    find(library, destroy_tensor, "cudnnDestroyTensorDescriptor");
-    find(library, create_ctc, "cudnnCreateCTCLossDescriptor");
-    find(library, set_ctc, "cudnnSetCTCLossDescriptor_v9");
-    find(library, destroy_ctc, "cudnnDestroyCTCLossDescriptor");
-    find(library, workspace_size, "cudnnGetCTCLossWorkspaceSize_v8");
-    find(library, ctc_loss, "cudnnCTCLoss_v8");
-  }
-  void check(cudnnStatus_t status) const {
-    RONDO_CHECK(status == CUDNN_STATUS_SUCCESS, "cuDNN: ", error_string(status));
-  }
-};
-
-void* library() {
-  static void* const handle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-  return handle;
-}
-const Cudnn& cudnn() {
-  static const Cudnn functions(library());
-  return functions;
-}
-
-// Lives as long as the process: a handle and memory for each stream.
+// Lives as long as the process: memory for each stream.
 struct StreamState {
-  cudnnHandle_t handle = nullptr;
   Buffer workspace, lengths;
 };
 StreamState& state_of(Stream* stream) {
   static std::mutex mutex;
   static auto& states = *new std::map<void*, StreamState>;
   const std::lock_guard lock(mutex);
-  StreamState& s = states[stream->native()];
-  if (!s.handle) {
-    cudnn().check(cudnn().create(&s.handle));
-    cudnn().check(cudnn().set_stream(s.handle, static_cast<cudaStream_t>(stream->native())));
-  }
-  return s;
+  return states[stream->native()];
 }
 
 class Descriptors {
@@ -105,7 +52,7 @@ void grow(Buffer& buffer, const Context& context, size_t bytes) {
 
 // A packed batch whose capacity has no gaps is a padded one, if it fills it.
 bool ctc_cudnn_accepts(const Context&, const void* args) {
-  if (!library()) return false;
+  if (!find_cudnn()) return false;
   if (!args) return true;
   const CtcArgs& a = *static_cast<const CtcArgs*>(args);
   const PackedCapacity& c = a.layout.capacity;
@@ -116,17 +63,18 @@ bool ctc_cudnn_accepts(const Context&, const void* args) {
 
 void ctc_cudnn(const Context& context, const CtcArgs& a) {
   const Cudnn& c = cudnn();
+  const cudnnHandle_t handle = cudnn_handle(c, *context.stream);
   StreamState& s = state_of(context.stream);
   const PackedCapacity& capacity = a.layout.capacity;
   const Descriptors d({capacity.frames, capacity.sequences, static_cast<int>(a.logits.dim(1))},
                       a.max_label_length);
   constexpr cudnnCTCLossAlgo_t algorithm = CUDNN_CTC_LOSS_ALGO_DETERMINISTIC;
   size_t bytes = 0;
-  c.check(c.workspace_size(s.handle, algorithm, d.ctc, d.tensor, d.tensor, &bytes));
+  c.check(c.ctc_workspace_size(handle, algorithm, d.ctc, d.tensor, d.tensor, &bytes));
   grow(s.workspace, context, bytes);
   grow(s.lengths, context, static_cast<size_t>(capacity.sequences) * sizeof(int32_t));
   cuda::ctc_label_lengths(context, a.label_offsets, capacity.sequences, s.lengths.as<int32_t>());
-  c.check(c.ctc_loss(s.handle, algorithm, d.ctc, d.tensor, a.logits.data, a.labels,
+  c.check(c.ctc_loss(handle, algorithm, d.ctc, d.tensor, a.logits.data, a.labels,
                      s.lengths.as<int32_t>(), a.layout.lengths, a.loss.data, d.tensor, a.grad.data,
                      s.workspace.bytes(), s.workspace.data()));
 }

@@ -26,10 +26,8 @@ struct CublasLt {
   std::string name;  // the file it came from
 };
 
-// nullptr when there is none, with what was looked for in *why. Looks, once per process, at
-// RONDO_CUBLASLT (a file), where the system looks for libraries, in CUDA_HOME, CUDA_PATH and the
-// toolkit's usual folder, and in the nvidia packages of an active Python environment. The library
-// stays open.
+// nullptr when there is none, with what was looked for in *why; open_cuda_library() says where,
+// once per process, with RONDO_CUBLASLT for a file of one's own.
 const CublasLt* find_cublaslt(std::string* why = nullptr);
 
 }  // namespace rondo

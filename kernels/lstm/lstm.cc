@@ -6,6 +6,7 @@
 #include "kernels/lstm/lstm_cpu.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
+#include "kernels/lstm/lstm_peers.h"
 
 namespace rondo {
 namespace {
@@ -185,11 +186,16 @@ constexpr auto variants(Gpu... gpu) {
 #endif
 
 std::span<const Variant> lstm_forward_variants() {
-  static constexpr auto list = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
-      RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmForwardArgs>),
-      RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_cluster, "cluster"),
-      RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_grid, "grid"));
+  static const auto list = [] {
+    constexpr auto ours = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
+        RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
+                           lstm_gpu_accepts<LstmForwardArgs>),
+        RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_cluster, "cluster"),
+        RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_grid, "grid"));
+    std::vector<Variant> all(ours.begin(), ours.end());
+    add_peers(all, lstm_forward_peers());
+    return all;
+  }();
   return list;
 }
 

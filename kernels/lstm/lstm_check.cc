@@ -4,6 +4,7 @@
 
 #include "kernels/check/suites.h"
 #include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_step.h"
 
 namespace rondo::check {
 namespace {
@@ -152,6 +153,76 @@ void weight_grad(Case& c, const Shape& s) {
   c.run(a);
 }
 
+// Memory that is no output: what the three ops hand on to each other.
+TensorView between(Case& c, std::initializer_list<int64_t> dims, DType dtype) {
+  const TensorView shape(nullptr, dtype, dims);
+  return {c.workspace(shape.bytes()).data, dtype, dims};
+}
+
+void add_step_states(Case& c, const Shape& s, LstmStepArgs& a, const Tolerance& t,
+                     const Tolerance& cells) {
+  const int64_t D = s.directions, H = s.hidden, P = s.dims().output();
+  const int64_t N = a.forward.layout.capacity.sequences;
+  a.forward.h0 = a.weight_grad.h0 = c.input({D, N, P}, s.dtype);
+  a.forward.c0 = a.backward.c0 = c.input({D, N, H}, DType::f32);
+  a.forward.hn = c.output("hn", {D, N, P}, s.dtype, t);
+  a.forward.cn = c.output("cn", {D, N, H}, DType::f32, cells);
+  a.backward.dhn = c.input({D, N, P}, s.dtype);
+  a.backward.dcn = c.input({D, N, H}, DType::f32);
+  a.backward.dh0 = c.output("dh0", {D, N, P}, s.dtype, t);
+  a.backward.dc0 = c.output("dc0", {D, N, H}, DType::f32, cells);
+}
+
+// Weights, their gradients, and what goes from op to op.
+void add_step_memory(Case& c, const Shape& s, LstmStepArgs& a, const Tolerance& gradient) {
+  LstmForwardArgs& f = a.forward;
+  LstmBackwardArgs& b = a.backward;
+  LstmWeightGradArgs& w = a.weight_grad;
+  const int64_t D = s.directions, H = s.hidden, P = s.dims().output(), I = s.input;
+  const int64_t rows = f.layout.capacity.rows;
+  for (int d = 0; d < D; ++d) {
+    f.weights[d] = b.weights[d] = weights_input(c, s);
+    w.grads[d].w = c.output("dw", {4 * H, I}, DType::f32, gradient);
+    w.grads[d].r = c.output("dr", {4 * H, P}, DType::f32, gradient);
+    w.grads[d].b = c.output("db", {4 * H}, DType::f32, gradient);
+    if (s.projection) w.grads[d].p = c.output("dp", {P, H}, DType::f32, gradient);
+  }
+  f.gates = b.gates = b.dgates = w.dgates = between(c, {D, rows, 4 * H}, s.dtype);
+  f.cells = b.cells = between(c, {D, rows, H}, DType::f32);
+  if (s.projection) {
+    f.hidden = w.hidden = between(c, {D, rows, H}, s.dtype);
+    b.dprojected = w.dprojected = between(c, {D, rows, P}, s.dtype);
+  }
+  const auto space = [&](LstmPhase phase) {
+    return c.workspace(
+        lstm_workspace_bytes(c.context(), phase, s.dims(), s.dtype, f.layout.capacity));
+  };
+  f.workspace = space(LstmPhase::forward);
+  b.workspace = space(LstmPhase::backward);
+  w.workspace = space(LstmPhase::weight_grad);
+}
+
+// Errors of gates and cells from the forward pass enter the backward pass, whose own are as large.
+void step(Case& c, const Shape& s) {
+  LstmStepArgs a;
+  a.forward.layout = a.backward.layout = a.weight_grad.layout = layout_of(c, s);
+  a.forward.dims = a.backward.dims = a.weight_grad.dims = s.dims();
+  const int64_t D = s.directions, H = s.hidden, P = s.dims().output();
+  const auto rows = static_cast<double>(s.rows());
+  const Tolerance t = recurrent(s.dtype, s.dtype, s.input + P + 4 * H, 2);
+  const Tolerance cells = recurrent(DType::f32, s.dtype, s.input + P + 4 * H, 2);
+  const Tolerance gradient =
+      recurrent(DType::f32, s.dtype, s.input + P + 4 * H, 2 * std::sqrt(rows + 1));
+  a.forward.x = a.weight_grad.x = c.rows_input(a.forward.layout, s.input, s.dtype);
+  a.forward.y = a.weight_grad.y = c.rows_output("y", a.forward.layout, D * P, s.dtype, t);
+  a.backward.dy = c.rows_input(a.forward.layout, D * P, s.dtype);
+  if (s.dx) a.backward.dx = c.rows_output("dx", a.forward.layout, s.input, s.dtype, t);
+  if (s.states) add_step_states(c, s, a, t, cells);
+  add_step_memory(c, s, a, gradient);
+  c.work(6.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)), 0);
+  c.run(a);
+}
+
 // Rows of levels such that every pair of levels of any two factors occurs in some row; greedy, from
 // a fixed generator.
 std::vector<std::vector<int>> pairwise(const std::vector<int>& levels) {
@@ -273,6 +344,53 @@ void add_persistent(Suite& suite) {
   }
 }
 
+// Whole steps: what their parts have cases for is not swept again.
+void add_steps(Suite& suite) {
+  const std::vector<int32_t> lengths[] = {{1}, {5, 3, 2}, {4, 4, 4}, {9, 8, 8, 5, 3, 1, 1}};
+  for (int i = 0; i < 24; ++i) {
+    Shape s;
+    s.hidden = (const int64_t[]){5, 16, 33}[i % 3];
+    s.input = i % 5 ? 7 : 1;
+    s.lengths = lengths[i % 4];
+    s.directions = 1 + i / 2 % 2;
+    s.projection = i % 6 == 4 ? 3 : 0;
+    s.dtype = i / 4 % 2 ? DType::bf16 : DType::f32;
+    s.states = i / 8 % 2;
+    s.dx = i % 7 != 0;
+    s.spare = i % 11 == 10 ? 4 : 0;
+    suite.add<LstmStepArgs>(
+        str("h", s.hidden, "_i", s.input, "_b", s.lengths.size(), s.spare ? "_spare" : "", "_d",
+            s.directions, s.projection ? "_p3" : "", "_", name_of(s.dtype),
+            s.states ? "_states" : "", s.dx ? "_dx" : "", "/", i),
+        [s](Case& c) { step(c, s); });
+  }
+}
+
+// The shapes that libraries are compared on.
+void add_peer_benches(Suite& suite) {
+  const auto add = [&](int64_t hidden, int32_t batch, int directions, DType dtype, bool ragged) {
+    Shape s;
+    s.hidden = s.input = hidden;
+    s.directions = directions;
+    s.dtype = dtype;
+    s.kept = false;
+    const int32_t frames = hidden >= 1024 ? 100 : 200;
+    for (int32_t n = 0; n < batch; ++n) {
+      s.lengths.push_back(ragged ? frames - n * (frames / 2) / std::max(batch - 1, 1) : frames);
+    }
+    const std::string label = str("peers_h", hidden, "_b", batch, "_t", frames, "_d", directions,
+                                  "_", name_of(dtype), ragged ? "_ragged" : "_even");
+    suite.add_bench<LstmStepArgs>(label, [s](Case& c) { step(c, s); });
+    suite.add_bench<LstmForwardArgs>(label + "_inference", [s](Case& c) { forward(c, s); });
+  };
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    for (int64_t hidden : {256, 512, 1024}) add(hidden, 16, 1, dtype, false);
+    add(512, 64, 1, dtype, false);
+    add(512, 32, 2, dtype, false);
+    add(512, 32, 2, dtype, true);
+  }
+}
+
 void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames, int directions,
                      DType dtype, bool ragged) {
   Shape s;
@@ -294,6 +412,8 @@ void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames
 void lstm_check(Suite& suite) {
   add_sweep(suite);
   add_persistent(suite);
+  add_steps(suite);
+  add_peer_benches(suite);
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (int64_t hidden : {128, 256, 512, 1024}) {
       for (int32_t batch : {1, 4, 16, 64}) {

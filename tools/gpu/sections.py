@@ -20,8 +20,8 @@ import places
 import training_task
 
 # Sections in order of priority, with seconds. Nine minutes together.
-BUDGETS = {"vocabulary": 30, "checkop_twice": 120, "digits": 120, "bench": 80, "training_step": 80,
-           "sanitizer": 80, "profile": 40}
+BUDGETS = {"vocabulary": 30, "checkop_twice": 120, "digits": 110, "bench": 110, "training_step": 70,
+           "sanitizer": 70, "profile": 40}
 # Small cases that between them launch every kind of kernel.
 SANITIZED = ["pointwise/tanh/bf16/33x65", "gemm/bf16/nn/33", "lstm_forward/h7", "lstm_backward/h7",
              "ctc/edges/f32"]
@@ -44,6 +44,10 @@ def json_lines(text):
     return [o for o in objects if isinstance(o, dict)]
 
 
+def is_peer(variant):
+    return re.match(r"cudnn|cublas", variant)
+
+
 def peer_ratios(rows):
     """[{op, case, ours, ours_us, peer, peer_us, ratio}]: ours, the fastest, beside each peer's fastest.
 
@@ -53,7 +57,7 @@ def peer_ratios(rows):
     for row in rows:
         if "median_us" not in row:
             continue
-        library = re.match(r"cudnn|cublas", row["variant"])
+        library = is_peer(row["variant"])
         key = (row["op"], row["case"], library.group() if library else "")
         if key not in best or row["median_us"] < best[key]["median_us"]:
             best[key] = row
@@ -131,12 +135,15 @@ class Check:
         first, second = runs
         ran = [c for c in first["cases"] if c["status"] in ("passed", "failed")]
         failed = [c for c in first["cases"] + second["cases"] if c["status"] == "failed"]
-        moved = [a for a, b in zip(first["cases"], second["cases"]) if a != b]
+        # What a peer computes is told, and is its own affair.
+        differing = [c for c in first["cases"] if c["status"] == "differs"]
+        moved = [a for a, b in zip(first["cases"], second["cases"])
+                 if a != b and not is_peer(a["variant"])]
         good = (first["exit"] == second["exit"] == 0 and ran and not failed and not moved
                 and len(first["cases"]) == len(second["cases"]))
         return {"status": "passed" if good else "failed", "ran": len(ran),
                 "skipped": len(first["cases"]) - len(ran), "failed": failed,
-                "not_reproduced": moved, "exits": [first["exit"], second["exit"]],
+                "peers_differ": differing, "not_reproduced": moved, "exits": [first["exit"], second["exit"]],
                 "stderr": first["stderr"] or second["stderr"]}
 
     def digits(self):
@@ -171,7 +178,7 @@ class Check:
 
     def bench(self):
         status, out, err = self.run(self.checkop, *self.filters, "--backend", "cuda", "--bench",
-                                    "--json", "--seconds", "0.1")
+                                    "--json", "--seconds", "0.03")
         rows = json_lines(out)
         failed = [r for r in rows if r.get("status") == "failed"]
         done = status == 0 and rows and not failed
