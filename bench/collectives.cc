@@ -8,6 +8,7 @@
 // With more ranks than cores the figures say how the scheduler shares them out, not how fast
 // anything is; such rows are marked.
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,6 +46,8 @@ struct Row {
   size_t bytes = 0;
   size_t runs = 0;
   double median_us = 0, min_us = 0;
+  double cpu_us = 0;  // processor time of rank 0, all its threads and the kernel's work for them
+  double faults = 0, switches = 0;  // pages, context switches: per run, of rank 0
   double busbw() const { return algbw() * 2 * (ranks - 1) / ranks; }
   double algbw() const { return static_cast<double>(bytes) / median_us * 1e-3; }  // GB/s
 };
@@ -53,6 +56,19 @@ int usable_cpus() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
+
+struct Usage {
+  double cpu_us = 0, faults = 0, switches = 0;
+  static Usage now() {
+    rusage u{};
+    getrusage(RUSAGE_SELF, &u);
+    const auto us = [](const timeval& t) {
+      return 1e6 * static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec);
+    };
+    return {us(u.ru_utime) + us(u.ru_stime), static_cast<double>(u.ru_minflt),
+            static_cast<double>(u.ru_nvcsw + u.ru_nivcsw)};
+  }
+};
 
 std::vector<Contender> contenders(Transport& transport) {
   GroupOptions ours, unverified, rounded, ring, bcube;
@@ -97,14 +113,26 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
   const size_t runs = std::clamp<size_t>((size_t{128} << 20) / bytes, 5, 300);
   std::vector<double> us;
   group.barrier().wait();
+  Usage before;
   for (size_t i = 0; i <= runs; ++i) {
+    if (i == 1) before = Usage::now();
     const auto begin = CommClock::now();
     group.all_reduce(view, Reduction::sum).wait();
     const std::chrono::duration<double, std::micro> time = CommClock::now() - begin;
     if (i > 0) us.push_back(time.count());
   }
+  const Usage after = Usage::now();
   std::sort(us.begin(), us.end());
-  return {c.name, group.size(), bytes, runs, us[us.size() / 2], us.front()};
+  const auto n = static_cast<double>(runs);
+  return {c.name,
+          group.size(),
+          bytes,
+          runs,
+          us[us.size() / 2],
+          us.front(),
+          (after.cpu_us - before.cpu_us) / n,
+          (after.faults - before.faults) / n,
+          (after.switches - before.switches) / n};
 }
 
 std::vector<Row> run_rank(const Options& o, int rank, int ranks, const std::string& directory) {
@@ -124,8 +152,10 @@ std::vector<Row> run_rank(const Options& o, int rank, int ranks, const std::stri
       if (rank != 0) continue;
       const Row& r = rows.back();
       std::printf(
-          "%d ranks %10zu bytes  %-20s %12.1f us %12.1f us min %8.3f GB/s alg %8.3f bus%s\n",
-          r.ranks, r.bytes, r.contender.c_str(), r.median_us, r.min_us, r.algbw(), r.busbw(),
+          "%d ranks %10zu bytes  %-20s %10.1f us %10.1f us min %10.1f us cpu %7.3f GB/s alg "
+          "%7.3f bus %8.0f faults %8.0f switches%s\n",
+          r.ranks, r.bytes, r.contender.c_str(), r.median_us, r.min_us, r.cpu_us, r.algbw(),
+          r.busbw(), r.faults, r.switches,
           ranks > usable_cpus() ? "  (more ranks than cores)" : "");
       std::fflush(stdout);
     }

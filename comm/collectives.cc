@@ -14,11 +14,12 @@ namespace {
 
 int wrap(int rank, int size) { return ((rank % size) + size) % size; }
 
-// The messages of one half of the ring (reduce-scatter or all-gather): N-1 steps, in each of which
-// every rank passes one chunk to its right neighbour, cut into pieces. Piece j of a step can leave
-// as soon as piece j of the step before has arrived, so with two or more pieces the next transfer
-// is posted before the last one is waited for.
-// T: the elements; W: what travels, T itself or bf16.
+// The messages of a ring. It has 2(N-1) steps, reduce-scatter and then all-gather, in each of which
+// every rank passes one chunk to its right neighbour, cut into pieces. A few pieces go through all
+// steps before the next ones start: they stay in the processor's cache from the first partial sum
+// to the last copy, and while one is on its way others are added. Piece j of a step can leave as
+// soon as piece j of the step before has arrived. T: the elements; W: what travels, T itself or
+// bf16.
 template <class T, class W = T>
 class Ring {
  public:
@@ -26,60 +27,63 @@ class Ring {
 
   Ring(Link& link, T* data, int64_t n, std::span<std::byte> staging)
       : link_(link), data_(data), n_(n), staging_(reinterpret_cast<W*>(staging.data())) {
-    piece_ = static_cast<int64_t>(staging.size() / (4 * sizeof(W)));
+    piece_ = static_cast<int64_t>(staging.size() / (ring_staging_messages * sizeof(W)));
     RONDO_CHECK(piece_ >= 1, staging.size(), " bytes of staging memory");
     const int64_t longest = (n + link.size() - 1) / link.size();
     pieces_ = (longest + piece_ - 1) / piece_;
   }
 
-  // Afterwards this rank has the sum of chunk rank + 1 - shift.
-  void reduce_scatter(int shift) {
-    run([&](int step) { return link_.rank() - shift - step; },
-        [&](int64_t k, const ChunkRange& r) { return arriving(k, r); },
-        [&](int64_t k, const ChunkRange& r) {
-          const W* arrived = slot(k % 2);
-          T* own = data_ + r.begin;
-          for (int64_t i = 0; i < r.size(); ++i) own[i] += static_cast<T>(arrived[i]);
-        });
-  }
-
-  // Before, this rank has chunk rank + 1 - shift.
-  void all_gather(int shift) {
-    const auto chunk = [&](int step) { return link_.rank() + 1 - shift - step; };
-    if constexpr (converts) {
-      // What the others will get.
-      const ChunkRange own = chunk_range(n_, link_.size(), wrap(chunk(0), link_.size()));
-      for (int64_t i = own.begin; i < own.end; ++i) data_[i] = static_cast<T>(W(data_[i]));
-      run(
-          chunk, [&](int64_t k, const ChunkRange& r) { return arriving(k, r); },
-          [&](int64_t k, const ChunkRange& r) {
-            const W* arrived = slot(k % 2);
-            for (int64_t i = 0; i < r.size(); ++i) data_[r.begin + i] = static_cast<T>(arrived[i]);
-          });
-    } else {
-      run(
-          chunk, [&](int64_t, const ChunkRange& r) { return bytes_of(data_ + r.begin, r); },
-          [](int64_t, const ChunkRange&) {});
-    }
-  }
+  // In step s a rank sends chunk rank - shift - s.
+  void all_reduce() { run(0, 2 * (link_.size() - 1), 0); }
+  // Afterwards this rank has the sum of chunk `rank`.
+  void reduce_scatter() { run(0, link_.size() - 1, 1); }
+  // Before, this rank has chunk `rank`.
+  void all_gather() { run(link_.size() - 1, 2 * (link_.size() - 1), 1); }
 
  private:
+  struct Message {
+    Work send, recv;
+    ChunkRange range;  // of what arrives
+    int step = 0;
+  };
+
+  bool sums(int step) const { return step < link_.size() - 1; }
+
   template <class E>
   static std::span<std::byte> bytes_of(E* first, const ChunkRange& r) {
     return std::as_writable_bytes(std::span(first, static_cast<size_t>(r.size())));
   }
-  // Two for what arrives, two for what is converted before it leaves.
-  W* slot(int64_t i) const { return staging_ + i * piece_; }
-  std::span<std::byte> arriving(int64_t k, const ChunkRange& r) const {
-    return bytes_of(slot(k % 2), r);
+  // One for each message under way; when messages are converted, as many again for what leaves.
+  W* slot(int64_t k, bool leaves = false) const {
+    return staging_ + (k % ring_messages_ahead + (leaves ? ring_messages_ahead : 0)) * piece_;
+  }
+  std::span<std::byte> target(int64_t k, const Message& m) const {
+    if constexpr (!converts) {
+      if (!sums(m.step)) return bytes_of(data_ + m.range.begin, m.range);
+    }
+    return bytes_of(slot(k), m.range);
   }
   std::span<const std::byte> leaving(int64_t k, const ChunkRange& r) const {
     if constexpr (converts) {
-      W* out = slot(2 + k % 2);
+      W* out = slot(k, true);
       for (int64_t i = 0; i < r.size(); ++i) out[i] = W(data_[r.begin + i]);
       return bytes_of(out, r);
     } else {
       return bytes_of(data_ + r.begin, r);
+    }
+  }
+  void landed(int64_t k, const Message& m) const {
+    const W* arrived = slot(k);
+    T* own = data_ + m.range.begin;
+    const int64_t n = m.range.size();
+    if (sums(m.step)) {
+      for (int64_t i = 0; i < n; ++i) own[i] += static_cast<T>(arrived[i]);
+    } else if constexpr (converts) {
+      for (int64_t i = 0; i < n; ++i) own[i] = static_cast<T>(arrived[i]);
+    }
+    if constexpr (converts) {
+      if (!rounds_ || m.step != link_.size() - 2) return;
+      for (int64_t i = 0; i < n; ++i) own[i] = static_cast<T>(W(own[i]));  // what the others get
     }
   }
 
@@ -89,38 +93,41 @@ class Ring {
     return {begin, std::min(begin + piece_, c.end)};
   }
 
-  // sent_chunk(step): the chunk this rank sends; the one it receives is the one before.
-  // target(k, range): where message k lands. landed(k, range): called when it has.
-  template <class SentChunk, class Target, class Landed>
-  void run(SentChunk sent_chunk, Target target, Landed landed) {
+  void post(int64_t k, int step, int shift, int64_t piece) {
+    const int chunk = link_.rank() - shift - step;
+    const ChunkRange out = piece_of(chunk, piece);
+    Message& m = messages_[static_cast<size_t>(k % ring_messages_ahead)];
+    m.step = step;
+    m.range = piece_of(chunk - 1, piece);
     const int right = wrap(link_.rank() + 1, link_.size());
     const int left = wrap(link_.rank() - 1, link_.size());
-    struct Exchange {
-      Work send, recv;
-      ChunkRange range;
-    };
-    std::array<Exchange, 2> exchanges;
-    const auto post = [&](int64_t k) {
-      const int step = static_cast<int>(k / pieces_);
-      const int chunk = sent_chunk(step);
-      const ChunkRange out = piece_of(chunk, k % pieces_);
-      Exchange& e = exchanges[static_cast<size_t>(k % 2)];
-      e.range = piece_of(chunk - 1, k % pieces_);
-      if (e.range.size() > 0) e.recv = link_.recv(left, target(k, e.range));
-      if (out.size() > 0) e.send = link_.send(right, leaving(k, out));
-    };
-    const auto finish = [&](int64_t k) {
-      Exchange& e = exchanges[static_cast<size_t>(k % 2)];
-      if (e.recv) std::exchange(e.recv, Work()).wait();
-      if (e.range.size() > 0) landed(k, e.range);
-      if (e.send) std::exchange(e.send, Work()).wait();
-    };
-    const int64_t messages = pieces_ * (link_.size() - 1);
-    const int64_t ahead = pieces_ >= 2 ? 1 : 0;
-    for (int64_t k = 0; k < messages + ahead; ++k) {
-      if (k < messages) post(k);
-      if (k >= ahead) finish(k - ahead);
+    if (m.range.size() > 0) m.recv = link_.recv(left, target(k, m));
+    if (out.size() > 0) m.send = link_.send(right, leaving(k, out));
+  }
+
+  void finish(int64_t k) {
+    Message& m = messages_[static_cast<size_t>(k % ring_messages_ahead)];
+    if (m.recv) link_.wait(std::exchange(m.recv, Work()));
+    if (m.range.size() > 0) landed(k, m);
+    if (m.send) link_.wait(std::exchange(m.send, Work()));
+  }
+
+  void run(int first, int end, int shift) {
+    rounds_ = first == 0 && end > link_.size() - 1;
+    int64_t posted = 0, finished = 0;
+    for (int64_t group = 0; group < pieces_; group += ring_messages_ahead) {
+      const int64_t width = std::min<int64_t>(ring_messages_ahead, pieces_ - group);
+      for (int step = first; step < end; ++step) {
+        for (int64_t j = group; j < group + width; ++j) {
+          // The same piece one step earlier, and whoever has this message's memory.
+          const int64_t needed =
+              std::max(step > first ? posted - width + 1 : 0, posted - ring_messages_ahead + 1);
+          while (finished < needed) finish(finished++);
+          post(posted++, step, shift, j);
+        }
+      }
     }
+    while (finished < posted) finish(finished++);
   }
 
   Link& link_;
@@ -129,6 +136,8 @@ class Ring {
   W* const staging_;
   int64_t piece_ = 0;   // elements per message
   int64_t pieces_ = 0;  // messages per step
+  bool rounds_ = false;
+  std::array<Message, ring_messages_ahead> messages_;
 };
 
 // f(ring) with the ring for this dtype and wire.
@@ -138,31 +147,31 @@ void with_ring(Link& link, const TensorView& data, std::span<std::byte> staging,
               name_of(data.dtype), ", expected f32 or f64");
   if (link.size() == 1 || data.numel() == 0) return;
   if (data.dtype == DType::f64) {
-    f(Ring<double>(link, data.as<double>(), data.numel(), staging));
+    Ring<double> ring(link, data.as<double>(), data.numel(), staging);
+    f(ring);
   } else if (wire == Wire::bf16) {
-    f(Ring<float, bf16>(link, data.as<float>(), data.numel(), staging));
+    Ring<float, bf16> ring(link, data.as<float>(), data.numel(), staging);
+    f(ring);
   } else {
-    f(Ring<float>(link, data.as<float>(), data.numel(), staging));
+    Ring<float> ring(link, data.as<float>(), data.numel(), staging);
+    f(ring);
   }
 }
 
 template <class E>
 void gather_as(Link& link, const TensorView& data, std::span<std::byte> staging) {
-  Ring<E>(link, static_cast<E*>(data.data), data.numel(), staging).all_gather(1);
+  Ring<E>(link, static_cast<E*>(data.data), data.numel(), staging).all_gather();
 }
 
 }  // namespace
 
 void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging, Wire wire) {
-  with_ring(link, data, staging, wire, [](auto ring) {
-    ring.reduce_scatter(0);
-    ring.all_gather(0);
-  });
+  with_ring(link, data, staging, wire, [](auto& ring) { ring.all_reduce(); });
 }
 
 void ring_reduce_scatter(Link& link, const TensorView& data, std::span<std::byte> staging,
                          Wire wire) {
-  with_ring(link, data, staging, wire, [](auto ring) { ring.reduce_scatter(1); });
+  with_ring(link, data, staging, wire, [](auto& ring) { ring.reduce_scatter(); });
 }
 
 void ring_all_gather(Link& link, const TensorView& data, std::span<std::byte> staging) {
@@ -187,12 +196,12 @@ void tree_broadcast(Link& link, std::span<std::byte> data, int root) {
   const auto at = [&](int p) { return wrap(p + root, size); };
   int bit = 1;
   while (bit < size && (place & bit) == 0) bit <<= 1;
-  if (place != 0) link.recv(at(place - bit), data).wait();
+  if (place != 0) link.wait(link.recv(at(place - bit), data));
   std::vector<Work> sends;
   for (bit >>= 1; bit > 0; bit >>= 1) {
     if (place + bit < size) sends.push_back(link.send(at(place + bit), data));
   }
-  for (Work& send : sends) send.wait();
+  for (Work& send : sends) link.wait(std::move(send));
 }
 
 void dissemination_barrier(Link& link) {
@@ -202,8 +211,8 @@ void dissemination_barrier(Link& link) {
     std::byte arrived{};
     Work recv = link.recv(wrap(link.rank() - distance, link.size()), std::span(&arrived, 1));
     Work send = link.send(wrap(link.rank() + distance, link.size()), std::span(&token, 1));
-    recv.wait();
-    send.wait();
+    link.wait(std::move(recv));
+    link.wait(std::move(send));
   }
 }
 

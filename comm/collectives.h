@@ -22,9 +22,13 @@ struct ChunkRange {
 };
 ChunkRange chunk_range(int64_t n, int chunks, int chunk);
 
-// The three below take `staging`: scratch memory, aligned for the element type, of at least four
-// elements. Messages are at most a quarter of it; with chunks longer than that, the sum of one
-// piece overlaps the next transfer. Wire::bf16 is for f32 data alone.
+// How many messages of a ring are under way at once, and how many fit into its staging memory.
+constexpr int64_t ring_messages_ahead = 3;
+constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
+
+// The three below take `staging`: scratch memory, aligned for the element type, of at least
+// ring_staging_messages elements. Messages are at most that part of it; with chunks longer than
+// that, the sum of one piece overlaps the transfer of the next ones. Wire::bf16 is for f32 alone.
 
 // data (any shape, f32 or f64) += the other ranks' data. Chunk c is summed in the order of ranks
 // c, c+1, ..., c-1 and then copied, so the result is deterministic and the same, bit for bit, on

@@ -1,5 +1,8 @@
 #include "comm/link.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace rondo {
 
 template <class Post>
@@ -23,19 +26,32 @@ Work Link::recv(int from, std::span<std::byte> data) {
       [&] { return transport_.recv(members_[static_cast<size_t>(from)], tag_, data, deadline_); });
 }
 
-std::optional<std::string> Link::compare(Tag tag, const std::string& own) {
-  std::string theirs(own.size(), '\0');
+std::string Link::text_of(const Record& record) {
+  const std::string_view text(record.data(), record.size());
+  return std::string(text.substr(0, text.find_last_not_of('\0') + 1));
+}
+
+void Link::begin_check(Tag tag, const std::string& what) {
+  std::copy_n(what.begin(), std::min(what.size(), own_.size()), own_.begin());
   const int right = world_rank((rank_ + 1) % size());
   const int left = world_rank((rank_ + size() - 1) % size());
-  Work recv = start([&] {
-    return transport_.recv(left, tag, std::as_writable_bytes(std::span(theirs)), deadline_);
+  theirs_come_ = start([&] {
+    return transport_.recv(left, tag, std::as_writable_bytes(std::span(theirs_)), deadline_);
   });
-  Work send =
-      start([&] { return transport_.send(right, tag, std::as_bytes(std::span(own)), deadline_); });
-  recv.wait();
-  send.wait();
-  if (theirs == own) return std::nullopt;
-  return theirs;
+  own_sent_ =
+      start([&] { return transport_.send(right, tag, std::as_bytes(std::span(own_)), deadline_); });
+}
+
+void Link::finish_check() {
+  if (!theirs_come_) return;
+  Work sent = std::exchange(own_sent_, Work());
+  std::exchange(theirs_come_, Work()).wait();
+  sent.wait();
+  if (theirs_ == own_) return;
+  const int left = world_rank((rank_ + size() - 1) % size());
+  throw CommError(CommErrorKind::mismatch, left,
+                  str("ranks disagree on collective ", number(), ": rank ", left, " calls ",
+                      text_of(theirs_), ", rank ", world_rank(rank_), " calls ", text_of(own_)));
 }
 
 void Link::break_off(CommErrorKind kind, const std::string& cause, const std::string& message) {

@@ -5,6 +5,7 @@
 // Thread safety: one thread runs the collective; break_off may be called from any.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,9 +33,24 @@ class Link {
   Work send(int to, std::span<const std::byte> data);
   Work recv(int from, std::span<std::byte> data);
 
-  // Sends a record to the right neighbour and compares the left one's with it; returns that when
-  // they differ. Both under a tag of their own; not counted.
-  std::optional<std::string> compare(Tag tag, const std::string& own);
+  // Sends what this rank is about to do to the right neighbour, under a tag of its own; not
+  // counted. Must come before the first send and recv. What the left neighbour says is compared
+  // with it before the first wait() returns: on its way it costs no time of its own.
+  void begin_check(Tag tag, const std::string& what);
+  // Throws a mismatch that names both sides; at the first call after begin_check.
+  void finish_check();
+  // Withdraws what is left of it.
+  void drop_check() {
+    theirs_come_ = Work();
+    own_sent_ = Work();
+  }
+
+  // Work::wait, after finish_check. Algorithms wait by this alone.
+  void wait(Work work) {
+    finish_check();
+    work.wait();
+  }
+
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
   // The messages under way fail for this reason, and no further ones start: those throw `message`.
@@ -53,6 +69,12 @@ class Link {
   std::mutex mutex_;
   std::optional<CommError> broken_;
   std::vector<std::shared_ptr<detail::WorkState>> under_way_;
+
+  // Cut to a fixed length: no hash says as much.
+  using Record = std::array<char, 96>;
+  static std::string text_of(const Record& record);
+  Record own_{}, theirs_{};
+  Work own_sent_, theirs_come_;
 };
 
 }  // namespace rondo
