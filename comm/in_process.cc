@@ -5,9 +5,12 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory_resource>
 #include <mutex>
 #include <optional>
 #include <tuple>
+
+#include "comm/recycling_allocator.h"
 
 namespace rondo {
 
@@ -21,6 +24,11 @@ class InProcessWorld::Operation final : public detail::WorkState {
             std::byte* data, size_t size, Deadline deadline);
 
   void withdraw(CommErrorKind kind, const std::string& cause) override;
+  std::string description() const override {
+    return str("rank ", rank, ": ",
+               direction == Direction::send ? "send to rank " : "recv from rank ", peer, " (",
+               describe_tag(tag), ", ", size, " bytes)");
+  }
 
   void complete() {
     stage = Stage::done;
@@ -46,7 +54,7 @@ class InProcessWorld::Operation final : public detail::WorkState {
 struct InProcessWorld::Shared {
   using Channel = std::tuple<int, int, Tag>;  // from, to, tag
   // Holds sends or recvs that wait for their counterpart, never both.
-  using Queue = std::deque<std::shared_ptr<Operation>>;
+  using Queue = std::pmr::deque<std::shared_ptr<Operation>>;
 
   explicit Shared(int n) : world_size(n), lost(static_cast<size_t>(n)) {}
 
@@ -58,7 +66,10 @@ struct InProcessWorld::Shared {
   const int world_size;
   std::mutex mutex;
   std::condition_variable moved;
-  std::map<Channel, Queue> channels;
+  // Keep what was allocated for messages, for those to come.
+  std::pmr::unsynchronized_pool_resource memory;
+  std::pmr::map<Channel, Queue> channels{&memory};
+  const std::shared_ptr<MemoryPool> operations = std::make_shared<MemoryPool>();
   bool aborted = false;
   int aborted_by = -1;
   std::string abort_reason;
@@ -77,10 +88,7 @@ struct InProcessWorld::Shared {
 InProcessWorld::Operation::Operation(std::shared_ptr<Shared> world, Direction d, int own_rank,
                                      int other_rank, Tag t, std::byte* memory, size_t bytes,
                                      Deadline deadline)
-    : WorkState(
-          str("rank ", own_rank, ": ", d == Direction::send ? "send to rank " : "recv from rank ",
-              other_rank, " (", describe_tag(t), ", ", bytes, " bytes)"),
-          deadline),
+    : WorkState(deadline),
       shared(std::move(world)),
       direction(d),
       rank(own_rank),
@@ -203,7 +211,8 @@ class InProcessWorld::Endpoint final : public Transport {
     RONDO_CHECK(peer >= 0 && peer < world_size(), "rank ", peer, " of a world of ", world_size());
     RONDO_CHECK(peer != rank_, "rank ", rank_, " exchanges a message with itself");
     auto op =
-        std::make_shared<Operation>(shared_, direction, rank_, peer, tag, data, size, deadline);
+        std::allocate_shared<Operation>(RecyclingAllocator<Operation>(shared_->operations), shared_,
+                                        direction, rank_, peer, tag, data, size, deadline);
     shared_->post(op);
     return Work(std::move(op));
   }

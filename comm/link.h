@@ -21,7 +21,9 @@ class Link {
  public:
   // `members` are the world ranks of the group, in group order; it must outlive the Link.
   Link(Transport& transport, const std::vector<int>& members, int rank, Tag tag, Deadline deadline)
-      : transport_(transport), members_(members), rank_(rank), tag_(tag), deadline_(deadline) {}
+      : transport_(transport), members_(members), rank_(rank), tag_(tag), deadline_(deadline) {
+    under_way_.reserve(16);  // more than an algorithm has at once
+  }
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(members_.size()); }

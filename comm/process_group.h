@@ -79,8 +79,8 @@ struct GroupOptions {
   // Groups that share a rank need different ids.
   uint16_t id = 0;
   CommClock::duration timeout = std::chrono::minutes(5);
-  // Largest message of a collective.
-  size_t message_bytes = size_t{256} * 1024;
+  // Largest message of a collective; the group allocates six of them.
+  size_t message_bytes = size_t{2} << 20;
   Wire wire = Wire::exact;
   // Before each collective neighbours compare what they are about to do (one small message per
   // rank). Ranks that disagree get a mismatch that names both sides, instead of a hang or a wrong

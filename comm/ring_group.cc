@@ -20,6 +20,9 @@ class Collective final : public detail::WorkState {
   Collective(RingGroup& group, const std::string& what, uint32_t number, Deadline deadline,
              Body body);
   void withdraw(CommErrorKind kind, const std::string& cause) override;
+  std::string description() const override {
+    return str("rank ", world_rank_, ": ", what_, ", ", describe_tag(tag_));
+  }
 
   void run();
   // Instead of run().
@@ -32,6 +35,8 @@ class Collective final : public detail::WorkState {
 
  private:
   RingGroup& group_;
+  const int world_rank_;
+  const Tag tag_;
   const std::string what_;
   const uint32_t number_;
   Link link_;
@@ -88,10 +93,10 @@ class RingGroup final : public ProcessGroup {
 
 Collective::Collective(RingGroup& group, const std::string& what, uint32_t number,
                        Deadline deadline, Body body)
-    : WorkState(str("rank ", group.transport_.rank(), ": ", what, ", ",
-                    describe_tag(collective_tag(group.options_.id, number))),
-                deadline),
+    : WorkState(deadline),
       group_(group),
+      world_rank_(group.transport_.rank()),
+      tag_(collective_tag(group.options_.id, number)),
       what_(what),
       number_(number),
       link_(group.transport_, group.options_.members, group.rank_,

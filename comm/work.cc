@@ -44,14 +44,14 @@ void WorkState::began() {
 
 void WorkState::succeed(size_t bytes) {
   std::unique_lock lock(mutex_);
-  RONDO_CHECK(!done_, description_, " was finished twice");
+  RONDO_CHECK(!done_, description(), " was finished twice");
   bytes_ = bytes;
   finish(std::move(lock));
 }
 
 void WorkState::fail(const CommError& error) {
   std::unique_lock lock(mutex_);
-  RONDO_CHECK(!done_, description_, " was finished twice");
+  RONDO_CHECK(!done_, description(), " was finished twice");
   failed_ = true;
   kind_ = error.kind();
   peer_ = error.peer();

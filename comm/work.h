@@ -34,6 +34,8 @@ class WorkState {
  public:
   WorkState(std::string description, Deadline deadline)
       : description_(std::move(description)), deadline_(deadline) {}
+  // For classes that make their description when they are asked for it.
+  explicit WorkState(Deadline deadline) : deadline_(deadline) {}
   virtual ~WorkState() = default;
   WorkState(const WorkState&) = delete;
   WorkState& operator=(const WorkState&) = delete;
@@ -55,7 +57,7 @@ class WorkState {
   void on_done(std::function<void()> then);
 
   // "rank 0: recv from rank 2 (tag 7, 40 bytes)"
-  const std::string& description() const { return description_; }
+  virtual std::string description() const { return description_; }
   Deadline deadline() const { return deadline_; }
 
  protected:

@@ -39,15 +39,13 @@ void World::abort(int culprit, const std::string& reason) noexcept {
 
 Operation::Operation(std::shared_ptr<Channel> c, Direction d, Tag t, std::byte* memory,
                      size_t bytes, Deadline deadline)
-    : WorkState(
-          str("rank ", c->rank(), ": ", d == Direction::send ? "send to rank " : "recv from rank ",
-              c->peer(), " (", describe_tag(t), ", ", bytes, " bytes)"),
-          deadline),
-      channel(std::move(c)),
-      direction(d),
-      tag(t),
-      data(memory),
-      size(bytes) {}
+    : WorkState(deadline), channel(std::move(c)), direction(d), tag(t), data(memory), size(bytes) {}
+
+std::string Operation::description() const {
+  return str("rank ", channel->rank(), ": ",
+             direction == Direction::send ? "send to rank " : "recv from rank ", channel->peer(),
+             " (", describe_tag(tag), ", ", size, " bytes)");
+}
 
 void Operation::withdraw(CommErrorKind kind, const std::string& cause) {
   channel->withdraw(*this, kind, cause);
@@ -144,7 +142,9 @@ void Channel::begin_recv(const OperationPtr& op) {
 }
 
 Work Channel::post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline) {
-  auto op = std::make_shared<Operation>(shared_from_this(), direction, tag, data, size, deadline);
+  auto op =
+      std::allocate_shared<Operation>(RecyclingAllocator<Operation>(operations_),
+                                      shared_from_this(), direction, tag, data, size, deadline);
   Lock lock(mutex_);
   if (ending_) {
     op->break_off(ending_->kind, ending_->culprit, ending_->cause);

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "comm/gloo/letter.h"
+#include "comm/recycling_allocator.h"
 
 namespace gloo::rendezvous {
 class Context;
@@ -44,6 +45,7 @@ class Operation final : public detail::WorkState {
   Operation(std::shared_ptr<Channel> channel, Direction direction, Tag tag, std::byte* data,
             size_t size, Deadline deadline);
   void withdraw(CommErrorKind kind, const std::string& cause) override;
+  std::string description() const override;
 
   void complete() { succeed(size); }
   void break_off(CommErrorKind kind, int culprit, const std::string& cause) {
@@ -148,6 +150,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   World* world_;
   const int rank_, peer_;
   const CommClock::duration grace_;
+
+  const std::shared_ptr<MemoryPool> operations_ = std::make_shared<MemoryPool>();
 
   std::mutex mutex_;
   std::condition_variable changed_;
