@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "kernels/base/error.h"
 
@@ -101,13 +102,28 @@ class Reader {
     settle(local_size_, number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, most_ranks));
     settle(rank_, number("PMIX_RANK", 0, last));
     if (!get("SLURM_STEP_ID")) return;
-    if (!rank_.value) {
-      settle(rank_, number("SLURM_PROCID", 0, last));
-      settle(local_rank_, number("SLURM_LOCALID", 0, last));
-      slurm_ = rank_.value.has_value();
+    if (!rank_.value) read_slurm_rank(last);
+    // Of a heterogeneous job, what is said of the step may be about one component; SLURM_PROCID and
+    // SLURM_NTASKS are about all.
+    for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}) {
+      if (heterogeneous() && std::string_view(name) == "SLURM_STEP_NUM_TASKS") continue;
+      if (!size_.value) settle(size_, number(name, 1, most_ranks));
     }
-    if (!size_.value) settle(size_, number("SLURM_STEP_NUM_TASKS", 1, most_ranks));
-    if (!size_.value) settle(size_, number("SLURM_NTASKS", 1, most_ranks));
+  }
+
+  void read_slurm_rank(int64_t last) {
+    settle(rank_, number("SLURM_PROCID", 0, last));
+    slurm_ = rank_.value.has_value();
+    settle(local_rank_, number("SLURM_LOCALID", 0, last));
+    if (heterogeneous() || local_size_.value) return;
+    const char* tasks = get("SLURM_STEP_TASKS_PER_NODE");
+    const Given node = number("SLURM_NODEID", 0, last);
+    if (!tasks || !node.value) return;
+    local_size_ = {tasks_of_node(tasks, *node.value), "SLURM_STEP_TASKS_PER_NODE"};
+  }
+
+  bool heterogeneous() const {
+    return number("SLURM_HET_SIZE", 1, most_ranks).value.value_or(1) > 1;
   }
 
   void read_meeting(RankPlace& p) const {
@@ -151,9 +167,10 @@ class Reader {
     if (address) p.master_address = address;
     if (port.value) p.master_port = static_cast<uint16_t>(*port.value);
     if (slurm_ && !address) {
-      const char* nodes = get("SLURM_STEP_NODELIST");
+      const char* nodes = heterogeneous() ? nullptr : get("SLURM_STEP_NODELIST");
+      if (!nodes) nodes = get("SLURM_JOB_NODELIST");
       if (!nodes) nodes = get("SLURM_NODELIST");
-      if (!nodes) fail_input("SLURM_NODELIST is not set: set MASTER_ADDR to the first node");
+      if (!nodes) fail_input("SLURM_JOB_NODELIST is not set: set MASTER_ADDR to the first node");
       p.master_address = first_host(nodes);
     }
     if (slurm_ && !port.value) {
@@ -180,16 +197,55 @@ std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& e
 }
 
 std::string first_host(const std::string& nodelist) {
-  const size_t end = nodelist.find_first_of(",[");
-  const std::string prefix = nodelist.substr(0, end);
-  std::string host = prefix;
-  if (end != std::string::npos && nodelist[end] == '[') {
-    const size_t stop = nodelist.find_first_of("-,]", end + 1);
-    if (stop == std::string::npos) fail_input("'", nodelist, "' is not a list of nodes");
-    host += nodelist.substr(end + 1, stop - end - 1);
+  const auto refuse = [&] { fail_input("'", nodelist, "' is not a list of nodes"); };
+  std::string host;
+  for (size_t i = 0; i < nodelist.size() && nodelist[i] != ','; ++i) {
+    if (nodelist[i] != '[') {
+      if (nodelist[i] == ']' || nodelist[i] == ' ') refuse();
+      host += nodelist[i];
+      continue;
+    }
+    const size_t stop = nodelist.find(']', i);
+    if (stop == std::string::npos) refuse();
+    const std::string numbers = nodelist.substr(i + 1, stop - i - 1);
+    const std::string first = numbers.substr(0, numbers.find_first_not_of("0123456789"));
+    if (first.empty() || numbers.find_first_not_of("0123456789,-") != std::string::npos) refuse();
+    host += first;
+    i = stop;
   }
-  if (host.empty()) fail_input("'", nodelist, "' is not a list of nodes");
+  if (host.empty()) refuse();
   return host;
+}
+
+int tasks_of_node(const std::string& tasks_per_node, int64_t node) {
+  const auto refuse = [&] {
+    fail_input("'", tasks_per_node, "' is not Slurm's number of tasks per node");
+  };
+  const auto number = [&](const char*& at, const char* end) {
+    int64_t n = 0;
+    const auto [stop, error] = std::from_chars(at, end, n);
+    if (error != std::errc() || n < 1 || n > most_ranks) refuse();
+    at = stop;
+    return n;
+  };
+  const char* at = tasks_per_node.data();
+  const char* const end = at + tasks_per_node.size();
+  for (int64_t before = 0;;) {
+    const int64_t tasks = number(at, end);
+    int64_t nodes = 1;
+    if (end - at >= 2 && at[0] == '(' && at[1] == 'x') {
+      at += 2;
+      nodes = number(at, end);
+      if (at == end || *at++ != ')') refuse();
+    }
+    before += nodes;
+    if (node < before) return static_cast<int>(tasks);
+    if (at == end) {
+      fail_input("SLURM_NODEID is ", node, ", but '", tasks_per_node, "' is about ", before,
+                 " nodes");
+    }
+    if (*at++ != ',') refuse();
+  }
 }
 
 }  // namespace rondo

@@ -5,7 +5,8 @@
 // speak PMIx; the size is Slurm's); SLURM_* (srun). What two of the first four say must agree.
 // Slurm's variables are a fallback: another launcher inside a Slurm step inherits those of the
 // step, and they mean that launcher, not its ranks. They count only within a step (SLURM_STEP_ID);
-// a batch script has them too, and is not a rank.
+// a batch script has them too, and is not a rank. In a heterogeneous job (SLURM_HET_SIZE above 1)
+// SLURM_PROCID, SLURM_NTASKS and SLURM_JOB_NODELIST are about all components, as Slurm documents.
 //
 // Where the ranks meet: MASTER_ADDR and MASTER_PORT, or of Slurm its first node and a port made
 // from the job's number; a job token (RONDO_TOKEN) lets them in. Ranks of mpirun that are all on
@@ -43,7 +44,12 @@ struct RankPlace {
 // Nothing when nobody started this process as one of several ranks.
 std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment);
 
-// "gpu[07-09,12],login" -> "gpu07": the first host of Slurm's notation.
+// "gpu[07-09,12],login" -> "gpu07", "rack[0-1]-n[04,06]-ib" -> "rack0-n04-ib": the first host of
+// Slurm's notation. InputError when it is none.
 std::string first_host(const std::string& nodelist);
+
+// "2(x3),1" -> 2 for nodes 0 to 2, 1 for node 3: Slurm's notation for tasks per node. InputError
+// when it is none, or about fewer nodes.
+int tasks_of_node(const std::string& tasks_per_node, int64_t node);
 
 }  // namespace rondo

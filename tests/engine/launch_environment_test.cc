@@ -174,6 +174,177 @@ TEST_CASE("the first host of a list of nodes", "[launch]") {
   CHECK(first_host("gpu[3]") == "gpu3");
   CHECK(first_host("login,gpu[1-2]") == "login");
   CHECK(first_host("rack1-[007-008],x") == "rack1-007");
-  CHECK_THROWS_WITH(first_host(""), Contains("not a list of nodes"));
-  CHECK_THROWS_WITH(first_host("gpu[7"), Contains("not a list of nodes"));
+  CHECK(first_host("a[1-3,7],b-x[01-02]") == "a1");
+  CHECK(first_host("b-x[01-02],a[1-3,7]") == "b-x01");
+  CHECK(first_host("machine2-[3-5]-vm1") == "machine2-3-vm1");
+  CHECK(first_host("rack[0-1]_blade[2-3]") == "rack0_blade2");
+  CHECK(first_host("n[1,3]-ib[0].cluster.example,z") == "n1-ib0.cluster.example");
+  // As clusters have printed them.
+  CHECK(first_host("c457-[011-012]") == "c457-011");
+  CHECK(first_host("c427-032,c429-002") == "c427-032");
+  CHECK(first_host("gnode[10,20,25,37]") == "gnode10");
+  CHECK(first_host("nid[00001,00011-00012]") == "nid00001");
+  CHECK(first_host("ml-16-node-[001-002,004],ml-17-node-[001-003]") == "ml-16-node-001");
+  CHECK(first_host("nodeA,nodeB[001,003],nodeC") == "nodeA");
+  for (const char* bad :
+       {"", ",a", "gpu[7", "gpu[]", "gpu7]", "gpu[a-b]", "gpu[1-[2]]", "gpu[-2]", "gpu 1"}) {
+    CHECK_THROWS_WITH(first_host(bad),
+                      Contains(std::string("'") + bad + "' is not a list of nodes"));
+  }
+}
+
+TEST_CASE("tasks of a node in Slurm's notation", "[launch]") {
+  CHECK(tasks_of_node("4", 0) == 4);
+  CHECK(tasks_of_node("2(x3),1", 0) == 2);
+  CHECK(tasks_of_node("2(x3),1", 2) == 2);
+  CHECK(tasks_of_node("2(x3),1", 3) == 1);
+  CHECK(tasks_of_node("1(x4)", 3) == 1);
+  CHECK(tasks_of_node("3,2(x2),8", 2) == 2);
+  CHECK_THROWS_WITH(tasks_of_node("2(x3),1", 4), Contains("SLURM_NODEID is 4, but '2(x3),1' is"));
+  for (const char* bad : {"", "x", "2(3)", "2(x", "2(x3", "0", "2,,1", "-1", "2(x0)", "2;1"}) {
+    CHECK_THROWS_WITH(tasks_of_node(bad, 1000), Contains("not Slurm's number of tasks per node"));
+  }
+}
+
+// What people printed in public reports, their names left out.
+TEST_CASE("recorded Slurm environments", "[launch]") {
+  const Variables token = {{"RONDO_TOKEN", "t"}};
+  // srun -N1 -n4, a report of 2013: task 1.
+  const Variables one_node = {{"SLURMD_NODENAME", "t-cn0117"},
+                              {"SLURM_CPUS_ON_NODE", "4"},
+                              {"SLURM_GTIDS", "0,1,2,3"},
+                              {"SLURM_JOBID", "901593"},
+                              {"SLURM_JOB_CPUS_PER_NODE", "4"},
+                              {"SLURM_JOB_ID", "901593"},
+                              {"SLURM_JOB_NODELIST", "t-cn0117"},
+                              {"SLURM_JOB_NUM_NODES", "1"},
+                              {"SLURM_LOCALID", "1"},
+                              {"SLURM_NNODES", "1"},
+                              {"SLURM_NODEID", "0"},
+                              {"SLURM_NODELIST", "t-cn0117"},
+                              {"SLURM_NPROCS", "4"},
+                              {"SLURM_NTASKS", "4"},
+                              {"SLURM_PROCID", "1"},
+                              {"SLURM_STEPID", "0"},
+                              {"SLURM_STEP_ID", "0"},
+                              {"SLURM_STEP_LAUNCHER_PORT", "33360"},
+                              {"SLURM_STEP_NODELIST", "t-cn0117"},
+                              {"SLURM_STEP_NUM_NODES", "1"},
+                              {"SLURM_STEP_NUM_TASKS", "4"},
+                              {"SLURM_STEP_TASKS_PER_NODE", "4"},
+                              {"SLURM_TASKS_PER_NODE", "4"}};
+  RankPlace p = place(with(one_node, token)).value();
+  CHECK(p.rank == 1);
+  CHECK(p.world_size == 4);
+  CHECK(p.local_rank == 1);
+  CHECK(p.local_size == 4);
+  CHECK(p.master_address == "t-cn0117");
+  CHECK(p.master_port == 21593);
+
+  // A shell of salloc (an interactive step) with room for 8 tasks, 2026: this process is alone.
+  CHECK_FALSE(place({{"SLURM_JOB_ID", "1731344"},
+                     {"SLURM_JOB_NODELIST", "GPU71E4"},
+                     {"SLURM_LOCALID", "0"},
+                     {"SLURM_MPI_TYPE", "pmix"},
+                     {"SLURM_NNODES", "1"},
+                     {"SLURM_NODEID", "0"},
+                     {"SLURM_PROCID", "0"},
+                     {"SLURM_STEP_ID", "4294967290"},
+                     {"SLURM_STEP_NODELIST", "GPU71E4"},
+                     {"SLURM_STEP_NUM_NODES", "1"},
+                     {"SLURM_STEP_NUM_TASKS", "1"},
+                     {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                     {"SLURM_TASKS_PER_NODE", "8"}}));
+
+  // A batch script of four nodes: no step, no rank.
+  CHECK_FALSE(place({{"SLURM_NODELIST", "gnode[10,20,25,37]"},
+                     {"SLURMD_NODENAME", "gnode10"},
+                     {"SLURM_NTASKS_PER_NODE", "4"},
+                     {"SLURM_NNODES", "4"},
+                     {"SLURM_JOBID", "200505"},
+                     {"SLURM_NTASKS", "4"},
+                     {"SLURM_TASKS_PER_NODE", "1(x4)"},
+                     {"SLURM_JOB_ID", "200505"},
+                     {"SLURM_NODEID", "0"},
+                     {"SLURM_NPROCS", "4"},
+                     {"SLURM_PROCID", "0"},
+                     {"SLURM_JOB_NODELIST", "gnode[10,20,25,37]"},
+                     {"SLURM_LOCALID", "0"},
+                     {"SLURM_GTIDS", "0"}}));
+
+  // Open MPI's mpirun in an allocation of two nodes, rank 3: Slurm speaks of mpirun's daemon.
+  const Variables daemon = {{"SLURM_JOB_NODELIST", "node[1-2]"},
+                            {"SLURM_NNODES", "1"},
+                            {"SLURM_NODELIST", "node[1-2]"},
+                            {"SLURM_TASKS_PER_NODE", "1"},
+                            {"SLURM_NPROCS", "1"},
+                            {"SLURM_STEP_NODELIST", "node1"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                            {"SLURM_NODEID", "0"},
+                            {"SLURM_PROCID", "0"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_STEP_ID", "0"},
+                            {"OMPI_COMM_WORLD_RANK", "3"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                            {"MASTER_ADDR", "node2"},
+                            {"MASTER_PORT", "4000"}};
+  p = place(with(daemon, token)).value();
+  CHECK(p.rank == 3);
+  CHECK(p.world_size == 4);
+  CHECK(p.local_size == 2);
+  CHECK(p.master_address == "node2");
+}
+
+TEST_CASE("heterogeneous jobs and sparse environments of Slurm", "[launch]") {
+  // srun --het-group=0,1 over nid00001 and nid[00011-00012], as Slurm's documentation shows it; the
+  // second component's own view of the step beside it.
+  const Variables het = {{"SLURM_JOB_ID", "11751"},
+                         {"SLURM_HET_SIZE", "2"},
+                         {"SLURM_JOB_ID_HET_GROUP_0", "11751"},
+                         {"SLURM_JOB_ID_HET_GROUP_1", "11752"},
+                         {"SLURM_JOB_NODELIST_HET_GROUP_0", "nid00001"},
+                         {"SLURM_JOB_NODELIST_HET_GROUP_1", "nid[00011-00012]"},
+                         {"SLURM_JOB_NODELIST", "nid[00001,00011-00012]"},
+                         {"SLURM_STEP_ID", "0"},
+                         {"SLURM_STEP_NODELIST", "nid[00011-00012]"},
+                         {"SLURM_STEP_NUM_TASKS", "2"},
+                         {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                         {"SLURM_NODEID", "1"},
+                         {"SLURM_NTASKS", "3"},
+                         {"SLURM_NPROCS", "3"},
+                         {"SLURM_PROCID", "2"},
+                         {"SLURM_LOCALID", "0"},
+                         {"RONDO_TOKEN", "t"}};
+  RankPlace p = place(het).value();
+  CHECK(p.rank == 2);
+  CHECK(p.world_size == 3);
+  CHECK(p.master_address == "nid00001");
+  CHECK(p.master_port == 21751);
+
+  const Variables sparse = {
+      {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "3"}, {"SLURM_JOB_NODELIST", "a[1-3,7],b-x[01-02]"},
+      {"SLURM_NTASKS", "6"}, {"SLURM_PROCID", "5"},  {"RONDO_TOKEN", "t"}};
+  p = place(sparse).value();
+  CHECK(p.rank == 5);
+  CHECK(p.world_size == 6);
+  CHECK(p.local_size == 1);
+  CHECK(p.master_address == "a1");
+  Variables old = sparse;
+  old.erase("SLURM_NTASKS");
+  CHECK_THAT(refusal(old), Contains("SLURM_PROCID is 5, but nothing says how many ranks"));
+  CHECK(place(with(old, {{"SLURM_NPROCS", "6"}})).value().world_size == 6);
+  CHECK_THAT(refusal(with(sparse, {{"SLURM_NTASKS", "5"}})),
+             Contains("SLURM_PROCID is 5, but SLURM_NTASKS is 5"));
+  CHECK_THAT(refusal(with(sparse, {{"SLURM_STEP_TASKS_PER_NODE", "3(x2)"},
+                                   {"SLURM_NODEID", "1"},
+                                   {"SLURM_LOCALID", "3"}})),
+             Contains("SLURM_LOCALID is 3, but SLURM_STEP_TASKS_PER_NODE is 3"));
+  CHECK_THAT(refusal(with(sparse, {{"SLURM_STEP_TASKS_PER_NODE", "3(x"}, {"SLURM_NODEID", "1"}})),
+             Contains("'3(x' is not Slurm's number of tasks per node"));
+  CHECK_THAT(refusal(with(sparse, {{"SLURM_JOB_NODELIST", "a[1-"}})),
+             Contains("'a[1-' is not a list of nodes"));
+  CHECK_THAT(refusal(with(sparse, {{"PMIX_RANK", "5"}, {"RANK", "4"}, {"WORLD_SIZE", "6"}})),
+             Contains("RANK is 4, but PMIX_RANK is 5"));
 }

@@ -1,0 +1,153 @@
+"""Ranks that are killed, stopped, slowed down, misled or out of disk, really: each run ends within its
+deadline, with one line that names rank, operation and cause."""
+
+import resource
+import threading
+
+from ranks_support import *
+
+
+def test_a_rank_is_killed():
+    with corpus() as root:
+        process = start(*launch(3, options=["--grace", 5]), cwd=root)
+        wait_for_step(root, 10, process)
+        os.kill(ranks_of(process)[1], signal.SIGKILL)
+        _, err = ends(process, 10, 128 + signal.SIGKILL)
+        one_line(err, "rank 1 was killed by SIGKILL; ", "from rank 1", "rank 1 is lost")
+
+
+def test_killed_ranks_start_again():
+    with corpus() as root:
+        expected = single(root)
+        for victim in (0, 1):
+            process = start(*launch(2, options=["--max-restarts", 2]), cwd=root)
+            wait_for_step(root, 60, process)
+            os.kill(ranks_of(process)[victim], signal.SIGKILL)
+            out, err = ends(process, 60, 0)
+            one_line(err, f"rank {victim} was killed by SIGKILL",
+                     "starting again from the last checkpoint (restart 1 of 2)")
+            check("continuing after step" in out, out)
+            check_same(expected, root / "run")
+            shutil.rmtree(root / "run")
+
+
+def test_a_rank_is_stopped():
+    with corpus() as root:
+        for victim in (1, 0):
+            process = start(*launch(2, "parallel.timeout_seconds=2", options=["--grace", 1]), cwd=root)
+            wait_for_step(root, 10, process)
+            os.kill(ranks_of(process)[victim], signal.SIGSTOP)
+            _, err = ends(process, 10, 75)
+            one_line(err, f"rank {victim} is stopped (SIGSTOP); ",
+                     f"rank {1 - victim}: ", f"from rank {victim}", "timed out after ")
+            shutil.rmtree(root / "run")
+
+
+def test_a_rank_cannot_go_on():
+    with corpus() as root:
+        # The longest utterance comes last in the first epoch.
+        rows = [[1.0] * 5 + [float("nan")]] * 60
+        (root / "late.npy").write_bytes(npy(rows))
+        with open(root / "train.jsonl", "a") as manifest:
+            manifest.write(json.dumps({"features_filepath": "late.npy", "text": "abcabc"}) + "\n")
+        process = start(*launch(3), cwd=root)
+        _, err = ends(process, 20, 1)
+        one_line(err, "rank ", "late.npy: frame 0 column 5 is not a finite number")
+        state = sorted((root / "run").glob("checkpoint-*"))[-1] / "state.json"
+        check(json.loads(state.read_text())["step"] >= 5, "the updates before are lost")
+
+
+def test_disk_full():
+    with corpus() as root:
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        process = start(*launch(2), cwd=root, preexec_fn=limit)
+        _, err = ends(process, 20, 1)
+        one_line(err, "rank 0: ", "File too large")
+
+
+def test_ranks_with_other_settings():
+    with corpus() as root:
+        a, b = as_ranks(root, {0: ([], {}), 1: (["optimizer.lr=0.5"], {})}, free_port())
+        one_line(ends(b, 20, 1)[1], "rank 1: its settings are not those of rank 0: optimizer.lr: ")
+        check(ends(a, 20, 1)[1] == "", "rank 0 has nothing of its own to say")
+        check(not (root / "run").exists(), "a run that did not start left something")
+
+
+def test_the_disk_is_full_for_one_rank():
+    """Rank 1 alone: it writes nothing but its log."""
+    with corpus() as root:
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        a, b = as_ranks(root, {0: ([], {}), 1: ([], {})}, free_port(), preexec={1: limit})
+        one_line(ends(b, 20, 1)[1], "rank 1: ", "log.rank-1.jsonl", "File too large")
+        one_line(ends(a, 20, 75)[1], "rank 0: ", "rank 1 aborted: ", "log.rank-1.jsonl", "File too large")
+
+
+@contextlib.contextmanager
+def small_disk(path, size):
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path],
+                      capture_output=True).returncode != 0:
+        raise Skip("no right to mount a small file system")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", path], check=True)
+
+
+def test_a_disk_runs_full():
+    with corpus() as root, small_disk(root / "small", "64k"):
+        process = start(*launch(2, "training.checkpoint_dir=small/run"), cwd=root)
+        _, err = ends(process, 30, 1)
+        one_line(err, "rank 0: ", "small/run/", "No space left on device")
+
+
+def test_a_rank_is_slow():
+    """Rank 1 gets a quarter of its time. Nothing fails, and the terminal says who it is."""
+    with corpus() as root:
+        process = start(*launch(2, "training.epochs=1", "model.hidden=192", "model.layers=2"), cwd=root)
+        wait_for_step(root, 5, process)
+        victim, over = ranks_of(process)[1], threading.Event()
+
+        def slow_down():
+            while not over.is_set():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victim, signal.SIGSTOP)
+                    time.sleep(0.09)
+                    os.kill(victim, signal.SIGCONT)
+                time.sleep(0.03)
+
+        thread = threading.Thread(target=slow_down)
+        thread.start()
+        try:
+            out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        finally:
+            over.set()
+            thread.join()
+        check(process.returncode == 0, out, err)
+        check("rank 1 is slow" in out + err, "nobody is named:", out, err)
+        check("best model: " in out, "the run did not end as usual:", out)
+
+
+def another_version(root):
+    """The program as another version of itself: its bytes but for the version."""
+    program = pathlib.Path(RONDO).read_bytes()
+    version = run("--version")[0].split()[1].encode()
+    other = root / "other-rondo"
+    other.write_bytes(program.replace(version[:4], b"9" + version[1:4]))
+    other.chmod(0o755)
+    says = subprocess.run([other, "--version"], capture_output=True).stdout
+    check(says.split()[1] == b"9" + version[1:], "no other version:", says)
+    return other, version.decode()
+
+
+def test_ranks_of_another_version():
+    with corpus() as root:
+        other, version = another_version(root)
+        a, b = as_ranks(root, {0: ([], {}), 1: ([], {})}, free_port(), programs={1: other})
+        one_line(ends(b, 20, 1)[1],
+                 f"rank 1: is version 9{version[1:]} of the program, rank 0 version {version}")
+        check(ends(a, 20, 1)[1] == "", "rank 0 has nothing of its own to say")
+        check(not (root / "run").exists(), "a run that did not start left something")
+
+
+main(globals())

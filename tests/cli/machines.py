@@ -1,0 +1,130 @@
+"""Two machines, as network namespaces with a cable between them: run, cut off, throttled.
+
+Needs the right to make namespaces, and `ip` and `tc` (iproute2); skipped otherwise."""
+
+from ranks_support import *
+
+HOSTS = ("10.213.77.1", "10.213.77.2")
+PORT = 29400
+
+
+def tool(*command):
+    done = subprocess.run(list(map(str, command)), capture_output=True)
+    check(done.returncode == 0, *command, done.stderr.decode())
+
+
+class Cable:
+    """Two namespaces with a veth pair between them."""
+
+    def __init__(self):
+        self.names = [f"rondo-{os.getpid()}-{i}" for i in range(2)]
+
+    def __enter__(self):
+        if not shutil.which("ip") or not shutil.which("tc"):
+            raise Skip("no ip and tc (iproute2)")
+        made = subprocess.run(["ip", "netns", "add", self.names[0]], capture_output=True)
+        if made.returncode != 0:
+            raise Skip("no right to make network namespaces: " + made.stderr.decode().strip())
+        try:
+            tool("ip", "netns", "add", self.names[1])
+            tool("ip", "-n", self.names[0], "link", "add", "cable", "type", "veth", "peer", "name",
+                 "cable", "netns", self.names[1])
+            for name, host in zip(self.names, HOSTS):
+                tool("ip", "-n", name, "address", "add", f"{host}/24", "dev", "cable")
+                tool("ip", "-n", name, "link", "set", "lo", "up")
+                tool("ip", "-n", name, "link", "set", "cable", "up")
+        except AssertionError as e:
+            self.__exit__()
+            raise Skip(f"no veth pair: {e}")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+    def cut(self):
+        tool("ip", "-n", self.names[1], "link", "set", "cable", "down")
+
+    def mend(self):
+        tool("ip", "-n", self.names[1], "link", "set", "cable", "up")
+
+    def throttle(self, rate):
+        for name in self.names:
+            tool("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "cable", "root", "tbf",
+                 "rate", rate, "burst", "32kb", "latency", "200ms")
+
+    def start(self, machine, *command, **popen):
+        return subprocess.Popen(["ip", "netns", "exec", self.names[machine], RONDO, *map(str, command)],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
+
+    def launch(self, root, ranks, *more, options=()):
+        """What docs/distributed.md says, on each machine, in a folder of its own."""
+        env = dict(os.environ, RONDO_TOKEN="secret")
+        both = []
+        for i in range(2):
+            folder = root / f"machine-{i}"
+            if not folder.exists():
+                folder.mkdir()
+                for file in root.glob("*.*"):
+                    shutil.copy(file, folder)
+            command = launch(ranks, *more, options=[
+                "--nodes", 2, "--node-rank", i, "--master", f"{HOSTS[0]}:{PORT}", *options])
+            both.append(self.start(i, *command, cwd=folder, env=env))
+        return both
+
+
+def test_two_machines():
+    with corpus() as root, Cable() as cable:
+        expected = single(root)
+        for process in cable.launch(root, 2):
+            _, err = ends(process, 90, 0)
+            check(err == "", err)
+        check_same(expected, root / "machine-0" / "run")
+        check(not list((root / "machine-1" / "run").glob("checkpoint-*")), "machine 1 saved as well")
+
+
+def test_the_cable_is_cut():
+    with corpus() as root, Cable() as cable:
+        both = cable.launch(root, 1, "parallel.timeout_seconds=3", "parallel.deterministic=same_world",
+                            options=["--grace", 2])
+        wait_for_step(root / "machine-0", 10, both[0])
+        cable.cut()
+        for rank, process in enumerate(both):
+            _, err = ends(process, 12, 75)
+            one_line(err, "all_reduce of ", f"rank {rank}: ", f"rank {1 - rank} (", "collective ",
+                     "timed out after ")
+
+
+def test_the_cable_is_mended():
+    """Both launchers start again from the last checkpoint: the bits of an undisturbed run."""
+    with corpus() as root, Cable() as cable:
+        expected = single(root, "parallel.timeout_seconds=3")
+        both = cable.launch(root, 1, "parallel.timeout_seconds=3",
+                            options=["--grace", 1, "--max-restarts", 5])
+        wait_for_step(root / "machine-0", 60, both[0])
+        cable.cut()
+        time.sleep(4)  # longer than the time-out
+        cable.mend()
+        for process in both:
+            _, err = ends(process, 90, 0)
+            check("timed out after" in err and "(restart 1 of 5)" in err, err)
+        check_same(expected, root / "machine-0" / "run")
+
+
+def test_communication_hides_on_a_slow_cable():
+    """Buckets overlap the backward pass; the log says how much, over a link of 400 Mbit/s."""
+    with corpus() as root, Cable() as cable:
+        cable.throttle("400mbit")
+        settings = ["parallel.deterministic=same_world", "training.epochs=12", "model.layers=3",
+                    "model.hidden=128", "data.batch_frames=100000", "training.log_every_steps=1"]
+        for process in cable.launch(root, 1, *settings):
+            ends(process, 100, 0)
+        steps = [e for e in log_of(root / "machine-0" / "run", "step") if "hidden_communication" in e]
+        shares = sorted(e["hidden_communication"] for e in steps)
+        check(shares, "the log says nothing of communication")
+        middle = shares[len(shares) // 2]
+        print(f"hidden communication over 400 Mbit/s: {middle:.2f} of it in the middle of {len(shares)} steps")
+        check(0.05 < middle <= 1, "hardly anything was hidden:", shares)
+
+
+main(globals())

@@ -1,0 +1,107 @@
+"""What the tests of ranks in processes of their own share: starting them, watching them, their end."""
+
+import signal
+import socket
+
+from cli_support import *
+
+# A few hundred short steps; the same bits from any number of ranks.
+SETTINGS = ["training.epochs=10", "training.checkpoint_every_steps=25", "training.log_every_steps=5",
+            "model.dropout=0.2", "training.threads=1", "parallel.deterministic=world_invariant",
+            "parallel.virtual_shards=4", "parallel.timeout_seconds=20",
+            "training.checkpoint_dir=run"]
+
+
+def words(*more):
+    return ["train", *READY, *SETTINGS, "data=.", *more]
+
+
+def launch(n, *more, options=()):
+    return ["launch", "-n", n, *options, "--", *words(*more)]
+
+
+@contextlib.contextmanager
+def corpus():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=200)
+        yield root
+
+
+def single(root, *more):
+    """The weights of an undisturbed run of one rank; settings and paths have to be as in the others,
+    for they are part of the files."""
+    whole = root / "whole"
+    whole.mkdir()
+    for file in root.glob("*.*"):
+        shutil.copy(file, whole)
+    run(*words(*more), cwd=whole)
+    return weights_of(whole / "run")
+
+
+def check_same(expected, directory):
+    for name, data in weights_of(directory).items():
+        check(expected[name] == data, f"{name}: other bytes than of one undisturbed rank")
+
+
+def ranks_of(launcher):
+    """{rank: process id} of what a launcher started."""
+    pids = {}
+    for directory in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, StopIteration):
+            parent = (directory / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            if int(parent) == launcher.pid:
+                variables = (directory / "environ").read_bytes().split(b"\0")
+                rank = next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1]
+                pids[int(rank)] = int(directory.name)
+    return pids
+
+
+def wait_for_step(root, step, process):
+    end = time.monotonic() + TIMEOUT
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            if max(e["step"] for e in log_of(root / "run", "step")) >= step:
+                return
+        check(process.poll() is None, "ended early with exit code", process.poll())
+        check(time.monotonic() < end, "nothing happens")
+        time.sleep(0.005)
+
+
+def ends(process, seconds, code):
+    """Its output, once it has ended within so many seconds."""
+    began = time.monotonic()
+    try:
+        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"did not end: {process.communicate()}")
+    took = time.monotonic() - began
+    check(process.returncode == code, "exit", process.returncode, "expected", code, out, err)
+    check(took < seconds, f"took {took:.1f} s, expected {seconds}:", err)
+    return out, err
+
+
+def one_line(err, *texts):
+    lines = err.splitlines()
+    check(len(lines) == 1 and lines[0].startswith("rondo: "), "expected one line:", err)
+    for text in texts:
+        check(text in err, f"'{text}' is not in:", err)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def as_ranks(root, ranks, port, token="secret", preexec={}, programs={}):
+    """Processes as another launcher would start them: {rank: (more words, more variables)}; by rank,
+    what to call in a new process, and another program than RONDO."""
+    processes = []
+    for rank, (more, variables) in ranks.items():
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(max(len(ranks), 2)),
+                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RONDO_TOKEN=token)
+        env.update(variables)
+        processes.append(start(*words(*more), cwd=root, env=env, preexec_fn=preexec.get(rank),
+                               executable=programs.get(rank)))
+    return processes
