@@ -14,7 +14,7 @@
 #include "engine/data/npy.h"
 #include "engine/io/file.h"
 #include "engine/report/charts.h"
-#include "engine/train/recognizer.h"
+#include "engine/train/recognizer_stream.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/device_option.h"
@@ -26,6 +26,8 @@ struct TranscribeOptions {
   std::string model, format = "text", out, picture;
   std::vector<std::string> files;
   int threads = 0;
+  bool stream = false;
+  double chunk_ms = 500;
   DeviceChoice device;
 };
 
@@ -120,14 +122,78 @@ void write_result(const TranscribeOptions& o, const std::string& file, const Tra
   std::fflush(stdout);
 }
 
+// Raw 16-bit samples from standard input, as they come; nothing at its end.
+std::vector<float> read_samples(size_t most, bool first) {
+  std::vector<int16_t> raw(most);
+  const size_t n = std::fread(raw.data(), sizeof(int16_t), most, stdin);
+  if (std::ferror(stdin)) fail_input("standard input: cannot be read");
+  const std::string_view begin(reinterpret_cast<const char*>(raw.data()), n * sizeof(int16_t));
+  for (const char* format : {"RIFF", "fLaC", "OggS"}) {
+    if (first && begin.starts_with(format)) {
+      fail_input("standard input: is a recording with a header (", format,
+                 "); with --stream it is raw samples, 16 bits, one channel, at the model's rate");
+    }
+  }
+  std::vector<float> samples;
+  for (size_t i = 0; i < n; ++i) samples.push_back(static_cast<float>(raw[i]) / 32768);
+  return samples;
+}
+
+// Text is printed as it becomes final, when that is all there is to print.
+void stream_one(const TranscribeOptions& o, Recognizer& model, RecognizerStream& stream,
+                const std::string& file) {
+  const int rate = model.description().config.features.rate;
+  const auto step = std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * rate), 1);
+  const bool show = o.format == "text" && o.files.size() == 1;
+  std::string shown;
+  const auto feed = [&](std::span<const float> samples) {
+    const std::string text = stream.accept(samples);
+    if (!show || text.empty()) return;
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    shown += text;
+  };
+  Waveform audio;
+  audio.sample_rate = rate;
+  if (file == "-") {
+    for (bool first = true;; first = false) {
+      const std::vector<float> samples = read_samples(step, first);
+      if (samples.empty()) break;
+      feed(samples);
+      if (o.format == "jsonl" || !o.picture.empty()) {
+        audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
+      }
+    }
+  } else {
+    audio = read_audio(file, rate);
+    for (size_t at = 0; at < audio.samples.size(); at += step) {
+      feed(std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)));
+    }
+  }
+  const Transcript t = stream.finish();
+  if (show) {
+    std::printf("%s\n", t.text.c_str() + shown.size());
+    std::fflush(stdout);
+  } else {
+    write_result(o, file, t, audio.seconds());
+  }
+  if (!o.picture.empty()) draw(o, model, t, audio);
+}
+
 int run_transcribe(const TranscribeOptions& o) {
   if (o.format == "npy") check_names(o);
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  std::unique_ptr<RecognizerStream> stream;
+  if (o.stream) stream = std::make_unique<RecognizerStream>(model, o.chunk_ms / 1000);
   if (!o.out.empty()) make_directories(o.out);
   int failures = 0;
   for (const std::string& file : o.files) {
     try {
+      if (stream) {
+        stream_one(o, model, *stream, file);
+        continue;
+      }
       const Waveform audio = read_audio(file, model.description().config.features.rate);
       const Transcript t = model.transcribe(audio);
       write_result(o, file, t, audio.seconds());
@@ -156,11 +222,20 @@ void add_transcribe(CLI::App& app, Command* run) {
       ->capture_default_str();
   command->add_option("--out", o->out, "folder for --format npy");
   command->add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
+  command->add_flag("--stream", o->stream,
+                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
+                    "bits, one channel, at the model's rate");
+  command->add_option("--chunk-ms", o->chunk_ms, "with --stream: milliseconds of sound at a time")
+      ->check(CLI::Range(1.0, 3600000.0))
+      ->type_name("FLOAT")
+      ->capture_default_str();
   command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       ->check(CLI::Range(0, 4096))
       ->type_name("INT");
   add_device_option(*command, &o->device);
-  command->footer("\nExample:  rondo transcribe run recording.wav --format jsonl\n");
+  command->footer(
+      "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
+      "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
   command->callback([o, run] {
     if (o->format == "npy" && o->out.empty()) {
       throw CLI::ValidationError("--format npy needs --out FOLDER");

@@ -193,9 +193,8 @@ void SequenceRank::load(MicroBatch& m, const BatchView& whole) {
     ranges.push_back(shard_frames(length, chunk_.block, rank_, ranks_));
   }
   int64_t factor = 1;
-  if (chunk_.ctc_alpha != no_node) {
-    const Graph& g = chunk_.graph;
-    factor = g.total_factor(g.shape(g.nodes[chunk_.ctc_alpha].inputs[0]).level);
+  if (chunk_.logits != no_value) {
+    factor = chunk_.graph.total_factor(chunk_.graph.shape(chunk_.logits).level);
   }
   m.part = std::make_unique<BatchPart>(whole, chunk_.graph, ranges, factor);
   m.plan->load(m.part->view());

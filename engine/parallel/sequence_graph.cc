@@ -143,7 +143,10 @@ ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_le
   c.loss = loss;
   c.graph.keep(loss);
   const size_t ctc = find_ctc(c.graph);
-  if (ctc != no_node) cut_ctc(c, ctc, max_label_length);
+  if (ctc != no_node) {
+    c.logits = c.graph.nodes[ctc].inputs[0];
+    cut_ctc(c, ctc, max_label_length);
+  }
   expose_all(c);
   for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
     if (c.graph.nodes[i].op == "ctc_chunk_alpha") c.ctc_alpha = i;
@@ -172,9 +175,15 @@ UnrolledGraph unrolled_graph(const Graph& training) {
   return u;
 }
 
-ChunkGraph streaming_graph(const Graph& inference) {
+ChunkGraph streaming_graph(const Graph& evaluation) {
   ChunkGraph c;
-  c.graph = inference;
+  c.graph = evaluation;
+  for (Value& v : c.graph.values) v.keep = false;
+  const size_t ctc = find_ctc(c.graph);
+  if (ctc == no_node) fail_input("is not a ctc model: it writes no text");
+  c.logits = c.graph.nodes[ctc].inputs[0];
+  c.graph.keep(c.logits);
+  c.graph.nodes.erase(c.graph.nodes.begin() + static_cast<ptrdiff_t>(ctc));
   expose_all(c);
   for (const RecurrentLayer& layer : c.layers) {
     if (layer.directions == 1) continue;

@@ -35,6 +35,7 @@ struct ChunkGraph {
   size_t ctc_alpha = no_node, ctc_grad = no_node;
   ValueId alpha_in = no_value, alpha_out = no_value, beta_in = no_value, beta_out = no_value;
   ValueId loss = no_value;
+  ValueId logits = no_value;  // what ctc reads
   // Frames of the input per block that may not be divided: a cut is a multiple of it, so that no
   // layer looks across one.
   int32_t block = 1;
@@ -49,13 +50,13 @@ ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_le
 // The same without a loss: `logits` are kept, and their gradient is an activation that no node
 // produces (ChunkGraph::beta_in stays no_value). For chunks on one device.
 struct UnrolledGraph : ChunkGraph {
-  ValueId logits = no_value, dlogits = no_value;
+  ValueId dlogits = no_value;
   Node ctc;  // what was left out
 };
 UnrolledGraph unrolled_graph(const Graph& training);
 
-// Of an evaluation graph without loss: forward only. Throws InputError naming a bidirectional layer
-// or a pooling, which need the end of a recording.
-ChunkGraph streaming_graph(const Graph& inference);
+// Of the evaluation graph of a ctc model, forward only: the logits are kept. Throws InputError for
+// bidirectional layers, which need the end of a recording.
+ChunkGraph streaming_graph(const Graph& evaluation);
 
 }  // namespace rondo

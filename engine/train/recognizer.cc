@@ -85,9 +85,7 @@ Transcript Recognizer::transcribe(Matrix x) {
   if (description_.config.task != Task::ctc) {
     fail_input(file_, ": is not a ctc model: it writes no text");
   }
-  Transcript t;
-  t.classes = description_.sizes.outputs;
-  if (x.frames == 0) return t;
+  if (x.frames == 0) return decode({});
   RONDO_CHECK(x.dim == description_.sizes.features, "features of ", x.dim,
               " columns, the model reads ", description_.sizes.features);
   normalize_utterance(x, cmvn_mode_of(description_.config.features.cmvn));
@@ -98,7 +96,13 @@ Transcript Recognizer::transcribe(Matrix x) {
   BatchView view;
   view.layout = &layout;
   view.inputs = {&input, 1};
-  t.logits = session_->predict(view);
+  return decode(session_->predict(view));
+}
+
+Transcript Recognizer::decode(std::vector<float> logits) const {
+  Transcript t;
+  t.classes = description_.sizes.outputs;
+  t.logits = std::move(logits);
   t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
   const std::vector<TimedLabel> labels =
       greedy_ctc(t.logits.data(), static_cast<int32_t>(t.frames), static_cast<int32_t>(t.classes));

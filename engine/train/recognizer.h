@@ -50,6 +50,8 @@ class Recognizer {
   // Of features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);
   Matrix features(const Waveform& audio) const;
+  // Of the model's output [frames, classes].
+  Transcript decode(std::vector<float> logits) const;
   // Seconds between two frames of the output.
   double frame_seconds() const;
 

@@ -47,6 +47,30 @@ def test_recordings_to_text():
             says=["20 features -> 5 outputs", "alphabet: space a b c", "planned:", "MiB"])
 
 
+def test_streaming_writes_what_transcribing_writes():
+    with folder() as root:
+        tone_corpus(root)
+        model, recording = root / "run", root / "dev001.wav"
+        train(root, model, "training.epochs=12", "model.bidirectional=false",
+              "features.cmvn=global", base=TONE)
+        text = run("transcribe", model, recording)[0]
+        check(len(text) > 2, "nothing was learnt:", text)
+        check(run("transcribe", model, recording, "--stream", "--chunk-ms", "70")[0] == text, text)
+        raw = recording.read_bytes()[44:]  # write_wav's header
+        check(run("transcribe", model, "-", "--stream", stdin=raw)[0] == text, "from a pipe")
+        logits = []
+        for name, more in (("whole", []), ("streamed", ["--stream", "--chunk-ms", "33"])):
+            run("transcribe", model, recording, "--format", "npy", "--out", root / name, *more)
+            logits.append((root / name / "dev001.npy").read_bytes())
+        check(logits[0] == logits[1], "other logits")
+        both = run("transcribe", model, recording, root / "dev002.wav")[0]
+        check(run("transcribe", model, recording, root / "dev002.wav", "--stream")[0] == both, both)
+        fails("transcribe", model, "-", "--stream", stdin=recording.read_bytes(),
+              errs="standard input: is a recording with a header (RIFF)")
+        train(root, root / "both", "training.max_steps=1", "features.cmvn=global", base=TONE)
+        fails("transcribe", root / "both", recording, "--stream", errs="has bidirectional layers")
+
+
 def check_times(model, recording, text, duration):
     line = json.loads(run("transcribe", model, recording, "--format", "jsonl")[0])
     check(line["text"] == text and line["audio_filepath"] == str(recording), line)

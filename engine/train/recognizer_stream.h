@@ -1,0 +1,57 @@
+// Text while a recording is still arriving.
+//
+//   RecognizerStream stream(model, 0.5);
+//   while (more) std::cout << stream.accept(samples) << std::flush;
+//   const Transcript whole = stream.finish();
+//
+// The result is that of Recognizer::transcribe() of the whole recording, exactly: the same
+// features, logits and text. For ctc models whose LSTM layers are unidirectional and whose features
+// are normalised by the training data's statistics or not at all.
+//
+// Latency: text follows the sound by at most the chunk, plus a feature window and the frames that
+// subsampling makes into one, plus the time of computing.
+//
+// Errors: InputError for a model that cannot stream, saying why. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/parallel/chunk_runner.h"
+#include "engine/train/recognizer.h"
+
+namespace rondo {
+
+class RecognizerStream {
+ public:
+  // Borrows the model. `chunk_seconds`: computed at a time, rounded up to whole output frames.
+  RecognizerStream(Recognizer& model, double chunk_seconds);
+
+  // Samples at the model's rate, full scale [-1, 1], any number. Returns the text that has become
+  // final: the pieces, and what is missing of the text at the end, make up the whole.
+  std::string accept(std::span<const float> samples);
+  // The recording is over. Afterwards the stream is as new.
+  Transcript finish();
+
+ private:
+  void take(Matrix features);
+  void run(int64_t frames);
+  std::string new_text();
+
+  Recognizer& model_;
+  ChunkGraph graph_;
+  int64_t chunk_frames_;
+  std::unique_ptr<ChunkRunner> runner_;
+  FeatureStream features_;
+  std::vector<float> waiting_;  // features not computed yet
+  int64_t done_frames_ = 0;     // features that were
+  LayerStates states_;
+  std::vector<float> logits_;  // of the whole recording
+  size_t decoded_ = 0;         // of them, as text
+  int32_t last_class_ = 0;     // of the last decoded frame
+  std::string held_back_;      // a space that the end of a text may drop
+};
+
+}  // namespace rondo

@@ -1,0 +1,113 @@
+// Streaming gives what transcribing the whole recording gives.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "engine/train/recognizer_stream.h"
+#include "tests/data/temporary_folder.h"
+
+namespace rondo {
+namespace {
+
+Config streaming_config() {
+  Config c;
+  c.features.rate = 8000;
+  c.features.bins = 16;
+  c.features.cmvn = Cmvn::global;
+  c.model.hidden = 24;
+  c.model.layers = 2;
+  c.model.bidirectional = false;
+  c.model.subsample = 3;
+  c.model.layer_norm = true;
+  c.training.seed = 5;
+  c.training.threads = 2;
+  return c;
+}
+
+// A model with random weights, in a file. `sharp`: so that it writes text, not blanks alone.
+std::string write_model(const TemporaryFolder& folder, const Config& config) {
+  ModelDescription d;
+  d.config = config;
+  d.alphabet = {" ", "a", "b", "c", "d"};
+  d.sizes = {config.features.bins, 6};
+  if (config.features.cmvn == Cmvn::global) {
+    for (int i = 0; i < config.features.bins; ++i) {
+      d.mean.push_back(10.0f + 0.1f * static_cast<float>(i));
+      d.inverse_std.push_back(0.25f);
+    }
+  }
+  Session session(build_model(config.model, config.task, d.sizes),
+                  session_options(config, DeviceId{}));
+  const TensorView w = session.parameters().weight("output.weight");
+  for (int64_t i = 0; i < w.numel(); ++i) w.as<float>()[i] *= 8;
+  save_model(folder.path("model.safetensors"), session, d);
+  return folder.path("model.safetensors");
+}
+
+Waveform noise(double seconds, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 0.1f);
+  Waveform w;
+  w.sample_rate = 8000;
+  const auto samples = static_cast<size_t>(seconds * 8000);
+  for (size_t i = 0; i < samples; ++i) {
+    w.samples.push_back(normal(random) * (1 + std::sin(static_cast<float>(i) * 0.002f)));
+  }
+  return w;
+}
+
+// In pieces of random sizes; `text`: what was told on the way.
+Transcript stream_all(RecognizerStream& stream, const Waveform& audio, uint32_t seed,
+                      std::string& text) {
+  std::mt19937 random(seed);
+  text.clear();
+  for (size_t at = 0; at < audio.samples.size();) {
+    const size_t n = std::min<size_t>(random() % 900, audio.samples.size() - at);
+    text += stream.accept(std::span(audio.samples).subspan(at, n));
+    at += n;
+  }
+  return stream.finish();
+}
+
+}  // namespace
+
+TEST_CASE("a stream gives the logits and text of the whole recording, bit for bit") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  for (double chunk_seconds : {0.01, 0.1, 0.37, 60.0}) {
+    RecognizerStream stream(model, chunk_seconds);
+    // A stream may be used again; the last recordings are shorter than a frame, and empty.
+    for (double seconds : {1.7, 0.8, 0.01, 0.0}) {
+      CAPTURE(chunk_seconds, seconds);
+      const Waveform audio = noise(seconds, 3);
+      const Transcript whole = model.transcribe(audio);
+      std::string told;
+      const Transcript streamed = stream_all(stream, audio, 7, told);
+      CHECK(streamed.logits == whole.logits);
+      CHECK(streamed.text == whole.text);
+      CHECK(streamed.frames == whole.frames);
+      CHECK(streamed.characters.size() == whole.characters.size());
+      CHECK(whole.text.starts_with(told));
+      if (seconds > 1) CHECK(whole.text.size() >= 4);
+      // All of it was told but what the last chunk and a held back space hold.
+      if (seconds > 1 && chunk_seconds < 0.2) CHECK(told.size() + 6 > whole.text.size());
+    }
+  }
+}
+
+TEST_CASE("models that need the end of a recording do not stream, and say why") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const Config& config, const std::string& why) {
+    Recognizer model(write_model(folder, config), DeviceId{});
+    CHECK_THROWS_WITH(RecognizerStream(model, 0.5),
+                      Catch::Contains("model.safetensors: ") && Catch::Contains(why));
+  };
+  Config c = streaming_config();
+  c.model.bidirectional = true;
+  refused(c, "has bidirectional layers");
+  c = streaming_config();
+  c.features.cmvn = Cmvn::utterance;
+  refused(c, "normalises each recording by its own mean");
+}
+
+}  // namespace rondo
