@@ -1,5 +1,7 @@
 #include "engine/parallel/chunk_runner.h"
 
+#include <algorithm>
+
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -7,60 +9,64 @@ namespace rondo {
 ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
                          const BatchCapacity& capacity, Parameters& parameters)
     : chunk_(chunk), plan_(chunk.graph, context, capacity, parameters) {
-  for (const RecurrentLayer& layer : chunk.layers) {
-    RONDO_CHECK(layer.directions == 1, "chunks in turn need unidirectional layers");
-  }
-}
-
-std::vector<ValueId> ChunkRunner::values(ValueId RecurrentLayer::*h,
-                                         ValueId RecurrentLayer::*c) const {
-  std::vector<ValueId> all;
-  for (const RecurrentLayer& layer : chunk_.layers) {
-    all.push_back(layer.*h);
-    all.push_back(layer.*c);
-  }
-  return all;
-}
-
-void ChunkRunner::write(const std::vector<ValueId>& values, const LayerStates& states) {
-  const Graph& g = chunk_.graph;
-  std::vector<std::byte> zeros;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (!plan_.view(values[i])) continue;  // nobody reads it
-    if (states.empty()) {
-      const Value& value = g.value(values[i]);
-      zeros.assign(static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols) *
-                       size_of(value.dtype),
-                   std::byte{0});
+  for (const RecurrentLayer& l : chunk.layers) {
+    if (l.directions != 1) {
+      fail_input(
+          "chunks of a sequence one after the other need unidirectional layers: a "
+          "bidirectional one reads the last frame first");
     }
-    const std::vector<std::byte>& from = states.empty() ? zeros : states.at(i);
-    plan_.write(values[i], from.data(), from.size());
+    forward_in_.insert(forward_in_.end(), {l.h0, l.c0});
+    forward_out_.insert(forward_out_.end(), {l.hn, l.cn});
+    backward_in_.insert(backward_in_.end(), {l.dhn, l.dcn});
+    backward_out_.insert(backward_out_.end(), {l.dh0, l.dc0});
   }
-  plan_.context().stream->synchronize();  // before `zeros` goes
+  if (chunk.ctc_alpha == no_node) return;
+  forward_in_.push_back(chunk.alpha_in);
+  forward_out_.push_back(chunk.alpha_out);
+  backward_in_.push_back(chunk.beta_in);
+  backward_out_.push_back(chunk.beta_out);
 }
 
-void ChunkRunner::read(const std::vector<ValueId>& values, LayerStates& states) const {
-  const Graph& g = chunk_.graph;
-  states.resize(values.size());
+size_t ChunkRunner::bytes_of(ValueId id) const {
+  const Value& value = chunk_.graph.value(id);
+  return static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols) *
+         size_of(value.dtype);
+}
+
+// nullptr: zeros.
+void ChunkRunner::write(ValueId id, const std::vector<std::byte>* from) {
+  if (!plan_.view(id)) return;  // nobody reads it
+  if (from == nullptr) zeros_.resize(std::max(zeros_.size(), bytes_of(id)), std::byte{0});
+  const std::vector<std::byte>& bytes = from ? *from : zeros_;
+  plan_.write(id, bytes.data(), bytes_of(id));
+  plan_.context().stream->synchronize();  // before the bytes go
+}
+
+void ChunkRunner::read(const std::vector<ValueId>& values, Border& border) const {
+  border.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    const Value& value = g.value(values[i]);
-    states[i].resize(static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols) *
-                     size_of(value.dtype));
-    plan_.read(values[i], states[i].data(), states[i].size());
+    border[i].resize(bytes_of(values[i]));
+    plan_.read(values[i], border[i].data(), border[i].size());
   }
 }
 
-void ChunkRunner::forward(const BatchView& batch, LayerStates& states) {
+void ChunkRunner::forward(const BatchView& batch, Border& border) {
   plan_.load(batch);
-  write(values(&RecurrentLayer::h0, &RecurrentLayer::c0), states);
+  for (size_t i = 0; i < forward_in_.size(); ++i) {
+    write(forward_in_[i], border.empty() ? nullptr : &border[i]);
+  }
   plan_.run(Phase::forward);
-  read(values(&RecurrentLayer::hn, &RecurrentLayer::cn), states);
+  read(forward_out_, border);
 }
 
-void ChunkRunner::backward(LayerStates& states) {
-  write(values(&RecurrentLayer::dhn, &RecurrentLayer::dcn), states);
+void ChunkRunner::backward(Border& border, StateGradients states) {
+  const size_t of_layers = 2 * chunk_.layers.size();
+  for (size_t i = 0; i < backward_in_.size(); ++i) {
+    const bool zero = border.empty() || (states == StateGradients::cut && i < of_layers);
+    write(backward_in_[i], zero ? nullptr : &border[i]);
+  }
   plan_.run_backward();
-  read(values(&RecurrentLayer::dh0, &RecurrentLayer::dc0), states);
+  read(backward_out_, border);
 }
 
 void ChunkRunner::append_floats(ValueId id, std::vector<float>& out) const {

@@ -1,11 +1,12 @@
-// Runs a ChunkGraph of unidirectional layers over consecutive chunks of a batch on one device: the
-// final states of one chunk are the initial states of the next.
+// Runs a ChunkGraph of unidirectional layers over consecutive chunks of a batch on one device: what
+// one chunk hands over at its border is what the next one begins with.
 //
 // Owns the plan, borrows the rest. Sequences keep their places: every chunk lists all of them, in
 // the same order, so each chunk must be no longer for a later sequence than for an earlier one. One
 // thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "engine/graph/plan.h"
@@ -13,33 +14,43 @@
 
 namespace rondo {
 
-// States at a cut, in host memory: h and c of each layer.
-using LayerStates = std::vector<std::vector<std::byte>>;
+// What crosses a cut, in host memory: h and c of each layer and CTC's alpha; or, backwards, their
+// gradients and CTC's beta. Empty: nothing yet, zeros.
+using Border = std::vector<std::vector<std::byte>>;
+
+// What a backward pass does with the gradients of the layers' states at the chunk's right border.
+enum class StateGradients : uint8_t {
+  carried,  // exact
+  cut,      // taken as zero: truncated backpropagation through time
+};
 
 class ChunkRunner {
  public:
-  // Plans memory for chunks of up to `capacity`. The graph must outlive this.
+  // Plans memory for chunks of up to `capacity`. The graph must outlive this. Throws InputError for
+  // bidirectional layers.
   ChunkRunner(const ChunkGraph& chunk, const Context& context, const BatchCapacity& capacity,
               Parameters& parameters);
 
-  // Forward from `states` (empty: zeros), which become those at the chunk's end.
-  void forward(const BatchView& batch, LayerStates& states);
+  // Forward from `border`, at the chunk's left, which becomes the one at its right.
+  void forward(const BatchView& batch, Border& border);
   // After forward() of the same batch: gradients of the weights are added to those of the
-  // parameters. `states`: gradients of the final states (empty: zeros), which become those of the
-  // initial states.
-  void backward(LayerStates& states);
+  // parameters. `border`, at the chunk's right, becomes the one at its left.
+  void backward(Border& border, StateGradients states);
 
   // Appends the rows of a kept value, as f32.
   void append_floats(ValueId id, std::vector<float>& out) const;
-  Plan& plan() { return plan_; }
+  const Plan& plan() const { return plan_; }
 
  private:
-  std::vector<ValueId> values(ValueId RecurrentLayer::*h, ValueId RecurrentLayer::*c) const;
-  void write(const std::vector<ValueId>& values, const LayerStates& states);
-  void read(const std::vector<ValueId>& values, LayerStates& states) const;
+  void write(ValueId id, const std::vector<std::byte>* from);
+  void read(const std::vector<ValueId>& values, Border& border) const;
+  size_t bytes_of(ValueId id) const;
 
   const ChunkGraph& chunk_;
   Plan plan_;
+  // Of the layers, then of CTC where there is one.
+  std::vector<ValueId> forward_in_, forward_out_, backward_in_, backward_out_;
+  std::vector<std::byte> zeros_;
 };
 
 }  // namespace rondo

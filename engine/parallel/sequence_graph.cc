@@ -155,26 +155,6 @@ ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_le
   return c;
 }
 
-UnrolledGraph unrolled_graph(const Graph& training) {
-  UnrolledGraph u;
-  u.graph = training;
-  const size_t ctc = find_ctc(u.graph);
-  if (ctc == no_node) fail_input("only ctc models train on chunks of a sequence one by one");
-  u.ctc = u.graph.nodes[ctc];
-  u.logits = u.ctc.inputs[0];
-  u.dlogits = u.ctc.outputs[1];
-  u.graph.keep(u.logits);
-  u.graph.nodes.erase(u.graph.nodes.begin() + static_cast<ptrdiff_t>(ctc));
-  expose_all(u);
-  for (const RecurrentLayer& layer : u.layers) {
-    if (layer.directions == 1) continue;
-    fail_input(
-        "chunks of a sequence one by one need unidirectional layers: a bidirectional one "
-        "reads its last frame first");
-  }
-  return u;
-}
-
 ChunkGraph streaming_graph(const Graph& evaluation) {
   ChunkGraph c;
   c.graph = evaluation;

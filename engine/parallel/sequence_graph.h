@@ -44,16 +44,9 @@ struct ChunkGraph {
 // The i32 input [N, 1] of whole lengths, in frames of the logits, that a graph with ctc_chunk has.
 inline constexpr const char* total_frames_input = "sequence.total_frames";
 
-// Of a training graph whose loss is `loss`, for shards of sequences. `max_label_length`: capacity.
+// Of a training graph whose loss is `loss`, for parts of sequences with all layers.
+// `max_label_length`: capacity.
 ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_length);
-
-// The same without a loss: `logits` are kept, and their gradient is an activation that no node
-// produces (ChunkGraph::beta_in stays no_value). For chunks on one device.
-struct UnrolledGraph : ChunkGraph {
-  ValueId dlogits = no_value;
-  Node ctc;  // what was left out
-};
-UnrolledGraph unrolled_graph(const Graph& training);
 
 // Of the evaluation graph of a ctc model, forward only: the logits are kept. Throws InputError for
 // bidirectional layers, which need the end of a recording.

@@ -57,7 +57,7 @@ Transcript RecognizerStream::finish() {
   }
   Transcript t = model_.decode(std::move(logits_));
   logits_.clear();
-  states_.clear();
+  border_.clear();
   held_back_.clear();
   done_frames_ = 0;
   decoded_ = 0;
@@ -83,7 +83,7 @@ void RecognizerStream::run(int64_t frames) {
   BatchView view;
   view.layout = &layout;
   view.inputs = {&input, 1};
-  runner_->forward(view, states_);
+  runner_->forward(view, border_);
   runner_->append_floats(graph_.logits, logits_);
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
   done_frames_ += frames;

@@ -47,11 +47,11 @@ class RecognizerStream {
   FeatureStream features_;
   std::vector<float> waiting_;  // features not computed yet
   int64_t done_frames_ = 0;     // features that were
-  LayerStates states_;
-  std::vector<float> logits_;  // of the whole recording
-  size_t decoded_ = 0;         // of them, as text
-  int32_t last_class_ = 0;     // of the last decoded frame
-  std::string held_back_;      // a space that the end of a text may drop
+  Border border_;               // at its right end
+  std::vector<float> logits_;   // of the whole recording
+  size_t decoded_ = 0;          // of them, as text
+  int32_t last_class_ = 0;      // of the last decoded frame
+  std::string held_back_;       // a space that the end of a text may drop
 };
 
 }  // namespace rondo
