@@ -9,6 +9,7 @@ struct TomlAssertion {};
 [[noreturn]] static void toml_assertion_failed() { throw TomlAssertion(); }
 }  // namespace rondo::detail
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 #include <sstream>
@@ -46,15 +47,26 @@ struct Source {
   }
 };
 
+// As it may have been written: 1.1, where the library prints 1.1000000000000001.
+std::string value_text(const toml::node& node) {
+  if (const auto* s = node.as_string()) return schema::quote_toml(s->get());
+  if (const auto* x = node.as_floating_point()) {
+    char buffer[32];
+    return {buffer, std::to_chars(buffer, buffer + sizeof buffer, x->get()).ptr};
+  }
+  std::string text;
+  if (const auto* a = node.as_array()) {
+    for (const toml::node& n : *a) text += (text.empty() ? "" : ", ") + value_text(n);
+    return "[" + text + "]";
+  }
+  std::ostringstream out;
+  node.visit([&](const auto& n) { out << n; });
+  return std::move(out).str();
+}
+
 std::string node_text(const toml::node& node) {
   if (node.is_table()) return "a table";
-  std::ostringstream out;
-  if (const auto* s = node.as_string()) {
-    out << schema::quote_toml(s->get());
-  } else {
-    node.visit([&](const auto& n) { out << n; });
-  }
-  std::string text = std::move(out).str();
+  std::string text = value_text(node);
   if (text.size() > 80) text = text.substr(0, 77) + "...";
   return text;
 }

@@ -108,7 +108,11 @@ ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions&
                        const auto& out = options_.left_out;
                        return std::find(out.begin(), out.end(), p.kind) == out.end();
                      });
-  if (items_.empty() || fatal) throw InputError(summarize(problems_, utterances, manifest_path_));
+  // One who has to mend them wants them all.
+  constexpr size_t most = 1000;
+  if (items_.empty() || fatal) {
+    throw InputError(summarize(problems_, utterances, manifest_path_, most));
+  }
 }
 
 std::optional<DatasetProblem> ManifestDataset::prepare(Item& item, int32_t& dim) const {

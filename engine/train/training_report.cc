@@ -106,6 +106,11 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
   message("warning: left out: " +
           summarize(data.problems(), data.size() + static_cast<int64_t>(data.problems().size()),
                     manifest));
+  for (const DatasetProblem& p : data.problems()) {
+    const LogField fields[] = {
+        {"event", std::string("left_out")}, {"where", p.where}, {"what", p.what}};
+    log_.write(fields);
+  }
 }
 
 void TrainingReport::step(const TrainingState& state, const StepResult& r, double rate,

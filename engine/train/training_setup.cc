@@ -33,6 +33,7 @@ class Setup {
 
  private:
   void find_start() {
+    require_validation();
     const std::filesystem::path directory = config_.training.checkpoint_dir;
     if (options_.start == StartFrom::checkpoint) {
       s_.checkpoint = open_latest(directory);
@@ -51,6 +52,17 @@ class Setup {
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_.message("warning: differs from the run so far: " + d);
     }
+  }
+
+  // What waits for validations would wait for ever without them.
+  void require_validation() const {
+    if (!config_.data.dev.empty()) return;
+    const auto require = [](bool wanted, const char* what) {
+      if (wanted) fail_input(what, " needs validations, and data.dev is empty");
+    };
+    require(config_.training.patience > 0, "training.patience");
+    require(config_.training.average_best > 0, "training.average_best");
+    require(config_.schedule.type == ScheduleType::plateau, "schedule.type = \"plateau\"");
   }
 
   // Alphabet and normalisation of a run that goes on are what they were.

@@ -95,6 +95,17 @@ def test_text_outside_the_alphabet():
                        errs=["1 of 7 utterances", "train.jsonl:7: ", "'X' (U+0058)", "'é' (U+00E9)"])
         train(root, root / "run", "data.alphabet=abc", "data.text_outside_alphabet=skip",
               "training.epochs=1", says=["left out", "'X' (U+0058)", "data: 6 utterances"])
+        check([e["where"] for e in log_of(root / "run", "left_out")] == [f"{root}/train.jsonl:7"],
+              log_of(root / "run", "left_out"))
+
+
+def test_many_bad_utterances_are_all_named():
+    with folder() as root:
+        append(features(root) / "train.jsonl", "".join(
+            json.dumps({"features_filepath": f"none{i:02}.npy", "text": "a"}) + "\n"
+            for i in range(40)))
+        fails_to_train(root, lines=41, errs=["40 of 46 utterances cannot be used: 40 unreadable",
+                                             "none00.npy", "none39.npy"])
 
 
 def test_text_too_long_for_its_frames():
@@ -154,6 +165,14 @@ def test_recordings_and_ready_features_are_told_apart():
                        errs=["train.jsonl:1: ", 'features.type is not "ready"'])
         fails_to_train(tones, errs=["train.jsonl:1: ", 'features.type is "ready"'])
         fails("eval", tone_model() / "run", root / "dev.jsonl", errs="dev.jsonl:1: ")
+
+
+def test_what_waits_for_validations():
+    with folder() as root:
+        features(root)
+        for setting in ["training.patience=2", "training.average_best=2", "schedule.type=plateau"]:
+            fails_to_train(root, "data.dev=", setting,
+                           errs=[setting.split("=")[0], "needs validations, and data.dev is empty"])
 
 
 def test_data_that_turn_out_to_be_bad():

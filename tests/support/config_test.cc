@@ -163,7 +163,8 @@ TEST_CASE("wrong types name key, value and expectation", "[config]") {
       error_of("[optimizer]\ntype = \"adagrad\"\n"),
       Contains("optimizer.type is \"adagrad\", expected one of \"sgd\", \"adam\", \"adamw\""));
   CHECK_THAT(error_of("[data]\ntrain = 3\n"), Contains("data.train is 3, expected a string"));
-  CHECK_THAT(error_of("[augment]\nspeed = [1, \"x\"]\n"), Contains("expected a list of numbers"));
+  CHECK_THAT(error_of("[augment]\nspeed = [1, 0.9, \"x\"]\n"),
+             Contains("augment.speed is [1, 0.9, \"x\"], expected a list of numbers"));
   CHECK_THAT(error_of("training = 3\n"), Contains("'training' is a section"));
   CHECK_THAT(error_of("[training.epochs]\nx = 3\n"), Contains("training.epochs is a table"));
   CHECK_THAT(error_of("model.layer = 3\n"), Contains("[[model.layer]]"));
