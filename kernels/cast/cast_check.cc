@@ -36,7 +36,7 @@ void fill_case(Case& c, DType dtype, int64_t rows, int64_t cols) {
   args.value = 7.3;
   args.row_count = c.ints({static_cast<int32_t>(rows - rows / 8)});
   args.y = c.in_out("y", {rows, cols}, dtype, Tolerance::exact());
-  c.work(0, static_cast<double>(args.y.bytes()));
+  c.work(0, live_bytes(rows, cols, dtype));
   c.run(args);
 }
 
@@ -47,7 +47,9 @@ void linear_case(Case& c, DType from, DType to, int64_t rows, int64_t cols, floa
   args.row_count = c.ints({static_cast<int32_t>(rows - rows / 8)});
   args.x = c.input({rows, cols}, from);
   args.y = c.in_out("y", {rows, cols}, to, Tolerance::ulps(to, 2));
-  c.work(0, static_cast<double>(args.x.bytes() + 2 * args.y.bytes()));
+  // accumulate reads what it adds to.
+  const double passes = std::is_same_v<Args, AccumulateArgs> ? 2 : 1;
+  c.work(0, live_bytes(rows, cols, from) + passes * live_bytes(rows, cols, to));
   c.run(args);
 }
 
@@ -91,6 +93,10 @@ void cast_check(Suite& suite) {
   suite.add_bench<AccumulateArgs>("f32/4096x1024", [](Case& c) {
     linear_case<AccumulateArgs>(c, DType::f32, DType::f32, 4096, 1024, 1);
   });
+  suite.add_bench<ScaleArgs>("f32/4096x1024", [](Case& c) {
+    linear_case<ScaleArgs>(c, DType::f32, DType::f32, 4096, 1024, 0.5f);
+  });
+  suite.add_bench<FillArgs>("f32/4096x1024", [](Case& c) { fill_case(c, DType::f32, 4096, 1024); });
 }
 
 }  // namespace rondo::check

@@ -179,6 +179,12 @@ struct Summary {
 // Runs the suite, prints to stdout.
 Summary run_suite(const Suite& suite, const Options& options);
 
+// Bytes of the rows that a case with `rows` rows, an eighth of them spare, reads or writes in one
+// pass: spare rows are no traffic.
+inline double live_bytes(int64_t rows, int64_t cols, DType dtype) {
+  return static_cast<double>((rows - rows / 8) * cols) * static_cast<double>(size_of(dtype));
+}
+
 // {|got - want| <= tolerance} with NaN and inf as Tolerance says.
 bool matches(double got, double want, const Tolerance& tolerance);
 

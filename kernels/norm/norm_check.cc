@@ -21,7 +21,7 @@ void layer_norm_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool keep
   }
   // One column has no variance: xhat is a rounding error times 1 / sqrt(epsilon) in every variant.
   if (cols == 1) args.epsilon = 1;
-  c.work(0, static_cast<double>(args.x.bytes()) * 2);
+  c.work(0, 2.0 * live_bytes(rows, cols, dtype));
   c.run(args);
 }
 
@@ -53,7 +53,7 @@ void layer_norm_grad_case(Case& c, DType dtype, int64_t rows, int64_t cols, Want
   if (wanted == Wanted::all) {
     args.workspace = c.workspace(layer_norm_grad_workspace_bytes(c.context(), rows, cols));
   }
-  c.work(0, static_cast<double>(args.x.bytes()) * 5);
+  c.work(0, (wanted == Wanted::weights ? 2.0 : 3.0) * live_bytes(rows, cols, dtype));
   c.run(args);
 }
 

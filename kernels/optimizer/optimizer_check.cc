@@ -108,6 +108,8 @@ void optimizer_check(Suite& suite) {
   suite.add_bench<AdamArgs>(str("adamw/", n),
                             [=](Case& c) { adam_case(c, n, true, 0.1, false, false); });
   suite.add_bench<EmaArgs>(str(n), [=](Case& c) { ema_case(c, n, false); });
+  // A few numbers: what a call costs.
+  suite.add_bench<OptimizerPrepareArgs>("one block", [](Case& c) { prepare_case(c, 1e6); });
 }
 
 }  // namespace rondo::check

@@ -24,7 +24,7 @@ void add_forward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, i
     if (f == PointwiseFunction::bias) args.z = c.input({cols}, DType::f32);
     // In place, so that untouched spare rows must stay what they were.
     args.y = c.in_out("y", {rows, cols}, dtype, Tolerance::ulps(dtype, 4));
-    c.work(0, static_cast<double>(args.x.bytes()) * 2);
+    c.work(0, (f == PointwiseFunction::add ? 3.0 : 2.0) * live_bytes(rows, cols, dtype));
     c.run(args);
   };
   const std::string label =
@@ -36,16 +36,24 @@ void add_forward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, i
   }
 }
 
-void add_backward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, int64_t cols) {
-  suite.add<PointwiseGradArgs>(
-      str(names[static_cast<int>(f)], "/", name_of(dtype), "/", rows, "x", cols), [=](Case& c) {
-        PointwiseGradArgs args;
-        args.function = f;
-        args.y = c.input({rows, cols}, dtype);
-        args.dy = c.input({rows, cols}, dtype);
-        args.dx = c.output("dx", {rows, cols}, dtype, Tolerance::ulps(dtype, 4));
-        c.run(args);
-      });
+void add_backward(Suite& suite, PointwiseFunction f, DType dtype, int64_t rows, int64_t cols,
+                  bool bench = false) {
+  auto function = [=](Case& c) {
+    PointwiseGradArgs args;
+    args.function = f;
+    args.y = c.input({rows, cols}, dtype);
+    args.dy = c.input({rows, cols}, dtype);
+    args.dx = c.output("dx", {rows, cols}, dtype, Tolerance::ulps(dtype, 4));
+    c.work(0, static_cast<double>(args.y.bytes()) * 3);
+    c.run(args);
+  };
+  const std::string label =
+      str(names[static_cast<int>(f)], "/", name_of(dtype), "/", rows, "x", cols);
+  if (bench) {
+    suite.add_bench<PointwiseGradArgs>(label, function);
+  } else {
+    suite.add<PointwiseGradArgs>(label, function);
+  }
 }
 
 // NaN must come out wherever it went in, or a training run that has gone wrong looks well.
@@ -84,6 +92,7 @@ void pointwise_check(Suite& suite) {
       }
     }
     add_forward(suite, f, DType::f32, 4096, 1024, true);
+    if (f < PointwiseFunction::add) add_backward(suite, f, DType::f32, 4096, 1024, true);
   }
 }
 

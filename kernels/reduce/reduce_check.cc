@@ -24,7 +24,8 @@ void rows_case(Case& c, DType dtype, int64_t rows, int64_t cols, bool accumulate
   if (spread) {
     args.workspace = c.workspace(reduce_rows_workspace_bytes(c.context(), args.x.dim(0), cols));
   }
-  c.work(static_cast<double>(rows * cols), static_cast<double>(args.x.bytes()));
+  c.work(static_cast<double>(rows * cols),
+         static_cast<double>(rows * cols) * static_cast<double>(size_of(dtype)));
   c.run(args);
 }
 

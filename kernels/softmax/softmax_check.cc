@@ -12,7 +12,7 @@ void log_softmax_case(Case& c, DType dtype, int64_t rows, int64_t classes) {
   // In place, so that untouched spare rows must stay what they were.
   args.x = args.y =
       c.in_out("y", {rows, classes}, dtype, Tolerance::ulps(dtype, 8), {Fill::uniform, -20, 20});
-  c.work(0, static_cast<double>(args.x.bytes()) * 2);
+  c.work(0, 2.0 * live_bytes(rows, classes, dtype));
   c.run(args);
 }
 
@@ -24,7 +24,7 @@ void log_softmax_grad_case(Case& c, DType dtype, int64_t rows, int64_t classes) 
   const double length = static_cast<double>(classes);
   args.dy = args.dx = c.in_out("dx", {rows, classes}, dtype,
                                {length * 0x1p-24, Tolerance::ulps(dtype, 4).relative});
-  c.work(0, static_cast<double>(args.dx.bytes()) * 3);
+  c.work(0, 3.0 * live_bytes(rows, classes, dtype));
   c.run(args);
 }
 

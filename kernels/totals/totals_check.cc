@@ -65,6 +65,7 @@ void totals_check(Suite& suite) {
           [=](Case& c) { run_shape(c, s); });
     }
   }
+  suite.add_bench<LossTotalsArgs>("f32/600", [](Case& c) { run_shape(c, {600}); });
 }
 
 }  // namespace rondo::check

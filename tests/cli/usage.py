@@ -57,6 +57,14 @@ def test_benchmarks_that_are_none():
     check(listed and not any("ctc/sizes" in line for line in listed), listed[:5])
 
 
+def test_every_op_has_a_benchmark():
+    words = run("info", "--kernels")[0].splitlines()
+    ops = [word for word in words if word and not word.startswith(" ") and ":" not in word][1:]
+    check(len(ops) > 30 and len(ops) == len(set(ops)), "an op is twice in the table:", ops)
+    timed = {line.split("/")[0] for line in run("bench", "--list")[0].splitlines()}
+    check(set(ops) == timed, "not timed:", set(ops) - timed)
+
+
 def test_output_that_cannot_be_written():
     for words in (["--version"], ["info"], ["train", "--help-config"], ["bench", "--list"]):
         with open("/dev/full", "wb") as full:
