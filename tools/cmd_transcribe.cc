@@ -62,7 +62,7 @@ void check_names(const TranscribeOptions& o) {
   std::map<std::string, std::string> taken;
   for (const std::string& file : o.files) {
     const auto [other, is_new] = taken.emplace(npy_path(o, file), file);
-    if (is_new) continue;
+    if (is_new || other->second == file) continue;
     fail_input("the logits of '", other->second, "' and of '", file, "' would both go to '",
                other->first, "'; give them different names, or use several --out folders");
   }
@@ -71,6 +71,7 @@ void check_names(const TranscribeOptions& o) {
 // How the model's outputs align with what it wrote.
 void draw(const TranscribeOptions& o, const Recognizer& model, const Transcript& t,
           const Waveform& audio) {
+  if (t.frames == 0) fail_input(o.files.front(), ": is shorter than a frame: nothing to draw");
   std::vector<float> posteriors(t.logits.size());
   for (int64_t f = 0; f < t.frames; ++f) {
     const float* row = &t.logits[static_cast<size_t>(f * t.classes)];

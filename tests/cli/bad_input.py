@@ -50,6 +50,16 @@ def test_recordings_that_are_none():
     fails("transcribe", root / "run", "-", errs="standard input: is empty")
 
 
+def test_recordings_shorter_than_a_frame():
+    root = tone_model()
+    write_wav(root / "click.wav", array.array("h", [100] * 50))
+    check(run("transcribe", root / "run", root / "click.wav")[0] == "\n", "not empty")
+    run("transcribe", root / "run", root / "click.wav", "--format", "npy", "--out", root / "o")
+    check(read_npy(root / "o/click.npy")[0][0] == 0, "frames out of nothing")
+    run("transcribe", root / "run", root / "click.wav", "--picture", root / "p.svg", code=1,
+        errs="click.wav: is shorter than a frame")
+
+
 def test_training_recordings_that_are_none():
     with folder() as root:
         tone_corpus(root, train=4, dev=2)
