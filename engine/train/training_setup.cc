@@ -39,7 +39,7 @@ class Setup {
       s_.checkpoint = open_latest(directory);
       if (!s_.checkpoint)
         report_.message(directory.string() + " holds no checkpoint: starting anew");
-    } else if (!list_checkpoints(directory).empty()) {
+    } else if (!list_checkpoints(directory).empty() || exists(directory / best_model_file)) {
       fail_input(directory.string(),
                  ": holds a training run already; continue it with --resume, or "
                  "choose another training.checkpoint_dir");

@@ -298,6 +298,11 @@ def test_a_run_is_not_overwritten():
         before = weights_of(root / "run")
         fails_to_train(root, errs=["holds a training run already", "--resume"])
         check(weights_of(root / "run") == before, "the run has changed")
+        # Nor is a model that was kept without its checkpoints.
+        for checkpoint in (root / "run").glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+        fails_to_train(root, errs=["holds a training run already", "--resume"])
+        check((root / "run/model.safetensors").read_bytes() == before["best"], "another model")
 
 
 def test_other_data_on_resume():
