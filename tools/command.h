@@ -23,5 +23,6 @@ void add_eval(CLI::App& app, Command* run);
 void add_transcribe(CLI::App& app, Command* run);
 void add_info(CLI::App& app, Command* run);
 void add_bench(CLI::App& app, Command* run);
+void add_plan(CLI::App& app, Command* run);
 
 }  // namespace rondo

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
   rondo::add_transcribe(app, &run);
   rondo::add_info(app, &run);
   rondo::add_bench(app, &run);
+  rondo::add_plan(app, &run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -1,0 +1,113 @@
+#include "engine/plan/cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/base/error.h"
+
+namespace rondo::plan {
+namespace {
+
+double rows_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
+  switch (shape.axis) {
+    case Axis::fixed:
+      return static_cast<double>(shape.rows);
+    case Axis::sequences:
+      return batch.sequences;
+    case Axis::frames:
+      break;
+  }
+  return batch.sequences *
+         std::ceil(batch.frames / static_cast<double>(g.total_factor(shape.level)));
+}
+
+double frames_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
+  return std::ceil(batch.frames / static_cast<double>(g.total_factor(shape.level)));
+}
+
+double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {
+  if (id == no_value) return 0;
+  const Value& v = g.value(id);
+  return rows_of(g, v.shape, batch) * static_cast<double>(v.shape.cols * v.shape.planes) *
+         static_cast<double>(size_of(v.dtype));
+}
+
+double operand_bytes(const Graph& g, const Node& node, const BatchShape& batch) {
+  double sum = 0;
+  for (ValueId id : node.inputs) sum += bytes_of(g, id, batch);
+  for (ValueId id : node.outputs) sum += bytes_of(g, id, batch);
+  return sum;
+}
+
+NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch) {
+  // The value whose level the layer runs at: x, gates or x.
+  const ValueId at = node.inputs.at(node.op == "lstm_backward" ? 1 : 0);
+  const Shape& shape = g.shape(at);
+  const double rows = rows_of(g, shape, batch), frames = frames_of(g, shape, batch);
+  const auto directions = static_cast<double>(node.attributes.integer("directions"));
+  const auto input = static_cast<double>(node.attributes.integer("input"));
+  const auto hidden = static_cast<double>(node.attributes.integer("hidden"));
+  const auto projection = static_cast<double>(node.attributes.integer("projection"));
+  const double output = projection > 0 ? projection : hidden;
+  const double outside = 2 * rows * directions * 4 * hidden * input;
+  const double inside = 2 * rows * directions * (4 * hidden * output + projection * hidden);
+  NodeWork w;
+  w.bytes = operand_bytes(g, node, batch);
+  if (node.op == "lstm_weight_grad") {
+    w.flops = outside + inside;
+    return w;
+  }
+  const bool has_input_gradient = node.op == "lstm" || node.outputs.at(2) != no_value;
+  w.flops = has_input_gradient ? outside : 0;
+  w.recurrent_flops = inside;
+  w.steps = frames;
+  w.exchanged = frames * hidden;
+  w.bytes +=
+      frames * directions * 4 * hidden * output * static_cast<double>(size_of(g.value(at).dtype));
+  return w;
+}
+
+}  // namespace
+
+DType dtype_of(const Graph& graph, const Node& node) {
+  for (const auto* ids : {&node.inputs, &node.outputs}) {
+    for (ValueId id : *ids) {
+      if (id == no_value) continue;
+      const Value& v = graph.value(id);
+      const bool activation = v.role == ValueRole::activation || v.role == ValueRole::input;
+      if (activation && (v.dtype == DType::f32 || v.dtype == DType::bf16)) return v.dtype;
+    }
+  }
+  return DType::f32;
+}
+
+NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch) {
+  if (node.op.starts_with("lstm")) return lstm_work(g, node, batch);
+  NodeWork w;
+  w.bytes = operand_bytes(g, node, batch);
+  if (node.op == "ctc") {
+    const Shape& logits = g.shape(node.inputs.at(0));
+    w.steps = frames_of(g, logits, batch);
+    w.recurrent_flops = rows_of(g, logits, batch) * (2 * batch.labels + 1);
+    w.bytes += bytes_of(g, node.inputs[0], batch);  // read twice
+  } else if (node.op.starts_with("linear")) {
+    // y = x W^T, dx = dy W, dW = dy^T x: two flops per row, input and output column.
+    const bool forward = node.op == "linear";
+    const ValueId weight = forward || node.op == "linear_grad_input" ? node.inputs.at(1) : no_value;
+    const double rows = rows_of(g, g.shape(node.inputs[0]), batch);
+    const double columns =
+        weight != no_value
+            ? static_cast<double>(g.shape(weight).rows * g.shape(weight).cols)
+            : static_cast<double>(g.shape(node.inputs[0]).cols * g.shape(node.inputs.at(1)).cols);
+    w.flops = 2 * rows * columns;
+  }
+  return w;
+}
+
+NodeWork update_work(int64_t weights, int arrays) {
+  NodeWork w;
+  w.bytes = 4.0 * static_cast<double>(weights) * arrays;
+  return w;
+}
+
+}  // namespace rondo::plan

@@ -1,0 +1,114 @@
+#include "engine/plan/fit.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "kernels/base/error.h"
+
+namespace rondo::plan {
+namespace {
+
+constexpr size_t features = 6;
+using Row = std::array<double, features>;
+
+Row row_of(const NodeWork& w) {
+  return {w.calls, w.steps, w.exchanged, w.flops, w.recurrent_flops, w.bytes};
+}
+
+// Ops with arithmetic or a recurrence of their own.
+bool has_own_cost(const std::string& key) {
+  for (const char* op : {"lstm", "lstm_backward", "lstm_weight_grad", "linear", "linear_grad_input",
+                         "linear_grad_weight", "ctc", "optimizer"}) {
+    if (key.starts_with(str(op, "/"))) return true;
+  }
+  return false;
+}
+
+std::string fitted_key(const std::string& key) {
+  return has_own_cost(key) ? key : "other" + key.substr(key.find('/'));
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+OpCost fit_cost(std::span<const Sample> samples) {
+  // Rows are divided by their time, so that errors are relative; columns by their norm, so that the
+  // descent does not crawl.
+  std::vector<Row> rows;
+  Row norm{};
+  for (const Sample& s : samples) {
+    RONDO_CHECK(s.seconds > 0, "a node that took ", s.seconds, " s");
+    Row row = row_of(s.work);
+    for (size_t j = 0; j < features; ++j) {
+      row[j] /= s.seconds;
+      norm[j] += row[j] * row[j];
+    }
+    rows.push_back(row);
+  }
+  for (double& n : norm) n = n > 0 ? std::sqrt(n) : 1;
+  std::array<Row, features> gram{};
+  Row target{};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < features; ++i) {
+      target[i] += row[i] / norm[i];
+      for (size_t j = 0; j < features; ++j) gram[i][j] += row[i] / norm[i] * row[j] / norm[j];
+    }
+  }
+  Row c{};
+  for (int sweep = 0; sweep < 20000; ++sweep) {
+    double moved = 0;
+    for (size_t i = 0; i < features; ++i) {
+      if (gram[i][i] <= 0) continue;
+      double residual = target[i];
+      for (size_t j = 0; j < features; ++j) residual -= gram[i][j] * c[j];
+      const double next = std::max(0.0, c[i] + residual / gram[i][i]);
+      moved = std::max(moved, std::abs(next - c[i]));
+      c[i] = next;
+    }
+    if (moved < 1e-12) break;
+  }
+  for (size_t i = 0; i < features; ++i) c[i] /= norm[i];
+  return {c[0], c[1], c[2], c[3], c[4], c[5]};
+}
+
+std::map<std::string, OpCost> fit_costs(std::span<const Sample> samples) {
+  std::map<std::string, std::vector<Sample>> by_key;
+  for (const Sample& s : samples) by_key[fitted_key(s.key)].push_back(s);
+  std::map<std::string, OpCost> costs;
+  for (const auto& [key, of_key] : by_key) costs[key] = fit_cost(of_key);
+  return costs;
+}
+
+std::map<std::string, FitError> fit_errors(const DeviceModel& device,
+                                           std::span<const Sample> samples) {
+  std::map<std::string, std::vector<double>> errors;
+  struct Step {
+    double predicted = 0, measured = 0;
+  };
+  std::map<int, Step> steps;
+  for (const Sample& s : samples) {
+    const auto slash = s.key.find('/');
+    const DType dtype = s.key.substr(slash + 1) == "bf16" ? DType::bf16 : DType::f32;
+    const double predicted = seconds_of(device.cost_of(s.key.substr(0, slash), dtype), s.work);
+    errors[fitted_key(s.key)].push_back(std::abs(predicted - s.seconds) / s.seconds);
+    steps[s.shape].predicted += predicted;
+    steps[s.shape].measured += s.seconds;
+  }
+  for (const auto& [shape, step] : steps) {
+    errors["step"].push_back(std::abs(step.predicted - step.measured) / step.measured);
+  }
+  std::map<std::string, FitError> result;
+  for (const auto& [key, of_key] : errors) {
+    result[key] = {of_key.size(), median_of(of_key),
+                   *std::max_element(of_key.begin(), of_key.end())};
+  }
+  return result;
+}
+
+}  // namespace rondo::plan

@@ -1,0 +1,38 @@
+// Constants of a device from measured times of graph nodes.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/plan/cost.h"
+
+namespace rondo::plan {
+
+// One node, timed.
+struct Sample {
+  std::string key;  // of DeviceModel::costs: "lstm/f32"
+  NodeWork work;
+  double seconds = 0;
+  int shape = 0;  // which model and batch it belongs to
+};
+
+// The non-negative constants with the least sum of squared relative errors. (Coordinate descent on
+// the normal equations; the problem is convex.) All samples count, whatever their key.
+OpCost fit_cost(std::span<const Sample> samples);
+
+// One fit per key; "other" covers the keys that only move data, which are too many and too cheap to
+// tell apart.
+std::map<std::string, OpCost> fit_costs(std::span<const Sample> samples);
+
+// |predicted - measured| / measured: the median and the largest.
+struct FitError {
+  size_t samples = 0;
+  double median = 0, largest = 0;
+};
+// How well a model predicts samples, by key; under "step", the sums over all nodes of a shape.
+std::map<std::string, FitError> fit_errors(const DeviceModel& device,
+                                           std::span<const Sample> samples);
+
+}  // namespace rondo::plan

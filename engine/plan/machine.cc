@@ -1,0 +1,164 @@
+#include "engine/plan/machine.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/error.h"
+
+namespace rondo::plan {
+namespace {
+
+template <class... Args>
+void require(bool condition, const Args&... message) {
+  if (!condition) fail_input(message...);
+}
+
+constexpr double micro = 1e-6, nano = 1e-9;
+
+std::string key_of(std::string_view op, DType dtype) { return str(op, "/", name_of(dtype)); }
+
+// H200 SXM. Peaks of the data sheet: 989 Tflop/s bf16 and 67 Tflop/s f32 (dense), 4.8 TB/s. Matrix
+// products are taken at 60 %, memory at 80 % of them.
+//
+// The LSTM's step: published floors for R held on chip, forward, at batch sizes 16 to 128, are 0.45
+// us at H = 256, 0.75 to 1.2 us at H = 512 and 1.0 to 3.2 us at H = 1024. They are
+// 0.35 us + 0.35 ns * H + 2.3 fs per recurrent flop, within 20 %; half as much again is allowed
+// for. Backward steps exchange f32 sums: taken as 1.5 times the forward ones.
+// The CTC recursion: 100 cycles per frame at 1.76 GHz, counted from the kernel's instructions.
+DeviceModel h200() {
+  DeviceModel d;
+  d.name = "h200";
+  d.kind = DeviceKind::cuda;
+  d.memory_bytes = 141e9;
+  const double byte = 1 / (0.8 * 4.8e12), call = 2 * micro;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const double flop = 1 / (0.6 * (dtype == DType::bf16 ? 989e12 : 67e12));
+    OpCost matrix{.call = call, .flop = flop, .byte = byte};
+    for (const char* op : {"linear", "linear_grad_input", "linear_grad_weight", "lstm_weight_grad"})
+      d.costs[key_of(op, dtype)] = matrix;
+    OpCost lstm = matrix;
+    lstm.step = 1.5 * 0.35 * micro;
+    lstm.exchange = 1.5 * 0.35 * nano;
+    lstm.recurrent_flop = 1.5 * 2.3e-15 * (dtype == DType::bf16 ? 1 : 4);
+    lstm.byte = 0;
+    d.costs[key_of("lstm", dtype)] = lstm;
+    lstm.step *= 1.5;
+    lstm.exchange *= 1.5;
+    lstm.recurrent_flop *= 1.5;
+    d.costs[key_of("lstm_backward", dtype)] = lstm;
+    d.costs[key_of("ctc", dtype)] = {.call = 3 * call, .step = 100 / 1.76e9, .byte = byte};
+    d.costs[key_of("other", dtype)] = {.call = call, .byte = byte};
+  }
+  return d;
+}
+
+const std::vector<LinkModel>& links() {
+  static const std::vector<LinkModel> all = {
+      // PCIe 5.0 x16: 64 GB/s a direction on the wire, 80 % of it.
+      {"pcie", false, 10 * micro, 51e9},
+      // NVLink 4 within an H200 node: 450 GB/s a direction on the wire.
+      {"nvlink", false, 5 * micro, 370e9},
+      // One 400 Gb/s NIC per node, 90 % of it.
+      {"infiniband", false, 8 * micro, 45e9},
+  };
+  return all;
+}
+
+double number(const nlohmann::json& object, const char* key, const std::string& where) {
+  const auto found = object.find(key);
+  require(found != object.end() && found->is_number(), where, ": '", key, "' should be a number");
+  const double value = found->get<double>();
+  require(std::isfinite(value) && value >= 0, where, ": '", key, "' is ", value,
+          ", expected a number of at least 0");
+  return value;
+}
+
+const nlohmann::json& object(const nlohmann::json& parent, const char* key,
+                             const std::string& where) {
+  const auto found = parent.find(key);
+  require(found != parent.end() && found->is_object(), where, ": '", key, "' should be an object");
+  return *found;
+}
+
+std::string text(const nlohmann::json& parent, const char* key, const std::string& where) {
+  const auto found = parent.find(key);
+  require(found != parent.end() && found->is_string(), where, ": '", key, "' should be a string");
+  return found->get<std::string>();
+}
+
+}  // namespace
+
+const OpCost& DeviceModel::cost_of(std::string_view op, DType dtype) const {
+  auto found = costs.find(key_of(op, dtype));
+  if (found == costs.end()) found = costs.find(key_of("other", dtype));
+  require(found != costs.end(), "device '", name, "' has no costs for ", name_of(dtype));
+  return found->second;
+}
+
+std::vector<std::string> device_preset_names() { return {"h200"}; }
+
+DeviceModel device_preset(std::string_view name) {
+  require(name == "h200", "unknown device '", name,
+          "': h200, or a file that 'rondo plan --measure FILE' has written");
+  return h200();
+}
+
+std::vector<std::string> link_preset_names() {
+  std::vector<std::string> names;
+  for (const LinkModel& l : links()) names.push_back(l.name);
+  return names;
+}
+
+LinkModel link_preset(std::string_view name) {
+  std::string known;
+  for (const LinkModel& l : links()) {
+    if (l.name == name) return l;
+    known += known.empty() ? l.name : ", " + l.name;
+  }
+  throw InputError(str("unknown link '", name, "', expected one of ", known));
+}
+
+std::string to_json(const MachineFile& machine) {
+  nlohmann::ordered_json costs = nlohmann::ordered_json::object();
+  for (const auto& [key, c] : machine.device.costs) {
+    costs[key] = {{"call", c.call},
+                  {"step", c.step},
+                  {"exchange", c.exchange},
+                  {"flop", c.flop},
+                  {"recurrent_flop", c.recurrent_flop},
+                  {"byte", c.byte}};
+  }
+  const nlohmann::ordered_json j = {{"device",
+                                     {{"name", machine.device.name},
+                                      {"memory_bytes", machine.device.memory_bytes},
+                                      {"seconds_per", costs}}},
+                                    {"link",
+                                     {{"name", machine.link.name},
+                                      {"latency", machine.link.latency},
+                                      {"bandwidth", machine.link.bandwidth}}}};
+  return j.dump(2) + "\n";
+}
+
+MachineFile parse_machine(std::string_view json, const std::string& name) {
+  const nlohmann::json j = nlohmann::json::parse(json, nullptr, false);
+  require(j.is_object(), name, ": not a JSON object as 'rondo plan --measure' writes it");
+  MachineFile m;
+  const auto& device = object(j, "device", name);
+  m.device.name = text(device, "name", name);
+  m.device.measured = true;
+  m.device.memory_bytes = number(device, "memory_bytes", name);
+  for (const auto& [key, c] : object(device, "seconds_per", name).items()) {
+    const std::string where = str(name, ": ", key);
+    require(c.is_object(), where, " should be an object");
+    m.device.costs[key] = {number(c, "call", where),           number(c, "step", where),
+                           number(c, "exchange", where),       number(c, "flop", where),
+                           number(c, "recurrent_flop", where), number(c, "byte", where)};
+  }
+  const auto& link = object(j, "link", name);
+  m.link = {text(link, "name", name), true, number(link, "latency", name),
+            number(link, "bandwidth", name)};
+  require(m.link.bandwidth > 0, name, ": the link's bandwidth is 0");
+  return m;
+}
+
+}  // namespace rondo::plan

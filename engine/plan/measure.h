@@ -1,0 +1,30 @@
+// Measures this machine's CPU for the planner: times the nodes of small models' training steps.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/plan/fit.h"
+#include "engine/plan/machine.h"
+
+namespace rondo::plan {
+
+struct MeasureOptions {
+  int threads = 1;      // of each rank
+  int repetitions = 5;  // of a step; medians count
+  bool quick = false;   // a few small shapes, for tests
+  std::vector<DType> dtypes = {DType::f32};
+  // Told of each shape before it runs: its number, how many there are.
+  std::function<void(int, int)> progress = {};
+};
+
+// The same shapes in the same order each time; Sample::shape tells them apart.
+std::vector<Sample> measure_nodes(const MeasureOptions& options);
+
+// Between two ranks as threads of this process.
+LinkModel measure_thread_link();
+
+// What this machine's memory holds.
+double machine_memory_bytes();
+
+}  // namespace rondo::plan

@@ -1,0 +1,85 @@
+// How fast a model trains, and what memory it takes, for every way to spread it over devices:
+// data x pipeline x sequence.
+//
+// The pipeline is simulated over the action lists that the engine runs (comm/schedule.h), sequence
+// shards and gradient buckets as tasks on ranks and links (engine/plan/timeline.h); memory is what
+// the engine's planner plans (engine/graph/planner.h). Durations come from engine/plan/cost.h. A
+// ring all-reduce of S bytes over N ranks takes 2(N-1) (latency + S / (N bandwidth)).
+//
+// Ranks are numbered shards first, then stages, then replicas, and fill nodes in that order.
+//
+// Not modelled: differences between utterances of a batch beyond the histogram, evaluation, input,
+// links that other jobs share, the memory of libraries.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/schedule.h"
+#include "engine/plan/cost.h"
+#include "engine/plan/machine.h"
+#include "engine/session.h"
+
+namespace rondo::plan {
+
+// Global batches of this shape are so large a share of all.
+struct WeightedShape {
+  BatchShape shape;
+  double weight = 1;
+};
+
+struct Job {
+  ModelFunction model;
+  DType compute = DType::f32;
+  OptimizerOptions optimizer = {};
+  std::vector<WeightedShape> batches;
+};
+
+struct Split {
+  int data = 1, pipeline = 1, sequence = 1;
+  int micro_batches = 1;                        // of each replica
+  ScheduleKind schedule = ScheduleKind::gpipe;  // pipeline > 1
+  int chunks = 1;                               // stages per rank, ScheduleKind::interleaved
+  int devices() const { return data * pipeline * sequence; }
+};
+// "data 2 x pipeline 4 (1f1b, 16 micro-batches)"
+std::string describe(const Split& split);
+
+struct Prediction {
+  Split split;
+  double seconds = 0;  // of an update, mean over the batches
+  double frames_per_second = 0;
+  double memory_bytes = 0;  // of the device that needs most, for the largest batch
+  bool fits = false;
+  double bubble = 0;         // share of the time until the last gradient in which devices idle
+  double communication = 0;  // seconds of gradient reduction
+  double hidden = 0;         // share of it that computation hides
+};
+
+class Planner {
+ public:
+  // Copies what it is given. Throws Error for a model that cannot be trained.
+  Planner(Job job, Cluster cluster);
+  ~Planner();
+  Planner(const Planner&) = delete;
+  Planner& operator=(const Planner&) = delete;
+
+  int layers() const;  // how many parts a pipeline can cut the model into
+  int64_t weights() const;
+
+  // Why a split is impossible, as a sentence's end; empty when it is possible.
+  std::string objection(const Split& split) const;
+  Prediction predict(const Split& split) const;
+  // Every split of the cluster's devices, with micro-batches and schedule chosen for speed among
+  // those that fit. What fits comes first, the fastest first.
+  std::vector<Prediction> rank() const;
+
+ private:
+  struct Model;
+  struct Search;
+  Job job_;
+  Cluster cluster_;
+  std::unique_ptr<Model> model_;
+};
+
+}  // namespace rondo::plan
