@@ -100,10 +100,11 @@ std::string RecognizerStream::new_text() {
   for (const TimedLabel& l : labels) {
     // A label that goes on from the chunk before was written there.
     if (l.first_frame == 0 && l.label == last_class_) continue;
-    text += held_back_ + model_.alphabet().symbols().at(static_cast<size_t>(l.label) - 1);
+    text += held_back_;
+    text += model_.alphabet().symbols().at(static_cast<size_t>(l.label) - 1);
     held_back_.clear();
     if (text.back() == ' ') {
-      held_back_ = " ";
+      held_back_.assign(1, ' ');
       text.pop_back();
     }
   }

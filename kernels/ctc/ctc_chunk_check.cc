@@ -131,6 +131,13 @@ void ctc_chunk_check(Suite& suite) {
     s.range = range;
     add(suite, str("extremes/", range), s);
   }
+  Setup s;
+  s.classes = 32;
+  s.lengths.assign(32, 500);
+  s.label_lengths.assign(32, 100);
+  const std::string label = "bench/f32/T500N32V32L100";
+  suite.add_bench<CtcChunkGradArgs>(label, [s](Case& c) { run_grad(c, s); });
+  suite.add_bench<CtcChunkAlphaArgs>(label, [s](Case& c) { run_alpha(c, s); });
 }
 
 }  // namespace rondo::check

@@ -347,9 +347,10 @@ void add_persistent(Suite& suite) {
 // Whole steps: what their parts have cases for is not swept again.
 void add_steps(Suite& suite) {
   const std::vector<int32_t> lengths[] = {{1}, {5, 3, 2}, {4, 4, 4}, {9, 8, 8, 5, 3, 1, 1}};
+  const int64_t hidden[] = {5, 16, 33};
   for (int i = 0; i < 24; ++i) {
     Shape s;
-    s.hidden = (const int64_t[]){5, 16, 33}[i % 3];
+    s.hidden = hidden[i % 3];
     s.input = i % 5 ? 7 : 1;
     s.lengths = lengths[i % 4];
     s.directions = 1 + i / 2 % 2;
