@@ -10,6 +10,7 @@
 #include "engine/plan/lengths.h"
 #include "engine/plan/measure.h"
 #include "engine/plan/split.h"
+#include "engine/report/charts.h"
 #include "engine/train/build_model.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
@@ -21,7 +22,7 @@ namespace {
 struct PlanOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, rows = 12;
-  std::string device = "h200", link, node_link = "infiniband", lengths, measure, write;
+  std::string device = "h200", link, node_link = "infiniband", lengths, measure, picture;
   double labels_per_second = 12;
   bool scaling = false;
 };
@@ -134,30 +135,47 @@ void print_ranking(const std::vector<plan::Prediction>& ranking, int rows) {
   }
 }
 
-// Weak: the batch grows with the devices. Strong: it stays.
-void print_scaling(const PlanOptions& o, const Config& config, plan::Cluster cluster) {
-  const plan::Job job = job_of(o, config);
-  for (const bool weak : {true, false}) {
-    std::printf("\n%s scaling, predicted\n", weak ? "Weak" : "Strong");
-    std::printf(
-        "devices  best split                                              kframes/s  efficiency\n");
-    double one = 0;
-    for (cluster.devices = 1; cluster.devices <= 1024; cluster.devices *= 2) {
-      plan::Job scaled = job;
-      for (auto& b : scaled.batches) {
-        b.shape.sequences *= weak ? cluster.devices : o.devices;
-      }
-      const auto ranking = plan::Planner(scaled, cluster).rank();
-      if (ranking.empty() || !ranking[0].fits) {
-        std::printf("%7d  none fits\n", cluster.devices);
-        continue;
-      }
-      const plan::Prediction& p = ranking[0];
-      if (one == 0) one = p.frames_per_second / cluster.devices;
-      std::printf("%7d  %-56s %9.0f  %8.0f %%\n", cluster.devices, describe(p.split).c_str(),
-                  p.frames_per_second / 1e3, 100 * p.frames_per_second / cluster.devices / one);
+// Weak: the batch grows with the devices. Strong: it is that of all devices, whoever shares it.
+Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, bool weak) {
+  const int most = 1024, all = std::max(most, o.devices);
+  std::printf("\n%s scaling, predicted\n", weak ? "Weak" : "Strong");
+  std::printf("devices  best split%46s  kframes/s  efficiency\n", "");
+  Series series{weak ? "weak, predicted" : "strong, predicted", {}, {}};
+  double one = 0;
+  for (cluster.devices = 1; cluster.devices <= all; cluster.devices *= 2) {
+    plan::Job scaled = job;
+    for (auto& b : scaled.batches) b.shape.sequences *= weak ? cluster.devices : o.devices;
+    const auto ranking = plan::Planner(scaled, cluster).rank();
+    if (ranking.empty() || !ranking[0].fits) {
+      std::printf("%7d  none fits\n", cluster.devices);
+      continue;
     }
+    const plan::Prediction& p = ranking[0];
+    const double each = p.frames_per_second / cluster.devices;
+    if (one == 0) one = each;
+    series.x.push_back(cluster.devices);
+    series.y.push_back(each / one);
+    std::printf("%7d  %-56s %9.0f  %8.0f %%\n", cluster.devices, describe(p.split).c_str(),
+                p.frames_per_second / 1e3, 100 * each / one);
   }
+  return series;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  FileWriter file(path);
+  file.write(text);
+  file.close();
+}
+
+void print_scaling(const PlanOptions& o, const Config& config, const plan::Cluster& cluster) {
+  const plan::Job job = job_of(o, config);
+  ScalingChart chart;
+  chart.title = str("Scaling of ", config.model.layers, " layers of ", config.model.hidden, " on ",
+                    cluster.device.name);
+  chart.note = cluster.device.measured ? "predicted from constants that were measured"
+                                       : "predicted from data sheets; nothing was measured";
+  for (const bool weak : {true, false}) chart.efficiency.push_back(scale(o, job, cluster, weak));
+  if (!o.picture.empty()) write_text(o.picture, scaling_svg(chart));
 }
 
 int measure(const PlanOptions& o) {
@@ -187,9 +205,7 @@ int measure(const PlanOptions& o) {
   std::printf("link between threads: %.1f us, %.2f GB/s\n", 1e6 * machine.link.latency,
               machine.link.bandwidth / gigabyte);
   machine.device.costs = plan::fit_costs(samples);
-  FileWriter file(o.measure);
-  file.write(to_json(machine));
-  file.close();
+  write_text(o.measure, to_json(machine));
   std::printf("%s: constants from all shapes\n", o.measure.c_str());
   return 0;
 }
@@ -206,7 +222,7 @@ int plan_command(const PlanOptions& o) {
                " devices is possible: ", planner.objection({o.devices, 1, 1, 1}));
   }
   print_ranking(ranking, o.rows);
-  if (o.scaling) print_scaling(o, config, cluster);
+  if (o.scaling || !o.picture.empty()) print_scaling(o, config, cluster);
   return 0;
 }
 
@@ -243,6 +259,8 @@ void add_plan(CLI::App& app, Command* run) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command->add_flag("--scaling", o->scaling, "also weak and strong scaling up to 1024 devices");
+  command->add_option("--picture", o->picture, "the same, also drawn as SVG to FILE")
+      ->option_text("FILE");
   command
       ->add_option("--measure", o->measure,
                    "measure this machine's CPU and write FILE, plan nothing")

@@ -18,7 +18,8 @@ namespace rondo::plan {
 namespace {
 
 constexpr double usable_memory = 0.95;  // of the device's: the rest is for libraries and contexts
-constexpr int most_micro_batches = 64;
+// The search's bounds: beyond them nothing gains, and waves have too many tasks to try them all.
+constexpr int most_micro_batches = 64, most_shards = 64, most_parts = 256;
 
 // The link between ranks that are `stride` apart, `rings` of a node's devices at a time towards
 // other nodes.
@@ -364,7 +365,7 @@ std::vector<Prediction> Planner::rank() const {
   std::vector<Prediction> ranking;
   const int n = cluster_.devices;
   for (int pipeline = 1; pipeline <= std::min(n, layers()); ++pipeline) {
-    for (int sequence = 1; sequence * pipeline <= n; ++sequence) {
+    for (int sequence = 1; sequence * pipeline <= n && sequence <= most_shards; ++sequence) {
       if (n % (pipeline * sequence) != 0) continue;
       Split s{n / (pipeline * sequence), pipeline, sequence};
       Prediction best;
@@ -375,6 +376,7 @@ std::vector<Prediction> Planner::rank() const {
         // Powers of two, and multiples of the ranks, which some schedules need.
         for (int count : micro_batch_counts(pipeline)) {
           s.micro_batches = count;
+          if (sequence > 1 && sequence * count > most_parts) continue;
           if (!objection(s).empty()) continue;
           const Prediction p = predict(s);
           if (!found || better(p, best)) best = p;

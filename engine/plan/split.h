@@ -70,7 +70,7 @@ class Planner {
   // Why a split is impossible, as a sentence's end; empty when it is possible.
   std::string objection(const Split& split) const;
   Prediction predict(const Split& split) const;
-  // Every split of the cluster's devices, with micro-batches and schedule chosen for speed among
+  // Every split of the cluster's devices with up to 64 shards, with micro-batches and schedule chosen for speed among
   // those that fit. What fits comes first, the fastest first.
   std::vector<Prediction> rank() const;
 

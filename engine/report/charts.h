@@ -29,6 +29,14 @@ std::string learning_curve_svg(const LearningCurve& curve);
 // "step.loss", "validation.loss", and "validation.wer", "validation.cer" of a training log.
 LearningCurve learning_curve_of(const TrainingLog& log, std::string title);
 
+// Efficiency (1: as fast per device as one device is alone) against the number of devices, which is
+// drawn on a logarithmic axis from 1.
+struct ScalingChart {
+  std::string title, note;
+  std::vector<Series> efficiency;
+};
+std::string scaling_svg(const ScalingChart& chart);
+
 // A stretch of frames [begin, end) that spells one label.
 struct AlignedLabel {
   std::string text;
