@@ -13,6 +13,7 @@
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
 #include "engine/parallel/ranks.h"
+#include "engine/train/pipeline_training.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "kernels/base/error.h"
@@ -29,6 +30,8 @@ struct TrainOptions {
   std::string init_from;
   DeviceChoice device;
   int ranks = 1;
+  int pipeline = 0, data = 0;  // 0: as configured
+  std::string timeline;
 };
 
 Config configuration(const TrainOptions& o) {
@@ -44,6 +47,8 @@ Config configuration(const TrainOptions& o) {
                                      "'; settings are written key=value"));
     }
   }
+  if (o.pipeline > 0) overrides.push_back(str("parallel.pipeline=", o.pipeline));
+  if (o.data > 0) overrides.push_back(str("parallel.data=", o.data));
   if (!o.init_from.empty()) overrides.push_back("training.init_from=" + o.init_from);
   return load_config(file, overrides);
 }
@@ -69,6 +74,7 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
     const auto group = make_ring_group(transport, g);
     TrainerOptions mine = options;
     mine.group = group.get();
+    mine.transport = &transport;
     if (config.training.threads == 0) mine.threads = std::max(1, usable_cpus() / ranks);
     const TrainingSummary s = train_alone(config, mine);
     const std::lock_guard lock(mutex);
@@ -87,6 +93,7 @@ TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
   g.timeout = timeout_of(config);
   const auto group = make_ring_group(transport, g);
   options.group = group.get();
+  options.transport = &transport;
   if (config.training.threads == 0) options.threads = std::max(1, usable_cpus() / place.local_size);
   const auto failed = [&](const std::exception& e) {
     transport.abort(e.what());
@@ -144,10 +151,11 @@ int run_train(const TrainOptions& o) {
   TrainerOptions t;
   t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
   t.lockstep = o.lockstep;
+  t.timeline = o.timeline;
   t.version = RONDO_VERSION;
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
   // These work in host memory so far.
-  const bool not_on_gpus = place || o.ranks > 1 || o.lockstep ||
+  const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
                            config.parallel.deterministic == Deterministic::world_invariant;
   t.device = not_on_gpus && o.device.text == "auto" ? DeviceId(DeviceKind::cpu) : resolve(o.device);
   if (place && o.ranks > 1) {
@@ -173,6 +181,14 @@ void add_train(CLI::App& app, Command* run) {
   command->add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
+  command
+      ->add_option("--pipeline", o->pipeline,
+                   "so many ranks share the layers of the model (docs/parallelism.md)")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--data", o->data, "so many replicas of the pipeline")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--timeline", o->timeline,
+                      "pipelines: draw what every rank did in the last update, as SVG");
   command->add_flag(
       "--lockstep-ref", o->lockstep,
       "run every kernel beside its reference and stop at the first difference (slow)");

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/schedule.h"
 #include "kernels/base/dtype.h"
 #include "kernels/pool/pool.h"
 
@@ -178,6 +179,14 @@ struct ParallelConfig {
   int virtual_shards = 8;
   int64_t bucket_kb = 0;
   double timeout_seconds = 300;
+  int pipeline = 1;
+  int data = 0;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  int micro_batches = 0;
+  int chunks = 1;
+  std::string placement;
+  DType wire = DType::f32;
+  int64_t stage_memory_mb = 0;
 
   bool operator==(const ParallelConfig&) const = default;
 };

@@ -28,6 +28,7 @@ constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "world_invariant"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
+constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
 
 // `names` in the order of the enumerators.
@@ -222,6 +223,21 @@ Builder parallel_fields(ParallelConfig& c) {
         "gradients sent at a time, while the backward pass goes on; 0: by the speed of the link");
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
         "how long a rank waits for the others before it gives up");
+  b.add("pipeline", &c.pipeline, from(1, 4096),
+        "ranks that share the layers of one model among them (docs/parallelism.md)");
+  b.add("data", &c.data, from(0, 4096),
+        "replicas of the pipeline; 0: as many as there are ranks for");
+  b.add("schedule", choice(c.schedule, pipeline_schedule_names), any,
+        "the order of the pipeline's work; 1f1b stores less than gpipe, zero_bubble waits least");
+  b.add("micro_batches", &c.micro_batches, from(0, 4096),
+        "parts of a replica's batch that follow each other through the pipeline; 0: two per rank");
+  b.add("chunks", &c.chunks, from(1, 64), "interleaved: stages per rank");
+  b.add("placement", &c.placement, any,
+        "layers of each stage, as 3,4; empty: by the time they are measured to take");
+  b.add("wire", choice(c.wire, dtype_names), any,
+        "what activations and gradients are rounded to between stages");
+  b.add("stage_memory_mb", &c.stage_memory_mb, from(0, 1 << 24),
+        "most memory that a stage may need, as far as it is placed by cost; 0: no limit");
   return b;
 }
 

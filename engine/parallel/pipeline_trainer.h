@@ -38,7 +38,8 @@ struct PipelineSettings {
 
 class PipelineTrainer {
  public:
-  // `capacity`: of the largest micro-batch. Borrows ranks (the world) and grid.
+  // `capacity`: of the largest micro-batch. `world`: all ranks. Borrows the grid and the
+  // groups.
   PipelineTrainer(const ModelFunction& model, const SessionOptions& options,
                   const PipelineSettings& settings, const Ranks& world, RankGrid& grid,
                   const BatchCapacity& capacity);
@@ -99,7 +100,7 @@ class PipelineTrainer {
   TensorView flat(const std::string& slot) const;
   int owner(const Parameters::Entry& entry) const;
 
-  const Ranks& world_;
+  const Ranks world_;
   RankGrid& grid_;
   SessionOptions options_;
   Device* device_ = nullptr;

@@ -18,19 +18,20 @@ std::vector<CheckpointInfo> best_checkpoints(const std::filesystem::path& direct
   return all;
 }
 
-// Adds the weights that validation judged to `sums`, laid out as the parameters' flat array.
-void add_weights(const Checkpoint& checkpoint, const Session& session, std::vector<double>& sums) {
+// Adds the weights that validation judged to `sums`, laid out as the flat array of `entries`.
+void add_weights(const Checkpoint& checkpoint, const std::vector<Parameters::Entry>& entries,
+                 bool averages, std::vector<double>& sums) {
   const auto add = [&](std::span<const float> values, size_t at) {
     for (size_t i = 0; i < values.size(); ++i) sums[at + i] += static_cast<double>(values[i]);
   };
-  if (session.optimizer().averages()) {
-    const int64_t shape[] = {session.parameters().flat_size()};
+  if (averages) {
+    const int64_t shape[] = {static_cast<int64_t>(sums.size())};
     const SafetensorsFile slots = checkpoint.tensors("optimizer.safetensors");
     add(slots.at("average", DType::f32, shape).as<float>(), 0);
     return;
   }
   const SafetensorsFile file = checkpoint.tensors("model.safetensors");
-  for (const auto& e : session.parameters().entries()) {
+  for (const auto& e : entries) {
     const int64_t shape[] = {e.rows, e.cols};
     add(file.at(e.name, DType::f32, shape).as<float>(), static_cast<size_t>(e.offset));
   }
@@ -38,24 +39,31 @@ void add_weights(const Checkpoint& checkpoint, const Session& session, std::vect
 
 }  // namespace
 
-int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session) {
+int average_best_checkpoints(const std::filesystem::path& directory, int n,
+                             const std::vector<Parameters::Entry>& entries, int64_t flat_size,
+                             bool averages, std::vector<float>& mean) {
   const std::vector<CheckpointInfo> best = best_checkpoints(directory, static_cast<size_t>(n));
   if (best.empty()) return 0;
-  Parameters& parameters = session.parameters();
-  std::vector<double> sums(static_cast<size_t>(parameters.flat_size()), 0.0);
+  std::vector<double> sums(static_cast<size_t>(flat_size), 0.0);
   for (const CheckpointInfo& c : best) {
-    add_weights(open_checkpoint(checkpoint_path(directory, c.generation)), session, sums);
+    add_weights(open_checkpoint(checkpoint_path(directory, c.generation)), entries, averages, sums);
   }
-  std::vector<float> mean;
-  for (const auto& e : parameters.entries()) {
-    const auto first = sums.begin() + e.offset;
-    mean.assign(static_cast<size_t>(e.numel()), 0.0f);
-    std::transform(first, first + e.numel(), mean.begin(), [&](double sum) {
-      return static_cast<float>(sum / static_cast<double>(best.size()));
-    });
-    parameters.write(e.name, mean.data());
-  }
+  mean.resize(sums.size());
+  std::transform(sums.begin(), sums.end(), mean.begin(), [&](double sum) {
+    return static_cast<float>(sum / static_cast<double>(best.size()));
+  });
   return static_cast<int>(best.size());
+}
+
+int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session) {
+  Parameters& parameters = session.parameters();
+  std::vector<float> mean;
+  const int averaged =
+      average_best_checkpoints(directory, n, parameters.entries(), parameters.flat_size(),
+                               session.optimizer().averages(), mean);
+  if (averaged == 0) return 0;
+  for (const auto& e : parameters.entries()) parameters.write(e.name, mean.data() + e.offset);
+  return averaged;
 }
 
 }  // namespace rondo

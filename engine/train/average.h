@@ -13,4 +13,10 @@ namespace rondo {
 // InputError.
 int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session);
 
+// The same for weights that are elsewhere: the mean, laid out as a flat array of `entries`; of so
+// many generations. `averages`: of the moving average that the optimiser keeps.
+int average_best_checkpoints(const std::filesystem::path& directory, int n,
+                             const std::vector<Parameters::Entry>& entries, int64_t flat_size,
+                             bool averages, std::vector<float>& mean);
+
 }  // namespace rondo

@@ -97,22 +97,22 @@ void unpack(const std::vector<float>& packed, const PackedHost& layout, int64_t 
 
 class Evaluator {
  public:
-  Evaluator(Session& session, const ManifestDataset& data, const Alphabet* text,
+  Evaluator(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
             const EvaluationOptions& options, const std::function<void(const Hypothesis&)>& each)
-      : session_(session),
+      : model_(model),
         data_(data),
         text_(text),
         options_(options),
         each_(each),
-        shape_(session.prediction_shape()),
-        factor_(session.subsampling()) {}
+        shape_(model.prediction_shape()),
+        factor_(model.subsampling()) {}
 
   void batch(const HostBatch& batch) {
     const BatchView view = batch_view(batch, options_.task, inputs_);
     const std::vector<float>& prediction =
-        options_.references ? session_.evaluate_and_predict(view) : session_.predict(view);
+        options_.references ? model_.evaluate_and_predict(view) : model_.predict(view);
     if (options_.references) {
-      last_ = &session_.last_result();
+      last_ = &model_.last_result();
       result.batch_losses[static_cast<size_t>(batch.step)] = last_->loss;
       result.counted += last_->sequences - last_->infeasible - last_->nonfinite;
       result.infeasible += last_->infeasible;
@@ -153,7 +153,7 @@ class Evaluator {
     if (each_) each_(h);
   }
 
-  Session& session_;
+  EvaluatedModel& model_;
   const ManifestDataset& data_;
   const Alphabet* text_;
   const EvaluationOptions& options_;
@@ -170,8 +170,15 @@ class Evaluator {
 Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
                     const EvaluationOptions& options,
                     const std::function<void(const Hypothesis&)>& each) {
+  SessionModel model(session);
+  return evaluate(model, data, text, options, each);
+}
+
+Evaluation evaluate(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
+                    const EvaluationOptions& options,
+                    const std::function<void(const Hypothesis&)>& each) {
   const auto start = std::chrono::steady_clock::now();
-  Evaluator evaluator(session, data, text, options, each);
+  Evaluator evaluator(model, data, text, options, each);
   if (data.size() > 0) {
     SamplerConfig sampling;
     sampling.order = BatchOrder::longest_first;

@@ -51,6 +51,37 @@ struct Evaluation {
 // What an utterance should have been written as: its text, or its labels' symbols.
 std::optional<std::string> reference_text(const ManifestEntry& entry, const Alphabet& alphabet);
 
+// What evaluation needs of a model, wherever it runs.
+class EvaluatedModel {
+ public:
+  virtual ~EvaluatedModel() = default;
+  virtual Shape prediction_shape() const = 0;
+  virtual int64_t subsampling() const = 0;
+  // The prediction for a batch (packed order), as f32.
+  virtual const std::vector<float>& predict(const BatchView& batch) = 0;
+  // The same, with the losses in last_result().
+  virtual const std::vector<float>& evaluate_and_predict(const BatchView& batch) = 0;
+  virtual const StepResult& last_result() const = 0;
+};
+
+// Borrows the session.
+class SessionModel final : public EvaluatedModel {
+ public:
+  explicit SessionModel(Session& session) : session_(session) {}
+  Shape prediction_shape() const override { return session_.prediction_shape(); }
+  int64_t subsampling() const override { return session_.subsampling(); }
+  const std::vector<float>& predict(const BatchView& batch) override {
+    return session_.predict(batch);
+  }
+  const std::vector<float>& evaluate_and_predict(const BatchView& batch) override {
+    return session_.evaluate_and_predict(batch);
+  }
+  const StepResult& last_result() const override { return session_.last_result(); }
+
+ private:
+  Session& session_;
+};
+
 struct EvaluationOptions {
   Task task = Task::ctc;
   int64_t batch_frames = 16000;
@@ -62,6 +93,9 @@ struct EvaluationOptions {
 
 // Greedy decoding. `text` is nullptr unless the task is ctc. `each` sees every utterance, in
 // batches of similar length, longest first. Throws InputError when an utterance cannot be read.
+Evaluation evaluate(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
+                    const EvaluationOptions& options,
+                    const std::function<void(const Hypothesis&)>& each = {});
 Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
                     const EvaluationOptions& options,
                     const std::function<void(const Hypothesis&)>& each = {});

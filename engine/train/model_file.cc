@@ -123,7 +123,11 @@ std::filesystem::path find_model_file(const std::string& path, std::vector<std::
 
 void save_model(const std::string& path, const Session& session,
                 const ModelDescription& description) {
-  std::vector<TensorToWrite> tensors = weights_to_write(session.parameters());
+  save_model(path, weights_to_write(session.parameters()), description);
+}
+
+void save_model(const std::string& path, std::span<const TensorToWrite> tensors,
+                const ModelDescription& description) {
   StringMap metadata = description.to_metadata();
   Checksum sum(metadata);
   std::map<std::string, const TensorToWrite*> by_name;

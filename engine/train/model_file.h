@@ -28,6 +28,8 @@ struct ModelDescription {
 
 // Writes the session's weights and the description, with a checksum of both in the metadata, and
 // replaces the file at once. Throws InputError.
+void save_model(const std::string& path, std::span<const TensorToWrite> weights,
+                const ModelDescription& description);
 void save_model(const std::string& path, const Session& session,
                 const ModelDescription& description);
 

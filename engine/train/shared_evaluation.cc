@@ -24,6 +24,13 @@ void gather(const Ranks& ranks, std::vector<SampleHypothesis>& samples) {
 Evaluation evaluate_together(const Ranks& ranks, Session& session, const ManifestDataset& data,
                              const Config& config, const Alphabet* text,
                              std::vector<SampleHypothesis>* samples) {
+  SessionModel model(session);
+  return evaluate_together(ranks, model, data, config, text, samples);
+}
+
+Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const ManifestDataset& data,
+                             const Config& config, const Alphabet* text,
+                             std::vector<SampleHypothesis>* samples) {
   EvaluationOptions o;
   o.task = config.task;
   o.batch_frames = config.data.batch_frames;
@@ -32,7 +39,7 @@ Evaluation evaluate_together(const Ranks& ranks, Session& session, const Manifes
   const auto wanted = static_cast<size_t>(samples ? config.training.samples : 0);
   Evaluation e;
   ranks.together([&] {
-    e = evaluate(session, data, text, o, [&](const Hypothesis& h) {
+    e = evaluate(model, data, text, o, [&](const Hypothesis& h) {
       // The same utterances each time: the first of the manifest.
       if (static_cast<size_t>(h.utterance) >= wanted) return;
       const std::string reference =

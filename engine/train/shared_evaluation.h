@@ -12,6 +12,9 @@ namespace rondo {
 // evaluate() over all ranks: each takes its share of the batches, all get the whole result, the
 // same as of one rank, bit for bit. `samples` (may be nullptr) receives, on rank 0, the hypotheses
 // of the first training.samples utterances of the data. Throws as Ranks::together does.
+Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const ManifestDataset& data,
+                             const Config& config, const Alphabet* text,
+                             std::vector<SampleHypothesis>* samples);
 Evaluation evaluate_together(const Ranks& ranks, Session& session, const ManifestDataset& data,
                              const Config& config, const Alphabet* text,
                              std::vector<SampleHypothesis>* samples);

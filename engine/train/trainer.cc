@@ -10,6 +10,7 @@
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
 #include "engine/train/make_synchronizer.h"
+#include "engine/train/pipeline_training.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/training_batches.h"
 #include "kernels/base/error.h"
@@ -173,7 +174,7 @@ class Trainer {
       for (int i = 0; i < count; ++i) {
         for (int shard = own.begin; shard < own.end; ++shard) {
           RONDO_CHECK(batches.next(batch_), "the batches have ended before the epochs");
-          sync_->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(batch_)), shard,
+          sync_->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(config_, batch_)), shard,
                             i + 1 == count);
           in_flight_.push_back({.utterances = batch_.utterances});
           // After the last, apply() follows: a whole update may be on its way by then.
@@ -221,14 +222,6 @@ class Trainer {
     then.step = update.step;
     report_->step(then, r, update.rate, update.epoch, expected_steps_, update.times);
     if (r.skipped) note_skipped(update.step);
-  }
-
-  // Dropout's key: of the micro-batch, not of the clock.
-  uint64_t step_seed(const HostBatch& batch) const {
-    uint64_t z = config_.training.seed * 0x9e3779b97f4a7c15ull +
-                 batch.epoch * 0xd1342543de82ef95ull + static_cast<uint64_t>(batch.step);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    return z ^ (z >> 31);
   }
 
   void note_nonfinite(const Enqueued& batch, const std::vector<float>& losses) {
@@ -356,6 +349,7 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
   } else {
     check();
   }
+  if (wants_pipeline(config)) return train_in_pipelines(config, options);
   Trainer trainer(config, options);
   return trainer.run();
 }

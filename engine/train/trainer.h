@@ -43,6 +43,8 @@ struct TrainerOptions {
   const AudioReader* audio = nullptr;  // borrowed; nullptr: ready features only
   std::FILE* out = stdout;             // progress and messages (of rank 0)
   ProcessGroup* group = nullptr;       // borrowed; nullptr: a single rank
+  Transport* transport = nullptr;      // borrowed; that of the group, where there is one
+  std::string timeline;                // of the last update, as SVG, of pipelines; empty: none
   int threads = 0;                     // of this rank; 0: training.threads
   std::string version;                 // of the program: the ranks compare it
 };

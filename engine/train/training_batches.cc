@@ -7,6 +7,13 @@
 
 namespace rondo {
 
+uint64_t step_seed(const Config& config, const HostBatch& batch) {
+  uint64_t z = config.training.seed * 0x9e3779b97f4a7c15ull + batch.epoch * 0xd1342543de82ef95ull +
+               static_cast<uint64_t>(batch.step);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  return z ^ (z >> 31);
+}
+
 TrainingBatches::TrainingBatches(const Config& config, const ManifestDataset& data,
                                  const DataShare& share, int64_t weights)
     : config_(config),

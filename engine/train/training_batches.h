@@ -18,6 +18,9 @@ struct BatchPosition {
   bool operator==(const BatchPosition&) const = default;
 };
 
+// Dropout's key: of the batch, not of the clock.
+uint64_t step_seed(const Config& config, const HostBatch& batch);
+
 // One thread at a time. Throws InputError.
 class TrainingBatches {
  public:

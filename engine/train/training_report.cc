@@ -78,10 +78,17 @@ void TrainingReport::warnings(const std::vector<std::string>& texts) {
 
 void TrainingReport::begin(const Session& session, const ManifestDataset& train,
                            const ManifestDataset* dev, const TrainingState& state, bool resumed) {
-  message(format("model: %" PRId64 " weights, %s, on %s with %d threads",
-                 session.parameters().trainable(), name_of(config_.training.dtype),
-                 session.context().device->describe().c_str(), session.context().pool->size()) +
-          (ranks_ > 1 ? format(", on each of %d ranks", ranks_) : ""));
+  const Context& c = session.context();
+  begin(session.parameters().trainable(),
+        format("on %s with %d threads", c.device->describe().c_str(), c.pool->size()) +
+            (ranks_ > 1 ? format(", on each of %d ranks", ranks_) : ""),
+        train, dev, state, resumed);
+}
+
+void TrainingReport::begin(int64_t weights, const std::string& model, const ManifestDataset& train,
+                           const ManifestDataset* dev, const TrainingState& state, bool resumed) {
+  message(format("model: %" PRId64 " weights, %s, ", weights, name_of(config_.training.dtype)) +
+          model);
   std::string data = format("data: %" PRId64 " utterances", train.size());
   if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + ")";
   if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
@@ -93,7 +100,7 @@ void TrainingReport::begin(const Session& session, const ManifestDataset& train,
   started_ = logged_at_ = now_seconds();
   const LogField fields[] = {{"event", std::string(resumed ? "resume" : "start")},
                              {"step", state.step},
-                             {"weights", session.parameters().trainable()},
+                             {"weights", weights},
                              {"utterances", train.size()},
                              {"seed", static_cast<int64_t>(config_.training.seed)},
                              {"rank", static_cast<int64_t>(rank_)},

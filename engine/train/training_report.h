@@ -39,6 +39,9 @@ class TrainingReport {
  public:
   TrainingReport(const Config& config, std::FILE* out, const Ranks& ranks);
 
+  // `model`: "on cpu with 2 threads".
+  void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
+             const ManifestDataset* dev, const TrainingState& state, bool resumed);
   void begin(const Session& session, const ManifestDataset& train, const ManifestDataset* dev,
              const TrainingState& state, bool resumed);
   void problems(const ManifestDataset& data, const std::string& manifest);

@@ -6,13 +6,14 @@
 #include "engine/train/open_data.h"
 
 namespace rondo {
-namespace {
 
 uint64_t hash_of(const ManifestDataset& data) {
   uint64_t h = 0x9e3779b97f4a7c15ull;
   for (int64_t i = 0; i < data.size(); ++i) h = (h ^ data.key(i)) * 0x100000001b3ull;
   return h;
 }
+
+namespace {
 
 class Setup {
  public:
@@ -21,17 +22,27 @@ class Setup {
       : ranks_(ranks), config_(config), options_(options), report_(report) {}
 
   TrainingSetup run() {
-    ranks_.at_first([&] { find_start(); });
-    read_description();
-    ranks_.together([&] { open_data(); });
-    normalise();
+    prepare_data();
     ranks_.together([&] { build_session(); });
-    compare_data();
+    compare_data(str(s_.session->training_graph().hash()));
     load_weights();
     return std::move(s_);
   }
 
+  TrainingSetup run_without_session() {
+    prepare_data();
+    compare_data("");
+    return std::move(s_);
+  }
+
  private:
+  void prepare_data() {
+    ranks_.at_first([&] { find_start(); });
+    read_description();
+    ranks_.together([&] { open_data(); });
+    normalise();
+  }
+
   void find_start() {
     require_validation();
     const std::filesystem::path directory = config_.training.checkpoint_dir;
@@ -141,10 +152,9 @@ class Setup {
     }
   }
 
-  void compare_data() {
+  void compare_data(const std::string& model) {
     const std::string train = str(hash_of(*s_.train));
     const std::string dev = str(s_.dev ? hash_of(*s_.dev) : 0);
-    const std::string model = str(s_.session->training_graph().hash());
     const std::string first_train = ranks_.broadcast(train), first_dev = ranks_.broadcast(dev);
     const std::string first_model = ranks_.broadcast(model);
     ranks_.together([&] {
@@ -174,14 +184,8 @@ class Setup {
       session.set_step(s_.state.step);
     }
     ranks_.broadcast(session.parameters().weights());
-    const uint64_t data = hash_of(*s_.train);
-    if (!s_.resumed) s_.state.data_hash = data;
-    ranks_.at_first([&] {
-      if (s_.state.data_hash == data) return;
-      fail_input(config_.data.train, ": holds other utterances than the run in ",
-                 config_.training.checkpoint_dir,
-                 " was trained on; start a new run with --init-from");
-    });
+    if (!s_.resumed) s_.state.data_hash = hash_of(*s_.train);
+    require_same_data(ranks_, config_, s_.state, *s_.train);
   }
 
   // Weights of another model; its shapes must be those of this one.
@@ -222,6 +226,20 @@ class Setup {
 };
 
 }  // namespace
+
+void require_same_data(const Ranks& ranks, const Config& config, const TrainingState& state,
+                       const ManifestDataset& data) {
+  ranks.at_first([&] {
+    if (state.data_hash == hash_of(data)) return;
+    fail_input(config.data.train, ": holds other utterances than the run in ",
+               config.training.checkpoint_dir, " was trained on; start a new run with --init-from");
+  });
+}
+
+TrainingSetup set_up_data(const Ranks& ranks, const Config& config, const TrainerOptions& options,
+                          TrainingReport& report) {
+  return Setup(ranks, config, options, report).run_without_session();
+}
 
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version) {
   const std::string first_version = ranks.broadcast(version);

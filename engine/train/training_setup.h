@@ -27,6 +27,18 @@ struct TrainingSetup {
   std::optional<Checkpoint> checkpoint;  // rank 0's, of a run that goes on
 };
 
+// Of the training data: a run that goes on must see the same.
+uint64_t hash_of(const ManifestDataset& data);
+
+// The same without session and state: for models that are spread over ranks, which take weights and
+// state from `checkpoint`. Data and alphabet are compared.
+TrainingSetup set_up_data(const Ranks& ranks, const Config& config, const TrainerOptions& options,
+                          TrainingReport& report);
+
+// Throws InputError, on rank 0, unless the run in `state` was trained on these data.
+void require_same_data(const Ranks& ranks, const Config& config, const TrainingState& state,
+                       const ManifestDataset& data);
+
 // Throws InputError, on the rank that differs, unless every rank runs the same version with the
 // same settings. Paths, threads and other things that do not change the result may differ.
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version);

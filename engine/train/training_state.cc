@@ -68,19 +68,25 @@ TrainingState TrainingState::from_json(std::string_view text, const std::string&
   return s;
 }
 
+void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorToWrite> weights,
+                               std::span<const TensorToWrite> slots,
+                               const ModelDescription& description, const TrainingState& state) {
+  writer.add_tensors("model.safetensors", weights, description.to_metadata());
+  writer.add_tensors("optimizer.safetensors", slots);
+  writer.add_text("state.json", state.to_json());
+}
+
 void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
                                const std::vector<Optimizer::Slot>& more,
                                const ModelDescription& description, const TrainingState& state) {
-  writer.add_tensors("model.safetensors", weights_to_write(session.parameters()),
-                     description.to_metadata());
   std::vector<TensorToWrite> slots;
   for (const auto* part : {&session.optimizer().state(), &more}) {
     for (const auto& slot : *part) {
       slots.push_back(tensor_to_write(slot.name, slot.view, session.parameters().device()));
     }
   }
-  writer.add_tensors("optimizer.safetensors", slots);
-  writer.add_text("state.json", state.to_json());
+  write_training_checkpoint(writer, weights_to_write(session.parameters()), slots, description,
+                            state);
 }
 
 TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& session) {
