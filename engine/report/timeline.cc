@@ -146,7 +146,7 @@ class Drawing {
         if (found == arrived.end()) continue;
         const double from_y = to > r ? y(r) + row_height - 6 : y(r);
         const double to_y = to > r ? y(to) : y(to) + row_height - 6;
-        picture_.line({x(t.start), from_y}, {x(std::max(found->second, t.start)), to_y}, "faint");
+        picture_.line({x(t.start), from_y}, {x(std::max(found->second, t.start)), to_y}, "axis");
       }
     }
   }

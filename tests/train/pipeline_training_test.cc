@@ -1,0 +1,219 @@
+// Training in pipelines and replicas of pipelines: the losses of one rank, checkpoints that any
+// split goes on from, and causes named.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "comm/run_ranks.h"
+#include "engine/io/checkpoint.h"
+#include "engine/parallel/ranks.h"
+#include "engine/report/jsonl.h"
+#include "engine/train/trainer.h"
+#include "tests/train/training_corpus.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using rondo::test::TrainingCorpus;
+
+namespace {
+
+RankOutcome train_on(int ranks, const Config& config, StartFrom start = StartFrom::scratch,
+                     const std::string& timeline = "") {
+  return run_ranks_and_collect(ranks, [&](int, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    TrainerOptions o;
+    o.start = start;
+    o.group = ranks > 1 ? group.get() : nullptr;
+    o.transport = ranks > 1 ? &transport : nullptr;
+    o.timeline = timeline;
+    const auto close = [](std::FILE* f) { std::fclose(f); };
+    const std::unique_ptr<std::FILE, decltype(close)> nowhere(std::fopen("/dev/null", "w"), close);
+    o.out = nowhere.get();
+    train(config, o);
+  });
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void require_success(const RankOutcome& outcome) {
+  for (const auto& e : outcome.errors) REQUIRE(message_of(e) == "");
+}
+
+// Six layers.
+Config config(const TrainingCorpus& corpus, const std::string& name, int64_t steps = 30) {
+  Config c = corpus.config(name);
+  c.model.layers = 5;
+  c.model.residual = true;
+  c.optimizer.type = OptimizerType::adamw;
+  c.optimizer.lr = 0.01;
+  c.training.clip = 0.3;
+  c.training.ema = 0.9;
+  c.training.max_steps = steps;
+  c.training.log_every_steps = 1;
+  c.training.validate_every_steps = 0;
+  return c;
+}
+
+Config pipeline(Config c, int ranks, int data = 0, int micro_batches = 4,
+                ScheduleKind schedule = ScheduleKind::one_f_one_b) {
+  c.parallel.pipeline = ranks;
+  c.parallel.data = data;
+  c.parallel.micro_batches = micro_batches;
+  c.parallel.schedule = schedule;
+  return c;
+}
+
+std::vector<double> losses_of(const Config& c) {
+  return read_training_log(c.training.checkpoint_dir + "/log.jsonl").series.at("step.loss").y;
+}
+
+std::vector<float> weights_in(const std::filesystem::path& path) {
+  const SafetensorsFile file(path.string());
+  std::vector<float> all;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const auto values = tensor.as<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+std::vector<float> newest(const Config& c, const char* file = "model.safetensors") {
+  const auto all = list_checkpoints(c.training.checkpoint_dir);
+  REQUIRE_FALSE(all.empty());
+  return weights_in(checkpoint_path(c.training.checkpoint_dir, all.back().generation) / file);
+}
+
+template <class T>
+double distance(const std::vector<T>& a, const std::vector<T>& b) {
+  REQUIRE(a.size() == b.size());
+  REQUIRE_FALSE(a.empty());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    worst = d <= worst ? worst : d;  // NaN stays
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipelines]") {
+  const TrainingCorpus corpus(60, 5);
+  const Config alone = config(corpus, "alone");
+  require_success(train_on(1, alone));
+  // The control: one rank whose sums are in other orders.
+  double losses = 0, weights = 0;
+  for (int parts : {2, 3, 5}) {
+    Config c = config(corpus, "control" + std::to_string(parts));
+    c.parallel.deterministic = Deterministic::world_invariant;
+    c.parallel.virtual_shards = parts;
+    require_success(train_on(1, c));
+    losses = std::max(losses, distance(losses_of(c), losses_of(alone)));
+    weights = std::max(weights, distance(newest(c), newest(alone)));
+  }
+  REQUIRE(losses > 0);
+  REQUIRE(losses < 0.05);
+  const auto check = [&](const Config& c, int ranks) {
+    INFO(c.training.checkpoint_dir);
+    require_success(train_on(ranks, c));
+    CHECK(losses_of(c).size() == 30);
+    CHECK(distance(losses_of(c), losses_of(alone)) <= 2 * losses);
+    CHECK(distance(newest(c), newest(alone)) <= 2 * weights);
+    // The best model by validation is that of the same step, and loads where any model does.
+    CHECK(distance(weights_in(c.training.checkpoint_dir + "/model.safetensors"),
+                   weights_in(alone.training.checkpoint_dir + "/model.safetensors")) <=
+          2 * weights);
+  };
+  check(pipeline(config(corpus, "two"), 2), 2);
+  check(pipeline(config(corpus, "two_by_two"), 2, 2, 2), 4);
+  check(pipeline(config(corpus, "zero_bubble"), 3, 1, 3, ScheduleKind::zero_bubble), 3);
+  Config interleaved = pipeline(config(corpus, "chunks"), 2, 0, 2, ScheduleKind::interleaved);
+  interleaved.parallel.chunks = 3;
+  check(interleaved, 2);
+  Config accumulated = pipeline(config(corpus, "alone_in_a_pipeline"), 1, 1, 3);
+  check(accumulated, 1);
+}
+
+TEST_CASE("a run goes on with other splits where it stood", "[pipelines]") {
+  const TrainingCorpus corpus(60, 5);
+  const auto parts = [&](int64_t steps) { return config(corpus, "parts", steps); };
+  // The same split, stopped and continued: the same bits.
+  require_success(train_on(2, pipeline(config(corpus, "whole"), 2)));
+  require_success(train_on(2, pipeline(config(corpus, "same", 14), 2)));
+  require_success(train_on(2, pipeline(config(corpus, "same"), 2), StartFrom::checkpoint));
+  const Config whole = config(corpus, "whole"), same = config(corpus, "same");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    INFO(file);
+    CHECK((newest(whole, file) == newest(same, file)));
+  }
+  // Other splits: but for the order of sums.
+  require_success(train_on(2, pipeline(parts(8), 2)));
+  require_success(train_on(1, parts(13), StartFrom::checkpoint));
+  require_success(train_on(4, pipeline(parts(19), 2, 2, 2), StartFrom::checkpoint));
+  require_success(train_on(3, pipeline(parts(24), 3), StartFrom::checkpoint));
+  require_success(train_on(2, parts(30), StartFrom::checkpoint));
+  CHECK(distance(newest(parts(30)), newest(whole)) < 5e-3);
+  CHECK(distance(newest(parts(30), "optimizer.safetensors"),
+                 newest(whole, "optimizer.safetensors")) < 5e-2);
+}
+
+TEST_CASE("bad data stop a pipeline after the last good update", "[pipelines]") {
+  TrainingCorpus corpus;
+  const std::string bad = corpus.spoil_longest();
+  Config c = pipeline(config(corpus, "bad", 0), 2, 2, 2);
+  c.training.validate_every_steps = 0;
+  c.data.dev.clear();
+  const RankOutcome outcome = train_on(4, c);
+  for (const auto& e : outcome.errors) CHECK_THAT(message_of(e), Contains(bad));
+  CHECK_THROWS_WITH(rethrow_cause(outcome), Contains("rank ") && Contains(bad));
+  const auto kept = list_checkpoints(c.training.checkpoint_dir);
+  REQUIRE(kept.size() == 1);
+  CHECK(kept.back().step >= 10);
+}
+
+TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]") {
+  const TrainingCorpus corpus;
+  const auto refusal = [&](int ranks, const Config& c) {
+    const RankOutcome outcome = train_on(ranks, c);
+    for (const auto& e : outcome.errors) CHECK(e);
+    CHECK_FALSE(std::filesystem::exists(corpus.folder.path("refused/checkpoint-000000001")));
+    std::string text = message_of(outcome.errors.at(0));
+    CHECK(text.find('\n') == std::string::npos);
+    return text;
+  };
+  const Config c = config(corpus, "refused");
+  CHECK_THAT(refusal(3, pipeline(c, 2)),
+             Contains("3 ranks cannot be shared out to pipelines of 2"));
+  CHECK_THAT(refusal(4, pipeline(c, 2, 3)), Contains("--data 3 x --pipeline 2 is 6 ranks"));
+  CHECK_THAT(refusal(1, pipeline(c, 2)), Contains("1 rank cannot be shared out"));
+  CHECK_THAT(refusal(7, pipeline(c, 7, 1, 8)),
+             Contains("a pipeline of 7 stages for a model of 6 layers (lstm"));
+  CHECK_THAT(refusal(4, pipeline(c, 4, 1, 3)), Contains("needs at least 4 micro-batches, not 3"));
+  Config invariant = pipeline(c, 2);
+  invariant.parallel.deterministic = Deterministic::world_invariant;
+  CHECK_THAT(refusal(2, invariant), Contains("not for pipelines"));
+  Config placed = pipeline(c, 2);
+  placed.parallel.placement = "3,4";
+  CHECK_THAT(refusal(2, placed), Contains("parallel.placement = \"3,4\": places 7 layers"));
+}
+
+TEST_CASE("an update is drawn", "[pipelines]") {
+  const TrainingCorpus corpus;
+  Config c = pipeline(config(corpus, "drawn", 3), 2, 2, 2, ScheduleKind::zero_bubble);
+  c.data.dev.clear();
+  const std::string file = corpus.folder.path("timeline.svg");
+  require_success(train_on(4, c, StartFrom::scratch, file));
+  std::ifstream in(file);
+  const std::string svg((std::istreambuf_iterator<char>(in)), {});
+  CHECK_THAT(svg, Contains("rank 3") && Contains("update 3, zero_bubble, 2 x 2 ranks"));
+  size_t boxes = 0;
+  for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; ++at) ++boxes;
+  CHECK(boxes >= 4 * 2 * 3);  // ranks, micro-batches, computations
+}
