@@ -1,0 +1,104 @@
+"""Models spread over real processes: pipelines and their replicas, killed and misled."""
+
+from ranks_support import *
+
+STAGES = ["model.layers=4", "parallel.deterministic=same_world", "training.clip=0.5",
+          "parallel.micro_batches=4", "training.max_steps=45", "training.checkpoint_every_steps=10",
+          "training.log_every_steps=1"]
+
+
+def pipelines(n, *more, options=()):
+    return launch(n, *STAGES, *more, options=options)
+
+
+@contextlib.contextmanager
+def expecting(n, *more):
+    """A corpus, and the weights of an undisturbed run with ranks as threads."""
+    with corpus() as root:
+        run(*words(*STAGES, *more), "--ranks", n, cwd=root)
+        expected = weights_of(root / "run")
+        shutil.rmtree(root / "run")
+        yield root, expected
+
+
+def same(expected, root):
+    for name, data in weights_of(root / "run").items():
+        check(expected[name] == data, f"{name}: other bytes than of an undisturbed run")
+
+
+def test_processes_are_threads():
+    for n, more in ((2, ["--pipeline", 2]), (4, ["--pipeline", 2, "--data", 2])):
+        with expecting(n, *more) as (root, expected):
+            out, err = run(*pipelines(n, *more), "--timeline", "update.svg", cwd=root,
+                           says=["stages (parallel.placement=", "1f1b, 4 micro-batches"])
+            check(err == "", err)
+            check(out.count("best model: ") == 1, "not rank 0 alone prints:", out)
+            same(expected, root)
+            check(f"rank {n - 1}" in (root / "update.svg").read_text(), "a rank is not drawn")
+            run("eval", root / "run", root / "dev.jsonl", says="WER ")
+
+
+def test_a_stage_is_killed():
+    with corpus() as root:
+        process = start(*pipelines(3, "--pipeline", 3, options=["--grace", 5]), cwd=root)
+        wait_for_step(root, 10, process)
+        os.kill(ranks_of(process)[1], signal.SIGKILL)
+        _, err = ends(process, 10, 128 + signal.SIGKILL)
+        one_line(err, "rank 1 was killed by SIGKILL; ", "from rank 1", "rank 1 is lost")
+
+
+def test_killed_stages_start_again():
+    more = ["--pipeline", 2, "--data", 2]
+    with expecting(4, *more) as (root, expected):
+        for victim in (0, 3):  # a first stage, which writes; a last one, which has the losses
+            process = start(*pipelines(4, *more, options=["--max-restarts", 2]), cwd=root)
+            wait_for_step(root, 25, process)
+            os.kill(ranks_of(process)[victim], signal.SIGKILL)
+            out, err = ends(process, 60, 0)
+            one_line(err, f"rank {victim} was killed by SIGKILL",
+                     "starting again from the last checkpoint (restart 1 of 2)")
+            check("continuing after step" in out, out)
+            same(expected, root)
+            shutil.rmtree(root / "run")
+
+
+def test_data_that_turn_out_bad():
+    with corpus() as root:
+        (root / "late.npy").write_bytes(npy([[1.0] * 5 + [float("nan")]] * 60))
+        with open(root / "train.jsonl", "a") as manifest:
+            manifest.write(json.dumps({"features_filepath": "late.npy", "text": "abcabc"}) + "\n")
+        process = start(*pipelines(2, "--pipeline", 2), cwd=root)
+        _, err = ends(process, 20, 1)
+        one_line(err, "rank ", "late.npy: frame 0 column 5 is not a finite number")
+        state = sorted((root / "run").glob("checkpoint-*"))[-1] / "state.json"
+        check(json.loads(state.read_text())["step"] >= 5, "the updates before are lost")
+
+
+def test_other_splits_go_on():
+    with corpus() as root:
+        run(*pipelines(2, "--pipeline", 2, "training.max_steps=11"), cwd=root)
+        run(*words(*STAGES, "training.max_steps=17"), "--resume", cwd=root,
+            says=["continuing after step 11", "parallel.pipeline: 2 -> 1"])
+        run(*pipelines(4, "--pipeline", 2, "--data", 2, "training.max_steps=23"), "--resume", cwd=root,
+            says="continuing after step 17")
+
+
+def test_what_cannot_be():
+    with corpus() as root:
+        def refused(*more, ranks=2, says):
+            fails(*words(*STAGES, *more), "--ranks", ranks, cwd=root, errs=says)
+            check(not list(root.glob("run/checkpoint-*")), "it has trained")
+        refused("--pipeline", 2, ranks=3, says="3 ranks cannot be shared out to pipelines of 2 ranks")
+        refused("--pipeline", 2, "--data", 2, says="--data 2 x --pipeline 2 is 4 ranks, not the 2")
+        refused("--pipeline", 6, "parallel.micro_batches=6", ranks=6,
+                says="a pipeline of 6 stages for a model of 5 layers (lstm0.0 lstm")
+        refused("--pipeline", 2, "parallel.micro_batches=1",
+                says="the 1f1b schedule of 2 ranks needs at least 2 micro-batches, not 1")
+        refused("--pipeline", 2, "parallel.placement=4,2", says="places 6 layers, the model has 5")
+        refused("--pipeline", 2, "parallel.placement=4;1", says="expected the number of layers")
+        refused("--pipeline", 2, "parallel.stage_memory_mb=1", "model.hidden=200",
+                says="no cut of the model's 5 layers into 2 stages fits 1 MiB per stage")
+        run("train", "--pipeline", 0, code=2, errs="--pipeline")
+
+
+main(globals())
