@@ -32,6 +32,7 @@ std::string Link::text_of(const Record& record) {
 }
 
 void Link::begin_check(Tag tag, const std::string& what) {
+  check_tag_ = tag;
   std::copy_n(what.begin(), std::min(what.size(), own_.size()), own_.begin());
   const int right = world_rank((rank_ + 1) % size());
   const int left = world_rank((rank_ + size() - 1) % size());
@@ -48,10 +49,26 @@ void Link::finish_check() {
   std::exchange(theirs_come_, Work()).wait();
   sent.wait();
   if (theirs_ == own_) return;
+  disagrees_ = true;
   const int left = world_rank((rank_ + size() - 1) % size());
   throw CommError(CommErrorKind::mismatch, left,
                   str("ranks disagree on collective ", number(), ": rank ", left, " calls ",
                       text_of(theirs_), ", rank ", world_rank(rank_), " calls ", text_of(own_)));
+}
+
+void Link::hear_of_mismatch() {
+  if (!check_tag_) return;
+  // Nothing comes under this tag any more: only an abort ends it early.
+  std::byte nothing{};
+  Work work = start([&] {
+    return transport_.recv(world_rank((rank_ + 1) % size()), *check_tag_, {&nothing, 1},
+                           std::min(deadline_, within(std::chrono::seconds(2))));
+  });
+  try {
+    work.wait();
+  } catch (const CommError& e) {
+    if (e.kind() != CommErrorKind::timeout) throw;
+  }
 }
 
 void Link::break_off(CommErrorKind kind, const std::string& cause, const std::string& message) {

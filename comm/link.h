@@ -41,6 +41,11 @@ class Link {
   void begin_check(Tag tag, const std::string& what);
   // Throws a mismatch that names both sides; at the first call after begin_check.
   void finish_check();
+  // Whether that was so.
+  bool disagrees() const { return disagrees_; }
+  // After a send did not match what the right neighbour expects: that one sees in its check what
+  // both are doing, and aborts. Waits for its words a moment; throws them when they come.
+  void hear_of_mismatch();
   // Withdraws what is left of it.
   void drop_check() {
     theirs_come_ = Work();
@@ -76,6 +81,8 @@ class Link {
   using Record = std::array<char, 96>;
   static std::string text_of(const Record& record);
   Record own_{}, theirs_{};
+  std::optional<Tag> check_tag_;
+  bool disagrees_ = false;
   Work own_sent_, theirs_come_;
 };
 

@@ -34,6 +34,8 @@ class Collective final : public detail::WorkState {
   }
 
  private:
+  CommError explain(const CommError& error);
+
   RingGroup& group_;
   const int world_rank_;
   const Tag tag_;
@@ -108,6 +110,19 @@ void Collective::withdraw(CommErrorKind kind, const std::string& cause) {
   if (!done()) group_.withdraw(*this, kind, cause);
 }
 
+CommError Collective::explain(const CommError& error) {
+  const auto named = [&](const CommError& e) {
+    return CommError(e.kind(), e.peer(), str(what_, ": ", e.what()));
+  };
+  if (error.kind() != CommErrorKind::mismatch || link_.disagrees()) return named(error);
+  try {
+    link_.hear_of_mismatch();
+  } catch (const CommError& e) {
+    return named(e);
+  }
+  return named(error);
+}
+
 void Collective::run() {
   began();
   std::optional<CommError> error;
@@ -118,7 +133,7 @@ void Collective::run() {
     body_(link_);
     link_.finish_check();
   } catch (const CommError& e) {
-    error.emplace(e.kind(), e.peer(), str(what_, ": ", e.what()));
+    error.emplace(explain(e));
   } catch (const std::exception& e) {
     error.emplace(CommErrorKind::aborted, -1, str(description(), ": ", e.what()));
   }

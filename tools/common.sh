@@ -7,10 +7,10 @@ die() {
 }
 
 # Debian packages for building and testing. espeak-ng is for the demo corpus, openmpi-bin for tests
-# of ranks that mpirun starts.
+# of ranks that mpirun starts, iproute2 for those of two machines in network namespaces.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev catch2 python3 espeak-ng
-  openmpi-bin)
+  openmpi-bin iproute2)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.

@@ -324,10 +324,8 @@ void Channel::read_letters() {
     Letter& letter = inbox_[i];
     try {
       if (!letter.buffer->waitRecv(nullptr, forever)) return;
-      LetterHead head;
-      std::memcpy(&head, letter.memory.data(), sizeof(head));
-      if (head.body_bytes > max_body_bytes) throw Error("a letter of impossible length");
-      handle(head, std::span(letter.memory).subspan(sizeof(head), head.body_bytes));
+      const LetterView view = parse_letter(letter.memory);
+      handle(view.head, view.body);
       letter.buffer->recv(peer_, letter_slot);
     } catch (const std::exception& e) {
       lose(without_position(e.what()));

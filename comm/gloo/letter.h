@@ -11,6 +11,7 @@
 
 #include "comm/sha256.h"
 #include "comm/transport.h"
+#include "kernels/base/error.h"
 
 namespace rondo::gloo_transport {
 
@@ -42,6 +43,36 @@ constexpr size_t max_letter_bytes = sizeof(LetterHead) + max_body_bytes;
 // Gloo's slots, apart from those of its own collectives (1 to 8 in the top byte).
 constexpr uint64_t letter_slot = uint64_t{0x41} << 56;
 constexpr uint64_t data_slot(uint64_t number) { return uint64_t{0x40} << 56 | number; }
+
+// A letter as it came. `body` points into `bytes`.
+struct LetterView {
+  LetterHead head;
+  std::span<const std::byte> body;
+};
+
+// Of memory that a letter was received into, which may be longer than it. Believes nothing that it
+// says: InputError for an unknown kind, a body longer than the memory or the limit, or a body that
+// letters of its kind do not have.
+inline LetterView parse_letter(std::span<const std::byte> bytes) {
+  LetterView letter;
+  if (bytes.size() < sizeof(LetterHead)) fail_input("a letter without a head");
+  std::memcpy(&letter.head, bytes.data(), sizeof(LetterHead));
+  const auto kind = static_cast<uint32_t>(letter.head.kind);
+  if (kind < static_cast<uint32_t>(LetterKind::hello) ||
+      kind > static_cast<uint32_t>(LetterKind::bye_seen)) {
+    fail_input("a letter of unknown kind ", kind);
+  }
+  const size_t size = letter.head.body_bytes;
+  if (size > max_body_bytes || size > bytes.size() - sizeof(LetterHead)) {
+    fail_input("a letter of impossible length ", size);
+  }
+  const bool may_have_body = letter.head.kind == LetterKind::hello ||
+                             letter.head.kind == LetterKind::body ||
+                             letter.head.kind == LetterKind::abort;
+  if (size > 0 && !may_have_body) fail_input("a letter of kind ", kind, " with a body");
+  letter.body = bytes.subspan(sizeof(LetterHead), size);
+  return letter;
+}
 
 // What rank `from` sends to rank `to`, who has left `nonce` in the store.
 inline Digest hello_proof(std::string_view token, std::string_view rendezvous_id, int from, int to,

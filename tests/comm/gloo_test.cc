@@ -227,6 +227,31 @@ TEST_CASE("A rank stopped in the middle of an all-reduce is a timeout", "[gloo][
   CHECK_THAT(p.line_starting(1, "threw"), Contains("all_reduce of 1048576 f32"));
 }
 
+TEST_CASE("Processes that call different collectives are told which", "[gloo][fault]") {
+  const Meeting meeting;
+  constexpr int ranks = 3;
+  const auto begin = CommClock::now();
+  Processes p(ranks, [&](int rank, const auto&) {
+    const auto transport = join(meeting, rank, ranks);
+    GroupOptions o;
+    o.timeout = 20s;
+    const auto group = make_ring_group(*transport, o);
+    std::vector<float> data(1 << 20);
+    const auto n = static_cast<int64_t>(data.size());
+    group->all_reduce(TensorView(data.data(), DType::f32, {n}), Reduction::sum).wait();
+    // The same bytes, so that nothing but the comparison can tell.
+    const TensorView other(data.data(), rank == 1 ? DType::f64 : DType::f32,
+                           {rank == 1 ? n / 2 : n});
+    group->all_reduce(other, Reduction::sum).wait();
+  });
+  for (int r = 0; r < ranks; ++r) {  // either pair may notice first
+    CHECK_THAT(p.line_starting(r, "threw"), Contains("ranks disagree on collective 1: rank ") &&
+                                                Contains(" calls all_reduce of 1048576 f32") &&
+                                                Contains("rank 1 calls all_reduce of 524288 f64"));
+  }
+  CHECK(CommClock::now() - begin < 15s);
+}
+
 TEST_CASE("A rank that throws tells the others why", "[gloo][fault]") {
   const Meeting meeting;
   Processes p(3, [&](int rank, const auto& say) {

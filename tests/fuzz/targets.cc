@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "comm/gloo/letter.h"
 #include "comm/store_protocol.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
@@ -222,6 +223,33 @@ std::vector<std::string> store_seeds() {
           encode(StoreReply{StoreStatus::absent, 3, "m"})};
 }
 
+// What the other end of a Gloo connection sends.
+void run_letter(std::span<const std::byte> bytes) {
+  using namespace gloo_transport;
+  const LetterView letter = parse_letter(bytes);
+  require(letter.body.size() <= max_body_bytes, "a body over the limit was accepted");
+  std::string again(reinterpret_cast<const char*>(&letter.head), sizeof(LetterHead));
+  again += text_of(letter.body);
+  const LetterView same = parse_letter(std::as_bytes(std::span(again)));
+  require(same.head.number == letter.head.number && text_of(same.body) == text_of(letter.body),
+          "writing a letter again changed it");
+}
+
+std::vector<std::string> letter_seeds() {
+  using namespace gloo_transport;
+  const auto letter = [](LetterKind kind, const std::string& body) {
+    const LetterHead head{.kind = kind,
+                          .body_bytes = static_cast<uint32_t>(body.size()),
+                          .number = 7,
+                          .tag = collective_tag(1, 3),
+                          .size = 4096};
+    return std::string(reinterpret_cast<const char*>(&head), sizeof(head)) + body;
+  };
+  return {letter(LetterKind::hello, std::string(32, 'x')), letter(LetterKind::announce, ""),
+          letter(LetterKind::body, std::string(max_body_bytes, 'y')),
+          letter(LetterKind::abort, "the disk is full"), letter(LetterKind::bye_seen, "")};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -234,6 +262,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"config", run_config, config_seeds},
       {"checkpoint", run_checkpoint, checkpoint_seeds},
       {"store", run_store, store_seeds},
+      {"letter", run_letter, letter_seeds},
   };
   return targets;
 }
