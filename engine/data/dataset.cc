@@ -215,6 +215,7 @@ int64_t ManifestDataset::fewest_frames(const Item& item) const {
 void ManifestDataset::check_lengths(const Item& item) const {
   const ManifestEntry& e = item.entry;
   const int64_t fewest = fewest_frames(item);
+  if (fewest < 1) throw Unusable{Kind::too_short, str(e.path, ": is shorter than a single frame")};
   const int64_t out = options_.output_frames ? options_.output_frames(fewest) : fewest;
   const int64_t needed = std::max<int64_t>(1, frames_needed(item.labels));
   if (out < needed)

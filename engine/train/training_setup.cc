@@ -117,6 +117,12 @@ class Setup {
     if (s_.dev) {
       require_fit(*s_.dev, config_.data.dev, config_.task, d.sizes, config_.data.train);
     }
+    // Opened again when it is needed; what is wrong with it should not show after the training.
+    if (!config_.data.test.empty()) {
+      const auto test =
+          open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio, text);
+      require_fit(*test, config_.data.test, config_.task, d.sizes, config_.data.train);
+    }
   }
 
   // One rank's figures for all: sums over parts of the data would depend on the number of ranks.

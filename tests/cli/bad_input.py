@@ -71,6 +71,20 @@ def test_training_recordings_that_are_none():
         fails_to_train(root, base=TONE, lines=2, errs=["train002.wav: cannot be opened"])
 
 
+def test_recordings_to_validate_and_test_with():
+    with folder() as root:
+        tone_corpus(root, train=4, dev=2)
+        write_wav(root / "click.wav", array.array("h", [100] * 50))
+        for part in ("dev", "test"):
+            for name, text in [("none.wav", "cannot be opened"), ("click.wav", "than a single frame")]:
+                whole = (root / f"{part}.jsonl").read_text()
+                append(root / f"{part}.jsonl", {"audio_filepath": name, "text": "a"})
+                fails_to_train(root, base=TONE, lines=2, errs=[f"{part}.jsonl:3: ", name, text])
+                (root / f"{part}.jsonl").write_text(whole)
+        (root / "test.jsonl").unlink()
+        fails_to_train(root, base=TONE, errs=["test.jsonl: cannot be opened"])
+
+
 def test_feature_files_that_are_none():
     with folder() as root:
         features(root)

@@ -131,7 +131,7 @@ TEST_CASE("everything that cannot be trained on is found at once", "[dataset]") 
       {4, Kind::text, "'x' (U+0078), 'y' (U+0079)"},
       {5, Kind::too_short, "need 9 frames of the network's output, the recording gives 8"},
       {6, Kind::too_short, "need 6 frames of the network's output, the recording gives 4"},
-      {7, Kind::too_short, "need 1 frames of the network's output, the recording gives 0"},
+      {7, Kind::too_short, "is shorter than a single frame"},
       {8, Kind::too_long, "has 298 frames, at most 200"},
       {9, Kind::target, "has no \"text\""},
       {10, Kind::unreadable, "offset 7 s"},
