@@ -24,7 +24,8 @@ int64_t ctc_min_frames(std::span<const int32_t> labels) {
 }
 
 size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
-                           int64_t classes, int32_t max_label_length, bool with_grad) {
+                           int64_t classes, int32_t max_label_length, bool with_grad,
+                           size_t lattice_limit) {
   switch (context.backend) {
     case Backend::ref:
       return 0;
@@ -33,7 +34,7 @@ size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacit
                                      with_grad);
     case Backend::sim:
     case Backend::cuda:
-      return CtcGpuWorkspace(capacity, max_label_length, with_grad).bytes;
+      return CtcGpuWorkspace(capacity, max_label_length, with_grad, lattice_limit).bytes;
   }
   return 0;
 }

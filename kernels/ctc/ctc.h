@@ -38,6 +38,10 @@ namespace rondo {
 
 enum class CtcInput : uint8_t { logits, log_softmax };
 
+// Bytes of alpha and beta that GPU variants keep for a gradient. A lattice that would take more is
+// kept at some frames alone and made again from there, for half as many frames once more.
+inline constexpr size_t ctc_lattice_limit = size_t{1} << 30;
+
 struct CtcArgs {
   static constexpr const char* op = "ctc";
   PackedView layout;
@@ -54,12 +58,15 @@ struct CtcArgs {
   TensorView loss;
   TensorView grad;
   TensorView workspace;  // u8, at least ctc_workspace_bytes()
+  size_t lattice_limit = ctc_lattice_limit;
 };
 
 // Upper bound over every batch within the capacity, for context.backend and context.pool's size.
-// The workspace belongs to the caller, is scratch, and must be 64-byte aligned.
+// The workspace belongs to the caller, is scratch, and must be 64-byte aligned. `lattice_limit` is
+// that of CtcArgs.
 size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
-                           int64_t classes, int32_t max_label_length, bool with_grad);
+                           int64_t classes, int32_t max_label_length, bool with_grad,
+                           size_t lattice_limit = ctc_lattice_limit);
 
 // Throws InputError naming the utterance and the value: a label outside [0, V) or equal to blank.
 void validate_ctc_labels(std::span<const int32_t> labels, int64_t classes, int32_t blank,

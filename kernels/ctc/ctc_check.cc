@@ -35,6 +35,7 @@ struct Setup {
   bool zero_infinity = false;
   bool scaled = false;
   int32_t spare_rows = 3, spare_sequences = 0;
+  size_t lattice_limit = ctc_lattice_limit;
   int32_t poisoned = -1;  // this sequence gets `poison` in one logit
   double poison = nan;
 };
@@ -131,6 +132,7 @@ void run_setup(Case& c, Setup s) {
   args.blank = s.blank;
   args.input = s.input;
   args.zero_infinity = s.zero_infinity;
+  args.lattice_limit = s.lattice_limit;
   const DType loss_type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
   if (s.scaled) args.grad_scale = c.input({sequences}, loss_type, {Fill::uniform, -2, 2});
   args.loss = c.output("loss", {sequences}, loss_type, loss_tolerance(s));
@@ -144,9 +146,9 @@ void run_setup(Case& c, Setup s) {
       args.grad = c.rows_output("grad", args.layout, s.classes, s.dtype, tolerance);
     }
   }
-  args.workspace =
-      c.workspace(ctc_workspace_bytes(c.context(), args.layout.capacity, s.dtype, s.classes,
-                                      args.max_label_length, static_cast<bool>(args.grad)));
+  args.workspace = c.workspace(ctc_workspace_bytes(c.context(), args.layout.capacity, s.dtype,
+                                                   s.classes, args.max_label_length,
+                                                   static_cast<bool>(args.grad), s.lattice_limit));
   const double live = static_cast<double>(c.extent_rows(args.layout));
   const double states = 2.0 * args.max_label_length + 1, classes = s.classes;
   // alpha and beta: two sums and a product per state each; posterior: a product and a sum; exp: 20.
@@ -305,6 +307,56 @@ void add_tiles(Suite& suite) {
   }
 }
 
+// A lattice that GPUs keep at some frames alone: halves of less than a segment, of several, and
+// with a rest; and states over many blocks, the second sequence's over fewer.
+void add_segments(Suite& suite) {
+  for (int32_t labels : {0, 9, 31, 40, 63, 100, 127, 150, 600}) {
+    for (int32_t spare : {1, 61, 260}) {
+      Setup s;
+      s.classes = 6;
+      s.lengths = {labels + labels / 4 + spare, labels + labels / 8 + spare};
+      s.label_lengths = {labels, labels / 2};
+      s.labels = LabelKind::repeats;
+      s.logits = labels % 2 ? LogitKind::aligned : LogitKind::uniform;
+      s.range = labels % 2 ? 6 : 1;
+      s.lattice_limit = 0;
+      s.dtype = spare == 61 ? DType::bf16 : DType::f32;
+      add(suite, str("segments/T", s.lengths.front(), "L", labels), s);
+    }
+  }
+  Setup s;
+  s.classes = 9;
+  s.lengths = {240, 133, 70, 20, 3, 0, 0};
+  s.label_lengths = {12, 0, 9, 21, 3, 0, 1};
+  s.labels = LabelKind::one_class;
+  s.spare_sequences = 2;
+  s.scaled = true;
+  s.lattice_limit = 0;
+  add(suite, "segments/ragged", s);
+  s.gradient = Gradient::in_place;
+  s.input = CtcInput::log_softmax;
+  s.zero_infinity = true;
+  add(suite, "segments/in_place", s);
+  s.poisoned = 1;
+  s.poison = nan;
+  add(suite, "segments/poison", s);
+  for (Gradient g : {Gradient::separate, Gradient::none}) {
+    Setup x;
+    x.classes = 40;
+    x.lengths = {1500, 1480, 50};
+    x.label_lengths = {1300, 1023, 7};
+    x.gradient = g;
+    add(suite, g == Gradient::none ? "segments/blocks_loss_only" : "segments/blocks", x);
+    x.dtype = DType::bf16;
+    x.classes = 4100;
+    x.lengths = {1600, 40};
+    x.range = 1;
+    x.label_lengths = {1330, 3};  // more than 1024 different ones
+    x.poisoned = 1;
+    if (g == Gradient::separate) add(suite, "segments/blocks_many_classes", x);
+  }
+}
+
 // Long and sharp: values leave the range of f32 and come back.
 void add_sharp(Suite& suite) {
   for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned}) {
@@ -371,6 +423,7 @@ void ctc_check(Suite& suite) {
   add_extremes(suite);
   add_long(suite);
   add_tiles(suite);
+  add_segments(suite);
   add_sharp(suite);
   add_many_classes(suite);
   add_benches(suite);

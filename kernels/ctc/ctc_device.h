@@ -48,7 +48,7 @@ struct Problem {
                  reinterpret_cast<uintptr_t>(a.grad.data)) %
                     16 ==
                 0),
-        work(a.layout.capacity, a.max_label_length, static_cast<bool>(a.grad)) {
+        work(a.layout.capacity, a.max_label_length, static_cast<bool>(a.grad), a.lattice_limit) {
     RONDO_CHECK(a.workspace.bytes() >= work.bytes, "ctc: the workspace has ", a.workspace.bytes(),
                 " bytes, needs ", work.bytes);
     work.place(static_cast<std::byte*>(a.workspace.data));

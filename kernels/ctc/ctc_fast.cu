@@ -6,30 +6,19 @@
 namespace rondo::RONDO_GPU {
 namespace {
 
-template <class T, class Emissions>
-LatticeArgs<Emissions> lattice_args(const Problem<T>& p, const Emissions& emissions) {
-  return {p.layout,  p.labels, p.label_offsets, p.loss, p.zero_infinity ? 0.0f : INFINITY,
-          emissions, p.work};
-}
-
 template <class T>
 void run_as(const Context& context, const CtcArgs& a) {
   const Problem<T> p(a);
   if (p.layout.capacity.sequences == 0) return;
   launch_prepare(context, p, true);
-  if (p.grad) {
-    launch_lattice(
-        context, lattice_args(p, StoredEmissions{
-                                     p.work.label_emission,
-                                     static_cast<uint32_t>(p.work.emission_stride * sizeof(float)),
-                                     p.work.emission}));
-    launch_gradient(context, p);
+  if (p.work.in_segments) {
+    ctc_lattice_in_segments(context, a);
+  } else if (p.grad) {
+    launch_lattice(context, stored_emissions(p));
   } else {
-    launch_lattice(
-        context,
-        lattice_args(p, GatheredEmissions<T>{p.logits, static_cast<uint32_t>(p.classes * sizeof(T)),
-                                             p.work.emission}));
+    launch_lattice(context, gathered_emissions(p));
   }
+  if (p.grad) launch_gradient(context, p);
   launch_log_space(context, p, true);
 }
 

@@ -4,7 +4,9 @@
 //               per lane, in registers. Three launches: rows (softmax statistics, emissions,
 //               labels grouped by class), lattice (a block per sequence), gradient (rows). A
 //               sequence that leaves the range is left to log_space, in a fourth launch that
-//               returns at once for the others; the host never waits.
+//               returns at once for the others; the host never waits. Where the lattice takes
+//               more memory than CtcArgs::lattice_limit, and for labels that one block does not
+//               hold, the lattice is several launches (ctc_segments_gpu.h).
 //   log_space   log space in f64, one block per sequence, one frame after the other. Right for any
 //               label length and any logits; some ten times slower.
 #pragma once
@@ -16,6 +18,8 @@ namespace rondo {
 
 RONDO_DECLARE_GPU(ctc_fast, CtcArgs);
 RONDO_DECLARE_GPU(ctc_log_space, CtcArgs);
+// The lattice of `fast` alone, for CtcGpuWorkspace::in_segments; rows are prepared already.
+RONDO_DECLARE_GPU(ctc_lattice_in_segments, CtcArgs);
 
 // cuDNN's, in builds that find its header: ctc_cudnn.cc. It wants the labels' lengths on the
 // device.
@@ -28,29 +32,38 @@ namespace cuda {
 void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t count, int32_t* out);
 }
 
-// Labels of a sequence that the fast lattice holds in the registers of one block.
-inline constexpr int32_t ctc_fast_labels = 1023;
-
 // GPUs take f32 and bf16.
-inline bool ctc_log_space_accepts(const Context&, const void* args) {
+inline bool ctc_gpu_accepts(const Context&, const void* args) {
   return !args || static_cast<const CtcArgs*>(args)->logits.dtype != DType::f64;
-}
-inline bool ctc_fast_accepts(const Context& context, const void* args) {
-  return ctc_log_space_accepts(context, args) &&
-         (!args || static_cast<const CtcArgs*>(args)->max_label_length <= ctc_fast_labels);
 }
 
 // How the states of a sequence lie in the lanes: `pairs` of a blank and the label after it per
-// lane, `warps` of them in a row.
+// lane, `warps` of them in a row in one block, `strips` blocks.
 struct CtcTiling {
-  int pairs, warps;
+  int pairs, warps, strips;
 };
+// Labels of a sequence that one block holds.
+inline constexpr int32_t ctc_block_labels = 1023;
 constexpr CtcTiling ctc_tiling(int32_t max_labels) {
   const int32_t pairs = max_labels + 1;
-  if (pairs <= 32) return {1, 1};
-  if (pairs <= 64) return {2, 1};
-  return {4, (pairs + 127) / 128};
+  if (pairs <= 32) return {1, 1, 1};
+  if (pairs <= 64) return {2, 1, 1};
+  if (max_labels <= ctc_block_labels) return {4, (pairs + 127) / 128, 1};
+  return {4, 8, (pairs + ctc_block_labels) / (ctc_block_labels + 1)};
 }
+// Frames between two scalings (ctc_tile_gpu.h).
+constexpr int ctc_chunk_frames(int pairs) { return pairs == 1 ? 7 : pairs == 2 ? 6 : 8; }
+inline constexpr int ctc_most_chunk = 8;
+
+// Where a lattice keeps the columns at the heads of segments alone: see ctc_segments_gpu.h.
+struct CtcSegments {
+  int32_t frames = 0;  // of a segment: whole chunks
+  int32_t chunks = 0;
+  int32_t count = 0;  // of one direction, at most
+  int32_t span = 0;   // segments per launch
+  int32_t spans = 0;  // of one direction, at most
+  int32_t ring = 0;   // columns: a power of two
+};
 
 struct CtcSoftmax {
   float top, sum;  // the row's largest logit, and the sum of exp(x - top)
@@ -67,6 +80,11 @@ struct CtcPosterior {
 };
 struct CtcPartial {
   float blank, all;  // a warp's sums of posteriors
+};
+// The nearest states of a warp, before each frame of a chunk, for the next warp.
+struct CtcSeam {
+  float b[ctc_most_chunk], l[ctc_most_chunk];
+  int exponent, top;
 };
 
 enum class CtcState : int32_t { fine, log_space, no_gradient };
@@ -86,22 +104,36 @@ struct CtcGpuWorkspace {
   CtcState* state = nullptr;          // [N]
   CtcEmission* emission = nullptr;    // [rows]
   float* label_emission = nullptr;    // [rows, emission_stride]; then posteriors
-  float* columns = nullptr;           // [rows, column_words]
-  CtcPartial* partial = nullptr;      // [rows, warps]
+  float* columns = nullptr;           // [rows, column_words]; not in segments
+  CtcPartial* partial = nullptr;      // [rows, all_warps]
   CtcPosterior* posterior = nullptr;  // [rows]
-  size_t bytes = 0;
+  // fast, in segments; 2: alpha, beta
+  float* heads = nullptr;               // [N, 2, heads_per_direction, column_words]
+  float* ring = nullptr;                // [N, 2, segments.ring, column_words]
+  CtcSeam* seams[2] = {};               // of both halves: [N, 2, strips - 1, seam_chunks]
+  int32_t* z_exponent = nullptr;        // [N]
+  size_t bytes = 0, lattice_bytes = 0;  // of all; of the columns alone
 
   int64_t states = 0, emission_stride = 0, column_words = 0;
   int64_t columns_per_sequence = 0;                    // of `checkpoints`
   int32_t max_labels = 0, block = 0, block_count = 0;  // frames per checkpoint, checkpoints
   CtcTiling tiling = {};
+  int32_t all_warps = 0;  // of one direction
+  bool in_segments = false;
+  CtcSegments segments = {};
+  int64_t heads_per_direction = 0, seam_chunks = 0;
 
-  CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length, bool with_grad);
+  // in_segments: labels that one block does not hold, or a gradient whose lattice would take more
+  // than `lattice_limit` bytes.
+  CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length, bool with_grad,
+                  size_t lattice_limit);
 
   // `memory` is 64-aligned and holds `bytes`; null: measures.
   void place(std::byte* memory);
 
  private:
+  void plan_segments(int32_t frames);
+
   int64_t rows_, sequences_;
   bool with_grad_;
 };

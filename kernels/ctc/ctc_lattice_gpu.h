@@ -16,44 +16,22 @@ namespace {
 
 template <int P, int warps, class Emissions>
 struct Lattice {
-  using W = Walker<P, warps, Emissions>;
+  using W = Walker<P, warps, false, Emissions>;
   using Shared = LatticeShared<warps>;
   const LatticeArgs<Emissions>& a;
   Shared& s;
   const int32_t n;
   const int frames, labels;
-
-  // The fewest frames the labels need.
-  __device__ int needed_frames() const {
-    if (threadIdx.x == 0) s.needed = labels;
-    __syncthreads();
-    const int32_t* label = a.labels + a.label_offsets[n];
-    int repeats = 0;
-    for (int i = static_cast<int>(threadIdx.x) + 1; i < labels; i += static_cast<int>(blockDim.x)) {
-      repeats += label[i] == label[i - 1];
-    }
-    if (repeats > 0) atomicAdd(&s.needed, repeats);
-    __syncthreads();
-    return s.needed;
-  }
-
-  __device__ void finish(float loss, CtcState state) const {
-    if (threadIdx.x == 0) {
-      a.loss[n] = loss;
-      a.work.state[n] = state;
-    }
-  }
+  const SequenceLoss loss{a, s.loss, n, frames, labels};
 
   __device__ void run() {
-    const int needed = needed_frames();
-    if (frames < needed || frames == 0) {
-      finish(frames < needed ? a.impossible_loss : 0, CtcState::no_gradient);
-      return;
-    }
+    const int needed = loss.needed_frames();
+    if (!loss.begins(needed)) return;
     const int tile_warps = static_cast<int>(blockDim.x) / 64;
     const int index = static_cast<int>(threadIdx.x) / 32;
     const bool up = index < tile_warps;
-    W w(a, s, n, frames, labels, tile_warps, up ? index : index - tile_warps);
+    W w(a, s, n, frames, labels, tile_warps, tile_warps, up ? index : index - tile_warps, 0,
+        a.work.columns);
     up ? w.template start<true>(needed) : w.template start<false>(needed);
     if constexpr (std::is_same_v<Emissions, StoredEmissions>) {
       with_gradient(w, up, tile_warps);
@@ -78,7 +56,7 @@ struct Lattice {
        : w.template prime<false, Phase::posteriors>(middle - 1, middle);
     w.template run<Phase::posteriors>(up, chunks_of(rest));
     __syncthreads();
-    close(z, tile_warps);
+    loss.from_posteriors(z, tile_warps);
   }
 
   __device__ int exponent_of_z(W& w, bool up, int tile_warps, int middle) {
@@ -87,7 +65,7 @@ struct Lattice {
     }
     __syncthreads();
     if (up) {
-      const Seam* in = W::wide && w.warp > 0 ? &s.seam[0][w.warp - 1][0] : nullptr;
+      const CtcSeam* in = W::wide && w.warp > 0 ? &s.seam[0][w.warp - 1][0] : nullptr;
       const int top = w.meet(a.layout.row_offsets[middle] + n, in);
       if (w.lane == 0) s.top[w.warp] = top;
     }
@@ -97,92 +75,13 @@ struct Lattice {
     return z;
   }
 
-  // Sums over the warps, their agreement, the loss.
-  __device__ void close(int z, int tile_warps) {
-    float low = INFINITY, high = 0;
-    double logs = 0;
-    int bad = has_exponent(z) ? 0 : 1;
-    for (int t = static_cast<int>(threadIdx.x); t < frames; t += static_cast<int>(blockDim.x)) {
-      const int64_t row = a.layout.row_offsets[t] + n;
-      CtcPartial sum = {0, 0};
-      for (int i = 0; i < tile_warps; ++i) {
-        const CtcPartial one = a.work.partial[row * a.work.tiling.warps + i];
-        sum.blank += one.blank;
-        sum.all += one.all;
-      }
-      a.work.posterior[row] = {sum.blank / sum.all, 1 / sum.all};
-      logs += double{a.work.emission[row].log_best};
-      low = fminf(low, sum.all);
-      high = fmaxf(high, sum.all);
-      if (!(sum.all > 0 && sum.all < INFINITY)) bad = 1;
-    }
-    for (int d = 16; d > 0; d /= 2) {
-      low = fminf(low, __shfl_xor_sync(all_lanes, low, d));
-      high = fmaxf(high, __shfl_xor_sync(all_lanes, high, d));
-      logs += __shfl_xor_sync(all_lanes, logs, d);
-      bad |= __shfl_xor_sync(all_lanes, bad, d);
-    }
-    const int index = static_cast<int>(threadIdx.x) / 32;
-    if (threadIdx.x % 32 == 0) {
-      s.low[index] = low;
-      s.high[index] = high;
-      s.log_best[index] = logs;
-      s.bad[index] = bad;
-    }
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int i = 1; i < static_cast<int>(blockDim.x) / 32; ++i) {
-      low = fminf(low, s.low[i]);
-      high = fmaxf(high, s.high[i]);
-      logs += s.log_best[i];
-      bad |= s.bad[i];
-    }
-    if (bad != 0 || !agree(double{low}, double{high})) {
-      finish(0, CtcState::log_space);
-      return;
-    }
-    const double log_z = log((double{low} + double{high}) / 2) + z * 0x1.62e42fefa39efp-1;
-    finish(static_cast<float>(-(log_z + logs)), CtcState::fine);
-  }
-
-  // Sums may differ by rounding: a few ulps of f32 per frame, in both directions alike.
-  __device__ bool agree(double low, double high) const {
-    return high - low <= low * 0x1p-24 * (16 + 8 * sqrt(static_cast<double>(frames)));
-  }
-
-  // Both directions go through all frames: alpha's end is never too small, beta's never too large.
+  // Both directions go through all frames.
   __device__ void loss_only(W& w, bool up) {
-    up ? w.template prime<true, Phase::alone>(0, frames)
-       : w.template prime<false, Phase::alone>(frames - 1, frames);
-    w.template run<Phase::alone>(up, chunks_of(frames));
+    up ? w.template prime<true, Phase::pass>(0, frames)
+       : w.template prime<false, Phase::pass>(frames - 1, frames);
+    w.template run<Phase::pass>(up, chunks_of(frames));
     w.write_end(up);
-    double logs = 0;
-    for (int t = static_cast<int>(threadIdx.x); t < frames; t += static_cast<int>(blockDim.x)) {
-      logs += double{a.work.emission[a.layout.row_offsets[t] + n].log_best};
-    }
-    for (int d = 16; d > 0; d /= 2) logs += __shfl_xor_sync(all_lanes, logs, d);
-    if (threadIdx.x % 32 == 0) s.log_best[threadIdx.x / 32] = logs;
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    for (int i = 1; i < static_cast<int>(blockDim.x) / 32; ++i) logs += s.log_best[i];
-    const int top = larger(s.end[0].exponent[0], s.end[1].exponent[0]);
-    const double alpha = total(s.end[0], top), beta = total(s.end[1], top);
-    const double low = alpha < beta ? alpha : beta, high = alpha < beta ? beta : alpha;
-    if (!(low > 0 && high < INFINITY) || !agree(low, high)) {
-      finish(0, CtcState::log_space);
-      return;
-    }
-    const double log_z = log((low + high) / 2) + top * 0x1.62e42fefa39efp-1;
-    finish(static_cast<float>(-(log_z + logs)), CtcState::fine);
-  }
-
-  // The end's sum, times 2^-scale.
-  __device__ double total(const End& end, int scale) const {
-    double sum = double{end.value[0]} * exp2(static_cast<double>(end.exponent[0] - scale));
-    if (labels > 0) {
-      sum += double{end.value[1]} * exp2(static_cast<double>(end.exponent[1] - scale));
-    }
-    return sum;
+    loss.from_ends(s.end[0], s.end[1]);
   }
 };
 
@@ -215,7 +114,7 @@ void launch_lattice(const Context& context, const LatticeArgs<Emissions>& a) {
   constexpr std::integral_constant<int, 1> one;
   constexpr std::integral_constant<int, 4> four;
   constexpr std::integral_constant<int, 8> eight;
-  static_assert(ctc_tiling(ctc_fast_labels).warps == eight);
+  static_assert(ctc_tiling(ctc_block_labels).warps == eight);
   const CtcTiling t = a.work.tiling;
   if (t.pairs == 1) return go(lattice<1, 1, Emissions>, one);
   if (t.pairs == 2) return go(lattice<2, 1, Emissions>, one);

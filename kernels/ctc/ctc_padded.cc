@@ -166,10 +166,6 @@ void ctc_padded(const Context& context, void (*run)(const Context&, const CtcArg
   const size_t scratch = ctc_workspace_bytes(context, t.capacity, b.dtype, classes,
                                              t.longest_labels, static_cast<bool>(args.grad));
   args.workspace = TensorView(memory + tables.bytes, DType::u8, {static_cast<int64_t>(scratch)});
-  // The fast variant clears the rows past a sequence's length, log space does not know of them.
-  if (!on_host && args.grad && t.longest_labels > ctc_fast_labels) {
-    context.device->fill_bytes(*context.stream, b.gradients, 0, args.grad.bytes());
-  }
   run(context, args);
   const size_t loss_bytes = static_cast<size_t>(b.sequences) * size_of(b.dtype);
   if (on_host) {

@@ -164,11 +164,11 @@ __global__ void __launch_bounds__(row_threads, 4)
 
 // ---- gradient ----
 
-// Limits by the number of threads that share a row.
+// What threads that share a row hold at once.
 template <int team>
 struct GradientShape {
   static constexpr int tile = team == 8 ? 64 : team == 32 ? 512 : 4096;  // classes
-  static constexpr int pieces = team == 8 ? 64 : team == 32 ? 512 : ctc_fast_labels + 1;
+  static constexpr int pieces = team == 8 ? 64 : team == 32 ? 512 : 1024;
 };
 template <int team>
 struct GradientShared {
@@ -196,53 +196,76 @@ struct RowGradient {
   const int rank;
   const bool active;
   typename GradientShared<team>::Row& s;
+  static constexpr bool at_once = team <= 32;
 
   __device__ void run() {
     const bool wanted = active && p.work.state[n] == CtcState::fine && row_exists(p, row);
-    const int32_t pieces = wanted ? p.work.pieces[n] : 0;
-    if (wanted) sum_pieces(pieces);
-    sync_team<team>();
-    constexpr int64_t tile = GradientShape<team>::tile;
-    for (int64_t begin = 0; begin < p.classes; begin += tile) {
-      const int64_t end = smaller(begin + tile, p.classes);
-      for (int64_t v = rank; v < end - begin; v += team) s.posterior[v] = 0;
-      sync_team<team>();
-      if (wanted) gather_classes(pieces, begin, end);
-      sync_team<team>();
-      if (wanted) {
-        write(begin, end);
-      } else if (active) {
-        for (int64_t v = begin + rank; v < end; v += team)
-          p.grad[row * p.classes + v] = to<T>(0.0f);
+    if constexpr (at_once) {
+      classes(0, p.classes, wanted);
+    } else {
+      constexpr int64_t tile = GradientShape<team>::tile;
+      for (int64_t begin = 0; begin < p.classes; begin += tile) {
+        classes(begin, smaller(begin + tile, p.classes), wanted);
+        sync_team<team>();
       }
-      sync_team<team>();
     }
   }
 
  private:
-  __device__ void sum_pieces(int32_t pieces) {
-    const float* posterior = p.work.label_emission + row * p.work.emission_stride;
-    const int32_t* order = p.work.order + n * p.work.max_labels;
-    const int32_t* begin = p.work.piece_begin + n * (p.work.max_labels + 1);
-    const float normaliser = p.work.posterior[row].normaliser;
-    for (int32_t k = rank; k < pieces; k += team) {
-      float sum = 0;
-      for (int32_t j = begin[k]; j < begin[k + 1]; ++j) sum += posterior[order[j]];
-      s.piece[k] = sum * normaliser;
+  __device__ void classes(int64_t begin, int64_t end, bool wanted) {
+    for (int64_t v = rank; v < end - begin; v += team) s.posterior[v] = 0;
+    gather(wanted, begin, end);
+    if (wanted) {
+      write(begin, end);
+    } else if (active) {
+      for (int64_t v = begin + rank; v < end; v += team) p.grad[row * p.classes + v] = to<T>(0.0f);
     }
   }
 
-  __device__ void gather_classes(int32_t pieces, int64_t begin, int64_t end) {
-    const int32_t* piece_class = p.work.piece_class + n * p.work.max_labels;
-    for (int32_t k = rank; k < pieces; k += team) {
-      const int32_t v = piece_class[k];
-      if (v < begin || v >= end || (k > 0 && piece_class[k - 1] == v)) continue;
-      float sum = s.piece[k];
-      for (int32_t i = k + 1; i < pieces && piece_class[i] == v; ++i) sum += s.piece[i];
-      s.posterior[v - begin] = sum;
+  // Posteriors of the classes [begin, end). Rows by a warp or less fit at once; others take some
+  // pieces at a time.
+  __device__ void gather(bool wanted, int64_t begin, int64_t end) {
+    constexpr int32_t most = GradientShape<team>::pieces;
+    const int32_t pieces = wanted ? p.work.pieces[n] : 0;
+    const int32_t rounds = at_once ? 1 : larger((p.work.max_labels + most - 1) / most, 1);
+    for (int32_t i = 0; i < rounds; ++i) {
+      const int32_t from = at_once ? 0 : i * most;
+      const int32_t to = at_once ? pieces : smaller(from + most, pieces);
+      sum_pieces(from, to, begin, end);
+      sync_team<team>();
+      add_pieces(from, to, begin, end);
+      sync_team<team>();
     }
-    if (rank == 0 && p.blank >= begin && p.blank < end) {
+    if (wanted && rank == 0 && p.blank >= begin && p.blank < end) {
       s.posterior[p.blank - begin] = p.work.posterior[row].blank;
+    }
+    sync_team<team>();
+  }
+
+  __device__ void sum_pieces(int32_t from, int32_t to, int64_t begin, int64_t end) {
+    const float* posterior = p.work.label_emission + row * p.work.emission_stride;
+    const int32_t* order = p.work.order + n * p.work.max_labels;
+    const int32_t* start = p.work.piece_begin + n * (p.work.max_labels + 1);
+    const int32_t* piece_class = p.work.piece_class + n * p.work.max_labels;
+    for (int32_t k = from + rank; k < to; k += team) {
+      if (!at_once && (piece_class[k] < begin || piece_class[k] >= end)) continue;
+      float sum = 0;
+      RONDO_UNROLL(2)  // registers are short
+      for (int32_t j = start[k]; j < start[k + 1]; ++j) sum += posterior[order[j]];
+      s.piece[k - from] = sum * p.work.posterior[row].normaliser;
+    }
+  }
+
+  // A class is added up by the thread of its first piece among these.
+  __device__ void add_pieces(int32_t from, int32_t to, int64_t begin, int64_t end) {
+    const int32_t* piece_class = p.work.piece_class + n * p.work.max_labels;
+    for (int32_t k = from + rank; k < to; k += team) {
+      const int32_t v = piece_class[k];
+      if (!at_once && (v < begin || v >= end)) continue;
+      if (k > from && piece_class[k - 1] == v) continue;
+      float sum = s.piece[k - from];
+      for (int32_t i = k + 1; i < to && piece_class[i] == v; ++i) sum += s.piece[i - from];
+      s.posterior[v - begin] += sum;
     }
   }
 

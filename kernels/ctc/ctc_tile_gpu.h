@@ -42,9 +42,9 @@ __device__ inline bool has_exponent(int e) { return e > no_exponent / 2; }
 
 template <int P>
 struct TileShape {
-  static constexpr int chunk = P == 1 ? 7 : P == 2 ? 6 : 8;  // frames between two scalings
-  static constexpr int scan_steps = P == 1 ? 3 : 2;          // looks 2^steps - 1 lanes back
-  static constexpr int slope = P == 1 ? 12 : 28;             // bits per lane looked back
+  static constexpr int chunk = ctc_chunk_frames(P);  // frames between two scalings
+  static constexpr int scan_steps = P == 1 ? 3 : 2;  // looks 2^steps - 1 lanes back
+  static constexpr int slope = P == 1 ? 12 : 28;     // bits per lane looked back
   static_assert(1 + (chunk - 1) / P < 1 << scan_steps);
 };
 

@@ -15,8 +15,8 @@ std::span<const Variant> ctc_variants() {
     variant<CtcArgs, ctc_wide_avx512>("wide_avx512", Backend::cpu, Role::named, has_avx512),
     variant<CtcArgs, ctc_wide_avx2>("wide_avx2", Backend::cpu, Role::named, has_avx2),
     variant<CtcArgs, ctc_wide_generic>("wide_generic", Backend::cpu, Role::named),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_fast_accepts),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard, ctc_log_space_accepts),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_gpu_accepts),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard, ctc_gpu_accepts),
 #if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
     variant<CtcArgs, ctc_cudnn>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
 #endif

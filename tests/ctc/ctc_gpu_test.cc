@@ -14,10 +14,12 @@ namespace {
 
 struct GpuResult {
   CtcResult result;
+  size_t lattice_bytes = 0;
   std::vector<CtcState> states;
 };
 
-GpuResult run_fast(const CtcProblem& p, bool with_grad = true) {
+GpuResult run_fast(const CtcProblem& p, bool with_grad = true,
+                   size_t lattice_limit = ctc_lattice_limit) {
   std::string why;
   Device* device = find_device(DeviceKind::sim, &why);
   REQUIRE(device != nullptr);
@@ -26,13 +28,14 @@ GpuResult run_fast(const CtcProblem& p, bool with_grad = true) {
   std::vector<float> logits(p.logits.begin(), p.logits.end()), grad(p.logits.size());
   std::vector<float> loss(p.layout.lengths.size());
   CtcArgs args = ctc_args_of(p);
+  args.lattice_limit = lattice_limit;
   const int64_t rows = p.layout.extent.rows, sequences = p.layout.extent.sequences;
   args.logits = TensorView(logits.data(), DType::f32, {rows, p.classes});
   args.loss = TensorView(loss.data(), DType::f32, {sequences});
   if (with_grad) args.grad = TensorView(grad.data(), DType::f32, {rows, p.classes});
   Buffer workspace(*device,
                    ctc_workspace_bytes(context, args.layout.capacity, DType::f32, p.classes,
-                                       args.max_label_length, with_grad),
+                                       args.max_label_length, with_grad, lattice_limit),
                    "ctc test");
   args.workspace =
       TensorView(workspace.data(), DType::u8, {static_cast<int64_t>(workspace.bytes())});
@@ -43,9 +46,10 @@ GpuResult run_fast(const CtcProblem& p, bool with_grad = true) {
   GpuResult r;
   r.result.loss.assign(loss.begin(), loss.end());
   r.result.grad.assign(grad.begin(), grad.end());
-  CtcGpuWorkspace work(args.layout.capacity, args.max_label_length, with_grad);
+  CtcGpuWorkspace work(args.layout.capacity, args.max_label_length, with_grad, lattice_limit);
   work.place(workspace.as<std::byte>());
   r.states.assign(work.state, work.state + sequences);
+  r.lattice_bytes = work.lattice_bytes;
   return r;
 }
 
@@ -58,9 +62,9 @@ std::vector<int32_t> random_labels(std::mt19937_64& random, int32_t count, int64
 }
 
 void compare(const CtcProblem& p, const GpuResult& got, double loss_tolerance,
-             double grad_tolerance) {
+             double grad_tolerance, const Variant& truth = runnable_ctc_variants().front()) {
   ThreadPool pool(1);
-  const CtcResult want = run_ctc<double>(runnable_ctc_variants().front(), p, pool);
+  const CtcResult want = run_ctc<double>(truth, p, pool);
   for (size_t n = 0; n < want.loss.size(); ++n) {
     INFO("sequence " << n << ": got " << got.result.loss[n] << ", want " << want.loss[n]);
     REQUIRE(std::abs(got.result.loss[n] - want.loss[n]) <= loss_tolerance * (1 + want.loss[n]));
@@ -81,7 +85,7 @@ CtcProblem make_problem(const Shape& shape, double range, double lead) {
   const std::vector<std::vector<int32_t>> lists = {
       random_labels(random, shape.labels, shape.classes),
       random_labels(random, shape.labels / 2, shape.classes)};
-  CtcProblem p({shape.frames, shape.frames - 5}, shape.classes, lists);
+  CtcProblem p({shape.frames, std::max(shape.frames - 5, 1)}, shape.classes, lists);
   p.randomise(3, range);
   if (lead == 0) return p;
   for (int32_t n = 0; n < 2; ++n) {
@@ -120,6 +124,61 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
       }
     }
   }
+}
+
+// Columns made again have the same bits. Scales of the posteriors may be other powers of two.
+TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradient") {
+  for (const Shape& shape : {Shape{1, 12, 1}, Shape{90, 12, 20}, Shape{330, 28, 40},
+                             Shape{300, 32, 100}, Shape{700, 5, 135}, Shape{1100, 40, 520}}) {
+    const CtcProblem p = make_problem(shape, 3, 0);
+    INFO("T " << shape.frames << " L " << shape.labels);
+    const GpuResult whole = run_fast(p), got = run_fast(p, true, 0);
+    REQUIRE(got.lattice_bytes != whole.lattice_bytes);
+    REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
+    REQUIRE(got.result.loss == whole.result.loss);
+    REQUIRE(got.result.grad == whole.result.grad);
+  }
+}
+
+TEST_CASE("ctc on GPUs: labels over many blocks") {
+  // The reference would take seconds.
+  const Variant truth = runnable_ctc_variants().back();
+  for (const Shape& shape : {Shape{2500, 12, 2060}}) {
+    const CtcProblem p = make_problem(shape, 3, 0);
+    INFO("T " << shape.frames << " L " << shape.labels);
+    const GpuResult got = run_fast(p), loss_only = run_fast(p, false);
+    REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
+    REQUIRE(loss_only.states == got.states);
+    compare(p, got, 0x1p-22 * std::sqrt(shape.frames), 2e-6, truth);
+    for (size_t n = 0; n < 2; ++n) {
+      REQUIRE(std::abs(loss_only.result.loss[n] - got.result.loss[n]) <=
+              1e-5 * (1 + got.result.loss[n]));
+    }
+  }
+}
+
+// Memory of alpha and beta, as planned from the capacity: T columns of two states per label, or
+// those at the heads of segments and two rings; without a gradient no column of T.
+TEST_CASE("ctc on GPUs: bytes of the lattice") {
+  const auto lattice = [](int32_t frames, int32_t sequences, int32_t labels, bool with_grad,
+                          size_t limit) {
+    const PackedCapacity capacity{int64_t{frames} * sequences, frames, sequences};
+    return CtcGpuWorkspace(capacity, labels, with_grad, limit).lattice_bytes;
+  };
+  const size_t column = 4 * 32 * 9 * sizeof(float);  // four warps of 128 labels each
+  CHECK(lattice(2000, 1, 450, true, ctc_lattice_limit) == 2000 * column);
+  // 42 segments of 24 frames in each half.
+  CHECK(lattice(2000, 1, 450, true, 0) == 2 * (43 + 128) * column);
+  CHECK(lattice(2000, 1, 450, false, 0) == 0);
+  // By default, above 1 GiB: 227 sequences are 1.95 GiB.
+  CHECK(lattice(2000, 116, 450, true, ctc_lattice_limit) == 116 * 2000 * column);
+  CHECK(lattice(2000, 227, 450, true, ctc_lattice_limit) == 227 * 2 * (43 + 128) * column);
+  // Without a gradient, labels over blocks: two columns, and what strips tell each other.
+  const size_t long_column = 3 * 8 * 32 * 9 * sizeof(float);
+  const size_t bytes = lattice(20000, 1, 2500, false, ctc_lattice_limit);
+  CHECK(bytes >= 2 * long_column);
+  CHECK(bytes <= 3 * long_column);
+  CHECK(lattice(40000, 1, 2500, false, ctc_lattice_limit) == bytes);
 }
 
 // Differences of e^80 between neighbouring frames; and what ctc_range_test.cc says of alignments

@@ -131,12 +131,7 @@ void compute_on_gpu(const CtcPadded& batch, void* workspace, CUstream stream) {
   }
   Stream foreign(std::make_unique<ForeignStream>(stream));
   const Context context{Backend::cuda, &current_gpu(), &foreign, nullptr};
-  int32_t longest = 0;
-  for (int32_t n = 0; n < batch.sequences; ++n) {
-    longest = longest < batch.label_lengths[n] ? batch.label_lengths[n] : longest;
-  }
-  ctc_padded(context, longest <= ctc_fast_labels ? cuda::ctc_fast : cuda::ctc_log_space, batch,
-             workspace);
+  ctc_padded(context, cuda::ctc_fast, batch, workspace);
 }
 #endif
 
