@@ -116,7 +116,8 @@ def test_communication_hides_on_a_slow_cable():
     with corpus() as root, Cable() as cable:
         cable.throttle("400mbit")
         settings = ["parallel.deterministic=same_world", "training.epochs=12", "model.layers=3",
-                    "model.hidden=128", "data.batch_frames=100000", "training.log_every_steps=1"]
+                    "model.hidden=128", "data.batch_frames=100000", "training.log_every_steps=1",
+                    "parallel.bucket_kb=256"]
         for process in cable.launch(root, 1, *settings):
             ends(process, 100, 0)
         steps = [e for e in log_of(root / "machine-0" / "run", "step") if "hidden_communication" in e]
