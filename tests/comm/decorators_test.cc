@@ -1,5 +1,6 @@
 #include "comm/decorators.h"
 
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -142,8 +143,14 @@ TEST_CASE("Random faults are a function of their seed", "[decorators]") {
   CHECK(text(7) != text(8));
 }
 
+// How ranks ended, over all schedules.
+struct Outcomes {
+  std::atomic<uint64_t> succeeded{0};
+  std::array<std::atomic<uint64_t>, 4> failed{};  // by CommErrorKind
+};
+
 // A few collectives of every kind under faults. Returns "" or what is wrong.
-std::string run_schedule(uint64_t seed) {
+std::string run_schedule(uint64_t seed, Outcomes& outcomes) {
   constexpr auto timeout = 100ms;
   const int ranks = 2 + static_cast<int>(seed % 3);
   const std::vector<Fault> faults = random_faults(seed, ranks, 60, 20ms);
@@ -182,7 +189,9 @@ std::string run_schedule(uint64_t seed) {
         if (CommClock::now() > deadline + 500ms)
           complain(rank, "a success long after its deadline");
       }
+      ++outcomes.succeeded;
     } catch (const CommError& e) {
+      ++outcomes.failed[static_cast<size_t>(e.kind())];
       if (std::string(e.what()).find("rank ") == std::string::npos) complain(rank, e.what());
     } catch (const std::exception& e) {
       complain(rank, str("an error of the wrong type: ", e.what()));
@@ -204,11 +213,12 @@ TEST_CASE("Random fault schedules end in success or a typed error", "[schedules]
   const char* const wanted = std::getenv("RONDO_FAULT_SCHEDULES");
   const uint64_t schedules = wanted == nullptr ? 200 : std::strtoull(wanted, nullptr, 10);
   std::atomic<uint64_t> next{0};
+  Outcomes outcomes;
   std::mutex mutex;
   std::string trouble;
   const auto work = [&] {
     for (uint64_t seed; (seed = next++) < schedules;) {
-      const std::string t = run_schedule(seed);
+      const std::string t = run_schedule(seed, outcomes);
       std::lock_guard lock(mutex);
       trouble += t;
     }
@@ -216,7 +226,19 @@ TEST_CASE("Random fault schedules end in success or a typed error", "[schedules]
   std::vector<std::thread> threads;  // mostly waiting, so more than cores
   for (int i = 0; i < 8; ++i) threads.emplace_back(work);
   for (std::thread& t : threads) t.join();
+  std::cout << schedules << " fault schedules: " << outcomes.succeeded << " ranks succeeded";
+  for (const auto kind : {CommErrorKind::timeout, CommErrorKind::peer_lost, CommErrorKind::mismatch,
+                          CommErrorKind::aborted}) {
+    const uint64_t n = outcomes.failed[static_cast<size_t>(kind)];
+    std::cout << ", " << name_of(kind) << ": " << n;
+  }
+  std::cout << "\n";
   CHECK(trouble == "");
+  // A mismatch is what a dropped message does to the one after it. Schedules that all end alike
+  // would test little.
+  CHECK(outcomes.succeeded > schedules / 10);
+  CHECK(outcomes.failed[static_cast<size_t>(CommErrorKind::timeout)] > schedules / 10);
+  CHECK(outcomes.failed[static_cast<size_t>(CommErrorKind::peer_lost)] > schedules / 10);
 }
 
 }  // namespace
