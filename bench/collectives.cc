@@ -1,13 +1,15 @@
-// collectives: times all-reduces between processes of this machine, ours beside Gloo's.
+// collectives: times all-reduces between ranks on this machine: processes over TCP, ours beside
+// Gloo's; or threads of one process.
 //
-//   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] [--json FILE]
+//   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456]
+//               [--transport gloo|threads] [--json FILE]
 //
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
 // and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
 // has to carry and so comparable across N. Times are rank 0's, from issuing to the end of the Work.
 // With more ranks than cores the figures say how the scheduler shares them out, not how fast
 // anything is; such rows are marked. On a machine that others use as well, the processor time of
-// rank 0 (`cpu`) tells more than the clock.
+// rank 0's process (`cpu`) tells more than the clock.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -23,6 +25,7 @@
 #include <iostream>
 
 #include "comm/gloo/gloo_transport.h"
+#include "comm/run_ranks.h"
 
 using namespace rondo;
 
@@ -34,6 +37,7 @@ struct Options {
   std::vector<int> ranks = {2, 4};
   size_t min_bytes = 1024, max_bytes = size_t{256} << 20;
   std::string json;
+  bool threads = false;
 };
 
 struct Contender {
@@ -47,8 +51,9 @@ struct Row {
   size_t bytes = 0;
   size_t runs = 0;
   double median_us = 0, min_us = 0;
-  double cpu_us = 0;  // processor time of rank 0, all its threads and the kernel's work for them
-  double faults = 0, switches = 0;  // pages, context switches: per run, of rank 0
+  // Per run, of rank 0's process: processor time of all its threads and of the kernel for them,
+  // page faults, context switches.
+  double cpu_us = 0, faults = 0, switches = 0;
   double busbw() const { return algbw() * 2 * (ranks - 1) / ranks; }
   double algbw() const { return static_cast<double>(bytes) / median_us * 1e-3; }  // GB/s
 };
@@ -71,21 +76,22 @@ struct Usage {
   }
 };
 
-std::vector<Contender> contenders(Transport& transport) {
+std::vector<Contender> contenders(Transport& transport, bool threads) {
   GroupOptions ours, unverified, rounded, ring, bcube;
   uint16_t id = 0;
   for (GroupOptions* o : {&ours, &unverified, &rounded, &ring, &bcube}) o->id = ++id;
   unverified.verify = false;
   rounded.wire = Wire::bf16;
+  std::vector<Contender> all = {
+      {"ours", ours}, {"ours, not verified", unverified}, {"ours, bf16 wire", rounded}};
+  if (threads) return all;
   ring.all_reduce = gloo_all_reduce(transport, GlooAlgorithm::ring);
   ring.verify = false;
   bcube.all_reduce = gloo_all_reduce(transport, GlooAlgorithm::bcube);
   bcube.verify = false;
-  return {{"ours", ours},
-          {"ours, not verified", unverified},
-          {"ours, bf16 wire", rounded},
-          {"gloo ring", ring},
-          {"gloo bcube", bcube}};
+  all.push_back({"gloo ring", ring});
+  all.push_back({"gloo bcube", bcube});
+  return all;
 }
 
 // Sums small integers, which every order and bf16 get right.
@@ -136,18 +142,12 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
           (after.switches - before.switches) / n};
 }
 
-std::vector<Row> run_rank(const Options& o, int rank, int ranks, const std::string& directory) {
-  const auto store = make_file_store(directory);
-  GlooOptions g;
-  g.rank = rank;
-  g.world_size = ranks;
-  g.store = store.get();
-  g.rendezvous_id = str("bench-", ranks);
-  const auto transport = make_gloo_transport(g);
+std::vector<Row> run_rank(const Options& o, Transport& transport) {
+  const int rank = transport.rank(), ranks = transport.world_size();
   std::vector<Row> rows;
   for (size_t bytes = o.min_bytes; bytes <= o.max_bytes; bytes *= 4) {
-    for (const Contender& c : contenders(*transport)) {
-      const auto group = make_ring_group(*transport, c.options);
+    for (const Contender& c : contenders(transport, o.threads)) {
+      const auto group = make_ring_group(transport, c.options);
       rows.push_back(measure(*group, c, bytes));
       group->barrier().wait();
       if (rank != 0) continue;
@@ -161,6 +161,26 @@ std::vector<Row> run_rank(const Options& o, int rank, int ranks, const std::stri
       std::fflush(stdout);
     }
   }
+  return rows;
+}
+
+std::vector<Row> run_process(const Options& o, int rank, int ranks, const std::string& directory) {
+  const auto store = make_file_store(directory);
+  GlooOptions g;
+  g.rank = rank;
+  g.world_size = ranks;
+  g.store = store.get();
+  g.rendezvous_id = str("bench-", ranks);
+  const auto transport = make_gloo_transport(g);
+  return run_rank(o, *transport);
+}
+
+std::vector<Row> run_threads(const Options& o, int ranks) {
+  std::vector<Row> rows;
+  run_ranks(ranks, [&](int rank, Transport& transport) {
+    std::vector<Row> mine = run_rank(o, transport);
+    if (rank == 0) rows = std::move(mine);
+  });
   return rows;
 }
 
@@ -179,7 +199,7 @@ std::vector<Row> run_world(const Options& o, int ranks) {
       continue;
     }
     try {
-      run_rank(o, rank, ranks, directory);
+      run_process(o, rank, ranks, directory);
     } catch (const std::exception& e) {
       std::cerr << "rank " << rank << ": " << e.what() << "\n";
       _exit(1);
@@ -189,7 +209,7 @@ std::vector<Row> run_world(const Options& o, int ranks) {
   std::vector<Row> rows;
   std::exception_ptr error;
   try {
-    rows = run_rank(o, 0, ranks, directory);
+    rows = run_process(o, 0, ranks, directory);
   } catch (...) {
     error = std::current_exception();
     for (const pid_t pid : children) kill(pid, SIGKILL);
@@ -208,14 +228,14 @@ std::string cpu_model() {
   return "?";
 }
 
-void write_json(const std::string& path, const std::vector<Row>& rows) {
+void write_json(const std::string& path, const std::vector<Row>& rows, bool threads) {
   std::ofstream out(path);
   utsname system{};
   uname(&system);
   out << "{\"name\": \"collectives\",\n \"machine\": {\"cpu\": \"" << cpu_model()
       << "\", \"cpus\": " << usable_cpus() << ", \"system\": \"" << system.sysname
-      << "\", \"release\": \"" << system.release
-      << "\"},\n \"transport\": \"gloo, TCP over loopback\""
+      << "\", \"release\": \"" << system.release << "\"},\n \"transport\": \""
+      << (threads ? "threads of one process" : "gloo, TCP over loopback") << "\""
       << ",\n \"rows\": [";
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
@@ -244,9 +264,9 @@ Options parse(int argc, char** argv) {
     const std::string name = argv[i];
     if (name == "--help" || name == "-h") {
       std::puts(
-          "Times all-reduces between processes of this machine, ours beside Gloo's.\n"
+          "Times all-reduces between processes of this machine, ours beside Gloo's; or threads.\n"
           "Usage: collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] "
-          "[--json FILE]");
+          "[--transport gloo|threads] [--json FILE]");
       std::exit(0);
     }
     if (i + 1 == argc)
@@ -263,6 +283,11 @@ Options parse(int argc, char** argv) {
       o.min_bytes = bytes_from(value);
     } else if (name == "--max-bytes") {
       o.max_bytes = bytes_from(value);
+    } else if (name == "--transport") {
+      if (value != "gloo" && value != "threads") {
+        fail_input("--transport ", value, ": expected gloo or threads");
+      }
+      o.threads = value == "threads";
     } else if (name == "--json") {
       o.json = value;
     } else {
@@ -279,10 +304,10 @@ int main(int argc, char** argv) {
     const Options o = parse(argc, argv);
     std::vector<Row> rows;
     for (const int ranks : o.ranks) {
-      const std::vector<Row> more = run_world(o, ranks);
+      const std::vector<Row> more = o.threads ? run_threads(o, ranks) : run_world(o, ranks);
       rows.insert(rows.end(), more.begin(), more.end());
     }
-    if (!o.json.empty()) write_json(o.json, rows);
+    if (!o.json.empty()) write_json(o.json, rows, o.threads);
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "collectives: " << e.what() << "\n";

@@ -33,7 +33,6 @@ class Ring {
     pieces_ = (longest + piece_ - 1) / piece_;
   }
 
-  // In step s a rank sends chunk rank - shift - s.
   void all_reduce() { run(0, 2 * (link_.size() - 1), 0); }
   // Afterwards this rank has the sum of chunk `rank`.
   void reduce_scatter() { run(0, link_.size() - 1, 1); }
@@ -93,41 +92,66 @@ class Ring {
     return {begin, std::min(begin + piece_, c.end)};
   }
 
-  void post(int64_t k, int step, int shift, int64_t piece) {
-    const int chunk = link_.rank() - shift - step;
-    const ChunkRange out = piece_of(chunk, piece);
-    Message& m = messages_[static_cast<size_t>(k % ring_messages_ahead)];
-    m.step = step;
-    m.range = piece_of(chunk - 1, piece);
-    const int right = wrap(link_.rank() + 1, link_.size());
+  Message& entry(int64_t k) { return messages_[static_cast<size_t>(k % ring_messages_ahead)]; }
+
+  // Message k of a run of `steps` steps: the groups of pieces one after the other, their steps one
+  // after the other, in each of them the pieces.
+  struct Place {
+    int step;
+    int64_t piece, width;  // pieces of the group
+  };
+  Place place(int64_t k) const {
+    const int64_t group = k / (ring_messages_ahead * steps_) * ring_messages_ahead;
+    const int64_t width = std::min<int64_t>(ring_messages_ahead, pieces_ - group);
+    const int64_t within = k - group * steps_;
+    return {first_ + static_cast<int>(within / width), group + within % width, width};
+  }
+  int chunk_sent(int step) const { return link_.rank() - shift_ - step; }
+
+  // Its place among the messages under way must be free but for its send.
+  void post_recv(int64_t k) {
+    Message& m = entry(k);
+    if (m.send) link_.wait(std::exchange(m.send, Work()));
+    const Place p = place(k);
+    m.step = p.step;
+    m.range = piece_of(chunk_sent(p.step) - 1, p.piece);
     const int left = wrap(link_.rank() - 1, link_.size());
     if (m.range.size() > 0) m.recv = link_.recv(left, target(k, m));
-    if (out.size() > 0) m.send = link_.send(right, leaving(k, out));
   }
-
-  void finish(int64_t k) {
-    Message& m = messages_[static_cast<size_t>(k % ring_messages_ahead)];
+  void post_send(int64_t k) {
+    const Place p = place(k);
+    const ChunkRange out = piece_of(chunk_sent(p.step), p.piece);
+    const int right = wrap(link_.rank() + 1, link_.size());
+    if (out.size() > 0) entry(k).send = link_.send(right, leaving(k, out));
+  }
+  void finish_recv(int64_t k) {
+    Message& m = entry(k);
     if (m.recv) link_.wait(std::exchange(m.recv, Work()));
     if (m.range.size() > 0) landed(k, m);
-    if (m.send) link_.wait(std::exchange(m.send, Work()));
   }
 
+  // Receives are posted as early as there is memory for them: those of the last steps land in the
+  // chunk that this rank sent before, whose sum cannot come back before it has left.
   void run(int first, int end, int shift) {
+    first_ = first;
+    steps_ = end - first;
+    shift_ = shift;
     rounds_ = first == 0 && end > link_.size() - 1;
-    int64_t posted = 0, finished = 0;
-    for (int64_t group = 0; group < pieces_; group += ring_messages_ahead) {
-      const int64_t width = std::min<int64_t>(ring_messages_ahead, pieces_ - group);
-      for (int step = first; step < end; ++step) {
-        for (int64_t j = group; j < group + width; ++j) {
-          // The same piece one step earlier, and whoever has this message's memory.
-          const int64_t needed =
-              std::max(step > first ? posted - width + 1 : 0, posted - ring_messages_ahead + 1);
-          while (finished < needed) finish(finished++);
-          post(posted++, step, shift, j);
-        }
+    const int64_t messages = pieces_ * steps_;
+    int64_t awaited = 0, landed = 0;
+    for (int64_t k = 0; k < messages; ++k) {
+      const Place p = place(k);
+      if (p.step > first_) {  // the same piece one step earlier
+        while (landed <= k - p.width) finish_recv(landed++);
       }
+      while (landed <= k - ring_messages_ahead) finish_recv(landed++);
+      while (awaited < std::min(messages, landed + ring_messages_ahead)) post_recv(awaited++);
+      post_send(k);
     }
-    while (finished < posted) finish(finished++);
+    while (landed < messages) finish_recv(landed++);
+    for (Message& m : messages_) {
+      if (m.send) link_.wait(std::exchange(m.send, Work()));
+    }
   }
 
   Link& link_;
@@ -136,7 +160,9 @@ class Ring {
   W* const staging_;
   int64_t piece_ = 0;   // elements per message
   int64_t pieces_ = 0;  // messages per step
-  bool rounds_ = false;
+  // Of this run: in step s, from first_ on, this rank sends chunk rank - shift_ - s.
+  int first_ = 0, steps_ = 0, shift_ = 0;
+  bool rounds_ = false;  // what arrives in the last step of sums leaves as it is
   std::array<Message, ring_messages_ahead> messages_;
 };
 
