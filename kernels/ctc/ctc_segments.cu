@@ -119,13 +119,12 @@ void launch_half(const Context& context, const LatticeArgs<Emissions>& a, Half h
 template <class Emissions>
 void launch_half(const Context& context, const LatticeArgs<Emissions>& a, Half half) {
   const CtcTiling t = a.work.tiling;
-  if (t.strips > 1) return launch_half<4, 8, true>(context, a, half);
+  if (t.warps > 4) return launch_half<4, 8, true>(context, a, half);
   if constexpr (std::is_same_v<Emissions, StoredEmissions>) {
     if (t.pairs == 1) return launch_half<1, 1, false>(context, a, half);
     if (t.pairs == 2) return launch_half<2, 1, false>(context, a, half);
     if (t.warps == 1) return launch_half<4, 1, false>(context, a, half);
-    if (t.warps <= 4) return launch_half<4, 4, false>(context, a, half);
-    launch_half<4, 8, false>(context, a, half);
+    launch_half<4, 4, false>(context, a, half);
   } else {
     RONDO_CHECK(false, "ctc: one block holds a lattice without gradient");
   }
