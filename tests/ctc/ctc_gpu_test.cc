@@ -142,7 +142,10 @@ TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradi
 
 TEST_CASE("ctc on GPUs: labels over many blocks") {
   // The reference would take seconds.
-  const Variant truth = runnable_ctc_variants().back();
+  Variant truth;
+  for (const Variant& v : runnable_ctc_variants()) {
+    if (std::string_view(v.name) == "generic") truth = v;
+  }
   for (const Shape& shape : {Shape{2500, 12, 2060}}) {
     const CtcProblem p = make_problem(shape, 3, 0);
     INFO("T " << shape.frames << " L " << shape.labels);
