@@ -22,7 +22,7 @@ namespace {
 struct PlanOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, rows = 12;
-  std::string device = "h200", link, node_link = "infiniband", lengths, measure, picture;
+  std::string device = "h200", link, node_link = "infiniband", lengths, measure, picture, write;
   double labels_per_second = 12;
   bool scaling = false;
 };
@@ -210,6 +210,34 @@ int measure(const PlanOptions& o) {
   return 0;
 }
 
+// The configuration that runs a split, whatever it said of parallelism before.
+Config with_split(Config config, const plan::Split& s) {
+  ParallelConfig& p = config.parallel;
+  p.data = s.pipeline > 1 ? s.data : 0;  // 0: as many as there are ranks for
+  p.pipeline = s.pipeline;
+  p.schedule = s.schedule;
+  p.chunks = s.chunks;
+  p.micro_batches = s.pipeline > 1 ? s.micro_batches : 0;
+  if (s.pipeline == 1 && s.micro_batches > 1) {
+    // Without a pipeline, micro-batches are batches whose gradients add up.
+    config.data.batch_frames /= s.micro_batches;
+    config.training.accumulation *= s.micro_batches;
+  }
+  return config;
+}
+
+void write_best(const PlanOptions& o, const Config& config,
+                const std::vector<plan::Prediction>& ranking) {
+  for (const plan::Prediction& p : ranking) {
+    if (!p.fits) break;
+    if (p.split.sequence > 1) continue;
+    write_text(o.write, to_toml(with_split(config, p.split)));
+    std::printf("\n%s: %s\n", o.write.c_str(), describe(p.split).c_str());
+    return;
+  }
+  fail_input("no split that fits can be written as a configuration");
+}
+
 int plan_command(const PlanOptions& o) {
   if (!o.measure.empty()) return measure(o);
   const Config config = configuration(o);
@@ -222,6 +250,7 @@ int plan_command(const PlanOptions& o) {
                " devices is possible: ", planner.objection({o.devices, 1, 1, 1}));
   }
   print_ranking(ranking, o.rows);
+  if (!o.write.empty()) write_best(o, config, ranking);
   if (o.scaling || !o.picture.empty()) print_scaling(o, config, cluster);
   return 0;
 }
@@ -260,6 +289,8 @@ void add_plan(CLI::App& app, Command* run) {
       ->capture_default_str();
   command->add_flag("--scaling", o->scaling, "also weak and strong scaling up to 1024 devices");
   command->add_option("--picture", o->picture, "the same, also drawn as SVG to FILE")
+      ->option_text("FILE");
+  command->add_option("--write", o->write, "write the configuration with the best split to FILE")
       ->option_text("FILE");
   command
       ->add_option("--measure", o->measure,
