@@ -20,6 +20,11 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
     backward_in_.insert(backward_in_.end(), {l.dhn, l.dcn});
     backward_out_.insert(backward_out_.end(), {l.dh0, l.dc0});
   }
+  if (!chunk.pools.empty()) {
+    fail_input(
+        "a model that pools its frames into one (task classify or regress) cannot be "
+        "computed chunk by chunk: it needs the whole sequence");
+  }
   if (chunk.ctc_alpha == no_node) return;
   forward_in_.push_back(chunk.alpha_in);
   forward_out_.push_back(chunk.alpha_out);

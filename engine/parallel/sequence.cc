@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "kernels/base/tensor.h"
 #include "kernels/lstm/lstm.h"
 
 namespace rondo {
@@ -24,6 +25,7 @@ struct SequenceRank::Exchange {
   int directions = 1;
   bool backward = false;  // direction 0 comes from the right
   std::vector<ValueId> in, out;
+  const PooledLayer* pool = nullptr;  // instead: a sum over all shards, or a share of a gradient
 
   // Which of two directions is computed first: the one whose end is nearer.
   int early(int rank, int ranks) const {
@@ -37,6 +39,8 @@ struct SequenceRank::MicroBatch {
   std::unique_ptr<Plan> plan;
   std::unique_ptr<BatchPart> part;
   std::vector<Thunk> early, late;  // by exchange, where there are two directions
+  std::vector<int32_t> lengths;    // of whole sequences, in their order here
+  std::vector<std::byte> partial;  // of a pooling, as it was sent
 };
 
 SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& context,
@@ -101,6 +105,10 @@ void SequenceRank::find_exchanges() {
     exchanges_.push_back({chunk_.ctc_alpha, 1, false, {chunk_.alpha_in}, {chunk_.alpha_out}});
     exchanges_.push_back({chunk_.ctc_grad, 1, true, {chunk_.beta_in}, {chunk_.beta_out}});
   }
+  for (const PooledLayer& l : chunk_.pools) {
+    exchanges_.push_back({l.forward, 1, false, {}, {}, &l});
+    if (l.backward != no_node) exchanges_.push_back({l.backward, 1, true, {}, {}, &l});
+  }
   std::sort(exchanges_.begin(), exchanges_.end(),
             [](const Exchange& a, const Exchange& b) { return a.node < b.node; });
   const auto& nodes = chunk_.graph.nodes;
@@ -137,14 +145,9 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   for (size_t m = 0; m < count_; ++m) load(*micro_batches_[m], micro_batches[m]);
   size_t done = 0;
   for (size_t i = 0; i < exchanges_.size(); ++i) {
-    const Exchange& e = exchanges_[i];
-    const int early = e.directions == 1 ? 0 : e.early(rank_, ranks_);
-    for (size_t m = 0; m < count_; ++m) {
-      run_nodes(*micro_batches_[m], done, e.node);
-      exchange(i, m, early);
-    }
-    for (size_t m = 0; e.directions == 2 && m < count_; ++m) exchange(i, m, 1 - early);
-    done = e.node + 1;
+    for (size_t m = 0; m < count_; ++m) run_nodes(*micro_batches_[m], done, exchanges_[i].node);
+    run_exchanged(i);
+    done = exchanges_[i].node + 1;
   }
   for (size_t m = 0; m < count_; ++m) {
     run_nodes(*micro_batches_[m], done, weight_gradients_);
@@ -159,8 +162,35 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   sent_.clear();
 }
 
+// A node that needs neighbours, for all micro-batches.
+void SequenceRank::run_exchanged(size_t index) {
+  const Exchange& e = exchanges_[index];
+  if (e.pool) {
+    for (size_t m = 0; m < count_; ++m) {
+      if (e.backward) take_share(*e.pool, *micro_batches_[m]);
+      micro_batches_[m]->plan->run_node(e.node);
+      if (!e.backward) send_partial(index, m);
+    }
+    for (size_t m = 0; !e.backward && m < count_; ++m) add_partials(index, m);
+    return;
+  }
+  const int early = e.directions == 1 ? 0 : e.early(rank_, ranks_);
+  for (size_t m = 0; m < count_; ++m) exchange(index, m, early);
+  for (size_t m = 0; e.directions == 2 && m < count_; ++m) exchange(index, m, 1 - early);
+}
+
+// Behind a pooling all shards compute the same; its weight gradients count once.
+bool SequenceRank::is_duplicate(const Node& node) const {
+  if (rank_ == 0 || node.phase != Phase::weight_gradient) return false;
+  return std::none_of(node.inputs.begin(), node.inputs.end(), [this](ValueId id) {
+    return id != no_value && chunk_.graph.shape(id).axis == Axis::frames;
+  });
+}
+
 void SequenceRank::run_nodes(MicroBatch& m, size_t begin, size_t end) {
-  for (size_t i = begin; i < end; ++i) m.plan->run_node(i);
+  for (size_t i = begin; i < end; ++i) {
+    if (!is_duplicate(chunk_.graph.nodes[i])) m.plan->run_node(i);
+  }
 }
 
 // One direction of exchange `index` for micro-batch `m`: its state comes, the node runs, the state
@@ -197,6 +227,10 @@ void SequenceRank::load(MicroBatch& m, const BatchView& whole) {
     factor = chunk_.graph.total_factor(chunk_.graph.shape(chunk_.logits).level);
   }
   m.part = std::make_unique<BatchPart>(whole, chunk_.graph, ranges, factor);
+  m.lengths.clear();
+  for (int32_t n : m.part->order()) {
+    m.lengths.push_back(whole.layout->lengths[static_cast<size_t>(n)]);
+  }
   m.plan->load(m.part->view());
   clear_borders(m);
 }
@@ -204,7 +238,9 @@ void SequenceRank::load(MicroBatch& m, const BatchView& whole) {
 // Where nobody is on the other side, states and their gradients are zero.
 void SequenceRank::clear_borders(MicroBatch& m) {
   for (const Exchange& e : exchanges_) {
-    for (ValueId id : e.in) {
+    std::vector<ValueId> fed = e.in;
+    if (e.pool) fed.push_back(e.backward ? e.pool->share : e.pool->whole);
+    for (ValueId id : fed) {
       const TensorView view = m.plan->view(id);
       if (view) std::memset(view.data, 0, view.bytes());
     }
@@ -232,12 +268,17 @@ Plane plane_of(const Plan& plan, ValueId id, int direction) {
 void SequenceRank::send(MicroBatch& m, ValueId id, int direction, int to, uint32_t number) {
   const Plane plane = plane_of(*m.plan, id, direction);
   const std::vector<int32_t>& order = m.part->order();
-  Message message;
-  message.bytes.resize(order.size() * plane.row);
+  std::vector<std::byte> bytes(order.size() * plane.row);
   for (size_t i = 0; i < order.size(); ++i) {
-    std::memcpy(message.bytes.data() + static_cast<size_t>(order[i]) * plane.row,
+    std::memcpy(bytes.data() + static_cast<size_t>(order[i]) * plane.row,
                 plane.data + i * plane.row, plane.row);
   }
+  post(to, number, std::move(bytes));
+}
+
+void SequenceRank::post(int to, uint32_t number, std::vector<std::byte> bytes) {
+  Message message;
+  message.bytes = std::move(bytes);
   message.work = transport_.send(to, message_tag(group_, number), message.bytes, deadline_);
   sent_.push_back(std::move(message));
 }
@@ -251,6 +292,97 @@ void SequenceRank::receive(MicroBatch& m, ValueId id, int direction, int from, u
     std::memcpy(plane.data + i * plane.row,
                 bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
   }
+}
+
+namespace {
+
+// How much of a whole sequence's pooling is this part's: its share of the frames, or all of it
+// where the last frame is.
+double part_of_pool(const PooledLayer& pool, int64_t factor, int32_t first, int32_t length,
+                    int32_t whole) {
+  if (length == 0) return 0;
+  if (pool.pooling == Pooling::last) return first + length == whole ? 1 : 0;
+  const auto frames = [factor](int32_t n) {
+    return static_cast<double>((n + factor - 1) / factor);
+  };
+  return frames(length) / frames(whole);
+}
+
+// f(row, column, weight) for each sequence of a part.
+template <class F>
+void for_weighted(const ChunkGraph& chunk, const PooledLayer& pool, const PackedHost& layout,
+                  const std::vector<int32_t>& whole_lengths, F f) {
+  const int64_t factor = chunk.graph.total_factor(pool.level);
+  const int64_t cols = chunk.graph.shape(pool.partial).cols;
+  for (size_t i = 0; i < whole_lengths.size(); ++i) {
+    const double weight =
+        part_of_pool(pool, factor, layout.first_frame[i], layout.lengths[i], whole_lengths[i]);
+    for (int64_t c = 0; c < cols; ++c) f(i, c, weight);
+  }
+}
+
+}  // namespace
+
+// To everybody, in double and in the order of the whole batch.
+void SequenceRank::send_partial(size_t index, size_t m) {
+  const MicroBatch& batch = *micro_batches_[m];
+  const PooledLayer& pool = *exchanges_[index].pool;
+  const TensorView view = batch.plan->view(pool.partial);
+  const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);
+  std::vector<std::byte> bytes(batch.lengths.size() * cols * sizeof(double));
+  visit_floating(view.dtype, [&]<class T>(T) {
+    for_weighted(chunk_, pool, batch.part->layout(), batch.lengths,
+                 [&](size_t i, int64_t c, double weight) {
+                   const auto at = static_cast<size_t>(batch.part->order()[i]) * cols;
+                   const size_t from = i * cols + static_cast<size_t>(c);
+                   const double value = weight * static_cast<double>(view.as<T>()[from]);
+                   std::memcpy(bytes.data() + (at + static_cast<size_t>(c)) * sizeof(double),
+                               &value, sizeof value);
+                 });
+  });
+  // Oneself is among the receivers of the sum, but not of the message.
+  for (int to = 0; to < ranks_; ++to) {
+    if (to != rank_) post(to, static_cast<uint32_t>((m * exchanges_.size() + index) * 4), bytes);
+  }
+  micro_batches_[m]->partial = std::move(bytes);
+}
+
+// Of all shards, in the order of the ranks: the same bits everywhere.
+void SequenceRank::add_partials(size_t index, size_t m) {
+  MicroBatch& batch = *micro_batches_[m];
+  const PooledLayer& pool = *exchanges_[index].pool;
+  const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);
+  std::vector<double> sums(batch.lengths.size() * cols, 0.0), terms(sums.size());
+  const auto bytes = std::as_writable_bytes(std::span(terms));
+  for (int from = 0; from < ranks_; ++from) {
+    if (from == rank_) {
+      std::copy(batch.partial.begin(), batch.partial.end(), bytes.begin());
+    } else {
+      const auto number = static_cast<uint32_t>((m * exchanges_.size() + index) * 4);
+      transport_.recv(from, message_tag(group_, number), bytes, deadline_).wait();
+    }
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
+  }
+  const TensorView view = batch.plan->view(pool.whole);
+  visit_floating(view.dtype, [&]<class T>(T) {
+    for (size_t i = 0; i < batch.lengths.size(); ++i) {
+      const auto at = static_cast<size_t>(batch.part->order()[i]) * cols;
+      for (size_t c = 0; c < cols; ++c) view.as<T>()[i * cols + c] = static_cast<T>(sums[at + c]);
+    }
+  });
+}
+
+// pool_grad divides by the part's length: what it gets is scaled to make it the whole's.
+void SequenceRank::take_share(const PooledLayer& pool, MicroBatch& m) {
+  const TensorView from = m.plan->view(pool.gradient), to = m.plan->view(pool.share);
+  const int64_t cols = chunk_.graph.shape(pool.partial).cols;
+  visit_floating(from.dtype, [&]<class T>(T) {
+    for_weighted(chunk_, pool, m.part->layout(), m.lengths,
+                 [&](size_t i, int64_t c, double weight) {
+                   const int64_t at = static_cast<int64_t>(i) * cols + c;
+                   to.as<T>()[at] = static_cast<T>(weight * static_cast<double>(from.as<T>()[at]));
+                 });
+  });
 }
 
 void SequenceRank::collect(size_t index) {

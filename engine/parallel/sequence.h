@@ -9,6 +9,9 @@
 // (The wave through time and layers is that of any pipeline; activations per rank are those of its
 // frames, which is what sharding is for.)
 //
+// A pooling over frames is a sum of the shards' parts, which all of them get; what comes behind it
+// they all compute, and the first one accounts for it.
+//
 // The result is that of one rank but for the order of summation in the weight gradients, and CTC's
 // arithmetic, which is that of its "wide" variants bit for bit (kernels/ctc/ctc_chunk.h). Dropout
 // is keyed by absolute frames. Subsampling never looks across a cut, because cuts are at multiples
@@ -67,8 +70,14 @@ class SequenceRank {
   void load(MicroBatch& m, const BatchView& whole);
   void clear_borders(MicroBatch& m);
   void exchange(size_t index, size_t m, int direction);
+  void send_partial(size_t index, size_t m);
+  void add_partials(size_t index, size_t m);
+  void take_share(const PooledLayer& pool, MicroBatch& m);
+  void run_exchanged(size_t index);
+  bool is_duplicate(const Node& node) const;
   void run_nodes(MicroBatch& m, size_t begin, size_t end);
   void send(MicroBatch& m, ValueId id, int direction, int to, uint32_t number);
+  void post(int to, uint32_t number, std::vector<std::byte> bytes);
   void receive(MicroBatch& m, ValueId id, int direction, int from, uint32_t number);
   void collect(size_t index);
 

@@ -11,15 +11,6 @@ namespace {
 
 constexpr size_t lstm_gates = 3;  // of the forward node's outputs; input 1 of the backward node
 
-void refuse_pooling(const Graph& g) {
-  for (const Node& node : g.nodes) {
-    if (node.op != "pool") continue;
-    fail_input(
-        "a model that pools its frames into one (task classify or regress) cannot be cut in "
-        "time: its pooling needs the whole sequence");
-  }
-}
-
 int32_t block_of(const Graph& g) {
   int64_t block = 1;
   for (size_t l = 0; l < g.levels.size(); ++l) {
@@ -88,6 +79,33 @@ RecurrentLayer expose(Graph& g, size_t index) {
   return layer;
 }
 
+PooledLayer divide(Graph& g, size_t index) {
+  PooledLayer layer;
+  layer.forward = index;
+  const Node pool = g.nodes[index];
+  layer.pooling = static_cast<Pooling>(pool.attributes.integer("pooling"));
+  layer.level = g.shape(pool.inputs[0]).level;
+  layer.partial = pool.outputs[0];
+  g.keep(layer.partial);
+  layer.whole = fed(g, layer.partial, "pool.whole");
+  for (Node& node : g.nodes) {
+    std::replace(node.inputs.begin(), node.inputs.end(), layer.partial, layer.whole);
+  }
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    // Its output has the shape of what was pooled; a graph of layers pools a value once.
+    if (g.nodes[i].op != "pool_grad" || g.nodes[i].attributes.items() != pool.attributes.items() ||
+        g.shape(g.nodes[i].outputs[0]) != g.shape(pool.inputs[0])) {
+      continue;
+    }
+    RONDO_CHECK(layer.backward == no_node, "two poolings of the same kind cannot be told apart");
+    layer.backward = i;
+    layer.gradient = g.nodes[i].inputs[0];
+    g.keep(layer.gradient);
+    layer.share = g.nodes[i].inputs[0] = fed(g, layer.partial, "pool.share");
+  }
+  return layer;
+}
+
 // Weight gradients to the end, each keeping its place among them.
 void defer_weight_gradients(Graph& g) {
   std::stable_partition(g.nodes.begin(), g.nodes.end(),
@@ -95,10 +113,12 @@ void defer_weight_gradients(Graph& g) {
 }
 
 void expose_all(ChunkGraph& c) {
-  refuse_pooling(c.graph);
   defer_weight_gradients(c.graph);
   for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
     if (c.graph.nodes[i].op == "lstm") c.layers.push_back(expose(c.graph, i));
+  }
+  for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
+    if (c.graph.nodes[i].op == "pool") c.pools.push_back(divide(c.graph, i));
   }
   c.block = block_of(c.graph);
 }

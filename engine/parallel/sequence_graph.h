@@ -14,6 +14,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/graph/rules.h"
+#include "kernels/pool/pool.h"
 
 namespace rondo {
 
@@ -28,9 +29,21 @@ struct RecurrentLayer {
   ValueId dh0 = no_value, dc0 = no_value, dhn = no_value, dcn = no_value;
 };
 
+// A pooling over frames, whose result needs all parts of a sequence: `partial` is that of the part,
+// `whole` is what the nodes behind it read, and no node produces. Backward, `gradient` is with
+// respect to the whole, and `share`, which no node produces, the part's share of it.
+struct PooledLayer {
+  size_t forward = no_node, backward = no_node;
+  Pooling pooling = Pooling::mean;
+  int level = 0;
+  ValueId partial = no_value, whole = no_value;
+  ValueId gradient = no_value, share = no_value;
+};
+
 struct ChunkGraph {
   Graph graph;
   std::vector<RecurrentLayer> layers;  // in the order of their forward nodes
+  std::vector<PooledLayer> pools;
   // ctc, by the ops of kernels/ctc/ctc_chunk.h; no_node: the model has none.
   size_t ctc_alpha = no_node, ctc_grad = no_node;
   ValueId alpha_in = no_value, alpha_out = no_value, beta_in = no_value, beta_out = no_value;
@@ -49,7 +62,7 @@ inline constexpr const char* total_frames_input = "sequence.total_frames";
 ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_length);
 
 // Of the evaluation graph of a ctc model, forward only: the logits are kept. Throws InputError for
-// bidirectional layers, which need the end of a recording.
+// bidirectional layers, which need the end of a recording, and for models that write no text.
 ChunkGraph streaming_graph(const Graph& evaluation);
 
 }  // namespace rondo

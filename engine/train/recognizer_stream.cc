@@ -58,7 +58,7 @@ Transcript RecognizerStream::finish() {
   Transcript t = model_.decode(std::move(logits_));
   logits_.clear();
   border_.clear();
-  held_back_.clear();
+  space_held_back_ = false;
   done_frames_ = 0;
   decoded_ = 0;
   last_class_ = 0;
@@ -100,13 +100,10 @@ std::string RecognizerStream::new_text() {
   for (const TimedLabel& l : labels) {
     // A label that goes on from the chunk before was written there.
     if (l.first_frame == 0 && l.label == last_class_) continue;
-    text += held_back_;
+    if (space_held_back_) text += ' ';
     text += model_.alphabet().symbols().at(static_cast<size_t>(l.label) - 1);
-    held_back_.clear();
-    if (text.back() == ' ') {
-      held_back_.assign(1, ' ');
-      text.pop_back();
-    }
+    space_held_back_ = text.back() == ' ';
+    if (space_held_back_) text.pop_back();
   }
   decoded_ = logits_.size();
   last_class_ = !labels.empty() && labels.back().end_frame == frames ? labels.back().label : 0;

@@ -45,13 +45,13 @@ class RecognizerStream {
   int64_t chunk_frames_;
   std::unique_ptr<ChunkRunner> runner_;
   FeatureStream features_;
-  std::vector<float> waiting_;  // features not computed yet
-  int64_t done_frames_ = 0;     // features that were
-  Border border_;               // at its right end
-  std::vector<float> logits_;   // of the whole recording
-  size_t decoded_ = 0;          // of them, as text
-  int32_t last_class_ = 0;      // of the last decoded frame
-  std::string held_back_;       // a space that the end of a text may drop
+  std::vector<float> waiting_;    // features not computed yet
+  int64_t done_frames_ = 0;       // features that were
+  Border border_;                 // at its right end
+  std::vector<float> logits_;     // of the whole recording
+  size_t decoded_ = 0;            // of them, as text
+  int32_t last_class_ = 0;        // of the last decoded frame
+  bool space_held_back_ = false;  // the end of a text may drop it
 };
 
 }  // namespace rondo
