@@ -105,6 +105,14 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   s.parameters->initialize(options.seed);
   if (!options.training) return;
   s.optimizer = std::make_unique<Optimizer>(options.optimizer, *s.parameters);
+  if (options.tbptt > 0) {
+    if (options.device != DeviceKind::cpu) {
+      fail_input("training.tbptt trains on CPUs only so far, not on ", name_of(options.device));
+    }
+    s.chunked =
+        std::make_unique<ChunkedTraining>(s.train.graph, s.train.outputs.loss, s.context,
+                                          *s.parameters, options.tbptt, StateGradients::cut);
+  }
   if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
   s.totals = Buffer(*s.device, sizeof(LossTotals), "sums of losses");
   for (InFlight& item : s.ring) {
@@ -188,6 +196,7 @@ Optimizer& Session::optimizer() {
 }
 const Optimizer& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
 const Graph& Session::training_graph() const { return state_->train.graph; }
+ValueId Session::training_loss() const { return state_->train.outputs.loss; }
 const Graph& Session::evaluation_graph() const { return state_->evaluate.graph; }
 const Context& Session::context() const { return state_->context; }
 uint64_t Session::seed() const { return state_->options.seed; }

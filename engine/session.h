@@ -63,6 +63,9 @@ struct SessionOptions {
   bool reference = false;      // run the reference kernels
   bool lockstep = false;       // run both and stop at the first difference
   bool training = true;        // false: no memory for gradients and optimiser
+  // Above 0: training batches are computed in chunks of so many frames, with truncated
+  // backpropagation through time (engine/parallel/chunked_training.h).
+  int32_t tbptt = 0;
   OptimizerOptions optimizer = {};
 };
 
@@ -80,6 +83,9 @@ struct StepResult {
     return counted > 0 ? loss / static_cast<double>(counted) : 0;
   }
 };
+
+struct LossTotals;  // kernels/totals/totals.h
+StepResult step_result(const LossTotals& totals, std::span<const double> losses);
 
 // Sums gradients and counts over ranks; comm supplies one, a single rank needs none.
 class GradientReducer {
@@ -116,6 +122,9 @@ class Session {
   enum class Next : uint8_t { anything, update };
   void enqueue(const BatchView& batch, Next next = Next::anything);
   void enqueue_update();
+  // In place of enqueue(): `pass` computes a batch elsewhere, adds its gradients to those of
+  // parameters(), and returns its sums and losses. Host memory only; runs at once.
+  void enqueue_computed(const std::function<StepResult()>& pass);
   size_t in_flight() const;
   // Waits for the oldest batch or update in flight. Of a batch: the sums since the last update, and
   // its losses; of an update: the sums, the norm and `skipped`.
@@ -151,6 +160,7 @@ class Session {
   Optimizer& optimizer();
   const Optimizer& optimizer() const;
   const Graph& training_graph() const;
+  ValueId training_loss() const;
   const Graph& evaluation_graph() const;
   const Context& context() const;
   uint64_t seed() const;

@@ -84,6 +84,7 @@ void Session::State::make_room(InFlight& item) {
 void Session::reserve(const BatchCapacity& capacity) {
   State& s = *state_;
   s.result.losses.reserve(static_cast<size_t>(capacity.packed.sequences));
+  if (s.chunked) return s.chunked->reserve(capacity);
   if (s.train_plan && s.train_plan->capacity().holds(capacity)) return;
   s.replace(s.train_plan, s.train.graph, capacity);
 }
@@ -94,8 +95,10 @@ Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
   m.weights = s.parameters->weights().bytes();
   m.gradients = m.weights;
   m.optimizer = Optimizer::state_bytes(s.options.optimizer, s.parameters->flat_size());
-  m.activations = plan_memory(s.train.graph, s.context, capacity).arena_bytes;
-  m.batch = plan_batch_bytes(s.train.graph, capacity, s.device->kind());
+  const BatchCapacity at_once = s.chunked ? s.chunked->chunk_capacity(capacity) : capacity;
+  m.activations = s.chunked ? s.chunked->activation_bytes(at_once)
+                            : plan_memory(s.train.graph, s.context, capacity).arena_bytes;
+  m.batch = plan_batch_bytes(s.train.graph, at_once, s.device->kind());
   return m;
 }
 

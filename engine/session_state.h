@@ -5,6 +5,7 @@
 
 #include "engine/graph/lockstep.h"
 #include "engine/graph/recording.h"
+#include "engine/parallel/chunked_training.h"
 #include "engine/session.h"
 #include "kernels/base/error.h"
 #include "kernels/totals/totals.h"
@@ -53,6 +54,7 @@ struct Session::State {
   BatchRecordings batch_recordings;  // of train_plan
   Recording update_recording;
   std::unique_ptr<Lockstep> lockstep;
+  std::unique_ptr<ChunkedTraining> chunked;  // tbptt
   GradientReducer* reducer = nullptr;
   StepResult result;
   std::vector<float> prediction;
@@ -82,6 +84,7 @@ struct Session::State {
   void add_to_totals(const Plan& plan, bool restart);
   void fetch_losses(const Plan& plan, InFlight& item);
   void add_nothing(InFlight& item);
+  void add_computed(const StepResult& batch, InFlight& item);
   void set_totals(const LossTotals& t);
   void set_losses(const InFlight& item);
   double reduce(LossTotals& t);

@@ -7,6 +7,17 @@
 
 namespace rondo {
 
+StepResult step_result(const LossTotals& totals, std::span<const double> losses) {
+  StepResult r;
+  r.loss = totals.loss;
+  r.sequences = static_cast<int64_t>(totals.sequences);
+  r.frames = static_cast<int64_t>(totals.frames);
+  r.infeasible = static_cast<int64_t>(totals.infeasible);
+  r.nonfinite = static_cast<int64_t>(totals.nonfinite);
+  r.losses.assign(losses.begin(), losses.end());
+  return r;
+}
+
 InFlight& Session::State::place(size_t ahead) {
   RONDO_CHECK(in_flight + ahead < ring.size(), in_flight,
               " batches and updates are in flight: collect() them");
@@ -60,6 +71,27 @@ void Session::State::add_nothing(InFlight& item) {
   gradients_clear = false;
   item.losses = 0;
   device->copy(stream, &item.returned().totals, totals.data(), sizeof(LossTotals));
+}
+
+void Session::State::add_computed(const StepResult& batch, InFlight& item) {
+  LossTotals& t = *totals.as<LossTotals>();
+  t.loss += batch.loss;
+  t.sequences += static_cast<double>(batch.sequences);
+  t.frames += static_cast<double>(batch.frames);
+  t.infeasible += static_cast<double>(batch.infeasible);
+  t.nonfinite += static_cast<double>(batch.nonfinite);
+  if (double* inverse = optimizer->inverse_count()) {
+    *inverse = 1 / std::max(t.sequences - t.infeasible, 1.0);
+  }
+  item.returned().totals = t;
+  item.losses = static_cast<int64_t>(batch.losses.size());
+  item.loss_dtype = DType::f32;
+  const size_t bytes = batch.losses.size() * sizeof(float);
+  if (item.loss_values.bytes() < bytes) {
+    item.loss_values = StagingBuffer(*device, bytes, "losses");
+  }
+  std::copy(batch.losses.begin(), batch.losses.end(),
+            reinterpret_cast<float*>(item.loss_values.data()));
 }
 
 void Session::State::set_totals(const LossTotals& t) {
@@ -117,6 +149,12 @@ void Session::enqueue(const BatchView& batch, Next next) {
     s.add_nothing(item);
     return s.end_item(item);
   }
+  if (s.chunked) {
+    return enqueue_computed([&] {
+      s.chunked->run(batch);
+      return step_result(s.chunked->totals(), s.chunked->losses());
+    });
+  }
   Plan& plan = s.plan_for(s.train_plan, s.train.graph, batch);
   const bool restart = s.gradients_clear;
   if (s.options.lockstep) {
@@ -134,6 +172,22 @@ void Session::enqueue(const BatchView& batch, Next next) {
   }
   s.fetch_losses(plan, item);
   s.gradients_clear = false;
+  s.end_item(item);
+}
+
+void Session::enqueue_computed(const std::function<StepResult()>& pass) {
+  State& s = *state_;
+  RONDO_CHECK(s.optimizer, "this session was made without memory for training");
+  RONDO_CHECK(s.device->host_memory(), "a batch that was computed elsewhere needs host memory");
+  RONDO_CHECK(!s.updated, "enqueue_update() must follow the batch that announced it");
+  InFlight& item = s.begin_item(false);
+  if (s.gradients_clear) {
+    s.clear_gradients();
+    s.device->fill_bytes(s.stream, s.totals.data(), 0, sizeof(LossTotals));
+  }
+  s.stream.synchronize();
+  s.gradients_clear = false;
+  s.add_computed(pass(), item);
   s.end_item(item);
 }
 

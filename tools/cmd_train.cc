@@ -30,7 +30,7 @@ struct TrainOptions {
   std::string init_from;
   DeviceChoice device;
   int ranks = 1;
-  int pipeline = 0, data = 0;  // 0: as configured
+  int pipeline = 0, data = 0, sequence = 0;  // 0: as configured
   std::string timeline;
 };
 
@@ -49,6 +49,7 @@ Config configuration(const TrainOptions& o) {
   }
   if (o.pipeline > 0) overrides.push_back(str("parallel.pipeline=", o.pipeline));
   if (o.data > 0) overrides.push_back(str("parallel.data=", o.data));
+  if (o.sequence > 0) overrides.push_back(str("parallel.sequence=", o.sequence));
   if (!o.init_from.empty()) overrides.push_back("training.init_from=" + o.init_from);
   return load_config(file, overrides);
 }
@@ -134,7 +135,8 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
   return 0;
 }
 
-int run_train(const TrainOptions& o) {
+int run_train(const TrainOptions& given) {
+  TrainOptions o = given;
   if (o.help_config) {
     std::fputs(config_reference().c_str(), stdout);
     return 0;
@@ -154,6 +156,7 @@ int run_train(const TrainOptions& o) {
   t.timeline = o.timeline;
   t.version = RONDO_VERSION;
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
+  if (!place && o.ranks == 1) o.ranks = config.parallel.sequence;
   // These work in host memory so far.
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
                            config.parallel.deterministic == Deterministic::world_invariant;
@@ -189,6 +192,12 @@ void add_train(CLI::App& app, Command* run) {
       ->check(CLI::Range(1, 4096));
   command->add_option("--timeline", o->timeline,
                       "pipelines: draw what every rank did in the last update, as SVG");
+  command
+      ->add_option("--sequence", o->sequence,
+                   "so many neighbouring ranks share each sequence (parallel.sequence); without "
+                   "--ranks or a launcher, as many threads")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("INT");
   command->add_flag(
       "--lockstep-ref", o->lockstep,
       "run every kernel beside its reference and stop at the first difference (slow)");

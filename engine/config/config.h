@@ -126,6 +126,7 @@ struct TrainingConfig {
   int threads = 0;
   DType dtype = DType::f32;
   int accumulation = 1;
+  int tbptt = 0;
   double clip = 1;
   double ema = 0;
   int average_best = 0;
@@ -178,6 +179,7 @@ struct ParallelConfig {
   Deterministic deterministic = Deterministic::same_world;
   int virtual_shards = 8;
   int64_t bucket_kb = 0;
+  int sequence = 1;
   double timeout_seconds = 300;
   int pipeline = 1;
   int data = 0;

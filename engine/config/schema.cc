@@ -151,6 +151,9 @@ Builder training_fields(TrainingConfig& c) {
   b.add("dtype", choice(c.dtype, dtype_names), any,
         "storage of weights and activations; sums and master weights are f32");
   b.add("accumulation", &c.accumulation, from(1, 1e6), "batches per update");
+  b.add("tbptt", &c.tbptt, from(0, 1e9),
+        "frames of features computed at a time, to train on long recordings in the memory of a "
+        "part; gradients through the layers' states end there (docs/sequence.md); 0: all");
   b.add("clip", &c.clip, not_negative, "greatest global norm of the gradient; 0: not clipped");
   b.add("ema", &c.ema, below_one,
         "decay of an exponential moving average of the weights, used for validation; 0: none");
@@ -221,6 +224,8 @@ Builder parallel_fields(ParallelConfig& c) {
         "world_invariant: parts of a batch whose gradients are kept apart; ranks at most");
   b.add("bucket_kb", &c.bucket_kb, from(0, 1 << 24),
         "gradients sent at a time, while the backward pass goes on; 0: by the speed of the link");
+  b.add("sequence", &c.sequence, from(1, 4096),
+        "so many neighbouring ranks share each sequence, a part of its frames each");
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
         "how long a rank waits for the others before it gives up");
   b.add("pipeline", &c.pipeline, from(1, 4096),

@@ -22,10 +22,20 @@ ChunkedTraining::ChunkedTraining(const Graph& training, ValueId loss, const Cont
   ChunkRunner(chunk_, context, {{1, 1, 1}, 0, 0}, parameters);
 }
 
+BatchCapacity ChunkedTraining::chunk_capacity(const BatchCapacity& batch) const {
+  BatchCapacity chunk = batch;
+  chunk.packed.frames = std::min(batch.packed.frames, chunk_frames_);
+  chunk.packed.rows = std::min(batch.packed.rows, int64_t{chunk_frames_} * batch.packed.sequences);
+  return chunk;
+}
+
+size_t ChunkedTraining::activation_bytes(const BatchCapacity& chunk) const {
+  const ChunkGraph graph = shard_graph(training_, loss_, chunk.max_label_length);
+  return plan_memory(graph.graph, context_, chunk).arena_bytes;
+}
+
 void ChunkedTraining::reserve(const BatchCapacity& batch) {
-  BatchCapacity need = batch;
-  need.packed.frames = std::min(batch.packed.frames, chunk_frames_);
-  need.packed.rows = std::min(batch.packed.rows, int64_t{chunk_frames_} * batch.packed.sequences);
+  const BatchCapacity need = chunk_capacity(batch);
   if (runner_ && capacity_.holds(need)) return;
   capacity_ = BatchCapacity::merge(capacity_, need);
   runner_.reset();

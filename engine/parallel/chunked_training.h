@@ -35,6 +35,12 @@ class ChunkedTraining {
   ChunkedTraining(const Graph& training, ValueId loss, const Context& context,
                   Parameters& parameters, int32_t chunk_frames, StateGradients states);
 
+  // Plans memory for batches of up to `batch`; run() does so by itself for what does not fit.
+  void reserve(const BatchCapacity& batch);
+  // Of a chunk of such batches, and what the activations of one take.
+  BatchCapacity chunk_capacity(const BatchCapacity& batch) const;
+  size_t activation_bytes(const BatchCapacity& chunk) const;
+
   // Forward and backward of a batch; gradients are added to those of the parameters.
   void run(const BatchView& batch);
 
@@ -45,7 +51,6 @@ class ChunkedTraining {
   size_t arena_bytes() const { return runner_ ? runner_->plan().arena_bytes() : 0; }
 
  private:
-  void reserve(const BatchCapacity& batch);
   BatchPart part_of(const BatchView& batch, int32_t index) const;
   void collect(bool leftmost);
 

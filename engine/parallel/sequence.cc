@@ -44,16 +44,19 @@ struct SequenceRank::MicroBatch {
 };
 
 SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& context,
-                           Transport& transport, Parameters& parameters, uint16_t group)
+                           ProcessGroup& group, ShardRanks shards, Parameters& parameters)
     : training_(training),
       loss_(loss),
       context_(context),
-      transport_(transport),
-      parameters_(parameters),
       group_(group),
-      rank_(transport.rank()),
-      ranks_(transport.world_size()) {
+      parameters_(parameters),
+      first_(shards.first),
+      rank_(group.rank() - shards.first),
+      ranks_(shards.count) {
   RONDO_CHECK(context.device->host_memory(), "states must be in host memory to be sent");
+  RONDO_CHECK(rank_ >= 0 && rank_ < ranks_ && first_ + ranks_ <= group.size(), "rank ",
+              group.rank(), " of ", group.size(), " has no shard among ranks ", first_, " to ",
+              first_ + ranks_ - 1);
   shard_graph(training, loss, 0);  // whether it can be cut at all
 }
 
@@ -279,7 +282,7 @@ void SequenceRank::send(MicroBatch& m, ValueId id, int direction, int to, uint32
 void SequenceRank::post(int to, uint32_t number, std::vector<std::byte> bytes) {
   Message message;
   message.bytes = std::move(bytes);
-  message.work = transport_.send(to, message_tag(group_, number), message.bytes, deadline_);
+  message.work = group_.send(first_ + to, number, message.bytes, deadline_);
   sent_.push_back(std::move(message));
 }
 
@@ -287,7 +290,7 @@ void SequenceRank::receive(MicroBatch& m, ValueId id, int direction, int from, u
   const Plane plane = plane_of(*m.plan, id, direction);
   const std::vector<int32_t>& order = m.part->order();
   std::vector<std::byte> bytes(order.size() * plane.row);
-  transport_.recv(from, message_tag(group_, number), bytes, deadline_).wait();
+  group_.recv(first_ + from, number, bytes, deadline_).wait();
   for (size_t i = 0; i < order.size(); ++i) {
     std::memcpy(plane.data + i * plane.row,
                 bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
@@ -359,7 +362,7 @@ void SequenceRank::add_partials(size_t index, size_t m) {
       std::copy(batch.partial.begin(), batch.partial.end(), bytes.begin());
     } else {
       const auto number = static_cast<uint32_t>((m * exchanges_.size() + index) * 4);
-      transport_.recv(from, message_tag(group_, number), bytes, deadline_).wait();
+      group_.recv(first_ + from, number, bytes, deadline_).wait();
     }
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
   }

@@ -26,7 +26,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/transport.h"
+#include "comm/process_group.h"
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sequence_graph.h"
@@ -34,13 +34,17 @@
 
 namespace rondo {
 
+// The ranks of a group that share each sequence: `count` neighbours, of which the first has the
+// first shard.
+struct ShardRanks {
+  int first = 0, count = 1;
+};
+
 class SequenceRank {
  public:
-  // `training` is a whole training graph with its backward nodes; this rank's shard is its rank in
-  // `transport`. Borrows all arguments. `group`: keeps its messages apart from others' on the same
-  // transport.
-  SequenceRank(const Graph& training, ValueId loss, const Context& context, Transport& transport,
-               Parameters& parameters, uint16_t group = 0);
+  // `training` is a whole training graph with its backward nodes. Borrows all other arguments.
+  SequenceRank(const Graph& training, ValueId loss, const Context& context, ProcessGroup& group,
+               ShardRanks shards, Parameters& parameters);
   ~SequenceRank();
 
   // Plans memory for `micro_batches` batches at a time, of up to `capacity` as a whole. run() does
@@ -51,9 +55,11 @@ class SequenceRank {
   // gradients is added to those of the parameters: their sum over the ranks is the gradient.
   void run(std::span<const BatchView> micro_batches, CommClock::duration timeout);
 
-  // Of the last run(), to be summed over the ranks. A sequence and its loss count on the first one.
+  // Of the last run(), to be summed over the ranks. A sequence and its loss count on the first one
+  // of the shards.
   const LossTotals& totals() const { return totals_; }
-  // Of a micro-batch, in the order of its sequences: on rank 0, for losses of sequences (ctc).
+  // Of a micro-batch, in the order of its sequences: on the first shard, for losses of sequences
+  // (ctc).
   const std::vector<double>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
 
   // Of the activations of one micro-batch.
@@ -84,10 +90,9 @@ class SequenceRank {
   const Graph& training_;
   const ValueId loss_;
   const Context context_;
-  Transport& transport_;
+  ProcessGroup& group_;
   Parameters& parameters_;
-  const uint16_t group_;
-  const int rank_, ranks_;
+  const int first_, rank_, ranks_;  // rank_: which shard is computed here
 
   BatchCapacity capacity_;  // of whole batches
   ChunkGraph chunk_;

@@ -50,6 +50,9 @@ class Synchronizer {
   // So many batches and updates may be in flight in the session when an update begins.
   virtual size_t lag() const { return 0; }
 
+  // Memory for the largest batch of this rank, before the first one.
+  virtual void reserve(const BatchCapacity& capacity) { session_.reserve(capacity); }
+
   // A batch of this rank, or its shard of one; `last`: before the update. Leaves one result for
   // Session::collect().
   virtual void accumulate(const BatchView& batch, int shard, bool last);

@@ -127,6 +127,7 @@ SessionOptions session_options(const Config& config, DeviceId device) {
   o.seed = config.training.seed;
   o.compute = config.training.dtype;
   o.optimizer = optimizer_options(config);
+  o.tbptt = config.training.tbptt;
   return o;
 }
 

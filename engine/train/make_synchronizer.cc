@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/sequence_synchronizer.h"
 #include "engine/parallel/step_synchronizer.h"
 #include "kernels/base/error.h"
 
@@ -16,6 +17,7 @@ class Maker {
       : config_(config), ranks_(ranks), session_(session), ballot_(ballot), say_(say) {}
 
   std::unique_ptr<Synchronizer> make() {
+    if (config_.parallel.sequence > 1) return sharded();
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
     return std::make_unique<StepSynchronizer>(
@@ -26,6 +28,29 @@ class Maker {
   }
 
  private:
+  std::unique_ptr<Synchronizer> sharded() {
+    const int shards = config_.parallel.sequence;
+    if (ranks_.size() % shards != 0) {
+      fail_input("parallel.sequence is ", shards, ", which does not divide the ", ranks_.size(),
+                 ranks_.size() == 1 ? " rank" : " ranks");
+    }
+    if (config_.parallel.deterministic == Deterministic::world_invariant) {
+      fail_input(
+          "parallel.sequence and parallel.deterministic = \"world_invariant\" do not go "
+          "together: shards of a sequence sum in another order");
+    }
+    if (config_.training.tbptt > 0) {
+      fail_input("parallel.sequence and training.tbptt do not go together");
+    }
+    if (session_.context().device->kind() != DeviceKind::cpu) {
+      fail_input("parallel.sequence trains on CPUs only so far");
+    }
+    const std::chrono::duration<double> timeout(config_.parallel.timeout_seconds);
+    return std::make_unique<SequenceSynchronizer>(
+        session_, *ranks_.group(), shards, std::chrono::duration_cast<CommClock::duration>(timeout),
+        ballot_);
+  }
+
   std::unique_ptr<Synchronizer> invariant() {
     const int shards = config_.parallel.virtual_shards;
     if (shards < ranks_.size()) {

@@ -118,7 +118,7 @@ class Trainer {
   // Memory for the largest batch of the first epochs, before the first step.
   void plan(TrainingBatches& batches) {
     const BatchCapacity capacity = batches.largest(3);
-    if (capacity.packed.sequences > 0) s_.session->reserve(capacity);
+    if (capacity.packed.sequences > 0) sync_->reserve(capacity);
     expected_steps_ = batches.updates_per_epoch() * config_.training.epochs;
     if (config_.training.max_steps > 0) {
       expected_steps_ = std::min(expected_steps_, config_.training.max_steps);

@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "comm/gloo/gloo_transport.h"
-#include "comm/in_process.h"
+#include "comm/process_group.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
 #include "tests/comm/processes.h"
@@ -47,6 +47,8 @@ struct Measured {
 
 // One rank's part in one step.
 Measured train(Transport& transport) {
+  const auto group = make_ring_group(transport);
+  const ShardRanks shards{0, transport.world_size()};
   Graph g;
   const Outputs outputs = model(g);
   append_backward(g, outputs.loss);
@@ -60,10 +62,10 @@ Measured train(Transport& transport) {
   hour.label_offsets = {0, static_cast<int32_t>(label_count)};
   const std::vector<BatchView> warm_up = {tiny.view(g, classes, 1)},
                                batch = {hour.view(g, classes, 1)};
-  SequenceRank(g, outputs.loss, context, transport, parameters)
+  SequenceRank(g, outputs.loss, context, *group, shards, parameters)
       .run(warm_up, std::chrono::seconds(60));
   const size_t before = resident("VmRSS:");
-  SequenceRank sequence(g, outputs.loss, context, transport, parameters);
+  SequenceRank sequence(g, outputs.loss, context, *group, shards, parameters);
   sequence.run(batch, std::chrono::seconds(300));
   return {sequence.arena_bytes(), resident("VmHWM:") - before, sequence.totals().loss};
 }

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "comm/in_process.h"
+#include "comm/process_group.h"
 #include "comm/run_ranks.h"
 #include "engine/parallel/chunked_training.h"
 #include "engine/parallel/sequence.h"
@@ -127,7 +128,8 @@ Result run_sharded(const ModelFunction& model, DType compute, int ranks,
   Result r;
   run_ranks(ranks, [&](int rank, Transport& transport) {
     Setup s(model, compute);
-    SequenceRank sequence(s.graph, s.outputs.loss, s.context, transport, s.parameters);
+    const auto group = make_ring_group(transport);
+    SequenceRank sequence(s.graph, s.outputs.loss, s.context, *group, {0, ranks}, s.parameters);
     for (int round = 0; round < rounds; ++round) {
       const TensorView g = s.parameters.gradients();
       std::memset(g.data, 0, g.bytes());
@@ -277,9 +279,9 @@ TEST_CASE("models that cannot be cut in time are refused before anything runs") 
   const auto refused = [](const ModelFunction& model, const std::string& why) {
     Setup s(model, DType::f32);
     InProcessWorld world(1);
-    CHECK_THROWS_WITH(
-        SequenceRank(s.graph, s.outputs.loss, s.context, world.transport(0), s.parameters),
-        Catch::Contains(why));
+    const auto group = make_ring_group(world.transport(0));
+    CHECK_THROWS_WITH(SequenceRank(s.graph, s.outputs.loss, s.context, *group, {}, s.parameters),
+                      Catch::Contains(why));
   };
   refused(
       [](Graph& g) {
@@ -298,7 +300,8 @@ TEST_CASE("a shard that fails ends the others") {
   const std::vector<BatchView> batches = {batch.view(shape, classes, 3)};
   const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
     Setup s(unidirectional, DType::f32);
-    SequenceRank sequence(s.graph, s.outputs.loss, s.context, transport, s.parameters);
+    const auto group = make_ring_group(transport);
+    SequenceRank sequence(s.graph, s.outputs.loss, s.context, *group, {0, 3}, s.parameters);
     if (rank == 1) throw Error("out of luck");
     sequence.run(batches, patience);
   });

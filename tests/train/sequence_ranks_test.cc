@@ -1,0 +1,139 @@
+// Ranks that share each sequence train as one rank does; so do chunks on one.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+
+#include "comm/run_ranks.h"
+#include "engine/io/checkpoint.h"
+#include "engine/train/trainer.h"
+#include "kernels/ctc/ctc.h"
+#include "kernels/ops.h"
+#include "tests/train/training_corpus.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using rondo::test::TrainingCorpus;
+
+namespace {
+
+// What went wrong first, or nothing.
+std::string train_on(int ranks, const Config& config) {
+  const RankOutcome outcome = run_ranks_and_collect(ranks, [&](int, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    TrainerOptions o;
+    o.group = ranks > 1 ? group.get() : nullptr;
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"),
+                                                                  std::fclose);
+    o.out = nowhere.get();
+    train(config, o);
+  });
+  if (outcome.first_failed < 0) return "";
+  try {
+    std::rethrow_exception(outcome.errors.at(static_cast<size_t>(outcome.first_failed)));
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+std::vector<double> weights_of(const Config& config) {
+  const std::string& directory = config.training.checkpoint_dir;
+  const SafetensorsFile file(
+      (checkpoint_path(directory, list_checkpoints(directory).back().generation) /
+       "model.safetensors")
+          .string());
+  std::vector<double> all;
+  for (const StoredTensor& tensor : file.tensors()) {
+    for (float w : tensor.as<float>()) all.push_back(static_cast<double>(w));
+  }
+  return all;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+// The cpu variant of ctc whose arithmetic is that of chunks.
+struct WideCtc {
+  WideCtc() {
+    for (const char* name : {"wide_generic", "wide_avx2", "wide_avx512"}) {
+      for (const Variant& v : ctc_variants()) {
+        if (std::string(v.name) == name && (!v.accepts || v.accepts({}, nullptr))) {
+          prefer_variant("ctc", name);
+        }
+      }
+    }
+  }
+  ~WideCtc() { prefer_variant("ctc", ""); }
+};
+
+}  // namespace
+
+TEST_CASE("ranks that share sequences end as one rank does, but for the order of sums") {
+  const WideCtc same_arithmetic;
+  const TrainingCorpus corpus(160, 2);
+  const auto trained = [&](const std::string& name, int ranks, int shards, int parts) {
+    Config c = corpus.config(name);
+    c.data.dev.clear();
+    c.training.max_steps = 100;
+    c.parallel.sequence = shards;
+    if (parts > 0) {
+      c.parallel.deterministic = Deterministic::world_invariant;
+      c.parallel.virtual_shards = parts;
+    }
+    CHECK(train_on(ranks, c) == "");
+    return weights_of(c);
+  };
+  const std::vector<double> one = trained("one", 1, 1, 0);
+  // The control: one rank, the same batches, their utterances summed in other orders.
+  double control = 0;
+  for (int parts : {2, 3, 5, 8}) {
+    const auto other = trained("control" + std::to_string(parts), 1, 1, parts);
+    control = std::max(control, distance(one, other));
+  }
+  CHECK(control > 0);
+  CHECK(control < 1e-3);
+  const std::pair<int, int> worlds[] = {{2, 2}, {4, 4}, {4, 2}};  // ranks, shards
+  for (const auto& [ranks, shards] : worlds) {
+    const double difference =
+        distance(one, trained(str("sequence", ranks, "of", shards), ranks, shards, 0));
+    INFO(ranks << " ranks, " << shards << " to a sequence: " << difference << "; " << control);
+    CHECK(difference <= 2 * control);
+    CHECK(difference > 0);  // they did something else
+  }
+}
+
+TEST_CASE("training in chunks: one chunk is the whole, several are not") {
+  const TrainingCorpus corpus(160, 9);
+  const auto config = [&](const std::string& name, int frames) {
+    Config c = corpus.config(name);
+    c.model.bidirectional = false;
+    c.training.tbptt = frames;
+    c.training.max_steps = 60;
+    c.data.batch_frames = 400;
+    return c;
+  };
+  const Config whole = config("whole", 0), large = config("large", 1000),
+               small = config("small", 5);
+  for (const Config* c : {&whole, &large, &small}) CHECK(train_on(1, *c) == "");
+  // CTC's variants differ in rounding.
+  CHECK(distance(weights_of(whole), weights_of(large)) < 1e-3);
+  CHECK(distance(weights_of(whole), weights_of(small)) > 1e-3);
+}
+
+TEST_CASE("settings of shards and chunks that do not fit are refused") {
+  const TrainingCorpus corpus(20, 2);
+  Config c = corpus.config("odd");
+  c.parallel.sequence = 2;
+  CHECK_THAT(train_on(3, c), Contains("parallel.sequence is 2, which does not divide the 3 ranks"));
+  c = corpus.config("chunks");
+  c.training.tbptt = 5;
+  CHECK_THAT(train_on(1, c), Contains("need unidirectional layers"));
+  c = corpus.config("both");
+  c.training.tbptt = 5;
+  c.model.bidirectional = false;
+  c.parallel.sequence = 2;
+  CHECK_THAT(train_on(2, c), Contains("parallel.sequence and training.tbptt do not go together"));
+}
