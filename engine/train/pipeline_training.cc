@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
-#include <map>
 
 #include "comm/in_process.h"
 #include "engine/io/checkpoint.h"
@@ -21,6 +19,7 @@
 #include "engine/train/training_batches.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_setup.h"
+#include "engine/train/whole_model.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -35,107 +34,12 @@ double now_seconds() {
 // What the ranks tell each other before every batch. Clocks are rank 0's.
 enum Vote : size_t { vote_stop, vote_time_up, vote_save, vote_failed, vote_seconds /* by rank */ };
 
-PipelineSettings settings_of(const Config& config, bool timeline) {
-  const ParallelConfig& p = config.parallel;
-  PipelineSettings s;
-  s.schedule = p.schedule;
-  s.micro_batches = p.micro_batches > 0 ? p.micro_batches : 2 * p.pipeline;
-  s.chunks = p.chunks;
-  s.placement = p.placement;
-  s.stage_memory = static_cast<size_t>(p.stage_memory_mb) * 1024 * 1024;
-  s.bucket_bytes = p.bucket_kb * 1024;
-  s.options.wire = p.wire == DType::bf16 ? Wire::bf16 : Wire::exact;
-  s.options.timeout = std::chrono::duration_cast<CommClock::duration>(
-      std::chrono::duration<double>(p.timeout_seconds));
-  s.options.timeline = timeline;
-  return s;
-}
-
 int64_t count_weights(const ModelFunction& model) {
   Graph graph;
   model(graph);
   int64_t flat_size = 0, weights = 0;
   for (const auto& e : Parameters::entries_of(graph, &flat_size)) weights += e.numel();
   return weights;
-}
-
-class PipelineModel final : public EvaluatedModel {
- public:
-  explicit PipelineModel(PipelineTrainer& trainer) : trainer_(trainer) {}
-  Shape prediction_shape() const override { return trainer_.prediction_shape(); }
-  int64_t subsampling() const override { return trainer_.subsampling(); }
-  const std::vector<float>& predict(const BatchView& batch) override {
-    return trainer_.evaluate_and_predict(batch);
-  }
-  const std::vector<float>& evaluate_and_predict(const BatchView& batch) override {
-    return trainer_.evaluate_and_predict(batch);
-  }
-  const StepResult& last_result() const override { return trainer_.last_result(); }
-
- private:
-  PipelineTrainer& trainer_;
-};
-
-// The whole model's weights and optimiser state in host memory, on rank 0.
-class WholeModel {
- public:
-  // Called by all ranks. `slots`: the optimiser's state as well.
-  WholeModel(PipelineTrainer& trainer, bool slots) : entries_(trainer.entries()) {
-    arrays_[""] = trainer.gather("");
-    if (!slots) return;
-    for (const auto& s : trainer.optimizer().state()) arrays_[s.name] = trainer.gather(s.name);
-  }
-
-  std::vector<TensorToWrite> weights() const {
-    std::vector<TensorToWrite> tensors;
-    for (const auto& e : entries_) {
-      tensors.push_back(tensor(e.name, {e.rows, e.cols}, arrays_.at("").data() + e.offset));
-    }
-    return tensors;
-  }
-  std::vector<TensorToWrite> slots() const {
-    std::vector<TensorToWrite> tensors;
-    for (const auto& [name, values] : arrays_) {
-      if (name.empty()) continue;
-      tensors.push_back(tensor(name, {static_cast<int64_t>(values.size())}, values.data()));
-    }
-    return tensors;
-  }
-
- private:
-  static TensorToWrite tensor(const std::string& name, std::vector<int64_t> shape,
-                              const float* values) {
-    TensorToWrite t;
-    t.name = name;
-    t.dtype = DType::f32;
-    t.shape = std::move(shape);
-    t.fill = [values](uint64_t offset, std::span<std::byte> into) {
-      std::memcpy(into.data(), reinterpret_cast<const std::byte*>(values) + offset, into.size());
-    };
-    return t;
-  }
-
-  const std::vector<Parameters::Entry>& entries_;
-  std::map<std::string, std::vector<float>> arrays_;
-};
-
-// The weights of a model file as one flat array. InputError when they are another model's.
-std::vector<float> flat_weights(const SafetensorsFile& file,
-                                const std::vector<Parameters::Entry>& entries, int64_t flat_size) {
-  std::vector<float> flat(static_cast<size_t>(flat_size), 0.0f);
-  for (const auto& e : entries) {
-    const int64_t shape[] = {e.rows, e.cols};
-    const auto values = file.at(e.name, DType::f32, shape).as<float>();
-    std::copy(values.begin(), values.end(), flat.begin() + e.offset);
-  }
-  for (const auto& t : file.tensors()) {
-    const bool known = std::any_of(entries.begin(), entries.end(),
-                                   [&](const auto& e) { return e.name == t.name; });
-    if (!known) {
-      fail_input(file.name(), ": tensor '", t.name, "' belongs to no parameter of this model");
-    }
-  }
-  return flat;
 }
 
 class PipelineTraining {
@@ -159,7 +63,9 @@ class PipelineTraining {
     s_ = set_up_data(setup, config_, options_, *report_);
     grid_ = std::make_unique<RankGrid>(transport(), split_, patience(1));
     replicas_ = Ranks(grid_->data(), patience(1));
-    const PipelineSettings pipeline = settings_of(config_, !options_.timeline.empty());
+    PipelineSettings pipeline = pipeline_settings(config_);
+    pipeline.options.timeline = !options_.timeline.empty();
+    load_state(setup, pipeline);
     micro_batches_ = pipeline.micro_batches;
     const ModelFunction model = build_model(config_.model, config_.task, s_.description.sizes);
     const int begin = grid_->replica() * micro_batches_;
@@ -244,34 +150,51 @@ class PipelineTraining {
     if (options_.lockstep) fail_input("--lockstep-ref runs on one rank, not in pipelines");
   }
 
+  // Of a run that goes on. Where the clock chose the stages, they stay where they were.
+  void load_state(const Ranks& setup, PipelineSettings& settings) {
+    setup.at_first([&] {
+      if (!s_.checkpoint) return;
+      s_.state = TrainingState::from_json(s_.checkpoint->text("state.json"),
+                                          s_.checkpoint->directory().string() + "/state.json");
+    });
+    if (s_.resumed) {
+      const std::string text = setup.broadcast(s_.state.to_json());
+      s_.state = TrainingState::from_json(text, "the state of rank 0");
+    } else {
+      s_.state.data_hash = hash_of(*s_.train);
+    }
+    require_same_data(setup, config_, s_.state, *s_.train);
+    const std::string& before = s_.state.placement;
+    const auto stages = std::count(before.begin(), before.end(), ',') + 1;
+    if (settings.placement.empty() && stages == split_.pipeline * settings.chunks) {
+      settings.placement = before;
+    }
+  }
+
   void load_weights(const Ranks& setup) {
     std::vector<float> weights;
+    const auto take = [&](const SafetensorsFile& file) {
+      weights = flat_weights(file, trainer_->entries(), trainer_->flat_size());
+    };
     setup.at_first([&] {
       if (s_.checkpoint) {
-        s_.state = TrainingState::from_json(s_.checkpoint->text("state.json"),
-                                            s_.checkpoint->directory().string() + "/state.json");
-        weights = flat_weights(s_.checkpoint->tensors(best_model_file), trainer_->entries(),
-                               trainer_->flat_size());
+        take(s_.checkpoint->tensors(best_model_file));
       } else if (!config_.training.init_from.empty()) {
         std::vector<std::string> warnings;
         const SafetensorsFile file = open_model(config_.training.init_from, &warnings);
         report_->warnings(warnings);
-        weights = flat_weights(file, trainer_->entries(), trainer_->flat_size());
+        take(file);
         report_->message("weights from " + file.name());
       }
     });
     if (s_.resumed || !config_.training.init_from.empty()) trainer_->scatter("", weights);
     Optimizer& optimizer = trainer_->optimizer();
     if (optimizer.averages()) optimizer.reset_average(trainer_->context());
-    if (s_.resumed) {
-      const std::string text = setup.broadcast(s_.state.to_json());
-      s_.state = TrainingState::from_json(text, "the state of rank 0");
-      optimizer.set_steps(s_.state.optimizer_steps);
-      for (const auto& slot : optimizer.state()) load_slot(setup, slot.name);
-    } else {
-      s_.state.data_hash = hash_of(*s_.train);
-    }
-    require_same_data(setup, config_, s_.state, *s_.train);
+    s_.state.placement = trainer_->placement();
+    if (!s_.resumed) return;
+    optimizer.set_steps(s_.state.optimizer_steps);
+    for (const auto& slot : optimizer.state()) load_slot(setup, slot.name);
+    s_.checkpoint.reset();
   }
 
   void load_slot(const Ranks& setup, const std::string& name) {
@@ -442,7 +365,7 @@ class PipelineTraining {
     return (fs::path(config_.training.checkpoint_dir) / best_model_file).string();
   }
   void save_best() {
-    const WholeModel whole(*trainer_, false);
+    const WholeModel whole(*trainer_, WholeModel::Parts::weights);
     ranks_.at_first([&] { save_model(best_model(), whole.weights(), s_.description); });
   }
 
@@ -469,7 +392,7 @@ class PipelineTraining {
   }
 
   void save(std::optional<double> metric) {
-    const WholeModel whole(*trainer_, true);
+    const WholeModel whole(*trainer_, WholeModel::Parts::weights_and_optimizer);
     ranks_.at_first([&] {
       CheckpointWriter writer = store_->begin();
       write_training_checkpoint(writer, whole.weights(), whole.slots(), s_.description, s_.state);
@@ -485,8 +408,7 @@ class PipelineTraining {
     std::vector<float> weights;
     ranks_.together([&] {
       if (ranks_.first()) {
-        std::vector<std::string> warnings;
-        weights = flat_weights(open_model(best_model(), &warnings), trainer_->entries(),
+        weights = flat_weights(open_model(best_model(), nullptr), trainer_->entries(),
                                trainer_->flat_size());
       }
       data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
@@ -567,10 +489,6 @@ class PipelineTraining {
 };
 
 }  // namespace
-
-bool wants_pipeline(const Config& config) {
-  return config.parallel.pipeline > 1 || config.parallel.data > 0 || config.parallel.chunks > 1;
-}
 
 TrainingSummary train_in_pipelines(const Config& config, const TrainerOptions& options) {
   PipelineTraining training(config, options);

@@ -7,12 +7,16 @@
 // split, or none.
 #pragma once
 
+#include "engine/parallel/pipeline_trainer.h"
 #include "engine/train/trainer.h"
 
 namespace rondo {
 
 // Whether the settings spread the model, or name replicas of a pipeline.
 bool wants_pipeline(const Config& config);
+
+// What `parallel` in the configuration asks for.
+PipelineSettings pipeline_settings(const Config& config);
 
 // Called by all ranks; options.group and options.transport are given where there are several.
 // Throws as train() does; InputError before the first step for what does not fit the ranks or the

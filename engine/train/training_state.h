@@ -26,6 +26,7 @@ struct TrainingState {
   int64_t skipped_in_a_row = 0;
   int64_t skipped = 0;
   PlateauState plateau;
+  std::string placement;   // layers per pipeline stage, "3,4"; empty without a pipeline
   uint64_t data_hash = 0;  // of the training utterances: a resumed run must see the same
 
   std::string to_json() const;

@@ -2,50 +2,19 @@
 // split goes on from, and causes named.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
-#include "comm/run_ranks.h"
-#include "engine/io/checkpoint.h"
 #include "engine/parallel/ranks.h"
 #include "engine/report/jsonl.h"
-#include "engine/train/trainer.h"
-#include "tests/train/training_corpus.h"
+#include "tests/train/train_on.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;
+using rondo::test::message_of;
+using rondo::test::require_success;
+using rondo::test::train_on;
 using rondo::test::TrainingCorpus;
 
 namespace {
-
-RankOutcome train_on(int ranks, const Config& config, StartFrom start = StartFrom::scratch,
-                     const std::string& timeline = "") {
-  return run_ranks_and_collect(ranks, [&](int, Transport& transport) {
-    const auto group = make_ring_group(transport);
-    TrainerOptions o;
-    o.start = start;
-    o.group = ranks > 1 ? group.get() : nullptr;
-    o.transport = ranks > 1 ? &transport : nullptr;
-    o.timeline = timeline;
-    const auto close = [](std::FILE* f) { std::fclose(f); };
-    const std::unique_ptr<std::FILE, decltype(close)> nowhere(std::fopen("/dev/null", "w"), close);
-    o.out = nowhere.get();
-    train(config, o);
-  });
-}
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "";
-}
-
-void require_success(const RankOutcome& outcome) {
-  for (const auto& e : outcome.errors) REQUIRE(message_of(e) == "");
-}
 
 // Six layers.
 Config config(const TrainingCorpus& corpus, const std::string& name, int64_t steps = 30) {
@@ -85,9 +54,7 @@ std::vector<float> weights_in(const std::filesystem::path& path) {
   return all;
 }
 std::vector<float> newest(const Config& c, const char* file = "model.safetensors") {
-  const auto all = list_checkpoints(c.training.checkpoint_dir);
-  REQUIRE_FALSE(all.empty());
-  return weights_in(checkpoint_path(c.training.checkpoint_dir, all.back().generation) / file);
+  return weights_in(rondo::test::newest(c.training.checkpoint_dir) / file);
 }
 
 template <class T>
@@ -209,9 +176,9 @@ TEST_CASE("an update is drawn", "[pipelines]") {
   Config c = pipeline(config(corpus, "drawn", 3), 2, 2, 2, ScheduleKind::zero_bubble);
   c.data.dev.clear();
   const std::string file = corpus.folder.path("timeline.svg");
-  require_success(train_on(4, c, StartFrom::scratch, file));
-  std::ifstream in(file);
-  const std::string svg((std::istreambuf_iterator<char>(in)), {});
+  require_success(train_on(4, c, StartFrom::scratch,
+                           [&](int, Config&, TrainerOptions& o) { o.timeline = file; }));
+  const std::string svg = rondo::test::bytes_of(file);
   CHECK_THAT(svg, Contains("rank 3") && Contains("update 3, zero_bubble, 2 x 2 ranks"));
   size_t boxes = 0;
   for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; ++at) ++boxes;

@@ -27,6 +27,7 @@ inline RankOutcome train_on(int ranks, const Config& config, StartFrom start = S
     TrainerOptions o;
     o.start = start;
     o.group = ranks > 1 ? group.get() : nullptr;
+    o.transport = ranks > 1 ? &transport : nullptr;
     std::FILE* const nowhere = std::fopen("/dev/null", "w");
     o.out = nowhere;
     Config mine = config;
