@@ -1,5 +1,7 @@
 // Times whole training steps (batch to updated weights) of a speech model, one JSON line per type:
-//   build/bench/training_step_bench [--threads N] [--seconds S] [--hidden H] [f32|bf16 ...]
+//   build/bench/training_step_bench [--threads N] [--seconds S] [--hidden H] [--device NAME]
+//                                   [f32|bf16 ...]
+// NAME: cpu (default), cuda, cuda:N, or sim, whose times say nothing about a GPU's.
 // The model: 80 features, two bidirectional LSTM layers, a linear layer to 32 classes, CTC, Adam
 // with clipping of the gradient's norm. The batch: 32 utterances of 400 down to 160 frames, packed,
 // with a label for every 8 frames. bench/peers/training_step_peer.py does the same with PyTorch.
@@ -12,6 +14,7 @@
 #include "bench/clock.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
+#include "kernels/devices.h"
 
 using namespace rondo;
 
@@ -44,8 +47,10 @@ struct Batch {
   BatchView view() const { return {&layout, labels, offsets, inputs}; }
 };
 
-void time_type(const std::string& type, int hidden, int threads, double seconds) {
+void time_type(const std::string& type, DeviceId device, int hidden, int threads, double seconds) {
   SessionOptions options;
+  options.device = device.kind;
+  options.device_index = device.index;
   options.threads = threads;
   options.compute = type == "bf16" ? DType::bf16 : DType::f32;
   options.optimizer.kind = OptimizerOptions::adam;
@@ -77,11 +82,13 @@ void time_type(const std::string& type, int hidden, int threads, double seconds)
   const double h = hidden, first = 2 * 4 * h * (features + h), second = 2 * 4 * h * (2 * h + h);
   const double flops = rows * 2 * (3 * (first + second + 2 * h * classes) - 2 * 4 * h * features);
   std::printf(
-      "{\"case\": \"bilstm2_h%d_n%d_%s\", \"threads\": %d, \"runs\": %zu, \"median_ms\": %.2f, "
+      "{\"case\": \"bilstm2_h%d_n%d_%s\", \"device\": \"%s\", \"threads\": %d, \"runs\": %zu, "
+      "\"median_ms\": %.2f, "
       "\"min_ms\": %.2f, \"min_thread_ms\": %.2f, \"frames\": %.0f, \"flops\": %.0f, \"gflops\": "
       "%.1f, \"loss\": %.4f}\n",
-      hidden, utterances, type.c_str(), threads, times.size(), median * 1e3, times.front() * 1e3,
-      least_thread * 1e3, rows, flops, flops / median * 1e-9, session.last_result().mean_loss());
+      hidden, utterances, type.c_str(), name_of(device.kind), threads, times.size(), median * 1e3,
+      times.front() * 1e3, least_thread * 1e3, rows, flops, flops / median * 1e-9,
+      session.last_result().mean_loss());
   std::fflush(stdout);
 }
 
@@ -90,6 +97,7 @@ void time_type(const std::string& type, int hidden, int threads, double seconds)
 int main(int argc, char** argv) {
   int threads = usable_cpus(), hidden = 256;
   double seconds = 3;
+  DeviceId device;
   std::vector<std::string> types;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -99,6 +107,8 @@ int main(int argc, char** argv) {
       seconds = std::atof(argv[++i]);
     } else if (word == "--hidden" && i + 1 < argc) {
       hidden = std::max(std::atoi(argv[++i]), 1);
+    } else if (word == "--device" && i + 1 < argc && device_named(argv[i + 1])) {
+      device = *device_named(argv[++i]);
     } else if (word == "f32" || word == "bf16") {
       types.push_back(word);
     } else {
@@ -108,5 +118,10 @@ int main(int argc, char** argv) {
     }
   }
   if (types.empty()) types = {"f32", "bf16"};
-  for (const std::string& type : types) time_type(type, hidden, threads, seconds);
+  try {
+    for (const std::string& type : types) time_type(type, device, hidden, threads, seconds);
+  } catch (const Error& e) {
+    std::fprintf(stderr, "training_step_bench: %s\n", e.what());
+    return 1;
+  }
 }

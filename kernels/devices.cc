@@ -1,9 +1,24 @@
 #include "kernels/devices.h"
 
+#include <charconv>
+
 #include "kernels/base/cuda_device.h"
 #include "kernels/simt/sim_device.h"
 
 namespace rondo {
+
+std::optional<DeviceId> device_named(std::string_view text) {
+  for (DeviceKind kind : {DeviceKind::cpu, DeviceKind::sim, DeviceKind::cuda}) {
+    if (text == name_of(kind)) return DeviceId(kind);
+  }
+  constexpr std::string_view with_index = "cuda:";
+  if (!text.starts_with(with_index)) return std::nullopt;
+  text.remove_prefix(with_index.size());
+  int index = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+  const bool whole = error == std::errc() && end == text.data() + text.size() && index >= 0;
+  return whole ? std::optional(DeviceId(DeviceKind::cuda, index)) : std::nullopt;
+}
 
 bool built_with_cuda() {
 #ifdef RONDO_WITH_CUDA

@@ -1,7 +1,9 @@
 // The devices of this process, by kind.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "kernels/base/device.h"
 
@@ -13,6 +15,9 @@ struct DeviceId {
   int index = 0;
   DeviceId(DeviceKind kind_ = DeviceKind::cpu, int index_ = 0) : kind(kind_), index(index_) {}
 };
+
+// "cpu", "sim", "cuda" (the first), "cuda:1"; nothing for any other text.
+std::optional<DeviceId> device_named(std::string_view text);
 
 // Whether this program has kernels for GPUs.
 bool built_with_cuda();

@@ -5,6 +5,7 @@
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
 #include "tools/command.h"
+#include "tools/device_option.h"
 
 namespace rondo {
 namespace {
@@ -33,6 +34,13 @@ void add_bench(CLI::App& app, Command* run) {
   command->add_option("--backend", options->backend, "only this backend (cpu, sim, cuda)")
       ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
       ->type_name("NAME");
+  auto device = std::make_shared<std::string>("auto");
+  command
+      ->add_option("--device", *device,
+                   "only on this device: cpu, sim, cuda or cuda:N (auto: on all but sim)")
+      ->check(CLI::Validator(check_device_name, ""))
+      ->excludes("--backend")
+      ->type_name("NAME");
   command->add_option("--threads", options->threads, "CPU threads (default: all)")
       ->expected(1)
       ->check(CLI::Range(1, 1024));
@@ -42,11 +50,16 @@ void add_bench(CLI::App& app, Command* run) {
   command->add_flag("--json", options->json, "one JSON line per case");
   command->add_flag("--list", options->list, "list the cases, run nothing");
   command->footer("\nExample:  rondo bench lstm_forward --json\n");
-  command->callback([options, run] {
-    *run = [options] {
+  command->callback([options, device, run] {
+    *run = [options, device] {
+      if (*device != "auto") {
+        const DeviceId id = options->list ? *device_named(*device) : require_device(*device);
+        options->backend = name_of(id.kind);
+        options->device_index = id.index;
+      }
       std::string why;
       if (options->backend == "cuda" && !options->list &&
-          find_device(DeviceKind::cuda, &why) == nullptr) {
+          find_device(DeviceKind::cuda, &why, options->device_index) == nullptr) {
         fail_input("--backend cuda: ", why);
       }
       check::Suite suite = check::full_suite();

@@ -1,46 +1,33 @@
 #include "tools/device_option.h"
 
-#include <charconv>
 #include <cstdio>
 
 #include "kernels/base/error.h"
 #include "kernels/ops.h"
 
 namespace rondo {
-namespace {
 
-constexpr std::string_view cuda_with_index = "cuda:";
-
-// The index in "cuda:1"; -1: it is none.
-int gpu_index(std::string_view text) {
-  text.remove_prefix(cuda_with_index.size());
-  int index = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
-  return error == std::errc() && end == text.data() + text.size() && index >= 0 ? index : -1;
+std::string check_device_name(const std::string& text) {
+  if (text == "auto" || device_named(text)) return "";
+  return str("'", text, "' is no device; expected auto, cpu, cuda, cuda:N or sim");
 }
 
-std::string check_name(const std::string& text) {
-  const bool known = text == "auto" || text == "cpu" || text == "sim" || text == "cuda" ||
-                     (text.starts_with(cuda_with_index) && gpu_index(text) >= 0);
-  return known ? "" : str("'", text, "' is no device; expected auto, cpu, cuda, cuda:N or sim");
-}
-
-DeviceId gpu(const std::string& text, int index) {
+DeviceId require_device(const std::string& text) {
+  const std::optional<DeviceId> id = device_named(text);
+  RONDO_CHECK(id, "no device is called ", text);
   std::string why;
-  if (find_device(DeviceKind::cuda, &why, index) == nullptr) {
+  if (find_device(id->kind, &why, id->index) == nullptr) {
     fail_input("--device ", text, ": ", why);
   }
-  return {DeviceKind::cuda, index};
+  return *id;
 }
-
-}  // namespace
 
 void add_device_option(CLI::App& command, DeviceChoice* choice) {
   command
       .add_option("--device", choice->text,
                   "auto (a GPU if there is one), cpu, cuda, cuda:N, or sim (the GPU kernels, "
                   "simulated)")
-      ->check(CLI::Validator(check_name, ""))
+      ->check(CLI::Validator(check_device_name, ""))
       ->type_name("NAME")
       ->envname("RONDO_DEVICE")
       ->capture_default_str();
@@ -61,10 +48,7 @@ DeviceId resolve(const DeviceChoice& choice) {
     }
     prefer_variant(preference.substr(0, equals), preference.substr(equals + 1));
   }
-  if (choice.text == "cpu") return DeviceKind::cpu;
-  if (choice.text == "sim") return DeviceKind::sim;
-  if (choice.text == "cuda") return gpu(choice.text, 0);
-  if (choice.text != "auto") return gpu(choice.text, gpu_index(choice.text));
+  if (choice.text != "auto") return require_device(choice.text);
   if (!built_with_cuda()) return DeviceKind::cpu;
   std::string why;
   if (find_device(DeviceKind::cuda, &why) != nullptr) return DeviceKind::cuda;

@@ -93,37 +93,31 @@ size_t grad_weight_workspace(const Context& context, const Graph& g, const Node&
                   reduce_rows_workspace_bytes(context, rows, g.shape(node.inputs[0]).cols));
 }
 
-Thunk bind(const Binder& b, const Node& node) {
-  GemmArgs a = forward_args(b.graph(), node, rows_of(b.graph(), b.capacity(), node.inputs[0]));
+// The product that `make` describes, of the node's first two inputs.
+template <GemmArgs (*make)(const Graph&, const Node&, int64_t)>
+GemmArgs product(const Binder& b, const Node& node) {
+  GemmArgs a = make(b.graph(), node, rows_of(b.graph(), b.capacity(), node.inputs[0]));
   a.a = b.input(node, 0).data;
   a.b = b.input(node, 1).data;
-  a.bias = flat(b.input(node, 2));
   a.c = b.output(node, 0).data;
   a.row_count = b.row_count(node.inputs[0]);
   a.spare_rows = true;
   a.workspace = b.workspace();
+  return a;
+}
+
+Thunk bind(const Binder& b, const Node& node) {
+  GemmArgs a = product<forward_args>(b, node);
+  a.bias = flat(b.input(node, 2));
   return bound(b, a);
 }
 
 Thunk bind_grad_input(const Binder& b, const Node& node) {
-  GemmArgs a = grad_input_args(b.graph(), node, rows_of(b.graph(), b.capacity(), node.inputs[0]));
-  a.a = b.input(node, 0).data;
-  a.b = b.input(node, 1).data;
-  a.c = b.output(node, 0).data;
-  a.row_count = b.row_count(node.inputs[0]);
-  a.spare_rows = true;
-  a.workspace = b.workspace();
-  return bound(b, a);
+  return bound(b, product<grad_input_args>(b, node));
 }
 
 Thunk bind_grad_weight(const Binder& b, const Node& node) {
-  GemmArgs a = grad_weight_args(b.graph(), node, rows_of(b.graph(), b.capacity(), node.inputs[0]));
-  a.a = b.input(node, 0).data;
-  a.b = b.input(node, 1).data;
-  a.c = b.output(node, 0).data;
-  a.row_count = b.row_count(node.inputs[0]);
-  a.spare_rows = true;
-  a.workspace = b.workspace();
+  const GemmArgs a = product<grad_weight_args>(b, node);
   Thunk weight = a.c ? bound(b, a) : Thunk{};
   ReduceRowsArgs r;
   r.x = b.input(node, 0);

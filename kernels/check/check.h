@@ -160,6 +160,7 @@ struct Options {
   std::string filter;   // substring of "op/label"
   std::string variant;  // only this variant name
   std::string backend;  // only this backend
+  int device_index = 0;  // among GPUs
   std::vector<int> threads = {1, 2, 3};
   uint64_t seed = 1;
   // sim: threads in forward order; in that and one of reverse and shuffled; in all three.

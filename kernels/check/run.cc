@@ -204,7 +204,7 @@ struct Runner {
   }
 };
 
-Device* device_for(Backend backend, std::string* why) {
+Device* device_for(Backend backend, int index, std::string* why) {
   switch (backend) {
     case Backend::ref:
     case Backend::cpu:
@@ -212,7 +212,7 @@ Device* device_for(Backend backend, std::string* why) {
     case Backend::sim:
       return find_device(DeviceKind::sim, why);
     case Backend::cuda:
-      return find_device(DeviceKind::cuda, why);
+      return find_device(DeviceKind::cuda, why, index);
   }
   return nullptr;
 }
@@ -237,7 +237,7 @@ Summary run_suite(const Suite& suite, const Options& options) {
     bool have_ref = false;
     for (const Variant& v : variants) {
       std::string why = "not on this machine";
-      Device* device = device_for(v.backend, &why);
+      Device* device = device_for(v.backend, options.device_index, &why);
       const bool wanted = (options.backend.empty() || options.backend == name_of(v.backend)) &&
                           (options.variant.empty() || options.variant == v.name);
       if (v.backend == Backend::ref || !wanted) continue;

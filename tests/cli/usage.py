@@ -21,6 +21,7 @@ def test_version_and_information():
     run("info", says=["cpu: ", "cuda: "])
     run("info", "--kernels", says=["lstm_forward", "ctc", "default"])
     run("bench", "--list", "--backend", "cpu", says="lstm_forward")
+    run("bench", "--list", "--device", "sim", says="sim:portable", not_says="cpu:")
 
 
 def test_wrong_usage_is_2():

@@ -119,6 +119,16 @@ class Comparing(unittest.TestCase):
         self.assertTrue(any("other: not in the budget" in s for s in said))
         self.assertTrue(any("k: in the budget" in s for s in said))
 
+    def test_instructions_of_persistent_kernels_are_the_stored_ones(self):
+        name = "kernels/lstm/lstm_grid_forward.cu: k"
+        counts = {name: {"mma": 8, "atomics": 0}, "kernels/cast/cast.cu: c": {"mma": 1, "atomics": 0}}
+        self.assertEqual(budget.compare_instructions({name: {"mma": 8}}, counts, "90a"), [])
+        self.assertIn("stored are {'mma': 16}",
+                      budget.compare_instructions({name: {"mma": 16}}, counts, "90a")[0])
+        self.assertIn("stored are none", budget.compare_instructions({}, counts, "90a")[0])
+        self.assertIn("of no such kernel",
+                      budget.compare_instructions({name: {"mma": 8}}, {}, "90a")[0])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -5,24 +5,16 @@
 
 #include "engine/session.h"
 #include "tests/engine/allocation_counter.h"
-#include "tests/engine/gradient_check.h"
+#include "tests/engine/small_model.h"
 
 using namespace rondo;
 using rondo::test::RandomBatch;
+using rondo::test::weights_of;
 
 namespace {
 
-constexpr int32_t classes = 5;
-
-Outputs model(Graph& g) {
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::stack_frames(g, x, 2);
-  x = layers::lstm(
-      g, x, "encoder",
-      {.hidden = 24, .layers = 2, .bidirectional = true, .dropout = 0.1, .layer_norm = true});
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::ctc_loss(g, logits), logits};
-}
+constexpr int32_t classes = rondo::test::small_classes;
+const ModelFunction model = rondo::test::small_model(24);
 
 SessionOptions options(DType compute = DType::f32) {
   SessionOptions o;
@@ -33,32 +25,9 @@ SessionOptions options(DType compute = DType::f32) {
   return o;
 }
 
-struct Batches {
-  std::vector<RandomBatch> storage;
-  std::vector<BatchView> views;
-  explicit Batches(int n) {
-    Graph g;
-    model(g);
-    storage.reserve(static_cast<size_t>(n));
-    for (int i = 0; i < n; ++i) {
-      const auto u = static_cast<unsigned>(i);
-      std::vector<int32_t> lengths = {30 + i, 25, 25, 9};
-      storage.emplace_back(lengths, classes, u, 2);
-      views.push_back(storage.back().view(g, classes, u));
-      views.back().step_seed = u;
-    }
-  }
-  BatchCapacity capacity() const {
-    BatchCapacity c;
-    for (const BatchView& v : views) c = BatchCapacity::merge(c, v.extent());
-    return c;
-  }
+struct Batches : rondo::test::SmallBatches {
+  explicit Batches(int n) : SmallBatches(n, {30, 25, 25, 9}) {}
 };
-
-std::vector<float> weights_of(const Session& s) {
-  const TensorView w = s.parameters().weights();
-  return {w.as<float>(), w.as<float>() + w.numel()};
-}
 
 }  // namespace
 

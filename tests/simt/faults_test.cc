@@ -4,30 +4,13 @@
 #include <vector>
 
 #include "kernels/devices.h"
-#include "kernels/simt/sim_device.h"
-#include "kernels/simt/simt.h"
+#include "tests/simt/sim_fixture.h"
 
 namespace rondo::sim {
 namespace {
 
-struct Sim {
-  Device& device = *find_device(DeviceKind::sim);
-  Stream stream = device.make_stream();
-  Context context{Backend::sim, &device, &stream, nullptr};
-
+struct Sim : rondo::test::SimFixture {
   explicit Sim(SimOptions options = {}) { set_sim_options(options); }
-  ~Sim() { set_sim_options({}); }
-
-  template <class... P, class... A>
-  std::string error_of(const LaunchConfig& config, void (*kernel)(P...), A... arguments) {
-    try {
-      launch(context, config, kernel, arguments...);
-      stream.synchronize();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  }
 };
 
 const SimOptions orders[] = {

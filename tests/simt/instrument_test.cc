@@ -1,12 +1,12 @@
 // The race detector and the counters of the instrumented simulator, on kernels of known faults and
 // known traffic. This file is compiled with -fsanitize=thread; see kernels/simt/instrument.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "kernels/simt/instrument/instrument.h"
-#include "kernels/simt/sim_device.h"
-#include "kernels/simt/simt.h"
+#include "tests/simt/sim_fixture.h"
 
 namespace rondo::sim {
 namespace {
@@ -15,34 +15,18 @@ using Catch::Contains;
 
 constexpr int64_t elements = 512;
 
-struct Sim {
-  Stream stream;
-  Context context;
+struct Sim : rondo::test::SimFixture {
   Buffer x, y;
   Buffer flags;
 
   Sim() {
     simt::instrument();
-    stream = sim_device().make_stream();
-    context = {Backend::sim, &sim_device(), &stream, nullptr};
     x = Buffer(sim_device(), elements * sizeof(float), "x");
     y = Buffer(sim_device(), elements * sizeof(float), "y");
     flags = Buffer(sim_device(), 16 * sizeof(uint32_t), "flags");
     std::fill_n(x.as<float>(), elements, 1.0f);
     std::fill_n(flags.as<uint32_t>(), 16, 0u);
     simt::reset_counters();
-  }
-  ~Sim() { set_sim_options({}); }
-
-  template <class... P, class... A>
-  std::string error_of(const LaunchConfig& config, void (*kernel)(P...), A... arguments) {
-    try {
-      launch(context, config, kernel, arguments...);
-      stream.synchronize();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
   }
   simt::KernelCounters counted(const std::string& kernel) const {
     for (const auto& c : simt::counters()) {
