@@ -31,6 +31,7 @@ enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class Deterministic : uint8_t { same_world, world_invariant };
+enum class Sync : uint8_t { step, local, block, async };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
 
 // One [[model.layer]]. Which members count depends on the type; the others keep their defaults.
@@ -176,6 +177,12 @@ struct ScheduleConfig {
 };
 
 struct ParallelConfig {
+  Sync sync = Sync::step;
+  int sync_every = 16;
+  double outer_lr = 1;
+  double outer_momentum = 0.5;
+  int max_staleness = 64;
+  bool shard_optimizer = false;
   Deterministic deterministic = Deterministic::same_world;
   int virtual_shards = 8;
   int64_t bucket_kb = 0;

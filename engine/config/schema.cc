@@ -27,6 +27,7 @@ constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "world_invariant"};
+constexpr std::array sync_names{"step", "local", "block", "async"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
@@ -218,6 +219,18 @@ Builder schedule_fields(ScheduleConfig& c) {
 
 Builder parallel_fields(ParallelConfig& c) {
   Builder b("parallel");
+  b.add("sync", choice(c.sync, sync_names), any,
+        "ranks share every update; or average their weights now and then, all together (local), "
+        "with an outer momentum (block), or with their neighbours and without waiting (async)");
+  b.add("sync_every", &c.sync_every, from(1, 1e6),
+        "local, block, async: updates of a rank between two averages");
+  b.add("outer_lr", &c.outer_lr, {.low = 0, .high = 10, .open_low = true},
+        "block: share of the averaged difference that is applied");
+  b.add("outer_momentum", &c.outer_momentum, below_one, "block: Nesterov's momentum");
+  b.add("max_staleness", &c.max_staleness, from(1, 1e9),
+        "async: updates by which weights may lag behind those they are averaged with");
+  b.add("shard_optimizer", &c.shard_optimizer, any,
+        "each rank keeps the optimizer's state of its part of the weights, and updates that part");
   b.add("deterministic", choice(c.deterministic, deterministic_names), any,
         "the same weights, bit for bit, from runs on as many ranks, or on any number of ranks");
   b.add("virtual_shards", &c.virtual_shards, from(1, 4096),

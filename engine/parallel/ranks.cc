@@ -61,6 +61,12 @@ void Ranks::sum(std::span<double> values) const {
   group_->all_reduce(view, Reduction::sum, deadline()).wait();
 }
 
+void Ranks::sum(std::span<float> values) const {
+  if (size() == 1) return;
+  const TensorView view(values.data(), DType::f32, {static_cast<int64_t>(values.size())});
+  group_->all_reduce(view, Reduction::sum, deadline()).wait();
+}
+
 void Ranks::broadcast(const TensorView& data) const {
   if (size() == 1) return;
   group_->broadcast(data, 0, deadline()).wait();

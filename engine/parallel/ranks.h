@@ -51,6 +51,7 @@ class Ranks {
 
   // Element by element, over all ranks.
   void sum(std::span<double> values) const;
+  void sum(std::span<float> values) const;
   // Rank 0's.
   void broadcast(const TensorView& data) const;
   std::string broadcast(const std::string& text) const;

@@ -16,6 +16,7 @@
 //     that each gets every batch, and put their own passes in the place of Session::enqueue() in
 //     accumulate(). A grid of both kinds gives ranks in one column the same share().
 //   * Ranks on devices reduce in apply(); lag() says how far the device may run behind.
+//   * What is worth a look goes into log_values().
 //   * State besides weights and optimiser goes into state(), so that checkpoints hold it.
 //
 // One thread at a time. Every rank makes the same calls, but for accumulate() and apply() where
@@ -39,6 +40,12 @@ struct DataShare {
   int stride = 1, index = 0;
 };
 
+// Something for the log of steps.
+struct LogValue {
+  const char* name;
+  double value;
+};
+
 class Synchronizer {
  public:
   explicit Synchronizer(Session& session) : session_(session) {}
@@ -60,8 +67,10 @@ class Synchronizer {
   struct Update {
     bool failed = false;     // this rank cannot go on: no rank may take the update for done
     bool must_meet = false;  // what follows needs all ranks to have met
-    // Numbers of this rank; once the ranks have met, their sums.
+    // Numbers of this rank; once the ranks have met, their sums. The first `lasting` of them stay
+    // above 0 once they are.
     std::span<double> ballot = {};
+    size_t lasting = 0;
   };
   // Enqueues the update; false when this rank has nothing to apply. Throws UpdateWithdrawn on all
   // ranks that share the update when one of them failed.
@@ -70,6 +79,14 @@ class Synchronizer {
   // Where they have, weights and optimiser are the same on all of them, or will be once they are
   // asked for. Throws UpdateWithdrawn on all ranks when one of them failed since they last met.
   virtual bool meet(const Update& update) = 0;
+  // Ranks do not wait for each other: meet() always says yes, but only the lasting votes of other
+  // ranks are heard, some time later, and nothing is the same on all ranks before finish().
+  virtual bool independent() const { return false; }
+  // Of independent ranks: updates since the start of the slowest one, as far as it is known.
+  virtual int64_t slowest_updates() const { return 0; }
+  // Of independent ranks, after the last update: waits for all; then they have met. Throws
+  // UpdateWithdrawn on all ranks when one of them failed.
+  virtual void finish(const Update&) {}
   // After UpdateWithdrawn: back to where the ranks last met. False if that is where they are.
   virtual bool roll_back() { return false; }
 
@@ -81,6 +98,7 @@ class Synchronizer {
 
   // Since the start.
   virtual RankReducer::Times times() const { return {}; }
+  virtual std::vector<LogValue> log_values() const { return {}; }
 
  protected:
   Session& session() const { return session_; }

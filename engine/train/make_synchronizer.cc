@@ -2,13 +2,17 @@
 
 #include <cmath>
 
+#include "engine/parallel/async_synchronizer.h"
 #include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/local_synchronizer.h"
 #include "engine/parallel/sequence_synchronizer.h"
 #include "engine/parallel/step_synchronizer.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
+
+constexpr const char* names[] = {"step", "local", "block", "async"};
 
 class Maker {
  public:
@@ -17,7 +21,33 @@ class Maker {
       : config_(config), ranks_(ranks), session_(session), ballot_(ballot), say_(say) {}
 
   std::unique_ptr<Synchronizer> make() {
-    if (config_.parallel.sequence > 1) return sharded();
+    const ParallelConfig& p = config_.parallel;
+    if (p.sequence > 1) return sharded();
+    if (p.sync != Sync::step && !session_.context().device->host_memory()) {
+      fail_input("parallel.sync = \"", names[static_cast<size_t>(p.sync)],
+                 "\" trains on CPUs only so far");
+    }
+    switch (p.sync) {
+      case Sync::step:
+        return in_step();
+      case Sync::local:
+        return std::make_unique<LocalSynchronizer>(session_, ranks_, p.sync_every, OuterStep{});
+      case Sync::block:
+        return std::make_unique<LocalSynchronizer>(session_, ranks_, p.sync_every,
+                                                   OuterStep{p.outer_lr, p.outer_momentum});
+      case Sync::async: {
+        const std::chrono::duration<double> timeout(p.timeout_seconds);
+        return std::make_unique<AsyncSynchronizer>(
+            session_, ranks_,
+            AsyncOptions{p.sync_every, p.max_staleness,
+                         std::chrono::duration_cast<CommClock::duration>(timeout)});
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  std::unique_ptr<Synchronizer> in_step() {
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
     return std::make_unique<StepSynchronizer>(
@@ -27,7 +57,6 @@ class Maker {
         ranks_.rank(), ranks_.size());
   }
 
- private:
   std::unique_ptr<Synchronizer> sharded() {
     const int shards = config_.parallel.sequence;
     if (ranks_.size() % shards != 0) {
@@ -38,6 +67,10 @@ class Maker {
       fail_input(
           "parallel.sequence and parallel.deterministic = \"world_invariant\" do not go "
           "together: shards of a sequence sum in another order");
+    }
+    if (config_.parallel.sync != Sync::step) {
+      fail_input("parallel.sequence and parallel.sync = \"",
+                 names[static_cast<size_t>(config_.parallel.sync)], "\" do not go together");
     }
     if (config_.training.tbptt > 0) {
       fail_input("parallel.sequence and training.tbptt do not go together");
@@ -81,6 +114,27 @@ class Maker {
 };
 
 }  // namespace
+
+void require_parallel_settings(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  if (p.sync == Sync::step) {
+    if (p.shard_optimizer) fail_input("parallel.shard_optimizer: this version cannot do that");
+    return;
+  }
+  const std::string sync = str("parallel.sync = \"", names[static_cast<size_t>(p.sync)], "\"");
+  if (p.deterministic == Deterministic::world_invariant) {
+    fail_input("parallel.deterministic = \"world_invariant\" needs parallel.sync = \"step\"; with ",
+               sync, " the result depends on the number of ranks");
+  }
+  if (p.shard_optimizer) {
+    fail_input("parallel.shard_optimizer needs parallel.sync = \"step\"; with ", sync,
+               " every rank updates all weights");
+  }
+  if (p.sync == Sync::async && config.schedule.type == ScheduleType::plateau) {
+    fail_input("schedule.type = \"plateau\" needs validations of all ranks together; with ", sync,
+               " there are none");
+  }
+}
 
 std::unique_ptr<Synchronizer> make_synchronizer(
     const Config& config, const Ranks& ranks, Session& session, size_t ballot,

@@ -11,9 +11,12 @@
 
 namespace rondo {
 
+// Throws InputError for settings that do not go together.
+void require_parallel_settings(const Config& config);
+
 // Called by all ranks. `ballot`: the numbers that travel with updates. `say` gets messages for the
-// user. Borrows ranks' group and the session. Throws InputError for settings that do not go
-// together.
+// user. Borrows ranks' group and the session. Throws InputError for what the ranks at hand
+// cannot do.
 std::unique_ptr<Synchronizer> make_synchronizer(const Config& config, const Ranks& ranks,
                                                 Session& session, size_t ballot,
                                                 const std::function<void(const std::string&)>& say);

@@ -148,6 +148,15 @@ class PipelineTraining {
           "model, not for pipelines");
     }
     if (options_.lockstep) fail_input("--lockstep-ref runs on one rank, not in pipelines");
+    if (config_.parallel.sequence > 1) {
+      fail_input("parallel.sequence and pipelines (parallel.pipeline, data, chunks) do not go ",
+                 "together yet");
+    }
+    if (config_.parallel.sync != Sync::step) {
+      fail_input("parallel.sync other than \"step\" is for ranks that hold the whole model, not ",
+                 "for pipelines");
+    }
+    if (config_.training.tbptt > 0) fail_input("training.tbptt does not go with pipelines");
   }
 
   // Of a run that goes on. Where the clock chose the stages, they stay where they were.

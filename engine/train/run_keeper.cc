@@ -31,7 +31,7 @@ void RunKeeper::save_best(const Ranks& ranks) {
   ranks.at_first([&] { save_model(best_model(), *s_.session, s_.description); });
 }
 
-void RunKeeper::validate(const Ranks& ranks) {
+double RunKeeper::validate(const Ranks& ranks) {
   TrainingState& state = s_.state;
   swap_average(*s_.session);
   std::vector<SampleHypothesis> samples;
@@ -48,14 +48,14 @@ void RunKeeper::validate(const Ranks& ranks) {
   state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
   state.plateau = plateau_update(config_.schedule, state.plateau, metric);
   report_.validation(state, e, config_.task, better, std::move(samples));
-  save(ranks, metric);
+  return metric;
 }
 
-void RunKeeper::save(const Ranks& ranks, std::optional<double> metric) {
+void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric) {
   ranks.at_first([&] {
     CheckpointWriter writer = store_->begin();
-    write_training_checkpoint(writer, *s_.session, sync_.state(), s_.description, s_.state);
-    writer.commit(s_.state.step, metric);
+    write_training_checkpoint(writer, *s_.session, sync_.state(), s_.description, state);
+    writer.commit(state.step, metric);
     report_.warnings(store_->take_warnings());
   });
 }

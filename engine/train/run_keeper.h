@@ -29,9 +29,10 @@ class RunKeeper {
         sync_(synchronizer),
         report_(report) {}
 
-  // Evaluates, keeps the model if it is the best so far, and saves.
-  void validate(const Ranks& ranks);
-  void save(const Ranks& ranks, std::optional<double> metric = std::nullopt);
+  // Evaluates, and keeps the model if it is the best so far; its metric.
+  double validate(const Ranks& ranks);
+  // `state` is where the run will go on.
+  void save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric);
   // After the last update: a model without validation; or the average of the best generations, if
   // it is at least as good as the best one.
   void finish(const Ranks& ranks);

@@ -6,6 +6,7 @@
 #include <deque>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
@@ -25,7 +26,8 @@ double now_seconds() {
 }
 
 // What the ranks tell each other where they meet. Clocks are rank 0's.
-enum Vote : size_t { vote_stop, vote_time_up, vote_save, vote_seconds /* by rank */ };
+enum Vote : size_t { vote_stop, vote_end, vote_save, vote_seconds /* by rank */ };
+constexpr size_t lasting_votes = vote_end + 1;
 
 class Trainer {
  public:
@@ -66,18 +68,25 @@ class Trainer {
     ranks_.sum(votes_);
     agreed_ = s_.state;
     batches.start({s_.state.epoch, s_.state.step_in_epoch});
+    passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
+    // Of what independent ranks can do alone, the first does it.
+    const bool apart = sync_->independent();
+    const bool keeps = !apart || ranks_.first();
     bool done = finished();
+    const bool at_all = !done;
     while (!done) {
       const bool epoch_ends = update(batches);
       done = finished();
+      if (!keeps || (apart && done)) continue;
       if (s_.dev && (epoch_ends || validation_is_due(s_.state.step) || (done && !stopped_))) {
-        validate();  // and save
+        validate(apart ? alone_ : ranks_);  // and save
         done = finished();
       } else if (done || epoch_ends || checkpoint_is_due()) {
-        save();
+        save(apart ? alone_ : ranks_);
       }
     }
     settle(0);
+    if (apart && at_all) come_together();
     if (trouble_) stop_in_trouble();
     if (!stopped_) {
       keeper_->finish(ranks_);
@@ -132,7 +141,7 @@ class Trainer {
     votes_[vote_stop] = stop_requested() ? 1 : 0;
     votes_[vote_seconds + static_cast<size_t>(ranks_.rank())] = computed_;
     if (!ranks_.first()) return;
-    votes_[vote_time_up] = t.max_seconds > 0 && now - started_ >= t.max_seconds ? 1 : 0;
+    votes_[vote_end] = (t.max_seconds > 0 && now - started_ >= t.max_seconds) || !progresses();
     votes_[vote_save] =
         t.checkpoint_every_seconds > 0 && now - last_checkpoint_ >= t.checkpoint_every_seconds;
   }
@@ -147,7 +156,7 @@ class Trainer {
     std::exception_ptr failure = accumulate(batches, extent.batches);
     computed_ += now_seconds() - began;
     vote();
-    const Synchronizer::Update u{failure != nullptr, meeting_is_due(extent), votes_};
+    Synchronizer::Update u{failure != nullptr, meeting_is_due(extent), votes_, lasting_votes};
     try {
       const bool applied = sync_->apply(u);
       advance(extent);
@@ -159,6 +168,8 @@ class Trainer {
                               .times = times(batches)});
       }
       settle(sync_->lag());
+      if (trouble_) failure = std::make_exception_ptr(InputError(*trouble_));
+      u.failed = failure != nullptr;
       note_meeting(sync_->meet(u));
     } catch (const UpdateWithdrawn&) {
       give_up(failure);
@@ -192,8 +203,9 @@ class Trainer {
   StepTimes times(const TrainingBatches& batches) {
     StepTimes t;
     t.waited_for_input = batches.wait_seconds();
-    t.rank_seconds.assign(votes_.begin() + vote_seconds, votes_.end());
+    t.rank_seconds = std::exchange(rank_seconds_, {});
     t.communication = sync_->times();
+    t.more = sync_->log_values();
     return t;
   }
 
@@ -247,20 +259,62 @@ class Trainer {
 
   // Of an update that all ranks share, so that all of them come here.
   void stop_in_trouble() {
-    save();
+    save(ranks_);
     ranks_.at_first([&] { throw InputError(*trouble_); });
   }
 
   void note_meeting(bool met) {
-    if (!met) return;
+    if (!met) {
+      std::fill(votes_.begin(), votes_.end(), 0.0);  // one's own, which count when all do
+      return;
+    }
     agreed_ = s_.state;
     computed_ = 0;
+    if (sync_->independent()) {
+      passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
+    } else {
+      rank_seconds_.assign(votes_.begin() + vote_seconds, votes_.end());
+    }
+  }
+
+  // The end of training for independent ranks: the mean of their weights is one more candidate.
+  void come_together() {
+    vote();
+    try {
+      sync_->finish({false, true, votes_, lasting_votes});
+    } catch (const UpdateWithdrawn&) {
+      give_up(nullptr);
+    }
+    vote();  // while this rank waited, it may have been asked to stop
+    ranks_.sum(votes_);
+    stopped_ = stopped_ || votes_[vote_stop] > 0;
+    // Only the first one has validated so far.
+    s_.state = TrainingState::from_json(ranks_.broadcast(s_.state.to_json()), "state of rank 0");
+    if (s_.dev && !stopped_) {
+      validate(ranks_);
+    } else {
+      save(ranks_);
+    }
+  }
+
+  // A checkpoint of independent ranks stands for the slowest one: nothing will be left out when the
+  // run goes on, but what the others did beyond that comes again.
+  TrainingState to_save() {
+    TrainingState state = s_.state;
+    state.optimizer_steps = s_.session->optimizer().steps();
+    if (!sync_->independent()) return state;
+    for (; passed_updates_ < sync_->slowest_updates() && passed_.size() > 1; ++passed_updates_) {
+      passed_.pop_front();
+    }
+    state.epoch = passed_.front().epoch;
+    state.step_in_epoch = passed_.front().step;
+    return state;
   }
 
   // Data that turn out to be bad must not cost the updates made before.
   [[noreturn]] void give_up(const std::exception_ptr& failure) {
     if (sync_->roll_back()) s_.state = agreed_;
-    if (s_.state.step > 0) save();
+    if (s_.state.step > 0 || sync_->independent()) save(ranks_);
     ranks_.together([&] {
       if (failure) std::rethrow_exception(failure);
     });
@@ -278,8 +332,11 @@ class Trainer {
     stopped_ = stopped_ || votes_[vote_stop] > 0;
     const TrainingConfig& t = config_.training;
     return stopped_ || static_cast<int64_t>(s_.state.epoch) >= t.epochs ||
-           steps_are_done(s_.state.step) || votes_[vote_time_up] > 0 ||
-           (t.patience > 0 && s_.state.validations_without_progress >= t.patience);
+           steps_are_done(s_.state.step) || votes_[vote_end] > 0 || !progresses();
+  }
+  bool progresses() const {
+    const int patience = config_.training.patience;
+    return patience == 0 || s_.state.validations_without_progress < patience;
   }
 
   bool steps_are_done(int64_t step) const {
@@ -301,16 +358,16 @@ class Trainer {
            is_saved_at(step);
   }
 
-  void validate() {
+  void validate(const Ranks& ranks) {
     settle(0);
     s_.state.seconds = now_seconds() - started_;
-    keeper_->validate(ranks_);
-    last_checkpoint_ = now_seconds();
+    const double metric = keeper_->validate(ranks);
+    save(ranks, metric);
   }
 
-  void save() {
+  void save(const Ranks& ranks, std::optional<double> metric = std::nullopt) {
     settle(0);
-    keeper_->save(ranks_);
+    keeper_->save(ranks, to_save(), metric);
     last_checkpoint_ = now_seconds();
   }
 
@@ -322,8 +379,13 @@ class Trainer {
   TrainingSetup s_;
   std::unique_ptr<Synchronizer> sync_;
   std::unique_ptr<RunKeeper> keeper_;
-  std::vector<double> votes_;           // of all ranks, as of their last meeting
-  TrainingState agreed_;                // as of their last meeting
+  std::vector<double> votes_;  // of all ranks, as of their last meeting
+  TrainingState agreed_;       // as of their last meeting
+  const Ranks alone_;          // this one
+  // Of independent ranks: the position after so many updates, and those after the updates since.
+  std::deque<BatchPosition> passed_;
+  int64_t passed_updates_ = 0;
+  std::vector<double> rank_seconds_;    // of the last meeting, not reported yet
   double computed_ = 0;                 // seconds since then
   std::optional<std::string> trouble_;  // why training cannot go on
   HostBatch batch_;
@@ -342,6 +404,7 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
     if (config.data.train.empty()) {
       fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
     }
+    require_parallel_settings(config);
     read_manifest(config.data.train);
   };
   if (options.group) {

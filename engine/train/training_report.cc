@@ -129,8 +129,9 @@ void TrainingReport::step(const TrainingState& state, const StepResult& r, doubl
   frames_ += r.frames;
   for (size_t i = 0; i < times.rank_seconds.size(); ++i) rank_seconds_[i] += times.rank_seconds[i];
   if (bar_) show_progress(state, epoch, expected_steps, now);
-  if (const std::string slow = slow_.add(times.rank_seconds, now); bar_ && !slow.empty()) {
-    message("warning: " + slow);
+  if (!times.rank_seconds.empty()) {
+    const std::string slow = slow_.add(times.rank_seconds, now);
+    if (bar_ && !slow.empty()) message("warning: " + slow);
   }
   if (state.step % config_.training.log_every_steps != 0 && !r.skipped) return;
   log_step(state, r, rate, epoch, times, std::max(now - logged_at_, 1e-9));
@@ -178,12 +179,15 @@ void TrainingReport::log_step(const TrainingState& state, const StepResult& r, d
         times.communication.communication - communicated_before_.communication,
         times.communication.exposed - communicated_before_.exposed};
     const auto slowest = std::max_element(rank_seconds_.begin(), rank_seconds_.end());
-    fields.push_back({"compute_seconds", rank_seconds_[static_cast<size_t>(rank_)]});
     fields.push_back({"communication_seconds", between.communication});
     fields.push_back({"hidden_communication", between.hidden_share()});
-    fields.push_back({"slowest_rank", static_cast<int64_t>(slowest - rank_seconds_.begin())});
-    fields.push_back({"slowest_compute_seconds", *slowest});
+    if (*slowest > 0) {
+      fields.push_back({"compute_seconds", rank_seconds_[static_cast<size_t>(rank_)]});
+      fields.push_back({"slowest_rank", static_cast<int64_t>(slowest - rank_seconds_.begin())});
+      fields.push_back({"slowest_compute_seconds", *slowest});
+    }
   }
+  for (const LogValue& v : times.more) fields.push_back({v.name, v.value});
   log_.write(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("loss/train", state.step, static_cast<float>(loss));

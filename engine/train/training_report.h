@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/config/config.h"
-#include "engine/parallel/data_parallel.h"
 #include "engine/parallel/ranks.h"
 #include "engine/parallel/slow_ranks.h"
+#include "engine/parallel/synchronizer.h"
 #include "engine/report/jsonl.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
@@ -29,8 +29,10 @@ std::string metric_text(Task task, double metric);
 // How an update's time was spent.
 struct StepTimes {
   double waited_for_input = 0;       // seconds so far
-  std::vector<double> rank_seconds;  // by rank: of this update's forward and backward passes
+  std::vector<double> rank_seconds;  // by rank: of forward and backward passes before the ranks'
+                                     // last meeting; empty if they have not met since
   RankReducer::Times communication;  // so far
+  std::vector<LogValue> more;        // for the log
 };
 
 // Rank 0 reports to the terminal and to everything else; the other ranks write what they see into

@@ -1,0 +1,153 @@
+"""Ranks that do not share every update: a stopped one delays nobody, signals, going on."""
+
+import signal
+
+from cli_support import *
+
+SETTINGS = ["training.log_every_steps=1", "model.dropout=0.2", "training.threads=1",
+            "parallel.sync_every=4", "parallel.timeout_seconds=30", "data.sorta_grad=false",
+            "schedule.type=constant", "training.checkpoint_dir=run"]
+STOPPED = 5  # seconds
+
+
+def launch(n, *more):
+    return ["launch", "-n", n, "--", "train", *READY, *SETTINGS, "data=.", *more]
+
+
+@contextlib.contextmanager
+def corpus():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=120)
+        yield root
+
+
+def ranks_of(launcher):
+    """{rank: process id} of what a launcher started."""
+    pids = {}
+    for directory in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, StopIteration):
+            parent = (directory / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            if int(parent) == launcher.pid:
+                variables = (directory / "environ").read_bytes().split(b"\0")
+                rank = next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1]
+                pids[int(rank)] = int(directory.name)
+    return pids
+
+
+def steps_of(root, rank):
+    """The lines of this rank's log about steps; the last line may be on its way."""
+    name = "log.jsonl" if rank == 0 else f"log.rank-{rank}.jsonl"
+    steps = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in (root / "run" / name).read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                entry = json.loads(line)
+                if entry["event"] == "step":
+                    steps.append(entry)
+    return steps
+
+
+def last_step(root, rank):
+    steps = steps_of(root, rank)
+    return steps[-1]["step"] if steps else 0
+
+
+def wait_until(condition, process):
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        check(process.poll() is None, "ended early:", process.poll() is not None and process.communicate())
+        check(time.monotonic() < end, "nothing happens")
+        time.sleep(0.01)
+
+
+def ends(process, code):
+    try:
+        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise AssertionError(f"did not end: {process.communicate()}")
+    check(process.returncode == code, "exit", process.returncode, "expected", code, out, err)
+    return out, err
+
+
+def progress_while_stopped(root, sync, ranks, victim):
+    """Stops a rank for STOPPED seconds; {rank: steps of the others meanwhile}, how it ended."""
+    process = start(*launch(ranks, f"parallel.sync={sync}", "training.epochs=100000",
+                            "training.validate_every_steps=1000000"), cwd=root)
+    others = [r for r in range(ranks) if r != victim]
+    wait_until(lambda: all(last_step(root, r) >= 20 for r in range(ranks)), process)
+    pid = ranks_of(process)[victim]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(0.5)  # what was under way when it stopped
+        before = {r: last_step(root, r) for r in range(ranks)}
+        time.sleep(STOPPED - 1)
+        after = {r: last_step(root, r) for r in range(ranks)}
+    finally:
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGCONT)
+    check(after[victim] == before[victim], "it was not stopped")
+    wait_until(lambda: last_step(root, victim) >= after[victim] + 30, process)
+    process.send_signal(signal.SIGTERM)
+    ends(process, 128 + signal.SIGTERM)
+    return {r: after[r] - before[r] for r in others}
+
+
+def test_a_stopped_rank_delays_nobody():
+    for victim in (1, 0):
+        with corpus() as root:
+            made = progress_while_stopped(root, "async", 3, victim)
+            check(all(n >= 20 for n in made.values()), "steps while rank", victim, "was stopped:", made)
+            caught_up = steps_of(root, victim)[-1]
+            check(caught_up["averaged"] + caught_up["taken_over"] > 0, caught_up)
+            check({"staleness", "divergence", "dropped"} <= caught_up.keys(), caught_up)
+            print("steps of the others in 4 s:", made)
+
+
+def test_a_stopped_rank_delays_ranks_that_share_updates():
+    # What the test above would see if ranks waited.
+    with corpus() as root:
+        made = progress_while_stopped(root, "step", 2, 1)
+        check(made[0] <= 1, made)
+
+
+def test_a_stopped_async_run_goes_on():
+    with corpus() as root:
+        process = start(*launch(3, "parallel.sync=async", "training.epochs=100000"), cwd=root)
+        wait_until(lambda: last_step(root, 0) >= 60, process)
+        os.kill(ranks_of(process)[2], signal.SIGTERM)
+        out, _ = ends(process, 128 + signal.SIGTERM)
+        check("stopped by a signal after step" in out, out)
+        state = lambda: json.loads((sorted((root / "run").glob("checkpoint-*"))[-1] / "state.json").read_text())
+        stopped_in = state()["epoch"]
+        check(1 <= stopped_in < 100000, stopped_in)
+        run(*launch(2, "parallel.sync=async", f"training.epochs={stopped_in + 3}", "--resume"),
+            cwd=root, says="continuing after step")
+        check(state()["epoch"] == stopped_in + 3, state())
+
+
+def test_a_killed_rank_ends_an_async_run():
+    with corpus() as root:
+        process = start(*launch(3, "parallel.sync=async", "training.epochs=100000"), cwd=root)
+        wait_until(lambda: last_step(root, 0) >= 20, process)
+        os.kill(ranks_of(process)[1], signal.SIGKILL)
+        _, err = ends(process, 128 + signal.SIGKILL)
+        check("rank 1 was killed by SIGKILL" in err, err)
+
+
+def test_wrong_settings():
+    with corpus() as root:
+        for setting, says in (("parallel.sync=sometimes", "parallel.sync"),
+                              ("parallel.sync_every=0", "parallel.sync_every"),
+                              ("parallel.outer_lr=0", "parallel.outer_lr"),
+                              ("parallel.outer_momentum=1", "parallel.outer_momentum"),
+                              ("parallel.max_staleness=-1", "parallel.max_staleness"),
+                              ("data.sampling=twice", "data.sampling"),
+                              ("data.draws_per_epoch=-1", "data.draws_per_epoch"),
+                              ("parallel.shard_optimizer=2", "parallel.shard_optimizer")):
+            fails("train", *READY, "data=.", setting, cwd=root, errs=says)
+        fails("train", *READY, "data=.", "parallel.sync=local", "parallel.deterministic=world_invariant",
+              cwd=root, errs="needs parallel.sync = \"step\"")
+
+
+main(globals())

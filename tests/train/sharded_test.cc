@@ -1,0 +1,140 @@
+// parallel.shard_optimizer: the weights of ranks that keep everything, and less memory.
+#include <catch2/catch.hpp>
+
+#include "engine/layers/layers.h"
+#include "engine/parallel/sharded_synchronizer.h"
+#include "tests/train/train_on.h"
+
+using namespace rondo;
+using namespace rondo::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Config config_of(const TrainingCorpus& corpus, const std::string& name, bool sharded) {
+  Config c = corpus.config(name);
+  c.training.max_steps = 24;
+  c.training.validate_every_steps = 10;
+  c.training.ema = 0.9;
+  c.training.clip = 0;
+  c.optimizer.type = OptimizerType::adamw;
+  c.optimizer.lr = 0.01;
+  c.parallel.shard_optimizer = sharded;
+  return c;
+}
+
+void check_same(const std::string& one, const std::string& other) {
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    const SafetensorsFile a((newest(one) / file).string()), b((newest(other) / file).string());
+    REQUIRE(a.tensors().size() == b.tensors().size());
+    for (const StoredTensor& t : a.tensors()) {
+      INFO(file << " " << t.name);
+      CHECK(std::ranges::equal(t.bytes, b.at(t.name).bytes));
+    }
+  }
+  const SafetensorsFile a(one + "/model.safetensors"), b(other + "/model.safetensors");
+  for (const StoredTensor& t : a.tensors()) {
+    CHECK(std::ranges::equal(t.bytes, b.at(t.name).bytes));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a sharded optimizer gives the bits of a whole one, for each number of ranks") {
+  const TrainingCorpus corpus(90, 7);
+  for (int ranks : {2, 3, 4}) {
+    INFO(ranks << " ranks");
+    const Config whole = config_of(corpus, str("whole", ranks), false);
+    const Config sharded = config_of(corpus, str("sharded", ranks), true);
+    require_success(train_on(ranks, whole));
+    require_success(train_on(ranks, sharded));
+    check_same(whole.training.checkpoint_dir, sharded.training.checkpoint_dir);
+  }
+}
+
+TEST_CASE("with clipping, whole and sharded differ by the rounding of the norm at most") {
+  const TrainingCorpus corpus(90, 7);
+  std::vector<std::vector<float>> weights;
+  for (bool sharded : {false, true}) {
+    Config c = config_of(corpus, sharded ? "sharded" : "whole", sharded);
+    c.training.clip = 0.01;
+    c.training.ema = 0;
+    c.optimizer.type = OptimizerType::sgd;
+    require_success(train_on(3, c));
+    weights.push_back(weights_of(c.training.checkpoint_dir));
+  }
+  // 24 updates, each of which may round a clipped gradient another way.
+  const double norm = distance(weights[0], std::vector<float>(weights[0].size()));
+  CHECK(distance(weights[0], weights[1]) <= 1e-6 * norm);
+}
+
+TEST_CASE("a sharded run goes on with other numbers of ranks, sharded or not") {
+  const TrainingCorpus corpus(90, 7);
+  for (bool sharded : {false, true}) {
+    const auto part = [&](int ranks, bool shard, int64_t steps, StartFrom start) {
+      Config c = config_of(corpus, sharded ? "sharded" : "whole", sharded && shard);
+      c.training.max_steps = steps;
+      require_success(train_on(ranks, c, start));
+    };
+    part(3, true, 7, StartFrom::scratch);
+    part(2, true, 15, StartFrom::checkpoint);
+    part(4, false, 20, StartFrom::checkpoint);
+    part(1, true, 23, StartFrom::checkpoint);
+    part(4, true, 30, StartFrom::checkpoint);
+  }
+  check_same(corpus.folder.path("whole"), corpus.folder.path("sharded"));
+}
+
+TEST_CASE("a rank keeps its part of the optimizer's state") {
+  const auto model = [](Graph& g) {
+    ValueId x = layers::input_frames(g, "features", 40);
+    x = layers::lstm(g, x, "encoder", {.hidden = 64, .layers = 2, .bidirectional = true});
+    const ValueId y = layers::linear(g, x, "out", 30);
+    return Outputs{layers::ctc_loss(g, y), y};
+  };
+  const auto bytes = [&](int parts) {
+    SessionOptions o;
+    o.threads = 1;
+    o.optimizer.kind = OptimizerOptions::adamw;
+    o.optimizer.ema_decay = 0.9;
+    o.optimizer.parts = parts;
+    const Session session(model, o);
+    CHECK(session.predict_memory({}).optimizer == session.optimizer().bytes());
+    return static_cast<double>(session.optimizer().bytes());
+  };
+  const double whole = bytes(1);
+  for (int parts = 2; parts <= 8; ++parts) {
+    INFO(parts << " parts: " << bytes(parts) << " of " << whole << " bytes");
+    // Whole blocks, and a few numbers that are not divided.
+    const double spare = 3 * 4 * 256 + 4096;
+    CHECK(bytes(parts) <= whole / parts + spare);
+    CHECK(bytes(parts) >= whole / parts - spare);
+  }
+}
+
+TEST_CASE("every element belongs to one part, and parts are as even as blocks allow") {
+  for (int64_t size : {1, 255, 256, 257, 1024, 5000}) {
+    for (int ranks : {2, 3, 5, 8}) {
+      const ShardLayout layout(size, ranks);
+      std::vector<int> owners(static_cast<size_t>(size));
+      for (int rank = 0; rank < ranks; ++rank) {
+        int64_t end = 0;
+        layout.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
+          CHECK(place == end);
+          end = place + ShardLayout::block_elements;
+          for (int64_t i = at; i < at + n; ++i) ++owners[static_cast<size_t>(i)];
+        });
+        CHECK(end <= layout.part());
+      }
+      CHECK(std::ranges::count(owners, 1) == size);
+      CHECK(layout.part() * ranks < size + ranks * ShardLayout::block_elements + 256);
+    }
+  }
+}
+
+TEST_CASE("a sharded optimizer does not go with sums that hold for any number of ranks") {
+  const TrainingCorpus corpus;
+  Config c = config_of(corpus, "refused", true);
+  c.parallel.deterministic = Deterministic::world_invariant;
+  CHECK_THAT(message_of(train_on(2, c).errors.at(0)), Contains("cannot be combined"));
+}
