@@ -157,9 +157,9 @@ class Suite {
 Suite full_suite();
 
 struct Options {
-  std::string filter;   // substring of "op/label"
-  std::string variant;  // only this variant name
-  std::string backend;  // only this backend
+  std::string filter;    // substring of "op/label"
+  std::string variant;   // only this variant name
+  std::string backend;   // only this backend
   int device_index = 0;  // among GPUs
   std::vector<int> threads = {1, 2, 3};
   uint64_t seed = 1;
@@ -173,7 +173,7 @@ struct Options {
 
 struct Summary {
   int passed = 0, failed = 0, skipped = 0;
-  int chosen = 0;  // cases that the options name, for each variant
+  int chosen = 0;        // cases that the options name, for each variant
   int peers_differ = 0;  // somebody else's results are not ours: told, but no failure
 };
 
