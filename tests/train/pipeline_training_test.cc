@@ -120,6 +120,16 @@ TEST_CASE("a run goes on with other splits where it stood", "[pipelines]") {
     INFO(file);
     CHECK((newest(whole, file) == newest(same, file)));
   }
+  // A measured placement stays where it was: here one that is unlike any that would be measured.
+  Config odd = pipeline(config(corpus, "odd", 3), 2);
+  odd.parallel.placement = "1,5";
+  require_success(train_on(2, odd));
+  odd.parallel.placement.clear();
+  odd.training.max_steps = 4;
+  require_success(train_on(2, odd, StartFrom::checkpoint));
+  const auto state =
+      rondo::test::bytes_of(rondo::test::newest(odd.training.checkpoint_dir) / "state.json");
+  CHECK_THAT(state, Contains("\"placement\": \"1,5\""));
   // Other splits: but for the order of sums.
   require_success(train_on(2, pipeline(parts(8), 2)));
   require_success(train_on(1, parts(13), StartFrom::checkpoint));
