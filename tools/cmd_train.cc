@@ -159,6 +159,7 @@ int run_train(const TrainOptions& given) {
   if (!place && o.ranks == 1) o.ranks = config.parallel.sequence;
   // These work in host memory so far.
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
+                           config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;
   t.device = not_on_gpus && o.device.text == "auto" ? DeviceId(DeviceKind::cpu) : resolve(o.device);
   if (place && o.ranks > 1) {
