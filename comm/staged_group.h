@@ -1,6 +1,9 @@
 // A group of devices by way of the host: data are copied to the host (page-locked memory), go
 // through the collective of a host group, and are copied back, all in stream order. For devices
-// without a network of their own: simulated ones, and GPUs where NCCL is missing.
+// without a network of their own, such as simulated ones.
+//
+// On a GPU the stream waits in a host callback. The driver may run the callbacks of a process one
+// after the other, so at most one rank of a process may use such a group there.
 #pragma once
 
 #include <memory>

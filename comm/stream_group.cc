@@ -205,7 +205,7 @@ bool StreamGroup::advance() {
   std::shared_ptr<Operation> oldest;
   {
     const std::lock_guard lock(mutex_);
-    if (pending_.empty()) return false;
+    if (pending_.empty() || ending_) return false;
     oldest = pending_.front();
   }
   if (oldest->passed.done()) {

@@ -91,10 +91,15 @@ StepResult step_result(const LossTotals& totals, std::span<const double> losses)
 class GradientReducer {
  public:
   virtual ~GradientReducer() = default;
-  // In place: `gradients` (flat, device memory) and `counts` become sums over all ranks.
+  // In place: `counts` become sums over all ranks, and so do `gradients` (flat, device memory), at
+  // the latest when the session's stream comes to what is enqueued next.
   virtual void reduce(TensorView gradients, std::span<double> counts) = 0;
-  // A node of a training batch has run and its results are in memory; called on the CPU alone.
+  // Whether after_node() is to be called in the next batch.
+  virtual bool watches_nodes() const { return false; }
+  // A node of a training batch has run, or, on devices that queue work, has been enqueued.
   virtual void after_node(size_t node) { static_cast<void>(node); }
+  // The update has been carried out. Throws when what it was made of turns out to be wrong.
+  virtual void applied() {}
 };
 
 class Session {

@@ -79,7 +79,6 @@ struct Session::State {
   InFlight& begin_item(bool is_update);
   void end_item(InFlight& item);
   void clear_gradients();
-  void run_nodes(Plan& plan);
   void run_batch(Plan& plan, bool restart, bool updates);
   void add_to_totals(const Plan& plan, bool restart);
   void fetch_losses(const Plan& plan, InFlight& item);

@@ -123,18 +123,16 @@ double Session::State::reduce(LossTotals& t) {
   return std::max(t.sequences - t.infeasible, 1.0);
 }
 
-void Session::State::run_nodes(Plan& plan) {
-  if (reducer && device->kind() == DeviceKind::cpu) {
-    plan.run([this](size_t node) { reducer->after_node(node); });
-  } else {
-    plan.run();
-  }
-}
-
 void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
+  if (reducer && reducer->watches_nodes()) {  // its part is not the same every time
+    if (restart) clear_gradients();
+    plan.run([this](size_t node) { reducer->after_node(node); });
+    add_to_totals(plan, restart);
+    return;
+  }
   batch_recordings.of(restart, updates).run(context, [&] {
     if (restart) clear_gradients();
-    run_nodes(plan);
+    plan.run();
     add_to_totals(plan, restart);
     if (updates) optimizer->update(context);
   });
@@ -231,6 +229,7 @@ const StepResult& Session::collect() {
     const Optimizer::Result applied = s.optimizer->finish(back.update);
     r.gradient_norm = applied.gradient_norm;
     r.skipped = applied.skipped;
+    if (s.reducer) s.reducer->applied();
   } else {
     s.set_losses(item);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "kernels/base/error.h"
 
@@ -55,26 +56,79 @@ std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& p
   return buckets;
 }
 
-LinkSpeed measure_link(ProcessGroup& group) {
-  std::vector<float> data(size_t{1} << 16, 0.0f);
+// Block q of the flat array is in chunk q modulo the number of ranks, after those before it.
+BucketLayout lay_out(const GradientBucket& b, int ranks) {
+  constexpr int64_t block = BucketLayout::block_elements;
+  const int64_t first = b.begin / block, blocks = (b.end + block - 1) / block - first;
+  BucketLayout layout;
+  layout.chunk = (blocks + ranks - 1) / ranks * block;
+  for (int64_t i = 0; i < std::min<int64_t>(ranks, blocks); ++i) {
+    BlockRows r{.flat = (first + i) * block,
+                .flat_stride = ranks * block,
+                .packed = (first + i) % ranks * layout.chunk,
+                .packed_stride = block,
+                .elements = block,
+                .rows = (blocks - i + ranks - 1) / ranks};
+    // The first and the last block may be cut.
+    const int64_t last = r.flat + (r.rows - 1) * r.flat_stride;
+    if (last + block > b.end) {
+      --r.rows;
+      const int64_t from = std::max(last, b.begin);
+      layout.rows.push_back({from, 0, r.packed + r.rows * block, 0, b.end - from, 1});
+    }
+    if (r.rows > 0 && r.flat < b.begin) {
+      layout.rows.push_back({b.begin, 0, r.packed, 0, r.flat + block - b.begin, 1});
+      r.flat += r.flat_stride;
+      r.packed += block;
+      --r.rows;
+    }
+    if (r.rows > 0) layout.rows.push_back(r);
+  }
+  return layout;
+}
+
+namespace {
+
+// `all_reduce` of so many elements, and waiting for it.
+LinkSpeed measure(ProcessGroup& control, int64_t large,
+                  const std::function<void(int64_t elements)>& all_reduce) {
   const auto fastest = [&](int64_t elements, int repeats) {
     double least = 0;
     for (int i = 0; i <= repeats; ++i) {
-      group.barrier().wait();
+      control.barrier().wait();
       const auto begin = CommClock::now();
-      group.all_reduce(TensorView(data.data(), DType::f32, {elements}), Reduction::sum).wait();
+      all_reduce(elements);
       const double seconds = seconds_since(begin);
       if (i == 1 || (i > 1 && seconds < least)) least = seconds;  // the first warms up
     }
     return least;
   };
-  const auto large = static_cast<int64_t>(data.size());
-  double times[] = {fastest(group.size(), 5), fastest(large, 3)};
-  group.broadcast(TensorView(times, DType::f64, {2}), 0).wait();
+  double times[] = {fastest(control.size(), 5), fastest(large, 3)};
+  control.broadcast(TensorView(times, DType::f64, {2}), 0).wait();
   LinkSpeed link;
   link.latency = times[0];
   link.bandwidth = static_cast<double>(large * 4) / std::max(times[1] - times[0], 1e-9);
   return link;
+}
+
+}  // namespace
+
+LinkSpeed measure_link(ProcessGroup& group) {
+  std::vector<float> data(size_t{1} << 16, 0.0f);
+  return measure(group, static_cast<int64_t>(data.size()), [&](int64_t n) {
+    group.all_reduce(TensorView(data.data(), DType::f32, {n}), Reduction::sum).wait();
+  });
+}
+
+LinkSpeed measure_link(DeviceGroup& sums, ProcessGroup& control) {
+  // A GPU's link needs more to show its bandwidth.
+  const int64_t large = sums.device().kind() == DeviceKind::cuda ? int64_t{1} << 22 : 1 << 16;
+  const auto bytes = static_cast<size_t>(large) * sizeof(float);
+  const Buffer data(sums.device(), bytes, "measuring the link");
+  sums.device().fill_bytes(sums.stream(), data.data(), 0, bytes);
+  return measure(control, large, [&](int64_t n) {
+    sums.all_reduce(TensorView(data.data(), DType::f32, {n}), Reduction::sum).wait();
+  });
 }
 
 int64_t bucket_bytes_for(const LinkSpeed& link) {
@@ -89,47 +143,35 @@ BucketReducer::BucketReducer(ProcessGroup& group, const Graph& graph, const Para
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
       buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       flights_(buckets_.size()) {
-  RONDO_CHECK(parameters.device().host_memory(), "gradients must be in host memory");
+  RONDO_CHECK(parameters.device().kind() == DeviceKind::cpu, "gradients must be a cpu's");
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    // Blocks of each chunk, at most.
-    std::vector<int64_t> counts(static_cast<size_t>(group.size()));
-    const GradientBucket& b = buckets_[i];
-    for (int64_t at = b.begin; at < b.end; at = (at / block_elements + 1) * block_elements) {
-      ++counts[static_cast<size_t>(at / block_elements % group.size())];
-    }
-    flights_[i].chunk = *std::max_element(counts.begin(), counts.end()) * block_elements;
-    const auto bytes = static_cast<size_t>(flights_[i].chunk * group.size() * width_);
-    flights_[i].memory = Buffer(cpu_device(), std::max<size_t>(bytes, 1), "gradient buckets");
-    std::memset(flights_[i].memory.data(), 0, flights_[i].memory.bytes());
+    Flight& f = flights_[i];
+    f.layout = lay_out(buckets_[i], group.size());
+    const auto bytes = static_cast<size_t>(f.layout.chunk * group.size() * width_);
+    f.memory = Buffer(cpu_device(), std::max<size_t>(bytes, 1), "gradient buckets");
+    std::memset(f.memory.data(), 0, f.memory.bytes());
   }
 }
 
-// copy(flat, packed, bytes) for the blocks of a bucket.
-template <class Copy>
-void BucketReducer::for_blocks(size_t index, Copy copy) {
-  const GradientBucket& b = buckets_[index];
-  Flight& flight = flights_[index];
-  const int ranks = group().size();
-  std::vector<int64_t> next(static_cast<size_t>(ranks));
-  for (int64_t at = b.begin; at < b.end;) {
-    const int64_t end = std::min(b.end, (at / block_elements + 1) * block_elements);
-    const auto chunk = static_cast<size_t>(at / block_elements % ranks);
-    const int64_t packed =
-        static_cast<int64_t>(chunk) * flight.chunk + next[chunk]++ * block_elements;
-    copy(static_cast<std::byte*>(gradients_.data) + at * width_,
-         flight.memory.as<std::byte>() + packed * width_, static_cast<size_t>((end - at) * width_));
-    at = end;
+void BucketReducer::copy(const Flight& flight, Copy direction) const {
+  auto* const flat = static_cast<std::byte*>(gradients_.data);
+  auto* const packed = flight.memory.as<std::byte>();
+  for (const BlockRows& r : flight.layout.rows) {
+    const auto bytes = static_cast<size_t>(r.elements * width_);
+    for (int64_t i = 0; i < r.rows; ++i) {
+      std::byte* const here = flat + (r.flat + i * r.flat_stride) * width_;
+      std::byte* const there = packed + (r.packed + i * r.packed_stride) * width_;
+      direction == Copy::pack ? std::memcpy(there, here, bytes) : std::memcpy(here, there, bytes);
+    }
   }
 }
 
 void BucketReducer::launch() {
   Flight& flight = flights_[launched_];
-  for_blocks(launched_, [](std::byte* flat, std::byte* packed, size_t bytes) {
-    std::memcpy(packed, flat, bytes);
-  });
-  flight.work = group().all_reduce(
-      TensorView(flight.memory.data(), gradients_.dtype, {flight.chunk * group().size()}),
-      Reduction::sum);
+  copy(flight, Copy::pack);
+  const TensorView packed(flight.memory.data(), gradients_.dtype,
+                          {flight.layout.chunk * group().size()});
+  flight.work = group().all_reduce(packed, Reduction::sum);
   ++launched_;
 }
 
@@ -141,15 +183,13 @@ void BucketReducer::after_node(size_t node) {
 void BucketReducer::sum_gradients(TensorView gradients) {
   RONDO_CHECK(gradients.data == gradients_.data, "gradients of another session");
   while (launched_ < buckets_.size()) launch();
-  for (size_t i = 0; i < flights_.size(); ++i) {
+  for (Flight& flight : flights_) {
     const auto begin = CommClock::now();
-    Work& work = flights_[i].work;
-    work.wait();
+    flight.work.wait();
     times_.exposed += seconds_since(begin);
-    times_.communication += std::chrono::duration<double>(work.end() - work.start()).count();
-    for_blocks(i, [](std::byte* flat, std::byte* packed, size_t bytes) {
-      std::memcpy(flat, packed, bytes);
-    });
+    times_.communication +=
+        std::chrono::duration<double>(flight.work.end() - flight.work.start()).count();
+    copy(flight, Copy::unpack);
   }
   launched_ = 0;
   active_ = false;

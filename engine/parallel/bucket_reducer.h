@@ -14,6 +14,7 @@
 
 #include <vector>
 
+#include "comm/device_group.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/parameters.h"
 #include "engine/parallel/data_parallel.h"
@@ -34,6 +35,22 @@ struct GradientBucket {
 std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& parameters,
                                          int64_t first, int64_t size);
 
+// Rows of a bucket's elements as they lie in the flat array and in the memory in which they travel:
+// row i begins at flat + i * flat_stride there, and at packed + i * packed_stride here.
+struct BlockRows {
+  int64_t flat = 0, flat_stride = 0, packed = 0, packed_stride = 0;
+  int64_t elements = 0, rows = 0;
+};
+
+// How a bucket travels: blocks that the ring sums in the same order lie together, in chunks of
+// equal size. What is no element of the bucket is padding.
+struct BucketLayout {
+  static constexpr int64_t block_elements = 256;
+  std::vector<BlockRows> rows;
+  int64_t chunk = 0;  // elements, times the number of ranks
+};
+BucketLayout lay_out(const GradientBucket& bucket, int ranks);
+
 // What an all-reduce costs: latency + bytes / bandwidth. Measured with a few all-reduces, the same
 // figures (rank 0's) on all ranks.
 struct LinkSpeed {
@@ -41,14 +58,15 @@ struct LinkSpeed {
   double bandwidth = 0;  // bytes of an array reduced per second
 };
 LinkSpeed measure_link(ProcessGroup& group);
+// Of a device's memory over `sums`; `control` is of the same ranks.
+LinkSpeed measure_link(DeviceGroup& sums, ProcessGroup& control);
 
 // Large enough that latency is an eighth of a bucket's time, within 64 KiB and 64 MiB.
 int64_t bucket_bytes_for(const LinkSpeed& link);
 
+// Of gradients in the memory of a cpu.
 class BucketReducer final : public RankReducer {
  public:
-  static constexpr int64_t block_elements = 256;
-
   // Borrows the group.
   BucketReducer(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
                 int64_t bucket_bytes, size_t ballot = 0);
@@ -56,6 +74,7 @@ class BucketReducer final : public RankReducer {
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
 
   void last_batch() override { active_ = true; }
+  bool watches_nodes() const override { return active_; }
   void after_node(size_t node) override;
 
  protected:
@@ -63,13 +82,13 @@ class BucketReducer final : public RankReducer {
 
  private:
   struct Flight {
-    Buffer memory;  // the bucket's blocks, by chunk
-    int64_t chunk = 0;
+    BucketLayout layout;
+    Buffer memory;  // the bucket as it travels
     Work work;
   };
   void launch();
-  template <class Copy>
-  void for_blocks(size_t bucket, Copy copy);
+  enum class Copy : uint8_t { pack, unpack };
+  void copy(const Flight& flight, Copy direction) const;
 
   const TensorView gradients_;
   const int64_t width_;

@@ -72,6 +72,20 @@ void Ranks::broadcast(const TensorView& data) const {
   group_->broadcast(data, 0, deadline()).wait();
 }
 
+void Ranks::broadcast(const TensorView& data, Device& device) const {
+  if (size() == 1 || data.bytes() == 0) return;
+  if (device.kind() == DeviceKind::cpu) return broadcast(data);
+  const StagingBuffer host(device, data.bytes(), "weights by way of the host");
+  Stream stream = device.make_stream();
+  device.copy(stream, host.data(), data.data, data.bytes());
+  stream.synchronize();
+  TensorView staged = data;
+  staged.data = host.data();
+  broadcast(staged);
+  device.copy(stream, data.data, host.data(), data.bytes());
+  stream.synchronize();
+}
+
 std::string Ranks::broadcast(const std::string& text) const {
   if (size() == 1) return text;
   auto length = static_cast<int64_t>(text.size());

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/device_group.h"
 #include "comm/run_ranks.h"
 #include "kernels/base/error.h"
 
@@ -33,14 +33,18 @@ class Ranks {
  public:
   // A single rank, which agrees with itself.
   Ranks() = default;
-  // Borrows the group. An agreement waits so long for the slowest rank.
-  Ranks(ProcessGroup& group, CommClock::duration patience) : group_(&group), patience_(patience) {}
+  // Borrows the groups. An agreement waits so long for the slowest rank. `sums`: of the same ranks,
+  // for gradients on devices.
+  Ranks(ProcessGroup& group, CommClock::duration patience, DeviceGroup* sums = nullptr)
+      : group_(&group), sums_(sums), patience_(patience) {}
 
   int rank() const { return group_ ? group_->rank() : 0; }
   int size() const { return group_ ? group_->size() : 1; }
   bool first() const { return rank() == 0; }
   // nullptr for a single rank.
   ProcessGroup* group() const { return group_; }
+  // nullptr for ranks on cpus.
+  DeviceGroup* sums() const { return sums_; }
 
   // Runs `action` here, then waits for all ranks. Where it threw, it throws again; if it threw on
   // other ranks only, PeerFailed with the message of the lowest of them. A CommError is thrown at
@@ -54,6 +58,8 @@ class Ranks {
   void sum(std::span<float> values) const;
   // Rank 0's.
   void broadcast(const TensorView& data) const;
+  // The same for memory of a device.
+  void broadcast(const TensorView& data, Device& device) const;
   std::string broadcast(const std::string& text) const;
   // By rank on rank 0, empty elsewhere.
   std::vector<std::string> gather(const std::string& text) const;
@@ -61,6 +67,7 @@ class Ranks {
  private:
   Deadline deadline() const { return within(patience_); }
   ProcessGroup* group_ = nullptr;
+  DeviceGroup* sums_ = nullptr;
   CommClock::duration patience_ = std::chrono::minutes(5);
 };
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/memory_store.h"
 #include "comm/socket.h"
 #include "comm/store_protocol.h"
 #include "comm/tcp_store.h"
@@ -251,6 +252,11 @@ TEST_CASE("The file store keeps the rules", "[store]") {
   const std::string directory = scratch_directory();
   check_store([&] { return make_file_store(directory + "/sub"); });
   std::filesystem::remove_all(directory);
+}
+
+TEST_CASE("The memory store keeps the rules", "[store]") {
+  const auto table = make_memory_table();
+  check_store([&] { return make_memory_store(table); });
 }
 
 TEST_CASE("A prefix keeps two groups apart", "[store]") {
