@@ -88,6 +88,7 @@ class GlooWorld final : public RankWorld {
   }
 
   Transport& transport() override { return *transport_; }
+  Store& store() override { return *store_; }
 
  private:
   void meet_over_tcp(Deadline deadline) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "comm/process_group.h"
+#include "comm/store.h"
 #include "engine/parallel/launch_environment.h"
 
 namespace rondo {
@@ -12,6 +13,8 @@ class RankWorld {
  public:
   virtual ~RankWorld() = default;
   virtual Transport& transport() = 0;
+  // Where the ranks met.
+  virtual Store& store() = 0;
 };
 
 // Meets the other ranks, at most so long, and connects with them over TCP. InputError when this

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/parallel/async_synchronizer.h"
-#include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/device_bucket_reducer.h"
 #include "engine/parallel/local_synchronizer.h"
 #include "engine/parallel/sequence_synchronizer.h"
 #include "engine/parallel/step_synchronizer.h"
@@ -50,11 +50,7 @@ class Maker {
   std::unique_ptr<Synchronizer> in_step() {
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
-    return std::make_unique<StepSynchronizer>(
-        session_,
-        std::make_unique<BucketReducer>(*ranks_.group(), session_.training_graph(),
-                                        session_.parameters(), bucket_bytes(), ballot_),
-        ranks_.rank(), ranks_.size());
+    return std::make_unique<StepSynchronizer>(session_, reducer(), ranks_.rank(), ranks_.size());
   }
 
   std::unique_ptr<Synchronizer> sharded() {
@@ -96,9 +92,27 @@ class Maker {
     return std::make_unique<StepSynchronizer>(session_, ranks_.group(), shards, ballot_);
   }
 
+  std::unique_ptr<RankReducer> reducer() {
+    const Graph& graph = session_.training_graph();
+    const Parameters& parameters = session_.parameters();
+    if (parameters.device().kind() == DeviceKind::cpu) {
+      return std::make_unique<BucketReducer>(*ranks_.group(), graph, parameters, bucket_bytes(),
+                                             ballot_);
+    }
+    RONDO_CHECK(ranks_.sums() != nullptr, "ranks on devices need a group of devices");
+    return std::make_unique<DeviceBucketReducer>(*ranks_.group(), *ranks_.sums(),
+                                                 *session_.context().stream, graph, parameters,
+                                                 bucket_bytes(), ballot_);
+  }
+
+  LinkSpeed link_speed() const {
+    return ranks_.sums() ? measure_link(*ranks_.sums(), *ranks_.group())
+                         : measure_link(*ranks_.group());
+  }
+
   int64_t bucket_bytes() {
     if (config_.parallel.bucket_kb > 0) return config_.parallel.bucket_kb * 1024;
-    const LinkSpeed link = measure_link(*ranks_.group());
+    const LinkSpeed link = link_speed();
     const int64_t bytes = bucket_bytes_for(link);
     say_(str("all-reduce: ", std::lround(link.latency * 1e6), " us, ",
              std::lround(link.bandwidth / 1e6), " MB/s; gradients in buckets of ", bytes / 1024,

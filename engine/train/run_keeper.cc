@@ -67,7 +67,8 @@ void RunKeeper::test(const Ranks& ranks) {
     data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
                         s_.alphabet.get());
   });
-  ranks.broadcast(s_.session->parameters().weights());
+  Parameters& parameters = s_.session->parameters();
+  ranks.broadcast(parameters.weights(), parameters.device());
   if (config_.features.cmvn == Cmvn::global) {
     data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
   }
@@ -90,7 +91,7 @@ void RunKeeper::finish(const Ranks& ranks) {
   });
   ranks.sum({&averaged, 1});
   if (averaged < 2) return;
-  ranks.broadcast(session.parameters().weights());
+  ranks.broadcast(session.parameters().weights(), session.parameters().device());
   const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
   const double metric = e.metric(config_.task);
   const bool better = metric <= s_.state.best_metric;

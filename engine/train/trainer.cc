@@ -121,7 +121,8 @@ class Trainer {
   Ranks make_ranks(double factor) const {
     if (!options_.group) return {};
     const std::chrono::duration<double> patience(factor * config_.parallel.timeout_seconds);
-    return Ranks(*options_.group, std::chrono::duration_cast<CommClock::duration>(patience));
+    return Ranks(*options_.group, std::chrono::duration_cast<CommClock::duration>(patience),
+                 options_.sums);
   }
 
   // Memory for the largest batch of the first epochs, before the first step.

@@ -23,7 +23,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/process_group.h"
+#include "comm/device_group.h"
 #include "engine/config/config.h"
 #include "engine/data/waveform.h"
 #include "engine/session.h"
@@ -45,6 +45,7 @@ struct TrainerOptions {
   ProcessGroup* group = nullptr;       // borrowed; nullptr: a single rank
   Transport* transport = nullptr;      // borrowed; that of the group, where there is one
   std::string timeline;                // of the last update, as SVG, of pipelines; empty: none
+  DeviceGroup* sums = nullptr;         // borrowed; of the same ranks, if they are on devices
   int threads = 0;                     // of this rank; 0: training.threads
   std::string version;                 // of the program: the ranks compare it
 };

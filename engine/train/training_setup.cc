@@ -152,10 +152,6 @@ class Setup {
     if (options_.threads > 0) o.threads = options_.threads;
     const ModelDescription& d = s_.description;
     s_.session = std::make_unique<Session>(build_model(config_.model, config_.task, d.sizes), o);
-    if (ranks_.size() > 1 && !s_.session->parameters().device().host_memory()) {
-      fail_input("several ranks train on CPUs only so far: --device ",
-                 name_of(options_.device.kind));
-    }
   }
 
   void compare_data(const std::string& model) {
@@ -189,7 +185,7 @@ class Setup {
       session.optimizer().set_steps(s_.state.optimizer_steps);
       session.set_step(s_.state.step);
     }
-    ranks_.broadcast(session.parameters().weights());
+    ranks_.broadcast(session.parameters().weights(), session.parameters().device());
     if (!s_.resumed) s_.state.data_hash = hash_of(*s_.train);
     require_same_data(ranks_, config_, s_.state, *s_.train);
   }
@@ -290,9 +286,9 @@ void restore_training(const Ranks& ranks, TrainingSetup& setup,
     read_slots(*setup.checkpoint, *setup.session, more, SlotsNeeded::those_there);
   });
   setup.checkpoint.reset();
-  for (const auto* slots : {&optimizer, &more}) {
-    for (const auto& slot : *slots) ranks.broadcast(slot.view);
-  }
+  Device& device = setup.session->parameters().device();
+  for (const auto& slot : optimizer) ranks.broadcast(slot.view, device);
+  for (const auto& slot : more) ranks.broadcast(slot.view);
 }
 
 }  // namespace rondo
