@@ -52,6 +52,17 @@ elif sys.argv[1] == "eval":
     print(json.dumps({"all": {"wer": WER}, "utterances": 300}))
 """
 
+# Checks its first sum well, its second as well as it is told.
+NCCL_CHECK = """#!/usr/bin/env python3
+import json, sys
+if STATUS == "skipped":
+    print("no NCCL", file=sys.stderr)
+    sys.exit(77)
+print(json.dumps({"ranks": 1, "sum": "ring f32", "status": "passed"}))
+print(json.dumps({"ranks": 2, "sum": "ring f32", "status": STATUS}))
+sys.exit(STATUS != "passed")
+"""
+
 
 def write_program(path, text):
     path.write_text(text)
@@ -59,8 +70,8 @@ def write_program(path, text):
 
 
 class GpuCheck(unittest.TestCase):
-    def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, arguments=(),
-                 which="checkop_twice,bench"):
+    def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, nccl="passed",
+                 arguments=(), which="checkop_twice,bench"):
         with tempfile.TemporaryDirectory() as directory:
             build = pathlib.Path(directory)
             write_program(build / "checkop", CHECKOP.replace("GPU", str(gpu))
@@ -68,6 +79,7 @@ class GpuCheck(unittest.TestCase):
             frames = training_task.SEQUENCES * training_task.FRAMES
             write_program(build / "rondo", RONDO.replace("SLEEP", str(sleep))
                           .replace("WER", repr(wer)).replace("FPS", repr(frames / 0.025)))
+            write_program(build / "nccl_check", NCCL_CHECK.replace("STATUS", repr(nccl)))
             (build / "shared" / "data" / "fsdd").mkdir(parents=True)
             p = subprocess.run([sys.executable, TOOL, "--build", build, "--out", build / "out",
                                 "--sections", which, *arguments], capture_output=True, text=True,
@@ -119,6 +131,14 @@ class GpuCheck(unittest.TestCase):
             p, results, _ = self.run_tool(wer=wer if wer == wer else None, which="digits")
             self.assertEqual(results[0]["sections"]["digits"]["status"], status, p.stdout + p.stderr)
             self.assertEqual(p.returncode, status == "failed")
+
+    def test_nccl_passes_when_all_its_sums_do(self):
+        for nccl, exits in (("passed", 0), ("failed", 1), ("skipped", 0)):
+            p, results, _ = self.run_tool(nccl=nccl, which="nccl")
+            self.assertEqual(p.returncode, exits)
+            self.assertEqual(results[0]["sections"]["nccl"]["status"], nccl)
+            if nccl == "passed":
+                self.assertEqual(results[0]["sections"]["nccl"]["ranks"], 2)
 
     def test_a_section_out_of_time_fails_and_says_so(self):
         # 1.2 s of 120 for the digits

@@ -16,7 +16,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent.parent  # tools/, or the packed folder
 PACKED = (HERE / "commit").is_file()
 ROOT = HERE if PACKED else HERE.parent
-PROGRAMS = {"checkop": "tools", "rondo": "tools", "simt_test": "tests/simt"}
+PROGRAMS = {"checkop": "tools", "rondo": "tools", "simt_test": "tests/simt",
+            "nccl_check": "tests/comm"}
+OPTIONAL = {"nccl_check"}  # of builds whose CUDA toolkit has NCCL's header
 # Of every Linux system, or the driver's.
 NOT_PACKED = re.compile(r"^(ld-linux|libc\.so|libm\.so|libdl\.|librt\.|libpthread\.|libcuda\.so|"
                         r"libnvidia|linux-vdso)")
@@ -118,6 +120,8 @@ def pack(target, build):
     version = source_version()
     for name in PROGRAMS:
         program = find_program(name, build)
+        if program is None and name in OPTIONAL:
+            continue
         if program is None:
             raise FileNotFoundError(f"{name} is not built")
         shutil.copy(program, target / name)

@@ -20,8 +20,8 @@ import places
 import training_task
 
 # Sections in order of priority, with seconds. Nine minutes together.
-BUDGETS = {"vocabulary": 30, "checkop_twice": 120, "digits": 110, "bench": 110, "training_step": 70,
-           "sanitizer": 70, "profile": 40}
+BUDGETS = {"vocabulary": 30, "checkop_twice": 120, "digits": 110, "nccl": 20, "bench": 110,
+           "training_step": 70, "sanitizer": 70, "profile": 40}
 # Small cases that between them launch every kind of kernel.
 SANITIZED = ["pointwise/tanh/bf16/33x65", "gemm/bf16/nn/33", "lstm_forward/h7", "lstm_backward/h7",
              "ctc/edges/f32"]
@@ -96,6 +96,7 @@ class Check:
     checkop: pathlib.Path
     rondo: pathlib.Path = None
     simt_test: pathlib.Path = None
+    nccl_check: pathlib.Path = None
     filters: list = dataclasses.field(default_factory=list)
     environment: dict = None
     end: float = 0  # of the present section, by time.monotonic()
@@ -175,6 +176,20 @@ class Check:
             return {"status": "passed" if good else "failed", "exit": status,
                     "training_seconds": seconds, "result": result, "highest_wer": HIGHEST_WER,
                     "detail": "" if good else (out + err)[-END:]}
+
+    def nccl(self):
+        """The real NCCL, on every number of this machine's GPUs."""
+        if self.nccl_check is None:
+            return {"status": "skipped", "detail": "nccl_check is not built"}
+        status, out, err = self.run(self.nccl_check)
+        rows = json_lines(out)
+        if status == 77:
+            return {"status": "skipped", "detail": err.strip()[-END:]}
+        good = status == 0 and rows and all(r.get("status") == "passed" for r in rows)
+        return {"status": "passed" if good else "failed", "exit": status,
+                "complete": status is not None, "rows": rows,
+                "ranks": max((r["ranks"] for r in rows if "ranks" in r), default=0),
+                "detail": err.strip()[-END:]}
 
     def bench(self):
         status, out, err = self.run(self.checkop, *self.filters, "--backend", "cuda", "--bench",
