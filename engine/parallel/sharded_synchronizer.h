@@ -16,6 +16,9 @@
 // Checkpoints hold the whole state, as those of other ways to train do. Host memory only.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+
 #include "engine/parallel/ranks.h"
 #include "engine/parallel/synchronizer.h"
 
@@ -28,7 +31,10 @@ class ShardLayout {
   static constexpr int64_t block_elements = 256;
   ShardLayout(int64_t flat_size, int ranks) : flat_size_(flat_size), ranks_(ranks) {}
   // Elements of a part.
-  int64_t part() const;
+  int64_t part() const {
+    const int64_t blocks = (flat_size_ + block_elements - 1) / block_elements;
+    return (blocks + ranks_ - 1) / ranks_ * block_elements;
+  }
   // copy(place in the flat array, place in the part, elements) for the blocks of a rank.
   template <class Copy>
   void for_blocks(int rank, Copy copy) const {
@@ -47,8 +53,12 @@ class ShardLayout {
 
 class ShardedSynchronizer final : public Synchronizer {
  public:
-  // The session's optimiser was made for one of as many parts as there are ranks.
-  ShardedSynchronizer(Session& session, const Ranks& ranks, size_t ballot);
+  // The session is made with without_state(): its own optimiser counts updates, measures gradients
+  // and decides which to skip, at a rate of 0; the one of this rank's part of the weights does the
+  // rest, as `options` say, at the rate the session was given for the update.
+  static OptimizerOptions without_state(const OptimizerOptions& options);
+  ShardedSynchronizer(Session& session, const OptimizerOptions& options, const Ranks& ranks,
+                      size_t ballot);
   ~ShardedSynchronizer() override;
 
   DataShare share() const override;
@@ -56,20 +66,25 @@ class ShardedSynchronizer final : public Synchronizer {
   bool meet(const Update&) override { return true; }
   void swap_average() override;
   std::vector<Optimizer::Slot> gather_state() override;
-  void restore(const ReadSlot& read) override;
+  void restore(const Ranks& ranks, const ReadSlot& read) override;
   void restart() override;
+  // Of this rank's part of the optimiser's state.
+  size_t optimizer_bytes() const { return optimizer_.bytes(); }
   RankReducer::Times times() const override;
 
  private:
   class Reducer;
-  void take_own(const float* flat, float* part) const;
   // What each rank has in `part`, as the session's weights.
   void gather_weights(const float* part);
-  double sum_of_squares();
+  void update_part(double rate);
+  double sum_of_squares() const;
+  float* own_place() { return parts_.data() + ranks_.rank() * layout_.part(); }
 
   const Ranks ranks_;
   const ShardLayout layout_;
-  std::vector<float> weights_;             // this rank's part
+  Parameters part_;                        // this rank's weights and gradients
+  Optimizer optimizer_;                    // of these
+  double squares_ = 0;                     // of the gradients of all ranks
   std::vector<float> parts_;               // of all ranks, one after the other
   std::vector<std::vector<float>> whole_;  // rank 0: the state, while it is written
   std::unique_ptr<Reducer> reducer_;

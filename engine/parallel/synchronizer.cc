@@ -4,4 +4,24 @@ namespace rondo {
 
 void Synchronizer::accumulate(const BatchView& batch, int, bool) { session_.enqueue(batch); }
 
+void Synchronizer::swap_average() {
+  if (session_.optimizer().averages()) session_.optimizer().swap_average();
+}
+
+std::vector<Optimizer::Slot> Synchronizer::gather_state() {
+  std::vector<Optimizer::Slot> all = session_.optimizer().state();
+  for (Optimizer::Slot& slot : state()) all.push_back(std::move(slot));
+  return all;
+}
+
+void Synchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
+  const std::vector<Optimizer::Slot> slots = gather_state();
+  ranks.at_first([&] {
+    for (const auto& slot : slots) read(slot);
+  });
+  Device& device = session_.parameters().device();
+  for (const auto& slot : session_.optimizer().state()) ranks.broadcast(slot.view, device);
+  for (const auto& slot : state()) ranks.broadcast(slot.view);
+}
+
 }  // namespace rondo

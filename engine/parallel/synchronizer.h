@@ -23,11 +23,13 @@
 // ranks draw batches of their own. Throws CommError when a rank is gone or late.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "engine/parallel/data_parallel.h"
 #include "engine/parallel/invariant_reducer.h"
+#include "engine/parallel/ranks.h"
 #include "engine/session.h"
 
 namespace rondo {
@@ -93,6 +95,15 @@ class Synchronizer {
   // What this strategy keeps from update to update, the same on all ranks that have met; flat f32
   // arrays in host memory, for checkpoints.
   virtual std::vector<Optimizer::Slot> state() { return {}; }
+  // For checkpoints: whole flat arrays of the optimiser's state and of state(), at least on rank 0;
+  // valid until the next update. Called by all ranks where they have met.
+  virtual std::vector<Optimizer::Slot> gather_state();
+  // The other way, called by all ranks: `read` fills an array, on rank 0, or leaves it as it is.
+  using ReadSlot = std::function<void(const Optimizer::Slot&)>;
+  virtual void restore(const Ranks& ranks, const ReadSlot& read);
+  // Exchanges weights and their moving averages, if there are any; again to go back. Called by all
+  // ranks.
+  virtual void swap_average();
   // After weights, optimiser and state() were set.
   virtual void restart() {}
 

@@ -6,7 +6,9 @@
 #include "engine/parallel/device_bucket_reducer.h"
 #include "engine/parallel/local_synchronizer.h"
 #include "engine/parallel/sequence_synchronizer.h"
+#include "engine/parallel/sharded_synchronizer.h"
 #include "engine/parallel/step_synchronizer.h"
+#include "engine/train/build_model.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -50,6 +52,13 @@ class Maker {
   std::unique_ptr<Synchronizer> in_step() {
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
+    if (shards_optimizer(config_, ranks_)) {
+      if (!session_.context().device->host_memory()) {
+        fail_input("parallel.shard_optimizer trains on CPUs only so far");
+      }
+      return std::make_unique<ShardedSynchronizer>(session_, optimizer_options(config_), ranks_,
+                                                   ballot_);
+    }
     return std::make_unique<StepSynchronizer>(session_, reducer(), ranks_.rank(), ranks_.size());
   }
 
@@ -67,6 +76,9 @@ class Maker {
     if (config_.parallel.sync != Sync::step) {
       fail_input("parallel.sequence and parallel.sync = \"",
                  names[static_cast<size_t>(config_.parallel.sync)], "\" do not go together");
+    }
+    if (config_.parallel.shard_optimizer) {
+      fail_input("parallel.sequence and parallel.shard_optimizer do not go together yet");
     }
     if (config_.training.tbptt > 0) {
       fail_input("parallel.sequence and training.tbptt do not go together");
@@ -129,12 +141,18 @@ class Maker {
 
 }  // namespace
 
+bool shards_optimizer(const Config& config, const Ranks& ranks) {
+  return config.parallel.shard_optimizer && ranks.size() > 1;
+}
+
 void require_parallel_settings(const Config& config) {
   const ParallelConfig& p = config.parallel;
-  if (p.sync == Sync::step) {
-    if (p.shard_optimizer) fail_input("parallel.shard_optimizer: this version cannot do that");
-    return;
+  if (p.shard_optimizer && p.deterministic == Deterministic::world_invariant) {
+    fail_input(
+        "parallel.shard_optimizer and parallel.deterministic = \"world_invariant\" cannot be "
+        "combined");
   }
+  if (p.sync == Sync::step) return;
   const std::string sync = str("parallel.sync = \"", names[static_cast<size_t>(p.sync)], "\"");
   if (p.deterministic == Deterministic::world_invariant) {
     fail_input("parallel.deterministic = \"world_invariant\" needs parallel.sync = \"step\"; with ",

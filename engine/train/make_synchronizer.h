@@ -14,6 +14,9 @@ namespace rondo {
 // Throws InputError for settings that do not go together.
 void require_parallel_settings(const Config& config);
 
+// Whether the optimizer's state is divided over these ranks.
+bool shards_optimizer(const Config& config, const Ranks& ranks);
+
 // Called by all ranks. `ballot`: the numbers that travel with updates. `say` gets messages for the
 // user. Borrows ranks' group and the session. Throws InputError for what the ranks at hand
 // cannot do.

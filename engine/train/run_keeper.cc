@@ -11,11 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Weights and their average change places, where there is one.
-void swap_average(Session& session) {
-  if (session.optimizer().averages()) session.optimizer().swap_average();
-}
-
 }  // namespace
 
 Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& data,
@@ -33,7 +28,7 @@ void RunKeeper::save_best(const Ranks& ranks) {
 
 double RunKeeper::validate(const Ranks& ranks) {
   TrainingState& state = s_.state;
-  swap_average(*s_.session);
+  sync_.swap_average();
   std::vector<SampleHypothesis> samples;
   const Evaluation e = evaluate_on(ranks, *s_.dev, &samples);
   const double metric = e.metric(config_.task);
@@ -44,7 +39,7 @@ double RunKeeper::validate(const Ranks& ranks) {
     state.best_loss = e.loss;
     save_best(ranks);
   }
-  swap_average(*s_.session);
+  sync_.swap_average();
   state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
   state.plateau = plateau_update(config_.schedule, state.plateau, metric);
   report_.validation(state, e, config_.task, better, std::move(samples));
@@ -52,9 +47,10 @@ double RunKeeper::validate(const Ranks& ranks) {
 }
 
 void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric) {
+  const std::vector<Optimizer::Slot> slots = sync_.gather_state();
   ranks.at_first([&] {
     CheckpointWriter writer = store_->begin();
-    write_training_checkpoint(writer, *s_.session, sync_.state(), s_.description, state);
+    write_training_checkpoint(writer, *s_.session, slots, s_.description, state);
     writer.commit(state.step, metric);
     report_.warnings(store_->take_warnings());
   });
@@ -78,9 +74,9 @@ void RunKeeper::test(const Ranks& ranks) {
 void RunKeeper::finish(const Ranks& ranks) {
   Session& session = *s_.session;
   if (!s_.dev) {
-    swap_average(session);
+    sync_.swap_average();
     save_best(ranks);
-    swap_average(session);
+    sync_.swap_average();
     return;
   }
   if (config_.training.average_best < 2) return;

@@ -48,8 +48,7 @@ class Trainer {
     sync_ = make_synchronizer(config_, ranks_, *s_.session, votes_.size(),
                               [this](const std::string& text) { report_->message(text); });
     keeper_ = std::make_unique<RunKeeper>(config_, options_, store_.get(), s_, *sync_, *report_);
-    restore_training(setup, s_, sync_->state());
-    sync_->restart();
+    restore_training(setup, s_, *sync_);
     ranks_.at_first([&] {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
                         to_toml(config_));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/parallel/sharded_synchronizer.h"
+#include "engine/train/make_synchronizer.h"
 #include "engine/train/open_data.h"
 
 namespace rondo {
@@ -150,6 +152,8 @@ class Setup {
     SessionOptions o = session_options(config_, options_.device);
     o.lockstep = options_.lockstep;
     if (options_.threads > 0) o.threads = options_.threads;
+    if (shards_optimizer(config_, ranks_))
+      o.optimizer = ShardedSynchronizer::without_state(o.optimizer);
     const ModelDescription& d = s_.description;
     s_.session = std::make_unique<Session>(build_model(config_.model, config_.task, d.sizes), o);
   }
@@ -277,18 +281,17 @@ TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
   return Setup(ranks, config, options, report).run();
 }
 
-void restore_training(const Ranks& ranks, TrainingSetup& setup,
-                      const std::vector<Optimizer::Slot>& more) {
-  const auto& optimizer = setup.session->optimizer().state();
-  ranks.at_first([&] {
+void restore_training(const Ranks& ranks, TrainingSetup& setup, Synchronizer& synchronizer) {
+  const auto more = synchronizer.state();
+  synchronizer.restore(ranks, [&](const Optimizer::Slot& slot) {
     if (!setup.checkpoint) return;
-    read_slots(*setup.checkpoint, *setup.session, optimizer, SlotsNeeded::all);
-    read_slots(*setup.checkpoint, *setup.session, more, SlotsNeeded::those_there);
+    const bool extra = std::any_of(more.begin(), more.end(),
+                                   [&](const auto& other) { return other.name == slot.name; });
+    read_slot(*setup.checkpoint, *setup.session, slot,
+              extra ? SlotNeeded::if_there : SlotNeeded::always);
   });
   setup.checkpoint.reset();
-  Device& device = setup.session->parameters().device();
-  for (const auto& slot : optimizer) ranks.broadcast(slot.view, device);
-  for (const auto& slot : more) ranks.broadcast(slot.view);
+  synchronizer.restart();
 }
 
 }  // namespace rondo

@@ -8,6 +8,7 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/parallel/ranks.h"
+#include "engine/parallel/synchronizer.h"
 #include "engine/train/model_file.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
@@ -49,10 +50,9 @@ void require_same_settings(const Ranks& ranks, const Config& config, const std::
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
                               const TrainerOptions& options, TrainingReport& report);
 
-// The optimiser's state and `more` (what else is kept from update to update), from rank 0's
-// checkpoint, on all ranks; where the checkpoint has none of that name, as it is on rank 0. With
-// several ranks they must be in host memory. Called by all ranks, once; closes the checkpoint.
-void restore_training(const Ranks& ranks, TrainingSetup& setup,
-                      const std::vector<Optimizer::Slot>& more);
+// The state of optimiser and synchroniser, from rank 0's checkpoint, on all ranks; without one, as
+// it is on rank 0. With several ranks it must be in host memory. Called by all ranks, once; closes
+// the checkpoint.
+void restore_training(const Ranks& ranks, TrainingSetup& setup, Synchronizer& synchronizer);
 
 }  // namespace rondo

@@ -79,15 +79,13 @@ void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorT
 }
 
 void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
-                               const std::vector<Optimizer::Slot>& more,
+                               const std::vector<Optimizer::Slot>& slots,
                                const ModelDescription& description, const TrainingState& state) {
-  std::vector<TensorToWrite> slots;
-  for (const auto* part : {&session.optimizer().state(), &more}) {
-    for (const auto& slot : *part) {
-      slots.push_back(tensor_to_write(slot.name, slot.view, session.parameters().device()));
-    }
+  std::vector<TensorToWrite> arrays;
+  for (const auto& slot : slots) {
+    arrays.push_back(tensor_to_write(slot.name, slot.view, session.parameters().device()));
   }
-  write_training_checkpoint(writer, weights_to_write(session.parameters()), slots, description,
+  write_training_checkpoint(writer, weights_to_write(session.parameters()), arrays, description,
                             state);
 }
 
@@ -101,17 +99,15 @@ TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& se
   return state;
 }
 
-void read_slots(const Checkpoint& checkpoint, Session& session,
-                const std::vector<Optimizer::Slot>& slots, SlotsNeeded needed) {
+void read_slot(const Checkpoint& checkpoint, Session& session, const Optimizer::Slot& slot,
+               SlotNeeded needed) {
   const SafetensorsFile file = checkpoint.tensors("optimizer.safetensors");
+  if (needed == SlotNeeded::if_there && !file.find(slot.name)) return;
   const Context& context = session.context();
-  for (const auto& slot : slots) {
-    if (needed == SlotsNeeded::those_there && !file.find(slot.name)) continue;
-    const int64_t shape[] = {slot.view.numel()};
-    const StoredTensor& stored = file.at(slot.name, DType::f32, shape);
-    context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());
-    context.stream->synchronize();
-  }
+  const int64_t shape[] = {slot.view.numel()};
+  const StoredTensor& stored = file.at(slot.name, DType::f32, shape);
+  context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());
+  context.stream->synchronize();
 }
 
 }  // namespace rondo

@@ -34,21 +34,21 @@ struct TrainingState {
   static TrainingState from_json(std::string_view json, const std::string& where);
 };
 
-// Adds model, optimiser state and other state (flat arrays) and position to `writer`.
+// Adds model, optimiser state and other state (`slots`: whole flat arrays) and position to `writer`.
 void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorToWrite> weights,
                                std::span<const TensorToWrite> slots,
                                const ModelDescription& description, const TrainingState& state);
 void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
-                               const std::vector<Optimizer::Slot>& more,
+                               const std::vector<Optimizer::Slot>& slots,
                                const ModelDescription& description, const TrainingState& state);
 
 // Restores weights and position into a session built from the same configuration; returns the
 // position.
 TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& session);
 
-// Restores flat f32 arrays of the optimiser's state by their names.
-enum class SlotsNeeded : uint8_t { all, those_there };
-void read_slots(const Checkpoint& checkpoint, Session& session,
-                const std::vector<Optimizer::Slot>& slots, SlotsNeeded needed);
+// Restores a flat f32 array of the optimiser's state by its name.
+enum class SlotNeeded : uint8_t { always, if_there };
+void read_slot(const Checkpoint& checkpoint, Session& session, const Optimizer::Slot& slot,
+               SlotNeeded needed);
 
 }  // namespace rondo

@@ -92,23 +92,27 @@ TEST_CASE("a rank keeps its part of the optimizer's state") {
     const ValueId y = layers::linear(g, x, "out", 30);
     return Outputs{layers::ctc_loss(g, y), y};
   };
-  const auto bytes = [&](int parts) {
-    SessionOptions o;
-    o.threads = 1;
-    o.optimizer.kind = OptimizerOptions::adamw;
-    o.optimizer.ema_decay = 0.9;
-    o.optimizer.parts = parts;
-    const Session session(model, o);
-    CHECK(session.predict_memory({}).optimizer == session.optimizer().bytes());
-    return static_cast<double>(session.optimizer().bytes());
-  };
-  const double whole = bytes(1);
-  for (int parts = 2; parts <= 8; ++parts) {
-    INFO(parts << " parts: " << bytes(parts) << " of " << whole << " bytes");
-    // Whole blocks, and a few numbers that are not divided.
-    const double spare = 3 * 4 * 256 + 4096;
-    CHECK(bytes(parts) <= whole / parts + spare);
-    CHECK(bytes(parts) >= whole / parts - spare);
+  SessionOptions o;
+  o.threads = 1;
+  o.optimizer.kind = OptimizerOptions::adamw;
+  o.optimizer.ema_decay = 0.9;
+  const size_t whole = Session(model, o).optimizer().bytes();
+  for (int count : {2, 4, 7}) {
+    run_ranks(count, [&](int rank, Transport& transport) {
+      const auto group = make_ring_group(transport);
+      const Ranks ranks(*group, std::chrono::seconds(20));
+      SessionOptions mine = o;
+      mine.optimizer = ShardedSynchronizer::without_state(o.optimizer);
+      Session session(model, mine);
+      const ShardedSynchronizer sync(session, o.optimizer, ranks, 0);
+      // Three arrays in whole blocks, and for each optimizer a few numbers that are not divided.
+      const size_t bytes = session.optimizer().bytes() + sync.optimizer_bytes();
+      const size_t scalars = session.optimizer().bytes();
+      if (bytes > whole / static_cast<size_t>(count) + 3 * 4 * 256 + 2 * scalars || rank < 0) {
+        throw Error(str(bytes, " of ", whole, " bytes on each of ", count, " ranks"));
+      }
+      if (bytes < whole / static_cast<size_t>(count)) throw Error("less than its part");
+    });
   }
 }
 
