@@ -185,8 +185,8 @@ class Trainer {
       for (int i = 0; i < count; ++i) {
         for (int shard = own.begin; shard < own.end; ++shard) {
           RONDO_CHECK(batches.next(batch_), "the batches have ended before the epochs");
-          sync_->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(config_, batch_)), shard,
-                            i + 1 == count);
+          sync_->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(config_, batch_)),
+                            shard, i + 1 == count);
           in_flight_.push_back({.utterances = batch_.utterances});
           // After the last, apply() follows: a whole update may be on its way by then.
           if (i + 1 < count || shard + 1 < own.end) settle(sync_->lag());

@@ -34,7 +34,8 @@ struct TrainingState {
   static TrainingState from_json(std::string_view json, const std::string& where);
 };
 
-// Adds model, optimiser state and other state (`slots`: whole flat arrays) and position to `writer`.
+// Adds model, optimiser state and other state (`slots`: whole flat arrays) and position to
+// `writer`.
 void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorToWrite> weights,
                                std::span<const TensorToWrite> slots,
                                const ModelDescription& description, const TrainingState& state);
