@@ -9,6 +9,7 @@
 #include "engine/parallel/sharded_synchronizer.h"
 #include "engine/parallel/step_synchronizer.h"
 #include "engine/train/build_model.h"
+#include "engine/train/pipeline_training.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -151,6 +152,11 @@ void require_parallel_settings(const Config& config) {
     fail_input(
         "parallel.shard_optimizer and parallel.deterministic = \"world_invariant\" cannot be "
         "combined");
+  }
+  if (wants_pipeline(config) && (p.sync != Sync::step || p.shard_optimizer)) {
+    fail_input(
+        "pipelines (parallel.pipeline, parallel.data, parallel.chunks) need parallel.sync = "
+        "\"step\" and parallel.shard_optimizer = false");
   }
   if (p.sync == Sync::step) return;
   const std::string sync = str("parallel.sync = \"", names[static_cast<size_t>(p.sync)], "\"");

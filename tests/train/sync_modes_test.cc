@@ -301,6 +301,8 @@ TEST_CASE("settings that do not go together are refused before anything is writt
   CHECK_THAT(refusal([](Config& c) { c.parallel.deterministic = Deterministic::world_invariant; }),
              Contains("\"world_invariant\" needs parallel.sync = \"step\"; with parallel.sync = "
                       "\"local\""));
+  CHECK_THAT(refusal([](Config& c) { c.parallel.pipeline = 2; }),
+             Contains("pipelines (parallel.pipeline, ") && Contains("need parallel.sync"));
   CHECK_THAT(refusal([](Config& c) { c.parallel.shard_optimizer = true; }),
              Contains("parallel.shard_optimizer needs parallel.sync = \"step\""));
   CHECK_THAT(refusal([](Config& c) {
