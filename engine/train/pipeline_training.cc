@@ -152,10 +152,6 @@ class PipelineTraining {
       fail_input("parallel.sequence and pipelines (parallel.pipeline, data, chunks) do not go ",
                  "together yet");
     }
-    if (config_.parallel.sync != Sync::step) {
-      fail_input("parallel.sync other than \"step\" is for ranks that hold the whole model, not ",
-                 "for pipelines");
-    }
     if (config_.training.tbptt > 0) fail_input("training.tbptt does not go with pipelines");
   }
 
