@@ -215,6 +215,7 @@ Config with_split(Config config, const plan::Split& s) {
   ParallelConfig& p = config.parallel;
   p.data = s.pipeline > 1 ? s.data : 0;  // 0: as many as there are ranks for
   p.pipeline = s.pipeline;
+  p.sequence = s.sequence;
   p.schedule = s.schedule;
   p.chunks = s.chunks;
   p.micro_batches = s.pipeline > 1 ? s.micro_batches : 0;
@@ -230,7 +231,7 @@ void write_best(const PlanOptions& o, const Config& config,
                 const std::vector<plan::Prediction>& ranking) {
   for (const plan::Prediction& p : ranking) {
     if (!p.fits) break;
-    if (p.split.sequence > 1) continue;
+    if (p.split.sequence > 1 && p.split.pipeline > 1) continue;  // rondo train cannot do both
     write_text(o.write, to_toml(with_split(config, p.split)));
     std::printf("\n%s: %s\n", o.write.c_str(), describe(p.split).c_str());
     return;

@@ -32,6 +32,7 @@ bool get_ready(const Context& context, const void* args, const CudnnLstmKind& ki
   const Cudnn* library = find_cudnn();
   if (!library || !args) return library != nullptr;
   const Args& a = *static_cast<const Args*>(args);
+  if (forward_of(a).run != LstmRun::both) return false;
   Ready& ready = ready_on(context.stream);
   ready = {};
   ready.layer =
