@@ -239,7 +239,8 @@ void write_json(const std::string& path, const std::vector<Row>& rows, bool thre
       << ",\n \"rows\": [";
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
-    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \"all_reduce\", \"dtype\": \"f32\", \"by\": \""
+    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \"all_reduce\", \"dtype\": \"f32\", \"shape\": {\"elements\": "
+        << r.bytes / 4 << "}, \"by\": \""
         << r.contender << "\", \"ranks\": " << r.ranks << ", \"bytes\": " << r.bytes
         << ", \"runs\": " << r.runs << ", \"median_us\": " << r.median_us
         << ", \"min_us\": " << r.min_us << ", \"algbw_gbytes_per_s\": " << r.algbw()

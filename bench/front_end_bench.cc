@@ -2,7 +2,10 @@
 //   ninja -C build bench/front_end_bench && build/bench/front_end_bench [SECONDS PER ROW]
 // audio_hours_per_s is wall time, best run; audio_hours_per_cpu_s is over all runs, per second of
 // processor time, which a busy machine disturbs less. The signal is made up; nothing is read from
-// disk except by the rows "decode", "open" and "batches".
+// disk except by the rows "decode", "open" and "batches". bytes: samples read once, what is made of
+// them written once (files as they lie on disk); flops, of features alone: per frame 5/2 N log2 N
+// for the real FFT of N points, 6 per sample for offset, pre-emphasis and window, 3 per bin for the
+// power, 4 per bin for the filters (each bin is in two), 2 per cosine of the MFCC's transform.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -10,6 +13,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +26,9 @@
 #include "engine/text/alphabet.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/parallel.h"
+#include "kernels/check/peaks.h"
+#include "kernels/devices.h"
+#include "kernels/ops.h"
 
 using namespace rondo;
 
@@ -40,8 +47,50 @@ std::vector<float> speech_like(double seconds, int rate) {
   return out;
 }
 
+struct Work {
+  const char* dtype = "f32";
+  std::string shape;  // JSON
+  double bytes = 0, flops = 0;
+};
+
+// Rates of `threads` threads: what a row's are compared with.
+struct Peaks {
+  double gemm = 0, copy = 0;
+};
+
+const Peaks& peaks_of(int threads) {
+  static std::map<int, Peaks> all;
+  Peaks& p = all[threads];
+  if (p.copy > 0) return p;
+  ThreadPool pool(threads);
+  Stream stream = cpu_device().make_stream();
+  p.gemm = check::gemm_peak_gflops({Backend::cpu, &cpu_device(), &stream, &pool}, DType::f32);
+  p.copy = check::copy_peak_gbytes_per_s(pool);
+  return p;
+}
+
+Work of_samples(double seconds, int rate, double out_floats) {
+  const double samples = seconds * rate;
+  return {"f32", str("{\"seconds\": ", seconds, ", \"rate\": ", rate, "}"),
+          4 * (samples + out_floats), 0};
+}
+
+Work of_features(double seconds, const FeatureConfig& c) {
+  Work w = of_samples(seconds, c.sample_rate, 0);
+  const double frames =
+      static_cast<double>(c.frames(static_cast<int64_t>(seconds * c.sample_rate)));
+  const double samples = c.window_samples(), points = std::exp2(std::ceil(std::log2(samples)));
+  w.bytes += 4 * frames * c.dim();
+  w.flops = 2.5 * points * std::log2(points) + 6 * samples + 7 * (points / 2 + 1);
+  if (c.kind == FeatureKind::mfcc) w.flops += 2.0 * c.mel_bins * c.cepstra;
+  w.flops *= frames;
+  w.shape = str("{\"seconds\": ", seconds, ", \"rate\": ", c.sample_rate, ", \"frames\": ", frames,
+                ", \"columns\": ", c.dim(), "}");
+  return w;
+}
+
 template <class F>
-void row(const char* name, double audio_seconds, int threads, F&& run) {
+void row(const char* name, double audio_seconds, int threads, const Work& work, F&& run) {
   std::vector<double> times;
   double total = 0;
   run();
@@ -56,12 +105,19 @@ void row(const char* name, double audio_seconds, int threads, F&& run) {
   const double cpu = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
   std::sort(times.begin(), times.end());
   const double runs = static_cast<double>(times.size());
-  const double hours = audio_seconds / 3600;
+  const double hours = audio_seconds / 3600, median = times[times.size() / 2];
+  const double gflops = work.flops / median * 1e-9, gbytes = work.bytes / median * 1e-9;
+  const Peaks& peaks = peaks_of(threads);
   std::printf(
-      "{\"name\": \"%s\", \"threads\": %d, \"runs\": %zu, \"audio_hours_per_s\": %.4f, "
-      "\"audio_hours_per_cpu_s\": %.4f, \"real_time_factor_per_cpu\": %.0f}\n",
-      name, threads, times.size(), hours / times.front(), hours * runs / cpu,
-      audio_seconds * runs / cpu);
+      "{\"op\": \"front_end\", \"case\": \"%s\", \"dtype\": \"%s\", \"shape\": %s, "
+      "\"threads\": %d, \"runs\": %zu, \"median_us\": %.1f, \"min_us\": %.1f, "
+      "\"audio_hours_per_s\": %.4f, \"audio_hours_per_cpu_s\": %.4f, "
+      "\"real_time_factor_per_cpu\": %.0f, \"flops\": %.0f, \"bytes\": %.0f, \"gflops\": %.2f, "
+      "\"gbytes_per_s\": %.3f, \"share_of_gemm_peak\": %s, \"share_of_copy_peak\": %s}\n",
+      name, work.dtype, work.shape.c_str(), threads, times.size(), median * 1e6,
+      times.front() * 1e6, hours / times.front(), hours * runs / cpu, audio_seconds * runs / cpu,
+      work.flops, work.bytes, gflops, gbytes, check::share_json(gflops, peaks.gemm).c_str(),
+      check::share_json(gbytes, peaks.copy).c_str());
   std::fflush(stdout);
 }
 
@@ -69,35 +125,38 @@ void features_rows() {
   const std::vector<float> wide = speech_like(60, 16000), narrow = speech_like(60, 8000);
   FeatureConfig c;
   const FeatureExtractor fbank80(c);
+  row("log-mel 80, 16 kHz", 60, 1, of_features(60, c), [&] { (void)fbank80.compute(wide); });
+  Matrix m = fbank80.compute(wide);
+  Work cmvn = of_features(60, c);
+  cmvn.bytes = 2.0 * 4 * static_cast<double>(c.frames(60 * 16000)) * c.dim();
+  cmvn.flops = 0;
   c.mel_bins = 40;
   c.sample_rate = 8000;
   const FeatureExtractor fbank40(c);
+  row("log-mel 40, 8 kHz", 60, 1, of_features(60, c), [&] { (void)fbank40.compute(narrow); });
   c = {};
   c.kind = FeatureKind::mfcc;
   c.mel_bins = 23;
   const FeatureExtractor mfcc13(c);
-  row("log-mel 80, 16 kHz", 60, 1, [&] { (void)fbank80.compute(wide); });
-  row("log-mel 40, 8 kHz", 60, 1, [&] { (void)fbank40.compute(narrow); });
-  row("mfcc 13, 16 kHz", 60, 1, [&] { (void)mfcc13.compute(wide); });
-  Matrix m = fbank80.compute(wide);
-  row("cmvn mean_variance, 80 columns", 60, 1,
+  row("mfcc 13, 16 kHz", 60, 1, of_features(60, c), [&] { (void)mfcc13.compute(wide); });
+  row("cmvn mean_variance, 80 columns", 60, 1, cmvn,
       [&] { normalize_utterance(m, CmvnMode::mean_variance); });
 }
 
 void samples_rows() {
   for (int from : {8000, 22050, 44100, 48000}) {
     const std::vector<float> x = speech_like(60, from);
-    row(str("resample ", from, " to 16000").c_str(), 60, 1,
+    row(str("resample ", from, " to 16000").c_str(), 60, 1, of_samples(60, from, 60 * 16000),
         [&] { (void)resample(x, from, 16000); });
   }
   const std::vector<float> x = speech_like(60, 16000);
-  row("speed 1.1, 16 kHz", 60, 1, [&] {
+  row("speed 1.1, 16 kHz", 60, 1, of_samples(60, 16000, 60 * 16000 / 1.1), [&] {
     std::vector<float> y = x;
     change_speed(y, 110);
   });
   AugmentConfig c;
   c.noise_probability = 1;
-  row("white noise, 16 kHz", 60, 1, [&] {
+  row("white noise, 16 kHz", 60, 1, of_samples(60, 16000, 60 * 16000), [&] {
     std::vector<float> y = x;
     add_noise(c, {1, 1, 1}, y);
   });
@@ -118,8 +177,17 @@ void corpus_rows() {
   const Alphabet alphabet({"a", "b", "c"});
   DatasetOptions o;
   o.cmvn = CmvnMode::mean_variance;
-  row("decode WAV, 16 kHz", 5, 1, [&] { (void)reader.read(name + "/0.wav", 16000); });
-  row("open dataset (64 headers)", 5 * 64, 1,
+  // 16-bit samples in the file, floats in memory.
+  const double samples = 5 * 16000;
+  const auto on_disk = [&](double copies, double out_bytes) {
+    return Work{"i16", str("{\"recordings\": ", copies, ", \"seconds\": 5, \"rate\": 16000}"),
+                copies * (2 * samples + out_bytes), 0};
+  };
+  row("decode WAV, 16 kHz", 5, 1, on_disk(1, 4 * samples),
+      [&] { (void)reader.read(name + "/0.wav", 16000); });
+  Work headers = on_disk(64, 0);
+  headers.bytes = 64 * 44;
+  row("open dataset (64 headers)", 5 * 64, 1, headers,
       [&] { ManifestDataset(manifest, o, &reader, &alphabet); });
   for (bool augmented : {false, true}) {
     if (augmented) {
@@ -131,7 +199,7 @@ void corpus_rows() {
     for (int threads : {1, usable_cpus()}) {
       SamplerConfig sampling;
       row(augmented ? "batches, all augmentation" : "batches, no augmentation", 5 * 64 * 4, threads,
-          [&] {
+          on_disk(64 * 4, 4.0 * static_cast<double>(FeatureConfig{}.frames(5 * 16000)) * 80), [&] {
             Sampler sampler(
                 d.size(), [&](int64_t i, uint64_t e) { return d.frames(i, e); }, sampling);
             Prefetcher p(d,

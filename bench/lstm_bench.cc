@@ -12,7 +12,8 @@
 
 #include "bench/clock.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/lstm/lstm.h"
+#include "kernels/check/peaks.h"
+#include "kernels/lstm/lstm_bytes.h"
 #include "kernels/ops.h"
 
 using namespace rondo;
@@ -78,6 +79,9 @@ class Step {
     forward_.workspace = backward_.workspace = weight_grad_.workspace =
         array(DType::u8, {static_cast<int64_t>(bytes)});
     flops_ = 3.0 * 2 * static_cast<double>(rows * D * 4 * H * 2 * H);
+    for (LstmPhase phase : {LstmPhase::forward, LstmPhase::backward, LstmPhase::weight_grad}) {
+      bytes_ += lstm_bytes(phase, {dims, rows, s.dtype});
+    }
   }
 
   void run() {
@@ -86,6 +90,8 @@ class Step {
     rondo::run(context_, weight_grad_);
   }
   double flops() const { return flops_; }
+  double bytes() const { return bytes_; }
+  int64_t rows() const { return layout_.extent.rows; }
 
  private:
   // Values in +-0.1, the same in every run.
@@ -109,11 +115,20 @@ class Step {
   LstmForwardArgs forward_;
   LstmBackwardArgs backward_;
   LstmWeightGradArgs weight_grad_;
-  double flops_ = 0;
+  double flops_ = 0, bytes_ = 0;
 };
 
-void time_shape(const Context& context, const std::string& name, double seconds) {
-  Step step(context, parse(name));
+struct Peaks {
+  double gemm[2] = {};  // f32, bf16; GFLOP/s
+  double copy = 0;      // GB/s
+};
+
+void time_shape(const Context& context, const std::string& name, double seconds, Peaks& peaks) {
+  const Shape shape = parse(name);
+  Step step(context, shape);
+  double& gemm = peaks.gemm[shape.dtype == DType::bf16];
+  if (gemm == 0) gemm = check::gemm_peak_gflops(context, shape.dtype);
+  if (peaks.copy == 0) peaks.copy = check::copy_peak_gbytes_per_s(*context.pool);
   // Threads may begin on one core, and the clock may be low.
   for (const double end = wall_seconds() + 0.15;;) {
     step.run();
@@ -129,12 +144,19 @@ void time_shape(const Context& context, const std::string& name, double seconds)
   std::sort(wall.begin(), wall.end());
   std::sort(thread.begin(), thread.end());
   const double median = wall[wall.size() / 2];
+  const double gflops = step.flops() / median * 1e-9, gbytes = step.bytes() / median * 1e-9;
   std::printf(
-      "{\"case\": \"%s\", \"threads\": %d, \"runs\": %zu, \"median_us\": %.1f, \"min_us\": %.1f, "
-      "\"median_thread_us\": %.1f, \"min_thread_us\": %.1f, \"flops\": %.0f, \"gflops\": %.1f}\n",
-      name.c_str(), context.pool->size(), wall.size(), median * 1e6, wall.front() * 1e6,
-      thread[thread.size() / 2] * 1e6, thread.front() * 1e6, step.flops(),
-      step.flops() / median * 1e-9);
+      "{\"op\": \"lstm_step\", \"case\": \"%s\", \"dtype\": \"%s\", \"shape\": {\"hidden\": %d, "
+      "\"input\": %d, \"batch\": %d, \"frames\": %d, \"directions\": %d, \"rows\": %lld}, "
+      "\"threads\": %d, \"runs\": %zu, \"median_us\": %.1f, \"min_us\": %.1f, "
+      "\"median_thread_us\": %.1f, \"min_thread_us\": %.1f, \"flops\": %.0f, \"bytes\": %.0f, "
+      "\"gflops\": %.1f, \"gbytes_per_s\": %.2f, \"share_of_gemm_peak\": %s, "
+      "\"share_of_copy_peak\": %s}\n",
+      name.c_str(), name_of(shape.dtype), shape.hidden, shape.hidden, shape.batch, shape.frames,
+      shape.directions, static_cast<long long>(step.rows()), context.pool->size(), wall.size(),
+      median * 1e6, wall.front() * 1e6, thread[thread.size() / 2] * 1e6, thread.front() * 1e6,
+      step.flops(), step.bytes(), gflops, gbytes, check::share_json(gflops, gemm).c_str(),
+      check::share_json(gbytes, peaks.copy).c_str());
   std::fflush(stdout);
 }
 
@@ -157,5 +179,6 @@ int main(int argc, char** argv) {
   ThreadPool pool(threads);
   Stream stream = cpu_device().make_stream();
   const Context context{Backend::cpu, &cpu_device(), &stream, &pool};
-  for (const std::string& shape : shapes) time_shape(context, shape, seconds);
+  Peaks peaks;
+  for (const std::string& shape : shapes) time_shape(context, shape, seconds, peaks);
 }

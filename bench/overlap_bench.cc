@@ -108,15 +108,20 @@ void run(const Setting& s, const char* name, int64_t bucket_bytes) {
     if (rank == 0) first = r;
   });
   std::printf(
-      "{\"case\": \"overlap_%s\", \"ranks\": %d, \"cpus\": %d, \"oversubscribed\": %s, "
+      "{\"op\": \"training_step\", \"case\": \"overlap_%s\", \"dtype\": \"f32\", \"shape\": "
+      "{\"features\": %d, \"layers\": %d, \"directions\": 2, \"hidden\": %d, \"classes\": %d, "
+      "\"batch\": %d, \"frames\": %d}, \"bytes\": %lld, \"ranks\": %d, \"cpus\": %d, "
+      "\"oversubscribed\": %s, "
       "\"link_mb_per_second\": %g, \"latency_us\": %g, \"gradient_mb\": %.2f, \"bucket_kib\": "
       "%lld, "
       "\"buckets\": %zu, \"step_ms\": %.1f, \"communication_ms\": %.1f, \"exposed_ms\": %.1f, "
       "\"hidden\": %.3f}\n",
-      name, s.ranks, usable_cpus(), s.ranks > usable_cpus() ? "true" : "false", s.mb_per_second,
-      s.latency_us, static_cast<double>(first.gradient) / 1e6,
-      static_cast<long long>(first.bytes / 1024), first.buckets, first.step_ms,
-      first.times.communication * 1e3, first.times.exposed * 1e3, first.times.hidden_share());
+      name, features, s.layers, s.hidden, classes, utterances, frames,
+      static_cast<long long>(first.gradient), s.ranks, usable_cpus(),
+      s.ranks > usable_cpus() ? "true" : "false", s.mb_per_second, s.latency_us,
+      static_cast<double>(first.gradient) / 1e6, static_cast<long long>(first.bytes / 1024),
+      first.buckets, first.step_ms, first.times.communication * 1e3, first.times.exposed * 1e3,
+      first.times.hidden_share());
   std::fflush(stdout);
 }
 

@@ -14,7 +14,9 @@
 #include "bench/clock.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
+#include "kernels/check/peaks.h"
 #include "kernels/devices.h"
+#include "kernels/lstm/lstm_bytes.h"
 
 using namespace rondo;
 
@@ -47,6 +49,35 @@ struct Batch {
   BatchView view() const { return {&layout, labels, offsets, inputs}; }
 };
 
+// Products of the LSTM and linear layers: forward, and twice as much backward, but for the gradient
+// of the features, which nobody needs.
+double flops_of(double rows, double h) {
+  const double first = 2 * 4 * h * (features + h), second = 2 * 4 * h * (2 * h + h);
+  return rows * 2 * (3 * (first + second + 2 * h * classes) - 2 * 4 * h * features);
+}
+
+// Inputs once and outputs once of each op: the LSTM layers, the three products of the linear layer,
+// CTC (logits twice, their gradient), Adam (gradient, weight, two moments; the last three written
+// as well; with a copy in bf16 when that is what is computed with).
+double bytes_of(int64_t rows, int64_t h, DType dtype, int64_t weights) {
+  double bytes = 0;
+  for (int layer = 0; layer < 2; ++layer) {
+    LstmTraffic t;
+    t.dims = {2, layer == 0 ? features : 2 * h, h, 0};
+    t.rows = rows;
+    t.dtype = dtype;
+    t.dx = layer > 0;
+    for (LstmPhase phase : {LstmPhase::forward, LstmPhase::backward, LstmPhase::weight_grad}) {
+      bytes += lstm_bytes(phase, t);
+    }
+  }
+  const double e = static_cast<double>(size_of(dtype));
+  const double logits = static_cast<double>(rows * classes);
+  bytes += 3 * e * (static_cast<double>(rows * 2 * h + 2 * h * classes) + logits);
+  bytes += 3 * e * logits;
+  return bytes + static_cast<double>(weights) * (dtype == DType::f32 ? 28 : 30);
+}
+
 void time_type(const std::string& type, DeviceId device, int hidden, int threads, double seconds) {
   SessionOptions options;
   options.device = device.kind;
@@ -76,18 +107,29 @@ void time_type(const std::string& type, DeviceId device, int hidden, int threads
   }
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2],
-               rows = static_cast<double>(batch.layout.extent.rows);
-  // Products of the LSTM and linear layers: forward, and twice as much backward, but for the
-  // gradient of the features, which nobody needs.
-  const double h = hidden, first = 2 * 4 * h * (features + h), second = 2 * 4 * h * (2 * h + h);
-  const double flops = rows * 2 * (3 * (first + second + 2 * h * classes) - 2 * 4 * h * features);
+               rows = static_cast<double>(batch.layout.extent.rows), flops = flops_of(rows, hidden),
+               bytes = bytes_of(batch.layout.extent.rows, hidden, options.compute,
+                                session.parameters().trainable());
+  const double gflops = flops / median * 1e-9, gbytes = bytes / median * 1e-9;
+  ThreadPool pool(threads);
+  Stream stream = cpu_device().make_stream();
+  const Context cpu{Backend::cpu, &cpu_device(), &stream, &pool};
+  // The peaks are the host's; other devices' rows have no share of them.
+  const bool host = device.kind == DeviceKind::cpu;
+  const double gemm = host ? check::gemm_peak_gflops(cpu, options.compute) : 0;
+  const double copy = host ? check::copy_peak_gbytes_per_s(pool) : 0;
   std::printf(
-      "{\"case\": \"bilstm2_h%d_n%d_%s\", \"device\": \"%s\", \"threads\": %d, \"runs\": %zu, "
-      "\"median_ms\": %.2f, "
-      "\"min_ms\": %.2f, \"min_thread_ms\": %.2f, \"frames\": %.0f, \"flops\": %.0f, \"gflops\": "
-      "%.1f, \"loss\": %.4f}\n",
-      hidden, utterances, type.c_str(), name_of(device.kind), threads, times.size(), median * 1e3,
-      times.front() * 1e3, least_thread * 1e3, rows, flops, flops / median * 1e-9,
+      "{\"op\": \"training_step\", \"case\": \"bilstm2_h%d_n%d_%s\", \"dtype\": \"%s\", \"shape\": "
+      "{\"features\": %d, \"layers\": 2, \"directions\": 2, \"hidden\": %d, \"classes\": %d, "
+      "\"batch\": %d, \"longest\": %d, \"shortest\": %d}, \"device\": \"%s\", \"threads\": %d, "
+      "\"runs\": %zu, "
+      "\"median_ms\": %.2f, \"min_ms\": %.2f, \"min_thread_ms\": %.2f, \"frames\": %.0f, "
+      "\"flops\": %.0f, \"bytes\": %.0f, \"gflops\": %.1f, \"gbytes_per_s\": %.2f, "
+      "\"share_of_gemm_peak\": %s, \"share_of_copy_peak\": %s, \"loss\": %.4f}\n",
+      hidden, utterances, type.c_str(), type.c_str(), features, hidden, classes, utterances,
+      longest, shortest, name_of(device.kind), threads, times.size(), median * 1e3,
+      times.front() * 1e3, least_thread * 1e3, rows, flops, bytes, gflops, gbytes,
+      check::share_json(gflops, gemm).c_str(), check::share_json(gbytes, copy).c_str(),
       session.last_result().mean_loss());
   std::fflush(stdout);
 }

@@ -3,18 +3,22 @@
 A peer script times the shapes of `checkop --bench` through another library, in the same process
 run and on the same threads, and prints ours beside it:
 
-    from common import group_best, run_checkop, median_seconds, print_ratios, write_json
-    ours = run_checkop("ctc", threads=2)
+    from common import (annotate, group_best, measure_peaks, median_seconds, print_ratios,
+                        run_checkop, write_json)
+    ours, peaks = run_checkop("ctc", threads=2), measure_peaks(2, 0.5)
     rows = []
     for (op, case), best in group_best(ours).items():
-        rows.append({"case": case, "ours_us": best["median_us"], "peers": {"torch": median_seconds(f) * 1e6}})
+        row = {"op": op, "case": case, "ours_us": best["median_us"], "flops": best["flops"],
+               "bytes": best["bytes"], "peers": {"torch": median_seconds(f) * 1e6}}
+        rows.append(annotate(row, peaks, row["ours_us"]))
     print_ratios("ctc", rows)
-    write_json("ctc", rows)
+    write_json("ctc", rows, peaks=peaks)
 
 Only the Python standard library is needed here; a script whose peer is missing says so and exits
 with 77.
 """
 
+import ctypes
 import datetime
 import json
 import math
@@ -24,6 +28,7 @@ import platform
 import re
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -131,6 +136,103 @@ def print_ratios(title, rows):
     means = [geometric_mean(row["peers"][n] / row["ours_us"] for row in rows
                             if row["peers"].get(n) is not None) for n in names]
     print(f"{'geometric mean':<{width}} {'':>12} " + " ".join(f"{'':>16} {m:>7.2f}" for m in means))
+
+
+SQUARE = "1536x1536x1536"
+
+
+def copy_gbytes_per_s(threads, clock="wall", megabytes=128, repeats=9):
+    """Bytes read and written per second by memcpy, each thread on its own buffers, best of many.
+    (ctypes releases the interpreter's lock during the call.)"""
+    size = megabytes << 20
+    buffers = [(ctypes.create_string_buffer(size), ctypes.create_string_buffer(size))
+               for _ in range(threads)]
+    for to, source in buffers:  # touch every page
+        ctypes.memset(to, 1, size)
+        ctypes.memset(source, 2, size)
+    best = float("inf")
+    if clock == "thread":
+        to, source = buffers[0]
+        for _ in range(repeats):
+            start = time.thread_time()
+            ctypes.memmove(to, source, size)
+            best = min(best, time.thread_time() - start)
+        return 2 * size / best * 1e-9
+    for _ in range(repeats):
+        workers = [threading.Thread(target=ctypes.memmove, args=(to, source, size))
+                   for to, source in buffers]
+        start = time.perf_counter()
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size * threads / best * 1e-9
+
+
+def measure_peaks(threads, seconds, clock="wall"):
+    """The best rate of a large square product per input type and variant, and of memcpy."""
+    best = "min_thread_us" if clock == "thread" else "min_us"
+    products = {}
+    for row in run_checkop(SQUARE, threads=threads, seconds=seconds):
+        if row["op"] != "gemm" or row["backend"] != "cpu":
+            continue
+        rate = row["flops"] / row[best] * 1e-3
+        products.setdefault(input_type(row["case"]), {})[row["variant"]] = round(rate, 1)
+    peaks = {"gemm_gflops": {t: max(v.values()) for t, v in products.items()},
+             "gemm_gflops_by_variant": products,
+             "copy_gbytes_per_s": round(copy_gbytes_per_s(threads, clock), 1)}
+    return peaks
+
+
+def input_type(case):
+    found = re.search(r"(?<![a-z0-9])(bf16|f32|f64)(?![a-z0-9])", case)
+    return found.group(1) if found else "f32"
+
+
+def shape_of(op, case):
+    """The sizes that a row's label names."""
+    if op == "gemm":
+        m, n, k = map(int, re.search(r"(\d+)x(\d+)x(\d+)", case).groups())
+        ta, tb = re.search(r"/([nt])([nt])/", case).groups()
+        return {"m": m, "n": n, "k": k, "transpose_a": ta == "t", "transpose_b": tb == "t"}
+    pairs = re.findall(r"(?<![a-z0-9])([TNVL])(\d+)|(?<=[NVL0-9])([NVL])(\d+)", case)
+    if op == "ctc" and pairs:
+        return {a or c: int(b or d) for a, b, c, d in pairs}
+    if op.startswith("lstm"):
+        names = {"h": "hidden", "b": "batch", "t": "frames", "d": "directions"}
+        return {names[k]: int(v) for k, v in re.findall(r"_([hbtd])(\d+)", case)}
+    sizes = re.search(r"(\d+)x(\d+)", case)
+    return {"rows": int(sizes.group(1)), "cols": int(sizes.group(2))} if sizes else {}
+
+
+def annotate(row, peaks, microseconds):
+    """Adds to a row with op, case, flops and bytes what it is compared by: dtype and shape (where it
+    has none), rates at this time, and their shares of the peaks (None where nothing was counted)."""
+    row.setdefault("dtype", input_type(row["case"]))
+    row.setdefault("shape", shape_of(row["op"], row["case"]))
+    row["gflops"] = round(row["flops"] / microseconds * 1e-3, 2)
+    row["gbytes_per_s"] = round(row["bytes"] / microseconds * 1e-3, 3)
+    peak = peaks["gemm_gflops"].get(row["dtype"])
+    row["share_of_gemm_peak"] = round(row["gflops"] / peak, 4) if peak and row["flops"] else None
+    row["share_of_copy_peak"] = (round(row["gbytes_per_s"] / peaks["copy_gbytes_per_s"], 4)
+                                 if row["bytes"] else None)
+    return row
+
+
+def bench_program(name):
+    """A program of bench/ in the build folder that holds checkop."""
+    path = checkop_path().parents[1] / "bench" / name
+    if not path.is_file():
+        sys.exit(f"{path} does not exist: build it first (ninja -C build bench/{name})")
+    return path
+
+
+def run_bench_program(name, *arguments):
+    """The rows that it prints, as dictionaries."""
+    command = [str(bench_program(name)), *map(str, arguments)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
 def cpu_model():

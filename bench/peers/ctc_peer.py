@@ -25,6 +25,12 @@ def sizes_of(case):
     return map(int, re.search(r"T(\d+)N(\d+)V(\d+)L(\d+)", case).groups())
 
 
+def lattice_cells(case):
+    """Frames times states, over all sequences: what alpha and beta visit."""
+    frames, sequences, _, length = sizes_of(case)
+    return frames * sequences * (2 * length + 1)
+
+
 class WarpCtcOptions(ctypes.Structure):
     """ctcOptions of warp-ctc's C API: where to compute (0: CPU), threads (a union with a stream),
     the blank's index."""
@@ -118,13 +124,16 @@ def main():
         versions["warp-ctc"] = f"{os.path.basename(path)} {library.get_warpctc_version()}"
     else:
         print("without warp-ctc: RONDO_WARPCTC does not name its library")
+    peaks = common.measure_peaks(args.threads, args.seconds)
     rows = {}
     for _ in range(args.rounds):
         ours = common.group_best(
             common.run_checkop("ctc/bench/f32", args.threads, args.seconds, backend="cpu"))
         for (op, case), best in ours.items():
             row = rows.setdefault(case, {"op": op, "case": case, "ours_us": best["median_us"],
-                                         "variant": best["variant"], "peers": {},
+                                         "variant": best["variant"], "flops": best["flops"],
+                                         "bytes": best["bytes"],
+                                         "lattice_cells": lattice_cells(case), "peers": {},
                                          "peer_settings": {}})
             if best["median_us"] < row["ours_us"]:
                 row.update(ours_us=best["median_us"], variant=best["variant"])
@@ -132,9 +141,9 @@ def main():
                 if took < row["peers"].get(peer, float("inf")):
                     row["peers"][peer] = took
                     row["peer_settings"][peer] = setting
-    rows = list(rows.values())
+    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows.values()]
     common.print_ratios("ctc", rows)
-    print(common.write_json("ctc-peers", rows, threads=args.threads, rounds=args.rounds,
+    print(common.write_json("ctc-peers", rows, threads=args.threads, rounds=args.rounds, peaks=peaks,
                             peer_versions=versions))
 
 

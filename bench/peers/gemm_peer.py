@@ -50,6 +50,7 @@ def main():
     clock = time.thread_time if args.clock == "thread" else time.perf_counter
     column = "min_thread_us" if args.clock == "thread" else "min_us"
     torch.set_num_threads(args.threads)
+    peaks = common.measure_peaks(args.threads, args.seconds, args.clock)
     rows = {}
     for _ in range(args.rounds):
         for row in common.run_checkop_best("gemm/", args.threads, args.seconds):
@@ -57,16 +58,17 @@ def main():
             if case.startswith("f64"):
                 continue
             best = rows.setdefault(case, {"op": "gemm", "case": case, "ours_us": float("inf"),
-                                          "flops": row["flops"], "peers": {"torch": float("inf")}})
+                                          "flops": row["flops"], "bytes": row["bytes"],
+                                          "peers": {"torch": float("inf")}})
             if row[column] < best["ours_us"]:
                 best["ours_us"], best["variant"] = row[column], row["variant"]
         for case, best in rows.items():
             theirs = fastest(product(case), clock, args.seconds) * 1e6
             best["peers"]["torch"] = min(best["peers"]["torch"], theirs)
-    rows = list(rows.values())
+    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows.values()]
     for kind in ("f32", "bf16"):
         common.print_ratios(f"gemm {kind}", [r for r in rows if r["case"].startswith(kind)])
-    print(common.write_json("gemm-peers", rows, threads=args.threads, clock=args.clock,
+    print(common.write_json("gemm-peers", rows, threads=args.threads, clock=args.clock, peaks=peaks,
                             peer_versions={"torch": torch.__version__}))
 
 

@@ -12,20 +12,18 @@ Ours and PyTorch alternate, --rounds times; of each the fastest run counts, beca
 shared. --clock thread compares processor time on one thread instead of wall time, which disturbs less.
 
 Geometric means are printed per class and written with the rows: f32 and bf16; even batches; ragged
-ones against packed and against padded input; bf16 also against PyTorch's f32. share_of_peak is our
-rate over that of a large square product in the same run. The whole takes about four minutes on two
+ones against packed and against padded input; bf16 also against PyTorch's f32. share_of_gemm_peak is
+our rate over that of a large square product in the same run. The whole takes about four minutes on two
 quiet cores; --quick leaves out the largest shapes.
 """
 
 import argparse
-import json
 import re
-import subprocess
 import sys
 import time
 
-from common import (checkop_path, geometric_mean, import_or_skip, run_checkop, usable_cpus,
-                    write_json)
+from common import (annotate, geometric_mean, import_or_skip, measure_peaks, run_bench_program,
+                    usable_cpus, write_json)
 
 CASE = re.compile(r"h(\d+)_b(\d+)_t(\d+)_d1_(f32|bf16)_(even|ragged)$")
 FRAMES = {128: 200, 256: 200, 512: 100, 1024: 50}
@@ -114,17 +112,9 @@ class Contest:
                 self.best, self.setting = took, setting
 
 
-def lstm_bench_path():
-    path = checkop_path().parents[1] / "bench/lstm_bench"
-    if not path.is_file():
-        sys.exit(f"{path} does not exist: build it first (ninja -C build bench/lstm_bench)")
-    return path
-
-
 def ours(case, options):
-    command = [str(lstm_bench_path()), "--threads", str(options.threads), "--seconds",
-               str(options.seconds), case]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return run_bench_program("lstm_bench", "--threads", options.threads, "--seconds",
+                             options.seconds, case)[0]
 
 
 def time_case(torch, case, options):
@@ -140,21 +130,12 @@ def time_case(torch, case, options):
         best, median = min(best, row[column]), min(median, row["median_us"])
         for contest in contests.values():
             contest.round()
-    return {"case": case, "ours_us": best, "ours_median_us": median, "flops": row["flops"],
-            "gflops": row["flops"] / best * 1e-3,
+    return {"op": row["op"], "case": case, "dtype": row["dtype"], "shape": row["shape"],
+            "ours_us": best, "ours_median_us": median, "flops": row["flops"],
+            "bytes": row["bytes"],
             "peers": {name: c.best * 1e6 for name, c in contests.items()},
             "peer_settings": {name: {"threads": c.setting[0], "onednn": c.setting[1]}
                               for name, c in contests.items()}}
-
-
-def peaks(options):
-    """GFLOP/s of the best large square product, by input type."""
-    column = "min_thread_us" if options.clock == "thread" else "min_us"
-    best = {}
-    for row in run_checkop("1536x1536x1536", options.threads, 0.5, backend="cpu"):
-        dtype = row["case"].split("/")[0].split("-")[0]
-        best[dtype] = max(best.get(dtype, 0), row["flops"] / row[column] * 1e-3)
-    return best
 
 
 def means(rows):
@@ -191,17 +172,15 @@ def main():
     if options.clock == "thread":
         options.threads = 1
     torch = import_or_skip("torch")
-    peak = peaks(options)
+    peaks = measure_peaks(options.threads, 0.5, options.clock)
     rows, begin = [], time.perf_counter()
     for case in cases(options.quick):
         if options.match not in case:
             continue
         row = time_case(torch, case, options)
-        dtype = CASE.match(case)[4]
-        row["share_of_peak"] = row["gflops"] / peak[dtype]
-        rows.append(row)
+        rows.append(annotate(row, peaks, row["ours_us"]))
         print(f"{case:<28} {row['ours_us']:>10.0f} us {row['gflops']:>6.0f} GFLOP/s "
-              f"{row['share_of_peak']:>5.0%} of gemm  " + "  ".join(
+              f"{row['share_of_gemm_peak']:>5.0%} of gemm  " + "  ".join(
                   f"{name} {us:.0f} us ratio {us / row['ours_us']:.2f} "
                   f"(threads {row['peer_settings'][name]['threads']}, "
                   f"oneDNN {'on' if row['peer_settings'][name]['onednn'] else 'off'})"
@@ -211,13 +190,13 @@ def main():
     summary = means(rows)
     for name, value in summary.items():
         print(f"geometric mean, {name:<34} {value['mean']:>6.2f}  ({value['shapes']} shapes)")
-    shares = [r["share_of_peak"] for r in rows if int(CASE.match(r["case"])[2]) >= 16]
+    shares = [r["share_of_gemm_peak"] for r in rows if int(CASE.match(r["case"])[2]) >= 16]
     if shares:
         print(f"B >= 16: {min(shares):.0%} to {max(shares):.0%} of the gemm peak "
-              f"({', '.join(f'{t} {v:.0f}' for t, v in peak.items())} GFLOP/s)")
+              f"({', '.join(f'{t} {v:.0f}' for t, v in peaks['gemm_gflops'].items())} GFLOP/s)")
     print(write_json("lstm-peers" + ("-thread" if options.clock == "thread" else ""), rows,
                      threads=options.threads, clock=options.clock, geometric_means=summary,
-                     peaks={"gemm_gflops": peak}, seconds=round(time.perf_counter() - begin, 1),
+                     peaks=peaks, seconds=round(time.perf_counter() - begin, 1),
                      peer_versions={"torch": torch.__version__}))
 
 

@@ -11,12 +11,11 @@ of it, on the whole batch. Ours and PyTorch alternate, --rounds times; the faste
 
 import argparse
 import itertools
-import json
-import subprocess
 import sys
 import time
 
-from common import checkop_path, geometric_mean, import_or_skip, usable_cpus, write_json
+from common import (annotate, geometric_mean, import_or_skip, measure_peaks, run_bench_program,
+                    usable_cpus, write_json)
 
 FEATURES, CLASSES, UTTERANCES, LONGEST, SHORTEST = 80, 32, 32, 400, 160
 
@@ -94,17 +93,9 @@ class Contest:
                 self.best, self.setting = took, setting
 
 
-def bench_path():
-    path = checkop_path().parents[1] / "bench/training_step_bench"
-    if not path.is_file():
-        sys.exit(f"{path} does not exist: build it first (ninja -C build bench/training_step_bench)")
-    return path
-
-
 def ours(dtype, options):
-    command = [str(bench_path()), "--threads", str(options.threads), "--seconds",
-               str(options.seconds), "--hidden", str(options.hidden), dtype]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return run_bench_program("training_step_bench", "--threads", options.threads, "--seconds",
+                             options.seconds, "--hidden", options.hidden, dtype)[0]
 
 
 def main():
@@ -124,6 +115,7 @@ def main():
     torch = import_or_skip("torch")
     contests = {"torch f32": Contest(torch, options, False, clock),
                 "torch autocast bf16": Contest(torch, options, True, clock)}
+    peaks = measure_peaks(options.threads, 0.5, options.clock)
     best = {}
     for _ in range(1 if options.quick else options.rounds):
         for dtype in ("f32", "bf16"):
@@ -139,17 +131,20 @@ def main():
                  if dtype == "bf16" or name == "torch f32"}
         settings = {name: {"threads": c.setting[0], "onednn": c.setting[1], "packed": c.setting[2]}
                     for name, c in contests.items() if name in peers}
-        rows.append({"case": row["case"], "ours_us": ms * 1e3, "flops": row["flops"],
-                     "gflops": row["flops"] / ms * 1e-6, "frames_per_s": row["frames"] / ms * 1e3,
-                     "peers": {name: v * 1e3 for name, v in peers.items()},
-                     "peer_settings": settings})
-        print(f"{row['case']:<22} {ms:>8.1f} ms/step {rows[-1]['gflops']:>6.0f} GFLOP/s  " +
+        rows.append(annotate(
+            {"op": row["op"], "case": row["case"], "dtype": row["dtype"], "shape": row["shape"],
+             "ours_us": ms * 1e3, "flops": row["flops"], "bytes": row["bytes"],
+             "frames_per_s": row["frames"] / ms * 1e3,
+             "peers": {name: v * 1e3 for name, v in peers.items()}, "peer_settings": settings},
+            peaks, ms * 1e3))
+        print(f"{row['case']:<22} {ms:>8.1f} ms/step {rows[-1]['gflops']:>6.0f} GFLOP/s "
+              f"{rows[-1]['share_of_gemm_peak']:.0%} of gemm  " +
               "  ".join(f"{name} {v:.1f} ms ratio {v / ms:.2f} {settings[name]}"
                         for name, v in peers.items()), flush=True)
     for name in contests:
         ratios = [r["peers"][name] / r["ours_us"] for r in rows if name in r["peers"]]
         print(f"geometric mean over types, {name}: {geometric_mean(ratios):.2f}")
-    print(write_json("training-step-peers", rows, threads=options.threads, clock=options.clock,
+    print(write_json("training-step-peers", rows, threads=options.threads, clock=options.clock, peaks=peaks,
                      peer_versions={"torch": torch.__version__}))
 
 

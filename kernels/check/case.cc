@@ -30,33 +30,54 @@ double thread_time() {
 
 void put(void* base, DType dtype, int64_t i, double v) {
   switch (dtype) {
-    case DType::f32: static_cast<float*>(base)[i] = static_cast<float>(v); return;
-    case DType::bf16: static_cast<bf16*>(base)[i] = bf16(static_cast<float>(v)); return;
-    case DType::f64: static_cast<double*>(base)[i] = v; return;
-    case DType::i32: static_cast<int32_t*>(base)[i] = static_cast<int32_t>(v); return;
-    case DType::i64: static_cast<int64_t*>(base)[i] = static_cast<int64_t>(v); return;
-    case DType::u8: static_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(v); return;
+    case DType::f32:
+      static_cast<float*>(base)[i] = static_cast<float>(v);
+      return;
+    case DType::bf16:
+      static_cast<bf16*>(base)[i] = bf16(static_cast<float>(v));
+      return;
+    case DType::f64:
+      static_cast<double*>(base)[i] = v;
+      return;
+    case DType::i32:
+      static_cast<int32_t*>(base)[i] = static_cast<int32_t>(v);
+      return;
+    case DType::i64:
+      static_cast<int64_t*>(base)[i] = static_cast<int64_t>(v);
+      return;
+    case DType::u8:
+      static_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(v);
+      return;
   }
 }
 
 double get(const void* base, DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::f32: return static_cast<const float*>(base)[i];
-    case DType::bf16: return static_cast<double>(static_cast<const bf16*>(base)[i]);
-    case DType::f64: return static_cast<const double*>(base)[i];
-    case DType::i32: return static_cast<const int32_t*>(base)[i];
-    case DType::i64: return static_cast<double>(static_cast<const int64_t*>(base)[i]);
-    case DType::u8: return static_cast<const uint8_t*>(base)[i];
+    case DType::f32:
+      return static_cast<const float*>(base)[i];
+    case DType::bf16:
+      return static_cast<double>(static_cast<const bf16*>(base)[i]);
+    case DType::f64:
+      return static_cast<const double*>(base)[i];
+    case DType::i32:
+      return static_cast<const int32_t*>(base)[i];
+    case DType::i64:
+      return static_cast<double>(static_cast<const int64_t*>(base)[i]);
+    case DType::u8:
+      return static_cast<const uint8_t*>(base)[i];
   }
   return 0;
+}
+
+// Neither labels, offsets and the like nor workspaces.
+bool is_operand(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64;
 }
 
 }  // namespace
 
 Tolerance Tolerance::ulps(DType dtype, double ulps, double scale) {
-  const double epsilon = dtype == DType::bf16  ? 0x1p-8
-                         : dtype == DType::f64 ? 0x1p-53
-                                               : 0x1p-24;
+  const double epsilon = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f64 ? 0x1p-53 : 0x1p-24;
   return {ulps * epsilon * scale, ulps * epsilon};
 }
 
@@ -80,7 +101,9 @@ struct Case::Block {
 };
 
 Case::Case(const Context& context, uint64_t seed, const Variant* variant, int repeats)
-    : context_(context), state_(seed * 0x2545f4914f6cdd1dull + 1), variant_(variant),
+    : context_(context),
+      state_(seed * 0x2545f4914f6cdd1dull + 1),
+      variant_(variant),
       repeats_(repeats) {}
 
 // Copies may still be queued that read the host images. A failure has been reported by then, or
@@ -135,8 +158,8 @@ TensorView Case::input(std::initializer_list<int64_t> dims, DType dtype, Fill fi
 TensorView Case::input_values(std::initializer_list<int64_t> dims, DType dtype,
                               const std::vector<double>& values) {
   Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
-  RONDO_CHECK(static_cast<int64_t>(values.size()) == b.view.numel(), values.size(),
-              " values for ", b.view.numel(), " elements");
+  RONDO_CHECK(static_cast<int64_t>(values.size()) == b.view.numel(), values.size(), " values for ",
+              b.view.numel(), " elements");
   for (size_t i = 0; i < values.size(); ++i) {
     put(b.host_payload(), dtype, static_cast<int64_t>(i), values[i]);
   }
@@ -169,6 +192,29 @@ TensorView Case::in_out_values(const char* name, std::initializer_list<int64_t> 
   return view;
 }
 
+DType Case::dtype() const {
+  const Block* first = nullptr;
+  for (const auto& b : blocks_) {
+    if (!is_operand(b->view.dtype)) continue;
+    if (first == nullptr) first = b.get();
+    if (b->view.numel() >= 1000) return b->view.dtype;
+  }
+  return first ? first->view.dtype : DType::f32;
+}
+
+std::string Case::operands_json() const {
+  std::string text;
+  for (const auto& b : blocks_) {
+    if (!is_operand(b->view.dtype)) continue;
+    std::string sizes;
+    for (int i = 0; i < b->view.rank; ++i) {
+      sizes += str(i ? "," : "", b->view.dims[static_cast<size_t>(i)]);
+    }
+    text += str(text.empty() ? "" : ",", "\"", name_of(b->view.dtype), "[", sizes, "]\"");
+  }
+  return "[" + text + "]";
+}
+
 TensorView Case::workspace(size_t bytes) {
   Block& b = add_block(bytes, {static_cast<int64_t>(bytes)}, DType::u8);
   std::memset(b.host_payload(), 0xff, bytes);  // NaN as floats
@@ -190,8 +236,7 @@ const uint64_t* Case::longs(const std::vector<uint64_t>& values) {
   return static_cast<const uint64_t*>(b.view.data);
 }
 
-PackedView Case::packed(std::vector<int32_t> lengths, int32_t spare_rows,
-                        int32_t spare_sequences) {
+PackedView Case::packed(std::vector<int32_t> lengths, int32_t spare_rows, int32_t spare_sequences) {
   std::sort(lengths.begin(), lengths.end(), std::greater<>());
   const int32_t frames = lengths.empty() ? 0 : lengths.front();
   const auto sequences = static_cast<int32_t>(lengths.size());

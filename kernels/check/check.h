@@ -113,6 +113,11 @@ class Case {
   const std::vector<double>& thread_seconds() const { return thread_seconds_; }
   double flops() const { return flops_; }
   double bytes() const { return bytes_; }
+  // The type of the first tensor of a thousand elements or more (else of the first): what the case
+  // computes with.
+  DType dtype() const;
+  // Inputs and outputs in the order of their making, as a JSON list: ["f32[4,7]", "bf16[9]"].
+  std::string operands_json() const;
 
  private:
   struct Block;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "kernels/check/check.h"
+#include "kernels/check/peaks.h"
 #include "kernels/devices.h"
 #include "kernels/ops.h"
 #include "kernels/simt/sim_device.h"
@@ -16,6 +17,8 @@ struct Runner {
   Summary summary;
   std::map<int, std::unique_ptr<ThreadPool>> pools;
   std::map<Device*, Stream> streams;
+  std::map<std::pair<int, DType>, double> gemm_peaks = {};  // by threads and inputs
+  std::map<int, double> copy_peaks = {};                    // by threads
 
   ThreadPool& pool(int threads) {
     auto& p = pools[threads];
@@ -167,6 +170,23 @@ struct Runner {
     report(e, v, "passed", "", digest(first));
   }
 
+  // The rates' shares of the CPU's; of another device's no peak is known.
+  std::string shares_json(const Case& c, Backend backend, int threads, double median) {
+    double gemm = 0, copy = 0;
+    if (backend == Backend::cpu && c.flops() > 0) {
+      double& peak = gemm_peaks[{threads, c.dtype()}];
+      if (peak == 0) peak = gemm_peak_gflops(context(backend, cpu_device(), threads), c.dtype());
+      gemm = peak;
+    }
+    if (backend == Backend::cpu && c.bytes() > 0) {
+      double& peak = copy_peaks[threads];
+      if (peak == 0) peak = copy_peak_gbytes_per_s(pool(threads));
+      copy = peak;
+    }
+    return str("\"share_of_gemm_peak\":", share_json(c.flops() / median * 1e-9, gemm),
+               ",\"share_of_copy_peak\":", share_json(c.bytes() / median * 1e-9, copy));
+  }
+
   void bench(const Suite::Entry& e, const Variant& v, Device& device) {
     const int threads = *std::max_element(options.threads.begin(), options.threads.end());
     try {
@@ -188,10 +208,12 @@ struct Runner {
             "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
             "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,"
             "\"min_thread_us\":%.3f,\"runs\":%d,"
-            "\"flops\":%.0f,\"bytes\":%.0f,\"gflops\":%.2f,\"gbytes_per_s\":%.2f}\n",
+            "\"dtype\":\"%s\",\"operands\":%s,"
+            "\"flops\":%.0f,\"bytes\":%.0f,\"gflops\":%.2f,\"gbytes_per_s\":%.2f,%s}\n",
             e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads, median * 1e6,
-            s.front() * 1e6, least_thread * 1e6, repeats, c.flops(), c.bytes(),
-            c.flops() / median * 1e-9, c.bytes() / median * 1e-9);
+            s.front() * 1e6, least_thread * 1e6, repeats, name_of(c.dtype()),
+            c.operands_json().c_str(), c.flops(), c.bytes(), c.flops() / median * 1e-9,
+            c.bytes() / median * 1e-9, shares_json(c, v.backend, threads, median).c_str());
       } else {
         std::printf("%-18s %-36s %4s:%-12s %10.1f us (min %.1f) %8.1f GFLOP/s %7.1f GB/s\n",
                     e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, median * 1e6,

@@ -43,6 +43,16 @@ void fill(Case& c, const Setup& s, Args& args) {
                                                          s.classes, args.max_label_length));
 }
 
+// As ctc_check.cc counts: a pass forward is two sums and a product per state and 20 for the exp of
+// each logit; the gradient is the other half and a fixed cost per class.
+template <class Args>
+void note_work(Case& c, const Setup& s, const Args& args, bool gradient) {
+  const double live = static_cast<double>(c.extent_rows(args.layout)), classes = s.classes;
+  const double states = 2.0 * args.max_label_length + 1;
+  c.work(live * (gradient ? states * 5 + classes * 22 : states * 3 + classes * 20),
+         live * classes * static_cast<double>(size_of(s.dtype)) * (gradient ? 3 : 1));
+}
+
 // As of ctc (ctc_check.cc).
 Tolerance loss_tolerance(const Setup& s) {
   const DType type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -73,6 +83,7 @@ void run_grad(Case& c, const Setup& s) {
     args.logits = c.rows_input(args.layout, s.classes, s.dtype, {Fill::uniform, low, high});
     args.grad = c.rows_output("grad", args.layout, s.classes, s.dtype, grad_tolerance(s));
   }
+  note_work(c, s, args, true);
   c.run(args);
 }
 
@@ -85,6 +96,7 @@ void run_alpha(Case& c, const Setup& s) {
   const int64_t width = ctc_border_width(args.max_label_length);
   args.alpha_out = c.workspace(static_cast<size_t>(sequences * width) * 8);
   args.alpha_out = TensorView(args.alpha_out.data, DType::f64, {sequences, width});
+  note_work(c, s, args, false);
   c.run(args);
 }
 

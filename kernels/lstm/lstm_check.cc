@@ -4,6 +4,7 @@
 
 #include "kernels/check/suites.h"
 #include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_bytes.h"
 #include "kernels/lstm/lstm_step.h"
 
 namespace rondo::check {
@@ -27,6 +28,10 @@ struct Shape {
     return sum;
   }
 };
+
+double bytes_of(LstmPhase phase, const Shape& s) {
+  return lstm_bytes(phase, {s.dims(), s.rows(), s.dtype, s.kept, s.dx, s.kept});
+}
 
 // Weights as an initialiser would draw them, so that the recurrence neither dies out nor explodes.
 Fill weight_fill(int64_t fan_in) {
@@ -83,7 +88,7 @@ void forward(Case& c, const Shape& s) {
   }
   a.workspace = c.workspace(
       lstm_workspace_bytes(c.context(), LstmPhase::forward, a.dims, s.dtype, a.layout.capacity));
-  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * terms), 0);
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * terms), bytes_of(LstmPhase::forward, s));
   c.run(a);
 }
 
@@ -116,7 +121,7 @@ void backward(Case& c, const Shape& s) {
   if (s.dx) a.dx = c.rows_output("dx", a.layout, s.input, s.dtype, t);
   a.workspace = c.workspace(
       lstm_workspace_bytes(c.context(), LstmPhase::backward, a.dims, s.dtype, a.layout.capacity));
-  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + (s.dx ? s.input : 0))), 0);
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + (s.dx ? s.input : 0))), bytes_of(LstmPhase::backward, s));
   c.run(a);
 }
 
@@ -149,7 +154,7 @@ void weight_grad(Case& c, const Shape& s) {
   }
   a.workspace = c.workspace(lstm_workspace_bytes(c.context(), LstmPhase::weight_grad, a.dims,
                                                  s.dtype, a.layout.capacity));
-  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)), 0);
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)), bytes_of(LstmPhase::weight_grad, s));
   c.run(a);
 }
 
@@ -219,7 +224,11 @@ void step(Case& c, const Shape& s) {
   if (s.dx) a.backward.dx = c.rows_output("dx", a.forward.layout, s.input, s.dtype, t);
   if (s.states) add_step_states(c, s, a, t, cells);
   add_step_memory(c, s, a, gradient);
-  c.work(6.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)), 0);
+  Shape trained = s;
+  trained.kept = true;  // what the backward pass needs is written
+  c.work(6.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)),
+         bytes_of(LstmPhase::forward, trained) + bytes_of(LstmPhase::backward, s) +
+             bytes_of(LstmPhase::weight_grad, s));
   c.run(a);
 }
 

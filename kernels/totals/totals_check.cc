@@ -48,6 +48,8 @@ void run_shape(Case& c, const Shape& s) {
   if (s.count) {
     a.inverse_count = c.output("inverse_count", {1}, DType::f64, Tolerance::exact()).as<double>();
   }
+  c.work(0, static_cast<double>(live) * static_cast<double>(size_of(s.dtype)) +
+                loss_totals_doubles * (s.restart ? 8.0 : 16.0));
   c.run(a);
 }
 
