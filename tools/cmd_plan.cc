@@ -21,7 +21,7 @@ namespace {
 
 struct PlanOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
-  int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, rows = 12;
+  int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, ranks = 1, rows = 12;
   std::string device = "h200", link, node_link = "infiniband", lengths, measure, picture, write;
   double labels_per_second = 12;
   bool scaling = false;
@@ -181,6 +181,7 @@ void print_scaling(const PlanOptions& o, const Config& config, const plan::Clust
 int measure(const PlanOptions& o) {
   plan::MeasureOptions options;
   options.threads = o.threads;
+  options.ranks = o.ranks;
   if (cpu_features().avx512_bf16) options.dtypes.push_back(DType::bf16);
   options.progress = [](int shape, int shapes) {
     std::fprintf(stderr, "\rmeasuring %d of %d", shape + 1, shapes);
@@ -191,8 +192,8 @@ int measure(const PlanOptions& o) {
   std::vector<plan::Sample> fitted, held_out;
   for (const plan::Sample& s : samples) (s.shape % 2 ? held_out : fitted).push_back(s);
   plan::MachineFile machine;
-  machine.device.name =
-      str("cpu, ", o.threads, o.threads == 1 ? " thread" : " threads", " per rank");
+  machine.device.name = str("cpu, ", o.threads, o.threads == 1 ? " thread" : " threads",
+                            " per rank, ", o.ranks, o.ranks == 1 ? " rank" : " ranks");
   machine.device.measured = true;
   machine.device.memory_bytes = plan::machine_memory_bytes();
   machine.device.costs = plan::fit_costs(fitted);
@@ -297,6 +298,9 @@ void add_plan(CLI::App& app, Command* run) {
       ->add_option("--measure", o->measure,
                    "measure this machine's CPU and write FILE, plan nothing")
       ->option_text("FILE");
+  command->add_option("--ranks", o->ranks, "with --measure: so many compute at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   command->add_option("--threads", o->threads, "with --measure: of each rank")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

@@ -103,7 +103,7 @@ LinkSpeed measure(ProcessGroup& control, int64_t large,
     }
     return least;
   };
-  double times[] = {fastest(control.size(), 5), fastest(large, 3)};
+  double times[] = {fastest(control.size(), 5), fastest(large, 5)};
   control.broadcast(TensorView(times, DType::f64, {2}), 0).wait();
   LinkSpeed link;
   link.latency = times[0];
@@ -114,7 +114,8 @@ LinkSpeed measure(ProcessGroup& control, int64_t large,
 }  // namespace
 
 LinkSpeed measure_link(ProcessGroup& group) {
-  std::vector<float> data(size_t{1} << 16, 0.0f);
+  // Large enough that its time is not lost in the noise of the latency.
+  std::vector<float> data(size_t{1} << 20, 0.0f);
   return measure(group, static_cast<int64_t>(data.size()), [&](int64_t n) {
     group.all_reduce(TensorView(data.data(), DType::f32, {n}), Reduction::sum).wait();
   });
@@ -122,7 +123,7 @@ LinkSpeed measure_link(ProcessGroup& group) {
 
 LinkSpeed measure_link(DeviceGroup& sums, ProcessGroup& control) {
   // A GPU's link needs more to show its bandwidth.
-  const int64_t large = sums.device().kind() == DeviceKind::cuda ? int64_t{1} << 22 : 1 << 16;
+  const int64_t large = sums.device().kind() == DeviceKind::cuda ? int64_t{1} << 22 : 1 << 20;
   const auto bytes = static_cast<size_t>(large) * sizeof(float);
   const Buffer data(sums.device(), bytes, "measuring the link");
   sums.device().fill_bytes(sums.stream(), data.data(), 0, bytes);

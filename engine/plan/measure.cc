@@ -145,9 +145,7 @@ void measure_shape(const MeasuredShape& s, DType compute, const Context& context
                               median(updates), shape));
 }
 
-}  // namespace
-
-std::vector<Sample> measure_nodes(const MeasureOptions& options) {
+std::vector<Sample> measure_as_rank(const MeasureOptions& options, bool tells) {
   const auto shapes = shapes_to_measure(options.quick);
   ThreadPool pool(options.threads);
   Stream stream = cpu_device().make_stream();
@@ -157,10 +155,25 @@ std::vector<Sample> measure_nodes(const MeasureOptions& options) {
   int shape = 0;
   for (DType dtype : options.dtypes) {
     for (const MeasuredShape& s : shapes) {
-      if (options.progress) options.progress(shape, total);
+      if (tells && options.progress) options.progress(shape, total);
       measure_shape(s, dtype, context, options.repetitions, shape++, samples);
     }
   }
+  return samples;
+}
+
+}  // namespace
+
+std::vector<Sample> measure_nodes(const MeasureOptions& options) {
+  // The others do the same work in the same order, about in step, and end with the first rank.
+  std::vector<Sample> samples;
+  run_ranks(options.ranks, [&](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    group->barrier().wait();
+    std::vector<Sample> own = measure_as_rank(options, rank == 0);
+    if (rank == 0) samples = std::move(own);
+    group->barrier().wait();
+  });
   return samples;
 }
 

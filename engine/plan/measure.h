@@ -11,6 +11,8 @@ namespace rondo::plan {
 
 struct MeasureOptions {
   int threads = 1;      // of each rank
+  // So many ranks compute at once, as they will: cores share caches, memory and their clock.
+  int ranks = 1;
   int repetitions = 5;  // of a step; medians count
   bool quick = false;   // a few small shapes, for tests
   std::vector<DType> dtypes = {DType::f32};
