@@ -15,6 +15,7 @@
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/config_words.h"
 
 namespace rondo {
 namespace {
@@ -28,22 +29,6 @@ struct PlanOptions {
 };
 
 constexpr double gigabyte = 1e9;
-
-Config configuration(const PlanOptions& o) {
-  std::string file;
-  std::vector<std::string> overrides;
-  for (const std::string& word : o.words) {
-    if (word.find('=') != std::string::npos) {
-      overrides.push_back(word);
-    } else if (file.empty()) {
-      file = word;
-    } else {
-      throw CLI::ValidationError(str("two configuration files: '", file, "' and '", word,
-                                     "'; settings are written key=value"));
-    }
-  }
-  return load_config(file, overrides);
-}
 
 plan::Cluster cluster_of(const PlanOptions& o) {
   plan::Cluster c;
@@ -242,7 +227,7 @@ void write_best(const PlanOptions& o, const Config& config,
 
 int plan_command(const PlanOptions& o) {
   if (!o.measure.empty()) return measure(o);
-  const Config config = configuration(o);
+  const Config config = config_from_words(o.words);
   const plan::Cluster cluster = cluster_of(o);
   const plan::Planner planner(job_of(o, config), cluster);
   print_heading(cluster, planner, config);

@@ -19,6 +19,7 @@
 #include "engine/train/training_report.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/config_words.h"
 #include "tools/device_option.h"
 #include "tools/device_ranks.h"
 #include "tools/rank_world.h"
@@ -37,23 +38,12 @@ struct TrainOptions {
 };
 
 Config configuration(const TrainOptions& o) {
-  std::string file;
-  std::vector<std::string> overrides;
-  for (const std::string& word : o.words) {
-    if (word.find('=') != std::string::npos) {
-      overrides.push_back(word);
-    } else if (file.empty()) {
-      file = word;
-    } else {
-      throw CLI::ValidationError(str("two configuration files: '", file, "' and '", word,
-                                     "'; settings are written key=value"));
-    }
-  }
-  if (o.pipeline > 0) overrides.push_back(str("parallel.pipeline=", o.pipeline));
-  if (o.data > 0) overrides.push_back(str("parallel.data=", o.data));
-  if (o.sequence > 0) overrides.push_back(str("parallel.sequence=", o.sequence));
-  if (!o.init_from.empty()) overrides.push_back("training.init_from=" + o.init_from);
-  return load_config(file, overrides);
+  std::vector<std::string> options;
+  if (o.pipeline > 0) options.push_back(str("parallel.pipeline=", o.pipeline));
+  if (o.data > 0) options.push_back(str("parallel.data=", o.data));
+  if (o.sequence > 0) options.push_back(str("parallel.sequence=", o.sequence));
+  if (!o.init_from.empty()) options.push_back("training.init_from=" + o.init_from);
+  return config_from_words(o.words, options);
 }
 
 CommClock::duration timeout_of(const Config& config) {

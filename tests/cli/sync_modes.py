@@ -3,6 +3,7 @@
 import signal
 
 from cli_support import *
+from ranks_support import ranks_of
 
 SETTINGS = ["training.log_every_steps=1", "model.dropout=0.2", "training.threads=1",
             "parallel.sync_every=4", "parallel.timeout_seconds=30", "data.sorta_grad=false",
@@ -19,19 +20,6 @@ def corpus():
     with folder() as root:
         feature_corpus(root, "ctc", train=120)
         yield root
-
-
-def ranks_of(launcher):
-    """{rank: process id} of what a launcher started."""
-    pids = {}
-    for directory in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, StopIteration):
-            parent = (directory / "stat").read_text().rsplit(")", 1)[1].split()[1]
-            if int(parent) == launcher.pid:
-                variables = (directory / "environ").read_bytes().split(b"\0")
-                rank = next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1]
-                pids[int(rank)] = int(directory.name)
-    return pids
 
 
 def steps_of(root, rank):

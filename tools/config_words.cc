@@ -1,0 +1,27 @@
+#include "tools/config_words.h"
+
+#include <CLI/CLI.hpp>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+Config config_from_words(const std::vector<std::string>& words,
+                         const std::vector<std::string>& options) {
+  std::string file;
+  std::vector<std::string> overrides;
+  for (const std::string& word : words) {
+    if (word.find('=') != std::string::npos) {
+      overrides.push_back(word);
+    } else if (file.empty()) {
+      file = word;
+    } else {
+      throw CLI::ValidationError(str("two configuration files: '", file, "' and '", word,
+                                     "'; settings are written key=value"));
+    }
+  }
+  overrides.insert(overrides.end(), options.begin(), options.end());
+  return load_config(file, overrides);
+}
+
+}  // namespace rondo

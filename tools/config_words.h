@@ -1,0 +1,16 @@
+// The configuration of a command line: a TOML file and key=value settings, in any order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/config.h"
+
+namespace rondo {
+
+// `options`: settings that options stand for; they win over `words`. Throws CLI::ValidationError
+// for two files, InputError for what load_config() refuses.
+Config config_from_words(const std::vector<std::string>& words,
+                         const std::vector<std::string>& options = {});
+
+}  // namespace rondo
