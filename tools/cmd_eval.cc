@@ -40,19 +40,20 @@ bool has_field(const ManifestDataset& data, const std::string& field) {
 
 void print_rates(const char* name, const ErrorRate& e) {
   std::printf(
-      "%-24s WER %6.2f%%  CER %6.2f%%  %5lld utterances, %lld words (%lld substituted, "
+      "%-24s WER %7s  CER %7s  %5lld utterances, %lld words (%lld substituted, "
       "%lld inserted, %lld deleted)\n",
-      name, 100 * e.wer(), 100 * e.cer(), static_cast<long long>(e.utterances()),
-      static_cast<long long>(e.words().reference), static_cast<long long>(e.words().substitutions),
-      static_cast<long long>(e.words().insertions), static_cast<long long>(e.words().deletions));
+      name, percent_text(e.wer()).c_str(), percent_text(e.cer()).c_str(),
+      static_cast<long long>(e.utterances()), static_cast<long long>(e.words().reference),
+      static_cast<long long>(e.words().substitutions), static_cast<long long>(e.words().insertions),
+      static_cast<long long>(e.words().deletions));
 }
 
 void print_text(const EvalOptions& o, const std::string& group, const Evaluation& e, Task task,
                 const std::map<std::string, ErrorRate>& groups) {
   switch (task) {
     case Task::ctc:
-      std::printf("WER %.2f%% CER %.2f%% on %lld utterances\n", 100 * e.errors.wer(),
-                  100 * e.errors.cer(), static_cast<long long>(e.utterances));
+      std::printf("WER %s CER %s on %lld utterances\n", percent_text(e.errors.wer()).c_str(),
+                  percent_text(e.errors.cer()).c_str(), static_cast<long long>(e.utterances));
       break;
     case Task::classify:
       std::printf("error %.2f%% on %lld utterances\n", 100 * e.metric(task),

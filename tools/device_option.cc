@@ -1,6 +1,7 @@
 #include "tools/device_option.h"
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "kernels/base/error.h"
 #include "kernels/ops.h"
@@ -12,25 +13,35 @@ std::string check_device_name(const std::string& text) {
   return str("'", text, "' is no device; expected auto, cpu, cuda, cuda:N or sim");
 }
 
-DeviceId require_device(const std::string& text) {
+DeviceId require_device(const std::string& text, const std::string& from) {
   const std::optional<DeviceId> id = device_named(text);
   RONDO_CHECK(id, "no device is called ", text);
   std::string why;
   if (find_device(id->kind, &why, id->index) == nullptr) {
-    fail_input("--device ", text, ": ", why);
+    fail_input(from, text, ": ", why);
   }
   return *id;
+}
+
+// Not CLI11's envname(): it would be read for commands that have no device, and a wrong value be
+// blamed on the option.
+DeviceChoice::Named DeviceChoice::named() const {
+  if (!text.empty()) return {text, "--device "};
+  const char* variable = std::getenv("RONDO_DEVICE");
+  if (variable == nullptr || *variable == 0) return {"auto", "--device "};
+  if (const std::string wrong = check_device_name(variable); !wrong.empty()) {
+    fail_input("the environment's RONDO_DEVICE: ", wrong);
+  }
+  return {variable, "RONDO_DEVICE="};
 }
 
 void add_device_option(CLI::App& command, DeviceChoice* choice) {
   command
       .add_option("--device", choice->text,
                   "auto (a GPU if there is one), cpu, cuda, cuda:N, or sim (the GPU kernels, "
-                  "simulated)")
+                  "simulated); default: what RONDO_DEVICE names, else auto")
       ->check(CLI::Validator(check_device_name, ""))
-      ->type_name("NAME")
-      ->envname("RONDO_DEVICE")
-      ->capture_default_str();
+      ->type_name("NAME");
   command
       .add_option(
           "--kernels", choice->kernels,
@@ -48,7 +59,8 @@ DeviceId resolve(const DeviceChoice& choice) {
     }
     prefer_variant(preference.substr(0, equals), preference.substr(equals + 1));
   }
-  if (choice.text != "auto") return require_device(choice.text);
+  const DeviceChoice::Named named = choice.named();
+  if (named.text != "auto") return require_device(named.text, named.from);
   if (!built_with_cuda()) return DeviceKind::cpu;
   std::string why;
   if (find_device(DeviceKind::cuda, &why) != nullptr) return DeviceKind::cuda;

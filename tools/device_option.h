@@ -10,7 +10,15 @@
 namespace rondo {
 
 struct DeviceChoice {
-  std::string text = "auto";
+  // What to use, and where that was said: "--device " or "RONDO_DEVICE=".
+  struct Named {
+    std::string text, from;
+  };
+  // --device, else the environment's RONDO_DEVICE, else auto. Throws InputError for a RONDO_DEVICE
+  // that is no device.
+  Named named() const;
+
+  std::string text;                  // of --device
   std::vector<std::string> kernels;  // OP=VARIANT
 };
 
@@ -19,8 +27,9 @@ void add_device_option(CLI::App& command, DeviceChoice* choice);
 // What CLI11 says of a text that names no device; empty for auto, cpu, cuda, cuda:N and sim.
 std::string check_device_name(const std::string& text);
 
-// The device of this name, other than auto. Throws InputError when it is not there.
-DeviceId require_device(const std::string& text);
+// The device of this name, other than auto. Throws InputError, which says that it was named `from`
+// there, when it is not there.
+DeviceId require_device(const std::string& text, const std::string& from = "--device ");
 
 // auto: the first GPU when one answers, otherwise the CPU, with one line on standard error when
 // this program could have used a GPU. Prefers the variants of --kernels from now on. Throws

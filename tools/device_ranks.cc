@@ -41,13 +41,14 @@ std::unique_ptr<DeviceGroup> over_nccl(Device&, Transport&, Store&, const std::s
 DeviceId device_of_rank(const DeviceChoice& choice, DeviceId device, int local_rank,
                         int local_size) {
   if (device.kind != DeviceKind::cuda || local_size == 1) return device;
-  if (choice.text.find(':') != std::string::npos) {
-    fail_input("--device ", choice.text, " with ", local_size,
+  const DeviceChoice::Named named = choice.named();
+  if (named.text.find(':') != std::string::npos) {
+    fail_input(named.from, named.text, " with ", local_size,
                " ranks: each has a GPU of its own, expected cuda");
   }
   std::string why;
   if (find_device(DeviceKind::cuda, &why, local_size - 1) == nullptr) {
-    fail_input("--device ", choice.text, " with ", local_size,
+    fail_input(named.from, named.text, " with ", local_size,
                " ranks on this machine, each with a GPU of its own: ", why);
   }
   return {DeviceKind::cuda, local_rank};

@@ -1,5 +1,7 @@
 #include "engine/text/error_rate.h"
 
+#include <cmath>
+#include <cstdio>
 #include <limits>
 #include <vector>
 
@@ -56,6 +58,13 @@ EditCounts align(std::span<const T> reference, std::span<const T> hypothesis) {
 }
 
 }  // namespace
+
+std::string percent_text(double rate) {
+  if (std::isinf(rate)) return "n/a (empty references)";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f%%", 100 * rate);
+  return text;
+}
 
 double EditCounts::rate() const {
   if (reference > 0) return static_cast<double>(errors()) / static_cast<double>(reference);

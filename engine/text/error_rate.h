@@ -14,6 +14,9 @@
 
 namespace rondo {
 
+// "12.34%"; "n/a (empty references)" for the infinite rate of insertions into nothing.
+std::string percent_text(double rate);
+
 struct EditCounts {
   int64_t substitutions = 0;
   int64_t insertions = 0;  // in the hypothesis, not in the reference

@@ -35,6 +35,16 @@ std::optional<std::string> reference_text(const ManifestEntry& entry, const Alph
   return entry.text;
 }
 
+std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances) {
+  constexpr size_t shown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(shown, utterances.size()); ++i) {
+    text += str(i ? ", " : "", data.name(utterances[i]));
+  }
+  if (utterances.size() > shown) text += str(" and ", utterances.size() - shown, " more");
+  return text;
+}
+
 double Evaluation::metric(Task task) const {
   switch (task) {
     case Task::ctc:
@@ -50,13 +60,21 @@ double Evaluation::metric(Task task) const {
 void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
   const auto& w = errors.words();
   const auto& c = errors.characters();
-  const int64_t counts[] = {utterances,          wrong,
-                            infeasible,          counted,
-                            w.substitutions,     w.insertions,
-                            w.deletions,         w.reference,
-                            c.substitutions,     c.insertions,
-                            c.deletions,         c.reference,
-                            errors.utterances(), errors.wrong_utterances()};
+  const int64_t counts[] = {utterances,
+                            wrong,
+                            infeasible,
+                            counted,
+                            w.substitutions,
+                            w.insertions,
+                            w.deletions,
+                            w.reference,
+                            c.substitutions,
+                            c.insertions,
+                            c.deletions,
+                            c.reference,
+                            errors.utterances(),
+                            errors.wrong_utterances(),
+                            stopped};
   std::vector<double> sums(std::begin(counts), std::end(counts));
   sums.insert(sums.end(), batch_losses.begin(), batch_losses.end());
   sum(sums);
@@ -65,6 +83,7 @@ void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
   wrong = at(1);
   infeasible = at(2);
   counted = at(3);
+  stopped = at(14) > 0;
   errors = ErrorRate({at(4), at(5), at(6), at(7)}, {at(8), at(9), at(10), at(11)}, at(12), at(13));
   std::copy(sums.begin() + std::size(counts), sums.end(), batch_losses.begin());
   const double total = std::accumulate(batch_losses.begin(), batch_losses.end(), 0.0);
@@ -201,7 +220,10 @@ Evaluation evaluate(EvaluatedModel& model, const ManifestDataset& data, const Al
                         },
                         {options.prefetch_threads, 3});
     HostBatch batch;
-    while (prefetch.next(batch)) evaluator.batch(batch);
+    while (!evaluator.result.stopped && prefetch.next(batch)) {
+      evaluator.batch(batch);
+      evaluator.result.stopped = options.stop && options.stop();
+    }
   }
   evaluator.result.combine([](std::span<double>) {});
   evaluator.result.seconds =

@@ -19,6 +19,9 @@ namespace rondo {
 BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
                      uint64_t step_seed = 0);
 
+// The names of the first few, and how many there are besides.
+std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances);
+
 // What the model wrote for one utterance.
 struct Hypothesis {
   int64_t utterance = 0;  // of the dataset
@@ -39,6 +42,7 @@ struct Evaluation {
   int64_t utterances = 0;
   int64_t wrong = 0;       // classify: utterances of the wrong class
   int64_t infeasible = 0;  // references longer than their frames allow
+  bool stopped = false;    // options.stop said so (of any part): the figures are not of all data
   double seconds = 0;
   double audio_seconds = 0;
   // The number to make small: WER, classification error, or the loss.
@@ -89,6 +93,8 @@ struct EvaluationOptions {
   bool references = true;  // false: no targets; loss and errors stay 0
   // Of the batches, those whose number is `part` modulo `parts`; Evaluation::combine() adds up.
   int part = 0, parts = 1;
+  // Asked between batches; true: stop there. Empty: never.
+  std::function<bool()> stop = {};
 };
 
 // Greedy decoding. `text` is nullptr unless the task is ctc. `each` sees every utterance, in

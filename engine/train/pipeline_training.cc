@@ -96,6 +96,7 @@ class PipelineTraining {
     votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
     vote(false);
     batches_->start({s_.state.epoch, s_.state.step_in_epoch});
+    if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) validate();
     bool done = finished();
     while (!done) {
       const bool epoch_ends = update();
@@ -110,7 +111,7 @@ class PipelineTraining {
     draw_timeline();
     if (!stopped_) {
       finish();
-      if (!config_.data.test.empty()) test();
+      if (!stopped_ && !config_.data.test.empty()) test();
     }
     report_->end();
     TrainingSummary s;
@@ -260,12 +261,16 @@ class PipelineTraining {
     trainer_->optimizer().set_learning_rate(rate);
     const TrainingBatches::Update extent = batches_->next_update();
     double seconds = 0;
+    std::vector<int64_t> utterances;
     for (int i = 0; i < extent.batches; ++i) {
       next_batch();
       const double began = now_seconds();
       trainer_->accumulate(views_, i + 1 == extent.batches);
       seconds += now_seconds() - began;
       note_nonfinite();
+      for (const HostBatch& host : hosts_) {
+        utterances.insert(utterances.end(), host.utterances.begin(), host.utterances.end());
+      }
     }
     computed_ = seconds;
     const StepResult r = trainer_->update();
@@ -275,7 +280,7 @@ class PipelineTraining {
     times.rank_seconds.assign(votes_.begin() + vote_seconds, votes_.end());
     times.communication = trainer_->communication();
     report_->step(s_.state, r, rate, extent.epoch, expected_steps_, times);
-    if (r.skipped) note_skipped();
+    if (r.skipped) note_skipped(utterances);
     return extent.epoch_ends;
   }
 
@@ -328,10 +333,11 @@ class PipelineTraining {
     }
   }
 
-  void note_skipped() {
+  void note_skipped(const std::vector<int64_t>& utterances) {
     const TrainingState& state = s_.state;
     report_->message(str("warning: step ", state.step, ": the gradient is not finite; skipped (",
-                         state.skipped, " so far)"));
+                         state.skipped,
+                         " so far); its utterances: ", names_of(*s_.train, utterances)));
     if (config_.training.non_finite != OnNonFinite::stop &&
         state.skipped_in_a_row < config_.training.non_finite_limit) {
       return;
@@ -363,7 +369,9 @@ class PipelineTraining {
   // Shared out over replicas; the ranks of a replica evaluate together and all know the result.
   Evaluation evaluate_on(const ManifestDataset& data, std::vector<SampleHypothesis>* samples) {
     PipelineModel model(*trainer_);
-    return evaluate_together(replicas_, model, data, config_, s_.alphabet.get(), samples);
+    // With several ranks the stages would have to agree on where to stop.
+    const std::function<bool()> stop = ranks_.size() == 1 ? stop_requested : nullptr;
+    return evaluate_together(replicas_, model, data, config_, s_.alphabet.get(), samples, stop);
   }
 
   std::string best_model() const {
@@ -380,6 +388,13 @@ class PipelineTraining {
     if (optimizer.averages()) optimizer.swap_average();
     std::vector<SampleHypothesis> samples;
     const Evaluation e = evaluate_on(*s_.dev, &samples);
+    state.validation_pending = e.stopped;
+    if (e.stopped) {
+      if (optimizer.averages()) optimizer.swap_average();
+      stopped_ = true;
+      save(std::nullopt);
+      return;
+    }
     const double metric = e.metric(config_.task);
     const bool better =
         metric < state.best_metric || (metric == state.best_metric && e.loss < state.best_loss);
@@ -423,7 +438,9 @@ class PipelineTraining {
     if (config_.features.cmvn == Cmvn::global) {
       data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
     }
-    report_->test(s_.state, evaluate_on(*data, nullptr), config_.task);
+    const Evaluation e = evaluate_on(*data, nullptr);
+    stopped_ = e.stopped;
+    if (!stopped_) report_->test(s_.state, e, config_.task);
   }
 
   // The average of the best generations replaces the best model when it is at least as good.
@@ -447,6 +464,8 @@ class PipelineTraining {
     if (averaged < 2) return;
     trainer_->scatter("", mean);
     const Evaluation e = evaluate_on(*s_.dev, nullptr);
+    stopped_ = e.stopped;
+    if (stopped_) return;
     const double metric = e.metric(config_.task);
     const bool better = metric <= s_.state.best_metric;
     report_->message(str("average of the best ", averaged, " checkpoints: ",

@@ -34,8 +34,8 @@ struct Transcript {
 
 class Recognizer {
  public:
-  // `path`: a checkpoint directory, a generation, or a model file. threads 0: the model's
-  // configuration.
+  // `path`: a checkpoint directory, a generation, or a model file. threads 0: all CPUs that
+  // may be used.
   Recognizer(const std::string& path, DeviceId device, int threads = 0);
 
   const ModelDescription& description() const { return description_; }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "engine/io/signals.h"
 #include "engine/train/average.h"
 #include "engine/train/open_data.h"
 #include "engine/train/shared_evaluation.h"
@@ -15,7 +16,8 @@ namespace fs = std::filesystem;
 
 Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                                   std::vector<SampleHypothesis>* samples) {
-  return evaluate_together(ranks, *s_.session, data, config_, s_.alphabet.get(), samples);
+  return evaluate_together(ranks, *s_.session, data, config_, s_.alphabet.get(), samples,
+                           stop_requested);
 }
 
 std::string RunKeeper::best_model() const {
@@ -26,11 +28,15 @@ void RunKeeper::save_best(const Ranks& ranks) {
   ranks.at_first([&] { save_model(best_model(), *s_.session, s_.description); });
 }
 
-double RunKeeper::validate(const Ranks& ranks) {
+std::optional<double> RunKeeper::validate(const Ranks& ranks) {
   TrainingState& state = s_.state;
   sync_.swap_average();
   std::vector<SampleHypothesis> samples;
   const Evaluation e = evaluate_on(ranks, *s_.dev, &samples);
+  if (e.stopped) {
+    sync_.swap_average();
+    return std::nullopt;
+  }
   const double metric = e.metric(config_.task);
   const bool better =
       metric < state.best_metric || (metric == state.best_metric && e.loss < state.best_loss);
@@ -56,7 +62,7 @@ void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::option
   });
 }
 
-void RunKeeper::test(const Ranks& ranks) {
+bool RunKeeper::test(const Ranks& ranks) {
   std::unique_ptr<ManifestDataset> data;
   ranks.together([&] {
     if (ranks.first()) s_.session->load(best_model());
@@ -68,34 +74,39 @@ void RunKeeper::test(const Ranks& ranks) {
   if (config_.features.cmvn == Cmvn::global) {
     data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
   }
-  report_.test(s_.state, evaluate_on(ranks, *data, nullptr), config_.task);
+  const Evaluation e = evaluate_on(ranks, *data, nullptr);
+  if (e.stopped) return false;
+  report_.test(s_.state, e, config_.task);
+  return true;
 }
 
-void RunKeeper::finish(const Ranks& ranks) {
+bool RunKeeper::finish(const Ranks& ranks) {
   Session& session = *s_.session;
   if (!s_.dev) {
     sync_.swap_average();
     save_best(ranks);
     sync_.swap_average();
-    return;
+    return true;
   }
-  if (config_.training.average_best < 2) return;
+  if (config_.training.average_best < 2) return true;
   double averaged = 0;
   ranks.at_first([&] {
     averaged = average_best_checkpoints(config_.training.checkpoint_dir,
                                         config_.training.average_best, session);
   });
   ranks.sum({&averaged, 1});
-  if (averaged < 2) return;
+  if (averaged < 2) return true;
   ranks.broadcast(session.parameters().weights(), session.parameters().device());
   const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
+  if (e.stopped) return false;
   const double metric = e.metric(config_.task);
   const bool better = metric <= s_.state.best_metric;
   report_.message(str("average of the best ", averaged, " checkpoints: ",
                       metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
-  if (!better) return;
+  if (!better) return true;
   s_.state.best_metric = metric;
   save_best(ranks);
+  return true;
 }
 
 }  // namespace rondo

@@ -29,15 +29,19 @@ class RunKeeper {
         sync_(synchronizer),
         report_(report) {}
 
+  // Nothing from validate(), and false from finish() and test(): a signal asked a rank to stop
+  // before all were through. All ranks get the same answer; the next run does what is left, from
+  // what is saved.
+  //
   // Evaluates, and keeps the model if it is the best so far; its metric.
-  double validate(const Ranks& ranks);
+  std::optional<double> validate(const Ranks& ranks);
   // `state` is where the run will go on.
   void save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric);
   // After the last update: a model without validation; or the average of the best generations, if
   // it is at least as good as the best one.
-  void finish(const Ranks& ranks);
+  bool finish(const Ranks& ranks);
   // The best model on the test data, which played no part until now.
-  void test(const Ranks& ranks);
+  bool test(const Ranks& ranks);
 
  private:
   Evaluation evaluate_on(const Ranks& ranks, const ManifestDataset& data,

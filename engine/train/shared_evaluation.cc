@@ -23,19 +23,22 @@ void gather(const Ranks& ranks, std::vector<SampleHypothesis>& samples) {
 
 Evaluation evaluate_together(const Ranks& ranks, Session& session, const ManifestDataset& data,
                              const Config& config, const Alphabet* text,
-                             std::vector<SampleHypothesis>* samples) {
+                             std::vector<SampleHypothesis>* samples,
+                             const std::function<bool()>& stop) {
   SessionModel model(session);
-  return evaluate_together(ranks, model, data, config, text, samples);
+  return evaluate_together(ranks, model, data, config, text, samples, stop);
 }
 
 Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const ManifestDataset& data,
                              const Config& config, const Alphabet* text,
-                             std::vector<SampleHypothesis>* samples) {
+                             std::vector<SampleHypothesis>* samples,
+                             const std::function<bool()>& stop) {
   EvaluationOptions o;
   o.task = config.task;
   o.batch_frames = config.data.batch_frames;
   o.part = ranks.rank();
   o.parts = ranks.size();
+  o.stop = stop;
   const auto wanted = static_cast<size_t>(samples ? config.training.samples : 0);
   Evaluation e;
   ranks.together([&] {

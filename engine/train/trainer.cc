@@ -68,6 +68,10 @@ class Trainer {
     agreed_ = s_.state;
     batches.start({s_.state.epoch, s_.state.step_in_epoch});
     passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
+    if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
+      validate(ranks_);
+      agreed_ = s_.state;
+    }
     // Of what independent ranks can do alone, the first does it.
     const bool apart = sync_->independent();
     const bool keeps = !apart || ranks_.first();
@@ -77,7 +81,7 @@ class Trainer {
       const bool epoch_ends = update(batches);
       done = finished();
       if (!keeps || (apart && done)) continue;
-      if (s_.dev && (epoch_ends || validation_is_due(s_.state.step) || (done && !stopped_))) {
+      if (s_.dev && (epoch_ends || validation_is_due(s_.state.step) || is_over())) {
         validate(apart ? alone_ : ranks_);  // and save
         done = finished();
       } else if (done || epoch_ends || checkpoint_is_due()) {
@@ -88,8 +92,8 @@ class Trainer {
     if (apart && at_all) come_together();
     if (trouble_) stop_in_trouble();
     if (!stopped_) {
-      keeper_->finish(ranks_);
-      if (!config_.data.test.empty()) keeper_->test(ranks_);
+      stopped_ = !keeper_->finish(ranks_);
+      if (!stopped_ && !config_.data.test.empty()) stopped_ = !keeper_->test(ranks_);
     }
     report_->end();
     TrainingSummary s;
@@ -217,8 +221,10 @@ class Trainer {
       const StepResult& r = s_.session->collect();
       if (item.is_update) {
         note_update(item, r);
+        since_update_.clear();
       } else {
         note_nonfinite(item, r.losses);
+        since_update_.insert(since_update_.end(), item.utterances.begin(), item.utterances.end());
       }
     }
   }
@@ -247,7 +253,8 @@ class Trainer {
   void note_skipped(int64_t step) {
     const TrainingState& state = s_.state;
     report_->message(str("warning: step ", step, ": the gradient is not finite; skipped (",
-                         state.skipped, " so far)"));
+                         state.skipped,
+                         " so far); its utterances: ", names_of(*s_.train, since_update_)));
     if (config_.training.non_finite != OnNonFinite::stop &&
         state.skipped_in_a_row < config_.training.non_finite_limit) {
       return;
@@ -290,7 +297,7 @@ class Trainer {
     stopped_ = stopped_ || votes_[vote_stop] > 0;
     // Only the first one has validated so far.
     s_.state = TrainingState::from_json(ranks_.broadcast(s_.state.to_json()), "state of rank 0");
-    if (s_.dev && !stopped_) {
+    if (s_.dev && (!stopped_ || is_over())) {
       validate(ranks_);
     } else {
       save(ranks_);
@@ -330,9 +337,13 @@ class Trainer {
   // The same answer on all ranks: what the clock and signals say was voted on.
   bool finished() {
     stopped_ = stopped_ || votes_[vote_stop] > 0;
+    return stopped_ || is_over();
+  }
+  // Without anybody asking to stop.
+  bool is_over() const {
     const TrainingConfig& t = config_.training;
-    return stopped_ || static_cast<int64_t>(s_.state.epoch) >= t.epochs ||
-           steps_are_done(s_.state.step) || votes_[vote_end] > 0 || !progresses();
+    return static_cast<int64_t>(s_.state.epoch) >= t.epochs || steps_are_done(s_.state.step) ||
+           votes_[vote_end] > 0 || !progresses();
   }
   bool progresses() const {
     const int patience = config_.training.patience;
@@ -361,7 +372,10 @@ class Trainer {
   void validate(const Ranks& ranks) {
     settle(0);
     s_.state.seconds = now_seconds() - started_;
-    const double metric = keeper_->validate(ranks);
+    // What has been asked to stop by now leaves the validation to the next run.
+    const std::optional<double> metric = stopped_ ? std::nullopt : keeper_->validate(ranks);
+    s_.state.validation_pending = !metric;
+    stopped_ = !metric;
     save(ranks, metric);
   }
 
@@ -393,6 +407,7 @@ class Trainer {
   int64_t expected_steps_ = 0;
   double started_ = 0, last_checkpoint_ = 0;
   std::deque<Enqueued> in_flight_;
+  std::vector<int64_t> since_update_;  // of batches whose results have been read
   bool stopped_ = false;
 };
 
@@ -405,6 +420,9 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
       fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
     }
     require_parallel_settings(config);
+    if (config.training.checkpoint_dir.empty()) {
+      fail_input("training.checkpoint_dir is empty: name the directory for checkpoints and logs");
+    }
     read_manifest(config.data.train);
   };
   if (options.group) {

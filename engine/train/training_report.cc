@@ -34,12 +34,18 @@ std::string log_path(const Config& config, int rank) {
   return path.replace_filename(name).string();
 }
 
+// What the learning curve is called: the last part of the checkpoint directory's path.
+std::string run_name(const Config& config) {
+  const fs::path directory = fs::absolute(config.training.checkpoint_dir).lexically_normal();
+  return (directory.has_filename() ? directory : directory.parent_path()).filename().string();
+}
+
 }  // namespace
 
 std::string metric_text(Task task, double metric) {
   switch (task) {
     case Task::ctc:
-      return format("WER %.2f%%", 100 * metric);
+      return "WER " + percent_text(metric);
     case Task::classify:
       return format("error %.2f%%", 100 * metric);
     case Task::regress:
@@ -202,7 +208,7 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   progress_.wer = task == Task::ctc ? metric : std::nan("");
   std::string line = format("step %-6" PRId64 " dev loss %.4f", state.step, e.loss);
   if (task != Task::regress) line += "  " + metric_text(task, metric);
-  if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());
+  if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
   if (best) line += "  (best so far)";
   message(line);
   std::sort(samples.begin(), samples.end(),
@@ -238,14 +244,14 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   logged_at_ = now_seconds();
   if (rank_ != 0) return;
   const fs::path picture = fs::path(config_.training.checkpoint_dir) / "learning_curve.svg";
-  replace_text_file(picture,
-                    learning_curve_svg(learning_curve_of(read_training_log(log_path_), "")));
+  replace_text_file(picture, learning_curve_svg(learning_curve_of(read_training_log(log_path_),
+                                                                  run_name(config_))));
 }
 
 void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task task) {
   const double metric = e.metric(task);
   std::string line = "best model on the test data: " + metric_text(task, metric);
-  if (task == Task::ctc) line += format("  CER %.2f%%", 100 * e.errors.cer());
+  if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
   message(line + format(" on %" PRId64 " utterances", e.utterances));
   std::vector<LogField> fields = {
       {"event", std::string("test")}, {"step", state.step}, {"loss", e.loss}, {"metric", metric}};

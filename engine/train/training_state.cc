@@ -36,6 +36,7 @@ std::string TrainingState::to_json() const {
                             {"plateau_best", number(plateau.best)},
                             {"plateau_bad_validations", plateau.bad_validations},
                             {"placement", placement},
+                            {"validation_pending", validation_pending},
                             {"data_hash", data_hash}};
   return j.dump(2) + "\n";
 }
@@ -63,6 +64,7 @@ TrainingState TrainingState::from_json(std::string_view text, const std::string&
     s.plateau.best = number(j.at("plateau_best"));
     s.plateau.bad_validations = j.at("plateau_bad_validations");
     s.placement = j.value("placement", "");
+    s.validation_pending = j.value("validation_pending", false);
     s.data_hash = j.at("data_hash");
   } catch (const nlohmann::json::exception& e) {
     fail_input(where, ": is not the state of a training run (", e.what(), ")");

@@ -25,6 +25,8 @@ struct TrainingState {
   int64_t validations_without_progress = 0;
   int64_t skipped_in_a_row = 0;
   int64_t skipped = 0;
+  // A signal came during the validation that belongs to this step: it is still to be done.
+  bool validation_pending = false;
   PlateauState plateau;
   std::string placement;   // layers per pipeline stage, "3,4"; empty without a pipeline
   uint64_t data_hash = 0;  // of the training utterances: a resumed run must see the same

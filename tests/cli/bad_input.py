@@ -31,6 +31,12 @@ def fails_to_train(root, *settings, errs, lines=1, base=READY, **more):
     check("epoch 1" not in out, "found only while training:", out)
 
 
+def test_no_place_for_checkpoints():
+    root = tone_model()
+    fails("train", *READY, f"data={root}", "training.checkpoint_dir=",
+          errs="training.checkpoint_dir is empty: name the directory")
+
+
 def test_recordings_that_are_none():
     root = tone_model()
     good = root / "dev000.wav"

@@ -43,6 +43,7 @@ def test_recordings_to_text():
         run("transcribe", model, recording, "--picture", root / "alignment.svg")
         check((root / "alignment.svg").read_text().startswith("<svg"), "no picture")
         check((model / "learning_curve.svg").read_text().startswith("<svg"), "no learning curve")
+        check(f">{model.name}<" in (model / "learning_curve.svg").read_text(), "no title")
         run("info", "--model", model,
             says=["20 features -> 5 outputs", "alphabet: space a b c", "planned:", "MiB"])
 

@@ -92,6 +92,55 @@ def test_interrupted_and_terminated():
         check_same(whole, parts / "run")
 
 
+def test_a_signal_during_validation():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        few = (root / "dev.jsonl").read_text()
+        (root / "dev.jsonl").write_text(few * 400)
+        settings = words("training.validate_every_steps=2", "training.max_steps=4",
+                         "training.log_every_steps=1")
+        run(*settings, cwd=root)
+        (root / "run").rename(root / "whole")
+        process = start(*settings, cwd=root)
+        wait_for(lambda: steps_so_far(root / "run") >= 2, process)
+        process.send_signal(signal.SIGTERM)
+        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
+        check("stopped by a signal after step 2" in out, out)
+        check(not log_of(root / "run", "validation"), "waited for the end of the validation")
+        newest = sorted((root / "run").glob("checkpoint-*"))[-1]
+        check(json.loads((newest / "state.json").read_text())["validation_pending"], newest)
+        run(*settings, "--resume", cwd=root, says="continuing after step 2")
+        check_same(root / "whole", root / "run")
+        of = lambda d: [(e["step"], e["loss"], e["wer"], e["best"]) for e in log_of(d, "validation")]
+        check(of(root / "whole") == of(root / "run"), of(root / "whole"), of(root / "run"))
+
+
+def test_a_signal_during_the_test():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        (root / "test.jsonl").write_text((root / "dev.jsonl").read_text() * 400)
+        settings = words("training.max_steps=4", "training.average_best=2",
+                         "training.validate_every_steps=2", "data.test=test.jsonl")
+        run(*settings, cwd=root, says="best model on the test data")
+        (root / "run").rename(root / "whole")
+        process = start(*settings, cwd=root)
+
+        def validated():
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                return len(log_of(root / "run", "validation")) == 2
+
+        wait_for(validated, process)
+        process.send_signal(signal.SIGTERM)
+        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
+        check("stopped by a signal after step 4" in out and "test data" not in out, out)
+        run(*settings, "--resume", cwd=root, says="best model on the test data")
+        check_same(root / "whole", root / "run")
+        of = lambda d: [(e["step"], e["loss"], e["wer"]) for e in log_of(d, "test")]
+        check(of(root / "whole") == of(root / "run"), of(root / "whole"), of(root / "run"))
+
+
 def test_a_second_signal_exits_at_once():
     with folder() as root:
         # A step of several seconds, so that the first signal has to wait.

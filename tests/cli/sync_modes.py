@@ -114,6 +114,44 @@ def test_a_stopped_async_run_goes_on():
         check(state()["epoch"] == stopped_in + 3, state())
 
 
+def test_a_signal_during_validation():
+    # To all ranks, or to one; and where updates come in the same order each time, the run that goes
+    # on ends with the bytes of one that was not stopped.
+    for to, *sync in ((None, "parallel.sync=step", "training.ema=0.9"),
+                      (1, "parallel.sync=step"),
+                      (1, "parallel.shard_optimizer=true", "training.ema=0.9"),
+                      (0, "parallel.sequence=2", "model.dropout=0"),
+                      (None, "parallel.deterministic=world_invariant"),
+                      (1, "parallel.sync=local"),
+                      (0, "parallel.sync=block"),
+                      (0, "parallel.sync=async")):
+        with corpus() as root:
+            (root / "dev.jsonl").write_text((root / "dev.jsonl").read_text() * 400)
+            words = launch(2, *sync, "training.validate_every_steps=4", "training.max_steps=8")
+            exact = "parallel.sync=async" not in sync
+            if exact:
+                run(*words, cwd=root)
+                (root / "run").rename(root / "whole")
+            process = start(*words, cwd=root)
+            wait_until(lambda: last_step(root, 0) >= 4, process)
+            if to is None:
+                process.send_signal(signal.SIGTERM)
+            else:
+                os.kill(ranks_of(process)[to], signal.SIGTERM)
+            out, _ = ends(process, 128 + signal.SIGTERM)
+            check("stopped by a signal after step 4" in out or not exact, sync, out)
+            check(not log_of(root / "run", "validation"), "waited for the end of the validation", sync)
+            newest = sorted((root / "run").glob("checkpoint-*"))[-1]
+            check(json.loads((newest / "state.json").read_text())["validation_pending"], sync, newest)
+            run(*words, "--resume", cwd=root, says="continuing after step")
+            of = lambda d: [(e["step"], e["loss"], e["best"]) for e in log_of(d, "validation")]
+            check(len(of(root / "run")) >= 2, sync, of(root / "run"))
+            if exact:
+                check(of(root / "whole") == of(root / "run"), sync, of(root / "whole"), of(root / "run"))
+                expected, found = weights_of(root / "whole"), weights_of(root / "run")
+                check(expected == found, "other weights than of an uninterrupted run", sync)
+
+
 def test_a_killed_rank_ends_an_async_run():
     with corpus() as root:
         process = start(*launch(3, "parallel.sync=async", "training.epochs=100000"), cwd=root)

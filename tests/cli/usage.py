@@ -50,6 +50,16 @@ def test_wrong_usage_is_2():
         run(*words, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
 
 
+def test_a_device_of_the_environment():
+    wrong = {**os.environ, "RONDO_DEVICE": "abacus"}
+    run("info", env=wrong, says="cpu: ", not_says="abacus")
+    _, err = fails("eval", "model", "m.jsonl", env=wrong,
+                   errs=["the environment's RONDO_DEVICE: 'abacus' is no device", "cuda:N"])
+    check("--device" not in err, err)
+    # The option goes before.
+    fails("eval", "nowhere", "m.jsonl", "--device", "cpu", env=wrong, errs="nowhere")
+
+
 def test_benchmarks_that_are_none():
     fails("bench", "frobnicate", errs="no benchmark fits 'frobnicate'; 'rondo bench --list'")
     fails("bench", "lstm", "--variant", "abacus", errs="'lstm' --variant 'abacus'")

@@ -139,6 +139,8 @@ TEST_CASE("word and character error rates", "[text]") {
   CHECK(empty.wer() == 0);
   empty.add("", "x");
   CHECK(std::isinf(empty.wer()));
+  CHECK(percent_text(empty.wer()) == "n/a (empty references)");
+  CHECK(percent_text(rate.wer()) == "50.00%");
   ErrorRate sum = rate;
   sum += same;
   CHECK(sum.words().reference == 6);
