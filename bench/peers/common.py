@@ -236,7 +236,8 @@ def run_bench_program(name, *arguments):
     """The rows that it prints, as dictionaries."""
     command = [str(bench_program(name)), *map(str, arguments)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    rows = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return [row for row in rows if "op" in row]
 
 
 def cpu_model():

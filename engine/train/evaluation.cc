@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/train/build_model.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 
@@ -152,6 +153,11 @@ class Evaluator {
       unpack(prediction, batch.layout, factor_, n, shape_.cols, unpacked_);
       h.output_frames = unpacked_.frames;
       h.scores = unpacked_.scores;
+      if (std::any_of(h.scores.begin(), h.scores.end(), [](float v) { return std::isnan(v); })) {
+        fail_input(data_.name(h.utterance),
+                   ": the model's output is not a number; its weights have grown out of range (a "
+                   "lower optimizer.lr helps, or training.clip), or the features are not finite");
+      }
       h.labels =
           greedy_ctc(unpacked_.scores.data(), unpacked_.frames, static_cast<int32_t>(shape_.cols));
       if (text_) {

@@ -37,6 +37,20 @@ def test_no_place_for_checkpoints():
           errs="training.checkpoint_dir is empty: name the directory")
 
 
+def test_a_skipped_update_names_its_utterances():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        diverging = ["train", *READY, f"data={root}", "training.epochs=1", "optimizer.lr=1e30",
+                     "training.clip=0"]
+        out, _ = fails(*diverging, f"training.checkpoint_dir={root}/run",
+                       "training.non_finite_limit=3", errs="3 steps in a row")
+        skipped = [line for line in out.splitlines() if "the gradient is not finite; skipped" in line]
+        check(skipped and all("its utterances: " + str(root / "train.jsonl:") in line
+                              for line in skipped), out)
+        fails(*diverging, f"training.checkpoint_dir={root}/validated",
+              errs=["the model's output is not a number", "optimizer.lr"])
+
+
 def test_recordings_that_are_none():
     root = tone_model()
     good = root / "dev000.wav"
