@@ -83,20 +83,30 @@ class Attempt {
         return c.report;
       }
     }
-    std::string witness;
-    for (size_t i : order_) {
-      if (witness.empty()) witness = children_[i].report;
-    }
     for (size_t i = 0; i < children_.size(); ++i) {  // a rank that something was done to
       const Child& c = children_[i];
       const bool stopped = c.given_up && c.before_kill.kind == ChildStatus::stopped;
       if (!stopped && (c.given_up || c.seen.kind != ChildStatus::killed)) continue;
-      return str("rank ", rank_of(static_cast<int>(i)), " ",
-                 describe(stopped ? c.before_kill : c.seen), witness.empty() ? "" : "; " + witness);
+      const std::string victim = str("rank ", rank_of(static_cast<int>(i)));
+      const std::string seen = witness_of(victim + " is lost");
+      return str(victim, " ", describe(stopped ? c.before_kill : c.seen), seen.empty() ? "" : "; ",
+                 seen);
     }
+    const std::string witness = witness_of("");
     if (!witness.empty()) return witness;
     return str("rank ", rank_of(static_cast<int>(*first_failed_)), " ",
                describe(children_[*first_failed_].seen));
+  }
+
+  // What a rank reported; rather one that says `what` than one that only lost those who followed.
+  std::string witness_of(const std::string& what) const {
+    std::string first;
+    for (size_t i : order_) {
+      const std::string& report = children_[i].report;
+      if (report.find(what) != std::string::npos && !report.empty()) return report;
+      if (first.empty()) first = report;
+    }
+    return first;
   }
 
   // Whether another attempt may do better: no rank ended by itself for another reason than that

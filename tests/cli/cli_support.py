@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -41,6 +42,8 @@ def start(*words, **popen):
     """The command, running, its output readable as text."""
     popen.setdefault("stdout", subprocess.PIPE)
     popen.setdefault("stderr", subprocess.PIPE)
+    # Under nohup, SIGHUP would be ignored.
+    popen.setdefault("preexec_fn", lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     return subprocess.Popen([RONDO, *map(str, words)], **popen)
 
 

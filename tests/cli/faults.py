@@ -104,7 +104,7 @@ def test_a_disk_runs_full():
 def test_a_rank_is_slow():
     """Rank 1 gets a quarter of its time. Nothing fails, and the terminal says who it is."""
     with corpus() as root:
-        process = start(*launch(2, "training.epochs=1", "model.hidden=192", "model.layers=2"), cwd=root)
+        process = start(*launch(2, "training.epochs=4", "model.hidden=192", "model.layers=2"), cwd=root)
         wait_for_step(root, 5, process)
         victim, over = ranks_of(process)[1], threading.Event()
 
