@@ -21,8 +21,8 @@ constexpr double usable_memory = 0.95;  // of the device's: the rest is for libr
 // The search's bounds: beyond them nothing gains, and waves have too many tasks to try them all.
 constexpr int most_micro_batches = 64, most_shards = 64, most_parts = 256;
 
-// The link between ranks that are `stride` apart, `rings` of a node's devices at a time towards
-// other nodes.
+// The link between ranks that are `stride` apart. Towards other nodes all devices of a node share
+// it.
 LinkModel link_between(const Cluster& c, int stride) {
   if (stride < c.per_node || c.devices <= c.per_node) return c.link;
   LinkModel shared = c.node_link;
@@ -30,15 +30,15 @@ LinkModel link_between(const Cluster& c, int stride) {
   return shared;
 }
 
-// All-reduce of a group of n ranks that are `stride` apart.
-double ring_seconds(const Cluster& c, int n, int stride, double bytes) {
+// All-reduce of a group of n ranks among `span` consecutive ones, beside those of the other stages.
+double ring_seconds(const Cluster& c, int n, int span, int stages, double bytes) {
   if (n == 1) return 0;
   LinkModel link = c.link;
-  if (n * stride > c.per_node) {
-    // The ring leaves every node once; as many rings do as there are groups in a node.
+  if (span > c.per_node) {
+    // A ring leaves every node once; as many rings do as there are stages in a node.
     link.latency = c.node_link.latency;
     link.bandwidth =
-        std::min(c.link.bandwidth, c.node_link.bandwidth / std::min(stride, c.per_node));
+        std::min(c.link.bandwidth, c.node_link.bandwidth / std::min(stages, c.per_node));
   }
   return 2 * (n - 1) * (link.latency + bytes / n / link.bandwidth);
 }
@@ -134,7 +134,7 @@ StepTime Planner::Model::replicated(const Split& s, const BatchShape& batch) con
     const int done = work.add({compute, seconds[l].backward()});
     waiting += 4.0 * static_cast<double>(layers.layers()[l].weights);
     if (group == 1 || (waiting < bucket && l > 0)) continue;
-    const double reduce = ring_seconds(cluster, group, 1, waiting);
+    const double reduce = ring_seconds(cluster, group, group, 1, waiting);
     work.add({link, reduce, {done}});
     t.communication += reduce;
     waiting = 0;
@@ -176,7 +176,7 @@ StepTime Planner::Model::pipelined(const Split& s, const BatchShape& batch) cons
       case ActionKind::weight_backward:
         return stage.weight_backward;
       case ActionKind::reduce:
-        return ring_seconds(cluster, s.data, s.pipeline,
+        return ring_seconds(cluster, s.data, s.devices(), s.pipeline,
                             4.0 * static_cast<double>(weights[static_cast<size_t>(a.stage)]));
       default:
         return 0.0;
@@ -234,8 +234,8 @@ StepTime Planner::Model::sharded(const Split& s, const BatchShape& batch) const 
   StepTime t;
   const int64_t most = *std::max_element(weights.begin(), weights.end());
   // Gradients are complete when the last micro-batch is: nothing hides their reduction.
-  t.communication = t.exposed =
-      ring_seconds(cluster, s.data * s.sequence, 1, 4.0 * static_cast<double>(most));
+  t.communication = t.exposed = ring_seconds(cluster, s.data * s.sequence, s.devices(), s.pipeline,
+                                             4.0 * static_cast<double>(most));
   t.bubble = 1 - busy / (timeline.end * wave.ranks);
   t.seconds = timeline.end + t.communication + update_seconds(most);
   return t;
