@@ -13,7 +13,7 @@ def test_a_rank_is_killed():
         wait_for_step(root, 10, process)
         os.kill(ranks_of(process)[1], signal.SIGKILL)
         _, err = ends(process, 10, 128 + signal.SIGKILL)
-        one_line(err, "rank 1 was killed by SIGKILL; ", "from rank 1", "rank 1 is lost")
+        lost_rank(err, 1)
 
 
 def test_killed_ranks_start_again():

@@ -1,5 +1,6 @@
 """What the tests of ranks in processes of their own share: starting them, watching them, their end."""
 
+import re
 import signal
 import socket
 
@@ -86,6 +87,12 @@ def one_line(err, *texts):
     check(len(lines) == 1 and lines[0].startswith("rondo: "), "expected one line:", err)
     for text in texts:
         check(text in err, f"'{text}' is not in:", err)
+
+
+def lost_rank(err, rank):
+    """One line, of a rank that was sending to or receiving from the one that is gone."""
+    one_line(err, f"rank {rank} was killed by SIGKILL; ", f"rank {rank} is lost")
+    check(re.search(rf"\b(from|to) rank {rank}\b", err), "no operation with that rank is named:", err)
 
 
 def free_port():
