@@ -1,6 +1,5 @@
 """What the tests of ranks in processes of their own share: starting them, watching them, their end."""
 
-import re
 import signal
 import socket
 
