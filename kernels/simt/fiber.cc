@@ -11,6 +11,13 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+// Calls of instrumented functions are counted per fiber, and these never return.
+#define RONDO_UNCOUNTED __attribute__((no_sanitize("thread"), noinline))
+#else
+#define RONDO_UNCOUNTED
+#endif
 
 #if !defined(__x86_64__) || defined(RONDO_SIMT_UCONTEXT)
 #include <ucontext.h>
@@ -21,7 +28,7 @@ namespace rondo::simt {
 
 // What the assembly and makecontext call; C linkage names cannot be members.
 struct FiberEntry {
-  [[noreturn]] static void enter(Fiber* fiber) { Fiber::enter(fiber); }
+  [[noreturn]] RONDO_UNCOUNTED static void enter(Fiber* fiber) { Fiber::enter(fiber); }
 };
 
 }  // namespace rondo::simt
@@ -31,7 +38,7 @@ extern "C" {
 // was saved. The x87 and SSE control words are the same in all fibers, so they are not switched.
 void rondo_simt_switch(void** save, void* load);
 void rondo_simt_start();
-[[noreturn]] __attribute__((used)) void rondo_simt_enter(void* fiber) {
+[[noreturn]] RONDO_UNCOUNTED __attribute__((used)) void rondo_simt_enter(void* fiber) {
   rondo::simt::FiberEntry::enter(static_cast<rondo::simt::Fiber*>(fiber));
 }
 }
@@ -96,8 +103,27 @@ void announce_arrival([[maybe_unused]] void* fake_stack, [[maybe_unused]] const 
 #endif
 }
 
+// ThreadSanitizer's record of a fiber lives as long as the stack: to make one is slow.
+[[maybe_unused]] void*& thread_record(std::byte* stack) {
+  return reinterpret_cast<void**>(stack)[1];
+}
+
+RONDO_UNCOUNTED void* current_record() {
+#if defined(__SANITIZE_THREAD__)
+  return __tsan_get_current_fiber();
+#else
+  return nullptr;
+#endif
+}
+
+RONDO_UNCOUNTED void announce_record([[maybe_unused]] void* record) {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(record, 0);
+#endif
+}
+
 #ifdef RONDO_SIMT_USES_UCONTEXT
-void switch_context(void** save, void* load) {
+RONDO_UNCOUNTED void switch_context(void** save, void* load) {
   ucontext_t here;
   *save = &here;
   swapcontext(&here, static_cast<ucontext_t*>(load));
@@ -106,7 +132,7 @@ void enter_from_ucontext(unsigned high, unsigned low) {
   rondo_simt_enter(reinterpret_cast<void*>(static_cast<uintptr_t>(high) << 32 | low));
 }
 #else
-void switch_context(void** save, void* load) { rondo_simt_switch(save, load); }
+RONDO_UNCOUNTED void switch_context(void** save, void* load) { rondo_simt_switch(save, load); }
 #endif
 
 }  // namespace
@@ -118,6 +144,9 @@ void Fiber::prepare(std::byte* stack, size_t bytes, void (*entry)(void*), void* 
   argument_ = argument;
   finished_ = false;
   std::memcpy(stack, &canary, sizeof canary);
+#if defined(__SANITIZE_THREAD__)
+  if (thread_record(stack) == nullptr) thread_record(stack) = __tsan_create_fiber(0);
+#endif
 #ifdef RONDO_SIMT_USES_UCONTEXT
   auto* context = ::new (stack + 64) ucontext_t;
   getcontext(context);
@@ -141,24 +170,28 @@ void Fiber::prepare(std::byte* stack, size_t bytes, void (*entry)(void*), void* 
 
 void Fiber::resume() {
   void* fake_stack = nullptr;
+  resumer_record_ = current_record();
   announce_switch(&fake_stack, stack_, bytes_);
+  announce_record(thread_record(stack_));
   switch_context(&resumer_, context_);
   announce_arrival(fake_stack, nullptr, nullptr);
 }
 
 void Fiber::suspend() {
   announce_switch(&fake_stack_, resumer_stack_, resumer_bytes_);
+  announce_record(resumer_record_);
   switch_context(&context_, resumer_);
   announce_arrival(fake_stack_, &resumer_stack_, &resumer_bytes_);
 }
 
-void Fiber::leave_for_good() {
+RONDO_UNCOUNTED void Fiber::leave_for_good() {
   finished_ = true;
   announce_switch(nullptr, resumer_stack_, resumer_bytes_);  // null: the fake frames are freed
+  announce_record(resumer_record_);
   switch_context(&context_, resumer_);
 }
 
-void Fiber::enter(Fiber* fiber) {
+RONDO_UNCOUNTED void Fiber::enter(Fiber* fiber) {
   announce_arrival(nullptr, &fiber->resumer_stack_, &fiber->resumer_bytes_);
   fiber->entry_(fiber->argument_);
   fiber->leave_for_good();
@@ -167,9 +200,7 @@ void Fiber::enter(Fiber* fiber) {
 
 bool Fiber::overflowed() const { return std::memcmp(stack_, &canary, sizeof canary) != 0; }
 
-StackPool::~StackPool() {
-  for (const Slab& s : slabs_) munmap(s.memory, s.bytes);
-}
+StackPool::~StackPool() { trim(0); }
 
 std::byte* StackPool::take() {
   if (free_.empty()) {
@@ -191,6 +222,11 @@ std::byte* StackPool::take() {
 
 void StackPool::trim(size_t keep) {
   if (free_.size() <= keep) return;
+#if defined(__SANITIZE_THREAD__)
+  for (std::byte* stack : free_) {
+    if (thread_record(stack)) __tsan_destroy_fiber(thread_record(stack));
+  }
+#endif
   for (const Slab& s : slabs_) munmap(s.memory, s.bytes);
   slabs_.clear();
   free_.clear();

@@ -1,7 +1,8 @@
 // Fibers: a function on its own stack that can stop in the middle and go on later.
 //
 // Used by the scheduler of kernels/simt alone: one fiber per CUDA thread. The context switch is a
-// dozen instructions on x86-64 and swapcontext elsewhere. AddressSanitizer is told of every switch.
+// dozen instructions on x86-64 and swapcontext elsewhere. AddressSanitizer and ThreadSanitizer are
+// told of every switch.
 //
 // Thread safety: a fiber is created, resumed and finished by one host thread. A fiber that has
 // started must run to its end before it is destroyed, or what lives on its stack leaks; the
@@ -51,6 +52,7 @@ class Fiber {
   const void* resumer_stack_ = nullptr;
   size_t resumer_bytes_ = 0;
   void* fake_stack_ = nullptr;
+  void* resumer_record_ = nullptr;  // ThreadSanitizer's, of the resumer
 
   friend struct FiberEntry;
 };

@@ -6,6 +6,7 @@
 #include "comm/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "tests/engine/gradient_check.h"
+#include "tests/rank_check.h"
 
 using namespace rondo;
 using rondo::test::RandomBatch;
@@ -116,13 +117,13 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
     c.prediction = trainer.evaluate_and_predict(data.views[0]);
     c.weights = trainer.gather("");
     c.average = trainer.gather("average");
-    CHECK(c.weights.empty() == (rank != 0));
+    RANK_CHECK(c.weights.empty() == (rank != 0));
     // Into other hands, and back.
     trainer.scatter("", std::vector<float>(c.weights.size(), 0.5f));
-    CHECK(trainer.parameters().weight(trainer.parameters().entries()[0].name).as<float>()[0] ==
-          0.5f);
+    RANK_CHECK(trainer.parameters().weight(trainer.parameters().entries()[0].name).as<float>()[0] ==
+               0.5f);
     trainer.scatter("", c.weights);
-    CHECK(trainer.gather("") == c.weights);
+    RANK_CHECK(trainer.gather("") == c.weights);
     const std::lock_guard lock(mutex);
     ++ranks_done;
     if (rank == 0 || result.losses.empty()) {

@@ -8,6 +8,7 @@
 #include "engine/layers/layers.h"
 #include "engine/parallel/invariant_reducer.h"
 #include "engine/parallel/slow_ranks.h"
+#include "tests/rank_check.h"
 
 using namespace rondo;
 
@@ -111,13 +112,13 @@ TEST_CASE("a rank that withdraws ends the update on all ranks, and the next one 
     const TensorView g = parameters.gradients();
     double count = 1;
     if (rank == 1) {
-      CHECK_THROWS_AS(reducer.withdraw(g, 1), UpdateWithdrawn);
+      RANK_CHECK_THROWS_AS(reducer.withdraw(g, 1), UpdateWithdrawn);
     } else {
-      CHECK_THROWS_AS(reducer.reduce(g, {&count, 1}), UpdateWithdrawn);
+      RANK_CHECK_THROWS_AS(reducer.reduce(g, {&count, 1}), UpdateWithdrawn);
     }
     count = 1;
     reducer.reduce(g, {&count, 1});
-    CHECK(count == 3);
+    RANK_CHECK(count == 3);
   });
 }
 
