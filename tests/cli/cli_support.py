@@ -48,6 +48,35 @@ def start(*words, **popen):
     return subprocess.Popen([RONDO, *map(str, words)], **popen)
 
 
+class Patience:
+    """So many seconds, not counting those in which this process itself was held up (a busy or frozen
+    machine). Ask it several times a second."""
+
+    def __init__(self, seconds):
+        self.left, self.last = seconds, time.monotonic()
+
+    def is_over(self):
+        now = time.monotonic()
+        self.left -= min(now - self.last, 0.5)
+        self.last = now
+        return self.left <= 0
+
+
+def output_of(process, seconds, stdin=None):
+    """What it writes to stdout and stderr until it ends. After so many seconds it is killed:
+    TimeoutExpired."""
+    patience = Patience(seconds)
+    while True:
+        try:
+            return tuple((b or b"").decode() for b in process.communicate(stdin, timeout=0.25))
+        except subprocess.TimeoutExpired:
+            stdin = None  # communicate() remembers
+            if patience.is_over():
+                process.kill()
+                process.communicate()
+                raise
+
+
 def run(*words, code=0, says=(), errs=(), not_says=(), stdin=b"", **popen):
     """Runs the command; expects its exit code and texts in stdout (says) and stderr (errs).
 
@@ -56,10 +85,8 @@ def run(*words, code=0, says=(), errs=(), not_says=(), stdin=b"", **popen):
     """
     process = start(*words, stdin=subprocess.PIPE, **popen)
     try:
-        out, err = ((b or b"").decode() for b in process.communicate(stdin, timeout=TIMEOUT))
+        out, err = output_of(process, TIMEOUT, stdin)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         raise AssertionError(f"rondo {' '.join(map(str, words))}: did not end in {TIMEOUT} s")
     # A sanitizer's own remark on an allocation that came back as null, which is what is tested.
     err = re.sub(r"(?m)^==\d+==WARNING: AddressSanitizer failed to allocate .*\n", "", err)

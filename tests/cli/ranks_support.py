@@ -57,27 +57,24 @@ def ranks_of(launcher):
 
 
 def wait_for_step(root, step, process):
-    end = time.monotonic() + TIMEOUT
+    patience = Patience(TIMEOUT)
     while True:
         with contextlib.suppress(OSError, ValueError):
             if max(e["step"] for e in log_of(root / "run", "step")) >= step:
                 return
         check(process.poll() is None, "ended early with exit code", process.poll())
-        check(time.monotonic() < end, "nothing happens")
+        check(not patience.is_over(), "nothing happens")
         time.sleep(0.005)
 
 
 def ends(process, seconds, code):
-    """Its output, once it has ended within so many seconds."""
-    began = time.monotonic()
+    """Its output, once it has ended within so many seconds, of which those in which this machine held
+    up the test itself do not count."""
     try:
-        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        out, err = output_of(process, seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        raise AssertionError(f"did not end: {process.communicate()}")
-    took = time.monotonic() - began
+        raise AssertionError(f"did not end within {seconds} s")
     check(process.returncode == code, "exit", process.returncode, "expected", code, out, err)
-    check(took < seconds, f"took {took:.1f} s, expected {seconds}:", err)
     return out, err
 
 
@@ -88,6 +85,12 @@ def one_line(err, *texts):
         check(text in err, f"'{text}' is not in:", err)
 
 
+def late_rank(err, witness, rank):
+    """In one line: what `witness` waited for from, or sent to, the rank that does not answer."""
+    one_line(err, f"rank {witness}: ", "timed out after ")
+    check(re.search(rf"\b(from|to) rank {rank}\b", err), "no operation with that rank is named:", err)
+
+
 def lost_rank(err, rank):
     """One line, of a rank that was sending to or receiving from the one that is gone."""
     one_line(err, f"rank {rank} was killed by SIGKILL; ", f"rank {rank} is lost")
@@ -95,9 +98,12 @@ def lost_rank(err, rank):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below those that the system hands out, so that nobody is given it before it is used."""
+    for port in random.sample(range(15000, 30000), 100):
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
 
 
 def as_ranks(root, ranks, port, token="secret", preexec={}, programs={}):

@@ -7,6 +7,8 @@
 #include <iostream>
 #include <thread>
 
+#include "comm/collectives.h"
+#include "comm/decorators.h"
 #include "comm/process_group.h"
 #include "comm/tcp_store.h"
 #include "tests/comm/processes.h"
@@ -79,23 +81,32 @@ TEST_CASE("A world of one rank needs nobody", "[gloo]") {
   transport->abort("nobody hears it");
 }
 
-TEST_CASE("All-reduces over Gloo: exact sums on every rank, ours and Gloo's", "[gloo]") {
+// Of a ring's all-reduce: every chunk twice, but the two after this rank's own once.
+size_t ring_bytes(int rank, int ranks, int64_t n) {
+  int64_t elements = 2 * n;
+  for (int once : {rank + 1, rank + 2}) elements -= chunk_range(n, ranks, once % ranks).size();
+  return static_cast<size_t>(elements) * sizeof(float);
+}
+
+TEST_CASE("All-reduces over Gloo: exact sums and, of ours, exact bytes on every rank", "[gloo]") {
   for (const int ranks : {2, 3, 4}) {
     GlooThreads world(ranks);
     for (const int which : {0, 1, 2}) {
       std::vector<std::vector<float>> data(static_cast<size_t>(ranks), std::vector<float>(300'007));
       std::atomic<int> gloos{0};
+      std::vector<size_t> reported(static_cast<size_t>(ranks)), sent(reported);
       world.each([&](size_t r) {
-        Transport& transport = world.transport(static_cast<int>(r));
+        Recorder transport(world.transport(static_cast<int>(r)));
         GroupOptions o;
         o.id = static_cast<uint16_t>(which);
         if (which > 0) {
-          o.all_reduce = [&, sum = gloo_all_reduce(transport, which == 1 ? GlooAlgorithm::ring
-                                                                         : GlooAlgorithm::bcube)](
-                             const TensorView& d, uint32_t number, Deadline deadline) {
-            ++gloos;
-            sum(d, number, deadline);
-          };
+          o.all_reduce =
+              [&, sum = gloo_all_reduce(world.transport(static_cast<int>(r)),
+                                        which == 1 ? GlooAlgorithm::ring : GlooAlgorithm::bcube)](
+                  const TensorView& d, uint32_t number, Deadline deadline) {
+                ++gloos;
+                sum(d, number, deadline);
+              };
         }
         const auto group = make_ring_group(transport, o);
         for (size_t i = 0; i < data[r].size(); ++i) {
@@ -104,10 +115,16 @@ TEST_CASE("All-reduces over Gloo: exact sums on every rank, ours and Gloo's", "[
         const TensorView view(data[r].data(), DType::f32, {static_cast<int64_t>(data[r].size())});
         Work work = group->all_reduce(view, Reduction::sum);
         work.wait();
-        if ((work.bytes() > 0) != (which == 0)) ++gloos;  // Catch is not for threads
+        reported[r] = work.bytes();
+        sent[r] = transport.sent().bytes;
         group->barrier().wait();
       });
       CHECK(gloos == (which == 0 ? 0 : ranks));
+      for (int r = 0; r < ranks; ++r) {  // Gloo's own do not say
+        const auto at = static_cast<size_t>(r);
+        CHECK(reported[at] == (which == 0 ? ring_bytes(r, ranks, 300'007) : 0));
+        if (which == 0) CHECK(sent[at] == reported[at]);
+      }
       const auto sum = static_cast<size_t>(ranks * (ranks + 1) / 2);
       for (const auto& d : data) {
         size_t wrong = 0;
