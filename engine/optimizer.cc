@@ -58,6 +58,10 @@ OptimizerBlock* Optimizer::block() const {
   return reinterpret_cast<OptimizerBlock*>(scalars_.as<uint8_t>());
 }
 
+double* Optimizer::squares() const {
+  return reinterpret_cast<double*>(scalars_.as<uint8_t>() + block_bytes);
+}
+
 double* Optimizer::inverse_count() const {
   return scalars_.data() ? &block()->inverse_count : nullptr;
 }
@@ -112,6 +116,11 @@ void Optimizer::send(const Context& context, Staging& staging, double count) {
     device.copy(*context.stream, &on_device->inverse_count, &staging.in.inverse_count,
                 sizeof(double));
   }
+  if (sum_of_squares_) {
+    context.stream->synchronize();
+    staging.squares = sum_of_squares_();
+    device.copy(*context.stream, squares(), &staging.squares, sizeof(double));
+  }
 }
 
 void Optimizer::fetch(const Context& context, Staging& staging) {
@@ -126,21 +135,15 @@ Optimizer::Result Optimizer::finish(const Staging& staging) {
 void Optimizer::update(const Context& context) {
   const OptimizerOptions& o = options_;
   const bool adam = o.kind != OptimizerOptions::sgd;
-  auto* memory = scalars_.as<uint8_t>();
-  auto* sum = reinterpret_cast<double*>(memory + block_bytes);
-  if (sum_of_squares_) {
-    RONDO_CHECK(context.device->host_memory(), "sums of squares found on the host");
-    context.stream->synchronize();
-    *sum = sum_of_squares_();
-  } else {
-    SumSquaresArgs squares;
-    squares.x = parameters_->gradients();
-    squares.out = TensorView(sum, DType::f64, {1});
-    squares.workspace = TensorView(memory + block_bytes + 64, DType::u8,
-                                   {static_cast<int64_t>(reduce_workspace_bytes)});
-    run(context, squares);
+  if (!sum_of_squares_) {
+    SumSquaresArgs a;
+    a.x = parameters_->gradients();
+    a.out = TensorView(squares(), DType::f64, {1});
+    a.workspace = TensorView(scalars_.as<uint8_t>() + block_bytes + 64, DType::u8,
+                             {static_cast<int64_t>(reduce_workspace_bytes)});
+    run(context, a);
   }
-  run(context, OptimizerPrepareArgs{block(), sum, adam ? o.beta1 : 0, adam ? o.beta2 : 0});
+  run(context, OptimizerPrepareArgs{block(), squares(), adam ? o.beta1 : 0, adam ? o.beta2 : 0});
   if (adam) {
     AdamArgs a;
     a.block = block();

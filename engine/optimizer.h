@@ -44,6 +44,7 @@ class Optimizer {
   // reach) stays until the stream has passed this point, and finish() tells what became of it.
   struct Staging {
     OptimizerBlock in, out;
+    double squares = 0;
   };
   void enqueue(const Context& context, Staging& staging, double count = 0);
   Result finish(const Staging& staging);
@@ -54,7 +55,7 @@ class Optimizer {
   void fetch(const Context& context, Staging& staging);
   double* inverse_count() const;  // device memory; nullptr in f64 sessions
   // Where the parameters are a part of the model's: what finds the sum of the squares of all its
-  // gradients, in host memory, instead of that of these. It is called with the gradients complete.
+  // gradients instead of that of these. It is called with the gradients complete.
   void set_sum_of_squares(std::function<double()> find) { sum_of_squares_ = std::move(find); }
 
   void set_learning_rate(double rate) { options_.learning_rate = rate; }
@@ -81,6 +82,7 @@ class Optimizer {
  private:
   TensorView slot(const char* name) const;
   OptimizerBlock* block() const;
+  double* squares() const;
   void write_block();
   OptimizerOptions options_;
   Parameters* parameters_;

@@ -94,6 +94,14 @@ class GradientReducer {
   // In place: `counts` become sums over all ranks, and so do `gradients` (flat, device memory), at
   // the latest when the session's stream comes to what is enqueued next.
   virtual void reduce(TensorView gradients, std::span<double> counts) = 0;
+  // Whether enqueue() takes its place, so that the host need not wait for the batches: `totals`,
+  // device memory, become sums as well, and `inverse_count` what gradients are multiplied by, at
+  // the latest when the session's stream comes to what is enqueued next. Up to `most_in_flight`
+  // updates may be under way.
+  virtual bool enqueues() const { return false; }
+  virtual void enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) {
+    static_cast<void>(gradients), static_cast<void>(totals), static_cast<void>(inverse_count);
+  }
   // Whether after_node() is to be called in the next batch.
   virtual bool watches_nodes() const { return false; }
   // A node of a training batch has run, or, on devices that queue work, has been enqueued.

@@ -194,15 +194,21 @@ void Session::enqueue_update() {
   RONDO_CHECK(!s.gradients_clear, "update() without accumulate()");
   InFlight& item = s.begin_item(true);
   InFlight::Returned& back = item.returned();
-  s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
   if (!s.updated) {
     double count = 0;  // the device knows
-    if (s.reducer) {
+    if (s.reducer && s.reducer->enqueues()) {
+      s.reducer->enqueue(s.parameters->gradients(), s.totals.as<LossTotals>(),
+                         s.optimizer->inverse_count());
+    }
+    s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
+    if (s.reducer && !s.reducer->enqueues()) {
       s.stream.synchronize();
       count = s.reduce(back.totals);
     }
     s.optimizer->send(s.context, back.update, count);
     s.update_recording.run(s.context, [&s] { s.optimizer->update(s.context); });
+  } else {
+    s.device->copy(s.stream, &back.totals, s.totals.data(), sizeof(LossTotals));
   }
   s.optimizer->fetch(s.context, back.update);
   ++s.step;

@@ -65,6 +65,7 @@ const std::vector<std::span<const Variant>>& table() {
       pack_variants(),
       unpack_variants(),
       loss_totals_variants(),
+      combine_totals_variants(),
   };
   return ops;
 }

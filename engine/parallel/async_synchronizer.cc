@@ -35,9 +35,9 @@ AsyncSynchronizer::AsyncSynchronizer(Session& session, const Ranks& ranks,
     : Synchronizer(session),
       ranks_(ranks),
       options_(options),
-      weights_(static_cast<size_t>(session.parameters().weights().numel())),
+      weights_(session.parameters().weights(), session.parameters().device(),
+               "weights that ranks average"),
       known_(static_cast<size_t>(ranks.size())) {
-  RONDO_CHECK(session.parameters().device().host_memory(), "weights must be in host memory");
   const int n = ranks.size();
   std::vector<int> around;
   for (int r : {(ranks.rank() + 1) % n, (ranks.rank() + n - 1) % n}) {
@@ -78,6 +78,7 @@ bool AsyncSynchronizer::meet(const Update& update) {
   applied_ = false;
   if (!update.failed) ++own().updates;
   note(update);
+  fetched_ = false;
   exchange(++since_sent_ >= options_.every);
   for (size_t i = 0; i < update.lasting; ++i) {
     update.ballot[i] = std::max(update.ballot[i], lasting_[i]);
@@ -91,6 +92,7 @@ bool AsyncSynchronizer::meet(const Update& update) {
 
 void AsyncSynchronizer::finish(const Update& update) {
   note(update);
+  fetched_ = false;
   close();
   if (failed()) throw UpdateWithdrawn();
   TrainedState state(session());
@@ -117,7 +119,7 @@ void AsyncSynchronizer::tell_all() {
 
 size_t AsyncSynchronizer::message_bytes() const {
   return sizeof(Header) + known_.size() * sizeof(Progress) + lasting_.size() * sizeof(double) +
-         weights_ * sizeof(float);
+         weights_.size() * sizeof(float);
 }
 
 // Takes what has arrived, and sends to those who have taken what was sent before. Never waits.
@@ -164,7 +166,7 @@ void AsyncSynchronizer::send(Neighbour& to, Message kind) {
   append(&header, sizeof header);
   append(known_.data(), known_.size() * sizeof(Progress));
   append(lasting_.data(), lasting_.size() * sizeof(double));
-  append(session().parameters().weights().data, weights_ * sizeof(float));
+  append(weights().data(), weights_.size() * sizeof(float));
   to.sending = ranks_.group()->send(to.rank, weights_tag, to.out, within(options_.timeout));
   to.sent_at = CommClock::now();
   to.news = false;
@@ -198,6 +200,12 @@ void AsyncSynchronizer::merge(Neighbour& from) {
   average(header.age, reinterpret_cast<const float*>(at));
 }
 
+std::span<float> AsyncSynchronizer::weights() {
+  if (!fetched_) weights_.fetch(*session().context().stream);
+  fetched_ = true;
+  return weights_.values();
+}
+
 void AsyncSynchronizer::average(double age, const float* theirs) {
   const double ahead = age_ - age;
   if (ahead > options_.max_staleness) {
@@ -205,14 +213,15 @@ void AsyncSynchronizer::average(double age, const float* theirs) {
     return;
   }
   const bool take_over = -ahead > options_.max_staleness;
-  auto* mine = session().parameters().weights().as<float>();
+  const std::span<float> mine = weights();
   double apart = 0, norm = 0;
-  for (size_t i = 0; i < weights_; ++i) {
+  for (size_t i = 0; i < mine.size(); ++i) {
     const double a = mine[i], b = theirs[i];
     apart += (a - b) * (a - b);
     norm += a * a;
     mine[i] = take_over ? theirs[i] : static_cast<float>(0.5 * (a + b));
   }
+  weights_.store(*session().context().stream);
   age_ = take_over ? age : 0.5 * (age_ + age);
   ++(take_over ? taken_over_ : averaged_);
   staleness_ = ahead;

@@ -16,8 +16,8 @@
 // What must reach all ranks (who is done; that one failed or was asked to stop) travels along with
 // the weights, from neighbour to neighbour. `timeout` is how long a neighbour may be silent.
 //
-// Memory: two arrays of the size of the weights per neighbour, and one more copy of weights and
-// optimiser state. Host memory only.
+// Averages are made in host memory. Memory there: two arrays of the size of the weights per
+// neighbour, one more copy of weights and optimiser state, and with devices another one.
 #pragma once
 
 #include <memory>
@@ -68,6 +68,7 @@ class AsyncSynchronizer final : public Synchronizer {
   bool is_free(Neighbour& to);
   void send(Neighbour& to, Message kind);
   void merge(Neighbour& from);
+  std::span<float> weights();
   void average(double age, const float* theirs);
   bool all_done() const;
   bool failed() const;
@@ -75,7 +76,8 @@ class AsyncSynchronizer final : public Synchronizer {
 
   const Ranks ranks_;
   const AsyncOptions options_;
-  const size_t weights_;         // how many
+  HostArray weights_;
+  bool fetched_ = false;         // weights_ are those of now
   std::vector<Progress> known_;  // by rank
   std::vector<double> lasting_;  // votes that stay
   std::vector<std::unique_ptr<Neighbour>> neighbours_;

@@ -56,16 +56,19 @@ std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& p
   return buckets;
 }
 
-// Block q of the flat array is in chunk q modulo the number of ranks, after those before it.
-BucketLayout lay_out(const GradientBucket& b, int ranks) {
+// Block q of the flat array is in chunk q modulo the number of ranks, after those before it. The
+// ring finishes a chunk of an all-reduce on the rank before the one that finishes it in a
+// reduce-scatter, so that there it is chunk q - 1.
+BucketLayout lay_out(const GradientBucket& b, int ranks, BucketSums sums) {
   constexpr int64_t block = BucketLayout::block_elements;
   const int64_t first = b.begin / block, blocks = (b.end + block - 1) / block - first;
+  const int64_t shift = sums == BucketSums::own_blocks ? ranks - 1 : 0;
   BucketLayout layout;
   layout.chunk = (blocks + ranks - 1) / ranks * block;
   for (int64_t i = 0; i < std::min<int64_t>(ranks, blocks); ++i) {
     BlockRows r{.flat = (first + i) * block,
                 .flat_stride = ranks * block,
-                .packed = (first + i) % ranks * layout.chunk,
+                .packed = (first + i + shift) % ranks * layout.chunk,
                 .packed_stride = block,
                 .elements = block,
                 .rows = (blocks - i + ranks - 1) / ranks};
@@ -85,6 +88,10 @@ BucketLayout lay_out(const GradientBucket& b, int ranks) {
     if (r.rows > 0) layout.rows.push_back(r);
   }
   return layout;
+}
+
+bool comes_back(const BlockRows& rows, const BucketLayout& layout, BucketSums sums, int rank) {
+  return sums == BucketSums::everywhere || rows.packed / layout.chunk == rank;
 }
 
 namespace {
@@ -138,16 +145,18 @@ int64_t bucket_bytes_for(const LinkSpeed& link) {
 }
 
 BucketReducer::BucketReducer(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
-                             int64_t bucket_bytes, size_t ballot)
+                             int64_t bucket_bytes, size_t ballot, BucketSums sums)
     : RankReducer(group, ballot),
       gradients_(parameters.gradients()),
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
+      sums_(sums),
+      rank_(group.rank()),
       buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       flights_(buckets_.size()) {
   RONDO_CHECK(parameters.device().kind() == DeviceKind::cpu, "gradients must be a cpu's");
   for (size_t i = 0; i < buckets_.size(); ++i) {
     Flight& f = flights_[i];
-    f.layout = lay_out(buckets_[i], group.size());
+    f.layout = lay_out(buckets_[i], group.size(), sums);
     const auto bytes = static_cast<size_t>(f.layout.chunk * group.size() * width_);
     f.memory = Buffer(cpu_device(), std::max<size_t>(bytes, 1), "gradient buckets");
     std::memset(f.memory.data(), 0, f.memory.bytes());
@@ -158,6 +167,7 @@ void BucketReducer::copy(const Flight& flight, Copy direction) const {
   auto* const flat = static_cast<std::byte*>(gradients_.data);
   auto* const packed = flight.memory.as<std::byte>();
   for (const BlockRows& r : flight.layout.rows) {
+    if (direction == Copy::unpack && !comes_back(r, flight.layout, sums_, rank_)) continue;
     const auto bytes = static_cast<size_t>(r.elements * width_);
     for (int64_t i = 0; i < r.rows; ++i) {
       std::byte* const here = flat + (r.flat + i * r.flat_stride) * width_;
@@ -172,7 +182,8 @@ void BucketReducer::launch() {
   copy(flight, Copy::pack);
   const TensorView packed(flight.memory.data(), gradients_.dtype,
                           {flight.layout.chunk * group().size()});
-  flight.work = group().all_reduce(packed, Reduction::sum);
+  flight.work = sums_ == BucketSums::everywhere ? group().all_reduce(packed, Reduction::sum)
+                                                : group().reduce_scatter(packed, Reduction::sum);
   ++launched_;
 }
 

@@ -49,7 +49,14 @@ struct BucketLayout {
   std::vector<BlockRows> rows;
   int64_t chunk = 0;  // elements, times the number of ranks
 };
-BucketLayout lay_out(const GradientBucket& bucket, int ranks);
+// Where the sums of block b come back: everywhere (all-reduce), or on rank (b - 1) mod ranks alone
+// (reduce-scatter), with the same bits; elsewhere that block is then left as it is.
+enum class BucketSums : uint8_t { everywhere, own_blocks };
+BucketLayout lay_out(const GradientBucket& bucket, int ranks,
+                     BucketSums sums = BucketSums::everywhere);
+
+// Whether these rows' sums come back on `rank`.
+bool comes_back(const BlockRows& rows, const BucketLayout& layout, BucketSums sums, int rank);
 
 // What an all-reduce costs: latency + bytes / bandwidth. Measured with a few all-reduces, the same
 // figures (rank 0's) on all ranks.
@@ -69,7 +76,7 @@ class BucketReducer final : public RankReducer {
  public:
   // Borrows the group.
   BucketReducer(ProcessGroup& group, const Graph& graph, const Parameters& parameters,
-                int64_t bucket_bytes, size_t ballot = 0);
+                int64_t bucket_bytes, size_t ballot = 0, BucketSums sums = BucketSums::everywhere);
 
   const std::vector<GradientBucket>& buckets() const { return buckets_; }
 
@@ -92,6 +99,8 @@ class BucketReducer final : public RankReducer {
 
   const TensorView gradients_;
   const int64_t width_;
+  const BucketSums sums_;
+  const int rank_;
   std::vector<GradientBucket> buckets_;
   std::vector<Flight> flights_;
   size_t launched_ = 0;

@@ -14,20 +14,22 @@ double seconds_between(CommClock::time_point from, CommClock::time_point to) {
 }  // namespace
 
 void RankReducer::reduce(TensorView gradients, std::span<double> counts) {
-  sum_counts(gradients, counts, false);
+  sum_gradients(gradients);
+  sum_counts(counts, false);
 }
 
 void RankReducer::withdraw(TensorView gradients, size_t counts) {
-  std::vector<double> none(counts);
-  sum_counts(gradients, none, true);
+  sum_gradients(gradients);
+  sum_nothing();
+  std::vector<double> none(enqueues() ? 0 : counts);
+  sum_counts(none, true);
   throw Error("a withdrawn update took place");
 }
 
-void RankReducer::sum_counts(TensorView gradients, std::span<double> counts, bool withdrawn) {
+void RankReducer::sum_counts(std::span<double> counts, bool withdrawn) {
   message_.assign(counts.begin(), counts.end());
   message_.insert(message_.end(), ballot_.begin(), ballot_.end());
   message_.push_back(withdrawn ? 1 : 0);
-  sum_gradients(gradients);
   const TensorView view(message_.data(), DType::f64, {static_cast<int64_t>(message_.size())});
   group_.all_reduce(view, Reduction::sum).wait();
   const auto middle = message_.begin() + static_cast<std::ptrdiff_t>(counts.size());

@@ -38,20 +38,25 @@ class RankReducer : public GradientReducer {
   [[noreturn]] void withdraw(TensorView gradients, size_t counts);
 
   // Seconds in which gradients were on their way, and the part of them during which this rank had
-  // nothing else to do; since the start.
+  // nothing else to do; since the start. Of devices that the host does not wait for also those that
+  // were neither spent on communication nor on waiting for it, up to the last applied().
   struct Times {
     double communication = 0, exposed = 0;
+    double computed = 0;
     double hidden_share() const { return communication > 0 ? 1 - exposed / communication : 0; }
   };
   const Times& times() const { return times_; }
 
  protected:
   virtual void sum_gradients(TensorView gradients) = 0;
+  // A withdrawing rank's part in what enqueue() sums besides.
+  virtual void sum_nothing() {}
+  // Sums `counts` and the ballot; throws UpdateWithdrawn where a rank has withdrawn.
+  void sum_counts(std::span<double> counts, bool withdrawn);
   ProcessGroup& group() { return group_; }
   Times times_;
 
  private:
-  void sum_counts(TensorView gradients, std::span<double> counts, bool withdrawn);
   ProcessGroup& group_;
   std::vector<double> ballot_, message_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/ops.h"
 
 namespace rondo {
 namespace {
@@ -15,39 +16,48 @@ double seconds_between(int64_t from, int64_t to) {
 
 }  // namespace
 
-DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums, Stream& compute,
-                                         const Graph& graph, const Parameters& parameters,
-                                         int64_t bucket_bytes, size_t ballot)
+DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums,
+                                         const Context& compute, const Graph& graph,
+                                         const Parameters& parameters, int64_t bucket_bytes,
+                                         size_t ballot, BucketSums where)
     : RankReducer(control, ballot),
       sums_(sums),
       compute_(compute),
       gradients_(parameters.gradients()),
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
+      where_(where),
       buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
-      flights_(buckets_.size()) {
+      travelling_(buckets_.size()) {
   RONDO_CHECK(control.size() == sums.size() && control.rank() == sums.rank(), "rank ",
               control.rank(), " of ", control.size(), " sums as rank ", sums.rank(), " of ",
               sums.size());
   Device& device = sums.device();
   RONDO_CHECK(&device == &parameters.device(), "gradients of another device");
   Stream stream = device.make_stream();
+  const auto ranks = static_cast<size_t>(sums.size());
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    Flight& f = flights_[i];
-    f.layout = lay_out(buckets_[i], sums.size());
-    const auto bytes = static_cast<size_t>(f.layout.chunk * sums.size() * width_);
-    f.memory = Buffer(device, std::max<size_t>(bytes, 1), "gradient buckets");
-    device.fill_bytes(stream, f.memory.data(), 0, f.memory.bytes());
-    f.written = device.make_event();
-    f.summed = device.make_event();
+    Bucket& b = travelling_[i];
+    b.layout = lay_out(buckets_[i], sums.size(), where);
+    const auto bytes = static_cast<size_t>(b.layout.chunk * width_) * ranks;
+    b.memory = Buffer(device, std::max<size_t>(bytes, 1), "gradient buckets");
+    device.fill_bytes(stream, b.memory.data(), 0, b.memory.bytes());
+    b.written = device.make_event();
+    b.summed = device.make_event();
   }
+  parts_ = Buffer(device, ranks * sizeof(LossTotals), "sums of losses of all ranks");
+  device.fill_bytes(stream, parts_.data(), 0, parts_.bytes());
+  counted_ = device.make_event();
+  gathered_ = device.make_event();
+  for (auto& u : updates_) u = std::make_unique<Update>(buckets_.size() + 1);
   stream.synchronize();
 }
 
-void DeviceBucketReducer::copy(const Flight& flight, Copy direction) {
+void DeviceBucketReducer::copy(const BucketLayout& layout, const Buffer& memory, Copy direction) {
   auto* const flat = static_cast<std::byte*>(gradients_.data);
-  auto* const packed = flight.memory.as<std::byte>();
+  auto* const packed = memory.as<std::byte>();
   const auto bytes = [this](int64_t elements) { return static_cast<size_t>(elements * width_); };
-  for (const BlockRows& r : flight.layout.rows) {
+  for (const BlockRows& r : layout.rows) {
+    if (direction == Copy::unpack && !comes_back(r, layout, where_, sums_.rank())) continue;
     std::byte* const here = flat + r.flat * width_;
     std::byte* const there = packed + r.packed * width_;
     // A single row has no stride.
@@ -63,17 +73,19 @@ void DeviceBucketReducer::copy(const Flight& flight, Copy direction) {
 }
 
 void DeviceBucketReducer::launch() {
-  Flight& f = flights_[launched_];
+  Bucket& b = travelling_[launched_];
+  Flight& f = update().flights[launched_];
   Stream& stream = sums_.stream();
-  f.written.record(compute_);
-  f.written.wait(stream);
+  b.written.record(*compute_.stream);
+  b.written.wait(stream);
   stream.enqueue([&f] { f.began = ticks_now(); });
-  copy(f, Copy::pack);
-  const TensorView packed(f.memory.data(), gradients_.dtype, {f.layout.chunk * sums_.size()});
-  f.work = sums_.all_reduce(packed, Reduction::sum);
-  copy(f, Copy::unpack);
+  copy(b.layout, b.memory, Copy::pack);
+  const TensorView packed(b.memory.data(), gradients_.dtype, {b.layout.chunk * sums_.size()});
+  f.work = where_ == BucketSums::everywhere ? sums_.all_reduce(packed, Reduction::sum)
+                                            : sums_.reduce_scatter(packed, Reduction::sum);
+  copy(b.layout, b.memory, Copy::unpack);
   stream.enqueue([&f] { f.ended = ticks_now(); });
-  f.summed.record(stream);
+  b.summed.record(stream);
   ++launched_;
 }
 
@@ -84,23 +96,59 @@ void DeviceBucketReducer::after_node(size_t node) {
 
 void DeviceBucketReducer::sum_gradients(TensorView gradients) {
   RONDO_CHECK(gradients.data == gradients_.data, "gradients of another session");
-  computed_ = CommClock::now();
   while (launched_ < buckets_.size()) launch();
-  for (Flight& f : flights_) f.summed.wait(compute_);
+}
+
+// What each rank has, on all of them; nullptr: this one has nothing.
+void DeviceBucketReducer::gather(const LossTotals* own) {
+  Device& device = sums_.device();
+  Stream& stream = sums_.stream();
+  Flight& f = update().flights.back();
+  counted_.record(*compute_.stream);
+  counted_.wait(stream);
+  stream.enqueue([&f] { f.began = ticks_now(); });
+  LossTotals* const place = parts_.as<LossTotals>() + sums_.rank();
+  if (own) {
+    device.copy(stream, place, own, sizeof(LossTotals));
+  } else {
+    device.fill_bytes(stream, place, 0, sizeof(LossTotals));
+  }
+  f.work = sums_.all_gather(
+      TensorView(parts_.data(), DType::u8, {static_cast<int64_t>(parts_.bytes())}));
+  stream.enqueue([&f] { f.ended = ticks_now(); });
+  gathered_.record(stream);
+}
+
+void DeviceBucketReducer::sum_nothing() { gather(nullptr); }
+
+void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) {
+  RONDO_CHECK(begun_ - applied_ < updates_.size(), begun_ - applied_,
+              " updates under way, none of them applied");
+  sum_gradients(gradients);
+  gather(totals);
+  Update& u = update();
+  compute_.stream->enqueue([&u] { u.computed = ticks_now(); });
+  for (Bucket& b : travelling_) b.summed.wait(*compute_.stream);
+  gathered_.wait(*compute_.stream);
+  run(compute_, CombineTotalsArgs{parts_.as<LossTotals>(), sums_.size(), totals, inverse_count});
   launched_ = 0;
   active_ = false;
+  ++begun_;
+  sum_counts({}, false);
 }
 
 void DeviceBucketReducer::applied() {
-  int64_t last = computed_.time_since_epoch().count();
-  const int64_t computed = last;
-  for (Flight& f : flights_) {
-    if (!f.work) continue;
+  RONDO_CHECK(applied_ < begun_, "an update that was not enqueued");
+  Update& u = *updates_[applied_++ % updates_.size()];
+  int64_t last = u.computed;
+  for (Flight& f : u.flights) {
     std::exchange(f.work, Work()).wait();
     times_.communication += seconds_between(f.began, f.ended);
     last = std::max<int64_t>(last, f.ended);
   }
-  times_.exposed += seconds_between(computed, last);
+  times_.exposed += seconds_between(u.computed, last);
+  if (applied_ > 1) times_.computed += seconds_between(summed_at_, u.computed);
+  summed_at_ = last;
 }
 
 }  // namespace rondo

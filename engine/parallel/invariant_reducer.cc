@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "comm/collectives.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -55,10 +56,13 @@ std::vector<ShardRange> tree_nodes_within(int shards, ShardRange range) {
   return nodes;
 }
 
-InvariantReducer::InvariantReducer(ProcessGroup& group, int shards, size_t ballot)
+InvariantReducer::InvariantReducer(ProcessGroup& group, int shards, Device& device, Stream& stream,
+                                   size_t ballot)
     : RankReducer(group, ballot),
       count_(shards),
       own_(shards_of_rank(shards, group.rank(), group.size())),
+      device_(device),
+      stream_(stream),
       shards_(static_cast<size_t>(own_.size())),
       filled_(static_cast<size_t>(own_.size())) {
   RONDO_CHECK(shards >= group.size(), shards, " shards for ", group.size(), " ranks");
@@ -77,13 +81,26 @@ void InvariantReducer::allocate(const TensorView& gradients) {
       static_cast<size_t>(chunk_range(gradients.numel(), group().size(), group().rank()).size());
   const size_t bytes = std::max<size_t>(1, nodes_.size() * chunk * size_of(gradients.dtype));
   if (received_.bytes() < bytes) received_ = Buffer(cpu_device(), bytes, "parts of gradients");
+  if (device_.kind() != DeviceKind::cpu && staging_.bytes() < gradients.bytes()) {
+    staging_ = StagingBuffer(device_, gradients.bytes(), "gradients by way of the host");
+  }
+}
+
+// Where the host reads and writes them.
+TensorView InvariantReducer::on_host(const TensorView& gradients) const {
+  TensorView host = gradients;
+  if (staging_.data()) host.data = staging_.data();
+  return host;
 }
 
 void InvariantReducer::take(int index, const Parameters& parameters) {
-  RONDO_CHECK(parameters.device().host_memory(), "gradients must be in host memory");
+  RONDO_CHECK(&parameters.device() == &device_, "gradients of another device");
   RONDO_CHECK(index >= own_.begin && index < own_.end, "shard ", index, " of another rank");
-  const TensorView g = parameters.gradients();
-  allocate(g);
+  const TensorView gradients = parameters.gradients();
+  allocate(gradients);
+  const TensorView g = on_host(gradients);
+  if (g.data != gradients.data) device_.copy(stream_, g.data, gradients.data, g.bytes());
+  stream_.synchronize();
   char& filled = filled_[static_cast<size_t>(index - own_.begin)];
   if (!filled) {
     std::memcpy(shard(index), g.data, g.bytes());
@@ -93,7 +110,7 @@ void InvariantReducer::take(int index, const Parameters& parameters) {
     add(reinterpret_cast<float*>(shard(index)), g.as<float>(), g.numel());
   }
   filled = 1;
-  std::memset(g.data, 0, g.bytes());
+  device_.fill_bytes(stream_, gradients.data, 0, gradients.bytes());
 }
 
 template <class T>
@@ -173,8 +190,9 @@ void InvariantReducer::exchange_sums(const TensorView& gradients) {
   wait_all(works);
 }
 
-void InvariantReducer::sum_gradients(TensorView gradients) {
-  allocate(gradients);
+void InvariantReducer::sum_gradients(TensorView of_device) {
+  allocate(of_device);
+  const TensorView gradients = on_host(of_device);
   for (int s = own_.begin; s < own_.end; ++s) {
     char& filled = filled_[static_cast<size_t>(s - own_.begin)];
     if (!filled) std::memset(shard(s), 0, gradients.bytes());
@@ -188,6 +206,10 @@ void InvariantReducer::sum_gradients(TensorView gradients) {
   wide ? finish_chunk<double>(gradients, mine.begin, mine.end)
        : finish_chunk<float>(gradients, mine.begin, mine.end);
   exchange_sums(gradients);
+  if (gradients.data != of_device.data) {
+    device_.copy(stream_, of_device.data, gradients.data, gradients.bytes());
+    stream_.synchronize();
+  }
   const std::chrono::duration<double> took = CommClock::now() - begin;
   times_.communication += took.count();
   times_.exposed += took.count();

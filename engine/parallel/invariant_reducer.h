@@ -6,7 +6,9 @@
 // adds up those nodes of the tree that lie within them, and sends these nodes, cut into as many
 // chunks as there are ranks, to the ranks that finish the sums of their chunk.
 //
-// Memory: a gradient per own shard, and one chunk per node received.
+// Sums are made on the host, also those of devices' gradients, which go there shard by shard.
+// Memory there: a gradient per own shard, one chunk per node received, and with a device one
+// gradient more.
 #pragma once
 
 #include <vector>
@@ -30,8 +32,10 @@ std::vector<ShardRange> tree_nodes_within(int shards, ShardRange range);
 
 class InvariantReducer final : public RankReducer {
  public:
-  // `shards` is at least the size of the group.
-  InvariantReducer(ProcessGroup& group, int shards, size_t ballot = 0);
+  // `shards` is at least the size of the group. The gradients are of memory that `stream`, of
+  // `device`, writes and reads; both are borrowed.
+  InvariantReducer(ProcessGroup& group, int shards, Device& device, Stream& stream,
+                   size_t ballot = 0);
 
   ShardRange own() const { return own_; }
   // Moves what was accumulated into `gradients` (they are zero afterwards) to a shard of this
@@ -47,6 +51,7 @@ class InvariantReducer final : public RankReducer {
     return shards_[static_cast<size_t>(index - own_.begin)].as<std::byte>();
   }
   void allocate(const TensorView& gradients);
+  TensorView on_host(const TensorView& gradients) const;
   template <class T>
   void add_nodes(int64_t n);
   template <class T>
@@ -56,6 +61,9 @@ class InvariantReducer final : public RankReducer {
 
   const int count_;
   const ShardRange own_;
+  Device& device_;
+  Stream& stream_;
+  StagingBuffer staging_;                      // of a device's gradients
   std::vector<ShardRange> nodes_;              // of all ranks, in order
   std::vector<std::pair<size_t, size_t>> of_;  // by rank: its part of nodes_
   std::vector<Buffer> shards_;

@@ -10,7 +10,7 @@ LocalSynchronizer::LocalSynchronizer(Session& session, const Ranks& ranks, int e
                                      const OuterStep& outer)
     : Synchronizer(session), ranks_(ranks), every_(every), outer_(outer), last_(session) {
   RONDO_CHECK(every >= 1, "an average every ", every, " updates");
-  if (outer.momentum > 0) momentum_.resize(last_.weights().size());
+  if (outer.momentum > 0) momentum_.resize(last_.weights());
 }
 
 DataShare LocalSynchronizer::share() const {

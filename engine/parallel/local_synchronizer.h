@@ -16,8 +16,8 @@
 // with the same shares (moving averages of the weights stay what they are: they are linear in
 // them), so that where ranks have met, one state stands for all.
 //
-// Memory: a second copy of weights and optimiser state (the last average), and an array of the size
-// of the weights. Host memory only.
+// Averages are made in host memory. Memory there: a second copy of weights and optimiser state (the
+// last average), an array of the size of the weights, and with devices one copy more.
 #pragma once
 
 #include "engine/parallel/rank_average.h"

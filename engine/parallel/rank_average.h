@@ -4,12 +4,13 @@
 #include <functional>
 #include <vector>
 
+#include "engine/parallel/host_array.h"
 #include "engine/parallel/ranks.h"
 #include "engine/session.h"
 
 namespace rondo {
 
-// What an optimiser changes, of one session in host memory; and a copy of it.
+// What an optimiser changes, of one session; and a copy of it in host memory.
 class TrainedState {
  public:
   explicit TrainedState(Session& session);
@@ -18,8 +19,7 @@ class TrainedState {
   // The other way.
   void put_back();
 
-  std::span<float> weights() const { return live_.front(); }
-  std::span<const float> copy_of_weights() const { return copies_.front(); }
+  size_t weights() const { return copies_.front().size(); }
 
   // Replaces the session's weights and optimiser state, and then the copy, by their means over
   // ranks, this rank's counting `share` of 1. To the mean of the differences from the copied
@@ -29,8 +29,12 @@ class TrainedState {
                  const std::function<void(std::span<float> difference)>& outer = {});
 
  private:
+  void fetch();
+  void store();
+  void copy_live();
+
   Session& session_;
-  std::vector<std::span<float>> live_;  // weights first
+  std::vector<HostArray> live_;  // weights first
   std::vector<std::vector<float>> copies_;
   std::vector<float> work_;
   int64_t steps_ = 0;

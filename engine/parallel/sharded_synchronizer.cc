@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/ops.h"
+#include "kernels/reduce/reduce.h"
 
 namespace rondo {
 
@@ -16,43 +18,6 @@ Graph one_parameter(int64_t size) {
 
 }  // namespace
 
-// Sums this rank's part of the gradients; the session's are of no use afterwards.
-class ShardedSynchronizer::Reducer final : public RankReducer {
- public:
-  Reducer(ShardedSynchronizer& owner, size_t ballot)
-      : RankReducer(*owner.ranks_.group(), ballot), owner_(owner) {}
-
- protected:
-  void sum_gradients(TensorView gradients) override {
-    const auto begin = CommClock::now();
-    std::vector<float>& parts = owner_.parts_;
-    const int64_t part = owner_.layout_.part();
-    for (int rank = 0; rank < group().size(); ++rank) {
-      float* const to = parts.data() + rank * part;
-      const float* const from = gradients.as<float>();
-      owner_.layout_.for_blocks(rank, [&](int64_t flat, int64_t place, int64_t n) {
-        std::copy_n(from + flat, n, to + place);
-      });
-    }
-    group()
-        .reduce_scatter(TensorView(parts.data(), DType::f32, {part * group().size()}),
-                        Reduction::sum)
-        .wait();
-    std::copy_n(owner_.own_place(), part, owner_.part_.gradients().as<float>());
-    add_exposed(begin);
-  }
-
- public:
-  void add_exposed(CommClock::time_point begin) {
-    const double seconds = std::chrono::duration<double>(CommClock::now() - begin).count();
-    times_.communication += seconds;
-    times_.exposed += seconds;
-  }
-
- private:
-  ShardedSynchronizer& owner_;
-};
-
 OptimizerOptions ShardedSynchronizer::without_state(const OptimizerOptions& options) {
   OptimizerOptions o;
   o.kind = OptimizerOptions::sgd;
@@ -61,16 +26,23 @@ OptimizerOptions ShardedSynchronizer::without_state(const OptimizerOptions& opti
 }
 
 ShardedSynchronizer::ShardedSynchronizer(Session& session, const OptimizerOptions& options,
-                                         const Ranks& ranks, size_t ballot)
+                                         const Ranks& ranks, std::unique_ptr<RankReducer> reducer)
     : Synchronizer(session),
       ranks_(ranks),
       layout_(session.parameters().flat_size(), ranks.size()),
       part_(one_parameter(layout_.part()), session.parameters().device()),
       optimizer_(options, part_),
-      parts_(static_cast<size_t>(layout_.part() * ranks.size())),
-      reducer_(std::make_unique<Reducer>(*this, ballot)) {
-  RONDO_CHECK(session.parameters().device().host_memory(), "weights must be in host memory");
+      parts_(session.parameters().device(), part_bytes() * static_cast<size_t>(ranks.size()),
+             "weights of all ranks"),
+      scratch_(session.parameters().device(), 64 + reduce_workspace_bytes, "sums of squares"),
+      reducer_(std::move(reducer)) {
   RONDO_CHECK(session.optimizer().state().empty(), "the session keeps state of its own");
+  RONDO_CHECK(device().kind() == DeviceKind::cpu || ranks.sums() != nullptr,
+              "ranks on devices need a group of devices");
+  // What no block fills is never read as a weight, but it is copied and squared.
+  const TensorView gradients = part_.gradients(), weights = part_.weights();
+  device().fill_bytes(*context().stream, gradients.data, 0, gradients.bytes());
+  device().fill_bytes(*context().stream, weights.data, 0, weights.bytes());
   session.optimizer().set_sum_of_squares([this] { return squares_ = sum_of_squares(); });
   optimizer_.set_sum_of_squares([this] { return squares_; });
   session.set_reducer(reducer_.get());
@@ -88,6 +60,11 @@ DataShare ShardedSynchronizer::share() const {
   return s;
 }
 
+void ShardedSynchronizer::accumulate(const BatchView& batch, int, bool last) {
+  if (last) reducer_->last_batch();
+  session().enqueue(batch);
+}
+
 bool ShardedSynchronizer::apply(const Update& update) {
   whole_ = {};
   const std::span<double> ballot = reducer_->ballot();
@@ -101,45 +78,74 @@ bool ShardedSynchronizer::apply(const Update& update) {
   std::copy(ballot.begin(), ballot.end(), update.ballot.begin());
   update_part(rate);
   const auto begin = CommClock::now();
-  gather_weights(part_.weights().as<float>());
-  reducer_->add_exposed(begin);
+  gather_weights(part_.weights());
+  const std::chrono::duration<double> took = CommClock::now() - begin;
+  gathering_.communication += took.count();
+  gathering_.exposed += took.count();
   return true;
 }
 
 void ShardedSynchronizer::update_part(double rate) {
-  const Context& context = session().context();
-  context.stream->synchronize();
   optimizer_.set_learning_rate(rate);
-  *optimizer_.inverse_count() = *session().optimizer().inverse_count();
+  device().copy(*context().stream, optimizer_.inverse_count(),
+                session().optimizer().inverse_count(), sizeof(double));
   Optimizer::Staging staging;
-  optimizer_.enqueue(context, staging);
-  context.stream->synchronize();
+  optimizer_.enqueue(context(), staging);
+  context().stream->synchronize();
   optimizer_.finish(staging);
 }
 
-void ShardedSynchronizer::gather_weights(const float* part) {
-  const int64_t size = layout_.part();
-  std::copy_n(part, size, own_place());
-  ranks_.group()->all_gather(TensorView(parts_.data(), DType::f32, {size * ranks_.size()})).wait();
-  auto* const flat = session().parameters().weights().as<float>();
+void ShardedSynchronizer::copy_blocks(int rank, void* flat, void* part, Copy direction) {
+  constexpr size_t block = ShardLayout::block_elements * sizeof(float);
+  const auto copy = [&](int64_t at, int64_t place, size_t bytes, size_t rows) {
+    std::byte* const here = static_cast<std::byte*>(flat) + at * int64_t{sizeof(float)};
+    std::byte* const there = static_cast<std::byte*>(part) + place * int64_t{sizeof(float)};
+    const size_t stride = block * static_cast<size_t>(ranks_.size());
+    device().copy_rows(*context().stream,
+                       direction == Copy::pack
+                           ? Device::Rows{there, block, here, stride, bytes, rows}
+                           : Device::Rows{here, stride, there, block, bytes, rows});
+  };
+  int64_t first = -1;
+  size_t whole = 0;  // blocks; the last one of the array may be cut
+  layout_.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
+    if (n == ShardLayout::block_elements) {
+      if (whole++ == 0) first = at;
+    } else {
+      copy(at, place, static_cast<size_t>(n) * sizeof(float), 1);
+    }
+  });
+  if (whole > 0) copy(first, 0, block, whole);
+}
+
+void ShardedSynchronizer::gather_parts() {
+  const TensorView all(parts_.data(), DType::f32, {layout_.part() * ranks_.size()});
+  context().stream->synchronize();
+  ProcessGroup* const group = ranks_.sums() ? ranks_.sums() : ranks_.group();
+  group->all_gather(all).wait();
+}
+
+void ShardedSynchronizer::gather_weights(const TensorView& part) {
+  device().copy(*context().stream, place_of(ranks_.rank()), part.data, part_bytes());
+  gather_parts();
   for (int rank = 0; rank < ranks_.size(); ++rank) {
-    const float* const from = parts_.data() + rank * size;
-    layout_.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
-      std::copy_n(from + place, n, flat + at);
-    });
+    copy_blocks(rank, session().parameters().weights().data, place_of(rank), Copy::unpack);
   }
 }
 
-double ShardedSynchronizer::sum_of_squares() const {
-  const auto* const own = part_.gradients().as<float>();
+// With the sums of the own blocks in place.
+double ShardedSynchronizer::sum_of_squares() {
+  const TensorView own = part_.gradients();
+  copy_blocks(ranks_.rank(), session().parameters().gradients().data, own.data, Copy::pack);
+  SumSquaresArgs a;
+  a.x = own;
+  a.out = TensorView(scratch_.data(), DType::f64, {1});
+  a.workspace = TensorView(scratch_.as<uint8_t>() + 64, DType::u8,
+                           {static_cast<int64_t>(reduce_workspace_bytes)});
+  run(context(), a);
   double sum = 0;
-  for (int64_t begin = 0; begin < layout_.part(); begin += ShardLayout::block_elements) {
-    double of_block = 0;
-    for (int64_t i = begin; i < begin + ShardLayout::block_elements; ++i) {
-      of_block += static_cast<double>(own[i]) * static_cast<double>(own[i]);
-    }
-    sum += of_block;
-  }
+  device().copy(*context().stream, &sum, scratch_.data(), sizeof sum);
+  context().stream->synchronize();
   ranks_.sum(std::span(&sum, 1));
   return sum;
 }
@@ -147,9 +153,9 @@ double ShardedSynchronizer::sum_of_squares() const {
 void ShardedSynchronizer::swap_average() {
   if (!optimizer_.averages()) return;
   averaged_ = !averaged_;
-  if (!averaged_) return gather_weights(part_.weights().as<float>());
+  if (!averaged_) return gather_weights(part_.weights());
   for (const auto& slot : optimizer_.state()) {
-    if (slot.name == "average") return gather_weights(slot.view.as<float>());
+    if (slot.name == "average") return gather_weights(slot.view);
   }
 }
 
@@ -158,16 +164,17 @@ std::vector<Optimizer::Slot> ShardedSynchronizer::gather_state() {
   const int64_t part = layout_.part(), flat = session().parameters().flat_size();
   std::vector<Optimizer::Slot> whole;
   whole_.resize(ranks_.first() ? slots.size() : 0);
+  std::vector<float> all(static_cast<size_t>(ranks_.first() ? part * ranks_.size() : 0));
   for (size_t i = 0; i < slots.size(); ++i) {
-    std::copy_n(slots[i].view.as<float>(), part, own_place());
-    ranks_.group()
-        ->all_gather(TensorView(parts_.data(), DType::f32, {part * ranks_.size()}))
-        .wait();
+    device().copy(*context().stream, place_of(ranks_.rank()), slots[i].view.data, part_bytes());
+    gather_parts();
     if (!ranks_.first()) continue;
+    device().copy(*context().stream, all.data(), parts_.data(), all.size() * sizeof(float));
+    context().stream->synchronize();
     whole_[i].resize(static_cast<size_t>(flat));
     for (int rank = 0; rank < ranks_.size(); ++rank) {
       layout_.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
-        std::copy_n(parts_.data() + rank * part + place, n, whole_[i].data() + at);
+        std::copy_n(all.data() + rank * part + place, n, whole_[i].data() + at);
       });
     }
     whole.push_back({slots[i].name, TensorView(whole_[i].data(), DType::f32, {flat})});
@@ -177,27 +184,32 @@ std::vector<Optimizer::Slot> ShardedSynchronizer::gather_state() {
 
 void ShardedSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
   const int64_t flat = session().parameters().flat_size();
-  std::vector<float> whole(static_cast<size_t>(flat));
+  std::vector<float> whole(static_cast<size_t>(flat)), part(static_cast<size_t>(layout_.part()));
   for (const auto& slot : optimizer_.state()) {
     const TensorView view(whole.data(), DType::f32, {flat});
     ranks.at_first([&] { read({slot.name, view}); });
     ranks.broadcast(view);
     layout_.for_blocks(ranks_.rank(), [&](int64_t at, int64_t place, int64_t n) {
-      std::copy_n(whole.data() + at, n, slot.view.as<float>() + place);
+      std::copy_n(whole.data() + at, n, part.data() + place);
     });
+    device().copy(*context().stream, slot.view.data, part.data(), part_bytes());
+    context().stream->synchronize();
   }
 }
 
 void ShardedSynchronizer::restart() {
-  const auto* const flat = session().parameters().weights().as<float>();
-  layout_.for_blocks(ranks_.rank(), [&](int64_t at, int64_t place, int64_t n) {
-    std::copy_n(flat + at, n, part_.weights().as<float>() + place);
-  });
+  copy_blocks(ranks_.rank(), session().parameters().weights().data, part_.weights().data,
+              Copy::pack);
+  context().stream->synchronize();
   optimizer_.set_steps(session().optimizer().steps());
-  if (optimizer_.averages() && optimizer_.steps() == 0)
-    optimizer_.reset_average(session().context());
+  if (optimizer_.averages() && optimizer_.steps() == 0) optimizer_.reset_average(context());
 }
 
-RankReducer::Times ShardedSynchronizer::times() const { return reducer_->times(); }
+RankReducer::Times ShardedSynchronizer::times() const {
+  RankReducer::Times t = reducer_->times();
+  t.communication += gathering_.communication;
+  t.exposed += gathering_.exposed;
+  return t;
+}
 
 }  // namespace rondo

@@ -9,16 +9,21 @@
 // clipped: the sum of its squares is added up in another order, which may change a clipped
 // gradient's last bits.
 //
-// Memory of a rank, beside weights and gradients: 1/N of the optimiser's state, 1/N of the weights
-// once more, and an array of the size of the weights for what is on its way. Traffic is that of an
-// all-reduce. Nothing is sent before the backward pass is over.
+// Sums begin during the backward pass, bucket by bucket, as those of BucketReducer, on devices too.
+// The update waits for the sum of squares over all ranks, and the host for the weights to come
+// back.
 //
-// Checkpoints hold the whole state, as those of other ways to train do. Host memory only.
+// Memory of a rank, beside weights and gradients: 1/N of the optimiser's state, 1/N of the weights
+// twice more, buckets of the size of the gradients, and an array of the size of the weights for
+// what is on its way. Traffic is that of an all-reduce.
+//
+// Checkpoints hold the whole state, as those of other ways to train do.
 #pragma once
 
 #include <algorithm>
 #include <memory>
 
+#include "engine/parallel/data_parallel.h"
 #include "engine/parallel/ranks.h"
 #include "engine/parallel/synchronizer.h"
 
@@ -57,11 +62,13 @@ class ShardedSynchronizer final : public Synchronizer {
   // and decides which to skip, at a rate of 0; the one of this rank's part of the weights does the
   // rest, as `options` say, at the rate the session was given for the update.
   static OptimizerOptions without_state(const OptimizerOptions& options);
+  // `reducer` leaves each rank the sums of its own blocks.
   ShardedSynchronizer(Session& session, const OptimizerOptions& options, const Ranks& ranks,
-                      size_t ballot);
+                      std::unique_ptr<RankReducer> reducer);
   ~ShardedSynchronizer() override;
 
   DataShare share() const override;
+  void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
   bool meet(const Update&) override { return true; }
   void swap_average() override;
@@ -73,21 +80,32 @@ class ShardedSynchronizer final : public Synchronizer {
   RankReducer::Times times() const override;
 
  private:
-  class Reducer;
+  // This rank's blocks of a flat array of the device, from or to a part of it.
+  enum class Copy : uint8_t { pack, unpack };
+  void copy_blocks(int rank, void* flat, void* part, Copy direction);
+  // What each rank has in its place of parts_, on all of them.
+  void gather_parts();
   // What each rank has in `part`, as the session's weights.
-  void gather_weights(const float* part);
+  void gather_weights(const TensorView& part);
   void update_part(double rate);
-  double sum_of_squares() const;
-  float* own_place() { return parts_.data() + ranks_.rank() * layout_.part(); }
+  double sum_of_squares();
+  const Context& context() const { return session().context(); }
+  Device& device() const { return *context().device; }
+  std::byte* place_of(int rank) {
+    return parts_.as<std::byte>() + static_cast<size_t>(rank) * part_bytes();
+  }
+  size_t part_bytes() const { return static_cast<size_t>(layout_.part()) * sizeof(float); }
 
   const Ranks ranks_;
   const ShardLayout layout_;
-  Parameters part_;                        // this rank's weights and gradients
-  Optimizer optimizer_;                    // of these
-  double squares_ = 0;                     // of the gradients of all ranks
-  std::vector<float> parts_;               // of all ranks, one after the other
+  Parameters part_;      // this rank's weights and gradients
+  Optimizer optimizer_;  // of these
+  double squares_ = 0;   // of the gradients of all ranks
+  Buffer parts_;         // of all ranks, one after the other
+  Buffer scratch_;       // the sum of squares of the own part, and what finding it needs
   std::vector<std::vector<float>> whole_;  // rank 0: the state, while it is written
-  std::unique_ptr<Reducer> reducer_;
+  std::unique_ptr<RankReducer> reducer_;
+  RankReducer::Times gathering_;
   bool averaged_ = false;  // the session's weights are the average
 };
 

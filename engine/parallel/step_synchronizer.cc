@@ -17,7 +17,9 @@ StepSynchronizer::StepSynchronizer(Session& session, std::unique_ptr<RankReducer
 StepSynchronizer::StepSynchronizer(Session& session, ProcessGroup* group, int shards, size_t ballot)
     : Synchronizer(session) {
   if (!group) alone_ = make_ring_group(world_of_one_.transport(0));
-  auto reducer = std::make_unique<InvariantReducer>(group ? *group : *alone_, shards, ballot);
+  const Context& context = session.context();
+  auto reducer = std::make_unique<InvariantReducer>(group ? *group : *alone_, shards,
+                                                    *context.device, *context.stream, ballot);
   share_.own = reducer->own();
   share_.shards = shards;
   invariant_ = reducer.get();
@@ -26,7 +28,8 @@ StepSynchronizer::StepSynchronizer(Session& session, ProcessGroup* group, int sh
 }
 
 size_t StepSynchronizer::lag() const {
-  const bool waits = reducer_ || session().context().device->kind() == DeviceKind::cpu;
+  const bool waits =
+      reducer_ ? !reducer_->enqueues() : session().context().device->kind() == DeviceKind::cpu;
   return waits ? 0 : 2;
 }
 

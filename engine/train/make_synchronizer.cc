@@ -26,10 +26,6 @@ class Maker {
   std::unique_ptr<Synchronizer> make() {
     const ParallelConfig& p = config_.parallel;
     if (p.sequence > 1) return sharded();
-    if (p.sync != Sync::step && !session_.context().device->host_memory()) {
-      fail_input("parallel.sync = \"", names[static_cast<size_t>(p.sync)],
-                 "\" trains on CPUs only so far");
-    }
     switch (p.sync) {
       case Sync::step:
         return in_step();
@@ -54,13 +50,11 @@ class Maker {
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
     if (shards_optimizer(config_, ranks_)) {
-      if (!session_.context().device->host_memory()) {
-        fail_input("parallel.shard_optimizer trains on CPUs only so far");
-      }
       return std::make_unique<ShardedSynchronizer>(session_, optimizer_options(config_), ranks_,
-                                                   ballot_);
+                                                   reducer(BucketSums::own_blocks));
     }
-    return std::make_unique<StepSynchronizer>(session_, reducer(), ranks_.rank(), ranks_.size());
+    return std::make_unique<StepSynchronizer>(session_, reducer(BucketSums::everywhere),
+                                              ranks_.rank(), ranks_.size());
   }
 
   std::unique_ptr<Synchronizer> sharded() {
@@ -99,23 +93,20 @@ class Maker {
       fail_input("parallel.virtual_shards is ", shards, ", fewer than the ", ranks_.size(),
                  " ranks");
     }
-    if (!session_.context().device->host_memory()) {
-      fail_input("parallel.deterministic = \"world_invariant\" trains on CPUs only so far");
-    }
     return std::make_unique<StepSynchronizer>(session_, ranks_.group(), shards, ballot_);
   }
 
-  std::unique_ptr<RankReducer> reducer() {
+  std::unique_ptr<RankReducer> reducer(BucketSums sums) {
     const Graph& graph = session_.training_graph();
     const Parameters& parameters = session_.parameters();
     if (parameters.device().kind() == DeviceKind::cpu) {
       return std::make_unique<BucketReducer>(*ranks_.group(), graph, parameters, bucket_bytes(),
-                                             ballot_);
+                                             ballot_, sums);
     }
     RONDO_CHECK(ranks_.sums() != nullptr, "ranks on devices need a group of devices");
     return std::make_unique<DeviceBucketReducer>(*ranks_.group(), *ranks_.sums(),
-                                                 *session_.context().stream, graph, parameters,
-                                                 bucket_bytes(), ballot_);
+                                                 session_.context(), graph, parameters,
+                                                 bucket_bytes(), ballot_, sums);
   }
 
   LinkSpeed link_speed() const {

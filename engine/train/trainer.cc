@@ -158,7 +158,7 @@ class Trainer {
     s_.session->set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
     std::exception_ptr failure = accumulate(batches, extent.batches);
-    computed_ += now_seconds() - began;
+    note_computed(now_seconds() - began);
     vote();
     Synchronizer::Update u{failure != nullptr, meeting_is_due(extent), votes_, lasting_votes};
     try {
@@ -180,6 +180,13 @@ class Trainer {
     }
     if (trouble_) stop_in_trouble();
     return extent.epoch_ends;
+  }
+
+  // What this rank needed for its share; of a device that works on its own, as far as it has come.
+  void note_computed(double seconds_of_host) {
+    const double on_device = sync_->times().computed;
+    computed_ += on_device > 0 ? on_device - device_seconds_ : seconds_of_host;
+    device_seconds_ = on_device;
   }
 
   // This rank's shards of so many batches; what went wrong, if anything did.
@@ -401,6 +408,7 @@ class Trainer {
   int64_t passed_updates_ = 0;
   std::vector<double> rank_seconds_;    // of the last meeting, not reported yet
   double computed_ = 0;                 // seconds since then
+  double device_seconds_ = 0;           // computed on the device so far
   std::optional<std::string> trouble_;  // why training cannot go on
   HostBatch batch_;
   std::vector<BatchView::Input> inputs_;

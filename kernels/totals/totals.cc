@@ -38,6 +38,30 @@ void loss_totals_ref(const Context&, const LossTotalsArgs& a) {
   if (a.inverse_count) *a.inverse_count = 1 / std::max(t.sequences - t.infeasible, 1.0);
 }
 
+void combine_totals_ref(const Context&, const CombineTotalsArgs& a) {
+  LossTotals t = a.parts[0];
+  for (int i = 1; i < a.count; ++i) {
+    t.loss += a.parts[i].loss;
+    t.sequences += a.parts[i].sequences;
+    t.frames += a.parts[i].frames;
+    t.infeasible += a.parts[i].infeasible;
+    t.nonfinite += a.parts[i].nonfinite;
+  }
+  *a.totals = t;
+  if (a.inverse_count) *a.inverse_count = 1 / std::max(t.sequences - t.infeasible, 1.0);
+}
+
+std::span<const Variant> combine_totals_variants() {
+  static constexpr Variant variants[] = {
+      variant<CombineTotalsArgs, combine_totals_ref>("ref", Backend::ref),
+      // Five numbers of a few ranks.
+      variant<CombineTotalsArgs, combine_totals_ref>("generic", Backend::cpu),
+      RONDO_GPU_VARIANTS(CombineTotalsArgs, combine_totals_gpu, "portable", Role::standard,
+                         nullptr),
+  };
+  return variants;
+}
+
 std::span<const Variant> loss_totals_variants() {
   static constexpr Variant variants[] = {
       variant<LossTotalsArgs, loss_totals_ref>("ref", Backend::ref),

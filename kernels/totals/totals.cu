@@ -1,4 +1,5 @@
-// One block: each thread sums every 256th loss, then a tree over the threads.
+// loss_totals, one block: each thread sums every 256th loss, then a tree over the threads.
+// combine_totals: a thread for each of the five sums.
 #include "kernels/simt/simt.h"
 #include "kernels/totals/totals_impl.h"
 
@@ -56,7 +57,27 @@ __global__ void totals_kernel(const float* losses, int64_t capacity, const int32
   }
 }
 
+__global__ void combine_kernel(const LossTotals* parts, int count, LossTotals* totals,
+                               double* inverse_count) {
+  const int self = static_cast<int>(threadIdx.x);
+  if (self < loss_totals_doubles) {
+    const double* from = reinterpret_cast<const double*>(parts) + self;
+    double sum = *from;
+    for (int i = 1; i < count; ++i) sum += from[i * loss_totals_doubles];
+    reinterpret_cast<double*>(totals)[self] = sum;
+  }
+  __syncthreads();
+  if (self != 0 || !inverse_count) return;
+  const double counted = totals->sequences - totals->infeasible;
+  *inverse_count = 1 / (counted > 1 ? counted : 1.0);
+}
+
 }  // namespace
+
+void combine_totals_gpu(const Context& context, const CombineTotalsArgs& a) {
+  launch(context, {.kernel = "combine_totals", .grid = {1}, .block = {32}}, combine_kernel, a.parts,
+         a.count, a.totals, a.inverse_count);
+}
 
 void loss_totals_gpu(const Context& context, const LossTotalsArgs& a) {
   launch(context,

@@ -8,6 +8,10 @@
 // extent: whose sequences and rows are added to the counts.
 // inverse_count: f64 or absent; becomes 1 / max(sequences - infeasible, 1) of the totals.
 // restart: the totals are what this batch gives, and are not read.
+//
+//   combine_totals  the sums of several ranks' totals, added in their order
+//
+// parts: [count], device memory. totals and inverse_count as above; neither overlaps the parts.
 // Determinism: bitwise; sums are double, in a fixed order.
 #pragma once
 
@@ -34,6 +38,15 @@ struct LossTotalsArgs {
   bool restart = false;
 };
 
+struct CombineTotalsArgs {
+  static constexpr const char* op = "combine_totals";
+  const LossTotals* parts = nullptr;
+  int count = 0;  // at least 1
+  LossTotals* totals = nullptr;
+  double* inverse_count = nullptr;
+};
+
 std::span<const Variant> loss_totals_variants();
+std::span<const Variant> combine_totals_variants();
 
 }  // namespace rondo

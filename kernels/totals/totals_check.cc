@@ -53,9 +53,35 @@ void run_shape(Case& c, const Shape& s) {
   c.run(a);
 }
 
+void run_ranks(Case& c, int count, bool wants_count) {
+  std::vector<double> parts;
+  for (int i = 0; i < count; ++i) {
+    const auto sequences = static_cast<double>(c.random(40));
+    parts.insert(parts.end(), {c.random_real(0, 5000), sequences, 50 * sequences,
+                               sequences - static_cast<double>(c.random(9)), 1});
+  }
+  CombineTotalsArgs a;
+  a.parts = reinterpret_cast<const LossTotals*>(
+      c.input_values({static_cast<int64_t>(parts.size())}, DType::f64, parts).data);
+  a.count = count;
+  a.totals = reinterpret_cast<LossTotals*>(
+      c.output("totals", {loss_totals_doubles}, DType::f64, Tolerance::exact()).data);
+  if (wants_count) {
+    a.inverse_count = c.output("inverse_count", {1}, DType::f64, Tolerance::exact()).as<double>();
+  }
+  c.work(0, static_cast<double>(count + 1) * sizeof(LossTotals));
+  c.run(a);
+}
+
 }  // namespace
 
 void totals_check(Suite& suite) {
+  for (int count : {1, 2, 3, 8, 33}) {
+    for (bool wants_count : {false, true}) {
+      suite.add<CombineTotalsArgs>(str("f64/", count, wants_count ? "/count" : ""),
+                                   [=](Case& c) { run_ranks(c, count, wants_count); });
+    }
+  }
   for (int32_t n : {0, 1, 7, 31, 32, 33, 255, 256, 257, 600}) {
     for (int bits = 0; bits < 16; ++bits) {
       Shape s{n};

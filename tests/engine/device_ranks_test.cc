@@ -6,6 +6,7 @@
 #include "comm/staged_group.h"
 #include "kernels/devices.h"
 #include "kernels/simt/scheduler.h"
+#include "kernels/simt/sim_device.h"
 #include "tests/engine/device_ranks.h"
 
 using namespace rondo;
@@ -89,7 +90,9 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
       return inner->all_reduce(data, op, limit);
     }
     Work reduce_scatter(const TensorView&, Reduction, Limit) override { return {}; }
-    Work all_gather(const TensorView&, Limit) override { return {}; }
+    Work all_gather(const TensorView& data, Limit limit) override {
+      return inner->all_gather(data, limit);
+    }
     Work broadcast(const TensorView&, int, Limit) override { return {}; }
     Work barrier(Limit limit) override { return inner->barrier(limit); }
     Work send(int, uint32_t, std::span<const std::byte>, Limit) override { return {}; }
@@ -107,8 +110,8 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
     Counting& counting = *host;
     const auto sums = make_staged_group(device, std::move(host), std::chrono::seconds(60));
     Session session(test::device_ranks_model, test::device_ranks_options());
-    DeviceBucketReducer reducer(*control, *sums, *session.context().stream,
-                                session.training_graph(), session.parameters(), 1500);
+    DeviceBucketReducer reducer(*control, *sums, session.context(), session.training_graph(),
+                                session.parameters(), 1500);
     const auto buckets = static_cast<int>(reducer.buckets().size());
     if (buckets < 3) throw Error("too few buckets to tell");
     session.set_reducer(&reducer);
@@ -127,6 +130,47 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
     session.update();
     const RankReducer::Times t = reducer.times();
     if (!(t.communication > 0) || !(t.exposed >= 0)) throw Error("no times were taken");
+  });
+}
+
+TEST_CASE("no host waits for a device in the steps of several ranks", "[device_ranks]") {
+  run_ranks(2, [](int, Transport& transport) {
+    const auto control = make_ring_group(transport);
+    const auto sums = staged(transport);
+    Session session(test::device_ranks_model, test::device_ranks_options());
+    DeviceBucketReducer reducer(*control, *sums, session.context(), session.training_graph(),
+                                session.parameters(), 1500);
+    session.set_reducer(&reducer);
+    Graph graph;
+    test::device_ranks_model(graph);
+    test::RandomBatch batch({9, 7, 4}, 5, 1);
+    const BatchView view = batch.view(graph, 5, 1);
+    const auto enqueue_steps = [&](int steps) {
+      for (int step = 0; step < steps; ++step) {
+        reducer.last_batch();
+        session.enqueue(view);
+        session.enqueue_update();
+      }
+      control->barrier().wait();
+    };
+    const auto collect_all = [&] {
+      while (session.in_flight() > 0) session.collect();
+      control->barrier().wait();
+    };
+    for (int warm = 0; warm < 2; ++warm) {  // memory is there afterwards
+      enqueue_steps(3);
+      collect_all();
+    }
+    const SimCounters before = sim_counters();
+    control->barrier().wait();
+    enqueue_steps(3);
+    const SimCounters after = sim_counters();
+    control->barrier().wait();
+    collect_all();
+    if (after.stream_waits != before.stream_waits) throw Error("the host has waited");
+    if (after.allocations != before.allocations) throw Error("memory was allocated");
+    const RankReducer::Times t = reducer.times();
+    if (!(t.computed > 0)) throw Error("nothing is said of the time that ranks compute");
   });
 }
 

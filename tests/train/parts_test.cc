@@ -78,7 +78,8 @@ TEST_CASE("shards' gradients are summed along the tree, for any number of ranks"
       run_ranks(world, [&](int rank, Transport& transport) {
         const auto group = make_ring_group(transport);
         Parameters parameters(graph, cpu_device());
-        InvariantReducer reducer(*group, shards, 1);
+        Stream stream = cpu_device().make_stream();
+        InvariantReducer reducer(*group, shards, cpu_device(), stream, 1);
         const TensorView g = parameters.gradients();
         for (int repeat = 0; repeat < 2; ++repeat) {  // nothing is left of the update before
           std::fill_n(g.as<float>(), n, 0.0f);

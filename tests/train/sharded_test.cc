@@ -104,7 +104,8 @@ TEST_CASE("a rank keeps its part of the optimizer's state") {
       SessionOptions mine = o;
       mine.optimizer = ShardedSynchronizer::without_state(o.optimizer);
       Session session(model, mine);
-      const ShardedSynchronizer sync(session, o.optimizer, ranks, 0);
+      const ShardedSynchronizer sync(session, o.optimizer, ranks,
+                                     std::make_unique<GroupReducer>(*group));
       // Three arrays in whole blocks, and for each optimizer a few numbers that are not divided.
       const size_t bytes = session.optimizer().bytes() + sync.optimizer_bytes();
       const size_t scalars = session.optimizer().bytes();

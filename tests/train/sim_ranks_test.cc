@@ -8,10 +8,10 @@
 #include "engine/parallel/ranks.h"
 #include "engine/train/trainer.h"
 #include "kernels/simt/sim_device.h"
-#include "tests/train/training_corpus.h"
+#include "tests/train/train_on.h"
 
 using namespace rondo;
-using rondo::test::TrainingCorpus;
+using namespace rondo::test;
 
 namespace {
 
@@ -37,15 +37,27 @@ std::vector<float> trained(int ranks, DeviceKind kind, const Config& config,
   });
   std::fclose(nowhere);
   rethrow_cause(outcome);
-  const std::string& directory = config.training.checkpoint_dir;
-  const auto newest = checkpoint_path(directory, list_checkpoints(directory).back().generation);
-  const SafetensorsFile file((newest / "model.safetensors").string());
-  std::vector<float> all;
-  for (const StoredTensor& tensor : file.tensors()) {
-    const auto values = tensor.as<float>();
-    all.insert(all.end(), values.begin(), values.end());
+  return weights_of(config.training.checkpoint_dir);
+}
+
+Config sim_config(const TrainingCorpus& corpus, const std::string& name, int64_t steps) {
+  Config c = corpus.config(name);
+  c.training.max_steps = steps;
+  c.training.validate_every_steps = 0;
+  c.training.ema = 0.9;
+  c.optimizer.type = OptimizerType::adamw;
+  c.optimizer.lr = 0.01;
+  return c;
+}
+
+double greatest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(d <= difference)) difference = d;
   }
-  return all;
+  return difference;
 }
 
 }  // namespace
@@ -53,25 +65,79 @@ std::vector<float> trained(int ranks, DeviceKind kind, const Config& config,
 TEST_CASE("ranks on simulated GPUs train as ranks on CPUs do, and go on where they stood") {
   const TrainingCorpus corpus(40, 3);
   const auto config = [&](const std::string& name, int64_t steps) {
-    Config c = corpus.config(name);
-    c.training.max_steps = steps;
-    c.training.validate_every_steps = 0;
+    Config c = sim_config(corpus, name, steps);
     c.training.accumulation = 2;
-    c.training.ema = 0.9;
-    c.optimizer.type = OptimizerType::adamw;
-    c.optimizer.lr = 0.01;
     return c;
   };
   const std::vector<float> cpu = trained(2, DeviceKind::cpu, config("cpu", 6));
   const std::vector<float> sim = trained(2, DeviceKind::sim, config("sim", 6));
-  REQUIRE(sim.size() == cpu.size());
-  double difference = 0;
-  for (size_t i = 0; i < cpu.size(); ++i) {
-    const double d = std::abs(static_cast<double>(cpu[i]) - sim[i]);
-    if (!(d <= difference)) difference = d;
-  }
+  const double difference = greatest_difference(cpu, sim);
   INFO("difference " << difference);
   CHECK(difference <= 2e-4);
   trained(2, DeviceKind::sim, config("parts", 3));
   CHECK(trained(2, DeviceKind::sim, config("parts", 6), StartFrom::checkpoint) == sim);
+}
+
+TEST_CASE("world_invariant: the same bits from any number of simulated GPUs") {
+  const TrainingCorpus corpus(40, 3);
+  const auto config = [&](const std::string& name) {
+    Config c = sim_config(corpus, name, 5);
+    c.training.accumulation = 2;
+    c.parallel.deterministic = Deterministic::world_invariant;
+    c.parallel.virtual_shards = 4;
+    return c;
+  };
+  const std::vector<float> one = trained(1, DeviceKind::sim, config("one"));
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    INFO(ranks << " ranks");
+    CHECK(one == trained(ranks, DeviceKind::sim, config(str("ranks", ranks))));
+  }
+  CHECK(greatest_difference(one, trained(1, DeviceKind::cpu, config("cpu"))) <= 2e-4);
+}
+
+TEST_CASE("a sharded optimizer gives simulated GPUs the bits of a whole one") {
+  const TrainingCorpus corpus(40, 3);
+  const auto config = [&](const std::string& name, int64_t steps, bool sharded) {
+    Config c = sim_config(corpus, name, steps);
+    c.training.accumulation = 2;
+    c.training.clip = 0;
+    c.parallel.shard_optimizer = sharded;
+    return c;
+  };
+  for (int ranks : {2, 3}) {
+    INFO(ranks << " ranks");
+    const auto whole = trained(ranks, DeviceKind::sim, config(str("whole", ranks), 6, false));
+    const auto sharded = trained(ranks, DeviceKind::sim, config(str("sharded", ranks), 6, true));
+    CHECK(whole == sharded);
+    const std::string parts = str("parts", ranks);
+    trained(ranks, DeviceKind::sim, config(parts, 3, true));
+    CHECK(trained(ranks, DeviceKind::sim, config(parts, 6, true), StartFrom::checkpoint) == whole);
+  }
+}
+
+TEST_CASE("ranks of simulated GPUs that meet less often train as those on CPUs") {
+  const TrainingCorpus corpus(40, 3);
+  for (Sync sync : {Sync::local, Sync::block}) {
+    const auto config = [&](const std::string& name, int64_t steps) {
+      Config c = sim_config(corpus, str(name, static_cast<int>(sync)), steps);
+      c.parallel.sync = sync;
+      c.parallel.sync_every = 2;
+      return c;
+    };
+    const auto sim = trained(2, DeviceKind::sim, config("sim", 6));
+    CHECK(greatest_difference(sim, trained(2, DeviceKind::cpu, config("cpu", 6))) <= 2e-4);
+    trained(2, DeviceKind::sim, config("parts", 4));
+    CHECK(trained(2, DeviceKind::sim, config("parts", 6), StartFrom::checkpoint) == sim);
+  }
+  // Without a barrier no two runs are the same; what is shown is that weights arrive.
+  Config c = sim_config(corpus, "async", 0);
+  c.training.epochs = 2;
+  c.training.log_every_steps = 1;
+  c.parallel.sync = Sync::async;
+  c.parallel.sync_every = 1;
+  trained(2, DeviceKind::sim, c);
+  const std::string log = bytes_of(std::filesystem::path(c.training.checkpoint_dir) / "log.jsonl");
+  const size_t last = log.rfind("\"averaged\":");
+  REQUIRE(last != std::string::npos);
+  CHECK(std::stoi(log.substr(last + 11)) > 0);
 }
