@@ -14,9 +14,9 @@
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
 #include "engine/parallel/ranks.h"
-#include "engine/train/pipeline_training.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
+#include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/config_words.h"
@@ -172,7 +172,10 @@ int run_train(const TrainOptions& given) {
   t.timeline = o.timeline;
   t.version = RONDO_VERSION;
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
-  if (!place && o.ranks == 1) o.ranks = config.parallel.sequence;
+  if (!place && o.ranks == 1) {
+    const ParallelConfig& p = config.parallel;
+    o.ranks = std::max(p.data, 1) * p.pipeline * p.sequence;
+  }
   // Not unasked: lockstep, world_invariant, pipelines and chunks work in host memory, and ranks on
   // GPUs have not been measured.
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||

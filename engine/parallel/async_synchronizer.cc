@@ -32,7 +32,7 @@ struct AsyncSynchronizer::Neighbour {
 
 AsyncSynchronizer::AsyncSynchronizer(Session& session, const Ranks& ranks,
                                      const AsyncOptions& options)
-    : Synchronizer(session),
+    : SessionSynchronizer(session),
       ranks_(ranks),
       options_(options),
       weights_(session.parameters().weights(), session.parameters().device(),

@@ -33,7 +33,7 @@ struct AsyncOptions {
   CommClock::duration timeout = std::chrono::minutes(5);
 };
 
-class AsyncSynchronizer final : public Synchronizer {
+class AsyncSynchronizer final : public SessionSynchronizer {
  public:
   AsyncSynchronizer(Session& session, const Ranks& ranks, const AsyncOptions& options);
   ~AsyncSynchronizer() override;

@@ -8,7 +8,7 @@ namespace rondo {
 
 LocalSynchronizer::LocalSynchronizer(Session& session, const Ranks& ranks, int every,
                                      const OuterStep& outer)
-    : Synchronizer(session), ranks_(ranks), every_(every), outer_(outer), last_(session) {
+    : SessionSynchronizer(session), ranks_(ranks), every_(every), outer_(outer), last_(session) {
   RONDO_CHECK(every >= 1, "an average every ", every, " updates");
   if (outer.momentum > 0) momentum_.resize(last_.weights());
 }

@@ -30,7 +30,7 @@ struct OuterStep {
   bool none() const { return rate == 1 && momentum == 0; }
 };
 
-class LocalSynchronizer final : public Synchronizer {
+class LocalSynchronizer final : public SessionSynchronizer {
  public:
   // Ranks meet every `every` updates. Borrows the ranks' group.
   LocalSynchronizer(Session& session, const Ranks& ranks, int every, const OuterStep& outer);

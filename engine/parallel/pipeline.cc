@@ -239,14 +239,18 @@ void PipelineRank::perform(const Action& a, const PipelineHooks& hooks) {
 }
 
 void PipelineRank::compute(const Action& a, const PipelineHooks& hooks) {
-  if (a.kind == Kind::forward) load(a);
+  if (a.kind == Kind::forward) {
+    load(a);
+    if (hooks.loaded) hooks.loaded(a.stage, a.micro_batch, plan_of(a));
+  }
   receive_inputs(a);
   const auto start = CommClock::now();
   run_nodes(a, hooks);
   context_.stream->synchronize();
   record(a, start, CommClock::now());
   hand_over(a);
-  if (a.kind == Kind::forward && a.stage == schedule_.stages - 1 && hooks.after_loss) {
+  const bool has_losses = hooks.loss_in_backward ? gives_gradient(a.kind) : a.kind == Kind::forward;
+  if (has_losses && a.stage == schedule_.stages - 1 && hooks.after_loss) {
     hooks.after_loss(a.micro_batch, plan_of(a));
   }
 }
@@ -268,7 +272,11 @@ void PipelineRank::run_nodes(const Action& a, const PipelineHooks& hooks) {
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
-    plan.run_node(i);
+    if (hooks.run_node) {
+      hooks.run_node(a.stage, a.micro_batch, i);
+    } else {
+      plan.run_node(i);
+    }
     if (last && hooks.after_node) hooks.after_node(a.stage, i);
   }
 }

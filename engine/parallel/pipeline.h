@@ -37,8 +37,14 @@ struct PipelineOptions {
 };
 
 struct PipelineHooks {
+  // A micro-batch has been loaded into its plan of a stage.
+  std::function<void(int stage, int micro_batch, Plan& plan)> loaded = {};
+  // In place of plan.run_node(node).
+  std::function<void(int stage, int micro_batch, size_t node)> run_node = {};
   // The last stage has computed its losses.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
+  // Where the losses are there only after the (input) backward pass.
+  bool loss_in_backward = false;
   // A node of the last micro-batch's backward has run, on a stage of this rank; CPU only.
   std::function<void(int stage, size_t node)> after_node = {};
   // The gradients of a stage of this rank are complete.

@@ -50,7 +50,7 @@ PipelineTrainer::Model PipelineTrainer::build(const ModelFunction& function, DTy
 PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOptions& options,
                                  const PipelineSettings& settings, const Ranks& world,
                                  RankGrid& grid, const BatchCapacity& capacity)
-    : world_(world), grid_(grid), options_(options) {
+    : world_(world), grid_(grid), options_(options), settings_(settings) {
   world_.together([&] {
     make_context(options);
     training_ = build(model, options.compute, true);
@@ -67,29 +67,66 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
     }
     parameters_ = std::make_unique<Parameters>(training_.graph, *device_, own);
     parameters_->initialize(options.seed);
-    optimizer_ = std::make_unique<Optimizer>(options.optimizer, *parameters_);
-    if (optimizer_->averages()) optimizer_->reset_average(context_);
-    optimizer_->set_sum_of_squares([this] { return sum_of_squares(); });
+    make_optimizer();
     totals_ = Buffer(*device_, sizeof(LossTotals), "sums of losses");
     scratch_ = Buffer(*device_, reduce_workspace_bytes + sizeof(double), "sums of squares");
-    pipeline_ = std::make_unique<PipelineRank>(training_.graph, context_, grid_.pipeline(),
-                                               schedule, *parameters_, settings.options);
     PipelineOptions quiet = settings.options;
     quiet.timeline = false;
     evaluator_ = std::make_unique<PipelineRank>(evaluation_.graph, context_, grid_.pipeline(),
                                                 forward_only(schedule, 1), *parameters_, quiet);
-    pipeline_->reserve(capacity);
+    make_pipeline(capacity);
   });
   compare_graphs();
-  if (grid_.split().data > 1) {
+  ProcessGroup& replicas = grid_.same_stages();
+  if (replicas.size() > 1) {
     const int64_t bytes = settings.bucket_bytes > 0 ? settings.bucket_bytes
-                                                    : bucket_bytes_for(measure_link(grid_.data()));
+                                                    : bucket_bytes_for(measure_link(replicas));
     reducer_ = std::make_unique<BucketReducer>(
-        grid_.data(), pipeline_->stage_graph(pipeline_->stages().front()), *parameters_, bytes);
+        replicas, pipeline_->stage_graph(pipeline_->stages().front()), *parameters_, bytes);
   }
 }
 
 PipelineTrainer::~PipelineTrainer() = default;
+
+void PipelineTrainer::make_optimizer() {
+  ProcessGroup& replicas = grid_.same_stages();
+  if (settings_.shard_optimizer && replicas.size() > 1) {
+    sharded_ = std::make_unique<ShardedOptimizer>(options_.optimizer, *parameters_, replicas);
+  } else {
+    optimizer_ = std::make_unique<Optimizer>(options_.optimizer, *parameters_);
+  }
+  optimizer().set_sum_of_squares([this] { return sum_of_squares(); });
+  reset_average();
+}
+
+// The graph of a shard depends on the longest label: it crosses the border in CTC's lattice.
+void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
+  capacity_ = capacity;
+  const WorldSplit& split = grid_.split();
+  if (split.sequence > 1) {
+    shards_ = std::make_unique<SequenceShards>(training_.graph, training_.loss, context_,
+                                               grid_.sequence(), ShardRanks{0, split.sequence},
+                                               capacity.max_label_length);
+    if (!shards_->chunk().pools.empty() && counts_.size() > 1) {
+      fail_input("a model that pools its frames into one (task classify or regress) cannot be cut ",
+                 "both in time (parallel.sequence) and into stages (parallel.pipeline, chunks)");
+    }
+  }
+  const PipelineSchedule schedule =
+      make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches, settings_.chunks);
+  pipeline_ =
+      std::make_unique<PipelineRank>(shards_ ? shards_->chunk().graph : training_.graph, context_,
+                                     grid_.pipeline(), schedule, *parameters_, settings_.options);
+  pipeline_->reserve(shards_ ? shards_->capacity(capacity) : capacity);
+}
+
+void PipelineTrainer::reserve(const BatchCapacity& capacity) {
+  if (capacity_.holds(capacity)) return;
+  const BatchCapacity both = BatchCapacity::merge(capacity_, capacity);
+  if (shards_ && both.max_label_length > capacity_.max_label_length) return make_pipeline(both);
+  capacity_ = both;
+  pipeline_->reserve(shards_ ? shards_->capacity(both) : both);
+}
 
 void PipelineTrainer::make_context(const SessionOptions& options) {
   std::string why;
@@ -143,12 +180,19 @@ void PipelineTrainer::choose_counts(const PipelineSettings& settings, const Batc
   }
   if (!world_.first()) return;
   std::vector<LayerCost> costs(layers_.size());
-  if (stages > 1) costs = measure_layers(training_.graph, training_.loss, context_, capacity);
+  BatchCapacity part = capacity;
+  const int shards = grid_.split().sequence;
+  part.packed.frames = (capacity.packed.frames + shards - 1) / shards;
+  part.packed.rows =
+      std::max<int64_t>(part.packed.frames, (capacity.packed.rows + shards - 1) / shards);
+  if (stages > 1) costs = measure_layers(training_.graph, training_.loss, context_, part);
   StageMemory memory;
   memory.limit = settings.stage_memory;
+  const auto owners =
+      static_cast<size_t>(settings.shard_optimizer ? grid_.same_stages().size() : 1);
   memory.bytes_per_weight = 2 * sizeof(float) + (Optimizer::state_bytes(options_.optimizer, 1024) -
                                                  Optimizer::state_bytes(options_.optimizer, 0)) /
-                                                    1024;
+                                                    1024 / owners;
   memory.micro_batches = [&](int stage) {
     const int ranks = grid_.split().pipeline;
     const int stored = stored_activations(settings.schedule, stage % ranks, ranks,
@@ -172,10 +216,23 @@ void PipelineTrainer::compare_graphs() {
   });
 }
 
-int64_t PipelineTrainer::trainable() const {
-  int64_t n = 0;
-  for (const auto& e : entries_) n += e.numel();
-  return n;
+void PipelineTrainer::reset_average() {
+  if (sharded_) sharded_->take_weights();
+  if (averages()) optimizer().reset_average(context_);
+}
+
+void PipelineTrainer::swap_average() {
+  if (sharded_) {
+    sharded_->swap_average();
+  } else if (averages()) {
+    optimizer_->swap_average();
+  }
+}
+
+std::vector<std::string> PipelineTrainer::slots() const {
+  std::vector<std::string> names;
+  for (const auto& slot : optimizer().state()) names.push_back(slot.name);
+  return names;
 }
 
 Shape PipelineTrainer::prediction_shape() const {
@@ -189,7 +246,7 @@ Session::Memory PipelineTrainer::memory() const {
   Session::Memory m;
   m.weights = parameters_->weights().bytes();
   m.gradients = parameters_->gradients().bytes();
-  m.optimizer = optimizer_->bytes();
+  m.optimizer = optimizer().bytes();
   m.activations = pipeline_->arena_bytes();
   m.batch = pipeline_->batch_bytes();
   return m;
@@ -207,27 +264,63 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
     stream_.synchronize();
   }
   clear_ = false;
-  losses_.clear();
+  losses_.assign(micro_batches.size(), {});
   PipelineHooks hooks;
-  hooks.after_loss = [this](int, const Plan& plan) { note_losses(plan); };
+  hooks.after_loss = [this](int m, const Plan& plan) { note_losses(m, plan); };
   if (reducer_ && last) {
     reducer_->last_batch();
     if (device_->kind() == DeviceKind::cpu) {
       hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
     }
   }
+  if (shards_) return run_shards(micro_batches, hooks);
   pipeline_->run(micro_batches, hooks);
 }
 
-void PipelineTrainer::note_losses(const Plan& plan) {
+// This rank's part of every micro-batch.
+void PipelineTrainer::run_shards(std::span<const BatchView> micro_batches, PipelineHooks& hooks) {
+  BatchCapacity most;
+  for (const BatchView& batch : micro_batches) most = BatchCapacity::merge(most, batch.extent());
+  reserve(most);
+  passes_.clear();
+  parts_.clear();
+  parts_.reserve(micro_batches.size());
+  std::vector<BatchView> views;
+  for (const BatchView& batch : micro_batches) {
+    views.push_back(parts_.emplace_back(shards_->cut(batch)).view());
+  }
+  hooks.loaded = [&](int stage, int m, Plan& plan) {
+    const auto at = static_cast<size_t>(m);
+    SequenceShards::Pass& pass = passes_[{stage, m}] = shards_->bind(plan, stage);
+    shards_->begin(pass, parts_[at], micro_batches[at], at);
+  };
+  hooks.run_node = [&](int stage, int m, size_t node) {
+    if (shards_->is_duplicate(shards_->chunk().graph.nodes[node])) return;
+    shards_->run_node(passes_.at({stage, m}), node);
+  };
+  hooks.loss_in_backward = shards_->chunk().ctc_grad != no_node;
+  shards_->start(settings_.options.timeout);
+  pipeline_->run(views, hooks);
+  shards_->finish();
+}
+
+void PipelineTrainer::note_losses(int micro_batch, const Plan& plan) {
+  std::vector<float>& losses = losses_[static_cast<size_t>(micro_batch)];
+  if (shards_) {
+    std::vector<double> of_sequences;
+    const int last = static_cast<int>(counts_.size()) - 1;
+    shards_->add_losses(passes_.at({last, micro_batch}), *totals_.as<LossTotals>(), of_sequences);
+    losses.assign(of_sequences.begin(), of_sequences.end());
+    return;
+  }
   LossTotalsArgs a;
-  const TensorView losses = plan.view(training_.loss);
-  a.losses = TensorView(losses.data, losses.dtype, {losses.numel()});
+  const TensorView computed = plan.view(training_.loss);
+  a.losses = TensorView(computed.data, computed.dtype, {computed.numel()});
   a.row_count = plan.row_count(training_.loss);
   a.extent = plan.layout(0).extent;
   a.totals = totals_.as<LossTotals>();
   run(context_, a);
-  append_floats(plan, training_.loss, losses_);
+  append_floats(plan, training_.loss, losses);
 }
 
 const StepResult& PipelineTrainer::update() {
@@ -247,8 +340,9 @@ const StepResult& PipelineTrainer::update() {
   result_.infeasible = static_cast<int64_t>(counts[2]);
   result_.nonfinite = static_cast<int64_t>(counts[3]);
   result_.loss = counts[4];
+  const double count = std::max(counts[0] - counts[2], 1.0);
   const Optimizer::Result applied =
-      optimizer_->apply(context_, std::max(counts[0] - counts[2], 1.0));
+      sharded_ ? sharded_->apply(context_, count) : optimizer_->apply(context_, count);
   result_.gradient_norm = applied.gradient_norm;
   result_.skipped = applied.skipped;
   return result_;
@@ -326,9 +420,16 @@ int PipelineTrainer::owner(const Parameters::Entry& entry) const {
 }
 
 std::vector<float> PipelineTrainer::gather(const std::string& slot) {
-  if (grid_.replica() != 0) return {};
+  std::vector<float> parts;
+  TensorView mine;
+  if (sharded_ && !slot.empty()) {
+    parts = sharded_->gather(slot);
+    mine = TensorView(parts.data(), DType::f32, {parameters_->flat_size()});
+  } else {
+    mine = flat(slot);
+  }
+  if (grid_.replica() != 0 || grid_.shard() != 0) return {};
   const bool first = grid_.stage_rank() == 0;
-  const TensorView mine = flat(slot);
   std::vector<float> all(first ? static_cast<size_t>(flat_size_) : 0);
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Parameters::Entry& e = entries_[i];
@@ -353,16 +454,19 @@ std::vector<float> PipelineTrainer::gather(const std::string& slot) {
 void PipelineTrainer::scatter(const std::string& slot, std::span<const float> values) {
   RONDO_CHECK(!world_.first() || values.size() == static_cast<size_t>(flat_size_), values.size(),
               " values for a model of ", flat_size_);
-  const TensorView mine = flat(slot);
-  std::vector<float> part;
+  const bool divided = sharded_ && !slot.empty();
+  std::vector<float> part, all(divided ? static_cast<size_t>(parameters_->flat_size()) : 0);
+  float* const mine = divided ? all.data() : flat(slot).as<float>();
   for (const Parameters::Entry& e : entries_) {
     const auto n = static_cast<size_t>(e.numel());
     part.resize(n);
     if (world_.first()) std::copy_n(values.begin() + e.offset, n, part.begin());
     world_.broadcast(TensorView(part.data(), DType::f32, {e.numel()}));
     if (owner(e) != grid_.stage_rank()) continue;
-    std::copy(part.begin(), part.end(), mine.as<float>() + parameters_->entry(e.name).offset);
+    std::copy(part.begin(), part.end(), mine + parameters_->entry(e.name).offset);
   }
+  if (divided) sharded_->set(slot, all);
+  if (sharded_ && slot.empty()) sharded_->take_weights();
 }
 
 }  // namespace rondo

@@ -1,17 +1,18 @@
-// Trains and evaluates a model that is spread over pipeline stages, replicated over data-parallel
-// groups (hybrid parallelism).
+// Trains and evaluates a model that is spread over pipeline stages, whose ranks may share each
+// sequence (engine/parallel/sequence.h), replicated over data-parallel groups (hybrid parallelism).
 //
-// A rank holds the weights, gradients, optimiser state and activations of its own stages alone.
-// Gradients are summed over the replicas of a stage, in buckets, beside the backward pass of the
-// last micro-batch; counts and losses over all; the gradient's norm, for clipping and to find what
-// is not finite, over all stages, parameter by parameter in the order of the graph, so that its
-// bits do not depend on where the model is cut.
+// A rank holds the weights, gradients, optimiser state and activations of its own stages alone, and
+// of its shard of the frames. Gradients are summed over the replicas and shards of a stage, in
+// buckets, beside the backward pass of the last micro-batch; counts and losses over all; the
+// gradient's norm, for clipping and to find what is not finite, over all stages, parameter by
+// parameter in the order of the graph, so that its bits do not depend on where the model is cut.
 //
 // All ranks of the world make the same calls in the same order, but for what is said below. Host
 // memory devices (cpu, sim). One thread at a time. InputError for a model or settings that do not
 // fit the ranks, before anything is computed; CommError and PeerFailed as engine/parallel/ranks.h.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -22,17 +23,20 @@
 #include "engine/parallel/placement.h"
 #include "engine/parallel/rank_grid.h"
 #include "engine/parallel/ranks.h"
+#include "engine/parallel/sequence_shards.h"
+#include "engine/parallel/sharded_optimizer.h"
 #include "engine/session.h"
 
 namespace rondo {
 
 struct PipelineSettings {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
-  int micro_batches = 4;     // per batch and replica
-  int chunks = 1;            // stages per rank (interleaved)
-  std::string placement;     // layers per stage, "3,4"; empty: by measured cost
-  size_t stage_memory = 0;   // bytes that a stage may take; 0: no limit
-  int64_t bucket_bytes = 0;  // 0: by the speed of the link
+  int micro_batches = 4;         // per batch and replica
+  int chunks = 1;                // stages per rank (interleaved)
+  std::string placement;         // layers per stage, "3,4"; empty: by measured cost
+  size_t stage_memory = 0;       // bytes that a stage may take; 0: no limit
+  int64_t bucket_bytes = 0;      // 0: by the speed of the link
+  bool shard_optimizer = false;  // over the ranks with the same stages
   PipelineOptions options = {};
 };
 
@@ -48,9 +52,8 @@ class PipelineTrainer {
   // Forward and backward of one batch: this replica's micro-batches, as many as the schedule has,
   // some of them perhaps without sequences. `last`: of the update.
   void accumulate(std::span<const BatchView> micro_batches, bool last);
-  // Of the last accumulate(): its losses in the order of the micro-batches, on the rank of the last
-  // stage; empty elsewhere.
-  const std::vector<float>& losses() const { return losses_; }
+  // Of a micro-batch of the last accumulate(), on the rank of the last stage; empty elsewhere.
+  const std::vector<float>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
   // Over all replicas, the same on all ranks.
   const StepResult& update();
 
@@ -61,13 +64,25 @@ class PipelineTrainer {
   Shape prediction_shape() const;
   int64_t subsampling() const;
 
+  // Plans memory for micro-batches up to `capacity`.
+  void reserve(const BatchCapacity& capacity);
+
+  void set_learning_rate(double rate) { optimizer().set_learning_rate(rate); }
+  int64_t optimizer_steps() const { return optimizer().steps(); }
+  void set_optimizer_steps(int64_t steps) { optimizer().set_steps(steps); }
+  bool averages() const { return optimizer().averages(); }
+  // After weights were set: the moving average starts at them.
+  void reset_average();
+  // Exchanges weights and averaged weights, if there are any; again to go back.
+  void swap_average();
+
   // This rank's part.
   Parameters& parameters() { return *parameters_; }
-  Optimizer& optimizer() { return *optimizer_; }
   // Of the whole model: the flat array that checkpoints are laid out by.
   const std::vector<Parameters::Entry>& entries() const { return entries_; }
   int64_t flat_size() const { return flat_size_; }
-  int64_t trainable() const;
+  // The names of the arrays of the optimiser's state.
+  std::vector<std::string> slots() const;
   // A flat array over the whole model, on rank 0 (empty elsewhere): "" the weights, otherwise a
   // slot of the optimiser's state. Its padding is zero.
   std::vector<float> gather(const std::string& slot);
@@ -95,14 +110,21 @@ class PipelineTrainer {
   void place(const PipelineSettings& settings, const BatchCapacity& capacity);
   void choose_counts(const PipelineSettings& settings, const BatchCapacity& capacity, int stages);
   void compare_graphs();
-  void note_losses(const Plan& plan);
+  void make_pipeline(const BatchCapacity& capacity);
+  void run_shards(std::span<const BatchView> micro_batches, PipelineHooks& hooks);
+  void note_losses(int micro_batch, const Plan& plan);
   double sum_of_squares();
+  // Of this rank's stages, or of its part of them.
+  Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : *optimizer_; }
+  const Optimizer& optimizer() const { return sharded_ ? sharded_->optimizer() : *optimizer_; }
+  void make_optimizer();
   TensorView flat(const std::string& slot) const;
   int owner(const Parameters::Entry& entry) const;
 
   const Ranks world_;
   RankGrid& grid_;
   SessionOptions options_;
+  const PipelineSettings settings_;
   Device* device_ = nullptr;
   Stream stream_;
   std::unique_ptr<ThreadPool> pool_;
@@ -113,13 +135,19 @@ class PipelineTrainer {
   std::vector<Parameters::Entry> entries_;
   int64_t flat_size_ = 0;
   std::unique_ptr<Parameters> parameters_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;                        // one of these
+  std::unique_ptr<ShardedOptimizer> sharded_;                   //
+  BatchCapacity capacity_;                                      // of a whole micro-batch
+  std::unique_ptr<SequenceShards> shards_;                      // nullptr: sequences are whole
+  std::map<std::pair<int, int>, SequenceShards::Pass> passes_;  // by stage, micro-batch
+  std::vector<BatchPart> parts_;                                // by micro-batch
   std::unique_ptr<PipelineRank> pipeline_, evaluator_;
   std::unique_ptr<BucketReducer> reducer_;
   Buffer totals_, scratch_;
   bool clear_ = true;  // nothing has been accumulated for the next update
   StepResult result_;
-  std::vector<float> losses_, prediction_, evaluated_;
+  std::vector<std::vector<float>> losses_;  // by micro-batch
+  std::vector<float> prediction_, evaluated_;
 };
 
 }  // namespace rondo

@@ -4,33 +4,52 @@
 
 namespace rondo {
 
-WorldSplit split_world(int world, int pipeline, int data) {
-  RONDO_CHECK(world >= 1 && pipeline >= 1 && data >= 0, world, " ranks as ", data, " x ", pipeline);
-  if (data == 0 && world % pipeline == 0) return {world / pipeline, pipeline};
-  if (data * pipeline == world) return {data, pipeline};
+std::string describe(const WorldSplit& s) {
+  std::string text = str(s.data, " x ", s.pipeline);
+  if (s.sequence > 1) text += str(" x ", s.sequence);
+  return text + " ranks";
+}
+
+WorldSplit split_world(int world, int pipeline, int data, int sequence) {
+  RONDO_CHECK(world >= 1 && pipeline >= 1 && data >= 0 && sequence >= 1, world, " ranks as ", data,
+              " x ", pipeline, " x ", sequence);
+  const int64_t column = int64_t{pipeline} * sequence;
+  if (data == 0 && world % column == 0) {
+    return {static_cast<int>(world / column), pipeline, sequence};
+  }
+  if (data * column == world) return {data, pipeline, sequence};
+  const std::string shards = sequence > 1 ? str(" x --sequence ", sequence) : "";
   if (data == 0) {
     fail_input(world, world == 1 ? " rank" : " ranks", " cannot be shared out to pipelines of ",
-               pipeline, " ranks: the number of ranks must be a multiple of --pipeline");
+               column, " ranks: the number of ranks must be a multiple of --pipeline",
+               sequence > 1 ? str(" ", pipeline, shards) : "");
   }
-  fail_input("--data ", data, " x --pipeline ", pipeline, " is ", data * pipeline,
+  fail_input("--data ", data, " x --pipeline ", pipeline, shards, " is ", data * column,
              " ranks, not the ", world, " there are");
 }
 
 RankGrid::RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout)
     : split_(split),
-      replica_(transport.rank() / split.pipeline),
-      stage_rank_(transport.rank() % split.pipeline) {
-  RONDO_CHECK(split.data * split.pipeline == transport.world_size(), split.data, " x ",
-              split.pipeline, " ranks of ", transport.world_size());
+      replica_(transport.rank() / split.sequence / split.pipeline),
+      stage_rank_(transport.rank() / split.sequence % split.pipeline),
+      shard_(transport.rank() % split.sequence) {
+  RONDO_CHECK(split.ranks() == transport.world_size(), describe(split), " of ",
+              transport.world_size());
   GroupOptions g;
   g.timeout = timeout;
   g.id = first_group;
-  for (int s = 0; s < split.pipeline; ++s) g.members.push_back(replica_ * split.pipeline + s);
+  for (int s = 0; s < split.pipeline; ++s) g.members.push_back(rank_of(replica_, s, shard_));
   pipeline_ = make_ring_group(transport, g);
   g.id = first_group + 1;
   g.members.clear();
-  for (int r = 0; r < split.data; ++r) g.members.push_back(r * split.pipeline + stage_rank_);
-  data_ = make_ring_group(transport, g);
+  for (int r = 0; r < split.data; ++r) {
+    for (int s = 0; s < split.sequence; ++s) g.members.push_back(rank_of(r, stage_rank_, s));
+  }
+  same_stages_ = make_ring_group(transport, g);
+  g.id = first_group + 2;
+  g.members.clear();
+  for (int s = 0; s < split.sequence; ++s) g.members.push_back(rank_of(replica_, stage_rank_, s));
+  sequence_ = make_ring_group(transport, g);
 }
 
 }  // namespace rondo

@@ -1,7 +1,8 @@
-// The ranks of a job as a grid: world = data x pipeline.
+// The ranks of a job as a grid: world = data x pipeline x sequence.
 //
-// Rank r is stage rank r % pipeline of replica r / pipeline, so the stages of a replica are
-// neighbours. The groups are made once.
+// Rank r is shard r % sequence of stage rank r / sequence % pipeline of replica
+// r / (sequence * pipeline): the shards of a stage are neighbours, then the stages of a replica.
+// The groups are made once.
 #pragma once
 
 #include <memory>
@@ -11,30 +12,39 @@
 namespace rondo {
 
 struct WorldSplit {
-  int data = 1, pipeline = 1;
+  int data = 1, pipeline = 1, sequence = 1;
+  int ranks() const { return data * pipeline * sequence; }
 };
+// "2 x 3 ranks", data x pipeline; "2 x 3 x 2 ranks" where sequences are shared.
+std::string describe(const WorldSplit& split);
 
 // `data` 0: whatever is left. InputError when the world does not factor.
-WorldSplit split_world(int world, int pipeline, int data);
+WorldSplit split_world(int world, int pipeline, int data, int sequence = 1);
 
 class RankGrid {
  public:
-  // Called by all ranks. The transport must outlive it. Group ids: first_group and the next one.
+  // Called by all ranks. The transport must outlive it. Group ids: first_group and the next two.
   static constexpr uint16_t first_group = 101;
   RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout);
 
   const WorldSplit& split() const { return split_; }
   int replica() const { return replica_; }        // which of split().data
   int stage_rank() const { return stage_rank_; }  // which of split().pipeline
-  // The ranks with the same stages, by replica.
-  ProcessGroup& data() { return *data_; }
-  // The ranks of this replica, by stage.
+  int shard() const { return shard_; }            // which of split().sequence
+  // The ranks with the same stages, by replica, then shard: they sum their gradients.
+  ProcessGroup& same_stages() { return *same_stages_; }
+  // The ranks with the same replica and shard, by stage.
   ProcessGroup& pipeline() { return *pipeline_; }
+  // The ranks with the same replica and stages, by shard.
+  ProcessGroup& sequence() { return *sequence_; }
 
  private:
+  int rank_of(int replica, int stage_rank, int shard) const {
+    return (replica * split_.pipeline + stage_rank) * split_.sequence + shard;
+  }
   WorldSplit split_;
-  int replica_, stage_rank_;
-  std::unique_ptr<ProcessGroup> data_, pipeline_;
+  int replica_, stage_rank_, shard_;
+  std::unique_ptr<ProcessGroup> same_stages_, pipeline_, sequence_;
 };
 
 }  // namespace rondo

@@ -28,17 +28,9 @@
 
 #include "comm/process_group.h"
 #include "engine/graph/plan.h"
-#include "engine/parallel/sequence_cut.h"
-#include "engine/parallel/sequence_graph.h"
-#include "kernels/totals/totals.h"
+#include "engine/parallel/sequence_shards.h"
 
 namespace rondo {
-
-// The ranks of a group that share each sequence: `count` neighbours, of which the first has the
-// first shard.
-struct ShardRanks {
-  int first = 0, count = 1;
-};
 
 class SequenceRank {
  public:
@@ -66,47 +58,27 @@ class SequenceRank {
   size_t arena_bytes() const;
 
  private:
-  struct MicroBatch;
-  struct Exchange;
+  struct MicroBatch {
+    std::unique_ptr<Plan> plan;
+    std::unique_ptr<BatchPart> part;
+    SequenceShards::Pass pass;
+  };
   void build(const BatchCapacity& capacity, size_t micro_batches);
-  BatchCapacity shard_capacity(const BatchCapacity& whole) const;
-  void find_exchanges();
-  void bind_parts(MicroBatch& m);
-
-  void load(MicroBatch& m, const BatchView& whole);
-  void clear_borders(MicroBatch& m);
-  void exchange(size_t index, size_t m, int direction);
-  void send_partial(size_t index, size_t m);
-  void add_partials(size_t index, size_t m);
-  void take_share(const PooledLayer& pool, MicroBatch& m);
   void run_exchanged(size_t index);
-  bool is_duplicate(const Node& node) const;
   void run_nodes(MicroBatch& m, size_t begin, size_t end);
-  void send(MicroBatch& m, ValueId id, int direction, int to, uint32_t number);
-  void post(int to, uint32_t number, std::vector<std::byte> bytes);
-  void receive(MicroBatch& m, ValueId id, int direction, int from, uint32_t number);
-  void collect(size_t index);
 
   const Graph& training_;
   const ValueId loss_;
   const Context context_;
   ProcessGroup& group_;
+  const ShardRanks ranks_;
   Parameters& parameters_;
-  const int first_, rank_, ranks_;  // rank_: which shard is computed here
 
   BatchCapacity capacity_;  // of whole batches
-  ChunkGraph chunk_;
-  std::vector<Exchange> exchanges_;  // in the order of their nodes
-  size_t weight_gradients_ = 0;      // the first of these nodes
+  std::unique_ptr<SequenceShards> shards_;
+  size_t weight_gradients_ = 0;  // the first of these nodes
   std::vector<std::unique_ptr<MicroBatch>> micro_batches_;
   size_t count_ = 0;  // of the current run
-
-  struct Message {
-    std::vector<std::byte> bytes;
-    Work work;  // after its bytes: it ends before them
-  };
-  std::vector<Message> sent_;
-  Deadline deadline_{};
   LossTotals totals_;
   std::vector<std::vector<double>> losses_;
 };

@@ -4,32 +4,39 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "engine/parallel/sequence.h"
 #include "engine/parallel/synchronizer.h"
 
 namespace rondo {
 
-class SequenceSynchronizer final : public Synchronizer {
+class SequenceSynchronizer final : public SessionSynchronizer {
  public:
   // `shards` divides the size of the group, which is borrowed. `timeout`: of each exchange of a
-  // batch. Throws InputError for models that cannot be cut in time.
-  SequenceSynchronizer(Session& session, ProcessGroup& group, int shards,
+  // batch. A batch is cut into so many micro-batches, which fill the wave. Throws InputError for
+  // models that cannot be cut in time.
+  SequenceSynchronizer(Session& session, ProcessGroup& group, int shards, int micro_batches,
                        CommClock::duration timeout, size_t ballot);
   ~SequenceSynchronizer() override { session().set_reducer(nullptr); }
 
   DataShare share() const override { return share_; }
-  void reserve(const BatchCapacity& capacity) override { sequence_.reserve(capacity, 1); }
+  void reserve(const BatchCapacity& capacity) override;
+  bool interlocked() const override { return true; }
+  void begin_batch(std::span<const BatchView> shards, bool ready) override;
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
   bool meet(const Update&) override { return true; }
   RankReducer::Times times() const override { return reducer_.times(); }
 
  private:
+  ProcessGroup& group_;
   GroupReducer reducer_;
   SequenceRank sequence_;
   const CommClock::duration timeout_;
   DataShare share_;
+  std::vector<BatchView> wave_;  // the batch's micro-batches
+  size_t passed_ = 0;            // of them, those whose result has been given
 };
 
 }  // namespace rondo

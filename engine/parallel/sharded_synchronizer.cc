@@ -27,7 +27,7 @@ OptimizerOptions ShardedSynchronizer::without_state(const OptimizerOptions& opti
 
 ShardedSynchronizer::ShardedSynchronizer(Session& session, const OptimizerOptions& options,
                                          const Ranks& ranks, std::unique_ptr<RankReducer> reducer)
-    : Synchronizer(session),
+    : SessionSynchronizer(session),
       ranks_(ranks),
       layout_(session.parameters().flat_size(), ranks.size()),
       part_(one_parameter(layout_.part()), session.parameters().device()),

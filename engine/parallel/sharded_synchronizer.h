@@ -56,7 +56,7 @@ class ShardLayout {
   const int ranks_;
 };
 
-class ShardedSynchronizer final : public Synchronizer {
+class ShardedSynchronizer final : public SessionSynchronizer {
  public:
   // The session is made with without_state(): its own optimiser counts updates, measures gradients
   // and decides which to skip, at a rate of 0; the one of this rank's part of the weights does the

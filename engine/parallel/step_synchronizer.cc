@@ -8,14 +8,14 @@ namespace rondo {
 
 StepSynchronizer::StepSynchronizer(Session& session, std::unique_ptr<RankReducer> reducer, int rank,
                                    int ranks)
-    : Synchronizer(session), reducer_(std::move(reducer)) {
+    : SessionSynchronizer(session), reducer_(std::move(reducer)) {
   share_.own = {rank, rank + 1};
   share_.shards = ranks;
   session.set_reducer(reducer_.get());
 }
 
 StepSynchronizer::StepSynchronizer(Session& session, ProcessGroup* group, int shards, size_t ballot)
-    : Synchronizer(session) {
+    : SessionSynchronizer(session) {
   if (!group) alone_ = make_ring_group(world_of_one_.transport(0));
   const Context& context = session.context();
   auto reducer = std::make_unique<InvariantReducer>(group ? *group : *alone_, shards,

@@ -9,10 +9,10 @@
 
 namespace rondo {
 
-class StepSynchronizer final : public Synchronizer {
+class StepSynchronizer final : public SessionSynchronizer {
  public:
   // A single rank.
-  explicit StepSynchronizer(Session& session) : Synchronizer(session) {}
+  explicit StepSynchronizer(Session& session) : SessionSynchronizer(session) {}
   // Rank `rank` of `ranks` takes its shard of every batch.
   StepSynchronizer(Session& session, std::unique_ptr<RankReducer> reducer, int rank, int ranks);
   // Whatever the number of ranks, the same sums, along the tree over so many shards. `group`

@@ -2,19 +2,19 @@
 
 namespace rondo {
 
-void Synchronizer::accumulate(const BatchView& batch, int, bool) { session_.enqueue(batch); }
+void SessionSynchronizer::accumulate(const BatchView& batch, int, bool) { session_.enqueue(batch); }
 
-void Synchronizer::swap_average() {
+void SessionSynchronizer::swap_average() {
   if (session_.optimizer().averages()) session_.optimizer().swap_average();
 }
 
-std::vector<Optimizer::Slot> Synchronizer::gather_state() {
+std::vector<Optimizer::Slot> SessionSynchronizer::gather_state() {
   std::vector<Optimizer::Slot> all = session_.optimizer().state();
   for (Optimizer::Slot& slot : state()) all.push_back(std::move(slot));
   return all;
 }
 
-void Synchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
+void SessionSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
   const std::vector<Optimizer::Slot> slots = gather_state();
   ranks.at_first([&] {
     for (const auto& slot : slots) read(slot);

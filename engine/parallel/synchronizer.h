@@ -2,19 +2,23 @@
 //
 // The trainer (engine/train/trainer.cc) draws this rank's share of the data, and calls for each
 // update
-//   accumulate()   once or more: forward and backward pass of a batch, or of a shard of one
+//   begin_batch()  with this rank's shards of a batch
+//   accumulate()   for each of them: forward and backward pass
 //   apply()        the gradients become an update
 //   meet()         the ranks compare notes, where that is due
+// and collect() for the results, in the order of accumulate() and apply(),
 // and finish() at the end of training. Everything that needs all ranks (validation, checkpoints,
 // stopping) happens where they have met.
 //
 // How a new kind of parallelism plugs in: an implementation of this class, and a line in
 // engine/train/make_synchronizer.cc that makes it.
 //   * Ranks that divide batches say in share() which part is theirs.
-//   * Ranks that divide the model (pipeline) or the frames (sequence) all leave share() as it is,
-//   so
-//     that each gets every batch, and put their own passes in the place of Session::enqueue() in
-//     accumulate(). A grid of both kinds gives ranks in one column the same share().
+//   * Ranks that divide the frames (sequence) leave share() as it is, so that each gets every
+//     batch, and put their own passes in the place of Session::enqueue() in accumulate(). A grid of
+//     both kinds gives ranks in one column the same share().
+//   * Ranks that divide the model (pipeline) have no session, but parts of one
+//     (engine/parallel/pipeline_synchronizer.h).
+//   * Ranks that need each other within a batch say so in interlocked().
 //   * Ranks on devices reduce in apply(); lag() says how far the device may run behind.
 //   * What is worth a look goes into log_values().
 //   * State besides weights and optimiser goes into state(), so that checkpoints hold it.
@@ -27,6 +31,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/schedule_timing.h"
 #include "engine/parallel/data_parallel.h"
 #include "engine/parallel/invariant_reducer.h"
 #include "engine/parallel/ranks.h"
@@ -50,21 +55,30 @@ struct LogValue {
 
 class Synchronizer {
  public:
-  explicit Synchronizer(Session& session) : session_(session) {}
+  Synchronizer() = default;
   virtual ~Synchronizer() = default;
   Synchronizer(const Synchronizer&) = delete;
   Synchronizer& operator=(const Synchronizer&) = delete;
 
   virtual DataShare share() const { return {}; }
-  // So many batches and updates may be in flight in the session when an update begins.
+  // So many results may not have been collected when an update begins.
   virtual size_t lag() const { return 0; }
 
   // Memory for the largest batch of this rank, before the first one.
-  virtual void reserve(const BatchCapacity& capacity) { session_.reserve(capacity); }
+  virtual void reserve(const BatchCapacity& capacity) = 0;
 
-  // A batch of this rank, or its shard of one; `last`: before the update. Leaves one result for
-  // Session::collect().
-  virtual void accumulate(const BatchView& batch, int shard, bool last);
+  // Within a batch ranks wait for each other: one that fails there cannot take part in the update
+  // as `failed`, but must end.
+  virtual bool interlocked() const { return false; }
+  // All of this rank's shards of a batch, before accumulate() gets them one by one; they live until
+  // it has got the last one. `ready`: whether this rank has them. Interlocked ranks all throw
+  // UpdateWithdrawn when one has not.
+  virtual void begin_batch(std::span<const BatchView> shards, bool ready) {
+    static_cast<void>(shards), static_cast<void>(ready);
+  }
+  // A batch of this rank, or its shard of one; `last`: of the update. Leaves one result for
+  // collect().
+  virtual void accumulate(const BatchView& batch, int shard, bool last) = 0;
 
   struct Update {
     bool failed = false;     // this rank cannot go on: no rank may take the update for done
@@ -81,6 +95,8 @@ class Synchronizer {
   // Where they have, weights and optimiser are the same on all of them, or will be once they are
   // asked for. Throws UpdateWithdrawn on all ranks when one of them failed since they last met.
   virtual bool meet(const Update& update) = 0;
+  // The oldest result, as Session::collect().
+  virtual const StepResult& collect() = 0;
   // Ranks do not wait for each other: meet() always says yes, but only the lasting votes of other
   // ranks are heard, some time later, and nothing is the same on all ranks before finish().
   virtual bool independent() const { return false; }
@@ -97,19 +113,35 @@ class Synchronizer {
   virtual std::vector<Optimizer::Slot> state() { return {}; }
   // For checkpoints: whole flat arrays of the optimiser's state and of state(), at least on rank 0;
   // valid until the next update. Called by all ranks where they have met.
-  virtual std::vector<Optimizer::Slot> gather_state();
+  virtual std::vector<Optimizer::Slot> gather_state() = 0;
   // The other way, called by all ranks: `read` fills an array, on rank 0, or leaves it as it is.
   using ReadSlot = std::function<void(const Optimizer::Slot&)>;
-  virtual void restore(const Ranks& ranks, const ReadSlot& read);
+  virtual void restore(const Ranks& ranks, const ReadSlot& read) = 0;
   // Exchanges weights and their moving averages, if there are any; again to go back. Called by all
   // ranks.
-  virtual void swap_average();
+  virtual void swap_average() = 0;
   // After weights, optimiser and state() were set.
   virtual void restart() {}
 
   // Since the start.
   virtual RankReducer::Times times() const { return {}; }
   virtual std::vector<LogValue> log_values() const { return {}; }
+  // What this rank did in the last update, from the update's start; empty where nobody records it.
+  virtual std::vector<TimedAction> timeline() const { return {}; }
+};
+
+// Of ranks that hold the whole model, in a session.
+class SessionSynchronizer : public Synchronizer {
+ public:
+  // Borrows the session.
+  explicit SessionSynchronizer(Session& session) : session_(session) {}
+
+  void reserve(const BatchCapacity& capacity) override { session_.reserve(capacity); }
+  void accumulate(const BatchView& batch, int shard, bool last) override;
+  const StepResult& collect() override { return session_.collect(); }
+  std::vector<Optimizer::Slot> gather_state() override;
+  void restore(const Ranks& ranks, const ReadSlot& read) override;
+  void swap_average() override;
 
  protected:
   Session& session() const { return session_; }

@@ -44,9 +44,10 @@ const Style* style_of(Kind kind) {
 
 class Drawing {
  public:
-  Drawing(const PipelineTimeline& t, int ranks_per_pipeline, const std::string& title)
+  Drawing(const PipelineTimeline& t, int ranks_per_pipeline, const std::string& title, int stride)
       : timeline_(t),
-        pipeline_(ranks_per_pipeline),
+        pipeline_(static_cast<size_t>(ranks_per_pipeline)),
+        stride_(static_cast<size_t>(stride)),
         end_(std::max(t.duration(), 1e-9)),
         picture_(width, height(), title) {
     picture_.text({left, 22}, title, "strong");
@@ -135,11 +136,11 @@ class Drawing {
       }
     }
     for (size_t r = 0; r < timeline_.ranks.size(); ++r) {
-      const size_t base = r / static_cast<size_t>(pipeline_) * static_cast<size_t>(pipeline_);
+      const size_t base = r - r / stride_ % pipeline_ * stride_;
       for (const TimedAction& t : timeline_.ranks[r]) {
         const bool up = t.action.kind == Kind::send_activation;
         if (!up && t.action.kind != Kind::send_gradient) continue;
-        const size_t to = base + static_cast<size_t>(t.action.peer);
+        const size_t to = base + static_cast<size_t>(t.action.peer) * stride_;
         const auto found =
             arrived.find({to, up ? Kind::recv_activation : Kind::recv_gradient,
                           up ? t.action.stage + 1 : t.action.stage - 1, t.action.micro_batch});
@@ -152,7 +153,7 @@ class Drawing {
   }
 
   const PipelineTimeline& timeline_;
-  const int pipeline_;
+  const size_t pipeline_, stride_;
   const double end_;
   bool several_stages_ = false;
   Picture picture_;
@@ -161,9 +162,9 @@ class Drawing {
 }  // namespace
 
 std::string timeline_svg(const PipelineTimeline& timeline, int ranks_per_pipeline,
-                         const std::string& title) {
+                         const std::string& title, int stride) {
   RONDO_CHECK(ranks_per_pipeline >= 1, "a pipeline of ", ranks_per_pipeline, " ranks");
-  return Drawing(timeline, ranks_per_pipeline, title).run();
+  return Drawing(timeline, ranks_per_pipeline, title, stride).run();
 }
 
 std::string timeline_text(const std::vector<TimedAction>& actions) {

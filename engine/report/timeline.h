@@ -13,10 +13,10 @@ namespace rondo {
 
 // Forwards, backwards and reductions as boxes with the micro-batch's number, messages as lines from
 // when they were sent to when they were there; at the right, the share of the time that a rank
-// computes. Rows r are ranks r; every `ranks_per_pipeline` of them are one pipeline, within which
-// the actions count their peers.
+// computes. Rows r are ranks r. Every `ranks_per_pipeline` ranks that are `stride` rows apart are
+// one pipeline, within which the actions count their peers.
 std::string timeline_svg(const PipelineTimeline& timeline, int ranks_per_pipeline,
-                         const std::string& title);
+                         const std::string& title, int stride = 1);
 
 // One rank's actions as text, one line each, and back; times to the nanosecond. Throws InputError
 // for a line that is not one.

@@ -55,15 +55,4 @@ int average_best_checkpoints(const std::filesystem::path& directory, int n,
   return static_cast<int>(best.size());
 }
 
-int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session) {
-  Parameters& parameters = session.parameters();
-  std::vector<float> mean;
-  const int averaged =
-      average_best_checkpoints(directory, n, parameters.entries(), parameters.flat_size(),
-                               session.optimizer().averages(), mean);
-  if (averaged == 0) return 0;
-  for (const auto& e : parameters.entries()) parameters.write(e.name, mean.data() + e.offset);
-  return averaged;
-}
-
 }  // namespace rondo

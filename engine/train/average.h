@@ -2,19 +2,15 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
-#include "engine/session.h"
+#include "engine/graph/parameters.h"
 
 namespace rondo {
 
-// Loads into `session` the mean of the weights of the `n` generations of `directory` with the
-// lowest metric; returns how many there were. Where the optimiser keeps a moving average, these are
-// the averaged weights: the metric is theirs. The optimiser's state is left as it is. Throws
-// InputError.
-int average_best_checkpoints(const std::filesystem::path& directory, int n, Session& session);
-
-// The same for weights that are elsewhere: the mean, laid out as a flat array of `entries`; of so
-// many generations. `averages`: of the moving average that the optimiser keeps.
+// The mean of the weights of the `n` generations of `directory` with the lowest metric, laid out as
+// a flat array of `entries`; returns how many there were. `averages`: the optimiser keeps a moving
+// average; then these are the averaged weights, as the metric is theirs. Throws InputError.
 int average_best_checkpoints(const std::filesystem::path& directory, int n,
                              const std::vector<Parameters::Entry>& entries, int64_t flat_size,
                              bool averages, std::vector<float>& mean);

@@ -1,5 +1,6 @@
 #include "engine/train/make_synchronizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/parallel/async_synchronizer.h"
@@ -9,7 +10,7 @@
 #include "engine/parallel/sharded_synchronizer.h"
 #include "engine/parallel/step_synchronizer.h"
 #include "engine/train/build_model.h"
-#include "engine/train/pipeline_training.h"
+#include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -59,6 +60,7 @@ class Maker {
 
   std::unique_ptr<Synchronizer> sharded() {
     const int shards = config_.parallel.sequence;
+    if (config_.parallel.data > 0) split_world(ranks_.size(), 1, config_.parallel.data, shards);
     if (ranks_.size() % shards != 0) {
       fail_input("parallel.sequence is ", shards, ", which does not divide the ", ranks_.size(),
                  ranks_.size() == 1 ? " rank" : " ranks");
@@ -72,9 +74,6 @@ class Maker {
       fail_input("parallel.sequence and parallel.sync = \"",
                  names[static_cast<size_t>(config_.parallel.sync)], "\" do not go together");
     }
-    if (config_.parallel.shard_optimizer) {
-      fail_input("parallel.sequence and parallel.shard_optimizer do not go together yet");
-    }
     if (config_.training.tbptt > 0) {
       fail_input("parallel.sequence and training.tbptt do not go together");
     }
@@ -83,8 +82,8 @@ class Maker {
     }
     const std::chrono::duration<double> timeout(config_.parallel.timeout_seconds);
     return std::make_unique<SequenceSynchronizer>(
-        session_, *ranks_.group(), shards, std::chrono::duration_cast<CommClock::duration>(timeout),
-        ballot_);
+        session_, *ranks_.group(), shards, std::max(1, config_.parallel.micro_batches),
+        std::chrono::duration_cast<CommClock::duration>(timeout), ballot_);
   }
 
   std::unique_ptr<Synchronizer> invariant() {
@@ -144,10 +143,10 @@ void require_parallel_settings(const Config& config) {
         "parallel.shard_optimizer and parallel.deterministic = \"world_invariant\" cannot be "
         "combined");
   }
-  if (wants_pipeline(config) && (p.sync != Sync::step || p.shard_optimizer)) {
+  if (wants_pipeline(config) && p.sync != Sync::step) {
     fail_input(
         "pipelines (parallel.pipeline, parallel.data, parallel.chunks) need parallel.sync = "
-        "\"step\" and parallel.shard_optimizer = false");
+        "\"step\"");
   }
   if (p.sync == Sync::step) return;
   const std::string sync = str("parallel.sync = \"", names[static_cast<size_t>(p.sync)], "\"");

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 
 Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                                   std::vector<SampleHypothesis>* samples) {
-  return evaluate_together(ranks, *s_.session, data, config_, s_.alphabet.get(), samples,
-                           stop_requested);
+  return evaluate_together(model_.sharers(ranks), model_.evaluated(), data, config_,
+                           s_.alphabet.get(), samples,
+                           [this] { return model_.any(stop_requested()); });
 }
 
 std::string RunKeeper::best_model() const {
@@ -25,7 +26,8 @@ std::string RunKeeper::best_model() const {
 }
 
 void RunKeeper::save_best(const Ranks& ranks) {
-  ranks.at_first([&] { save_model(best_model(), *s_.session, s_.description); });
+  const std::vector<TensorToWrite> weights = model_.gather_weights();
+  ranks.at_first([&] { save_model(best_model(), weights, s_.description); });
 }
 
 std::optional<double> RunKeeper::validate(const Ranks& ranks) {
@@ -53,10 +55,14 @@ std::optional<double> RunKeeper::validate(const Ranks& ranks) {
 }
 
 void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric) {
-  const std::vector<Optimizer::Slot> slots = sync_.gather_state();
+  const std::vector<TensorToWrite> weights = model_.gather_weights();
+  std::vector<TensorToWrite> slots;
+  for (const auto& slot : sync_.gather_state()) {
+    slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
+  }
   ranks.at_first([&] {
     CheckpointWriter writer = store_->begin();
-    write_training_checkpoint(writer, *s_.session, slots, s_.description, state);
+    write_training_checkpoint(writer, weights, slots, s_.description, state);
     writer.commit(state.step, metric);
     report_.warnings(store_->take_warnings());
   });
@@ -64,13 +70,15 @@ void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::option
 
 bool RunKeeper::test(const Ranks& ranks) {
   std::unique_ptr<ManifestDataset> data;
+  std::vector<float> weights;
   ranks.together([&] {
-    if (ranks.first()) s_.session->load(best_model());
+    if (ranks.first()) {
+      weights = flat_weights(SafetensorsFile(best_model()), model_.entries(), model_.flat_size());
+    }
     data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
                         s_.alphabet.get());
   });
-  Parameters& parameters = s_.session->parameters();
-  ranks.broadcast(parameters.weights(), parameters.device());
+  model_.set_weights(ranks, weights);
   if (config_.features.cmvn == Cmvn::global) {
     data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
   }
@@ -81,7 +89,6 @@ bool RunKeeper::test(const Ranks& ranks) {
 }
 
 bool RunKeeper::finish(const Ranks& ranks) {
-  Session& session = *s_.session;
   if (!s_.dev) {
     sync_.swap_average();
     save_best(ranks);
@@ -90,13 +97,15 @@ bool RunKeeper::finish(const Ranks& ranks) {
   }
   if (config_.training.average_best < 2) return true;
   double averaged = 0;
+  std::vector<float> mean;
   ranks.at_first([&] {
-    averaged = average_best_checkpoints(config_.training.checkpoint_dir,
-                                        config_.training.average_best, session);
+    averaged =
+        average_best_checkpoints(config_.training.checkpoint_dir, config_.training.average_best,
+                                 model_.entries(), model_.flat_size(), model_.averages(), mean);
   });
   ranks.sum({&averaged, 1});
   if (averaged < 2) return true;
-  ranks.broadcast(session.parameters().weights(), session.parameters().device());
+  model_.set_weights(ranks, mean);
   const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
   if (e.stopped) return false;
   const double metric = e.metric(config_.task);

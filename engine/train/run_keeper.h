@@ -9,23 +9,26 @@
 #include "engine/parallel/ranks.h"
 #include "engine/parallel/synchronizer.h"
 #include "engine/train/evaluation.h"
+#include "engine/train/trained_model.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_setup.h"
 
 namespace rondo {
 
-// Members that take ranks are called by all of these, in a session with nothing in flight; rank 0
+// Members that take ranks are called by all of these, with nothing in flight; rank 0
 // writes, and all go on when it has, or stop with its message. One thread at a time.
 class RunKeeper {
  public:
   // Borrows everything; `store` is nullptr on all ranks but the first.
   RunKeeper(const Config& config, const TrainerOptions& options, CheckpointStore* store,
-            TrainingSetup& setup, Synchronizer& synchronizer, TrainingReport& report)
+            TrainingSetup& setup, TrainedModel& model, Synchronizer& synchronizer,
+            TrainingReport& report)
       : config_(config),
         options_(options),
         store_(store),
         s_(setup),
+        model_(model),
         sync_(synchronizer),
         report_(report) {}
 
@@ -53,6 +56,7 @@ class RunKeeper {
   const TrainerOptions& options_;
   CheckpointStore* const store_;
   TrainingSetup& s_;
+  TrainedModel& model_;
   Synchronizer& sync_;
   TrainingReport& report_;
 };

@@ -21,14 +21,6 @@ void gather(const Ranks& ranks, std::vector<SampleHypothesis>& samples) {
 
 }  // namespace
 
-Evaluation evaluate_together(const Ranks& ranks, Session& session, const ManifestDataset& data,
-                             const Config& config, const Alphabet* text,
-                             std::vector<SampleHypothesis>* samples,
-                             const std::function<bool()>& stop) {
-  SessionModel model(session);
-  return evaluate_together(ranks, model, data, config, text, samples, stop);
-}
-
 Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const ManifestDataset& data,
                              const Config& config, const Alphabet* text,
                              std::vector<SampleHypothesis>* samples,

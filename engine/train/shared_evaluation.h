@@ -12,13 +12,8 @@ namespace rondo {
 // evaluate() over all ranks: each takes its share of the batches, all get the whole result, the
 // same as of one rank, bit for bit. `samples` (may be nullptr) receives, on rank 0, the hypotheses
 // of the first training.samples utterances of the data. Throws as Ranks::together does. `stop` is
-// asked between batches; where one rank's says yes, the result of all is marked stopped. Not for
-// models whose ranks must take the same batches.
+// asked between batches; where one rank's says yes, the result of all is marked stopped.
 Evaluation evaluate_together(const Ranks& ranks, EvaluatedModel& model, const ManifestDataset& data,
-                             const Config& config, const Alphabet* text,
-                             std::vector<SampleHypothesis>* samples,
-                             const std::function<bool()>& stop = {});
-Evaluation evaluate_together(const Ranks& ranks, Session& session, const ManifestDataset& data,
                              const Config& config, const Alphabet* text,
                              std::vector<SampleHypothesis>* samples,
                              const std::function<bool()>& stop = {});

@@ -10,10 +10,11 @@
 
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
+#include "engine/report/timeline.h"
 #include "engine/train/make_synchronizer.h"
-#include "engine/train/pipeline_training.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/training_batches.h"
+#include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -45,23 +46,26 @@ class Trainer {
     if (store_) report_->warnings(store_->take_warnings());
     s_ = set_up_training(setup, config_, options_, *report_);
     votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
-    sync_ = make_synchronizer(config_, ranks_, *s_.session, votes_.size(),
-                              [this](const std::string& text) { report_->message(text); });
-    keeper_ = std::make_unique<RunKeeper>(config_, options_, store_.get(), s_, *sync_, *report_);
-    restore_training(setup, s_, *sync_);
+    strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);
+    sync_ = strategy_.sync.get();
+    model_ = strategy_.model.get();
+    keeper_ =
+        std::make_unique<RunKeeper>(config_, options_, store_.get(), s_, *model_, *sync_, *report_);
+    restore_training(setup, config_, s_, *model_, *sync_, *report_);
     ranks_.at_first([&] {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
                         to_toml(config_));
     });
-    report_->begin(*s_.session, *s_.train, s_.dev.get(), s_.state, s_.resumed);
+    report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
+                   s_.state, s_.resumed);
+    for (const std::string& text : strategy_.messages) report_->message(text);
   }
 
   TrainingSummary run() {
     const double began = now_seconds();
     started_ = began - s_.state.seconds;
     last_checkpoint_ = began;
-    TrainingBatches batches(config_, *s_.train, sync_->share(),
-                            s_.session->parameters().trainable());
+    TrainingBatches batches(config_, *s_.train, sync_->share(), model_->trainable());
     ranks_.together([&] { plan(batches); });
     vote();
     ranks_.sum(votes_);
@@ -91,6 +95,7 @@ class Trainer {
     settle(0);
     if (apart && at_all) come_together();
     if (trouble_) stop_in_trouble();
+    if (at_all) draw_timeline();
     if (!stopped_) {
       stopped_ = !keeper_->finish(ranks_);
       if (!stopped_ && !config_.data.test.empty()) stopped_ = !keeper_->test(ranks_);
@@ -107,7 +112,7 @@ class Trainer {
   }
 
  private:
-  // A batch or an update given to the session, whose result has not been read.
+  // A batch or an update that was computed or begun, whose result has not been read.
   struct Enqueued {
     bool is_update = false;
     std::vector<int64_t> utterances = {};  // of a batch
@@ -155,13 +160,14 @@ class Trainer {
     const double began = now_seconds();
     const double rate = learning_rate(config_.schedule, config_.optimizer.lr, s_.state.step + 1,
                                       expected_steps_, s_.state.plateau);
-    s_.session->set_learning_rate(rate);
+    model_->set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
-    std::exception_ptr failure = accumulate(batches, extent.batches);
-    note_computed(now_seconds() - began);
-    vote();
-    Synchronizer::Update u{failure != nullptr, meeting_is_due(extent), votes_, lasting_votes};
+    failure_ = nullptr;
     try {
+      accumulate(batches, extent.batches);
+      note_computed(now_seconds() - began);
+      vote();
+      Synchronizer::Update u{failure_ != nullptr, meeting_is_due(extent), votes_, lasting_votes};
       const bool applied = sync_->apply(u);
       advance(extent);
       if (applied) {
@@ -172,11 +178,11 @@ class Trainer {
                               .times = times(batches)});
       }
       settle(sync_->lag());
-      if (trouble_) failure = std::make_exception_ptr(InputError(*trouble_));
-      u.failed = failure != nullptr;
+      if (trouble_) failure_ = std::make_exception_ptr(InputError(*trouble_));
+      u.failed = failure_ != nullptr;
       note_meeting(sync_->meet(u));
     } catch (const UpdateWithdrawn&) {
-      give_up(failure);
+      give_up();
     }
     if (trouble_) stop_in_trouble();
     return extent.epoch_ends;
@@ -189,26 +195,53 @@ class Trainer {
     device_seconds_ = on_device;
   }
 
-  // This rank's shards of so many batches; what went wrong, if anything did.
-  std::exception_ptr accumulate(TrainingBatches& batches, int count) {
-    const ShardRange own = sync_->share().own;
-    try {
-      for (int i = 0; i < count; ++i) {
-        for (int shard = own.begin; shard < own.end; ++shard) {
-          RONDO_CHECK(batches.next(batch_), "the batches have ended before the epochs");
-          sync_->accumulate(batch_view(batch_, config_.task, inputs_, step_seed(config_, batch_)),
-                            shard, i + 1 == count);
-          in_flight_.push_back({.utterances = batch_.utterances});
-          // After the last, apply() follows: a whole update may be on its way by then.
-          if (i + 1 < count || shard + 1 < own.end) settle(sync_->lag());
-        }
+  // This rank's shards of so many batches, until something goes wrong.
+  void accumulate(TrainingBatches& batches, int count) {
+    for (int i = 0; i < count && !failure_; ++i) {
+      const bool last = i + 1 == count;
+      attempt([&] { draw(batches); });
+      sync_->begin_batch(shards_, failure_ == nullptr);
+      if (failure_) return;
+      if (sync_->interlocked()) {
+        pass(last);
+      } else {
+        attempt([&] { pass(last); });
       }
+    }
+  }
+
+  void attempt(const std::function<void()>& action) {
+    try {
+      action();
     } catch (const CommError&) {
       throw;
     } catch (const std::exception&) {
-      return std::current_exception();
+      failure_ = std::current_exception();
     }
-    return nullptr;
+  }
+
+  void draw(TrainingBatches& batches) {
+    const ShardRange own = sync_->share().own;
+    const auto n = static_cast<size_t>(own.end - own.begin);
+    shards_.clear();
+    hosts_.resize(n);
+    inputs_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      RONDO_CHECK(batches.next(hosts_[i]), "the batches have ended before the epochs");
+      shards_.push_back(
+          batch_view(hosts_[i], config_.task, inputs_[i], step_seed(config_, hosts_[i])));
+    }
+  }
+
+  // Forward and backward of a batch; `last`: of the update.
+  void pass(bool last) {
+    const ShardRange own = sync_->share().own;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      sync_->accumulate(shards_[i], own.begin + static_cast<int>(i), last);
+      in_flight_.push_back({.utterances = hosts_[i].utterances});
+      // After the last, apply() follows: a whole update may be on its way by then.
+      if (!last || i + 1 < shards_.size()) settle(sync_->lag());
+    }
   }
 
   StepTimes times(const TrainingBatches& batches) {
@@ -225,7 +258,7 @@ class Trainer {
     while (in_flight_.size() > left) {
       const Enqueued item = std::move(in_flight_.front());
       in_flight_.pop_front();
-      const StepResult& r = s_.session->collect();
+      const StepResult& r = sync_->collect();
       if (item.is_update) {
         note_update(item, r);
         since_update_.clear();
@@ -239,7 +272,7 @@ class Trainer {
   void note_update(const Enqueued& update, const StepResult& r) {
     TrainingState& state = s_.state;
     state.frames += r.frames;
-    state.optimizer_steps = s_.session->optimizer().steps();
+    state.optimizer_steps = model_->optimizer_steps();
     state.seconds = now_seconds() - started_;
     state.skipped += r.skipped ? 1 : 0;
     state.skipped_in_a_row = r.skipped ? state.skipped_in_a_row + 1 : 0;
@@ -297,7 +330,8 @@ class Trainer {
     try {
       sync_->finish({false, true, votes_, lasting_votes});
     } catch (const UpdateWithdrawn&) {
-      give_up(nullptr);
+      failure_ = nullptr;
+      give_up();
     }
     vote();  // while this rank waited, it may have been asked to stop
     ranks_.sum(votes_);
@@ -315,7 +349,7 @@ class Trainer {
   // run goes on, but what the others did beyond that comes again.
   TrainingState to_save() {
     TrainingState state = s_.state;
-    state.optimizer_steps = s_.session->optimizer().steps();
+    state.optimizer_steps = model_->optimizer_steps();
     if (!sync_->independent()) return state;
     for (; passed_updates_ < sync_->slowest_updates() && passed_.size() > 1; ++passed_updates_) {
       passed_.pop_front();
@@ -326,13 +360,26 @@ class Trainer {
   }
 
   // Data that turn out to be bad must not cost the updates made before.
-  [[noreturn]] void give_up(const std::exception_ptr& failure) {
+  [[noreturn]] void give_up() {
     if (sync_->roll_back()) s_.state = agreed_;
     if (s_.state.step > 0 || sync_->independent()) save(ranks_);
     ranks_.together([&] {
-      if (failure) std::rethrow_exception(failure);
+      if (failure_) std::rethrow_exception(failure_);
     });
     throw Error("an update was withdrawn by nobody");
+  }
+
+  void draw_timeline() {
+    if (options_.timeline.empty()) return;
+    const std::vector<std::string> all = ranks_.gather(timeline_text(sync_->timeline()));
+    ranks_.at_first([&] {
+      PipelineTimeline timeline;
+      for (const std::string& text : all) timeline.ranks.push_back(parse_timeline(text));
+      const std::string title = str("update ", s_.state.step, ", ", strategy_.name);
+      replace_text_file(options_.timeline, timeline_svg(timeline, config_.parallel.pipeline, title,
+                                                        config_.parallel.sequence));
+      report_->message("timeline: " + options_.timeline);
+    });
   }
 
   void advance(const TrainingBatches::Update& extent) {
@@ -398,7 +445,9 @@ class Trainer {
   std::unique_ptr<CheckpointStore> store_;  // rank 0
   std::unique_ptr<TrainingReport> report_;
   TrainingSetup s_;
-  std::unique_ptr<Synchronizer> sync_;
+  TrainingStrategy strategy_;
+  Synchronizer* sync_ = nullptr;   // the strategy's
+  TrainedModel* model_ = nullptr;  // the strategy's
   std::unique_ptr<RunKeeper> keeper_;
   std::vector<double> votes_;  // of all ranks, as of their last meeting
   TrainingState agreed_;       // as of their last meeting
@@ -409,9 +458,12 @@ class Trainer {
   std::vector<double> rank_seconds_;    // of the last meeting, not reported yet
   double computed_ = 0;                 // seconds since then
   double device_seconds_ = 0;           // computed on the device so far
+  std::exception_ptr failure_;          // of this rank in the current update
   std::optional<std::string> trouble_;  // why training cannot go on
-  HostBatch batch_;
-  std::vector<BatchView::Input> inputs_;
+  // This rank's shards of a batch.
+  std::vector<HostBatch> hosts_;
+  std::vector<std::vector<BatchView::Input>> inputs_;
+  std::vector<BatchView> shards_;
   int64_t expected_steps_ = 0;
   double started_ = 0, last_checkpoint_ = 0;
   std::deque<Enqueued> in_flight_;
@@ -438,7 +490,6 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
   } else {
     check();
   }
-  if (wants_pipeline(config)) return train_in_pipelines(config, options);
   Trainer trainer(config, options);
   return trainer.run();
 }

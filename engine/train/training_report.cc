@@ -82,15 +82,6 @@ void TrainingReport::warnings(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) message("warning: " + text);
 }
 
-void TrainingReport::begin(const Session& session, const ManifestDataset& train,
-                           const ManifestDataset* dev, const TrainingState& state, bool resumed) {
-  const Context& c = session.context();
-  begin(session.parameters().trainable(),
-        format("on %s with %d threads", c.device->describe().c_str(), c.pool->size()) +
-            (ranks_ > 1 ? format(", on each of %d ranks", ranks_) : ""),
-        train, dev, state, resumed);
-}
-
 void TrainingReport::begin(int64_t weights, const std::string& model, const ManifestDataset& train,
                            const ManifestDataset* dev, const TrainingState& state, bool resumed) {
   message(format("model: %" PRId64 " weights, %s, ", weights, name_of(config_.training.dtype)) +

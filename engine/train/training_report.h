@@ -44,8 +44,6 @@ class TrainingReport {
   // `model`: "on cpu with 2 threads".
   void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
              const ManifestDataset* dev, const TrainingState& state, bool resumed);
-  void begin(const Session& session, const ManifestDataset& train, const ManifestDataset* dev,
-             const TrainingState& state, bool resumed);
   void problems(const ManifestDataset& data, const std::string& manifest);
   void step(const TrainingState& state, const StepResult& result, double rate, double epoch,
             int64_t expected_steps, const StepTimes& times);

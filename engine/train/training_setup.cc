@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "engine/parallel/sharded_synchronizer.h"
-#include "engine/train/make_synchronizer.h"
 #include "engine/train/open_data.h"
 
 namespace rondo {
@@ -24,27 +22,16 @@ class Setup {
       : ranks_(ranks), config_(config), options_(options), report_(report) {}
 
   TrainingSetup run() {
-    prepare_data();
-    ranks_.together([&] { build_session(); });
-    compare_data(str(s_.session->training_graph().hash()));
-    load_weights();
-    return std::move(s_);
-  }
-
-  TrainingSetup run_without_session() {
-    prepare_data();
-    compare_data("");
-    return std::move(s_);
-  }
-
- private:
-  void prepare_data() {
     ranks_.at_first([&] { find_start(); });
     read_description();
     ranks_.together([&] { open_data(); });
     normalise();
+    read_state();
+    compare_data();
+    return std::move(s_);
   }
 
+ private:
   void find_start() {
     require_validation();
     const std::filesystem::path directory = config_.training.checkpoint_dir;
@@ -148,21 +135,28 @@ class Setup {
     if (s_.dev) s_.dev->set_global_cmvn(cmvn);
   }
 
-  void build_session() {
-    SessionOptions o = session_options(config_, options_.device);
-    o.lockstep = options_.lockstep;
-    if (options_.threads > 0) o.threads = options_.threads;
-    if (shards_optimizer(config_, ranks_))
-      o.optimizer = ShardedSynchronizer::without_state(o.optimizer);
-    const ModelDescription& d = s_.description;
-    s_.session = std::make_unique<Session>(build_model(config_.model, config_.task, d.sizes), o);
+  void read_state() {
+    ranks_.at_first([&] {
+      if (s_.checkpoint) s_.state = read_training_state(*s_.checkpoint);
+    });
+    if (s_.resumed) {
+      const std::string text = ranks_.broadcast(s_.state.to_json());
+      s_.state = TrainingState::from_json(text, "the state of rank 0");
+    } else {
+      s_.state.data_hash = hash_of(*s_.train);
+    }
+    ranks_.at_first([&] {
+      if (s_.state.data_hash == hash_of(*s_.train)) return;
+      fail_input(config_.data.train, ": holds other utterances than the run in ",
+                 config_.training.checkpoint_dir,
+                 " was trained on; start a new run with --init-from");
+    });
   }
 
-  void compare_data(const std::string& model) {
+  void compare_data() {
     const std::string train = str(hash_of(*s_.train));
     const std::string dev = str(s_.dev ? hash_of(*s_.dev) : 0);
     const std::string first_train = ranks_.broadcast(train), first_dev = ranks_.broadcast(dev);
-    const std::string first_model = ranks_.broadcast(model);
     ranks_.together([&] {
       if (train != first_train) {
         fail_input(config_.data.train, ": holds other utterances than that of rank 0");
@@ -170,57 +164,7 @@ class Setup {
       if (dev != first_dev) {
         fail_input(config_.data.dev, ": holds other utterances than that of rank 0");
       }
-      if (model != first_model) fail_input("its model is another one than that of rank 0");
     });
-  }
-
-  void load_weights() {
-    Session& session = *s_.session;
-    ranks_.at_first([&] {
-      if (s_.checkpoint) {
-        s_.state = read_training_checkpoint(*s_.checkpoint, session);
-      } else if (!config_.training.init_from.empty()) {
-        initialize_from(config_.training.init_from);
-      }
-    });
-    if (s_.resumed) {
-      const std::string text = ranks_.broadcast(s_.state.to_json());
-      s_.state = TrainingState::from_json(text, "the state of rank 0");
-      session.optimizer().set_steps(s_.state.optimizer_steps);
-      session.set_step(s_.state.step);
-    }
-    ranks_.broadcast(session.parameters().weights(), session.parameters().device());
-    if (!s_.resumed) s_.state.data_hash = hash_of(*s_.train);
-    require_same_data(ranks_, config_, s_.state, *s_.train);
-  }
-
-  // Weights of another model; its shapes must be those of this one.
-  void initialize_from(const std::string& path) {
-    std::vector<std::string> warnings;
-    const SafetensorsFile file = open_model(path, &warnings);
-    for (const std::string& w : warnings) report_.message("warning: " + w);
-    require_same_outputs(file);
-    s_.session->load(file);
-    report_.message("weights from " + file.name());
-  }
-
-  // Equally many characters that are others would go unnoticed. Files of weights alone have no
-  // description to compare.
-  void require_same_outputs(const SafetensorsFile& file) const {
-    if (config_.task != Task::ctc || !file.metadata().contains("alphabet")) return;
-    const auto other = ModelDescription::from_metadata(file.metadata(), file.name());
-    if (other.config.task != Task::ctc || other.alphabet == s_.description.alphabet) return;
-    fail_input("training.init_from: ", file.name(), " writes ", shown(other.alphabet),
-               ", this run ", shown(s_.description.alphabet),
-               "; data.alphabet sets the characters of a run");
-  }
-
-  static std::string shown(const std::vector<std::string>& alphabet) {
-    constexpr size_t most = 100;
-    std::string text;
-    for (size_t i = 0; i < std::min(most, alphabet.size()); ++i) text += alphabet[i];
-    return str("'", text, alphabet.size() > most ? "..." : "", "' (", alphabet.size(),
-               " characters)");
   }
 
   const Ranks& ranks_;
@@ -233,19 +177,39 @@ class Setup {
 
 }  // namespace
 
-void require_same_data(const Ranks& ranks, const Config& config, const TrainingState& state,
-                       const ManifestDataset& data) {
-  ranks.at_first([&] {
-    if (state.data_hash == hash_of(data)) return;
-    fail_input(config.data.train, ": holds other utterances than the run in ",
-               config.training.checkpoint_dir, " was trained on; start a new run with --init-from");
-  });
+namespace {
+
+std::string shown(const std::vector<std::string>& alphabet) {
+  constexpr size_t most = 100;
+  std::string text;
+  for (size_t i = 0; i < std::min(most, alphabet.size()); ++i) text += alphabet[i];
+  return str("'", text, alphabet.size() > most ? "..." : "", "' (", alphabet.size(),
+             " characters)");
 }
 
-TrainingSetup set_up_data(const Ranks& ranks, const Config& config, const TrainerOptions& options,
-                          TrainingReport& report) {
-  return Setup(ranks, config, options, report).run_without_session();
+// Equally many characters that are others would go unnoticed. Files of weights alone have no
+// description to compare.
+void require_same_outputs(const SafetensorsFile& file, const ModelDescription& description) {
+  if (description.config.task != Task::ctc || !file.metadata().contains("alphabet")) return;
+  const auto other = ModelDescription::from_metadata(file.metadata(), file.name());
+  if (other.config.task != Task::ctc || other.alphabet == description.alphabet) return;
+  fail_input("training.init_from: ", file.name(), " writes ", shown(other.alphabet), ", this run ",
+             shown(description.alphabet), "; data.alphabet sets the characters of a run");
 }
+
+// Weights of another model; its shapes must be those of this one.
+std::vector<float> foreign_weights(const Config& config, const ModelDescription& description,
+                                   const TrainedModel& model, TrainingReport& report) {
+  std::vector<std::string> warnings;
+  const SafetensorsFile file = open_model(config.training.init_from, &warnings);
+  report.warnings(warnings);
+  require_same_outputs(file, description);
+  std::vector<float> weights = flat_weights(file, model.entries(), model.flat_size());
+  report.message("weights from " + file.name());
+  return weights;
+}
+
+}  // namespace
 
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version) {
   const std::string first_version = ranks.broadcast(version);
@@ -281,13 +245,29 @@ TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
   return Setup(ranks, config, options, report).run();
 }
 
-void restore_training(const Ranks& ranks, TrainingSetup& setup, Synchronizer& synchronizer) {
+void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
+                      TrainedModel& model, Synchronizer& synchronizer, TrainingReport& report) {
+  std::vector<float> weights;
+  ranks.at_first([&] {
+    if (setup.checkpoint) {
+      weights = flat_weights(setup.checkpoint->tensors(best_model_file), model.entries(),
+                             model.flat_size());
+    } else if (!config.training.init_from.empty()) {
+      weights = foreign_weights(config, setup.description, model, report);
+    }
+  });
+  if (setup.resumed || !config.training.init_from.empty()) {
+    model.set_weights(ranks, weights);
+  } else {
+    model.share_weights(ranks);
+  }
+  if (setup.resumed) model.set_steps(setup.state.step, setup.state.optimizer_steps);
   const auto more = synchronizer.state();
   synchronizer.restore(ranks, [&](const Optimizer::Slot& slot) {
     if (!setup.checkpoint) return;
     const bool extra = std::any_of(more.begin(), more.end(),
                                    [&](const auto& other) { return other.name == slot.name; });
-    read_slot(*setup.checkpoint, *setup.session, slot,
+    read_slot(*setup.checkpoint, model.context(), slot,
               extra ? SlotNeeded::if_there : SlotNeeded::always);
   });
   setup.checkpoint.reset();

@@ -80,32 +80,15 @@ void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorT
   writer.add_text("state.json", state.to_json());
 }
 
-void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
-                               const std::vector<Optimizer::Slot>& slots,
-                               const ModelDescription& description, const TrainingState& state) {
-  std::vector<TensorToWrite> arrays;
-  for (const auto& slot : slots) {
-    arrays.push_back(tensor_to_write(slot.name, slot.view, session.parameters().device()));
-  }
-  write_training_checkpoint(writer, weights_to_write(session.parameters()), arrays, description,
-                            state);
+TrainingState read_training_state(const Checkpoint& checkpoint) {
+  return TrainingState::from_json(checkpoint.text("state.json"),
+                                  checkpoint.directory().string() + "/state.json");
 }
 
-TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& session) {
-  const std::string where = checkpoint.directory().string();
-  const TrainingState state =
-      TrainingState::from_json(checkpoint.text("state.json"), where + "/state.json");
-  session.load(checkpoint.tensors("model.safetensors"));
-  session.optimizer().set_steps(state.optimizer_steps);
-  session.set_step(state.step);
-  return state;
-}
-
-void read_slot(const Checkpoint& checkpoint, Session& session, const Optimizer::Slot& slot,
+void read_slot(const Checkpoint& checkpoint, const Context& context, const Optimizer::Slot& slot,
                SlotNeeded needed) {
   const SafetensorsFile file = checkpoint.tensors("optimizer.safetensors");
   if (needed == SlotNeeded::if_there && !file.find(slot.name)) return;
-  const Context& context = session.context();
   const int64_t shape[] = {slot.view.numel()};
   const StoredTensor& stored = file.at(slot.name, DType::f32, shape);
   context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());

@@ -41,17 +41,14 @@ struct TrainingState {
 void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorToWrite> weights,
                                std::span<const TensorToWrite> slots,
                                const ModelDescription& description, const TrainingState& state);
-void write_training_checkpoint(CheckpointWriter& writer, const Session& session,
-                               const std::vector<Optimizer::Slot>& slots,
-                               const ModelDescription& description, const TrainingState& state);
 
-// Restores weights and position into a session built from the same configuration; returns the
-// position.
-TrainingState read_training_checkpoint(const Checkpoint& checkpoint, Session& session);
+// The position alone.
+TrainingState read_training_state(const Checkpoint& checkpoint);
 
-// Restores a flat f32 array of the optimiser's state by its name.
+// Restores a flat f32 array of the optimiser's state by its name, in the memory of the context's
+// device.
 enum class SlotNeeded : uint8_t { always, if_there };
-void read_slot(const Checkpoint& checkpoint, Session& session, const Optimizer::Slot& slot,
+void read_slot(const Checkpoint& checkpoint, const Context& context, const Optimizer::Slot& slot,
                SlotNeeded needed);
 
 }  // namespace rondo

@@ -6,6 +6,7 @@
 #include "comm/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "tests/engine/gradient_check.h"
+#include "tests/engine/wide_ctc.h"
 #include "tests/rank_check.h"
 
 using namespace rondo;
@@ -89,6 +90,9 @@ struct Setting {
   ScheduleKind schedule;
   int chunks = 1;
   const char* placement = "";
+  int sequence = 1;
+  bool shard_optimizer = false;
+  int ranks() const { return data * pipeline * sequence; }
 };
 
 // The curve must be the same on all ranks.
@@ -96,16 +100,18 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
   Curve result;
   std::mutex mutex;
   int ranks_done = 0;
-  run_ranks(setting.data * setting.pipeline, [&](int rank, Transport& transport) {
+  run_ranks(setting.ranks(), [&](int rank, Transport& transport) {
     const auto group = make_ring_group(transport);
     const Ranks world(*group, std::chrono::seconds(20));
-    RankGrid grid(transport, {setting.data, setting.pipeline}, std::chrono::seconds(20));
+    RankGrid grid(transport, {setting.data, setting.pipeline, setting.sequence},
+                  std::chrono::seconds(20));
     PipelineSettings p;
     p.schedule = setting.schedule;
     p.micro_batches = shards / setting.data;
     p.chunks = setting.chunks;
     p.placement = setting.placement;
     p.bucket_bytes = 2000;
+    p.shard_optimizer = setting.shard_optimizer;
     PipelineTrainer trainer(model, o, p, world, grid, data.capacity);
     Curve c;
     for (int step = 0; step < steps; ++step) {
@@ -136,7 +142,7 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
       CHECK(result.prediction == c.prediction);
     }
   });
-  CHECK(ranks_done == setting.data * setting.pipeline);
+  CHECK(ranks_done == setting.ranks());
   return result;
 }
 
@@ -199,6 +205,42 @@ TEST_CASE("pipelines and their replicas give the losses of one rank", "[pipeline
   CHECK(distance(got.average, want.average) <= 4 * weights);
 }
 
+TEST_CASE("stages whose ranks share each sequence give the losses of one rank", "[pipeline]") {
+  const rondo::test::WideCtc same_arithmetic;
+  const Data data;
+  const SessionOptions o = options(0.5);
+  const Curve want = train_alone(data, o);
+  const Curve control = train_alone(data, o, true);
+  const double losses = distance(control.losses, want.losses);
+  const double weights = distance(control.weights, want.weights);
+  const Setting setting = GENERATE(Setting{1, 2, ScheduleKind::one_f_one_b, 1, "", 2},
+                                   Setting{2, 2, ScheduleKind::gpipe, 1, "3,3", 2},
+                                   Setting{1, 2, ScheduleKind::zero_bubble, 1, "", 3},
+                                   Setting{1, 2, ScheduleKind::interleaved, 3, "", 2, true},
+                                   Setting{1, 1, ScheduleKind::gpipe, 1, "", 4});
+  INFO(setting.data << " x " << setting.pipeline << " x " << setting.sequence << " "
+                    << name_of(setting.schedule));
+  const Curve got = train_in_pipeline(data, o, setting);
+  CHECK(distance(got.losses, want.losses) <= 4 * losses);
+  CHECK(distance(got.norms, want.norms) <= 4 * distance(control.norms, want.norms));
+  CHECK(distance(got.weights, want.weights) <= 4 * weights);
+  CHECK(distance(got.average, want.average) <= 4 * weights);
+}
+
+TEST_CASE("an optimiser divided over a stage's ranks does not change a bit", "[pipeline]") {
+  const Data data;
+  const SessionOptions o = options(0.5);
+  for (const int sequence : {1, 2}) {
+    Setting setting{2, 2, ScheduleKind::one_f_one_b, 1, "2,4", sequence};
+    const Curve whole = train_in_pipeline(data, o, setting);
+    setting.shard_optimizer = true;
+    const Curve divided = train_in_pipeline(data, o, setting);
+    CHECK((whole.weights == divided.weights));
+    CHECK((whole.average == divided.average));
+    CHECK((whole.losses == divided.losses));
+  }
+}
+
 TEST_CASE("where the model is cut does not change a bit", "[pipeline]") {
   const Data data;
   const SessionOptions o = options(0.5);
@@ -217,6 +259,12 @@ TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
                     "number of ranks must be a multiple of --pipeline");
   CHECK_THROWS_WITH(split_world(4, 2, 3),
                     "--data 3 x --pipeline 2 is 6 ranks, not the 4 there are");
+  CHECK(split_world(12, 2, 0, 3).data == 2);
+  CHECK_THROWS_WITH(split_world(8, 2, 0, 3),
+                    "8 ranks cannot be shared out to pipelines of 6 ranks: the number of ranks "
+                    "must be a multiple of --pipeline 2 x --sequence 3");
+  CHECK_THROWS_WITH(split_world(8, 2, 3, 2),
+                    "--data 3 x --pipeline 2 x --sequence 2 is 12 ranks, not the 8 there are");
 
   const Data data;
   const auto complaint = [&](int ranks, PipelineSettings p, bool unlike = false) {

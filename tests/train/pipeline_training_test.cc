@@ -5,6 +5,7 @@
 
 #include "engine/parallel/ranks.h"
 #include "engine/report/jsonl.h"
+#include "tests/engine/wide_ctc.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;
@@ -72,6 +73,7 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
 }  // namespace
 
 TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipelines]") {
+  const rondo::test::WideCtc same_arithmetic;  // as of shards of sequences
   const TrainingCorpus corpus(60, 5);
   const Config alone = config(corpus, "alone");
   require_success(train_on(1, alone));
@@ -106,6 +108,65 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
   check(interleaved, 2);
   Config accumulated = pipeline(config(corpus, "alone_in_a_pipeline"), 1, 1, 3);
   check(accumulated, 1);
+  Config shards = pipeline(config(corpus, "shards"), 2);
+  shards.parallel.sequence = 2;
+  check(shards, 4);
+  Config all = pipeline(config(corpus, "all"), 2, 2, 2);
+  all.parallel.sequence = 2;
+  all.parallel.shard_optimizer = true;
+  check(all, 8);
+  Config two = config(corpus, "sharded_sequences");
+  two.parallel.sequence = 2;
+  two.parallel.shard_optimizer = true;
+  check(two, 2);
+}
+
+// One loop trains them all, so what it offers is offered to pipelines.
+TEST_CASE("pipelines validate, average, reduce the rate and stop as one rank does", "[pipelines]") {
+  const TrainingCorpus corpus(60, 9);
+  const auto features = [&](const std::string& name, double rate) {
+    Config c = config(corpus, name, 60);
+    c.training.validate_every_steps = 6;
+    c.training.average_best = 2;
+    c.training.patience = 2;
+    c.schedule.type = ScheduleType::plateau;
+    c.schedule.plateau_patience = 0;
+    c.schedule.plateau_factor = 0.9;
+    c.optimizer.lr = rate;
+    c.training.accumulation = 2;
+    c.data.test = c.data.dev;
+    return c;
+  };
+  const Config alone = features("alone", 0.06),
+               spread = pipeline(features("spread", 0.06), 2, 2, 2);
+  require_success(train_on(1, alone));
+  require_success(train_on(4, spread));
+  const auto log = [](const Config& c) {
+    return read_training_log(c.training.checkpoint_dir + "/log.jsonl").series;
+  };
+  const auto a = log(alone), b = log(spread);
+  REQUIRE(a.at("validation.loss").y.size() >= 4);
+  CHECK(a.at("validation.loss").x == b.at("validation.loss").x);
+  CHECK(distance(a.at("validation.loss").y, b.at("validation.loss").y) < 1e-2);
+  CHECK(a.at("step.lr").y == b.at("step.lr").y);
+  CHECK(a.at("step.lr").y.front() > a.at("step.lr").y.back());
+  CHECK(a.at("step.loss").y.size() == b.at("step.loss").y.size());
+  CHECK(distance(weights_in(alone.training.checkpoint_dir + "/model.safetensors"),
+                 weights_in(spread.training.checkpoint_dir + "/model.safetensors")) < 1e-2);
+  // A rate that is too high: patience ends it.
+  const Config hasty = features("hasty", 0.6), both = pipeline(features("both", 0.6), 2, 2, 2);
+  require_success(train_on(1, hasty));
+  require_success(train_on(4, both));
+  CHECK(log(hasty).at("step.loss").y.size() < 60);
+  CHECK(log(hasty).at("step.loss").y.size() == log(both).at("step.loss").y.size());
+  CHECK(log(hasty).at("validation.loss").x == log(both).at("validation.loss").x);
+  // Another run starts with its weights.
+  Config next = pipeline(config(corpus, "next", 1), 3);
+  next.training.init_from = spread.training.checkpoint_dir;
+  next.optimizer.lr = 1e-9;
+  require_success(train_on(3, next));
+  CHECK(distance(newest(next), weights_in(spread.training.checkpoint_dir + "/model.safetensors")) <
+        1e-6);
 }
 
 TEST_CASE("a run goes on with other splits where it stood", "[pipelines]") {
@@ -134,6 +195,10 @@ TEST_CASE("a run goes on with other splits where it stood", "[pipelines]") {
   require_success(train_on(2, pipeline(parts(8), 2)));
   require_success(train_on(1, parts(13), StartFrom::checkpoint));
   require_success(train_on(4, pipeline(parts(19), 2, 2, 2), StartFrom::checkpoint));
+  Config shards = pipeline(parts(21), 2);
+  shards.parallel.sequence = 2;
+  shards.parallel.shard_optimizer = true;
+  require_success(train_on(4, shards, StartFrom::checkpoint));
   require_success(train_on(3, pipeline(parts(24), 3), StartFrom::checkpoint));
   require_success(train_on(2, parts(30), StartFrom::checkpoint));
   CHECK(distance(newest(parts(30)), newest(whole)) < 5e-3);
@@ -173,6 +238,12 @@ TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]")
   CHECK_THAT(refusal(7, pipeline(c, 7, 1, 8)),
              Contains("a pipeline of 7 stages for a model of 6 layers (lstm"));
   CHECK_THAT(refusal(4, pipeline(c, 4, 1, 3)), Contains("needs at least 4 micro-batches, not 3"));
+  Config shards = pipeline(c, 2);
+  shards.parallel.sequence = 3;
+  CHECK_THAT(refusal(4, shards), Contains("must be a multiple of --pipeline 2 x --sequence 3"));
+  Config local = pipeline(c, 2);
+  local.parallel.sync = Sync::local;
+  CHECK_THAT(refusal(2, local), Contains("need parallel.sync = \"step\""));
   Config invariant = pipeline(c, 2);
   invariant.parallel.deterministic = Deterministic::world_invariant;
   CHECK_THAT(refusal(2, invariant), Contains("not for pipelines"));

@@ -6,13 +6,13 @@
 #include "comm/run_ranks.h"
 #include "engine/io/checkpoint.h"
 #include "engine/train/trainer.h"
-#include "kernels/ctc/ctc.h"
-#include "kernels/ops.h"
+#include "tests/engine/wide_ctc.h"
 #include "tests/train/training_corpus.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;
 using rondo::test::TrainingCorpus;
+using rondo::test::WideCtc;
 
 namespace {
 
@@ -55,27 +55,15 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(sum);
 }
 
-// The cpu variant of ctc whose arithmetic is that of chunks.
-struct WideCtc {
-  WideCtc() {
-    for (const char* name : {"wide_generic", "wide_avx2", "wide_avx512"}) {
-      for (const Variant& v : ctc_variants()) {
-        if (std::string(v.name) == name && (!v.accepts || v.accepts({}, nullptr))) {
-          prefer_variant("ctc", name);
-        }
-      }
-    }
-  }
-  ~WideCtc() { prefer_variant("ctc", ""); }
-};
-
 }  // namespace
 
 TEST_CASE("ranks that share sequences end as one rank does, but for the order of sums") {
   const WideCtc same_arithmetic;
   const TrainingCorpus corpus(160, 2);
-  const auto trained = [&](const std::string& name, int ranks, int shards, int parts) {
+  const auto trained = [&](const std::string& name, int ranks, int shards, int parts,
+                           int micro_batches = 0) {
     Config c = corpus.config(name);
+    c.parallel.micro_batches = micro_batches;
     c.data.dev.clear();
     c.training.max_steps = 100;
     c.parallel.sequence = shards;
@@ -103,6 +91,19 @@ TEST_CASE("ranks that share sequences end as one rank does, but for the order of
     CHECK(difference <= 2 * control);
     CHECK(difference > 0);  // they did something else
   }
+  // Micro-batches fill the wave, and are empty where a batch has few sequences.
+  CHECK(distance(one, trained("wave", 4, 2, 0, 3)) <= 2 * control);
+}
+
+TEST_CASE("data that one of the ranks of a sequence cannot read end all of them") {
+  TrainingCorpus corpus(60, 2);
+  Config c = corpus.config("unreadable");
+  c.data.dev.clear();
+  c.parallel.sequence = 2;
+  c.parallel.timeout_seconds = 600;  // they must not wait for it
+  const std::string bad = corpus.spoil_longest();
+  CHECK_THAT(train_on(2, c), Contains(bad));
+  CHECK(list_checkpoints(c.training.checkpoint_dir).size() == 1);
 }
 
 TEST_CASE("training in chunks: one chunk is the whole, several are not") {

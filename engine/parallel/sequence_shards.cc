@@ -1,0 +1,349 @@
+#include "engine/parallel/sequence_shards.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/base/error.h"
+#include "kernels/base/tensor.h"
+#include "kernels/lstm/lstm.h"
+
+namespace rondo {
+namespace {
+
+Node with_run(const Node& node, LstmRun run) {
+  Node copy = node;
+  copy.attributes = node.attributes.with("run", static_cast<int64_t>(run));
+  return copy;
+}
+
+}  // namespace
+
+SequenceShards::SequenceShards(const Graph& training, ValueId loss, const Context& context,
+                               ProcessGroup& group, ShardRanks shards, int32_t max_label_length)
+    : context_(context),
+      group_(group),
+      first_(shards.first),
+      rank_(group.rank() - shards.first),
+      ranks_(shards.count),
+      chunk_(shard_graph(training, loss, max_label_length)) {
+  RONDO_CHECK(context.device->host_memory(), "states must be in host memory to be sent");
+  RONDO_CHECK(rank_ >= 0 && rank_ < ranks_ && first_ + ranks_ <= group.size(), "rank ",
+              group.rank(), " of ", group.size(), " has no shard among ranks ", first_, " to ",
+              first_ + ranks_ - 1);
+  find_exchanges();
+}
+
+// A shard has at most ceil(blocks / ranks) blocks of a sequence.
+BatchCapacity SequenceShards::capacity(const BatchCapacity& whole) const {
+  BatchCapacity c = whole;
+  const auto most = [&](int64_t frames, int64_t sequences) {
+    return std::min((frames + sequences * (chunk_.block - 1)) / ranks_ + sequences * chunk_.block,
+                    frames);
+  };
+  c.packed.frames = static_cast<int32_t>(most(whole.packed.frames, 1));
+  c.packed.rows = most(whole.packed.rows, whole.packed.sequences);
+  return c;
+}
+
+BatchPart SequenceShards::cut(const BatchView& whole) const {
+  std::vector<FrameRange> ranges;
+  for (int32_t length : whole.layout->lengths) {
+    ranges.push_back(shard_frames(length, chunk_.block, rank_, ranks_));
+  }
+  int64_t factor = 1;
+  if (chunk_.logits != no_value) {
+    factor = chunk_.graph.total_factor(chunk_.graph.shape(chunk_.logits).level);
+  }
+  return {whole, chunk_.graph, ranges, factor};
+}
+
+void SequenceShards::find_exchanges() {
+  exchanges_.clear();
+  for (const RecurrentLayer& l : chunk_.layers) {
+    exchanges_.push_back({l.forward, l.directions, false, {l.h0, l.c0}, {l.hn, l.cn}});
+    if (l.backward == no_node) continue;
+    exchanges_.push_back({l.backward, l.directions, true, {l.dhn, l.dcn}, {l.dh0, l.dc0}});
+  }
+  if (chunk_.ctc_alpha != no_node) {
+    exchanges_.push_back({chunk_.ctc_alpha, 1, false, {chunk_.alpha_in}, {chunk_.alpha_out}});
+    exchanges_.push_back({chunk_.ctc_grad, 1, true, {chunk_.beta_in}, {chunk_.beta_out}});
+  }
+  for (const PooledLayer& l : chunk_.pools) {
+    exchanges_.push_back({l.forward, 1, false, {}, {}, &l});
+    if (l.backward != no_node) exchanges_.push_back({l.backward, 1, true, {}, {}, &l});
+  }
+  std::sort(exchanges_.begin(), exchanges_.end(),
+            [](const Exchange& a, const Exchange& b) { return a.node < b.node; });
+  exchange_of_.assign(chunk_.graph.nodes.size(), no_node);
+  for (size_t i = 0; i < exchanges_.size(); ++i) exchange_of_[exchanges_[i].node] = i;
+}
+
+// The directions of a bidirectional layer one at a time. dx is made of both, so with the later one.
+SequenceShards::Pass SequenceShards::bind(Plan& plan, int stage) const {
+  Pass pass;
+  pass.plan = &plan;
+  pass.early.resize(exchanges_.size());
+  pass.late.resize(exchanges_.size());
+  for (size_t i = 0; i < exchanges_.size(); ++i) {
+    const Exchange& e = exchanges_[i];
+    const Node& node = chunk_.graph.nodes[e.node];
+    if (e.directions == 1 || (stage != all_stages && node.stage != stage)) continue;
+    const bool first_early = e.early(rank_, ranks_) == 0;
+    Node early = with_run(node, first_early ? LstmRun::first : LstmRun::second);
+    if (e.backward) early.outputs[2] = no_value;
+    pass.early[i] = plan.bind_part(e.node, early);
+    pass.late[i] =
+        plan.bind_part(e.node, with_run(node, first_early ? LstmRun::second : LstmRun::first));
+  }
+  return pass;
+}
+
+void SequenceShards::begin(Pass& pass, const BatchPart& part, const BatchView& whole,
+                           size_t number) const {
+  pass.part = &part;
+  pass.number = number;
+  pass.lengths.clear();
+  for (int32_t n : part.order()) {
+    pass.lengths.push_back(whole.layout->lengths[static_cast<size_t>(n)]);
+  }
+  // Where nobody is on the other side, states and their gradients are zero.
+  for (const Exchange& e : exchanges_) {
+    std::vector<ValueId> fed = e.in;
+    if (e.pool) fed.push_back(e.backward ? e.pool->share : e.pool->whole);
+    for (ValueId id : fed) {
+      const TensorView view = pass.plan->view(id);
+      if (view) std::memset(view.data, 0, view.bytes());
+    }
+  }
+}
+
+void SequenceShards::start(CommClock::duration timeout) {
+  deadline_ = CommClock::now() + timeout;
+  sent_.clear();
+}
+
+void SequenceShards::finish() {
+  for (Message& message : sent_) message.work.wait();
+  sent_.clear();
+}
+
+bool SequenceShards::is_duplicate(const Node& node) const {
+  if (rank_ == 0 || node.phase != Phase::weight_gradient) return false;
+  return std::none_of(node.inputs.begin(), node.inputs.end(), [this](ValueId id) {
+    return id != no_value && chunk_.graph.shape(id).axis == Axis::frames;
+  });
+}
+
+void SequenceShards::run_node(Pass& pass, size_t node) {
+  const size_t index = exchange_of_[node];
+  if (index == no_node) return pass.plan->run_node(node);
+  const Exchange& e = exchanges_[index];
+  if (e.pool) {
+    begin_pool(pass, index);
+    end_pool(pass, index);
+    return;
+  }
+  const int early = e.directions == 1 ? 0 : e.early(rank_, ranks_);
+  run_direction(pass, index, early);
+  if (e.directions == 2) run_direction(pass, index, 1 - early);
+}
+
+// Of equal tags the transport keeps the order; the numbers only make messages readable.
+uint32_t SequenceShards::number(const Pass& pass, size_t exchange, int direction) const {
+  return static_cast<uint32_t>(
+      ((pass.number * exchanges_.size() + exchange) * 2 + static_cast<size_t>(direction)) * 2);
+}
+
+void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
+  const Exchange& e = exchanges_[exchange];
+  const bool from_left = e.from_left(direction);
+  const int from = from_left ? rank_ - 1 : rank_ + 1, to = from_left ? rank_ + 1 : rank_ - 1;
+  const uint32_t first = number(pass, exchange, direction);
+  for (size_t v = 0; v < e.in.size() && from >= 0 && from < ranks_; ++v) {
+    receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
+  }
+  if (e.directions == 1) {
+    pass.plan->run_node(e.node);
+  } else {
+    const bool early = direction == e.early(rank_, ranks_);
+    (early ? pass.early : pass.late)[exchange](context_);
+  }
+  for (size_t v = 0; v < e.out.size() && to >= 0 && to < ranks_; ++v) {
+    send(pass, e.out[v], direction, to, first + static_cast<uint32_t>(v));
+  }
+}
+
+void SequenceShards::begin_pool(Pass& pass, size_t exchange) {
+  const Exchange& e = exchanges_[exchange];
+  if (e.backward) take_share(pass, *e.pool);
+  pass.plan->run_node(e.node);
+  if (!e.backward) send_partial(pass, exchange);
+}
+
+void SequenceShards::end_pool(Pass& pass, size_t exchange) {
+  if (!exchanges_[exchange].backward) add_partials(pass, exchange);
+}
+
+namespace {
+
+// One direction's plane of a state, its rows in the order of the plan.
+struct Plane {
+  std::byte* data;
+  size_t row;
+};
+Plane plane_of(const Plan& plan, ValueId id, int direction) {
+  const TensorView view = plan.view(id);
+  const Shape& shape = plan.graph().shape(id);
+  const size_t plane = view.bytes() / static_cast<size_t>(shape.planes);
+  return {static_cast<std::byte*>(view.data) + static_cast<size_t>(direction) * plane,
+          static_cast<size_t>(shape.cols) * size_of(plan.graph().value(id).dtype)};
+}
+
+}  // namespace
+
+// Rows travel in the order of the whole batch: each shard sorts its sequences in its own way.
+void SequenceShards::send(const Pass& pass, ValueId id, int direction, int to, uint32_t number) {
+  const Plane plane = plane_of(*pass.plan, id, direction);
+  const std::vector<int32_t>& order = pass.part->order();
+  std::vector<std::byte> bytes(order.size() * plane.row);
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::memcpy(bytes.data() + static_cast<size_t>(order[i]) * plane.row,
+                plane.data + i * plane.row, plane.row);
+  }
+  post(to, number, std::move(bytes));
+}
+
+void SequenceShards::post(int to, uint32_t number, std::vector<std::byte> bytes) {
+  Message message;
+  message.bytes = std::move(bytes);
+  message.work = group_.send(first_ + to, number, message.bytes, deadline_);
+  sent_.push_back(std::move(message));
+}
+
+void SequenceShards::receive(const Pass& pass, ValueId id, int direction, int from,
+                             uint32_t number) {
+  const Plane plane = plane_of(*pass.plan, id, direction);
+  const std::vector<int32_t>& order = pass.part->order();
+  std::vector<std::byte> bytes(order.size() * plane.row);
+  group_.recv(first_ + from, number, bytes, deadline_).wait();
+  for (size_t i = 0; i < order.size(); ++i) {
+    std::memcpy(plane.data + i * plane.row,
+                bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
+  }
+}
+
+namespace {
+
+// How much of a whole sequence's pooling is this part's: its share of the frames, or all of it
+// where the last frame is.
+double part_of_pool(const PooledLayer& pool, int64_t factor, int32_t first, int32_t length,
+                    int32_t whole) {
+  if (length == 0) return 0;
+  if (pool.pooling == Pooling::last) return first + length == whole ? 1 : 0;
+  const auto frames = [factor](int32_t n) {
+    return static_cast<double>((n + factor - 1) / factor);
+  };
+  return frames(length) / frames(whole);
+}
+
+// f(row, column, weight) for each sequence of a part.
+template <class F>
+void for_weighted(const ChunkGraph& chunk, const PooledLayer& pool, const PackedHost& layout,
+                  const std::vector<int32_t>& whole_lengths, F f) {
+  const int64_t factor = chunk.graph.total_factor(pool.level);
+  const int64_t cols = chunk.graph.shape(pool.partial).cols;
+  for (size_t i = 0; i < whole_lengths.size(); ++i) {
+    const double weight =
+        part_of_pool(pool, factor, layout.first_frame[i], layout.lengths[i], whole_lengths[i]);
+    for (int64_t c = 0; c < cols; ++c) f(i, c, weight);
+  }
+}
+
+}  // namespace
+
+// To everybody, in double and in the order of the whole pass.
+void SequenceShards::send_partial(Pass& pass, size_t exchange) {
+  const PooledLayer& pool = *exchanges_[exchange].pool;
+  const TensorView view = pass.plan->view(pool.partial);
+  const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);
+  std::vector<std::byte> bytes(pass.lengths.size() * cols * sizeof(double));
+  visit_floating(view.dtype, [&]<class T>(T) {
+    for_weighted(chunk_, pool, pass.part->layout(), pass.lengths,
+                 [&](size_t i, int64_t c, double weight) {
+                   const auto at = static_cast<size_t>(pass.part->order()[i]) * cols;
+                   const size_t from = i * cols + static_cast<size_t>(c);
+                   const double value = weight * static_cast<double>(view.as<T>()[from]);
+                   std::memcpy(bytes.data() + (at + static_cast<size_t>(c)) * sizeof(double),
+                               &value, sizeof value);
+                 });
+  });
+  // Oneself is among the receivers of the sum, but not of the message.
+  for (int to = 0; to < ranks_; ++to) {
+    if (to != rank_) post(to, number(pass, exchange, 0), bytes);
+  }
+  pass.partial = std::move(bytes);
+}
+
+// Of all shards, in the order of the ranks: the same bits everywhere.
+void SequenceShards::add_partials(Pass& pass, size_t exchange) {
+  const PooledLayer& pool = *exchanges_[exchange].pool;
+  const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);
+  std::vector<double> sums(pass.lengths.size() * cols, 0.0), terms(sums.size());
+  const auto bytes = std::as_writable_bytes(std::span(terms));
+  for (int from = 0; from < ranks_; ++from) {
+    if (from == rank_) {
+      std::copy(pass.partial.begin(), pass.partial.end(), bytes.begin());
+    } else {
+      group_.recv(first_ + from, number(pass, exchange, 0), bytes, deadline_).wait();
+    }
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
+  }
+  const TensorView view = pass.plan->view(pool.whole);
+  visit_floating(view.dtype, [&]<class T>(T) {
+    for (size_t i = 0; i < pass.lengths.size(); ++i) {
+      const auto at = static_cast<size_t>(pass.part->order()[i]) * cols;
+      for (size_t c = 0; c < cols; ++c) view.as<T>()[i * cols + c] = static_cast<T>(sums[at + c]);
+    }
+  });
+}
+
+// pool_grad divides by the part's length: what it gets is scaled to make it the whole's.
+void SequenceShards::take_share(const Pass& pass, const PooledLayer& pool) const {
+  const TensorView from = pass.plan->view(pool.gradient), to = pass.plan->view(pool.share);
+  const int64_t cols = chunk_.graph.shape(pool.partial).cols;
+  visit_floating(from.dtype, [&]<class T>(T) {
+    for_weighted(chunk_, pool, pass.part->layout(), pass.lengths,
+                 [&](size_t i, int64_t c, double weight) {
+                   const int64_t at = static_cast<int64_t>(i) * cols + c;
+                   to.as<T>()[at] = static_cast<T>(weight * static_cast<double>(from.as<T>()[at]));
+                 });
+  });
+}
+
+void SequenceShards::add_losses(const Pass& pass, LossTotals& totals,
+                                std::vector<double>& losses) const {
+  const Graph& g = chunk_.graph;
+  const Value& value = g.value(chunk_.loss);
+  const bool by_sequence = value.shape.axis == Axis::sequences;
+  if (rank_ == 0) totals.sequences += static_cast<double>(pass.part->order().size());
+  totals.frames += static_cast<double>(pass.part->layout().extent.rows);
+  if (by_sequence && rank_ != 0) return;
+  const TensorView view = pass.plan->view(chunk_.loss);
+  const auto rows = static_cast<size_t>(pass.plan->live_rows(value.shape));
+  losses.resize(rows);
+  for (size_t i = 0; i < rows; ++i) {
+    const double loss =
+        value.dtype == DType::f64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
+    losses[by_sequence ? static_cast<size_t>(pass.part->order()[i]) : i] = loss;
+    if (std::isfinite(loss)) {
+      totals.loss += loss;
+    } else if (std::isinf(loss) && loss > 0) {
+      ++totals.infeasible;
+    } else {
+      ++totals.nonfinite;
+    }
+  }
+}
+
+}  // namespace rondo

@@ -1,0 +1,120 @@
+// One rank's shard of a model that is cut in time: its part of every batch, and what the nodes that
+// need a neighbour's state get from it and pass on.
+//
+// SequenceRank runs whole models this way, PipelineTrainer the stages of one. See
+// engine/parallel/sequence.h for what is exchanged. Memory of the host only. One thread at a time.
+// Throws InputError for models that cannot be cut (engine/parallel/sequence_graph.h), CommError
+// when a rank fails.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "comm/process_group.h"
+#include "engine/graph/plan.h"
+#include "engine/parallel/sequence_cut.h"
+#include "engine/parallel/sequence_graph.h"
+#include "kernels/totals/totals.h"
+
+namespace rondo {
+
+// The ranks of a group that share each sequence: `count` neighbours, of which the first has the
+// first shard.
+struct ShardRanks {
+  int first = 0, count = 1;
+};
+
+class SequenceShards {
+ public:
+  // `training` is a whole training graph with its backward nodes; `max_label_length`: capacity, the
+  // same on all shards. Borrows the group and what the context points to.
+  SequenceShards(const Graph& training, ValueId loss, const Context& context, ProcessGroup& group,
+                 ShardRanks shards, int32_t max_label_length);
+
+  const ChunkGraph& chunk() const { return chunk_; }
+  int rank() const { return rank_; }  // which shard is computed here
+  int ranks() const { return ranks_; }
+
+  // This shard's of a batch.
+  BatchCapacity capacity(const BatchCapacity& whole) const;
+  BatchPart cut(const BatchView& whole) const;
+
+  // A node that needs what a neighbour has. Every value is [directions, N, width].
+  struct Exchange {
+    size_t node = no_node;
+    int directions = 1;
+    bool backward = false;  // direction 0 comes from the right
+    std::vector<ValueId> in, out;
+    const PooledLayer* pool = nullptr;  // instead: a sum over all shards, or a share of a gradient
+
+    // Which of two directions is computed first: the one whose end is nearer.
+    int early(int rank, int ranks) const {
+      const bool near_left = 2 * rank < ranks - 1;
+      return near_left != backward ? 0 : 1;
+    }
+    bool from_left(int direction) const { return (direction == 0) != backward; }
+  };
+  // In the order of their nodes.
+  const std::vector<Exchange>& exchanges() const { return exchanges_; }
+
+  // A micro-batch on its way through a plan.
+  struct Pass {
+    Plan* plan = nullptr;
+    const BatchPart* part = nullptr;
+    std::vector<int32_t> lengths = {};         // of whole sequences, in their order here
+    size_t number = 0;                         // of the micro-batch: for messages
+    std::vector<Thunk> early = {}, late = {};  // by exchange, where there are two directions
+    std::vector<std::byte> partial = {};       // of a pooling, as it was sent
+  };
+  // Of a plan of chunk().graph, or of a stage of it.
+  Pass bind(Plan& plan, int stage = all_stages) const;
+  // `part` of `whole` has been loaded into the plan, and lives until the pass is over.
+  void begin(Pass& pass, const BatchPart& part, const BatchView& whole, size_t number) const;
+
+  // Messages until finish() may take so long; finish() waits for those that were sent.
+  void start(CommClock::duration timeout);
+  void finish();
+
+  // Any node: its state comes, it runs, the state goes on. Not for duplicates.
+  void run_node(Pass& pass, size_t node);
+  // Behind a pooling all shards compute the same; its weight gradients count once.
+  bool is_duplicate(const Node& node) const;
+  // The pieces of run_node() for a node that exchanges, so that micro-batches can take turns.
+  void run_direction(Pass& pass, size_t exchange, int direction);
+  void begin_pool(Pass& pass, size_t exchange);
+  void end_pool(Pass& pass, size_t exchange);
+
+  // Adds the sums of a pass whose losses are there, to be summed over the ranks: a sequence and its
+  // loss count on the first shard. `losses`: in the order of the batch's sequences, on the first
+  // shard, for losses of sequences (ctc).
+  void add_losses(const Pass& pass, LossTotals& totals, std::vector<double>& losses) const;
+
+  static constexpr int all_stages = -1;
+
+ private:
+  void find_exchanges();
+  uint32_t number(const Pass& pass, size_t exchange, int direction) const;
+  void send(const Pass& pass, ValueId id, int direction, int to, uint32_t number);
+  void post(int to, uint32_t number, std::vector<std::byte> bytes);
+  void receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
+  void take_share(const Pass& pass, const PooledLayer& pool) const;
+  void send_partial(Pass& pass, size_t exchange);
+  void add_partials(Pass& pass, size_t exchange);
+
+  const Context context_;
+  ProcessGroup& group_;
+  const int first_, rank_, ranks_;
+  ChunkGraph chunk_;
+  std::vector<Exchange> exchanges_;
+  std::vector<size_t> exchange_of_;  // by node; no_node: none
+
+  struct Message {
+    std::vector<std::byte> bytes;
+    Work work;  // after its bytes: it ends before them
+  };
+  std::vector<Message> sent_;
+  Deadline deadline_{};
+};
+
+}  // namespace rondo

@@ -1,0 +1,170 @@
+#include "engine/train/training_strategy.h"
+
+#include <algorithm>
+
+#include "engine/parallel/pipeline_synchronizer.h"
+#include "engine/parallel/sharded_synchronizer.h"
+#include "engine/train/make_synchronizer.h"
+#include "engine/train/training_batches.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+PipelineSettings pipeline_settings(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  PipelineSettings s;
+  s.schedule = p.schedule;
+  s.micro_batches = p.micro_batches > 0 ? p.micro_batches : 2 * p.pipeline;
+  s.chunks = p.chunks;
+  s.placement = p.placement;
+  s.stage_memory = static_cast<size_t>(p.stage_memory_mb) * 1024 * 1024;
+  s.bucket_bytes = p.bucket_kb * 1024;
+  s.shard_optimizer = p.shard_optimizer;
+  s.options.wire = p.wire == DType::bf16 ? Wire::bf16 : Wire::exact;
+  s.options.timeout = std::chrono::duration_cast<CommClock::duration>(
+      std::chrono::duration<double>(p.timeout_seconds));
+  return s;
+}
+
+void refuse_with_pipelines(const Config& config, const TrainerOptions& options) {
+  RONDO_CHECK(!options.group || options.transport, "a group without its transport");
+  if (config.parallel.deterministic == Deterministic::world_invariant) {
+    fail_input(
+        "parallel.deterministic = \"world_invariant\" is for ranks that hold the whole "
+        "model, not for pipelines");
+  }
+  if (options.lockstep) fail_input("--lockstep-ref runs on one rank, not in pipelines");
+  if (config.parallel.sequence > 1 && options.device.kind != DeviceKind::cpu) {
+    fail_input("parallel.sequence trains on CPUs only so far");
+  }
+  if (config.training.tbptt > 0) fail_input("training.tbptt does not go with pipelines");
+}
+
+// The graph of the whole model, to count its weights before it is cut.
+int64_t count_weights(const ModelFunction& model) {
+  Graph graph;
+  model(graph);
+  int64_t flat_size = 0, weights = 0;
+  for (const auto& e : Parameters::entries_of(graph, &flat_size)) weights += e.numel();
+  return weights;
+}
+
+class Maker {
+ public:
+  Maker(const StrategyOptions& options, TrainingSetup& setup)
+      : o_(options), config_(options.config), setup_(setup) {}
+
+  TrainingStrategy make() {
+    if (wants_pipeline(config_)) {
+      make_pipeline();
+    } else {
+      make_session();
+    }
+    return std::move(s_);
+  }
+
+ private:
+  SessionOptions session_options_here() const {
+    SessionOptions o = session_options(config_, o_.trainer.device);
+    o.lockstep = o_.trainer.lockstep;
+    if (o_.trainer.threads > 0) o.threads = o_.trainer.threads;
+    return o;
+  }
+  ModelFunction model() const {
+    return build_model(config_.model, config_.task, setup_.description.sizes);
+  }
+
+  void make_session() {
+    o_.setup.together([&] {
+      SessionOptions o = session_options_here();
+      if (shards_optimizer(config_, o_.ranks)) {
+        o.optimizer = ShardedSynchronizer::without_state(o.optimizer);
+      }
+      s_.session = std::make_unique<Session>(model(), o);
+    });
+    const std::string mine = str(s_.session->training_graph().hash());
+    const std::string first = o_.setup.broadcast(mine);
+    o_.setup.together([&] {
+      if (mine != first) fail_input("its model is another one than that of rank 0");
+    });
+    s_.model = std::make_unique<SessionModelInTraining>(*s_.session);
+    s_.sync = make_synchronizer(config_, o_.ranks, *s_.session, o_.ballot,
+                                [&](const std::string& text) { s_.messages.push_back(text); });
+  }
+
+  void make_pipeline() {
+    const ParallelConfig& p = config_.parallel;
+    o_.setup.together([&] { refuse_with_pipelines(config_, o_.trainer); });
+    const WorldSplit split = split_world(o_.ranks.size(), p.pipeline, p.data, p.sequence);
+    const PipelineSettings settings = settings_here(split);
+    const auto patience = settings.options.timeout;
+    if (!o_.trainer.transport) s_.world_of_one = std::make_unique<InProcessWorld>(1);
+    s_.grid = std::make_unique<RankGrid>(
+        o_.trainer.transport ? *o_.trainer.transport : s_.world_of_one->transport(0), split,
+        patience);
+    s_.pipeline =
+        std::make_unique<PipelineTrainer>(model(), session_options_here(), settings, o_.setup,
+                                          *s_.grid, capacity(split, settings.micro_batches));
+    setup_.state.placement = s_.pipeline->placement();
+    s_.model = std::make_unique<PipelineModelInTraining>(*s_.pipeline,
+                                                         Ranks(s_.grid->pipeline(), patience),
+                                                         Ranks(s_.grid->same_stages(), patience));
+    s_.sync = std::make_unique<PipelineSynchronizer>(*s_.pipeline, o_.ranks, s_.grid->replica(),
+                                                     split.data);
+    s_.name = str(name_of(settings.schedule), ", ", describe(split), ", ", settings.micro_batches,
+                  " micro-batches");
+    note_pipeline(settings);
+  }
+
+  // Where the clock chose the stages of a run that goes on, they stay where they were.
+  PipelineSettings settings_here(const WorldSplit& split) const {
+    PipelineSettings s = pipeline_settings(config_);
+    s.options.timeline = !o_.trainer.timeline.empty();
+    const std::string& before = setup_.state.placement;
+    const auto stages = std::count(before.begin(), before.end(), ',') + 1;
+    if (s.placement.empty() && stages == split.pipeline * s.chunks) s.placement = before;
+    return s;
+  }
+
+  BatchCapacity capacity(const WorldSplit& split, int micro_batches) const {
+    const int begin = s_.grid->replica() * micro_batches;
+    const DataShare share{{begin, begin + micro_batches}, split.data * micro_batches};
+    BatchCapacity largest;
+    o_.setup.together([&] {
+      TrainingBatches batches(config_, *setup_.train, share, count_weights(model()));
+      largest = batches.largest(3);
+    });
+    return largest;
+  }
+
+  void note_pipeline(const PipelineSettings& settings) {
+    s_.messages.push_back(str("stages (parallel.placement=", s_.pipeline->placement(), "): ",
+                              s_.pipeline->placement_text(), "; ", name_of(settings.schedule), ", ",
+                              settings.micro_batches, " micro-batches"));
+    const Session::Memory m = s_.pipeline->memory();
+    s_.messages.push_back(str(
+        "rank ", o_.ranks.rank(), " holds ", m.total() / 1024, " KiB: weights ", m.weights / 1024,
+        ", gradients ", m.gradients / 1024, ", optimizer ", m.optimizer / 1024, ", activations ",
+        m.activations / 1024, ", batches ", m.batch / 1024));
+  }
+
+  const StrategyOptions& o_;
+  const Config& config_;
+  TrainingSetup& setup_;
+  TrainingStrategy s_;
+};
+
+}  // namespace
+
+bool wants_pipeline(const Config& config) {
+  const ParallelConfig& p = config.parallel;
+  return p.pipeline > 1 || p.chunks > 1 || (p.data > 0 && p.sequence == 1) ||
+         (p.sequence > 1 && p.shard_optimizer);
+}
+
+TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup) {
+  return Maker(options, setup).make();
+}
+
+}  // namespace rondo
