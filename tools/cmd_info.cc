@@ -5,6 +5,7 @@
 #include "engine/train/model_file.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
+#include "kernels/conditions.h"
 #include "kernels/devices.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/ops.h"
@@ -47,14 +48,15 @@ void print_kernels() {
       const auto b = static_cast<size_t>(v.backend);
       const bool first = here && v.role == Role::standard && !chosen[b];
       chosen[b] = chosen[b] || first;
-      std::printf("  %-5s %-16s %s%s\n", name_of(v.backend), v.name,
-                  v.role == Role::named   ? "by name only"
-                  : v.role == Role::peer  ? "peer, for comparison"
-                  : v.role == Role::timed ? "peer, for timing"
-                  : !here                 ? "not on this machine"
-                  : first                 ? "default"
-                                          : "when the default does not fit",
-                  v.backend == Backend::ref ? " (reference)" : "");
+      const char* chosen_when = v.role == Role::named       ? "by name only"
+                                : v.role == Role::peer      ? "peer, for comparison"
+                                : v.role == Role::timed     ? "peer, for timing"
+                                : !here                     ? "not on this machine"
+                                : v.backend == Backend::ref ? "reference"
+                                : first                     ? "default"
+                                                            : "when the default does not fit";
+      std::printf("  %-5s %-26s %-29s  %s\n", name_of(v.backend), v.name, chosen_when,
+                  std::string(condition_of(v)).c_str());
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/cuda_check.h"
+#include "kernels/base/recent_launches.h"
 
 namespace rondo {
 namespace detail {
@@ -88,6 +89,7 @@ void launch_cuda(const Context& context, const LaunchConfig& c, const void* kern
   CUDA_CHECK(raise_limits(c, kernel));
   CudaLaunch launch(c);
   launch.config.stream = static_cast<cudaStream_t>(context.stream->native());
+  note_launch(c);
   const cudaError_t error = cudaLaunchKernelExC(&launch.config, kernel, arguments);
   RONDO_CHECK(error == cudaSuccess, describe(c), ": ", describe_cuda_error(error));
 }
@@ -123,6 +125,12 @@ int resident_blocks(const LaunchConfig& c, const void* kernel) {
 
 namespace {
 
+// For calls that wait: what they report is mostly the failure of an earlier kernel.
+void check_work(cudaError_t error) {
+  RONDO_CHECK(error == cudaSuccess, "work on a GPU failed: ", detail::describe_cuda_error(error),
+              "; enqueued last, newest first: ", recent_launches());
+}
+
 class CudaStream final : public detail::StreamImpl {
  public:
   explicit CudaStream(int device) : device_(device) {
@@ -146,7 +154,7 @@ class CudaStream final : public detail::StreamImpl {
     (void)task.release();  // run_task owns it now
   }
   void synchronize() override {
-    CUDA_CHECK(cudaStreamSynchronize(stream_));
+    check_work(cudaStreamSynchronize(stream_));
     std::exception_ptr failure;
     {
       const std::lock_guard lock(mutex_);
@@ -197,11 +205,11 @@ class CudaEvent final : public detail::EventImpl {
   void wait(detail::StreamImpl& stream) override {
     CUDA_CHECK(cudaStreamWaitEvent(native(stream), event_, 0));
   }
-  void synchronize() override { CUDA_CHECK(cudaEventSynchronize(event_)); }
+  void synchronize() override { check_work(cudaEventSynchronize(event_)); }
   bool done() override {
     const cudaError_t state = cudaEventQuery(event_);
     if (state == cudaErrorNotReady) return false;
-    CUDA_CHECK(state);
+    check_work(state);
     return true;
   }
 
@@ -221,6 +229,7 @@ class CudaGraph final : public detail::CapturedImpl {
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   void launch(detail::StreamImpl& stream) override {
+    note_recorded_launch();
     CUDA_CHECK(cudaGraphLaunch(graph_, native(stream)));
   }
 

@@ -293,7 +293,8 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
               void* arguments) {
   check_launch(config);
   RONDO_CHECK(self == nullptr, describe(config), ": launched from inside a kernel");
-  last_kernel = config.kernel;
+  thread_local std::string launched;
+  last_kernel = (launched = describe(config)).c_str();
   const uint64_t blocks = config.grid.count();
   const uint64_t per_gang = config.cooperative ? blocks : config.cluster;
   const auto threads = static_cast<unsigned>(config.block.count());
@@ -320,7 +321,7 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
     if (observer) observer->end_gang();
     check_shared_guard(gang);
     stacks.trim(kept_stacks);
-    if (!gang.failure.empty()) throw Error(gang.failure);
+    if (!gang.failure.empty()) throw Error(str(gang.failure, "; launched as ", launched));
   }
 }
 

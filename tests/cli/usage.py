@@ -19,7 +19,7 @@ def test_help_of_settings_lists_them_with_defaults():
 def test_version_and_information():
     run("--version", says="rondo ")
     run("info", says=["cpu: ", "cuda: "])
-    run("info", "--kernels", says=["lstm_forward", "ctc", "default"])
+    run("info", "--kernels", says=["lstm_forward", "ctc", "default", "bf16; H <= 512; no projection"])
     run("bench", "--list", "--backend", "cpu", says="lstm_forward")
     run("bench", "--list", "--device", "sim", says="sim:portable", not_says="cpu:")
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,29 @@ class GpuCheck(unittest.TestCase):
             results = [json.loads(f.read_text()) for f in (build / "out").glob("*.json")]
             names = [f.name for f in (build / "out").glob("*")]
             return p, results, names
+
+    def test_a_pack_runs_elsewhere_and_says_what_it_lacks(self):
+        with tempfile.TemporaryDirectory() as directory:
+            build, pack = pathlib.Path(directory) / "build", pathlib.Path(directory) / "pack"
+            build.mkdir()
+            for name in ("checkop", "simt_test", "rondo"):  # no script: what they load is copied along
+                shutil.copy(REAL_CHECKOP, build / name)
+            env = {"PATH": "/usr/bin:/bin", "RONDO_SHARED": str(build)}
+            p = subprocess.run([sys.executable, TOOL, "--pack", pack, "--build", build], check=False,
+                               capture_output=True, text=True, env=env)
+            self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
+            self.assertIn("without nccl_check (not built), digits (no recordings", p.stdout)
+            shutil.rmtree(build)
+            # A machine with another driver or none: it starts, with the libraries it brought.
+            p = subprocess.run([sys.executable, pack / "gpu_check", "--minutes", "0.001"], check=False,
+                               capture_output=True, text=True, cwd="/", env={"PATH": "/usr/bin:/bin"})
+            self.assertIn(p.returncode, (0, 1, 77), p.stdout + p.stderr)
+            self.assertIn("no GPU: " if p.returncode == 77 else "gpu_check: wrote", p.stdout)
+            (build / "checkop").parent.mkdir()
+            p = subprocess.run([sys.executable, TOOL, "--pack", pack, "--build", build], check=False,
+                               capture_output=True, text=True, env=env)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn("checkop is not built", p.stderr)
 
     def test_without_a_gpu_it_is_skipped_with_the_reason(self):
         p, results, _ = self.run_tool(gpu=False)

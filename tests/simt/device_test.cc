@@ -63,7 +63,8 @@ TEST_CASE("a write outside an allocation is reported with kernel and purpose") {
   };
   CHECK(error_of(y.as<float>(), 100) == "no error");
   CHECK_THAT(error_of(y.as<float>(), 101),
-             Contains("fill wrote past the end of the 400 bytes of 'the output of a test'"));
+             Contains("fill<<<grid 1x1x1, block 32x1x1, 0 B shared>>> wrote past the end of the "
+                      "400 bytes of 'the output of a test'"));
   CHECK_THAT(error_of(y.as<float>() - 1, 1), Contains("wrote before the start"));
   CHECK(error_of(y.as<float>(), 100) == "no error");
 }

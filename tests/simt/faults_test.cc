@@ -243,7 +243,8 @@ TEST_CASE("a failing thread unwinds all the others") {
   for (const SimOptions& o : orders) {
     Sim sim(o);
     CHECK_THAT(sim.error_of({.kernel = "failing", .grid = {3}, .block = {64}}, failing_kernel, 17),
-               Contains("kernel failing, block (") && Contains("thread (17,0,0): planted"));
+               Contains("kernel failing, block (") && Contains("thread (17,0,0): planted") &&
+                   Contains("launched as failing<<<grid 3x1x1, block 64x1x1, 0 B shared>>>"));
     CHECK(Counted::alive == 0);
     CHECK(sim.error_of({.kernel = "fine", .block = {64}}, failing_kernel, -1) == "no error");
   }

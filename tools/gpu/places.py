@@ -114,13 +114,15 @@ def needed_libraries(program):
 
 
 def pack(target, build):
-    """Copies all that gpu_check needs into the folder `target`; [what is in it]."""
+    """Copies all that gpu_check needs into the folder `target`; what is in it, and what is missing
+    there with the reason, as two lists of words."""
     target.mkdir(parents=True, exist_ok=True)
     (target / "lib").mkdir(exist_ok=True)
-    version = source_version()
+    version, missing = source_version(), []
     for name in PROGRAMS:
         program = find_program(name, build)
         if program is None and name in OPTIONAL:
+            missing.append(f"{name} (not built)")
             continue
         if program is None:
             raise FileNotFoundError(f"{name} is not built")
@@ -133,9 +135,11 @@ def pack(target, build):
         (target / folder).mkdir(exist_ok=True)
         for path in sorted((HERE / folder).glob(pattern)):
             shutil.copy(path, target / folder / path.name)
+    shutil.rmtree(target / "digits", ignore_errors=True)
     if recordings := digit_recordings():
-        shutil.rmtree(target / "digits", ignore_errors=True)
         subprocess.run([str(find_program("rondo", build)), "prepare", "fsdd", str(recordings),
                         str(target / "digits")], check=True, stdout=subprocess.DEVNULL)
+    else:
+        missing.append("digits (no recordings; see RONDO_SHARED)")
     (target / "commit").write_text(version + "\n")
-    return sorted(p.name for p in target.iterdir())
+    return sorted(p.name for p in target.iterdir()), missing

@@ -1,0 +1,87 @@
+// What `rondo info --kernels` says that a variant asks for, against what it does ask for.
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "kernels/base/recent_launches.h"
+#include "kernels/conditions.h"
+#include "kernels/ctc/ctc.h"
+#include "kernels/lstm/lstm.h"
+#include "kernels/ops.h"
+#include "kernels/simt/sim_device.h"
+
+namespace rondo {
+namespace {
+
+using Catch::Contains;
+
+const Variant& find_variant(std::string_view op, std::string_view name) {
+  for (const auto variants : all_ops()) {
+    for (const Variant& v : variants) {
+      if (v.op == op && v.name == name && v.backend == Backend::sim) return v;
+    }
+  }
+  throw Error("no such variant");
+}
+
+bool takes_lstm(const char* variant, int64_t hidden, DType dtype, int64_t projection = 0) {
+  Stream stream = sim_device().make_stream();
+  const Context context{Backend::sim, &sim_device(), &stream, nullptr};
+  LstmForwardArgs forward;
+  forward.dims = {1, 4, hidden, projection};
+  forward.layout.capacity = {8, 4, 2};
+  forward.x.dtype = dtype;
+  return find_variant("lstm_forward", variant).accepts(context, &forward);
+}
+
+std::string words(const char* op, const char* variant) {
+  return std::string(condition_of(find_variant(op, variant)));
+}
+
+}  // namespace
+
+TEST_CASE("every variant says what it asks for") {
+  for (const auto variants : all_ops()) {
+    for (const Variant& v : variants) {
+      INFO(v.op << " " << name_of(v.backend) << ":" << v.name);
+      CHECK(!condition_of(v).empty());
+      CHECK((condition_of(v) == "always") == (v.accepts == nullptr));
+    }
+  }
+}
+
+TEST_CASE("the LSTM's variants take what their conditions say, to the last H") {
+  CHECK_THAT(words("lstm_forward", "cluster"), Contains("bf16; H <= 512; no projection"));
+  CHECK(takes_lstm("cluster", 512, DType::bf16));
+  CHECK_FALSE(takes_lstm("cluster", 513, DType::bf16));
+  CHECK_FALSE(takes_lstm("cluster", 512, DType::f32));
+  CHECK_FALSE(takes_lstm("cluster", 512, DType::bf16, 8));
+
+  CHECK_THAT(words("lstm_backward", "grid"), Contains("f32 or bf16; H <= 1024; no projection"));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CHECK(takes_lstm("grid", 1024, dtype));
+    CHECK_FALSE(takes_lstm("grid", 1025, dtype));
+    CHECK_FALSE(takes_lstm("grid", 1024, dtype, 8));
+  }
+  CHECK_THAT(words("lstm_forward", "portable"), Contains("f32 or bf16; any H"));
+  CHECK(takes_lstm("portable", 5000, DType::bf16, 8));
+  CHECK_FALSE(takes_lstm("portable", 5000, DType::f64));
+}
+
+TEST_CASE("the last launches are listed, the newest first, repeats once") {
+  note_launch({.kernel = "first", .grid = {3}, .block = {64}, .shared_bytes = 16});
+  for (int i = 0; i < 5; ++i) note_launch({.kernel = "second", .block = {32}});
+  note_launch({.kernel = "second", .block = {64}});
+  note_recorded_launch();
+  note_recorded_launch();
+  const std::string start =
+      "recorded work; second<<<grid 1x1x1, block 64x1x1, 0 B shared>>>; "
+      "second<<<grid 1x1x1, block 32x1x1, 0 B shared>>>; "
+      "first<<<grid 3x1x1, block 64x1x1, 16 B shared>>>";
+  CHECK_THAT(recent_launches(), Catch::StartsWith(start));
+  for (unsigned i = 0; i < 100; ++i) note_launch({.kernel = "many", .grid = {i + 1}});
+  const std::string many = recent_launches();
+  CHECK_THAT(many, Catch::StartsWith("many<<<grid 100x") && Contains("many<<<grid 89x") &&
+                       !Contains("many<<<grid 88x"));
+}
+
+}  // namespace rondo
