@@ -93,6 +93,7 @@ void totals_check(Suite& suite) {
           [=](Case& c) { run_shape(c, s); });
     }
   }
+  suite.add_bench<CombineTotalsArgs>("f64/8/count", [](Case& c) { run_ranks(c, 8, true); });
   suite.add_bench<LossTotalsArgs>("f32/600", [](Case& c) { run_shape(c, {600}); });
 }
 
