@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int failures = 0;
 
@@ -133,6 +134,21 @@ static void invalid(void) {
         CTC_STATUS_INVALID_VALUE);
   CHECK(get_workspace_size(label_lengths, input_lengths, classes, batch, options, NULL) ==
         CTC_STATUS_INVALID_VALUE);
+  /* More than 2^31 rows, or labels. */
+  const int most = 0x7fffffff, huge[batch] = {most, most, most, most};
+  CHECK(get_workspace_size(label_lengths, huge, classes, batch, options, &bytes) ==
+        CTC_STATUS_INVALID_VALUE);
+  CHECK(get_workspace_size(huge, input_lengths, classes, batch, options, &bytes) ==
+        CTC_STATUS_INVALID_VALUE);
+  CHECK(compute_ctc_loss(x, grad, labels, label_lengths, huge, classes, batch, costs, workspace,
+                         options) == CTC_STATUS_INVALID_VALUE);
+  /* Without a GPU, or built without CUDA. */
+  options.loc = CTC_GPU;
+  if (access("/dev/nvidiactl", F_OK) != 0) {
+    CHECK(compute_ctc_loss(x, grad, labels, label_lengths, input_lengths, classes, batch, costs,
+                           workspace, options) == CTC_STATUS_EXECUTION_FAILED);
+  }
+  options.loc = CTC_CPU;
   options.blank_label = classes;
   CHECK(compute_ctc_loss(x, grad, labels, label_lengths, input_lengths, classes, batch, costs,
                          workspace, options) == CTC_STATUS_INVALID_VALUE);

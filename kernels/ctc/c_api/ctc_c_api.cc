@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/base/cpu.h"
+#include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/base/parallel.h"
 #include "kernels/ctc/c_api/ctc.h"
@@ -154,6 +155,8 @@ ctcStatus_t status_of(F&& f) noexcept {
   try {
     f();
     return CTC_STATUS_SUCCESS;
+  } catch (const OutOfMemory&) {
+    return CTC_STATUS_MEMOPS_FAILED;
   } catch (const InputError&) {
     return CTC_STATUS_INVALID_VALUE;
   } catch (const std::bad_alloc&) {
