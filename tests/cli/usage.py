@@ -60,6 +60,19 @@ def test_a_device_of_the_environment():
     fails("eval", "nowhere", "m.jsonl", "--device", "cpu", env=wrong, errs="nowhere")
 
 
+def test_without_a_gpu():
+    lines = run("info")[0].splitlines()
+    why = next(line for line in lines if line.startswith("cuda: "))[len("cuda: "):]
+    if "(cuda:" in why:
+        raise Skip("there is a GPU")
+    for device in ("cuda", "cuda:3"):
+        fails("eval", "nowhere", "m.jsonl", "--device", device, errs=[f"--device {device}: {why}"])
+    # A build with CUDA says what it does instead; one without has nothing to say.
+    built = any(line.startswith("matrix products: ") for line in lines)
+    fails("eval", "nowhere", "m.jsonl", "--device", "auto", lines=1 + built,
+          errs=["nowhere: no such", *([f"no GPU ({why}): using the CPU"] if built else [])])
+
+
 def test_benchmarks_that_are_none():
     fails("bench", "frobnicate", errs="no benchmark fits 'frobnicate'; 'rondo bench --list'")
     fails("bench", "lstm", "--variant", "abacus", errs="'lstm' --variant 'abacus'")
