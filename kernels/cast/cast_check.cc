@@ -82,6 +82,8 @@ void cast_check(Suite& suite) {
     }
   }
   // More than a GPU's threads take in one turn.
+  suite.add<CastArgs>("f32 to f64/280001",
+                      [](Case& c) { cast_case(c, DType::f32, DType::f64, 280001); });
   suite.add<FillArgs>("u8/1x280000", [](Case& c) { fill_case(c, DType::u8, 1, 280000); });
   suite.add<AccumulateArgs>("f32/1x1090001", [](Case& c) {
     linear_case<AccumulateArgs>(c, DType::f32, DType::f32, 1, 1090001, 0.5f);
