@@ -7,6 +7,7 @@
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/lstm_peers.h"
+#include "kernels/lstm/lstm_proven.h"
 
 namespace rondo {
 namespace {
@@ -171,27 +172,36 @@ constexpr auto variants(Gpu... gpu) {
 
 }  // namespace
 
-// Variants that no committed GPU result stands behind yet: `standard` on the simulator, where the
-// portable one, listed before them, is still what runs by default.
-#ifdef RONDO_WITH_CUDA
-#define RONDO_UNPROVEN_GPU_VARIANTS(Args, function, name)                           \
-  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, name, Role::standard,    \
-                        sim::function##_accepts),                                   \
-      RONDO_ONE_GPU_VARIANT(Args, cuda::function, Backend::cuda, name, Role::named, \
-                            cuda::function##_accepts)
-#else
-#define RONDO_UNPROVEN_GPU_VARIANTS(Args, function, name)                        \
+// The time loops on GPUs, in the order of kernels/lstm/lstm_conditions.h; on the simulator the
+// portable one comes first, and the others are there to be asked for. `stem`: lstm_forward, ...
+#define RONDO_SIM_LSTM(Args, function, name)                                     \
   RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, name, Role::standard, \
                         sim::function##_accepts)
+#define RONDO_CUDA_LSTM(Args, function, name)                             \
+  RONDO_ONE_GPU_VARIANT(Args, cuda::function, Backend::cuda, name,        \
+                        function##_proven ? Role::standard : Role::named, \
+                        cuda::function##_accepts)
+#define RONDO_SIM_LSTM_LOOPS(Args, stem)                                                 \
+  RONDO_ONE_GPU_VARIANT(Args, sim::stem##_gpu, Backend::sim, "portable", Role::standard, \
+                        lstm_gpu_accepts<Args>),                                         \
+      RONDO_SIM_LSTM(Args, stem##_cluster, "cluster"),                                   \
+      RONDO_SIM_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                         \
+      RONDO_SIM_LSTM(Args, stem##_grid, "grid")
+#ifdef RONDO_WITH_CUDA
+#define RONDO_LSTM_LOOPS(Args, stem)                                                           \
+  RONDO_SIM_LSTM_LOOPS(Args, stem), RONDO_CUDA_LSTM(Args, stem##_cluster, "cluster"),          \
+      RONDO_CUDA_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                              \
+      RONDO_CUDA_LSTM(Args, stem##_grid, "grid"),                                              \
+      RONDO_ONE_GPU_VARIANT(Args, cuda::stem##_gpu, Backend::cuda, "portable", Role::standard, \
+                            lstm_gpu_accepts<Args>)
+#else
+#define RONDO_LSTM_LOOPS(Args, stem) RONDO_SIM_LSTM_LOOPS(Args, stem)
 #endif
 
 std::span<const Variant> lstm_forward_variants() {
   static const auto list = [] {
     constexpr auto ours = variants<LstmForwardArgs, lstm_forward_ref, lstm_forward_cpu>(
-        RONDO_GPU_VARIANTS(LstmForwardArgs, lstm_forward_gpu, "portable", Role::standard,
-                           lstm_gpu_accepts<LstmForwardArgs>),
-        RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_cluster, "cluster"),
-        RONDO_UNPROVEN_GPU_VARIANTS(LstmForwardArgs, lstm_forward_grid, "grid"));
+        RONDO_LSTM_LOOPS(LstmForwardArgs, lstm_forward));
     std::vector<Variant> all(ours.begin(), ours.end());
     add_peers(all, lstm_forward_peers());
     return all;
@@ -201,10 +211,7 @@ std::span<const Variant> lstm_forward_variants() {
 
 std::span<const Variant> lstm_backward_variants() {
   static constexpr auto list = variants<LstmBackwardArgs, lstm_backward_ref, lstm_backward_cpu>(
-      RONDO_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_gpu, "portable", Role::standard,
-                         lstm_gpu_accepts<LstmBackwardArgs>),
-      RONDO_UNPROVEN_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_cluster, "cluster"),
-      RONDO_UNPROVEN_GPU_VARIANTS(LstmBackwardArgs, lstm_backward_grid, "grid"));
+      RONDO_LSTM_LOOPS(LstmBackwardArgs, lstm_backward));
   return list;
 }
 

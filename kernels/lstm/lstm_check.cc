@@ -121,7 +121,8 @@ void backward(Case& c, const Shape& s) {
   if (s.dx) a.dx = c.rows_output("dx", a.layout, s.input, s.dtype, t);
   a.workspace = c.workspace(
       lstm_workspace_bytes(c.context(), LstmPhase::backward, a.dims, s.dtype, a.layout.capacity));
-  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + (s.dx ? s.input : 0))), bytes_of(LstmPhase::backward, s));
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + (s.dx ? s.input : 0))),
+         bytes_of(LstmPhase::backward, s));
   c.run(a);
 }
 
@@ -154,7 +155,8 @@ void weight_grad(Case& c, const Shape& s) {
   }
   a.workspace = c.workspace(lstm_workspace_bytes(c.context(), LstmPhase::weight_grad, a.dims,
                                                  s.dtype, a.layout.capacity));
-  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)), bytes_of(LstmPhase::weight_grad, s));
+  c.work(2.0 * static_cast<double>(s.rows() * D * 4 * H * (P + s.input)),
+         bytes_of(LstmPhase::weight_grad, s));
   c.run(a);
 }
 
@@ -326,11 +328,9 @@ void add_persistent(Suite& suite) {
   std::vector<int32_t> two_clusters, tiles;
   for (int32_t n = 0; n < 19; ++n) two_clusters.push_back(5 - n / 4);
   for (int32_t n = 0; n < 70; ++n) tiles.push_back(n < 40 ? 2 : 1);
-  const Size sizes[] = {{33, {4, 3, 3, 1}},
-                        {64, two_clusters},
-                        {72, {3, 3, 2, 2, 2, 2, 1, 1, 1, 0}},
-                        {250, {4, 2, 1}},
-                        {260, tiles}};
+  const Size sizes[] = {
+      {33, {4, 3, 3, 1}}, {64, two_clusters}, {72, {3, 3, 2, 2, 2, 2, 1, 1, 1, 0}},
+      {250, {4, 2, 1}},   {260, tiles},       {600, {2, 2, 1}}};
   for (const Size& size : sizes) {
     for (int directions : {1, 2}) {
       for (DType dtype : {DType::bf16, DType::f32}) {

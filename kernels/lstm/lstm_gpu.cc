@@ -38,6 +38,12 @@ uint32_t* take_flags(LstmCarver& carver, const LstmDims& dims) {
   return carver.take<uint32_t>(static_cast<int64_t>(lstm_grid_flag_bytes(dims)), 1);
 }
 
+bf16* take_exchange(LstmCarver& carver, const Context& context, LstmPhase phase,
+                    const LstmDims& dims, DType t, const PackedCapacity& capacity) {
+  if (!lstm_suits("grid_cluster", context.backend, dims, t)) return nullptr;
+  return carver.take<bf16>(static_cast<int64_t>(lstm_exchange_bytes(phase, dims, capacity)), 1);
+}
+
 void* take_gemm(LstmCarver& carver, size_t bytes) {
   return carver.take(static_cast<int64_t>(bytes), 1);
 }
@@ -50,6 +56,7 @@ LstmGpuForwardSpace forward_space(LstmCarver& carver, const Context& context, co
   s.c = carver.take<float>(states * H, sizeof(float));
   s.h_cell = dims.projection ? carver.take(states * H, size_of(t)) : nullptr;
   s.flags = take_flags(carver, dims);
+  s.exchange = take_exchange(carver, context, LstmPhase::forward, dims, t, capacity);
   s.gemm_bytes = gemm_workspace_bytes(context, input_product(dims, t, capacity.rows));
   s.gemm = take_gemm(carver, s.gemm_bytes);
   return s;
@@ -60,6 +67,7 @@ LstmGpuBackwardSpace backward_space(LstmCarver& carver, const Context& context,
   LstmGpuBackwardSpace s;
   s.dc = carver.take<float>(dims.directions * capacity.sequences * dims.hidden, sizeof(float));
   s.flags = take_flags(carver, dims);
+  s.exchange = take_exchange(carver, context, LstmPhase::backward, dims, t, capacity);
   s.gemm_bytes = gemm_workspace_bytes(context, input_gradient(dims, t, capacity.rows));
   s.gemm = take_gemm(carver, s.gemm_bytes);
   return s;
@@ -84,6 +92,13 @@ LstmGpuWeightGradSpace weight_grad_space(LstmCarver& carver, const Context& cont
 }
 
 }  // namespace
+
+size_t lstm_exchange_bytes(LstmPhase phase, const LstmDims& dims, const PackedCapacity& capacity) {
+  const int64_t values =
+      phase == LstmPhase::forward ? capacity.rows + capacity.sequences : capacity.rows * 4;
+  return static_cast<size_t>(dims.directions * values * lstm_exchanged_cells(dims.hidden)) *
+         sizeof(bf16);
+}
 
 size_t lstm_gpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
                                 DType compute, const PackedCapacity& capacity) {

@@ -1,21 +1,20 @@
 // The GPU variants of the LSTM ops: what they share with their table, and with each other on the
 // host; for kernels/lstm alone.
 //
-//   portable  every shape, f32 and bf16, sm_80 and up: a launch per time step (two with a
-//             projection)
-//   cluster   bf16, H <= 512, no projection, sm_90: the time loop in one launch, R in registers,
-//             h (or dh) exchanged through distributed shared memory
-//   grid      f32 and bf16, H <= 1024, no projection, sm_80 and up, all blocks resident: the time
-//   loop in
-//             one cooperative launch, R in registers or shared memory, h (or dgates) exchanged
-//             through memory, a flag per block and step
+//   portable      a launch per time step (two with a projection)
+//   cluster       the time loop in one launch, R in registers, h (or dh) exchanged through
+//                 distributed shared memory
+//   grid          the time loop in one cooperative launch, R in registers or shared memory, h (or
+//                 dgates) exchanged through memory, a flag per block and step
+//   grid_cluster  as grid, but a cluster shares the columns of its rows of R, and what is exchanged
+//                 through memory says itself that it is there
 //
+// kernels/lstm/lstm_conditions.h says which shapes each takes, and in which order they are chosen.
 // All compute x W^T of every row before the time loop, dx and the weight gradients after it, by the
-// gemm and reduce_rows ops. The order in lstm.cc is the order of choice; the cluster and grid
-// variants are `named` on GPUs until a committed result of theirs stands behind them.
+// gemm and reduce_rows ops.
 #pragma once
 
-#include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_conditions.h"
 #include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
@@ -40,30 +39,27 @@ bool lstm_gpu_accepts(const Context&, const void* args) {
   return lstm_compute_dtype(a) != DType::f64 && lstm_run_of(a) == LstmRun::both;
 }
 
-// What the cluster variants are made for; the functions below also ask the machine.
-inline bool lstm_cluster_suits(const LstmDims& dims, DType compute) {
-  return compute == DType::bf16 && dims.hidden <= 512 && dims.projection == 0;
-}
-
-inline bool lstm_grid_suits(const LstmDims& dims, DType compute) {
-  return compute != DType::f64 && dims.hidden <= 1024 && dims.projection == 0;
-}
-
 RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_cluster, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_forward_grid, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_grid, LstmBackwardArgs);
+RONDO_DECLARE_GPU(lstm_forward_grid_cluster, LstmForwardArgs);
+RONDO_DECLARE_GPU(lstm_backward_grid_cluster, LstmBackwardArgs);
 namespace sim {
 bool lstm_forward_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_accepts(const Context&, const void* args);
 bool lstm_forward_grid_accepts(const Context&, const void* args);
 bool lstm_backward_grid_accepts(const Context&, const void* args);
+bool lstm_forward_grid_cluster_accepts(const Context&, const void* args);
+bool lstm_backward_grid_cluster_accepts(const Context&, const void* args);
 }  // namespace sim
 namespace cuda {
 bool lstm_forward_cluster_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_accepts(const Context&, const void* args);
 bool lstm_forward_grid_accepts(const Context&, const void* args);
 bool lstm_backward_grid_accepts(const Context&, const void* args);
+bool lstm_forward_grid_cluster_accepts(const Context&, const void* args);
+bool lstm_backward_grid_cluster_accepts(const Context&, const void* args);
 }  // namespace cuda
 
 // As lstm_workspace_bytes(), for Backend::sim and Backend::cuda.
@@ -75,18 +71,27 @@ inline size_t lstm_grid_flag_bytes(const LstmDims& dims) {
   return static_cast<size_t>(dims.directions * ((dims.hidden + 7) / 8)) * sizeof(uint32_t);
 }
 
+// The cells of a row that the grid_cluster variants exchange: H, padded so that rows are of 16-byte
+// words.
+inline int64_t lstm_exchanged_cells(int64_t hidden) { return (hidden + 7) / 8 * 8; }
+// Its bytes. Forward: h, [D, rows + N, cells]: that of every row, then the initial one of every
+// sequence. Backward: the gradients of the pre-activations, [D, rows, cells, 4].
+size_t lstm_exchange_bytes(LstmPhase phase, const LstmDims& dims, const PackedCapacity& capacity);
+
 // Pieces of the workspace.
 struct LstmGpuForwardSpace {
   float* pre;    // [D, rows, 4H]: x W^T + b
   float* c;      // [D, N, H]
   void* h_cell;  // [D, N, H] of the compute dtype: h' before the projection; else absent
   uint32_t* flags;
+  bf16* exchange;  // lstm_exchange_bytes(); absent where grid_cluster does not suit
   void* gemm;
   size_t gemm_bytes;
 };
 struct LstmGpuBackwardSpace {
   float* dc;  // [D, N, H]
   uint32_t* flags;
+  bf16* exchange;  // as above
   void* gemm;
   size_t gemm_bytes;
 };

@@ -33,6 +33,8 @@
 //   load_words<bytes>(p) store_words(p, words)   8 or 16 aligned bytes in one access
 //   mma_m16n8k16(c, a, b)             bf16 operands, f32 sums, fragments as in the PTX manual
 //   load_acquire(p) store_release(p, v)   32-bit flags between blocks
+//   load_relaxed<bytes>(p) store_relaxed(p, words)   4, 8 or 16 aligned bytes between blocks, each
+//                                     32-bit word whole by itself; they order nothing else
 //   poll_until(condition)             spins while !condition(); traps after some seconds on a GPU
 //   to_float(bf16) to_bf16(float) to<T>(float)
 //   RONDO_UNROLL_ALL                  before a loop whose index selects registers

@@ -98,7 +98,7 @@ __device__ inline void store_release(uint32_t* p, uint32_t v) {
                : "memory");
 }
 
-// `bytes` (8 or 16) at once; p must be aligned to them.
+// `bytes` (8 or 16; relaxed also 4) at once; p must be aligned to them.
 template <int bytes>
 struct alignas(bytes) Words {
   uint32_t w[bytes / 4];
@@ -110,6 +110,41 @@ __device__ Words<bytes> load_words(const void* p) {
 template <int bytes>
 __device__ void store_words(void* p, const Words<bytes>& words) {
   *static_cast<Words<bytes>*>(p) = words;
+}
+template <int bytes>
+__device__ Words<bytes> load_relaxed(const void* p) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  const auto from = __cvta_generic_to_global(p);
+  Words<bytes> v;
+  if constexpr (bytes == 4) {
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v.w[0]) : "l"(from) : "memory");
+  } else if constexpr (bytes == 8) {
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v.w[0]), "=r"(v.w[1])
+                 : "l"(from)
+                 : "memory");
+  } else {
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(from)
+                 : "memory");
+  }
+  return v;
+}
+template <int bytes>
+__device__ void store_relaxed(void* p, const Words<bytes>& v) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  const auto to = __cvta_generic_to_global(p);
+  if constexpr (bytes == 4) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(v.w[0]) : "memory");
+  } else if constexpr (bytes == 8) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(v.w[0]), "r"(v.w[1])
+                 : "memory");
+  } else {
+    asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(v.w[0]),
+                 "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+                 : "memory");
+  }
 }
 
 // ---- polling ----

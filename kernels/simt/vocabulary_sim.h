@@ -158,7 +158,7 @@ inline void store_release(uint32_t* p, uint32_t v) {
   std::atomic_ref<uint32_t>(*p).store(v, std::memory_order_release);
 }
 
-// `bytes` (8 or 16) at once; p must be aligned to them.
+// `bytes` (8 or 16; relaxed also 4) at once; p must be aligned to them.
 template <int bytes>
 struct alignas(bytes) Words {
   uint32_t w[bytes / 4];
@@ -181,6 +181,28 @@ template <int bytes>
 void store_words(void* p, const Words<bytes>& words, Where w = Where::current()) {
   detail::check_aligned(p, bytes, w);
   std::memcpy(p, &words, bytes);
+}
+template <int bytes>
+Words<bytes> load_relaxed(const void* p, Where w = Where::current()) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  detail::check_aligned(p, bytes, w);
+  if (simt::observer) simt::observer->relaxed(p, bytes, false);
+  auto* from = static_cast<uint32_t*>(const_cast<void*>(p));
+  Words<bytes> words;
+  for (int i = 0; i < bytes / 4; ++i) {
+    words.w[i] = std::atomic_ref<uint32_t>(from[i]).load(std::memory_order_relaxed);
+  }
+  return words;
+}
+template <int bytes>
+void store_relaxed(void* p, const Words<bytes>& words, Where w = Where::current()) {
+  static_assert(bytes == 4 || bytes == 8 || bytes == 16);
+  detail::check_aligned(p, bytes, w);
+  if (simt::observer) simt::observer->relaxed(p, bytes, true);
+  auto* to = static_cast<uint32_t*>(p);
+  for (int i = 0; i < bytes / 4; ++i) {
+    std::atomic_ref<uint32_t>(to[i]).store(words.w[i], std::memory_order_relaxed);
+  }
 }
 
 namespace detail {

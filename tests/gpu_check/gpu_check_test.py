@@ -15,6 +15,7 @@ REAL_CHECKOP = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOOL.parent / "gpu"))
 import places  # noqa: E402
+import proofs  # noqa: E402
 import sections  # noqa: E402
 import training_task  # noqa: E402
 
@@ -68,6 +69,89 @@ sys.exit(STATUS != "passed")
 def write_program(path, text):
     path.write_text(text)
     path.chmod(0o755)
+
+
+class Proofs(unittest.TestCase):
+    """A kernel is chosen by default on GPUs as long as a result stands behind its present source."""
+
+    KERNEL, SOURCE = "lstm_forward/grid_cluster", "kernels/lstm/lstm_grid_cluster_forward.cu"
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        shutil.copytree(places.ROOT / "kernels" / "lstm", self.root / "kernels" / "lstm")
+        (self.root / "kernels" / "simt").mkdir()
+        for name in ("simt.h", "vocabulary_cuda.h"):
+            shutil.copy(places.ROOT / "kernels" / "simt" / name, self.root / "kernels" / "simt" / name)
+        (self.root / proofs.RESULTS).mkdir(parents=True)
+        self.set_header({kernel: None for kernel in proofs.KERNELS})
+
+    def set_header(self, of):
+        (self.root / proofs.HEADER).write_text(proofs.header(self.root, of))
+
+    def commit_result(self, cases=(("passed", "x"), ("passed", "x")), **more):
+        """A result of two runs, whose cases of the kernel are (status, digest)."""
+        op, variant = self.KERNEL.split("/")
+        rows = [{"op": op, "variant": variant, "case": "c", "status": s, "digest": d} for s, d in cases]
+        moved = [a for a, b in zip(rows[::2], rows[1::2]) if a != b]
+        result = {"gpu": "Made-up", "sources": proofs.fingerprints(self.root),
+                  "sections": {"checkop_twice": {"variants": proofs.outcomes(rows, moved)}}} | more
+        (self.root / proofs.RESULTS / "2026-01-01-made-up.json").write_text(json.dumps(result))
+
+    def proven(self):
+        return [kernel for kernel, proof in proofs.proven(self.root).items() if proof]
+
+    def edit(self, path, old, new):
+        text = (self.root / path).read_text()
+        self.assertIn(old, text)
+        (self.root / path).write_text(text.replace(old, new))
+
+    def check(self, *arguments):
+        p = subprocess.run([sys.executable, TOOL.parent / "gpu" / "proofs.py", "--root", self.root, *arguments],
+                           capture_output=True, text=True, check=False)
+        return p.returncode
+
+    def test_without_a_result_nothing_is_proven(self):
+        self.assertEqual(self.proven(), [])
+
+    def test_a_result_proves_the_kernel_it_ran_and_no_other(self):
+        self.commit_result()
+        self.assertEqual(self.proven(), [self.KERNEL])
+
+    def test_failed_moving_skipped_and_unknown_runs_prove_nothing(self):
+        for cases in ((("passed", "x"), ("passed", "y")), (("passed", "x"), ("failed", "x")),
+                      (("skipped", ""), ("skipped", "")), ()):
+            self.commit_result(cases)
+            self.assertEqual(self.proven(), [], cases)
+        self.commit_result(sources={})
+        self.assertEqual(self.proven(), [])
+
+    def test_a_changed_source_header_or_wrapper_voids_the_result_and_a_comment_does_not(self):
+        for path, old in ((self.SOURCE, "send_sums("), ("kernels/lstm/lstm_gpu_device.h", "expf"),
+                          ("kernels/simt/vocabulary_cuda.h", "__device__ inline void cp_async_commit")):
+            with self.subTest(path):
+                self.commit_result()
+                self.edit(path, old, "// a remark\n" + old)
+                self.assertEqual(self.proven(), [self.KERNEL])
+                self.edit(path, old, old + "x")
+                self.assertEqual(self.proven(), [])
+                self.edit(path, old + "x", old)
+
+    def test_the_header_must_say_what_the_results_say(self):
+        self.assertEqual(self.check(), 0)
+        self.commit_result()
+        self.assertEqual(self.check(), 1)  # proven, and not yet chosen
+        self.assertEqual(self.check("--update"), 0)
+        self.assertEqual(self.check(), 0)
+        self.assertIn(f"{proofs.constant(self.KERNEL)} = true;", (self.root / proofs.HEADER).read_text())
+        self.edit(self.SOURCE, "send_sums(", "sendx_sums(")
+        self.assertEqual(self.check(), 1)  # chosen, and no longer proven
+
+    def test_the_header_of_this_tree_says_what_its_results_say(self):
+        p = subprocess.run([sys.executable, TOOL.parent / "gpu" / "proofs.py"], capture_output=True,
+                           text=True, check=False)
+        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
 
 
 class GpuCheck(unittest.TestCase):
@@ -128,6 +212,14 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(list(found), ["checkop_twice", "bench"])
         self.assertEqual(found["checkop_twice"]["ran"], 1)
         self.assertEqual(found["bench"]["rows"][0]["median_us"], 1.5)
+
+    def test_a_result_says_which_sources_passed(self):
+        result = self.run_tool()[1][0]
+        self.assertEqual(set(result["sources"]), set(proofs.KERNELS))
+        self.assertEqual(result["sections"]["checkop_twice"]["variants"]["a/fast"],
+                         {"passed": 2, "failed": 0, "moved": 0})
+        moving = self.run_tool(moves=True)[1][0]
+        self.assertEqual(moving["sections"]["checkop_twice"]["variants"]["a/fast"]["moved"], 1)
 
     def test_the_fastest_of_ours_stands_beside_the_fastest_of_each_peer(self):
         _, results, _ = self.run_tool()

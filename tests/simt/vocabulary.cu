@@ -162,6 +162,37 @@ __global__ void relay_kernel(uint32_t* flags, int* y) {
   store_release(flags + b, 1);
 }
 
+// Eight words to a block, which are zero until they are there.
+__global__ void pass_words_kernel(uint32_t* words, uint32_t* y) {
+  const unsigned b = blockIdx.x;
+  if (threadIdx.x != 0) return;
+  uint32_t got[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const auto poll = [&](auto bytes, int first) {
+    constexpr int n = decltype(bytes)::value / 4;
+    Words<4 * n> w;
+    poll_until([&] {
+      w = load_relaxed<4 * n>(words + (b - 1) * 8 + first);
+      bool all = true;
+      for (int i = 0; i < n; ++i) all = all && w.w[i] != 0;
+      return all;
+    });
+    for (int i = 0; i < n; ++i) got[first + i] = w.w[i];
+  };
+  if (b > 0) {
+    poll(std::integral_constant<int, 16>(), 0);
+    poll(std::integral_constant<int, 8>(), 4);
+    poll(std::integral_constant<int, 4>(), 6);
+    poll(std::integral_constant<int, 4>(), 7);
+  }
+  uint32_t sum = 0;
+  for (uint32_t& v : got) sum += ++v;
+  store_relaxed(words + b * 8, Words<4>{{got[0]}});
+  store_relaxed(words + b * 8 + 1, Words<4>{{got[1]}});
+  store_relaxed(words + b * 8 + 2, Words<8>{{got[2], got[3]}});
+  store_relaxed(words + b * 8 + 4, Words<16>{{got[4], got[5], got[6], got[7]}});
+  y[b] = sum;
+}
+
 __global__ void round_trip_kernel(float* y, const float* x, int n) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (i < n) y[i] = to_float(to<bf16>(x[i]));
@@ -241,6 +272,14 @@ void relay(const Context& context, uint32_t* flags, int* y, int blocks) {
           .block = {32},
           .cooperative = true},
          relay_kernel, flags, y);
+}
+void pass_words(const Context& context, uint32_t* words, uint32_t* y, int blocks) {
+  launch(context,
+         {.kernel = "pass_words",
+          .grid = {static_cast<unsigned>(blocks)},
+          .block = {32},
+          .cooperative = true},
+         pass_words_kernel, words, y);
 }
 void round_trip(const Context& context, float* y, const float* x, int n) {
   launch(context, {.kernel = "round_trip", .grid = {blocks_for(n, 64)}, .block = {64}},

@@ -32,6 +32,9 @@ namespace rondo {
   void mma(const Context& context, float* c, const bf16* a, const bf16* b);                        \
   /* block b waits for block b-1's flag and adds one; y[b] = b */                                  \
   void relay(const Context& context, uint32_t* flags, int* y, int blocks);                         \
+  /* block b passes on block b-1's words plus one, block 0 those of 1, 2, ... 8; y[b] = their sum  \
+   */                                                                                              \
+  void pass_words(const Context& context, uint32_t* words, uint32_t* y, int blocks);               \
   /* y = x through bf16 */                                                                         \
   void round_trip(const Context& context, float* y, const float* x, int n);                        \
   /* y[i] = i, with 200 KB of shared memory in between */                                          \

@@ -224,6 +224,16 @@ TEST_CASE("blocks hand a flag on") {
   });
 }
 
+TEST_CASE("words that say themselves that they are there pass between blocks") {
+  everywhere([](Bench& b) {
+    uint32_t* words = b.put(std::vector<uint32_t>(9 * 8));
+    uint32_t* y = b.put(std::vector<uint32_t>(9));
+    ON_PLACE(b, pass_words, words, y, 9);
+    const auto got = b.get(y, 9);
+    for (uint32_t k = 0; k < 9; ++k) CHECK(got[k] == 36 + 8 * k);
+  });
+}
+
 TEST_CASE("bf16 rounds as on the host") {
   everywhere([](Bench& b) {
     std::vector<float> x = {0.0f,          -0.0f,  1.0f,     1.00390625f, 1.01171875f,

@@ -5,6 +5,7 @@ one folder, beside the script, with the shared libraries that the programs need.
 """
 
 import glob
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,8 @@ import shutil
 import site
 import subprocess
 import sys
+
+import proofs
 
 HERE = pathlib.Path(__file__).resolve().parent.parent  # tools/, or the packed folder
 PACKED = (HERE / "commit").is_file()
@@ -91,6 +94,13 @@ def source_version():
     return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain") else "")
 
 
+def kernel_sources():
+    """Fingerprints of the kernels whose default waits for a result; see proofs.py."""
+    if PACKED:
+        return json.loads((HERE / "sources.json").read_text())
+    return proofs.fingerprints(ROOT)
+
+
 def digit_recordings():
     """Folder of the spoken-digit recordings, or None."""
     folder = pathlib.Path(os.environ.get("RONDO_SHARED", ROOT.parent / "shared")) / "data" / "fsdd"
@@ -141,5 +151,6 @@ def pack(target, build):
                         str(target / "digits")], check=True, stdout=subprocess.DEVNULL)
     else:
         missing.append("digits (no recordings; see RONDO_SHARED)")
+    (target / "sources.json").write_text(json.dumps(kernel_sources()) + "\n")
     (target / "commit").write_text(version + "\n")
     return sorted(p.name for p in target.iterdir()), missing

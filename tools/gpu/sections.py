@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import places
+import proofs
 import training_task
 
 # Sections in order of priority, with seconds. Nine minutes together.
@@ -143,6 +144,7 @@ class Check:
         good = (first["exit"] == second["exit"] == 0 and ran and not failed and not moved
                 and len(first["cases"]) == len(second["cases"]))
         return {"status": "passed" if good else "failed", "ran": len(ran),
+                "variants": proofs.outcomes(first["cases"] + second["cases"], moved),
                 "skipped": len(first["cases"]) - len(ran), "failed": failed,
                 "peers_differ": differing, "not_reproduced": moved, "exits": [first["exit"], second["exit"]],
                 "stderr": first["stderr"] or second["stderr"]}

@@ -1,0 +1,1 @@
+#include "kernels/lstm/lstm_grid_cluster_backward.cu"

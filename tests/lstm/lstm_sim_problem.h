@@ -1,0 +1,118 @@
+// One LSTM layer in bf16 for the variants of the simulated GPU, one by one. All arrays are drawn
+// anew from a seed; outputs are NaN until something is written.
+#pragma once
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/base/packed_host.h"
+#include "kernels/lstm/lstm.h"
+#include "kernels/ops.h"
+#include "kernels/simt/sim_device.h"
+
+namespace rondo::test {
+
+struct LstmSimProblem {
+  LstmDims dims;
+  PackedHost packed;
+  std::map<std::string, std::vector<bf16>> narrow;  // by the names of kernels/lstm/lstm.h
+  std::map<std::string, std::vector<float>> wide;
+  Stream stream = sim_device().make_stream();
+  Context context{Backend::sim, &sim_device(), &stream, nullptr};
+
+  LstmSimProblem(const LstmDims& dims_, const std::vector<int32_t>& lengths, uint32_t seed = 7)
+      : dims(dims_), packed(build_packed(lengths)) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
+    const auto draw = [&](auto& array, int64_t n) {
+      array.resize(static_cast<size_t>(n));
+      for (auto& v : array) v = std::remove_reference_t<decltype(v)>(uniform(random));
+    };
+    const int64_t D = dims.directions, H = dims.hidden, N = sequences();
+    draw(narrow["x"], rows() * dims.input);
+    draw(narrow["h0"], D * N * H);
+    draw(wide["c0"], D * N * H);
+    draw(narrow["dy"], rows() * D * H);
+    draw(narrow["dhn"], D * N * H);
+    for (int d = 0; d < D; ++d) {
+      draw(narrow[str("w", d)], 4 * H * dims.input);
+      draw(narrow[str("r", d)], 4 * H * H);
+    }
+    const auto nothing = [](auto& array, int64_t n) {
+      array.assign(static_cast<size_t>(n), {NAN});
+    };
+    nothing(narrow["y"], rows() * D * H);
+    nothing(narrow["hn"], D * N * H);
+    nothing(narrow["gates"], D * rows() * 4 * H);
+    nothing(wide["cells"], D * rows() * H);
+    nothing(narrow["dgates"], D * rows() * 4 * H);
+    nothing(narrow["dh0"], D * N * H);
+  }
+
+  int64_t rows() const { return packed.extent.rows; }
+  int64_t sequences() const { return packed.extent.sequences; }
+
+  // Runs both passes by the variant of that name.
+  void forward(const std::string& variant) {
+    const int64_t D = dims.directions, H = dims.hidden, N = sequences();
+    LstmForwardArgs a;
+    a.dims = dims;
+    a.layout = packed.view();
+    a.x = view("x", {rows(), dims.input});
+    set_weights(a.weights);
+    a.h0 = view("h0", {D, N, H});
+    a.c0 = view("c0", {D, N, H});
+    a.y = view("y", {rows(), D * H});
+    a.hn = view("hn", {D, N, H});
+    a.gates = view("gates", {D, rows(), 4 * H});
+    a.cells = view("cells", {D, rows(), H});
+    finish(a, LstmPhase::forward, lstm_forward_variants(), variant);
+  }
+  void backward(const std::string& variant) {
+    const int64_t D = dims.directions, H = dims.hidden, N = sequences();
+    LstmBackwardArgs a;
+    a.dims = dims;
+    a.layout = packed.view();
+    set_weights(a.weights);
+    a.c0 = view("c0", {D, N, H});
+    a.gates = view("gates", {D, rows(), 4 * H});
+    a.cells = view("cells", {D, rows(), H});
+    a.dy = view("dy", {rows(), D * H});
+    a.dhn = view("dhn", {D, N, H});
+    a.dgates = view("dgates", {D, rows(), 4 * H});
+    a.dh0 = view("dh0", {D, N, H});
+    finish(a, LstmPhase::backward, lstm_backward_variants(), variant);
+  }
+
+ private:
+  TensorView view(const std::string& name, std::initializer_list<int64_t> shape) {
+    if (auto it = wide.find(name); it != wide.end()) return {it->second.data(), DType::f32, shape};
+    return {narrow.at(name).data(), DType::bf16, shape};
+  }
+  void set_weights(LstmWeights (&weights)[2]) {
+    for (int d = 0; d < dims.directions; ++d) {
+      weights[d].w = view(str("w", d), {4 * dims.hidden, dims.input});
+      weights[d].r = view(str("r", d), {4 * dims.hidden, dims.hidden});
+    }
+  }
+  template <class Args>
+  void finish(Args& a, LstmPhase phase, std::span<const Variant> variants,
+              const std::string& name) {
+    const size_t bytes =
+        lstm_workspace_bytes(context, phase, dims, DType::bf16, packed.view().capacity);
+    const Buffer workspace(sim_device(), bytes, "lstm sim problem");
+    a.workspace = {workspace.data(), DType::u8, {static_cast<int64_t>(bytes)}};
+    for (const Variant& v : variants) {
+      if (v.backend != Backend::sim || name != v.name) continue;
+      RONDO_CHECK(v.accepts(context, &a), name, " does not take this problem");
+      v.run(context, &a);
+      stream.synchronize();
+      return;
+    }
+    throw Error("no variant " + name);
+  }
+};
+
+}  // namespace rondo::test

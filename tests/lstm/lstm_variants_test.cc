@@ -1,0 +1,125 @@
+// The variants of the LSTM's time loops on GPUs: their table, and what checkop's cases lack.
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kernels/lstm/lstm_conditions.h"
+#include "kernels/lstm/lstm_proven.h"
+#include "tests/lstm/lstm_sim_problem.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+const char* const persistent[] = {"cluster", "grid_cluster", "grid"};
+
+std::vector<std::string> names(std::span<const Variant> variants, Backend backend) {
+  std::vector<std::string> found;
+  for (const Variant& v : variants) {
+    if (v.backend == backend && !is_peer(v.role)) found.emplace_back(v.name);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the table of conditions says which shapes the simulated variants take") {
+  Stream stream = sim_device().make_stream();
+  const Context context{Backend::sim, &sim_device(), &stream, nullptr};
+  for (const int64_t hidden : {1, 512, 513, 1024, 1025}) {
+    for (const int64_t projection : {0, 3}) {
+      for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
+        LstmForwardArgs f;
+        LstmBackwardArgs b;
+        f.dims = b.dims = {1, 4, hidden, projection};
+        f.layout.capacity = b.layout.capacity = {8, 4, 2};
+        f.x.dtype = b.dy.dtype = dtype;
+        const auto check = [&](std::span<const Variant> variants, const void* args) {
+          for (const Variant& v : variants) {
+            if (v.backend != Backend::sim) continue;
+            INFO(v.op << " " << v.name << ", H " << hidden << ", " << name_of(dtype));
+            CHECK(v.accepts(context, args) == lstm_suits(v.name, Backend::sim, f.dims, dtype));
+          }
+        };
+        check(lstm_forward_variants(), &f);
+        check(lstm_backward_variants(), &b);
+      }
+    }
+  }
+  const LstmDims small{1, 4, 512, 0}, large{1, 4, 513, 0};
+  CHECK_FALSE(lstm_suits("grid_cluster", Backend::cuda, small, DType::bf16));
+  CHECK(lstm_suits("grid_cluster", Backend::cuda, large, DType::bf16));
+  CHECK_FALSE(lstm_suits("cluster", Backend::cuda, large, DType::bf16));
+}
+
+TEST_CASE("variants on GPUs are chosen in the table's order, and those without a result by name") {
+  std::vector<std::string> table;
+  for (const LstmConditions& c : lstm_conditions) table.emplace_back(c.variant);
+  const auto check = [&](std::span<const Variant> variants, std::vector<bool> proven) {
+    const auto on_gpu = names(variants, Backend::cuda);
+    if (!on_gpu.empty()) CHECK(on_gpu == table);  // a build without CUDA has none
+    const auto simulated = names(variants, Backend::sim);
+    CHECK(simulated.front() == "portable");
+    CHECK(simulated.size() == table.size());
+    for (const Variant& v : variants) {
+      if (v.backend != Backend::cuda || is_peer(v.role)) continue;
+      const auto at = std::find(table.begin(), table.end(), v.name) - table.begin();
+      INFO(v.op << " " << v.name);
+      CHECK((v.role == Role::standard) == proven[static_cast<size_t>(at)]);
+    }
+  };
+  check(lstm_forward_variants(), {lstm_forward_cluster_proven, lstm_forward_grid_cluster_proven,
+                                  lstm_forward_grid_proven, true});
+  check(lstm_backward_variants(), {lstm_backward_cluster_proven, lstm_backward_grid_cluster_proven,
+                                   lstm_backward_grid_proven, true});
+}
+
+// A NaN with all bits set is what the exchanged memory of grid_cluster holds before results.
+TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
+  for (const std::string variant : {"portable", "cluster", "grid_cluster", "grid"}) {
+    INFO(variant);
+    LstmSimProblem p({2, 3, 17, 0}, {4, 3, 3});
+    constexpr size_t width = 2 * 17, spoilt = 1;
+    bf16 nan;
+    nan.bits = 0xffff;
+    for (size_t u = 0; u < 17; ++u) p.narrow["h0"][spoilt * 17 + u] = nan;
+    p.forward(variant);
+    for (size_t row = 0; row < static_cast<size_t>(p.rows()); ++row) {
+      const auto& first = p.packed.view().row_offsets;
+      size_t t = 0;
+      while (t + 1 < 4 && static_cast<size_t>(first[t + 1]) <= row) ++t;
+      const bool bad = row - static_cast<size_t>(first[t]) == spoilt;
+      for (size_t u = 0; u < width; ++u) {
+        const auto y = static_cast<float>(p.narrow["y"][row * width + u]);
+        INFO("row " << row << ", column " << u << ": " << y);
+        CHECK(std::isnan(y) == (bad && u < 17));  // direction 1 has an initial h of its own
+      }
+    }
+    for (size_t u = 0; u < 17; ++u) p.narrow["dhn"][spoilt * 17 + u] = nan;
+    p.backward(variant);
+    for (size_t n = 0; n < 3; ++n) {
+      CHECK(std::isnan(static_cast<float>(p.narrow["dh0"][n * 17])) == (n == spoilt));
+    }
+  }
+}
+
+TEST_CASE("the persistent variants give the same bits in every order of threads") {
+  for (const std::string variant : persistent) {
+    std::vector<std::vector<uint16_t>> seen;
+    for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
+      set_sim_options({order, 11});
+      LstmSimProblem p({2, 5, 40, 0}, {4, 4, 2, 1});
+      p.forward(variant);
+      p.backward(variant);
+      std::vector<uint16_t> bits;
+      for (const char* name : {"y", "hn", "dgates", "dh0"}) {
+        for (const bf16 v : p.narrow[name]) bits.push_back(v.bits);
+      }
+      seen.push_back(std::move(bits));
+    }
+    set_sim_options({});
+    INFO(variant);
+    CHECK(seen[0] == seen[1]);
+    CHECK(seen[0] == seen[2]);
+  }
+}

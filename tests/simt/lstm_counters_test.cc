@@ -1,0 +1,92 @@
+// What a step of the LSTM's persistent kernels costs, counted on the instrumented simulator:
+// waiting, products, and traffic. docs/kernels.md derives its predictions from the same figures.
+#include <catch2/catch.hpp>
+
+#include "kernels/simt/instrument/instrument.h"
+#include "tests/lstm/lstm_sim_problem.h"
+
+namespace rondo::test {
+namespace {
+
+struct Shape {
+  int64_t hidden;
+  int32_t sequences;
+};
+
+simt::KernelCounters measure(const Shape& shape, int32_t frames, const std::string& variant,
+                             bool backward) {
+  simt::instrument();
+  LstmSimProblem p({1, 3, shape.hidden, 0},
+                   std::vector<int32_t>(static_cast<size_t>(shape.sequences), frames));
+  if (backward) p.forward("portable");
+  simt::reset_counters();
+  backward ? p.backward(variant) : p.forward(variant);
+  const std::string name = str("lstm ", variant, backward ? "_backward" : "_forward");
+  for (const auto& c : simt::counters()) {
+    if (c.kernel == name) return c;
+  }
+  FAIL("no counters of " << name);
+  return {};
+}
+
+// Of one step: what more steps add.
+struct Step {
+  uint64_t block_barriers, cluster_barriers, products, global_written, remote_written;
+};
+Step step_of(const Shape& shape, const std::string& variant, bool backward) {
+  const auto few = measure(shape, 3, variant, backward);
+  const auto many = measure(shape, 5, variant, backward);
+  const auto each = [](uint64_t more, uint64_t less) {
+    REQUIRE((more - less) % 2 == 0);
+    return (more - less) / 2;
+  };
+  return {each(many.block_barriers, few.block_barriers),
+          each(many.cluster_barriers, few.cluster_barriers),
+          each(many.matrix_instructions, few.matrix_instructions),
+          each(many.global_bytes_written, few.global_bytes_written),
+          each(many.remote_bytes_written, few.remote_bytes_written)};
+}
+
+void check(const Step& s, const Step& most) {
+  CHECK(s.block_barriers <= most.block_barriers);
+  CHECK(s.cluster_barriers <= most.cluster_barriers);
+  CHECK(s.products == most.products);
+  CHECK(s.global_written == most.global_written);
+  CHECK(s.remote_written == most.remote_written);
+}
+
+// y, gates, cells; dgates.
+constexpr uint64_t forward_bytes = 2 + 8 + 4, backward_bytes = 8;
+
+TEST_CASE("lstm cluster: one barrier of the cluster and one of the block per step") {
+  const Shape s{64, 8};  // 2 blocks of 32 cells
+  constexpr uint64_t states = 64 * 8;
+  // 8 warps x 4 products of 16 columns a block; half of h goes to the other block.
+  check(step_of(s, "cluster", false), {1, 1, 2 * 8 * 4, forward_bytes * states, 2 * 32 * 8 * 2});
+  // 4 row tiles x 8 products of 16 gates a block; f32 parts of the other's 32 cells.
+  check(step_of(s, "cluster", true), {1, 1, 2 * 4 * 8, backward_bytes * states, 2 * 32 * 8 * 4});
+}
+
+TEST_CASE("lstm grid: three barriers of the block per step") {
+  const Shape s{64, 16};
+  constexpr uint64_t states = 64 * 16;
+  // c is kept in memory; a flag per block. 8 blocks of 8 cells: 2 row tiles x 2 tiles a warp.
+  check(step_of(s, "grid", false), {3, 0, 8 * 8 * 2 * 2, (forward_bytes + 4) * states + 8 * 4, 0});
+  // 4 blocks of 16 cells; 4 products of 16 gates a warp.
+  check(step_of(s, "grid", true), {3, 0, 4 * 8 * 4 * 2, (backward_bytes + 4) * states + 4 * 4, 0});
+}
+
+TEST_CASE("lstm grid_cluster: one barrier of the cluster and one of the block per step") {
+  const Shape s{64, 16};
+  constexpr uint64_t states = 64 * 16;
+  // c is kept in memory, and h is written once more. 4 clusters of 2 blocks with 64 rows: 4 row
+  // tiles x 4 products of 16 columns x 2 tiles a warp; sums of half the rows go to the other block.
+  check(step_of(s, "grid_cluster", false),
+        {1, 1, 8 * 8 * 4 * 4 * 2, (forward_bytes + 4 + 2) * states, 8 * 32 * 16 * 4});
+  // One cluster of 8 blocks with 64 rows, of which 7/8 belong to others.
+  check(step_of(s, "grid_cluster", true),
+        {1, 1, 8 * 8 * 4 * 4 * 2, (backward_bytes + 4 + 8) * states, 8 * 56 * 16 * 4});
+}
+
+}  // namespace
+}  // namespace rondo::test
