@@ -2,6 +2,8 @@
 // anew from a seed; outputs are NaN until something is written.
 #pragma once
 
+#include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 #include <string>
@@ -40,8 +42,8 @@ struct LstmSimProblem {
       draw(narrow[str("w", d)], 4 * H * dims.input);
       draw(narrow[str("r", d)], 4 * H * H);
     }
-    const auto nothing = [](auto& array, int64_t n) {
-      array.assign(static_cast<size_t>(n), {NAN});
+    const auto nothing = []<class T>(std::vector<T>& array, int64_t n) {
+      array.assign(static_cast<size_t>(n), T(NAN));
     };
     nothing(narrow["y"], rows() * D * H);
     nothing(narrow["hn"], D * N * H);
@@ -87,9 +89,23 @@ struct LstmSimProblem {
   }
 
  private:
+  // In memory of the simulated device, where the instrumented simulator counts.
   TensorView view(const std::string& name, std::initializer_list<int64_t> shape) {
-    if (auto it = wide.find(name); it != wide.end()) return {it->second.data(), DType::f32, shape};
-    return {narrow.at(name).data(), DType::bf16, shape};
+    const auto put = [&](auto& values, DType dtype) {
+      const size_t bytes = values.size() * sizeof values[0];
+      Buffer& b = device_[name] = Buffer(sim_device(), bytes, name.c_str());
+      std::memcpy(b.data(), values.data(), bytes);
+      return TensorView(b.data(), dtype, shape);
+    };
+    if (auto it = wide.find(name); it != wide.end()) return put(it->second, DType::f32);
+    return put(narrow.at(name), DType::bf16);
+  }
+  void take_back() {
+    for (auto& [name, b] : device_) {
+      void* to = wide.count(name) ? static_cast<void*>(wide[name].data()) : narrow[name].data();
+      std::memcpy(to, b.data(), b.bytes());
+    }
+    device_.clear();
   }
   void set_weights(LstmWeights (&weights)[2]) {
     for (int d = 0; d < dims.directions; ++d) {
@@ -109,10 +125,13 @@ struct LstmSimProblem {
       RONDO_CHECK(v.accepts(context, &a), name, " does not take this problem");
       v.run(context, &a);
       stream.synchronize();
+      take_back();
       return;
     }
     throw Error("no variant " + name);
   }
+
+  std::map<std::string, Buffer> device_;
 };
 
 }  // namespace rondo::test

@@ -63,8 +63,9 @@ TEST_CASE("lstm cluster: one barrier of the cluster and one of the block per ste
   constexpr uint64_t states = 64 * 8;
   // 8 warps x 4 products of 16 columns a block; half of h goes to the other block.
   check(step_of(s, "cluster", false), {1, 1, 2 * 8 * 4, forward_bytes * states, 2 * 32 * 8 * 2});
-  // 4 row tiles x 8 products of 16 gates a block; f32 parts of the other's 32 cells.
-  check(step_of(s, "cluster", true), {1, 1, 2 * 4 * 8, backward_bytes * states, 2 * 32 * 8 * 4});
+  // 8 products of 16 gates a warp (the 4 row tiles keep half of the warps busy for nothing); f32
+  // parts of the other's 32 cells.
+  check(step_of(s, "cluster", true), {1, 1, 2 * 8 * 8, backward_bytes * states, 2 * 32 * 8 * 4});
 }
 
 TEST_CASE("lstm grid: three barriers of the block per step") {
