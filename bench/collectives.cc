@@ -1,8 +1,8 @@
-// collectives: times all-reduces between ranks on this machine: processes over TCP, ours beside
-// Gloo's; or threads of one process.
+// collectives: times all-reduces between ranks on this machine: processes through memory that they
+// share or over TCP, ours beside Gloo's; or threads of one process.
 //
 //   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456]
-//               [--transport gloo|threads] [--json FILE]
+//               [--transport shared|gloo|threads] [--json FILE]
 //
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
 // and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
@@ -26,6 +26,7 @@
 
 #include "comm/gloo/gloo_transport.h"
 #include "comm/run_ranks.h"
+#include "comm/shared/shared_transport.h"
 
 using namespace rondo;
 
@@ -37,8 +38,14 @@ struct Options {
   std::vector<int> ranks = {2, 4};
   size_t min_bytes = 1024, max_bytes = size_t{256} << 20;
   std::string json;
-  bool threads = false;
+  enum class Kind : uint8_t { shared, gloo, threads } transport = Kind::shared;
+  bool threads() const { return transport == Kind::threads; }
 };
+
+constexpr const char* transport_names[] = {"shared", "gloo", "threads"};
+constexpr const char* transport_texts[] = {
+    "memory shared between processes; gloo ring, gloo bcube: TCP over loopback",
+    "gloo, TCP over loopback", "threads of one process"};
 
 struct Contender {
   const char* name;
@@ -76,7 +83,8 @@ struct Usage {
   }
 };
 
-std::vector<Contender> contenders(Transport& transport, bool threads) {
+// `gloo`: under the transport; none between threads.
+std::vector<Contender> contenders(Transport* gloo) {
   GroupOptions ours, unverified, rounded, ring, bcube;
   uint16_t id = 0;
   for (GroupOptions* o : {&ours, &unverified, &rounded, &ring, &bcube}) o->id = ++id;
@@ -84,10 +92,10 @@ std::vector<Contender> contenders(Transport& transport, bool threads) {
   rounded.wire = Wire::bf16;
   std::vector<Contender> all = {
       {"ours", ours}, {"ours, not verified", unverified}, {"ours, bf16 wire", rounded}};
-  if (threads) return all;
-  ring.all_reduce = gloo_all_reduce(transport, GlooAlgorithm::ring);
+  if (gloo == nullptr) return all;
+  ring.all_reduce = gloo_all_reduce(*gloo, GlooAlgorithm::ring);
   ring.verify = false;
-  bcube.all_reduce = gloo_all_reduce(transport, GlooAlgorithm::bcube);
+  bcube.all_reduce = gloo_all_reduce(*gloo, GlooAlgorithm::bcube);
   bcube.verify = false;
   all.push_back({"gloo ring", ring});
   all.push_back({"gloo bcube", bcube});
@@ -142,11 +150,11 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
           (after.switches - before.switches) / n};
 }
 
-std::vector<Row> run_rank(const Options& o, Transport& transport) {
+std::vector<Row> run_rank(const Options& o, Transport& transport, Transport* gloo) {
   const int rank = transport.rank(), ranks = transport.world_size();
   std::vector<Row> rows;
   for (size_t bytes = o.min_bytes; bytes <= o.max_bytes; bytes *= 4) {
-    for (const Contender& c : contenders(transport, o.threads)) {
+    for (const Contender& c : contenders(gloo)) {
       const auto group = make_ring_group(transport, c.options);
       rows.push_back(measure(*group, c, bytes));
       group->barrier().wait();
@@ -171,14 +179,18 @@ std::vector<Row> run_process(const Options& o, int rank, int ranks, const std::s
   g.world_size = ranks;
   g.store = store.get();
   g.rendezvous_id = str("bench-", ranks);
-  const auto transport = make_gloo_transport(g);
-  return run_rank(o, *transport);
+  auto transport = make_gloo_transport(g);
+  Transport* const gloo = transport.get();
+  if (o.transport == Options::Kind::shared) {
+    transport = make_shared_transport(std::move(transport), {.required = true});
+  }
+  return run_rank(o, *transport, gloo);
 }
 
 std::vector<Row> run_threads(const Options& o, int ranks) {
   std::vector<Row> rows;
   run_ranks(ranks, [&](int rank, Transport& transport) {
-    std::vector<Row> mine = run_rank(o, transport);
+    std::vector<Row> mine = run_rank(o, transport, nullptr);
     if (rank == 0) rows = std::move(mine);
   });
   return rows;
@@ -228,24 +240,24 @@ std::string cpu_model() {
   return "?";
 }
 
-void write_json(const std::string& path, const std::vector<Row>& rows, bool threads) {
+void write_json(const std::string& path, const std::vector<Row>& rows, const char* transport) {
   std::ofstream out(path);
   utsname system{};
   uname(&system);
   out << "{\"name\": \"collectives\",\n \"machine\": {\"cpu\": \"" << cpu_model()
       << "\", \"cpus\": " << usable_cpus() << ", \"system\": \"" << system.sysname
-      << "\", \"release\": \"" << system.release << "\"},\n \"transport\": \""
-      << (threads ? "threads of one process" : "gloo, TCP over loopback") << "\""
+      << "\", \"release\": \"" << system.release << "\"},\n \"transport\": \"" << transport << "\""
       << ",\n \"rows\": [";
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
-    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \"all_reduce\", \"dtype\": \"f32\", \"shape\": {\"elements\": "
-        << r.bytes / 4 << "}, \"by\": \""
-        << r.contender << "\", \"ranks\": " << r.ranks << ", \"bytes\": " << r.bytes
-        << ", \"runs\": " << r.runs << ", \"median_us\": " << r.median_us
-        << ", \"min_us\": " << r.min_us << ", \"algbw_gbytes_per_s\": " << r.algbw()
-        << ", \"busbw_gbytes_per_s\": " << r.busbw() << ", \"rank_0_cpu_us\": " << r.cpu_us
-        << ", \"rank_0_page_faults\": " << r.faults << ", \"rank_0_switches\": " << r.switches
+    out << (i == 0 ? "\n" : ",\n")
+        << "  {\"op\": \"all_reduce\", \"dtype\": \"f32\", \"shape\": {\"elements\": "
+        << r.bytes / 4 << "}, \"by\": \"" << r.contender << "\", \"ranks\": " << r.ranks
+        << ", \"bytes\": " << r.bytes << ", \"runs\": " << r.runs
+        << ", \"median_us\": " << r.median_us << ", \"min_us\": " << r.min_us
+        << ", \"algbw_gbytes_per_s\": " << r.algbw() << ", \"busbw_gbytes_per_s\": " << r.busbw()
+        << ", \"rank_0_cpu_us\": " << r.cpu_us << ", \"rank_0_page_faults\": " << r.faults
+        << ", \"rank_0_switches\": " << r.switches
         << ", \"more_ranks_than_cores\": " << (r.ranks > usable_cpus() ? "true" : "false") << "}";
   }
   out << "\n ]}\n";
@@ -267,7 +279,7 @@ Options parse(int argc, char** argv) {
       std::puts(
           "Times all-reduces between processes of this machine, ours beside Gloo's; or threads.\n"
           "Usage: collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] "
-          "[--transport gloo|threads] [--json FILE]");
+          "[--transport shared|gloo|threads] [--json FILE]");
       std::exit(0);
     }
     if (i + 1 == argc)
@@ -285,10 +297,11 @@ Options parse(int argc, char** argv) {
     } else if (name == "--max-bytes") {
       o.max_bytes = bytes_from(value);
     } else if (name == "--transport") {
-      if (value != "gloo" && value != "threads") {
-        fail_input("--transport ", value, ": expected gloo or threads");
+      const auto at = std::find(std::begin(transport_names), std::end(transport_names), value);
+      if (at == std::end(transport_names)) {
+        fail_input("--transport ", value, ": expected shared, gloo or threads");
       }
-      o.threads = value == "threads";
+      o.transport = static_cast<Options::Kind>(at - std::begin(transport_names));
     } else if (name == "--json") {
       o.json = value;
     } else {
@@ -305,10 +318,11 @@ int main(int argc, char** argv) {
     const Options o = parse(argc, argv);
     std::vector<Row> rows;
     for (const int ranks : o.ranks) {
-      const std::vector<Row> more = o.threads ? run_threads(o, ranks) : run_world(o, ranks);
+      const std::vector<Row> more = o.threads() ? run_threads(o, ranks) : run_world(o, ranks);
       rows.insert(rows.end(), more.begin(), more.end());
     }
-    if (!o.json.empty()) write_json(o.json, rows, o.threads);
+    if (!o.json.empty())
+      write_json(o.json, rows, transport_texts[static_cast<size_t>(o.transport)]);
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "collectives: " << e.what() << "\n";

@@ -44,7 +44,9 @@ class WorkState {
   // the operation is done. May be called from any thread.
   virtual void withdraw(CommErrorKind kind, const std::string& cause) = 0;
 
-  bool wait_until(Deadline deadline);
+  // False when the operation is not done by then. A backend whose operations are carried out by
+  // those who wait for them does so here.
+  virtual bool wait_until(Deadline deadline);
   bool done() const;
   std::optional<CommError> error() const;
   size_t bytes() const;

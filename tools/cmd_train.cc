@@ -100,7 +100,7 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
 // One rank of several processes.
 TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
                               const DeviceChoice& choice, const RankPlace& place) {
-  const auto world = join_ranks(place, timeout_of(config));
+  const auto world = join_ranks(place, config.parallel.transport, timeout_of(config));
   Transport& transport = world->transport();
   GroupOptions g;
   g.timeout = timeout_of(config);

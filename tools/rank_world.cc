@@ -14,6 +14,7 @@
 
 #include "comm/gloo/gloo_transport.h"
 #include "comm/sha256.h"
+#include "comm/shared/shared_transport.h"
 #include "comm/tcp_store.h"
 
 namespace rondo {
@@ -63,7 +64,8 @@ std::filesystem::path private_directory() {
 
 class GlooWorld final : public RankWorld {
  public:
-  GlooWorld(RankPlace place, CommClock::duration timeout) : place_(std::move(place)) {
+  GlooWorld(RankPlace place, RankTransport transport, CommClock::duration timeout)
+      : place_(std::move(place)) {
     const Deadline deadline = within(timeout);
     GlooOptions o;
     if (place_.master_address.empty()) {
@@ -78,7 +80,12 @@ class GlooWorld final : public RankWorld {
     o.rendezvous_id = "attempt-" + place_.attempt;
     o.token = place_.token;
     o.timeout = deadline - CommClock::now();
-    transport_ = make_gloo_transport(o);
+    SharedTransportOptions s;
+    s.share = transport != RankTransport::gloo;
+    s.required = transport == RankTransport::shared;
+    auto gloo = make_gloo_transport(o);
+    s.timeout = deadline - CommClock::now();
+    transport_ = make_shared_transport(std::move(gloo), s);
   }
   ~GlooWorld() override {
     std::error_code ignored;
@@ -119,8 +126,9 @@ class GlooWorld final : public RankWorld {
 
 }  // namespace
 
-std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, CommClock::duration timeout) {
-  return std::make_unique<GlooWorld>(place, timeout);
+std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,
+                                      CommClock::duration timeout) {
+  return std::make_unique<GlooWorld>(place, transport, timeout);
 }
 
 }  // namespace rondo
@@ -128,7 +136,7 @@ std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, CommClock::duratio
 
 namespace rondo {
 
-std::unique_ptr<RankWorld> join_ranks(const RankPlace&, CommClock::duration) {
+std::unique_ptr<RankWorld> join_ranks(const RankPlace&, RankTransport, CommClock::duration) {
   fail_input("this program was built without Gloo: it cannot talk to ranks in other processes");
 }
 

@@ -5,6 +5,7 @@
 
 #include "comm/process_group.h"
 #include "comm/store.h"
+#include "engine/config/config.h"
 #include "engine/parallel/launch_environment.h"
 
 namespace rondo {
@@ -17,8 +18,10 @@ class RankWorld {
   virtual Store& store() = 0;
 };
 
-// Meets the other ranks, at most so long, and connects with them over TCP. InputError when this
-// program was built without Gloo, or the place cannot be used; CommError when a rank does not come.
-std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, CommClock::duration timeout);
+// Meets the other ranks, at most so long, and connects with them over TCP, and with those of its
+// machine through memory as `transport` says. InputError when this program was built without Gloo,
+// or the place or the transport cannot be used; CommError when a rank does not come.
+std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,
+                                      CommClock::duration timeout);
 
 }  // namespace rondo

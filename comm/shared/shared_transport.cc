@@ -1,0 +1,201 @@
+#include "comm/shared/shared_transport.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "comm/shared/waiting.h"
+
+namespace rondo {
+namespace {
+
+using namespace shared_transport;
+
+constexpr uint16_t own_group = 0xFFFF;
+enum Number : uint32_t { cards, answers, watch };
+// With many ranks the streams are shorter.
+constexpr size_t longest_inbox = size_t{32} << 20, shortest_stream = size_t{64} << 10;
+
+size_t stream_bytes(size_t wanted, size_t ranks) {
+  const size_t share = std::max(longest_inbox / ranks / 4096 * 4096, shortest_stream);
+  return std::min(wanted, share);
+}
+
+class SharedTransport final : public Transport {
+ public:
+  SharedTransport(std::unique_ptr<Transport> inner, const SharedTransportOptions& options);
+  ~SharedTransport() override;
+
+  int rank() const override { return inner_->rank(); }
+  int world_size() const override { return inner_->world_size(); }
+
+  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
+    Channel* const c = channel(to);
+    if (c == nullptr) return inner_->send(to, tag, data, deadline);
+    // Never written to: a send only reads.
+    return c->post(Direction::send, tag, const_cast<std::byte*>(data.data()), data.size(),
+                   deadline);
+  }
+  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
+    Channel* const c = channel(from);
+    if (c == nullptr) return inner_->recv(from, tag, data, deadline);
+    return c->post(Direction::recv, tag, data.data(), data.size(), deadline);
+  }
+  void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
+
+  bool shares_with(int peer) const {
+    return peer >= 0 && peer < world_size() && channels_[static_cast<size_t>(peer)] != nullptr;
+  }
+
+ private:
+  // This rank's `size` bytes to each other rank, and theirs, by rank.
+  template <class T>
+  std::vector<T> exchange(Number number, const std::vector<T>& mine, Deadline deadline);
+  std::vector<std::shared_ptr<const Inbox>> open(const std::vector<Card>& theirs,
+                                                 std::vector<std::string>& why) const;
+  void connect(const SharedTransportOptions& options);
+  void watch_over(int peer);
+  Channel* channel(int peer) const {
+    if (peer < 0 || peer >= world_size()) return nullptr;  // inner_ complains
+    return channels_[static_cast<size_t>(peer)].get();
+  }
+
+  std::unique_ptr<Transport> inner_;
+  std::shared_ptr<const Inbox> inbox_;
+  std::shared_ptr<Waiting> waiting_;
+  std::vector<std::shared_ptr<Channel>> channels_;  // by rank; null: over inner_
+  // Receives that nobody answers; their errors are the news of the other ranks.
+  std::vector<Work> watches_;
+  std::byte nothing_{};
+};
+
+SharedTransport::SharedTransport(std::unique_ptr<Transport> inner,
+                                 const SharedTransportOptions& options)
+    : inner_(std::move(inner)), channels_(static_cast<size_t>(inner_->world_size())) {
+  RONDO_CHECK(options.stream_bytes >= 4096 && options.stream_bytes % 4096 == 0, "streams of ",
+              options.stream_bytes, " bytes, expected a multiple of 4096");
+  if (world_size() > 1) connect(options);
+}
+
+template <class T>
+std::vector<T> SharedTransport::exchange(Number number, const std::vector<T>& mine,
+                                         Deadline deadline) {
+  std::vector<T> theirs(mine.size());
+  std::vector<Work> works;
+  const Tag tag = message_tag(own_group, number);
+  for (int r = 0; r < world_size(); ++r) {
+    if (r == rank()) continue;
+    const auto at = static_cast<size_t>(r);
+    works.push_back(
+        inner_->recv(r, tag, std::as_writable_bytes(std::span(&theirs[at], 1)), deadline));
+    works.push_back(inner_->send(r, tag, std::as_bytes(std::span(&mine[at], 1)), deadline));
+  }
+  for (Work& w : works) w.wait();
+  return theirs;
+}
+
+// The inboxes of the others, by rank; null with the reason where there is none.
+std::vector<std::shared_ptr<const Inbox>> SharedTransport::open(
+    const std::vector<Card>& theirs, std::vector<std::string>& why) const {
+  std::vector<std::shared_ptr<const Inbox>> opened(theirs.size());
+  for (size_t r = 0; r < theirs.size(); ++r) {
+    if (static_cast<int>(r) == rank()) continue;
+    try {
+      if (!inbox_) throw Error("this rank shares no memory");
+      opened[r] = std::make_shared<const Inbox>(theirs[r], world_size());
+    } catch (const Error& e) {
+      why[r] = e.what();
+    }
+  }
+  return opened;
+}
+
+void SharedTransport::connect(const SharedTransportOptions& options) {
+  const Deadline deadline = within(options.timeout);
+  const auto ranks = static_cast<size_t>(world_size());
+  std::vector<std::string> why(ranks);
+  std::optional<Inbox> own;
+  std::string own_trouble;
+  try {
+    if (options.share) {
+      own.emplace(world_size(), stream_bytes(options.stream_bytes, ranks));
+    }
+  } catch (const Error& e) {
+    own_trouble = e.what();
+  }
+  const std::vector<Card> theirs =
+      exchange(cards, std::vector<Card>(ranks, own ? own->card() : Card()), deadline);
+  std::shared_ptr<Inbox> inbox;
+  if (own) inbox_ = inbox = std::make_shared<Inbox>(std::move(*own));
+  const auto opened = open(theirs, why);
+  std::vector<uint8_t> mine(ranks);
+  for (size_t r = 0; r < ranks; ++r) mine[r] = opened[r] != nullptr;
+  const std::vector<uint8_t> agreed = exchange(answers, mine, deadline);
+  if (inbox) {
+    inbox->close_file();
+    waiting_ = std::make_shared<Waiting>(inbox_);
+  }
+  std::vector<std::shared_ptr<Channel>> shared;
+  for (size_t r = 0; r < ranks; ++r) {
+    const int peer = static_cast<int>(r);
+    if (peer == rank()) continue;
+    if (!mine[r] || agreed[r] != 1) {
+      if (!options.required) continue;
+      fail_input("rank ", rank(), " shares no memory with rank ", peer, ": ",
+                 !own_trouble.empty() ? own_trouble
+                 : mine[r]            ? "it cannot reach this rank's"
+                                      : why[r]);
+    }
+    ChannelEnds ends{rank(),
+                     peer,
+                     inbox_->stream_from(peer),
+                     opened[r]->stream_from(rank()),
+                     &inbox_->bell(),
+                     &opened[r]->bell(),
+                     inbox_,
+                     opened[r]};
+    channels_[r] = std::make_shared<Channel>(std::move(ends), waiting_, *inner_, options.grace);
+    shared.push_back(channels_[r]);
+  }
+  if (shared.empty()) return;
+  waiting_->start(std::move(shared));
+  for (int r = 0; r < world_size(); ++r) {
+    if (channel(r) != nullptr) watch_over(r);
+  }
+}
+
+void SharedTransport::watch_over(int peer) {
+  Work work = inner_->recv(peer, message_tag(own_group, watch), {&nothing_, 1}, Deadline::max());
+  const std::shared_ptr<detail::WorkState> state = work.shared_state();
+  state->on_done([state = state.get(), c = channels_[static_cast<size_t>(peer)]] {
+    const auto error = state->error();
+    if (!error) return;  // a rank that sends under this tag breaks the contract, and no more
+    std::string cause = error->what();
+    const std::string start = state->description() + ": ";
+    if (cause.starts_with(start)) cause.erase(0, start.size());
+    c->end({error->kind(), error->peer(), cause});
+  });
+  watches_.push_back(std::move(work));
+}
+
+SharedTransport::~SharedTransport() {
+  for (const auto& c : channels_) {
+    if (c) c->end({CommErrorKind::aborted, -1, "the transport was destroyed"});
+  }
+  if (waiting_) waiting_->stop();
+  inner_.reset();
+}
+
+}  // namespace
+
+std::unique_ptr<Transport> make_shared_transport(std::unique_ptr<Transport> inner,
+                                                 const SharedTransportOptions& options) {
+  return std::make_unique<SharedTransport>(std::move(inner), options);
+}
+
+bool shares_memory_with(const Transport& transport, int rank) {
+  const auto* const shared = dynamic_cast<const SharedTransport*>(&transport);
+  return shared != nullptr && shared->shares_with(rank);
+}
+
+}  // namespace rondo
