@@ -6,10 +6,11 @@
 //
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
 // and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
-// has to carry and so comparable across N. Times are rank 0's, from issuing to the end of the Work.
-// With more ranks than cores the figures say how the scheduler shares them out, not how fast
-// anything is; such rows are marked. On a machine that others use as well, the processor time of
-// rank 0's process (`cpu`) tells more than the clock.
+// has to carry and so comparable across N. `send and recv` passes the array on to the neighbour
+// without summing: the transport's own peak, whose busbw is its bytes / time. Times are rank 0's,
+// from issuing to the end of the Work. With more ranks than cores the figures say how the scheduler
+// shares them out, not how fast anything is; such rows are marked. On a machine that others use as
+// well, the processor time of rank 0's process (`cpu`) tells more than the clock.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -17,12 +18,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 #include "comm/gloo/gloo_transport.h"
 #include "comm/run_ranks.h"
@@ -50,6 +53,7 @@ constexpr const char* transport_texts[] = {
 struct Contender {
   const char* name;
   GroupOptions options;
+  bool exchanges = false;  // instead of a sum: what the transport carries at best
 };
 
 struct Row {
@@ -61,7 +65,8 @@ struct Row {
   // Per run, of rank 0's process: processor time of all its threads and of the kernel for them,
   // page faults, context switches.
   double cpu_us = 0, faults = 0, switches = 0;
-  double busbw() const { return algbw() * 2 * (ranks - 1) / ranks; }
+  bool exchange = false;
+  double busbw() const { return exchange ? algbw() : algbw() * 2 * (ranks - 1) / ranks; }
   double algbw() const { return static_cast<double>(bytes) / median_us * 1e-3; }  // GB/s
 };
 
@@ -85,13 +90,15 @@ struct Usage {
 
 // `gloo`: under the transport; none between threads.
 std::vector<Contender> contenders(Transport* gloo) {
-  GroupOptions ours, unverified, rounded, ring, bcube;
+  GroupOptions ours, unverified, rounded, exchanged, ring, bcube;
   uint16_t id = 0;
-  for (GroupOptions* o : {&ours, &unverified, &rounded, &ring, &bcube}) o->id = ++id;
+  for (GroupOptions* o : {&ours, &unverified, &rounded, &exchanged, &ring, &bcube}) o->id = ++id;
   unverified.verify = false;
   rounded.wire = Wire::bf16;
-  std::vector<Contender> all = {
-      {"ours", ours}, {"ours, not verified", unverified}, {"ours, bf16 wire", rounded}};
+  std::vector<Contender> all = {{"ours", ours},
+                                {"ours, not verified", unverified},
+                                {"ours, bf16 wire", rounded},
+                                {"send and recv", exchanged, true}};
   if (gloo == nullptr) return all;
   ring.all_reduce = gloo_all_reduce(*gloo, GlooAlgorithm::ring);
   ring.verify = false;
@@ -119,10 +126,37 @@ void check(ProcessGroup& group, const char* name, std::vector<float>& data,
   }
 }
 
+// The array to the right neighbour and that of the left one here, in the ring's messages, three of
+// them under way, into memory that stays in the cache as the ring's does: what a ring does but for
+// its sums, and so the most that it can reach.
+void exchange(ProcessGroup& group, std::span<const float> data, std::span<float> arrived) {
+  const int right = (group.rank() + 1) % group.size();
+  const int left = (group.rank() + group.size() - 1) % group.size();
+  constexpr size_t ahead = 3;
+  const size_t message = arrived.size() / ahead, n = data.size();
+  std::array<Work, ahead> sends, recvs;
+  for (size_t begin = 0, k = 0; begin < n || k % ahead != 0; begin += message, ++k) {
+    for (Work* w : {&recvs[k % ahead], &sends[k % ahead]}) {
+      if (*w) std::exchange(*w, Work()).wait();
+    }
+    if (begin >= n) continue;
+    const size_t size = std::min(message, n - begin);
+    recvs[k % ahead] =
+        group.recv(left, 0, std::as_writable_bytes(arrived.subspan(k % ahead * message, size)));
+    sends[k % ahead] = group.send(right, 0, std::as_bytes(data.subspan(begin, size)));
+  }
+  for (size_t k = 0; k < ahead; ++k) {
+    for (Work* w : {&recvs[k], &sends[k]}) {
+      if (*w) std::exchange(*w, Work()).wait();
+    }
+  }
+}
+
 Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
   std::vector<float> data(bytes / sizeof(float));
+  std::vector<float> arrived(c.exchanges ? 3 * c.options.message_bytes / sizeof(float) : 0);
   const TensorView view(data.data(), DType::f32, {static_cast<int64_t>(data.size())});
-  check(group, c.name, data, view);
+  if (!c.exchanges) check(group, c.name, data, view);
   std::fill(data.begin(), data.end(), 0.0f);
   // The same number on all ranks: about 128 MB in all, between 5 and 300 runs.
   const size_t runs = std::clamp<size_t>((size_t{128} << 20) / bytes, 5, 300);
@@ -132,7 +166,11 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
   for (size_t i = 0; i <= runs; ++i) {
     if (i == 1) before = Usage::now();
     const auto begin = CommClock::now();
-    group.all_reduce(view, Reduction::sum).wait();
+    if (c.exchanges) {
+      exchange(group, data, arrived);
+    } else {
+      group.all_reduce(view, Reduction::sum).wait();
+    }
     const std::chrono::duration<double, std::micro> time = CommClock::now() - begin;
     if (i > 0) us.push_back(time.count());
   }
@@ -147,7 +185,8 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
           us.front(),
           (after.cpu_us - before.cpu_us) / n,
           (after.faults - before.faults) / n,
-          (after.switches - before.switches) / n};
+          (after.switches - before.switches) / n,
+          c.exchanges};
 }
 
 std::vector<Row> run_rank(const Options& o, Transport& transport, Transport* gloo) {
@@ -250,14 +289,13 @@ void write_json(const std::string& path, const std::vector<Row>& rows, const cha
       << ",\n \"rows\": [";
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
-    out << (i == 0 ? "\n" : ",\n")
-        << "  {\"op\": \"all_reduce\", \"dtype\": \"f32\", \"shape\": {\"elements\": "
-        << r.bytes / 4 << "}, \"by\": \"" << r.contender << "\", \"ranks\": " << r.ranks
-        << ", \"bytes\": " << r.bytes << ", \"runs\": " << r.runs
-        << ", \"median_us\": " << r.median_us << ", \"min_us\": " << r.min_us
-        << ", \"algbw_gbytes_per_s\": " << r.algbw() << ", \"busbw_gbytes_per_s\": " << r.busbw()
-        << ", \"rank_0_cpu_us\": " << r.cpu_us << ", \"rank_0_page_faults\": " << r.faults
-        << ", \"rank_0_switches\": " << r.switches
+    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \"" << (r.exchange ? "exchange" : "all_reduce")
+        << "\", \"dtype\": \"f32\", \"shape\": {\"elements\": " << r.bytes / 4 << "}, \"by\": \""
+        << r.contender << "\", \"ranks\": " << r.ranks << ", \"bytes\": " << r.bytes
+        << ", \"runs\": " << r.runs << ", \"median_us\": " << r.median_us
+        << ", \"min_us\": " << r.min_us << ", \"algbw_gbytes_per_s\": " << r.algbw()
+        << ", \"busbw_gbytes_per_s\": " << r.busbw() << ", \"rank_0_cpu_us\": " << r.cpu_us
+        << ", \"rank_0_page_faults\": " << r.faults << ", \"rank_0_switches\": " << r.switches
         << ", \"more_ranks_than_cores\": " << (r.ranks > usable_cpus() ? "true" : "false") << "}";
   }
   out << "\n ]}\n";

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -110,8 +111,14 @@ Inbox::Inbox(int ranks, uint64_t stream_bytes) : Inbox() {
   std::copy(place.begin(), place.end(), card_.place);
   const std::string secret = random_bytes(card_.secret.size());
   std::memcpy(card_.secret.data(), secret.data(), secret.size());
+  const size_t needed = bytes_of(ranks, stream_bytes);
+  rlimit limit{};  // of files, this one too; beyond it the process would end
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < needed) {
+    throw Error(str("no ", needed, " bytes of memory to share: a limit on files (ulimit -f) of ",
+                    limit.rlim_cur, " bytes"));
+  }
   Socket file(::memfd_create("rondo inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  const auto size = static_cast<off_t>(bytes_of(ranks, stream_bytes));
+  const auto size = static_cast<off_t>(needed);
   // All of it now: memory that is not there later would end the process.
   const int error = file ? ::posix_fallocate(file.fd(), 0, size) : errno;
   if (error != 0 || ::fcntl(file.fd(), F_ADD_SEALS, seals) != 0) {

@@ -1,0 +1,82 @@
+// Ranks over Gloo for tests, as threads or as processes; with a transport of one's own on top.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/gloo/gloo_transport.h"
+#include "comm/tcp_store.h"
+#include "tests/comm/transport_contract.h"
+
+namespace rondo {
+
+inline TcpStoreServerOptions gloo_store_options() {
+  TcpStoreServerOptions o;
+  o.token = "secret";
+  o.log = [](const std::string&) {};
+  return o;
+}
+
+inline GlooOptions gloo_options(int rank, int ranks, Store& store) {
+  GlooOptions o;
+  o.rank = rank;
+  o.world_size = ranks;
+  o.store = &store;
+  o.token = "secret";
+  o.timeout = std::chrono::seconds(20);
+  return o;
+}
+
+// What a test puts on top of Gloo's transport; nothing, if empty.
+using OnTop = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport> gloo)>;
+
+// Ranks as threads of one process, each with a Gloo context of its own.
+class GlooThreads final : public TestWorld {
+ public:
+  explicit GlooThreads(int ranks, const OnTop& on_top = {})
+      : transports_(static_cast<size_t>(ranks)) {
+    const auto patience = std::chrono::seconds(20);
+    TcpStoreServer server(gloo_store_options());
+    each([&](size_t r) {
+      const auto store = make_tcp_store("127.0.0.1", server.port(), "secret", within(patience));
+      auto gloo = make_gloo_transport(gloo_options(static_cast<int>(r), ranks, *store));
+      transports_[r] = on_top ? on_top(std::move(gloo)) : std::move(gloo);
+    });
+  }
+  ~GlooThreads() override {
+    each([&](size_t r) { transports_[r].reset(); });
+  }
+  Transport& transport(int rank) override { return *transports_[static_cast<size_t>(rank)]; }
+  void lose(int rank) override { transports_[static_cast<size_t>(rank)].reset(); }
+
+  template <class Function>
+  void each(Function function) {
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < transports_.size(); ++r) threads.emplace_back(function, r);
+    for (std::thread& t : threads) t.join();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Transport>> transports_;
+};
+
+// A directory that ranks meet in, so that the parent needs no thread for a server before it forks.
+struct Meeting {
+  Meeting() { REQUIRE(mkdtemp(directory.data()) != nullptr); }
+  ~Meeting() { std::filesystem::remove_all(directory); }
+  std::string directory = (std::filesystem::temp_directory_path() / "rondo-gloo-XXXXXX").string();
+};
+
+// For a process that is one of `ranks`.
+inline std::unique_ptr<Transport> join(const Meeting& meeting, int rank, int ranks,
+                                       const OnTop& on_top = {}) {
+  const auto store = make_file_store(meeting.directory);
+  auto gloo = make_gloo_transport(gloo_options(rank, ranks, *store));
+  return on_top ? on_top(std::move(gloo)) : std::move(gloo);
+}
+
+}  // namespace rondo

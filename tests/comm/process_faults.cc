@@ -1,0 +1,164 @@
+#include "tests/comm/process_faults.h"
+
+#include <csignal>
+#include <iostream>
+
+#include "comm/process_group.h"
+#include "tests/comm/processes.h"
+
+namespace rondo {
+namespace {
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(CommClock::now().time_since_epoch())
+      .count();
+}
+
+// All-reduces without end; says "running" after the third, and what ended it, and when.
+void reduce_forever(const Meeting& meeting, int rank, int ranks, CommClock::duration timeout,
+                    const OnTop& on_top, const Processes::Say& say) {
+  const auto transport = join(meeting, rank, ranks, on_top);
+  const auto group = make_ring_group(*transport);
+  std::vector<float> data(1 << 20, 1.0f);
+  try {
+    for (int i = 0;; ++i) {
+      const auto limit = within(i < 3 ? CommClock::duration(30s) : timeout);
+      group
+          ->all_reduce(TensorView(data.data(), DType::f32, {static_cast<int64_t>(data.size())}),
+                       Reduction::sum, limit)
+          .wait();
+      if (i == 2) say("running");
+    }
+  } catch (const CommError& e) {
+    say(str("at ", now_us()));
+    throw;
+  }
+}
+
+double seconds_until(const std::string& at_line, int64_t begin) {
+  return static_cast<double>(std::stoll(at_line.substr(3)) - begin) * 1e-6;
+}
+
+void check_killed(const OnTop& on_top) {
+  const Meeting meeting;
+  constexpr int ranks = 3;
+  Processes p(ranks, [&](int rank, const auto& say) {
+    reduce_forever(meeting, rank, ranks, 60s, on_top, say);
+  });
+  for (int r = 0; r < ranks; ++r) p.line_starting(r, "running");
+  const int64_t begin = now_us();
+  p.signal(1, SIGKILL);
+  for (const int r : {0, 2}) {
+    const double after = seconds_until(p.line_starting(r, "at "), begin);
+    std::cout << "rank " << r << " heard of a killed rank after " << 1e3 * after << " ms\n";
+    CHECK(after < 2);
+    const std::string error = p.line_starting(r, "threw");
+    CHECK_THAT(error, Contains("all_reduce of 1048576 f32"));
+    CHECK_THAT(error, Contains("rank 1 is lost: ") || Contains("rank 1 aborted"));
+  }
+}
+
+void check_stopped(const OnTop& on_top) {
+  const Meeting meeting;
+  constexpr int ranks = 3;
+  Processes p(ranks, [&](int rank, const auto& say) {
+    reduce_forever(meeting, rank, ranks, 1s, on_top, say);
+  });
+  for (int r = 0; r < ranks; ++r) p.line_starting(r, "running");
+  const int64_t begin = now_us();
+  p.signal(1, SIGSTOP);
+  std::string errors;
+  for (const int r : {0, 2}) {
+    const double after = seconds_until(p.line_starting(r, "at "), begin);
+    std::cout << "rank " << r << " gave up on a stopped rank after " << after << " s\n";
+    CHECK(after < 5);
+    errors += p.line_starting(r, "threw") + "\n";
+  }
+  CHECK_THAT(errors, Contains("timed out after"));
+  // Its neighbours name it; others may only know whom they were waiting for.
+  CHECK_THAT(errors, Contains("from rank 1 (") || Contains("to rank 1 ("));
+  p.signal(1, SIGCONT);
+  CHECK_THAT(p.line_starting(1, "threw"), Contains("all_reduce of 1048576 f32"));
+}
+
+void check_different_collectives(const OnTop& on_top) {
+  const Meeting meeting;
+  constexpr int ranks = 3;
+  const auto begin = CommClock::now();
+  Processes p(ranks, [&](int rank, const auto&) {
+    const auto transport = join(meeting, rank, ranks, on_top);
+    GroupOptions o;
+    o.timeout = 20s;
+    const auto group = make_ring_group(*transport, o);
+    std::vector<float> data(1 << 20);
+    const auto n = static_cast<int64_t>(data.size());
+    group->all_reduce(TensorView(data.data(), DType::f32, {n}), Reduction::sum).wait();
+    // The same bytes, so that nothing but the comparison can tell.
+    const TensorView other(data.data(), rank == 1 ? DType::f64 : DType::f32,
+                           {rank == 1 ? n / 2 : n});
+    group->all_reduce(other, Reduction::sum).wait();
+  });
+  for (int r = 0; r < ranks; ++r) {  // either pair may notice first
+    CHECK_THAT(p.line_starting(r, "threw"), Contains("ranks disagree on collective 1: rank ") &&
+                                                Contains(" calls all_reduce of 1048576 f32") &&
+                                                Contains("rank 1 calls all_reduce of 524288 f64"));
+  }
+  CHECK(CommClock::now() - begin < 15s);
+}
+
+void check_thrown(const OnTop& on_top) {
+  const Meeting meeting;
+  Processes p(3, [&](int rank, const auto& say) {
+    const auto transport = join(meeting, rank, 3, on_top);
+    say("joined");
+    if (rank == 0) {
+      transport->abort("utterance 12 is damaged");
+      return;
+    }
+    std::vector<int> memory(1);
+    transport->recv(0, 0, bytes_of(memory), within(30s)).wait();
+  });
+  for (const int r : {1, 2}) {
+    CHECK_THAT(
+        p.line_starting(r, "threw"),
+        Contains("threw aborted: rank ") && Contains("rank 0 aborted: utterance 12 is damaged"));
+  }
+}
+
+void check_leaving(const OnTop& on_top) {
+  const Meeting meeting;
+  Processes p(2, [&](int rank, const auto&) {
+    const auto transport = join(meeting, rank, 2, on_top);
+    std::vector<int> large(4'000'000, rank == 0 ? 7 : 0);
+    if (rank == 0) {
+      transport->send(1, 3, bytes_of(large), within(30s)).wait();
+      return;
+    }
+    std::this_thread::sleep_for(50ms);
+    transport->recv(0, 3, bytes_of(large), within(30s)).wait();
+    for (const int v : large) {
+      if (v != 7) throw Error("damaged");
+    }
+    Work more = transport->recv(0, 3, bytes_of(large), within(30s));
+    const CommError e = comm_error_of(more);
+    if (std::string(e.what()).find("rank 0 is lost: it has finished") == std::string::npos) throw e;
+  });
+  for (const int r : {0, 1}) CHECK(p.line(r) == "done");
+}
+
+}  // namespace
+
+void check_process_faults(const OnTop& on_top) {
+  SECTION("a rank killed in the middle of an all-reduce is named by all others") {
+    check_killed(on_top);
+  }
+  SECTION("a rank stopped in the middle of an all-reduce is a timeout") { check_stopped(on_top); }
+  SECTION("different collectives are told which") { check_different_collectives(on_top); }
+  SECTION("a rank that throws tells the others why") { check_thrown(on_top); }
+  SECTION("what was sent before a rank leaves arrives") { check_leaving(on_top); }
+}
+
+}  // namespace rondo
