@@ -1,4 +1,5 @@
-"""Models spread over real processes: pipelines and their replicas, killed and misled."""
+"""Models and sequences spread over real processes: pipelines, their replicas and shards, killed and
+misled."""
 
 from ranks_support import *
 
@@ -26,6 +27,15 @@ def same(expected, root):
         check(expected[name] == data, f"{name}: other bytes than of an undisturbed run")
 
 
+def test_shards_in_processes_are_threads():
+    for n, more in ((4, ["--sequence", 4]), (4, ["--sequence", 2])):
+        with expecting(n, *more) as (root, expected):
+            out, err = run(*pipelines(n, *more), cwd=root)
+            check(err == "", err)
+            check(out.count("best model: ") == 1, "not rank 0 alone prints:", out)
+            same(expected, root)
+
+
 def test_processes_are_threads():
     for n, more in ((2, ["--pipeline", 2]), (4, ["--pipeline", 2, "--data", 2])):
         with expecting(n, *more) as (root, expected):
@@ -38,19 +48,28 @@ def test_processes_are_threads():
             run("eval", root / "run", root / "dev.jsonl", says="WER ")
 
 
-def test_a_stage_is_killed():
-    with corpus() as root:
-        process = start(*pipelines(3, "--pipeline", 3, options=["--grace", 5]), cwd=root)
-        wait_for_step(root, 10, process)
-        os.kill(ranks_of(process)[1], signal.SIGKILL)
-        _, err = ends(process, 10, 128 + signal.SIGKILL)
-        lost_rank(err, 1)
+def test_a_stage_or_shard_is_killed():
+    for more in (["--pipeline", 3], ["--sequence", 3]):
+        with corpus() as root:
+            process = start(*pipelines(3, *more, options=["--grace", 5]), cwd=root)
+            wait_for_step(root, 10, process)
+            os.kill(ranks_of(process)[1], signal.SIGKILL)
+            _, err = ends(process, 10, 128 + signal.SIGKILL)
+            lost_rank(err, 1)
+
+
+def test_killed_shards_start_again():
+    check_killed_start_again(["--sequence", 4], (0, 2))  # one that writes and has the losses; another
 
 
 def test_killed_stages_start_again():
-    more = ["--pipeline", 2, "--data", 2]
+    # A first stage, which writes; a last one, which has the losses.
+    check_killed_start_again(["--pipeline", 2, "--data", 2], (0, 3))
+
+
+def check_killed_start_again(more, victims):
     with expecting(4, *more) as (root, expected):
-        for victim in (0, 3):  # a first stage, which writes; a last one, which has the losses
+        for victim in victims:
             process = start(*pipelines(4, *more, options=["--max-restarts", 2]), cwd=root)
             wait_for_step(root, 25, process)
             os.kill(ranks_of(process)[victim], signal.SIGKILL)
@@ -98,6 +117,7 @@ def test_what_cannot_be():
         refused("--pipeline", 2, "parallel.placement=4;1", says="expected the number of layers")
         refused("--pipeline", 2, "parallel.stage_memory_mb=1", "model.hidden=200",
                 says="no cut of the model's 5 layers into 2 stages fits 1 MiB per stage")
+        refused("--sequence", 2, ranks=3, says="parallel.sequence is 2, which does not divide the 3 ranks")
         run("train", "--pipeline", 0, code=2, errs="--pipeline")
 
 
