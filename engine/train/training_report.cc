@@ -128,7 +128,12 @@ void TrainingReport::step(const TrainingState& state, const StepResult& r, doubl
   if (bar_) show_progress(state, epoch, expected_steps, now);
   if (!times.rank_seconds.empty()) {
     const std::string slow = slow_.add(times.rank_seconds, now);
-    if (bar_ && !slow.empty()) message("warning: " + slow);
+    if (!slow.empty()) {
+      const LogField fields[] = {
+          {"event", std::string("slow_rank")}, {"step", state.step}, {"text", slow}};
+      log_.write(fields);
+      if (bar_) message("warning: " + slow);
+    }
   }
   if (state.step % config_.training.log_every_steps != 0 && !r.skipped) return;
   log_step(state, r, rate, epoch, times, std::max(now - logged_at_, 1e-9));

@@ -19,6 +19,24 @@ def test_ranks_are_one():
             shutil.rmtree(root / "run")
 
 
+def test_ranks_on_simulated_gpus():
+    """As processes and as threads, in every way to work together: the bits are the same."""
+    for mode in ([], ["parallel.shard_optimizer=true"], ["parallel.sync=local", "parallel.sync_every=2"],
+                 ["parallel.deterministic=world_invariant"]):
+        with corpus(train=24) as root:
+            settings = ["--device", "sim", "training.epochs=1", "training.max_steps=4", "model.hidden=8",
+                        "parallel.deterministic=same_world", *mode]
+            run(*words(*settings), "--ranks", 2, cwd=root)
+            threads = weights_of(root / "run")
+            shutil.rmtree(root / "run")
+            run(*launch(2, *settings), cwd=root, says="best model: ")
+            check_same(threads, root / "run")
+            if mode == ["parallel.deterministic=world_invariant"]:
+                shutil.rmtree(root / "run")
+                run(*words(*settings), cwd=root)
+                check_same(threads, root / "run")
+
+
 def test_signals_stop_all_after_the_same_update():
     with corpus() as root:
         expected = single(root)

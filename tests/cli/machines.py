@@ -85,12 +85,12 @@ def test_two_machines():
 
 def test_the_cable_is_cut():
     with corpus() as root, Cable() as cable:
-        both = cable.launch(root, 1, "parallel.timeout_seconds=3", "parallel.deterministic=same_world",
+        both = cable.launch(root, 1, "parallel.timeout_seconds=6", "parallel.deterministic=same_world",
                             "training.epochs=100000", options=["--grace", 2])
         wait_for_step(root / "machine-0", 10, both[0])
         cable.cut()
         for rank, process in enumerate(both):
-            _, err = ends(process, 12, 75)
+            _, err = ends(process, 15, 75)
             late_rank(err, rank, 1 - rank)
             check(re.search(r"all_reduce|broadcast|barrier|recv|send", err), "no operation is named:", err)
 
@@ -102,8 +102,10 @@ def test_the_cable_is_mended():
         both = cable.launch(root, 1, "parallel.timeout_seconds=3",
                             options=["--grace", 1, "--max-restarts", 5])
         wait_for_step(root / "machine-0", 60, both[0])
+        before = [ranks_of(process) for process in both]
         cable.cut()
-        time.sleep(4)  # longer than the time-out
+        for process, ranks in zip(both, before):  # until each has given up
+            wait_until(lambda: ranks_of(process) != ranks, process)
         cable.mend()
         for process in both:
             _, err = ends(process, 90, 0)
@@ -112,20 +114,24 @@ def test_the_cable_is_mended():
 
 
 def test_communication_hides_on_a_slow_cable():
-    """Buckets overlap the backward pass; the log says how much, over a link of 400 Mbit/s."""
-    with corpus() as root, Cable() as cable:
-        cable.throttle("400mbit")
-        settings = ["parallel.deterministic=same_world", "training.epochs=12", "model.layers=3",
+    """Buckets overlap the backward pass; the log says how much, over a link of 800 Mbit/s. Other
+    programs may disturb some steps; in a quarter of them at least four fifths have to be hidden."""
+    with corpus(train=800) as root, Cable() as cable:
+        cable.throttle("800mbit")
+        settings = ["parallel.deterministic=same_world", "training.epochs=8", "model.layers=5",
                     "model.hidden=128", "data.batch_frames=100000", "training.log_every_steps=1",
                     "parallel.bucket_kb=256"]
         for process in cable.launch(root, 1, *settings):
-            ends(process, 100, 0)
+            ends(process, TIMEOUT, 0)
         steps = [e for e in log_of(root / "machine-0" / "run", "step") if "hidden_communication" in e]
         shares = sorted(e["hidden_communication"] for e in steps)
-        check(shares, "the log says nothing of communication")
-        middle = shares[len(shares) // 2]
-        print(f"hidden communication over 400 Mbit/s: {middle:.2f} of it in the middle of {len(shares)} steps")
-        check(0.05 < middle <= 1, "hardly anything was hidden:", shares)
+        check(len(shares) >= 8, "the log says nothing of communication")
+        median = lambda name: sorted(e.get(name, 0) for e in steps)[len(steps) // 2]
+        print(f"over 800 Mbit/s, medians of {len(steps)} steps: communication "
+              f"{median('communication_seconds'):.3f} s, computation {median('compute_seconds'):.3f} s, "
+              f"hidden {median('hidden_communication'):.2f}")
+        check(all(0 <= s <= 1 for s in shares) and shares[3 * len(shares) // 4] >= 0.8,
+              "too little was hidden:", shares)
 
 
 main(globals())

@@ -51,7 +51,8 @@ def test_processes_are_threads():
 def test_a_stage_or_shard_is_killed():
     for more in (["--pipeline", 3], ["--sequence", 3]):
         with corpus() as root:
-            process = start(*pipelines(3, *more, options=["--grace", 5]), cwd=root)
+            process = start(*pipelines(3, *more, "training.max_steps=100000",
+                                       "training.epochs=100000", options=["--grace", 5]), cwd=root)
             wait_for_step(root, 10, process)
             os.kill(ranks_of(process)[1], signal.SIGKILL)
             _, err = ends(process, 10, 128 + signal.SIGKILL)
@@ -71,7 +72,7 @@ def check_killed_start_again(more, victims):
     with expecting(4, *more) as (root, expected):
         for victim in victims:
             process = start(*pipelines(4, *more, options=["--max-restarts", 2]), cwd=root)
-            wait_for_step(root, 25, process)
+            wait_for_step(root, 12, process)  # there is a checkpoint of step 10
             os.kill(ranks_of(process)[victim], signal.SIGKILL)
             out, err = ends(process, 60, 0)
             one_line(err, f"rank {victim} was killed by SIGKILL",

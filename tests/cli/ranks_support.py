@@ -21,9 +21,9 @@ def launch(n, *more, options=()):
 
 
 @contextlib.contextmanager
-def corpus():
+def corpus(train=200):
     with folder() as root:
-        feature_corpus(root, "ctc", train=200)
+        feature_corpus(root, "ctc", train=train)
         yield root
 
 
@@ -57,14 +57,24 @@ def ranks_of(launcher):
 
 
 def wait_for_step(root, step, process):
+    """The newest step in rank 0's log, once it is this one or a later one."""
     patience = Patience(TIMEOUT)
     while True:
         with contextlib.suppress(OSError, ValueError):
-            if max(e["step"] for e in log_of(root / "run", "step")) >= step:
-                return
+            newest = max(e["step"] for e in log_of(root / "run", "step"))
+            if newest >= step:
+                return newest
         check(process.poll() is None, "ended early with exit code", process.poll())
         check(not patience.is_over(), "nothing happens")
         time.sleep(0.005)
+
+
+def wait_until(condition, process):
+    patience = Patience(TIMEOUT)
+    while not condition():
+        check(process.poll() is None, "ended early:", process.poll() is not None and process.communicate())
+        check(not patience.is_over(), "nothing happens")
+        time.sleep(0.01)
 
 
 def ends(process, seconds, code):

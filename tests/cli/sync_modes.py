@@ -3,7 +3,7 @@
 import signal
 
 from cli_support import *
-from ranks_support import ends as ends_within, ranks_of
+from ranks_support import ends as ends_within, ranks_of, wait_until
 
 SETTINGS = ["training.log_every_steps=1", "model.dropout=0.2", "training.threads=1",
             "parallel.sync_every=4", "parallel.timeout_seconds=30", "data.sorta_grad=false",
@@ -38,14 +38,6 @@ def steps_of(root, rank):
 def last_step(root, rank):
     steps = steps_of(root, rank)
     return steps[-1]["step"] if steps else 0
-
-
-def wait_until(condition, process):
-    patience = Patience(TIMEOUT)
-    while not condition():
-        check(process.poll() is None, "ended early:", process.poll() is not None and process.communicate())
-        check(not patience.is_over(), "nothing happens")
-        time.sleep(0.01)
 
 
 def ends(process, code):
