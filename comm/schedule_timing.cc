@@ -86,7 +86,7 @@ class Timing {
       double& link = link_free_[{rank, a.peer}];
       t.start = std::max(free, link);
       t.end = link = t.start + costs_.transfer(rank, a);
-      arrive(a, t.end + costs_.latency);
+      arrive(a, t.end + (costs_.latency ? costs_.latency(rank, a) : 0));
     } else if (a.kind == Kind::reduce) {
       t.end = t.start + costs_.compute(rank, a);
     } else {

@@ -35,7 +35,8 @@ struct PipelineCosts {
   std::function<double(int rank, const Action&)> compute;
   // Of send_activation and send_gradient: the link is taken for so long.
   std::function<double(int rank, const Action&)> transfer;
-  double latency = 0;  // of every message, after its transfer
+  // Of the same, after their transfer; none: 0.
+  std::function<double(int rank, const Action&)> latency = {};
 };
 
 PipelineTimeline pipeline_timing(const PipelineSchedule& schedule, const PipelineCosts& costs);

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "engine/config/config.h"
-#include "engine/data/manifest.h"
 #include "engine/io/file.h"
 #include "engine/plan/fit.h"
 #include "engine/plan/lengths.h"
@@ -12,10 +11,13 @@
 #include "engine/plan/split.h"
 #include "engine/report/charts.h"
 #include "engine/train/build_model.h"
+#include "engine/train/pipeline_training.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
+#include "kernels/base/parallel.h"
 #include "tools/command.h"
 #include "tools/config_words.h"
+#include "tools/plan_data.h"
 
 namespace rondo {
 namespace {
@@ -24,8 +26,8 @@ struct PlanOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, ranks = 1, rows = 12;
   std::string device = "h200", link, node_link = "infiniband", lengths, measure, picture, write;
-  double labels_per_second = 12;
-  bool scaling = false;
+  double labels_per_second = 0;
+  bool scaling = false, as_configured = false;
 };
 
 constexpr double gigabyte = 1e9;
@@ -47,41 +49,44 @@ plan::Cluster cluster_of(const PlanOptions& o) {
   return c;
 }
 
-std::vector<plan::LengthShare> lengths_of(const PlanOptions& o, const Config& config) {
-  if (!o.lengths.empty()) return plan::parse_lengths(o.lengths);
-  if (config.data.train.empty()) return {{10, 1}};
-  std::vector<double> seconds;
-  const Manifest manifest = read_manifest(config.data.train);
-  for (const ManifestEntry& e : manifest.entries) {
-    if (!e.duration) {
-      fail_input(manifest.where(e), ": no duration, so lengths are not known: give --lengths");
+// What the options say, then what the data say, then what is usual.
+PlanData data_of(const PlanOptions& o, const Config& config) {
+  PlanData d;
+  if (!config.data.train.empty()) {
+    d = look_at_data(config);
+  } else {
+    d.lengths = {{10, 1}};
+    d.labels_per_second = 12;
+    d.outputs = config.model.outputs > 0 ? config.model.outputs : 32;
+    const FeaturesConfig& f = config.features;
+    if (f.type == FeatureType::ready && o.features == 0) {
+      fail_input("features.type=ready without data.train: give --features, the number of columns");
     }
-    seconds.push_back(*e.duration);
+    d.features = f.type == FeatureType::mfcc ? f.coefficients : f.bins;
   }
-  return plan::histogram_of(std::move(seconds));
+  if (!o.lengths.empty()) d.lengths = plan::parse_lengths(o.lengths);
+  if (o.labels_per_second > 0) d.labels_per_second = o.labels_per_second;
+  if (o.features > 0) d.features = o.features;
+  if (o.outputs > 0) d.outputs = o.outputs;
+  return d;
 }
 
-ModelSizes sizes_of(const PlanOptions& o, const Config& config) {
-  ModelSizes sizes;
-  sizes.features = o.features;
-  if (sizes.features == 0) {
-    if (config.features.type == FeatureType::ready) {
-      fail_input("features.type=ready: give --features, the number of columns");
-    }
-    sizes.features = config.features.type == FeatureType::mfcc ? config.features.coefficients
-                                                               : config.features.bins;
-  }
-  sizes.outputs = o.outputs;
-  return sizes;
-}
-
-plan::Job job_of(const PlanOptions& o, const Config& config) {
+plan::Job job_of(const Config& config, const PlanData& data) {
   plan::Job job;
-  job.model = build_model(config.model, config.task, sizes_of(o, config));
+  ModelSizes sizes;
+  sizes.features = data.features;
+  sizes.outputs = data.outputs;
+  job.model = build_model(config.model, config.task, sizes);
   job.compute = config.training.dtype;
   job.optimizer = optimizer_options(config);
-  job.batches = plan::batches_of(lengths_of(o, config), config.features.hop_ms / 1000,
-                                 config.data.batch_frames, o.labels_per_second);
+  job.wire = config.parallel.wire;
+  // Of an update, which may take several batches.
+  const double frames =
+      static_cast<double>(config.data.batch_frames) * config.training.accumulation;
+  job.batches =
+      plan::batches_of(data.lengths, config.features.hop_ms / 1000, frames, data.labels_per_second);
+  job.input_seconds_per_frame = data.input_seconds_per_frame;
+  job.input_threads = config.data.prefetch_threads;
   return job;
 }
 
@@ -96,13 +101,27 @@ void print_row(int place, const plan::Prediction& p) {
               p.fits ? "" : "does not fit");
 }
 
-void print_heading(const plan::Cluster& c, const plan::Planner& planner, const Config& config) {
-  std::printf("%.1f million weights, %d layers, batches of %d frames, %s; %d x %s, %s%s%s\n",
+void print_heading(const plan::Cluster& c, const plan::Planner& planner, const Config& config,
+                   const plan::Job& job) {
+  std::printf("%.1f million weights, %d layers, batches of %lld frames, %s; %d x %s, %s%s%s\n",
               static_cast<double>(planner.weights()) / 1e6, planner.layers(),
-              config.data.batch_frames, name_of(config.training.dtype), c.devices,
-              c.device.name.c_str(), c.link.name.c_str(),
+              static_cast<long long>(config.data.batch_frames) * config.training.accumulation,
+              name_of(config.training.dtype), c.devices, c.device.name.c_str(), c.link.name.c_str(),
               c.devices > c.per_node ? " within nodes, between them " : "",
               c.devices > c.per_node ? c.node_link.name.c_str() : "");
+  const int cores = c.device.cores, threads = std::min(c.devices, c.per_node) * c.device.threads;
+  if (cores > 0 && job.input_seconds_per_frame > 0) {
+    std::printf("Preparing 1000 frames takes %.2f ms of a core, measured now.\n",
+                1e6 * job.input_seconds_per_frame);
+  }
+  if (cores > 0 && threads > cores) {
+    std::printf("%d threads on the %d cores of a machine take turns.\n", threads, cores);
+  }
+  if (config.parallel.sync != Sync::step || config.parallel.shard_optimizer) {
+    std::printf("Predicted as if %s: that mode is not modelled.\n",
+                config.parallel.sync != Sync::step ? "parallel.sync=step"
+                                                   : "parallel.shard_optimizer=false");
+  }
   std::printf("All figures are predicted%s.\n\n",
               c.device.measured ? ", from nodes measured on the machine the file names"
                                 : ", from data sheets and published measurements; nothing of it "
@@ -152,8 +171,8 @@ void write_text(const std::string& path, const std::string& text) {
   file.close();
 }
 
-void print_scaling(const PlanOptions& o, const Config& config, const plan::Cluster& cluster) {
-  const plan::Job job = job_of(o, config);
+void print_scaling(const PlanOptions& o, const Config& config, const plan::Job& job,
+                   const plan::Cluster& cluster) {
   ScalingChart chart;
   chart.title = str("Scaling of ", config.model.layers, " layers of ", config.model.hidden, " on ",
                     cluster.device.name);
@@ -181,6 +200,9 @@ int measure(const PlanOptions& o) {
                             " per rank, ", o.ranks, o.ranks == 1 ? " rank" : " ranks");
   machine.device.measured = true;
   machine.device.memory_bytes = plan::machine_memory_bytes();
+  machine.device.cores = usable_cpus();
+  machine.device.threads = o.threads;
+  machine.device.cache_bytes = plan::core_cache_bytes();
   machine.device.costs = plan::fit_costs(fitted);
   machine.link = plan::measure_thread_link();
   std::printf("errors on shapes that the constants were not made from:\n");
@@ -205,12 +227,57 @@ Config with_split(Config config, const plan::Split& s) {
   p.schedule = s.schedule;
   p.chunks = s.chunks;
   p.micro_batches = s.pipeline > 1 ? s.micro_batches : 0;
-  if (s.pipeline == 1 && s.micro_batches > 1) {
-    // Without a pipeline, micro-batches are batches whose gradients add up.
-    config.data.batch_frames /= s.micro_batches;
-    config.training.accumulation *= s.micro_batches;
-  }
+  p.placement.clear();
+  // Without a pipeline, micro-batches are batches whose gradients add up.
+  const int batches = s.pipeline == 1 ? s.micro_batches : 1;
+  config.data.batch_frames = config.data.batch_frames * config.training.accumulation / batches;
+  config.training.accumulation = batches;
   return config;
+}
+
+// The split that a configuration asks for.
+plan::Split split_of(const Config& config, int devices) {
+  const ParallelConfig& p = config.parallel;
+  plan::Split s;
+  s.pipeline = p.pipeline;
+  s.sequence = p.sequence;
+  if (devices % (p.pipeline * p.sequence) != 0) {
+    fail_input(devices, " devices are not a multiple of parallel.pipeline=", p.pipeline,
+               " x parallel.sequence=", p.sequence);
+  }
+  s.data = devices / (p.pipeline * p.sequence);
+  if (p.data > 0 && p.data != s.data) {
+    fail_input("parallel.data=", p.data, ", but ", devices, " devices hold ", s.data,
+               " replicas of ", p.pipeline, " stages x ", p.sequence, " shards");
+  }
+  if (p.pipeline == 1) {
+    s.micro_batches = config.training.accumulation;
+    return s;
+  }
+  if (config.training.accumulation > 1) {
+    fail_input("training.accumulation=", config.training.accumulation,
+               " with a pipeline is not modelled");
+  }
+  s.schedule = p.schedule;
+  s.chunks = p.chunks;
+  s.micro_batches = pipeline_settings(config).micro_batches;
+  return s;
+}
+
+std::vector<plan::Prediction> predictions(const PlanOptions& o, const Config& config,
+                                          const plan::Planner& planner) {
+  if (o.as_configured) {
+    const plan::Split s = split_of(config, o.devices);
+    const std::string why = planner.objection(s);
+    if (!why.empty()) fail_input(describe(s), ": ", why);
+    return {planner.predict(s)};
+  }
+  auto ranking = planner.rank();
+  if (ranking.empty()) {
+    fail_input("no split of ", o.devices,
+               " devices is possible: ", planner.objection({o.devices, 1, 1, 1}));
+  }
+  return ranking;
 }
 
 void write_best(const PlanOptions& o, const Config& config,
@@ -229,16 +296,13 @@ int plan_command(const PlanOptions& o) {
   if (!o.measure.empty()) return measure(o);
   const Config config = config_from_words(o.words);
   const plan::Cluster cluster = cluster_of(o);
-  const plan::Planner planner(job_of(o, config), cluster);
-  print_heading(cluster, planner, config);
-  const auto ranking = planner.rank();
-  if (ranking.empty()) {
-    fail_input("no split of ", o.devices,
-               " devices is possible: ", planner.objection({o.devices, 1, 1, 1}));
-  }
+  const plan::Job job = job_of(config, data_of(o, config));
+  const plan::Planner planner(job, cluster);
+  print_heading(cluster, planner, config, job);
+  const auto ranking = predictions(o, config, planner);
   print_ranking(ranking, o.rows);
   if (!o.write.empty()) write_best(o, config, ranking);
-  if (o.scaling || !o.picture.empty()) print_scaling(o, config, cluster);
+  if (o.scaling || !o.picture.empty()) print_scaling(o, config, job, cluster);
   return 0;
 }
 
@@ -262,18 +326,21 @@ void add_plan(CLI::App& app, Command* run) {
       ->capture_default_str();
   command->add_option("--lengths", o->lengths,
                       "SECONDS:SHARE,... of utterances (default: those of data.train, or 10 s)");
-  command->add_option("--labels-per-second", o->labels_per_second, "of speech")
-      ->check(CLI::Range(0.01, 1000.0))
-      ->capture_default_str();
+  command
+      ->add_option("--labels-per-second", o->labels_per_second,
+                   "of speech (default: as in data.train, or 12)")
+      ->check(CLI::Range(0.01, 1000.0));
   command->add_option("--features", o->features, "columns of ready features")
       ->check(CLI::Range(1, 100000));
-  o->outputs = 32;
-  command->add_option("--outputs", o->outputs, "classes, with the blank")
-      ->check(CLI::Range(2, 1000000))
-      ->capture_default_str();
+  command
+      ->add_option("--outputs", o->outputs,
+                   "classes, with the blank (default: those of data.train, or 32)")
+      ->check(CLI::Range(2, 1000000));
   command->add_option("--rows", o->rows, "lines of the ranking")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
+  command->add_flag("--as-configured", o->as_configured,
+                    "only the split that the configuration's [parallel] asks for");
   command->add_flag("--scaling", o->scaling, "also weak and strong scaling up to 1024 devices");
   command->add_option("--picture", o->picture, "the same, also drawn as SVG to FILE")
       ->option_text("FILE");

@@ -53,24 +53,17 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   reserve(need, micro_batches.size());
   count_ = micro_batches.size();
   shards_->start(timeout);
+  std::vector<WaveExchange> order;
+  for (const auto& e : shards_->exchanges()) order.push_back(e.order());
   for (size_t m = 0; m < count_; ++m) {
     MicroBatch& batch = *micro_batches_[m];
     batch.part = std::make_unique<BatchPart>(shards_->cut(micro_batches[m]));
     batch.plan->load(batch.part->view());
     shards_->begin(batch.pass, *batch.part, micro_batches[m], m);
   }
-  size_t done = 0;
-  for (size_t i = 0; i < shards_->exchanges().size(); ++i) {
-    const size_t node = shards_->exchanges()[i].node;
-    for (size_t m = 0; m < count_; ++m) run_nodes(*micro_batches_[m], done, node);
-    run_exchanged(i);
-    done = node + 1;
-  }
-  for (size_t m = 0; m < count_; ++m) {
-    run_nodes(*micro_batches_[m], done, weight_gradients_);
-  }
-  for (size_t m = 0; m < count_; ++m) {
-    run_nodes(*micro_batches_[m], weight_gradients_, shards_->chunk().graph.nodes.size());
+  for (const WaveStep& step :
+       wave_steps(order, static_cast<int>(count_), shards_->rank(), shards_->ranks())) {
+    perform(step);
   }
   totals_ = {};
   losses_.assign(count_, {});
@@ -80,20 +73,25 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   shards_->finish();
 }
 
-// A node that needs neighbours, for all micro-batches.
-void SequenceRank::run_exchanged(size_t index) {
-  const SequenceShards::Exchange& e = shards_->exchanges()[index];
-  const auto each = [&](auto action) {
-    for (size_t m = 0; m < count_; ++m) action(micro_batches_[m]->pass);
-  };
-  if (e.pool) {
-    each([&](auto& pass) { shards_->begin_pool(pass, index); });
-    each([&](auto& pass) { shards_->end_pool(pass, index); });
-    return;
+void SequenceRank::perform(const WaveStep& step) {
+  const auto i = static_cast<size_t>(step.exchange), m = static_cast<size_t>(step.micro_batch);
+  const auto& exchanges = shards_->exchanges();
+  switch (step.kind) {
+    case WaveStep::Kind::nodes:
+      run_nodes(*micro_batches_[m], i == 0 ? 0 : exchanges[i - 1].node + 1,
+                i < exchanges.size() ? exchanges[i].node : weight_gradients_);
+      break;
+    case WaveStep::Kind::exchange:
+      shards_->run_direction(micro_batches_[m]->pass, i, step.direction);
+      break;
+    case WaveStep::Kind::pooled:
+      for (size_t k = 0; k < count_; ++k) shards_->begin_pool(micro_batches_[k]->pass, i);
+      for (size_t k = 0; k < count_; ++k) shards_->end_pool(micro_batches_[k]->pass, i);
+      break;
+    case WaveStep::Kind::weight_gradients:
+      run_nodes(*micro_batches_[m], weight_gradients_, shards_->chunk().graph.nodes.size());
+      break;
   }
-  const int early = e.directions == 1 ? 0 : e.early(shards_->rank(), shards_->ranks());
-  each([&](auto& pass) { shards_->run_direction(pass, index, early); });
-  if (e.directions == 2) each([&](auto& pass) { shards_->run_direction(pass, index, 1 - early); });
 }
 
 void SequenceRank::run_nodes(MicroBatch& m, size_t begin, size_t end) {

@@ -29,6 +29,7 @@
 #include "comm/process_group.h"
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_shards.h"
+#include "engine/parallel/wave_order.h"
 
 namespace rondo {
 
@@ -64,7 +65,7 @@ class SequenceRank {
     SequenceShards::Pass pass;
   };
   void build(const BatchCapacity& capacity, size_t micro_batches);
-  void run_exchanged(size_t index);
+  void perform(const WaveStep& step);
   void run_nodes(MicroBatch& m, size_t begin, size_t end);
 
   const Graph& training_;

@@ -144,7 +144,7 @@ void SequenceShards::run_node(Pass& pass, size_t node) {
     end_pool(pass, index);
     return;
   }
-  const int early = e.directions == 1 ? 0 : e.early(rank_, ranks_);
+  const int early = e.early(rank_, ranks_);
   run_direction(pass, index, early);
   if (e.directions == 2) run_direction(pass, index, 1 - early);
 }

@@ -15,6 +15,7 @@
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sequence_graph.h"
+#include "engine/parallel/wave_order.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
@@ -48,11 +49,9 @@ class SequenceShards {
     std::vector<ValueId> in, out;
     const PooledLayer* pool = nullptr;  // instead: a sum over all shards, or a share of a gradient
 
-    // Which of two directions is computed first: the one whose end is nearer.
-    int early(int rank, int ranks) const {
-      const bool near_left = 2 * rank < ranks - 1;
-      return near_left != backward ? 0 : 1;
-    }
+    WaveExchange order() const { return {directions, backward, pool != nullptr}; }
+    // Which direction is computed first.
+    int early(int rank, int ranks) const { return early_direction(order(), rank, ranks); }
     bool from_left(int direction) const { return (direction == 0) != backward; }
   };
   // In the order of their nodes.

@@ -39,7 +39,7 @@ double operand_bytes(const Graph& g, const Node& node, const BatchShape& batch) 
   return sum;
 }
 
-NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch) {
+NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
   // The value whose level the layer runs at: x, gates or x.
   const ValueId at = node.inputs.at(node.op == "lstm_backward" ? 1 : 0);
   const Shape& shape = g.shape(at);
@@ -62,8 +62,10 @@ NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch) {
   w.recurrent_flops = inside;
   w.steps = frames;
   w.exchanged = frames * hidden;
-  w.bytes +=
-      frames * directions * 4 * hidden * output * static_cast<double>(size_of(g.value(at).dtype));
+  w.cells = rows * directions * hidden;
+  const double weights = 4 * hidden * output * static_cast<double>(size_of(g.value(at).dtype));
+  w.weight_bytes = frames * directions * weights;
+  w.far_weight_bytes = weights >= cache_bytes ? w.weight_bytes : 0;
   return w;
 }
 
@@ -81,8 +83,8 @@ DType dtype_of(const Graph& graph, const Node& node) {
   return DType::f32;
 }
 
-NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch) {
-  if (node.op.starts_with("lstm")) return lstm_work(g, node, batch);
+NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+  if (node.op.starts_with("lstm")) return lstm_work(g, node, batch, cache_bytes);
   NodeWork w;
   w.bytes = operand_bytes(g, node, batch);
   if (node.op == "ctc") {
@@ -90,6 +92,8 @@ NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch) {
     w.steps = frames_of(g, logits, batch);
     w.recurrent_flops = rows_of(g, logits, batch) * (2 * batch.labels + 1);
     w.bytes += bytes_of(g, node.inputs[0], batch);  // read twice
+    w.exchanged = batch.sequences;
+    w.cells = rows_of(g, logits, batch);
   } else if (node.op.starts_with("linear")) {
     // y = x W^T, dx = dy W, dW = dy^T x: two flops per row, input and output column.
     const bool forward = node.op == "linear";

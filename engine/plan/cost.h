@@ -17,18 +17,23 @@ struct BatchShape {
 // What the constants of OpCost multiply.
 struct NodeWork {
   double calls = 1, steps = 0, exchanged = 0, flops = 0, recurrent_flops = 0, bytes = 0;
+  double cells = 0, weight_bytes = 0, far_weight_bytes = 0;
 };
 
-// Of node `node` for a batch of `shape` (of level 0).
+// Of node `node` for a batch of `shape` (of level 0), on a device whose cores have a cache of
+// `cache_bytes` each for the recurrent weights.
 //
-// Multiply-adds count as two flops. Recurrent flops are those inside an LSTM's time loop; a step's
-// recurrent weights count as bytes, since CPUs read them from their caches for every step. For ctc,
-// recurrent flops are lattice cells. Bytes of other ops are their operands, each once.
-NodeWork work_of(const Graph& graph, const Node& node, const BatchShape& shape);
+// Multiply-adds count as two flops. Recurrent flops are those inside an LSTM's time loop, cells are
+// the pointwise work in it, rows x cells x directions; weight bytes are the recurrent weights,
+// which CPUs read for every step, and far ones those of a direction whose weights fill the cache.
+// For ctc, recurrent flops are lattice cells, cells are frames, and what is exchanged are
+// sequences. Bytes are operands, each once.
+NodeWork work_of(const Graph& graph, const Node& node, const BatchShape& shape, double cache_bytes);
 
 inline double seconds_of(const OpCost& c, const NodeWork& w) {
   return c.call * w.calls + c.step * w.steps + c.exchange * w.exchanged + c.flop * w.flops +
-         c.recurrent_flop * w.recurrent_flops + c.byte * w.bytes;
+         c.recurrent_flop * w.recurrent_flops + c.byte * w.bytes + c.cell * w.cells +
+         c.weight_byte * w.weight_bytes + c.far_weight_byte * w.far_weight_bytes;
 }
 
 // The dtype a node computes in, which is that of its first activation.

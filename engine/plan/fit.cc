@@ -9,15 +9,16 @@
 namespace rondo::plan {
 namespace {
 
-constexpr size_t features = 6;
+constexpr size_t features = 9;
 using Row = std::array<double, features>;
 
 Row row_of(const NodeWork& w) {
-  return {w.calls, w.steps, w.exchanged, w.flops, w.recurrent_flops, w.bytes};
+  return {w.calls, w.steps, w.exchanged,    w.flops,           w.recurrent_flops,
+          w.bytes, w.cells, w.weight_bytes, w.far_weight_bytes};
 }
 
 // Ops with arithmetic or a recurrence of their own.
-bool has_own_cost(const std::string& key) {
+bool has_arithmetic(const std::string& key) {
   for (const char* op : {"lstm", "lstm_backward", "lstm_weight_grad", "linear", "linear_grad_input",
                          "linear_grad_weight", "ctc", "optimizer"}) {
     if (key.starts_with(str(op, "/"))) return true;
@@ -25,8 +26,9 @@ bool has_own_cost(const std::string& key) {
   return false;
 }
 
-std::string fitted_key(const std::string& key) {
-  return has_own_cost(key) ? key : "other" + key.substr(key.find('/'));
+// What errors are told by: ops that only move data, which are many and cheap, are one class.
+std::string class_of(const std::string& key) {
+  return has_arithmetic(key) ? key : "other" + key.substr(key.find('/'));
 }
 
 double median_of(std::vector<double> values) {
@@ -74,12 +76,15 @@ OpCost fit_cost(std::span<const Sample> samples) {
     if (moved < 1e-12) break;
   }
   for (size_t i = 0; i < features; ++i) c[i] /= norm[i];
-  return {c[0], c[1], c[2], c[3], c[4], c[5]};
+  return {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]};
 }
 
 std::map<std::string, OpCost> fit_costs(std::span<const Sample> samples) {
   std::map<std::string, std::vector<Sample>> by_key;
-  for (const Sample& s : samples) by_key[fitted_key(s.key)].push_back(s);
+  for (const Sample& s : samples) {
+    by_key[s.key].push_back(s);
+    if (!has_arithmetic(s.key)) by_key[class_of(s.key)].push_back(s);
+  }
   std::map<std::string, OpCost> costs;
   for (const auto& [key, of_key] : by_key) costs[key] = fit_cost(of_key);
   return costs;
@@ -96,7 +101,7 @@ std::map<std::string, FitError> fit_errors(const DeviceModel& device,
     const auto slash = s.key.find('/');
     const DType dtype = s.key.substr(slash + 1) == "bf16" ? DType::bf16 : DType::f32;
     const double predicted = seconds_of(device.cost_of(s.key.substr(0, slash), dtype), s.work);
-    errors[fitted_key(s.key)].push_back(std::abs(predicted - s.seconds) / s.seconds);
+    errors[class_of(s.key)].push_back(std::abs(predicted - s.seconds) / s.seconds);
     steps[s.shape].predicted += predicted;
     steps[s.shape].measured += s.seconds;
   }

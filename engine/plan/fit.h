@@ -22,8 +22,7 @@ struct Sample {
 // the normal equations; the problem is convex.) All samples count, whatever their key.
 OpCost fit_cost(std::span<const Sample> samples);
 
-// One fit per key; "other" covers the keys that only move data, which are too many and too cheap to
-// tell apart.
+// One fit per key, and one of all that only move data, "other", for those that were not measured.
 std::map<std::string, OpCost> fit_costs(std::span<const Sample> samples);
 
 // |predicted - measured| / measured: the median and the largest.
@@ -31,7 +30,8 @@ struct FitError {
   size_t samples = 0;
   double median = 0, largest = 0;
 };
-// How well a model predicts samples, by key; under "step", the sums over all nodes of a shape.
+// How well a model predicts samples, by key, those that only move data together as "other"; under
+// "step", the sums over all nodes of a shape.
 std::map<std::string, FitError> fit_errors(const DeviceModel& device,
                                            std::span<const Sample> samples);
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -73,6 +74,13 @@ double number(const nlohmann::json& object, const char* key, const std::string& 
   return value;
 }
 
+int count(const nlohmann::json& object, const char* key, const std::string& where) {
+  const double value = number(object, key, where);
+  require(value == std::floor(value) && value >= 1 && value <= 65536, where, ": '", key, "' is ",
+          value, ", expected a whole number from 1 to 65536");
+  return static_cast<int>(value);
+}
+
 const nlohmann::json& object(const nlohmann::json& parent, const char* key,
                              const std::string& where) {
   const auto found = parent.find(key);
@@ -118,19 +126,34 @@ LinkModel link_preset(std::string_view name) {
   throw InputError(str("unknown link '", name, "', expected one of ", known));
 }
 
+namespace {
+
+constexpr std::pair<const char*, double OpCost::*> constants[] = {
+    {"call", &OpCost::call},
+    {"step", &OpCost::step},
+    {"exchange", &OpCost::exchange},
+    {"flop", &OpCost::flop},
+    {"recurrent_flop", &OpCost::recurrent_flop},
+    {"byte", &OpCost::byte},
+    {"cell", &OpCost::cell},
+    {"weight_byte", &OpCost::weight_byte},
+    {"far_weight_byte", &OpCost::far_weight_byte},
+};
+
+}  // namespace
+
 std::string to_json(const MachineFile& machine) {
   nlohmann::ordered_json costs = nlohmann::ordered_json::object();
   for (const auto& [key, c] : machine.device.costs) {
-    costs[key] = {{"call", c.call},
-                  {"step", c.step},
-                  {"exchange", c.exchange},
-                  {"flop", c.flop},
-                  {"recurrent_flop", c.recurrent_flop},
-                  {"byte", c.byte}};
+    costs[key] = nlohmann::ordered_json::object();
+    for (const auto& [name, constant] : constants) costs[key][name] = c.*constant;
   }
   const nlohmann::ordered_json j = {{"device",
                                      {{"name", machine.device.name},
                                       {"memory_bytes", machine.device.memory_bytes},
+                                      {"cores", machine.device.cores},
+                                      {"threads", machine.device.threads},
+                                      {"cache_bytes", machine.device.cache_bytes},
                                       {"seconds_per", costs}}},
                                     {"link",
                                      {{"name", machine.link.name},
@@ -147,12 +170,15 @@ MachineFile parse_machine(std::string_view json, const std::string& name) {
   m.device.name = text(device, "name", name);
   m.device.measured = true;
   m.device.memory_bytes = number(device, "memory_bytes", name);
+  m.device.cores = count(device, "cores", name);
+  m.device.threads = count(device, "threads", name);
+  m.device.cache_bytes = number(device, "cache_bytes", name);
   for (const auto& [key, c] : object(device, "seconds_per", name).items()) {
     const std::string where = str(name, ": ", key);
     require(c.is_object(), where, " should be an object");
-    m.device.costs[key] = {number(c, "call", where),           number(c, "step", where),
-                           number(c, "exchange", where),       number(c, "flop", where),
-                           number(c, "recurrent_flop", where), number(c, "byte", where)};
+    for (const auto& [constant_name, constant] : constants) {
+      m.device.costs[key].*constant = number(c, constant_name, where);
+    }
   }
   const auto& link = object(j, "link", name);
   m.link = {text(link, "name", name), true, number(link, "latency", name),

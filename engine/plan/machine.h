@@ -2,10 +2,12 @@
 //
 // A node of a graph takes
 //   call + step * steps + exchange * steps * hidden + flop * flops + recurrent_flop * recurrent
-//        flops + byte * bytes
+//        flops + byte * bytes + cell * cells + weight_byte * weight bytes + far_weight_byte * far
+//        weight bytes
 // seconds, with constants per op and dtype: a launch, a time step of a recurrence, handing H values
-// per step between blocks, arithmetic outside and inside the time loop, memory traffic. A message
-// of S bytes takes latency + S / bandwidth.
+// per step between blocks, arithmetic outside and inside the time loop, memory traffic, pointwise
+// work, recurrent weights read for every step, and the same where a core's cache does not hold them
+// (NodeWork in engine/plan/cost.h). A message of S bytes takes latency + S / bandwidth.
 //
 // Constants come from measuring this machine (engine/plan/measure.h) or from presets. Presets are
 // derived from data sheets and published measurements; nothing predicted from them was measured.
@@ -24,6 +26,7 @@ namespace rondo::plan {
 // Seconds per unit of each feature of a node's work.
 struct OpCost {
   double call = 0, step = 0, exchange = 0, flop = 0, recurrent_flop = 0, byte = 0;
+  double cell = 0, weight_byte = 0, far_weight_byte = 0;
 };
 
 struct DeviceModel {
@@ -31,6 +34,11 @@ struct DeviceModel {
   bool measured = false;
   DeviceKind kind = DeviceKind::cpu;  // whose kernels' workspaces count
   double memory_bytes = 0;
+  // CPU ranks share the cores of their machine with each other and with the threads that prepare
+  // batches; 0: devices share nothing.
+  int cores = 0;
+  int threads = 1;         // of each rank
+  double cache_bytes = 0;  // of a core, for recurrent weights
   // By op of engine/ops, or "other", with the dtype behind it: "lstm/bf16".
   std::map<std::string, OpCost> costs;
 

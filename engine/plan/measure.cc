@@ -30,12 +30,12 @@ double now() {
 // bounded, always the same ones.
 std::vector<MeasuredShape> shapes_to_measure(bool quick) {
   const int hidden[] = {32, 64, 96, 128, 192, 256, 384, 512}, classes[] = {12, 32, 80, 400};
-  const int frames[] = {20, 40, 80, 160, 320}, sequences[] = {1, 2, 4, 8, 16, 32};
+  const int frames[] = {20, 40, 80, 160, 320, 640}, sequences[] = {1, 2, 4, 8, 16, 32, 64};
   std::mt19937 random(20);
   const auto draw = [&random](const auto& values) { return values[random() % std::size(values)]; };
   std::vector<MeasuredShape> shapes;
-  const size_t wanted = quick ? 6 : 48;
-  const double most = quick ? 2e8 : 3e10;
+  const size_t wanted = quick ? 6 : 64;
+  const double most = quick ? 2e8 : 6e10;
   while (shapes.size() < wanted) {
     const MeasuredShape s{
         draw(hidden),   1 + static_cast<int>(random() % 3), 1 + static_cast<int>(random() % 2),
@@ -130,8 +130,9 @@ void measure_shape(const MeasuredShape& s, DType compute, const Context& context
   for (size_t n = 0; n < times.size(); ++n) {
     if (!plan.memory().needed[n]) continue;
     const Node& node = plan.node(n);
-    samples.push_back(sample_of(node.op, dtype_of(g, node), work_of(g, node, batch_shape),
-                                median(times[n]), shape));
+    samples.push_back(sample_of(node.op, dtype_of(g, node),
+                                work_of(g, node, batch_shape, core_cache_bytes()), median(times[n]),
+                                shape));
   }
   if (compute != DType::f32) return;
   Optimizer optimizer({}, parameters);
@@ -190,6 +191,11 @@ LinkModel measure_thread_link() {
 
 double machine_memory_bytes() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+double core_cache_bytes() {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? static_cast<double>(bytes) : 1024.0 * 1024;
 }
 
 }  // namespace rondo::plan

@@ -10,7 +10,7 @@
 namespace rondo::plan {
 
 struct MeasureOptions {
-  int threads = 1;      // of each rank
+  int threads = 1;  // of each rank
   // So many ranks compute at once, as they will: cores share caches, memory and their clock.
   int ranks = 1;
   int repetitions = 5;  // of a step; medians count
@@ -26,7 +26,9 @@ std::vector<Sample> measure_nodes(const MeasureOptions& options);
 // Between two ranks as threads of this process.
 LinkModel measure_thread_link();
 
-// What this machine's memory holds.
+// What this machine's memory holds, and the second-level cache of a core (1 MiB where the system
+// does not tell).
 double machine_memory_bytes();
+double core_cache_bytes();
 
 }  // namespace rondo::plan

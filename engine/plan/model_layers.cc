@@ -32,6 +32,9 @@ NodeWork half_of(NodeWork w) {
   w.flops /= 2;
   w.recurrent_flops /= 2;
   w.bytes /= 2;
+  w.cells /= 2;
+  w.weight_bytes /= 2;
+  w.far_weight_bytes /= 2;
   return w;
 }
 
@@ -124,9 +127,9 @@ std::vector<LayerSeconds> ModelLayers::seconds(const DeviceModel& device,
                                                const BatchShape& batch) const {
   std::vector<LayerSeconds> all(layers_.size());
   for (const Node& node : graph_.nodes) {
-    add_seconds(
-        all[static_cast<size_t>(node.stage)], node.phase,
-        seconds_of(device.cost_of(node.op, dtype_of(graph_, node)), work_of(graph_, node, batch)));
+    add_seconds(all[static_cast<size_t>(node.stage)], node.phase,
+                seconds_of(device.cost_of(node.op, dtype_of(graph_, node)),
+                           work_of(graph_, node, batch, device.cache_bytes)));
   }
   return all;
 }
@@ -137,7 +140,7 @@ std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
   for (const Node& node : graph_.nodes) {
     if (node.op == "ctc") continue;
     const auto l = static_cast<size_t>(node.stage);
-    NodeWork work = work_of(graph_, node, batch);
+    NodeWork work = work_of(graph_, node, batch, device.cache_bytes);
     const bool recurrent = node.op.starts_with("lstm");
     if (recurrent && layers_[l].directions == 2) work = half_of(work);
     add_seconds(recurrent ? all[l].direction : all[l].rest, node.phase,
@@ -150,8 +153,8 @@ double ModelLayers::ctc_seconds(const DeviceModel& device, const BatchShape& bat
   double sum = 0;
   for (const Node& node : graph_.nodes) {
     if (node.op != "ctc") continue;
-    sum +=
-        seconds_of(device.cost_of(node.op, dtype_of(graph_, node)), work_of(graph_, node, batch));
+    sum += seconds_of(device.cost_of(node.op, dtype_of(graph_, node)),
+                      work_of(graph_, node, batch, device.cache_bytes));
   }
   return sum;
 }

@@ -1,15 +1,16 @@
 // How fast a model trains, and what memory it takes, for every way to spread it over devices:
 // data x pipeline x sequence.
 //
-// The pipeline is simulated over the action lists that the engine runs (comm/schedule.h), sequence
-// shards and gradient buckets as tasks on ranks and links (engine/plan/timeline.h); memory is what
-// the engine's planner plans (engine/graph/planner.h). Durations come from engine/plan/cost.h. A
-// ring all-reduce of S bytes over N ranks takes 2(N-1) (latency + S / (N bandwidth)).
+// Pipelines and sequence shards are simulated over the action lists that the engine runs
+// (comm/schedule.h, engine/parallel/wave_order.h), gradient buckets as tasks on ranks and links
+// (engine/plan/timeline.h); memory is what the engine's planner plans (engine/graph/planner.h).
+// Durations come from engine/plan/cost.h, links from engine/plan/cluster_links.h.
 //
-// Ranks are numbered shards first, then stages, then replicas, and fill nodes in that order.
+// Batches are prepared on cores that no rank computes on; what does not fit there delays the ranks
+// for the share of the time in which they compute. More ranks than cores take turns.
 //
-// Not modelled: differences between utterances of a batch beyond the histogram, evaluation, input,
-// links that other jobs share, the memory of libraries.
+// Not modelled: differences between utterances of a batch beyond the histogram, evaluation, links
+// that other jobs share, the memory of libraries.
 #pragma once
 
 #include <string>
@@ -33,6 +34,11 @@ struct Job {
   DType compute = DType::f32;
   OptimizerOptions optimizer = {};
   std::vector<WeightedShape> batches;
+  DType wire = DType::f32;  // of activations between stages, where they are f32
+  // Of a core, to prepare a frame of a batch, and the threads that do so on each rank. Counts where
+  // ranks share the cores of their machine (DeviceModel::cores).
+  double input_seconds_per_frame = 0;
+  int input_threads = 1;
 };
 
 struct Split {
@@ -52,9 +58,13 @@ struct Prediction {
   double memory_bytes = 0;  // of the device that needs most, for the largest batch
   bool fits = false;
   double bubble = 0;         // share of the time until the last gradient in which devices idle
+  double computing = 0;      // seconds in which a rank computes, mean
+  double input_delay = 0;    // seconds by which preparing batches on the same cores delays it
   double communication = 0;  // seconds of gradient reduction
   double hidden = 0;         // share of it that computation hides
 };
+
+class StepModel;
 
 class Planner {
  public:
@@ -70,16 +80,14 @@ class Planner {
   // Why a split is impossible, as a sentence's end; empty when it is possible.
   std::string objection(const Split& split) const;
   Prediction predict(const Split& split) const;
-  // Every split of the cluster's devices with up to 64 shards, with micro-batches and schedule chosen for speed among
-  // those that fit. What fits comes first, the fastest first.
+  // Every split of the cluster's devices with up to 64 shards, with micro-batches and schedule
+  // chosen for speed among those that fit. What fits comes first, the fastest first.
   std::vector<Prediction> rank() const;
 
  private:
-  struct Model;
-  struct Search;
   Job job_;
   Cluster cluster_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<StepModel> model_;
 };
 
 }  // namespace rondo::plan

@@ -1,7 +1,11 @@
 #include "engine/plan/wave.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
 
+#include "engine/parallel/wave_order.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
@@ -9,9 +13,10 @@ namespace {
 
 enum Direction : int { right = +1, left = -1 };
 
-class Builder {
+// Stages and shards, by priorities.
+class StagedWave {
  public:
-  explicit Builder(const WaveCosts& costs)
+  explicit StagedWave(const WaveCosts& costs)
       : c_(costs), layers_(static_cast<int>(costs.layers.size())) {
     wave_.ranks = (c_.stage_of_layer.back() + 1) * c_.shards;
     for (int r = 0; r < wave_.ranks; ++r) wave_.work.add_resource(Order::priority);
@@ -52,13 +57,14 @@ class Builder {
   int message(int task, int from_rank, int link, double seconds) {
     return wave_.work.add({wave_.ranks * (1 + link) + from_rank, seconds, {task}});
   }
-  int beside(int task, int layer, int shard, Direction to, double seconds) {
-    return message(task, rank(layer, shard), to == right ? 0 : 1, seconds);
+  int beside(int task, int layer, int shard, Direction to, double bytes) {
+    const LinkModel& link = c_.beside[static_cast<size_t>(to == right ? shard : shard - 1)];
+    return message(task, rank(layer, shard), to == right ? 0 : 1, link.seconds(bytes));
   }
 
   // One task per shard that waits for `after[shard]` and for the shard before it in direction `to`.
-  std::vector<int> chain(Phase phase, int m, int layer, Direction to, double seconds,
-                         double handover, const std::vector<std::vector<int>>& after) {
+  std::vector<int> chain(Phase phase, int m, int layer, Direction to, double seconds, double bytes,
+                         const std::vector<std::vector<int>>& after) {
     std::vector<int> tasks(static_cast<size_t>(c_.shards));
     int carried = -1;
     for (int i = 0; i < c_.shards; ++i) {
@@ -67,7 +73,7 @@ class Builder {
       if (carried >= 0) wait.push_back(carried);
       const int task = compute(phase, m, layer, k, seconds, std::move(wait));
       tasks[static_cast<size_t>(k)] = task;
-      carried = i + 1 < c_.shards ? beside(task, layer, k, to, handover) : -1;
+      carried = i + 1 < c_.shards ? beside(task, layer, k, to, bytes) : -1;
     }
     return tasks;
   }
@@ -85,7 +91,7 @@ class Builder {
     const auto& p = parts(layer);
     const double one = forward ? p.direction.forward : p.direction.input_backward;
     const double rest = forward ? p.rest.forward : p.rest.input_backward;
-    const double handover = c_.state_message[static_cast<size_t>(layer)];
+    const double handover = c_.state_bytes[static_cast<size_t>(layer)];
     const Direction first = forward ? right : left;
     switch (c_.directions[static_cast<size_t>(layer)]) {
       case 0: {
@@ -114,11 +120,12 @@ class Builder {
   ByShard cross(const ByShard& done, int layer, int next) {
     if (rank(layer, 0) == rank(next, 0)) return done;
     const auto at = static_cast<size_t>(std::min(layer, next));
+    const auto stage = static_cast<size_t>(c_.stage_of_layer[at]);
+    const double seconds = c_.above[stage].seconds(c_.output_bytes[at]);
     ByShard arrived;
     for (int k = 0; k < c_.shards; ++k) {
       const int task = done[static_cast<size_t>(k)].front();
-      arrived.push_back(
-          {message(task, rank(layer, k), next > layer ? 2 : 3, c_.output_message[at])});
+      arrived.push_back({message(task, rank(layer, k), next > layer ? 2 : 3, seconds)});
     }
     return arrived;
   }
@@ -131,11 +138,11 @@ class Builder {
     }
     const int last = layers_ - 1;
     if (c_.alpha > 0 || c_.beta > 0) {
-      const auto alpha = chain(Phase::forward, m, last, right, c_.alpha, c_.ctc_message, ready);
+      const auto alpha = chain(Phase::forward, m, last, right, c_.alpha, c_.ctc_bytes, ready);
       // log P travels with beta: it is known where alpha ends.
       ByShard after = each(alpha);
       after.back().push_back(alpha.back());
-      ready = each(chain(Phase::backward, m, last, left, c_.beta, c_.ctc_message, after));
+      ready = each(chain(Phase::backward, m, last, left, c_.beta, c_.ctc_bytes, after));
     }
     for (int l = last; l >= 0; --l) {
       ready = add_layer(Phase::backward, m, l, ready);
@@ -155,12 +162,125 @@ class Builder {
   Wave wave_;
 };
 
+// One stage, in the engine's order.
+class ShardWave {
+ public:
+  explicit ShardWave(const WaveCosts& costs) : c_(costs) {
+    wave_.ranks = c_.shards;
+    for (int k = 0; k < c_.shards; ++k) wave_.work.add_resource(Order::listed);
+    for (int k = 0; k < 2 * c_.shards; ++k) wave_.work.add_resource(Order::priority);
+    list_exchanges();
+  }
+
+  Wave build() {
+    for (int k = 0; k < c_.shards; ++k) add_shard(k);
+    for (const auto& [task, key] : waiting_) wave_.work.wait_for(task, messages_.at(key));
+    return std::move(wave_);
+  }
+
+ private:
+  struct Exchange {
+    WaveExchange order;
+    int layer = 0;
+    double seconds = 0, bytes = 0;  // of one direction
+  };
+  // Exchange, micro-batch, direction, and the shard that its result goes to.
+  using Key = std::tuple<int, int, int, int>;
+
+  // The engine's row of nodes: forward, CTC, backward. `before_` is what lies between exchanges.
+  void list_exchanges() {
+    const auto layers = static_cast<int>(c_.layers.size());
+    double between = 0;
+    const auto exchange = [&](Exchange e) {
+      exchanges_.push_back(e);
+      before_.push_back(std::exchange(between, 0));
+    };
+    const auto recurrent = [&](int l, bool backward) {
+      const auto at = static_cast<size_t>(l);
+      if (c_.directions[at] == 0) return;
+      const LayerSeconds& one = c_.layers[at].direction;
+      exchange({{c_.directions[at], backward, false},
+                l,
+                backward ? one.input_backward : one.forward,
+                c_.state_bytes[at]});
+    };
+    for (int l = 0; l < layers; ++l) {
+      recurrent(l, false);
+      between += c_.layers[static_cast<size_t>(l)].rest.forward;
+    }
+    if (c_.alpha > 0 || c_.beta > 0) {
+      exchange({{1, false, false}, layers - 1, c_.alpha, c_.ctc_bytes});
+      exchange({{1, true, false}, layers - 1, c_.beta, c_.ctc_bytes});
+    }
+    for (int l = layers - 1; l >= 0; --l) {
+      between += c_.layers[static_cast<size_t>(l)].rest.input_backward;
+      recurrent(l, true);
+    }
+    before_.push_back(between);
+    for (int l = 0; l < layers; ++l) {
+      const auto& p = c_.layers[static_cast<size_t>(l)];
+      const int directions = std::max(1, c_.directions[static_cast<size_t>(l)]);
+      weights_ += p.rest.weight_backward + directions * p.direction.weight_backward;
+    }
+  }
+
+  void add_shard(int shard) {
+    std::vector<WaveExchange> order;
+    for (const Exchange& e : exchanges_) order.push_back(e.order);
+    const auto count = static_cast<int>(exchanges_.size());
+    for (const WaveStep& s : wave_steps(order, c_.micro_batches, shard, c_.shards)) {
+      const bool weights = s.kind == WaveStep::Kind::weight_gradients;
+      if (s.kind == WaveStep::Kind::exchange) {
+        add_exchange(s, shard);
+      } else {
+        const Phase phase = weights                  ? Phase::weight_gradient
+                            : 2 * s.exchange > count ? Phase::backward
+                                                     : Phase::forward;
+        wave_.work.add({shard,
+                        weights ? weights_ : before_[static_cast<size_t>(s.exchange)],
+                        {},
+                        0,
+                        static_cast<int>(phase),
+                        0,
+                        s.micro_batch});
+      }
+    }
+  }
+
+  void add_exchange(const WaveStep& s, int shard) {
+    const Exchange& e = exchanges_[static_cast<size_t>(s.exchange)];
+    const bool rightward = (s.direction == 0) != e.order.backward;
+    const Phase phase = e.order.backward ? Phase::backward : Phase::forward;
+    const int task =
+        wave_.work.add({shard, e.seconds, {}, 0, static_cast<int>(phase), e.layer, s.micro_batch});
+    const int from = rightward ? shard - 1 : shard + 1, to = rightward ? shard + 1 : shard - 1;
+    if (from >= 0 && from < c_.shards) {
+      waiting_.push_back({task, {s.exchange, s.micro_batch, s.direction, shard}});
+    }
+    if (to < 0 || to >= c_.shards) return;
+    const LinkModel& link = c_.beside[static_cast<size_t>(std::min(shard, to))];
+    messages_[{s.exchange, s.micro_batch, s.direction, to}] =
+        wave_.work.add({c_.shards * (rightward ? 1 : 2) + shard, link.seconds(e.bytes), {task}});
+  }
+
+  const WaveCosts& c_;
+  std::vector<Exchange> exchanges_;
+  std::vector<double> before_;  // by exchange, and one more: seconds of the nodes before it
+  double weights_ = 0;
+  std::map<Key, int> messages_;
+  std::vector<std::pair<int, Key>> waiting_;
+  Wave wave_;
+};
+
 }  // namespace
 
 Wave build_wave(const WaveCosts& costs) {
   RONDO_CHECK(costs.shards >= 1 && costs.micro_batches >= 1 && !costs.layers.empty(), costs.shards,
               " shards of ", costs.micro_batches, " micro-batches");
-  return Builder(costs).build();
+  RONDO_CHECK(static_cast<int>(costs.beside.size()) >= costs.shards - 1, "links for ",
+              costs.beside.size(), " shards of ", costs.shards);
+  if (costs.stage_of_layer.back() == 0) return ShardWave(costs).build();
+  return StagedWave(costs).build();
 }
 
 }  // namespace rondo::plan

@@ -90,11 +90,19 @@ std::vector<Waveform> noise_recordings(const Config& config, const AudioReader* 
   return out;
 }
 
+void thin(std::vector<ManifestEntry>& entries, size_t most) {
+  const size_t n = entries.size();
+  if (n <= most) return;
+  std::vector<ManifestEntry> kept;
+  for (size_t i = 0; i < most; ++i) kept.push_back(std::move(entries[i * n / most]));
+  entries = std::move(kept);
+}
+
 }  // namespace
 
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
-                                              const TextEncoder* text) {
+                                              const TextEncoder* text, size_t most) {
   DatasetOptions o;
   o.features = feature_config(config.features);
   o.cmvn = cmvn_mode_of(config.features.cmvn);
@@ -116,7 +124,8 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
     o.unknown = UnknownCharacters::skip;
     o.output_frames = [](int64_t) { return int64_t{1} << 40; };
   }
-  const Manifest read = read_manifest(manifest);
+  Manifest read = read_manifest(manifest);
+  if (most > 0) thin(read.entries, most);
   const bool recordings = config.features.type != FeatureType::ready;
   for (const ManifestEntry& e : read.entries) {
     if (e.is_audio == recordings) continue;

@@ -22,10 +22,11 @@ FeatureConfig feature_config(const FeaturesConfig& features);
 CmvnMode cmvn_mode_of(Cmvn cmvn);
 TargetKind target_kind(Task task);
 
-// `audio` and `text` are borrowed by the result. Throws InputError.
+// `audio` and `text` are borrowed by the result. With `most` above 0 at most so many utterances,
+// from all over the manifest. Throws InputError.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
-                                              const TextEncoder* text);
+                                              const TextEncoder* text, size_t most = 0);
 
 // InputError unless the data have the columns, and the classes or targets, of the model; `where`
 // names the model, or the data it was made for.

@@ -22,7 +22,7 @@ PipelineCosts unit_costs(double transfer = 0, double latency = 0) {
     return a.kind == Kind::reduce ? 0.0 : a.kind == Kind::backward ? 2.0 : 1.0;
   };
   c.transfer = [transfer](int, const Action&) { return transfer; };
-  c.latency = latency;
+  c.latency = [latency](int, const Action&) { return latency; };
   return c;
 }
 

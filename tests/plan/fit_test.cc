@@ -65,6 +65,7 @@ TEST_CASE("this machine's nodes can be measured, fitted and written down") {
   MachineFile machine;
   machine.device.name = "test";
   machine.device.memory_bytes = machine_memory_bytes();
+  machine.device.cores = 2;
   machine.device.costs = fit_costs(samples);
   machine.link = {"link", true, 1e-5, 1e9};
   CHECK(machine.device.costs.count("lstm/f32") == 1);

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/plan/cluster_links.h"
 #include "engine/plan/lengths.h"
 #include "engine/plan/model_layers.h"
 #include "engine/plan/split.h"
@@ -74,22 +75,126 @@ TEST_CASE("data parallelism: the ring's formula") {
   CHECK(p.hidden < 1);
 }
 
-TEST_CASE("pipeline: the bubbles of the schedules") {
-  // Four layers with a gradient into the input would be equal; the first lacks half of its backward
-  // pass and the output layer is free, so the bubble is bounded by that of equal stages.
+TEST_CASE("pipeline: GPipe's bubble is (p-1) / (m+p-1) for equal stages") {
+  // A free layer below makes the first LSTM layer's backward pass that of the others.
+  Job job = lstm_job(4);
+  job.model = [](Graph& g) {
+    ValueId x = layers::linear(g, layers::input_frames(g, "features", 64), "below", 64);
+    layers::LstmOptions o;
+    o.hidden = 64;
+    o.layers = 4;
+    x = layers::lstm(g, x, "encoder", o);
+    const ValueId logits = layers::linear(g, x, "output", 16);
+    return Outputs{layers::ctc_loss(g, logits), logits};
+  };
+  const Planner planner(job, simple_cluster(4));
+  for (int m : {1, 4, 8, 16, 64}) {
+    INFO(m << " micro-batches");
+    const Prediction p = planner.predict({1, 4, 1, m, ScheduleKind::gpipe});
+    CHECK(p.bubble == Approx(3.0 / (m + 3)).epsilon(1e-9));
+    // Forward, input gradient and weight gradient take the same time.
+    CHECK(p.seconds == Approx((m + 3) * 3 * layer_flops / m * 1e-9).epsilon(1e-9));
+    if (m < 4) continue;
+    const Prediction z = planner.predict({1, 4, 1, m, ScheduleKind::zero_bubble});
+    CHECK(z.bubble == Approx(3.0 / (3 * m + 3)).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("pipeline: unequal stages, in the order of their work") {
+  // All micro-batches through stages of f_i seconds: their sum, and m - 1 times the longest.
   const Planner planner(lstm_job(4), simple_cluster(4));
   double last = 1;
   for (int m : {4, 8, 16, 64}) {
     const Prediction p = planner.predict({1, 4, 1, m, ScheduleKind::gpipe});
     INFO(m << " micro-batches");
-    CHECK(p.bubble >= 3.0 / (m + 3) - 1e-9);
-    CHECK(p.bubble <= 3.0 / (m + 3) + 0.06);
+    // The first layer lacks its input's gradient, half of an input-backward.
+    const double turns = (4 + (m - 1)) + (3 * 2 + 1.5 + (m - 1) * 2);
+    CHECK(p.seconds == Approx(turns * layer_flops / m * 1e-9).epsilon(1e-9));
     CHECK(p.bubble < last);
     last = p.bubble;
-    // The same work, better arranged.
     const Prediction z = planner.predict({1, 4, 1, m, ScheduleKind::zero_bubble});
     CHECK(z.seconds <= p.seconds * (1 + 1e-12));
   }
+}
+
+TEST_CASE("links between nodes: only messages that leave a node take them, and share them") {
+  Cluster c = simple_cluster(8, {"near", false, 1e-6, 100});
+  c.node_link = {"far", false, 1e-3, 10};
+  c.per_node = 4;
+  const auto is_far = [](const LinkModel& l, double bandwidth) {
+    return l.latency == 1e-3 && l.bandwidth == bandwidth;
+  };
+  const auto is_near = [](const LinkModel& l) { return l.latency == 1e-6 && l.bandwidth == 100; };
+  // Eight stages over two nodes: one boundary lies between them.
+  for (int from = 0; from < 7; ++from) {
+    const LinkModel up = stage_link(c, {1, 8, 1, 8}, from, from + 1);
+    const LinkModel down = stage_link(c, {1, 8, 1, 8}, from + 1, from);
+    CHECK((from == 3 ? is_far(up, 10) && is_far(down, 10) : is_near(up) && is_near(down)));
+  }
+  // Two replicas of four stages: each in a node; only the rings leave, four of them.
+  for (int from = 0; from < 3; ++from) CHECK(is_near(stage_link(c, {2, 4}, from, from + 1)));
+  CHECK(is_far(ring_link(c, {2, 4}), 2.5));
+  // One ring over all ranks leaves each node once.
+  CHECK(is_far(ring_link(c, {8}), 10));
+  CHECK(is_near(ring_link(c, {1, 8})));
+  // Two stages of four shards: all four shards cross at the same time, and no shard has its
+  // neighbour elsewhere.
+  CHECK(is_far(stage_link(c, {1, 2, 4}, 0, 1), 2.5));
+  for (int k = 0; k < 3; ++k) CHECK(is_near(shard_link(c, {1, 2, 4}, k)));
+  CHECK(is_far(shard_link(c, {1, 1, 8}, 3), 10));
+  CHECK(is_near(shard_link(c, {1, 1, 8}, 2)));
+  // Six stages in nodes of four: of two replicas, one is cut at 3|4, the other at 1|2.
+  Cluster twelve = c;
+  twelve.devices = 12;
+  CHECK(is_far(stage_link(twelve, {2, 6, 1, 6}, 3, 4), 10));
+  CHECK(is_far(stage_link(twelve, {2, 6, 1, 6}, 1, 2), 10));
+  CHECK(is_near(stage_link(twelve, {2, 6, 1, 6}, 2, 3)));
+  // Chunks of stages also go from the last rank to the first.
+  Split chunked{1, 8, 1, 8, ScheduleKind::interleaved, 2};
+  CHECK(is_far(stage_link(c, chunked, 7, 0), 10));
+}
+
+TEST_CASE("a slow link costs a pipeline only where a boundary crosses it") {
+  Cluster c = simple_cluster(4);
+  c.node_link = {"far", false, 0.5, 1e30};
+  const Planner inside(lstm_job(4), c);
+  const Split split{1, 4, 1, 1, ScheduleKind::gpipe};
+  const double fast = inside.predict(split).seconds;
+  c.per_node = 2;
+  CHECK(Planner(lstm_job(4), c).predict(split).seconds == Approx(fast + 2 * 0.5));
+  c.per_node = 1;
+  CHECK(Planner(lstm_job(4), c).predict(split).seconds == Approx(fast + 2 * 3 * 0.5));
+}
+
+TEST_CASE("ranks share cores with each other and with what prepares their batches") {
+  Cluster c = simple_cluster(1);
+  c.device.cores = 2;
+  Job job = lstm_job(2);
+  const double alone = Planner(job, c).predict({}).seconds;
+  const double input = 0.1 * alone;
+  job.input_seconds_per_frame = input / 6400;
+  // The other core prepares batches.
+  CHECK(Planner(job, c).predict({}).seconds == Approx(alone));
+  CHECK(Planner(job, c).predict({}).input_delay == 0);
+  c.devices = 2;
+  const Prediction two = Planner(job, c).predict({2});
+  CHECK(two.seconds == Approx(alone / 2 + input / 2));
+  CHECK(two.input_delay == Approx(input / 2));
+  // Both ranks of a pipeline prepare whole batches, which delays them while they compute.
+  const Prediction stages = Planner(job, c).predict({1, 2, 1, 4});
+  const double share = stages.computing / (stages.seconds - stages.input_delay);
+  CHECK(share < 0.9);
+  CHECK(stages.input_delay == Approx(share * input));
+  // Four ranks on two cores take turns; batches are prepared at the expense of all.
+  c.devices = 4;
+  CHECK(Planner(job, c).predict({4}).seconds == Approx(alone / 2 + input / 2));
+  // One thread cannot prepare faster than that, however many cores are idle.
+  c.devices = 1;
+  c.device.cores = 64;
+  job.input_seconds_per_frame = 3 * alone / 6400;
+  CHECK(Planner(job, c).predict({}).seconds == Approx(3 * alone));
+  job.input_threads = 2;
+  CHECK(Planner(job, c).predict({}).seconds == Approx(1.5 * alone));
 }
 
 TEST_CASE("memory falls with the micro-batches a schedule stores") {
@@ -103,17 +208,16 @@ TEST_CASE("memory falls with the micro-batches a schedule stores") {
   CHECK(one == Approx(sharded).epsilon(0.2));  // a quarter of the rows either way
 }
 
-TEST_CASE("sequence shards: mL / (mL + p - 1) for unidirectional layers") {
+TEST_CASE("sequence shards: unidirectional layers there and back") {
   const Planner planner(lstm_job(4), simple_cluster(4));
-  double last = 0;
+  // Of four layers over four shards: 4 + 3 turns forward, and back 3 until the first shard begins,
+  // then its 3.5 (the first layer has no gradient of its input) and 4 for the weights.
+  const double turns = 7 + 3 + 3.5 + 4;
   for (int m : {1, 2, 8}) {
+    INFO(m << " micro-batches, one wave each");
     const Prediction p = planner.predict({1, 1, 4, m});
-    const double utilisation = 1 - p.bubble;
-    INFO(m << " micro-batches: " << utilisation);
-    // Weight gradients fill gaps of the way back, so it is at least that of the waves alone.
-    CHECK(utilisation >= 4.0 * m / (4 * m + 3) - 1e-9);
-    CHECK(utilisation > last);
-    last = utilisation;
+    CHECK(p.seconds == Approx(turns * layer_flops / 4 * 1e-9).epsilon(1e-9));
+    CHECK(p.bubble == Approx(1 - 11.5 / turns).epsilon(1e-9));
   }
 }
 

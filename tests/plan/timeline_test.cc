@@ -1,6 +1,9 @@
 // The simulator against cases with exact answers.
 #include <catch2/catch.hpp>
+#include <map>
+#include <tuple>
 
+#include "engine/parallel/wave_order.h"
 #include "engine/plan/timeline.h"
 #include "engine/plan/wave.h"
 #include "kernels/base/error.h"
@@ -73,12 +76,47 @@ WaveCosts forward_only(int shards, int micro_batches, int layers, int directions
   for (auto& l : c.layers) l.direction.forward = 1;
   c.directions.assign(static_cast<size_t>(layers), directions);
   c.stage_of_layer.assign(static_cast<size_t>(layers), 0);
-  c.state_message.assign(static_cast<size_t>(layers), 0);
-  c.output_message.assign(static_cast<size_t>(layers), 0);
+  c.state_bytes.assign(static_cast<size_t>(layers), 0);
+  c.output_bytes.assign(static_cast<size_t>(layers), 0);
+  c.beside.assign(static_cast<size_t>(shards), {"link", false, 0, 1});
   return c;
 }
 
 }  // namespace
+
+TEST_CASE("a shard's list holds every exchange once, in order, and is simulated as it stands") {
+  const std::vector<WaveExchange> row = {{2, false, false}, {1, false, false}, {2, true, false}};
+  for (int shards : {1, 2, 5}) {
+    for (int shard = 0; shard < shards; ++shard) {
+      const auto steps = wave_steps(row, 3, shard, shards);
+      CHECK(steps.size() == 3 * (5 + 4 + 1));
+      std::map<std::tuple<int, int, int>, int> seen;
+      int last = 0;
+      for (const WaveStep& s : steps) {
+        if (s.kind == WaveStep::Kind::exchange) ++seen[{s.exchange, s.micro_batch, s.direction}];
+        CHECK(s.exchange >= last);
+        last = s.exchange;
+      }
+      CHECK(seen.size() == 3 * 5);
+      for (const auto& [key, count] : seen) CHECK(count == 1);
+      CHECK(steps.back().kind == WaveStep::Kind::weight_gradients);
+    }
+  }
+  // The planner's shards carry out that list and nothing else.
+  WaveCosts c = forward_only(2, 3, 2, 2);
+  c.alpha = c.beta = 1;
+  const Wave wave = build_wave(c);
+  std::vector<WaveExchange> exchanges = {{2, false, false}, {2, false, false}, {1, false, false},
+                                         {1, true, false},  {2, true, false},  {2, true, false}};
+  for (int shard = 0; shard < 2; ++shard) {
+    std::vector<int> micro_batches, expected;
+    for (const Task& t : wave.work.tasks()) {
+      if (t.resource == shard) micro_batches.push_back(t.micro_batch);
+    }
+    for (const WaveStep& s : wave_steps(exchanges, 3, shard, 2)) expected.push_back(s.micro_batch);
+    CHECK(micro_batches == expected);
+  }
+}
 
 TEST_CASE("unidirectional layers over shards take mL + p - 1 turns") {
   for (int p : {1, 2, 4, 8}) {
@@ -108,10 +146,10 @@ TEST_CASE("of a bidirectional layer both directions cross all shards") {
 
 TEST_CASE("messages, CTC and the way back lengthen the wave as they must") {
   WaveCosts c = forward_only(4, 1, 1, 1);
-  c.state_message = {0.5};
+  c.state_bytes = {0.5};
   CHECK(simulate(build_wave(c).work).end == 4 + 3 * 0.5 + 3 * 0.5);  // gradients of states return
   c.alpha = c.beta = 1;
-  c.ctc_message = 0.25;
+  c.ctc_bytes = 0.25;
   // alpha follows the last layer shard by shard; beta comes all the way back.
   CHECK(simulate(build_wave(c).work).end == 4 + 3 * 0.5 + 1 + (4 + 3 * 0.25));
   // The LSTM's way back follows beta: the last shard begins when its beta is done, each further one

@@ -1,0 +1,102 @@
+#include "engine/plan/cluster_links.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace rondo::plan {
+namespace {
+
+struct Hop {
+  int from = 0, to = 0;  // ranks
+  bool asked = false;
+};
+
+class Hops {
+ public:
+  Hops(const Cluster& cluster, const Split& split) : c_(cluster), s_(split) {}
+
+  int rank(int replica, int stage, int shard) const {
+    return (replica * s_.pipeline + stage) * s_.sequence + shard;
+  }
+  void add(int from, int to, bool asked) { hops_.push_back({from, to, asked}); }
+
+  LinkModel slowest() const {
+    const auto nodes = static_cast<size_t>(node_of(std::max(s_.devices(), c_.devices) - 1)) + 1;
+    std::vector<int> leave(nodes), enter(nodes);
+    for (const Hop& h : hops_) {
+      if (node_of(h.from) == node_of(h.to)) continue;
+      ++leave[static_cast<size_t>(node_of(h.from))];
+      ++enter[static_cast<size_t>(node_of(h.to))];
+    }
+    int sharing = 0;
+    for (const Hop& h : hops_) {
+      if (!h.asked || node_of(h.from) == node_of(h.to)) continue;
+      sharing = std::max({sharing, leave[static_cast<size_t>(node_of(h.from))],
+                          enter[static_cast<size_t>(node_of(h.to))]});
+    }
+    if (sharing == 0) return c_.link;
+    LinkModel link = c_.node_link;
+    link.bandwidth = std::min(c_.link.bandwidth, link.bandwidth / sharing);
+    return link;
+  }
+
+ private:
+  int node_of(int rank) const { return rank / c_.per_node; }
+
+  const Cluster& c_;
+  const Split& s_;
+  std::vector<Hop> hops_;
+};
+
+bool one_node(const Cluster& c, const Split& s) { return s.devices() <= c.per_node; }
+
+}  // namespace
+
+LinkModel stage_link(const Cluster& c, const Split& s, int from, int to) {
+  if (one_node(c, s)) return c.link;
+  // All that go the same way, up or down; chunks also go from the last rank to the first.
+  const int way = (to - from + s.pipeline) % s.pipeline;
+  Hops hops(c, s);
+  for (int d = 0; d < s.data; ++d) {
+    for (int p = 0; p < s.pipeline; ++p) {
+      const int next = (p + way) % s.pipeline;
+      if (s.chunks == 1 && next - p != to - from) continue;
+      for (int k = 0; k < s.sequence; ++k) {
+        hops.add(hops.rank(d, p, k), hops.rank(d, next, k), p == from && next == to);
+      }
+    }
+  }
+  return hops.slowest();
+}
+
+LinkModel shard_link(const Cluster& c, const Split& s, int shard) {
+  if (one_node(c, s)) return c.link;
+  Hops hops(c, s);
+  for (int d = 0; d < s.data; ++d) {
+    for (int p = 0; p < s.pipeline; ++p) {
+      for (int k = 0; k + 1 < s.sequence; ++k) {
+        hops.add(hops.rank(d, p, k), hops.rank(d, p, k + 1), k == shard);
+      }
+    }
+  }
+  return hops.slowest();
+}
+
+LinkModel ring_link(const Cluster& c, const Split& s) {
+  if (one_node(c, s)) return c.link;
+  const int members = s.data * s.sequence;
+  Hops hops(c, s);
+  for (int p = 0; p < s.pipeline; ++p) {
+    const auto member = [&](int i) { return hops.rank(i / s.sequence, p, i % s.sequence); };
+    for (int i = 0; i < members && members > 1; ++i) {
+      hops.add(member(i), member((i + 1) % members), true);
+    }
+  }
+  return hops.slowest();
+}
+
+double ring_seconds(const LinkModel& link, int n, double bytes) {
+  return n == 1 ? 0 : 2 * (n - 1) * link.seconds(bytes / n);
+}
+
+}  // namespace rondo::plan

@@ -1,0 +1,24 @@
+// Which links the messages of a split take. Ranks are numbered shards first, then stages, then
+// replicas, and fill the nodes of a cluster in that order.
+//
+// Where messages leave a node, all that do so in one direction at the same time share its link.
+// What is asked for is always the slowest of all replicas and shards, which the others wait for.
+#pragma once
+
+#include "engine/plan/machine.h"
+#include "engine/plan/split.h"
+
+namespace rondo::plan {
+
+// From pipeline rank `from` to pipeline rank `to`, neighbours in a replica.
+LinkModel stage_link(const Cluster& cluster, const Split& split, int from, int to);
+// From shard `shard` to the next one.
+LinkModel shard_link(const Cluster& cluster, const Split& split, int shard);
+// From one member to the next of the rings in which each stage's replicas and shards reduce their
+// gradients, all stages at once.
+LinkModel ring_link(const Cluster& cluster, const Split& split);
+
+// A ring all-reduce of `bytes` over n ranks: 2(n - 1) messages of bytes / n, one after the other.
+double ring_seconds(const LinkModel& link, int n, double bytes);
+
+}  // namespace rondo::plan

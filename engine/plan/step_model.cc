@@ -1,0 +1,265 @@
+#include "engine/plan/step_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "comm/schedule_timing.h"
+#include "engine/graph/batch_memory.h"
+#include "engine/graph/planner.h"
+#include "engine/parallel/bucket_reducer.h"
+#include "engine/plan/cluster_links.h"
+#include "engine/plan/wave.h"
+#include "kernels/devices.h"
+
+namespace rondo::plan {
+namespace {
+
+// Of the whole batch, what one rank computes at a time.
+BatchShape part_of(const BatchShape& batch, const Split& s) {
+  BatchShape b = batch;
+  b.sequences /= s.data * s.micro_batches;
+  b.frames /= s.sequence;
+  return b;
+}
+
+double gradient_bytes(int64_t weights) { return 4.0 * static_cast<double>(weights); }
+
+}  // namespace
+
+StepModel::StepModel(const Job& job, const Cluster& cluster)
+    : job_(job), cluster_(cluster), layers_(job.model, job.compute) {
+  const bool gpu = cluster.device.kind != DeviceKind::cpu;
+  context_.backend = gpu ? Backend::sim : Backend::cpu;
+  context_.device = find_device(gpu ? DeviceKind::sim : DeviceKind::cpu);
+  context_.pool = &pool_;
+}
+
+std::vector<int> StepModel::cut(const Split& s, const BatchShape& part) const {
+  std::vector<double> seconds;
+  for (const LayerSeconds& l : layers_.seconds(cluster_.device, part)) seconds.push_back(l.total());
+  return cut_evenly(seconds, s.pipeline * s.chunks);
+}
+
+std::vector<int64_t> StepModel::weights_of_stages(const std::vector<int>& first) const {
+  std::vector<int64_t> sums(first.size() - 1);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    for (int l = first[i]; l < first[i + 1]; ++l) {
+      sums[i] += layers_.layers()[static_cast<size_t>(l)].weights;
+    }
+  }
+  return sums;
+}
+
+double StepModel::update_seconds(int64_t weights) const {
+  const int slots = job_.optimizer.kind == OptimizerOptions::sgd ? 1 : 2;
+  return seconds_of(cluster_.device.cost_of("optimizer", DType::f32),
+                    update_work(weights, 3 + 2 * slots));
+}
+
+// What `layer` gives to the next one.
+double StepModel::message_bytes(int layer, const BatchShape& part) const {
+  const ModelLayer& l = layers_.layers()[static_cast<size_t>(layer)];
+  const auto factor = static_cast<double>(layers_.graph().total_factor(l.output_level));
+  const bool halved = job_.wire == DType::bf16 && job_.compute == DType::f32;
+  return part.sequences * std::ceil(part.frames / factor) * l.output_row * (halved ? 0.5 : 1);
+}
+
+StepTime StepModel::time(const Split& s, const BatchShape& batch) const {
+  const BatchShape part = part_of(batch, s);
+  StepTime t = s.sequence > 1   ? sharded(s, part)
+               : s.pipeline > 1 ? pipelined(s, part)
+                                : replicated(s, part);
+  share_cores(s, batch, t);
+  return t;
+}
+
+// Ranks and the threads that prepare their batches on the cores of one machine.
+void StepModel::share_cores(const Split& s, const BatchShape& batch, StepTime& t) const {
+  const DeviceModel& device = cluster_.device;
+  if (device.cores == 0) return;
+  const auto ranks = static_cast<double>(std::min(s.devices(), cluster_.per_node));
+  const auto cores = static_cast<double>(device.cores), threads = ranks * device.threads;
+  t.seconds = std::max(t.seconds, t.computing * threads / cores);
+  const double before = t.seconds;
+  // Every rank prepares the batch of its replica.
+  const double input = batch.rows() / s.data * job_.input_seconds_per_frame;
+  const double elsewhere = std::max(0.0, cores - threads) * t.seconds / ranks;
+  const double used = std::min(threads, cores);
+  const double among_ranks = std::max(0.0, input - elsewhere) * ranks / used;
+  t.seconds += among_ranks * std::min(1.0, t.computing * threads / used / t.seconds);
+  t.seconds = std::max(t.seconds, input / std::max(1, job_.input_threads));
+  t.input_delay = t.seconds - before;
+}
+
+// The last micro-batch's backward pass beside the buckets that it completes.
+StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
+  const auto seconds = layers_.seconds(cluster_.device, part);
+  LayerSeconds all;
+  for (const LayerSeconds& l : seconds) all += l;
+  Work work;
+  const int compute = work.add_resource(Order::listed), link = work.add_resource(Order::listed);
+  work.add({compute, (s.micro_batches - 1) * all.total() + all.forward});
+  const int group = s.data;
+  const LinkModel ring = ring_link(cluster_, s);
+  // What a bucket has to hold for latency to matter little: bucket_bytes_for()'s rule.
+  const double bucket = static_cast<double>(bucket_bytes_for(
+      {2 * (group - 1) * ring.latency, ring.bandwidth * group / (2.0 * std::max(1, group - 1))}));
+  StepTime t;
+  double waiting = 0;
+  for (size_t l = seconds.size(); l-- > 0;) {
+    const int done = work.add({compute, seconds[l].backward()});
+    waiting += gradient_bytes(layers_.layers()[l].weights);
+    if (group == 1 || (waiting < bucket && l > 0)) continue;
+    const double reduce = ring_seconds(ring, group, waiting);
+    work.add({link, reduce, {done}});
+    t.communication += reduce;
+    waiting = 0;
+  }
+  const Timeline timeline = simulate(work);
+  const double update = update_seconds(layers_.weights());
+  t.exposed = timeline.end - timeline.busy[static_cast<size_t>(compute)];
+  t.seconds = timeline.end + update;
+  t.computing = timeline.busy[static_cast<size_t>(compute)] + update;
+  return t;
+}
+
+StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
+  const auto seconds = layers_.seconds(cluster_.device, part);
+  const std::vector<int> first = cut(s, part);
+  const auto weights = weights_of_stages(first);
+  std::vector<LayerSeconds> stages(first.size() - 1);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    for (int l = first[i]; l < first[i + 1]; ++l) stages[i] += seconds[static_cast<size_t>(l)];
+  }
+  const LinkModel ring = ring_link(cluster_, s);
+  std::vector<LinkModel> up, down;  // by rank of the pipeline
+  for (int p = 0; p < s.pipeline; ++p) {
+    up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
+    down.push_back(stage_link(cluster_, s, p, (p + s.pipeline - 1) % s.pipeline));
+  }
+  const auto link_of = [&](int rank, const Action& a) -> const LinkModel& {
+    return (a.kind == ActionKind::send_activation ? up : down)[static_cast<size_t>(rank)];
+  };
+  PipelineCosts costs;
+  costs.latency = [&](int rank, const Action& a) { return link_of(rank, a).latency; };
+  costs.transfer = [&](int rank, const Action& a) {
+    const int lower = a.kind == ActionKind::send_activation ? a.stage : a.stage - 1;
+    const double bytes = message_bytes(first[static_cast<size_t>(lower) + 1] - 1, part);
+    return bytes / link_of(rank, a).bandwidth;
+  };
+  costs.compute = [&](int, const Action& a) {
+    const LayerSeconds& stage = stages[static_cast<size_t>(a.stage)];
+    switch (a.kind) {
+      case ActionKind::forward:
+        return stage.forward;
+      case ActionKind::backward:
+        return stage.backward();
+      case ActionKind::input_backward:
+        return stage.input_backward;
+      case ActionKind::weight_backward:
+        return stage.weight_backward;
+      case ActionKind::reduce:
+        return ring_seconds(ring, s.data, gradient_bytes(weights[static_cast<size_t>(a.stage)]));
+      default:
+        return 0.0;
+    }
+  };
+  const PipelineTimeline timeline =
+      pipeline_timing(make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks), costs);
+  StepTime t;
+  double busy = 0, computed = 0;
+  for (size_t r = 0; r < timeline.ranks.size(); ++r) {
+    busy += timeline.busy(static_cast<int>(r));
+    for (const TimedAction& a : timeline.ranks[r]) {
+      if (a.action.kind == ActionKind::reduce) {
+        t.communication += (a.end - a.start) / s.pipeline;
+      } else {
+        computed = std::max(computed, a.end);
+      }
+    }
+  }
+  const double update = update_seconds(*std::max_element(weights.begin(), weights.end()));
+  t.bubble = 1 - busy / (computed * static_cast<double>(timeline.ranks.size()));
+  t.exposed = std::min(t.communication, timeline.duration() - computed);
+  t.seconds = timeline.duration() + update;
+  t.computing = busy / static_cast<double>(timeline.ranks.size()) + update;
+  return t;
+}
+
+StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
+  const std::vector<int> first = cut(s, part);
+  const auto weights = weights_of_stages(first);
+  // Without a pipeline the engine finishes a wave before the next one begins.
+  const int waves = s.pipeline == 1 ? s.micro_batches : 1;
+  WaveCosts c;
+  c.shards = s.sequence;
+  c.micro_batches = s.micro_batches / waves;
+  c.layers = layers_.parts(cluster_.device, part);
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    const ModelLayer& layer = layers_.layers()[l];
+    c.directions.push_back(layer.directions);
+    const auto stage = std::upper_bound(first.begin(), first.end() - 1, static_cast<int>(l));
+    c.stage_of_layer.push_back(static_cast<int>(stage - first.begin()) - 1);
+    c.state_bytes.push_back(4 * part.sequences * layer.state);
+    c.output_bytes.push_back(message_bytes(static_cast<int>(l), part));
+  }
+  for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster_, s, k));
+  for (int p = 0; p + 1 < s.pipeline; ++p) c.above.push_back(stage_link(cluster_, s, p, p + 1));
+  c.alpha = c.beta = layers_.ctc_seconds(cluster_.device, part) / 2;
+  c.ctc_bytes = 4 * part.sequences * (2 * part.labels + 1);
+  const Wave wave = build_wave(c);
+  const Timeline timeline = simulate(wave.work);
+  double busy = 0;
+  for (int r = 0; r < wave.ranks; ++r) busy += timeline.busy[static_cast<size_t>(r)];
+  StepTime t;
+  const int64_t most = *std::max_element(weights.begin(), weights.end());
+  const double update = update_seconds(most);
+  // Gradients are complete when the last micro-batch is: nothing hides their reduction.
+  t.communication = t.exposed =
+      ring_seconds(ring_link(cluster_, s), s.data * s.sequence, gradient_bytes(most));
+  t.bubble = 1 - busy / (timeline.end * wave.ranks);
+  t.seconds = waves * timeline.end + t.communication + update;
+  t.computing = waves * busy / wave.ranks + update;
+  return t;
+}
+
+double StepModel::memory(const Split& s, const BatchShape& batch) const {
+  const BatchShape part = part_of(batch, s);
+  BatchCapacity capacity;
+  capacity.packed.sequences = static_cast<int32_t>(std::ceil(part.sequences));
+  capacity.packed.frames = static_cast<int32_t>(std::ceil(part.frames));
+  capacity.packed.rows = int64_t{capacity.packed.sequences} * capacity.packed.frames;
+  capacity.max_label_length = static_cast<int32_t>(std::ceil(part.labels));
+  capacity.labels = int64_t{capacity.packed.sequences} * capacity.max_label_length;
+  const std::vector<int> first = cut(s, part);
+  const auto weights = weights_of_stages(first);
+  const Graph graph = layers_.staged(first);
+  const auto batch_bytes =
+      static_cast<double>(plan_batch_bytes(graph, capacity, context_.device->kind()));
+  double most = 0;
+  for (int rank = 0; rank < s.pipeline; ++rank) {
+    double bytes = batch_bytes;
+    for (int chunk = 0; chunk < s.chunks; ++chunk) {
+      const int64_t w = weights[static_cast<size_t>(rank + chunk * s.pipeline)];
+      bytes +=
+          2 * gradient_bytes(w) + static_cast<double>(Optimizer::state_bytes(job_.optimizer, w));
+    }
+    int stored = 1;
+    if (s.pipeline > 1) {
+      stored = s.sequence > 1
+                   ? s.micro_batches
+                   : stored_activations(s.schedule, rank, s.pipeline, s.micro_batches, s.chunks);
+    }
+    // Of a rank's stages the largest, for as many as it stores at a time.
+    size_t arena = 0;
+    for (int chunk = 0; chunk < s.chunks; ++chunk) {
+      const int stage = s.pipeline * s.chunks == 1 ? all_stages : rank + chunk * s.pipeline;
+      arena = std::max(
+          arena, plan_memory(graph, context_, capacity, Reuse::by_liveness, stage).arena_bytes);
+    }
+    most = std::max(most, bytes + static_cast<double>(arena) * stored);
+  }
+  return most;
+}
+
+}  // namespace rondo::plan

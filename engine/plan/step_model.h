@@ -1,0 +1,50 @@
+// Predicts one update of one split for one shape of batches, and its memory. See
+// engine/plan/split.h.
+#pragma once
+
+#include <vector>
+
+#include "engine/plan/model_layers.h"
+#include "engine/plan/split.h"
+#include "kernels/base/op.h"
+#include "kernels/base/parallel.h"
+
+namespace rondo::plan {
+
+struct StepTime {
+  double seconds = 0, bubble = 0;
+  double communication = 0, exposed = 0;  // seconds of gradient reduction
+  double computing = 0;                   // of a rank, mean
+  double input_delay = 0;
+};
+
+class StepModel {
+ public:
+  // Borrows both.
+  StepModel(const Job& job, const Cluster& cluster);
+
+  const ModelLayers& layers() const { return layers_; }
+  // `batch` is the whole batch of an update.
+  StepTime time(const Split& split, const BatchShape& batch) const;
+  // Bytes of the rank that needs most.
+  double memory(const Split& split, const BatchShape& batch) const;
+
+ private:
+  StepTime replicated(const Split& s, const BatchShape& part) const;
+  StepTime pipelined(const Split& s, const BatchShape& part) const;
+  StepTime sharded(const Split& s, const BatchShape& part) const;
+  void share_cores(const Split& s, const BatchShape& batch, StepTime& t) const;
+  // The first layer of every stage, and the number of layers.
+  std::vector<int> cut(const Split& s, const BatchShape& part) const;
+  std::vector<int64_t> weights_of_stages(const std::vector<int>& first) const;
+  double message_bytes(int layer, const BatchShape& part) const;
+  double update_seconds(int64_t weights) const;
+
+  const Job& job_;
+  const Cluster& cluster_;
+  ModelLayers layers_;
+  ThreadPool pool_{1};
+  Context context_;  // whose kernels' workspaces count
+};
+
+}  // namespace rondo::plan
