@@ -85,6 +85,11 @@ plan::Job job_of(const Config& config, const PlanData& data) {
       static_cast<double>(config.data.batch_frames) * config.training.accumulation;
   job.batches =
       plan::batches_of(data.lengths, config.features.hop_ms / 1000, frames, data.labels_per_second);
+  for (const plan::LengthShare& l : data.lengths) {
+    if (l.seconds * 1000 / config.features.hop_ms <= config.data.batch_frames) continue;
+    fail_input("utterances of ", l.seconds,
+               " s have more frames than data.batch_frames=", config.data.batch_frames, " holds");
+  }
   job.input_seconds_per_frame = data.input_seconds_per_frame;
   job.input_threads = config.data.prefetch_threads;
   return job;
@@ -103,8 +108,15 @@ void print_row(int place, const plan::Prediction& p) {
 
 void print_heading(const plan::Cluster& c, const plan::Planner& planner, const Config& config,
                    const plan::Job& job) {
-  std::printf("%.1f million weights, %d layers, batches of %lld frames, %s; %d x %s, %s%s%s\n",
-              static_cast<double>(planner.weights()) / 1e6, planner.layers(),
+  const int64_t weights = planner.weights();
+  char size[32];
+  if (weights < 1000000) {
+    std::snprintf(size, sizeof size, "%lld", static_cast<long long>(weights));
+  } else {
+    std::snprintf(size, sizeof size, "%.1f million", static_cast<double>(weights) / 1e6);
+  }
+  std::printf("%s weights, %d layers, batches of %lld frames, %s; %d x %s, %s%s%s\n", size,
+              planner.layers(),
               static_cast<long long>(config.data.batch_frames) * config.training.accumulation,
               name_of(config.training.dtype), c.devices, c.device.name.c_str(), c.link.name.c_str(),
               c.devices > c.per_node ? " within nodes, between them " : "",
@@ -292,14 +304,25 @@ void write_best(const PlanOptions& o, const Config& config,
   fail_input("no split that fits can be written as a configuration");
 }
 
+// What cannot be written should show before the work.
+void require_folders(const PlanOptions& o) {
+  for (const std::string& path : {o.measure, o.write, o.picture}) {
+    const auto folder = std::filesystem::path(path).parent_path();
+    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+      fail_input(path, ": ", folder.string(), " is not a directory");
+    }
+  }
+}
+
 int plan_command(const PlanOptions& o) {
+  require_folders(o);
   if (!o.measure.empty()) return measure(o);
   const Config config = config_from_words(o.words);
   const plan::Cluster cluster = cluster_of(o);
   const plan::Job job = job_of(config, data_of(o, config));
   const plan::Planner planner(job, cluster);
-  print_heading(cluster, planner, config, job);
   const auto ranking = predictions(o, config, planner);
+  print_heading(cluster, planner, config, job);
   print_ranking(ranking, o.rows);
   if (!o.write.empty()) write_best(o, config, ranking);
   if (o.scaling || !o.picture.empty()) print_scaling(o, config, job, cluster);

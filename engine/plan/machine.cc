@@ -106,8 +106,8 @@ const OpCost& DeviceModel::cost_of(std::string_view op, DType dtype) const {
 std::vector<std::string> device_preset_names() { return {"h200"}; }
 
 DeviceModel device_preset(std::string_view name) {
-  require(name == "h200", "unknown device '", name,
-          "': h200, or a file that 'rondo plan --measure FILE' has written");
+  require(name == "h200", "'", name,
+          "' is neither the device h200 nor a file that 'rondo plan --measure FILE' has written");
   return h200();
 }
 

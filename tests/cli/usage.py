@@ -3,7 +3,7 @@
 from cli_support import *
 
 COMMANDS = [["prepare"], ["prepare", "speech-demo"], ["prepare", "fsdd"], ["train"], ["eval"],
-            ["transcribe"], ["info"], ["bench"], ["launch"]]
+            ["transcribe"], ["info"], ["bench"], ["launch"], ["plan"]]
 
 
 def test_every_help_has_an_example():
@@ -44,6 +44,8 @@ def test_wrong_usage_is_2():
         (["transcribe", "model", "a.wav", "--threads", "-3"], "--threads"),
         (["info", "--batch", "x"], "--batch"),
         (["bench", "--threads", "0"], "--threads"),
+        (["plan", "--devcies", "8"], "unknown option '--devcies' of 'rondo plan'"),
+        (["plan", "--devices", "0"], "--devices"),
         (["bench", "--backend", "abacus"], "abacus"),
         (["bench", "--seconds", "-1"], "--seconds"),
     ]:

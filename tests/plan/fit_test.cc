@@ -85,6 +85,6 @@ TEST_CASE("a machine file that is none says what was expected") {
   CHECK_THROWS_WITH(parse_machine("{}", "m.json"), Catch::Contains("'device' should be an object"));
   CHECK_THROWS_WITH(parse_machine(R"({"device":{"name":"a","memory_bytes":-1}})", "m.json"),
                     Catch::Contains("'memory_bytes' is -1"));
-  CHECK_THROWS_WITH(device_preset("h300"), Catch::Contains("unknown device 'h300'"));
+  CHECK_THROWS_WITH(device_preset("h300"), Catch::Contains("'h300' is neither the device h200"));
   CHECK_THROWS_WITH(link_preset("token-ring"), Catch::Contains("pcie, nvlink, infiniband"));
 }

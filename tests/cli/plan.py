@@ -1,0 +1,113 @@
+"""rondo plan: its ranking, the configurations it writes, which train, and what it says about wrong input."""
+
+import re
+
+from cli_support import *
+
+LARGE = ["model.hidden=1024", "model.layers=5", "training.dtype=bf16", "data.batch_frames=256000"]
+
+
+def splits(out):
+    """(data, pipeline, sequence) by place, and milliseconds."""
+    rows = re.findall(r"^ +\d+ +(\d+) x +(\d+) x +(\d+)  .{16} +([\d.]+)", out, re.M)
+    return [tuple(map(int, row[:3])) for row in rows], [float(row[3]) for row in rows]
+
+
+def test_ranking_of_eight_gpus_in_two_seconds():
+    began = time.monotonic()
+    out, _ = run("plan", *LARGE, "--devices", 8, says=["All figures are predicted", "8 x h200, nvlink"])
+    took = time.monotonic() - began
+    check(took < 2, f"{took:.1f} s")
+    found, times = splits(out)
+    check(len(found) == len(set(found)) == 9, found)
+    check(all(d * p * s == 8 for d, p, s in found), found)
+    check(times == sorted(times), times)
+    run("plan", *LARGE, "--devices", 16, says="within nodes, between them infiniband")
+
+
+def test_scaling_is_labelled_predicted():
+    with folder() as root:
+        out, _ = run("plan", "model.hidden=64", "model.layers=1", "--lengths", "5", "--devices", 2,
+                     "--picture", root / "scaling.svg", says=["Weak scaling, predicted", "Strong scaling, predicted"])
+        check(len(re.findall(r"^ +1024 ", out, re.M)) == 2, out)
+        picture = (root / "scaling.svg").read_text()
+        check("weak, predicted" in picture and "strong, predicted" in picture, picture[:2000])
+
+
+def machine():
+    """A machine whose nodes cost next to nothing but their arithmetic."""
+    cost = dict.fromkeys(["call", "step", "exchange", "flop", "recurrent_flop", "byte", "cell", "weight_byte",
+                          "far_weight_byte"], 0)
+    cost["flop"] = cost["recurrent_flop"] = 1e-9
+    costs = {f"{op}/f32": cost for op in ["lstm", "lstm_backward", "lstm_weight_grad"]}
+    costs["other/f32"] = {**cost, "flop": 0, "recurrent_flop": 0}
+    return {"device": {"name": "made up", "memory_bytes": 1e12, "cores": 16, "threads": 1, "cache_bytes": 1e6,
+                       "seconds_per": costs},
+            "link": {"name": "made up", "latency": 0, "bandwidth": 1e12}}
+
+
+def test_written_configurations_train():
+    with folder() as root:
+        data = root / "data"
+        data.mkdir()
+        feature_corpus(data, "ctc")
+        base = [*READY, "model.layers=2", "data.batch_frames=200", f"data={data}", "training.max_steps=3",
+                "training.threads=1", "data.dev=", "data.test="]
+        (root / "m.json").write_text(json.dumps(machine()))
+        # Each split is the best of those that the memory of a device allows, or the only one.
+        for devices, settings, expected in [(2, [], (2, 1, 1)), (2, ["parallel.pipeline=2"], (1, 2, 1)),
+                                            (2, ["parallel.sequence=2"], (1, 1, 2)),
+                                            (4, ["parallel.pipeline=2"], (2, 2, 1)),
+                                            (1, ["training.accumulation=2"], (1, 1, 1))]:
+            written = root / f"{devices}{len(settings)}{expected}.toml"
+            only = ["--as-configured"] if settings else []
+            out, _ = run("plan", *base, *settings, "--device", root / "m.json", "--devices", devices, *only, "--write",
+                         written, says=[f"{written}: data {expected[0]} x pipeline {expected[1]} x sequence"])
+            check(splits(out)[0][0] == expected, out)
+            log = root / f"run{devices}{len(settings)}{expected}"
+            run("train", written, f"training.checkpoint_dir={log}", "--ranks", devices)
+            ended = [e["step"] for e in log_of(log, "start")]
+            check(ended == [0], ended)
+            check("parallel" in written.read_text(), written.read_text())
+
+
+def test_what_the_data_say():
+    with folder() as root:
+        feature_corpus(root, "ctc")
+        (root / "m.json").write_text(json.dumps(machine()))
+        out, _ = run("plan", *READY, f"data={root}", "--device", root / "m.json", "--devices", 2,
+                     says=["Preparing 1000 frames takes", "measured now"])
+        # 6 columns, 24 cells in each direction, 4 classes (a, b, c, blank).
+        weights = 2 * 4 * 24 * (6 + 24 + 1) + 4 * (2 * 24 + 1)
+        check(f"{weights} weights" in out, weights, out)
+        run("plan", *READY, f"data={root}", "--device", root / "m.json", "--devices", 32, "--per-node", 32,
+            says="32 threads on the 16 cores of a machine take turns")
+
+
+def test_wrong_input_is_one_sentence():
+    with folder() as root:
+        (root / "m.json").write_text("{}")
+        whole = machine()
+        whole["device"]["cores"] = 0
+        (root / "cores.json").write_text(json.dumps(whole))
+        for words, text in [
+            (["--link", "ethernet"], "unknown link 'ethernet', expected one of pcie, nvlink, infiniband"),
+            (["--device", "h300"], "'h300' is neither the device h200 nor a file"),
+            (["--device", root / "m.json"], "m.json: 'device' should be an object"),
+            (["--device", root / "cores.json"], "cores.json: 'cores' is 0"),
+            (["--lengths", "3:x"], "'x' is not a number above 0"),
+            (["--lengths", "100", "data.batch_frames=500"], "more frames than data.batch_frames=500"),
+            (["--write", root / "no" / "c.toml"], "is not a directory"),
+            (["--measure", root / "no" / "m.json"], "is not a directory"),
+            (["modle.hidden=3"], "did you mean 'model.hidden'?"),
+            (["features.type=ready"], "give --features"),
+            (["data=/nowhere"], "/nowhere/train.jsonl"),
+            (["--devices", "65536"], "no split of 65536 devices is possible"),
+            (["--as-configured", "parallel.pipeline=3"], "8 devices are not a multiple of parallel.pipeline=3"),
+            (["--as-configured", "parallel.pipeline=8"], "8 stages of a model with 4 layers"),
+            (["--as-configured", "parallel.pipeline=2", "parallel.data=3"], "parallel.data=3, but 8 devices hold 4"),
+        ]:
+            fails("plan", *words, errs=text)
+
+
+main(globals())
