@@ -11,7 +11,7 @@
 #include "engine/plan/split.h"
 #include "engine/report/charts.h"
 #include "engine/train/build_model.h"
-#include "engine/train/pipeline_training.h"
+#include "engine/train/training_strategy.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 #include "kernels/base/parallel.h"

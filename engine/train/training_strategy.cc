@@ -9,8 +9,6 @@
 #include "kernels/base/error.h"
 
 namespace rondo {
-namespace {
-
 PipelineSettings pipeline_settings(const Config& config) {
   const ParallelConfig& p = config.parallel;
   PipelineSettings s;
@@ -26,6 +24,8 @@ PipelineSettings pipeline_settings(const Config& config) {
       std::chrono::duration<double>(p.timeout_seconds));
   return s;
 }
+
+namespace {
 
 void refuse_with_pipelines(const Config& config, const TrainerOptions& options) {
   RONDO_CHECK(!options.group || options.transport, "a group without its transport");

@@ -16,6 +16,9 @@ namespace rondo {
 // Whether the settings spread the model, or name replicas of a pipeline.
 bool wants_pipeline(const Config& config);
 
+// What `parallel` in the configuration asks of a pipeline.
+PipelineSettings pipeline_settings(const Config& config);
+
 struct TrainingStrategy {
   // With a pipeline; without one they are nullptr.
   std::unique_ptr<InProcessWorld> world_of_one;
