@@ -8,7 +8,7 @@ namespace {
 
 template <class T>
 void run_as(const Context& context, const CtcArgs& a) {
-  const Problem<T> p(a);
+  const Problem<T> p(a, CtcGpuParts::log_space);
   if (p.layout.capacity.sequences == 0) return;
   launch_prepare(context, p, false);
   launch_log_space(context, p, false);

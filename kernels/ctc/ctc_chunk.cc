@@ -25,6 +25,11 @@ void check_chunk(const CtcChunk& a) {
   RONDO_CHECK(a.blank >= 0 && a.blank < a.logits.dim(1), "ctc_chunk: blank ", a.blank, " of ",
               a.logits.dim(1), " classes");
   RONDO_CHECK(a.total_frames != nullptr, "ctc_chunk: total_frames are absent");
+  check_border(a.alpha_in, a, "alpha_in", false);
+}
+
+// What only the tables tell, which GPUs have in their own memory.
+void check_alpha_in(const CtcChunk& a) {
   bool begins_left = false;
   for (int32_t n = 0; n < a.layout.extent->sequences; ++n) {
     begins_left = begins_left || (a.layout.first_frame[n] > 0 && a.layout.lengths[n] > 0);
@@ -46,22 +51,33 @@ int64_t ctc_border_width(int32_t max_label_length) {
          (int64_t{max_label_length} / ctc_tile + 1) * int64_t{ctc_wide_column_tile};
 }
 
-void check_ctc_chunk(const CtcChunkAlphaArgs& a) {
+void check_ctc_chunk_shapes(const CtcChunkAlphaArgs& a) {
   check_chunk(a);
   check_border(a.alpha_out, a, "alpha_out", true);
 }
 
-void check_ctc_chunk(const CtcChunkGradArgs& a) {
+void check_ctc_chunk_shapes(const CtcChunkGradArgs& a) {
   check_chunk(a);
+  check_border(a.beta_in, a, "beta_in", false);
+  check_border(a.beta_out, a, "beta_out", false);
+  RONDO_CHECK(a.layout.capacity.rows == 0 ||
+                  (a.grad && a.grad.dtype == a.logits.dtype && a.grad.numel() == a.logits.numel()),
+              "ctc_chunk: grad is not like logits");
+}
+
+void check_ctc_chunk(const CtcChunkAlphaArgs& a) {
+  check_ctc_chunk_shapes(a);
+  check_alpha_in(a);
+}
+
+void check_ctc_chunk(const CtcChunkGradArgs& a) {
+  check_ctc_chunk_shapes(a);
+  check_alpha_in(a);
   bool goes_on = false;
   for (int32_t n = 0; n < a.layout.extent->sequences; ++n) {
     goes_on = goes_on || CtcChunkPart(a, n).goes_on;
   }
   check_border(a.beta_in, a, "beta_in", goes_on);
-  check_border(a.beta_out, a, "beta_out", false);
-  RONDO_CHECK(a.layout.extent->rows == 0 ||
-                  (a.grad && a.grad.dtype == a.logits.dtype && a.grad.numel() == a.logits.numel()),
-              "ctc_chunk: grad is not like logits");
 }
 
 bool ctc_pass_on_alpha(const CtcChunkAlphaArgs& a, const CtcChunkPart& part, int32_t n) {

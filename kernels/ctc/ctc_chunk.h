@@ -24,8 +24,11 @@
 // The result does not depend on the cuts, bit for bit, and is that of the cpu variants of ctc
 // named "wide_*", for the same instruction set. The default variants of ctc differ from them by
 // rounding: they sum alpha and beta in the middle, which a chunk cannot.
-// ref works in log space and agrees with its own whole-sequence result bit for bit as well.
-// Thread safety and determinism as ctc.
+// ref works in log space and agrees with its own whole-sequence result bit for bit as well; so do
+// the GPU variants with ctc's "log_space" of the same backend (f32 and bf16), as long as logits are
+// 16-byte aligned in both or in neither. Those cannot throw
+// for what only the tables tell: a sequence with a chunk outside of it, or without the border that
+// it needs, gets NaN. Thread safety and determinism as ctc.
 #pragma once
 
 #include "kernels/ctc/ctc.h"

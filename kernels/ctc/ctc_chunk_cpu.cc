@@ -5,6 +5,7 @@
 #include "kernels/base/cpu.h"
 #include "kernels/ctc/ctc_chunk_impl.h"
 #include "kernels/ctc/ctc_cpu.h"
+#include "kernels/ctc/ctc_gpu.h"
 
 namespace rondo {
 namespace {
@@ -231,11 +232,21 @@ constexpr CtcChunkKernels avx2 = RONDO_KERNELS(isa_avx2);
 constexpr CtcChunkKernels avx512 = RONDO_KERNELS(isa_avx512);
 #undef RONDO_KERNELS
 
+template <class Args>
+bool gpu_accepts(const Context&, const void* args) {
+  return !args || static_cast<const Args*>(args)->logits.dtype != DType::f64;
+}
+
 }  // namespace
 
 size_t ctc_chunk_workspace_bytes(const Context& context, const PackedCapacity& capacity,
                                  DType dtype, int64_t classes, int32_t max_label_length) {
-  if (context.backend != Backend::cpu) return 0;
+  if (context.backend == Backend::ref) return 0;
+  if (context.backend != Backend::cpu) {
+    return CtcGpuWorkspace(capacity, max_label_length, true, ctc_lattice_limit,
+                           CtcGpuParts::log_space)
+        .bytes;
+  }
   return slot_bytes({capacity.frames, max_label_length, classes, dtype}) *
          static_cast<size_t>(slots(context, capacity));
 }
@@ -247,6 +258,7 @@ std::span<const Variant> ctc_chunk_alpha_variants() {
       variant<Args, run_alpha<avx512>>("avx512", Backend::cpu, Role::standard, has_avx512),
       variant<Args, run_alpha<avx2>>("avx2", Backend::cpu, Role::standard, has_avx2),
       variant<Args, run_alpha<generic>>("generic", Backend::cpu),
+      RONDO_GPU_VARIANTS(Args, ctc_chunk_alpha, "log_space", Role::standard, gpu_accepts<Args>),
   };
   return variants;
 }
@@ -258,6 +270,7 @@ std::span<const Variant> ctc_chunk_grad_variants() {
       variant<Args, run_grad<avx512>>("avx512", Backend::cpu, Role::standard, has_avx512),
       variant<Args, run_grad<avx2>>("avx2", Backend::cpu, Role::standard, has_avx2),
       variant<Args, run_grad<generic>>("generic", Backend::cpu),
+      RONDO_GPU_VARIANTS(Args, ctc_chunk_grad, "log_space", Role::standard, gpu_accepts<Args>),
   };
   return variants;
 }

@@ -5,21 +5,12 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/ctc/ctc_border.h"
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/ctc/ctc_impl.h"
+#include "kernels/simt/gpu_variant.h"
 
 namespace rondo {
-
-// A border's first numbers; the column of the lattice follows.
-struct CtcBorderHeader {
-  enum Kind : int64_t { unknown, finite, impossible, not_a_number };
-  Kind kind = unknown;
-  double shifts = 0;                     // alpha: logs of the rows' normalisers so far
-  double loss = 0;                       // beta
-  double total = 0, total_exponent = 0;  // beta: sum over all alignments
-  double unused[3] = {};
-};
-inline constexpr int64_t ctc_border_header = sizeof(CtcBorderHeader) / sizeof(double);
 
 // One sequence's part in a chunk.
 struct CtcChunkPart {
@@ -93,11 +84,16 @@ bool ctc_pass_on_alpha(const CtcChunkAlphaArgs& args, const CtcChunkPart& part, 
 bool ctc_pass_on_beta(const CtcChunkGradArgs& args, const CtcChunkPart& part, int32_t n);
 void ctc_clear_spare_losses(const CtcChunkGradArgs& args);
 
+// All that a cpu can see, and what the host can see of a GPU's arguments.
 void check_ctc_chunk(const CtcChunkAlphaArgs& args);
 void check_ctc_chunk(const CtcChunkGradArgs& args);
+void check_ctc_chunk_shapes(const CtcChunkAlphaArgs& args);
+void check_ctc_chunk_shapes(const CtcChunkGradArgs& args);
 
 void ctc_chunk_alpha_ref(const Context& context, const CtcChunkAlphaArgs& args);
 void ctc_chunk_grad_ref(const Context& context, const CtcChunkGradArgs& args);
+RONDO_DECLARE_GPU(ctc_chunk_alpha, CtcChunkAlphaArgs);
+RONDO_DECLARE_GPU(ctc_chunk_grad, CtcChunkGradArgs);
 
 // One sequence on a cpu: its tables and scratch, and its borders (columns, after the header).
 struct CtcChunkSequence {

@@ -32,7 +32,7 @@ struct Problem {
   bool aligned;  // 16-byte accesses are possible
   CtcGpuWorkspace work;
 
-  explicit Problem(const CtcArgs& a)
+  explicit Problem(const CtcArgs& a, CtcGpuParts parts = CtcGpuParts::all)
       : layout(a.layout),
         labels(a.labels),
         label_offsets(a.label_offsets),
@@ -48,10 +48,15 @@ struct Problem {
                  reinterpret_cast<uintptr_t>(a.grad.data)) %
                     16 ==
                 0),
-        work(a.layout.capacity, a.max_label_length, static_cast<bool>(a.grad), a.lattice_limit) {
+        work(a.layout.capacity, a.max_label_length, static_cast<bool>(a.grad), a.lattice_limit,
+             parts) {
     RONDO_CHECK(a.workspace.bytes() >= work.bytes, "ctc: the workspace has ", a.workspace.bytes(),
                 " bytes, needs ", work.bytes);
     work.place(static_cast<std::byte*>(a.workspace.data));
+    // The order in which a row is added up must not depend on where it lies: chunks of a sequence
+    // give the bits of the whole.
+    if (parts == CtcGpuParts::log_space)
+      aligned = aligned && classes * static_cast<int64_t>(sizeof(T)) % 16 == 0;
   }
 
   __device__ const int32_t* labels_of(int64_t n) const { return labels + label_offsets[n]; }

@@ -6,14 +6,15 @@
 namespace rondo {
 
 CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length,
-                                 bool with_grad, size_t lattice_limit)
+                                 bool with_grad, size_t lattice_limit, CtcGpuParts parts)
     : states(2 * int64_t{max_label_length} + 1),
       max_labels(max_label_length),
       block(std::max(1, static_cast<int32_t>(std::sqrt(static_cast<double>(capacity.frames))))),
       block_count((capacity.frames + block - 1) / block),
       rows_(capacity.rows),
       sequences_(capacity.sequences),
-      with_grad_(with_grad) {
+      with_grad_(with_grad),
+      parts_(parts) {
   columns_per_sequence = with_grad ? int64_t{block_count} + block + 5 : 2;
   tiling = ctc_tiling(max_label_length);
   all_warps = tiling.warps * tiling.strips;
@@ -67,6 +68,7 @@ void CtcGpuWorkspace::place(std::byte* memory) {
     part(pieces, sequences_);
     part(corrected, sequences_ * (max_labels + 1));
   }
+  if (parts_ == CtcGpuParts::log_space) return;
   part(state, sequences_);
   part(emission, rows_);
   const size_t before = bytes;

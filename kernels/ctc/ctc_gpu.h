@@ -89,6 +89,9 @@ struct CtcSeam {
 
 enum class CtcState : int32_t { fine, log_space, no_gradient };
 
+// Whose parts of the scratch memory there are.
+enum class CtcGpuParts : uint8_t { all, log_space };
+
 // Scratch memory: sizes from the capacities, pointers once placed.
 struct CtcGpuWorkspace {
   // Both variants.
@@ -126,7 +129,7 @@ struct CtcGpuWorkspace {
   // in_segments: labels that one block does not hold, or a gradient whose lattice would take more
   // than `lattice_limit` bytes.
   CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length, bool with_grad,
-                  size_t lattice_limit);
+                  size_t lattice_limit, CtcGpuParts parts = CtcGpuParts::all);
 
   // `memory` is 64-aligned and holds `bytes`; null: measures.
   void place(std::byte* memory);
@@ -136,6 +139,7 @@ struct CtcGpuWorkspace {
 
   int64_t rows_, sequences_;
   bool with_grad_;
+  CtcGpuParts parts_;
 };
 
 inline constexpr int32_t ctc_piece = 16;

@@ -1,6 +1,7 @@
 // One sequence by one block, in log space in f64: right for any label length and any logits; every
 // sum has a fixed order. alpha is kept at every `block`th frame and made again from there, block by
 // block, while beta walks back; the gradient of a frame is written when beta gets there.
+// A chunk of a sequence (ctc_chunk.cu) is the same walk between two borders.
 // Notation as in Graves et al. 2006: states s = 0..2L, blanks at the even ones.
 // For the *.cu files of kernels/ctc alone.
 #pragma once
@@ -31,6 +32,9 @@ struct LogSequence {
   const int32_t* label;
   double* const memory;  // columns of work.states: checkpoints, block, 2 + 2 + 1 in turn
   LogShared& shared_state;
+  // nullptr: the sequence begins, ends with these frames.
+  const double* alpha_before = nullptr;  // alpha of the frame before them
+  const double* beta_after = nullptr;    // beta of the frame after them, with its emission
 
   __device__ LogSequence(const Problem<T>& problem, int64_t sequence, int64_t length, LogShared& s)
       : p(problem),
@@ -61,10 +65,10 @@ struct LogSequence {
   __device__ bool may_skip(int64_t s) const {
     return s % 2 == 1 && label[s / 2] != label[s / 2 + 1];
   }
-  __device__ bool feasible() const {
+  __device__ int64_t needed_frames() const {
     int64_t needed = labels;
     for (int64_t i = 1; i < labels; ++i) needed += label[i] == label[i - 1];
-    return frames >= needed;
+    return needed;
   }
 
   // Whether a column that counts holds NaN or +inf anywhere, for all threads alike.
@@ -82,11 +86,12 @@ struct LogSequence {
     return shared_state.bad != 0;
   }
 
+  // `before` nullptr: frame t is the first of the sequence.
   __device__ void alpha_step(const double* before, double* now, int64_t t) const {
     const double shift = normaliser(t);
     for (int64_t s = threadIdx.x; s < states; s += blockDim.x) {
       double sum = minus_infinity();
-      if (t == 0) {
+      if (before == nullptr) {
         if (s < 2) sum = 0;
       } else {
         sum = before[s];
@@ -98,15 +103,20 @@ struct LogSequence {
     __syncthreads();
   }
 
-  // alpha at the last frame, and the checkpoints; log of the total probability.
-  __device__ double forward() const {
-    double* now = nullptr;
+  // The checkpoints, and alpha of the last frame: into `last` unless that is nullptr.
+  __device__ const double* forward(double* last) const {
+    const double* before = alpha_before;
     for (int64_t t = 0; t < frames; ++t) {
-      const double* before = now;
-      now = p.grad && t % p.work.block == 0 ? column(t / p.work.block) : scratch(t % 2);
+      double* now = p.grad && t % p.work.block == 0 ? column(t / p.work.block) : scratch(t % 2);
+      if (last && t == frames - 1) now = last;
       alpha_step(before, now, t);
+      before = now;
     }
-    return states > 1 ? log_add(now[states - 1], now[states - 2]) : now[0];
+    return before;
+  }
+  // log of the total probability, from alpha of the sequence's last frame.
+  __device__ double log_total(const double* last) const {
+    return states > 1 ? log_add(last[states - 1], last[states - 2]) : last[0];
   }
 
   __device__ void fill_grad(float value) const {
@@ -117,13 +127,14 @@ struct LogSequence {
     }
   }
 
-  // beta at frame t from `onward` (beta plus emission at t + 1), and the posteriors.
+  // beta at frame t from `onward` (beta plus emission at t + 1; nullptr: there is none), and the
+  // posteriors.
   __device__ void step_back(int64_t t, double log_z, const double* alpha, const double* onward,
                             double* onward_now, double* posterior) const {
     const double shift = normaliser(t);
     for (int64_t s = threadIdx.x; s < states; s += blockDim.x) {
       double beta = minus_infinity();
-      if (t == frames - 1) {
+      if (onward == nullptr) {
         if (s >= states - 2) beta = 0;
       } else {
         beta = onward[s];
@@ -188,8 +199,9 @@ struct LogSequence {
     __syncthreads();
   }
 
-  // From the last frame to the first, a block of alpha at a time.
-  __device__ void backward(double log_z, double scale) {
+  // From the last frame to the first, a block of alpha at a time. beta of the first, with its
+  // emission, goes into `first` unless that is nullptr.
+  __device__ void backward(double log_z, double scale, double* first) {
     const int64_t size = p.work.block;
     double* posterior = scratch(4);
     for (int64_t b = (frames - 1) / size; b >= 0; --b) {
@@ -199,7 +211,9 @@ struct LogSequence {
       };
       for (int64_t t = begin + 1; t < end; ++t) alpha_step(alpha(t - 1), alpha(t), t);
       for (int64_t t = end - 1; t >= begin; --t) {
-        step_back(t, log_z, alpha(t), scratch(2 + (t + 1) % 2), scratch(2 + t % 2), posterior);
+        const double* onward = t == frames - 1 ? beta_after : scratch(2 + (t + 1) % 2);
+        double* now = first && t == 0 ? first : scratch(2 + t % 2);
+        step_back(t, log_z, alpha(t), onward, now, posterior);
         sum_blanks(posterior);
         write_row(t, scale, posterior);
       }
@@ -208,7 +222,7 @@ struct LogSequence {
 
   // The loss; writes the gradient if wanted.
   __device__ float run(double scale) {
-    if (!feasible()) {
+    if (frames < needed_frames()) {
       if (p.grad) fill_grad(0);
       return p.impossible_loss();
     }
@@ -217,12 +231,12 @@ struct LogSequence {
       if (p.grad) fill_grad(NAN);
       return NAN;
     }
-    const double log_z = forward();
+    const double log_z = log_total(forward(nullptr));
     if (log_z == minus_infinity()) {
       if (p.grad) fill_grad(0);
       return p.impossible_loss();
     }
-    if (p.grad) backward(log_z, scale);
+    if (p.grad) backward(log_z, scale, nullptr);
     return static_cast<float>(-log_z);
   }
 };
@@ -243,14 +257,19 @@ __global__ void __launch_bounds__(log_space_threads, 1) log_space(Problem<T> p, 
   if (threadIdx.x == 0) p.loss[n] = loss;
 }
 
+// Threads of a block for the batch's states.
+template <class T>
+unsigned log_space_block(const Problem<T>& p) {
+  const int64_t threads = (p.work.states + 31) / 32 * 32;
+  return threads < int64_t{log_space_threads} ? static_cast<unsigned>(threads) : log_space_threads;
+}
+
 template <class T>
 void launch_log_space(const Context& context, const Problem<T>& p, bool flagged) {
-  const int64_t states = p.work.states;
-  const auto threads = static_cast<unsigned>((states + 31) / 32 * 32);
   launch(context,
          {.kernel = "ctc log_space",
           .grid = {static_cast<unsigned>(p.layout.capacity.sequences)},
-          .block = {threads < log_space_threads ? threads : log_space_threads},
+          .block = {log_space_block(p)},
           .shared_bytes = sizeof(LogShared)},
          log_space<T>, p, flagged);
 }

@@ -63,10 +63,11 @@ inline CtcArgs ctc_args_of(const CtcProblem& p) {
   return args;
 }
 
+// `stream`: of the simulated device, for its variants.
 template <class T>
 CtcResult run_ctc(const Variant& variant, const CtcProblem& p, ThreadPool& pool,
-                  bool with_grad = true) {
-  const Context context{variant.backend, &cpu_device(), nullptr, &pool};
+                  bool with_grad = true, Stream* stream = nullptr) {
+  const Context context{variant.backend, &cpu_device(), stream, &pool};
   using Loss = std::conditional_t<std::is_same_v<T, double>, double, float>;
   std::vector<T> logits, grad(p.logits.size());
   for (double x : p.logits) logits.push_back(static_cast<T>(x));
@@ -84,6 +85,7 @@ CtcResult run_ctc(const Variant& variant, const CtcProblem& p, ThreadPool& pool,
   args.workspace =
       TensorView(workspace.data(), DType::u8, {static_cast<int64_t>(workspace.bytes())});
   variant.run(context, &args);
+  if (stream) stream->synchronize();
   CtcResult r;
   for (Loss x : loss) r.loss.push_back(static_cast<double>(x));
   for (T x : grad) r.grad.push_back(static_cast<double>(x));

@@ -1,0 +1,1 @@
+#include "kernels/ctc/ctc_chunk_gpu.cu"
