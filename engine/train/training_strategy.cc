@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 
 namespace rondo {
+
 PipelineSettings pipeline_settings(const Config& config) {
   const ParallelConfig& p = config.parallel;
   PipelineSettings s;
