@@ -141,3 +141,17 @@ TEST_CASE("ranks of simulated GPUs that meet less often train as those on CPUs")
   REQUIRE(last != std::string::npos);
   CHECK(std::stoi(log.substr(last + 11)) > 0);
 }
+
+TEST_CASE("bad data on one rank stop all simulated GPUs after the last good update") {
+  for (bool sharded : {false, true}) {
+    TrainingCorpus corpus(40, 3);
+    const std::string bad = corpus.spoil_longest();
+    Config c = sim_config(corpus, "bad", 0);  // from short to long: only the last update is missing
+    c.data.dev.clear();
+    c.parallel.shard_optimizer = sharded;
+    CHECK_THROWS_WITH(trained(3, DeviceKind::sim, c), Catch::Matchers::Contains(bad));
+    const auto kept = list_checkpoints(c.training.checkpoint_dir);
+    REQUIRE(kept.size() == 1);
+    CHECK(kept.back().step >= 3);
+  }
+}
