@@ -214,7 +214,7 @@ void add_train(CLI::App& app, Command* run) {
   command->add_option("--data", o->data, "so many replicas of the pipeline")
       ->check(CLI::Range(1, 4096));
   command->add_option("--timeline", o->timeline,
-                      "pipelines: draw what every rank did in the last update, as SVG");
+                      "draw what every rank did in the last update, as SVG");
   command
       ->add_option("--sequence", o->sequence,
                    "so many neighbouring ranks share each sequence (parallel.sequence); without "

@@ -345,6 +345,10 @@ void PipelineRank::drop_departed(bool wait) {
   }
 }
 
+double PipelineRank::seconds_since_start() const {
+  return std::chrono::duration<double>(CommClock::now() - began_).count();
+}
+
 size_t PipelineRank::record(const Action& action, CommClock::time_point start,
                             CommClock::time_point end) {
   if (!options_.timeline) return 0;

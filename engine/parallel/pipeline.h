@@ -82,6 +82,8 @@ class PipelineRank {
   size_t batch_bytes() const;
   // Of the last run, seconds from its start; empty unless options.timeline.
   const std::vector<TimedAction>& timeline() const { return timeline_; }
+  // On the clock of the timeline.
+  double seconds_since_start() const;
 
  private:
   struct Stage {

@@ -105,7 +105,7 @@ void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
   const WorldSplit& split = grid_.split();
   if (split.sequence > 1) {
     shards_ = std::make_unique<SequenceShards>(training_.graph, training_.loss, context_,
-                                               grid_.sequence(), ShardRanks{0, split.sequence},
+                                               grid_.sequence(), 0, split.sequence,
                                                capacity.max_label_length);
     if (!shards_->chunk().pools.empty() && counts_.size() > 1) {
       fail_input("a model that pools its frames into one (task classify or regress) cannot be cut ",
@@ -256,6 +256,16 @@ RankReducer::Times PipelineTrainer::communication() const {
   return reducer_ ? reducer_->times() : RankReducer::Times{};
 }
 
+// What is left of the reduction when the passes are over: the rest of it is beside them.
+std::vector<TimedAction> PipelineTrainer::timeline() const {
+  std::vector<TimedAction> all = pipeline_->timeline();
+  if (all.empty() || !reducer_) return all;
+  std::erase_if(all, [](const TimedAction& t) { return t.action.kind == ActionKind::reduce; });
+  const int stage = pipeline_->stages().front();
+  all.push_back({{ActionKind::reduce, stage}, reduce_began_, reduce_ended_});
+  return all;
+}
+
 void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool last) {
   if (clear_) {
     const TensorView g = parameters_->gradients();
@@ -329,7 +339,9 @@ const StepResult& PipelineTrainer::update() {
   stream_.synchronize();
   const LossTotals& t = *totals_.as<LossTotals>();
   double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
+  reduce_began_ = pipeline_->seconds_since_start();
   if (reducer_) reducer_->reduce(parameters_->gradients(), counts);
+  reduce_ended_ = pipeline_->seconds_since_start();
   // Only the last stage has counts.
   grid_.pipeline()
       .all_reduce(TensorView(counts, DType::f64, {Session::count_sums}), Reduction::sum)

@@ -94,7 +94,8 @@ class PipelineTrainer {
   // "lstm0.0 lstm0.1 | output", and the numbers of "2,1".
   std::string placement_text() const { return describe_placement(layers_, counts_); }
   std::string placement() const;
-  const std::vector<TimedAction>& timeline() const { return pipeline_->timeline(); }
+  // Of this rank in the last batch of the last update, with the reduction after it.
+  std::vector<TimedAction> timeline() const;
   // Of this rank.
   Session::Memory memory() const;
   RankReducer::Times communication() const;
@@ -144,7 +145,8 @@ class PipelineTrainer {
   std::unique_ptr<PipelineRank> pipeline_, evaluator_;
   std::unique_ptr<BucketReducer> reducer_;
   Buffer totals_, scratch_;
-  bool clear_ = true;  // nothing has been accumulated for the next update
+  double reduce_began_ = 0, reduce_ended_ = 0;  // on the timeline
+  bool clear_ = true;                           // nothing has been accumulated for the next update
   StepResult result_;
   std::vector<std::vector<float>> losses_;  // by micro-batch
   std::vector<float> prediction_, evaluated_;

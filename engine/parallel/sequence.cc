@@ -15,7 +15,7 @@ SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& c
       ranks_(shards),
       parameters_(parameters) {
   // Whether it can be cut at all.
-  SequenceShards(training_, loss_, context_, group_, ranks_, 0);
+  SequenceShards(training_, loss_, context_, group_, ranks_.first, ranks_.count, 0);
 }
 
 SequenceRank::~SequenceRank() = default;
@@ -32,8 +32,8 @@ void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_batches) 
 void SequenceRank::build(const BatchCapacity& capacity, size_t micro_batches) {
   micro_batches_.clear();
   capacity_ = capacity;
-  shards_ = std::make_unique<SequenceShards>(training_, loss_, context_, group_, ranks_,
-                                             capacity.max_label_length);
+  shards_ = std::make_unique<SequenceShards>(training_, loss_, context_, group_, ranks_.first,
+                                             ranks_.count, capacity.max_label_length);
   const Graph& graph = shards_->chunk().graph;
   const auto first = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     return node.phase == Phase::weight_gradient;

@@ -33,6 +33,12 @@
 
 namespace rondo {
 
+// The ranks of a group that share each sequence: `count` neighbours, of which the first has the
+// first shard.
+struct ShardRanks {
+  int first = 0, count = 1;
+};
+
 class SequenceRank {
  public:
   // `training` is a whole training graph with its backward nodes. Borrows all other arguments.

@@ -20,12 +20,12 @@ Node with_run(const Node& node, LstmRun run) {
 }  // namespace
 
 SequenceShards::SequenceShards(const Graph& training, ValueId loss, const Context& context,
-                               ProcessGroup& group, ShardRanks shards, int32_t max_label_length)
+                               ProcessGroup& group, int first, int count, int32_t max_label_length)
     : context_(context),
       group_(group),
-      first_(shards.first),
-      rank_(group.rank() - shards.first),
-      ranks_(shards.count),
+      first_(first),
+      rank_(group.rank() - first),
+      ranks_(count),
       chunk_(shard_graph(training, loss, max_label_length)) {
   RONDO_CHECK(context.device->host_memory(), "states must be in host memory to be sent");
   RONDO_CHECK(rank_ >= 0 && rank_ < ranks_ && first_ + ranks_ <= group.size(), "rank ",

@@ -20,18 +20,15 @@
 
 namespace rondo {
 
-// The ranks of a group that share each sequence: `count` neighbours, of which the first has the
-// first shard.
-struct ShardRanks {
-  int first = 0, count = 1;
-};
-
 class SequenceShards {
  public:
   // `training` is a whole training graph with its backward nodes; `max_label_length`: capacity, the
-  // same on all shards. Borrows the group and what the context points to.
+  // same on all shards. Those are `count` neighbours of the group, of which rank `first` has the
+  // first shard. Borrows the group and what the context points to.
   SequenceShards(const Graph& training, ValueId loss, const Context& context, ProcessGroup& group,
-                 ShardRanks shards, int32_t max_label_length);
+                 int first, int count, int32_t max_label_length);
+  SequenceShards(const SequenceShards&) = delete;
+  SequenceShards& operator=(const SequenceShards&) = delete;
 
   const ChunkGraph& chunk() const { return chunk_; }
   int rank() const { return rank_; }  // which shard is computed here

@@ -29,6 +29,9 @@ PipelineSettings pipeline_settings(const Config& config) {
 namespace {
 
 void refuse_with_pipelines(const Config& config, const TrainerOptions& options) {
+  if (config.parallel.sync != Sync::step) {
+    fail_input("--timeline draws runs with parallel.sync = \"step\"");
+  }
   RONDO_CHECK(!options.group || options.transport, "a group without its transport");
   if (config.parallel.deterministic == Deterministic::world_invariant) {
     fail_input(
@@ -57,7 +60,8 @@ class Maker {
       : o_(options), config_(options.config), setup_(setup) {}
 
   TrainingStrategy make() {
-    if (wants_pipeline(config_)) {
+    // Pipelines record what they do; one of a single stage is any other run.
+    if (wants_pipeline(config_) || !o_.trainer.timeline.empty()) {
       make_pipeline();
     } else {
       make_session();
@@ -122,6 +126,7 @@ class Maker {
   PipelineSettings settings_here(const WorldSplit& split) const {
     PipelineSettings s = pipeline_settings(config_);
     s.options.timeline = !o_.trainer.timeline.empty();
+    if (!wants_pipeline(config_)) s.micro_batches = std::max(1, config_.parallel.micro_batches);
     const std::string& before = setup_.state.placement;
     const auto stages = std::count(before.begin(), before.end(), ',') + 1;
     if (s.placement.empty() && stages == split.pipeline * s.chunks) s.placement = before;

@@ -37,7 +37,8 @@ def test_shards_in_processes_are_threads():
 
 
 def test_processes_are_threads():
-    for n, more in ((2, ["--pipeline", 2]), (4, ["--pipeline", 2, "--data", 2])):
+    for n, more in ((2, ["--pipeline", 2]), (4, ["--pipeline", 2, "--data", 2]),
+                    (4, ["--pipeline", 2, "--sequence", 2, "parallel.shard_optimizer=true"])):
         with expecting(n, *more) as (root, expected):
             out, err = run(*pipelines(n, *more), "--timeline", "update.svg", cwd=root,
                            says=["stages (parallel.placement=", "1f1b, 4 micro-batches"])
@@ -96,7 +97,9 @@ def test_data_that_turn_out_bad():
 
 def test_other_splits_go_on():
     with corpus() as root:
-        run(*pipelines(2, "--pipeline", 2, "training.max_steps=11"), cwd=root)
+        # As many threads as the split needs.
+        run(*words(*STAGES, "--pipeline", 2, "training.max_steps=11"), cwd=root,
+            says="1 pipeline of 2 ranks")
         run(*words(*STAGES, "training.max_steps=17"), "--resume", cwd=root,
             says=["continuing after step 11", "parallel.pipeline: 2 -> 1"])
         run(*pipelines(4, "--pipeline", 2, "--data", 2, "training.max_steps=23"), "--resume", cwd=root,

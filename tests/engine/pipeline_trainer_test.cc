@@ -66,10 +66,11 @@ struct Curve {
   std::vector<float> weights, average, prediction;
 };
 
-Curve train_alone(const Data& data, const SessionOptions& o, bool backwards = false) {
+Curve train_alone(const Data& data, const SessionOptions& o, bool backwards = false,
+                  int updates = steps) {
   Session session(model, o);
   Curve c;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < updates; ++step) {
     std::vector<BatchView> views = data.of(step, 0, shards);
     if (backwards) std::reverse(views.begin(), views.end());
     for (const BatchView& v : views) session.accumulate(v);
@@ -96,7 +97,8 @@ struct Setting {
 };
 
 // The curve must be the same on all ranks.
-Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting& setting) {
+Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting& setting,
+                        int updates = steps) {
   Curve result;
   std::mutex mutex;
   int ranks_done = 0;
@@ -114,7 +116,7 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
     p.shard_optimizer = setting.shard_optimizer;
     PipelineTrainer trainer(model, o, p, world, grid, data.capacity);
     Curve c;
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < updates; ++step) {
       trainer.accumulate(data.of(step, grid.replica() * p.micro_batches, p.micro_batches), true);
       const StepResult& r = trainer.update();
       c.losses.push_back(r.mean_loss());
@@ -225,6 +227,19 @@ TEST_CASE("stages whose ranks share each sequence give the losses of one rank", 
   CHECK(distance(got.norms, want.norms) <= 4 * distance(control.norms, want.norms));
   CHECK(distance(got.weights, want.weights) <= 4 * weights);
   CHECK(distance(got.average, want.average) <= 4 * weights);
+}
+
+TEST_CASE("pipelines on simulated GPUs give the losses of one", "[pipeline]") {
+  const Data data;
+  SessionOptions o = options(0.5);
+  o.device = DeviceKind::sim;
+  const int updates = 2;
+  const Curve want = train_alone(data, o, false, updates);
+  const Curve control = train_alone(data, o, true, updates);
+  const Curve got =
+      train_in_pipeline(data, o, {1, 2, ScheduleKind::one_f_one_b, 1, "3,3"}, updates);
+  CHECK(distance(got.losses, want.losses) <= 4 * distance(control.losses, want.losses));
+  CHECK(distance(got.weights, want.weights) <= 4 * distance(control.weights, want.weights));
 }
 
 TEST_CASE("an optimiser divided over a stage's ranks does not change a bit", "[pipeline]") {
