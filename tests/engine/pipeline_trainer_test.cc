@@ -266,6 +266,27 @@ TEST_CASE("where the model is cut does not change a bit", "[pipeline]") {
   CHECK((a.weights == c.weights));
 }
 
+TEST_CASE("a model that pools is cut in time or into stages, not both", "[pipeline]") {
+  const Data data;
+  const auto classifier = [](Graph& g) {
+    ValueId x = layers::input_frames(g, "features", 6);
+    x = layers::mean_pool(g, layers::lstm(g, x, "a", {.hidden = 8, .layers = 2}));
+    const ValueId logits = layers::linear(g, x, "out", classes);
+    return Outputs{layers::cross_entropy(g, logits, "class"), logits};
+  };
+  const RankOutcome outcome = run_ranks_and_collect(4, [&](int, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    const Ranks world(*group, std::chrono::seconds(20));
+    RankGrid grid(transport, {1, 2, 2}, std::chrono::seconds(20));
+    PipelineSettings p;
+    p.placement = "1,2";
+    PipelineTrainer(classifier, options(0), p, world, grid, data.capacity);
+  });
+  CHECK_THROWS_WITH(rethrow_cause(outcome),
+                    Catch::Contains("cannot be cut both in time (parallel.sequence) and into "
+                                    "stages (parallel.pipeline, chunks)"));
+}
+
 TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
   CHECK(split_world(6, 3, 0).data == 2);
   CHECK(split_world(4, 2, 2).pipeline == 2);
