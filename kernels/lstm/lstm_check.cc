@@ -417,11 +417,24 @@ void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames
           s, true);
 }
 
+// More than one tile of sequences and of columns in the portable GPU kernels, projected.
+void add_projected(Suite& suite) {
+  Shape s;
+  s.hidden = 70;
+  s.projection = 66;
+  s.input = 2;
+  for (int32_t n = 0; n < 19; ++n) s.lengths.push_back(3 - n / 8);
+  s.directions = 2;
+  s.states = s.kept = s.dx = true;
+  add_all(suite, "projected_h70_b19_d2_p66_f32", s, false);
+}
+
 }  // namespace
 
 void lstm_check(Suite& suite) {
   add_sweep(suite);
   add_persistent(suite);
+  add_projected(suite);
   add_steps(suite);
   add_peer_benches(suite);
   for (DType dtype : {DType::f32, DType::bf16}) {
