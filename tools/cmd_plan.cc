@@ -154,7 +154,9 @@ void print_ranking(const std::vector<plan::Prediction>& ranking, int rows) {
 // Weak: the batch grows with the devices. Strong: it is that of all devices, whoever shares it.
 Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, bool weak) {
   const int most = 1024, all = std::max(most, o.devices);
-  std::printf("\n%s scaling, predicted\n", weak ? "Weak" : "Strong");
+  std::printf("\n%s scaling, predicted (%s)\n", weak ? "Weak" : "Strong",
+              weak ? "the batch above for each device"
+                   : str("the batch above times ", o.devices, ", whoever shares it").c_str());
   std::printf("devices  best split%46s  kframes/s  efficiency\n", "");
   Series series{weak ? "weak, predicted" : "strong, predicted", {}, {}};
   double one = 0;
