@@ -298,8 +298,7 @@ void write_best(const PlanOptions& o, const Config& config,
                 const std::vector<plan::Prediction>& ranking) {
   for (const plan::Prediction& p : ranking) {
     if (!p.fits) break;
-    const bool both = p.split.sequence > 1 && p.split.pipeline > 1;
-    if (both && config.task != Task::ctc) continue;  // what pools its frames is not cut both ways
+    if (p.split.sequence > 1 && p.split.pipeline > 1) continue;  // not predicted well
     write_text(o.write, to_toml(with_split(config, p.split)));
     std::printf("\n%s: %s\n", o.write.c_str(), describe(p.split).c_str());
     return;

@@ -9,8 +9,8 @@
 // engine/parallel/wave_order.h. For L unidirectional layers and m micro-batches of equal cost, the
 // forward passes of p shards take mL + p - 1 of a part's times.
 //
-// Shards of pipeline stages, which the engine does not run, take of what they could do backward
-// work first, then the earliest micro-batch's earliest layer; weight gradients fill gaps.
+// Shards of pipeline stages are not timed in the engine's order: they take of what they could do
+// backward work first, then the earliest micro-batch's earliest layer; weight gradients fill gaps.
 #pragma once
 
 #include <vector>
