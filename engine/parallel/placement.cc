@@ -203,12 +203,20 @@ void place_layers(Graph& g, const std::vector<ModelLayer>& layers, const std::ve
 
 void append_staged_backward(Graph& graph, ValueId loss) {
   append_backward(graph, loss);
-  const std::vector<int> made = producing_stages(graph);
+  std::vector<int> made = producing_stages(graph);
   for (Node& node : graph.nodes) {
     if (node.op != "accumulate") continue;
     const int a = made[static_cast<size_t>(node.inputs.at(0))];
     const int b = made[static_cast<size_t>(node.inputs.at(1))];
-    if (a == b && a >= 0) node.stage = a;
+    const int upper = std::max(a, b);
+    // A residual hands the gradient from above on as it is, so the sum may be two stages from where
+    // that was made: it is added where it was handed on.
+    if (a == b && a >= 0) {
+      node.stage = a;
+    } else if (upper > node.stage + 1) {
+      node.stage = upper - 1;
+    }
+    made[static_cast<size_t>(node.outputs.at(0))] = node.stage;
   }
   require_neighbours(graph);
 }

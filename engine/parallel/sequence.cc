@@ -14,8 +14,8 @@ SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& c
       group_(group),
       ranks_(shards),
       parameters_(parameters) {
-  // Whether it can be cut at all.
-  SequenceShards(training_, loss_, context_, group_, ranks_.first, ranks_.count, 0);
+  shards_ = std::make_unique<SequenceShards>(training_, loss_, context_, group_, ranks_.first,
+                                             ranks_.count, 0);
 }
 
 SequenceRank::~SequenceRank() = default;
@@ -61,10 +61,10 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
     batch.plan->load(batch.part->view());
     shards_->begin(batch.pass, *batch.part, micro_batches[m], m);
   }
-  for (const WaveStep& step :
-       wave_steps(order, static_cast<int>(count_), shards_->rank(), shards_->ranks())) {
-    perform(step);
-  }
+  list_turns(order);
+  expect_turns();
+  for (const WaveStep& step : steps_) perform(step);
+  run_weight_gradients();
   totals_ = {};
   losses_.assign(count_, {});
   for (size_t m = 0; m < count_; ++m) {
@@ -73,31 +73,69 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   shards_->finish();
 }
 
+// The steps of this shard up to the weight gradients, and which of them wait for neighbours.
+void SequenceRank::list_turns(std::span<const WaveExchange> order) {
+  steps_ = wave_steps(order, static_cast<int>(count_), shards_->rank(), shards_->ranks());
+  std::erase_if(steps_, [](const auto& s) { return s.kind == WaveStep::Kind::weight_gradients; });
+  turns_ = steps_;
+  std::erase_if(turns_, [](const auto& s) { return s.kind != WaveStep::Kind::exchange; });
+  turned_ = expected_ = 0;
+}
+
+// Receives are posted so many turns before they are needed.
+void SequenceRank::expect_turns() {
+  constexpr size_t ahead = 4;
+  for (; expected_ < std::min(turned_ + ahead, turns_.size()); ++expected_) {
+    const WaveStep& turn = turns_[expected_];
+    shards_->expect(micro_batches_[static_cast<size_t>(turn.micro_batch)]->pass,
+                    static_cast<size_t>(turn.exchange), turn.direction);
+  }
+}
+
 void SequenceRank::perform(const WaveStep& step) {
   const auto i = static_cast<size_t>(step.exchange), m = static_cast<size_t>(step.micro_batch);
   const auto& exchanges = shards_->exchanges();
+  const bool last = i == exchanges.size();
   switch (step.kind) {
     case WaveStep::Kind::nodes:
-      run_nodes(*micro_batches_[m], i == 0 ? 0 : exchanges[i - 1].node + 1,
-                i < exchanges.size() ? exchanges[i].node : weight_gradients_);
+      run_nodes(m, i == 0 ? 0 : exchanges[i - 1].node + 1,
+                last ? weight_gradients_ : exchanges[i].node, last ? 0 : exchanges[i].stage);
       break;
     case WaveStep::Kind::exchange:
+      expect_turns();
       shards_->run_direction(micro_batches_[m]->pass, i, step.direction);
+      ++turned_;
       break;
     case WaveStep::Kind::pooled:
       for (size_t k = 0; k < count_; ++k) shards_->begin_pool(micro_batches_[k]->pass, i);
       for (size_t k = 0; k < count_; ++k) shards_->end_pool(micro_batches_[k]->pass, i);
       break;
     case WaveStep::Kind::weight_gradients:
-      run_nodes(*micro_batches_[m], weight_gradients_, shards_->chunk().graph.nodes.size());
-      break;
+      RONDO_CHECK(false, "weight gradients are computed weight by weight");
   }
 }
 
-void SequenceRank::run_nodes(MicroBatch& m, size_t begin, size_t end) {
+void SequenceRank::run_nodes(size_t m, size_t begin, size_t end, int stage) {
+  if (begin == end) return;
   const auto& nodes = shards_->chunk().graph.nodes;
+  const double began = shards_->seconds();
   for (size_t i = begin; i < end; ++i) {
-    if (!shards_->is_duplicate(nodes[i])) m.plan->run_node(i);
+    if (!shards_->is_duplicate(nodes[i])) micro_batches_[m]->plan->run_node(i);
+  }
+  shards_->note(
+      nodes[begin].phase == Phase::forward ? ActionKind::forward : ActionKind::input_backward,
+      stage, static_cast<int>(m), -1, began);
+}
+
+void SequenceRank::run_weight_gradients() {
+  const auto& nodes = shards_->chunk().graph.nodes;
+  for (size_t i = weight_gradients_; i < nodes.size(); ++i) {
+    const double began = shards_->seconds();
+    for (size_t m = 0; m < count_ && !shards_->is_duplicate(nodes[i]); ++m) {
+      micro_batches_[m]->plan->run_node(i);
+    }
+    shards_->note(ActionKind::weight_backward, 0, -1, -1, began);
+    if (after_weight_gradient_) after_weight_gradient_(i);
   }
 }
 

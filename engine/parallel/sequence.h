@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -61,6 +62,15 @@ class SequenceRank {
   // (ctc).
   const std::vector<double>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
 
+  // Called when a node of graph() that makes weight gradients has run for all micro-batches: they
+  // are computed weight by weight, so that some are complete while others are still to come.
+  using AfterNode = std::function<void(size_t node)>;
+  void set_after_weight_gradient(AfterNode after) { after_weight_gradient_ = std::move(after); }
+  // What a shard runs.
+  const Graph& graph() const { return shards_->chunk().graph; }
+  // Of the last run(): SequenceShards::timeline().
+  const std::vector<TimedAction>& timeline() const { return shards_->timeline(); }
+
   // Of the activations of one micro-batch.
   size_t arena_bytes() const;
 
@@ -71,8 +81,11 @@ class SequenceRank {
     SequenceShards::Pass pass;
   };
   void build(const BatchCapacity& capacity, size_t micro_batches);
+  void list_turns(std::span<const WaveExchange> order);
+  void expect_turns();
   void perform(const WaveStep& step);
-  void run_nodes(MicroBatch& m, size_t begin, size_t end);
+  void run_nodes(size_t m, size_t begin, size_t end, int stage);
+  void run_weight_gradients();
 
   const Graph& training_;
   const ValueId loss_;
@@ -85,7 +98,10 @@ class SequenceRank {
   std::unique_ptr<SequenceShards> shards_;
   size_t weight_gradients_ = 0;  // the first of these nodes
   std::vector<std::unique_ptr<MicroBatch>> micro_batches_;
-  size_t count_ = 0;  // of the current run
+  size_t count_ = 0;                     // of the current run
+  std::vector<WaveStep> steps_, turns_;  // turns: those that wait for neighbours
+  size_t turned_ = 0, expected_ = 0;
+  AfterNode after_weight_gradient_;
   LossTotals totals_;
   std::vector<std::vector<double>> losses_;
 };

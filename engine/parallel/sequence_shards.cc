@@ -60,18 +60,23 @@ BatchPart SequenceShards::cut(const BatchView& whole) const {
 
 void SequenceShards::find_exchanges() {
   exchanges_.clear();
+  int stage = 0;
   for (const RecurrentLayer& l : chunk_.layers) {
-    exchanges_.push_back({l.forward, l.directions, false, {l.h0, l.c0}, {l.hn, l.cn}});
-    if (l.backward == no_node) continue;
-    exchanges_.push_back({l.backward, l.directions, true, {l.dhn, l.dcn}, {l.dh0, l.dc0}});
+    exchanges_.push_back({l.forward, l.directions, false, {l.h0, l.c0}, {l.hn, l.cn}, {}, stage});
+    if (l.backward != no_node) {
+      exchanges_.push_back(
+          {l.backward, l.directions, true, {l.dhn, l.dcn}, {l.dh0, l.dc0}, {}, stage});
+    }
+    ++stage;
   }
   if (chunk_.ctc_alpha != no_node) {
-    exchanges_.push_back({chunk_.ctc_alpha, 1, false, {chunk_.alpha_in}, {chunk_.alpha_out}});
-    exchanges_.push_back({chunk_.ctc_grad, 1, true, {chunk_.beta_in}, {chunk_.beta_out}});
+    const ChunkGraph& c = chunk_;
+    exchanges_.push_back({c.ctc_alpha, 1, false, {c.alpha_in}, {c.alpha_out}, {}, stage});
+    exchanges_.push_back({c.ctc_grad, 1, true, {c.beta_in}, {c.beta_out}, {}, stage});
   }
   for (const PooledLayer& l : chunk_.pools) {
-    exchanges_.push_back({l.forward, 1, false, {}, {}, &l});
-    if (l.backward != no_node) exchanges_.push_back({l.backward, 1, true, {}, {}, &l});
+    exchanges_.push_back({l.forward, 1, false, {}, {}, &l, stage});
+    if (l.backward != no_node) exchanges_.push_back({l.backward, 1, true, {}, {}, &l, stage});
   }
   std::sort(exchanges_.begin(), exchanges_.end(),
             [](const Exchange& a, const Exchange& b) { return a.node < b.node; });
@@ -119,8 +124,19 @@ void SequenceShards::begin(Pass& pass, const BatchPart& part, const BatchView& w
 }
 
 void SequenceShards::start(CommClock::duration timeout) {
-  deadline_ = CommClock::now() + timeout;
+  started_ = CommClock::now();
+  deadline_ = started_ + timeout;
   sent_.clear();
+  incoming_.clear();
+  timeline_.clear();
+}
+
+double SequenceShards::seconds() const {
+  return std::chrono::duration<double>(CommClock::now() - started_).count();
+}
+
+void SequenceShards::note(ActionKind kind, int stage, int micro_batch, int peer, double began) {
+  timeline_.push_back({{kind, stage, micro_batch, peer}, began, seconds()});
 }
 
 void SequenceShards::finish() {
@@ -160,8 +176,15 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
   const bool from_left = e.from_left(direction);
   const int from = from_left ? rank_ - 1 : rank_ + 1, to = from_left ? rank_ + 1 : rank_ - 1;
   const uint32_t first = number(pass, exchange, direction);
-  for (size_t v = 0; v < e.in.size() && from >= 0 && from < ranks_; ++v) {
-    receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
+  const auto micro_batch = static_cast<int>(pass.number);
+  double began = seconds();
+  if (from >= 0 && from < ranks_) {
+    for (size_t v = 0; v < e.in.size(); ++v) {
+      receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
+    }
+    note(e.backward ? ActionKind::recv_gradient : ActionKind::recv_activation,
+         e.stage + (e.backward ? -1 : 1), micro_batch, from, began);
+    began = seconds();
   }
   if (e.directions == 1) {
     pass.plan->run_node(e.node);
@@ -169,8 +192,24 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
     const bool early = direction == e.early(rank_, ranks_);
     (early ? pass.early : pass.late)[exchange](context_);
   }
-  for (size_t v = 0; v < e.out.size() && to >= 0 && to < ranks_; ++v) {
+  note(e.backward ? ActionKind::input_backward : ActionKind::forward, e.stage, micro_batch, -1,
+       began);
+  if (to < 0 || to >= ranks_) return;
+  began = seconds();
+  for (size_t v = 0; v < e.out.size(); ++v) {
     send(pass, e.out[v], direction, to, first + static_cast<uint32_t>(v));
+  }
+  note(e.backward ? ActionKind::send_gradient : ActionKind::send_activation, e.stage, micro_batch,
+       to, began);
+}
+
+void SequenceShards::expect(const Pass& pass, size_t exchange, int direction) {
+  const Exchange& e = exchanges_[exchange];
+  const int from = e.from_left(direction) ? rank_ - 1 : rank_ + 1;
+  if (from < 0 || from >= ranks_) return;
+  const uint32_t first = number(pass, exchange, direction);
+  for (size_t v = 0; v < e.in.size(); ++v) {
+    post_receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
   }
 }
 
@@ -221,16 +260,25 @@ void SequenceShards::post(int to, uint32_t number, std::vector<std::byte> bytes)
   sent_.push_back(std::move(message));
 }
 
+void SequenceShards::post_receive(const Pass& pass, ValueId id, int direction, int from,
+                                  uint32_t number) {
+  Message& message = incoming_[number];
+  message.bytes.resize(pass.part->order().size() * plane_of(*pass.plan, id, direction).row);
+  message.work = group_.recv(first_ + from, number, message.bytes, deadline_);
+}
+
 void SequenceShards::receive(const Pass& pass, ValueId id, int direction, int from,
                              uint32_t number) {
+  if (!incoming_.contains(number)) post_receive(pass, id, direction, from, number);
+  Message& message = incoming_.at(number);
+  message.work.wait();
   const Plane plane = plane_of(*pass.plan, id, direction);
   const std::vector<int32_t>& order = pass.part->order();
-  std::vector<std::byte> bytes(order.size() * plane.row);
-  group_.recv(first_ + from, number, bytes, deadline_).wait();
   for (size_t i = 0; i < order.size(); ++i) {
     std::memcpy(plane.data + i * plane.row,
-                bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
+                message.bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
   }
+  incoming_.erase(number);
 }
 
 namespace {

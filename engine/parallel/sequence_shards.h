@@ -8,10 +8,12 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "comm/process_group.h"
+#include "comm/schedule_timing.h"
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sequence_graph.h"
@@ -45,6 +47,7 @@ class SequenceShards {
     bool backward = false;  // direction 0 comes from the right
     std::vector<ValueId> in, out;
     const PooledLayer* pool = nullptr;  // instead: a sum over all shards, or a share of a gradient
+    int stage = 0;                      // in the timeline: which recurrent layer; CTC, pooling last
 
     WaveExchange order() const { return {directions, backward, pool != nullptr}; }
     // Which direction is computed first.
@@ -78,6 +81,8 @@ class SequenceShards {
   bool is_duplicate(const Node& node) const;
   // The pieces of run_node() for a node that exchanges, so that micro-batches can take turns.
   void run_direction(Pass& pass, size_t exchange, int direction);
+  // Posts the receives of a run_direction() that will come.
+  void expect(const Pass& pass, size_t exchange, int direction);
   void begin_pool(Pass& pass, size_t exchange);
   void end_pool(Pass& pass, size_t exchange);
 
@@ -86,6 +91,13 @@ class SequenceShards {
   // shard, for losses of sequences (ctc).
   void add_losses(const Pass& pass, LossTotals& totals, std::vector<double>& losses) const;
 
+  // Since start(), in seconds from then: what run_direction() computed, sent, and waited for, and
+  // what was noted. Peers are shards. A message is received by the stage that a pipeline would
+  // receive it in: the one after (states) or before (gradients) its sender's.
+  const std::vector<TimedAction>& timeline() const { return timeline_; }
+  void note(ActionKind kind, int stage, int micro_batch, int peer, double began);
+  double seconds() const;
+
   static constexpr int all_stages = -1;
 
  private:
@@ -93,6 +105,7 @@ class SequenceShards {
   uint32_t number(const Pass& pass, size_t exchange, int direction) const;
   void send(const Pass& pass, ValueId id, int direction, int to, uint32_t number);
   void post(int to, uint32_t number, std::vector<std::byte> bytes);
+  void post_receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
   void receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
   void take_share(const Pass& pass, const PooledLayer& pool) const;
   void send_partial(Pass& pass, size_t exchange);
@@ -110,7 +123,10 @@ class SequenceShards {
     Work work;  // after its bytes: it ends before them
   };
   std::vector<Message> sent_;
+  std::map<uint32_t, Message> incoming_;  // posted, by number
   Deadline deadline_{};
+  CommClock::time_point started_{};
+  std::vector<TimedAction> timeline_;
 };
 
 }  // namespace rondo

@@ -8,17 +8,18 @@ namespace rondo {
 
 SequenceSynchronizer::SequenceSynchronizer(Session& session, ProcessGroup& group, int shards,
                                            int micro_batches, CommClock::duration timeout,
-                                           size_t ballot)
+                                           int64_t bucket_bytes, size_t ballot)
     : SessionSynchronizer(session),
       group_(group),
-      reducer_(group, ballot),
       sequence_(session.training_graph(), session.training_loss(), session.context(), group,
                 {group.rank() / shards * shards, shards}, session.parameters()),
+      reducer_(group, sequence_.graph(), session.parameters(), bucket_bytes, ballot),
       timeout_(timeout) {
   const int replica = group.rank() / shards;
   share_.own = {replica * micro_batches, (replica + 1) * micro_batches};
   share_.shards = group.size() / shards * micro_batches;
   session.set_reducer(&reducer_);
+  sequence_.set_after_weight_gradient([this](size_t node) { reducer_.after_node(node); });
 }
 
 void SequenceSynchronizer::reserve(const BatchCapacity& capacity) {
@@ -38,7 +39,8 @@ void SequenceSynchronizer::begin_batch(std::span<const BatchView> shards, bool r
 }
 
 // The first micro-batch with sequences takes the others along; the sums of all are its own.
-void SequenceSynchronizer::accumulate(const BatchView& batch, int, bool) {
+void SequenceSynchronizer::accumulate(const BatchView& batch, int, bool last) {
+  if (last && passed_ == 0) reducer_.last_batch();
   if (batch.layout->extent.sequences == 0) return session().enqueue(batch);
   session().enqueue_computed([&] {
     const bool first = passed_ == 0;

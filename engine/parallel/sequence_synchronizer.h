@@ -1,11 +1,12 @@
 // Ranks that share each sequence: of every `shards` neighbours each computes a part of all frames
 // of the same batches, and such groups of neighbours divide the batches. Gradients are summed over
-// all ranks.
+// all ranks in buckets, while later ones are still computed.
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "engine/parallel/bucket_reducer.h"
 #include "engine/parallel/sequence.h"
 #include "engine/parallel/synchronizer.h"
 
@@ -17,7 +18,7 @@ class SequenceSynchronizer final : public SessionSynchronizer {
   // batch. A batch is cut into so many micro-batches, which fill the wave. Throws InputError for
   // models that cannot be cut in time.
   SequenceSynchronizer(Session& session, ProcessGroup& group, int shards, int micro_batches,
-                       CommClock::duration timeout, size_t ballot);
+                       CommClock::duration timeout, int64_t bucket_bytes, size_t ballot);
   ~SequenceSynchronizer() override { session().set_reducer(nullptr); }
 
   DataShare share() const override { return share_; }
@@ -28,11 +29,13 @@ class SequenceSynchronizer final : public SessionSynchronizer {
   bool apply(const Update& update) override;
   bool meet(const Update&) override { return true; }
   RankReducer::Times times() const override { return reducer_.times(); }
+  // Of the update's last batch.
+  std::vector<TimedAction> timeline() const override { return sequence_.timeline(); }
 
  private:
   ProcessGroup& group_;
-  GroupReducer reducer_;
   SequenceRank sequence_;
+  BucketReducer reducer_;
   const CommClock::duration timeout_;
   DataShare share_;
   std::vector<BatchView> wave_;  // the batch's micro-batches

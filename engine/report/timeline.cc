@@ -89,7 +89,8 @@ class Drawing {
       picture_.text({at + 17, 44}, s->legend, "label");
       at += 130;
     }
-    picture_.text({at, 44}, several_stages_ ? "stage.micro-batch" : "number: micro-batch", "label");
+    picture_.text({at, 44}, several_stages_ ? "stage (layer).micro-batch" : "number: micro-batch",
+                  "label");
     picture_.text({width - right + 8, 44}, "busy", "label");
   }
 
@@ -118,7 +119,7 @@ class Drawing {
       picture_.rect(from, y(rank), std::max(wide - 0.6, 0.4), row_height - 6, s->fill);
       const std::string label = several_stages_ ? str(t.action.stage, ".", t.action.micro_batch)
                                                 : str(t.action.micro_batch);
-      if (wide < 7.0 * static_cast<double>(label.size()) + 2) continue;
+      if (t.action.micro_batch < 0 || wide < 7.0 * static_cast<double>(label.size()) + 2) continue;
       picture_.text({from + wide / 2, y(rank) + row_height / 2 + 1}, label, "label", "middle");
     }
     char busy[16];
@@ -128,11 +129,13 @@ class Drawing {
   }
 
   void messages() {
-    // By receiving rank, kind, stage and micro-batch: when it was there.
-    std::map<std::tuple<size_t, Kind, int, int>, double> arrived;
+    // By receiving rank, kind, stage, micro-batch and sender: when it was there.
+    std::map<std::tuple<size_t, Kind, int, int, size_t>, double> arrived;
     for (size_t r = 0; r < timeline_.ranks.size(); ++r) {
       for (const TimedAction& t : timeline_.ranks[r]) {
-        arrived[{r, t.action.kind, t.action.stage, t.action.micro_batch}] = t.end;
+        if (t.action.peer < 0) continue;
+        const auto from = static_cast<size_t>(t.action.peer);
+        arrived[{r, t.action.kind, t.action.stage, t.action.micro_batch, from}] = t.end;
       }
     }
     for (size_t r = 0; r < timeline_.ranks.size(); ++r) {
@@ -141,9 +144,9 @@ class Drawing {
         const bool up = t.action.kind == Kind::send_activation;
         if (!up && t.action.kind != Kind::send_gradient) continue;
         const size_t to = base + static_cast<size_t>(t.action.peer) * stride_;
-        const auto found =
-            arrived.find({to, up ? Kind::recv_activation : Kind::recv_gradient,
-                          up ? t.action.stage + 1 : t.action.stage - 1, t.action.micro_batch});
+        const auto found = arrived.find({to, up ? Kind::recv_activation : Kind::recv_gradient,
+                                         up ? t.action.stage + 1 : t.action.stage - 1,
+                                         t.action.micro_batch, r / stride_ % pipeline_});
         if (found == arrived.end()) continue;
         const double from_y = to > r ? y(r) + row_height - 6 : y(r);
         const double to_y = to > r ? y(to) : y(to) + row_height - 6;

@@ -83,7 +83,7 @@ class Maker {
     const std::chrono::duration<double> timeout(config_.parallel.timeout_seconds);
     return std::make_unique<SequenceSynchronizer>(
         session_, *ranks_.group(), shards, std::max(1, config_.parallel.micro_batches),
-        std::chrono::duration_cast<CommClock::duration>(timeout), ballot_);
+        std::chrono::duration_cast<CommClock::duration>(timeout), bucket_bytes(), ballot_);
   }
 
   std::unique_ptr<Synchronizer> invariant() {

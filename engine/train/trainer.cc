@@ -375,9 +375,14 @@ class Trainer {
     ranks_.at_first([&] {
       PipelineTimeline timeline;
       for (const std::string& text : all) timeline.ranks.push_back(parse_timeline(text));
-      const std::string title = str("update ", s_.state.step, ", ", strategy_.name);
-      replace_text_file(options_.timeline, timeline_svg(timeline, config_.parallel.pipeline, title,
-                                                        config_.parallel.sequence));
+      const ParallelConfig& p = config_.parallel;
+      const bool shards = p.pipeline == 1 && p.sequence > 1;  // whose neighbours are shards
+      const std::string title =
+          str("update ", s_.state.step, ", ",
+              shards ? str(p.sequence, " shards of each sequence") : strategy_.name);
+      replace_text_file(options_.timeline,
+                        shards ? timeline_svg(timeline, p.sequence, title)
+                               : timeline_svg(timeline, p.pipeline, title, p.sequence));
       report_->message("timeline: " + options_.timeline);
     });
   }

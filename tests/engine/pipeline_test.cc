@@ -281,6 +281,17 @@ TEST_CASE("layers are found by their weights", "[placement]") {
   CHECK(names(find_layers(g)) == "first second...third out ");
 }
 
+TEST_CASE("gradients that residuals hand on cross no more than one boundary", "[placement]") {
+  Graph g;
+  const ValueId x = layers::lstm(g, layers::input_frames(g, "features", 8), "a",
+                                 {.hidden = 8, .layers = 3, .layer_norm = true, .residual = true});
+  const ValueId loss = layers::ctc_loss(g, layers::linear(g, x, "out", classes));
+  const std::vector<ModelLayer> layers = find_layers(g);
+  CHECK(layers.size() >= 4);
+  place_layers(g, layers, std::vector<int>(layers.size(), 1));
+  CHECK_NOTHROW(append_staged_backward(g, loss));
+}
+
 TEST_CASE("layers are cut so that the slowest stage is fast, within the memory", "[placement]") {
   std::vector<ModelLayer> layers;
   std::vector<LayerCost> costs;

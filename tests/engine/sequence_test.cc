@@ -228,6 +228,60 @@ TEST_CASE("shards sum to the gradient and loss of one rank, in f64") {
   }
 }
 
+// What a shard did while others did something else is seen in who waited for whom: the timelines.
+TEST_CASE(
+    "both directions begin at once, micro-batches fill the wave, weight gradients come last") {
+  constexpr int ranks = 3, micro_batches = 3;
+  for (const bool both : {false, true}) {
+    const ModelFunction model = both ? ModelFunction(bidirectional) : ModelFunction(unidirectional);
+    const Graph shape = shape_of(model, DType::f32);
+    RandomBatch first({23, 20}, classes, 1, 6), second({21, 18}, classes, 2, 6),
+        third({19}, classes, 3, 6);
+    const std::vector<BatchView> batches = {first.view(shape, classes, 3),
+                                            second.view(shape, classes, 4),
+                                            third.view(shape, classes, 5)};
+    std::vector<std::vector<TimedAction>> lines(ranks);
+    std::vector<size_t> told(ranks), nodes(ranks);
+    run_ranks(ranks, [&](int rank, Transport& transport) {
+      Setup s(model, DType::f32);
+      const auto group = make_ring_group(transport);
+      SequenceRank sequence(s.graph, s.outputs.loss, s.context, *group, {0, ranks}, s.parameters);
+      const auto r = static_cast<size_t>(rank);
+      sequence.set_after_weight_gradient([&](size_t) { ++told[r]; });
+      sequence.run(batches, patience);
+      lines[r] = sequence.timeline();
+      for (const Node& node : sequence.graph().nodes) {
+        nodes[r] += node.phase == Phase::weight_gradient ? 1 : 0;
+      }
+    });
+    for (int r = 0; r < ranks; ++r) {
+      CAPTURE(both, r);
+      const auto& line = lines[static_cast<size_t>(r)];
+      const auto is = [](ActionKind kind, int m = -2) {
+        return [=](const TimedAction& t) {
+          return t.action.kind == kind && (m == -2 || t.action.micro_batch == m);
+        };
+      };
+      const auto at = [&](auto wanted) { return std::find_if(line.begin(), line.end(), wanted); };
+      CHECK(told[static_cast<size_t>(r)] == nodes[static_cast<size_t>(r)]);
+      const auto weights = at(is(ActionKind::weight_backward));
+      CHECK(weights != line.end());
+      CHECK(std::all_of(weights, line.end(), is(ActionKind::weight_backward)));
+      // What an end of the recordings hands on goes before anything is waited for, one micro-batch
+      // after the other: of the first layer where there are two directions, at both ends; otherwise
+      // the left end waits for nobody in three layers and CTC.
+      const bool leads = r == 0 || (both && r == ranks - 1);
+      const auto sent = std::count_if(line.begin(), at(is(ActionKind::recv_activation)),
+                                      is(ActionKind::send_activation));
+      CHECK(sent == (leads ? micro_batches * (both ? 1 : 4) : 0));
+      if (r != 1) continue;
+      // In the middle the first micro-batch is handed on before the second is there.
+      CHECK(at(is(ActionKind::send_activation, 0)) < at(is(ActionKind::recv_activation, 1)));
+      CHECK(at(is(ActionKind::send_gradient, 0)) < at(is(ActionKind::recv_gradient, 1)));
+    }
+  }
+}
+
 // f32: the forward pass of a frame does not depend on what else is in the batch, so losses agree
 // exactly; weight gradients are sums over frames in another order. How much that may matter is
 // measured first, on one rank: sequences one by one instead of all at once.
