@@ -44,7 +44,7 @@ struct TrainerOptions {
   std::FILE* out = stdout;             // progress and messages (of rank 0)
   ProcessGroup* group = nullptr;       // borrowed; nullptr: a single rank
   Transport* transport = nullptr;      // borrowed; that of the group, where there is one
-  std::string timeline;                // of the last update, as SVG, of pipelines; empty: none
+  std::string timeline;                // of the last update, as SVG; empty: none
   DeviceGroup* sums = nullptr;         // borrowed; of the same ranks, if they are on devices
   int threads = 0;                     // of this rank; 0: training.threads
   std::string version;                 // of the program: the ranks compare it
