@@ -69,9 +69,15 @@ void Channel::begin_send(const OperationPtr& op, const Announcement& to) {
     return queue({FrameKind::data, to.number, 0, op->size}, op);
   }
   queue({FrameKind::mismatch, to.number, 0, op->size});
+  ended_ = true;
   op->break_off(
       CommErrorKind::mismatch, peer(),
       str("rank ", rank(), " sends ", op->size, " bytes, rank ", peer(), " expects ", to.size));
+}
+
+void Channel::complete(const OperationPtr& op) {
+  ended_ = true;
+  op->complete();
 }
 
 void Channel::queue(const Frame& frame, OperationPtr op) {
@@ -87,6 +93,7 @@ void Channel::progress() {
 void Channel::move_and_unlock(Lock lock) {
   try {
     move();
+    tell_leader();
     // Somebody else has to take the rest.
     if (!ends_.in.empty()) ends_.own_bell->ring();
   } catch (const Error& e) {
@@ -95,6 +102,11 @@ void Channel::move_and_unlock(Lock lock) {
     end({CommErrorKind::peer_lost, peer(), cause});
     inner_->abort(cause);
   }
+}
+
+// A leader that saw the work of another thread sleeps, perhaps on an operation that it has ended.
+void Channel::tell_leader() {
+  if (std::exchange(ended_, false)) ends_.own_bell->ring_leader();
 }
 
 void Channel::move() {
@@ -144,7 +156,7 @@ size_t Channel::read_data(std::span<const std::byte> bytes) {
   read_ += n;
   if (read_ < padded(size)) return n;
   reading_.reset();
-  if (reader_) std::exchange(reader_, nullptr)->complete();
+  if (reader_) complete(std::exchange(reader_, nullptr));
   return n;
 }
 
@@ -185,6 +197,7 @@ void Channel::settle_recv(const Frame& frame) {
   OperationPtr op = take_recv(frame.number);
   if (frame.kind == FrameKind::mismatch) {
     if (!op) return;
+    ended_ = true;
     op->break_off(CommErrorKind::mismatch, peer(),
                   str("rank ", peer(), " sends ", frame.size, " bytes, rank ", rank(), " expects ",
                       op->size));
@@ -196,7 +209,7 @@ void Channel::settle_recv(const Frame& frame) {
     reader_ = std::move(op);
     read_ = 0;
   } else if (op) {
-    op->complete();
+    complete(op);
   }
 }
 
@@ -213,7 +226,7 @@ void Channel::write_some() {
     const Outgoing& front = outgoing_.front();
     const uint64_t all = frame_bytes + (front.op ? padded(front.op->size) : 0);
     if (front.done == all) {
-      if (front.op) front.op->complete();
+      if (front.op) complete(front.op);
       outgoing_.pop_front();
     }
     has_outgoing_ = !outgoing_.empty();
@@ -280,6 +293,7 @@ void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::stri
       queue({FrameKind::revoke, operation.number, operation.tag, 0});
       ends_.in.head().unwatched = 0;
       write_some();
+      tell_leader();
     }
     agreed = changed_.wait_for(lock, grace_, [&] { return operation.done() || operation.revoked; });
     --withdrawing_;

@@ -122,6 +122,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void settle_recv(const Frame& frame);
   void begin_send(const OperationPtr& op, const Announcement& to);
   void queue(const Frame& frame, OperationPtr op = nullptr);
+  void complete(const OperationPtr& op);
+  void tell_leader();
   void fail_all(const Ending& ending);
   OperationPtr take_recv(uint64_t number);
   // Out of wherever it is.
@@ -140,6 +142,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::condition_variable changed_;
   std::optional<Ending> ending_;
   bool broken_ = false;  // a frame was left unfinished
+  bool ended_ = false;   // an operation, in this move
   bool urgent_ = false;  // a letter is on its way for which the other side has to wake up
   int withdrawing_ = 0;  // threads
   std::map<Tag, std::deque<OperationPtr>> sends_;      // no announcement yet

@@ -65,6 +65,11 @@ void Bell::ring() {
   }
 }
 
+void Bell::ring_leader() {
+  leader_rings.fetch_add(1);
+  if (static_cast<Leader>(leader.load()) == Leader::asleep) futex_wake(leader_rings);
+}
+
 std::span<std::byte> Stream::room() const {
   const uint64_t written = head_->written.load(std::memory_order_relaxed);
   const uint64_t used = written - head_->read.load();

@@ -40,7 +40,10 @@ struct Bell {
   alignas(64) std::atomic<uint32_t> pump_rings;
   std::atomic<uint32_t> pump_asleep;
 
+  // There is work: for the leader, else for the pump.
   void ring();
+  // An operation has ended. It may be the one that the leader waits for while it sleeps.
+  void ring_leader();
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -7,9 +7,11 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "comm/in_process.h"
 #include "comm/process_group.h"
 #include "comm/shared/frame.h"
 #include "comm/shared/inbox.h"
+#include "comm/shared/waiting.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"
 
@@ -66,6 +68,40 @@ TEST_CASE("All-reduces through shared memory: exact sums on every rank", "[share
       CHECK(wrong == 0);
     }
   }
+}
+
+// Of two threads the one that does not wait may take what the other one waits for, before the peer
+// has come to ring.
+TEST_CASE("A thread whose operation another one ends is woken", "[shared]") {
+  const auto own = std::make_shared<const Inbox>(2, 4096);
+  const auto others = std::make_shared<const Inbox>(2, 4096);
+  InProcessWorld world(2);
+  const auto waiting = std::make_shared<Waiting>(own);
+  const Stream in = own->stream_from(1);
+  const auto channel = std::make_shared<Channel>(
+      ChannelEnds{0, 1, in, others->stream_from(0), &own->bell(), &others->bell(), own, others},
+      waiting, world.transport(0), 1s);
+  waiting->start({channel});
+  std::vector<int> got(8), sent(8);
+  const auto post = [&](Direction direction, std::vector<int>& data) {
+    return channel->post(direction, 7, bytes_of(data).data(), 32, within(60s));
+  };
+  Work wanted = post(Direction::recv, got);
+  std::thread sleeper([&] { wanted.wait(); });
+  while (own->bell().leader != static_cast<uint32_t>(Leader::asleep)) std::this_thread::yield();
+  const Frame frame{FrameKind::data, 0, 0, 32};
+  const std::vector<int> message{1, 2, 3, 4, 5, 6, 7, 8};
+  std::memcpy(in.room().data(), &frame, frame_bytes);
+  in.wrote(frame_bytes);
+  std::memcpy(in.room().data(), message.data(), 32);
+  in.wrote(32);
+  const auto begin = CommClock::now();
+  const Work other = post(Direction::send, sent);
+  sleeper.join();
+  CHECK(CommClock::now() - begin < 30s);
+  CHECK(got == message);
+  channel->end({CommErrorKind::aborted, -1, "the test is over"});
+  waiting->stop();
 }
 
 TEST_CASE("A rank that shares no memory is reached over the other transport", "[shared]") {
