@@ -72,10 +72,11 @@ class DeviceBucketReducer final : public RankReducer {
   const int64_t width_;
   const BucketSums where_;
   const std::vector<GradientBucket> buckets_;
+  // Before the memory: to free that waits for work on the streams, which notes its times here.
+  std::array<std::unique_ptr<Update>, Session::most_in_flight + 1> updates_;
   std::vector<Bucket> travelling_;
   Buffer parts_;  // the totals of each rank
   Event counted_, gathered_;
-  std::array<std::unique_ptr<Update>, Session::most_in_flight + 1> updates_;
   size_t begun_ = 0, applied_ = 0;  // updates
   size_t launched_ = 0;             // buckets of the update that has begun
   int64_t summed_at_ = 0;           // when the sums of the last update applied were there

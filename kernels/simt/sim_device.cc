@@ -350,6 +350,8 @@ void Queues::drain_own_streams() noexcept {
   Lock lock(mutex_);
   const std::vector<SimStream*> all = streams_;
   for (SimStream* s : all) {
+    // While one is drained the lock is free, and other threads may destroy theirs.
+    if (std::find(streams_.begin(), streams_.end(), s) == streams_.end()) continue;
     if (s->owner == std::this_thread::get_id() && !s->busy) drain(s, nullptr, lock);
   }
 }
