@@ -292,7 +292,10 @@ def test_a_terminal_and_a_pipe():
         out, _ = train(root, root / "run", "training.epochs=2")
         check("\x1b" not in out and "\r" not in out, "control codes in a pipe:", repr(out))
         import pty
-        main_end, end = pty.openpty()
+        try:
+            main_end, end = pty.openpty()
+        except OSError as error:
+            raise Skip(f"no terminal: {error}")
         process = start("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/t",
                         "training.epochs=2", stdout=end, stderr=end,
                         env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"})
