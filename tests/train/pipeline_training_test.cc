@@ -1,5 +1,6 @@
 // Training in pipelines and replicas of pipelines: the losses of one rank, checkpoints that any
 // split goes on from, and causes named.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -105,7 +106,7 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
   require_success(train_on(1, alone));
   // The control: one rank whose sums are in other orders.
   double losses = 0, weights = 0;
-  for (int parts : {2, 3, 5}) {
+  for (int parts : {2, 3, 4, 5, 6, 7}) {
     Config c = config(corpus, "control" + std::to_string(parts));
     c.parallel.deterministic = Deterministic::world_invariant;
     c.parallel.virtual_shards = parts;
@@ -115,11 +116,17 @@ TEST_CASE("pipelines and their replicas have the losses of one rank", "[pipeline
   }
   REQUIRE(losses > 0);
   REQUIRE(losses < 0.05);
+  // Whatever the weights: each sequence's loss is f32, so their mean may be off by a unit in the
+  // last place.
+  const std::vector<double> expected = losses_of(alone);
+  const double rounding =
+      *std::max_element(expected.begin(), expected.end()) * std::numeric_limits<float>::epsilon();
+  REQUIRE(rounding < 1e-5);
   const auto check = [&](const Config& c, int ranks) {
     INFO(c.training.checkpoint_dir);
     require_success(train_on(ranks, c));
     CHECK(losses_of(c).size() == 30);
-    CHECK(distance(losses_of(c), losses_of(alone)) <= 2 * losses);
+    CHECK(distance(losses_of(c), expected) <= 2 * losses + rounding);
     CHECK(distance(newest(c), newest(alone)) <= 2 * weights);
     // The best model by validation is that of the same step, and loads where any model does.
     CHECK(distance(weights_in(c.training.checkpoint_dir + "/model.safetensors"),
