@@ -98,12 +98,15 @@ plan::Job job_of(const Config& config, const PlanData& data) {
 void print_row(int place, const plan::Prediction& p) {
   const plan::Split& s = p.split;
   std::string how = str(s.micro_batches);
-  if (s.pipeline > 1 && s.sequence == 1) how += str(" ", name_of(s.schedule));
-  std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.2f %6.1f %7s  %s\n", place, s.data,
+  if (s.staged()) how += str(" ", name_of(s.schedule));
+  std::string notes = p.fits ? "" : "  does not fit";
+  if (s.batches > 1) notes += str("  in each of ", s.batches, " batches");
+  if (s.shard_optimizer) notes += "  optimizer divided";
+  std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.2f %6.1f %7s%s\n", place, s.data,
               s.pipeline, s.sequence, how.c_str(), 1e3 * p.seconds, p.frames_per_second / 1e3,
               p.memory_bytes / gigabyte, 100 * p.bubble,
               p.communication > 0 ? str(std::lround(100 * p.hidden), " %").c_str() : "-",
-              p.fits ? "" : "does not fit");
+              notes.c_str());
 }
 
 void print_heading(const plan::Cluster& c, const plan::Planner& planner, const Config& config,
@@ -129,10 +132,8 @@ void print_heading(const plan::Cluster& c, const plan::Planner& planner, const C
   if (cores > 0 && threads > cores) {
     std::printf("%d threads on the %d cores of a machine take turns.\n", threads, cores);
   }
-  if (config.parallel.sync != Sync::step || config.parallel.shard_optimizer) {
-    std::printf("Predicted as if %s: that mode is not modelled.\n",
-                config.parallel.sync != Sync::step ? "parallel.sync=step"
-                                                   : "parallel.shard_optimizer=false");
+  if (config.parallel.sync != Sync::step) {
+    std::printf("Predicted as if parallel.sync=step: that mode is not modelled.\n");
   }
   std::printf("All figures are predicted%s.\n\n",
               c.device.measured ? ", from nodes measured on the machine the file names"
@@ -157,7 +158,7 @@ Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, 
   std::printf("\n%s scaling, predicted (%s)\n", weak ? "Weak" : "Strong",
               weak ? "the batch above for each device"
                    : str("the batch above times ", o.devices, ", whoever shares it").c_str());
-  std::printf("devices  best split%46s  kframes/s  efficiency\n", "");
+  std::printf("devices  kframes/s  efficiency  best split\n");
   Series series{weak ? "weak, predicted" : "strong, predicted", {}, {}};
   double one = 0;
   for (cluster.devices = 1; cluster.devices <= all; cluster.devices *= 2) {
@@ -165,7 +166,7 @@ Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, 
     for (auto& b : scaled.batches) b.shape.sequences *= weak ? cluster.devices : o.devices;
     const auto ranking = plan::Planner(scaled, cluster).rank();
     if (ranking.empty() || !ranking[0].fits) {
-      std::printf("%7d  none fits\n", cluster.devices);
+      std::printf("%7d %10s %11s  none fits\n", cluster.devices, "-", "-");
       continue;
     }
     const plan::Prediction& p = ranking[0];
@@ -173,8 +174,8 @@ Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, 
     if (one == 0) one = each;
     series.x.push_back(cluster.devices);
     series.y.push_back(each / one);
-    std::printf("%7d  %-56s %9.0f  %8.0f %%\n", cluster.devices, describe(p.split).c_str(),
-                p.frames_per_second / 1e3, 100 * each / one);
+    std::printf("%7d %10.0f %9.0f %%  %s\n", cluster.devices, p.frames_per_second / 1e3,
+                100 * each / one, describe(p.split).c_str());
   }
   return series;
 }
@@ -240,10 +241,12 @@ Config with_split(Config config, const plan::Split& s) {
   p.sequence = s.sequence;
   p.schedule = s.schedule;
   p.chunks = s.chunks;
-  p.micro_batches = s.pipeline > 1 ? s.micro_batches : 0;
+  const bool alone = s.pipeline == 1 && s.sequence == 1;
+  p.micro_batches = alone ? 0 : s.micro_batches;
   p.placement.clear();
-  // Without a pipeline, micro-batches are batches whose gradients add up.
-  const int batches = s.pipeline == 1 ? s.micro_batches : 1;
+  p.shard_optimizer = s.shard_optimizer;
+  // Without stages and shards, micro-batches are batches whose gradients add up.
+  const int batches = alone ? s.micro_batches : s.batches;
   config.data.batch_frames = config.data.batch_frames * config.training.accumulation / batches;
   config.training.accumulation = batches;
   return config;
@@ -264,14 +267,14 @@ plan::Split split_of(const Config& config, int devices) {
     fail_input("parallel.data=", p.data, ", but ", devices, " devices hold ", s.data,
                " replicas of ", p.pipeline, " stages x ", p.sequence, " shards");
   }
-  if (p.pipeline == 1) {
+  s.shard_optimizer = p.shard_optimizer && s.owners() > 1;
+  if (p.pipeline == 1 && p.sequence == 1) {
     s.micro_batches = config.training.accumulation;
     return s;
   }
-  if (config.training.accumulation > 1) {
-    fail_input("training.accumulation=", config.training.accumulation,
-               " with a pipeline is not modelled");
-  }
+  s.batches = config.training.accumulation;
+  s.micro_batches = std::max(1, p.micro_batches);
+  if (!s.staged()) return s;
   s.schedule = p.schedule;
   s.chunks = p.chunks;
   s.micro_batches = pipeline_settings(config).micro_batches;
@@ -298,7 +301,6 @@ void write_best(const PlanOptions& o, const Config& config,
                 const std::vector<plan::Prediction>& ranking) {
   for (const plan::Prediction& p : ranking) {
     if (!p.fits) break;
-    if (p.split.sequence > 1 && p.split.pipeline > 1) continue;  // not predicted well
     write_text(o.write, to_toml(with_split(config, p.split)));
     std::printf("\n%s: %s\n", o.write.c_str(), describe(p.split).c_str());
     return;

@@ -16,22 +16,6 @@ bool goes_up(Kind k) { return k == Kind::recv_activation || k == Kind::send_acti
 bool gives_gradient(Kind k) { return k == Kind::backward || k == Kind::input_backward; }
 bool frees_activations(Kind k) { return k == Kind::backward || k == Kind::weight_backward; }
 
-// Whether an action runs the nodes of a phase.
-bool runs(Kind kind, Phase phase) {
-  switch (kind) {
-    case Kind::forward:
-      return phase == Phase::forward;
-    case Kind::backward:
-      return phase != Phase::forward;
-    case Kind::input_backward:
-      return phase == Phase::backward;
-    case Kind::weight_backward:
-      return phase == Phase::weight_gradient;
-    default:
-      return false;
-  }
-}
-
 bool splits_backward(const PipelineSchedule& schedule) {
   for (const auto& list : schedule.actions) {
     for (const Action& a : list) {
@@ -57,6 +41,21 @@ void forget_unread_inputs(Graph& graph, int stage) {
 }
 
 }  // namespace
+
+bool runs(Kind kind, Phase phase) {
+  switch (kind) {
+    case Kind::forward:
+      return phase == Phase::forward;
+    case Kind::backward:
+      return phase != Phase::forward;
+    case Kind::input_backward:
+      return phase == Phase::backward;
+    case Kind::weight_backward:
+      return phase == Phase::weight_gradient;
+    default:
+      return false;
+  }
+}
 
 PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batches) {
   PipelineSchedule s = schedule;
@@ -269,15 +268,15 @@ void PipelineRank::run_nodes(const Action& a, const PipelineHooks& hooks) {
   const Graph& graph = of(a.stage).graph;
   Plan& plan = plan_of(a);
   const bool last = a.micro_batch == schedule_.micro_batches - 1 && a.kind != Kind::forward;
+  const auto done = [&](size_t node) {
+    if (last && hooks.after_node) hooks.after_node(a.stage, node);
+  };
+  if (hooks.run_nodes) return hooks.run_nodes(a, done);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
-    if (hooks.run_node) {
-      hooks.run_node(a.stage, a.micro_batch, i);
-    } else {
-      plan.run_node(i);
-    }
-    if (last && hooks.after_node) hooks.after_node(a.stage, i);
+    plan.run_node(i);
+    done(i);
   }
 }
 

@@ -39,8 +39,10 @@ struct PipelineOptions {
 struct PipelineHooks {
   // A micro-batch has been loaded into its plan of a stage.
   std::function<void(int stage, int micro_batch, Plan& plan)> loaded = {};
-  // In place of plan.run_node(node).
-  std::function<void(int stage, int micro_batch, size_t node)> run_node = {};
+  // In place of running the nodes of a computation one after the other: done(node) follows each of
+  // them.
+  std::function<void(const Action& action, const std::function<void(size_t node)>& done)>
+      run_nodes = {};
   // The last stage has computed its losses.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
   // Where the losses are there only after the (input) backward pass.
@@ -50,6 +52,9 @@ struct PipelineHooks {
   // The gradients of a stage of this rank are complete.
   std::function<void(int stage)> reduce = {};
 };
+
+// Whether an action runs the nodes of a phase.
+bool runs(ActionKind kind, Phase phase);
 
 // The forward half of a schedule of so many micro-batches, for evaluation.
 PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batches);

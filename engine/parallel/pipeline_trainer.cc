@@ -103,21 +103,21 @@ void PipelineTrainer::make_optimizer() {
 void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
   capacity_ = capacity;
   const WorldSplit& split = grid_.split();
+  const PipelineSchedule schedule =
+      make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches, settings_.chunks);
   if (split.sequence > 1) {
-    shards_ = std::make_unique<SequenceShards>(training_.graph, training_.loss, context_,
-                                               grid_.sequence(), 0, split.sequence,
-                                               capacity.max_label_length);
-    if (!shards_->chunk().pools.empty() && counts_.size() > 1) {
+    shards_ =
+        std::make_unique<StageShards>(training_.graph, training_.loss, context_, grid_.sequence(),
+                                      schedule, grid_.stage_rank(), capacity.max_label_length);
+    if (!shards_->shards().chunk().pools.empty() && counts_.size() > 1) {
       fail_input("a model that pools its frames into one (task classify or regress) cannot be cut ",
                  "both in time (parallel.sequence) and into stages (parallel.pipeline, chunks)");
     }
   }
-  const PipelineSchedule schedule =
-      make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches, settings_.chunks);
   pipeline_ =
-      std::make_unique<PipelineRank>(shards_ ? shards_->chunk().graph : training_.graph, context_,
+      std::make_unique<PipelineRank>(shards_ ? shards_->graph() : training_.graph, context_,
                                      grid_.pipeline(), schedule, *parameters_, settings_.options);
-  pipeline_->reserve(shards_ ? shards_->capacity(capacity) : capacity);
+  pipeline_->reserve(shards_ ? shards_->shards().capacity(capacity) : capacity);
 }
 
 void PipelineTrainer::reserve(const BatchCapacity& capacity) {
@@ -125,7 +125,7 @@ void PipelineTrainer::reserve(const BatchCapacity& capacity) {
   const BatchCapacity both = BatchCapacity::merge(capacity_, capacity);
   if (shards_ && both.max_label_length > capacity_.max_label_length) return make_pipeline(both);
   capacity_ = both;
-  pipeline_->reserve(shards_ ? shards_->capacity(both) : both);
+  pipeline_->reserve(shards_ ? shards_->shards().capacity(both) : both);
 }
 
 void PipelineTrainer::make_context(const SessionOptions& options) {
@@ -283,43 +283,18 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
       hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
     }
   }
-  if (shards_) return run_shards(micro_batches, hooks);
-  pipeline_->run(micro_batches, hooks);
-}
-
-// This rank's part of every micro-batch.
-void PipelineTrainer::run_shards(std::span<const BatchView> micro_batches, PipelineHooks& hooks) {
+  if (!shards_) return pipeline_->run(micro_batches, hooks);
   BatchCapacity most;
   for (const BatchView& batch : micro_batches) most = BatchCapacity::merge(most, batch.extent());
   reserve(most);
-  passes_.clear();
-  parts_.clear();
-  parts_.reserve(micro_batches.size());
-  std::vector<BatchView> views;
-  for (const BatchView& batch : micro_batches) {
-    views.push_back(parts_.emplace_back(shards_->cut(batch)).view());
-  }
-  hooks.loaded = [&](int stage, int m, Plan& plan) {
-    const auto at = static_cast<size_t>(m);
-    SequenceShards::Pass& pass = passes_[{stage, m}] = shards_->bind(plan, stage);
-    shards_->begin(pass, parts_[at], micro_batches[at], at);
-  };
-  hooks.run_node = [&](int stage, int m, size_t node) {
-    if (shards_->is_duplicate(shards_->chunk().graph.nodes[node])) return;
-    shards_->run_node(passes_.at({stage, m}), node);
-  };
-  hooks.loss_in_backward = shards_->chunk().ctc_grad != no_node;
-  shards_->start(settings_.options.timeout);
-  pipeline_->run(views, hooks);
-  shards_->finish();
+  shards_->run(*pipeline_, micro_batches, std::move(hooks), settings_.options.timeout);
 }
 
 void PipelineTrainer::note_losses(int micro_batch, const Plan& plan) {
   std::vector<float>& losses = losses_[static_cast<size_t>(micro_batch)];
   if (shards_) {
     std::vector<double> of_sequences;
-    const int last = static_cast<int>(counts_.size()) - 1;
-    shards_->add_losses(passes_.at({last, micro_batch}), *totals_.as<LossTotals>(), of_sequences);
+    shards_->add_losses(micro_batch, *totals_.as<LossTotals>(), of_sequences);
     losses.assign(of_sequences.begin(), of_sequences.end());
     return;
   }

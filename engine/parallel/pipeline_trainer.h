@@ -23,8 +23,8 @@
 #include "engine/parallel/placement.h"
 #include "engine/parallel/rank_grid.h"
 #include "engine/parallel/ranks.h"
-#include "engine/parallel/sequence_shards.h"
 #include "engine/parallel/sharded_optimizer.h"
+#include "engine/parallel/stage_shards.h"
 #include "engine/session.h"
 
 namespace rondo {
@@ -91,6 +91,8 @@ class PipelineTrainer {
 
   const Graph& graph() const { return training_.graph; }
   const PipelineSchedule& schedule() const { return pipeline_->schedule(); }
+  // Where sequences are cut; nullptr: they are whole.
+  const StageShards* shards() const { return shards_.get(); }
   // "lstm0.0 lstm0.1 | output", and the numbers of "2,1".
   std::string placement_text() const { return describe_placement(layers_, counts_); }
   std::string placement() const;
@@ -112,7 +114,6 @@ class PipelineTrainer {
   void choose_counts(const PipelineSettings& settings, const BatchCapacity& capacity, int stages);
   void compare_graphs();
   void make_pipeline(const BatchCapacity& capacity);
-  void run_shards(std::span<const BatchView> micro_batches, PipelineHooks& hooks);
   void note_losses(int micro_batch, const Plan& plan);
   double sum_of_squares();
   // Of this rank's stages, or of its part of them.
@@ -136,12 +137,10 @@ class PipelineTrainer {
   std::vector<Parameters::Entry> entries_;
   int64_t flat_size_ = 0;
   std::unique_ptr<Parameters> parameters_;
-  std::unique_ptr<Optimizer> optimizer_;                        // one of these
-  std::unique_ptr<ShardedOptimizer> sharded_;                   //
-  BatchCapacity capacity_;                                      // of a whole micro-batch
-  std::unique_ptr<SequenceShards> shards_;                      // nullptr: sequences are whole
-  std::map<std::pair<int, int>, SequenceShards::Pass> passes_;  // by stage, micro-batch
-  std::vector<BatchPart> parts_;                                // by micro-batch
+  std::unique_ptr<Optimizer> optimizer_;       // one of these
+  std::unique_ptr<ShardedOptimizer> sharded_;  //
+  BatchCapacity capacity_;                     // of a whole micro-batch
+  std::unique_ptr<StageShards> shards_;        // nullptr: sequences are whole
   std::unique_ptr<PipelineRank> pipeline_, evaluator_;
   std::unique_ptr<BucketReducer> reducer_;
   Buffer totals_, scratch_;

@@ -87,8 +87,9 @@ void SequenceRank::expect_turns() {
   constexpr size_t ahead = 4;
   for (; expected_ < std::min(turned_ + ahead, turns_.size()); ++expected_) {
     const WaveStep& turn = turns_[expected_];
-    shards_->expect(micro_batches_[static_cast<size_t>(turn.micro_batch)]->pass,
-                    static_cast<size_t>(turn.exchange), turn.direction);
+    const auto m = static_cast<size_t>(turn.micro_batch);
+    shards_->expect(*micro_batches_[m]->part, m, static_cast<size_t>(turn.exchange),
+                    turn.direction);
   }
 }
 

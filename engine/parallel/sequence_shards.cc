@@ -80,8 +80,6 @@ void SequenceShards::find_exchanges() {
   }
   std::sort(exchanges_.begin(), exchanges_.end(),
             [](const Exchange& a, const Exchange& b) { return a.node < b.node; });
-  exchange_of_.assign(chunk_.graph.nodes.size(), no_node);
-  for (size_t i = 0; i < exchanges_.size(); ++i) exchange_of_[exchanges_[i].node] = i;
 }
 
 // The directions of a bidirectional layer one at a time. dx is made of both, so with the later one.
@@ -151,34 +149,20 @@ bool SequenceShards::is_duplicate(const Node& node) const {
   });
 }
 
-void SequenceShards::run_node(Pass& pass, size_t node) {
-  const size_t index = exchange_of_[node];
-  if (index == no_node) return pass.plan->run_node(node);
-  const Exchange& e = exchanges_[index];
-  if (e.pool) {
-    begin_pool(pass, index);
-    end_pool(pass, index);
-    return;
-  }
-  const int early = e.early(rank_, ranks_);
-  run_direction(pass, index, early);
-  if (e.directions == 2) run_direction(pass, index, 1 - early);
-}
-
 // Of equal tags the transport keeps the order; the numbers only make messages readable.
-uint32_t SequenceShards::number(const Pass& pass, size_t exchange, int direction) const {
+uint32_t SequenceShards::number(size_t micro_batch, size_t exchange, int direction) const {
   return static_cast<uint32_t>(
-      ((pass.number * exchanges_.size() + exchange) * 2 + static_cast<size_t>(direction)) * 2);
+      ((micro_batch * exchanges_.size() + exchange) * 2 + static_cast<size_t>(direction)) * 2);
 }
 
 void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
   const Exchange& e = exchanges_[exchange];
-  const bool from_left = e.from_left(direction);
-  const int from = from_left ? rank_ - 1 : rank_ + 1, to = from_left ? rank_ + 1 : rank_ - 1;
-  const uint32_t first = number(pass, exchange, direction);
+  const int from = shard_before(e.order(), direction, rank_, ranks_);
+  const int to = shard_after(e.order(), direction, rank_, ranks_);
+  const uint32_t first = number(pass.number, exchange, direction);
   const auto micro_batch = static_cast<int>(pass.number);
   double began = seconds();
-  if (from >= 0 && from < ranks_) {
+  if (from >= 0) {
     for (size_t v = 0; v < e.in.size(); ++v) {
       receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
     }
@@ -194,7 +178,7 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
   }
   note(e.backward ? ActionKind::input_backward : ActionKind::forward, e.stage, micro_batch, -1,
        began);
-  if (to < 0 || to >= ranks_) return;
+  if (to < 0) return;
   began = seconds();
   for (size_t v = 0; v < e.out.size(); ++v) {
     send(pass, e.out[v], direction, to, first + static_cast<uint32_t>(v));
@@ -203,13 +187,14 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
        to, began);
 }
 
-void SequenceShards::expect(const Pass& pass, size_t exchange, int direction) {
+void SequenceShards::expect(const BatchPart& part, size_t micro_batch, size_t exchange,
+                            int direction) {
   const Exchange& e = exchanges_[exchange];
-  const int from = e.from_left(direction) ? rank_ - 1 : rank_ + 1;
-  if (from < 0 || from >= ranks_) return;
-  const uint32_t first = number(pass, exchange, direction);
+  const int from = shard_before(e.order(), direction, rank_, ranks_);
+  if (from < 0) return;
+  const uint32_t first = number(micro_batch, exchange, direction);
   for (size_t v = 0; v < e.in.size(); ++v) {
-    post_receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
+    post_receive(part, e.in[v], from, first + static_cast<uint32_t>(v));
   }
 }
 
@@ -231,12 +216,15 @@ struct Plane {
   std::byte* data;
   size_t row;
 };
+size_t row_bytes(const Graph& graph, ValueId id) {
+  return static_cast<size_t>(graph.shape(id).cols) * size_of(graph.value(id).dtype);
+}
 Plane plane_of(const Plan& plan, ValueId id, int direction) {
   const TensorView view = plan.view(id);
   const Shape& shape = plan.graph().shape(id);
   const size_t plane = view.bytes() / static_cast<size_t>(shape.planes);
   return {static_cast<std::byte*>(view.data) + static_cast<size_t>(direction) * plane,
-          static_cast<size_t>(shape.cols) * size_of(plan.graph().value(id).dtype)};
+          row_bytes(plan.graph(), id)};
 }
 
 }  // namespace
@@ -260,16 +248,15 @@ void SequenceShards::post(int to, uint32_t number, std::vector<std::byte> bytes)
   sent_.push_back(std::move(message));
 }
 
-void SequenceShards::post_receive(const Pass& pass, ValueId id, int direction, int from,
-                                  uint32_t number) {
+void SequenceShards::post_receive(const BatchPart& part, ValueId id, int from, uint32_t number) {
   Message& message = incoming_[number];
-  message.bytes.resize(pass.part->order().size() * plane_of(*pass.plan, id, direction).row);
+  message.bytes.resize(part.order().size() * row_bytes(chunk_.graph, id));
   message.work = group_.recv(first_ + from, number, message.bytes, deadline_);
 }
 
 void SequenceShards::receive(const Pass& pass, ValueId id, int direction, int from,
                              uint32_t number) {
-  if (!incoming_.contains(number)) post_receive(pass, id, direction, from, number);
+  if (!incoming_.contains(number)) post_receive(*pass.part, id, from, number);
   Message& message = incoming_.at(number);
   message.work.wait();
   const Plane plane = plane_of(*pass.plan, id, direction);
@@ -328,7 +315,7 @@ void SequenceShards::send_partial(Pass& pass, size_t exchange) {
   });
   // Oneself is among the receivers of the sum, but not of the message.
   for (int to = 0; to < ranks_; ++to) {
-    if (to != rank_) post(to, number(pass, exchange, 0), bytes);
+    if (to != rank_) post(to, number(pass.number, exchange, 0), bytes);
   }
   pass.partial = std::move(bytes);
 }
@@ -343,7 +330,7 @@ void SequenceShards::add_partials(Pass& pass, size_t exchange) {
     if (from == rank_) {
       std::copy(pass.partial.begin(), pass.partial.end(), bytes.begin());
     } else {
-      group_.recv(first_ + from, number(pass, exchange, 0), bytes, deadline_).wait();
+      group_.recv(first_ + from, number(pass.number, exchange, 0), bytes, deadline_).wait();
     }
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
   }

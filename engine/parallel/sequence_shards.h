@@ -1,7 +1,7 @@
 // One rank's shard of a model that is cut in time: its part of every batch, and what the nodes that
 // need a neighbour's state get from it and pass on.
 //
-// SequenceRank runs whole models this way, PipelineTrainer the stages of one. See
+// SequenceRank runs whole models this way, StageShards the stages of one. See
 // engine/parallel/sequence.h for what is exchanged. Memory of the host only. One thread at a time.
 // Throws InputError for models that cannot be cut (engine/parallel/sequence_graph.h), CommError
 // when a rank fails.
@@ -52,7 +52,6 @@ class SequenceShards {
     WaveExchange order() const { return {directions, backward, pool != nullptr}; }
     // Which direction is computed first.
     int early(int rank, int ranks) const { return early_direction(order(), rank, ranks); }
-    bool from_left(int direction) const { return (direction == 0) != backward; }
   };
   // In the order of their nodes.
   const std::vector<Exchange>& exchanges() const { return exchanges_; }
@@ -75,14 +74,14 @@ class SequenceShards {
   void start(CommClock::duration timeout);
   void finish();
 
-  // Any node: its state comes, it runs, the state goes on. Not for duplicates.
-  void run_node(Pass& pass, size_t node);
   // Behind a pooling all shards compute the same; its weight gradients count once.
   bool is_duplicate(const Node& node) const;
-  // The pieces of run_node() for a node that exchanges, so that micro-batches can take turns.
+  // Of a node that exchanges, one direction: its state comes, it is computed, the state goes on.
   void run_direction(Pass& pass, size_t exchange, int direction);
-  // Posts the receives of a run_direction() that will come.
-  void expect(const Pass& pass, size_t exchange, int direction);
+  // Posts the receives of a run_direction() that will come, of the micro-batch whose part this
+  // is.
+  void expect(const BatchPart& part, size_t micro_batch, size_t exchange, int direction);
+  // A pooling: its part is sent, and then the sum of all parts waited for.
   void begin_pool(Pass& pass, size_t exchange);
   void end_pool(Pass& pass, size_t exchange);
 
@@ -102,10 +101,10 @@ class SequenceShards {
 
  private:
   void find_exchanges();
-  uint32_t number(const Pass& pass, size_t exchange, int direction) const;
+  uint32_t number(size_t micro_batch, size_t exchange, int direction) const;
   void send(const Pass& pass, ValueId id, int direction, int to, uint32_t number);
   void post(int to, uint32_t number, std::vector<std::byte> bytes);
-  void post_receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
+  void post_receive(const BatchPart& part, ValueId id, int from, uint32_t number);
   void receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
   void take_share(const Pass& pass, const PooledLayer& pool) const;
   void send_partial(Pass& pass, size_t exchange);
@@ -116,7 +115,6 @@ class SequenceShards {
   const int first_, rank_, ranks_;
   ChunkGraph chunk_;
   std::vector<Exchange> exchanges_;
-  std::vector<size_t> exchange_of_;  // by node; no_node: none
 
   struct Message {
     std::vector<std::byte> bytes;

@@ -7,6 +7,18 @@ int early_direction(const WaveExchange& exchange, int shard, int shards) {
   return exchange.directions == 1 || near_left != exchange.backward ? 0 : 1;
 }
 
+int shard_before(const WaveExchange& exchange, int direction, int shard, int shards) {
+  const bool rightward = (direction == 0) != exchange.backward;
+  const int from = rightward ? shard - 1 : shard + 1;
+  return from < shards ? from : -1;
+}
+
+int shard_after(const WaveExchange& exchange, int direction, int shard, int shards) {
+  const bool rightward = (direction == 0) != exchange.backward;
+  const int to = rightward ? shard + 1 : shard - 1;
+  return to < shards ? to : -1;
+}
+
 std::vector<WaveStep> wave_steps(std::span<const WaveExchange> exchanges, int micro_batches,
                                  int shard, int shards) {
   using Kind = WaveStep::Kind;

@@ -18,10 +18,16 @@ struct WaveExchange {
   int directions = 1;     // of a recurrent layer
   bool backward = false;  // direction 0 comes from the right
   bool pooled = false;    // a sum over all shards, or a share of its gradient: has no direction
+  bool operator==(const WaveExchange&) const = default;
 };
 
 // Of two directions, the one that a shard computes first: the one whose end is nearer.
 int early_direction(const WaveExchange& exchange, int shard, int shards);
+
+// The shard whose state a direction begins with, and the one that gets what it ends with; -1: there
+// is none, it is at an end of the sequence.
+int shard_before(const WaveExchange& exchange, int direction, int shard, int shards);
+int shard_after(const WaveExchange& exchange, int direction, int shard, int shards);
 
 struct WaveStep {
   enum class Kind : uint8_t {

@@ -96,7 +96,11 @@ LinkModel ring_link(const Cluster& c, const Split& s) {
 }
 
 double ring_seconds(const LinkModel& link, int n, double bytes) {
-  return n == 1 ? 0 : 2 * (n - 1) * link.seconds(bytes / n);
+  return 2 * half_ring_seconds(link, n, bytes);
+}
+
+double half_ring_seconds(const LinkModel& link, int n, double bytes) {
+  return n == 1 ? 0 : (n - 1) * link.seconds(bytes / n);
 }
 
 }  // namespace rondo::plan

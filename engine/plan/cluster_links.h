@@ -20,5 +20,7 @@ LinkModel ring_link(const Cluster& cluster, const Split& split);
 
 // A ring all-reduce of `bytes` over n ranks: 2(n - 1) messages of bytes / n, one after the other.
 double ring_seconds(const LinkModel& link, int n, double bytes);
+// Half of it: a reduce-scatter, or an all-gather of parts that are `bytes` together.
+double half_ring_seconds(const LinkModel& link, int n, double bytes);
 
 }  // namespace rondo::plan

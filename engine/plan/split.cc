@@ -17,12 +17,13 @@ constexpr int most_micro_batches = 64, most_shards = 64, most_parts = 256;
 
 std::string describe(const Split& s) {
   std::string text = str("data ", s.data, " x pipeline ", s.pipeline, " x sequence ", s.sequence);
-  const char* many = s.micro_batches == 1 ? " micro-batch" : " micro-batches";
-  if (s.pipeline > 1 && s.sequence == 1) {
+  if (s.staged()) {
     text += str(", ", name_of(s.schedule));
     if (s.chunks > 1) text += str(" of ", s.chunks, " chunks");
   }
-  return text + str(", ", s.micro_batches, many);
+  text += str(", ", s.micro_batches, s.micro_batches == 1 ? " micro-batch" : " micro-batches");
+  if (s.batches > 1) text += str(" in each of ", s.batches, " batches");
+  return text + (s.shard_optimizer ? ", optimizer divided" : "");
 }
 
 Planner::Planner(Job job, Cluster cluster) : job_(std::move(job)), cluster_(std::move(cluster)) {
@@ -39,14 +40,14 @@ std::string Planner::objection(const Split& s) const {
   if (s.pipeline * s.chunks > layers()) {
     return str(s.pipeline * s.chunks, " stages of a model with ", layers(), " layers");
   }
-  if (s.pipeline > 1 && s.sequence == 1) {
+  if (s.staged()) {
     const std::string why = schedule_objection(s.schedule, s.pipeline, s.micro_batches, s.chunks);
     if (!why.empty()) return why;
   }
   for (const WeightedShape& b : job_.batches) {
-    if (b.shape.sequences < s.data * s.micro_batches) {
+    if (b.shape.sequences < s.data * s.micro_batches * s.batches) {
       return str("batches of ", b.shape.sequences, " utterances for ", s.data, " replicas of ",
-                 s.micro_batches, " micro-batches");
+                 s.micro_batches * s.batches, " micro-batches");
     }
     if (b.shape.frames <
         s.sequence * static_cast<double>(model_->layers().graph().total_factor(
@@ -93,18 +94,39 @@ bool better(const Prediction& a, const Prediction& b) {
 }
 
 std::vector<std::pair<ScheduleKind, int>> schedules_for(const Split& s) {
-  if (s.pipeline == 1 || s.sequence > 1) return {{ScheduleKind::gpipe, 1}};
+  if (!s.staged()) return {{ScheduleKind::gpipe, 1}};
+  if (s.pipeline == 1) return {{ScheduleKind::gpipe, 1}, {ScheduleKind::one_f_one_b, 1}};
   return {{ScheduleKind::gpipe, 1},
           {ScheduleKind::one_f_one_b, 1},
           {ScheduleKind::interleaved, 2},
           {ScheduleKind::zero_bubble, 1}};
 }
 
-std::vector<int> micro_batch_counts(int pipeline) {
+// Powers of two, and multiples of the ranks, which some schedules need.
+std::set<int> micro_batch_counts(int pipeline) {
   std::set<int> counts;
   for (int m = 1; m <= most_micro_batches; m *= 2)
     counts.insert({m, std::min(most_micro_batches, m * pipeline)});
-  return {counts.begin(), counts.end()};
+  return counts;
+}
+
+// Every choice of schedule and micro-batches for a split.
+std::vector<Split> candidates(Split s) {
+  std::vector<Split> all;
+  for (const auto& [kind, chunks] : schedules_for(s)) {
+    s.schedule = kind;
+    s.chunks = chunks;
+    for (int count : micro_batch_counts(s.pipeline)) {
+      s.micro_batches = count;
+      s.batches = 1;
+      if (s.sequence == 1 || s.sequence * count <= most_parts) all.push_back(s);
+      // A wave stores all of its micro-batches; one after the other they take less memory.
+      if (s.sequence == 1 || s.staged() || count == 1) continue;
+      std::swap(s.micro_batches, s.batches);
+      all.push_back(s);
+    }
+  }
+  return all;
 }
 
 }  // namespace
@@ -115,27 +137,46 @@ std::vector<Prediction> Planner::rank() const {
   for (int pipeline = 1; pipeline <= std::min(n, layers()); ++pipeline) {
     for (int sequence = 1; sequence * pipeline <= n && sequence <= most_shards; ++sequence) {
       if (n % (pipeline * sequence) != 0) continue;
-      Split s{n / (pipeline * sequence), pipeline, sequence};
-      Prediction best;
-      bool found = false;
-      for (const auto& [kind, chunks] : schedules_for(s)) {
-        s.schedule = kind;
-        s.chunks = chunks;
-        // Powers of two, and multiples of the ranks, which some schedules need.
-        for (int count : micro_batch_counts(pipeline)) {
-          s.micro_batches = count;
-          if (sequence > 1 && sequence * count > most_parts) continue;
-          if (!objection(s).empty()) continue;
-          const Prediction p = predict(s);
-          if (!found || better(p, best)) best = p;
-          found = true;
-        }
+      const Split split{n / (pipeline * sequence), pipeline, sequence};
+      const auto whole = best_of(candidates(split));
+      if (!whole) continue;
+      ranking.push_back(*whole);
+      if (split.owners() == 1) continue;
+      // Dividing the optimiser does not change what is computed and sent until the update, but for
+      // shards without stages, which then run a schedule.
+      std::vector<Split> divided{whole->split};
+      divided.front().shard_optimizer = true;
+      if (!whole->fits || divided.front().staged() != whole->split.staged()) {
+        divided.front() = split;
+        divided.front().shard_optimizer = true;
+        divided = candidates(divided.front());
       }
-      if (found) ranking.push_back(best);
+      const auto other = best_of(divided);
+      if (other && better(*other, ranking.back())) ranking.back() = *other;
     }
   }
   std::stable_sort(ranking.begin(), ranking.end(), better);
   return ranking;
+}
+
+double Planner::least_seconds(const Split& s) const {
+  double weights = 0, seconds = 0;
+  for (const WeightedShape& b : job_.batches) {
+    weights += b.weight;
+    seconds += b.weight * model_->least_seconds(s, b.shape);
+  }
+  return seconds / weights;
+}
+
+std::optional<Prediction> Planner::best_of(const std::vector<Split>& splits) const {
+  std::optional<Prediction> best;
+  for (const Split& s : splits) {
+    if (!objection(s).empty()) continue;
+    if (best && best->fits && least_seconds(s) >= best->seconds) continue;
+    const Prediction p = predict(s);
+    if (!best || better(p, *best)) best = p;
+  }
+  return best;
 }
 
 }  // namespace rondo::plan

@@ -1,9 +1,11 @@
 // How fast a model trains, and what memory it takes, for every way to spread it over devices:
 // data x pipeline x sequence.
 //
-// Pipelines and sequence shards are simulated over the action lists that the engine runs
-// (comm/schedule.h, engine/parallel/wave_order.h), gradient buckets as tasks on ranks and links
-// (engine/plan/timeline.h); memory is what the engine's planner plans (engine/graph/planner.h).
+// Pipelines, sequence shards and both together are simulated over the action lists that the engine
+// runs (comm/schedule.h, engine/parallel/wave_order.h, engine/parallel/shard_steps.h), gradient
+// buckets as tasks on ranks and links (engine/plan/timeline.h); memory is what the engine's planner
+// plans (engine/graph/planner.h), with weights, gradients, the buckets in which they travel, and
+// the optimiser's state, whole or divided over the ranks that hold the same weights.
 // Durations come from engine/plan/cost.h, links from engine/plan/cluster_links.h.
 //
 // Batches are prepared on cores that no rank computes on; what does not fit there delays the ranks
@@ -13,6 +15,8 @@
 // that other jobs share, the memory of libraries.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,12 +47,21 @@ struct Job {
 
 struct Split {
   int data = 1, pipeline = 1, sequence = 1;
-  int micro_batches = 1;                        // of each replica
-  ScheduleKind schedule = ScheduleKind::gpipe;  // pipeline > 1
+  // Of each replica. Without stages and shards: batches, one after the other, whose gradients add
+  // up.
+  int micro_batches = 1;
+  ScheduleKind schedule = ScheduleKind::gpipe;  // where staged()
   int chunks = 1;                               // stages per rank, ScheduleKind::interleaved
+  // With stages or shards: batches whose gradients add up, each with so many micro-batches.
+  int batches = 1;
+  bool shard_optimizer = false;  // over the ranks with the same weights
   int devices() const { return data * pipeline * sequence; }
+  // The ranks that hold the same weights.
+  int owners() const { return data * sequence; }
+  // Whether the engine runs a schedule: it also does so where shards divide the optimiser.
+  bool staged() const { return pipeline > 1 || (sequence > 1 && shard_optimizer); }
 };
-// "data 2 x pipeline 4 (1f1b, 16 micro-batches)"
+// "data 2 x pipeline 4 x sequence 1, 1f1b, 16 micro-batches, optimizer divided"
 std::string describe(const Split& split);
 
 struct Prediction {
@@ -85,6 +98,10 @@ class Planner {
   std::vector<Prediction> rank() const;
 
  private:
+  double least_seconds(const Split& split) const;
+  // The fastest that fits; none where all are impossible.
+  std::optional<Prediction> best_of(const std::vector<Split>& splits) const;
+
   Job job_;
   Cluster cluster_;
   std::unique_ptr<StepModel> model_;

@@ -7,6 +7,7 @@
 #include "engine/graph/batch_memory.h"
 #include "engine/graph/planner.h"
 #include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/sharded_synchronizer.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/wave.h"
 #include "kernels/devices.h"
@@ -17,12 +18,19 @@ namespace {
 // Of the whole batch, what one rank computes at a time.
 BatchShape part_of(const BatchShape& batch, const Split& s) {
   BatchShape b = batch;
-  b.sequences /= s.data * s.micro_batches;
+  b.sequences /= s.data * s.micro_batches * s.batches;
   b.frames /= s.sequence;
   return b;
 }
 
 double gradient_bytes(int64_t weights) { return 4.0 * static_cast<double>(weights); }
+
+// Of the pipeline's rank that holds most.
+int64_t most_weights(const Split& s, const std::vector<int64_t>& of_stages) {
+  std::vector<int64_t> sums(static_cast<size_t>(s.pipeline));
+  for (size_t i = 0; i < of_stages.size(); ++i) sums[i % sums.size()] += of_stages[i];
+  return *std::max_element(sums.begin(), sums.end());
+}
 
 }  // namespace
 
@@ -66,11 +74,42 @@ double StepModel::message_bytes(int layer, const BatchShape& part) const {
 
 StepTime StepModel::time(const Split& s, const BatchShape& batch) const {
   const BatchShape part = part_of(batch, s);
-  StepTime t = s.sequence > 1   ? sharded(s, part)
-               : s.pipeline > 1 ? pipelined(s, part)
-                                : replicated(s, part);
+  StepTime t = s.staged() && s.sequence > 1 ? staged_shards(s, part)
+               : s.sequence > 1             ? sharded(s, part)
+               : s.pipeline > 1             ? pipelined(s, part)
+                                            : replicated(s, part);
   share_cores(s, batch, t);
   return t;
+}
+
+double StepModel::least_seconds(const Split& s, const BatchShape& batch) const {
+  const BatchShape part = part_of(batch, s);
+  const auto seconds = layers_.seconds(cluster_.device, part);
+  const std::vector<int> first = cut(s, part);
+  std::vector<double> ranks(static_cast<size_t>(s.pipeline));
+  for (size_t stage = 0; stage + 1 < first.size(); ++stage) {
+    for (int l = first[stage]; l < first[stage + 1]; ++l) {
+      ranks[stage % ranks.size()] += seconds[static_cast<size_t>(l)].total();
+    }
+  }
+  return s.batches * s.micro_batches * *std::max_element(ranks.begin(), ranks.end());
+}
+
+// An update follows the gradients' sums. Where the optimiser is divided each rank updates its part,
+// and the weights come back.
+void StepModel::add_update(const Split& s, int64_t weights, StepTime& t) const {
+  const int owners = s.owners();
+  const bool divided = s.shard_optimizer && owners > 1;
+  const int64_t part = divided ? ShardLayout(weights, owners).part() : weights;
+  const double update = update_seconds(part);
+  t.computing += update;
+  t.seconds += update;
+  if (!divided) return;
+  const double gather =
+      half_ring_seconds(ring_link(cluster_, s), owners, gradient_bytes(part) * owners);
+  t.communication += gather;
+  t.exposed += gather;
+  t.seconds += gather;
 }
 
 // Ranks and the threads that prepare their batches on the cores of one machine.
@@ -91,35 +130,51 @@ void StepModel::share_cores(const Split& s, const BatchShape& batch, StepTime& t
   t.input_delay = t.seconds - before;
 }
 
-// The last micro-batch's backward pass beside the buckets that it completes.
-StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
-  const auto seconds = layers_.seconds(cluster_.device, part);
-  LayerSeconds all;
-  for (const LayerSeconds& l : seconds) all += l;
+// Buckets of gradients summed beside the computation that makes them: `layers` are seconds, the
+// last layer's first. Of ranks without stages.
+StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
+                                              const Split& s) const {
   Work work;
   const int compute = work.add_resource(Order::listed), link = work.add_resource(Order::listed);
-  work.add({compute, (s.micro_batches - 1) * all.total() + all.forward});
-  const int group = s.data;
+  const int group = s.owners();
   const LinkModel ring = ring_link(cluster_, s);
   // What a bucket has to hold for latency to matter little: bucket_bytes_for()'s rule.
   const double bucket = static_cast<double>(bucket_bytes_for(
       {2 * (group - 1) * ring.latency, ring.bandwidth * group / (2.0 * std::max(1, group - 1))}));
-  StepTime t;
+  // Divided optimisers of whole models sum only what their rank updates.
+  const bool halved = s.shard_optimizer && !s.staged();
+  Reduction r;
   double waiting = 0;
-  for (size_t l = seconds.size(); l-- > 0;) {
-    const int done = work.add({compute, seconds[l].backward()});
+  for (size_t l = layers.size(); l-- > 0;) {
+    const int done = work.add({compute, layers[l]});
     waiting += gradient_bytes(layers_.layers()[l].weights);
     if (group == 1 || (waiting < bucket && l > 0)) continue;
-    const double reduce = ring_seconds(ring, group, waiting);
-    work.add({link, reduce, {done}});
-    t.communication += reduce;
+    const double seconds =
+        halved ? half_ring_seconds(ring, group, waiting) : ring_seconds(ring, group, waiting);
+    work.add({link, seconds, {done}});
+    r.seconds += seconds;
     waiting = 0;
   }
   const Timeline timeline = simulate(work);
-  const double update = update_seconds(layers_.weights());
-  t.exposed = timeline.end - timeline.busy[static_cast<size_t>(compute)];
-  t.seconds = timeline.end + update;
-  t.computing = timeline.busy[static_cast<size_t>(compute)] + update;
+  r.exposed = timeline.end - timeline.busy[static_cast<size_t>(compute)];
+  return r;
+}
+
+// The last batch's backward pass beside the buckets that it completes.
+StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
+  LayerSeconds all;
+  std::vector<double> backward;
+  for (const LayerSeconds& l : layers_.seconds(cluster_.device, part)) {
+    all += l;
+    backward.push_back(l.backward());
+  }
+  const Reduction reduction = reduce_beside(backward, s);
+  StepTime t;
+  t.computing = s.micro_batches * all.total();
+  t.communication = reduction.seconds;
+  t.exposed = reduction.exposed;
+  t.seconds = t.computing + t.exposed;
+  add_update(s, layers_.weights(), t);
   return t;
 }
 
@@ -169,7 +224,7 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
   StepTime t;
   double busy = 0, computed = 0;
   for (size_t r = 0; r < timeline.ranks.size(); ++r) {
-    busy += timeline.busy(static_cast<int>(r));
+    busy += timeline.busy(static_cast<int>(r)) / s.pipeline;
     for (const TimedAction& a : timeline.ranks[r]) {
       if (a.action.kind == ActionKind::reduce) {
         t.communication += (a.end - a.start) / s.pipeline;
@@ -178,49 +233,108 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
       }
     }
   }
-  const double update = update_seconds(*std::max_element(weights.begin(), weights.end()));
-  t.bubble = 1 - busy / (computed * static_cast<double>(timeline.ranks.size()));
+  // Each batch drains the pipeline, the last one is summed.
+  t.bubble = 1 - busy / computed;
   t.exposed = std::min(t.communication, timeline.duration() - computed);
-  t.seconds = timeline.duration() + update;
-  t.computing = busy / static_cast<double>(timeline.ranks.size()) + update;
+  t.seconds = (s.batches - 1) * computed + timeline.duration();
+  t.computing = s.batches * busy;
+  add_update(s, most_weights(s, weights), t);
   return t;
 }
 
-StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
-  const std::vector<int> first = cut(s, part);
-  const auto weights = weights_of_stages(first);
-  // Without a pipeline the engine finishes a wave before the next one begins.
-  const int waves = s.pipeline == 1 ? s.micro_batches : 1;
+namespace {
+
+WaveCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const Split& s,
+                      const BatchShape& part) {
   WaveCosts c;
   c.shards = s.sequence;
-  c.micro_batches = s.micro_batches / waves;
-  c.layers = layers_.parts(cluster_.device, part);
-  for (size_t l = 0; l < c.layers.size(); ++l) {
-    const ModelLayer& layer = layers_.layers()[l];
+  c.micro_batches = s.micro_batches;
+  c.layers = layers.parts(cluster.device, part);
+  for (const ModelLayer& layer : layers.layers()) {
     c.directions.push_back(layer.directions);
-    const auto stage = std::upper_bound(first.begin(), first.end() - 1, static_cast<int>(l));
-    c.stage_of_layer.push_back(static_cast<int>(stage - first.begin()) - 1);
     c.state_bytes.push_back(4 * part.sequences * layer.state);
-    c.output_bytes.push_back(message_bytes(static_cast<int>(l), part));
   }
-  for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster_, s, k));
-  for (int p = 0; p + 1 < s.pipeline; ++p) c.above.push_back(stage_link(cluster_, s, p, p + 1));
-  c.alpha = c.beta = layers_.ctc_seconds(cluster_.device, part) / 2;
+  for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster, s, k));
+  c.alpha = c.beta = layers.ctc_seconds(cluster.device, part) / 2;
   c.ctc_bytes = 4 * part.sequences * (2 * part.labels + 1);
+  return c;
+}
+
+}  // namespace
+
+StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
+  const WaveCosts c = shard_costs(layers_, cluster_, s, part);
   const Wave wave = build_wave(c);
   const Timeline timeline = simulate(wave.work);
   double busy = 0;
-  for (int r = 0; r < wave.ranks; ++r) busy += timeline.busy[static_cast<size_t>(r)];
+  for (int r = 0; r < wave.ranks; ++r) {
+    busy += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
+  }
+  // Weight by weight, of all micro-batches: some are summed while others are computed.
+  std::vector<double> weights;
+  for (size_t l = 0; l < c.layers.size(); ++l) {
+    const auto& p = c.layers[l];
+    weights.push_back(s.micro_batches * (p.rest.weight_backward + std::max(1, c.directions[l]) *
+                                                                      p.direction.weight_backward));
+  }
+  const Reduction reduction = reduce_beside(weights, s);
   StepTime t;
-  const int64_t most = *std::max_element(weights.begin(), weights.end());
-  const double update = update_seconds(most);
-  // Gradients are complete when the last micro-batch is: nothing hides their reduction.
-  t.communication = t.exposed =
-      ring_seconds(ring_link(cluster_, s), s.data * s.sequence, gradient_bytes(most));
-  t.bubble = 1 - busy / (timeline.end * wave.ranks);
-  t.seconds = waves * timeline.end + t.communication + update;
-  t.computing = waves * busy / wave.ranks + update;
+  t.communication = reduction.seconds;
+  t.exposed = reduction.exposed;
+  t.bubble = 1 - busy / timeline.end;
+  t.seconds = s.batches * timeline.end + t.exposed;
+  t.computing = s.batches * busy;
+  add_update(s, layers_.weights(), t);
   return t;
+}
+
+StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const {
+  WaveCosts c = shard_costs(layers_, cluster_, s, part);
+  c.schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+  c.first_layer = cut(s, part);
+  const auto weights = weights_of_stages(c.first_layer);
+  const LinkModel ring = ring_link(cluster_, s);
+  for (size_t stage = 0; stage < weights.size(); ++stage) {
+    c.output_bytes.push_back(message_bytes(c.first_layer[stage + 1] - 1, part));
+    c.reduce.push_back(ring_seconds(ring, s.owners(), gradient_bytes(weights[stage])));
+  }
+  for (int p = 0; p < s.pipeline; ++p) {
+    c.up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
+    c.down.push_back(stage_link(cluster_, s, p, (p + s.pipeline - 1) % s.pipeline));
+  }
+  const Wave wave = build_wave(c);
+  const Timeline timeline = simulate(wave.work);
+  StepTime t;
+  double busy = 0, computed = 0;
+  for (int r = 0; r < wave.ranks; ++r) {
+    busy += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
+  }
+  for (size_t i = 0; i < wave.work.tasks().size(); ++i) {
+    if (wave.work.tasks()[i].resource >= wave.ranks) continue;
+    computed = std::max(computed, timeline.intervals[i].end);
+  }
+  for (double seconds : c.reduce) t.communication += seconds / s.pipeline;
+  t.bubble = 1 - busy / computed;
+  t.exposed = std::min(t.communication, timeline.end - computed);
+  t.seconds = (s.batches - 1) * computed + timeline.end;
+  t.computing = s.batches * busy;
+  add_update(s, most_weights(s, weights), t);
+  return t;
+}
+
+// Whole gradients, the memory in which they travel, and what divided optimisers need besides: the
+// part's weights and gradients once more, and the parts of all ranks (ShardedSynchronizer,
+// ShardedOptimizer).
+double StepModel::weight_bytes(const Split& s, int64_t weights) const {
+  const int owners = s.owners();
+  double bytes = 2 * gradient_bytes(weights);
+  if (owners > 1) bytes += gradient_bytes(weights);
+  if (owners == 1 || !s.shard_optimizer) {
+    return bytes + static_cast<double>(Optimizer::state_bytes(job_.optimizer, weights));
+  }
+  const int64_t part = ShardLayout(weights, owners).part();
+  return bytes + static_cast<double>(Optimizer::state_bytes(job_.optimizer, part)) +
+         2 * gradient_bytes(part) + gradient_bytes(part * owners);
 }
 
 double StepModel::memory(const Split& s, const BatchShape& batch) const {
@@ -238,17 +352,16 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
       static_cast<double>(plan_batch_bytes(graph, capacity, context_.device->kind()));
   double most = 0;
   for (int rank = 0; rank < s.pipeline; ++rank) {
-    double bytes = batch_bytes;
+    int64_t held = 0;
     for (int chunk = 0; chunk < s.chunks; ++chunk) {
-      const int64_t w = weights[static_cast<size_t>(rank + chunk * s.pipeline)];
-      bytes +=
-          2 * gradient_bytes(w) + static_cast<double>(Optimizer::state_bytes(job_.optimizer, w));
+      held += weights[static_cast<size_t>(rank + chunk * s.pipeline)];
     }
+    const double bytes = batch_bytes + weight_bytes(s, held);
     int stored = 1;
-    if (s.pipeline > 1) {
-      stored = s.sequence > 1
-                   ? s.micro_batches
-                   : stored_activations(s.schedule, rank, s.pipeline, s.micro_batches, s.chunks);
+    if (s.staged()) {
+      stored = stored_activations(s.schedule, rank, s.pipeline, s.micro_batches, s.chunks);
+    } else if (s.sequence > 1) {
+      stored = s.micro_batches;
     }
     // Of a rank's stages the largest, for as many as it stores at a time.
     size_t arena = 0;

@@ -13,7 +13,7 @@ namespace rondo::plan {
 
 struct StepTime {
   double seconds = 0, bubble = 0;
-  double communication = 0, exposed = 0;  // seconds of gradient reduction
+  double communication = 0, exposed = 0;  // seconds of gradients' sums, and weights' way back
   double computing = 0;                   // of a rank, mean
   double input_delay = 0;
 };
@@ -26,6 +26,8 @@ class StepModel {
   const ModelLayers& layers() const { return layers_; }
   // `batch` is the whole batch of an update.
   StepTime time(const Split& split, const BatchShape& batch) const;
+  // What time() is at least: the slowest stage computes without waiting.
+  double least_seconds(const Split& split, const BatchShape& batch) const;
   // Bytes of the rank that needs most.
   double memory(const Split& split, const BatchShape& batch) const;
 
@@ -33,6 +35,13 @@ class StepModel {
   StepTime replicated(const Split& s, const BatchShape& part) const;
   StepTime pipelined(const Split& s, const BatchShape& part) const;
   StepTime sharded(const Split& s, const BatchShape& part) const;
+  StepTime staged_shards(const Split& s, const BatchShape& part) const;
+  struct Reduction {
+    double seconds = 0, exposed = 0;
+  };
+  Reduction reduce_beside(const std::vector<double>& layers, const Split& s) const;
+  void add_update(const Split& s, int64_t weights, StepTime& t) const;
+  double weight_bytes(const Split& s, int64_t weights) const;
   void share_cores(const Split& s, const BatchShape& batch, StepTime& t) const;
   // The first layer of every stage, and the number of layers.
   std::vector<int> cut(const Split& s, const BatchShape& part) const;

@@ -5,16 +5,16 @@
 // the part to its left (its backward direction: to its right), the CTC recursion follows the last
 // layer in the same way, both ways, and the backward pass returns the other way round.
 //
-// Without a pipeline every shard works in the order in which the engine does, wave_steps() of
-// engine/parallel/wave_order.h. For L unidirectional layers and m micro-batches of equal cost, the
-// forward passes of p shards take mL + p - 1 of a part's times.
-//
-// Shards of pipeline stages are not timed in the engine's order: they take of what they could do
-// backward work first, then the earliest micro-batch's earliest layer; weight gradients fill gaps.
+// Every rank works in the order in which the engine does: without a schedule that of wave_steps()
+// (engine/parallel/wave_order.h), with the stages of one that of shard_steps()
+// (engine/parallel/shard_steps.h). For L unidirectional layers and m micro-batches of equal cost,
+// the forward passes of p shards take mL + p - 1 of a part's times.
 #pragma once
 
 #include <vector>
 
+#include "comm/schedule.h"
+#include "engine/parallel/wave_order.h"
 #include "engine/plan/machine.h"
 #include "engine/plan/model_layers.h"
 #include "engine/plan/timeline.h"
@@ -25,20 +25,25 @@ namespace rondo::plan {
 struct WaveCosts {
   int shards = 1, micro_batches = 1;
   std::vector<ModelLayers::Parts> layers;
-  std::vector<int> directions;      // by layer; 0: no recurrence
-  std::vector<int> stage_of_layer;  // pipeline stage, from 0
-  double alpha = 0, beta = 0;       // seconds of the CTC recursions
-  // What is handed over at a cut: a layer's state, the CTC recursion's; and what a layer gives to
-  // the next stage. Bytes of one shard's part.
-  std::vector<double> state_bytes, output_bytes;
-  double ctc_bytes = 0;
-  std::vector<LinkModel> beside;  // by shard but the last: to the next one
-  std::vector<LinkModel> above;   // by stage but the last: to the next one
+  std::vector<int> directions;         // by layer; 0: no recurrence
+  double alpha = 0, beta = 0;          // seconds of the CTC recursions
+  std::vector<double> state_bytes;     // by layer: what is handed over at a cut
+  double ctc_bytes = 0;                // the same of the CTC recursion
+  std::vector<LinkModel> beside = {};  // by shard but the last: to the next one
+
+  // Of stages; without any, all layers are one wave.
+  PipelineSchedule schedule = {};
+  std::vector<int> first_layer = {};          // by stage, and the number of layers
+  std::vector<double> output_bytes = {};      // by stage: what a shard gives to the next stage
+  std::vector<LinkModel> up = {}, down = {};  // by rank of the schedule: to its neighbours
+  std::vector<double> reduce = {};            // by stage: seconds of summing its gradients
 };
 
 struct Wave {
   Work work;
-  // By rank (stage * shards + shard): its compute resource is so numbered.
+  // By rank (of the schedule, times shards, and shard): its compute resource is so numbered. A
+  // task's Task::stage is the layer whose time loop it is, the number of layers for CTC; -1: nodes
+  // between exchanges.
   int ranks = 0;
 };
 

@@ -214,10 +214,18 @@ TEST_CASE("sequence shards: unidirectional layers there and back") {
   // then its 3.5 (the first layer has no gradient of its input) and 4 for the weights.
   const double turns = 7 + 3 + 3.5 + 4;
   for (int m : {1, 2, 8}) {
-    INFO(m << " micro-batches, one wave each");
-    const Prediction p = planner.predict({1, 1, 4, m});
+    INFO(m << " batches of one wave each");
+    Split split{1, 1, 4};
+    split.batches = m;
+    const Prediction p = planner.predict(split);
     CHECK(p.seconds == Approx(turns * layer_flops / 4 * 1e-9).epsilon(1e-9));
     CHECK(p.bubble == Approx(1 - 11.5 / turns).epsilon(1e-9));
+  }
+  // In one wave each of four layers' m parts follow each other: 4m + 3 turns forward, 3.5m + 3 back
+  // (what the last shard has to wait for has come), 4m for the weights.
+  for (int m : {4, 8}) {
+    const Prediction p = planner.predict({1, 1, 4, m});
+    CHECK(p.seconds == Approx((11.5 * m + 6) / m * layer_flops / 4 * 1e-9).epsilon(1e-9));
   }
 }
 
@@ -280,4 +288,82 @@ TEST_CASE("lengths become batches") {
   REQUIRE(histogram.size() == 2);
   CHECK(histogram[0].seconds == 1.5);
   CHECK(histogram[1].seconds == 6.5);
+}
+
+TEST_CASE("stages that share sequences: turns of one layer each") {
+  // Two stages of two unidirectional layers over two shards, one micro-batch: the last shard of the
+  // last stage ends forward after 4 + 1 turns; backward after 4 input gradients, half of one less,
+  // and one turn to the other shard; weight gradients of a stage's two layers come with it.
+  const Planner planner(lstm_job(4), simple_cluster(4));
+  const double turn = layer_flops / 2 * 1e-9;
+  const Prediction whole = planner.predict({1, 2, 2, 1, ScheduleKind::gpipe});
+  CHECK(whole.seconds == Approx((5 + 2 + 2 + 1.5 + 1 + 2) * turn).epsilon(1e-9));
+  // A micro-batch more makes every turn shorter, and adds one of the slowest stage each way.
+  const Prediction parts = planner.predict({1, 2, 2, 16, ScheduleKind::gpipe});
+  CHECK(parts.seconds < 0.75 * whole.seconds);
+  CHECK(parts.bubble < 0.15);
+  // Messages between the stages and states between the shards take their time.
+  const Planner slow(lstm_job(4), simple_cluster(4, {"link", false, turn, 1e30}));
+  CHECK(slow.predict({1, 2, 2, 1, ScheduleKind::gpipe}).seconds > whole.seconds + 4 * turn);
+}
+
+TEST_CASE("a divided optimiser: bytes of a rank, and of what travels") {
+  Job job = lstm_job(2);
+  job.optimizer.kind = OptimizerOptions::adamw;
+  const LinkModel link{"link", false, 0, 1e6};
+  const Planner planner(job, simple_cluster(8, link));
+  const auto weights = static_cast<double>(planner.weights());
+  const auto part = [&](double n) { return std::ceil(weights / 256 / n) * 256; };
+  for (int n : {2, 8}) {
+    Split whole{n}, divided{n};
+    divided.shard_optimizer = true;
+    const Prediction a = planner.predict(whole), b = planner.predict(divided);
+    // Two arrays of state; of the part two of state, its weights and gradients, and all parts.
+    const double saved = 4 * (2 * weights - 4 * part(n) - n * part(n));
+    CHECK(a.memory_bytes - b.memory_bytes == Approx(saved));
+    // Of a batch that takes no time but for its sums: half of the ring before the update, half
+    // behind it. Padding travels with the weights.
+    const double half = (n - 1) * 4 * weights / n / 1e6, back = (n - 1) * 4 * part(n) / 1e6;
+    CHECK(a.communication == Approx(2 * half).epsilon(1e-9));
+    CHECK(b.communication == Approx(half + back).epsilon(1e-9));
+    CHECK(b.hidden < 0.5);
+  }
+  // Of a stage's ranks the gradients are summed whole, and the weights come back in addition.
+  Split stages{4, 2, 1, 2, ScheduleKind::gpipe};
+  const Prediction a = planner.predict(stages);
+  stages.shard_optimizer = true;
+  const Prediction b = planner.predict(stages);
+  CHECK(b.communication > 1.4 * a.communication);
+  CHECK(b.seconds > a.seconds);
+}
+
+TEST_CASE("the optimiser is divided where nothing else fits, or where that is faster") {
+  Job job = lstm_job(5);
+  job.optimizer.kind = OptimizerOptions::adamw;
+  job.optimizer.ema_decay = 0.9;
+  Cluster cluster = simple_cluster(8, {"link", false, 0, 1e9});
+  const Planner planner(job, cluster);
+  const auto with_optimizer = [](const std::vector<Prediction>& ranking) {
+    return std::count_if(ranking.begin(), ranking.end(),
+                         [](const Prediction& p) { return p.split.shard_optimizer; });
+  };
+  // Updates take no time here: there is no gain.
+  CHECK(with_optimizer(planner.rank()) == 0);
+  // With as many micro-batches as there can be only the optimiser is left to be divided.
+  Split whole{8, 1, 1, 8}, divided = whole;
+  divided.shard_optimizer = true;
+  const double most = planner.predict(whole).memory_bytes;
+  const double least = planner.predict(divided).memory_bytes;
+  REQUIRE(least < most);
+  cluster.device.memory_bytes = (most + least) / 2 / 0.95;
+  bool found = false;
+  for (const Prediction& p : Planner(job, cluster).rank()) {
+    if (p.split.pipeline > 1 || p.split.sequence > 1) continue;
+    found = p.fits && p.split.shard_optimizer;
+  }
+  CHECK(found);
+  // Where updating takes longer than getting the weights back, dividing it is faster.
+  cluster.device.memory_bytes = 1e12;
+  cluster.device.costs["optimizer/f32"].byte = 1e-6;
+  CHECK(Planner(job, cluster).rank()[0].split.shard_optimizer);
 }

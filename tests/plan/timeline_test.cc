@@ -75,9 +75,7 @@ WaveCosts forward_only(int shards, int micro_batches, int layers, int directions
   c.layers.resize(static_cast<size_t>(layers));
   for (auto& l : c.layers) l.direction.forward = 1;
   c.directions.assign(static_cast<size_t>(layers), directions);
-  c.stage_of_layer.assign(static_cast<size_t>(layers), 0);
   c.state_bytes.assign(static_cast<size_t>(layers), 0);
-  c.output_bytes.assign(static_cast<size_t>(layers), 0);
   c.beside.assign(static_cast<size_t>(shards), {"link", false, 0, 1});
   return c;
 }

@@ -1,0 +1,148 @@
+// What the planner simulates is what the engine does: stages that share sequences, rank by rank.
+#include <catch2/catch.hpp>
+#include <mutex>
+
+#include "comm/run_ranks.h"
+#include "engine/parallel/pipeline_trainer.h"
+#include "engine/plan/wave.h"
+#include "tests/engine/gradient_check.h"
+
+using namespace rondo;
+using rondo::test::RandomBatch;
+
+namespace {
+
+constexpr int classes = 5, layers = 5;  // recurrent ones; "out" follows
+
+Outputs model(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::lstm(g, x, "a", {.hidden = 8, .layers = 3, .bidirectional = true});
+  x = layers::lstm(g, x, "b", {.hidden = 8, .layers = 2});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+struct Setting {
+  int pipeline, shards, micro_batches;
+  ScheduleKind schedule;
+  std::string placement;  // of six layers
+  int chunks = 1;
+};
+
+// One direction of one layer's time loop, and the shard that gets its last state.
+struct Turn {
+  bool forward = false;
+  int layer = 0, micro_batch = 0, to = -1;
+  bool operator==(const Turn&) const = default;
+};
+using Turns = std::vector<std::vector<Turn>>;  // by rank: of the pipeline, and shard
+
+Turns recorded(const Setting& s) {
+  std::vector<RandomBatch> batches;
+  std::vector<BatchView> views;
+  Graph g;
+  model(g);
+  batches.reserve(static_cast<size_t>(s.micro_batches));
+  BatchCapacity capacity;
+  for (int m = 0; m < s.micro_batches; ++m) {
+    batches.emplace_back(std::vector<int32_t>{11 + m, 9, 7}, classes, static_cast<unsigned>(m));
+    views.push_back(batches.back().view(g, classes, static_cast<unsigned>(m)));
+    capacity = BatchCapacity::merge(capacity, views.back().extent());
+  }
+  const int ranks = s.pipeline * s.shards;
+  Turns turns(static_cast<size_t>(ranks));
+  std::mutex mutex;
+  run_ranks(ranks, [&](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    const Ranks world(*group, std::chrono::seconds(60));
+    RankGrid grid(transport, {1, s.pipeline, s.shards}, std::chrono::seconds(60));
+    PipelineSettings p;
+    p.schedule = s.schedule;
+    p.micro_batches = s.micro_batches;
+    p.chunks = s.chunks;
+    p.placement = s.placement;
+    SessionOptions o;
+    o.threads = 1;
+    PipelineTrainer trainer(model, o, p, world, grid, capacity);
+    trainer.accumulate(views, true);
+    std::vector<Turn> mine;
+    for (const TimedAction& t : trainer.shards()->shards().timeline()) {
+      switch (t.action.kind) {
+        case ActionKind::forward:
+        case ActionKind::input_backward:
+          mine.push_back(
+              {t.action.kind == ActionKind::forward, t.action.stage, t.action.micro_batch});
+          break;
+        case ActionKind::send_activation:
+        case ActionKind::send_gradient:
+          mine.back().to = t.action.peer;
+          break;
+        default:
+          break;
+      }
+    }
+    const std::lock_guard lock(mutex);
+    turns[static_cast<size_t>(rank)] = std::move(mine);
+  });
+  return turns;
+}
+
+Turns planned(const Setting& s) {
+  plan::WaveCosts c;
+  c.shards = s.shards;
+  c.micro_batches = s.micro_batches;
+  c.layers.resize(layers + 1);
+  c.directions = {2, 2, 2, 1, 1, 0};
+  c.alpha = c.beta = 1;
+  c.state_bytes.assign(layers + 1, 1);
+  const plan::LinkModel link{"link", false, 1, 1};
+  c.beside.assign(static_cast<size_t>(s.shards), link);
+  c.schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+  c.first_layer = {0};
+  for (const char digit : s.placement) {
+    if (digit != ',') c.first_layer.push_back(c.first_layer.back() + digit - '0');
+  }
+  c.output_bytes.assign(static_cast<size_t>(c.schedule.stages), 1);
+  c.reduce = c.output_bytes;
+  c.up.assign(static_cast<size_t>(s.pipeline), link);
+  c.down = c.up;
+  const plan::Wave wave = plan::build_wave(c);
+  CHECK(plan::simulate(wave.work).end > 0);
+  Turns turns(static_cast<size_t>(wave.ranks));
+  for (const plan::Task& t : wave.work.tasks()) {
+    if (t.resource < wave.ranks) {
+      if (t.stage < 0) continue;
+      turns[static_cast<size_t>(t.resource)].push_back(
+          {t.kind == static_cast<int>(Phase::forward), std::min(t.stage, layers), t.micro_batch});
+    } else if (t.resource < 3 * wave.ranks) {
+      // A message to the next shard, or the one before.
+      const int rank = t.resource % wave.ranks, step = t.resource < 2 * wave.ranks ? 1 : -1;
+      turns[static_cast<size_t>(rank)].back().to = rank % s.shards + step;
+    }
+  }
+  return turns;
+}
+
+}  // namespace
+
+TEST_CASE("the planner's lists of stages and shards are what the engine's ranks record") {
+  const Setting setting = GENERATE(Setting{2, 2, 3, ScheduleKind::one_f_one_b, "3,3"},
+                                   Setting{2, 3, 2, ScheduleKind::zero_bubble, "4,2"},
+                                   Setting{3, 2, 2, ScheduleKind::gpipe, "1,2,3"},
+                                   Setting{2, 2, 4, ScheduleKind::interleaved, "1,2,2,1", 2});
+  INFO(name_of(setting.schedule) << ": " << setting.pipeline << " x " << setting.shards);
+  const Turns engine = recorded(setting), planner = planned(setting);
+  REQUIRE(engine.size() == planner.size());
+  for (size_t rank = 0; rank < engine.size(); ++rank) {
+    INFO("rank " << rank);
+    REQUIRE(!engine[rank].empty());
+    REQUIRE(engine[rank].size() == planner[rank].size());
+    for (size_t i = 0; i < engine[rank].size(); ++i) {
+      const Turn& a = engine[rank][i];
+      const Turn& b = planner[rank][i];
+      INFO(i << ": engine " << a.forward << " " << a.layer << " " << a.micro_batch << " " << a.to
+             << ", planner " << b.forward << " " << b.layer << " " << b.micro_batch << " " << b.to);
+      REQUIRE((a == b));
+    }
+  }
+}

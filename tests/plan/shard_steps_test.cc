@@ -1,0 +1,183 @@
+// The order in which shards of a pipeline's stages work: right for every size, and the checker sees
+// what is wrong.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "engine/parallel/shard_steps.h"
+
+using namespace rondo;
+
+namespace {
+
+using Kind = ShardStep::Kind;
+using Lists = std::vector<std::vector<ShardStep>>;
+
+// Layers in turn bidirectional and not, so many to a stage; CTC on the last one.
+std::vector<StageExchanges> rows(int stages, int layers = 2) {
+  std::vector<StageExchanges> all(static_cast<size_t>(stages));
+  for (int s = 0; s < stages; ++s) {
+    StageExchanges& row = all[static_cast<size_t>(s)];
+    std::vector<WaveExchange> forward;
+    for (int l = 0; l < layers; ++l) forward.push_back({(s + l) % 2 == 0 ? 2 : 1, false, false});
+    if (s == stages - 1) forward.push_back({1, false, false});
+    row = forward;
+    for (auto e = forward.rbegin(); e != forward.rend(); ++e) {
+      row.push_back({e->directions, true, false});
+    }
+  }
+  return all;
+}
+
+Lists lists_of(const PipelineSchedule& schedule, const std::vector<StageExchanges>& exchanges,
+               int shards) {
+  Lists lists;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    for (int shard = 0; shard < shards; ++shard) {
+      lists.push_back(shard_steps(schedule, exchanges, rank, shard, shards));
+    }
+  }
+  return lists;
+}
+
+std::string problems(const PipelineSchedule& schedule, const std::vector<StageExchanges>& exchanges,
+                     int shards, const Lists& lists) {
+  std::string text;
+  for (const auto& p : check_shard_steps(schedule, exchanges, shards, lists)) text += p + "\n";
+  return text;
+}
+
+size_t find(const std::vector<ShardStep>& list, const ShardStep& step) {
+  const auto found = std::find(list.begin(), list.end(), step);
+  REQUIRE(found != list.end());
+  return static_cast<size_t>(found - list.begin());
+}
+
+}  // namespace
+
+TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock") {
+  const std::pair<ScheduleKind, int> kinds[] = {{ScheduleKind::gpipe, 1},
+                                                {ScheduleKind::one_f_one_b, 1},
+                                                {ScheduleKind::interleaved, 2},
+                                                {ScheduleKind::zero_bubble, 1}};
+  int checked = 0;
+  for (const auto& [kind, chunks] : kinds) {
+    for (int ranks : {1, 2, 3, 5}) {
+      for (int m : {1, 2, 3, 6, 10}) {
+        if (kind == ScheduleKind::interleaved && m % ranks != 0) continue;
+        const PipelineSchedule schedule = make_schedule(kind, ranks, m, chunks);
+        const auto exchanges = rows(schedule.stages);
+        for (int shards : {1, 2, 3, 4, 7}) {
+          INFO(name_of(kind) << ": " << ranks << " ranks, " << m << " micro-batches, " << shards
+                             << " shards");
+          const Lists lists = lists_of(schedule, exchanges, shards);
+          CHECK(problems(schedule, exchanges, shards, lists) == "");
+          ++checked;
+        }
+      }
+    }
+  }
+  CHECK(checked > 300);
+}
+
+TEST_CASE("The list of a shard at the left end of the last stage") {
+  // One bidirectional layer and CTC; the shard's right direction is the near one.
+  const std::vector<StageExchanges> exchanges = {
+      {}, {{2, false, false}, {1, false, false}, {1, true, false}, {2, true, false}}};
+  const PipelineSchedule schedule = gpipe_schedule(2, 1);
+  const Action receive{ActionKind::recv_activation, 1, 0, 0}, forward{ActionKind::forward, 1, 0};
+  const Action backward{ActionKind::backward, 1, 0};
+  const std::vector<ShardStep> want = {
+      {Kind::expect, forward, 0, 1},   // what comes from the right
+      {Kind::action, receive},         //
+      {Kind::expect, backward, 2, 0},  // beta
+      {Kind::expect, backward, 3, 0},  // the gradient of the state that went right
+      {Kind::nodes, forward, 0},
+      {Kind::exchange, forward, 0, 0},
+      {Kind::exchange, forward, 0, 1},
+      {Kind::nodes, forward, 1},
+      {Kind::exchange, forward, 1, 0},
+      {Kind::nodes, forward},
+      {Kind::nodes, backward, 2},
+      {Kind::exchange, backward, 2, 0},
+      {Kind::nodes, backward, 3},
+      {Kind::exchange, backward, 3, 1},  // its own end first
+      {Kind::exchange, backward, 3, 0},
+      {Kind::nodes, backward},
+      {Kind::action, {ActionKind::send_gradient, 1, 0, 0}},
+      {Kind::action, {ActionKind::reduce, 1}}};
+  CHECK(shard_steps(schedule, exchanges, 1, 0, 2) == want);
+}
+
+TEST_CASE("The checker names what is wrong with lists of stages and shards") {
+  const PipelineSchedule schedule = one_f_one_b_schedule(2, 4);
+  const auto exchanges = rows(2);
+  const Lists right = lists_of(schedule, exchanges, 2);
+  const auto fault = [&](auto&& break_lists) {
+    Lists lists = right;
+    break_lists(lists);
+    return problems(schedule, exchanges, 2, lists);
+  };
+  const Action forward{ActionKind::forward, 0, 1};
+  const ShardStep early{Kind::exchange, forward, 0, 0}, late{Kind::exchange, forward, 0, 1};
+
+  CHECK_THAT(fault([](Lists& l) { l.pop_back(); }), Catch::Contains("3 lists for 2 x 2 ranks"));
+  CHECK_THAT(fault([&](Lists& l) { std::erase(l[0], late); }),
+             Catch::Contains("lacks exchange 0 direction 1 of forward stage 0 micro-batch 1"));
+  CHECK_THAT(fault([&](Lists& l) { l[0].insert(l[0].begin() + 20, l[0][find(l[0], late)]); }),
+             !Catch::Equals(""));
+  CHECK_THAT(fault([&](Lists& l) {
+               std::erase(l[0], ShardStep{Kind::expect, forward, 0, 1});
+             }),
+             Catch::Contains("has not been expected"));
+  CHECK_THAT(fault([&](Lists& l) {
+               l[0].insert(l[0].begin(), {Kind::expect, forward, 0, 1});
+             }),
+             Catch::Contains("comes again"));
+  CHECK_THAT(fault([&](Lists& l) {
+               l[0].insert(l[0].begin(), {Kind::expect, forward, 0, 0});
+             }),
+             Catch::Contains("nobody sends it"));
+  CHECK_THAT(fault([&](Lists& l) {
+               std::erase_if(l[1], [&](const ShardStep& s) {
+                 return s.action == forward && s.kind != Kind::expect;
+               });
+             }),
+             Catch::Contains("forward stage 0 micro-batch 1: 0 times, expected 1"));
+  // Both shards begin with the direction whose end is far: each waits for the other.
+  const auto far_first = [&](std::vector<ShardStep>& list) {
+    std::swap(list[find(list, early)], list[find(list, late)]);
+  };
+  CHECK(fault([&](Lists& l) { far_first(l[0]); }) == "");
+  CHECK_THAT(fault([&](Lists& l) {
+               far_first(l[0]);
+               far_first(l[1]);
+             }),
+             Catch::Contains("deadlock: waits in exchange 0"));
+  // A state is expected only after the shard has given away what the other one waits with.
+  CHECK_THAT(fault([&](Lists& l) {
+               for (size_t r : {0, 1}) {
+                 std::vector<ShardStep> expected;
+                 for (const ShardStep& s : l[r]) {
+                   if (s.kind == Kind::expect && s.action == forward) expected.push_back(s);
+                 }
+                 std::erase_if(l[r], [&](const ShardStep& s) {
+                   return s.kind == Kind::expect && s.action == forward;
+                 });
+                 for (const ShardStep& s : expected) {
+                   const size_t at = find(l[r], {Kind::exchange, forward, s.exchange, s.direction});
+                   l[r].insert(l[r].begin() + static_cast<std::ptrdiff_t>(at), s);
+                 }
+               }
+             }),
+             Catch::Contains("deadlock"));
+  // Two micro-batches change places on one of the shards.
+  CHECK_THAT(fault([&](Lists& l) {
+               for (ShardStep& s : l[2]) {
+                 int& m = s.action.micro_batch;
+                 if (s.kind != Kind::action && s.action.kind == ActionKind::forward && m < 2) {
+                   m = 1 - m;
+                 }
+               }
+             }),
+             !Catch::Equals(""));
+}
