@@ -31,7 +31,7 @@ size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacit
       return 0;
     case Backend::cpu:
       return ctc_cpu_workspace_bytes(context, capacity, dtype, classes, max_label_length,
-                                     with_grad);
+                                     with_grad, lattice_limit);
     case Backend::sim:
     case Backend::cuda:
       return CtcGpuWorkspace(capacity, max_label_length, with_grad, lattice_limit).bytes;

@@ -32,9 +32,9 @@ size_t carve(CtcChunkSequence& c, const Dimensions& d, std::byte* base) {
   s.bin_stride = ctc_round_up(bins, ctc_lanes);
   carver.take(s.label_class, s.padded);
   carver.take(s.may_skip, s.padded + ctc_tile);
-  carver.take_bytes(c.y_ring, ctc_chunk_ring * s.padded * real);
-  carver.take_bytes(c.y_blank_ring, ctc_chunk_ring * real);
-  carver.take(c.drop_ring, ctc_chunk_ring);
+  carver.take_bytes(s.y, ctc_ring_frames * s.padded * real);
+  carver.take_bytes(s.y_blank, ctc_ring_frames * real);
+  carver.take(s.drop, ctc_ring_frames);
   carver.take_bytes(s.row_max, frames * real);
   carver.take_bytes(s.row_sum, frames * real);
   carver.take(s.wide_y, 2 * s.padded);
@@ -78,7 +78,7 @@ class Run {
       const CtcChunkPart part(a_, n);
       if (ctc_pass_on_alpha(args, part, n)) return;
       CtcChunkSequence& c = begin(n, part, slot);
-      rows(c);
+      ctc_row_sums(c.s, dtype_, kernels_.rows);
       double* out = ctc_border(args.alpha_out, n);
       c.alpha_out = out + ctc_border_header;
       CtcBorderHeader header = alpha_header(n, part);
@@ -95,7 +95,7 @@ class Run {
       if (ctc_pass_on_beta(args, part, n)) return;
       CtcChunkSequence& c = begin(n, part, slot);
       prepare_grad(c, args);
-      rows(c);
+      ctc_row_sums(c.s, dtype_, kernels_.rows);
       CtcBorderHeader header;
       if (!part.has_last) header = ctc_read_header(ctc_border(args.beta_in, n));
       kernels_.beta(c, dtype_, alpha_header(n, part), header);
@@ -176,21 +176,6 @@ class Run {
 
   CtcBorderHeader alpha_header(int32_t n, const CtcChunkPart& part) const {
     return part.begins_left ? ctc_read_header(ctc_border(a_.alpha_in, n)) : CtcBorderHeader();
-  }
-
-  // Maximum and sum of each row, of the y beside them nothing is kept.
-  void rows(const CtcChunkSequence& c) const {
-    const size_t real = dtype_ == DType::f64 ? 8 : 4;
-    for (int32_t first = 0; first < c.s.frames; first += ctc_chunk_ring) {
-      CtcSequence block = c.s;
-      block.row_offsets += first;
-      block.y = c.y_ring;
-      block.y_blank = c.y_blank_ring;
-      block.drop = c.drop_ring;
-      block.row_max = static_cast<std::byte*>(c.s.row_max) + static_cast<size_t>(first) * real;
-      block.row_sum = static_cast<std::byte*>(c.s.row_sum) + static_cast<size_t>(first) * real;
-      kernels_.rows(block, dtype_, 0, std::min(ctc_chunk_ring, c.s.frames - first), 0);
-    }
   }
 
   void fill_grad(const CtcChunkGradArgs& args, int32_t n, double value) const {

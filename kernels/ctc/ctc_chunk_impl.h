@@ -103,11 +103,7 @@ struct CtcChunkSequence {
   double* alpha_out = nullptr;
   const double* beta_in = nullptr;
   double* beta_out = nullptr;
-  void *y_ring = nullptr, *y_blank_ring = nullptr;  // rows of y, which only the rows' code needs
-  int32_t* drop_ring = nullptr;
 };
-
-inline constexpr int32_t ctc_chunk_ring = 16;
 
 struct CtcChunkKernels {
   void (*rows)(const CtcSequence& s, DType dtype, int32_t begin, int32_t end, int32_t slot);

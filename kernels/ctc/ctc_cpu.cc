@@ -11,7 +11,6 @@ namespace rondo {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr int32_t ring_frames = 16;
 constexpr size_t stream_bytes = size_t{4} << 20;  // more than a core's share of the caches
 
 struct Dimensions {
@@ -21,14 +20,51 @@ struct Dimensions {
   bool with_grad;
 };
 
-// Points the tables and scratch of `s` into the slot at `base`; returns the slot's size.
-size_t carve(CtcSequence& s, const Dimensions& d, std::byte* base) {
-  CtcCarver c(base);
-  const int64_t real = d.dtype == DType::f64 ? 8 : 4;
-  s.tiles = d.labels / ctc_tile + 1;
+int64_t real_bytes(const Dimensions& d) { return d.dtype == DType::f64 ? 8 : 4; }
+
+// Numbers that ctc_wide keeps of the lattice.
+int64_t wide_columns(const Dimensions& d, int64_t column) {
+  const int64_t frames = d.frames, block = ctc_wide_block(d.frames);
+  return (block + (frames + block - 1) / std::max<int64_t>(block, 1) + 2) * 2 * column;
+}
+
+// What grows with frames times labels: y, and of the lattice its columns and their exponents.
+void carve_lattice(CtcCarver& c, CtcSequence& s, const Dimensions& d) {
+  const int64_t frames = d.frames, column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
+  c.take_bytes(s.y, frames * s.padded * real_bytes(d));
+  c.take(s.profiles, (frames + 4) * s.tiles);
+  c.take(s.columns, std::max(frames * column, wide_columns(d, column)));
+}
+
+void set_tiles(CtcSequence& s, int32_t labels) {
+  s.tiles = labels / ctc_tile + 1;
   s.padded = static_cast<int32_t>(ctc_round_up(s.tiles * ctc_tile, ctc_lanes));
-  s.ring = d.with_grad ? 0 : ring_frames;
-  const int64_t frames = d.frames, rows = d.with_grad ? frames : 2 * ring_frames;
+}
+
+size_t lattice_bytes(const Dimensions& d) {
+  CtcSequence s{};
+  set_tiles(s, d.labels);
+  CtcCarver c(nullptr);
+  carve_lattice(c, s, d);
+  return c.used();
+}
+
+// Per sequence: there are as many of them at once as threads.
+size_t bytes_to_keep(size_t lattice_limit) { return lattice_limit / 4; }
+
+bool keeps_lattice(const Dimensions& d, size_t lattice_limit) {
+  return !d.with_grad || lattice_bytes(d) <= bytes_to_keep(lattice_limit);
+}
+
+// Points the tables and scratch of `s` into the slot at `base`; returns the slot's size.
+size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
+  CtcCarver c(base);
+  const int64_t real = real_bytes(d);
+  set_tiles(s, d.labels);
+  s.kept = kept;
+  s.ring = d.with_grad ? 0 : ctc_ring_frames;
+  const int64_t frames = d.frames, rows = d.with_grad ? frames : 2 * ctc_ring_frames;
+  const int64_t rows_of_y = kept ? rows : ctc_ring_frames;
   const int64_t column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
   c.take(s.label_class, s.padded);
   c.take(s.may_skip, s.padded + ctc_tile);
@@ -41,24 +77,27 @@ size_t carve(CtcSequence& s, const Dimensions& d, std::byte* base) {
     c.take(sweep->carry, s.padded);
     c.take(sweep->skip, s.padded);
   }
-  c.take_bytes(s.y, rows * s.padded * real);
-  c.take_bytes(s.y_blank, rows * real);
+  c.take_bytes(s.y_blank, rows_of_y * real);
   c.take_bytes(s.row_max, rows * real);
   c.take_bytes(s.row_sum, rows * real);
-  c.take(s.drop, rows);
+  c.take(s.drop, rows_of_y);
   c.take(s.scratch, 4 * column);
   c.take(s.wide_y, 2 * s.padded);
-  c.take(s.profiles, (d.with_grad ? frames + 4 : 2) * s.tiles);
-  if (!d.with_grad) return c.used();
+  if (d.with_grad && kept) {
+    carve_lattice(c, s, d);
+  } else {
+    c.take_bytes(s.y, rows_of_y * s.padded * real);
+  }
+  if (!d.with_grad) {
+    c.take(s.profiles, 2 * s.tiles);
+    return c.used();
+  }
+  if (!kept) c.take(s.columns, wide_columns(d, column));
   const int64_t bins = ctc_bins(d.classes, d.labels);
   s.bin_stride = ctc_round_up(bins, ctc_lanes);
   c.take(s.bin_class, bins);
   c.take(s.bin_begin, bins + 1);
   c.take(s.bin_position, d.labels);
-  const int64_t block = ctc_wide_block(d.frames);
-  const int64_t wide =
-      (block + (frames + block - 1) / std::max<int64_t>(block, 1) + 2) * 2 * column;
-  c.take(s.columns, std::max(frames * column, wide));
   c.take(s.factor, 2 * s.tiles);
   c.take(s.profile_of, frames);
   for (void*& gather : s.gather) c.take_bytes(gather, ctc_lanes * s.padded * real);
@@ -106,9 +145,14 @@ void make_tables(CtcSequence& s) {
 // A slot holds the CtcSequence itself, then what it points to.
 constexpr size_t header_bytes = (sizeof(CtcSequence) + 63) / 64 * 64;
 
-size_t slot_bytes(const Dimensions& d) {
+// For every sequence within `d`. Of those that are kept the lattice takes bytes_to_keep() at most,
+// and all else no more than for the largest one.
+size_t slot_bytes(const Dimensions& d, size_t lattice_limit) {
   CtcSequence s{};
-  return header_bytes + carve(s, d, nullptr);
+  const size_t with_lattice = header_bytes + carve(s, d, true, nullptr);
+  if (keeps_lattice(d, lattice_limit)) return with_lattice;
+  return std::max(with_lattice - lattice_bytes(d) + bytes_to_keep(lattice_limit),
+                  header_bytes + carve(s, d, false, nullptr));
 }
 
 int64_t slots(const Context& context, const PackedCapacity& capacity) {
@@ -123,7 +167,7 @@ class Run {
         kernels_(kernels),
         dtype_(args.logits.dtype),
         sequences_(args.layout.extent->sequences) {
-    slot_bytes_ = slot_bytes(dimensions());
+    slot_bytes_ = slot_bytes(dimensions(), a_.lattice_limit);
     slots_ = slots(context, args.layout.capacity);
     RONDO_CHECK(a_.workspace.bytes() >= slot_bytes_ * static_cast<size_t>(slots_), "workspace of ",
                 a_.workspace.bytes(), " bytes, needs ", slot_bytes_, " for each of ", slots_);
@@ -151,7 +195,7 @@ class Run {
       for (int32_t n; (n = next.fetch_add(1, std::memory_order_relaxed)) < sequences_;) {
         CtcSequence* s = begin(n, worker);
         if (s == nullptr) continue;
-        if (a_.grad) kernels_.rows(*s, dtype_, 0, s->frames, 0);
+        if (a_.grad && s->kept) kernels_.rows(*s, dtype_, 0, s->frames, 0);
         if (finish(*s)) kernels_.grad_rows(*s, dtype_, 0, s->frames);
       }
     };
@@ -161,7 +205,8 @@ class Run {
   // Fewer sequences than threads: the threads share the rows of each.
   void run_few() {
     for (int32_t n = 0; n < sequences_; ++n) {
-      if (CtcSequence* s = begin(n, n))
+      CtcSequence* s = begin(n, n);
+      if (s && s->kept)
         each_row(*s, [&](int64_t first, int64_t last) {
           kernels_.rows(*s, dtype_, static_cast<int32_t>(first), static_cast<int32_t>(last), 0);
         });
@@ -215,8 +260,11 @@ class Run {
       if (a_.grad) fill_grad(s, 0);
       return nullptr;
     }
-    carve(s, {s.frames, s.label_count, s.classes, dtype_, static_cast<bool>(a_.grad)},
-          reinterpret_cast<std::byte*>(&s) + header_bytes);
+    const Dimensions d{s.frames, s.label_count, s.classes, dtype_, static_cast<bool>(a_.grad)};
+    const size_t used = carve(s, d, keeps_lattice(d, a_.lattice_limit),
+                              reinterpret_cast<std::byte*>(&s) + header_bytes);
+    RONDO_CHECK(header_bytes + used <= slot_bytes_, "sequence ", n, " needs ", used,
+                " bytes of a slot of ", slot_bytes_);
     make_tables(s);
     if (a_.grad) ctc_make_bins(s);
     s.wants_grad = static_cast<bool>(a_.grad);
@@ -226,7 +274,8 @@ class Run {
 
   // The lattice; true if the gradient is still to be written.
   bool finish(CtcSequence& s) {
-    const CtcLoss loss = kernels_.lattice(s, dtype_);
+    if (!s.kept) ctc_row_sums(s, dtype_, kernels_.rows);
+    const CtcLoss loss = (s.kept ? kernels_.lattice : kernels_.wide)(s, dtype_);
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     switch (loss.kind) {
       case CtcLoss::finite:
@@ -271,6 +320,18 @@ class Run {
 };
 
 }  // namespace
+
+void ctc_row_sums(const CtcSequence& s, DType dtype,
+                  void (*rows)(const CtcSequence&, DType, int32_t, int32_t, int32_t)) {
+  const size_t real = dtype == DType::f64 ? 8 : 4;
+  CtcSequence block = s;
+  for (int32_t first = 0; first < s.frames; first += ctc_ring_frames) {
+    block.row_offsets = s.row_offsets + first;
+    block.row_max = static_cast<std::byte*>(s.row_max) + static_cast<size_t>(first) * real;
+    block.row_sum = static_cast<std::byte*>(s.row_sum) + static_cast<size_t>(first) * real;
+    rows(block, dtype, 0, std::min(ctc_ring_frames, s.frames - first), 0);
+  }
+}
 
 void ctc_make_label_tables(CtcSequence& s) {
   std::fill_n(s.label_class, s.padded, s.blank);
@@ -319,8 +380,9 @@ int32_t ctc_wide_block(int32_t frames) {
 }
 
 size_t ctc_cpu_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
-                               int64_t classes, int32_t max_label_length, bool with_grad) {
-  return slot_bytes({capacity.frames, max_label_length, classes, dtype, with_grad}) *
+                               int64_t classes, int32_t max_label_length, bool with_grad,
+                               size_t lattice_limit) {
+  return slot_bytes({capacity.frames, max_label_length, classes, dtype, with_grad}, lattice_limit) *
          static_cast<size_t>(slots(context, capacity));
 }
 
@@ -330,28 +392,28 @@ void ctc_run(const Context& context, const CtcArgs& args, const CtcKernels& kern
 
 void ctc_wide_generic(const Context& context, const CtcArgs& args) {
   using namespace isa_generic;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
 }
 void ctc_wide_avx2(const Context& context, const CtcArgs& args) {
   using namespace isa_avx2;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
 }
 void ctc_wide_avx512(const Context& context, const CtcArgs& args) {
   using namespace isa_avx512;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
 }
 
 void ctc_generic(const Context& context, const CtcArgs& args) {
   using namespace isa_generic;
-  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows, ctc_wide});
 }
 void ctc_avx2(const Context& context, const CtcArgs& args) {
   using namespace isa_avx2;
-  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows, ctc_wide});
 }
 void ctc_avx512(const Context& context, const CtcArgs& args) {
   using namespace isa_avx512;
-  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows, ctc_wide});
 }
 
 }  // namespace rondo

@@ -9,6 +9,9 @@
 //      ctc_wide        the same with an exponent per state, for sequences that leave the range of
 //                      the former; always right, several times slower.
 //   3. ctc_grad_rows   softmax - posterior, written once.
+// What grows with frames times labels (y, the lattice) is kept up to a quarter of
+// CtcArgs::lattice_limit per sequence. Beyond that ctc_wide runs at once: it keeps columns at
+// O(sqrt(T)) frames, and no y.
 #pragma once
 
 #include "kernels/ctc/ctc.h"
@@ -47,6 +50,7 @@ struct CtcSequence {
   double grad_scale;
   bool wants_grad;
   bool stream;  // the gradient is too large to stay in the caches
+  bool kept;    // y and the lattice are kept; otherwise only what ctc_wide needs
 
   int32_t tiles, padded;  // padded: label positions, a multiple of 16
   int32_t* label_class;   // [padded]; the blank past the labels
@@ -62,7 +66,8 @@ struct CtcSequence {
   int32_t* bin_position;  // [label_count]
 
   // Per frame; Real is double for f64 logits, float otherwise. In loss-only mode a ring of
-  // `ring` frames for each direction.
+  // `ring` frames for each direction. Of a lattice that is not kept, row_max and row_sum of all
+  // frames, the others of `ctc_ring_frames`.
   int32_t ring;  // 0: all frames
   void* y;       // [frames, padded] Real
   void* y_blank;
@@ -88,6 +93,8 @@ struct CtcSequence {
 int32_t ctc_wide_block(int32_t frames);
 inline constexpr int32_t ctc_wide_column_tile = 4 * ctc_tile;  // mantissas and exponents
 
+inline constexpr int32_t ctc_ring_frames = 16;  // where not all frames of y are kept
+
 struct CtcLoss {
   double value;
   enum Kind : uint8_t { finite, impossible, not_a_number } kind;
@@ -99,9 +106,11 @@ struct CtcKernels {
   void (*rows)(const CtcSequence& s, DType dtype, int32_t begin, int32_t end, int32_t slot);
   CtcLoss (*lattice)(CtcSequence& s, DType dtype);
   void (*grad_rows)(const CtcSequence& s, DType dtype, int32_t begin, int32_t end);
+  CtcLoss (*wide)(CtcSequence& s, DType dtype);
 };
 size_t ctc_cpu_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
-                               int64_t classes, int32_t max_label_length, bool with_grad);
+                               int64_t classes, int32_t max_label_length, bool with_grad,
+                               size_t lattice_limit);
 void ctc_run(const Context& context, const CtcArgs& args, const CtcKernels& kernels);
 // The whole sequence by ctc_wide: what ctc_chunk gives for any cuts.
 void ctc_wide_avx512(const Context& context, const CtcArgs& args);

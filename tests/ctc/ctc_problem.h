@@ -17,6 +17,7 @@ struct CtcProblem {
   int32_t blank = 0;
   CtcInput input = CtcInput::logits;
   bool zero_infinity = false;
+  size_t lattice_limit = ctc_lattice_limit;
   std::vector<double> logits;  // [rows, classes]
   std::vector<int32_t> labels, offsets = {0};
 
@@ -60,6 +61,7 @@ inline CtcArgs ctc_args_of(const CtcProblem& p) {
   args.blank = p.blank;
   args.input = p.input;
   args.zero_infinity = p.zero_infinity;
+  args.lattice_limit = p.lattice_limit;
   return args;
 }
 
@@ -79,7 +81,7 @@ CtcResult run_ctc(const Variant& variant, const CtcProblem& p, ThreadPool& pool,
   if (with_grad) args.grad = TensorView(grad.data(), DTypeOf<T>::value, {rows, p.classes});
   Buffer workspace(cpu_device(),
                    ctc_workspace_bytes(context, args.layout.capacity, DTypeOf<T>::value, p.classes,
-                                       args.max_label_length, with_grad) +
+                                       args.max_label_length, with_grad, p.lattice_limit) +
                        64,
                    "ctc test");
   args.workspace =

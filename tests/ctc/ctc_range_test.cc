@@ -1,4 +1,5 @@
 // Sequences made to leave the range of linear-space arithmetic, and the variant that has none.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -72,7 +73,7 @@ TEST_CASE("ctc: confident logits under wrong labels") {
 
 void run_wide(const Context& context, const CtcArgs& args) {
   using namespace isa_generic;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows});
+  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
 }
 
 // The fallback on ordinary input, where everything else is right too.
@@ -94,6 +95,62 @@ TEST_CASE("ctc: the lattice with an exponent per state equals the reference") {
       REQUIRE(std::abs(got.grad[i] - want.grad[i]) <= 1e-11);
     }
   }
+}
+
+const Variant* named(const std::vector<Variant>& variants, const std::string& name) {
+  const auto it = std::find_if(variants.begin(), variants.end(),
+                               [&](const Variant& v) { return v.name == name; });
+  return it == variants.end() ? nullptr : &*it;
+}
+
+// Of three sequences two would take more than the limit. They get the bits of the "wide_*"
+// variant, the third those it has without a limit, whoever is beside it.
+TEST_CASE("ctc: a sequence whose lattice is not kept has the bits of the wide variant") {
+  CtcProblem p({300, 200, 30}, 9, {std::vector<int32_t>(60, 3), std::vector<int32_t>(40, 5), {2}});
+  for (size_t i = 1; i + 1 < p.labels.size(); i += 2) p.labels[i] = 1 + static_cast<int32_t>(i % 7);
+  p.randomise(4, 2);
+  const std::vector<Variant> variants = runnable_ctc_variants();
+  for (const char* name : {"generic", "avx2", "avx512"}) {
+    const Variant* variant = named(variants, name);
+    if (!variant) continue;
+    const Variant* wide = named(variants, std::string("wide_") + name);
+    REQUIRE(wide != nullptr);
+    for (int threads : {1, 2, 5}) {
+      INFO(name << ", " << threads << " threads");
+      ThreadPool pool(threads);
+      p.lattice_limit = ctc_lattice_limit;
+      const CtcResult kept = run_ctc<float>(*variant, p, pool);
+      const CtcResult apart = run_ctc<float>(*wide, p, pool);
+      p.lattice_limit = 256 << 10;
+      const CtcResult got = run_ctc<float>(*variant, p, pool);
+      CHECK(kept.grad != apart.grad);  // or nothing is tested
+      for (int32_t n = 0; n < 3; ++n) {
+        const CtcResult& want = n < 2 ? apart : kept;
+        CHECK(got.loss[static_cast<size_t>(n)] == want.loss[static_cast<size_t>(n)]);
+        for (int32_t t = 0; t < p.layout.lengths[static_cast<size_t>(n)]; ++t) {
+          for (int64_t v = 0; v < p.classes; ++v) {
+            INFO("sequence " << n << " frame " << t << " class " << v);
+            REQUIRE(got.grad[p.at(n, t, v)] == want.grad[p.at(n, t, v)]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("ctc: an hour's lattice needs little more than its limit, or its checkpoints") {
+  ThreadPool pool(1);
+  const Context context{Backend::cpu, &cpu_device(), nullptr, &pool};
+  PackedCapacity hour;
+  hour.frames = 100000;
+  hour.rows = 100000;
+  hour.sequences = 1;
+  const auto bytes = [&](size_t limit) {
+    return ctc_workspace_bytes(context, hour, DType::f32, 12, 14000, true, limit);
+  };
+  CHECK(bytes(~size_t{0}) > size_t{20} << 30);
+  CHECK(bytes(size_t{1} << 32) < (size_t{1} << 30) + (size_t{32} << 20));
+  CHECK(bytes(ctc_lattice_limit) < size_t{320} << 20);  // columns of 2 x 317 frames
 }
 
 }  // namespace
