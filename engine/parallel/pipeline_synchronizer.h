@@ -17,6 +17,9 @@ class PipelineSynchronizer final : public Synchronizer {
 
   DataShare share() const override { return share_; }
   void reserve(const BatchCapacity& capacity) override { trainer_.reserve(capacity); }
+  size_t activation_bytes(const BatchCapacity&) const override {
+    return trainer_.memory().activations;
+  }
   bool interlocked() const override { return true; }
   void begin_batch(std::span<const BatchView> shards, bool ready) override;
   // The first shard takes all of the batch through the pipeline.

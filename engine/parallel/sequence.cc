@@ -21,7 +21,9 @@ SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& c
 SequenceRank::~SequenceRank() = default;
 
 size_t SequenceRank::arena_bytes() const {
-  return micro_batches_.empty() ? 0 : micro_batches_.front()->plan->arena_bytes();
+  size_t bytes = 0;
+  for (const auto& batch : micro_batches_) bytes += batch->plan->arena_bytes();
+  return bytes;
 }
 
 void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_batches) {

@@ -71,7 +71,7 @@ class SequenceRank {
   // Of the last run(): SequenceShards::timeline().
   const std::vector<TimedAction>& timeline() const { return shards_->timeline(); }
 
-  // Of the activations of one micro-batch.
+  // Of the activations of all micro-batches.
   size_t arena_bytes() const;
 
  private:

@@ -23,6 +23,7 @@ class SequenceSynchronizer final : public SessionSynchronizer {
 
   DataShare share() const override { return share_; }
   void reserve(const BatchCapacity& capacity) override;
+  size_t activation_bytes(const BatchCapacity&) const override { return sequence_.arena_bytes(); }
   bool interlocked() const override { return true; }
   void begin_batch(std::span<const BatchView> shards, bool ready) override;
   void accumulate(const BatchView& batch, int shard, bool last) override;

@@ -66,6 +66,8 @@ class Synchronizer {
 
   // Memory for the largest batch of this rank, before the first one.
   virtual void reserve(const BatchCapacity& capacity) = 0;
+  // Bytes of activations planned for batches up to `capacity`, which was reserve()d.
+  virtual size_t activation_bytes(const BatchCapacity& capacity) const = 0;
 
   // Within a batch ranks wait for each other: one that fails there cannot take part in the update
   // as `failed`, but must end.
@@ -137,6 +139,9 @@ class SessionSynchronizer : public Synchronizer {
   explicit SessionSynchronizer(Session& session) : session_(session) {}
 
   void reserve(const BatchCapacity& capacity) override { session_.reserve(capacity); }
+  size_t activation_bytes(const BatchCapacity& capacity) const override {
+    return session_.predict_memory(capacity).activations;
+  }
   void accumulate(const BatchView& batch, int shard, bool last) override;
   const StepResult& collect() override { return session_.collect(); }
   std::vector<Optimizer::Slot> gather_state() override;

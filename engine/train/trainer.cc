@@ -100,7 +100,7 @@ class Trainer {
       stopped_ = !keeper_->finish(ranks_);
       if (!stopped_ && !config_.data.test.empty()) stopped_ = !keeper_->test(ranks_);
     }
-    report_->end();
+    report_->end(s_.state);
     TrainingSummary s;
     s.steps = s_.state.step;
     s.epochs = static_cast<int64_t>(s_.state.epoch);
@@ -136,7 +136,10 @@ class Trainer {
   // Memory for the largest batch of the first epochs, before the first step.
   void plan(TrainingBatches& batches) {
     const BatchCapacity capacity = batches.largest(3);
-    if (capacity.packed.sequences > 0) sync_->reserve(capacity);
+    if (capacity.packed.sequences > 0) {
+      sync_->reserve(capacity);
+      report_->memory(s_.state, sync_->activation_bytes(capacity));
+    }
     expected_steps_ = batches.updates_per_epoch() * config_.training.epochs;
     if (config_.training.max_steps > 0) {
       expected_steps_ = std::min(expected_steps_, config_.training.max_steps);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "engine/io/file.h"
+#include "engine/io/resident_memory.h"
 #include "engine/report/charts.h"
 #include "kernels/base/error.h"
 
@@ -102,6 +103,14 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
                              {"seed", static_cast<int64_t>(config_.training.seed)},
                              {"rank", static_cast<int64_t>(rank_)},
                              {"ranks", static_cast<int64_t>(ranks_)}};
+  log_.write(fields);
+}
+
+void TrainingReport::memory(const TrainingState& state, size_t activations) {
+  const LogField fields[] = {{"event", std::string("memory")},
+                             {"step", state.step},
+                             {"activations", static_cast<int64_t>(activations)},
+                             {"resident", static_cast<int64_t>(resident_memory().bytes)}};
   log_.write(fields);
 }
 
@@ -260,7 +269,11 @@ void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task 
   log_.write(fields);
 }
 
-void TrainingReport::end() {
+void TrainingReport::end(const TrainingState& state) {
+  const LogField fields[] = {{"event", std::string("end")},
+                             {"step", state.step},
+                             {"peak_resident", static_cast<int64_t>(resident_memory().peak)}};
+  log_.write(fields);
   if (bar_) bar_->finish();
 }
 

@@ -44,6 +44,8 @@ class TrainingReport {
   // `model`: "on cpu with 2 threads".
   void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
              const ManifestDataset* dev, const TrainingState& state, bool resumed);
+  // Into the log: what is planned, in bytes, and what is resident now.
+  void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);
   void step(const TrainingState& state, const StepResult& result, double rate, double epoch,
             int64_t expected_steps, const StepTimes& times);
@@ -53,7 +55,8 @@ class TrainingReport {
   // On the terminal; of the other ranks, in their log.
   void message(const std::string& text);
   void warnings(const std::vector<std::string>& texts);
-  void end();
+  // The log's last line tells the most that was resident.
+  void end(const TrainingState& state);
 
  private:
   void show_progress(const TrainingState& state, double epoch, int64_t expected_steps, double now);

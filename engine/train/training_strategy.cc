@@ -60,8 +60,10 @@ class Maker {
       : o_(options), config_(options.config), setup_(setup) {}
 
   TrainingStrategy make() {
-    // Pipelines record what they do; one of a single stage is any other run.
-    if (wants_pipeline(config_) || !o_.trainer.timeline.empty()) {
+    // Shards of sequences record what they do, and so do pipelines; one of a single stage is any
+    // other run.
+    const bool records = o_.trainer.timeline.empty() || config_.parallel.sequence > 1;
+    if (wants_pipeline(config_) || !records) {
       make_pipeline();
     } else {
       make_session();

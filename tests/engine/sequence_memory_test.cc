@@ -2,12 +2,12 @@
 // four processes and in one.
 #include <catch2/catch.hpp>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 
 #include "comm/gloo/gloo_transport.h"
 #include "comm/process_group.h"
+#include "engine/io/resident_memory.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
 #include "tests/comm/processes.h"
@@ -26,18 +26,6 @@ Outputs model(Graph& g) {
   x = layers::lstm(g, x, "encoder", {.hidden = 32, .layers = 2, .bidirectional = true});
   const ValueId logits = layers::linear(g, x, "out", classes);
   return {layers::ctc_loss(g, logits), logits};
-}
-
-// A figure of /proc/self/status in bytes: "VmHWM:" (peak of resident memory) or "VmRSS:".
-size_t resident(const char* which) {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != which) continue;
-    size_t kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes * 1024;
-  }
-  return 0;
 }
 
 struct Measured {
@@ -64,10 +52,10 @@ Measured train(Transport& transport) {
                                batch = {hour.view(g, classes, 1)};
   SequenceRank(g, outputs.loss, context, *group, shards, parameters)
       .run(warm_up, std::chrono::seconds(60));
-  const size_t before = resident("VmRSS:");
+  const size_t before = resident_memory().bytes;
   SequenceRank sequence(g, outputs.loss, context, *group, shards, parameters);
   sequence.run(batch, std::chrono::seconds(300));
-  return {sequence.arena_bytes(), resident("VmHWM:") - before, sequence.totals().loss};
+  return {sequence.arena_bytes(), resident_memory().peak - before, sequence.totals().loss};
 }
 
 std::vector<Measured> train_in_processes(int ranks) {
@@ -102,7 +90,7 @@ std::vector<Measured> train_in_processes(int ranks) {
 }  // namespace
 
 TEST_CASE("each of four ranks holds at most 0.30 of what one holds for an hour's recording") {
-  if (resident("VmHWM:") == 0) {
+  if (resident_memory().peak == 0) {
     WARN("skipped: /proc/self/status does not tell resident memory");
     return;
   }

@@ -311,4 +311,11 @@ TEST_CASE("an update is drawn", "[pipelines]") {
   require_success(train_on(2, whole, StartFrom::scratch,
                            [&](int, Config&, TrainerOptions& o) { o.timeline = file; }));
   CHECK_THAT(rondo::test::bytes_of(file), Contains("rank 1") && Contains("2 x 1 ranks"));
+  // Of shards, layer by layer: who waits for whose state is seen.
+  Config shards = config(corpus, "shards", 3);
+  shards.parallel.sequence = 2;
+  require_success(train_on(2, shards, StartFrom::scratch,
+                           [&](int, Config&, TrainerOptions& o) { o.timeline = file; }));
+  CHECK_THAT(rondo::test::bytes_of(file),
+             Contains("2 shards of each sequence") && Contains("stage (layer).micro-batch"));
 }
