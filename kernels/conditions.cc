@@ -1,9 +1,12 @@
 #include "kernels/conditions.h"
 
+#include "kernels/lstm/lstm_conditions.h"
+
 namespace rondo {
 namespace {
 
-// The first row that fits tells. An op stands for all that begin with it, a name likewise.
+// Beside the time loops of the LSTM, which have a table of their own (lstm_conditions.h). The first
+// row that fits tells. An op stands for all that begin with it, a name likewise.
 struct Row {
   std::string_view op, name;
   bool gpu;  // sim and cuda; else ref and cpu
@@ -11,13 +14,8 @@ struct Row {
 };
 
 constexpr Row rows[] = {
-    {"lstm", "portable", true, "f32 or bf16; any H"},
-    {"lstm", "composed", true, "f32 or bf16; any H"},
-    {"lstm", "cluster", true, "bf16; H <= 512; no projection; sm_90 with a cluster that fits"},
-    {"lstm", "grid_cluster", true,
-     "bf16; H <= 1024, on GPUs > 512; no projection; sm_90, all blocks resident; polls"},
-    {"lstm", "grid", true,
-     "f32 or bf16; H <= 1024; no projection; sm_80, all blocks resident; polls"},
+    {"lstm_step", "composed", true, "f32 or bf16; any H"},
+    {"lstm_weight_grad", "portable", true, "f32 or bf16; any H"},
     {"lstm", "cudnn", true, "cuDNN is there and takes the batch"},
     {"ctc", "fast", true, "f32 or bf16; any labels; what leaves f32's range goes on in log space"},
     {"ctc", "cudnn", true,
@@ -37,15 +35,25 @@ constexpr Row rows[] = {
     {"", "", false, "any CPU"},
 };
 
+bool is_lstm_loop(const Variant& v) {
+  const std::string_view op = v.op;
+  return op == LstmForwardArgs::op || op == LstmBackwardArgs::op;
+}
+
 }  // namespace
 
-std::string_view condition_of(const Variant& variant) {
+std::string condition_of(const Variant& variant) {
   if (variant.accepts == nullptr) return "always";
   const bool gpu = variant.backend == Backend::sim || variant.backend == Backend::cuda;
+  if (gpu && is_lstm_loop(variant)) {
+    if (const LstmConditions* c = find_lstm_conditions(variant.name)) {
+      return lstm_conditions_in_words(*c, variant.backend);
+    }
+  }
   for (const Row& row : rows) {
     if (row.gpu == gpu && std::string_view(variant.op).starts_with(row.op) &&
         std::string_view(variant.name).starts_with(row.name)) {
-      return row.words;
+      return std::string(row.words);
     }
   }
   return "";

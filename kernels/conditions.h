@@ -3,13 +3,13 @@
 // Thread safety: any thread.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 #include "kernels/base/op.h"
 
 namespace rondo {
 
-// "bf16; H <= 512; no projection; sm_90". Never empty.
-std::string_view condition_of(const Variant& variant);
+// "f32 or bf16; any H". Never empty.
+std::string condition_of(const Variant& variant);
 
 }  // namespace rondo

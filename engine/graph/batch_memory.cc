@@ -18,6 +18,27 @@ void put(std::byte* to, const BatchPlaces::Piece& piece, std::span<const T> from
   if (!from.empty()) std::memcpy(to + piece.offset, from.data(), from.size_bytes());
 }
 
+// What memory was planned by (extent) against what kernels go by (lengths): a sequence longer than
+// the batch would make them read past its rows.
+void check_layout(const PackedHost& batch) {
+  const PackedExtent& extent = batch.extent;
+  if (batch.lengths.size() != static_cast<size_t>(extent.sequences)) {
+    fail_input("a batch of ", extent.sequences, " sequences has ", batch.lengths.size(),
+               " lengths, expected one each");
+  }
+  int64_t rows = 0;
+  for (size_t n = 0; n < batch.lengths.size(); ++n) {
+    if (batch.lengths[n] < 0 || batch.lengths[n] > extent.frames) {
+      fail_input("sequence ", n, " of a batch has length ", batch.lengths[n],
+                 ", expected 0 to the batch's ", extent.frames, " frames");
+    }
+    rows += batch.lengths[n];
+  }
+  if (rows != extent.rows) {
+    fail_input("the lengths of a batch add up to ", rows, ", expected its ", extent.rows, " rows");
+  }
+}
+
 }  // namespace
 
 BatchCapacity BatchView::extent() const {
@@ -122,6 +143,7 @@ void BatchMemory::upload(Slot& slot, Stream& stream) {
 }
 
 void BatchMemory::write(std::byte* to, const BatchView& batch, const std::vector<bool>& reads) {
+  check_layout(*batch.layout);
   write_layout(to, batch);
   const auto sequences = static_cast<size_t>(batch.layout->extent.sequences);
   RONDO_CHECK(batch.label_offsets.empty() || batch.label_offsets.size() == sequences + 1,

@@ -262,7 +262,8 @@ bool lstm_backward_cluster_accepts(const Context& context, const void* args) {
   const auto* a = static_cast<const LstmBackwardArgs*>(args);
   if (!a) return cluster_machine(cluster_backward<2, 1>, sizeof(BackwardShared<2, 1>));
   if (a->run != LstmRun::both) return false;
-  if (!lstm_suits("cluster", context.backend, a->dims, a->dy.dtype)) return false;
+  if (!lstm_suits("cluster", context.backend, a->dims, a->dy.dtype, a->layout.capacity.sequences))
+    return false;
   bool fits = false;
   with_kernel(*a, [&](const LaunchConfig& config, auto kernel) {
     fits = resident_clusters(config, kernel) > 0;

@@ -254,7 +254,8 @@ bool lstm_forward_cluster_accepts(const Context& context, const void* args) {
   const auto* a = static_cast<const LstmForwardArgs*>(args);
   if (!a) return cluster_machine(cluster_forward<2, 1>, sizeof(ForwardShared<2, 1>));
   if (a->run != LstmRun::both) return false;
-  if (!lstm_suits("cluster", context.backend, a->dims, a->x.dtype)) return false;
+  if (!lstm_suits("cluster", context.backend, a->dims, a->x.dtype, a->layout.capacity.sequences))
+    return false;
   bool fits = false;
   with_kernel(*a, [&](const LaunchConfig& config, auto kernel) {
     fits = resident_clusters(config, kernel) > 0;

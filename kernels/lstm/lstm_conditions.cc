@@ -1,6 +1,12 @@
 #include "kernels/lstm/lstm_conditions.h"
 
 namespace rondo {
+namespace {
+
+// What lifts the lower bound of H and the bound of N.
+bool takes_small(Backend backend) { return backend == Backend::sim; }
+
+}  // namespace
 
 const LstmConditions* find_lstm_conditions(std::string_view variant) {
   for (const LstmConditions& c : lstm_conditions) {
@@ -9,12 +15,30 @@ const LstmConditions* find_lstm_conditions(std::string_view variant) {
   return nullptr;
 }
 
-bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute) {
+bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute,
+                int64_t sequences) {
   const LstmConditions* c = find_lstm_conditions(variant);
   RONDO_CHECK(c, "lstm: no variant '", variant, "' in the table of conditions");
-  const int64_t smallest = backend == Backend::sim ? 1 : c->smallest;
-  return (compute == DType::bf16 || (c->f32 && compute == DType::f32)) && dims.hidden >= smallest &&
-         dims.hidden <= c->largest && (c->projection || dims.projection == 0);
+  const bool small = takes_small(backend);
+  return (compute == DType::bf16 || (c->f32 && compute == DType::f32)) &&
+         (small || dims.hidden >= c->smallest) && dims.hidden <= c->largest &&
+         (small || sequences <= c->sequences) && (c->projection || dims.projection == 0);
+}
+
+std::string lstm_conditions_in_words(const LstmConditions& c, Backend backend) {
+  const bool small = takes_small(backend);
+  std::string words = c.f32 ? "f32 or bf16" : "bf16";
+  const int64_t smallest = small ? 1 : c.smallest;
+  if (c.largest == lstm_unbounded) {
+    words += smallest > 1 ? str("; H >= ", smallest) : "; any H";
+  } else {
+    words += smallest > 1 ? str("; H ", smallest, " to ", c.largest) : str("; H <= ", c.largest);
+  }
+  if (!small && c.sequences != lstm_unbounded) words += str("; N <= ", c.sequences);
+  if (!c.projection) words += "; no projection";
+  words += str("; sm_", c.architecture);
+  if (*c.machine) words += str("; ", c.machine);
+  return words;
 }
 
 }  // namespace rondo

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "kernels/lstm/lstm.h"
@@ -15,22 +16,32 @@ struct LstmConditions {
   const char* variant;
   bool f32;                   // bf16: always
   int64_t smallest, largest;  // H
+  int64_t sequences;          // N of the capacity, at most
   bool projection;
-  int architecture;  // sm_..., at least
+  int architecture;     // sm_..., at least
+  const char* machine;  // what else it asks of the machine, in words; empty: nothing
 };
 
+inline constexpr int64_t lstm_unbounded = std::numeric_limits<int64_t>::max();
+
 inline constexpr LstmConditions lstm_conditions[] = {
-    {"cluster", false, 1, 512, false, 90},
+    {"cluster", false, 1, 512, lstm_unbounded, false, 90, "a cluster that fits"},
     // Below, a cluster holds all of R.
-    {"grid_cluster", false, 513, 1024, false, 90},
-    {"grid", true, 1, 1024, false, 80},
-    {"portable", true, 1, std::numeric_limits<int64_t>::max(), true, 80},
+    {"grid_cluster", false, 513, 1024, lstm_unbounded, false, 90, "all blocks resident; polls"},
+    {"grid", true, 1, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
+    // Beyond, its products take longer than the launches that it saves (docs/kernels.md).
+    {"fused", true, 1, 256, 64, true, 80, ""},
+    {"portable", true, 1, lstm_unbounded, lstm_unbounded, true, 80, ""},
 };
 
 // Null for names that are not in the table.
 const LstmConditions* find_lstm_conditions(std::string_view variant);
 
-// The simulator takes small H in every variant, so that tests reach every edge.
-bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute);
+// The simulator takes small H, and any N, in every variant, so that tests reach every edge.
+bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute,
+                int64_t sequences);
+
+// The same for people: "bf16; H <= 512; no projection; sm_90; a cluster that fits".
+std::string lstm_conditions_in_words(const LstmConditions& conditions, Backend backend);
 
 }  // namespace rondo

@@ -34,13 +34,47 @@ GemmArgs weight_product(int64_t m, int64_t n, DType t, int64_t rows) {
   return g;
 }
 
+// c [n, 4H or P] = a [n, k] b^T, b [.., k]: forward, by R or P.
+GemmArgs state_product(int64_t sequences, int64_t width, int64_t k, DType t) {
+  GemmArgs g = lstm_product(sequences, width, k, t, DType::f32);
+  g.transpose_b = true;
+  g.lda = g.ldb = k, g.ldc = width;
+  return g;
+}
+
+// c [n, width] = a [n, k] b, b [k, width]: backward, by R or P.
+GemmArgs state_gradient(int64_t sequences, int64_t width, int64_t k, DType t) {
+  GemmArgs g = lstm_product(sequences, width, k, t, DType::f32);
+  g.lda = k, g.ldb = g.ldc = width;
+  return g;
+}
+
+// The rows that `count` tells of [D, N, ...] arrays, direction by direction; b is each one's r or
+// p.
+template <class Args, class Space>
+void state_products(const Context& context, const Args& a, const Space& space, GemmArgs g,
+                    const void* from, TensorView LstmWeights::*matrix, float* to,
+                    const int32_t* counts, int64_t step) {
+  const PackedCapacity& c = a.layout.capacity;
+  g.spare_rows = true;
+  lstm_set_gemm_workspace(g, space);
+  for (int64_t d = 0; d < a.dims.directions; ++d) {
+    g.a = static_cast<const char*>(from) +
+          static_cast<size_t>(d * c.sequences * g.lda) * size_of(g.dtype);
+    g.b = (a.weights[d].*matrix).data;
+    g.c = to + d * c.sequences * g.ldc;
+    g.row_count = counts + d * c.frames + step;
+    run(context, g);
+  }
+}
+
 uint32_t* take_flags(LstmCarver& carver, const LstmDims& dims) {
   return carver.take<uint32_t>(static_cast<int64_t>(lstm_grid_flag_bytes(dims)), 1);
 }
 
 bf16* take_exchange(LstmCarver& carver, const Context& context, LstmPhase phase,
                     const LstmDims& dims, DType t, const PackedCapacity& capacity) {
-  if (!lstm_suits("grid_cluster", context.backend, dims, t)) return nullptr;
+  if (!lstm_suits("grid_cluster", context.backend, dims, t, capacity.sequences)) return nullptr;
   return carver.take<bf16>(static_cast<int64_t>(lstm_exchange_bytes(phase, dims, capacity)), 1);
 }
 
@@ -50,25 +84,42 @@ void* take_gemm(LstmCarver& carver, size_t bytes) {
 
 LstmGpuForwardSpace forward_space(LstmCarver& carver, const Context& context, const LstmDims& dims,
                                   DType t, const PackedCapacity& capacity) {
-  const int64_t D = dims.directions, H = dims.hidden, states = D * capacity.sequences;
+  const int64_t D = dims.directions, H = dims.hidden, P = dims.output();
+  const int64_t N = capacity.sequences, states = D * N;
   LstmGpuForwardSpace s;
   s.pre = carver.take<float>(D * capacity.rows * 4 * H, sizeof(float));
   s.c = carver.take<float>(states * H, sizeof(float));
   s.h_cell = dims.projection ? carver.take(states * H, size_of(t)) : nullptr;
   s.flags = take_flags(carver, dims);
   s.exchange = take_exchange(carver, context, LstmPhase::forward, dims, t, capacity);
-  s.gemm_bytes = gemm_workspace_bytes(context, input_product(dims, t, capacity.rows));
+  s.h = carver.take(states * P, size_of(t));
+  s.recurrent = carver.take<float>(states * 4 * H, sizeof(float));
+  s.projected = dims.projection ? carver.take<float>(states * P, sizeof(float)) : nullptr;
+  s.counts = carver.take<int32_t>(D * capacity.frames, sizeof(int32_t));
+  s.gemm_bytes = std::max({gemm_workspace_bytes(context, input_product(dims, t, capacity.rows)),
+                           gemm_workspace_bytes(context, state_product(N, 4 * H, P, t)),
+                           gemm_workspace_bytes(context, state_product(N, P, H, t))});
   s.gemm = take_gemm(carver, s.gemm_bytes);
   return s;
 }
 
 LstmGpuBackwardSpace backward_space(LstmCarver& carver, const Context& context,
                                     const LstmDims& dims, DType t, const PackedCapacity& capacity) {
+  const int64_t D = dims.directions, H = dims.hidden, P = dims.output();
+  const int64_t N = capacity.sequences, states = D * N;
   LstmGpuBackwardSpace s;
-  s.dc = carver.take<float>(dims.directions * capacity.sequences * dims.hidden, sizeof(float));
+  s.dc = carver.take<float>(states * H, sizeof(float));
   s.flags = take_flags(carver, dims);
   s.exchange = take_exchange(carver, context, LstmPhase::backward, dims, t, capacity);
-  s.gemm_bytes = gemm_workspace_bytes(context, input_gradient(dims, t, capacity.rows));
+  s.last_dgates = carver.take(states * 4 * H, size_of(t));
+  s.recurrent = carver.take<float>(states * P, sizeof(float));
+  s.last_dh = dims.projection ? carver.take(states * P, size_of(t)) : nullptr;
+  s.dh_cell = dims.projection ? carver.take<float>(states * H, sizeof(float)) : nullptr;
+  s.active = carver.take<int32_t>(D * capacity.frames, sizeof(int32_t));
+  s.started = carver.take<int32_t>(D * capacity.frames, sizeof(int32_t));
+  s.gemm_bytes = std::max({gemm_workspace_bytes(context, input_gradient(dims, t, capacity.rows)),
+                           gemm_workspace_bytes(context, state_gradient(N, P, 4 * H, t)),
+                           gemm_workspace_bytes(context, state_gradient(N, H, P, t))});
   s.gemm = take_gemm(carver, s.gemm_bytes);
   return s;
 }
@@ -152,6 +203,34 @@ void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& a,
     lstm_set_gemm_workspace(g, space);
     run(context, g);
   }
+}
+
+void lstm_gpu_recurrent_products(const Context& context, const LstmForwardArgs& a,
+                                 const LstmGpuForwardSpace& space, int64_t step) {
+  const int64_t N = a.layout.capacity.sequences, H = a.dims.hidden, P = a.dims.output();
+  state_products(context, a, space, state_product(N, 4 * H, P, a.x.dtype), space.h, &LstmWeights::r,
+                 space.recurrent, space.counts, step);
+}
+
+void lstm_gpu_projections(const Context& context, const LstmForwardArgs& a,
+                          const LstmGpuForwardSpace& space, int64_t step) {
+  const int64_t N = a.layout.capacity.sequences, H = a.dims.hidden, P = a.dims.output();
+  state_products(context, a, space, state_product(N, P, H, a.x.dtype), space.h_cell,
+                 &LstmWeights::p, space.projected, space.counts, step);
+}
+
+void lstm_gpu_recurrent_gradients(const Context& context, const LstmBackwardArgs& a,
+                                  const LstmGpuBackwardSpace& space, int64_t step) {
+  const int64_t N = a.layout.capacity.sequences, H = a.dims.hidden, P = a.dims.output();
+  state_products(context, a, space, state_gradient(N, P, 4 * H, a.dy.dtype), space.last_dgates,
+                 &LstmWeights::r, space.recurrent, space.started, step);
+}
+
+void lstm_gpu_projection_gradients(const Context& context, const LstmBackwardArgs& a,
+                                   const LstmGpuBackwardSpace& space, int64_t step) {
+  const int64_t N = a.layout.capacity.sequences, H = a.dims.hidden, P = a.dims.output();
+  state_products(context, a, space, state_gradient(N, H, P, a.dy.dtype), space.last_dh,
+                 &LstmWeights::p, space.dh_cell, space.active, step);
 }
 
 void lstm_gpu_input_gradients(const Context& context, const LstmBackwardArgs& a,

@@ -1,7 +1,9 @@
 // The GPU variants of the LSTM ops: what they share with their table, and with each other on the
 // host; for kernels/lstm alone.
 //
-//   portable      a launch per time step (two with a projection)
+//   portable      per time step a product by the gemm op for each direction and a launch for the
+//                 cells (twice with a projection)
+//   fused         a launch per time step (two with a projection) that multiplies by itself
 //   cluster       the time loop in one launch, R in registers, h (or dh) exchanged through
 //                 distributed shared memory
 //   grid          the time loop in one cooperative launch, R in registers or shared memory, h (or
@@ -19,8 +21,10 @@
 
 namespace rondo {
 
-RONDO_DECLARE_GPU(lstm_forward_gpu, LstmForwardArgs);
-RONDO_DECLARE_GPU(lstm_backward_gpu, LstmBackwardArgs);
+RONDO_DECLARE_GPU(lstm_forward_portable, LstmForwardArgs);
+RONDO_DECLARE_GPU(lstm_backward_portable, LstmBackwardArgs);
+RONDO_DECLARE_GPU(lstm_forward_fused, LstmForwardArgs);
+RONDO_DECLARE_GPU(lstm_backward_fused, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_weight_grad_gpu, LstmWeightGradArgs);
 
 inline DType lstm_compute_dtype(const LstmForwardArgs& a) { return a.x.dtype; }
@@ -37,6 +41,15 @@ bool lstm_gpu_accepts(const Context&, const void* args) {
   if (!args) return true;
   const auto& a = *static_cast<const Args*>(args);
   return lstm_compute_dtype(a) != DType::f64 && lstm_run_of(a) == LstmRun::both;
+}
+
+template <class Args>
+bool lstm_fused_accepts(const Context& context, const void* args) {
+  if (!args) return true;
+  const auto& a = *static_cast<const Args*>(args);
+  return lstm_gpu_accepts<Args>(context, args) &&
+         lstm_suits("fused", context.backend, a.dims, lstm_compute_dtype(a),
+                    a.layout.capacity.sequences);
 }
 
 RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);
@@ -85,6 +98,11 @@ struct LstmGpuForwardSpace {
   void* h_cell;  // [D, N, H] of the compute dtype: h' before the projection; else absent
   uint32_t* flags;
   bf16* exchange;  // lstm_exchange_bytes(); absent where grid_cluster does not suit
+  // Of `portable`; T: the compute dtype.
+  void* h;           // [D, N, P] T: the latest of every sequence
+  float* recurrent;  // [D, N, 4H]: h R^T
+  float* projected;  // [D, N, P]: h_cell P^T; absent without projection
+  int32_t* counts;   // [D, frames]: the sequences that a step visits
   void* gemm;
   size_t gemm_bytes;
 };
@@ -92,6 +110,13 @@ struct LstmGpuBackwardSpace {
   float* dc;  // [D, N, H]
   uint32_t* flags;
   bf16* exchange;  // as above
+  // Of `portable`.
+  void* last_dgates;  // [D, N, 4H] T: the latest of every sequence
+  float* recurrent;   // [D, N, P]: dgates R
+  void* last_dh;      // [D, N, P] T: the latest gradient of h; absent without projection
+  float* dh_cell;     // [D, N, H]: the gradient of h' that comes of it; absent without projection
+  int32_t* active;    // [D, frames]: the sequences that a step visits
+  int32_t* started;   // [D, frames]: those of them whose dgates R is wanted
   void* gemm;
   size_t gemm_bytes;
 };
@@ -115,6 +140,18 @@ void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& args
 // on the way.
 void lstm_gpu_input_gradients(const Context& context, const LstmBackwardArgs& args,
                               const LstmGpuBackwardSpace& space);
+// The products of one step of `portable`, for every direction: space.recurrent and, with a
+// projection, space.projected.
+void lstm_gpu_recurrent_products(const Context& context, const LstmForwardArgs& args,
+                                 const LstmGpuForwardSpace& space, int64_t step);
+void lstm_gpu_projections(const Context& context, const LstmForwardArgs& args,
+                          const LstmGpuForwardSpace& space, int64_t step);
+// The same in the backward pass: space.recurrent of what `step` left in last_dgates, for the step
+// visited before it (or dh0), and space.dh_cell.
+void lstm_gpu_recurrent_gradients(const Context& context, const LstmBackwardArgs& args,
+                                  const LstmGpuBackwardSpace& space, int64_t step);
+void lstm_gpu_projection_gradients(const Context& context, const LstmBackwardArgs& args,
+                                   const LstmGpuBackwardSpace& space, int64_t step);
 // out (+)= left^T right over the batch's rows; left [rows, out.dim(0)], right [rows, out.dim(1)].
 void lstm_gpu_weight_product(const Context& context, const LstmWeightGradArgs& args,
                              const LstmGpuWeightGradSpace& space, const void* left,

@@ -282,3 +282,29 @@ TEST_CASE("a session that does not train has no gradients and no optimiser") {
     CHECK_THROWS_WITH(session.optimizer(), Catch::Contains("without memory"));
   }
 }
+
+// Kernels go by lengths, memory by the batch's frames and rows.
+TEST_CASE("lengths beyond the batch's frames are refused before anything is launched") {
+  using Catch::Contains;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::sim}) {
+    Batches batches(1);
+    BatchView batch = batches.views[0];
+    PackedHost layout = *batch.layout;
+    batch.layout = &layout;
+    Session session(model, options(device));
+    const double loss = session.train_step(batch).loss;
+    CHECK(std::isfinite(loss));
+    layout.lengths[0] = 13;
+    CHECK_THROWS_WITH(
+        session.train_step(batch),
+        Contains("sequence 0 of a batch has length 13, expected 0 to the batch's 12"));
+    layout.lengths[0] = -1;
+    CHECK_THROWS_AS(session.train_step(batch), InputError);
+    layout.lengths = {12, 9, 4};
+    CHECK_THROWS_WITH(session.train_step(batch), Contains("add up to 25, expected its 26 rows"));
+    layout.lengths = {12, 9};
+    CHECK_THROWS_WITH(session.train_step(batch), Contains("3 sequences has 2 lengths"));
+    layout.lengths = {12, 9, 5};
+    CHECK(std::isfinite(session.train_step(batch).loss));
+  }
+}

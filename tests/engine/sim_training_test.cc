@@ -152,7 +152,7 @@ TEST_CASE("simulated GPU: a classifier and a regressor train as on the CPU") {
   train_side_by_side(regressor, 1, DType::f32, OptimizerOptions::sgd, {1e-5, 1e-5});
 }
 
-TEST_CASE("simulated GPU: a CTC model trains through the persistent LSTM kernels") {
+TEST_CASE("simulated GPU: a CTC model trains through every variant of the LSTM") {
 #if defined(__SANITIZE_THREAD__)
   WARN(
       "skipped under the thread sanitizer, which takes gigabytes and an hour for so many GPU "
@@ -174,10 +174,12 @@ TEST_CASE("simulated GPU: a CTC model trains through the persistent LSTM kernels
     CHECK(chosen_lstm(DType::f32) == "portable portable");
     train_side_by_side(transcriber, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
   }
-  const PreferredLstm preferred("grid");
-  for (DType compute : {DType::f32, DType::bf16}) {
-    CHECK(chosen_lstm(compute) == "grid grid");
-    const Drift allowed = compute == DType::f32 ? Drift{1e-5, 1e-5} : Drift{4e-3, 2e-3};
-    train_side_by_side(transcriber, 2, compute, OptimizerOptions::adamw, allowed);
+  for (const char* variant : {"grid", "fused"}) {
+    const PreferredLstm preferred(variant);
+    for (DType compute : {DType::f32, DType::bf16}) {
+      CHECK(chosen_lstm(compute) == str(variant, " ", variant));
+      const Drift allowed = compute == DType::f32 ? Drift{1e-5, 1e-5} : Drift{4e-3, 2e-3};
+      train_side_by_side(transcriber, 2, compute, OptimizerOptions::adamw, allowed);
+    }
   }
 }

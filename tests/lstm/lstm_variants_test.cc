@@ -11,8 +11,6 @@ using namespace rondo::test;
 
 namespace {
 
-const char* const persistent[] = {"cluster", "grid_cluster", "grid"};
-
 std::vector<std::string> names(std::span<const Variant> variants, Backend backend) {
   std::vector<std::string> found;
   for (const Variant& v : variants) {
@@ -38,7 +36,7 @@ TEST_CASE("the table of conditions says which shapes the simulated variants take
           for (const Variant& v : variants) {
             if (v.backend != Backend::sim) continue;
             INFO(v.op << " " << v.name << ", H " << hidden << ", " << name_of(dtype));
-            CHECK(v.accepts(context, args) == lstm_suits(v.name, Backend::sim, f.dims, dtype));
+            CHECK(v.accepts(context, args) == lstm_suits(v.name, Backend::sim, f.dims, dtype, 2));
           }
         };
         check(lstm_forward_variants(), &f);
@@ -47,9 +45,20 @@ TEST_CASE("the table of conditions says which shapes the simulated variants take
     }
   }
   const LstmDims small{1, 4, 512, 0}, large{1, 4, 513, 0};
-  CHECK_FALSE(lstm_suits("grid_cluster", Backend::cuda, small, DType::bf16));
-  CHECK(lstm_suits("grid_cluster", Backend::cuda, large, DType::bf16));
-  CHECK_FALSE(lstm_suits("cluster", Backend::cuda, large, DType::bf16));
+  CHECK_FALSE(lstm_suits("grid_cluster", Backend::cuda, small, DType::bf16, 2));
+  CHECK(lstm_suits("grid_cluster", Backend::cuda, large, DType::bf16, 2));
+  CHECK_FALSE(lstm_suits("cluster", Backend::cuda, large, DType::bf16, 2));
+}
+
+TEST_CASE("on GPUs the fused variant is for small layers of few sequences, portable for the rest") {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    CHECK(lstm_suits("fused", Backend::cuda, {2, 4, 256, 8}, dtype, 64));
+    CHECK_FALSE(lstm_suits("fused", Backend::cuda, {2, 4, 257, 8}, dtype, 64));
+    CHECK_FALSE(lstm_suits("fused", Backend::cuda, {2, 4, 256, 8}, dtype, 65));
+    CHECK(lstm_suits("fused", Backend::sim, {2, 4, 256, 8}, dtype, 65));
+    CHECK(lstm_suits("portable", Backend::cuda, {2, 4, 5000, 8}, dtype, 5000));
+  }
+  CHECK_FALSE(lstm_suits("fused", Backend::cuda, {1, 4, 8, 0}, DType::f64, 1));
 }
 
 TEST_CASE("variants on GPUs are chosen in the table's order, and those without a result by name") {
@@ -69,14 +78,14 @@ TEST_CASE("variants on GPUs are chosen in the table's order, and those without a
     }
   };
   check(lstm_forward_variants(), {lstm_forward_cluster_proven, lstm_forward_grid_cluster_proven,
-                                  lstm_forward_grid_proven, true});
+                                  lstm_forward_grid_proven, true, true});
   check(lstm_backward_variants(), {lstm_backward_cluster_proven, lstm_backward_grid_cluster_proven,
-                                   lstm_backward_grid_proven, true});
+                                   lstm_backward_grid_proven, true, true});
 }
 
 // A NaN with all bits set is what the exchanged memory of grid_cluster holds before results.
 TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
-  for (const std::string variant : {"portable", "cluster", "grid_cluster", "grid"}) {
+  for (const std::string variant : {"portable", "fused", "cluster", "grid_cluster", "grid"}) {
     INFO(variant);
     LstmSimProblem p({2, 3, 17, 0}, {4, 3, 3});
     constexpr size_t width = 2 * 17, spoilt = 1;
@@ -103,8 +112,8 @@ TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
   }
 }
 
-TEST_CASE("the persistent variants give the same bits in every order of threads") {
-  for (const std::string variant : persistent) {
+TEST_CASE("the variants give the same bits in every order of threads") {
+  for (const std::string variant : {"portable", "fused", "cluster", "grid_cluster", "grid"}) {
     std::vector<std::vector<uint16_t>> seen;
     for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
       set_sim_options({order, 11});

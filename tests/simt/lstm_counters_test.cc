@@ -1,6 +1,8 @@
-// What a step of the LSTM's persistent kernels costs, counted on the instrumented simulator:
-// waiting, products, and traffic. docs/kernels.md derives its predictions from the same figures.
+// What a step of the LSTM's variants on GPUs costs, counted on the instrumented simulator:
+// launches, waiting, products, and traffic. docs/kernels.md derives its predictions from the same
+// figures.
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "kernels/simt/instrument/instrument.h"
 #include "tests/lstm/lstm_sim_problem.h"
@@ -14,14 +16,14 @@ struct Shape {
 };
 
 simt::KernelCounters measure(const Shape& shape, int32_t frames, const std::string& variant,
-                             bool backward) {
+                             bool backward, const char* part = "") {
   simt::instrument();
   LstmSimProblem p({1, 3, shape.hidden, 0},
                    std::vector<int32_t>(static_cast<size_t>(shape.sequences), frames));
   if (backward) p.forward("portable");
   simt::reset_counters();
   backward ? p.backward(variant) : p.forward(variant);
-  const std::string name = str("lstm ", variant, backward ? "_backward" : "_forward");
+  const std::string name = str("lstm ", variant, backward ? "_backward" : "_forward", part);
   for (const auto& c : simt::counters()) {
     if (c.kernel == name) return c;
   }
@@ -87,6 +89,64 @@ TEST_CASE("lstm grid_cluster: one barrier of the cluster and one of the block pe
   // One cluster of 8 blocks with 64 rows, of which 7/8 belong to others.
   check(step_of(s, "grid_cluster", true),
         {1, 1, 8 * 8 * 4 * 4 * 2, (backward_bytes + 4 + 8) * states, 8 * 56 * 16 * 4});
+}
+
+// Launches of everything in one pass, by kernel.
+std::map<std::string, uint64_t> launches(const LstmDims& dims, const std::vector<int32_t>& lengths,
+                                         const std::string& variant, bool backward) {
+  simt::instrument();
+  LstmSimProblem p(dims, lengths);
+  if (backward) p.forward(variant);
+  simt::reset_counters();
+  backward ? p.backward(variant) : p.forward(variant);
+  std::map<std::string, uint64_t> found;
+  for (const auto& c : simt::counters()) found[c.kernel] = c.launches;
+  return found;
+}
+
+TEST_CASE("lstm portable: a product per direction and one launch of cells per step") {
+  using Launches = std::map<std::string, uint64_t>;
+  for (const int directions : {1, 2}) {
+    const auto D = static_cast<uint64_t>(directions);
+    const LstmDims dims{directions, 3, 16, 0};
+    // One product for the inputs of all steps.
+    CHECK(launches(dims, {7, 5, 2}, "portable", false) ==
+          Launches{{"gemm", 8 * D},
+                   {"lstm portable_forward_start", 1},
+                   {"lstm portable_forward_cells", 7},
+                   {"lstm portable_forward_end", 1}});
+    // The last is for dh0; no dx here.
+    CHECK(launches(dims, {7, 5, 2}, "portable", true) ==
+          Launches{{"gemm", 7 * D},
+                   {"lstm portable_backward_start", 1},
+                   {"lstm portable_backward_cells", 7},
+                   {"lstm portable_backward_end", 1}});
+    CHECK(launches(dims, {7, 5, 2}, "fused", false) == Launches{{"gemm", D},
+                                                                {"lstm forward_start", 1},
+                                                                {"lstm forward_step", 7},
+                                                                {"lstm forward_end", 1}});
+  }
+}
+
+TEST_CASE(
+    "lstm portable: the cells of a step wait for nothing and write what is kept, and h or dgates "
+    "once more") {
+  constexpr uint64_t H = 20;
+  for (const uint64_t sequences : {3, 9}) {
+    const Shape shape{H, static_cast<int32_t>(sequences)};
+    const uint64_t states = H * sequences;
+    const auto step = [&](bool backward) {
+      const auto total = [&](int32_t frames) {
+        return measure(shape, frames, "portable", backward, "_cells");
+      };
+      const auto few = total(3), many = total(5);
+      return std::pair((many.global_bytes_written - few.global_bytes_written) / 2,
+                       (many.block_barriers - few.block_barriers) / 2);
+    };
+    // y, gates, cells, and c and h once more; dgates twice and dc.
+    CHECK(step(false) == std::pair((forward_bytes + 4 + 2) * states, uint64_t{0}));
+    CHECK(step(true) == std::pair((2 * backward_bytes + 4) * states, uint64_t{0}));
+  }
 }
 
 }  // namespace

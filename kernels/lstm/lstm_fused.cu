@@ -1,23 +1,17 @@
-// The portable LSTM variants: a launch per time step, in which a small product is fused with the
-// cells that need it. They are there to be right on every GPU and for every shape: no tensor cores,
-// no communication within a launch. Sums run in a fixed order that depends neither on the batch nor
-// on the launch, so they are deterministic.
-//
-// The host launches as many steps as the batch's capacity has frames; what a step has to do is read
-// from device memory, so that one captured graph serves every batch. Both directions run in the
-// same launches: direction 1 visits the frames last to first, and a sequence joins at its own last
-// frame.
+// The fused LSTM variants: one launch per time step (two with a projection), in which a small
+// product is fused with the cells that need it: half the launches of `portable`, but no tensor
+// cores, so they are for small layers. Sums run in a fixed order that depends neither on the batch
+// nor on the launch, so they are deterministic.
 //
 // A block computes a tile of 16 sequences x 64 columns: forward the four gates of 16 cells, in the
 // backward pass dh of 64 cells. Each thread has 2 sequences x 4 columns.
-#include "kernels/lstm/lstm_gpu.h"
-#include "kernels/lstm/lstm_gpu_device.h"
 #include "kernels/lstm/lstm_impl.h"
+#include "kernels/lstm/lstm_per_step.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
 
-constexpr int block_threads = 128;
+constexpr int block_threads = lstm_step_threads;
 constexpr int tile_rows = 16, tile_columns = 64, tile_cells = 16, tile_depth = 32;
 constexpr int thread_rows = 2, thread_columns = 4;
 
@@ -39,16 +33,6 @@ __device__ Tile tile_of(int64_t active, int columns) {
           static_cast<int>(rows < 0           ? 0
                            : rows < tile_rows ? rows
                                               : tile_rows)};
-}
-
-// The frame that direction d visits at `step`; -1 past the extent.
-__device__ int64_t frame_at(const LstmShape& s, int64_t d, int64_t step) {
-  const int64_t frames = s.layout.extent->frames;
-  return step >= frames ? -1 : d == 0 ? step : frames - 1 - step;
-}
-
-__device__ int64_t active_at(const LstmShape& s, int64_t t) {
-  return t < 0 ? 0 : s.layout.batch_sizes[t];
 }
 
 // The sequence (within the tile) and the column of a thread's element.
@@ -94,79 +78,28 @@ struct Weights {
   explicit Weights(const LstmWeights& v) : r(v.r.as<T>()), p(v.p.as<T>()) {}
 };
 
-// One thread's element of a [D, N, width] array.
-struct Element {
-  int64_t d, n, k, at;
-  bool inside;
-};
-
-__device__ Element state_element(const LstmShape& s, int64_t width) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t sequences = s.layout.capacity.sequences;
-  return {i / (sequences * width), i / width % sequences, i % width, i,
-          i < s.directions * sequences * width};
-}
-
 // ---- forward ----
 
 template <class T>
-struct Forward {
-  LstmShape shape;
+struct Forward : LstmForwardArrays<T> {
   Weights<T> weights[2];
-  const T* h0;
-  const float *c0, *pre;
-  T *y, *hn, *gates, *hidden, *h_cell;
-  float *cn, *cells, *c;
 
   Forward(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
-      : shape(a.dims, a.layout),
-        weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])},
-        h0(a.h0.as<T>()),
-        c0(a.c0.as<float>()),
-        pre(space.pre),
-        y(a.y.as<T>()),
-        hn(a.hn.as<T>()),
-        gates(a.gates.as<T>()),
-        hidden(a.hidden.as<T>()),
-        h_cell(static_cast<T*>(space.h_cell)),
-        cn(a.cn.as<float>()),
-        cells(a.cells.as<float>()),
-        c(space.c) {}
+      : LstmForwardArrays<T>(a, space),
+        weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])} {}
 };
 
 template <class T>
 __global__ void forward_start(Forward<T> f) {
-  const Element e = state_element(f.shape, f.shape.hidden);
+  const LstmElement e = lstm_element(f.shape, f.shape.hidden);
   if (e.inside) f.c[e.at] = f.c0 ? f.c0[e.at] : 0.0f;
-}
-
-// Cell u of sequence n at frame t.
-template <class T>
-__device__ void forward_cell(const Forward<T>& f, int64_t d, int64_t n, int64_t t, int64_t u,
-                             const float (&recurrent)[4]) {
-  const LstmShape& s = f.shape;
-  const int64_t H = s.hidden, row = s.layout.row_offsets[t] + n, at = s.plane_row(d, row);
-  float gate[4];
-  for (int g = 0; g < 4; ++g) gate[g] = f.pre[(at * 4 + g) * H + u] + recurrent[g];
-  float& c = f.c[s.state(d, n) * H + u];
-  const T h = to<T>(lstm_cell_forward<T>(gate, c));
-  if (f.cells) f.cells[at * H + u] = c;
-  if (f.gates) {
-    for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + u] = to<T>(gate[g]);
-  }
-  if (!f.h_cell) {
-    f.y[(row * s.directions + d) * s.output + u] = h;
-    return;
-  }
-  f.h_cell[s.state(d, n) * H + u] = h;
-  if (f.hidden) f.hidden[at * H + u] = h;
 }
 
 template <class T>
 __global__ void forward_step(Forward<T> f, int64_t step) {
   const LstmShape& s = f.shape;
-  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = frame_at(s, d, step);
-  const Tile tile = tile_of(active_at(s, t), tile_cells);
+  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(lstm_active_at(s, t), tile_cells);
   if (tile.rows == 0) return;
   const auto h_before = [&](int row, int64_t k) {
     if (row >= tile.rows) return 0.0f;
@@ -183,15 +116,16 @@ __global__ void forward_step(Forward<T> f, int64_t step) {
   tile_product<Matrix::column_major>(P, h_before, weight, sum);
   for (int i = 0; i < thread_rows; ++i) {
     const int64_t u = tile.column + column_of(0);
-    if (row_of(i) < tile.rows && u < H) forward_cell(f, d, tile.n + row_of(i), t, u, sum[i]);
+    if (row_of(i) < tile.rows && u < H)
+      lstm_forward_cell_at(f, d, tile.n + row_of(i), t, u, sum[i]);
   }
 }
 
 template <class T>
 __global__ void forward_project(Forward<T> f, int64_t step) {
   const LstmShape& s = f.shape;
-  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = frame_at(s, d, step);
-  const Tile tile = tile_of(active_at(s, t), tile_columns);
+  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(lstm_active_at(s, t), tile_columns);
   if (tile.rows == 0) return;
   const auto h = [&](int row, int64_t k) {
     return row < tile.rows ? to_float(f.h_cell[s.state(d, tile.n + row) * H + k]) : 0.0f;
@@ -215,7 +149,7 @@ __global__ void forward_project(Forward<T> f, int64_t step) {
 template <class T>
 __global__ void forward_end(Forward<T> f) {
   const LstmShape& s = f.shape;
-  const Element c = state_element(s, s.hidden), h = state_element(s, s.output);
+  const LstmElement c = lstm_element(s, s.hidden), h = lstm_element(s, s.output);
   const int64_t sequences = s.layout.extent->sequences;
   if (f.cn && c.inside && c.n < sequences) f.cn[c.at] = f.c[c.at];
   if (!f.hn || !h.inside || h.n >= sequences) return;
@@ -231,33 +165,17 @@ __global__ void forward_end(Forward<T> f) {
 // ---- backward ----
 
 template <class T>
-struct Backward {
-  LstmShape shape;
+struct Backward : LstmBackwardArrays<T> {
   Weights<T> weights[2];
-  const float *c0, *cells, *dcn;
-  const T *gates, *dy, *dhn;
-  T *dgates, *dprojected, *dh0;
-  float *dc0, *dc;
 
   Backward(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
-      : shape(a.dims, a.layout),
-        weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])},
-        c0(a.c0.as<float>()),
-        cells(a.cells.as<float>()),
-        dcn(a.dcn.as<float>()),
-        gates(a.gates.as<T>()),
-        dy(a.dy.as<T>()),
-        dhn(a.dhn.as<T>()),
-        dgates(a.dgates.as<T>()),
-        dprojected(a.dims.projection ? a.dprojected.as<T>() : nullptr),
-        dh0(a.dh0.as<T>()),
-        dc0(a.dc0.as<float>()),
-        dc(space.dc) {}
+      : LstmBackwardArrays<T>(a, space),
+        weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])} {}
 };
 
 template <class T>
 __global__ void backward_start(Backward<T> b) {
-  const Element e = state_element(b.shape, b.shape.hidden);
+  const LstmElement e = lstm_element(b.shape, b.shape.hidden);
   if (e.inside) b.dc[e.at] = b.dcn ? b.dcn[e.at] : 0.0f;
 }
 
@@ -289,28 +207,11 @@ __device__ void recurrent_gradient(const Backward<T>& b, const Tile& tile, After
   }
 }
 
-// Cell u of sequence n at frame t.
-template <class T>
-__device__ void backward_cell(const Backward<T>& b, int64_t d, int64_t n, int64_t t, int64_t u,
-                              float dh) {
-  const LstmShape& s = b.shape;
-  const int64_t H = s.hidden, at = s.plane_row(d, s.layout.row_offsets[t] + n);
-  const int64_t before = s.row_before(d, n, t), state = s.state(d, n) * H + u;
-  float gate[4];
-  for (int g = 0; g < 4; ++g) gate[g] = to_float(b.gates[(at * 4 + g) * H + u]);
-  const float c_before = before >= 0 ? b.cells[s.plane_row(d, before) * H + u]
-                         : b.c0      ? b.c0[state]
-                                     : 0.0f;
-  lstm_cell_backward(gate, b.cells[at * H + u], c_before, dh, b.dc[state]);
-  // The same elements, which may be where the gates were.
-  for (int g = 0; g < 4; ++g) b.dgates[(at * 4 + g) * H + u] = to<T>(gate[g]);
-}
-
 template <class T>
 __global__ void backward_step(Backward<T> b, int64_t step) {
   const LstmShape& s = b.shape;
-  const int64_t d = blockIdx.z, P = s.output, t = frame_at(s, d, step);
-  const Tile tile = tile_of(active_at(s, t), tile_columns);
+  const int64_t d = blockIdx.z, P = s.output, t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(lstm_active_at(s, t), tile_columns);
   if (tile.rows == 0) return;
   float dh[thread_rows][thread_columns];
   recurrent_gradient(
@@ -324,7 +225,7 @@ __global__ void backward_step(Backward<T> b, int64_t step) {
       if (b.dprojected) {
         b.dprojected[s.plane_row(d, row) * P + j] = to<T>(total);
       } else {
-        backward_cell(b, d, n, t, j, total);
+        lstm_backward_cell_at(b, d, n, t, j, total);
       }
     }
   }
@@ -334,8 +235,8 @@ __global__ void backward_step(Backward<T> b, int64_t step) {
 template <class T>
 __global__ void backward_project(Backward<T> b, int64_t step) {
   const LstmShape& s = b.shape;
-  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = frame_at(s, d, step);
-  const Tile tile = tile_of(active_at(s, t), tile_columns);
+  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(lstm_active_at(s, t), tile_columns);
   if (tile.rows == 0) return;
   const int64_t first = s.plane_row(d, s.layout.row_offsets[t] + tile.n);
   const auto dprojected = [&](int row, int64_t k) {
@@ -351,7 +252,8 @@ __global__ void backward_project(Backward<T> b, int64_t step) {
   for (int i = 0; i < thread_rows; ++i) {
     for (int c = 0; c < thread_columns; ++c) {
       const int64_t u = tile.column + column_of(c);
-      if (row_of(i) < tile.rows && u < H) backward_cell(b, d, tile.n + row_of(i), t, u, dh[i][c]);
+      if (row_of(i) < tile.rows && u < H)
+        lstm_backward_cell_at(b, d, tile.n + row_of(i), t, u, dh[i][c]);
     }
   }
 }
@@ -376,21 +278,11 @@ __global__ void backward_initial_h(Backward<T> b) {
 
 template <class T>
 __global__ void backward_initial_c(Backward<T> b) {
-  const Element e = state_element(b.shape, b.shape.hidden);
+  const LstmElement e = lstm_element(b.shape, b.shape.hidden);
   if (e.inside && e.n < b.shape.layout.extent->sequences) b.dc0[e.at] = b.dc[e.at];
 }
 
 // ---- hosts ----
-
-// `count` elements, one thread each; nothing for none.
-template <class... Parameters, class... Arguments>
-void launch_each(const Context& context, const char* name, int64_t count,
-                 void (*kernel)(Parameters...), const Arguments&... arguments) {
-  if (count == 0) return;
-  launch(context,
-         {.kernel = name, .grid = {blocks_for(count, block_threads)}, .block = {block_threads}},
-         kernel, arguments...);
-}
 
 // Tiles of all sequences x `width` cells or columns, `columns` to a tile.
 LaunchConfig tiles(const char* name, const LstmDims& dims, const PackedView& layout, int64_t width,
@@ -410,7 +302,7 @@ void forward(const Context& context, const LstmForwardArgs& a) {
   const Forward<T> f(a, space);
   const int64_t H = a.dims.hidden, P = a.dims.output();
   lstm_gpu_input_products(context, a, space);
-  launch_each(context, "lstm forward_start", states * H, forward_start<T>, f);
+  lstm_launch_each(context, "lstm forward_start", states * H, forward_start<T>, f);
   for (int64_t step = 0; step < a.layout.capacity.frames; ++step) {
     launch(context, tiles("lstm forward_step", a.dims, a.layout, H, tile_cells), forward_step<T>, f,
            step);
@@ -419,7 +311,7 @@ void forward(const Context& context, const LstmForwardArgs& a) {
              forward_project<T>, f, step);
     }
   }
-  launch_each(context, "lstm forward_end", states * std::max(H, P), forward_end<T>, f);
+  lstm_launch_each(context, "lstm forward_end", states * std::max(H, P), forward_end<T>, f);
 }
 
 template <class T>
@@ -429,7 +321,7 @@ void backward(const Context& context, const LstmBackwardArgs& a) {
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   const Backward<T> b(a, space);
   const int64_t H = a.dims.hidden, P = a.dims.output();
-  launch_each(context, "lstm backward_start", states * H, backward_start<T>, b);
+  lstm_launch_each(context, "lstm backward_start", states * H, backward_start<T>, b);
   for (int64_t step = a.layout.capacity.frames - 1; step >= 0; --step) {
     launch(context, tiles("lstm backward_step", a.dims, a.layout, P, tile_columns),
            backward_step<T>, b, step);
@@ -442,18 +334,19 @@ void backward(const Context& context, const LstmBackwardArgs& a) {
     launch(context, tiles("lstm backward_initial_h", a.dims, a.layout, P, tile_columns),
            backward_initial_h<T>, b);
   }
-  if (a.dc0) launch_each(context, "lstm backward_initial_c", states * H, backward_initial_c<T>, b);
+  if (a.dc0)
+    lstm_launch_each(context, "lstm backward_initial_c", states * H, backward_initial_c<T>, b);
   lstm_gpu_input_gradients(context, a, space);
 }
 
 }  // namespace
 
-void lstm_forward_gpu(const Context& context, const LstmForwardArgs& a) {
+void lstm_forward_fused(const Context& context, const LstmForwardArgs& a) {
   check_lstm(a);
   a.x.dtype == DType::f32 ? forward<float>(context, a) : forward<bf16>(context, a);
 }
 
-void lstm_backward_gpu(const Context& context, const LstmBackwardArgs& a) {
+void lstm_backward_fused(const Context& context, const LstmBackwardArgs& a) {
   check_lstm(a);
   a.dy.dtype == DType::f32 ? backward<float>(context, a) : backward<bf16>(context, a);
 }

@@ -1,0 +1,1 @@
+#include "kernels/lstm/lstm_fused.cu"
