@@ -22,6 +22,7 @@ constexpr Row rows[] = {
      "cuDNN is there; f32; blank 0; 1 to 255 labels; equal lengths; with a gradient"},
     {"gemm", "cublaslt", true,
      "cuBLASLt is there; f32 or bf16; rows counted on the GPU only with spare ones"},
+    {"gemm", "all_rows", true, "f32 or bf16; rows counted on the GPU only with spare ones"},
     {"gemm", "openblas", false, "f32 or f64; sizes and strides below 2^31"},
     {"loss_totals", "", true, "f32 losses"},
     {"", "", true, "f32 or bf16"},
