@@ -151,7 +151,10 @@ void PipelineTrainer::place(const PipelineSettings& settings, const BatchCapacit
   world_.together([&] {
     const std::string objection = schedule_objection(settings.schedule, grid_.split().pipeline,
                                                      settings.micro_batches, settings.chunks);
-    if (!objection.empty()) fail_input("parallel.micro_batches: ", objection);
+    if (!objection.empty()) {
+      const bool chunked = settings.chunks > 1 && settings.schedule != ScheduleKind::interleaved;
+      fail_input("parallel.", chunked ? "chunks" : "micro_batches", ": ", objection);
+    }
     choose_counts(settings, capacity, stages);
   });
   // The clock decides, so one rank's.

@@ -60,11 +60,6 @@ class Maker {
 
   std::unique_ptr<Synchronizer> sharded() {
     const int shards = config_.parallel.sequence;
-    if (config_.parallel.data > 0) split_world(ranks_.size(), 1, config_.parallel.data, shards);
-    if (ranks_.size() % shards != 0) {
-      fail_input("parallel.sequence is ", shards, ", which does not divide the ", ranks_.size(),
-                 ranks_.size() == 1 ? " rank" : " ranks");
-    }
     if (config_.parallel.deterministic == Deterministic::world_invariant) {
       fail_input(
           "parallel.sequence and parallel.deterministic = \"world_invariant\" do not go "

@@ -5,6 +5,7 @@
 #include "engine/parallel/pipeline_synchronizer.h"
 #include "engine/parallel/sharded_synchronizer.h"
 #include "engine/train/make_synchronizer.h"
+#include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"
 #include "kernels/base/error.h"
 
@@ -63,7 +64,10 @@ class Maker {
     // Shards of sequences record what they do, and so do pipelines; one of a single stage is any
     // other run.
     const bool records = o_.trainer.timeline.empty() || config_.parallel.sequence > 1;
-    if (wants_pipeline(config_) || !records) {
+    const bool pipelines = wants_pipeline(config_) || !records;
+    o_.setup.together(
+        [&] { require_split(config_, o_.ranks.size(), pipelines, *setup_.train, model()); });
+    if (pipelines) {
       make_pipeline();
     } else {
       make_session();

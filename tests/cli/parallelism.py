@@ -121,6 +121,10 @@ def test_what_cannot_be():
         refused("--pipeline", 2, "parallel.placement=4;1", says="expected the number of layers")
         refused("--pipeline", 2, "parallel.stage_memory_mb=1", "model.hidden=200",
                 says="no cut of the model's 5 layers into 2 stages fits 1 MiB per stage")
+        refused("--pipeline", 2, "parallel.chunks=2", says="parallel.chunks: the 1f1b schedule has one stage per rank")
+        refused("--pipeline", 2, "parallel.chunks=2", "parallel.schedule=interleaved", "parallel.micro_batches=3",
+                says="parallel.micro_batches: the interleaved schedule of 2 ranks needs a multiple of 2")
+        refused("--sequence", 40, ranks=40, says=["parallel.sequence=40: the longest utterance of ", "each shard needs one"])
         refused("--sequence", 2, ranks=3, says="parallel.sequence is 2, which does not divide the 3 ranks")
         run("train", "--pipeline", 0, code=2, errs="--pipeline")
 

@@ -1,0 +1,48 @@
+#include "engine/train/require_split.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/parallel/rank_grid.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+int64_t block_of(const ModelFunction& model) {
+  Graph graph;
+  model(graph);
+  int64_t block = 1;
+  for (size_t level = 0; level < graph.levels.size(); ++level) {
+    block = std::lcm(block, graph.total_factor(static_cast<int>(level)));
+  }
+  return block;
+}
+
+void require_frames(const Config& config, const Dataset& data, const ModelFunction& model) {
+  const int shards = config.parallel.sequence;
+  const int64_t block = block_of(model);
+  int32_t longest = 0;
+  for (int64_t i = 0; i < data.size(); ++i) longest = std::max(longest, data.frames(i, 0));
+  const int64_t blocks = (longest + block - 1) / block;
+  if (blocks >= shards) return;
+  const std::string parts = block == 1 ? "" : str(", ", blocks, " after subsampling by ", block);
+  fail_input("parallel.sequence=", shards, ": the longest utterance of ", config.data.train,
+             " has ", longest, " frames", parts, ": each shard needs one at least");
+}
+
+}  // namespace
+
+void require_split(const Config& config, int world, bool pipelines, const Dataset& data,
+                   const ModelFunction& model) {
+  const ParallelConfig& p = config.parallel;
+  if (pipelines || p.data > 0) {
+    split_world(world, p.pipeline, p.data, p.sequence);
+  } else if (world % p.sequence != 0) {
+    fail_input("parallel.sequence is ", p.sequence, ", which does not divide the ", world,
+               world == 1 ? " rank" : " ranks");
+  }
+  if (p.sequence > 1) require_frames(config, data, model);
+}
+
+}  // namespace rondo
