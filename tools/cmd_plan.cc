@@ -102,9 +102,10 @@ void print_row(int place, const plan::Prediction& p) {
   std::string notes = p.fits ? "" : "  does not fit";
   if (s.batches > 1) notes += str("  in each of ", s.batches, " batches");
   if (s.shard_optimizer) notes += "  optimizer divided";
-  std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.2f %6.1f %7s%s\n", place, s.data,
+  const double size = p.memory_bytes / gigabyte;
+  std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.*f %6.1f %7s%s\n", place, s.data,
               s.pipeline, s.sequence, how.c_str(), 1e3 * p.seconds, p.frames_per_second / 1e3,
-              p.memory_bytes / gigabyte, 100 * p.bubble,
+              size < 1 ? 3 : 2, size, 100 * p.bubble,
               p.communication > 0 ? str(std::lround(100 * p.hidden), " %").c_str() : "-",
               notes.c_str());
 }
