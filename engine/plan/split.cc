@@ -10,6 +10,8 @@ namespace rondo::plan {
 namespace {
 
 constexpr double usable_memory = 0.95;  // of the device's: the rest is for libraries and contexts
+// A divided optimiser has to be so much faster to be chosen where it is not needed.
+constexpr double worthwhile = 0.98;
 // The search's bounds: beyond them nothing gains, and waves have too many tasks to try them all.
 constexpr int most_micro_batches = 64, most_shards = 64, most_parts = 256;
 
@@ -152,7 +154,10 @@ std::vector<Prediction> Planner::rank() const {
         divided = candidates(divided.front());
       }
       const auto other = best_of(divided);
-      if (other && better(*other, ranking.back())) ranking.back() = *other;
+      if (other && better(*other, *whole) &&
+          (!whole->fits || other->seconds < worthwhile * whole->seconds)) {
+        ranking.back() = *other;
+      }
     }
   }
   std::stable_sort(ranking.begin(), ranking.end(), better);
