@@ -211,8 +211,12 @@ TEST_CASE("a model learns, in each mode") {
     INFO("sync " << static_cast<int>(sync) << ": WER " << wer);
     CHECK(wer <= 0.1);
     if (sync != Sync::async) continue;
-    const auto steps = steps_of(c.training.checkpoint_dir, 2);
-    CHECK(steps.back()["averaged"].get<double>() > 0);
+    // Of all ranks: one that the system lets run at another time than the others meets nobody.
+    double averaged = 0;
+    for (int rank = 0; rank < 3; ++rank) {
+      averaged += steps_of(c.training.checkpoint_dir, rank).back()["averaged"].get<double>();
+    }
+    CHECK(averaged > 0);
   }
 }
 
