@@ -68,6 +68,7 @@ struct Place {
         sequence(static_cast<int>(threadIdx.x) / cells) {
     if (sequence >= pass_sequences || unit >= H) sequence = -1;
   }
+  __device__ bool has_cell() const { return sequence >= 0; }
 };
 
 // One row of sums from one warp, for each sequence of a tile. The odd width spreads rows over

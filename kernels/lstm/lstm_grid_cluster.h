@@ -19,15 +19,20 @@
 // chunks of 32 columns; parts are added up in the order of warps, then of blocks.
 #pragma once
 
-#include "kernels/lstm/lstm_grid.h"
+#include "kernels/lstm/lstm_grid_cells.h"
 
 namespace rondo::RONDO_GPU {
 namespace grid_cluster {
 
+using grid::BackwardInputs;
+using grid::ForwardInputs;
+using grid::load_backward_inputs;
+using grid::load_forward_inputs;
 using grid::PartRow;
 using grid::pass_sequences;
 using grid::Step;
 using grid::step_at;
+using grid::store_final_states;
 using grid::threads;
 using grid::tile_sequences;
 using grid::tiles;
@@ -192,6 +197,7 @@ struct Place {
     if (sequence >= pass_sequences || unit >= exchanged) sequence = -1;
     real = real && sequence >= 0;
   }
+  __device__ bool has_cell() const { return real; }
 };
 
 // The first cell of the thread's cluster.

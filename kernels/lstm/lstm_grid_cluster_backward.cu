@@ -57,36 +57,10 @@ __device__ void load_weights(const Backward& b, Shared<P>& s, P& product) {
   product.template load<Adjacent::rows>(s.stages[threadIdx.x / 32], at);
 }
 
-// One cell's inputs that do not depend on the step before.
-struct CellInputs {
-  float gate[4], c, c_before, dy, dc;
-};
-
-template <int cells>
-__device__ CellInputs load_inputs(const Backward& b, const Step& step, const Step& earlier,
-                                  int64_t first, const Place<cells>& p) {
-  CellInputs in = {};
-  const LstmShape& s = b.shape;
-  const int64_t n = first + p.sequence, H = s.hidden;
-  if (!p.real || n >= step.active) return in;
-  const int64_t at = s.plane_row(p.d, step.row + n), state = s.state(p.d, n) * H + p.unit;
-  RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) in.gate[g] = to_float(b.gates[(at * 4 + g) * H + p.unit]);
-  in.c = b.cells[at * H + p.unit];
-  in.dy = to_float(b.dy[((step.row + n) * s.directions + p.d) * H + p.unit]);
-  in.dc = b.dc[state];
-  if (n < earlier.active) {
-    in.c_before = b.cells[s.plane_row(p.d, earlier.row + n) * H + p.unit];
-  } else if (b.c0) {
-    in.c_before = b.c0[state];
-  }
-  return in;
-}
-
 // The gradients are announced before anything else is stored.
 template <int cells>
 __device__ void backward_cell(const Backward& b, const Step& step, int64_t first,
-                              const Place<cells>& p, CellInputs in, float dh) {
+                              const Place<cells>& p, BackwardInputs in, float dh) {
   const LstmShape& s = b.shape;
   const int64_t n = first + p.sequence, H = s.hidden;
   if (p.sequence < 0 || n >= step.active) return;
@@ -163,13 +137,13 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_backward(Backward b) 
   for (int64_t step = frames - 1; step >= 0; --step) {
     const Step now = step_at(s.layout, p.d, step), earlier = step_at(s.layout, p.d, step - 1);
     const Step later = step_at(s.layout, p.d, step + 1);
-    CellInputs in = load_inputs(b, now, earlier, 0, p);
+    BackwardInputs in = load_backward_inputs(b, now, earlier, 0, p);
     for (int64_t first = 0; first < now.active; first += pass_sequences) {
       const auto after = [&](int64_t n) { return n < later.active ? later.row + n : -1; };
       const float dh =
           recurrent_gradient(b, product, after, first, now.active, p, shared_memory, buffer);
       backward_cell(b, now, first, p, in, dh);
-      in = load_inputs(b, now, earlier, first + pass_sequences, p);
+      in = load_backward_inputs(b, now, earlier, first + pass_sequences, p);
       buffer = 1 - buffer;
     }
   }

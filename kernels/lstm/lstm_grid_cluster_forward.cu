@@ -82,29 +82,11 @@ __device__ void load_states(const Forward& f, const Place<cells>& p) {
   }
 }
 
-// One cell's inputs that do not depend on the step before.
-struct CellInputs {
-  float pre[4], c;
-};
-
-template <int cells>
-__device__ CellInputs load_inputs(const Forward& f, const Step& step, int64_t first,
-                                  const Place<cells>& p) {
-  CellInputs in = {};
-  const int64_t n = first + p.sequence, H = f.shape.hidden;
-  if (!p.real || n >= step.active) return in;
-  const float* pre = f.pre + f.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
-  RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) in.pre[g] = pre[g * H];
-  in.c = f.c[f.shape.state(p.d, n) * H + p.unit];
-  return in;
-}
-
 // All threads: the new h is announced before anything else is stored.
 template <class P>
 __device__ void forward_cells(const Forward& f, const Step& step, int64_t first,
-                              const Place<cells_of<P>>& p, CellInputs in, const Shared<P>& shared,
-                              int buffer) {
+                              const Place<cells_of<P>>& p, ForwardInputs in,
+                              const Shared<P>& shared, int buffer) {
   const LstmShape& s = f.shape;
   const int64_t n = first + p.sequence, H = s.hidden, row = step.row + n;
   const bool mine = p.sequence >= 0 && n < step.active;
@@ -127,22 +109,6 @@ __device__ void forward_cells(const Forward& f, const Step& step, int64_t first,
   for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + p.unit] = to_bf16(in.pre[g]);
 }
 
-template <int cells>
-__device__ void store_states(const Forward& f, const Place<cells>& p) {
-  const LstmShape& s = f.shape;
-  if (!p.real) return;
-  for (int64_t n = p.sequence; n < s.layout.extent->sequences; n += pass_sequences) {
-    const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
-    if (f.cn) f.cn[at] = f.c[at];
-    if (!f.hn) continue;
-    const int64_t length = s.layout.lengths[n];
-    const int64_t last = length > 0 ? s.row(n, p.d == 0 ? length - 1 : 0) : -1;
-    f.hn[at] = last >= 0 ? f.y[(last * s.directions + p.d) * s.hidden + p.unit]
-               : f.h0    ? f.h0[at]
-                         : to_bf16(0.0f);
-  }
-}
-
 template <class P>
 __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
   if (!RONDO_SM90) return;
@@ -158,7 +124,7 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
   int buffer = 0;
   for (int64_t step = 0; step < frames; ++step) {
     const Step now = step_at(s.layout, p.d, step), before = step_at(s.layout, p.d, step - 1);
-    CellInputs in = load_inputs(f, now, 0, p);
+    ForwardInputs in = load_forward_inputs(f, now, 0, p);
     for (int64_t first = 0; first < now.active; first += pass_sequences) {
       const auto h_before = [&](int n) -> const bf16* {
         if (first + n >= now.active) return nullptr;
@@ -168,11 +134,11 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
       product.multiply(h_before, width, shared_memory.part[threadIdx.x / 32]);
       send_sums(shared_memory, buffer);
       forward_cells<P>(f, now, first, p, in, shared_memory, buffer);
-      in = load_inputs(f, now, first + pass_sequences, p);
+      in = load_forward_inputs(f, now, first + pass_sequences, p);
       buffer = 1 - buffer;
     }
   }
-  store_states(f, p);
+  store_final_states(f, p);
 }
 
 // f(launch, kernel) for H: as few cells per block as let all clusters be resident.

@@ -57,27 +57,9 @@ __device__ void load_weights(const Forward<T>& f, ForwardShared<Product>& s, Pro
   });
 }
 
-// One cell's inputs that do not depend on the step before.
-struct CellInputs {
-  float pre[4], c;
-};
-
-template <int cells, class T>
-__device__ CellInputs load_inputs(const Forward<T>& f, const Step& step, int64_t first,
-                                  const Place<cells>& p) {
-  CellInputs in = {};
-  const int64_t n = first + p.sequence, H = f.shape.hidden;
-  if (p.sequence < 0 || n >= step.active) return in;
-  const float* pre = f.pre + f.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
-  RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) in.pre[g] = pre[g * H];
-  in.c = f.c[f.shape.state(p.d, n) * H + p.unit];
-  return in;
-}
-
 template <int rows, int cells, class T>
 __device__ void forward_cell(const Forward<T>& f, const Step& step, int64_t first,
-                             const Place<cells>& p, CellInputs in, const Parts<rows>& parts,
+                             const Place<cells>& p, ForwardInputs in, const Parts<rows>& parts,
                              int buffer) {
   const LstmShape& s = f.shape;
   const int64_t n = first + p.sequence, H = s.hidden;
@@ -105,22 +87,6 @@ __device__ void load_states(const Forward<T>& f, const Place<cells>& p) {
   }
 }
 
-template <int cells, class T>
-__device__ void store_states(const Forward<T>& f, const Place<cells>& p) {
-  const LstmShape& s = f.shape;
-  if (p.sequence < 0) return;
-  for (int64_t n = p.sequence; n < s.layout.extent->sequences; n += pass_sequences) {
-    const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
-    if (f.cn) f.cn[at] = f.c[at];
-    if (!f.hn) continue;
-    const int64_t length = s.layout.lengths[n];
-    const int64_t last = length > 0 ? s.row(n, p.d == 0 ? length - 1 : 0) : -1;
-    f.hn[at] = last >= 0 ? f.y[(last * s.directions + p.d) * s.hidden + p.unit]
-               : f.h0    ? f.h0[at]
-                         : to<T>(0.0f);
-  }
-}
-
 template <class Product>
 __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Product::Element> f) {
   using T = typename Product::Element;
@@ -136,7 +102,7 @@ __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Prod
   int buffer = 0;
   for (int64_t step = 0; step < frames; ++step) {
     const Step now = step_at(s.layout, p.d, step), before = step_at(s.layout, p.d, step - 1);
-    CellInputs in = load_inputs(f, now, 0, p);
+    ForwardInputs in = load_forward_inputs(f, now, 0, p);
     flags.wait_for(static_cast<uint32_t>(step));
     for (int64_t first = 0; first < now.active; first += pass_sequences) {
       const auto h_before = [&](int n) -> const T* {
@@ -156,12 +122,12 @@ __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Prod
       }
       __syncthreads();
       forward_cell(f, now, first, p, in, parts, buffer);
-      in = load_inputs(f, now, first + pass_sequences, p);
+      in = load_forward_inputs(f, now, first + pass_sequences, p);
       buffer = 1 - buffer;
     }
     flags.announce(static_cast<uint32_t>(step + 1));
   }
-  store_states(f, p);
+  store_final_states(f, p);
 }
 
 // f(launch, kernel) for H: as few cells per block as let all blocks be resident.

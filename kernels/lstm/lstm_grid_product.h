@@ -3,7 +3,7 @@
 // k. For lstm_grid_*.cu.
 #pragma once
 
-#include "kernels/lstm/lstm_grid.h"
+#include "kernels/lstm/lstm_grid_cells.h"
 
 namespace rondo::RONDO_GPU {
 namespace grid {
