@@ -32,25 +32,29 @@ struct LstmSimProblem {
       array.resize(static_cast<size_t>(n));
       for (auto& v : array) v = std::remove_reference_t<decltype(v)>(uniform(random));
     };
-    const int64_t D = dims.directions, H = dims.hidden, N = sequences();
+    const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     draw(narrow["x"], rows() * dims.input);
-    draw(narrow["h0"], D * N * H);
+    draw(narrow["h0"], D * N * P);
     draw(wide["c0"], D * N * H);
-    draw(narrow["dy"], rows() * D * H);
-    draw(narrow["dhn"], D * N * H);
+    draw(narrow["dy"], rows() * D * P);
+    draw(narrow["dhn"], D * N * P);
     for (int d = 0; d < D; ++d) {
       draw(narrow[str("w", d)], 4 * H * dims.input);
-      draw(narrow[str("r", d)], 4 * H * H);
+      draw(narrow[str("r", d)], 4 * H * P);
+      if (dims.projection) draw(narrow[str("p", d)], P * H);
     }
     const auto nothing = []<class T>(std::vector<T>& array, int64_t n) {
       array.assign(static_cast<size_t>(n), T(NAN));
     };
-    nothing(narrow["y"], rows() * D * H);
-    nothing(narrow["hn"], D * N * H);
+    nothing(narrow["y"], rows() * D * P);
+    nothing(narrow["hn"], D * N * P);
     nothing(narrow["gates"], D * rows() * 4 * H);
     nothing(wide["cells"], D * rows() * H);
     nothing(narrow["dgates"], D * rows() * 4 * H);
-    nothing(narrow["dh0"], D * N * H);
+    nothing(narrow["dh0"], D * N * P);
+    if (!dims.projection) return;
+    nothing(narrow["hidden"], D * rows() * H);
+    nothing(narrow["dprojected"], D * rows() * P);
   }
 
   int64_t rows() const { return packed.extent.rows; }
@@ -58,22 +62,23 @@ struct LstmSimProblem {
 
   // Runs both passes by the variant of that name.
   void forward(const std::string& variant) {
-    const int64_t D = dims.directions, H = dims.hidden, N = sequences();
+    const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     LstmForwardArgs a;
     a.dims = dims;
     a.layout = packed.view();
     a.x = view("x", {rows(), dims.input});
     set_weights(a.weights);
-    a.h0 = view("h0", {D, N, H});
+    a.h0 = view("h0", {D, N, P});
     a.c0 = view("c0", {D, N, H});
-    a.y = view("y", {rows(), D * H});
-    a.hn = view("hn", {D, N, H});
+    a.y = view("y", {rows(), D * P});
+    a.hn = view("hn", {D, N, P});
     a.gates = view("gates", {D, rows(), 4 * H});
     a.cells = view("cells", {D, rows(), H});
+    if (dims.projection) a.hidden = view("hidden", {D, rows(), H});
     finish(a, LstmPhase::forward, lstm_forward_variants(), variant);
   }
   void backward(const std::string& variant) {
-    const int64_t D = dims.directions, H = dims.hidden, N = sequences();
+    const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     LstmBackwardArgs a;
     a.dims = dims;
     a.layout = packed.view();
@@ -81,10 +86,11 @@ struct LstmSimProblem {
     a.c0 = view("c0", {D, N, H});
     a.gates = view("gates", {D, rows(), 4 * H});
     a.cells = view("cells", {D, rows(), H});
-    a.dy = view("dy", {rows(), D * H});
-    a.dhn = view("dhn", {D, N, H});
+    a.dy = view("dy", {rows(), D * P});
+    a.dhn = view("dhn", {D, N, P});
     a.dgates = view("dgates", {D, rows(), 4 * H});
-    a.dh0 = view("dh0", {D, N, H});
+    a.dh0 = view("dh0", {D, N, P});
+    if (dims.projection) a.dprojected = view("dprojected", {D, rows(), P});
     finish(a, LstmPhase::backward, lstm_backward_variants(), variant);
   }
 
@@ -110,7 +116,8 @@ struct LstmSimProblem {
   void set_weights(LstmWeights (&weights)[2]) {
     for (int d = 0; d < dims.directions; ++d) {
       weights[d].w = view(str("w", d), {4 * dims.hidden, dims.input});
-      weights[d].r = view(str("r", d), {4 * dims.hidden, dims.hidden});
+      weights[d].r = view(str("r", d), {4 * dims.hidden, dims.output()});
+      if (dims.projection) weights[d].p = view(str("p", d), {dims.projection, dims.hidden});
     }
   }
   template <class Args>
