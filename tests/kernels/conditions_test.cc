@@ -6,6 +6,7 @@
 #include "kernels/conditions.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_conditions.h"
 #include "kernels/ops.h"
 #include "kernels/simt/sim_device.h"
 
@@ -65,6 +66,23 @@ TEST_CASE("the LSTM's variants take what their conditions say, to the last H") {
   CHECK_THAT(words("lstm_forward", "portable"), Contains("f32 or bf16; any H"));
   CHECK(takes_lstm("portable", 5000, DType::bf16, 8));
   CHECK_FALSE(takes_lstm("portable", 5000, DType::f64));
+}
+
+TEST_CASE(
+    "the words for the LSTM's variants come from their table, and differ where the simulator "
+    "does") {
+  const auto words_on = [](const char* variant, Backend backend) {
+    return lstm_conditions_in_words(*find_lstm_conditions(variant), backend);
+  };
+  CHECK(words_on("fused", Backend::cuda) == "f32 or bf16; H <= 256; N <= 64; sm_80");
+  CHECK(words_on("fused", Backend::sim) == "f32 or bf16; H <= 256; sm_80");
+  CHECK_THAT(words_on("grid_cluster", Backend::cuda),
+             Contains("bf16; H 513 to 1024; no projection"));
+  CHECK_THAT(words_on("grid_cluster", Backend::sim), Contains("bf16; H <= 1024; no projection"));
+  for (const LstmConditions& c : lstm_conditions) {
+    CHECK(words("lstm_forward", c.variant) == lstm_conditions_in_words(c, Backend::sim));
+    CHECK(words("lstm_backward", c.variant) == lstm_conditions_in_words(c, Backend::sim));
+  }
 }
 
 TEST_CASE("the last launches are listed, the newest first, repeats once") {
