@@ -2,11 +2,31 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "engine/parallel/sequence_graph.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
+
+int32_t uncut_frames(const Graph& g) {
+  int64_t block = 1;
+  for (size_t l = 0; l < g.levels.size(); ++l) {
+    block = std::lcm(block, g.total_factor(static_cast<int>(l)));
+  }
+  return static_cast<int32_t>(block);
+}
+
+// At most ceil(blocks / shards) blocks of each sequence.
+BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shards) {
+  BatchCapacity c = whole;
+  const auto most = [&](int64_t frames, int64_t sequences) {
+    return std::min((frames + sequences * (block - 1)) / shards + sequences * block, frames);
+  };
+  c.packed.frames = static_cast<int32_t>(most(whole.packed.frames, 1));
+  c.packed.rows = most(whole.packed.rows, whole.packed.sequences);
+  return c;
+}
 
 FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards) {
   const int64_t blocks = (int64_t{length} + block - 1) / block;

@@ -20,6 +20,12 @@ struct FrameRange {
   bool operator==(const FrameRange&) const = default;
 };
 
+// So many frames of the input are not divided, for subsampling makes them into one.
+int32_t uncut_frames(const Graph& graph);
+
+// The most that a shard gets of batches within `whole`.
+BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shards);
+
 // Frames of shard `shard` of a sequence of `length` frames.
 FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards);
 

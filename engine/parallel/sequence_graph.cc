@@ -1,8 +1,8 @@
 #include "engine/parallel/sequence_graph.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "engine/parallel/sequence_cut.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc_chunk.h"
 
@@ -10,14 +10,6 @@ namespace rondo {
 namespace {
 
 constexpr size_t lstm_gates = 3;  // of the forward node's outputs; input 1 of the backward node
-
-int32_t block_of(const Graph& g) {
-  int64_t block = 1;
-  for (size_t l = 0; l < g.levels.size(); ++l) {
-    block = std::lcm(block, g.total_factor(static_cast<int>(l)));
-  }
-  return static_cast<int32_t>(block);
-}
 
 // A copy of `like` that no node produces.
 ValueId fed(Graph& g, ValueId like, const std::string& name) {
@@ -120,7 +112,7 @@ void expose_all(ChunkGraph& c) {
   for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
     if (c.graph.nodes[i].op == "pool") c.pools.push_back(divide(c.graph, i));
   }
-  c.block = block_of(c.graph);
+  c.block = uncut_frames(c.graph);
 }
 
 size_t find_ctc(const Graph& g) {

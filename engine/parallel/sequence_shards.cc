@@ -34,16 +34,8 @@ SequenceShards::SequenceShards(const Graph& training, ValueId loss, const Contex
   find_exchanges();
 }
 
-// A shard has at most ceil(blocks / ranks) blocks of a sequence.
 BatchCapacity SequenceShards::capacity(const BatchCapacity& whole) const {
-  BatchCapacity c = whole;
-  const auto most = [&](int64_t frames, int64_t sequences) {
-    return std::min((frames + sequences * (chunk_.block - 1)) / ranks_ + sequences * chunk_.block,
-                    frames);
-  };
-  c.packed.frames = static_cast<int32_t>(most(whole.packed.frames, 1));
-  c.packed.rows = most(whole.packed.rows, whole.packed.sequences);
-  return c;
+  return shard_capacity(whole, chunk_.block, ranks_);
 }
 
 BatchPart SequenceShards::cut(const BatchView& whole) const {

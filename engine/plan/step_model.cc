@@ -7,6 +7,7 @@
 #include "engine/graph/batch_memory.h"
 #include "engine/graph/planner.h"
 #include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sharded_synchronizer.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/wave.h"
@@ -130,9 +131,9 @@ void StepModel::share_cores(const Split& s, const BatchShape& batch, StepTime& t
   t.input_delay = t.seconds - before;
 }
 
-// Buckets of gradients summed beside the computation that makes them: `layers` are seconds, the
-// last layer's first. Of ranks without stages.
-StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
+// Buckets of gradients summed beside the computation that makes them, the last layer's first.
+// `layers`: its seconds, by layer from `first_layer` on.
+StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers, int first_layer,
                                               const Split& s) const {
   Work work;
   const int compute = work.add_resource(Order::listed), link = work.add_resource(Order::listed);
@@ -147,7 +148,7 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
   double waiting = 0;
   for (size_t l = layers.size(); l-- > 0;) {
     const int done = work.add({compute, layers[l]});
-    waiting += gradient_bytes(layers_.layers()[l].weights);
+    waiting += gradient_bytes(layers_.layers()[static_cast<size_t>(first_layer) + l].weights);
     if (group == 1 || (waiting < bucket && l > 0)) continue;
     const double seconds =
         halved ? half_ring_seconds(ring, group, waiting) : ring_seconds(ring, group, waiting);
@@ -160,6 +161,18 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
   return r;
 }
 
+// By stage: beside the last micro-batch's pass that makes its gradients.
+std::vector<StepModel::Reduction> StepModel::reduce_stages(const std::vector<double>& layers,
+                                                           const std::vector<int>& first,
+                                                           const Split& s) const {
+  std::vector<Reduction> stages;
+  for (size_t i = 0; i + 1 < first.size(); ++i) {
+    const auto begin = layers.begin() + first[i], end = layers.begin() + first[i + 1];
+    stages.push_back(reduce_beside({begin, end}, first[i], s));
+  }
+  return stages;
+}
+
 // The last batch's backward pass beside the buckets that it completes.
 StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
   LayerSeconds all;
@@ -168,7 +181,7 @@ StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
     all += l;
     backward.push_back(l.backward());
   }
-  const Reduction reduction = reduce_beside(backward, s);
+  const Reduction reduction = reduce_beside(backward, 0, s);
   StepTime t;
   t.computing = s.micro_batches * all.total();
   t.communication = reduction.seconds;
@@ -186,7 +199,12 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
   for (size_t i = 0; i < stages.size(); ++i) {
     for (int l = first[i]; l < first[i + 1]; ++l) stages[i] += seconds[static_cast<size_t>(l)];
   }
-  const LinkModel ring = ring_link(cluster_, s);
+  std::vector<double> last_pass;
+  for (const LayerSeconds& l : seconds) {
+    const bool apart = s.schedule == ScheduleKind::zero_bubble;
+    last_pass.push_back(apart ? l.weight_backward : l.backward());
+  }
+  const std::vector<Reduction> reductions = reduce_stages(last_pass, first, s);
   std::vector<LinkModel> up, down;  // by rank of the pipeline
   for (int p = 0; p < s.pipeline; ++p) {
     up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
@@ -214,7 +232,7 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
       case ActionKind::weight_backward:
         return stage.weight_backward;
       case ActionKind::reduce:
-        return ring_seconds(ring, s.data, gradient_bytes(weights[static_cast<size_t>(a.stage)]));
+        return reductions[static_cast<size_t>(a.stage)].exposed;
       default:
         return 0.0;
     }
@@ -226,13 +244,10 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
   for (size_t r = 0; r < timeline.ranks.size(); ++r) {
     busy += timeline.busy(static_cast<int>(r)) / s.pipeline;
     for (const TimedAction& a : timeline.ranks[r]) {
-      if (a.action.kind == ActionKind::reduce) {
-        t.communication += (a.end - a.start) / s.pipeline;
-      } else {
-        computed = std::max(computed, a.end);
-      }
+      if (a.action.kind != ActionKind::reduce) computed = std::max(computed, a.end);
     }
   }
+  for (const Reduction& r : reductions) t.communication += r.seconds / s.pipeline;
   // Each batch drains the pipeline, the last one is summed.
   t.bubble = 1 - busy / computed;
   t.exposed = std::min(t.communication, timeline.duration() - computed);
@@ -243,6 +258,12 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
 }
 
 namespace {
+
+// Of all weight gradients of a layer's shard, for one micro-batch.
+double weight_seconds(const WaveCosts& c, size_t layer) {
+  const ModelLayers::Parts& p = c.layers[layer];
+  return p.rest.weight_backward + std::max(1, c.directions[layer]) * p.direction.weight_backward;
+}
 
 WaveCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const Split& s,
                       const BatchShape& part) {
@@ -273,11 +294,9 @@ StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
   // Weight by weight, of all micro-batches: some are summed while others are computed.
   std::vector<double> weights;
   for (size_t l = 0; l < c.layers.size(); ++l) {
-    const auto& p = c.layers[l];
-    weights.push_back(s.micro_batches * (p.rest.weight_backward + std::max(1, c.directions[l]) *
-                                                                      p.direction.weight_backward));
+    weights.push_back(s.micro_batches * weight_seconds(c, l));
   }
-  const Reduction reduction = reduce_beside(weights, s);
+  const Reduction reduction = reduce_beside(weights, 0, s);
   StepTime t;
   t.communication = reduction.seconds;
   t.exposed = reduction.exposed;
@@ -293,10 +312,13 @@ StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const 
   c.schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
   c.first_layer = cut(s, part);
   const auto weights = weights_of_stages(c.first_layer);
-  const LinkModel ring = ring_link(cluster_, s);
+  // They come last in a shard's backward pass.
+  std::vector<double> last_pass;
+  for (size_t l = 0; l < c.layers.size(); ++l) last_pass.push_back(weight_seconds(c, l));
+  const std::vector<Reduction> reductions = reduce_stages(last_pass, c.first_layer, s);
   for (size_t stage = 0; stage < weights.size(); ++stage) {
     c.output_bytes.push_back(message_bytes(c.first_layer[stage + 1] - 1, part));
-    c.reduce.push_back(ring_seconds(ring, s.owners(), gradient_bytes(weights[stage])));
+    c.reduce.push_back(reductions[stage].exposed);
   }
   for (int p = 0; p < s.pipeline; ++p) {
     c.up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
@@ -313,7 +335,7 @@ StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const 
     if (wave.work.tasks()[i].resource >= wave.ranks) continue;
     computed = std::max(computed, timeline.intervals[i].end);
   }
-  for (double seconds : c.reduce) t.communication += seconds / s.pipeline;
+  for (const Reduction& r : reductions) t.communication += r.seconds / s.pipeline;
   t.bubble = 1 - busy / computed;
   t.exposed = std::min(t.communication, timeline.end - computed);
   t.seconds = (s.batches - 1) * computed + timeline.end;
@@ -345,6 +367,12 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
   capacity.packed.rows = int64_t{capacity.packed.sequences} * capacity.packed.frames;
   capacity.max_label_length = static_cast<int32_t>(std::ceil(part.labels));
   capacity.labels = int64_t{capacity.packed.sequences} * capacity.max_label_length;
+  if (s.sequence > 1) {
+    BatchCapacity whole = capacity;
+    whole.packed.frames = static_cast<int32_t>(std::ceil(batch.frames));
+    whole.packed.rows = int64_t{whole.packed.sequences} * whole.packed.frames;
+    capacity = shard_capacity(whole, uncut_frames(layers_.graph()), s.sequence);
+  }
   const std::vector<int> first = cut(s, part);
   const auto weights = weights_of_stages(first);
   const Graph graph = layers_.staged(first);

@@ -39,7 +39,9 @@ class StepModel {
   struct Reduction {
     double seconds = 0, exposed = 0;
   };
-  Reduction reduce_beside(const std::vector<double>& layers, const Split& s) const;
+  Reduction reduce_beside(const std::vector<double>& layers, int first_layer, const Split& s) const;
+  std::vector<Reduction> reduce_stages(const std::vector<double>& layers,
+                                       const std::vector<int>& first, const Split& s) const;
   void add_update(const Split& s, int64_t weights, StepTime& t) const;
   double weight_bytes(const Split& s, int64_t weights) const;
   void share_cores(const Split& s, const BatchShape& batch, StepTime& t) const;

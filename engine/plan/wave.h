@@ -36,7 +36,7 @@ struct WaveCosts {
   std::vector<int> first_layer = {};          // by stage, and the number of layers
   std::vector<double> output_bytes = {};      // by stage: what a shard gives to the next stage
   std::vector<LinkModel> up = {}, down = {};  // by rank of the schedule: to its neighbours
-  std::vector<double> reduce = {};            // by stage: seconds of summing its gradients
+  std::vector<double> reduce = {};            // by stage: what is left of its gradients' sums
 };
 
 struct Wave {

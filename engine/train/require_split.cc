@@ -1,27 +1,19 @@
 #include "engine/train/require_split.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "engine/parallel/rank_grid.h"
+#include "engine/parallel/sequence_cut.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
-int64_t block_of(const ModelFunction& model) {
-  Graph graph;
-  model(graph);
-  int64_t block = 1;
-  for (size_t level = 0; level < graph.levels.size(); ++level) {
-    block = std::lcm(block, graph.total_factor(static_cast<int>(level)));
-  }
-  return block;
-}
-
 void require_frames(const Config& config, const Dataset& data, const ModelFunction& model) {
   const int shards = config.parallel.sequence;
-  const int64_t block = block_of(model);
+  Graph graph;
+  model(graph);
+  const int64_t block = uncut_frames(graph);
   int32_t longest = 0;
   for (int64_t i = 0; i < data.size(); ++i) longest = std::max(longest, data.frames(i, 0));
   const int64_t blocks = (longest + block - 1) / block;
