@@ -61,12 +61,12 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
                                                 {ScheduleKind::zero_bubble, 1}};
   int checked = 0;
   for (const auto& [kind, chunks] : kinds) {
-    for (int ranks : {1, 2, 3, 5}) {
-      for (int m : {1, 2, 3, 6, 10}) {
+    for (int ranks : {1, 2, 3, 5, 8, 16}) {
+      for (int m : {1, 2, 3, 8, 16, 64}) {
         if (kind == ScheduleKind::interleaved && m % ranks != 0) continue;
         const PipelineSchedule schedule = make_schedule(kind, ranks, m, chunks);
         const auto exchanges = rows(schedule.stages);
-        for (int shards : {1, 2, 3, 4, 7}) {
+        for (int shards : {1, 2, 3, 8, 16}) {
           INFO(name_of(kind) << ": " << ranks << " ranks, " << m << " micro-batches, " << shards
                              << " shards");
           const Lists lists = lists_of(schedule, exchanges, shards);
@@ -76,7 +76,7 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
       }
     }
   }
-  CHECK(checked > 300);
+  CHECK(checked == 620);
 }
 
 TEST_CASE("The list of a shard at the left end of the last stage") {
