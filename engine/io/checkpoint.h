@@ -24,6 +24,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/io/safetensors.h"
@@ -81,6 +82,40 @@ std::filesystem::path checkpoint_path(const std::filesystem::path& directory, ui
 
 class CheckpointStore;
 
+// A file as it was written.
+struct CheckpointFile {
+  std::string name;
+  uint64_t size = 0;
+  uint32_t crc = 0;
+};
+
+// Files of a generation that is being written, for whoever will commit it: several processes may
+// write into one directory, each its own files. After an exception it can only be destroyed;
+// destroying it leaves the files.
+class CheckpointPart {
+ public:
+  // `directory`: CheckpointWriter::directory(), as this process sees it.
+  explicit CheckpointPart(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  // File names are plain ("model.safetensors"), each used once.
+  void add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
+                   const StringMap& metadata = {});
+  void add_text(const std::string& file, std::string_view content);
+
+  const std::filesystem::path& directory() const { return directory_; }
+  // Written and synced.
+  const std::vector<CheckpointFile>& files() const { return files_; }
+
+ private:
+  friend class CheckpointWriter;
+  FileWriter create(const std::string& file) const;
+  void require_new(const std::string& file) const;
+  void close(const std::string& file, FileWriter& writer);
+
+  std::filesystem::path directory_;
+  std::vector<CheckpointFile> files_;
+};
+
 // A generation being written. Destroyed without commit(): nothing remains of it.
 class CheckpointWriter {
  public:
@@ -88,11 +123,17 @@ class CheckpointWriter {
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
   ~CheckpointWriter();
 
-  // File names are plain ("model.safetensors"), each used once. After an exception the writer can
-  // only be destroyed.
+  // As CheckpointPart's. After an exception the writer can only be destroyed.
   void add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
                    const StringMap& metadata = {});
   void add_text(const std::string& file, std::string_view content);
+
+  // Where a CheckpointPart may write, until the writer is destroyed or commits; none may be at work
+  // any more by then.
+  const std::filesystem::path& directory() const { return part_.directory(); }
+  // A file that a CheckpointPart has written belongs to the generation. InputError unless it is
+  // there, of this size.
+  void adopt(const CheckpointFile& file);
 
   // Makes the generation durable and visible, then removes what the policy no longer keeps. Returns
   // its directory. A failure to remove old generations comes after the commit and is a warning of
@@ -101,18 +142,11 @@ class CheckpointWriter {
 
  private:
   friend class CheckpointStore;
-  struct File {
-    std::string name;
-    uint64_t size;
-    uint32_t crc;
-  };
   CheckpointWriter(CheckpointStore& store, std::filesystem::path temporary);
-  FileWriter create(const std::string& file);
-  void close(const std::string& file, FileWriter& writer);
+  void require_open() const;
 
   CheckpointStore* store_;
-  std::filesystem::path temporary_;
-  std::vector<File> files_;
+  CheckpointPart part_;
 };
 
 // The writing end of a checkpoint directory. Creates it if needed, takes its lock (released by the

@@ -13,12 +13,6 @@ namespace rondo {
 
 inline constexpr const char* checkpoint_manifest_file = "manifest.json";
 
-struct CheckpointFile {
-  std::string name;
-  uint64_t size = 0;
-  uint32_t crc = 0;
-};
-
 // Numbers of the generations in `directory`, ascending; a missing directory has none.
 std::vector<uint64_t> checkpoint_generations(const std::filesystem::path& directory);
 

@@ -26,64 +26,99 @@ std::string reason(int error) { return std::error_code(error, std::generic_categ
 
 }  // namespace
 
+void CheckpointPart::require_new(const std::string& file) const {
+  RONDO_CHECK(valid_checkpoint_file(file), "'", file, "' is not a plain file name");
+  for (const CheckpointFile& f : files_) {
+    RONDO_CHECK(f.name != file, "'", file, "' is added twice");
+  }
+}
+
+FileWriter CheckpointPart::create(const std::string& file) const {
+  require_new(file);
+  return FileWriter(directory_ / file);
+}
+
+void CheckpointPart::close(const std::string& file, FileWriter& writer) {
+  writer.close();
+  files_.push_back({file, writer.size(), writer.crc()});
+}
+
+void CheckpointPart::add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
+                                 const StringMap& metadata) {
+  FileWriter writer = create(file);
+  write_safetensors(writer, tensors, metadata);
+  close(file, writer);
+}
+
+void CheckpointPart::add_text(const std::string& file, std::string_view content) {
+  FileWriter writer = create(file);
+  writer.write(content);
+  close(file, writer);
+}
+
 CheckpointWriter::CheckpointWriter(CheckpointStore& store, fs::path temporary)
-    : store_(&store), temporary_(std::move(temporary)) {}
+    : store_(&store), part_(std::move(temporary)) {}
 
 CheckpointWriter::CheckpointWriter(CheckpointWriter&& other) noexcept
-    : store_(std::exchange(other.store_, nullptr)),
-      temporary_(std::move(other.temporary_)),
-      files_(std::move(other.files_)) {}
+    : store_(std::exchange(other.store_, nullptr)), part_(std::move(other.part_)) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (!store_) return;
   store_->writing_ = false;
   try {
-    remove_tree(temporary_);
+    remove_tree(directory());
   } catch (const std::exception& error) {
     // The next writer tries again; nothing is lost.
     store_->warnings_.emplace_back(error.what());
   }
 }
 
-FileWriter CheckpointWriter::create(const std::string& file) {
+void CheckpointWriter::require_open() const {
   RONDO_CHECK(store_, "the checkpoint is committed already");
-  RONDO_CHECK(valid_checkpoint_file(file), "'", file, "' is not a plain file name");
-  for (const File& f : files_) RONDO_CHECK(f.name != file, "'", file, "' is added twice");
-  return FileWriter(temporary_ / file);
-}
-
-void CheckpointWriter::close(const std::string& file, FileWriter& writer) {
-  writer.close();
-  files_.push_back({file, writer.size(), writer.crc()});
 }
 
 void CheckpointWriter::add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
                                    const StringMap& metadata) {
-  FileWriter writer = create(file);
-  write_safetensors(writer, tensors, metadata);
-  close(file, writer);
+  require_open();
+  part_.add_tensors(file, tensors, metadata);
 }
 
 void CheckpointWriter::add_text(const std::string& file, std::string_view content) {
-  FileWriter writer = create(file);
-  writer.write(content);
-  close(file, writer);
+  require_open();
+  part_.add_text(file, content);
+}
+
+void CheckpointWriter::adopt(const CheckpointFile& file) {
+  require_open();
+  part_.require_new(file.name);
+  const fs::path path = directory() / file.name;
+  std::error_code error;
+  const uintmax_t size = fs::file_size(path, error);
+  if (error) {
+    fail_input("checkpoint file '", path.string(), "', which another rank has written, is not ",
+               "there (", error.message(), "): do all ranks see the same directory?");
+  }
+  if (size != file.size) {
+    fail_input("checkpoint file '", path.string(), "' is ", size, " bytes, the rank that wrote it ",
+               "says ", file.size, ": do all ranks see the same directory?");
+  }
+  part_.files_.push_back(file);
 }
 
 fs::path CheckpointWriter::commit(int64_t step, std::optional<double> metric) {
-  RONDO_CHECK(store_, "the checkpoint is committed already");
+  require_open();
   const std::vector<uint64_t> existing = checkpoint_generations(store_->directory_);
   CheckpointManifest manifest;
   manifest.info = {existing.empty() ? 1 : existing.back() + 1, step, metric};
-  for (const File& f : files_) manifest.files.push_back({f.name, f.size, f.crc});
+  manifest.files = part_.files();
   {
-    FileWriter file(temporary_ / checkpoint_manifest_file);
+    FileWriter file(directory() / checkpoint_manifest_file);
     file.write(format_checkpoint_manifest(manifest));
     file.close();
   }
-  sync_directory(temporary_);
+  sync_directory(directory());
   const fs::path committed = checkpoint_path(store_->directory_, manifest.info.generation);
-  rename_path(temporary_, committed);
+  rename_path(directory(), committed);
   CheckpointStore* store = std::exchange(store_, nullptr);
   store->writing_ = false;
   sync_directory(store->directory_);

@@ -232,6 +232,27 @@ SafetensorsFile::SafetensorsFile(std::span<const std::byte> bytes, std::string n
   parse(bytes);
 }
 
+SafetensorsFile SafetensorsFile::join(std::vector<SafetensorsFile> files, std::string name,
+                                      StringMap metadata) {
+  SafetensorsFile all;
+  all.name_ = std::move(name);
+  all.metadata_ = std::move(metadata);
+  std::map<std::string_view, const SafetensorsFile*> holders;
+  for (const SafetensorsFile& file : files) {
+    for (const StoredTensor& tensor : file.tensors_) {
+      const auto [holder, first] = holders.emplace(tensor.name, &file);
+      if (!first) {
+        fail_input("tensor '", tensor.name, "' is both in '", holder->second->name_, "' and in '",
+                   file.name_, "'");
+      }
+      all.index_[tensor.name] = all.tensors_.size();
+      all.tensors_.push_back(tensor);
+    }
+  }
+  all.joined_ = std::move(files);
+  return all;
+}
+
 void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   if (bytes.size() < 8) {
     fail_input("'", name_, "' is not a safetensors file: it has ", bytes.size(),

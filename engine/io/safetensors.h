@@ -74,6 +74,10 @@ class SafetensorsFile {
                            FileBytes::Mode mode = FileBytes::Mode::map);
   // From memory that outlives the object; `name` stands for the file in messages.
   SafetensorsFile(std::span<const std::byte> bytes, std::string name);
+  // Several files as one, in their order, with these metadata instead of their own. InputError,
+  // which names both files, when a tensor is in two of them.
+  static SafetensorsFile join(std::vector<SafetensorsFile> files, std::string name,
+                              StringMap metadata);
 
   SafetensorsFile(SafetensorsFile&&) = default;
   SafetensorsFile& operator=(SafetensorsFile&&) = default;
@@ -91,6 +95,7 @@ class SafetensorsFile {
   const std::string& name() const { return name_; }
 
  private:
+  SafetensorsFile() = default;
   void parse(std::span<const std::byte> bytes);
   void align(StoredTensor& tensor);
 
@@ -100,6 +105,7 @@ class SafetensorsFile {
   std::map<std::string, size_t, std::less<>> index_;
   StringMap metadata_;
   std::deque<std::vector<uint64_t>> realigned_;  // copies of tensors that other writers misaligned
+  std::vector<SafetensorsFile> joined_;          // whose bytes these tensors are
 };
 
 }  // namespace rondo

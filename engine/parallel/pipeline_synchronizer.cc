@@ -57,12 +57,12 @@ std::vector<Optimizer::Slot> PipelineSynchronizer::gather_state() {
 }
 
 void PipelineSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
+  if (!read.resumes()) return;
   for (const std::string& name : trainer_.slots()) {
-    std::vector<float> whole = trainer_.gather(name);
-    ranks.at_first([&] {
-      read({name, TensorView(whole.data(), DType::f32, {trainer_.flat_size()})});
+    ranks.at_first([&] { read.require(name); });
+    trainer_.set(name, [&](const Parameters::Entry& entry, std::span<float> into) {
+      read.entry(name, entry, into);
     });
-    trainer_.scatter(name, whole);
   }
 }
 

@@ -14,8 +14,6 @@
 namespace rondo {
 namespace {
 
-constexpr uint32_t gather_tag = 0x60000000;
-
 // Live rows of a value as f32.
 void append_floats(const Plan& plan, ValueId id, std::vector<float>& to) {
   const Value& v = plan.graph().value(id);
@@ -219,25 +217,6 @@ void PipelineTrainer::compare_graphs() {
   });
 }
 
-void PipelineTrainer::reset_average() {
-  if (sharded_) sharded_->take_weights();
-  if (averages()) optimizer().reset_average(context_);
-}
-
-void PipelineTrainer::swap_average() {
-  if (sharded_) {
-    sharded_->swap_average();
-  } else if (averages()) {
-    optimizer_->swap_average();
-  }
-}
-
-std::vector<std::string> PipelineTrainer::slots() const {
-  std::vector<std::string> names;
-  for (const auto& slot : optimizer().state()) names.push_back(slot.name);
-  return names;
-}
-
 Shape PipelineTrainer::prediction_shape() const {
   return evaluation_.graph.shape(evaluation_.prediction);
 }
@@ -395,68 +374,6 @@ const std::vector<float>& PipelineTrainer::evaluate_and_predict(const BatchView&
   }
   prediction_.assign(middle, evaluated_.end());
   return prediction_;
-}
-
-TensorView PipelineTrainer::flat(const std::string& slot) const {
-  if (slot.empty()) return parameters_->weights();
-  for (const auto& s : optimizer_->state()) {
-    if (s.name == slot) return s.view;
-  }
-  RONDO_CHECK(false, "the optimiser has no state '", slot, "'");
-}
-
-int PipelineTrainer::owner(const Parameters::Entry& entry) const {
-  return pipeline_->schedule().rank_of_stage[static_cast<size_t>(entry.stage)];
-}
-
-std::vector<float> PipelineTrainer::gather(const std::string& slot) {
-  std::vector<float> parts;
-  TensorView mine;
-  if (sharded_ && !slot.empty()) {
-    parts = sharded_->gather(slot);
-    mine = TensorView(parts.data(), DType::f32, {parameters_->flat_size()});
-  } else {
-    mine = flat(slot);
-  }
-  if (grid_.replica() != 0 || grid_.shard() != 0) return {};
-  const bool first = grid_.stage_rank() == 0;
-  std::vector<float> all(first ? static_cast<size_t>(flat_size_) : 0);
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    const Parameters::Entry& e = entries_[i];
-    const auto n = static_cast<size_t>(e.numel());
-    const int from = owner(e);
-    const uint32_t tag = gather_tag + static_cast<uint32_t>(i);
-    if (from == grid_.stage_rank()) {
-      const std::span part(mine.as<float>() + parameters_->entry(e.name).offset, n);
-      if (first) {
-        std::copy(part.begin(), part.end(), all.begin() + e.offset);
-      } else {
-        grid_.pipeline().send(0, tag, std::as_bytes(part)).wait();
-      }
-    } else if (first) {
-      const std::span part(all.data() + e.offset, n);
-      grid_.pipeline().recv(from, tag, std::as_writable_bytes(part)).wait();
-    }
-  }
-  return all;
-}
-
-void PipelineTrainer::scatter(const std::string& slot, std::span<const float> values) {
-  RONDO_CHECK(!world_.first() || values.size() == static_cast<size_t>(flat_size_), values.size(),
-              " values for a model of ", flat_size_);
-  const bool divided = sharded_ && !slot.empty();
-  std::vector<float> part, all(divided ? static_cast<size_t>(parameters_->flat_size()) : 0);
-  float* const mine = divided ? all.data() : flat(slot).as<float>();
-  for (const Parameters::Entry& e : entries_) {
-    const auto n = static_cast<size_t>(e.numel());
-    part.resize(n);
-    if (world_.first()) std::copy_n(values.begin() + e.offset, n, part.begin());
-    world_.broadcast(TensorView(part.data(), DType::f32, {e.numel()}));
-    if (owner(e) != grid_.stage_rank()) continue;
-    std::copy(part.begin(), part.end(), mine + parameters_->entry(e.name).offset);
-  }
-  if (divided) sharded_->set(slot, all);
-  if (sharded_ && slot.empty()) sharded_->take_weights();
 }
 
 }  // namespace rondo

@@ -12,6 +12,7 @@
 // fit the ranks, before anything is computed; CommError and PeerFailed as engine/parallel/ranks.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -38,6 +39,20 @@ struct PipelineSettings {
   int64_t bucket_bytes = 0;      // 0: by the speed of the link
   bool shard_optimizer = false;  // over the ranks with the same stages
   PipelineOptions options = {};
+};
+
+// Fills the values of one parameter.
+using ReadEntry = std::function<void(const Parameters::Entry& entry, std::span<float> into)>;
+
+// A rank's part of a checkpoint that the ranks of a pipeline write together. Its own parameters lie
+// in `layout`, a flat array of flat_size elements; the slots of the optimiser's state are such
+// arrays, or, with several parts, this part's blocks of them (ShardLayout).
+struct StagePart {
+  int stage = 0, stages = 1;  // rank of the pipeline
+  int part = 0, parts = 1;    // of the optimiser's state
+  std::vector<Parameters::Entry> layout;
+  int64_t flat_size = 0;
+  std::vector<TensorToWrite> weights, slots;  // empty where another rank writes them
 };
 
 class PipelineTrainer {
@@ -86,8 +101,16 @@ class PipelineTrainer {
   // A flat array over the whole model, on rank 0 (empty elsewhere): "" the weights, otherwise a
   // slot of the optimiser's state. Its padding is zero.
   std::vector<float> gather(const std::string& slot);
-  // Rank 0's array, cut up among the ranks; elsewhere the argument is not read.
-  void scatter(const std::string& slot, std::span<const float> values);
+  // Weights ("") or a slot of the optimiser's state from what `read` fills for each of entries(),
+  // in their order, on rank 0; elsewhere it is not called. It must not throw: nobody would hear.
+  void set(const std::string& slot, const ReadEntry& read);
+  // What this rank writes into a checkpoint of all ranks; valid until the next update.
+  StagePart part() const;
+  // On rank 0 `write` is called with the weights of the whole model, which come from their ranks
+  // one at a time while they are written; what it throws, it throws there. Others return when it
+  // has.
+  using WriteTensors = std::function<void(std::span<const TensorToWrite>)>;
+  void stream_weights(const WriteTensors& write);
 
   const Graph& graph() const { return training_.graph; }
   const PipelineSchedule& schedule() const { return pipeline_->schedule(); }
@@ -122,6 +145,8 @@ class PipelineTrainer {
   void make_optimizer();
   TensorView flat(const std::string& slot) const;
   int owner(const Parameters::Entry& entry) const;
+  void fetch(size_t entry, std::vector<float>& into);
+  void serve_weights();
 
   const Ranks world_;
   RankGrid& grid_;

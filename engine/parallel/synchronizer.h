@@ -53,6 +53,21 @@ struct LogValue {
   double value;
 };
 
+// Where a run that goes on finds the optimiser's state and what else strategies keep. Rank 0 reads.
+class ReadSlot {
+ public:
+  virtual ~ReadSlot() = default;
+  // Whether there is anything to read; the same on all ranks.
+  virtual bool resumes() const = 0;
+  // Fills a whole array, or leaves it as it is. InputError when it cannot be read.
+  virtual void operator()(const Optimizer::Slot& slot) const = 0;
+  // For those who read parameter by parameter: InputError unless all of the slot can be read; after
+  // that entry() does not fail.
+  virtual void require(const std::string& slot) const = 0;
+  virtual void entry(const std::string& slot, const Parameters::Entry& entry,
+                     std::span<float> into) const = 0;
+};
+
 class Synchronizer {
  public:
   Synchronizer() = default;
@@ -116,8 +131,7 @@ class Synchronizer {
   // For checkpoints: whole flat arrays of the optimiser's state and of state(), at least on rank 0;
   // valid until the next update. Called by all ranks where they have met.
   virtual std::vector<Optimizer::Slot> gather_state() = 0;
-  // The other way, called by all ranks: `read` fills an array, on rank 0, or leaves it as it is.
-  using ReadSlot = std::function<void(const Optimizer::Slot&)>;
+  // The other way, called by all ranks.
   virtual void restore(const Ranks& ranks, const ReadSlot& read) = 0;
   // Exchanges weights and their moving averages, if there are any; again to go back. Called by all
   // ranks.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/io/checkpoint.h"
+#include "engine/train/trained_model.h"
 
 namespace rondo {
 
@@ -18,41 +19,33 @@ std::vector<CheckpointInfo> best_checkpoints(const std::filesystem::path& direct
   return all;
 }
 
-// Adds the weights that validation judged to `sums`, laid out as the flat array of `entries`.
-void add_weights(const Checkpoint& checkpoint, const std::vector<Parameters::Entry>& entries,
-                 bool averages, std::vector<double>& sums) {
-  const auto add = [&](std::span<const float> values, size_t at) {
-    for (size_t i = 0; i < values.size(); ++i) sums[at + i] += static_cast<double>(values[i]);
-  };
-  if (averages) {
-    const int64_t shape[] = {static_cast<int64_t>(sums.size())};
-    const SafetensorsFile slots = checkpoint.tensors("optimizer.safetensors");
-    add(slots.at("average", DType::f32, shape).as<float>(), 0);
-    return;
-  }
-  const SafetensorsFile file = checkpoint.tensors("model.safetensors");
-  for (const auto& e : entries) {
-    const int64_t shape[] = {e.rows, e.cols};
-    add(file.at(e.name, DType::f32, shape).as<float>(), static_cast<size_t>(e.offset));
+}  // namespace
+
+CheckpointAverage::CheckpointAverage(const std::filesystem::path& directory, int n,
+                                     const std::vector<Parameters::Entry>& entries,
+                                     int64_t flat_size, bool averages)
+    : averages_(averages) {
+  for (const CheckpointInfo& c : best_checkpoints(directory, static_cast<size_t>(n))) {
+    StoredState& stored =
+        checkpoints_.emplace_back(open_checkpoint(checkpoint_path(directory, c.generation)));
+    require_weights(stored.weights(), entries);
+    if (averages) stored.require("average", entries, flat_size);
   }
 }
 
-}  // namespace
-
-int average_best_checkpoints(const std::filesystem::path& directory, int n,
-                             const std::vector<Parameters::Entry>& entries, int64_t flat_size,
-                             bool averages, std::vector<float>& mean) {
-  const std::vector<CheckpointInfo> best = best_checkpoints(directory, static_cast<size_t>(n));
-  if (best.empty()) return 0;
-  std::vector<double> sums(static_cast<size_t>(flat_size), 0.0);
-  for (const CheckpointInfo& c : best) {
-    add_weights(open_checkpoint(checkpoint_path(directory, c.generation)), entries, averages, sums);
+void CheckpointAverage::read(const Parameters::Entry& entry, std::span<float> into) const {
+  std::vector<double> sums(into.size(), 0.0);
+  for (const StoredState& stored : checkpoints_) {
+    if (averages_) {
+      stored.read("average", entry, into);
+    } else {
+      weights_of(stored.weights())(entry, into);
+    }
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(into[i]);
   }
-  mean.resize(sums.size());
-  std::transform(sums.begin(), sums.end(), mean.begin(), [&](double sum) {
-    return static_cast<float>(sum / static_cast<double>(best.size()));
-  });
-  return static_cast<int>(best.size());
+  const auto n = static_cast<double>(checkpoints_.size());
+  std::transform(sums.begin(), sums.end(), into.begin(),
+                 [n](double sum) { return static_cast<float>(sum / n); });
 }
 
 }  // namespace rondo

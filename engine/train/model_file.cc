@@ -7,6 +7,7 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/io/crc32c.h"
+#include "engine/io/stage_index.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -102,21 +103,23 @@ struct Checksum {
   }
 };
 
-std::filesystem::path find_model_file(const std::string& path, std::vector<std::string>* warnings) {
+SafetensorsFile find_model(const std::string& path, std::vector<std::string>* warnings) {
   namespace fs = std::filesystem;
   constexpr const char* file = "model.safetensors";
   std::error_code error;
   const auto status = fs::status(path, error);
   if (!fs::exists(status)) fail_input(path, ": no such model file or checkpoint directory");
-  if (!fs::is_directory(status)) return path;
-  if (fs::exists(fs::path(path) / "manifest.json", error)) return open_checkpoint(path).path(file);
-  if (fs::exists(fs::path(path) / file, error)) return fs::path(path) / file;
+  if (!fs::is_directory(status)) return SafetensorsFile(path);
+  if (fs::exists(fs::path(path) / "manifest.json", error)) {
+    return open_weights(open_checkpoint(path));
+  }
+  if (fs::exists(fs::path(path) / file, error)) return SafetensorsFile(fs::path(path) / file);
   const auto checkpoint = open_latest(path);
   if (!checkpoint) fail_input(path, ": holds no model and no checkpoint");
   if (warnings) {
     for (const std::string& w : checkpoint->warnings()) warnings->push_back(w);
   }
-  return checkpoint->path(file);
+  return open_weights(*checkpoint);
 }
 
 }  // namespace
@@ -145,7 +148,11 @@ void save_model(const std::string& path, std::span<const TensorToWrite> tensors,
 }
 
 SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings) {
-  SafetensorsFile file(find_model_file(path, warnings));
+  SafetensorsFile file = find_model(path, warnings);
+  if (const auto stage = file.metadata().find(stage_key); stage != file.metadata().end()) {
+    fail_input(file.name(), ": holds stage ", stage->second,
+               " of a model alone; name its checkpoint directory instead");
+  }
   const auto stored = file.metadata().find(checksum_key);
   if (stored == file.metadata().end()) return file;
   Checksum sum(file.metadata());

@@ -6,6 +6,7 @@
 #include "engine/train/average.h"
 #include "engine/train/open_data.h"
 #include "engine/train/shared_evaluation.h"
+#include "engine/train/stage_files.h"
 
 namespace rondo {
 namespace {
@@ -13,6 +14,26 @@ namespace {
 namespace fs = std::filesystem;
 
 }  // namespace
+
+RunKeeper::RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
+                     CheckpointStore* store, TrainingSetup& setup, TrainedModel& model,
+                     Synchronizer& synchronizer, TrainingReport& report)
+    : config_(config),
+      options_(options),
+      store_(store),
+      s_(setup),
+      model_(model),
+      sync_(synchronizer),
+      report_(report) {
+  if (!model.part()) return;
+  const std::string objection = why_not_shared(ranks, config.training.checkpoint_dir);
+  stages_write_ = objection.empty();
+  if (stages_write_) return;
+  report.message(
+      str("rank 0 writes the checkpoints of all stages, which takes host memory for the ",
+          "whole model: the ranks do not share ", config.training.checkpoint_dir, " (", objection,
+          ")"));
+}
 
 Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                                   std::vector<SampleHypothesis>* samples) {
@@ -26,8 +47,9 @@ std::string RunKeeper::best_model() const {
 }
 
 void RunKeeper::save_best(const Ranks& ranks) {
-  const std::vector<TensorToWrite> weights = model_.gather_weights();
-  ranks.at_first([&] { save_model(best_model(), weights, s_.description); });
+  model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
+    save_model(best_model(), weights, s_.description);
+  });
 }
 
 std::optional<double> RunKeeper::validate(const Ranks& ranks) {
@@ -55,30 +77,36 @@ std::optional<double> RunKeeper::validate(const Ranks& ranks) {
 }
 
 void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric) {
-  const std::vector<TensorToWrite> weights = model_.gather_weights();
-  std::vector<TensorToWrite> slots;
-  for (const auto& slot : sync_.gather_state()) {
-    slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
+  if (stages_write_) {
+    save_stages(ranks, config_.training.checkpoint_dir, store_, *model_.part(), s_.description,
+                state, metric);
+  } else {
+    std::vector<TensorToWrite> slots;
+    for (const auto& slot : sync_.gather_state()) {
+      slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
+    }
+    model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
+      CheckpointWriter writer = store_->begin();
+      write_training_checkpoint(writer, weights, slots, s_.description, state);
+      writer.commit(state.step, metric);
+    });
   }
-  ranks.at_first([&] {
-    CheckpointWriter writer = store_->begin();
-    write_training_checkpoint(writer, weights, slots, s_.description, state);
-    writer.commit(state.step, metric);
-    report_.warnings(store_->take_warnings());
-  });
+  if (store_) report_.warnings(store_->take_warnings());
 }
 
 bool RunKeeper::test(const Ranks& ranks) {
   std::unique_ptr<ManifestDataset> data;
-  std::vector<float> weights;
+  std::optional<SafetensorsFile> best;
   ranks.together([&] {
     if (ranks.first()) {
-      weights = flat_weights(SafetensorsFile(best_model()), model_.entries(), model_.flat_size());
+      best.emplace(best_model());
+      require_weights(*best, model_.entries());
     }
     data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
                         s_.alphabet.get());
   });
-  model_.set_weights(ranks, weights);
+  model_.set_weights(ranks, best ? weights_of(*best) : ReadEntry());
+  best.reset();
   if (config_.features.cmvn == Cmvn::global) {
     data->set_global_cmvn({s_.description.mean, s_.description.inverse_std});
   }
@@ -97,15 +125,17 @@ bool RunKeeper::finish(const Ranks& ranks) {
   }
   if (config_.training.average_best < 2) return true;
   double averaged = 0;
-  std::vector<float> mean;
+  std::optional<CheckpointAverage> mean;
   ranks.at_first([&] {
-    averaged =
-        average_best_checkpoints(config_.training.checkpoint_dir, config_.training.average_best,
-                                 model_.entries(), model_.flat_size(), model_.averages(), mean);
+    mean.emplace(config_.training.checkpoint_dir, config_.training.average_best, model_.entries(),
+                 model_.flat_size(), model_.averages());
+    averaged = static_cast<double>(mean->count());
   });
   ranks.sum({&averaged, 1});
   if (averaged < 2) return true;
-  model_.set_weights(ranks, mean);
+  model_.set_weights(ranks, [&](const Parameters::Entry& entry, std::span<float> into) {
+    mean->read(entry, into);
+  });
   const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
   if (e.stopped) return false;
   const double metric = e.metric(config_.task);

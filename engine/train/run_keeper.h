@@ -16,21 +16,16 @@
 
 namespace rondo {
 
-// Members that take ranks are called by all of these, with nothing in flight; rank 0
-// writes, and all go on when it has, or stop with its message. One thread at a time.
+// Members that take ranks are called by all of these, with nothing in flight; all go on when what
+// is written is there, or stop with the message of the rank that could not. One thread at a time.
 class RunKeeper {
  public:
-  // Borrows everything; `store` is nullptr on all ranks but the first.
-  RunKeeper(const Config& config, const TrainerOptions& options, CheckpointStore* store,
-            TrainingSetup& setup, TrainedModel& model, Synchronizer& synchronizer,
-            TrainingReport& report)
-      : config_(config),
-        options_(options),
-        store_(store),
-        s_(setup),
-        model_(model),
-        sync_(synchronizer),
-        report_(report) {}
+  // Called by all ranks. Borrows everything else; `store` is nullptr on all ranks but the first.
+  // The stages of a pipeline write their own parts of checkpoints where all ranks see the
+  // directory; where they do not, rank 0 writes them all, and the report says so.
+  RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
+            CheckpointStore* store, TrainingSetup& setup, TrainedModel& model,
+            Synchronizer& synchronizer, TrainingReport& report);
 
   // Nothing from validate(), and false from finish() and test(): a signal asked a rank to stop
   // before all were through. All ranks get the same answer; the next run does what is left, from
@@ -59,6 +54,7 @@ class RunKeeper {
   TrainedModel& model_;
   Synchronizer& sync_;
   TrainingReport& report_;
+  bool stages_write_ = false;
 };
 
 }  // namespace rondo

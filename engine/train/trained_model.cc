@@ -1,23 +1,11 @@
 #include "engine/train/trained_model.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
-
-TensorToWrite tensor(const std::string& name, std::vector<int64_t> shape, const float* values) {
-  TensorToWrite t;
-  t.name = name;
-  t.dtype = DType::f32;
-  t.shape = std::move(shape);
-  t.fill = [values](uint64_t offset, std::span<std::byte> into) {
-    std::memcpy(into.data(), reinterpret_cast<const std::byte*>(values) + offset, into.size());
-  };
-  return t;
-}
 
 std::string place_of(const Context& c) {
   return str("on ", c.device->describe(), " with ", c.pool->size(), " threads");
@@ -44,9 +32,13 @@ void SessionModelInTraining::set_steps(int64_t steps, int64_t optimizer_steps) {
   session_.set_step(steps);
 }
 
-void SessionModelInTraining::set_weights(const Ranks& ranks, const std::vector<float>& flat) {
-  if (ranks.first()) {
-    for (const auto& e : entries()) session_.parameters().write(e.name, flat.data() + e.offset);
+void SessionModelInTraining::set_weights(const Ranks& ranks, const ReadEntry& read) {
+  std::vector<float> values;
+  for (const auto& e : entries()) {
+    if (!ranks.first()) break;
+    values.resize(static_cast<size_t>(e.numel()));
+    read(e, values);
+    session_.parameters().write(e.name, values.data());
   }
   share_weights(ranks);
   if (averages()) session_.optimizer().reset_average(context());
@@ -56,8 +48,9 @@ void SessionModelInTraining::share_weights(const Ranks& ranks) {
   ranks.broadcast(session_.parameters().weights(), session_.parameters().device());
 }
 
-std::vector<TensorToWrite> SessionModelInTraining::gather_weights() {
-  return weights_to_write(session_.parameters());
+void SessionModelInTraining::write_weights(const Ranks& ranks,
+                                           const PipelineTrainer::WriteTensors& write) {
+  ranks.at_first([&] { write(weights_to_write(session_.parameters())); });
 }
 
 std::string PipelineModelInTraining::describe(int ranks) const {
@@ -71,19 +64,19 @@ void PipelineModelInTraining::set_steps(int64_t, int64_t optimizer_steps) {
   trainer_.set_optimizer_steps(optimizer_steps);
 }
 
-void PipelineModelInTraining::set_weights(const Ranks&, const std::vector<float>& flat) {
-  trainer_.scatter("", flat);
+void PipelineModelInTraining::set_weights(const Ranks&, const ReadEntry& read) {
+  trainer_.set("", read);
   trainer_.reset_average();
 }
 
-std::vector<TensorToWrite> PipelineModelInTraining::gather_weights() {
-  gathered_ = trainer_.gather("");
-  std::vector<TensorToWrite> tensors;
-  if (gathered_.empty()) return tensors;
-  for (const auto& e : entries()) {
-    tensors.push_back(tensor(e.name, {e.rows, e.cols}, gathered_.data() + e.offset));
-  }
-  return tensors;
+void PipelineModelInTraining::write_weights(const Ranks& ranks,
+                                            const PipelineTrainer::WriteTensors& write) {
+  ranks.together([&] { trainer_.stream_weights(write); });
+}
+
+std::optional<StagePart> PipelineModelInTraining::part() const {
+  if (stages_.size() == 1) return std::nullopt;
+  return trainer_.part();
 }
 
 bool PipelineModelInTraining::any(bool stop) const {
@@ -92,13 +85,10 @@ bool PipelineModelInTraining::any(bool stop) const {
   return wanted > 0;
 }
 
-std::vector<float> flat_weights(const SafetensorsFile& file,
-                                const std::vector<Parameters::Entry>& entries, int64_t flat_size) {
-  std::vector<float> flat(static_cast<size_t>(flat_size), 0.0f);
+void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries) {
   for (const auto& e : entries) {
     const int64_t shape[] = {e.rows, e.cols};
-    const auto values = file.at(e.name, DType::f32, shape).as<float>();
-    std::copy(values.begin(), values.end(), flat.begin() + e.offset);
+    file.at(e.name, DType::f32, shape);
   }
   for (const auto& t : file.tensors()) {
     const bool known = std::any_of(entries.begin(), entries.end(),
@@ -107,7 +97,12 @@ std::vector<float> flat_weights(const SafetensorsFile& file,
       fail_input(file.name(), ": tensor '", t.name, "' belongs to no parameter of this model");
     }
   }
-  return flat;
+}
+
+ReadEntry weights_of(const SafetensorsFile& file) {
+  return [&file](const Parameters::Entry& e, std::span<float> into) {
+    std::ranges::copy(file.at(e.name).as<float>(), into.begin());
+  };
 }
 
 }  // namespace rondo

@@ -6,6 +6,7 @@
 // time.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,12 +35,17 @@ class TrainedModel {
   // Of a run that goes on: after set_weights().
   virtual void set_steps(int64_t steps, int64_t optimizer_steps) = 0;
 
-  // Rank 0's array becomes the weights of all ranks, and their moving average, if there is one.
-  virtual void set_weights(const Ranks& ranks, const std::vector<float>& flat) = 0;
+  // What rank 0 reads becomes the weights of all ranks, and their moving average, if there is one.
+  // `read` is called there, for each of entries(), and must not throw.
+  virtual void set_weights(const Ranks& ranks, const ReadEntry& read) = 0;
   // Starting weights are rank 0's.
   virtual void share_weights(const Ranks& ranks) = 0;
-  // The weights as tensors to write, on rank 0, until this is called again or they change.
-  virtual std::vector<TensorToWrite> gather_weights() = 0;
+  // On rank 0 `write` is called with the weights, wherever they are; all ranks go on when it has
+  // returned, or stop with its message.
+  virtual void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) = 0;
+  // What this rank writes where each stage writes its own part of a checkpoint; nothing where the
+  // model is in one place.
+  virtual std::optional<StagePart> part() const { return std::nullopt; }
 
   virtual EvaluatedModel& evaluated() = 0;
   // Those who share out the batches of an evaluation by `ranks`: each has a whole model, with
@@ -62,9 +68,9 @@ class SessionModelInTraining final : public TrainedModel {
   bool averages() const override { return session_.optimizer().averages(); }
   int64_t optimizer_steps() const override { return session_.optimizer().steps(); }
   void set_steps(int64_t steps, int64_t optimizer_steps) override;
-  void set_weights(const Ranks& ranks, const std::vector<float>& flat) override;
+  void set_weights(const Ranks& ranks, const ReadEntry& read) override;
   void share_weights(const Ranks& ranks) override;
-  std::vector<TensorToWrite> gather_weights() override;
+  void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) override;
   EvaluatedModel& evaluated() override { return evaluated_; }
   const Ranks& sharers(const Ranks& ranks) const override { return ranks; }
   bool any(bool stop) const override { return stop; }
@@ -74,8 +80,7 @@ class SessionModelInTraining final : public TrainedModel {
   SessionModel evaluated_;
 };
 
-// Spread over the stages of pipelines. gather_weights() takes host memory for the whole model on
-// rank 0.
+// Spread over the stages of pipelines.
 class PipelineModelInTraining final : public TrainedModel {
  public:
   // `stages`: the ranks of this one's pipeline; `replicas`: those with the same stages. Borrows the
@@ -91,10 +96,11 @@ class PipelineModelInTraining final : public TrainedModel {
   bool averages() const override { return trainer_.averages(); }
   int64_t optimizer_steps() const override { return trainer_.optimizer_steps(); }
   void set_steps(int64_t steps, int64_t optimizer_steps) override;
-  void set_weights(const Ranks& ranks, const std::vector<float>& flat) override;
+  void set_weights(const Ranks& ranks, const ReadEntry& read) override;
   // They are made from the seed and the names of parameters.
   void share_weights(const Ranks&) override {}
-  std::vector<TensorToWrite> gather_weights() override;
+  void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) override;
+  std::optional<StagePart> part() const override;
   EvaluatedModel& evaluated() override { return evaluated_; }
   const Ranks& sharers(const Ranks&) const override { return replicas_; }
   bool any(bool stop) const override;
@@ -120,12 +126,11 @@ class PipelineModelInTraining final : public TrainedModel {
   PipelineTrainer& trainer_;
   Evaluated evaluated_;
   const Ranks stages_, replicas_;
-  std::vector<float> gathered_;
 };
 
-// The weights of a model file as one flat array of `entries`. InputError when they are another
-// model's.
-std::vector<float> flat_weights(const SafetensorsFile& file,
-                                const std::vector<Parameters::Entry>& entries, int64_t flat_size);
+// InputError unless the file holds the weights of `entries`, and no others.
+void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries);
+// Of a file with these weights, which is borrowed.
+ReadEntry weights_of(const SafetensorsFile& file);
 
 }  // namespace rondo

@@ -10,7 +10,6 @@
 
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
-#include "engine/report/timeline.h"
 #include "engine/train/make_synchronizer.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/training_batches.h"
@@ -49,8 +48,8 @@ class Trainer {
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);
     sync_ = strategy_.sync.get();
     model_ = strategy_.model.get();
-    keeper_ =
-        std::make_unique<RunKeeper>(config_, options_, store_.get(), s_, *model_, *sync_, *report_);
+    keeper_ = std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_,
+                                          *sync_, *report_);
     restore_training(setup, config_, s_, *model_, *sync_, *report_);
     ranks_.at_first([&] {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
@@ -95,7 +94,10 @@ class Trainer {
     settle(0);
     if (apart && at_all) come_together();
     if (trouble_) stop_in_trouble();
-    if (at_all) draw_timeline();
+    if (at_all && !options_.timeline.empty()) {
+      draw_timeline(ranks_, config_, strategy_, s_.state.step, options_.timeline);
+      if (ranks_.first()) report_->message("timeline: " + options_.timeline);
+    }
     if (!stopped_) {
       stopped_ = !keeper_->finish(ranks_);
       if (!stopped_ && !config_.data.test.empty()) stopped_ = !keeper_->test(ranks_);
@@ -370,24 +372,6 @@ class Trainer {
       if (failure_) std::rethrow_exception(failure_);
     });
     throw Error("an update was withdrawn by nobody");
-  }
-
-  void draw_timeline() {
-    if (options_.timeline.empty()) return;
-    const std::vector<std::string> all = ranks_.gather(timeline_text(sync_->timeline()));
-    ranks_.at_first([&] {
-      PipelineTimeline timeline;
-      for (const std::string& text : all) timeline.ranks.push_back(parse_timeline(text));
-      const ParallelConfig& p = config_.parallel;
-      const bool shards = p.pipeline == 1 && p.sequence > 1;  // whose neighbours are shards
-      const std::string title =
-          str("update ", s_.state.step, ", ",
-              shards ? str(p.sequence, " shards of each sequence") : strategy_.name);
-      replace_text_file(options_.timeline,
-                        shards ? timeline_svg(timeline, p.sequence, title)
-                               : timeline_svg(timeline, p.pipeline, title, p.sequence));
-      report_->message("timeline: " + options_.timeline);
-    });
   }
 
   void advance(const TrainingBatches::Update& extent) {

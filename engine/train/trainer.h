@@ -5,7 +5,8 @@
 // resumed ends with the same weights, byte for byte, as one that was not.
 //
 // The checkpoint directory (training.checkpoint_dir) holds
-//   checkpoint-NNNNNNNNN/   generations (engine/io/checkpoint.h): model, optimiser state, position
+//   checkpoint-NNNNNNNNN/   generations (engine/io/checkpoint.h): model, optimiser state, position;
+//                           of a pipeline, parts per stage (engine/io/stage_index.h)
 //   model.safetensors       the best model so far by validation (WER, classification error, loss)
 //   config.toml             the resolved configuration
 //   log.jsonl               steps and validations (engine/report/jsonl.h)

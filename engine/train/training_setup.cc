@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/train/open_data.h"
+#include "engine/train/stored_state.h"
 
 namespace rondo {
 
@@ -45,7 +46,7 @@ class Setup {
                  "choose another training.checkpoint_dir");
     }
     if (!s_.checkpoint) return;
-    const SafetensorsFile file = s_.checkpoint->tensors(best_model_file);
+    const SafetensorsFile file = open_weights(*s_.checkpoint);
     const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
     metadata_ = file.metadata();
     for (const std::string& w : s_.checkpoint->warnings()) report_.message("warning: " + w);
@@ -198,16 +199,59 @@ void require_same_outputs(const SafetensorsFile& file, const ModelDescription& d
 }
 
 // Weights of another model; its shapes must be those of this one.
-std::vector<float> foreign_weights(const Config& config, const ModelDescription& description,
-                                   const TrainedModel& model, TrainingReport& report) {
+SafetensorsFile foreign_weights(const Config& config, const ModelDescription& description,
+                                const TrainedModel& model, TrainingReport& report) {
   std::vector<std::string> warnings;
-  const SafetensorsFile file = open_model(config.training.init_from, &warnings);
+  SafetensorsFile file = open_model(config.training.init_from, &warnings);
   report.warnings(warnings);
   require_same_outputs(file, description);
-  std::vector<float> weights = flat_weights(file, model.entries(), model.flat_size());
+  require_weights(file, model.entries());
   report.message("weights from " + file.name());
-  return weights;
+  return file;
 }
+
+// The optimiser's state, and what a strategy keeps besides, of the run so far.
+class StoredSlots final : public ReadSlot {
+ public:
+  // `more`: the slots that not every checkpoint has. `stored`: rank 0's.
+  StoredSlots(const StoredState* stored, bool resumes, const TrainedModel& model,
+              const std::vector<Optimizer::Slot>& more)
+      : stored_(stored), resumes_(resumes), model_(model) {
+    for (const auto& slot : more) more_.push_back(slot.name);
+  }
+
+  bool resumes() const override { return resumes_; }
+
+  void operator()(const Optimizer::Slot& slot) const override {
+    if (!stored_) return;
+    const bool extra = std::find(more_.begin(), more_.end(), slot.name) != more_.end();
+    if (extra && !stored_->has(slot.name)) return;
+    require(slot.name);
+    const Context& c = model_.context();
+    std::vector<float> values;
+    for (const auto& e : model_.entries()) {
+      values.resize(static_cast<size_t>(e.numel()));
+      entry(slot.name, e, values);
+      c.device->copy(*c.stream, slot.view.as<float>() + e.offset, values.data(),
+                     values.size() * sizeof(float));
+      c.stream->synchronize();
+    }
+  }
+
+  void require(const std::string& slot) const override {
+    stored_->require(slot, model_.entries(), model_.flat_size());
+  }
+  void entry(const std::string& slot, const Parameters::Entry& entry,
+             std::span<float> into) const override {
+    stored_->read(slot, entry, into);
+  }
+
+ private:
+  const StoredState* const stored_;
+  const bool resumes_;
+  const TrainedModel& model_;
+  std::vector<std::string> more_;
+};
 
 }  // namespace
 
@@ -247,29 +291,26 @@ TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
 
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
                       TrainedModel& model, Synchronizer& synchronizer, TrainingReport& report) {
-  std::vector<float> weights;
+  std::optional<StoredState> stored;
+  std::optional<SafetensorsFile> foreign;
   ranks.at_first([&] {
     if (setup.checkpoint) {
-      weights = flat_weights(setup.checkpoint->tensors(best_model_file), model.entries(),
-                             model.flat_size());
+      stored.emplace(*setup.checkpoint);
+      require_weights(stored->weights(), model.entries());
     } else if (!config.training.init_from.empty()) {
-      weights = foreign_weights(config, setup.description, model, report);
+      foreign.emplace(foreign_weights(config, setup.description, model, report));
     }
   });
   if (setup.resumed || !config.training.init_from.empty()) {
-    model.set_weights(ranks, weights);
+    model.set_weights(ranks, stored    ? weights_of(stored->weights())
+                             : foreign ? weights_of(*foreign)
+                                       : ReadEntry());
   } else {
     model.share_weights(ranks);
   }
   if (setup.resumed) model.set_steps(setup.state.step, setup.state.optimizer_steps);
-  const auto more = synchronizer.state();
-  synchronizer.restore(ranks, [&](const Optimizer::Slot& slot) {
-    if (!setup.checkpoint) return;
-    const bool extra = std::any_of(more.begin(), more.end(),
-                                   [&](const auto& other) { return other.name == slot.name; });
-    read_slot(*setup.checkpoint, model.context(), slot,
-              extra ? SlotNeeded::if_there : SlotNeeded::always);
-  });
+  synchronizer.restore(
+      ranks, StoredSlots(stored ? &*stored : nullptr, setup.resumed, model, synchronizer.state()));
   setup.checkpoint.reset();
   synchronizer.restart();
 }

@@ -35,8 +35,8 @@ uint64_t hash_of(const ManifestDataset& data);
 // same settings. Paths, threads and other things that do not change the result may differ.
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version);
 
-// Called by all ranks. Rank 0 alone reads and writes in the checkpoint directory: a run that goes
-// on reaches the other ranks from there, its state here, its weights in restore_training().
+// Called by all ranks. Rank 0 alone reads in the checkpoint directory: a run that goes on reaches
+// the other ranks from there, its state here, its weights in restore_training().
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
                               const TrainerOptions& options, TrainingReport& report);
 

@@ -85,14 +85,4 @@ TrainingState read_training_state(const Checkpoint& checkpoint) {
                                   checkpoint.directory().string() + "/state.json");
 }
 
-void read_slot(const Checkpoint& checkpoint, const Context& context, const Optimizer::Slot& slot,
-               SlotNeeded needed) {
-  const SafetensorsFile file = checkpoint.tensors("optimizer.safetensors");
-  if (needed == SlotNeeded::if_there && !file.find(slot.name)) return;
-  const int64_t shape[] = {slot.view.numel()};
-  const StoredTensor& stored = file.at(slot.name, DType::f32, shape);
-  context.device->copy(*context.stream, slot.view.data, stored.bytes.data(), stored.bytes.size());
-  context.stream->synchronize();
-}
-
 }  // namespace rondo

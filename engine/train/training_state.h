@@ -45,10 +45,4 @@ void write_training_checkpoint(CheckpointWriter& writer, std::span<const TensorT
 // The position alone.
 TrainingState read_training_state(const Checkpoint& checkpoint);
 
-// Restores a flat f32 array of the optimiser's state by its name, in the memory of the context's
-// device.
-enum class SlotNeeded : uint8_t { always, if_there };
-void read_slot(const Checkpoint& checkpoint, const Context& context, const Optimizer::Slot& slot,
-               SlotNeeded needed);
-
 }  // namespace rondo

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "engine/io/file.h"
 #include "engine/parallel/pipeline_synchronizer.h"
 #include "engine/parallel/sharded_synchronizer.h"
+#include "engine/report/timeline.h"
 #include "engine/train/make_synchronizer.h"
 #include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"
@@ -177,6 +179,22 @@ bool wants_pipeline(const Config& config) {
 
 TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup) {
   return Maker(options, setup).make();
+}
+
+void draw_timeline(const Ranks& ranks, const Config& config, const TrainingStrategy& strategy,
+                   int64_t step, const std::string& path) {
+  const std::vector<std::string> all = ranks.gather(timeline_text(strategy.sync->timeline()));
+  ranks.at_first([&] {
+    PipelineTimeline timeline;
+    for (const std::string& text : all) timeline.ranks.push_back(parse_timeline(text));
+    const ParallelConfig& p = config.parallel;
+    const bool shards = p.pipeline == 1 && p.sequence > 1;  // whose neighbours are shards
+    const std::string title =
+        str("update ", step, ", ",
+            shards ? str(p.sequence, " shards of each sequence") : strategy.name);
+    replace_text_file(path, shards ? timeline_svg(timeline, p.sequence, title)
+                                   : timeline_svg(timeline, p.pipeline, title, p.sequence));
+  });
 }
 
 }  // namespace rondo

@@ -48,4 +48,9 @@ struct StrategyOptions {
 // what does not fit the ranks or the model.
 TrainingStrategy make_strategy(const StrategyOptions& options, TrainingSetup& setup);
 
+// Draws what every rank did in its last update, number `step`, as SVG. Called by all ranks; rank 0
+// writes the file.
+void draw_timeline(const Ranks& ranks, const Config& config, const TrainingStrategy& strategy,
+                   int64_t step, const std::string& path);
+
 }  // namespace rondo

@@ -244,12 +244,13 @@ def log_of(directory, event):
 
 
 def weights_of(directory):
-    """The bytes of every model.safetensors of a run: the best one, and the newest generation's."""
+    """The bytes of a run's best model, and of the newest generation's weights and optimizer."""
     directory = pathlib.Path(directory)
     newest = sorted(directory.glob("checkpoint-*"))[-1]
+    names = {"model.safetensors": "newest", "optimizer.safetensors": "optimizer"}  # else of stages
     return {"best": (directory / "model.safetensors").read_bytes(),
-            "newest": (newest / "model.safetensors").read_bytes(),
-            "optimizer": (newest / "optimizer.safetensors").read_bytes()}
+            **{names.get(file.name, file.name): file.read_bytes()
+               for file in newest.glob("*.safetensors")}}
 
 
 def main(names):

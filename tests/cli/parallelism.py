@@ -1,11 +1,17 @@
 """Models and sequences spread over real processes: pipelines, their replicas and shards, killed and
 misled."""
 
+import resource
+
 from ranks_support import *
 
 STAGES = ["model.layers=4", "parallel.deterministic=same_world", "training.clip=0.5",
           "parallel.micro_batches=4", "training.max_steps=45", "training.checkpoint_every_steps=10",
           "training.log_every_steps=1"]
+
+
+# Each stage writes its own files, so that their bytes are the same only where the cut is.
+TWO_STAGES = ["--pipeline", 2, "parallel.placement=3,2"]
 
 
 def pipelines(n, *more, options=()):
@@ -37,8 +43,8 @@ def test_shards_in_processes_are_threads():
 
 
 def test_processes_are_threads():
-    for n, more in ((2, ["--pipeline", 2]), (4, ["--pipeline", 2, "--data", 2]),
-                    (4, ["--pipeline", 2, "--sequence", 2, "parallel.shard_optimizer=true"])):
+    for n, more in ((2, TWO_STAGES), (4, [*TWO_STAGES, "--data", 2]),
+                    (4, [*TWO_STAGES, "--sequence", 2, "parallel.shard_optimizer=true"])):
         with expecting(n, *more) as (root, expected):
             out, err = run(*pipelines(n, *more), "--timeline", "update.svg", cwd=root,
                            says=["stages (parallel.placement=", "1f1b, 4 micro-batches"])
@@ -47,6 +53,10 @@ def test_processes_are_threads():
             same(expected, root)
             check(f"rank {n - 1}" in (root / "update.svg").read_text(), "a rank is not drawn")
             run("eval", root / "run", root / "dev.jsonl", says="WER ")
+            newest = sorted((root / "run").glob("checkpoint-*"))[-1]
+            check((newest / "model-stage-1-of-2.safetensors").exists(), "not written by its stage")
+            run("eval", newest, root / "dev.jsonl", says="WER ")
+            run("info", "--model", newest, says="alphabet")
 
 
 def test_a_stage_or_shard_is_killed():
@@ -66,7 +76,7 @@ def test_killed_shards_start_again():
 
 def test_killed_stages_start_again():
     # A first stage, which writes; a last one, which has the losses.
-    check_killed_start_again(["--pipeline", 2, "--data", 2], (0, 3))
+    check_killed_start_again([*TWO_STAGES, "--data", 2], (0, 3))
 
 
 def check_killed_start_again(more, victims):
@@ -81,6 +91,71 @@ def check_killed_start_again(more, victims):
             check("continuing after step" in out, out)
             same(expected, root)
             shutil.rmtree(root / "run")
+
+
+def test_a_stage_is_killed_while_it_saves():
+    more = [*TWO_STAGES, "model.hidden=160", "training.max_steps=12", "training.checkpoint_every_steps=1",
+            "training.keep_last=3"]
+    with corpus() as root:
+        # To be killed before it ends by itself.
+        process = start(*pipelines(2, *more, "training.max_steps=100000", "training.epochs=100000"),
+                        cwd=root)
+        wait_until(lambda: list(root.glob("run/checkpoint-*")), process)
+        victim = ranks_of(process)[1]
+        sizes = {f.name: f.stat().st_size for f in expected_files(root)}
+        wait_until(lambda: stopped_halfway(root, victim, sizes), process, pause=0)
+        whole = sorted((root / "run").glob("checkpoint-*"))
+        os.kill(victim, signal.SIGKILL)
+        _, err = ends(process, 20, 128 + signal.SIGKILL)
+        lost_rank(err, 1)
+        check(sorted((root / "run").glob("checkpoint-*")) == whole, "half a checkpoint was committed")
+        run("info", "--model", whole[-1], says="alphabet")
+        state = json.loads((whole[-1] / "state.json").read_text())
+        out, _ = run(*pipelines(2, *more, f"training.max_steps={state['step'] + 2}"), "--resume",
+                     cwd=root, says=f"continuing after step {state['step']},")
+        check("warning: skipping" not in out, out)
+        check(not list(root.glob("run/.writing-*")), "what the killed one left is still there")
+
+
+def expected_files(root):
+    newest = sorted((root / "run").glob("checkpoint-*"))[-1]
+    return newest.glob("*-stage-1-of-2.safetensors")
+
+
+def stopped_halfway(root, victim, sizes):
+    """Whether the victim stands still (it does, if so) with a file of its stage begun and not ended."""
+    def begun():
+        for file in root.glob("run/.writing-*/*-stage-1-of-2.safetensors"):
+            with contextlib.suppress(OSError):
+                if file.stat().st_size < sizes[file.name]:
+                    return True
+        return False
+    if not begun():
+        return False
+    os.kill(victim, signal.SIGSTOP)
+    while pathlib.Path(f"/proc/{victim}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
+        pass
+    if begun():
+        return True
+    os.kill(victim, signal.SIGCONT)
+    return False
+
+
+def test_a_stage_has_no_room_for_its_files():
+    with expecting(2, *TWO_STAGES) as (root, expected):
+        run(*words(*STAGES, *TWO_STAGES, "training.max_steps=11"), cwd=root)
+        before = {f: f.read_bytes() for f in root.glob("run/checkpoint-*/*")}
+        # No file of rank 1 may grow beyond 20 kB: its log can, a stage cannot.
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+        ranks = {r: ([*STAGES, *TWO_STAGES, "--resume"], {}) for r in (0, 1)}
+        a, b = as_ranks(root, ranks, free_port(), preexec={1: limit})
+        one_line(ends(b, 30, 1)[1], "rank 1: ", "-stage-1-of-2.safetensors", "File too large")
+        one_line(ends(a, 30, 75)[1], "rank 0: ", "rank 1 aborted: ", "File too large")
+        after = {f: f.read_bytes() for f in root.glob("run/checkpoint-*/*")}
+        check(after == before, "the checkpoints are not what they were")
+        check(not list(root.glob("run/.writing-*")), "half a checkpoint was left")
+        run(*words(*STAGES, *TWO_STAGES), "--resume", cwd=root, says="continuing after step 11,")
+        same(expected, root)
 
 
 def test_data_that_turn_out_bad():

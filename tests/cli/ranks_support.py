@@ -69,12 +69,12 @@ def wait_for_step(root, step, process):
         time.sleep(0.005)
 
 
-def wait_until(condition, process):
+def wait_until(condition, process, pause=0.01):
     patience = Patience(TIMEOUT)
     while not condition():
         check(process.poll() is None, "ended early:", process.poll() is not None and process.communicate())
         check(not patience.is_over(), "nothing happens")
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def ends(process, seconds, code):

@@ -97,6 +97,33 @@ struct Setting {
 };
 
 // The curve must be the same on all ranks.
+// The weights come tensor by tensor, in whatever order and pieces; a writer that fails keeps nobody
+// waiting.
+void check_stream(PipelineTrainer& trainer, const std::vector<float>& weights) {
+  std::vector<float> streamed(weights.size());
+  trainer.stream_weights([&](std::span<const TensorToWrite> tensors) {
+    for (size_t i = tensors.size(); i-- > 0;) {
+      const auto bytes = std::as_writable_bytes(
+          std::span(streamed).subspan(static_cast<size_t>(trainer.entries()[i].offset),
+                                      static_cast<size_t>(trainer.entries()[i].numel())));
+      tensors[i].fill(0, bytes.first(4));
+      tensors[i].fill(4, bytes.subspan(4));
+    }
+  });
+  RANK_CHECK(streamed == weights);
+  bool failed = false;
+  try {
+    trainer.stream_weights([](std::span<const TensorToWrite> tensors) {
+      std::byte first[4];
+      tensors.back().fill(0, first);
+      throw InputError("the disk is full");
+    });
+  } catch (const InputError&) {
+    failed = true;
+  }
+  RANK_CHECK(failed == !weights.empty());
+}
+
 Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting& setting,
                         int updates = steps) {
   Curve result;
@@ -127,11 +154,14 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
     c.average = trainer.gather("average");
     RANK_CHECK(c.weights.empty() == (rank != 0));
     // Into other hands, and back.
-    trainer.scatter("", std::vector<float>(c.weights.size(), 0.5f));
+    trainer.set("", [](const auto&, std::span<float> into) { std::ranges::fill(into, 0.5f); });
     RANK_CHECK(trainer.parameters().weight(trainer.parameters().entries()[0].name).as<float>()[0] ==
                0.5f);
-    trainer.scatter("", c.weights);
+    trainer.set("", [&](const auto& e, std::span<float> into) {
+      std::copy_n(c.weights.begin() + e.offset, into.size(), into.begin());
+    });
     RANK_CHECK(trainer.gather("") == c.weights);
+    check_stream(trainer, c.weights);
     const std::lock_guard lock(mutex);
     ++ranks_done;
     if (rank == 0 || result.losses.empty()) {

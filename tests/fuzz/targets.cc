@@ -16,6 +16,7 @@
 #include "engine/io/checkpoint_manifest.h"
 #include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
+#include "engine/io/stage_index.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/unicode.h"
@@ -199,6 +200,30 @@ std::vector<std::string> checkpoint_seeds() {
   return {text.substr(0, text.rfind("  \"manifest_crc32c"))};
 }
 
+// The index of a checkpoint that stages have written.
+void run_stages(std::span<const std::byte> bytes) {
+  const StageIndex index = StageIndex::from_json(text_of(bytes), "index.json");
+  const std::string text = index.to_json();
+  require(StageIndex::from_json(text, "again").to_json() == text, "writing an index changed it");
+  for (const StageIndex::Stage& stage : index.optimizer) {
+    require(!stage.files.empty(), "a stage without files");
+    for (const auto& [name, offset] : stage.offsets) {
+      require(offset >= 0 && offset < stage.elements, "an offset outside its array");
+      require(index.tensors.contains(name), "a state without weights");
+    }
+  }
+}
+
+std::vector<std::string> stages_seeds() {
+  StageIndex index;
+  index.model = {{"format", "rondo-model-1"}};
+  index.tensors = {{"a", "model-stage-0-of-2.safetensors"},
+                   {"b", "model-stage-1-of-2.safetensors"}};
+  index.optimizer = {{{"optimizer-stage-0-of-2.safetensors"}, 64, {{"a", 0}}},
+                     {{"part-0", "part-1"}, 128, {{"b", 64}}}};
+  return {index.to_json()};
+}
+
 // What a client sends after it has proved the token: frames, each a request.
 void run_store(std::span<const std::byte> bytes) {
   std::string buffer(text_of(bytes));
@@ -261,6 +286,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"text", run_text, text_seeds},
       {"config", run_config, config_seeds},
       {"checkpoint", run_checkpoint, checkpoint_seeds},
+      {"stages", run_stages, stages_seeds},
       {"store", run_store, store_seeds},
       {"letter", run_letter, letter_seeds},
   };

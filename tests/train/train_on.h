@@ -12,6 +12,9 @@
 
 #include "comm/run_ranks.h"
 #include "engine/io/checkpoint.h"
+#include "engine/train/model_file.h"
+#include "engine/train/stored_state.h"
+#include "engine/train/trained_model.h"
 #include "engine/train/trainer.h"
 #include "tests/train/training_corpus.h"
 
@@ -65,6 +68,45 @@ inline std::string bytes_of(const std::filesystem::path& path) {
 
 inline std::filesystem::path newest(const std::string& directory) {
   return checkpoint_path(directory, list_checkpoints(directory).back().generation);
+}
+
+// Of a generation, however many files it has: the weights (slot ""), or a slot of the optimiser's
+// state, parameter after parameter in the order of the model's graph.
+inline std::vector<float> stored(const std::filesystem::path& generation, const std::string& slot) {
+  const StoredState state(open_checkpoint(generation));
+  const auto d = ModelDescription::from_metadata(state.weights().metadata(), generation);
+  Graph graph;
+  build_model(d.config.model, d.config.task, d.sizes)(graph);
+  int64_t flat_size = 0;
+  const auto entries = Parameters::entries_of(graph, &flat_size);
+  require_weights(state.weights(), entries);
+  if (!slot.empty()) state.require(slot, entries, flat_size);
+  std::vector<float> all;
+  for (const auto& e : entries) {
+    std::vector<float> values(static_cast<size_t>(e.numel()));
+    if (slot.empty()) {
+      weights_of(state.weights())(e, values);
+    } else {
+      state.read(slot, e, values);
+    }
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+// The best model's weights, in the order of stored().
+inline std::vector<float> best(const std::string& directory) {
+  const SafetensorsFile file(directory + "/model.safetensors");
+  const auto d = ModelDescription::from_metadata(file.metadata(), directory);
+  Graph graph;
+  build_model(d.config.model, d.config.task, d.sizes)(graph);
+  int64_t flat_size = 0;
+  std::vector<float> all;
+  for (const auto& e : Parameters::entries_of(graph, &flat_size)) {
+    const auto values = file.at(e.name).as<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
 }
 
 inline std::vector<float> weights_of(const std::string& directory) {

@@ -1,0 +1,180 @@
+// Weights and the optimiser's state of a model that is spread over pipeline stages: set, gathered,
+// streamed, and as parts of checkpoints.
+#include <algorithm>
+#include <cstring>
+
+#include "engine/parallel/pipeline_trainer.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+// Not beside messages of stages: these are exchanged with nothing in flight.
+constexpr uint32_t gather_tag = 0x60000000;
+constexpr uint32_t wanted_tag = 0x5fffffff;
+constexpr int64_t no_more = -1;
+
+}  // namespace
+
+void PipelineTrainer::reset_average() {
+  if (sharded_) sharded_->take_weights();
+  if (averages()) optimizer().reset_average(context_);
+}
+
+void PipelineTrainer::swap_average() {
+  if (sharded_) {
+    sharded_->swap_average();
+  } else if (averages()) {
+    optimizer_->swap_average();
+  }
+}
+
+std::vector<std::string> PipelineTrainer::slots() const {
+  std::vector<std::string> names;
+  for (const auto& slot : optimizer().state()) names.push_back(slot.name);
+  return names;
+}
+
+TensorView PipelineTrainer::flat(const std::string& slot) const {
+  if (slot.empty()) return parameters_->weights();
+  for (const auto& s : optimizer_->state()) {
+    if (s.name == slot) return s.view;
+  }
+  RONDO_CHECK(false, "the optimiser has no state '", slot, "'");
+}
+
+int PipelineTrainer::owner(const Parameters::Entry& entry) const {
+  return pipeline_->schedule().rank_of_stage[static_cast<size_t>(entry.stage)];
+}
+
+std::vector<float> PipelineTrainer::gather(const std::string& slot) {
+  std::vector<float> parts;
+  TensorView mine;
+  if (sharded_ && !slot.empty()) {
+    parts = sharded_->gather(slot);
+    mine = TensorView(parts.data(), DType::f32, {parameters_->flat_size()});
+  } else {
+    mine = flat(slot);
+  }
+  if (grid_.replica() != 0 || grid_.shard() != 0) return {};
+  const bool first = grid_.stage_rank() == 0;
+  std::vector<float> all(first ? static_cast<size_t>(flat_size_) : 0);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const Parameters::Entry& e = entries_[i];
+    const auto n = static_cast<size_t>(e.numel());
+    const int from = owner(e);
+    const uint32_t tag = gather_tag + static_cast<uint32_t>(i);
+    if (from == grid_.stage_rank()) {
+      const std::span part(mine.as<float>() + parameters_->entry(e.name).offset, n);
+      if (first) {
+        std::copy(part.begin(), part.end(), all.begin() + e.offset);
+      } else {
+        grid_.pipeline().send(0, tag, std::as_bytes(part)).wait();
+      }
+    } else if (first) {
+      const std::span part(all.data() + e.offset, n);
+      grid_.pipeline().recv(from, tag, std::as_writable_bytes(part)).wait();
+    }
+  }
+  return all;
+}
+
+void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
+  const bool divided = sharded_ && !slot.empty();
+  std::vector<float> part, all(divided ? static_cast<size_t>(parameters_->flat_size()) : 0);
+  float* const mine = divided ? all.data() : flat(slot).as<float>();
+  for (const Parameters::Entry& e : entries_) {
+    part.resize(static_cast<size_t>(e.numel()));
+    if (world_.first()) read(e, part);
+    world_.broadcast(TensorView(part.data(), DType::f32, {e.numel()}));
+    if (owner(e) != grid_.stage_rank()) continue;
+    std::copy(part.begin(), part.end(), mine + parameters_->entry(e.name).offset);
+  }
+  if (divided) sharded_->set(slot, all);
+  if (sharded_ && slot.empty()) sharded_->take_weights();
+}
+
+StagePart PipelineTrainer::part() const {
+  const bool writer = grid_.same_stages().rank() == 0;
+  StagePart p;
+  p.stage = grid_.stage_rank();
+  p.stages = grid_.split().pipeline;
+  if (sharded_) {
+    p.part = grid_.same_stages().rank();
+    p.parts = grid_.same_stages().size();
+  }
+  p.layout = parameters_->entries();
+  p.flat_size = parameters_->flat_size();
+  if (writer) p.weights = weights_to_write(*parameters_);
+  if (!writer && !sharded_) return p;
+  for (const auto& slot : optimizer().state()) {
+    p.slots.push_back(tensor_to_write(slot.name, slot.view, *device_));
+  }
+  return p;
+}
+
+void PipelineTrainer::stream_weights(const WriteTensors& write) {
+  if (grid_.replica() != 0 || grid_.shard() != 0) return;
+  if (grid_.stage_rank() != 0) return serve_weights();
+  std::vector<float> in_hand;
+  size_t held = entries_.size();
+  std::vector<TensorToWrite> tensors;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    TensorToWrite t;
+    t.name = entries_[i].name;
+    t.shape = {entries_[i].rows, entries_[i].cols};
+    t.fill = [&, i](uint64_t offset, std::span<std::byte> into) {
+      if (held != i) {
+        held = entries_.size();
+        fetch(i, in_hand);
+        held = i;
+      }
+      std::memcpy(into.data(), reinterpret_cast<const std::byte*>(in_hand.data()) + offset,
+                  into.size());
+    };
+    tensors.push_back(std::move(t));
+  }
+  const auto dismiss = [&] {
+    for (int rank = 1; rank < grid_.pipeline().size(); ++rank) {
+      grid_.pipeline().send(rank, wanted_tag, std::as_bytes(std::span(&no_more, 1))).wait();
+    }
+  };
+  try {
+    write(tensors);
+  } catch (const CommError&) {
+    throw;
+  } catch (...) {
+    dismiss();
+    throw;
+  }
+  dismiss();
+}
+
+void PipelineTrainer::fetch(size_t index, std::vector<float>& into) {
+  const Parameters::Entry& e = entries_[index];
+  into.resize(static_cast<size_t>(e.numel()));
+  const int from = owner(e);
+  if (from == grid_.stage_rank()) {
+    std::copy_n(parameters_->weight(e.name).as<float>(), into.size(), into.begin());
+    return;
+  }
+  const auto wanted = static_cast<int64_t>(index);
+  grid_.pipeline().send(from, wanted_tag, std::as_bytes(std::span(&wanted, 1))).wait();
+  const uint32_t tag = gather_tag + static_cast<uint32_t>(index);
+  grid_.pipeline().recv(from, tag, std::as_writable_bytes(std::span(into))).wait();
+}
+
+void PipelineTrainer::serve_weights() {
+  for (;;) {
+    int64_t wanted = no_more;
+    grid_.pipeline().recv(0, wanted_tag, std::as_writable_bytes(std::span(&wanted, 1))).wait();
+    if (wanted == no_more) return;
+    const auto index = static_cast<size_t>(wanted);
+    const Parameters::Entry& e = entries_.at(index);
+    const std::span part(parameters_->weight(e.name).as<float>(), static_cast<size_t>(e.numel()));
+    const uint32_t tag = gather_tag + static_cast<uint32_t>(index);
+    grid_.pipeline().send(0, tag, std::as_bytes(part)).wait();
+  }
+}
+
+}  // namespace rondo
