@@ -142,7 +142,7 @@ def stopped_halfway(root, victim, sizes):
 
 
 def test_a_stage_has_no_room_for_its_files():
-    with expecting(2, *TWO_STAGES) as (root, expected):
+    with corpus() as root:
         run(*words(*STAGES, *TWO_STAGES, "training.max_steps=11"), cwd=root)
         before = {f: f.read_bytes() for f in root.glob("run/checkpoint-*/*")}
         # No file of rank 1 may grow beyond 20 kB: its log can, a stage cannot.
@@ -150,12 +150,13 @@ def test_a_stage_has_no_room_for_its_files():
         ranks = {r: ([*STAGES, *TWO_STAGES, "--resume"], {}) for r in (0, 1)}
         a, b = as_ranks(root, ranks, free_port(), preexec={1: limit})
         one_line(ends(b, 30, 1)[1], "rank 1: ", "-stage-1-of-2.safetensors", "File too large")
-        one_line(ends(a, 30, 75)[1], "rank 0: ", "rank 1 aborted: ", "File too large")
+        check(ends(a, 30, 1)[1] == "", "rank 0 has nothing of its own to say")
         after = {f: f.read_bytes() for f in root.glob("run/checkpoint-*/*")}
         check(after == before, "the checkpoints are not what they were")
         check(not list(root.glob("run/.writing-*")), "half a checkpoint was left")
         run(*words(*STAGES, *TWO_STAGES), "--resume", cwd=root, says="continuing after step 11,")
-        same(expected, root)
+        newest = sorted(root.glob("run/checkpoint-*"))[-1]
+        check(json.loads((newest / "state.json").read_text())["step"] == 45, "it did not go on")
 
 
 def test_data_that_turn_out_bad():
