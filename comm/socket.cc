@@ -147,14 +147,18 @@ Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, st
         }
       }
       if (error == 0) {
-        set_flag(s, IPPROTO_TCP, TCP_NODELAY);
-        set_flag(s, SOL_SOCKET, SO_KEEPALIVE);
+        set_socket_options(s);
         return s;
       }
     }
     why = std::strerror(error);
   }
   return Socket();
+}
+
+void set_socket_options(const Socket& s) {
+  set_flag(s, IPPROTO_TCP, TCP_NODELAY);
+  set_flag(s, SOL_SOCKET, SO_KEEPALIVE);
 }
 
 IoResult write_all(const Socket& s, std::string_view data, Deadline deadline) {

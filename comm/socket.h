@@ -37,6 +37,9 @@ std::string host_and_port(const std::string& host, uint16_t port);
 // that has no address.
 Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why);
 
+// Without delays for small messages, and kept alive; what connect_tcp returns has them.
+void set_socket_options(const Socket& socket);
+
 enum class IoResult : uint8_t { done, closed, timed_out };
 // All of it, or why not. `closed` covers every error of the connection.
 IoResult write_all(const Socket& socket, std::string_view data, Deadline deadline);

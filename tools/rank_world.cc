@@ -1,8 +1,5 @@
 #include "tools/rank_world.h"
 
-#include "kernels/base/error.h"
-
-#ifdef RONDO_HAVE_GLOO
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -12,10 +9,14 @@
 #include <cstring>
 #include <filesystem>
 
-#include "comm/gloo/gloo_transport.h"
 #include "comm/sha256.h"
 #include "comm/shared/shared_transport.h"
+#include "comm/tcp/tcp_transport.h"
 #include "comm/tcp_store.h"
+#include "kernels/base/error.h"
+#ifdef RONDO_HAVE_GLOO
+#include "comm/gloo/gloo_transport.h"
+#endif
 
 namespace rondo {
 namespace {
@@ -62,12 +63,21 @@ std::filesystem::path private_directory() {
   return path;
 }
 
-class GlooWorld final : public RankWorld {
+std::unique_ptr<Transport> make_base(const TcpOptions& options, RankTransport transport) {
+  if (transport != RankTransport::gloo) return make_tcp_transport(options);
+#ifdef RONDO_HAVE_GLOO
+  return make_gloo_transport(options);
+#else
+  fail_input("parallel.transport = \"gloo\": this program was built without Gloo");
+#endif
+}
+
+class ProcessWorld final : public RankWorld {
  public:
-  GlooWorld(RankPlace place, RankTransport transport, CommClock::duration timeout)
+  ProcessWorld(RankPlace place, RankTransport transport, CommClock::duration timeout)
       : place_(std::move(place)) {
     const Deadline deadline = within(timeout);
-    GlooOptions o;
+    TcpOptions o;
     if (place_.master_address.empty()) {
       meet_in_directory(deadline);
     } else {
@@ -80,14 +90,14 @@ class GlooWorld final : public RankWorld {
     o.rendezvous_id = "attempt-" + place_.attempt;
     o.token = place_.token;
     o.timeout = deadline - CommClock::now();
+    transport_ = make_base(o, transport);
     SharedTransportOptions s;
-    s.share = transport != RankTransport::gloo;
+    s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
     s.required = transport == RankTransport::shared;
-    auto gloo = make_gloo_transport(o);
     s.timeout = deadline - CommClock::now();
-    transport_ = make_shared_transport(std::move(gloo), s);
+    transport_ = make_shared_transport(std::move(transport_), s);
   }
-  ~GlooWorld() override {
+  ~ProcessWorld() override {
     std::error_code ignored;
     if (place_.rank == 0 && !directory_.empty()) {
       std::filesystem::remove_all(directory_, ignored);
@@ -128,17 +138,7 @@ class GlooWorld final : public RankWorld {
 
 std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,
                                       CommClock::duration timeout) {
-  return std::make_unique<GlooWorld>(place, transport, timeout);
+  return std::make_unique<ProcessWorld>(place, transport, timeout);
 }
 
 }  // namespace rondo
-#else
-
-namespace rondo {
-
-std::unique_ptr<RankWorld> join_ranks(const RankPlace&, RankTransport, CommClock::duration) {
-  fail_input("this program was built without Gloo: it cannot talk to ranks in other processes");
-}
-
-}  // namespace rondo
-#endif

@@ -19,8 +19,8 @@ class RankWorld {
 };
 
 // Meets the other ranks, at most so long, and connects with them over TCP, and with those of its
-// machine through memory as `transport` says. InputError when this program was built without Gloo,
-// or the place or the transport cannot be used; CommError when a rank does not come.
+// machine through memory as `transport` says. InputError when the place or the transport cannot be
+// used; CommError when a rank does not come.
 std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,
                                       CommClock::duration timeout);
 

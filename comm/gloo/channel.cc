@@ -37,22 +37,8 @@ void World::abort(int culprit, const std::string& reason) noexcept {
   }
 }
 
-Operation::Operation(std::shared_ptr<Channel> c, Direction d, Tag t, std::byte* memory,
-                     size_t bytes, Deadline deadline)
-    : WorkState(deadline), channel(std::move(c)), direction(d), tag(t), data(memory), size(bytes) {}
-
-std::string Operation::description() const {
-  return str("rank ", channel->rank(), ": ",
-             direction == Direction::send ? "send to rank " : "recv from rank ", channel->peer(),
-             " (", describe_tag(tag), ", ", size, " bytes)");
-}
-
-void Operation::withdraw(CommErrorKind kind, const std::string& cause) {
-  channel->withdraw(*this, kind, cause);
-}
-
 Channel::Channel(World& world, int peer)
-    : world_(&world), rank_(world.rank), peer_(peer), grace_(world.grace) {}
+    : Endpoint(world.rank, peer), world_(&world), grace_(world.grace) {}
 
 Channel::~Channel() = default;
 
@@ -60,9 +46,10 @@ void Channel::start(std::string_view peer_nonce) {
   Lock lock(mutex_);
   for (Letter& letter : inbox_) {
     letter.buffer = world_->context->createUnboundBuffer(letter.memory.data(), max_letter_bytes);
-    letter.buffer->recv(peer_, letter_slot);
+    letter.buffer->recv(peer(), letter_slot);
   }
-  const Digest proof = hello_proof(world_->token, world_->rendezvous_id, rank_, peer_, peer_nonce);
+  const Digest proof =
+      hello_proof(world_->token, world_->rendezvous_id, rank(), peer(), peer_nonce);
   send_letter({.kind = LetterKind::hello, .size = letter_magic}, std::as_bytes(std::span(proof)));
   greeting_sent_ = true;
   if (farewell_) send_abort(*farewell_);
@@ -74,8 +61,8 @@ void Channel::wait_for_hello(Deadline deadline) {
   Lock lock(mutex_);
   const bool in_time = changed_.wait_until(lock, deadline, [&] { return greeted_ || ending_; });
   if (greeted_) return;
-  const std::string what = str("rank ", rank_, ": rendezvous with rank ", peer_, ": ");
-  if (!in_time) throw CommError(CommErrorKind::timeout, peer_, what + "no greeting in time");
+  const std::string what = str("rank ", rank(), ": rendezvous with rank ", peer(), ": ");
+  if (!in_time) throw CommError(CommErrorKind::timeout, peer(), what + "no greeting in time");
   throw CommError(ending_->kind, ending_->culprit, what + ending_->cause);
 }
 
@@ -104,17 +91,14 @@ void Channel::send_letter(LetterHead head, std::span<const std::byte> body) {
   if (!body.empty()) std::memcpy(letter->memory.data() + sizeof(head), body.data(), body.size());
   const std::shared_ptr<GlooBuffer> buffer = letter->buffer;
   outgoing_.push_back({buffer, nullptr, std::move(letter)});
-  buffer->send(peer_, letter_slot, 0, sizeof(head) + body.size());
+  buffer->send(peer(), letter_slot, 0, sizeof(head) + body.size());
   if (outgoing_.size() > many_letters) changed_.notify_all();
 }
 
 void Channel::begin_send(const OperationPtr& op, const Announcement& to) {
   if (op->size != to.size) {
     send_letter({.kind = LetterKind::mismatch, .number = to.number, .size = op->size});
-    op->break_off(
-        CommErrorKind::mismatch, peer_,
-        str("rank ", rank_, " sends ", op->size, " bytes, rank ", peer_, " expects ", to.size));
-    return;
+    return op->mismatch(to.size);
   }
   if (op->size <= max_body_bytes) {
     send_letter({.kind = LetterKind::body, .number = to.number}, {op->data, op->size});
@@ -125,17 +109,16 @@ void Channel::begin_send(const OperationPtr& op, const Announcement& to) {
   op->buffer = world_->context->createUnboundBuffer(op->data, op->size);
   outgoing_.push_back({op->buffer, op, nullptr});
   ++outgoing_operations_;
-  op->buffer->send(peer_, data_slot(to.number));
+  op->buffer->send(peer(), data_slot(to.number));
   send_letter({.kind = LetterKind::sent, .number = to.number});
   changed_.notify_all();
 }
 
 void Channel::begin_recv(const OperationPtr& op) {
-  op->number = next_number_++;
-  recvs_[op->number] = op;
+  matching_.expect(op);
   if (op->size > max_body_bytes) {
     op->buffer = world_->context->createUnboundBuffer(op->data, op->size);
-    op->buffer->recv(peer_, data_slot(op->number));
+    op->buffer->recv(peer(), data_slot(op->number));
   }
   send_letter(
       {.kind = LetterKind::announce, .number = op->number, .tag = op->tag, .size = op->size});
@@ -147,36 +130,26 @@ Work Channel::post(Direction direction, Tag tag, std::byte* data, size_t size, D
                                       shared_from_this(), direction, tag, data, size, deadline);
   Lock lock(mutex_);
   if (ending_) {
-    op->break_off(ending_->kind, ending_->culprit, ending_->cause);
+    op->break_off(*ending_);
     return Work(std::move(op));
   }
-  const auto met = announced_.find(tag);
   if (direction == Direction::recv) {
     guarded(lock, [&] { begin_recv(op); });
-  } else if (met == announced_.end()) {
-    sends_[tag].push_back(op);
-  } else {
-    const Announcement to = met->second.front();
-    met->second.pop_front();
-    if (met->second.empty()) announced_.erase(met);
+  } else if (const auto to = matching_.offer(op)) {
     // Queued first, so that it fails with the rest should Gloo throw.
-    guarded(lock, [&] { begin_send(op, to); });
-    if (ending_ && !op->moving && !op->done()) {
-      op->break_off(ending_->kind, ending_->culprit, ending_->cause);
-    }
+    guarded(lock, [&] { begin_send(op, *to); });
+    if (ending_ && !op->moving && !op->done()) op->break_off(*ending_);
   }
   return Work(std::move(op));
 }
 
-void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::string& cause) {
+void Channel::withdraw(channels::Operation& operation, CommErrorKind kind,
+                       const std::string& cause) {
   Lock lock(mutex_);
   if (operation.done()) return;
   if (operation.direction == Direction::send && !operation.moving) {
-    const auto queue = sends_.find(operation.tag);
-    RONDO_CHECK(queue != sends_.end(), operation.description(), " is nowhere");
-    std::erase_if(queue->second, [&](const OperationPtr& op) { return op.get() == &operation; });
-    if (queue->second.empty()) sends_.erase(queue);
-    operation.break_off(kind, peer_, cause);
+    RONDO_CHECK(matching_.take_send(operation), operation.description(), " is nowhere");
+    operation.break_off(kind, peer(), cause);
     return;
   }
   if (operation.direction == Direction::recv) {
@@ -187,27 +160,20 @@ void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::stri
   const auto settled = [&] { return operation.done() || operation.revoked; };
   const bool agreed = changed_.wait_for(lock, grace_, settled);
   if (operation.done()) return;
-  OperationPtr op = take_recv(operation.number);
+  OperationPtr op =
+      operation.direction == Direction::recv ? matching_.take_recv(operation.number) : nullptr;
   for (const Outgoing& o : outgoing_) {
     if (o.op.get() == &operation) op = o.op;
   }
   if (awaited_.op.get() == &operation) op = awaited_.op;
   RONDO_CHECK(op != nullptr, operation.description(), " is nowhere");
   cut(lock, op);
-  if (!op->done()) op->break_off(kind, peer_, cause);
+  if (!op->done()) op->break_off(kind, peer(), cause);
   if (agreed) return;
   // Gloo cannot be told to forget bytes that may be on their way: the connection is of no use now.
   World* const world = world_;
   lock.unlock();
-  world->abort(rank_, str(operation.description(), ": ", cause));
-}
-
-Channel::OperationPtr Channel::take_recv(uint64_t number) {
-  const auto found = recvs_.find(number);
-  if (found == recvs_.end()) return nullptr;
-  OperationPtr op = std::move(found->second);
-  recvs_.erase(found);
-  return op;
+  world->abort(rank(), str(operation.description(), ": ", cause));
 }
 
 // The bytes of one operation leave Gloo's hands, in whatever state they are.
@@ -223,27 +189,22 @@ void Channel::cut(Lock& lock, const OperationPtr& op) {
 }
 
 void Channel::fail_all(Lock& lock) {
-  std::vector<OperationPtr> all;
-  for (auto& [tag, queue] : std::exchange(sends_, {})) {
-    all.insert(all.end(), queue.begin(), queue.end());
-  }
-  for (auto& [number, op] : std::exchange(recvs_, {})) all.push_back(op);
+  std::vector<OperationPtr> all = matching_.take_all();
   for (const Outgoing& o : outgoing_) {
     if (o.op) all.push_back(o.op);
   }
   if (awaited_.op) all.push_back(awaited_.op);
   if (awaited_.letter) awaited_.buffer->abortWaitSend();
-  announced_.clear();
   const Ending ending = *ending_;
   for (const OperationPtr& op : all) {
     cut(lock, op);
-    if (!op->done()) op->break_off(ending.kind, ending.culprit, ending.cause);
+    if (!op->done()) op->break_off(ending);
   }
   changed_.notify_all();
 }
 
 void Channel::lose(const std::string& cause) {
-  begin_end({CommErrorKind::peer_lost, peer_, str("rank ", peer_, " is lost: ", cause)}, nullptr);
+  begin_end({CommErrorKind::peer_lost, peer(), str("rank ", peer(), " is lost: ", cause)}, nullptr);
   {
     Lock lock(mutex_);
     gone_ = true;
@@ -311,7 +272,7 @@ void Channel::stop() {
   if (reader_.joinable()) reader_.join();
   if (writer_.joinable()) writer_.join();
   Lock lock(mutex_);
-  RONDO_CHECK(recvs_.empty() && sends_.empty() && outgoing_operations_ == 0,
+  RONDO_CHECK(matching_.idle() && outgoing_operations_ == 0,
               "a channel stops with operations under way");
   outgoing_.clear();
   spare_.clear();
@@ -326,7 +287,7 @@ void Channel::read_letters() {
       if (!letter.buffer->waitRecv(nullptr, forever)) return;
       const LetterView view = parse_letter(letter.memory);
       handle(view.head, view.body);
-      letter.buffer->recv(peer_, letter_slot);
+      letter.buffer->recv(peer(), letter_slot);
     } catch (const std::exception& e) {
       lose(without_position(e.what()));
       return;
@@ -336,7 +297,7 @@ void Channel::read_letters() {
 
 void Channel::check_hello(const LetterHead& head, std::span<const std::byte> body) {
   const Digest expected =
-      hello_proof(world_->token, world_->rendezvous_id, peer_, rank_, world_->nonce);
+      hello_proof(world_->token, world_->rendezvous_id, peer(), rank(), world_->nonce);
   Digest proof{};
   if (body.size() == proof.size()) std::memcpy(proof.data(), body.data(), proof.size());
   if (head.kind != LetterKind::hello || head.size != letter_magic ||
@@ -356,7 +317,7 @@ void Channel::handle(const LetterHead& head, std::span<const std::byte> body) {
       const auto culprit = static_cast<int>(head.number);
       send_letter({.kind = LetterKind::bye_seen});
       lock.unlock();
-      return world_->abort(culprit >= 0 && culprit < world_->size ? culprit : peer_, cause);
+      return world_->abort(culprit >= 0 && culprit < world_->size ? culprit : peer(), cause);
     }
     case LetterKind::bye_seen:
       bye_seen_ = true;
@@ -374,31 +335,19 @@ void Channel::handle(const LetterHead& head, std::span<const std::byte> body) {
 // The letters about messages.
 void Channel::settle(const LetterHead& head, std::span<const std::byte> body) {
   if (head.kind == LetterKind::announce) {
-    const auto waiting = sends_.find(head.tag);
-    if (waiting == sends_.end()) {
-      announced_[head.tag].push_back({head.number, head.size});
-      return;
-    }
-    begin_send(waiting->second.front(), {head.number, head.size});
-    waiting->second.pop_front();
-    if (waiting->second.empty()) sends_.erase(waiting);
+    const auto op = matching_.announced(head.tag, {head.number, head.size});
+    if (op) begin_send(op, {head.number, head.size});
     return;
   }
   if (head.kind == LetterKind::revoke) {
-    const auto list = announced_.find(head.tag);
-    if (list == announced_.end()) return;  // it has been sent
-    const size_t erased =
-        std::erase_if(list->second, [&](const Announcement& a) { return a.number == head.number; });
-    if (list->second.empty()) announced_.erase(list);
-    if (erased > 0) send_letter({.kind = LetterKind::revoked, .number = head.number});
-    return;
+    if (!matching_.forget(head.tag, head.number)) return;  // it has been sent
+    return send_letter({.kind = LetterKind::revoked, .number = head.number});
   }
   if (head.kind == LetterKind::revoked) {
-    const auto op = recvs_.find(head.number);
-    if (op != recvs_.end()) op->second->revoked = true;
+    if (Operation* const op = matching_.recv(head.number)) op->revoked = true;
     return;
   }
-  const OperationPtr op = take_recv(head.number);
+  const OperationPtr op = matching_.take_recv(head.number);
   if (!op) throw Error(str("a letter about recv ", head.number, ", which is unknown"));
   if (head.kind == LetterKind::body && op->size == body.size()) {
     if (!body.empty()) std::memcpy(op->data, body.data(), body.size());
@@ -409,9 +358,7 @@ void Channel::settle(const LetterHead& head, std::span<const std::byte> body) {
     op->complete();
   } else {
     op->buffer.reset();
-    op->break_off(
-        CommErrorKind::mismatch, peer_,
-        str("rank ", peer_, " sends ", head.size, " bytes, rank ", rank_, " expects ", op->size));
+    op->mismatch(head.size);
   }
 }
 
@@ -439,7 +386,7 @@ void Channel::write_on() {
     if (close_at_ != Deadline::max()) {
       if (changed_.wait_until(lock, close_at_, [&] { return stop_; })) return;
       lock.unlock();
-      world_->context->getPair(peer_)->close();
+      world_->context->getPair(peer())->close();
       lock.lock();
       gone_ = true;
       changed_.notify_all();

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/channels/matching.h"
 #include "comm/gloo/letter.h"
 #include "comm/recycling_allocator.h"
 
@@ -35,39 +35,14 @@ namespace rondo::gloo_transport {
 
 class Channel;
 using GlooBuffer = ::gloo::transport::UnboundBuffer;
+using channels::Announcement;
+using channels::Direction;
+using channels::Ending;
 
-enum class Direction : uint8_t { send, recv };
-
-// Stages: waiting (a send that no announcement has met yet) -> moving -> done. A recv is moving
-// from the start: the other side knows of it. Guarded by the channel's mutex.
-class Operation final : public detail::WorkState {
+class Operation final : public channels::Operation {
  public:
-  Operation(std::shared_ptr<Channel> channel, Direction direction, Tag tag, std::byte* data,
-            size_t size, Deadline deadline);
-  void withdraw(CommErrorKind kind, const std::string& cause) override;
-  std::string description() const override;
-
-  void complete() { succeed(size); }
-  void break_off(CommErrorKind kind, int culprit, const std::string& cause) {
-    fail(CommError(kind, culprit, str(description(), ": ", cause)));
-  }
-
-  const std::shared_ptr<Channel> channel;
-  const Direction direction;
-  const Tag tag;
-  std::byte* const data;
-  const size_t size;
-  uint64_t number = 0;   // of the recv
-  bool moving = false;   // send: given to Gloo
-  bool revoked = false;  // recv: the other side has agreed to forget it
-  std::shared_ptr<GlooBuffer> buffer;
-};
-
-// Why a channel carries nothing any more.
-struct Ending {
-  CommErrorKind kind = CommErrorKind::aborted;
-  int culprit = -1;
-  std::string cause;
+  using channels::Operation::Operation;
+  std::shared_ptr<GlooBuffer> buffer;  // while Gloo has its bytes
 };
 
 // What all channels of a rank share.
@@ -84,18 +59,18 @@ struct World {
   std::atomic<bool> aborted{false};
 };
 
-class Channel : public std::enable_shared_from_this<Channel> {
+class Channel final : public channels::Endpoint, public std::enable_shared_from_this<Channel> {
  public:
   // `world` lives until stop() has returned.
   Channel(World& world, int peer);
-  ~Channel();
+  ~Channel() override;
 
   void start(std::string_view peer_nonce);
   // Until the other side has proved the job token; throws CommError.
   void wait_for_hello(Deadline deadline);
 
   Work post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline);
-  void withdraw(Operation& op, CommErrorKind kind, const std::string& cause);
+  void withdraw(channels::Operation& op, CommErrorKind kind, const std::string& cause) override;
 
   // From now on everything fails; `tell`: what the other side hears of it, if anything.
   void begin_end(const Ending& ending, const std::string* tell);
@@ -106,15 +81,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void wait_for_bye(Deadline deadline);
   void stop();
 
-  int rank() const { return rank_; }
-  int peer() const { return peer_; }
-
  private:
   using OperationPtr = std::shared_ptr<Operation>;
   using Lock = std::unique_lock<std::mutex>;
-  struct Announcement {
-    uint64_t number = 0, size = 0;
-  };
   struct Letter {
     std::vector<std::byte> memory = std::vector<std::byte>(max_letter_bytes);
     std::shared_ptr<GlooBuffer> buffer;
@@ -142,13 +111,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void begin_recv(const OperationPtr& op);
   void fail_all(Lock& lock);
   void cut(Lock& lock, const OperationPtr& op);
-  OperationPtr take_recv(uint64_t number);
   // Runs `act`; when Gloo throws, the channel is lost.
   template <class Act>
   void guarded(Lock& lock, Act act);
 
   World* world_;
-  const int rank_, peer_;
   const CommClock::duration grace_;
 
   const std::shared_ptr<MemoryPool> operations_ = std::make_shared<MemoryPool>();
@@ -159,10 +126,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::optional<std::string> farewell_;  // why this rank aborted
   bool greeting_sent_ = false, greeted_ = false, bye_seen_ = false, gone_ = false, stop_ = false;
   Deadline close_at_ = Deadline::max();
-  std::map<Tag, std::deque<OperationPtr>> sends_;      // no announcement yet
-  std::map<Tag, std::deque<Announcement>> announced_;  // no send yet
-  std::map<uint64_t, OperationPtr> recvs_;
-  uint64_t next_number_ = 0;
+  channels::Matching<Operation> matching_;
   std::deque<Outgoing> outgoing_;
   size_t outgoing_operations_ = 0;
   Outgoing awaited_;  // by write_on, outside the lock

@@ -4,12 +4,14 @@
 #include <optional>
 #include <vector>
 
+#include "comm/shared/shared_channel.h"
 #include "comm/shared/waiting.h"
 
 namespace rondo {
 namespace {
 
 using namespace shared_transport;
+using channels::Direction;
 
 constexpr uint16_t own_group = 0xFFFF;
 enum Number : uint32_t { cards, answers, watch };
@@ -30,14 +32,14 @@ class SharedTransport final : public Transport {
   int world_size() const override { return inner_->world_size(); }
 
   Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
-    Channel* const c = channel(to);
+    SharedChannel* const c = channel(to);
     if (c == nullptr) return inner_->send(to, tag, data, deadline);
     // Never written to: a send only reads.
     return c->post(Direction::send, tag, const_cast<std::byte*>(data.data()), data.size(),
                    deadline);
   }
   Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
-    Channel* const c = channel(from);
+    SharedChannel* const c = channel(from);
     if (c == nullptr) return inner_->recv(from, tag, data, deadline);
     return c->post(Direction::recv, tag, data.data(), data.size(), deadline);
   }
@@ -55,7 +57,7 @@ class SharedTransport final : public Transport {
                                                  std::vector<std::string>& why) const;
   void connect(const SharedTransportOptions& options);
   void watch_over(int peer);
-  Channel* channel(int peer) const {
+  SharedChannel* channel(int peer) const {
     if (peer < 0 || peer >= world_size()) return nullptr;  // inner_ complains
     return channels_[static_cast<size_t>(peer)].get();
   }
@@ -63,7 +65,7 @@ class SharedTransport final : public Transport {
   std::unique_ptr<Transport> inner_;
   std::shared_ptr<const Inbox> inbox_;
   std::shared_ptr<Waiting> waiting_;
-  std::vector<std::shared_ptr<Channel>> channels_;  // by rank; null: over inner_
+  std::vector<std::shared_ptr<SharedChannel>> channels_;  // by rank; null: over inner_
   // Receives that nobody answers; their errors are the news of the other ranks.
   std::vector<Work> watches_;
   std::byte nothing_{};
@@ -135,7 +137,7 @@ void SharedTransport::connect(const SharedTransportOptions& options) {
     inbox->close_file();
     waiting_ = std::make_shared<Waiting>(inbox_);
   }
-  std::vector<std::shared_ptr<Channel>> shared;
+  std::vector<std::shared_ptr<channels::Channel>> shared;
   for (size_t r = 0; r < ranks; ++r) {
     const int peer = static_cast<int>(r);
     if (peer == rank()) continue;
@@ -146,15 +148,10 @@ void SharedTransport::connect(const SharedTransportOptions& options) {
                  : mine[r]            ? "it cannot reach this rank's"
                                       : why[r]);
     }
-    ChannelEnds ends{rank(),
-                     peer,
-                     inbox_->stream_from(peer),
-                     opened[r]->stream_from(rank()),
-                     &inbox_->bell(),
-                     &opened[r]->bell(),
-                     inbox_,
-                     opened[r]};
-    channels_[r] = std::make_shared<Channel>(std::move(ends), waiting_, *inner_, options.grace);
+    const MemoryEnds ends{inbox_->stream_from(peer), opened[r]->stream_from(rank()), inbox_,
+                          opened[r]};
+    channels_[r] =
+        std::make_shared<SharedChannel>(rank(), peer, ends, waiting_, *inner_, options.grace);
     shared.push_back(channels_[r]);
   }
   if (shared.empty()) return;

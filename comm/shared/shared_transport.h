@@ -8,7 +8,7 @@
 // leaves nothing behind whenever a process dies. Ranks in different containers or networks keep to
 // `inner`. A message is copied into the stream and out of it, by the threads that wait for it.
 //
-// What ends (see transport.h and comm/gloo/gloo_transport.h):
+// What ends (see transport.h and comm/tcp/tcp_transport.h):
 //   * What `inner` says of a rank (lost, finished, aborted) ends the operations with it in the same
 //     way, at once; what that rank had written before is delivered first.
 //   * Withdrawing an operation needs the other rank's consent when its bytes may be moving already.

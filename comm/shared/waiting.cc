@@ -2,7 +2,7 @@
 
 namespace rondo::shared_transport {
 
-void Waiting::start(std::vector<std::shared_ptr<Channel>> channels) {
+void Waiting::start(std::vector<std::shared_ptr<channels::Channel>> channels) {
   channels_ = std::move(channels);
   pump_ = std::thread([this] { pump(); });
 }
@@ -30,7 +30,7 @@ void Waiting::progress() {
   for (const auto& c : channels_) c->progress();
 }
 
-void Waiting::lead(const Operation& op, Deadline deadline) {
+void Waiting::lead(const channels::Operation& op, Deadline deadline) {
   set_leader(Leader::awake);
   while (!op.done()) {
     if (work_to_do()) {

@@ -8,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/shared/channel.h"
+#include "comm/channels/channel.h"
+#include "comm/shared/inbox.h"
 
 namespace rondo::shared_transport {
 
@@ -16,21 +17,20 @@ class Waiting {
  public:
   explicit Waiting(std::shared_ptr<const Inbox> own) : own_(std::move(own)), bell_(own_->bell()) {}
 
-  void start(std::vector<std::shared_ptr<Channel>> channels);
+  void start(std::vector<std::shared_ptr<channels::Channel>> channels);
   // Once all operations have ended. Lets go of the channels.
   void stop();
 
-  // Until `op` is done. Like WorkState::wait_until, which `sleep` is.
-  template <class Sleep>
-  bool wait(const Operation& op, Deadline deadline, Sleep sleep) {
+  // Until `op` is done; false: not by then.
+  bool wait(channels::Operation& op, Deadline deadline) {
     if (op.done()) return true;
-    if (leading_.exchange(true)) return sleep();
+    if (leading_.exchange(true)) return op.sleep_until(deadline);
     lead(op, deadline);
-    return op.done() || sleep();
+    return op.done() || op.sleep_until(deadline);
   }
 
  private:
-  void lead(const Operation& op, Deadline deadline);
+  void lead(const channels::Operation& op, Deadline deadline);
   void pump();
   bool work_to_do() const;
   void progress();
@@ -38,7 +38,7 @@ class Waiting {
 
   const std::shared_ptr<const Inbox> own_;
   Bell& bell_;
-  std::vector<std::shared_ptr<Channel>> channels_;
+  std::vector<std::shared_ptr<channels::Channel>> channels_;
   std::atomic<bool> leading_{false}, stop_{false};
   std::thread pump_;
 };

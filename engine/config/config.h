@@ -32,7 +32,7 @@ enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class Deterministic : uint8_t { same_world, world_invariant };
 enum class Sync : uint8_t { step, local, block, async };
-enum class RankTransport : uint8_t { automatic, gloo, shared };
+enum class RankTransport : uint8_t { automatic, tcp, gloo, shared };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
 
 // One [[model.layer]]. Which members count depends on the type; the others keep their defaults.

@@ -28,7 +28,7 @@ constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "world_invariant"};
 constexpr std::array sync_names{"step", "local", "block", "async"};
-constexpr std::array transport_names{"auto", "gloo", "shared"};
+constexpr std::array transport_names{"auto", "tcp", "gloo", "shared"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
@@ -243,8 +243,8 @@ Builder parallel_fields(ParallelConfig& c) {
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
         "how long a rank waits for the others before it gives up");
   b.add("transport", choice(c.transport, transport_names), any,
-        "processes: gloo (TCP); or memory that ranks of one machine share: auto where it can be, "
-        "shared: or an error");
+        "processes: memory that ranks of one machine share where it can be, else TCP (auto); TCP "
+        "alone, our own (tcp) or Gloo's (gloo); memory alone, or an error (shared)");
   b.add("pipeline", &c.pipeline, from(1, 4096),
         "ranks that share the layers of one model among them (docs/parallelism.md)");
   b.add("data", &c.data, from(0, 4096),

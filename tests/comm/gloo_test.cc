@@ -3,9 +3,11 @@
 
 #include "comm/collectives.h"
 #include "comm/decorators.h"
+#include "comm/gloo/gloo_transport.h"
 #include "comm/process_group.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"
+#include "tests/comm/sums.h"
 
 // Gloo does not free the list of interfaces when the one it looks for is not there.
 extern "C" const char* __lsan_default_suppressions();
@@ -20,7 +22,8 @@ using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 
 TEST_CASE("Gloo keeps the transport's promises", "[gloo]") {
-  check_transport_contract([](int ranks) { return std::make_unique<GlooThreads>(ranks); });
+  check_transport_contract(
+      [](int ranks) { return std::make_unique<SocketThreads>(ranks, Stack{make_gloo_transport}); });
 }
 
 TEST_CASE("A world of one rank needs nobody", "[gloo]") {
@@ -30,16 +33,9 @@ TEST_CASE("A world of one rank needs nobody", "[gloo]") {
   transport->abort("nobody hears it");
 }
 
-// Of a ring's all-reduce: every chunk twice, but the two after this rank's own once.
-size_t ring_bytes(int rank, int ranks, int64_t n) {
-  int64_t elements = 2 * n;
-  for (int once : {rank + 1, rank + 2}) elements -= chunk_range(n, ranks, once % ranks).size();
-  return static_cast<size_t>(elements) * sizeof(float);
-}
-
 TEST_CASE("All-reduces over Gloo: exact sums and, of ours, exact bytes on every rank", "[gloo]") {
   for (const int ranks : {2, 3, 4}) {
-    GlooThreads world(ranks);
+    SocketThreads world(ranks, {make_gloo_transport});
     for (const int which : {0, 1, 2}) {
       std::vector<std::vector<float>> data(static_cast<size_t>(ranks), std::vector<float>(300'007));
       std::atomic<int> gloos{0};
@@ -71,7 +67,7 @@ TEST_CASE("All-reduces over Gloo: exact sums and, of ours, exact bytes on every 
       CHECK(gloos == (which == 0 ? 0 : ranks));
       for (int r = 0; r < ranks; ++r) {  // Gloo's own do not say
         const auto at = static_cast<size_t>(r);
-        CHECK(reported[at] == (which == 0 ? ring_bytes(r, ranks, 300'007) : 0));
+        CHECK(reported[at] == (which == 0 ? promised_bytes(r, ranks, 300'007, sizeof(float)) : 0));
         if (which == 0) CHECK(sent[at] == reported[at]);
       }
       const auto sum = static_cast<size_t>(ranks * (ranks + 1) / 2);
@@ -85,7 +81,7 @@ TEST_CASE("All-reduces over Gloo: exact sums and, of ours, exact bytes on every 
 }
 
 TEST_CASE("Gloo's all-reduce that waits in vain is a timeout and ends the transport", "[gloo]") {
-  GlooThreads world(2);
+  SocketThreads world(2, {make_gloo_transport});
   std::vector<double> data(1000);
   const TensorView view(data.data(), DType::f64, {1000});
   const auto reduce = gloo_all_reduce(world.transport(0), GlooAlgorithm::ring);
@@ -104,19 +100,21 @@ TEST_CASE("Gloo's all-reduce that waits in vain is a timeout and ends the transp
 
 TEST_CASE("Addresses that cannot be had are named", "[gloo]") {
   const auto store = make_file_store(std::filesystem::temp_directory_path() / "rondo-gloo-unused");
-  GlooOptions o = gloo_options(0, 2, *store);
+  GlooOptions o = rank_options(0, 2, *store);
   o.interface = "nosuchif0";
   CHECK_THROWS_AS(make_gloo_transport(o), InputError);
   CHECK_THROWS_WITH(make_gloo_transport(o), Contains("rank 0 cannot listen at 'nosuchif0'"));
   std::filesystem::remove_all(std::filesystem::temp_directory_path() / "rondo-gloo-unused");
 }
 
-TEST_CASE("Faults of processes over Gloo", "[gloo][fault]") { check_process_faults({}); }
+TEST_CASE("Faults of processes over Gloo", "[gloo][fault]") {
+  check_process_faults({make_gloo_transport});
+}
 
 TEST_CASE("A rank that never comes is a timeout of the rendezvous", "[gloo][fault]") {
   const Meeting meeting;
   const auto store = make_file_store(meeting.directory);
-  GlooOptions o = gloo_options(0, 2, *store);
+  GlooOptions o = rank_options(0, 2, *store);
   o.timeout = 100ms;
   const auto begin = CommClock::now();
   try {
@@ -133,7 +131,7 @@ TEST_CASE("A rank killed during the rendezvous ends it", "[gloo][fault]") {
   const Meeting meeting;
   Processes p(2, [&](int rank, const auto& say) {
     const auto store = make_file_store(meeting.directory);
-    GlooOptions o = gloo_options(rank, 2, *store);
+    GlooOptions o = rank_options(rank, 2, *store);
     o.timeout = 1s;
     if (rank == 1) {
       // Leaves an address behind at which nobody answers.
@@ -153,7 +151,7 @@ TEST_CASE("A rank with another token is refused", "[gloo]") {
   const Meeting meeting;
   Processes p(2, [&](int rank, const auto&) {
     const auto store = make_file_store(meeting.directory);
-    GlooOptions o = gloo_options(rank, 2, *store);
+    GlooOptions o = rank_options(rank, 2, *store);
     if (rank == 1) o.token = "guess";
     o.timeout = 5s;
     make_gloo_transport(o);

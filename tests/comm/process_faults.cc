@@ -19,8 +19,8 @@ int64_t now_us() {
 
 // All-reduces without end; says "running" after the third, and what ended it, and when.
 void reduce_forever(const Meeting& meeting, int rank, int ranks, CommClock::duration timeout,
-                    const OnTop& on_top, const Processes::Say& say) {
-  const auto transport = join(meeting, rank, ranks, on_top);
+                    const Stack& stack, const Processes::Say& say) {
+  const auto transport = join(meeting, rank, ranks, stack);
   const auto group = make_ring_group(*transport);
   std::vector<float> data(1 << 20, 1.0f);
   try {
@@ -42,11 +42,11 @@ double seconds_until(const std::string& at_line, int64_t begin) {
   return static_cast<double>(std::stoll(at_line.substr(3)) - begin) * 1e-6;
 }
 
-void check_killed(const OnTop& on_top) {
+void check_killed(const Stack& stack) {
   const Meeting meeting;
   constexpr int ranks = 3;
   Processes p(ranks, [&](int rank, const auto& say) {
-    reduce_forever(meeting, rank, ranks, 60s, on_top, say);
+    reduce_forever(meeting, rank, ranks, 60s, stack, say);
   });
   for (int r = 0; r < ranks; ++r) p.line_starting(r, "running");
   const int64_t begin = now_us();
@@ -61,11 +61,11 @@ void check_killed(const OnTop& on_top) {
   }
 }
 
-void check_stopped(const OnTop& on_top) {
+void check_stopped(const Stack& stack) {
   const Meeting meeting;
   constexpr int ranks = 3;
   Processes p(ranks, [&](int rank, const auto& say) {
-    reduce_forever(meeting, rank, ranks, 1s, on_top, say);
+    reduce_forever(meeting, rank, ranks, 1s, stack, say);
   });
   for (int r = 0; r < ranks; ++r) p.line_starting(r, "running");
   const int64_t begin = now_us();
@@ -84,12 +84,12 @@ void check_stopped(const OnTop& on_top) {
   CHECK_THAT(p.line_starting(1, "threw"), Contains("all_reduce of 1048576 f32"));
 }
 
-void check_different_collectives(const OnTop& on_top) {
+void check_different_collectives(const Stack& stack) {
   const Meeting meeting;
   constexpr int ranks = 3;
   const auto begin = CommClock::now();
   Processes p(ranks, [&](int rank, const auto&) {
-    const auto transport = join(meeting, rank, ranks, on_top);
+    const auto transport = join(meeting, rank, ranks, stack);
     GroupOptions o;
     o.timeout = 20s;
     const auto group = make_ring_group(*transport, o);
@@ -109,10 +109,10 @@ void check_different_collectives(const OnTop& on_top) {
   CHECK(CommClock::now() - begin < 15s);
 }
 
-void check_thrown(const OnTop& on_top) {
+void check_thrown(const Stack& stack) {
   const Meeting meeting;
   Processes p(3, [&](int rank, const auto& say) {
-    const auto transport = join(meeting, rank, 3, on_top);
+    const auto transport = join(meeting, rank, 3, stack);
     say("joined");
     if (rank == 0) {
       transport->abort("utterance 12 is damaged");
@@ -128,10 +128,10 @@ void check_thrown(const OnTop& on_top) {
   }
 }
 
-void check_leaving(const OnTop& on_top) {
+void check_leaving(const Stack& stack) {
   const Meeting meeting;
   Processes p(2, [&](int rank, const auto&) {
-    const auto transport = join(meeting, rank, 2, on_top);
+    const auto transport = join(meeting, rank, 2, stack);
     std::vector<int> large(4'000'000, rank == 0 ? 7 : 0);
     if (rank == 0) {
       transport->send(1, 3, bytes_of(large), within(30s)).wait();
@@ -151,14 +151,14 @@ void check_leaving(const OnTop& on_top) {
 
 }  // namespace
 
-void check_process_faults(const OnTop& on_top) {
+void check_process_faults(const Stack& stack) {
   SECTION("a rank killed in the middle of an all-reduce is named by all others") {
-    check_killed(on_top);
+    check_killed(stack);
   }
-  SECTION("a rank stopped in the middle of an all-reduce is a timeout") { check_stopped(on_top); }
-  SECTION("different collectives are told which") { check_different_collectives(on_top); }
-  SECTION("a rank that throws tells the others why") { check_thrown(on_top); }
-  SECTION("what was sent before a rank leaves arrives") { check_leaving(on_top); }
+  SECTION("a rank stopped in the middle of an all-reduce is a timeout") { check_stopped(stack); }
+  SECTION("different collectives are told which") { check_different_collectives(stack); }
+  SECTION("a rank that throws tells the others why") { check_thrown(stack); }
+  SECTION("what was sent before a rank leaves arrives") { check_leaving(stack); }
 }
 
 }  // namespace rondo

@@ -9,8 +9,8 @@
 
 #include "comm/in_process.h"
 #include "comm/process_group.h"
-#include "comm/shared/frame.h"
 #include "comm/shared/inbox.h"
+#include "comm/shared/shared_channel.h"
 #include "comm/shared/waiting.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"
@@ -20,27 +20,28 @@ namespace {
 
 using namespace std::chrono_literals;
 using namespace shared_transport;
+using namespace channels;
 using Catch::Matchers::Contains;
 
 // `stream_bytes` as small as it gets: every message of some size wraps around and waits for room.
-OnTop sharing(size_t stream_bytes) {
-  return [stream_bytes](std::unique_ptr<Transport> gloo) {
-    SharedTransportOptions o;
-    o.required = true;
-    o.stream_bytes = stream_bytes;
-    o.timeout = 20s;
-    return make_shared_transport(std::move(gloo), o);
-  };
+Stack sharing(size_t stream_bytes) {
+  return {make_tcp_transport, [stream_bytes](std::unique_ptr<Transport> base) {
+            SharedTransportOptions o;
+            o.required = true;
+            o.stream_bytes = stream_bytes;
+            o.timeout = 20s;
+            return make_shared_transport(std::move(base), o);
+          }};
 }
 
 TEST_CASE("The shared transport keeps the transport's promises", "[shared]") {
   check_transport_contract(
-      [](int ranks) { return std::make_unique<GlooThreads>(ranks, sharing(size_t{1} << 20)); });
+      [](int ranks) { return std::make_unique<SocketThreads>(ranks, sharing(size_t{1} << 20)); });
 }
 
 TEST_CASE("The shared transport keeps them through streams of a page", "[shared]") {
   check_transport_contract(
-      [](int ranks) { return std::make_unique<GlooThreads>(ranks, sharing(4096)); });
+      [](int ranks) { return std::make_unique<SocketThreads>(ranks, sharing(4096)); });
 }
 
 TEST_CASE("Faults of processes that share memory", "[shared][fault]") {
@@ -50,7 +51,7 @@ TEST_CASE("Faults of processes that share memory", "[shared][fault]") {
 TEST_CASE("All-reduces through shared memory: exact sums on every rank", "[shared]") {
   const size_t stream_bytes = GENERATE(4096u, 1u << 20);
   for (const int ranks : {2, 3, 4}) {
-    GlooThreads world(ranks, sharing(stream_bytes));
+    SocketThreads world(ranks, sharing(stream_bytes));
     std::vector<std::vector<float>> data(static_cast<size_t>(ranks), std::vector<float>(300'007));
     world.each([&](size_t r) {
       const auto group = make_ring_group(world.transport(static_cast<int>(r)));
@@ -78,9 +79,8 @@ TEST_CASE("A thread whose operation another one ends is woken", "[shared]") {
   InProcessWorld world(2);
   const auto waiting = std::make_shared<Waiting>(own);
   const Stream in = own->stream_from(1);
-  const auto channel = std::make_shared<Channel>(
-      ChannelEnds{0, 1, in, others->stream_from(0), &own->bell(), &others->bell(), own, others},
-      waiting, world.transport(0), 1s);
+  const auto channel = std::make_shared<SharedChannel>(
+      0, 1, MemoryEnds{in, others->stream_from(0), own, others}, waiting, world.transport(0), 1s);
   waiting->start({channel});
   std::vector<int> got(8), sent(8);
   const auto post = [&](Direction direction, std::vector<int>& data) {
@@ -106,12 +106,12 @@ TEST_CASE("A thread whose operation another one ends is woken", "[shared]") {
 
 TEST_CASE("A rank that shares no memory is reached over the other transport", "[shared]") {
   std::atomic<int> next{0}, refused{-1};
-  GlooThreads world(3, [&](std::unique_ptr<Transport> gloo) {
-    SharedTransportOptions o;
-    o.share = ++next != 1;
-    if (!o.share) refused = gloo->rank();
-    return make_shared_transport(std::move(gloo), o);
-  });
+  SocketThreads world(3, {make_tcp_transport, [&](std::unique_ptr<Transport> base) {
+                            SharedTransportOptions o;
+                            o.share = ++next != 1;
+                            if (!o.share) refused = base->rank();
+                            return make_shared_transport(std::move(base), o);
+                          }});
   for (int a = 0; a < 3; ++a) {
     for (int b = 0; b < 3; ++b) {
       const bool both = a != b && a != refused && b != refused;
@@ -128,19 +128,20 @@ TEST_CASE("A rank that shares no memory is reached over the other transport", "[
 
 TEST_CASE("A rank that must share memory and cannot is told which and why", "[shared]") {
   std::atomic<int> told{0};
-  GlooThreads world(2, [&](std::unique_ptr<Transport> gloo) -> std::unique_ptr<Transport> {
-    SharedTransportOptions o;
-    const int rank = gloo->rank();
-    o.share = rank == 1;
-    o.required = rank == 1;
-    try {
-      return make_shared_transport(std::move(gloo), o);
-    } catch (const InputError& e) {
-      const std::string text = e.what();
-      if (text == "rank 1 shares no memory with rank 0: it shares no memory") ++told;
-      return nullptr;
-    }
-  });
+  SocketThreads world(
+      2, {make_tcp_transport, [&](std::unique_ptr<Transport> base) -> std::unique_ptr<Transport> {
+            SharedTransportOptions o;
+            const int rank = base->rank();
+            o.share = rank == 1;
+            o.required = rank == 1;
+            try {
+              return make_shared_transport(std::move(base), o);
+            } catch (const InputError& e) {
+              const std::string text = e.what();
+              if (text == "rank 1 shares no memory with rank 0: it shares no memory") ++told;
+              return nullptr;
+            }
+          }});
   CHECK(told == 1);
 }
 
@@ -184,7 +185,7 @@ TEST_CASE("Under a limit on the size of files no memory is shared, and nothing d
   CHECK_THAT(text, Contains("a limit on files (ulimit -f) of 16384 bytes"));
 }
 
-TEST_CASE("A stream's impossible positions and frames are errors", "[shared]") {
+TEST_CASE("A stream's impossible positions are errors", "[shared]") {
   const Inbox own(2, 4096);
   const Stream stream = own.stream_from(1);
   CHECK(stream.empty());
@@ -198,14 +199,6 @@ TEST_CASE("A stream's impossible positions and frames are errors", "[shared]") {
   CHECK_THROWS_AS(stream.arrived(), Error);
   stream.head().read = (1 << 20) + 1;
   CHECK_THROWS_AS(stream.room(), Error);
-
-  Frame frame{FrameKind::data, 1, 2, 3};
-  const auto parse = [&] { return parse_frame(std::as_bytes(std::span(&frame, 1))); };
-  CHECK(parse().size == 3);
-  frame.size = largest_message + 1;
-  CHECK_THROWS_AS(parse(), Error);
-  frame = {static_cast<FrameKind>(6), 1, 2, 3};
-  CHECK_THROWS_AS(parse(), Error);
 }
 
 }  // namespace

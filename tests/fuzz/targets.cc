@@ -8,6 +8,7 @@
 
 #include "comm/gloo/letter.h"
 #include "comm/store_protocol.h"
+#include "comm/tcp/handshake.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
 #include "engine/data/feature_file.h"
@@ -21,6 +22,7 @@
 #include "engine/text/error_rate.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "tests/comm/string_pipe.h"
 
 using namespace rondo;
 
@@ -275,6 +277,67 @@ std::vector<std::string> letter_seeds() {
           letter(LetterKind::abort, "the disk is full"), letter(LetterKind::bye_seen, "")};
 }
 
+// What the other end of a channel sends, whole and cut into small pieces; with two recvs and a send
+// under way, so that data and announcements meet something.
+void run_frames(std::span<const std::byte> bytes) {
+  using namespace channels;
+  for (const size_t at_once : {size_t{13}, bytes.size() + 1}) {
+    const auto in = std::make_shared<std::string>(text_of(bytes));
+    const auto out = std::make_shared<std::string>();
+    const auto channel =
+        std::make_shared<StringChannel>(std::make_unique<StringPipe>(in, out, at_once), 0, 1);
+    std::vector<std::byte> memory(3000);
+    const Deadline far = within(std::chrono::hours(1));
+    std::vector<Work> works;
+    works.push_back(channel->post(Direction::recv, 1, memory.data(), 1000, far));
+    works.push_back(channel->post(Direction::recv, 2, memory.data() + 1000, 0, far));
+    works.push_back(channel->post(Direction::send, 3, memory.data() + 1000, 2000, far));
+    while (channel->has_work()) channel->progress();
+    channel->end("the input is over");
+    for (Work& w : works) require(w.poll(), "an operation was left behind");
+    for (size_t i = 1000; i < 3000; ++i) {
+      require(memory[i] == std::byte{}, "memory was written that nobody may write");
+    }
+    if (!channel->lost.empty()) fail_input(channel->lost);
+  }
+}
+
+std::vector<std::string> frame_seeds() {
+  using namespace channels;
+  const auto frame = [](FrameKind kind, uint64_t number, Tag tag, uint64_t size) {
+    const Frame f{kind, number, tag, size};
+    return std::string(reinterpret_cast<const char*>(&f), sizeof f);
+  };
+  return {frame(FrameKind::data, 0, 0, 1000) + std::string(1000, 'x') +
+              frame(FrameKind::data, 1, 0, 0) + frame(FrameKind::announce, 0, 3, 2000),
+          frame(FrameKind::mismatch, 0, 0, 7) + frame(FrameKind::announce, 4, 5, 6) +
+              frame(FrameKind::revoke, 4, 5, 0) + frame(FrameKind::revoked, 1, 0, 0) +
+              frame(FrameKind::announce, 0, 3, 2001),
+          frame(FrameKind::abort, 1, 0, 4) + "fire", frame(FrameKind::bye, 0, 0, 0)};
+}
+
+// What a stranger says at the port at which a rank waits for others.
+void run_answer(std::span<const std::byte> bytes) {
+  using namespace tcp_transport;
+  const auto answer = parse_answer(text_of(bytes), 4);
+  if (!answer) return;
+  require(answer->from < 4 && answer->to < 4 && answer->challenge.size() == nonce_bytes,
+          "an impossible answer was accepted");
+  const Job job{"secret", "attempt-1", 4};
+  // The seed itself, and nothing else: the mutations know no token.
+  const std::string challenge(nonce_bytes, 'c');
+  const std::string known =
+      encode_answer(job, answer->from, answer->to, challenge, answer->challenge);
+  require(proves(job, *answer, challenge) == (known == text_of(bytes)), "a wrong proof");
+}
+
+std::vector<std::string> answer_seeds() {
+  using namespace tcp_transport;
+  const std::string challenge(nonce_bytes, 'c'), own(nonce_bytes, 'o');
+  return {encode_answer({"secret", "attempt-1", 4}, 3, 1, challenge, own),
+          encode_answer({"guess", "attempt-1", 4}, 3, 0, challenge, own)};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -289,6 +352,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"stages", run_stages, stages_seeds},
       {"store", run_store, store_seeds},
       {"letter", run_letter, letter_seeds},
+      {"frames", run_frames, frame_seeds},
+      {"answer", run_answer, answer_seeds},
   };
   return targets;
 }

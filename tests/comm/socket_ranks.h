@@ -1,4 +1,5 @@
-// Ranks over Gloo for tests, as threads or as processes; with a transport of one's own on top.
+// Ranks over TCP for tests, by our transport or Gloo's, as threads or as processes; with a
+// transport of one's own on top.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -8,21 +9,21 @@
 #include <thread>
 #include <vector>
 
-#include "comm/gloo/gloo_transport.h"
+#include "comm/tcp/tcp_transport.h"
 #include "comm/tcp_store.h"
 #include "tests/comm/transport_contract.h"
 
 namespace rondo {
 
-inline TcpStoreServerOptions gloo_store_options() {
+inline TcpStoreServerOptions test_store_options() {
   TcpStoreServerOptions o;
   o.token = "secret";
   o.log = [](const std::string&) {};
   return o;
 }
 
-inline GlooOptions gloo_options(int rank, int ranks, Store& store) {
-  GlooOptions o;
+inline TcpOptions rank_options(int rank, int ranks, Store& store) {
+  TcpOptions o;
   o.rank = rank;
   o.world_size = ranks;
   o.store = &store;
@@ -31,23 +32,32 @@ inline GlooOptions gloo_options(int rank, int ranks, Store& store) {
   return o;
 }
 
-// What a test puts on top of Gloo's transport; nothing, if empty.
-using OnTop = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport> gloo)>;
+// What a test puts on top of the transport; nothing, if empty.
+using OnTop = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport> base)>;
 
-// Ranks as threads of one process, each with a Gloo context of its own.
-class GlooThreads final : public TestWorld {
+struct Stack {
+  std::unique_ptr<Transport> (*base)(const TcpOptions&) = make_tcp_transport;
+  OnTop on_top{};
+
+  std::unique_ptr<Transport> make(const TcpOptions& options) const {
+    auto transport = base(options);
+    return on_top ? on_top(std::move(transport)) : std::move(transport);
+  }
+};
+
+// Ranks as threads of one process, each with a transport of its own.
+class SocketThreads final : public TestWorld {
  public:
-  explicit GlooThreads(int ranks, const OnTop& on_top = {})
+  explicit SocketThreads(int ranks, const Stack& stack = {})
       : transports_(static_cast<size_t>(ranks)) {
     const auto patience = std::chrono::seconds(20);
-    TcpStoreServer server(gloo_store_options());
+    TcpStoreServer server(test_store_options());
     each([&](size_t r) {
       const auto store = make_tcp_store("127.0.0.1", server.port(), "secret", within(patience));
-      auto gloo = make_gloo_transport(gloo_options(static_cast<int>(r), ranks, *store));
-      transports_[r] = on_top ? on_top(std::move(gloo)) : std::move(gloo);
+      transports_[r] = stack.make(rank_options(static_cast<int>(r), ranks, *store));
     });
   }
-  ~GlooThreads() override {
+  ~SocketThreads() override {
     each([&](size_t r) { transports_[r].reset(); });
   }
   Transport& transport(int rank) override { return *transports_[static_cast<size_t>(rank)]; }
@@ -68,15 +78,14 @@ class GlooThreads final : public TestWorld {
 struct Meeting {
   Meeting() { REQUIRE(mkdtemp(directory.data()) != nullptr); }
   ~Meeting() { std::filesystem::remove_all(directory); }
-  std::string directory = (std::filesystem::temp_directory_path() / "rondo-gloo-XXXXXX").string();
+  std::string directory = (std::filesystem::temp_directory_path() / "rondo-ranks-XXXXXX").string();
 };
 
 // For a process that is one of `ranks`.
 inline std::unique_ptr<Transport> join(const Meeting& meeting, int rank, int ranks,
-                                       const OnTop& on_top = {}) {
+                                       const Stack& stack = {}) {
   const auto store = make_file_store(meeting.directory);
-  auto gloo = make_gloo_transport(gloo_options(rank, ranks, *store));
-  return on_top ? on_top(std::move(gloo)) : std::move(gloo);
+  return stack.make(rank_options(rank, ranks, *store));
 }
 
 }  // namespace rondo

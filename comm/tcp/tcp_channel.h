@@ -1,0 +1,80 @@
+// A Channel over a TCP connection, and what all of a rank's channels share. Internal to the TCP
+// transport.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/channels/channel.h"
+#include "comm/socket.h"
+
+namespace rondo::tcp_transport {
+
+class TcpChannel;
+
+struct World {
+  // Ends all channels, once, and tells all other ranks, also when it is another that gave up: so
+  // nobody takes the end of a rank that follows it for the cause.
+  void abort(int culprit, const std::string& reason) noexcept;
+
+  int rank = 0, size = 1;
+  std::vector<std::shared_ptr<TcpChannel>> channels;  // by rank; null for this one
+  std::atomic<bool> aborted{false};
+};
+
+// Non-blocking. Whether there is something to read or room to write is remembered until a call says
+// that there is not; so whoever waits needs to hear of changes alone (EPOLLET).
+class TcpPipe final : public channels::Pipe {
+ public:
+  explicit TcpPipe(Socket socket);
+
+  bool readable() const override { return readable_; }
+  bool writable() const override { return writable_; }
+  size_t read(std::span<std::byte> to) override;
+  size_t write(std::span<const Bytes> parts) override;
+
+  // These too with the channel's lock held. `hung_up`: nothing more comes after what is there.
+  void ready(bool to_read, bool to_write, bool hung_up);
+  void close();
+  int fd() const { return socket_.fd(); }
+
+ private:
+  Socket socket_;
+  std::atomic<bool> readable_{true}, writable_{true};
+  bool arriving_ = true;  // the socket may hold bytes
+  bool hung_up_ = false;
+  std::vector<std::byte> buffer_;  // what came behind that which was asked for
+  size_t begin_ = 0, end_ = 0;
+};
+
+class TcpChannel final : public channels::Channel {
+ public:
+  // `world` lives until this channel has been closed.
+  TcpChannel(World& world, int peer, std::unique_ptr<TcpPipe> pipe, CommClock::duration grace);
+
+  int fd() const { return tcp_->fd(); }
+  // Events of epoll; moves nothing.
+  void notice(uint32_t events);
+
+  // Everything fails from now on; the other side is told, with the reason.
+  void abort(const channels::Ending& ending, const std::string& reason);
+  // In order: say goodbye, wait until the other side has heard it or is gone, close.
+  void say_bye();
+  void wait_for_bye(Deadline deadline);
+  void close_connection();
+
+ private:
+  void lose(const std::string& cause) override;
+  void give_up(const std::string& what) override;
+  bool hear(const News& news) override;
+  void reply(const channels::Frame& frame);
+
+  World* const world_;
+  TcpPipe* const tcp_;
+  bool heard_ = false;  // the other side has seen that we end, or ends itself
+  bool gone_ = false;
+};
+
+}  // namespace rondo::tcp_transport

@@ -1,0 +1,56 @@
+// A Transport over TCP: one process (or thread) per rank, a connection between every two.
+//
+// How it works: ranks find each other through a Store and prove the job token to each other
+// (HMAC-SHA-256 over random challenges of both) before anything else is read; once all are
+// connected, none listens any more. Messages travel in frames, matched and compared before their
+// bytes move (comm/channels/channel.h). Whoever posts a message writes it to the socket if there is
+// room; a thread of the transport does everything else, and waits with epoll.
+//
+// What ends:
+//   * A rank that dies is noticed by every other rank at once, by its closed connections: pending
+//     and later operations with it fail with peer_lost. Those among others go on.
+//   * A rank that leaves in order (its transport is destroyed) counts as lost: "it has finished".
+//   * Withdrawing an operation (its deadline passed, its Work was dropped) needs the other rank's
+//     consent when its bytes may be moving already. If that does not come within `grace`, because
+//     the other rank is stopped or cut off, the transport aborts itself: from then on everything
+//     fails with `aborted`. Build a new one, with another rendezvous id.
+//
+// Bytes on the wire are not encrypted: the token keeps other users and other jobs out, not somebody
+// who can alter the traffic.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/store.h"
+#include "comm/transport.h"
+
+namespace rondo {
+
+struct TcpOptions {
+  int rank = 0;
+  int world_size = 1;
+  // Used during construction alone.
+  Store* store = nullptr;
+  // Part of the keys in the store and of the proofs. Ranks with equal ids form a world; each
+  // attempt needs a new one.
+  std::string rendezvous_id = "ranks";
+  std::string token;
+  // Where to listen: an interface ("eth0"), else an address or host name of this machine, which is
+  // what the other ranks connect to.
+  std::string interface;
+  std::string bind_address = "127.0.0.1";
+  // For all ranks to come together.
+  CommClock::duration timeout = std::chrono::seconds(60);
+  CommClock::duration grace = std::chrono::milliseconds(250);
+  // Of dropped connections, a line each, during construction. Empty: standard error.
+  std::function<void(const std::string&)> log;
+};
+
+// Returns once this rank is connected with all others.
+// Errors: InputError (no such interface or address, wrong token), CommError (a rank did not come in
+// time, or died on the way).
+std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options);
+
+}  // namespace rondo
