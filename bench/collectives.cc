@@ -1,8 +1,9 @@
 // collectives: times all-reduces between ranks on this machine: processes through memory that they
-// share or over TCP, ours beside Gloo's; or threads of one process.
+// share or over TCP, ours and Gloo's, beside Gloo's all-reduces; or threads of one process.
 //
 //   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456]
-//               [--transport shared|gloo|threads] [--json FILE]
+//               [--transport shared|tcp|gloo|threads]
+//               [--message-bytes 2097152] [--json FILE]
 //
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
 // and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
@@ -40,15 +41,17 @@ using namespace std::chrono_literals;
 struct Options {
   std::vector<int> ranks = {2, 4};
   size_t min_bytes = 1024, max_bytes = size_t{256} << 20;
+  size_t message_bytes = GroupOptions().message_bytes;  // of the ring, at most
   std::string json;
-  enum class Kind : uint8_t { shared, gloo, threads } transport = Kind::shared;
+  enum class Kind : uint8_t { shared, tcp, gloo, threads } transport = Kind::shared;
   bool threads() const { return transport == Kind::threads; }
 };
 
-constexpr const char* transport_names[] = {"shared", "gloo", "threads"};
+constexpr const char* transport_names[] = {"shared", "tcp", "gloo", "threads"};
 constexpr const char* transport_texts[] = {
     "memory shared between processes; gloo ring, gloo bcube: TCP over loopback",
-    "gloo, TCP over loopback", "threads of one process"};
+    "our TCP over loopback; gloo ring, gloo bcube: Gloo's", "Gloo's TCP over loopback",
+    "threads of one process"};
 
 struct Contender {
   const char* name;
@@ -88,11 +91,14 @@ struct Usage {
   }
 };
 
-// `gloo`: under the transport; none between threads.
-std::vector<Contender> contenders(Transport* gloo) {
+// `gloo`: beside the transport; none between threads.
+std::vector<Contender> contenders(const Options& options, Transport* gloo) {
   GroupOptions ours, unverified, rounded, exchanged, ring, bcube;
   uint16_t id = 0;
-  for (GroupOptions* o : {&ours, &unverified, &rounded, &exchanged, &ring, &bcube}) o->id = ++id;
+  for (GroupOptions* o : {&ours, &unverified, &rounded, &exchanged, &ring, &bcube}) {
+    o->id = ++id;
+    o->message_bytes = options.message_bytes;
+  }
   unverified.verify = false;
   rounded.wire = Wire::bf16;
   std::vector<Contender> all = {{"ours", ours},
@@ -193,7 +199,7 @@ std::vector<Row> run_rank(const Options& o, Transport& transport, Transport* glo
   const int rank = transport.rank(), ranks = transport.world_size();
   std::vector<Row> rows;
   for (size_t bytes = o.min_bytes; bytes <= o.max_bytes; bytes *= 4) {
-    for (const Contender& c : contenders(gloo)) {
+    for (const Contender& c : contenders(o, gloo)) {
       const auto group = make_ring_group(transport, c.options);
       rows.push_back(measure(*group, c, bytes));
       group->barrier().wait();
@@ -218,12 +224,14 @@ std::vector<Row> run_process(const Options& o, int rank, int ranks, const std::s
   g.world_size = ranks;
   g.store = store.get();
   g.rendezvous_id = str("bench-", ranks);
-  auto transport = make_gloo_transport(g);
-  Transport* const gloo = transport.get();
+  const auto gloo = make_gloo_transport(g);
+  if (o.transport == Options::Kind::gloo) return run_rank(o, *gloo, gloo.get());
+  g.rendezvous_id += "-tcp";
+  auto transport = make_tcp_transport(g);
   if (o.transport == Options::Kind::shared) {
     transport = make_shared_transport(std::move(transport), {.required = true});
   }
-  return run_rank(o, *transport, gloo);
+  return run_rank(o, *transport, gloo.get());
 }
 
 std::vector<Row> run_threads(const Options& o, int ranks) {
@@ -317,7 +325,7 @@ Options parse(int argc, char** argv) {
       std::puts(
           "Times all-reduces between processes of this machine, ours beside Gloo's; or threads.\n"
           "Usage: collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] "
-          "[--transport shared|gloo|threads] [--json FILE]");
+          "[--transport shared|tcp|gloo|threads] [--message-bytes 2097152] [--json FILE]");
       std::exit(0);
     }
     if (i + 1 == argc)
@@ -334,10 +342,12 @@ Options parse(int argc, char** argv) {
       o.min_bytes = bytes_from(value);
     } else if (name == "--max-bytes") {
       o.max_bytes = bytes_from(value);
+    } else if (name == "--message-bytes") {
+      o.message_bytes = bytes_from(value);
     } else if (name == "--transport") {
       const auto at = std::find(std::begin(transport_names), std::end(transport_names), value);
       if (at == std::end(transport_names)) {
-        fail_input("--transport ", value, ": expected shared, gloo or threads");
+        fail_input("--transport ", value, ": expected shared, tcp, gloo or threads");
       }
       o.transport = static_cast<Options::Kind>(at - std::begin(transport_names));
     } else if (name == "--json") {

@@ -29,6 +29,7 @@ class Ring {
       : link_(link), data_(data), n_(n), staging_(reinterpret_cast<W*>(staging.data())) {
     piece_ = static_cast<int64_t>(staging.size() / (ring_staging_messages * sizeof(W)));
     RONDO_CHECK(piece_ >= 1, staging.size(), " bytes of staging memory");
+    adds_ = !converts && std::is_floating_point_v<T> && link.adds_on_arrival(left());
     const int64_t longest = (n + link.size() - 1) / link.size();
     pieces_ = (longest + piece_ - 1) / piece_;
   }
@@ -46,6 +47,7 @@ class Ring {
     int step = 0;
   };
 
+  int left() const { return wrap(link_.rank() - 1, link_.size()); }
   bool sums(int step) const { return step < link_.size() - 1; }
 
   template <class E>
@@ -58,7 +60,7 @@ class Ring {
   }
   std::span<std::byte> target(int64_t k, const Message& m) const {
     if constexpr (!converts) {
-      if (!sums(m.step)) return bytes_of(data_ + m.range.begin, m.range);
+      if (adds_ || !sums(m.step)) return bytes_of(data_ + m.range.begin, m.range);
     }
     return bytes_of(slot(k), m.range);
   }
@@ -76,6 +78,7 @@ class Ring {
     T* own = data_ + m.range.begin;
     const int64_t n = m.range.size();
     if (sums(m.step)) {
+      if (adds_) return;
       for (int64_t i = 0; i < n; ++i) own[i] += static_cast<T>(arrived[i]);
     } else if constexpr (converts) {
       for (int64_t i = 0; i < n; ++i) own[i] = static_cast<T>(arrived[i]);
@@ -115,8 +118,13 @@ class Ring {
     const Place p = place(k);
     m.step = p.step;
     m.range = piece_of(chunk_sent(p.step) - 1, p.piece);
-    const int left = wrap(link_.rank() - 1, link_.size());
-    if (m.range.size() > 0) m.recv = link_.recv(left, target(k, m));
+    if (m.range.size() == 0) return;
+    if (adds_ && sums(m.step)) {
+      constexpr Element element = sizeof(T) == 4 ? Element::f32 : Element::f64;
+      m.recv = link_.recv_add(left(), target(k, m), element);
+    } else {
+      m.recv = link_.recv(left(), target(k, m));
+    }
   }
   void post_send(int64_t k) {
     const Place p = place(k);
@@ -158,6 +166,7 @@ class Ring {
   T* const data_;
   const int64_t n_;
   W* const staging_;
+  bool adds_ = false;   // the transport does
   int64_t piece_ = 0;   // elements per message
   int64_t pieces_ = 0;  // messages per step
   // Of this run: in step s, from first_ on, this rank sends chunk rank - shift_ - s.

@@ -26,6 +26,11 @@ Work Link::recv(int from, std::span<std::byte> data) {
       [&] { return transport_.recv(members_[static_cast<size_t>(from)], tag_, data, deadline_); });
 }
 
+Work Link::recv_add(int from, std::span<std::byte> data, Element element) {
+  return start(
+      [&] { return transport_.recv_add(world_rank(from), tag_, data, element, deadline_); });
+}
+
 std::string Link::text_of(const Record& record) {
   const std::string_view text(record.data(), record.size());
   return std::string(text.substr(0, text.find_last_not_of('\0') + 1));

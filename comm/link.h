@@ -35,6 +35,9 @@ class Link {
   Work send(int to, std::span<const std::byte> data);
   Work recv(int from, std::span<std::byte> data);
 
+  bool adds_on_arrival(int from) const { return transport_.adds_on_arrival(world_rank(from)); }
+  Work recv_add(int from, std::span<std::byte> data, Element element);
+
   // Sends what this rank is about to do to the right neighbour, under a tag of its own; not
   // counted. Must come before the first send and recv. What the left neighbour says is compared
   // with it before the first wait() returns: on its way it costs no time of its own.

@@ -13,4 +13,8 @@ std::string describe_tag(Tag tag) {
   return group == 0 ? number : str(number, " of group ", group);
 }
 
+Work Transport::recv_add(int, Tag, std::span<std::byte>, Element, Deadline) {
+  RONDO_CHECK(false, "this transport does not add");
+}
+
 }  // namespace rondo

@@ -42,6 +42,10 @@ constexpr bool is_verification(Tag tag) { return tag >> 62 == 3; }
 // "tag 7", "tag 7 of group 2", "collective 7", "collective 7 of group 2", "check of collective 7"
 std::string describe_tag(Tag tag);
 
+// What recv_add adds.
+enum class Element : uint8_t { f32, f64 };
+constexpr size_t size_of(Element e) { return e == Element::f32 ? 4 : 8; }
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -51,6 +55,13 @@ class Transport {
 
   virtual Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) = 0;
   virtual Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) = 0;
+
+  // Like recv, but what arrives is added to the elements of `data` rather than stored there, on the
+  // way, without a pass over memory of its own. `data` is aligned as its elements are; what it
+  // holds after a failure is unspecified. Only where a transport does so; elsewhere an Error.
+  virtual bool adds_on_arrival(int /*from*/) const { return false; }
+  virtual Work recv_add(int from, Tag tag, std::span<std::byte> data, Element element,
+                        Deadline deadline);
 
   // Ends the world: pending and later operations of all ranks fail with CommErrorKind::aborted and
   // a message that names this rank and the reason. The first reason stays. Never blocks for long.

@@ -8,7 +8,18 @@ namespace {
 
 // Read before something else has its turn.
 constexpr size_t read_at_once = size_t{1} << 20;
+constexpr size_t added_at_once = size_t{128} << 10;
 constexpr size_t unwanted_at_once = size_t{64} << 10;
+
+template <class T>
+void add(std::byte* to, const std::byte* from, size_t bytes) {
+  T* const own = reinterpret_cast<T*>(to);
+  for (size_t i = 0; i < bytes / sizeof(T); ++i) {
+    T arrived;
+    std::memcpy(&arrived, from + i * sizeof(T), sizeof(T));
+    own[i] += arrived;
+  }
+}
 
 }  // namespace
 
@@ -17,10 +28,12 @@ Channel::Channel(int rank, int peer, std::unique_ptr<Pipe> pipe, CommClock::dura
   pipe_->watch(false);
 }
 
-Work Channel::post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline) {
+Work Channel::post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline,
+                   Landing landing) {
   auto op =
       std::allocate_shared<Operation>(RecyclingAllocator<Operation>(operations_),
                                       shared_from_this(), direction, tag, data, size, deadline);
+  op->landing = landing;
   Lock lock(mutex_);
   if (ending_) {
     op->break_off(*ending_);
@@ -87,7 +100,7 @@ void Channel::move_and_unlock(Lock lock) {
 void Channel::move() {
   if (pipe_->readable()) read_some();
   write_some();
-  if (withdrawing_ > 0) changed_.notify_all();
+  if (withdrawing_ > 0 || ending_) changed_.notify_all();
   if (idle()) pipe_->watch(false);
 }
 
@@ -120,7 +133,7 @@ size_t Channel::read_head() {
 void Channel::begin_body(const Frame& frame, OperationPtr op) {
   reading_ = frame;
   reader_ = std::move(op);
-  body_read_ = 0;
+  body_read_ = element_read_ = 0;
   if (frame.size == 0) return end_body();
   if (frame.kind == FrameKind::abort) text_.resize(frame.size);
   if (!reader_ && unwanted_.empty()) unwanted_.resize(unwanted_at_once);
@@ -128,6 +141,7 @@ void Channel::begin_body(const Frame& frame, OperationPtr op) {
 
 size_t Channel::read_body() {
   const size_t left = std::min<uint64_t>(reading_->size - body_read_, read_at_once);
+  if (reader_ && reader_->landing != Landing::store) return add_body(left);
   std::span<std::byte> to;
   if (reader_) {
     to = {reader_->data + body_read_, left};
@@ -137,6 +151,38 @@ size_t Channel::read_body() {
     to = std::span(unwanted_).first(std::min(left, unwanted_.size()));
   }
   const size_t n = pipe_->read(to);
+  body_read_ += n;
+  if (body_read_ == reading_->size) end_body();
+  return n;
+}
+
+// Bytes come in pieces that may end within an element.
+size_t Channel::add_body(size_t left) {
+  const bool single = reader_->landing == Landing::add_f32;
+  const size_t size = single ? sizeof(float) : sizeof(double);
+  const auto add_some = single ? add<float> : add<double>;
+  Pipe::Bytes there = pipe_->peek();
+  there = there.first(std::min({there.size(), left, added_at_once}));
+  const size_t n = there.size();
+  std::byte* to = reader_->data + (body_read_ - element_read_);
+  if (element_read_ > 0) {
+    const size_t rest = std::min(n, size - element_read_);
+    std::copy_n(there.data(), rest, element_.data() + element_read_);
+    there = there.subspan(rest);
+    element_read_ += rest;
+    if (element_read_ == size) {
+      add_some(to, element_.data(), size);
+      to += size;
+      element_read_ = 0;
+    }
+  }
+  if (!there.empty()) {
+    const size_t whole = there.size() / size * size;
+    add_some(to, there.data(), whole);
+    element_read_ = there.size() - whole;
+    std::copy_n(there.data() + whole, element_read_, element_.data());
+  }
+  if (n > 0) pipe_->skip(n);
   body_read_ += n;
   if (body_read_ == reading_->size) end_body();
   return n;

@@ -10,6 +10,7 @@
 // held.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -31,7 +32,8 @@ class Channel : public Endpoint, public std::enable_shared_from_this<Channel> {
   // `grace`: for the other side's consent to a withdrawal.
   Channel(int rank, int peer, std::unique_ptr<Pipe> pipe, CommClock::duration grace);
 
-  Work post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline);
+  Work post(Direction direction, Tag tag, std::byte* data, size_t size, Deadline deadline,
+            Landing landing = Landing::store);
   void withdraw(Operation& op, CommErrorKind kind, const std::string& cause) override;
 
   // Moves what can be moved without waiting.
@@ -94,6 +96,7 @@ class Channel : public Endpoint, public std::enable_shared_from_this<Channel> {
   void read_some();
   size_t read_head();
   size_t read_body();
+  size_t add_body(size_t left);
   void end_body();
   size_t write_front();
   void handle(const Frame& frame);
@@ -127,6 +130,9 @@ class Channel : public Endpoint, public std::enable_shared_from_this<Channel> {
   std::optional<Frame> reading_;
   OperationPtr reader_;
   uint64_t body_read_ = 0;
+  // The beginning of an element whose rest has not come yet, where elements are added.
+  std::array<std::byte, 8> element_;
+  size_t element_read_ = 0;
   std::string text_;
   std::vector<std::byte> unwanted_;
   std::optional<News> news_;

@@ -10,6 +10,16 @@ namespace rondo::channels {
 
 enum class Direction : uint8_t { send, recv };
 
+// What becomes of the bytes of a recv.
+enum class Landing : uint8_t { store, add_f32, add_f64 };
+
+inline Landing landing_of(Element element, std::span<const std::byte> data) {
+  RONDO_CHECK(data.size() % size_of(element) == 0 &&
+                  reinterpret_cast<uintptr_t>(data.data()) % size_of(element) == 0,
+              data.size(), " bytes of elements of ", size_of(element));
+  return element == Element::f32 ? Landing::add_f32 : Landing::add_f64;
+}
+
 // Why a channel carries nothing any more.
 struct Ending {
   CommErrorKind kind = CommErrorKind::aborted;
@@ -81,7 +91,8 @@ class Operation : public detail::WorkState {
   const Tag tag;
   std::byte* const data;
   const size_t size;
-  uint64_t number = 0;   // of the recv
+  uint64_t number = 0;  // of the recv
+  Landing landing = Landing::store;
   bool moving = false;   // send: has met its recv
   bool revoked = false;  // recv: the other side has agreed to forget it
 };

@@ -24,6 +24,9 @@ class Pipe {
   // Some of what has arrived, at most to.size() bytes; 0: nothing is there now. Throws Error when
   // the other side is gone, or has done what no rank does.
   virtual size_t read(std::span<std::byte> to) = 0;
+  // The same without a copy: bytes that have arrived, which lie there until some are skipped.
+  virtual Bytes peek() = 0;
+  virtual void skip(size_t n) = 0;
   // The beginning of these parts, one after the other; 0: there is no room now. Throws Error for
   // what no rank does; a peer that is gone is told by read(), after what it sent before.
   virtual size_t write(std::span<const Bytes> parts) = 0;

@@ -21,13 +21,17 @@ size_t MemoryPipe::read(std::span<std::byte> to) {
   const size_t n = std::min({there.size(), to.size(), copied_at_once});
   if (n == 0) return 0;
   std::memcpy(to.data(), there.data(), n);
+  skip(n);
+  return n;
+}
+
+void MemoryPipe::skip(size_t n) {
   ends_.in.took(n);
   auto& wanted = ends_.in.head().room_wanted;
   if (wanted.load() != 0 && ends_.in.half_empty()) {
     wanted = 0;
     ends_.peers->bell().ring();
   }
-  return n;
 }
 
 size_t MemoryPipe::write(std::span<const Bytes> parts) {

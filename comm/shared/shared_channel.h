@@ -26,6 +26,8 @@ class MemoryPipe final : public channels::Pipe {
   bool readable() const override { return !ends_.in.empty(); }
   bool writable() const override { return !ends_.out.full(); }
   size_t read(std::span<std::byte> to) override;
+  Bytes peek() override { return ends_.in.arrived(); }
+  void skip(size_t n) override;
   size_t write(std::span<const Bytes> parts) override;
   void written(bool at_once) override;
   void watch(bool under_way) override { ends_.in.head().unwatched = under_way ? 0 : 1; }

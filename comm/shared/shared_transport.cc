@@ -43,6 +43,16 @@ class SharedTransport final : public Transport {
     if (c == nullptr) return inner_->recv(from, tag, data, deadline);
     return c->post(Direction::recv, tag, data.data(), data.size(), deadline);
   }
+  bool adds_on_arrival(int from) const override {
+    return channel(from) != nullptr || inner_->adds_on_arrival(from);
+  }
+  Work recv_add(int from, Tag tag, std::span<std::byte> data, Element element,
+                Deadline deadline) override {
+    SharedChannel* const c = channel(from);
+    if (c == nullptr) return inner_->recv_add(from, tag, data, element, deadline);
+    return c->post(Direction::recv, tag, data.data(), data.size(), deadline,
+                   channels::landing_of(element, data));
+  }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
   bool shares_with(int peer) const {

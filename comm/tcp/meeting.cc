@@ -224,10 +224,13 @@ void Meeting::accept_all() {
   for (;;) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
-      // Too many open files and the like: those that are here have to go first.
-      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && !strangers_.empty()) {
+      const bool nobody = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+      if (!nobody && !strangers_.empty()) {
+        // Too many open files and the like: those that are here have to go first.
         drop(strangers_.front(), str("accept: ", std::strerror(errno)));
         strangers_.pop_front();
+      } else if (!nobody) {
+        std::this_thread::sleep_for(milliseconds(10));
       }
       return;
     }

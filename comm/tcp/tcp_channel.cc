@@ -32,29 +32,40 @@ void World::abort(int culprit, const std::string& reason) noexcept {
 
 TcpPipe::TcpPipe(Socket socket) : socket_(std::move(socket)), buffer_(buffer_bytes) {}
 
+size_t TcpPipe::receive(std::span<std::byte> to) {
+  const std::array<iovec, 2> into{iovec{to.data(), to.size()},
+                                  iovec{buffer_.data(), buffer_.size()}};
+  ssize_t n;
+  do {
+    n = readv(socket_.fd(), into.data(), into.size());
+  } while (n < 0 && errno == EINTR);
+  if (n == 0) throw Error("its connection is closed");
+  if (n < 0 && errno != EAGAIN) throw Error(std::strerror(errno));
+  const size_t got = n < 0 ? 0 : static_cast<size_t>(n);
+  // A short read has emptied the socket; what comes later is an event of its own.
+  arriving_ = n > 0 && (hung_up_ || got == to.size() + buffer_.size());
+  begin_ = 0;
+  end_ = got > to.size() ? got - to.size() : 0;
+  readable_ = end_ > 0 || arriving_;
+  return std::min(got, to.size());
+}
+
 size_t TcpPipe::read(std::span<std::byte> to) {
-  if (begin_ == end_ && arriving_) {
-    const std::array<iovec, 2> into{iovec{to.data(), to.size()},
-                                    iovec{buffer_.data(), buffer_.size()}};
-    ssize_t n;
-    do {
-      n = readv(socket_.fd(), into.data(), into.size());
-    } while (n < 0 && errno == EINTR);
-    if (n == 0) throw Error("its connection is closed");
-    if (n < 0 && errno != EAGAIN) throw Error(std::strerror(errno));
-    const size_t got = n < 0 ? 0 : static_cast<size_t>(n);
-    // A short read has emptied the socket; what comes later is an event of its own.
-    arriving_ = n > 0 && (hung_up_ || got == to.size() + buffer_.size());
-    begin_ = 0;
-    end_ = got > to.size() ? got - to.size() : 0;
-    readable_ = end_ > 0 || arriving_;
-    return std::min(got, to.size());
-  }
+  if (begin_ == end_ && arriving_) return receive(to);
   const size_t n = std::min(to.size(), end_ - begin_);
   if (n > 0) std::memcpy(to.data(), buffer_.data() + begin_, n);
+  skip(n);
+  return n;
+}
+
+TcpPipe::Bytes TcpPipe::peek() {
+  if (begin_ == end_ && arriving_) receive({});
+  return std::span(buffer_).subspan(begin_, end_ - begin_);
+}
+
+void TcpPipe::skip(size_t n) {
   begin_ += n;
   readable_ = begin_ < end_ || arriving_;
-  return n;
 }
 
 size_t TcpPipe::write(std::span<const Bytes> parts) {
@@ -105,6 +116,7 @@ void TcpChannel::notice(uint32_t events) {
 void TcpChannel::reply(const Frame& frame) {
   queue(frame);
   write_some();
+  changed_.notify_all();
 }
 
 bool TcpChannel::hear(const News& news) {

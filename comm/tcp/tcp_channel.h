@@ -33,6 +33,8 @@ class TcpPipe final : public channels::Pipe {
   bool readable() const override { return readable_; }
   bool writable() const override { return writable_; }
   size_t read(std::span<std::byte> to) override;
+  Bytes peek() override;
+  void skip(size_t n) override;
   size_t write(std::span<const Bytes> parts) override;
 
   // These too with the channel's lock held. `hung_up`: nothing more comes after what is there.
@@ -41,6 +43,9 @@ class TcpPipe final : public channels::Pipe {
   int fd() const { return socket_.fd(); }
 
  private:
+  // From the socket, into `to` and then into the empty buffer.
+  size_t receive(std::span<std::byte> to);
+
   Socket socket_;
   std::atomic<bool> readable_{true}, writable_{true};
   bool arriving_ = true;  // the socket may hold bytes

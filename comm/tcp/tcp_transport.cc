@@ -37,6 +37,12 @@ class TcpTransport final : public Transport {
   Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
     return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline);
   }
+  bool adds_on_arrival(int) const override { return true; }
+  Work recv_add(int from, Tag tag, std::span<std::byte> data, Element element,
+                Deadline deadline) override {
+    return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline,
+                              channels::landing_of(element, data));
+  }
   void abort(const std::string& reason) noexcept override { world_.abort(world_.rank, reason); }
 
  private:

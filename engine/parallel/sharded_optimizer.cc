@@ -5,22 +5,12 @@
 #include "kernels/base/error.h"
 
 namespace rondo {
-namespace {
-
-Graph one_parameter(int64_t size) {
-  Graph g;
-  g.add_parameter("part", 1, size, {Init::constant, 0});
-  return g;
-}
-
-}  // namespace
-
 ShardedOptimizer::ShardedOptimizer(const OptimizerOptions& options, Parameters& parameters,
                                    ProcessGroup& group)
     : whole_(parameters),
       group_(group),
       layout_(parameters.flat_size(), group.size()),
-      part_(one_parameter(layout_.part()), parameters.device()),
+      part_(layout_.graph(), parameters.device()),
       optimizer_(options, part_),
       parts_(static_cast<size_t>(layout_.part() * group.size())) {
   RONDO_CHECK(parameters.device().host_memory(), "weights must be in host memory");
@@ -71,17 +61,12 @@ void ShardedOptimizer::gather_into(const float* part, float* flat) {
   std::copy_n(part, size, own_place());
   group_.all_gather(TensorView(parts_.data(), DType::f32, {size * group_.size()})).wait();
   for (int rank = 0; rank < group_.size(); ++rank) {
-    const float* const from = parts_.data() + rank * size;
-    layout_.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
-      std::copy_n(from + place, n, flat + at);
-    });
+    layout_.unpack(rank, parts_.data() + rank * size, flat);
   }
 }
 
 void ShardedOptimizer::copy_own(const float* flat, float* part) const {
-  layout_.for_blocks(group_.rank(), [&](int64_t at, int64_t place, int64_t n) {
-    std::copy_n(flat + at, n, part + place);
-  });
+  layout_.pack(group_.rank(), flat, part);
 }
 
 }  // namespace rondo

@@ -8,16 +8,6 @@
 
 namespace rondo {
 
-namespace {
-
-Graph one_parameter(int64_t size) {
-  Graph g;
-  g.add_parameter("part", 1, size, {Init::constant, 0});
-  return g;
-}
-
-}  // namespace
-
 OptimizerOptions ShardedSynchronizer::without_state(const OptimizerOptions& options) {
   OptimizerOptions o;
   o.kind = OptimizerOptions::sgd;
@@ -30,7 +20,7 @@ ShardedSynchronizer::ShardedSynchronizer(Session& session, const OptimizerOption
     : SessionSynchronizer(session),
       ranks_(ranks),
       layout_(session.parameters().flat_size(), ranks.size()),
-      part_(one_parameter(layout_.part()), session.parameters().device()),
+      part_(layout_.graph(), session.parameters().device()),
       optimizer_(options, part_),
       parts_(session.parameters().device(), part_bytes() * static_cast<size_t>(ranks.size()),
              "weights of all ranks"),
@@ -173,9 +163,7 @@ std::vector<Optimizer::Slot> ShardedSynchronizer::gather_state() {
     context().stream->synchronize();
     whole_[i].resize(static_cast<size_t>(flat));
     for (int rank = 0; rank < ranks_.size(); ++rank) {
-      layout_.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
-        std::copy_n(all.data() + rank * part + place, n, whole_[i].data() + at);
-      });
+      layout_.unpack(rank, all.data() + rank * part, whole_[i].data());
     }
     whole.push_back({slots[i].name, TensorView(whole_[i].data(), DType::f32, {flat})});
   }
@@ -189,9 +177,7 @@ void ShardedSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
     const TensorView view(whole.data(), DType::f32, {flat});
     ranks.at_first([&] { read({slot.name, view}); });
     ranks.broadcast(view);
-    layout_.for_blocks(ranks_.rank(), [&](int64_t at, int64_t place, int64_t n) {
-      std::copy_n(whole.data() + at, n, part.data() + place);
-    });
+    layout_.pack(ranks_.rank(), whole.data(), part.data());
     device().copy(*context().stream, slot.view.data, part.data(), part_bytes());
     context().stream->synchronize();
   }

@@ -50,6 +50,23 @@ class ShardLayout {
       place += block_elements;
     }
   }
+  // The blocks of a rank, from a flat array in host memory to its part, and back.
+  void pack(int rank, const float* flat, float* part) const {
+    for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
+      std::copy_n(flat + at, n, part + place);
+    });
+  }
+  void unpack(int rank, const float* part, float* flat) const {
+    for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
+      std::copy_n(part + place, n, flat + at);
+    });
+  }
+  // Of one parameter that is a part.
+  Graph graph() const {
+    Graph g;
+    g.add_parameter("part", 1, part(), {Init::constant, 0});
+    return g;
+  }
 
  private:
   const int64_t flat_size_;

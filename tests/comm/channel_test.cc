@@ -46,6 +46,38 @@ TEST_CASE("Channels move messages through pipes that take any number of bytes at
   CHECK(few_got == few);
 }
 
+template <class T>
+void check_adding(Landing landing, size_t at_once) {
+  const auto a_to_b = std::make_shared<std::string>(), b_to_a = std::make_shared<std::string>();
+  const auto a =
+      std::make_shared<StringChannel>(std::make_unique<StringPipe>(b_to_a, a_to_b, at_once), 0, 1);
+  const auto b =
+      std::make_shared<StringChannel>(std::make_unique<StringPipe>(a_to_b, b_to_a, at_once), 1, 0);
+  std::vector<T> sent(1003), got(1003), expected(1003);
+  for (size_t i = 0; i < sent.size(); ++i) {
+    sent[i] = static_cast<T>(i) / 3;
+    got[i] = static_cast<T>(i) * 7;
+    expected[i] = got[i] + sent[i];
+  }
+  const auto bytes = [](std::vector<T>& v) { return std::as_writable_bytes(std::span(v)); };
+  Work recv =
+      b->post(Direction::recv, 1, bytes(got).data(), bytes(got).size(), within(20s), landing);
+  Work send = a->post(Direction::send, 1, bytes(sent).data(), bytes(sent).size(), within(20s));
+  for (int i = 0; i < 20'000 && (a->has_work() || b->has_work()); ++i) {
+    a->progress();
+    b->progress();
+  }
+  recv.wait();
+  send.wait();
+  CHECK(got == expected);
+}
+
+TEST_CASE("What arrives is added where that is asked for, wherever elements are cut", "[channel]") {
+  const size_t at_once = GENERATE(1u, 3u, 7u, 33u, 1000u, 100'000u);
+  check_adding<float>(Landing::add_f32, at_once);
+  check_adding<double>(Landing::add_f64, at_once);
+}
+
 TEST_CASE("Frames that no rank sends are errors", "[channel]") {
   Frame frame{FrameKind::data, 1, 2, 3};
   const auto parse = [&] { return parse_frame(std::as_bytes(std::span(&frame, 1))); };

@@ -26,6 +26,10 @@ class StringPipe final : public channels::Pipe {
     in_->erase(0, n);
     return n;
   }
+  Bytes peek() override {
+    return std::as_bytes(std::span(*in_)).first(std::min(in_->size(), at_once_));
+  }
+  void skip(size_t n) override { in_->erase(0, n); }
   size_t write(std::span<const Bytes> parts) override {
     size_t written = 0;
     for (const Bytes part : parts) {
