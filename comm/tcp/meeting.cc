@@ -178,7 +178,7 @@ void Meeting::time_out() {
   }
   throw CommError(CommErrorKind::timeout, first,
                   str("rank ", options_.rank, ": rendezvous of ", options_.world_size,
-                      " ranks: not come in time: ", ranks,
+                      " ranks: timed out without rank ", ranks,
                       last_dropped_.empty() ? "" : "; dropped ", last_dropped_));
 }
 

@@ -118,9 +118,10 @@ TEST_CASE("A rank with another token is refused by its name, and told so", "[tcp
     o.timeout = 1s;
     make_tcp_transport(o);
   });
-  CHECK_THAT(p.line_starting(0, "threw"),
-             Contains("rank 0: rendezvous of 2 ranks: not come in time: 1; dropped 127.0.0.1:") &&
-                 Contains("it does not prove the job token"));
+  CHECK_THAT(
+      p.line_starting(0, "threw"),
+      Contains("rank 0: rendezvous of 2 ranks: timed out without rank 1; dropped 127.0.0.1:") &&
+          Contains("it does not prove the job token"));
   CHECK_THAT(p.line_starting(1, "threw"), Contains("rank 1: rendezvous with rank 0: 127.0.0.1:") &&
                                               Contains(" does not accept the job token"));
 }

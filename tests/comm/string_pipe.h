@@ -61,7 +61,8 @@ class StringChannel final : public channels::Channel {
   }
 
   int gave_up = 0;
-  std::string lost;  // why, if the other side did what no rank does
+  bool hears = false;  // of aborts and goodbyes, like TCP
+  std::string lost;    // why, if the other side did what no rank does
 
  private:
   void lose(const std::string& cause) override {
@@ -69,6 +70,7 @@ class StringChannel final : public channels::Channel {
     end(cause);
   }
   void give_up(const std::string&) override { ++gave_up; }
+  bool hear(const News&) override { return hears; }
 };
 
 }  // namespace rondo

@@ -286,6 +286,7 @@ void run_frames(std::span<const std::byte> bytes) {
     const auto out = std::make_shared<std::string>();
     const auto channel =
         std::make_shared<StringChannel>(std::make_unique<StringPipe>(in, out, at_once), 0, 1);
+    channel->hears = true;
     std::vector<std::byte> memory(3000);
     const Deadline far = within(std::chrono::hours(1));
     std::vector<Work> works;
