@@ -44,18 +44,33 @@ int make_corpus(const std::function<CorpusReport()>& prepare) {
   }
 }
 
+void add_counts(CLI::App& command, int64_t* train, int64_t* dev, int64_t* test, const char* what) {
+  const auto add = [&](const char* name, int64_t* count, const char* use, int64_t least) {
+    command.add_option(name, *count, str(use, " ", what))
+        ->check(CLI::Range(least, int64_t{1} << 40))
+        ->type_name("INT")
+        ->capture_default_str();
+  };
+  add("--train", train, "training", 1);
+  add("--dev", dev, "validation", 0);
+  add("--test", test, "test", 1);
+}
+
 void add_speech_demo(CLI::App& parent, Command* run) {
   auto* command = parent.add_subcommand(
       "speech-demo", "Digit strings and short commands spoken by espeak-ng in several voices");
   auto o = std::make_shared<PrepareSpeechDemoOptions>();
   command->add_option("out", o->out, "folder of the corpus")->required();
-  command->add_option("--train", o->train, "training utterances")->capture_default_str();
-  command->add_option("--dev", o->dev, "validation utterances")->capture_default_str();
-  command->add_option("--test", o->test, "test utterances")->capture_default_str();
+  add_counts(*command, &o->train, &o->dev, &o->test, "utterances");
   command->add_option("--rate", o->sample_rate, "samples per second: 8000 or 16000")
+      ->check(CLI::IsMember({8000, 16000}))
+      ->type_name("INT")
       ->capture_default_str();
   command->add_option("--seed", o->seed)->capture_default_str();
-  command->add_option("--threads", o->threads, "0: one per CPU")->capture_default_str();
+  command->add_option("--threads", o->threads, "0: one per CPU")
+      ->check(CLI::Range(0, 4096))
+      ->type_name("INT")
+      ->capture_default_str();
   command->footer("\nExample:  rondo prepare speech-demo corpus\n");
   command->callback([o, run] {
     *run = [o] {
@@ -72,9 +87,7 @@ void add_fsdd(CLI::App& parent, Command* run) {
   command->add_option("dir", o->recordings, "folder of {digit}_{speaker}_{take}.wav")->required();
   command->add_option("out", o->out, "folder of the corpus")->required();
   command->add_option("--hold-out", o->hold_out, "this speaker in the test set only");
-  command->add_option("--train", o->train, "training strings")->capture_default_str();
-  command->add_option("--dev", o->dev, "validation strings")->capture_default_str();
-  command->add_option("--test", o->test, "test strings")->capture_default_str();
+  add_counts(*command, &o->train, &o->dev, &o->test, "strings");
   command->add_option("--seed", o->seed)->capture_default_str();
   command->footer("\nExample:  rondo prepare fsdd recordings digits --hold-out theo\n");
   command->callback([o, run] {

@@ -15,6 +15,11 @@ inline constexpr int exit_comm_failure = 75;
 // What a chosen subcommand does; returns the exit code.
 using Command = std::function<int()>;
 
+// For CLI11's check(): the name of a file.
+inline std::string check_file_name(const std::string& text) {
+  return text.empty() ? "an empty name, expected that of a file" : "";
+}
+
 // Each adds its subcommand to `app`, and sets *run when the command line chooses it.
 void add_prepare(CLI::App& app, Command* run);
 void add_train(CLI::App& app, Command* run);

@@ -1,5 +1,4 @@
 // rondo: trains, evaluates and runs CTC/LSTM sequence models.
-#include <algorithm>
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
@@ -10,6 +9,7 @@
 #include "engine/parallel/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/usage_words.h"
 
 namespace {
 
@@ -25,22 +25,8 @@ Example: from recordings to text
 'rondo COMMAND --help' shows the options of a command and an example.)";
 
 int wrong_usage(const CLI::App& app, const CLI::ParseError& e) {
-  const std::vector<std::string> extra = app.remaining(true);
-  const auto chosen = app.get_subcommands();
-  if (chosen.empty() && !extra.empty()) {
-    std::fprintf(stderr, "rondo: unknown %s '%s'\n",
-                 extra.front().starts_with("-") ? "option" : "command", extra.front().c_str());
-  } else if (const auto option =
-                 std::find_if(extra.begin(), extra.end(),
-                              [](const auto& word) { return word.starts_with("-"); });
-             option != extra.end()) {
-    std::fprintf(stderr, "rondo: unknown option '%s' of 'rondo %s'\n", option->c_str(),
-                 chosen.front()->get_name().c_str());
-  } else {
-    std::fprintf(stderr, "rondo: %s\n", e.what());
-  }
-  const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  std::fprintf(stderr, "'rondo%s --help' shows what is expected\n", command.c_str());
+  std::fprintf(stderr, "rondo: %s\n", rondo::describe_wrong_usage(app, e).c_str());
+  std::fprintf(stderr, "'%s --help' shows what is expected\n", rondo::chosen_command(app).c_str());
   return 2;
 }
 

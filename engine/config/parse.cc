@@ -27,6 +27,7 @@ struct TomlAssertion {};
 // clang-format on
 
 #include "engine/config/config.h"
+#include "engine/config/nearest.h"
 #include "engine/config/schema.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
@@ -69,19 +70,6 @@ std::string node_text(const toml::node& node) {
   std::string text = value_text(node);
   if (text.size() > 80) text = text.substr(0, 77) + "...";
   return text;
-}
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, change}));
-    }
-  }
-  return row[b.size()];
 }
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }

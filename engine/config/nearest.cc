@@ -1,0 +1,35 @@
+#include "engine/config/nearest.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace rondo {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, change}));
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_word(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  size_t least = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    // All letters of a short word exchanged make any other one.
+    const size_t distance = edit_distance(word, candidate);
+    if (distance >= least || distance >= word.size()) continue;
+    least = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+}  // namespace rondo
