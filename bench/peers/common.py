@@ -114,10 +114,12 @@ def usable_cpus():
 
 
 def import_or_skip(name):
-    """The module, or exit 77 with the reason: a peer is never required."""
+    """The module, or exit 77 with the reason: a peer is never required. None for who asks for help."""
     try:
         return __import__(name)
     except ImportError as error:
+        if {"-h", "--help"} & set(sys.argv):
+            return None
         print(f"skipped: {error}")
         sys.exit(SKIP)
 

@@ -207,8 +207,7 @@ TEST_CASE("tasks of a node in Slurm's notation", "[launch]") {
 }
 
 // What people printed in public reports, their names left out.
-TEST_CASE("recorded Slurm environments", "[launch]") {
-  const Variables token = {{"RONDO_TOKEN", "t"}};
+TEST_CASE("recorded Slurm environment: a task of srun", "[launch]") {
   // srun -N1 -n4, a report of 2013: task 1.
   const Variables one_node = {{"SLURMD_NODENAME", "t-cn0117"},
                               {"SLURM_CPUS_ON_NODE", "4"},
@@ -233,14 +232,16 @@ TEST_CASE("recorded Slurm environments", "[launch]") {
                               {"SLURM_STEP_NUM_TASKS", "4"},
                               {"SLURM_STEP_TASKS_PER_NODE", "4"},
                               {"SLURM_TASKS_PER_NODE", "4"}};
-  RankPlace p = place(with(one_node, token)).value();
+  const RankPlace p = place(with(one_node, {{"RONDO_TOKEN", "t"}})).value();
   CHECK(p.rank == 1);
   CHECK(p.world_size == 4);
   CHECK(p.local_rank == 1);
   CHECK(p.local_size == 4);
   CHECK(p.master_address == "t-cn0117");
   CHECK(p.master_port == 21593);
+}
 
+TEST_CASE("recorded Slurm environments of processes that are alone", "[launch]") {
   // A shell of salloc (an interactive step) with room for 8 tasks, 2026: this process is alone.
   CHECK_FALSE(place({{"SLURM_JOB_ID", "1731344"},
                      {"SLURM_JOB_NODELIST", "GPU71E4"},
@@ -271,7 +272,9 @@ TEST_CASE("recorded Slurm environments", "[launch]") {
                      {"SLURM_JOB_NODELIST", "gnode[10,20,25,37]"},
                      {"SLURM_LOCALID", "0"},
                      {"SLURM_GTIDS", "0"}}));
+}
 
+TEST_CASE("recorded environment of mpirun within Slurm", "[launch]") {
   // Open MPI's mpirun in an allocation of two nodes, rank 3: Slurm speaks of mpirun's daemon.
   const Variables daemon = {{"SLURM_JOB_NODELIST", "node[1-2]"},
                             {"SLURM_NNODES", "1"},
@@ -290,7 +293,7 @@ TEST_CASE("recorded Slurm environments", "[launch]") {
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                             {"MASTER_ADDR", "node2"},
                             {"MASTER_PORT", "4000"}};
-  p = place(with(daemon, token)).value();
+  const RankPlace p = place(with(daemon, {{"RONDO_TOKEN", "t"}})).value();
   CHECK(p.rank == 3);
   CHECK(p.world_size == 4);
   CHECK(p.local_size == 2);
