@@ -6,6 +6,8 @@
 
 #include "engine/data/audio.h"
 #include "engine/io/file.h"
+#include "engine/io/output_file.h"
+#include "engine/report/progress.h"
 #include "engine/train/recognizer.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
@@ -38,34 +40,55 @@ bool has_field(const ManifestDataset& data, const std::string& field) {
   return false;
 }
 
-void print_rates(const char* name, const ErrorRate& e) {
+void require_apart(const EvalOptions& o, const ManifestDataset& data) {
+  const OutputFile hypotheses(o.hypotheses, "--hypotheses");
+  hypotheses.require_not(o.manifest, "the manifest");
+  for (const std::string& file : files_of_model(o.model)) {
+    hypotheses.require_not(file, "a file of the model");
+  }
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const ManifestEntry& e = data.entry(i);
+    hypotheses.require_not(e.path, e.is_audio ? "the recording" : "the features");
+  }
+}
+
+// Of the groups that the demo corpus marks itself, the words; of others, field and value.
+std::string label_of(const EvalOptions& o, const std::string& group, const std::string& value) {
+  if (o.group.empty() && value == "true") return "seen voices";
+  if (o.group.empty() && value == "false") return "unseen voices";
+  return group + " " + value;
+}
+
+void print_rates(const std::string& name, const ErrorRate& e) {
   std::printf(
-      "%-24s WER %7s  CER %7s  %5lld utterances, %lld words (%lld substituted, "
-      "%lld inserted, %lld deleted)\n",
-      name, percent_text(e.wer()).c_str(), percent_text(e.cer()).c_str(),
-      static_cast<long long>(e.utterances()), static_cast<long long>(e.words().reference),
-      static_cast<long long>(e.words().substitutions), static_cast<long long>(e.words().insertions),
-      static_cast<long long>(e.words().deletions));
+      "%-24s WER %7s  CER %7s  %5lld %s, %s (%lld substituted, %lld inserted, %lld deleted)\n",
+      name.c_str(), percent_text(e.wer()).c_str(), percent_text(e.cer()).c_str(),
+      static_cast<long long>(e.utterances()), e.utterances() == 1 ? "utterance" : "utterances",
+      counted(e.words().reference, "word").c_str(), static_cast<long long>(e.words().substitutions),
+      static_cast<long long>(e.words().insertions), static_cast<long long>(e.words().deletions));
 }
 
 void print_text(const EvalOptions& o, const std::string& group, const Evaluation& e, Task task,
                 const std::map<std::string, ErrorRate>& groups) {
   switch (task) {
     case Task::ctc:
-      std::printf("WER %s CER %s on %lld utterances\n", percent_text(e.errors.wer()).c_str(),
-                  percent_text(e.errors.cer()).c_str(), static_cast<long long>(e.utterances));
+      std::printf("WER %s CER %s on %s\n", percent_text(e.errors.wer()).c_str(),
+                  percent_text(e.errors.cer()).c_str(), counted(e.utterances, "utterance").c_str());
       break;
     case Task::classify:
-      std::printf("error %.2f%% on %lld utterances\n", 100 * e.metric(task),
-                  static_cast<long long>(e.utterances));
+      std::printf("error %.2f%% on %s\n", 100 * e.metric(task),
+                  counted(e.utterances, "utterance").c_str());
       break;
     case Task::regress:
-      std::printf("loss %.6g on %lld utterances\n", e.loss, static_cast<long long>(e.utterances));
+      std::printf("loss %.6g on %s\n", e.loss, counted(e.utterances, "utterance").c_str());
       break;
   }
   if (task == Task::ctc) {
-    print_rates("all", e.errors);
-    for (const auto& [name, rates] : groups) print_rates((group + " " + name).c_str(), rates);
+    const EditCounts& w = e.errors.words();
+    std::printf("%s: %lld substituted, %lld inserted, %lld deleted\n",
+                counted(w.reference, "word").c_str(), static_cast<long long>(w.substitutions),
+                static_cast<long long>(w.insertions), static_cast<long long>(w.deletions));
+    for (const auto& [name, rates] : groups) print_rates(label_of(o, group, name), rates);
     std::printf("loss %.4f per utterance", e.loss);
     if (e.infeasible) {
       std::printf(", without %lld whose text is too long for their frames",
@@ -94,6 +117,7 @@ int run_eval(const EvalOptions& o) {
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   const auto data = model.open(o.manifest, &audio, true);
+  require_apart(o, *data);
   const Task task = model.description().config.task;
   // Voices of the demo corpus are marked as seen or unseen in training.
   const std::string group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
@@ -149,8 +173,12 @@ int run_eval(const EvalOptions& o) {
 void add_eval(CLI::App& app, Command* run) {
   auto* command = app.add_subcommand("eval", "Error rates of a model on a manifest");
   auto o = std::make_shared<EvalOptions>();
-  command->add_option("model", o->model, "checkpoint directory or model file")->required();
-  command->add_option("manifest", o->manifest, "JSONL manifest with references")->required();
+  command->add_option("model", o->model, "checkpoint directory or model file")
+      ->required()
+      ->check(CLI::Validator(check_file_name, ""));
+  command->add_option("manifest", o->manifest, "JSONL manifest with references")
+      ->required()
+      ->check(CLI::Validator(check_file_name, ""));
   command->add_option("--group-by", o->group,
                       "rates for each value of this manifest field (speaker, voice, ...)");
   command->add_option("--hypotheses", o->hypotheses, "write what the model wrote, as JSONL");

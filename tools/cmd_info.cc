@@ -1,6 +1,7 @@
 // rondo info: the program, the machine, the kernels, a model.
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "engine/train/model_file.h"
 #include "kernels/base/cpu.h"
@@ -61,16 +62,32 @@ void print_kernels() {
   }
 }
 
-void print_model(const InfoOptions& o) {
+struct Model {
+  std::string path;
+  ModelDescription description;
+  std::unique_ptr<Session> session;
+};
+
+// nullopt when none is asked for.
+std::optional<Model> load(const InfoOptions& o) {
+  if (o.model.empty()) return std::nullopt;
   std::vector<std::string> warnings;
   const SafetensorsFile file = open_model(o.model, &warnings);
-  const std::string path = file.name();
   for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  const ModelDescription d = ModelDescription::from_metadata(file.metadata(), path);
-  SessionOptions options = session_options(d.config, DeviceKind::cpu);
+  Model m{file.name(), ModelDescription::from_metadata(file.metadata(), file.name()), nullptr};
+  const Config& config = m.description.config;
+  SessionOptions options = session_options(config, DeviceKind::cpu);
   options.training = false;
-  Session session(build_model(d.config.model, d.config.task, d.sizes), options);
-  session.load(file);
+  m.session = std::make_unique<Session>(build_model(config.model, config.task, m.description.sizes),
+                                        options);
+  m.session->load(file);
+  return m;
+}
+
+void print_model(const InfoOptions& o, const Model& model) {
+  const ModelDescription& d = model.description;
+  const std::string& path = model.path;
+  const Session& session = *model.session;
   std::printf("model: %s\n", path.c_str());
   std::printf("  %lld features -> %lld outputs, one frame of output per %lld of input\n",
               static_cast<long long>(d.sizes.features), static_cast<long long>(d.sizes.outputs),
@@ -124,9 +141,10 @@ void add_info(CLI::App& app, Command* run) {
   command->footer("\nExample:  rondo info --model run\n");
   command->callback([o, run] {
     *run = [o] {
+      const std::optional<Model> model = load(*o);
       print_machine();
       if (o->kernels) print_kernels();
-      if (!o->model.empty()) print_model(*o);
+      if (model) print_model(*o, *model);
       return 0;
     };
   });

@@ -5,6 +5,7 @@
 
 #include "engine/config/config.h"
 #include "engine/io/file.h"
+#include "engine/io/output_file.h"
 #include "engine/plan/fit.h"
 #include "engine/plan/lengths.h"
 #include "engine/plan/measure.h"
@@ -181,11 +182,7 @@ Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, 
   return series;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  FileWriter file(path);
-  file.write(text);
-  file.close();
-}
+void write_text(const std::string& path, const std::string& text) { replace_text_file(path, text); }
 
 void print_scaling(const PlanOptions& o, const Config& config, const plan::Job& job,
                    const plan::Cluster& cluster) {
@@ -309,6 +306,19 @@ void write_best(const PlanOptions& o, const Config& config,
   fail_input("no split that fits can be written as a configuration");
 }
 
+// What is read must not be lost.
+void require_apart(const PlanOptions& o, const Config& config) {
+  const OutputFile write(o.write, "--write"), picture(o.picture, "--picture");
+  picture.require_not(write);
+  for (const OutputFile& output : {write, picture}) {
+    output.require_not(config_file_of(o.words), "the configuration");
+    output.require_not(config.data.train, "the manifest of data.train");
+    for (const std::string& file : {o.device, o.lengths}) {
+      output.require_not(file, "a file of the plan's figures");
+    }
+  }
+}
+
 // What cannot be written should show before the work.
 void require_folders(const PlanOptions& o) {
   for (const std::string& path : {o.measure, o.write, o.picture}) {
@@ -323,6 +333,7 @@ int plan_command(const PlanOptions& o) {
   require_folders(o);
   if (!o.measure.empty()) return measure(o);
   const Config config = config_from_words(o.words);
+  require_apart(o, config);
   const plan::Cluster cluster = cluster_of(o);
   const plan::Job job = job_of(config, data_of(o, config));
   const plan::Planner planner(job, cluster);

@@ -14,6 +14,7 @@
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
 #include "engine/parallel/ranks.h"
+#include "engine/report/progress.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_strategy.h"
@@ -140,8 +141,8 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
                 static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
     return 128 + (stop_signal() ? stop_signal() : SIGTERM);
   }
-  std::printf("trained %lld steps, %lld epochs in %.0f s; waited for input %.1f%% of the time\n",
-              static_cast<long long>(s.steps), static_cast<long long>(s.epochs), s.seconds,
+  std::printf("trained %s, %s in %.0f s; waited for input %.1f%% of the time\n",
+              counted(s.steps, "step").c_str(), counted(s.epochs, "epoch").c_str(), s.seconds,
               100 * s.input_wait_share);
   std::printf("best model: %s/model.safetensors", config.training.checkpoint_dir.c_str());
   if (std::isfinite(s.best_metric)) {
@@ -149,6 +150,17 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
   }
   std::printf("\n");
   return 0;
+}
+
+// A launcher that starts again adds --resume, and the first attempt may have saved nothing.
+void require_one_beginning(const TrainOptions& o) {
+  const char* attempt = std::getenv("RONDO_ATTEMPT");
+  const bool again = attempt != nullptr && std::atoi(attempt) > 1;
+  if (o.resume && !o.init_from.empty() && !again) {
+    throw CLI::ValidationError(
+        "--resume continues with the weights of the run, --init-from would start with those of "
+        "another; give one of them");
+  }
 }
 
 int run_train(const TrainOptions& given) {
@@ -162,6 +174,7 @@ int run_train(const TrainOptions& given) {
     std::fputs(to_toml(config).c_str(), stdout);
     return 0;
   }
+  require_one_beginning(o);
   SignalGuard signals;
   // Training does not end because nobody reads its messages any more; main() tells of it at the
   // end.
@@ -171,6 +184,7 @@ int run_train(const TrainOptions& given) {
   t.lockstep = o.lockstep;
   t.timeline = o.timeline;
   t.version = RONDO_VERSION;
+  t.files_read = {config_file_of(o.words)};
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
   if (!place && o.ranks == 1) {
     const ParallelConfig& p = config.parallel;
@@ -182,7 +196,7 @@ int run_train(const TrainOptions& given) {
                            config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;
   t.device = not_on_gpus && o.device.named().text == "auto" ? DeviceId(DeviceKind::cpu)
-                                                            : resolve(o.device);
+                                                            : resolve(o.device, &t.note);
   if (place && o.ranks > 1) {
     fail_input("--ranks ", o.ranks, " within one of the ", place->world_size,
                " ranks that a launcher started");

@@ -13,6 +13,7 @@
 #include "engine/data/files.h"
 #include "engine/data/npy.h"
 #include "engine/io/file.h"
+#include "engine/io/output_file.h"
 #include "engine/report/charts.h"
 #include "engine/train/recognizer_stream.h"
 #include "kernels/base/error.h"
@@ -65,6 +66,25 @@ void check_names(const TranscribeOptions& o) {
     if (is_new || other->second == file) continue;
     fail_input("the logits of '", other->second, "' and of '", file, "' would both go to '",
                other->first, "'; give them different names, or use several --out folders");
+  }
+}
+
+// Pictures and logits go to files of their own.
+void require_apart(const TranscribeOptions& o) {
+  const OutputFile picture(o.picture, "--picture");
+  std::vector<OutputFile> outputs{picture};
+  if (o.format == "npy") {
+    for (const std::string& file : o.files) {
+      outputs.emplace_back(npy_path(o, file), "--out");
+      outputs.back().require_not(picture);
+    }
+  }
+  const std::vector<std::string> model = files_of_model(o.model);
+  for (const OutputFile& output : outputs) {
+    for (const std::string& file : o.files) {
+      if (file != "-") output.require_not(file, "the recording");
+    }
+    for (const std::string& file : model) output.require_not(file, "a file of the model");
   }
 }
 
@@ -183,6 +203,7 @@ void stream_one(const TranscribeOptions& o, Recognizer& model, RecognizerStream&
 
 int run_transcribe(const TranscribeOptions& o) {
   if (o.format == "npy") check_names(o);
+  require_apart(o);
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   std::unique_ptr<RecognizerStream> stream;
@@ -213,9 +234,12 @@ int run_transcribe(const TranscribeOptions& o) {
 void add_transcribe(CLI::App& app, Command* run) {
   auto* command = app.add_subcommand("transcribe", "Write what is said in recordings");
   auto o = std::make_shared<TranscribeOptions>();
-  command->add_option("model", o->model, "checkpoint directory or model file")->required();
+  command->add_option("model", o->model, "checkpoint directory or model file")
+      ->required()
+      ->check(CLI::Validator(check_file_name, ""));
   command->add_option("files", o->files, "WAV, FLAC or Ogg recordings; '-': standard input")
-      ->required();
+      ->required()
+      ->check(CLI::Validator(check_file_name, ""));
   command
       ->add_option("--format", o->format,
                    "text; jsonl, with times and probabilities; npy, the logits for other decoders")

@@ -24,4 +24,11 @@ Config config_from_words(const std::vector<std::string>& words,
   return load_config(file, overrides);
 }
 
+std::string config_file_of(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word.find('=') == std::string::npos) return word;
+  }
+  return {};
+}
+
 }  // namespace rondo

@@ -13,4 +13,7 @@ namespace rondo {
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options = {});
 
+// The configuration file among the words; empty without one.
+std::string config_file_of(const std::vector<std::string>& words);
+
 }  // namespace rondo

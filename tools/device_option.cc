@@ -1,6 +1,5 @@
 #include "tools/device_option.h"
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "kernels/base/error.h"
@@ -51,7 +50,7 @@ void add_device_option(CLI::App& command, DeviceChoice* choice) {
       ->type_name("OP=VARIANT");
 }
 
-DeviceId resolve(const DeviceChoice& choice) {
+DeviceId resolve(const DeviceChoice& choice, std::string* note) {
   for (const std::string& preference : choice.kernels) {
     const size_t equals = preference.find('=');
     if (equals == std::string::npos || equals + 1 == preference.size()) {
@@ -64,7 +63,7 @@ DeviceId resolve(const DeviceChoice& choice) {
   if (!built_with_cuda()) return DeviceKind::cpu;
   std::string why;
   if (find_device(DeviceKind::cuda, &why) != nullptr) return DeviceKind::cuda;
-  std::fprintf(stderr, "rondo: no GPU (%s): using the CPU\n", why.c_str());
+  if (note) *note = str("no GPU (", why, "): on the CPU");
   return DeviceKind::cpu;
 }
 

@@ -31,9 +31,9 @@ std::string check_device_name(const std::string& text);
 // there, when it is not there.
 DeviceId require_device(const std::string& text, const std::string& from = "--device ");
 
-// auto: the first GPU when one answers, otherwise the CPU, with one line on standard error when
-// this program could have used a GPU. Prefers the variants of --kernels from now on. Throws
-// InputError for what is not there.
-DeviceId resolve(const DeviceChoice& choice);
+// auto: the first GPU when one answers, otherwise the CPU; *note says why when this program could
+// have used a GPU. Prefers the variants of --kernels from now on. Throws InputError for what is not
+// there.
+DeviceId resolve(const DeviceChoice& choice, std::string* note = nullptr);
 
 }  // namespace rondo

@@ -45,10 +45,23 @@ fs::path resolve(const std::string& out) {
   return path;
 }
 
+// The earlier corpus at `out` goes when the new one is there, and what is in it with it.
+void require_outside(const std::string& read_from, const fs::path& out) {
+  std::error_code error;
+  const fs::path source = fs::canonical(read_from, error);
+  if (error) return;  // whoever reads there says so
+  const fs::path relative = source.lexically_relative(out);
+  if (relative.empty() || *relative.begin() == "..") return;
+  fail_input(out.string(), ": holds the recordings to read, '", read_from,
+             "', which would be lost; expected another folder for the corpus");
+}
+
 }  // namespace
 
-CorpusFolder::CorpusFolder(const std::string& out, std::string_view kind)
+CorpusFolder::CorpusFolder(const std::string& out, std::string_view kind,
+                           const std::string& read_from)
     : kind_(kind), given_(out), out_(resolve(out)) {
+  if (!read_from.empty()) require_outside(read_from, out_);
   check_replaceable();
   temporary_ = out_;
   temporary_ += str(".partial-", ::getpid());
@@ -57,7 +70,7 @@ CorpusFolder::CorpusFolder(const std::string& out, std::string_view kind)
   if (error) fail_input(out_.parent_path().string(), ": cannot be made: ", error.message());
   fs::remove_all(temporary_, error);
   if (!error) fs::create_directories(temporary_ / "wav", error);
-  if (error) fail_input(temporary_.string(), ": cannot be made: ", error.message());
+  if (error) fail_input(out_.string(), ": cannot be made: ", error.message());
 }
 
 CorpusFolder::~CorpusFolder() {

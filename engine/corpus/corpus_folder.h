@@ -20,8 +20,9 @@ struct Split {
 
 class CorpusFolder {
  public:
-  // `kind` goes into corpus.json. Throws InputError if `out` is there and may not be replaced.
-  CorpusFolder(const std::string& out, std::string_view kind);
+  // `kind` goes into corpus.json. Throws InputError if `out` is there and may not be replaced, or
+  // the folder `read_from` lies in it.
+  CorpusFolder(const std::string& out, std::string_view kind, const std::string& read_from = "");
   // Removes what was not committed.
   ~CorpusFolder();
   CorpusFolder(const CorpusFolder&) = delete;

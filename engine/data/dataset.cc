@@ -26,6 +26,15 @@ int64_t frames_needed(const std::vector<int32_t>& labels) {
   return needed;
 }
 
+// Rounded durations and those of another encoding are a little off; a part that ends far beyond its
+// recording is of another one.
+void require_duration(const ManifestEntry& e, const AudioInfo& info) {
+  const double end = e.offset + e.duration.value_or(0);
+  if (!(end > 1.01 * info.seconds() + 0.1)) return;
+  fail_input(e.path, ": ends after ", info.seconds(), " s, but by \"offset\" ", e.offset,
+             " and \"duration\" ", *e.duration, " it has ", end, " s");
+}
+
 void require_finite(const Matrix& m, const std::string& path) {
   for (size_t i = 0; i < m.data.size(); ++i)
     if (!std::isfinite(m.data[i]))
@@ -111,7 +120,10 @@ ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions&
   // One who has to mend them wants them all.
   constexpr size_t most = 1000;
   if (items_.empty() || fatal) {
-    throw InputError(summarize(problems_, utterances, manifest_path_, most));
+    const std::string all = summarize(problems_, utterances, manifest_path_, most);
+    if (fatal) throw InputError(all);
+    fail_input(all.substr(0, all.find('\n')), "; leaving them out leaves none",
+               all.substr(std::min(all.find('\n'), all.size())));
   }
 }
 
@@ -151,6 +163,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
     fail_input(e.path, ": offset ", e.offset, " s",
                e.duration ? str(" and duration ", *e.duration, " s leave") : " leaves",
                " no samples of its ", info.seconds(), " s");
+  require_duration(e, info);
   item.samples = (range.count * rate + info.sample_rate - 1) / info.sample_rate;
 }
 

@@ -170,6 +170,7 @@ Manifest read_manifest(const std::string& path) {
 
 Manifest parse_manifest(std::string_view content, const std::string& path) {
   constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+  const bool empty = content.empty();
   if (content.starts_with(byte_order_mark)) content.remove_prefix(byte_order_mark.size());
   Manifest out;
   out.path = path;
@@ -180,7 +181,10 @@ Manifest parse_manifest(std::string_view content, const std::string& path) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     out.entries.push_back(parse_line(line, path, number));
   }
-  if (out.entries.empty()) fail_input(path, ": holds no utterances, expected one JSON per line");
+  if (out.entries.empty()) {
+    fail_input(path, empty ? ": is empty" : ": holds blank lines only",
+               ", expected one utterance per line, as JSON");
+  }
   return out;
 }
 

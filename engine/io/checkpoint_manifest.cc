@@ -23,7 +23,7 @@ uint32_t parse_hex32(const std::string& text, const fs::path& path) {
   uint32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (error != std::errc() || end != text.data() + text.size() || text.size() != 8) {
-    fail_input("'", path.string(), "': '", text, "' is not a checksum of 8 hexadecimal digits");
+    fail_input(path.string(), ": '", text, "' is not a checksum of 8 hexadecimal digits");
   }
   return value;
 }
@@ -31,7 +31,7 @@ uint32_t parse_hex32(const std::string& text, const fs::path& path) {
 CheckpointManifest from_json(const json& root, const fs::path& path) {
   CheckpointManifest manifest;
   if (root.at("format") != format_name) {
-    fail_input("'", path.string(), "': the format is ", root.at("format").dump(), ", expected \"",
+    fail_input(path.string(), ": the format is ", root.at("format").dump(), ", expected \"",
                format_name, "\"");
   }
   manifest.info.generation = root.at("generation").get<uint64_t>();
@@ -43,7 +43,7 @@ CheckpointManifest from_json(const json& root, const fs::path& path) {
     entry.size = file.at("size").get<uint64_t>();
     entry.crc = parse_hex32(file.at("crc32c").get<std::string>(), path);
     if (!valid_checkpoint_file(entry.name)) {
-      fail_input("'", path.string(), "': '", entry.name, "' is not a plain file name");
+      fail_input(path.string(), ": '", entry.name, "' is not a plain file name");
     }
     manifest.files.push_back(std::move(entry));
   }
@@ -80,18 +80,17 @@ std::string format_checkpoint_manifest(const CheckpointManifest& manifest) {
 CheckpointManifest parse_checkpoint_manifest(const std::string& text, const fs::path& path) {
   const size_t at = text.rfind(seal_key);
   if (at == std::string::npos) {
-    fail_input("'", path.string(), "' is truncated: it does not end with its checksum");
+    fail_input(path.string(), ": is truncated: it does not end with its checksum");
   }
   const std::string expected = seal(std::string_view(text).substr(0, at));
   if (text.compare(at, std::string::npos, expected) != 0) {
-    fail_input("'", path.string(),
-               "' is damaged: its own checksum does not match its content (found ",
+    fail_input(path.string(), ": is damaged: its own checksum does not match its content (found ",
                expected.substr(std::string(seal_key).size(), 8), ")");
   }
   try {
     return from_json(json::parse(text), path);
   } catch (const json::exception& e) {
-    fail_input("'", path.string(), "' is not a checkpoint's manifest: ", e.what());
+    fail_input(path.string(), ": is not a checkpoint's manifest: ", e.what());
   }
 }
 

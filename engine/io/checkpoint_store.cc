@@ -152,7 +152,7 @@ CheckpointStore::~CheckpointStore() {
 void CheckpointStore::lock() {
   const fs::path path = directory_ / lock_file;
   lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (lock_fd_ < 0) fail_input("cannot create '", path.string(), "': ", reason(errno));
+  if (lock_fd_ < 0) fail_input(path.string(), ": cannot be created: ", reason(errno));
   int rc;
   do rc = ::flock(lock_fd_, LOCK_EX | LOCK_NB);
   while (rc != 0 && errno == EINTR);
@@ -177,7 +177,7 @@ void CheckpointStore::clean() {
       leftovers.push_back(it->path());
     }
   }
-  if (error) fail_input("cannot list '", directory_.string(), "': ", error.message());
+  if (error) fail_input(directory_.string(), ": cannot be listed: ", error.message());
   for (const fs::path& path : leftovers) {
     try {
       remove_tree(path);
@@ -199,7 +199,7 @@ CheckpointWriter CheckpointStore::begin() {
       return CheckpointWriter(*this, temporary);
     }
     if (errno != EEXIST) {
-      fail_input("cannot create the directory '", temporary.string(), "': ", reason(errno));
+      fail_input(temporary.string(), ": cannot be created: ", reason(errno));
     }
   }
   fail_input("cannot save in '", directory_.string(), "': it is full of leftovers named '", prefix,

@@ -26,7 +26,7 @@ constexpr size_t buffer_bytes = 1 << 20;
 std::string reason(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 [[noreturn]] void fail_path(const char* what, const fs::path& path, int error) {
-  fail_input("cannot ", what, " '", path.string(), "': ", reason(error));
+  fail_input(path.string(), ": cannot be ", what, ": ", reason(error));
 }
 
 // Past a file-size limit write(2) raises SIGXFSZ, which would end the process before it can report.
@@ -85,17 +85,17 @@ int open_retry(const fs::path& path, int flags, mode_t mode = 0) {
 // Opens a regular file for reading and returns its size. O_NONBLOCK: opening a FIFO must not hang.
 int open_regular(const fs::path& path, uint64_t& size) {
   const int fd = open_retry(path, O_RDONLY | O_NONBLOCK);
-  if (fd < 0) fail_path("open", path, errno);
+  if (fd < 0) fail_path("opened", path, errno);
   struct stat st;
   if (::fstat(fd, &st) != 0) {
     const int error = errno;
     ::close(fd);
-    fail_path("examine", path, error);
+    fail_path("examined", path, error);
   }
   if (!S_ISREG(st.st_mode)) {
     ::close(fd);
-    fail_input("cannot read '", path.string(), "': it is ",
-               S_ISDIR(st.st_mode) ? "a directory" : "not a regular file", ", expected a file");
+    fail_input(path.string(), ": is ", S_ISDIR(st.st_mode) ? "a directory" : "not a regular file",
+               ", expected a file");
   }
   size = static_cast<uint64_t>(st.st_size);
   return fd;
@@ -110,8 +110,7 @@ void read_exactly(int fd, std::byte* into, size_t size, const fs::path& path) {
       fail_path("read", path, errno);
     }
     if (n == 0) {
-      fail_input("cannot read '", path.string(), "': it ended after ", done, " of ", size,
-                 " bytes");
+      fail_input(path.string(), ": cannot be read: it ended after ", done, " of ", size, " bytes");
     }
     done += static_cast<size_t>(n);
   }
@@ -122,7 +121,13 @@ void sync_fd(int fd, const fs::path& path) {
   do rc = ::fsync(fd);
   while (rc != 0 && errno == EINTR);
   // Some file systems cannot sync a directory and say so with EINVAL.
-  if (rc != 0 && errno != EINVAL) fail_path("sync", path, errno);
+  if (rc != 0 && errno != EINVAL) fail_path("synced to the disk", path, errno);
+}
+
+// A message with the name that the user knows.
+std::string renamed(std::string message, const std::string& from, const std::string& to) {
+  const size_t at = message.find(from);
+  return at == std::string::npos ? message : message.replace(at, from.size(), to);
 }
 
 }  // namespace
@@ -131,8 +136,7 @@ std::string read_text_file(const fs::path& path, uint64_t max_bytes) {
   uint64_t size = 0;
   const Fd fd(open_regular(path, size));
   if (size > max_bytes) {
-    fail_input("cannot read '", path.string(), "': it has ", size, " bytes, expected at most ",
-               max_bytes);
+    fail_input(path.string(), ": has ", size, " bytes, expected at most ", max_bytes);
   }
   std::string text(static_cast<size_t>(size), '\0');
   read_exactly(fd.get(), reinterpret_cast<std::byte*>(text.data()), text.size(), path);
@@ -145,7 +149,7 @@ FileBytes::FileBytes(const fs::path& path, Mode mode) {
   if (size == 0) return;
   if (mode == Mode::map) {
     void* p = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (p == MAP_FAILED) fail_path("map", path, errno);
+    if (p == MAP_FAILED) fail_path("mapped into memory", path, errno);
     data_ = static_cast<const std::byte*>(p);
     size_ = size;
     mapped_ = true;
@@ -153,7 +157,7 @@ FileBytes::FileBytes(const fs::path& path, Mode mode) {
   }
   auto* memory =
       static_cast<std::byte*>(::operator new[](size, std::align_val_t{64}, std::nothrow));
-  if (!memory) fail_input("cannot read '", path.string(), "': no memory for ", size, " bytes");
+  if (!memory) fail_input(path.string(), ": cannot be read: no memory for ", size, " bytes");
   data_ = memory;
   size_ = size;
   try {
@@ -201,7 +205,7 @@ void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EFBIG) hold.raised();
-      fail_path("write", path, errno);
+      fail_path("written", path, errno);
     }
     done += static_cast<size_t>(n);
   }
@@ -211,7 +215,7 @@ FileWriter::FileWriter(const fs::path& path)
     : path_(path),
       fd_(open_retry(path, O_WRONLY | O_CREAT | O_TRUNC, 0666)),
       buffer_(std::make_unique<std::byte[]>(buffer_bytes)) {
-  if (fd_ < 0) fail_path("create", path, errno);
+  if (fd_ < 0) fail_path("created", path, errno);
 }
 
 FileWriter::FileWriter(FileWriter&& other) noexcept
@@ -253,7 +257,7 @@ void FileWriter::close() {
   flush();
   sync_fd(fd_, path_);
   // NFS and quotas may report a failed write only here.
-  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_path("close", path_, errno);
+  if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_path("closed", path_, errno);
 }
 
 void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
@@ -277,6 +281,9 @@ void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
     write(file);
     file.close();
     rename_path(temporary, path);
+  } catch (const InputError& e) {
+    ::unlink(temporary.c_str());
+    throw InputError(renamed(e.what(), temporary.string(), path.string()));
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -290,12 +297,12 @@ void replace_text_file(const fs::path& path, std::string_view content) {
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_path("create", to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_path("created", to, errno);
 }
 
 void sync_directory(const fs::path& directory) {
   const Fd fd(open_retry(directory, O_RDONLY | O_DIRECTORY));
-  if (fd.get() < 0) fail_path("open the directory", directory, errno);
+  if (fd.get() < 0) fail_path("opened as a directory", directory, errno);
   sync_fd(fd.get(), directory);
 }
 
@@ -306,7 +313,7 @@ void make_directories(const fs::path& directory) {
   if (parent != directory) make_directories(parent);
   if (::mkdir(directory.c_str(), 0777) != 0) {
     if (errno == EEXIST && fs::is_directory(directory, ignored)) return;
-    fail_path("create the directory", directory, errno);
+    fail_path("made a directory", directory, errno);
   }
   sync_directory(parent.empty() ? "." : parent);
 }
@@ -319,9 +326,9 @@ void remove_tree(const fs::path& path) {
       entries.push_back(it->path());
     }
     for (const fs::path& entry : entries) remove_tree(entry);
-    if (::rmdir(path.c_str()) != 0 && errno != ENOENT) fail_path("remove", path, errno);
+    if (::rmdir(path.c_str()) != 0 && errno != ENOENT) fail_path("removed", path, errno);
   } else if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
-    fail_path("remove", path, errno);
+    fail_path("removed", path, errno);
   }
 }
 

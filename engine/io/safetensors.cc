@@ -117,12 +117,12 @@ class HeaderGuard {
 
   bool operator()(int depth, json::parse_event_t event, const json& parsed) {
     if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      if (depth >= 3) fail_input("'", file_, "': the header is nested too deeply");
+      if (depth >= 3) fail_input(file_, ": the header is nested too deeply");
       seen_[static_cast<size_t>(depth)].clear();
     } else if (event == json::parse_event_t::key && depth >= 1 && depth <= 3) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!seen_[static_cast<size_t>(depth - 1)].insert(key).second) {
-        fail_input("'", file_, "': the header has '", key, "' twice");
+        fail_input(file_, ": the header has '", key, "' twice");
       }
     }
     return true;
@@ -148,7 +148,7 @@ uint64_t unsigned_field(const json& value, const std::string& where) {
 
 Entry parse_entry(const std::string& file, const std::string& name, const json& value,
                   std::span<const std::byte> data) {
-  const std::string where = str("'", file, "': tensor '", name, "'");
+  const std::string where = str(file, ": tensor '", name, "'");
   if (!value.is_object()) fail_input(where, " is not described by a JSON object");
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     if (!value.contains(key)) fail_input(where, " has no '", key, "'");
@@ -194,12 +194,12 @@ Entry parse_entry(const std::string& file, const std::string& name, const json& 
 
 json parse_header(const std::string& file, std::string_view text) {
   if (text.empty() || text.front() != '{') {
-    fail_input("'", file, "' is not a safetensors file: its header does not begin with '{'");
+    fail_input(file, ": is not a safetensors file: its header does not begin with '{'");
   }
   try {
     return json::parse(text, HeaderGuard(file));
   } catch (const json::exception& e) {
-    fail_input("'", file, "': the header is not valid JSON: ", e.what());
+    fail_input(file, ": the header is not valid JSON: ", e.what());
   }
 }
 
@@ -255,14 +255,14 @@ SafetensorsFile SafetensorsFile::join(std::vector<SafetensorsFile> files, std::s
 
 void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   if (bytes.size() < 8) {
-    fail_input("'", name_, "' is not a safetensors file: it has ", bytes.size(),
+    fail_input(name_, ": is not a safetensors file: it has ", bytes.size(),
                " bytes, fewer than the 8 of its header's length");
   }
   uint64_t length = 0;
   std::memcpy(&length, bytes.data(), sizeof length);
   if (length > max_header_bytes || length > bytes.size() - 8) {
-    fail_input("'", name_, "' is not a safetensors file, or is truncated: its header claims ",
-               length, " bytes of the ", bytes.size() - 8, " that follow");
+    fail_input(name_, ": is not a safetensors file, or is truncated: its header claims ", length,
+               " bytes of the ", bytes.size() - 8, " that follow");
   }
   const auto* header_begin = reinterpret_cast<const char*>(bytes.data() + 8);
   const json header = parse_header(name_, {header_begin, static_cast<size_t>(length)});
@@ -274,9 +274,9 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
       entries.push_back(parse_entry(name_, name, value, data));
       continue;
     }
-    if (!value.is_object()) fail_input("'", name_, "': __metadata__ is not a JSON object");
+    if (!value.is_object()) fail_input(name_, ": __metadata__ is not a JSON object");
     for (const auto& [key, text] : value.items()) {
-      if (!text.is_string()) fail_input("'", name_, "': metadata '", key, "' is not a string");
+      if (!text.is_string()) fail_input(name_, ": metadata '", key, "' is not a string");
       metadata_[key] = text.get<std::string>();
     }
   }
@@ -286,7 +286,7 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
   uint64_t next = 0;
   for (Entry& entry : entries) {
     if (entry.begin != next) {
-      fail_input("'", name_, "': tensor '", entry.tensor.name, "' begins at byte ", entry.begin,
+      fail_input(name_, ": tensor '", entry.tensor.name, "' begins at byte ", entry.begin,
                  " of the data, expected ", next,
                  entry.begin < next ? " (it overlaps the one before)" : " (a hole)");
     }
@@ -296,7 +296,7 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
     tensors_.push_back(std::move(entry.tensor));
   }
   if (next != data.size()) {
-    fail_input("'", name_, "': ", data.size() - next, " bytes at the end belong to no tensor");
+    fail_input(name_, ": ", data.size() - next, " bytes at the end belong to no tensor");
   }
 }
 
@@ -314,7 +314,7 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 
 const StoredTensor& SafetensorsFile::at(std::string_view name) const {
   const StoredTensor* tensor = find(name);
-  if (!tensor) fail_input("'", name_, "' has no tensor '", name, "'");
+  if (!tensor) fail_input(name_, ": has no tensor '", name, "'");
   return *tensor;
 }
 
@@ -323,8 +323,8 @@ const StoredTensor& SafetensorsFile::at(std::string_view name, DType dtype,
   const StoredTensor& tensor = at(name);
   if (tensor.dtype != dtype ||
       !std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
-    fail_input("'", name_, "': tensor '", name, "' is ", tensor.describe(), ", expected ",
-               name_of(dtype), shape_text(shape));
+    fail_input(name_, ": tensor '", name, "' is ", tensor.describe(), ", expected ", name_of(dtype),
+               shape_text(shape));
   }
   return tensor;
 }

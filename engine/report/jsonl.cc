@@ -67,8 +67,8 @@ void take_line(const json& object, TrainingLog& log) {
 JsonlWriter::JsonlWriter(const fs::path& path) : path_(path) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd_ < 0) {
-    fail_input("cannot open the log '", path.string(),
-               "': ", std::generic_category().message(errno));
+    fail_input(path.string(),
+               ": the log cannot be opened: ", std::generic_category().message(errno));
   }
   struct stat st;
   char last = '\n';

@@ -113,6 +113,10 @@ std::string format_duration(double seconds) {
   return buffer;
 }
 
+std::string counted(int64_t n, std::string_view noun) {
+  return str(n, " ", noun, n == 1 ? "" : "s");
+}
+
 std::string format_rate(double x) {
   if (!(x >= 0) || std::isinf(x)) return "?";
   if (x < 999.5) return fixed(x, 0);

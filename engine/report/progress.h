@@ -46,6 +46,8 @@ std::string plain_progress(const Progress& progress);
 
 // "0:07", "12:31", "3:05:09", "2d 04:10"; "?" for what is unknown or negative.
 std::string format_duration(double seconds);
+// "1 step", "2 steps"
+std::string counted(int64_t n, std::string_view noun);
 // "950", "41k", "1.2M"
 std::string format_rate(double per_second);
 

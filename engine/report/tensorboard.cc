@@ -84,7 +84,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& directory, std::function<do
     path_ = directory / (name + "." + std::to_string(attempt));
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd_ < 0 && errno != EEXIST) {
-      fail_input("cannot create '", path_.string(), "': ", std::generic_category().message(errno));
+      fail_input(path_.string(), ": cannot be created: ", std::generic_category().message(errno));
     }
   }
   write_event(0, bytes_field(3, "brain.Event:2"));

@@ -1,6 +1,7 @@
 #include "engine/train/model_file.h"
 
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -103,6 +104,19 @@ struct Checksum {
   }
 };
 
+std::string hex(uint32_t value) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", value);
+  return text;
+}
+
+// As a file has it; as it stands when it is no number, which is damage too.
+std::string hex_of_decimal(const std::string& text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? hex(value) : "'" + text + "'";
+}
+
 SafetensorsFile find_model(const std::string& path, std::vector<std::string>* warnings) {
   namespace fs = std::filesystem;
   constexpr const char* file = "model.safetensors";
@@ -160,10 +174,28 @@ SafetensorsFile open_model(const std::string& path, std::vector<std::string>* wa
   for (const StoredTensor& t : file.tensors()) by_name[t.name] = &t;
   for (const auto& [name, t] : by_name) sum.add(name, t->bytes);
   if (stored->second != str(sum.value)) {
-    fail_input(file.name(), ": is damaged: its checksum is ", sum.value, ", expected ",
-               stored->second, "; the checkpoint-* directories of its run may still be good");
+    fail_input(file.name(), ": is damaged: the CRC-32C of its content is ", hex(sum.value),
+               ", expected ", hex_of_decimal(stored->second),
+               "; the checkpoint-* directories of its run may still be good");
   }
   return file;
+}
+
+std::vector<std::string> files_of_model(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end;
+       at.increment(error)) {
+    const fs::path& file = at->path();
+    const std::string extension = file.extension().string();
+    if (extension == ".safetensors" || extension == ".json" || extension == ".toml" ||
+        file.filename() == "log.jsonl") {
+      files.push_back(file.string());
+    }
+  }
+  return files;
 }
 
 }  // namespace rondo

@@ -1,6 +1,7 @@
 #include "engine/train/open_data.h"
 
 #include <algorithm>
+#include <set>
 
 #include "engine/text/unicode.h"
 #include "engine/train/build_model.h"
@@ -73,9 +74,7 @@ std::vector<Waveform> noise_recordings(const Config& config, const AudioReader* 
   std::vector<Waveform> out;
   const std::string& path = config.augment.noise_recordings;
   if (path.empty() || !(config.augment.noise > 0)) return out;
-  if (config.features.type == FeatureType::ready || !audio) {
-    fail_input("augment.noise_recordings is '", path, "', but ready features get no noise");
-  }
+  if (!audio) fail_input("augment.noise_recordings: this program cannot read recordings");
   const Manifest manifest = read_manifest(path);
   for (const ManifestEntry& e : manifest.entries) {
     const std::string where = manifest.where(e);
@@ -136,6 +135,28 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
   return std::make_unique<ManifestDataset>(read, o, audio, text);
 }
 
+void require_data_settings(const Config& config) {
+  const AugmentSettings& a = config.augment;
+  if (!a.noise_recordings.empty() && !(a.noise > 0)) {
+    fail_input("augment.noise_recordings is '", a.noise_recordings,
+               "', but augment.noise is 0: no utterance would get noise");
+  }
+  if (config.features.type != FeatureType::ready) return;
+  // Of what only recordings have. features.hop_ms stays: it is the time between two frames.
+  static const std::set<std::string> of_recordings = {
+      "features.bins",         "features.coefficients",    "features.rate",
+      "features.frame_ms",     "features.low_hz",          "features.high_hz",
+      "features.preemphasis",  "features.dither",          "augment.speed",
+      "augment.noise",         "augment.noise_recordings", "augment.noise_snr_low",
+      "augment.noise_snr_high"};
+  for (const std::string& change : config_differences(Config(), config)) {
+    const std::string key = change.substr(0, change.find(':'));
+    if (!of_recordings.contains(key)) continue;
+    fail_input(key, " is", change.substr(change.rfind(" -> ") + 3),
+               ", but features.type is \"ready\": it works on recordings alone");
+  }
+}
+
 void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,
                  const ModelSizes& sizes, const std::string& where) {
   if (data.feature_dim() != sizes.features) {
@@ -156,15 +177,31 @@ Alphabet make_alphabet(const Config& config) {
   if (!config.data.alphabet.empty()) {
     std::vector<std::string> symbols;
     for (char32_t c : code_points(to_nfc(config.data.alphabet))) symbols.push_back(to_utf8(c));
-    return Alphabet(std::move(symbols));
+    try {
+      return Alphabet(std::move(symbols));
+    } catch (const InputError& e) {
+      fail_input("data.", e.what());  // "alphabet: symbol ..."
+    }
   }
   const Manifest manifest = read_manifest(config.data.train);
   const std::vector<std::string> transcripts = manifest.transcripts();
-  if (!transcripts.empty()) return Alphabet::from_transcripts(transcripts);
+  if (!transcripts.empty()) {
+    Alphabet alphabet = Alphabet::from_transcripts(transcripts);
+    if (alphabet.symbols().empty()) {
+      fail_input(config.data.train, ": the texts of all ", transcripts.size(),
+                 " utterances are empty: there is no character to learn");
+    }
+    return alphabet;
+  }
   int32_t largest = 0;
   for (const ManifestEntry& e : manifest.entries) {
     if (e.labels && !e.labels->empty())
       largest = std::max(largest, *std::max_element(e.labels->begin(), e.labels->end()));
+  }
+  if (largest == 0 && std::any_of(manifest.entries.begin(), manifest.entries.end(),
+                                  [](const ManifestEntry& e) { return e.labels.has_value(); })) {
+    fail_input(config.data.train,
+               ": the labels of all utterances are empty: there is none to learn");
   }
   return Alphabet::of_numbers(largest);
 }

@@ -22,6 +22,9 @@ FeatureConfig feature_config(const FeaturesConfig& features);
 CmvnMode cmvn_mode_of(Cmvn cmvn);
 TargetKind target_kind(Task task);
 
+// Throws InputError for settings that the kind of features leaves without effect.
+void require_data_settings(const Config& config);
+
 // `audio` and `text` are borrowed by the result. With `most` above 0 at most so many utterances,
 // from all over the manifest. Throws InputError.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,

@@ -11,6 +11,8 @@
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
 #include "engine/train/make_synchronizer.h"
+#include "engine/train/open_data.h"
+#include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
@@ -57,6 +59,7 @@ class Trainer {
     });
     report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
                    s_.state, s_.resumed);
+    if (!options_.note.empty()) report_->message(options_.note);
     for (const std::string& text : strategy_.messages) report_->message(text);
   }
 
@@ -475,6 +478,8 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
     if (config.training.checkpoint_dir.empty()) {
       fail_input("training.checkpoint_dir is empty: name the directory for checkpoints and logs");
     }
+    require_data_settings(config);
+    require_files_apart(config, options);
     read_manifest(config.data.train);
   };
   if (options.group) {

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/device_group.h"
 #include "engine/config/config.h"
@@ -49,6 +50,9 @@ struct TrainerOptions {
   DeviceGroup* sums = nullptr;         // borrowed; of the same ranks, if they are on devices
   int threads = 0;                     // of this rank; 0: training.threads
   std::string version;                 // of the program: the ranks compare it
+  std::string note = {};  // for the log and the terminal when training begins; empty: none
+  // What the caller has read, a configuration say: the run refuses to write there.
+  std::vector<std::string> files_read = {};
 };
 
 struct TrainingSummary {

@@ -9,6 +9,7 @@
 #include "engine/io/file.h"
 #include "engine/io/resident_memory.h"
 #include "engine/report/charts.h"
+#include "engine/train/run_files.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -25,14 +26,6 @@ std::string format(const char* pattern, Args... args) {
   char text[512];
   std::snprintf(text, sizeof text, pattern, args...);
   return text;
-}
-
-std::string log_path(const Config& config, int rank) {
-  fs::path path = config.training.log;
-  if (path.empty()) path = fs::path(config.training.checkpoint_dir) / "log.jsonl";
-  if (rank == 0) return path.string();
-  const std::string name = str(path.stem().string(), ".rank-", rank, path.extension().string());
-  return path.replace_filename(name).string();
 }
 
 // What the learning curve is called: the last part of the checkpoint directory's path.
@@ -87,7 +80,7 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
                            const ManifestDataset* dev, const TrainingState& state, bool resumed) {
   message(format("model: %" PRId64 " weights, %s, ", weights, name_of(config_.training.dtype)) +
           model);
-  std::string data = format("data: %" PRId64 " utterances", train.size());
+  std::string data = "data: " + counted(train.size(), "utterance");
   if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + ")";
   if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
   message(data);
@@ -257,7 +250,7 @@ void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task 
   const double metric = e.metric(task);
   std::string line = "best model on the test data: " + metric_text(task, metric);
   if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
-  message(line + format(" on %" PRId64 " utterances", e.utterances));
+  message(line + " on " + counted(e.utterances, "utterance"));
   std::vector<LogField> fields = {
       {"event", std::string("test")}, {"step", state.step}, {"loss", e.loss}, {"metric", metric}};
   if (task == Task::ctc) {

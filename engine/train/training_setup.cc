@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/train/open_data.h"
+#include "engine/train/run_files.h"
 #include "engine/train/stored_state.h"
 
 namespace rondo {
@@ -50,9 +51,20 @@ class Setup {
     const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
     metadata_ = file.metadata();
     for (const std::string& w : s_.checkpoint->warnings()) report_.message("warning: " + w);
+    require_same_beginning(directory, stored.config.training.init_from);
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_.message("warning: differs from the run so far: " + d);
     }
+  }
+
+  // A run that goes on has weights of its own: others asked for would not be taken.
+  void require_same_beginning(const std::filesystem::path& directory,
+                              const std::string& init_from) const {
+    const std::string& wanted = config_.training.init_from;
+    if (wanted.empty() || wanted == init_from) return;
+    fail_input("training.init_from is '", wanted, "', but the run in ", directory.string(),
+               init_from.empty() ? " began without" : " began with '" + init_from + "'",
+               "; leave it out to continue that run, or start another training.checkpoint_dir");
   }
 
   // What waits for validations would wait for ever without them.
@@ -88,8 +100,10 @@ class Setup {
     const TextEncoder* text = s_.alphabet.get();
     s_.train = open_dataset(config_, config_.data.train, DataUse::training, options_.audio, text);
     report_.problems(*s_.train, config_.data.train);
+    require_apart_from_data(options_, *s_.train);
     if (!config_.data.dev.empty()) {
       s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, options_.audio, text);
+      require_apart_from_data(options_, *s_.dev);
     }
     d.config = config_;
     d.sizes.features = s_.train->feature_dim();
@@ -111,6 +125,7 @@ class Setup {
     if (!config_.data.test.empty()) {
       const auto test =
           open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio, text);
+      require_apart_from_data(options_, *test);
       require_fit(*test, config_.data.test, config_.task, d.sizes, config_.data.train);
     }
   }

@@ -91,6 +91,48 @@ def test_training_recordings_that_are_none():
         fails_to_train(root, base=TONE, lines=2, errs=["train002.wav: cannot be opened"])
 
 
+def test_recordings_that_end_before_their_manifest_says():
+    with folder() as root:
+        tone_corpus(root, train=4, dev=2)
+        for part, at in (("train", 3), ("dev", 2)):
+            whole = (root / f"{part}.jsonl").read_text()
+            lines = [json.loads(line) for line in whole.splitlines()]
+            lines[at - 1]["duration"] = 99
+            write_manifest(root / f"{part}.jsonl", lines)
+            fails_to_train(root, base=TONE, lines=2,
+                           errs=[f"{part}.jsonl:{at}: ", ".wav: ends after ", '"duration" 99'])
+            fails("eval", tone_model() / "run", root / f"{part}.jsonl", lines=2, errs='"duration" 99')
+            (root / f"{part}.jsonl").write_text(whole)
+
+
+def test_nothing_to_learn():
+    with folder() as root:
+        features(root)
+        for empty in ({"text": ""}, {"labels": []}):
+            write_manifest(root / "train.jsonl", [{"features_filepath": f"train00{i}.npy", **empty}
+                                                  for i in range(6)])
+            fails_to_train(root, errs=["train.jsonl: the ", "are empty: there is no"])
+
+
+def test_settings_that_ready_features_do_not_have():
+    with folder() as root:
+        features(root)
+        for setting, text in [("augment.speed=[0.9, 1.1]", "augment.speed is [0.9, 1.1], but"),
+                              ("augment.noise=0.5", "augment.noise is 0.5, but"),
+                              ("features.bins=80", "features.bins is 80, but"),
+                              ("features.dither=1", "features.dither is 1")]:
+            fails_to_train(root, setting, errs=[text, 'features.type is "ready"'])
+            check(not (root / "run").exists(), "left behind")
+        # The time between frames is theirs too.
+        train(root, root / "run", "features.hop_ms=20", "augment.spec_augment=true", "training.max_steps=1")
+
+
+def test_noise_for_no_utterance():
+    root = tone_model()
+    fails_to_train(root, "augment.noise_recordings=dev.jsonl", base=TONE,
+                   errs=["augment.noise_recordings is 'dev.jsonl', but augment.noise is 0"])
+
+
 def test_recordings_to_validate_and_test_with():
     with folder() as root:
         tone_corpus(root, train=4, dev=2)
@@ -128,8 +170,10 @@ def test_malformed_manifests():
             fails_to_train(root, errs=["train.jsonl:7: ", text])
     with folder() as root:
         features(root)
+        (root / "train.jsonl").write_text("\n \n")
+        fails_to_train(root, errs="train.jsonl: holds blank lines only, expected one utterance")
         (root / "train.jsonl").write_text("")
-        fails_to_train(root, errs="train.jsonl: holds no utterances")
+        fails_to_train(root, errs="train.jsonl: is empty, expected one utterance per line")
 
 
 def test_text_outside_the_alphabet():
@@ -141,6 +185,11 @@ def test_text_outside_the_alphabet():
               "training.epochs=1", says=["left out", "'X' (U+0058)", "data: 6 utterances"])
         check([e["where"] for e in log_of(root / "run", "left_out")] == [f"{root}/train.jsonl:7"],
               log_of(root / "run", "left_out"))
+        shutil.rmtree(root / "run")
+        write_manifest(root / "train.jsonl", [{"features_filepath": "train000.npy", "text": "X"}])
+        fails_to_train(root, "data.alphabet=abc", "data.text_outside_alphabet=skip", lines=2,
+                       errs=["1 of 1 utterances", "; leaving them out leaves none"])
+        fails_to_train(root, "data.alphabet=abca", errs="data.alphabet: symbol 'a' (U+0061) occurs twice")
 
 
 def test_many_bad_utterances_are_all_named():
@@ -272,11 +321,15 @@ def test_damaged_models():
     damaged = root / "damaged.safetensors"
     rng = random.Random(5)
     places = [len(model) - 1, len(model) // 2, *(rng.randrange(len(model)) for _ in range(20))]
-    for place in places:
+    for number, place in enumerate(places):
         flipped = bytearray(model)
         flipped[place] ^= 1 << rng.randrange(8)
         damaged.write_bytes(flipped)
-        fails("transcribe", damaged, good, errs="damaged.safetensors")
+        # The last byte is one of a weight: only the checksum can tell.
+        fails("transcribe", damaged, good, errs=["damaged.safetensors", "CRC-32C of its content is"]
+              if number == 0 else "damaged.safetensors")
+        # Of the machine, too, nothing is said.
+        check(number or fails("info", "--model", damaged, errs="damaged")[0] == "", "more than the error")
     for length in [0, 5, 100, len(model) // 2, len(model) - 1]:
         damaged.write_bytes(model[:length])
         fails("transcribe", damaged, good, errs="damaged.safetensors")
@@ -313,6 +366,18 @@ def test_weights_of_another_model():
         fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
               "model.hidden=12", "training.epochs=2", "--resume",
               errs=["checkpoint-", "model.safetensors"])
+
+
+def test_weights_for_a_run_that_has_some():
+    with folder() as root:
+        features(root)
+        train(root, root / "a", "training.max_steps=1")
+        train(root, root / "run", "training.max_steps=1", f"training.init_from={root}/a")
+        # The command that began the run continues it; other weights would not be taken.
+        train(root, root / "run", "training.max_steps=2", f"training.init_from={root}/a", "--resume",
+              says="trained 2 steps")
+        fails_to_train(root, "training.max_steps=3", f"training.init_from={root}/run", "--resume",
+                       errs=[f"training.init_from is '{root}/run'", f"began with '{root}/a'"])
 
 
 def test_weights_for_other_characters():
@@ -357,6 +422,10 @@ def test_places_that_cannot_be_written():
     root = tone_model()
     good = root / "dev000.wav"
     fails("transcribe", root / "run", good, "--format", "npy", "--out", "/proc/x", errs="/proc/x")
+    # Not the name that the file has while it is written.
+    fails("transcribe", root / "run", good, "--picture", "/nonexist/x.svg",
+          errs="rondo: /nonexist/x.svg: cannot be created: No such file", not_says="tmp")
+    fails("prepare", "speech-demo", "/proc/x", errs="/proc/x: cannot be made", not_says="partial")
     with open("/dev/full", "wb") as full:
         fails("transcribe", root / "run", good, stdout=full, errs="standard output cannot be written")
     fails("eval", root / "run", root / "dev.jsonl", "--hypotheses", "/nonexistent/h", errs="/nonex")

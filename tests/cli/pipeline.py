@@ -16,13 +16,22 @@ def test_recordings_to_text():
     with folder() as root:
         tone_corpus(root)
         model, recording = root / "run", root / "dev001.wav"
-        out, _ = train(root, model, "training.epochs=20", "training.samples=2", base=TONE,
+        out, _ = train(root, model, "training.epochs=20", "training.samples=2",
+                       f"training.tensorboard={root}/tb", base=TONE,
                        says=["60 utterances", "12 to validate", "reference", "hypothesis",
                              "best model: ", "dev WER "])
         out, _ = run("eval", model, root / "dev.jsonl", "--group-by", "speaker",
                      "--hypotheses", root / "hyp.jsonl",
                      says=["on 12 utterances", "speaker s0", "speaker s1", "times real time"])
+        check(out.count("WER ") == 3, "the total is said twice:", out)
+        seen = [{**json.loads(line), "seen": i % 3 > 0} for i, line in enumerate((root / "dev.jsonl").open())]
+        write_manifest(root / "seen.jsonl", seen)
+        run("eval", model, root / "seen.jsonl", says=["\nseen voices  ", "\nunseen voices  "])
+        run("eval", model, root / "seen.jsonl", "--group-by", "seen", says=["\nseen true  ", "\nseen false  "])
         check(rate(out) < 20, "tones were not learnt:", out)
+        events = b"".join(file.read_bytes() for file in (root / "tb").glob("events.out.tfevents.*"))
+        check(all(tag in events for tag in (b"loss/train", b"learning_rate", b"loss/dev", b"wer/dev", b"samples")),
+              "TensorBoard's file lacks a curve:", events[:500])
         entries = [json.loads(line) for line in (root / "dev.jsonl").open()]
         written = [json.loads(line) for line in (root / "hyp.jsonl").open()]
         check([w["reference"] for w in written] == [e["text"] for e in entries], written)

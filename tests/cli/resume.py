@@ -73,6 +73,29 @@ def test_kill_at_random_moments():
         check_same(whole, parts / "run")
 
 
+def test_kill_with_all_that_is_drawn_by_chance():
+    # Recordings with every kind of augmentation, averages, and bf16 where the CPU has it.
+    with folder() as root:
+        whole, parts = root / "whole", root / "parts"
+        for place in (whole, parts):
+            place.mkdir()
+            tone_corpus(place, train=24, dev=6)
+        bf16 = "AVX-512 with bf16" in run("info")[0]
+        settings = ["train", *TONE, "data=.", "training.checkpoint_dir=run", "training.epochs=4",
+                    "model.dropout=0.2", "augment.speed=[0.9, 1.0, 1.1]", "augment.noise=0.5",
+                    "augment.spec_augment=true", "features.dither=1", "training.ema=0.9",
+                    "training.average_best=2", "training.checkpoint_every_steps=3",
+                    f"training.dtype={'bf16' if bf16 else 'f32'}"]
+        run(*settings, cwd=whole)
+        process = start(*settings, cwd=parts, stdout=subprocess.DEVNULL)
+        wait_for(lambda: list((parts / "run").glob("checkpoint-*3")), process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        check(not (parts / "run/checkpoint-000000012").exists(), "not killed in time")
+        run(*settings, "--resume", cwd=parts, says="continuing after step")
+        check_same(whole / "run", parts / "run")
+
+
 def test_interrupted_and_terminated():
     with folder() as root:
         whole, parts, _ = uninterrupted(root)
@@ -141,25 +164,43 @@ def test_a_signal_during_the_test():
         check(of(root / "whole") == of(root / "run"), of(root / "whole"), of(root / "run"))
 
 
+def processor_seconds(process):
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_second_signal_exits_at_once():
-    with folder() as root:
-        # A step of several seconds, so that the first signal has to wait.
-        rng = random.Random(1)
-        rows = [[rng.gauss(0, 1) for _ in range(6)] for _ in range(20000)]
-        (root / "long.npy").write_bytes(npy(rows))
-        write_manifest(root / "train.jsonl", [{"features_filepath": "long.npy", "text": "abc"}])
-        process = start("train", *READY, "data.train=train.jsonl", "model.hidden=256",
-                        "training.checkpoint_dir=run", "data.batch_frames=1000000", cwd=root,
-                        stdout=subprocess.DEVNULL)
-        wait_for(lambda: (root / "run/log.jsonl").exists(), process)
-        process.send_signal(signal.SIGTERM)
-        time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
-        process.communicate(timeout=TIMEOUT)
-        check(process.returncode == 128 + signal.SIGTERM, process.returncode)
-        check(time.monotonic() - began < 2, "took", time.monotonic() - began, "s")
-        check(not list((root / "run").glob("checkpoint-*")), "the first signal was enough")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with folder() as root:
+            exits_at_once(root, number)
+
+
+def exits_at_once(root, number):
+    # A step of several seconds, so that the first signal has to wait.
+    rng = random.Random(1)
+    rows = [[rng.gauss(0, 1) for _ in range(6)] for _ in range(20000)]
+    (root / "long.npy").write_bytes(npy(rows))
+    write_manifest(root / "train.jsonl", [{"features_filepath": "long.npy", "text": "abc"}])
+    process = start("train", *READY, "data.train=train.jsonl", "model.hidden=256",
+                    "training.checkpoint_dir=run", "data.batch_frames=1000000", cwd=root,
+                    stdout=subprocess.DEVNULL)
+
+    def started():
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return log_of(root / "run", "start")
+
+    wait_for(started, process)
+    # Before the first update there would be nothing to wait for.
+    before = processor_seconds(process)
+    wait_for(lambda: processor_seconds(process) - before > 0.2, process)
+    process.send_signal(number)
+    time.sleep(0.05)
+    process.send_signal(number)
+    began = time.monotonic()
+    process.communicate(timeout=TIMEOUT)
+    check(process.returncode == 128 + number, process.returncode)
+    check(time.monotonic() - began < 2, "took", time.monotonic() - began, "s")
+    check(not list((root / "run").glob("checkpoint-*")), "the first signal was enough")
 
 
 def test_a_signal_before_the_first_update():
@@ -210,7 +251,7 @@ def test_full_disk():
         process.communicate()
         # No file may grow beyond 20 kB: the log still can, a checkpoint cannot.
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-        fails(*words("--resume"), cwd=parts, preexec_fn=limit, errs=["write", "File too large"])
+        fails(*words("--resume"), cwd=parts, preexec_fn=limit, errs=["cannot be written: File too large"])
         run("info", "--model", parts / "run", says="alphabet")
         run(*words("--resume"), cwd=parts, says="continuing after step")
         check_same(whole, parts / "run")

@@ -364,6 +364,15 @@ TEST_CASE("fsdd: what is not an earlier corpus is never overwritten", "[fsdd]") 
     check_refused(options, "out: holds 'notes.txt', which is no part of the corpus");
     CHECK(split_of(options.out, "train").size() == 60);
   }
+  SECTION("nor when the recordings are in it") {
+    prepare_fsdd(options);
+    fs::remove_all(options.out + "/wav");
+    fs::copy(options.recordings, options.out + "/wav");
+    options.recordings = options.out + "/wav/../wav";
+    const auto before = files_of(options.out);
+    check_refused(options, "out: holds the recordings to read");
+    CHECK(files_of(options.out) == before);
+  }
   SECTION("an earlier corpus survives a failure") {
     prepare_fsdd(options);
     const auto before = files_of(options.out);

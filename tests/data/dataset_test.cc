@@ -78,6 +78,22 @@ TEST_CASE("a manifest of recordings becomes examples", "[dataset]") {
   CHECK(d.problems().empty());
 }
 
+TEST_CASE("a recording that ends long before its duration is refused", "[dataset]") {
+  Corpus c;
+  c.recording("a.wav", 2.0, 8000);
+  const auto with = [&](const char* fields) {
+    const Manifest m = c.manifest(str(R"({"audio_filepath": "a.wav", "text": "a", )", fields, "}"));
+    return ManifestDataset(m, small_options(), &c.reader, &c.alphabet);
+  };
+  for (const char* fields : {R"("duration": 99)", R"("offset": 1, "duration": 1.2)"}) {
+    CHECK_THROWS_WITH(with(fields), Catch::Contains("a.wav: ends after 2 s"));
+  }
+  // Rounded, or of another encoding.
+  for (const char* fields : {R"("duration": 2.05)", R"("offset": 1.5, "duration": 0.6)"}) {
+    CHECK(with(fields).size() == 1);
+  }
+}
+
 TEST_CASE("every augmented epoch has the frames that were announced", "[dataset]") {
   Corpus c;
   c.recording("a.wav", 0.7313, 44100);

@@ -240,7 +240,7 @@ TEST_CASE("a file-size limit is an error, not a signal", "[checkpoint][crash]") 
       save(store, 2, 1 << 20);
       return 3;
     } catch (const InputError& e) {
-      if (!std::strstr(e.what(), "model.safetensors': File too large")) return 4;
+      if (!std::strstr(e.what(), "model.safetensors: cannot be written: File too large")) return 4;
     }
     sigset_t pending;
     sigpending(&pending);

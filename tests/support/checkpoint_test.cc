@@ -136,7 +136,7 @@ TEST_CASE("damage is found, named, and the previous generation is used", "[check
   }
   SECTION("a flipped byte in the manifest") {
     flip(newest / "manifest.json", 50);
-    reason = "manifest.json' is damaged";
+    reason = "manifest.json: is damaged";
   }
   SECTION("a truncated manifest") {
     fs::resize_file(newest / "manifest.json", 60);
@@ -266,7 +266,7 @@ TEST_CASE("a directory that cannot be made is named", "[checkpoint]") {
   CHECK_THAT(input_error([&] { CheckpointStore s(dir / "file/run"); }),
              Contains("file") && Contains("directory"));
   CHECK_THAT(input_error([&] { CheckpointStore s(dir / "file"); }),
-             Contains("'" + (dir / "file").string()));
+             Contains((dir / "file").string() + ": "));
   CHECK_THAT(input_error([&] { open_latest(dir / "file"); }),
              Contains("cannot list the checkpoint directory"));
 }

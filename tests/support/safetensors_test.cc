@@ -159,7 +159,7 @@ TEST_CASE("a file that lacks what is expected names file and tensor", "[safetens
   const TensorToWrite tensor{"w", DType::f32, {2, 3}, f};
   write_safetensors(dir / "model", {&tensor, 1});
   const SafetensorsFile file(dir / "model");
-  CHECK_THAT(input_error([&] { file.at("bias"); }), Contains("model' has no tensor 'bias'"));
+  CHECK_THAT(input_error([&] { file.at("bias"); }), Contains("model: has no tensor 'bias'"));
   const int64_t shape[] = {3, 2};
   CHECK_THAT(input_error([&] { file.at("w", DType::f32, shape); }),
              Contains("tensor 'w' is f32[2, 3], expected f32[3, 2]"));

@@ -1,0 +1,81 @@
+#include "engine/train/run_files.h"
+
+#include <filesystem>
+
+#include "engine/data/files.h"
+#include "engine/io/output_file.h"
+#include "engine/train/model_file.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path log_of(const Config& config) {
+  if (!config.training.log.empty()) return config.training.log;
+  return fs::path(config.training.checkpoint_dir) / "log.jsonl";
+}
+
+std::vector<OutputFile> outputs(const Config& config, const TrainerOptions& options) {
+  const fs::path run = config.training.checkpoint_dir;
+  std::vector<OutputFile> all;
+  all.emplace_back(log_of(config), config.training.log.empty() ? "the log" : "training.log");
+  all.emplace_back(options.timeline, "--timeline");
+  all.emplace_back(run / "model.safetensors", "the best model");
+  all.emplace_back(run / "learning_curve.svg", "the learning curve");
+  // A run that goes on may be given the settings that it wrote itself.
+  if (options.start == StartFrom::scratch) all.emplace_back(run / "config.toml", "the settings");
+  return all;
+}
+
+}  // namespace
+
+std::string log_path(const Config& config, int rank) {
+  fs::path path = log_of(config);
+  if (rank > 0) {
+    const std::string name = str(path.stem().string(), ".rank-", rank, path.extension().string());
+    path.replace_filename(name);
+  }
+  constexpr std::string_view beginning = "{\"event\"";
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) {
+    const std::string found = data::read_file_start(path.string(), beginning.size());
+    if (!beginning.starts_with(found)) {
+      fail_input(path.string(),
+                 ": is there and is no log of a training run: it does not begin with ", beginning,
+                 "; expected a new file for training.log");
+    }
+  }
+  return path.string();
+}
+
+void require_files_apart(const Config& config, const TrainerOptions& options) {
+  const std::vector<OutputFile> written = outputs(config, options);
+  for (size_t i = 0; i < written.size(); ++i) {
+    const OutputFile& output = written[i];
+    for (size_t j = 0; j < i; ++j) written[j].require_not(output);
+    output.require_not(config.data.train, "the manifest of data.train");
+    output.require_not(config.data.dev, "the manifest of data.dev");
+    output.require_not(config.data.test, "the manifest of data.test");
+    output.require_not(config.augment.noise_recordings, "the manifest of augment.noise_recordings");
+    for (const std::string& file : options.files_read) {
+      output.require_not(file, "the configuration");
+    }
+    // Of a run that goes on, nothing is read there.
+    if (config.training.init_from.empty() || options.start == StartFrom::checkpoint) continue;
+    for (const std::string& file : files_of_model(config.training.init_from)) {
+      output.require_not(file, "a file of training.init_from");
+    }
+  }
+}
+
+void require_apart_from_data(const TrainerOptions& options, const ManifestDataset& data) {
+  const OutputFile timeline(options.timeline, "--timeline");
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const ManifestEntry& e = data.entry(i);
+    timeline.require_not(e.path, e.is_audio ? "the recording" : "the features");
+  }
+}
+
+}  // namespace rondo
