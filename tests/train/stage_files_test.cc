@@ -246,7 +246,7 @@ TEST_CASE("an index that does not fit its files is an error", "[stages]") {
     state.read("average", entries[1], read);
     CHECK(read[3] == 4);
     CHECK_THAT(error_of([&] { state.require("momentum", entries, 128); }),
-               Contains("o0' has no tensor 'momentum'"));
+               Contains("o0: has no tensor 'momentum'"));
   }
   const auto error = [&](const Checkpoint& checkpoint) {
     return error_of([&] {
@@ -260,7 +260,7 @@ TEST_CASE("an index that does not fit its files is an error", "[stages]") {
   CHECK_THAT(error(committed({a, b}, &good, {four})),
              Contains("tensor 'a' is both in ") && Contains("stage-0") && Contains("stage-1"));
   CHECK_THAT(error(committed({}, &good, {four})),
-             Contains("model-stage-1-of-2.safetensors' has no tensor 'b'"));
+             Contains("model-stage-1-of-2.safetensors: has no tensor 'b'"));
   CHECK_THAT(error(committed({b, {"c", DType::f32, {4}, values}}, &good, {four})),
              Contains("does not know tensor 'c' of 'model-stage-1"));
   const std::vector<float> zeros(64);
