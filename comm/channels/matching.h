@@ -42,6 +42,8 @@ class Matching {
     announced_[tag].push_back(announcement);
     return nullptr;
   }
+  // A send that met its announcement and could not be begun: it waits, to fail with the rest.
+  void put_back(const OpPtr& send) { sends_[send->tag].push_front(send); }
   // Whether the announcement waited; if not, its send is on its way.
   bool forget(Tag tag, uint64_t number) {
     return erase_if(announced_, tag, [&](const Announcement& a) { return a.number == number; });

@@ -335,9 +335,14 @@ void Channel::handle(const LetterHead& head, std::span<const std::byte> body) {
 // The letters about messages.
 void Channel::settle(const LetterHead& head, std::span<const std::byte> body) {
   if (head.kind == LetterKind::announce) {
-    const auto op = matching_.announced(head.tag, {head.number, head.size});
-    if (op) begin_send(op, {head.number, head.size});
-    return;
+    const OperationPtr op = matching_.announced(head.tag, {head.number, head.size});
+    if (!op) return;
+    try {
+      return begin_send(op, {head.number, head.size});
+    } catch (...) {
+      if (!op->moving && !op->done()) matching_.put_back(op);
+      throw;
+    }
   }
   if (head.kind == LetterKind::revoke) {
     if (!matching_.forget(head.tag, head.number)) return;  // it has been sent
