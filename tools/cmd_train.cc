@@ -87,7 +87,10 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
     mine.group = group.get();
     mine.transport = &transport;
     mine.device = device_of_rank(choice, options.device, rank, ranks);
-    const auto sums = make_device_group(mine.device, transport, *store, "sums", g.timeout);
+    std::unique_ptr<DeviceGroup> sums;
+    if (!wants_pipeline(config)) {
+      sums = make_device_group(mine.device, transport, *store, "sums", g.timeout);
+    }
     mine.sums = sums.get();
     if (config.training.threads == 0) mine.threads = std::max(1, usable_cpus() / ranks);
     const TrainingSummary s = train_with_others(config, mine);
@@ -109,8 +112,11 @@ TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
   options.group = group.get();
   options.transport = &transport;
   options.device = device_of_rank(choice, options.device, place.local_rank, place.local_size);
-  const auto sums = make_device_group(options.device, transport, world->store(),
-                                      "sums-" + place.attempt, g.timeout);
+  std::unique_ptr<DeviceGroup> sums;  // pipelines sum by way of the host
+  if (!wants_pipeline(config)) {
+    sums = make_device_group(options.device, transport, world->store(), "sums-" + place.attempt,
+                             g.timeout);
+  }
   options.sums = sums.get();
   if (config.training.threads == 0) options.threads = std::max(1, usable_cpus() / place.local_size);
   const auto failed = [&](const std::exception& e) {

@@ -80,7 +80,6 @@ PipelineRank::PipelineRank(const Graph& graph, const Context& context, ProcessGr
       schedule_(std::move(schedule)),
       parameters_(parameters),
       options_(options) {
-  RONDO_CHECK(context.device->host_memory(), "activations must be in host memory to be sent");
   RONDO_CHECK(group.size() == schedule_.ranks(), "a schedule of ", schedule_.ranks(),
               " ranks for a group of ", group.size());
   require_neighbours(graph);

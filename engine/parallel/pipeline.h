@@ -11,8 +11,8 @@
 // activations, and they are used again. All share the stage's parameters, into whose gradients they
 // accumulate, in the order of the micro-batches.
 //
-// Values must be in host memory (cpu, sim). One thread at a time. Throws CommError when a rank is
-// gone or late.
+// What crosses from a device to another goes by way of host memory. One thread at a time. Throws
+// CommError when a rank is gone or late.
 #pragma once
 
 #include <deque>

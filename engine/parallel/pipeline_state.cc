@@ -49,13 +49,14 @@ int PipelineTrainer::owner(const Parameters::Entry& entry) const {
 
 std::vector<float> PipelineTrainer::gather(const std::string& slot) {
   std::vector<float> parts;
-  TensorView mine;
+  HostArray whole;
   if (sharded_ && !slot.empty()) {
     parts = sharded_->gather(slot);
-    mine = TensorView(parts.data(), DType::f32, {parameters_->flat_size()});
   } else {
-    mine = flat(slot);
+    whole = HostArray(flat(slot), *device_, "weights by way of the host");
+    whole.fetch(stream_);
   }
+  const float* const mine = parts.empty() ? whole.values().data() : parts.data();
   if (grid_.replica() != 0 || grid_.shard() != 0) return {};
   const bool first = grid_.stage_rank() == 0;
   std::vector<float> all(first ? static_cast<size_t>(flat_size_) : 0);
@@ -65,7 +66,7 @@ std::vector<float> PipelineTrainer::gather(const std::string& slot) {
     const int from = owner(e);
     const uint32_t tag = gather_tag + static_cast<uint32_t>(i);
     if (from == grid_.stage_rank()) {
-      const std::span part(mine.as<float>() + parameters_->entry(e.name).offset, n);
+      const std::span part(mine + parameters_->entry(e.name).offset, n);
       if (first) {
         std::copy(part.begin(), part.end(), all.begin() + e.offset);
       } else {
@@ -82,7 +83,12 @@ std::vector<float> PipelineTrainer::gather(const std::string& slot) {
 void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
   const bool divided = sharded_ && !slot.empty();
   std::vector<float> part, all(divided ? static_cast<size_t>(parameters_->flat_size()) : 0);
-  float* const mine = divided ? all.data() : flat(slot).as<float>();
+  HostArray whole;
+  if (!divided) {
+    whole = HostArray(flat(slot), *device_, "weights by way of the host");
+    whole.fetch(stream_);
+  }
+  float* const mine = divided ? all.data() : whole.values().data();
   for (const Parameters::Entry& e : entries_) {
     part.resize(static_cast<size_t>(e.numel()));
     if (world_.first()) read(e, part);
@@ -90,7 +96,11 @@ void PipelineTrainer::set(const std::string& slot, const ReadEntry& read) {
     if (owner(e) != grid_.stage_rank()) continue;
     std::copy(part.begin(), part.end(), mine + parameters_->entry(e.name).offset);
   }
-  if (divided) sharded_->set(slot, all);
+  if (divided) {
+    sharded_->set(slot, all);
+  } else {
+    whole.store(stream_);
+  }
   if (sharded_ && slot.empty()) sharded_->take_weights();
 }
 
@@ -155,7 +165,7 @@ void PipelineTrainer::fetch(size_t index, std::vector<float>& into) {
   into.resize(static_cast<size_t>(e.numel()));
   const int from = owner(e);
   if (from == grid_.stage_rank()) {
-    std::copy_n(parameters_->weight(e.name).as<float>(), into.size(), into.begin());
+    parameters_->read(e.name, into.data());
     return;
   }
   const auto wanted = static_cast<int64_t>(index);
@@ -165,15 +175,17 @@ void PipelineTrainer::fetch(size_t index, std::vector<float>& into) {
 }
 
 void PipelineTrainer::serve_weights() {
+  std::vector<float> part;
   for (;;) {
     int64_t wanted = no_more;
     grid_.pipeline().recv(0, wanted_tag, std::as_writable_bytes(std::span(&wanted, 1))).wait();
     if (wanted == no_more) return;
     const auto index = static_cast<size_t>(wanted);
     const Parameters::Entry& e = entries_.at(index);
-    const std::span part(parameters_->weight(e.name).as<float>(), static_cast<size_t>(e.numel()));
+    part.resize(static_cast<size_t>(e.numel()));
+    parameters_->read(e.name, part.data());
     const uint32_t tag = gather_tag + static_cast<uint32_t>(index);
-    grid_.pipeline().send(0, tag, std::as_bytes(part)).wait();
+    grid_.pipeline().send(0, tag, std::as_bytes(std::span(part))).wait();
   }
 }
 

@@ -79,9 +79,19 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
   if (replicas.size() > 1) {
     const int64_t bytes = settings.bucket_bytes > 0 ? settings.bucket_bytes
                                                     : bucket_bytes_for(measure_link(replicas));
-    reducer_ = std::make_unique<BucketReducer>(
-        replicas, pipeline_->stage_graph(pipeline_->stages().front()), *parameters_, bytes);
+    make_reducer(bytes);
   }
+}
+
+void PipelineTrainer::make_reducer(int64_t bucket_bytes) {
+  ProcessGroup& replicas = grid_.same_stages();
+  if (device_->kind() == DeviceKind::cpu) {
+    const Graph& graph = pipeline_->stage_graph(pipeline_->stages().front());
+    reducer_ = std::make_unique<BucketReducer>(replicas, graph, *parameters_, bucket_bytes);
+    return;
+  }
+  reducer_ = std::make_unique<GroupReducer>(replicas);
+  gradients_on_host_ = HostArray(parameters_->gradients(), *device_, "gradients of replicas");
 }
 
 PipelineTrainer::~PipelineTrainer() = default;
@@ -132,15 +142,17 @@ void PipelineTrainer::make_context(const SessionOptions& options) {
   if (device_ == nullptr) {
     fail_input("device ", name_of(options.device), " is not available: ", why);
   }
-  if (!device_->host_memory()) {
-    fail_input("pipelines run on CPUs only so far: --device ", name_of(options.device));
+  if (settings_.shard_optimizer && !device_->host_memory()) {
+    fail_input("parallel.shard_optimizer in pipelines works in host memory, not with --device ",
+               name_of(options.device));
   }
   if (options.compute == DType::f64) fail_input("f64 is for gradient checks: it does not train");
   stream_ = device_->make_stream();
   pool_ = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
-  const Backend backend = options.reference                   ? Backend::ref
-                          : options.device == DeviceKind::sim ? Backend::sim
-                                                              : Backend::cpu;
+  const Backend backend = options.reference                    ? Backend::ref
+                          : options.device == DeviceKind::cuda ? Backend::cuda
+                          : options.device == DeviceKind::sim  ? Backend::sim
+                                                               : Backend::cpu;
   context_ = {backend, device_, &stream_, pool_.get()};
 }
 
@@ -293,11 +305,12 @@ void PipelineTrainer::note_losses(int micro_batch, const Plan& plan) {
 const StepResult& PipelineTrainer::update() {
   RONDO_CHECK(!clear_, "update() without accumulate()");
   clear_ = true;
+  LossTotals t;
+  device_->copy(stream_, &t, totals_.data(), sizeof t);
   stream_.synchronize();
-  const LossTotals& t = *totals_.as<LossTotals>();
   double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
   reduce_began_ = pipeline_->seconds_since_start();
-  if (reducer_) reducer_->reduce(parameters_->gradients(), counts);
+  if (reducer_) reduce_gradients(counts);
   reduce_ended_ = pipeline_->seconds_since_start();
   // Only the last stage has counts.
   grid_.pipeline()
@@ -317,6 +330,17 @@ const StepResult& PipelineTrainer::update() {
   return result_;
 }
 
+void PipelineTrainer::reduce_gradients(std::span<double> counts) {
+  if (device_->kind() == DeviceKind::cpu) {
+    return reducer_->reduce(parameters_->gradients(), counts);
+  }
+  gradients_on_host_.fetch(stream_);
+  const std::span<float> values = gradients_on_host_.values();
+  reducer_->reduce(TensorView(values.data(), DType::f32, {static_cast<int64_t>(values.size())}),
+                   counts);
+  gradients_on_host_.store(stream_);
+}
+
 double PipelineTrainer::sum_of_squares() {
   std::vector<double> squares(entries_.size());
   auto* sum = scratch_.as<double>();
@@ -328,8 +352,8 @@ double PipelineTrainer::sum_of_squares() {
     a.out = TensorView(sum, DType::f64, {1});
     a.workspace = TensorView(sum + 1, DType::u8, {static_cast<int64_t>(reduce_workspace_bytes)});
     run(context_, a);
+    device_->copy(stream_, &squares[i], sum, sizeof(double));
     stream_.synchronize();
-    squares[i] = *sum;
   }
   // One rank's number and zeros: exact.
   grid_.pipeline()

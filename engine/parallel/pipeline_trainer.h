@@ -7,8 +7,12 @@
 // gradient's norm, for clipping and to find what is not finite, over all stages, parameter by
 // parameter in the order of the graph, so that its bits do not depend on where the model is cut.
 //
-// All ranks of the world make the same calls in the same order, but for what is said below. Host
-// memory devices (cpu, sim). One thread at a time. InputError for a model or settings that do not
+// Ranks are on CPUs or on devices, each on one of its own or several on one. What passes between
+// devices goes by way of host memory: activations and their gradients, and with replicas the
+// gradients of weights, after the backward passes instead of beside them.
+//
+// All ranks of the world make the same calls in the same order, but for what is said below. One
+// thread at a time. InputError for a model or settings that do not
 // fit the ranks, before anything is computed; CommError and PeerFailed as engine/parallel/ranks.h.
 #pragma once
 
@@ -20,6 +24,7 @@
 #include <vector>
 
 #include "engine/parallel/bucket_reducer.h"
+#include "engine/parallel/host_array.h"
 #include "engine/parallel/pipeline.h"
 #include "engine/parallel/placement.h"
 #include "engine/parallel/rank_grid.h"
@@ -138,6 +143,8 @@ class PipelineTrainer {
   void compare_graphs();
   void make_pipeline(const BatchCapacity& capacity);
   void note_losses(int micro_batch, const Plan& plan);
+  void make_reducer(int64_t bucket_bytes);
+  void reduce_gradients(std::span<double> counts);
   double sum_of_squares();
   // Of this rank's stages, or of its part of them.
   Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : *optimizer_; }
@@ -167,7 +174,8 @@ class PipelineTrainer {
   BatchCapacity capacity_;                     // of a whole micro-batch
   std::unique_ptr<StageShards> shards_;        // nullptr: sequences are whole
   std::unique_ptr<PipelineRank> pipeline_, evaluator_;
-  std::unique_ptr<BucketReducer> reducer_;
+  std::unique_ptr<RankReducer> reducer_;
+  HostArray gradients_on_host_;  // where they are summed, if they are on another device
   Buffer totals_, scratch_;
   double reduce_began_ = 0, reduce_ended_ = 0;  // on the timeline
   bool clear_ = true;                           // nothing has been accumulated for the next update

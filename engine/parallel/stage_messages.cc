@@ -102,42 +102,61 @@ size_t message_bytes(const Graph& graph, const PackedHost& layout, std::span<con
 
 void pack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
                  std::span<std::byte> message) {
+  const Context& c = plan.context();
+  const bool direct = c.device->kind() == DeviceKind::cpu;
+  std::vector<float> fetched;
   size_t at = 0;
   for_planes(plan, values, wire, [&](std::byte* from, size_t n, DType dtype, bool narrow) {
     const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
     RONDO_CHECK(at + bytes <= message.size(), "a message of ", message.size(), " bytes is full");
     if (narrow) {
       const auto* wide = reinterpret_cast<const float*>(from);
+      if (!direct) {
+        fetched.resize(n);
+        c.device->copy(*c.stream, fetched.data(), from, n * sizeof(float));
+        c.stream->synchronize();
+        wide = fetched.data();
+      }
       for (size_t i = 0; i < n; ++i) {
         const bf16 rounded(wide[i]);
         std::memcpy(message.data() + at + i * sizeof(bf16), &rounded, sizeof(bf16));
       }
     } else {
-      std::memcpy(message.data() + at, from, bytes);
+      c.device->copy(*c.stream, message.data() + at, from, bytes);
     }
     at += bytes;
   });
+  c.stream->synchronize();
   RONDO_CHECK(at == message.size(), "a message of ", message.size(), " bytes got ", at);
 }
 
 void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
                    std::span<const std::byte> message) {
+  const Context& c = plan.context();
+  const bool direct = c.device->kind() == DeviceKind::cpu;
+  std::vector<float> widened;
   size_t at = 0;
   for_planes(plan, values, wire, [&](std::byte* to, size_t n, DType dtype, bool narrow) {
     const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
     RONDO_CHECK(at + bytes <= message.size(), "a message of ", message.size(), " bytes is short");
     if (narrow) {
-      auto* wide = reinterpret_cast<float*>(to);
+      if (!direct) widened.resize(n);
+      float* const wide = direct ? reinterpret_cast<float*>(to) : widened.data();
       for (size_t i = 0; i < n; ++i) {
         bf16 rounded;
         std::memcpy(&rounded, message.data() + at + i * sizeof(bf16), sizeof(bf16));
         wide[i] = static_cast<float>(rounded);
       }
+      if (!direct) {
+        c.device->copy(*c.stream, to, widened.data(), n * sizeof(float));
+        c.stream->synchronize();
+      }
     } else {
-      std::memcpy(to, message.data() + at, bytes);
+      c.device->copy(*c.stream, to, message.data() + at, bytes);
     }
     at += bytes;
   });
+  c.stream->synchronize();
   RONDO_CHECK(at == message.size(), "a message of ", message.size(), " bytes gave ", at);
 }
 

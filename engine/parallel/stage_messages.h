@@ -29,8 +29,9 @@ int64_t live_rows(const Graph& graph, const PackedHost& layout, const Shape& sha
 size_t message_bytes(const Graph& graph, const PackedHost& layout, std::span<const ValueId> values,
                      Wire wire);
 
-// Live rows of all planes, value after value. `message` is as long as message_bytes() says; values
-// are in host memory. bf16 on the wire is rounded to nearest, ties to even.
+// Live rows of all planes, value after value. `message`, in host memory, is as long as
+// message_bytes() says; values are where the plan's device has them, and copies to and from there
+// are waited for. bf16 on the wire is rounded to nearest, ties to even.
 void pack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
                  std::span<std::byte> message);
 void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,

@@ -182,6 +182,14 @@ def test_other_splits_go_on():
             says="continuing after step 17")
 
 
+def test_devices_of_one_process():
+    with corpus() as root:
+        run(*words(*STAGES, *TWO_STAGES, "training.max_steps=3", "--device", "sim"), cwd=root,
+            says=["1 pipeline of 2 ranks", "sim (CUDA kernels on the host)"])
+        run(*words(*STAGES, "training.max_steps=5", "--device", "cpu"), "--resume", cwd=root,
+            says="continuing after step 3,")
+
+
 def test_what_cannot_be():
     with corpus() as root:
         def refused(*more, ranks=2, says):

@@ -155,3 +155,43 @@ TEST_CASE("bad data on one rank stop all simulated GPUs after the last good upda
     CHECK(kept.back().step >= 3);
   }
 }
+
+TEST_CASE("pipelines over simulated devices in one process train as one device does") {
+  const TrainingCorpus corpus(40, 3);
+  const auto config = [&](const std::string& name, int pipeline, int data, int64_t steps) {
+    Config c = sim_config(corpus, name, steps);
+    c.model.layers = 2;
+    c.training.clip = 0.3;
+    c.parallel.pipeline = pipeline;
+    c.parallel.data = data;
+    c.parallel.micro_batches = pipeline > 1 ? 2 : 0;
+    return c;
+  };
+  const auto on_sim = [&](int ranks, const Config& c, StartFrom start = StartFrom::scratch) {
+    require_success(train_on(ranks, c, start,
+                             [](int, Config&, TrainerOptions& o) { o.device = DeviceKind::sim; }));
+    return stored(newest(c.training.checkpoint_dir), "");
+  };
+  const std::vector<float> alone = on_sim(1, config("alone", 1, 0, 6));
+  // One device whose sums are in other orders.
+  double control = 0;
+  for (int shards : {2, 3}) {
+    Config c = config("control" + std::to_string(shards), 1, 0, 6);
+    c.parallel.deterministic = Deterministic::world_invariant;
+    c.parallel.virtual_shards = shards;
+    control = std::max(control, greatest_difference(on_sim(1, c), alone));
+  }
+  REQUIRE(control > 0);
+  REQUIRE(control < 1e-2);
+  INFO("control " << control);
+  CHECK(greatest_difference(on_sim(2, config("two", 2, 1, 6)), alone) <= 2 * control);
+  CHECK(greatest_difference(on_sim(4, config("four", 2, 2, 6)), alone) <= 2 * control);
+  // What they save, they go on from; other devices too.
+  on_sim(2, config("parts", 2, 1, 3));
+  CHECK(on_sim(2, config("parts", 2, 1, 6), StartFrom::checkpoint) ==
+        stored(newest(corpus.folder.path("two")), ""));
+  on_sim(2, config("moved", 2, 1, 3));
+  require_success(train_on(1, config("moved", 1, 0, 6), StartFrom::checkpoint));
+  const double moved = greatest_difference(stored(newest(corpus.folder.path("moved")), ""), alone);
+  CHECK(moved <= 2e-4);
+}
