@@ -348,7 +348,7 @@ void add_segments(Suite& suite) {
     x.gradient = g;
     add(suite, g == Gradient::none ? "segments/blocks_loss_only" : "segments/blocks", x);
     x.dtype = DType::bf16;
-    x.classes = 4100;
+    x.classes = 8200;
     x.lengths = {1600, 40};
     x.range = 1;
     x.label_lengths = {1330, 3};  // more than 1024 different ones

@@ -18,7 +18,7 @@ CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_lab
   columns_per_sequence = with_grad ? int64_t{block_count} + block + 5 : 2;
   tiling = ctc_tiling(max_label_length);
   all_warps = tiling.warps * tiling.strips;
-  emission_stride = (std::max<int64_t>(max_label_length, 1) + 3) / 4 * 4;
+  emission_stride = (int64_t{max_label_length} + 3) / 4 * 4 + ctc_emission_end;
   column_words = int64_t{all_warps} * 32 * (2 * tiling.pairs + 1);
   const size_t whole = static_cast<size_t>(rows_ * column_words) * sizeof(float);
   in_segments = tiling.strips > 1 || (with_grad && whole > lattice_limit);

@@ -106,7 +106,7 @@ struct CtcGpuWorkspace {
   // fast
   CtcState* state = nullptr;          // [N]
   CtcEmission* emission = nullptr;    // [rows]
-  float* label_emission = nullptr;    // [rows, emission_stride]; then posteriors
+  float* label_emission = nullptr;    // [rows, emission_stride]; then posteriors; 0 at the end
   float* columns = nullptr;           // [rows, column_words]; not in segments
   CtcPartial* partial = nullptr;      // [rows, all_warps]
   CtcPosterior* posterior = nullptr;  // [rows]
@@ -143,5 +143,7 @@ struct CtcGpuWorkspace {
 };
 
 inline constexpr int32_t ctc_piece = 16;
+// Words at the end of a row of emissions that no label has.
+inline constexpr int32_t ctc_emission_end = 4;
 
 }  // namespace rondo

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(row_threads, 4)
 // What threads that share a row hold at once.
 template <int team>
 struct GradientShape {
-  static constexpr int tile = team == 8 ? 64 : team == 32 ? 512 : 4096;  // classes
+  static constexpr int tile = team == 8 ? 64 : team == 32 ? 512 : 8192;  // classes
   static constexpr int pieces = team == 8 ? 64 : team == 32 ? 512 : 1024;
 };
 template <int team>

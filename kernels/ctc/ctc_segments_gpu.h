@@ -30,8 +30,8 @@ namespace {
 // One sequence in one direction and strip.
 template <int P, int warps, bool across, class Emissions>
 struct Segments {
-  using W = Walker<P, warps, across, Emissions>;
-  using Shared = LatticeShared<warps>;
+  using W = Walker<P, warps, across, false, Emissions>;
+  using Shared = typename W::Shared;
   static constexpr bool with_grad = std::is_same_v<Emissions, StoredEmissions>;
   static constexpr int chunk_frames = W::chunk_frames;
 
@@ -57,7 +57,11 @@ struct Segments {
   __device__ int64_t direction(bool of_up) const { return int64_t{n} * 2 + (of_up ? 0 : 1); }
   __device__ ColumnPlace heads(const W& w, bool of_up) const {
     return {a.work.heads + direction(of_up) * a.work.heads_per_direction * a.work.column_words,
-            a.work.column_words, w.warp, P, w.columns.used};
+            a.work.column_words,
+            w.warp,
+            P,
+            w.used_lanes(),
+            false};
   }
   __device__ float* ring() const {
     return a.work.ring + direction(up) * plan.ring * a.work.column_words;
@@ -218,7 +222,8 @@ struct HeadStates {
         pairs(work.tiling.pairs) {}
   __device__ State at(int pair) const {
     const float* warp = column + pair / (32 * pairs) * (32 * (2 * pairs + 1));
-    const int lane = pair / pairs % 32, word = 2 * (32 * (pair % pairs) + lane);
+    const int of_vector = pairs == 1 ? 1 : 2, lane = pair / pairs % 32;
+    const int word = 2 * (of_vector * (32 * (pair % pairs / of_vector) + lane) + pair % of_vector);
     return {warp[word], warp[word + 1],
             *reinterpret_cast<const int32_t*>(warp + 64 * pairs + lane)};
   }

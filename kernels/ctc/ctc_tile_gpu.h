@@ -43,9 +43,9 @@ __device__ inline bool has_exponent(int e) { return e > no_exponent / 2; }
 template <int P>
 struct TileShape {
   static constexpr int chunk = ctc_chunk_frames(P);  // frames between two scalings
-  static constexpr int scan_steps = P == 1 ? 3 : 2;  // looks 2^steps - 1 lanes back
-  static constexpr int slope = P == 1 ? 12 : 28;     // bits per lane looked back
-  static_assert(1 + (chunk - 1) / P < 1 << scan_steps);
+  static constexpr int lanes_back = P == 1 ? 7 : 3;
+  static constexpr int slope = P == 1 ? 12 : 28;  // bits per lane looked back
+  static_assert(1 + (chunk - 1) / P <= lanes_back);
 };
 
 // What comes into a warp's first lane, in the direction of the flow, from the warp before.
@@ -54,11 +54,20 @@ struct Inflow {
   int top = no_exponent;       // of the largest value that will come in during the chunk
 };
 
+template <bool up>
+__device__ bool is_first() {
+  return threadIdx.x % 32 == (up ? 0 : 31);
+}
+// Of the lane that many before; its own where there is none.
+template <bool up>
+__device__ int from_lane(int value, int lanes) {
+  return up ? __shfl_up_sync(all_lanes, value, static_cast<unsigned>(lanes))
+            : __shfl_down_sync(all_lanes, value, static_cast<unsigned>(lanes));
+}
 template <int P, bool up>
 __device__ int from_before(int value, int lanes, int otherwise) {
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int other = up ? __shfl_up_sync(all_lanes, value, static_cast<unsigned>(lanes))
-                       : __shfl_down_sync(all_lanes, value, static_cast<unsigned>(lanes));
+  const int other = from_lane<up>(value, lanes);
   return (up ? lane >= lanes : lane < 32 - lanes) ? other : otherwise;
 }
 
@@ -67,18 +76,67 @@ struct Sums {
   float b[P], l[P];
 };
 
+// When the states of a lane lie on complete alignments. Of pair j: label `label` is reached at
+// frame `reached` at the earliest, after label - 1 a frame earlier unless it repeats that (1);
+// there are `slack` frames to spare. The states that walks begin with, a frame before the first or
+// after the last, count as well. `compact`: fewer registers, more instructions.
+template <int P, bool compact>
+struct Windows {
+  int label_from[P] = {}, blank_from[P] = {};
+  unsigned label_frames[P] = {}, blank_frames[P] = {};
+
+  __device__ void set(int j, int label, int labels, int reached, int repeat, int slack) {
+    label_from[j] = reached;
+    label_frames[j] = label < labels ? static_cast<unsigned>(slack) + 1 : 0;
+    const int first = label == 0 ? 1 : 0, last = label == labels ? 1 : 0;
+    blank_from[j] = reached - repeat - first;
+    blank_frames[j] = label <= labels ? static_cast<unsigned>(slack + repeat + first + last) : 0;
+  }
+  __device__ void clear(int now, float (&b)[P], float (&l)[P]) const {
+    RONDO_UNROLL(P)
+    for (int j = 0; j < P; ++j) {
+      l[j] = static_cast<unsigned>(now - label_from[j]) < label_frames[j] ? l[j] : 0;
+      b[j] = static_cast<unsigned>(now - blank_from[j]) < blank_frames[j] ? b[j] : 0;
+    }
+  }
+};
 template <int P>
+struct Windows<P, true> {
+  unsigned repeats = 0;  // bit j: the label of pair j equals the one before
+  int reach = 0;         // of pair 0, without its own bit
+  int left = 0;          // labels from pair 0 on; negative: none
+  int slack = 0;
+
+  __device__ void set(int j, int label, int label_count, int reached, int repeat, int frames) {
+    if (j == 0) {
+      reach = reached - repeat;
+      left = label_count - label;
+      slack = frames;
+    }
+    repeats |= static_cast<unsigned>(repeat) << j;
+  }
+  __device__ void clear(int now, float (&b)[P], float (&l)[P]) const {
+    if (now < 0) return;
+    int reached = reach;
+    RONDO_UNROLL(P)
+    for (int j = 0; j < P; ++j) {
+      const int repeat = static_cast<int>(repeats >> j & 1);
+      reached += repeat;
+      const int since = now - reached, after = j == left ? 1 : 0;
+      if (!(j < left && since >= 0 && since <= slack)) l[j] = 0;
+      if (!(j <= left && since + repeat >= 0 && since < slack + after)) b[j] = 0;
+      ++reached;
+    }
+  }
+};
+
+template <int P, bool compact>
 struct Tile {
   float b[P], l[P];  // blanks and labels
   float skip[P];     // alpha: from label i - 1 to label i; beta: from label i to label i + 1
   float carry = 0, floor = 0;
   int exponent = 0;
-  // When states lie on complete alignments: label i is reached at frame i + (repeats up to i) at
-  // the earliest.
-  unsigned repeats = 0;  // bit j: the label of pair j equals the one before
-  int reach = 0;         // of pair 0, without its own bit
-  int labels = 0;        // labels from pair 0 on; 0 or less: none
-  int slack = 0;         // frames to spare
+  Windows<P, compact> windows;
 
   // The sums over predecessors: `in_b` and `in_l` are the last lane's nearest pair, unscaled.
   template <bool up>
@@ -114,18 +172,7 @@ struct Tile {
   }
 
   // Clears the states that are on no complete alignment at frame `now`.
-  __device__ void clear(int now) {
-    int reached = reach;
-    RONDO_UNROLL(P)
-    for (int j = 0; j < P; ++j) {
-      const int repeat = static_cast<int>(repeats >> j & 1);
-      reached += repeat;
-      const int since = now - reached;
-      if (!(j < labels && since >= 0 && since <= slack)) l[j] = 0;
-      if (!(j <= labels && since + repeat >= 0 && since < slack)) b[j] = 0;
-      ++reached;
-    }
-  }
+  __device__ void clear(int now) { windows.clear(now, b, l); }
 
   // Sets the scales. Of the states, those left by clear() count.
   template <bool up>
@@ -134,15 +181,11 @@ struct Tile {
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) top = fmaxf(top, fmaxf(b[j], l[j]));
     int own = top > 0 ? exponent + exponent_of(top) : no_exponent;
-    if (threadIdx.x % 32 == (up ? 0 : 31)) {
+    if (is_first<up>()) {
       own = larger(own, in.top - TileShape<P>::slope);
       own = larger(own, in.exponent - steepest);
     }
-    RONDO_UNROLL(8)
-    for (int d = 1; d < 1 << TileShape<P>::scan_steps; d *= 2) {
-      own = larger(own, from_before<P, up>(own, d, no_exponent) - TileShape<P>::slope * d);
-    }
-    int before = from_before<P, up>(own, 1, in.exponent);
+    int before = look_back<up>(own, in.exponent);
     const bool steep = has_exponent(own) && has_exponent(before) && before - own > steepest;
     if (__any_sync(all_lanes, steep)) {
       for (int d = 1; d < 32; d *= 2) {
@@ -154,21 +197,47 @@ struct Tile {
   }
 
  private:
+  // Raises `own` to what the lanes before ask for, and returns what the next of them gets.
+  template <bool up>
+  __device__ int look_back(int& own, int otherwise) const {
+    constexpr int reach = TileShape<P>::lanes_back, slope = TileShape<P>::slope;
+    if constexpr (compact) {
+      for (int d = 1; d <= reach; d *= 2) {
+        own = larger(own, from_before<P, up>(own, d, no_exponent) - slope * d);
+      }
+      return from_before<P, up>(own, 1, otherwise);
+    } else {
+      // All exchanges at once: one after the other they would be most of a chunk's head.
+      int ahead[reach + 1];
+      RONDO_UNROLL(8)
+      for (int d = 1; d <= reach + 1; ++d) ahead[d - 1] = from_before<P, up>(own, d, no_exponent);
+      int before = ahead[0];
+      RONDO_UNROLL(8)
+      for (int d = 1; d <= reach; ++d) {
+        own = larger(own, ahead[d - 1] - slope * d);
+        before = larger(before, ahead[d] - slope * d);
+      }
+      return is_first<up>() ? otherwise : before;
+    }
+  }
   // Too small a power of two is rounded up for alpha, down for beta.
   template <bool up>
   static __device__ float ratio(int bits) {
-    return !up && bits < -126 ? 0 : power_of_two(clamped(bits, -126, 127));
+    const float power = power_of_two(clamped(bits, -126, 127));
+    return !up && bits < -126 ? 0 : power;
   }
   template <bool up>
   __device__ void apply(int own, int before) {
     const bool alive = has_exponent(own);
-    const float factor = alive ? ratio<up>(exponent - own) : 0;
+    float factor = ratio<up>(exponent - own);
+    carry = ratio<up>(before - own);
+    factor = alive ? factor : 0;
+    carry = alive && has_exponent(before) ? carry : 0;
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       b[j] *= factor;
       l[j] *= factor;
     }
-    carry = alive && has_exponent(before) ? ratio<up>(before - own) : 0;
     floor = up && alive ? alpha_floor : 0;
     exponent = own;
   }

@@ -2,7 +2,7 @@
 // For the *.cu files of kernels/ctc alone.
 #pragma once
 
-#include "kernels/ctc/ctc_columns_gpu.h"
+#include "kernels/ctc/ctc_stage_gpu.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
@@ -17,13 +17,21 @@ enum class Phase : uint8_t {
 template <Phase p>
 constexpr bool stores = p == Phase::store || p == Phase::again;
 template <Phase p>
+constexpr bool staged = p == Phase::store || p == Phase::posteriors;
+template <Phase p>
 constexpr bool has_posteriors = p == Phase::posteriors || p == Phase::through;
 
-// `across`: the states go on in other blocks.
-template <int P, int warps, bool across, class Emissions>
+// Frames of whole lattices of one warp per direction go through a stage.
+template <int P, int warps, class Emissions>
+constexpr bool has_stages = warps == 1 && std::is_same_v<Emissions, StoredEmissions>;
+
+// `across`: the states go on in other blocks. `whole`: the whole lattice is kept.
+template <int P, int warps, bool across, bool whole_lattice, class Emissions>
 struct Walker {
-  using Shared = LatticeShared<warps>;
+  static constexpr int pairs = P;
   static constexpr bool wide = warps > 1;
+  static constexpr bool stages = whole_lattice && has_stages<P, warps, Emissions>;
+  using Shared = LatticeShared<warps, std::conditional_t<stages, BothStages<P>, LaneSums<warps>>>;
   static constexpr int chunk_frames = ctc_chunk_frames(P);
   // Frames loaded ahead; where there are many warps they hide each other's loads, and registers
   // are short.
@@ -43,7 +51,8 @@ struct Walker {
   const int lane;
   const int warp, local_warp;  // of the sequence, of the block
   const int first;             // its lane's first pair
-  Tile<P> tile;
+  // Where registers are shortest.
+  Tile<P, (warps > 4)> tile;
   ColumnPlace columns;
   typename Emissions::template Lane<P> emissions;
   Ahead<P> next[ahead];
@@ -51,6 +60,8 @@ struct Walker {
   int32_t rows[ahead];  // of the frames after those in `next`
   int begin = 0, count = 0;
   int z_exponent = 0;
+  int skipped = 0;  // with a stage: frames that the first chunk lacks, counted in `count`
+  Role role = Role::walker;
   // In segments.
   int after = -1;        // `again`: the frame to load when `count` are done
   int seams_before = 0;  // `again`: chunks of earlier segments
@@ -72,7 +83,10 @@ struct Walker {
         warp(strip * warps_here + index),
         local_warp(index),
         first((warp * 32 + lane) * P),
-        columns(column_memory, args.work.column_words, warp, P, first <= label_count) {}
+        columns(column_memory, args.work.column_words, warp, P, used_lanes(), stages) {}
+
+  // That hold states.
+  __device__ int used_lanes() const { return labels / P + 1 - warp * 32; }
 
   template <bool up>
   __device__ void start(int needed) {
@@ -80,12 +94,11 @@ struct Walker {
     const auto repeats_at = [&](int i) {
       return i > 0 && i < labels && label[i] == label[i - 1] ? 1 : 0;
     };
-    tile.slack = frames - needed;
-    tile.labels = labels - first;
+    int own = 0;  // repeats
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
       const int i = first + j;
-      tile.repeats |= static_cast<unsigned>(repeats_at(i)) << j;
+      own += repeats_at(i);
       const int to = up ? i : i + 1;
       tile.skip[j] = to > 0 && to < labels && label[to] != label[to - 1] ? 1.0f : 0.0f;
       tile.b[j] = i == (up ? 0 : labels) ? 1.0f : 0.0f;
@@ -95,11 +108,16 @@ struct Walker {
     int others = 0;
     for (int i = lane; i < smaller(warp * 32 * P, labels); i += 32) others += repeats_at(i);
     for (int d = 16; d > 0; d /= 2) others += __shfl_xor_sync(all_lanes, others, d);
-    const int own = __popc(tile.repeats);
     int sum = own;
     for (int d = 1; d < 32; d *= 2) sum += from_before<P, true>(sum, d, 0);
-    tile.reach = first + others + sum - own;
-    emissions = a.emissions.template lane<P>(label, first, labels);
+    int repeats = others + sum - own;
+    RONDO_UNROLL(P)
+    for (int j = 0; j < P; ++j) {
+      const int i = first + j, repeat = repeats_at(i);
+      repeats += repeat;
+      tile.windows.set(j, i, labels, i + repeats, repeat, frames - needed);
+    }
+    emissions = a.emissions.template lane<P>(label, n, first, labels);
     tile.template scale<up>({});
   }
 
@@ -115,7 +133,7 @@ struct Walker {
         t = up ? smaller(after + k - count, frames - 1) : larger(after - k + count, 0);
       }
     }
-    return a.layout.row_offsets[t] + n;
+    return a.layout.row_offsets[t];  // the sequence's place is in the bases
   }
   // Where the column of the k-th frame is.
   template <Phase phase>
@@ -132,16 +150,25 @@ struct Walker {
     if constexpr (has_posteriors<phase>) columns.load(column_of<phase>(k, row), stored[slot]);
   }
 
-  // Begins `frame_count` frames from frame `from` on.
+  // Begins `frame_count` frames from frame `from` on. With a stage, chunks of the first half end at
+  // the middle, the first one may lack frames: so both halves have the same chunks, and a lane's
+  // column the same exponent in all of a chunk.
   template <bool up, Phase phase>
   __device__ void prime(int from, int frame_count) {
     begin = from;
     count = frame_count;
+    skipped = 0;
     if (count == 0) return;
-    RONDO_UNROLL(ahead)
-    for (int k = 0; k < ahead; ++k) {
-      load_ahead<phase>(k, k, row_of<up, phase>(k));
-      rows[k] = row_of<up, phase>(k + ahead);
+    if constexpr (stages && staged<phase>) {
+      if (stores<phase> && count % chunk_frames > 0) skipped = chunk_frames - count % chunk_frames;
+      begin = up ? from - skipped : from + skipped;
+      count += skipped;
+    } else {
+      RONDO_UNROLL(ahead)
+      for (int k = 0; k < ahead; ++k) {
+        load_ahead<phase>(k, k, row_of<up, phase>(k));
+        rows[k] = row_of<up, phase>(k + ahead);
+      }
     }
   }
 
@@ -195,6 +222,13 @@ struct Walker {
       chunk<up, phase, false>(c);
     }
   }
+
+  // Leaves the states that matter before the k-th frame.
+  template <bool up>
+  __device__ void clear_before(int k) {
+    const int now = up ? frame<up>(k) - 1 : frame<up>(k) + 1;
+    tile.clear(now);
+  }
   template <bool up, Phase phase, bool whole>
   __device__ void chunk(int c) {
     const int k0 = c * chunk_frames;
@@ -204,8 +238,7 @@ struct Walker {
       in = seam_in<up>(c);
       if (in) inflow = {in->exponent, in->top};
     }
-    const int now = up ? frame<up>(k0) - 1 : frame<up>(k0) + 1;
-    if (now >= 0 && now < frames) tile.clear(now);
+    clear_before<up>(k0);
     tile.template scale<up>(inflow);
     float out = 0;
     RONDO_UNROLL(chunk_frames)
@@ -218,7 +251,11 @@ struct Walker {
       }
       Ahead<P>& e = next[f % ahead];
       const Sums<P> u = sums<up>(in, f);
-      if constexpr (has_posteriors<phase>) posterior(u, stored[f % ahead], e.row, f);
+      if constexpr (has_posteriors<phase>) {
+        const Stored<P>& other = stored[f % ahead];
+        s.frames.sums[threadIdx.x / 32][f][lane] =
+            posterior(u, other.states, posterior_factor(tile.exponent, other.exponent), e.row);
+      }
       a.emissions.finish(e);
       tile.template emit<up>(u, e.y, e.blank);
       if constexpr (stores<phase>) columns.store(column_of<phase>(k, e.row), tile);
@@ -235,54 +272,63 @@ struct Walker {
     if constexpr (has_posteriors<phase>) sum_posteriors<up, phase>(k0);
   }
 
-  // Posteriors, up to a factor common to the frame (Z * 2^-z_exponent), into the place of the
-  // emissions; the lane's sums into shared memory.
-  __device__ void posterior(const Sums<P>& u, const Stored<P>& other, int32_t row, int f) {
-    const int bits = tile.exponent + other.exponent - z_exponent;
-    const float factor = bits < -126 ? 0 : power_of_two(bits < 127 ? bits : 127);
+  // What a lane's product of alpha and beta is to be multiplied by, in units of Z * 2^-z_exponent.
+  __device__ float posterior_factor(int exponent, int other_exponent) const {
+    const int bits = exponent + other_exponent - z_exponent;
+    const float factor = power_of_two(clamped(bits, -126, 127));
+    return bits < -126 ? 0 : factor;
+  }
+  // Posteriors, up to a factor common to the frame, into the place of the emissions; the lane's
+  // sums.
+  __device__ CtcPartial posterior(const Sums<P>& u, const Sums<P>& other, float factor,
+                                  int32_t row) const {
     PairWords<P> words;
     float blanks = 0, all = 0;
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
-      blanks += u.b[j] * factor * other.states.b[j];
-      words.at[j] = u.l[j] * factor * other.states.l[j];
+      blanks += u.b[j] * factor * other.b[j];
+      words.at[j] = u.l[j] * factor * other.l[j];
       all += words.at[j];
     }
     const auto stride = static_cast<uint32_t>(a.work.emission_stride);
-    if (static_cast<uint32_t>(first) < stride) {
-      *reinterpret_cast<PairWords<P>*>(in_row(a.work.label_emission + first, row,
-                                              stride * static_cast<uint32_t>(sizeof(float)))) =
-          words;
+    if (first < static_cast<int>(stride) - ctc_emission_end) {
+      *reinterpret_cast<PairWords<P>*>(
+          in_row(emissions.y, row, stride * static_cast<uint32_t>(sizeof(float)))) = words;
     }
-    s.sums[threadIdx.x / 32][f][lane] = {blanks, all + blanks};
+    return {blanks, all + blanks};
   }
 
   // Sums over the lanes, a chunk of frames at once: four lanes add eight values each.
-  template <bool up, Phase phase>
-  __device__ void sum_posteriors(int k0) {
-    __syncwarp();
-    const int f = lane % 8;
-    const bool wanted = f < chunk_frames && k0 + f < count;
+  __device__ CtcPartial sum_lanes(const CtcPartial (&of)[ctc_most_chunk][33]) const {
+    const int f = smaller(lane % 8, chunk_frames - 1);
     CtcPartial sum = {0, 0};
-    if (wanted) {
-      RONDO_UNROLL(8)
-      for (int i = 0; i < 8; ++i) {
-        const CtcPartial one = s.sums[threadIdx.x / 32][f][lane / 8 * 8 + i];
-        sum.blank += one.blank;
-        sum.all += one.all;
-      }
+    RONDO_UNROLL(8)
+    for (int i = 0; i < 8; ++i) {
+      const CtcPartial one = of[f][lane / 8 * 8 + i];
+      sum.blank += one.blank;
+      sum.all += one.all;
     }
+    RONDO_UNROLL(2)
     for (int d = 8; d < 32; d *= 2) {
       sum.blank += __shfl_xor_sync(all_lanes, sum.blank, d);
       sum.all += __shfl_xor_sync(all_lanes, sum.all, d);
     }
-    if (wanted && lane < 8) {
-      const int64_t row = row_of<up, phase>(k0 + f);
-      a.work.partial[row * a.work.all_warps + warp] = sum;
-    }
+    return sum;
+  }
+  __device__ void write_sum(int k, int32_t row, const CtcPartial& sum) const {
+    const auto bytes =
+        static_cast<uint32_t>(sizeof(CtcPartial)) * static_cast<uint32_t>(a.work.all_warps);
+    CtcPartial* at = in_row(a.work.partial + n * a.work.all_warps + warp, row, bytes);
+    if (lane < chunk_frames && k >= 0 && k < count) *at = sum;
+  }
+  template <bool up, Phase phase>
+  __device__ void sum_posteriors(int k0) {
+    __syncwarp();
+    const CtcPartial sum = sum_lanes(s.frames.sums[threadIdx.x / 32]);
+    const int k = k0 + lane % 8;
+    write_sum(k, row_of<up, phase>(k), sum);
     __syncwarp();
   }
-
   // The warps of the block that come before this one.
   __device__ int turn(bool up) const { return up ? local_warp : block_warps - 1 - local_warp; }
 

@@ -100,12 +100,12 @@ double steps_per_frame(Shape shape, bool with_grad) {
 double gathered(const Shape& s) { return 80.0 / s.classes; }
 
 TEST_CASE("ctc: the lattices take T dependent steps, not 2 T") {
-  // A frame takes a warp three exchanges (two and a half without gradient, which also gathers the
-  // labels' logits on the way). alpha first and beta after it would take twice as many per frame.
+  // A frame takes a warp at most two exchanges, a scaling up to eight more that do not depend on
+  // one another, once per chunk. alpha first and beta after it would take twice as many per frame.
   for (const Shape& s : {Shape{1, 128, 12, 10}, Shape{1, 128, 12, 40}, Shape{1, 192, 12, 100}}) {
     INFO("T " << s.frames << ", L " << s.labels);
     CHECK(steps_per_frame(s, true) <= 3.5);
-    CHECK(steps_per_frame(s, false) <= 3.0);
+    CHECK(steps_per_frame(s, false) <= 3.4);
   }
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("ctc: a lattice in segments takes T dependent steps too") {
     longer.frames *= 2;
     const uint64_t more =
         measure(longer, true, false, 0).lattice_steps - measure(s, true, false, 0).lattice_steps;
-    CHECK(static_cast<double>(more) / s.frames <= 3.7);
+    CHECK(static_cast<double>(more) / s.frames <= 4.0);
   }
 }
 
