@@ -1,7 +1,9 @@
 // Pipelines and replicas of pipelines (threads as ranks) train like one rank.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 
 #include "comm/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
@@ -66,14 +68,16 @@ struct Curve {
   std::vector<float> weights, average, prediction;
 };
 
-Curve train_alone(const Data& data, const SessionOptions& o, bool backwards = false,
+// `order`: of the micro-batches of an update.
+Curve train_alone(const Data& data, const SessionOptions& o, const std::vector<size_t>& order = {},
                   int updates = steps) {
   Session session(model, o);
   Curve c;
   for (int step = 0; step < updates; ++step) {
-    std::vector<BatchView> views = data.of(step, 0, shards);
-    if (backwards) std::reverse(views.begin(), views.end());
-    for (const BatchView& v : views) session.accumulate(v);
+    const std::vector<BatchView> views = data.of(step, 0, shards);
+    for (size_t i = 0; i < views.size(); ++i) {
+      session.accumulate(views[order.empty() ? i : order[i]]);
+    }
     const StepResult& r = session.update();
     c.losses.push_back(r.mean_loss());
     c.norms.push_back(r.gradient_norm);
@@ -197,6 +201,24 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
   return worst;
 }
 
+// What the order of summation does to one rank is what it may do to several: the most of some
+// orders, for one alone may by chance change next to nothing.
+struct Control {
+  double losses = 0, norms = 0, weights = 0;
+
+  Control(const Data& data, const SessionOptions& o, const Curve& want) {
+    std::vector<size_t> order(shards);
+    std::iota(order.begin(), order.end(), size_t{0});
+    for (int run = 0; run < 5; ++run) {
+      for (int i = 0; i < 4; ++i) std::next_permutation(order.begin(), order.end());
+      const Curve other = train_alone(data, o, order);
+      losses = std::max(losses, distance(other.losses, want.losses));
+      norms = std::max(norms, distance(other.norms, want.norms));
+      weights = std::max(weights, distance(other.weights, want.weights));
+    }
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a pipeline without clipping trains to the bits of one rank", "[pipeline]") {
@@ -216,11 +238,7 @@ TEST_CASE("pipelines and their replicas give the losses of one rank", "[pipeline
   const Data data;
   const SessionOptions o = options(0.5);
   const Curve want = train_alone(data, o);
-  // What the order of summation does to one rank is what it may do to several.
-  const Curve control = train_alone(data, o, true);
-  const double losses = distance(control.losses, want.losses);
-  const double norms = distance(control.norms, want.norms);
-  const double weights = distance(control.weights, want.weights);
+  const auto [losses, norms, weights] = Control(data, o, want);
   REQUIRE(losses > 0);
   REQUIRE(losses < 1e-3);
   REQUIRE(weights < 1e-2);
@@ -242,9 +260,7 @@ TEST_CASE("stages whose ranks share each sequence give the losses of one rank", 
   const Data data;
   const SessionOptions o = options(0.5);
   const Curve want = train_alone(data, o);
-  const Curve control = train_alone(data, o, true);
-  const double losses = distance(control.losses, want.losses);
-  const double weights = distance(control.weights, want.weights);
+  const auto [losses, norms, weights] = Control(data, o, want);
   const Setting setting = GENERATE(Setting{1, 2, ScheduleKind::one_f_one_b, 1, "", 2},
                                    Setting{2, 2, ScheduleKind::gpipe, 1, "3,3", 2},
                                    Setting{1, 2, ScheduleKind::zero_bubble, 1, "", 3},
@@ -254,7 +270,7 @@ TEST_CASE("stages whose ranks share each sequence give the losses of one rank", 
                     << name_of(setting.schedule));
   const Curve got = train_in_pipeline(data, o, setting);
   CHECK(distance(got.losses, want.losses) <= 4 * losses);
-  CHECK(distance(got.norms, want.norms) <= 4 * distance(control.norms, want.norms));
+  CHECK(distance(got.norms, want.norms) <= 4 * norms);
   CHECK(distance(got.weights, want.weights) <= 4 * weights);
   CHECK(distance(got.average, want.average) <= 4 * weights);
 }
@@ -264,8 +280,8 @@ TEST_CASE("pipelines on simulated GPUs give the losses of one", "[pipeline]") {
   SessionOptions o = options(0.5);
   o.device = DeviceKind::sim;
   const int updates = 2;
-  const Curve want = train_alone(data, o, false, updates);
-  const Curve control = train_alone(data, o, true, updates);
+  const Curve want = train_alone(data, o, {}, updates);
+  const Curve control = train_alone(data, o, {3, 2, 1, 0}, updates);
   const Curve got =
       train_in_pipeline(data, o, {1, 2, ScheduleKind::one_f_one_b, 1, "3,3"}, updates);
   CHECK(distance(got.losses, want.losses) <= 4 * distance(control.losses, want.losses));
