@@ -39,6 +39,8 @@ int main(int argc, char** argv) {
   rondo::check::Options options;
   CLI::App app{"Compares every kernel variant with its reference, or times it (--bench)."};
   app.add_option("filter", options.filter, "only cases whose OP/LABEL contains this");
+  app.add_option("--every", options.every, "of each op only the first case of so many")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--variant", options.variant, "only this variant (generic, avx512, ...)");
   app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)");
   app.add_option("--threads", options.threads, "thread counts; results must not depend on them")

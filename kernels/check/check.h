@@ -163,6 +163,7 @@ Suite full_suite();
 
 struct Options {
   std::string filter;    // substring of "op/label"
+  int every = 1;         // of each op only the first case of so many
   std::string variant;   // only this variant name
   std::string backend;   // only this backend
   int device_index = 0;  // among GPUs

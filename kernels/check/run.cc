@@ -243,10 +243,12 @@ Device* device_for(Backend backend, int index, std::string* why) {
 
 Summary run_suite(const Suite& suite, const Options& options) {
   Runner runner{options, {}, {}, {}};
+  std::map<std::string, int> cases;  // by op
   for (const Suite::Entry& e : suite.entries) {
     const std::string full = e.op + "/" + e.label;
     if (!options.filter.empty() && full.find(options.filter) == std::string::npos) continue;
     if (e.bench && !options.bench) continue;
+    if (cases[e.op]++ % options.every != 0) continue;
     std::span<const Variant> variants;
     for (auto list : all_ops()) {
       if (!list.empty() && e.op == list.front().op) variants = list;
