@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "engine/data/container_check.h"
@@ -116,6 +117,24 @@ class Source {
   uint64_t at_ = 0;
 };
 
+void mix_down(const float* interleaved, size_t channels, std::vector<float>& mono, size_t from) {
+  const float share = 1.0f / static_cast<float>(channels);
+  for (size_t i = from; i < mono.size(); ++i, interleaved += channels) {
+    float sum = 0;
+    for (size_t c = 0; c < channels; ++c) sum += interleaved[c];
+    mono[i] = sum * share;
+  }
+}
+
+// The first that is not finite; n: all are.
+size_t find_nonfinite(const float* x, size_t n) {
+  constexpr float largest = std::numeric_limits<float>::max();
+  unsigned bad = 0;
+  for (size_t i = 0; i < n; ++i) bad |= static_cast<unsigned>(!(std::abs(x[i]) <= largest));
+  if (bad == 0) return n;
+  return static_cast<size_t>(std::find_if(x, x + n, [](float v) { return !std::isfinite(v); }) - x);
+}
+
 // The frames of the segment, mixed down.
 std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const std::string& name,
                              int64_t first, int64_t count) {
@@ -125,25 +144,26 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const std::stri
                " (damaged or truncated)");
   constexpr int64_t block = 16384;
   const auto channels = static_cast<size_t>(info.channels);
-  std::vector<float> interleaved(static_cast<size_t>(std::min(block, count)) * channels);
+  std::vector<float> interleaved;
+  if (channels > 1) interleaved.resize(static_cast<size_t>(std::min(block, count)) * channels);
   std::vector<float> mono;
   // The header may lie about the length: memory grows with what is really there.
   mono.reserve(static_cast<size_t>(std::min<int64_t>(count, int64_t{1} << 24)));
-  const float share = 1.0f / static_cast<float>(channels);
   while (static_cast<int64_t>(mono.size()) < count) {
-    const auto want = std::min(block, count - static_cast<int64_t>(mono.size()));
-    const sf_count_t got = sf_readf_float(file, interleaved.data(), want);
+    const size_t done = mono.size();
+    const auto want = std::min(block, count - static_cast<int64_t>(done));
+    mono.resize(done + static_cast<size_t>(want));
+    float* const to = mono.data() + done;
+    const sf_count_t got = sf_readf_float(file, channels > 1 ? interleaved.data() : to, want);
     if (got <= 0)
-      fail_input(name, ": ends after ", first + static_cast<int64_t>(mono.size()),
+      fail_input(name, ": ends after ", first + static_cast<int64_t>(done),
                  " samples, its header announces ", info.frames, " (damaged or truncated)");
-    for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
-      float sum = 0;
-      for (size_t c = 0; c < channels; ++c) sum += interleaved[i * channels + c];
-      if (!std::isfinite(sum))
-        fail_input(name, ": sample ", first + static_cast<int64_t>(mono.size()),
-                   " is not a finite number");
-      mono.push_back(sum * share);
-    }
+    mono.resize(done + static_cast<size_t>(got));
+    if (channels > 1) mix_down(interleaved.data(), channels, mono, done);
+    if (const size_t at = find_nonfinite(to, static_cast<size_t>(got));
+        at < static_cast<size_t>(got))
+      fail_input(name, ": sample ", first + static_cast<int64_t>(done + at),
+                 " is not a finite number");
   }
   return mono;
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -46,10 +48,15 @@ HostBatch load_batch(const Dataset& dataset, const BatchRequest& request);
 struct PrefetchOptions {
   int threads = 1;  // 0: everything happens in next()
   int depth = 4;    // batches that are ready or being made, at most
+  // The threads get the lowest priority (nice 19), so that they run where cores have nothing else
+  // to do.
+  bool background = false;
 };
 
 // Threads that load, augment, extract and pack the next batches. Batches come in the order of the
-// requests, and their content does not depend on the number of threads or on timing.
+// requests, and their content does not depend on the number of threads or on timing. Who waits in
+// next() helps: it loads what is missing itself, even what a thread has begun, which may not get
+// the processor on a busy machine.
 //
 // A failure in a batch is thrown by the next() whose turn it is, naming the utterance (the first
 // of the batch, if several fail): InputError stays InputError, everything else becomes Error. The
@@ -72,15 +79,24 @@ class Prefetcher {
   double wait_seconds() const { return wait_seconds_; }
 
  private:
+  struct Load {
+    Example example;
+    uint64_t key = 0;
+    std::exception_ptr failure = {};
+    bool done = false;
+  };
   struct Slot;
   struct State;
 
+  static void step_back();
   void work();
   bool open_slot();
-  void load_one(Slot& slot, size_t i);
+  Load load(int64_t utterance, uint64_t epoch) const;
   void pack(Slot& slot);
-  std::unique_ptr<Slot> make_now();
-  std::unique_ptr<Slot> wait_for_front();
+  void advance(std::unique_lock<std::mutex>& lock, Slot& slot, size_t i);
+  void finish(std::unique_lock<std::mutex>& lock, Slot& slot);
+  std::shared_ptr<Slot> make_now();
+  std::shared_ptr<Slot> wait_for_front();
 
   const Dataset& dataset_;
   std::function<std::optional<BatchRequest>()> source_;

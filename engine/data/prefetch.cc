@@ -1,3 +1,6 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -11,21 +14,19 @@
 
 namespace rondo {
 
-// A batch in the making. Guarded by State::mutex, except that whoever took utterance i writes
-// examples[i], keys[i] and failures[i] alone, and whoever finishes the last one packs.
+// A batch in the making. Guarded by State::mutex once it is among the slots, but for the packing:
+// whoever finishes the last utterance packs.
 struct Prefetcher::Slot {
   explicit Slot(BatchRequest request_)
       : request(std::move(request_)),
-        examples(size()),
-        keys(size()),
-        failures(size()),
-        left(size()) {}
+        loads(request.utterances.size()),
+        left(request.utterances.size()) {}
   size_t size() const { return request.utterances.size(); }
+  // Which utterance to load next, of those that nobody has begun.
+  bool has_untaken() const { return taken < size(); }
 
-  BatchRequest request;
-  std::vector<Example> examples;
-  std::vector<uint64_t> keys;
-  std::vector<std::exception_ptr> failures;  // by utterance, so that the report is deterministic
+  const BatchRequest request;
+  std::vector<Load> loads;  // by utterance, so that what is reported is deterministic
   size_t taken = 0;
   size_t left;
   bool ready = false;
@@ -37,9 +38,11 @@ struct Prefetcher::State {
   int depth = 1;
   std::mutex mutex;
   std::condition_variable work, ready;
-  std::deque<std::unique_ptr<Slot>> slots;  // in order; the front is delivered next
-  std::vector<HostBatch> spare;             // memory to use again
-  bool ended = false;                       // the source has no more
+  // In order; the front is delivered next. A thread that is late with an utterance may hold on to a
+  // slot that was delivered without it.
+  std::deque<std::shared_ptr<Slot>> slots;
+  std::vector<HostBatch> spare;  // memory to use again
+  bool ended = false;            // the source has no more
   std::exception_ptr source_failure;
   bool stop = false;
   std::vector<std::thread> threads;
@@ -51,7 +54,12 @@ Prefetcher::Prefetcher(const Dataset& dataset, std::function<std::optional<Batch
   RONDO_CHECK(options.threads >= 0 && options.depth >= 1, "threads ", options.threads, ", depth ",
               options.depth);
   state_->depth = options.depth;
-  for (int i = 0; i < options.threads; ++i) state_->threads.emplace_back([this] { work(); });
+  for (int i = 0; i < options.threads; ++i) {
+    state_->threads.emplace_back([this, background = options.background] {
+      if (background) step_back();
+      work();
+    });
+  }
 }
 
 Prefetcher::~Prefetcher() {
@@ -63,34 +71,57 @@ Prefetcher::~Prefetcher() {
   for (std::thread& t : state_->threads) t.join();
 }
 
-void Prefetcher::load_one(Slot& slot, size_t i) {
-  const int64_t utterance = slot.request.utterances[i];
+Prefetcher::Load Prefetcher::load(int64_t utterance, uint64_t epoch) const {
+  Load out;
   try {
-    slot.keys[i] = dataset_.key(utterance);
-    slot.examples[i] = dataset_.load(utterance, slot.request.epoch);
+    out.key = dataset_.key(utterance);
+    out.example = dataset_.load(utterance, epoch);
   } catch (const InputError&) {
-    slot.failures[i] = std::current_exception();
+    out.failure = std::current_exception();
   } catch (const std::exception& e) {
-    slot.failures[i] =
-        std::make_exception_ptr(Error(str(dataset_.name(utterance), ": ", e.what())));
+    out.failure = std::make_exception_ptr(Error(str(dataset_.name(utterance), ": ", e.what())));
   } catch (...) {
-    slot.failures[i] = std::current_exception();
+    out.failure = std::current_exception();
   }
+  out.done = true;
+  return out;
 }
 
 void Prefetcher::pack(Slot& slot) {
-  const auto failed = std::find_if(slot.failures.begin(), slot.failures.end(),
-                                   [](const std::exception_ptr& f) { return f != nullptr; });
-  if (failed != slot.failures.end()) {
-    slot.failure = *failed;
+  const auto failed = std::find_if(slot.loads.begin(), slot.loads.end(),
+                                   [](const Load& l) { return l.failure != nullptr; });
+  if (failed != slot.loads.end()) {
+    slot.failure = failed->failure;
   } else {
     try {
-      pack_batch(slot.request, slot.examples, slot.keys, dataset_.feature_dim(), slot.batch);
+      std::vector<Example> examples;
+      std::vector<uint64_t> keys;
+      for (Load& l : slot.loads) {
+        examples.push_back(std::move(l.example));
+        keys.push_back(l.key);
+      }
+      pack_batch(slot.request, examples, keys, dataset_.feature_dim(), slot.batch);
     } catch (...) {
       slot.failure = std::current_exception();
     }
   }
-  slot.examples.clear();
+  for (Load& l : slot.loads) l.example = {};
+}
+
+// Loads utterance i, and packs the batch if it was the last; with the mutex held, but not
+// meanwhile. Of two threads that load the same one, the first to finish counts.
+void Prefetcher::advance(std::unique_lock<std::mutex>& lock, Slot& slot, size_t i) {
+  lock.unlock();
+  Load loaded = load(slot.request.utterances[i], slot.request.epoch);
+  lock.lock();
+  if (slot.loads[i].done) return;
+  slot.loads[i] = std::move(loaded);
+  if (--slot.left > 0) return;
+  lock.unlock();
+  pack(slot);
+  lock.lock();
+  slot.ready = true;
+  state_->ready.notify_all();
 }
 
 // Starts the next batch, with the mutex held; false if there is none to start now.
@@ -105,11 +136,10 @@ bool Prefetcher::open_slot() {
   }
   if (!request) {
     s.ended = true;
-    s.ready.notify_all();
     s.work.notify_all();
     return false;
   }
-  auto slot = std::make_unique<Slot>(std::move(*request));
+  auto slot = std::make_shared<Slot>(std::move(*request));
   if (!s.spare.empty()) {
     slot->batch = std::move(s.spare.back());
     s.spare.pop_back();
@@ -117,55 +147,61 @@ bool Prefetcher::open_slot() {
   if (slot->size() == 0) {
     pack(*slot);
     slot->ready = true;
-    s.ready.notify_all();
   }
   s.slots.push_back(std::move(slot));
   s.work.notify_all();
   return true;
 }
 
+// Of the lowest priority there is between threads that may run; what fails to be lowered works all
+// the same.
+void Prefetcher::step_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }
+
 void Prefetcher::work() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   while (!s.stop) {
     const auto open = std::find_if(s.slots.begin(), s.slots.end(),
-                                   [](const auto& slot) { return slot->taken < slot->size(); });
+                                   [](const auto& slot) { return slot->has_untaken(); });
     if (open == s.slots.end()) {
       if (!open_slot()) s.work.wait(lock);
       continue;
     }
-    Slot& slot = **open;
-    const size_t i = slot.taken++;
-    lock.unlock();
-    load_one(slot, i);
-    lock.lock();
-    if (--slot.left > 0) continue;
-    lock.unlock();
-    pack(slot);
-    lock.lock();
-    slot.ready = true;
-    s.ready.notify_all();
+    const std::shared_ptr<Slot> slot = *open;
+    advance(lock, *slot, slot->taken++);
   }
 }
 
-std::unique_ptr<Prefetcher::Slot> Prefetcher::make_now() {
+std::shared_ptr<Prefetcher::Slot> Prefetcher::make_now() {
   std::optional<BatchRequest> request = source_();
   if (!request) return nullptr;
-  auto slot = std::make_unique<Slot>(std::move(*request));
-  for (size_t i = 0; i < slot->size(); ++i) load_one(*slot, i);
+  auto slot = std::make_shared<Slot>(std::move(*request));
+  for (size_t i = 0; i < slot->size(); ++i) {
+    slot->loads[i] = load(slot->request.utterances[i], slot->request.epoch);
+  }
   pack(*slot);
   return slot;
 }
 
-std::unique_ptr<Prefetcher::Slot> Prefetcher::wait_for_front() {
+// Waits by helping: with what nobody has begun, and then with what others have begun and not
+// finished, because they may not be running.
+void Prefetcher::finish(std::unique_lock<std::mutex>& lock, Slot& slot) {
+  while (slot.has_untaken()) advance(lock, slot, slot.taken++);
+  for (size_t i = 0; i < slot.size() && !slot.ready; ++i) {
+    if (!slot.loads[i].done) advance(lock, slot, i);
+  }
+  state_->ready.wait(lock, [&] { return slot.ready; });  // it is being packed
+}
+
+std::shared_ptr<Prefetcher::Slot> Prefetcher::wait_for_front() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
-  s.ready.wait(lock, [&] { return s.slots.empty() ? s.ended : s.slots.front()->ready; });
-  if (s.slots.empty()) {
+  if (s.slots.empty() && !open_slot()) {
     if (s.source_failure) std::rethrow_exception(std::exchange(s.source_failure, nullptr));
     return nullptr;
   }
-  std::unique_ptr<Slot> slot = std::move(s.slots.front());
+  const std::shared_ptr<Slot> slot = s.slots.front();
+  if (!slot->ready) finish(lock, *slot);
   s.slots.pop_front();
   s.work.notify_all();
   return slot;
@@ -173,7 +209,7 @@ std::unique_ptr<Prefetcher::Slot> Prefetcher::wait_for_front() {
 
 bool Prefetcher::next(HostBatch& out) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::unique_ptr<Slot> slot = state_->threads.empty() ? make_now() : wait_for_front();
+  const std::shared_ptr<Slot> slot = state_->threads.empty() ? make_now() : wait_for_front();
   wait_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (!slot) return false;
   if (slot->failure) std::rethrow_exception(slot->failure);

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "engine/data/dot_kernel.h"
+#include "engine/data/filter_kernel.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 
@@ -42,16 +42,18 @@ double kernel(double t, double cutoff, double half_width) {
   return cutoff * sinc * bessel_i0(kBeta * std::sqrt(1 - edge * edge)) / bessel_i0(kBeta);
 }
 
-data::DotKernel best_dot() {
+data::FilterKernels best_kernels() {
   const CpuFeatures& cpu = cpu_features();
-  if (cpu.avx512) return isa_avx512::dot_kernel();
-  if (cpu.avx2) return isa_avx2::dot_kernel();
-  return isa_generic::dot_kernel();
+  if (cpu.avx512) return isa_avx512::filter_kernels();
+  if (cpu.avx2) return isa_avx2::filter_kernels();
+  return isa_generic::filter_kernels();
 }
+
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 }  // namespace
 
-Resampler::Resampler(int32_t in_rate, int32_t out_rate) : dot_(best_dot()) {
+Resampler::Resampler(int32_t in_rate, int32_t out_rate) {
   RONDO_CHECK(in_rate >= 1 && in_rate <= 10'000'000, "input rate is ", in_rate);
   RONDO_CHECK(out_rate >= 1 && out_rate <= 10'000'000, "output rate is ", out_rate);
   const int32_t common = std::gcd(in_rate, out_rate);
@@ -92,12 +94,48 @@ float Resampler::sample(std::span<const float> in, int64_t whole, const float* r
   const int64_t begin = std::max<int64_t>(0, -first);
   const int64_t end = std::min<int64_t>(taps_, static_cast<int64_t>(in.size()) - first);
   if (begin >= end) return 0;
-  return dot_(row + begin, in.data() + first + begin, end - begin);
+  return best_kernels().dot(row + begin, in.data() + first + begin, end - begin);
+}
+
+// Outputs k, k + up, k + 2 up, ... have the same phase, and are as many inputs apart as there are
+// columns when the input is dealt to `down` columns: they are sums of columns, weighted by one row.
+void Resampler::apply_by_phase(std::span<const float> in, std::vector<float>& out) const {
+  const auto convolve = best_kernels().convolve;
+  const int64_t before = taps_ / 2 - 1, size = static_cast<int64_t>(out.size());
+  const int64_t most = round_up((size + up_ - 1) / up_, data::filter_lanes);  // of a phase
+  const int64_t column = most + (down_ + taps_) / down_ + 1;
+  std::vector<float> columns(static_cast<size_t>(down_ * column));
+  const auto samples = static_cast<int64_t>(in.size());
+  for (int64_t q = 0; q < down_; ++q) {
+    float* to = columns.data() + q * column;
+    // Sample i is number i + before of those that the outputs want, from the first one's first.
+    int64_t j = q < before ? (before - q + down_ - 1) / down_ : 0;
+    const int64_t end = std::min(column, (samples + before - q + down_ - 1) / down_);
+    for (const float* x = in.data() + (j * down_ + q - before); j < end; ++j, x += down_)
+      to[j] = *x;
+  }
+  std::vector<int64_t> offsets(static_cast<size_t>(taps_));
+  std::vector<float> sums(static_cast<size_t>(most));
+  for (int64_t r = 0; r < std::min(up_, size); ++r) {
+    const int64_t whole = r * down_ / up_, n = (size - r + up_ - 1) / up_;
+    for (int64_t i = 0; i < taps_; ++i) {
+      offsets[static_cast<size_t>(i)] = (whole + i) % down_ * column + (whole + i) / down_;
+    }
+    convolve(table_.data() + r * down_ % up_ * taps_, offsets.data(), taps_, columns.data(), n,
+             sums.data());
+    for (int64_t m = 0; m < n; ++m)
+      out[static_cast<size_t>(r + m * up_)] = sums[static_cast<size_t>(m)];
+  }
 }
 
 std::vector<float> Resampler::apply(std::span<const float> in) const {
   if (up_ == down_) return {in.begin(), in.end()};
   std::vector<float> out(static_cast<size_t>(output_size(static_cast<int64_t>(in.size()))));
+  const bool long_enough = static_cast<int64_t>(out.size()) >= up_ * data::filter_lanes / 2;
+  if (phases_ == up_ && long_enough) {
+    apply_by_phase(in, out);
+    return out;
+  }
   int64_t whole = 0, phase = 0;  // output k is at input whole + phase / up
   for (float& y : out) {
     if (phases_ == up_) {

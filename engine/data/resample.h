@@ -30,8 +30,8 @@ class Resampler {
 
  private:
   float sample(std::span<const float> in, int64_t whole, const float* row) const;
+  void apply_by_phase(std::span<const float> in, std::vector<float>& out) const;
 
-  float (*dot_)(const float*, const float*, int64_t);
   int64_t up_ = 1, down_ = 1;  // L, M
   int32_t taps_ = 1;
   int32_t phases_ = 1;

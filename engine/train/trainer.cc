@@ -72,7 +72,10 @@ class Trainer {
     vote();
     ranks_.sum(votes_);
     agreed_ = s_.state;
-    batches.start({s_.state.epoch, s_.state.step_in_epoch});
+    // Where ranks compute on cores, those that meet wait for the slowest: what is read should take
+    // the time in which a core waits, rather than any rank's time to compute.
+    const bool background = ranks_.size() > 1 && options_.device.kind == DeviceKind::cpu;
+    batches.start({s_.state.epoch, s_.state.step_in_epoch}, background);
     passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
     if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
       validate(ranks_);

@@ -84,14 +84,14 @@ int64_t TrainingBatches::updates_per_epoch() {
   return (positions_.steps(0) + each - 1) / each;
 }
 
-void TrainingBatches::start(const BatchPosition& position) {
+void TrainingBatches::start(const BatchPosition& position, bool background) {
   position_ = position;
   if (position.step >= positions_.steps(position.epoch)) position_ = {position.epoch + 1, 0};
   ahead_ = position_;
   prefetch_ = std::make_unique<Prefetcher>(
       data_, [this] { return request(); },
       PrefetchOptions{config_.data.prefetch_threads,
-                      std::max(config_.data.prefetch_batches, share_.own.size())});
+                      std::max(config_.data.prefetch_batches, share_.own.size()), background});
 }
 
 std::optional<BatchRequest> TrainingBatches::request() {

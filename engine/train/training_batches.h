@@ -33,8 +33,9 @@ class TrainingBatches {
   BatchCapacity largest(uint64_t epochs);
   int64_t updates_per_epoch();
 
-  // Begins to prepare batches from there on. Called once.
-  void start(const BatchPosition& position);
+  // Begins to prepare batches from there on; `background`: with the lowest priority, where cores
+  // have other work. Called once.
+  void start(const BatchPosition& position, bool background);
   // This rank's next shard, or batch. Where a stride leaves it nothing, a batch without sequences,
   // so that all ranks make the same number of calls. False after the last epoch.
   bool next(HostBatch& shard);

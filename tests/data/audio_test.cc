@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "engine/data/files.h"
 #include "engine/data/resample.h"
@@ -242,6 +243,40 @@ TEST_CASE("what lies above the new Nyquist frequency is removed", "[resample]") 
     INFO(hz);
     // Half of the tone's energy would be 0.35; -80 dB of it is allowed.
     CHECK(rms({y.data() + edge, y.size() - 2 * edge}) <= 3.5e-5);
+  }
+}
+
+// Long signals are filtered phase by phase, short ones output by output.
+TEST_CASE("a part of a signal is resampled as within the whole", "[resample]") {
+  for (const auto& [from, to] :
+       {std::pair{90, 100}, {110, 100}, {22050, 16000}, {16000, 22050}, {44100, 48000}}) {
+    INFO(from << " -> " << to);
+    const int common = std::gcd(from, to);
+    const size_t down = static_cast<size_t>(from / common), up = static_cast<size_t>(to / common);
+    std::vector<float> x(40000 / down * down + 5);
+    uint32_t state = 1;
+    for (float& v : x)
+      v = static_cast<float>((state = state * 1664525 + 1013904223) >> 8) * 0x1p-24f;
+    const std::vector<float> whole = resample(x, from, to);
+    const auto edge = static_cast<size_t>(Resampler(from, to).taps());
+    const size_t periods = 30;  // short enough
+    for (size_t first : {size_t{0}, x.size() / 2 / down, x.size() / down - periods}) {
+      const size_t begin = first * down;
+      const size_t end =
+          first > 0 && begin + (periods + 1) * down > x.size() ? x.size() : begin + periods * down;
+      const std::vector<float> part = resample({x.data() + begin, end - begin}, from, to);
+      // What the other samples have no part in.
+      const size_t low = begin == 0 ? 0 : edge * up / down + up;
+      const size_t high = end == x.size() ? part.size() : part.size() - edge * up / down - up;
+      REQUIRE(part.size() > 3 * edge * up / down);
+      REQUIRE(low < high);
+      double worst = 0;
+      for (size_t i = low; i < high; ++i) {
+        worst = std::max(worst, std::abs(static_cast<double>(part[i]) - whole[first * up + i]));
+      }
+      CHECK(worst <= 1e-6);
+    }
+    CHECK(whole.size() == (x.size() * up + down - 1) / down);
   }
 }
 

@@ -1,9 +1,13 @@
 // engine/data/batch.h: packing, and the threads that do it ahead of time.
 #include "engine/data/batch.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <condition_variable>
 #include <stdexcept>
 #include <thread>
 
@@ -14,6 +18,28 @@ using namespace rondo;
 using Catch::Matchers::Contains;
 
 namespace {
+
+int priority_of_thread() { return getpriority(PRIO_PROCESS, static_cast<id_t>(gettid())); }
+
+// Holds threads up, but none for ever.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex_);
+    if (!opened_.wait_for(lock, std::chrono::seconds(20), [&] { return open_; })) gave_up = true;
+  }
+  std::atomic<bool> gave_up{false};
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
 
 // Made-up utterances; some fail, some are slow.
 class FakeDataset final : public Dataset {
@@ -27,6 +53,10 @@ class FakeDataset final : public Dataset {
   std::string name(int64_t i) const override { return "fake:" + std::to_string(i); }
   Example load(int64_t i, uint64_t epoch) const override {
     ++loads;
+    if (std::this_thread::get_id() != maker) {
+      lowest_priority = std::min<int>(lowest_priority, priority_of_thread());
+      if (gate) gate->pass();
+    }
     if (slow) {
       data::Random random(1, epoch, static_cast<uint64_t>(i), data::Purpose::order);
       std::this_thread::sleep_for(std::chrono::microseconds(random.below(300)));
@@ -49,6 +79,9 @@ class FakeDataset final : public Dataset {
   bool slow = false;
   int64_t bad_input = -1, bad_program = -1;
   mutable std::atomic<int64_t> loads{0};
+  Gate* gate = nullptr;  // for other threads than the one that made this
+  const std::thread::id maker = std::this_thread::get_id();
+  mutable std::atomic<int> lowest_priority{100};  // nice, of those
 };
 
 std::function<std::optional<BatchRequest>()> requests(const FakeDataset& d, int64_t count) {
@@ -218,6 +251,34 @@ TEST_CASE("the queue is bounded and stopping is clean", "[prefetch]") {
   for (int i = 0; i < 20; ++i) {  // destroyed at once
     Prefetcher p(d, requests(d, 10), {2, 2});
   }
+}
+
+TEST_CASE("threads that do not get the processor hold up nobody", "[prefetch]") {
+  FakeDataset d;
+  const std::vector<HostBatch> want = all_batches(d, 0, 1);
+  Gate gate;
+  d.gate = &gate;
+  Prefetcher p(d, requests(d, 40), {2, 3});
+  HostBatch b;
+  for (const HostBatch& w : want) {
+    REQUIRE(p.next(b));
+    REQUIRE(equal(b, w));
+  }
+  CHECK_FALSE(p.next(b));
+  CHECK_FALSE(gate.gave_up);
+  gate.open();
+}
+
+TEST_CASE("threads in the background have the lowest priority", "[prefetch]") {
+  const int own = priority_of_thread();
+  for (bool background : {false, true}) {
+    FakeDataset d;
+    d.slow = true;
+    Prefetcher p(d, requests(d, 40), {1, 40, background});
+    while (d.lowest_priority == 100) std::this_thread::yield();
+    CHECK(d.lowest_priority == (background ? 19 : own));
+  }
+  CHECK(priority_of_thread() == own);
 }
 
 TEST_CASE("waiting for input is measured", "[prefetch]") {
