@@ -33,7 +33,8 @@ constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
 // data (any shape, f32 or f64) += the other ranks' data. Chunk c is summed in the order of ranks
 // c, c+1, ..., c-1 and then copied, so the result is deterministic and the same, bit for bit, on
 // every rank. Rank r sends every chunk twice but chunk r+1 and chunk r+2 once each: together the
-// ranks send exactly 2(N-1) times the tensor.
+// ranks send exactly 2(N-1) times the tensor. Two ranks with a short tensor send it to each other
+// whole, which is as much, and add: the same bits in half the rounds.
 void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging,
                      Wire wire = Wire::exact);
 

@@ -11,14 +11,28 @@ namespace rondo {
 namespace {
 
 class RingGroup;
+class Collective;
 
-// One collective, waiting for its turn or running.
+// Whose turn it is. Outlives the group in the hands of its collectives.
+struct Turns {
+  std::mutex mutex;  // of everything here
+  std::condition_variable changed;
+  std::deque<std::shared_ptr<Collective>> queue;
+  std::shared_ptr<Collective> running;
+  std::optional<std::string> closed;  // why no collective can run any more
+  int closed_by = -1;
+  bool stop = false;
+};
+
+// One collective, waiting for its turn or running: in the group's thread, or in the one that waits
+// for it, if that comes first, so that no work passes from thread to thread.
 class Collective final : public detail::WorkState {
  public:
   using Body = std::function<void(Link&)>;
 
   Collective(RingGroup& group, const std::string& what, uint32_t number, Deadline deadline,
              Body body);
+  bool wait_until(Deadline deadline) override;
   void withdraw(CommErrorKind kind, const std::string& cause) override;
   std::string description() const override {
     return str("rank ", world_rank_, ": ", what_, ", ", describe_tag(tag_));
@@ -37,6 +51,7 @@ class Collective final : public detail::WorkState {
   CommError explain(const CommError& error);
 
   RingGroup& group_;
+  const std::shared_ptr<Turns> turns_;
   const int world_rank_;
   const Tag tag_;
   const std::string what_;
@@ -82,14 +97,8 @@ class RingGroup final : public ProcessGroup {
   int rank_ = -1;
   Buffer staging_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<Collective>> queue_;
-  std::shared_ptr<Collective> running_;
-  std::optional<std::string> closed_;  // why no collective can run any more
-  int closed_by_ = -1;
-  bool stop_ = false;
-  uint32_t sequence_ = 0;
+  const std::shared_ptr<Turns> turns_ = std::make_shared<Turns>();
+  uint32_t sequence_ = 0;  // guarded by the mutex of the turns
   std::thread thread_;
 };
 
@@ -97,6 +106,7 @@ Collective::Collective(RingGroup& group, const std::string& what, uint32_t numbe
                        Deadline deadline, Body body)
     : WorkState(deadline),
       group_(group),
+      turns_(group.turns_),
       world_rank_(group.transport_.rank()),
       tag_(collective_tag(group.options_.id, number)),
       what_(what),
@@ -104,6 +114,28 @@ Collective::Collective(RingGroup& group, const std::string& what, uint32_t numbe
       link_(group.transport_, group.options_.members, group.rank_,
             collective_tag(group.options_.id, number), deadline),
       body_(std::move(body)) {}
+
+// Runs what is next, with the lock held but not meanwhile. The group lives until that has ended.
+void run_next(Turns& turns, std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Collective> next = std::move(turns.queue.front());
+  turns.queue.pop_front();
+  turns.running = next;
+  lock.unlock();
+  next->run();
+  lock.lock();
+  turns.running = nullptr;
+  if (turns.stop || !turns.queue.empty()) turns.changed.notify_all();
+}
+
+bool Collective::wait_until(Deadline deadline) {
+  if (!done() && deadline >= this->deadline()) {
+    std::unique_lock lock(turns_->mutex);
+    const bool next =
+        !turns_->running && !turns_->queue.empty() && turns_->queue.front().get() == this;
+    if (next) run_next(*turns_, lock);
+  }
+  return WorkState::wait_until(deadline);
+}
 
 // A Work may outlive its group: by then the collective is done, and the group is not touched.
 void Collective::withdraw(CommErrorKind kind, const std::string& cause) {
@@ -174,76 +206,74 @@ RingGroup::~RingGroup() {
   const char* const cause = "the process group was destroyed";
   close(-1, cause);
   {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    if (running_) running_->break_off(CommErrorKind::aborted, cause);
+    std::unique_lock lock(turns_->mutex);
+    turns_->stop = true;
+    if (turns_->running) turns_->running->break_off(CommErrorKind::aborted, cause);
+    turns_->changed.notify_all();
+    turns_->changed.wait(lock, [&] { return !turns_->running; });
   }
-  changed_.notify_all();
   thread_.join();
 }
 
 // Later collectives will fail at once, and so do those that wait for their turn.
 void RingGroup::close(int peer, const std::string& cause) {
   std::deque<std::shared_ptr<Collective>> waiting;
+  std::string closed;
   {
-    std::lock_guard lock(mutex_);
-    if (closed_) return;
-    closed_ = str("not run, because the group has ended: ", cause);
-    closed_by_ = peer;
-    waiting.swap(queue_);
+    std::lock_guard lock(turns_->mutex);
+    if (turns_->closed) return;
+    closed = str("not run, because the group has ended: ", cause);
+    turns_->closed = closed;
+    turns_->closed_by = peer;
+    waiting.swap(turns_->queue);
   }
-  for (const auto& c : waiting) c->refuse(CommErrorKind::aborted, closed_by_, *closed_);
+  for (const auto& c : waiting) c->refuse(CommErrorKind::aborted, peer, closed);
 }
 
 void RingGroup::withdraw(Collective& collective, CommErrorKind kind, const std::string& cause) {
-  std::unique_lock lock(mutex_);
-  const auto queued = std::find_if(queue_.begin(), queue_.end(),
+  std::unique_lock lock(turns_->mutex);
+  auto& queue = turns_->queue;
+  const auto queued = std::find_if(queue.begin(), queue.end(),
                                    [&](const auto& c) { return c.get() == &collective; });
-  if (queued != queue_.end()) {
+  if (queued != queue.end()) {
     const std::shared_ptr<Collective> keep = *queued;
-    queue_.erase(queued);
+    queue.erase(queued);
     lock.unlock();
     const std::string message = str(collective.description(), ": ", cause);
     if (kind == CommErrorKind::timeout) transport_.abort(message);
     close(-1, message);
     collective.refuse(kind, -1, cause);
   } else {
-    if (running_.get() == &collective) collective.break_off(kind, cause);
+    if (turns_->running.get() == &collective) collective.break_off(kind, cause);
     lock.unlock();
     collective.wait_until(Deadline::max());
   }
 }
 
 void RingGroup::work() {
+  Turns& turns = *turns_;
+  std::unique_lock lock(turns.mutex);
   for (;;) {
-    std::shared_ptr<Collective> next;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stop_ || !queue_.empty(); });
-      if (stop_) return;
-      next = std::move(queue_.front());
-      queue_.pop_front();
-      running_ = next;
-    }
-    next->run();
-    std::lock_guard lock(mutex_);
-    running_ = nullptr;
+    turns.changed.wait(lock,
+                       [&] { return turns.stop || (!turns.running && !turns.queue.empty()); });
+    if (turns.stop) return;
+    run_next(turns, lock);
   }
 }
 
 Work RingGroup::issue(const std::string& what, Limit deadline, Collective::Body body) {
   if (size() == 1) return Work::nothing_to_do();
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(turns_->mutex);
   const uint32_t number = sequence_++;
   auto collective =
       std::make_shared<Collective>(*this, what, number, limit(deadline), std::move(body));
-  if (closed_) {
-    collective->refuse(CommErrorKind::aborted, closed_by_, *closed_);
+  if (turns_->closed) {
+    collective->refuse(CommErrorKind::aborted, turns_->closed_by, *turns_->closed);
   } else {
-    queue_.push_back(collective);
+    turns_->queue.push_back(collective);
   }
   lock.unlock();
-  changed_.notify_all();
+  turns_->changed.notify_all();
   return Work(std::move(collective));
 }
 
