@@ -8,10 +8,13 @@
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
 // and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
 // has to carry and so comparable across N. `send and recv` passes the array on to the neighbour
-// without summing: the transport's own peak, whose busbw is its bytes / time. Times are rank 0's,
-// from issuing to the end of the Work. With more ranks than cores the figures say how the scheduler
-// shares them out, not how fast anything is; such rows are marked. On a machine that others use as
-// well, the processor time of rank 0's process (`cpu`) tells more than the clock.
+// without summing, into memory that stays in the cache: the transport's own peak, whose busbw is
+// its bytes / time. `ring without sums` moves what a ring moves, from where and to where it does,
+// but stores what it would add: the peak of arrays that no cache holds, where what arrives has to
+// be written to memory as well. Times are rank 0's, from issuing to the end of the Work. With more
+// ranks than cores the figures say how the scheduler shares them out, not how fast anything is;
+// such rows are marked. On a machine that others use as well, the processor time of rank 0's
+// process (`cpu`) tells more than the clock.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -28,6 +31,7 @@
 #include <iostream>
 #include <utility>
 
+#include "comm/collectives.h"
 #include "comm/gloo/gloo_transport.h"
 #include "comm/run_ranks.h"
 #include "comm/shared/shared_transport.h"
@@ -53,10 +57,13 @@ constexpr const char* transport_texts[] = {
     "our TCP over loopback; gloo ring, gloo bcube: Gloo's", "Gloo's TCP over loopback",
     "threads of one process"};
 
+// Instead of a sum: what the transport carries at best.
+enum class Moves : uint8_t { sum, to_neighbour, around };
+
 struct Contender {
   const char* name;
   GroupOptions options;
-  bool exchanges = false;  // instead of a sum: what the transport carries at best
+  Moves moves = Moves::sum;
 };
 
 struct Row {
@@ -68,8 +75,10 @@ struct Row {
   // Per run, of rank 0's process: processor time of all its threads and of the kernel for them,
   // page faults, context switches.
   double cpu_us = 0, faults = 0, switches = 0;
-  bool exchange = false;
-  double busbw() const { return exchange ? algbw() : algbw() * 2 * (ranks - 1) / ranks; }
+  Moves moves = Moves::sum;
+  double busbw() const {
+    return moves == Moves::to_neighbour ? algbw() : algbw() * 2 * (ranks - 1) / ranks;
+  }
   double algbw() const { return static_cast<double>(bytes) / median_us * 1e-3; }  // GB/s
 };
 
@@ -93,9 +102,9 @@ struct Usage {
 
 // `gloo`: beside the transport; none between threads.
 std::vector<Contender> contenders(const Options& options, Transport* gloo) {
-  GroupOptions ours, unverified, rounded, exchanged, ring, bcube;
+  GroupOptions ours, unverified, rounded, exchanged, moved, ring, bcube;
   uint16_t id = 0;
-  for (GroupOptions* o : {&ours, &unverified, &rounded, &exchanged, &ring, &bcube}) {
+  for (GroupOptions* o : {&ours, &unverified, &rounded, &exchanged, &moved, &ring, &bcube}) {
     o->id = ++id;
     o->message_bytes = options.message_bytes;
   }
@@ -104,7 +113,8 @@ std::vector<Contender> contenders(const Options& options, Transport* gloo) {
   std::vector<Contender> all = {{"ours", ours},
                                 {"ours, not verified", unverified},
                                 {"ours, bf16 wire", rounded},
-                                {"send and recv", exchanged, true}};
+                                {"send and recv", exchanged, Moves::to_neighbour},
+                                {"ring without sums", moved, Moves::around}};
   if (gloo == nullptr) return all;
   ring.all_reduce = gloo_all_reduce(*gloo, GlooAlgorithm::ring);
   ring.verify = false;
@@ -158,11 +168,43 @@ void exchange(ProcessGroup& group, std::span<const float> data, std::span<float>
   }
 }
 
+// A ring's messages between the ring's places, three of them under way.
+void pass_around(ProcessGroup& group, std::span<float> data, size_t message) {
+  const int n = group.size(), right = (group.rank() + 1) % n, left = (group.rank() + n - 1) % n;
+  constexpr size_t ahead = 3;
+  const auto piece = [&](int step, size_t j) {
+    const int chunk = ((group.rank() - step) % n + n) % n;
+    const ChunkRange r = chunk_range(static_cast<int64_t>(data.size()), n, chunk);
+    const size_t begin =
+        std::min(static_cast<size_t>(r.begin) + j * message, static_cast<size_t>(r.end));
+    return data.subspan(begin, std::min(message, static_cast<size_t>(r.end) - begin));
+  };
+  const size_t longest = (data.size() + static_cast<size_t>(n) - 1) / static_cast<size_t>(n);
+  std::array<Work, ahead> sends, recvs;
+  const auto finish = [&](size_t j) {
+    for (Work* w : {&recvs[j], &sends[j]}) {
+      if (*w) std::exchange(*w, Work()).wait();
+    }
+  };
+  for (size_t group_begin = 0; group_begin * message < longest; group_begin += ahead) {
+    for (int step = 0; step < 2 * (n - 1); ++step) {
+      for (size_t j = 0; j < ahead; ++j) {
+        finish(j);  // what leaves now has arrived, and where the next arrives has left
+        const auto in = piece(step + 1, group_begin + j), out = piece(step, group_begin + j);
+        if (!in.empty()) recvs[j] = group.recv(left, 0, std::as_writable_bytes(in));
+        if (!out.empty()) sends[j] = group.send(right, 0, std::as_bytes(out));
+      }
+    }
+  }
+  for (size_t j = 0; j < ahead; ++j) finish(j);
+}
+
 Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
   std::vector<float> data(bytes / sizeof(float));
-  std::vector<float> arrived(c.exchanges ? 3 * c.options.message_bytes / sizeof(float) : 0);
+  const size_t message = c.options.message_bytes / sizeof(float);
+  std::vector<float> arrived(c.moves == Moves::to_neighbour ? 3 * message : 0);
   const TensorView view(data.data(), DType::f32, {static_cast<int64_t>(data.size())});
-  if (!c.exchanges) check(group, c.name, data, view);
+  if (c.moves == Moves::sum) check(group, c.name, data, view);
   std::fill(data.begin(), data.end(), 0.0f);
   // The same number on all ranks: about 128 MB in all, between 5 and 300 runs.
   const size_t runs = std::clamp<size_t>((size_t{128} << 20) / bytes, 5, 300);
@@ -172,8 +214,10 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
   for (size_t i = 0; i <= runs; ++i) {
     if (i == 1) before = Usage::now();
     const auto begin = CommClock::now();
-    if (c.exchanges) {
+    if (c.moves == Moves::to_neighbour) {
       exchange(group, data, arrived);
+    } else if (c.moves == Moves::around) {
+      pass_around(group, data, message);
     } else {
       group.all_reduce(view, Reduction::sum).wait();
     }
@@ -192,7 +236,7 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
           (after.cpu_us - before.cpu_us) / n,
           (after.faults - before.faults) / n,
           (after.switches - before.switches) / n,
-          c.exchanges};
+          c.moves};
 }
 
 std::vector<Row> run_rank(const Options& o, Transport& transport, Transport* gloo) {
@@ -297,7 +341,8 @@ void write_json(const std::string& path, const std::vector<Row>& rows, const cha
       << ",\n \"rows\": [";
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
-    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \"" << (r.exchange ? "exchange" : "all_reduce")
+    out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \""
+        << (r.moves == Moves::sum ? "all_reduce" : "exchange")
         << "\", \"dtype\": \"f32\", \"shape\": {\"elements\": " << r.bytes / 4 << "}, \"by\": \""
         << r.contender << "\", \"ranks\": " << r.ranks << ", \"bytes\": " << r.bytes
         << ", \"runs\": " << r.runs << ", \"median_us\": " << r.median_us

@@ -177,8 +177,8 @@ class Ring {
 
 // Two ranks that send each other everything and add send as much as by a ring, in one round instead
 // of two. It takes one more pass over memory, which counts for more than a round in longer arrays
-// (bench/collectives: equal at 256 KB through shared memory).
-constexpr size_t longest_swap = size_t{64} << 10;
+// (bench/collectives: at 256 KB through shared memory 37 us, 43 by the ring).
+constexpr size_t longest_swap = size_t{256} << 10;
 
 template <class T>
 void swap_and_add(Link& link, T* data, int64_t n, std::span<std::byte> staging) {

@@ -72,6 +72,38 @@ TEST_CASE("all_reduce: 2(N-1)/N of the bytes when chunks are even", "[all_reduce
 }
 
 // Values whose sum depends on the order: the documented order, not just any, must come out.
+TEST_CASE("Two ranks swap a short array in one message each", "[all_reduce]") {
+  struct Case {
+    size_t elements, messages;
+  };
+  // f32; longer ones go by the ring, chunk by chunk.
+  for (const Case& c : {Case{1, 1}, Case{65536, 1}, Case{65537, 2}}) {
+    std::vector<uint64_t> sent(2);
+    std::vector<std::vector<float>> sums(2);
+    run_ranks(2, [&](int rank, Transport& transport) {
+      Recorder recorder(transport);
+      GroupOptions options;
+      options.verify = false;
+      const auto group = make_ring_group(recorder, options);
+      std::vector<float> data(c.elements);
+      for (size_t i = 0; i < data.size(); ++i) {
+        data[i] = 0.1f * static_cast<float>(i % 97) * (rank == 0 ? 1.0f : -3.7f);
+      }
+      group->all_reduce(view(data), Reduction::sum).wait();
+      sent[static_cast<size_t>(rank)] = recorder.sent().messages;
+      sums[static_cast<size_t>(rank)] = data;
+    });
+    CHECK(sent == std::vector<uint64_t>{c.messages, c.messages});
+    CHECK(sums[0] == sums[1]);
+    size_t wrong = 0;
+    for (size_t i = 0; i < c.elements; ++i) {
+      const float x = 0.1f * static_cast<float>(i % 97);
+      wrong += sums[0][i] != x * 1.0f + x * -3.7f;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("all_reduce sums in the documented order, equal on all ranks", "[all_reduce]") {
   constexpr int ranks = 4;
   constexpr size_t n = 1003;

@@ -35,6 +35,32 @@ TEST_CASE("Collectives are asynchronous and run in the order of issue", "[group]
   CHECK(wrong == std::vector<float>(3));
 }
 
+// The group's thread may come first now and then.
+TEST_CASE("Who waits for a collective runs it; else the group's thread does", "[group]") {
+  std::vector<std::thread::id> ran[2];
+  run_ranks(2, [&](int rank, Transport& transport) {
+    auto& threads = ran[static_cast<size_t>(rank)];
+    GroupOptions options;
+    options.verify = false;
+    options.all_reduce = [&](const TensorView&, uint32_t, Deadline) {
+      threads.push_back(std::this_thread::get_id());
+    };
+    const auto group = make_ring_group(transport, options);
+    std::vector<float> data(3);
+    const auto own = std::this_thread::get_id();
+    for (int i = 0; i < 200; ++i) group->all_reduce(view(data), Reduction::sum).wait();
+    const auto waiting = std::count(threads.begin(), threads.end(), own);
+    Work work = group->all_reduce(view(data), Reduction::sum);
+    while (!work.poll()) std::this_thread::yield();
+    if (waiting == 0 || threads.size() != 201 || threads.back() == own) threads.clear();
+    // A wait that gives up earlier than the collective leaves it to the group's thread.
+    group->all_reduce(view(data), Reduction::sum).wait(within(1min));
+    if (!threads.empty() && threads.back() == own) threads.clear();
+  });
+  CHECK(ran[0].size() == 202);
+  CHECK(ran[1].size() == 202);
+}
+
 TEST_CASE("broadcast from every root", "[group]") {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     std::atomic<int> wrong{0};
