@@ -2,10 +2,9 @@
 //
 // Every rank of the group issues the same collectives with the same shapes in the same order. They
 // run one after the other in that order, beside the calling thread, so a reduction overlaps
-// whatever the caller computes meanwhile; each returns a Work. (Who waits for one that is next and
-// has not begun runs it, in the waiting thread.) The memory of an operation belongs to it until its
-// Work is done.
-// All scratch memory is allocated when the group is made.
+// whatever the caller computes meanwhile; each returns a Work, and who waits for the next one may
+// run it. The memory of an operation belongs to it until its Work is done. All scratch memory is
+// allocated when the group is made.
 //
 // Failure: the first collective that fails ends the group (later ones fail at once with `aborted`
 // and the first cause), and what this rank saw is passed on to all ranks by Transport::abort, so

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "comm/channels/channel_transport.h"
 #include "comm/gloo/channel.h"
 
 namespace rondo {
@@ -39,23 +40,10 @@ class GlooStore final : public ::gloo::rendezvous::Store {
   const Deadline deadline_;
 };
 
-class GlooTransport final : public Transport {
+class GlooTransport final : public channels::ChannelTransport<World> {
  public:
   explicit GlooTransport(const GlooOptions& options);
   ~GlooTransport() override { leave(within(farewell)); }
-
-  int rank() const override { return world_.rank; }
-  int world_size() const override { return world_.size; }
-
-  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
-    // Never written to: a send only reads.
-    return channel(to).post(Direction::send, tag, const_cast<std::byte*>(data.data()), data.size(),
-                            deadline);
-  }
-  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
-    return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline);
-  }
-  void abort(const std::string& reason) noexcept override { world_.abort(world_.rank, reason); }
 
   void all_reduce(const TensorView& data, GlooAlgorithm algorithm, uint32_t number,
                   Deadline deadline);
@@ -64,21 +52,12 @@ class GlooTransport final : public Transport {
   void connect(const GlooOptions& options, Deadline deadline);
   void greet(Store& store, Deadline deadline);
   void leave(Deadline deadline);
-  Channel& channel(int peer) {
-    RONDO_CHECK(peer >= 0 && peer < world_.size, "rank ", peer, " of a world of ", world_.size);
-    RONDO_CHECK(peer != world_.rank, "rank ", peer, " exchanges a message with itself");
-    return *world_.channels[static_cast<size_t>(peer)];
-  }
 
   std::shared_ptr<::gloo::transport::Device> device_;
-  World world_;
 };
 
-GlooTransport::GlooTransport(const GlooOptions& options) {
-  RONDO_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
-              "rank ", options.rank, " of a world of ", options.world_size);
-  world_.rank = options.rank;
-  world_.size = options.world_size;
+GlooTransport::GlooTransport(const GlooOptions& options)
+    : ChannelTransport(options.rank, options.world_size) {
   world_.grace = options.grace;
   world_.token = options.token;
   world_.rendezvous_id = options.rendezvous_id;

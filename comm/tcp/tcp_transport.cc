@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "comm/channels/channel_transport.h"
 #include "comm/tcp/meeting.h"
 #include "comm/tcp/tcp_channel.h"
 
@@ -21,49 +22,28 @@ using channels::Direction;
 // For the others' goodbyes.
 constexpr auto farewell = std::chrono::seconds(2);
 
-class TcpTransport final : public Transport {
+class TcpTransport final : public channels::ChannelTransport<World> {
  public:
   explicit TcpTransport(const TcpOptions& options);
   ~TcpTransport() override;
 
-  int rank() const override { return world_.rank; }
-  int world_size() const override { return world_.size; }
-
-  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
-    // Never written to: a send only reads.
-    return channel(to).post(Direction::send, tag, const_cast<std::byte*>(data.data()), data.size(),
-                            deadline);
-  }
-  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
-    return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline);
-  }
   bool adds_on_arrival(int) const override { return true; }
   Work recv_add(int from, Tag tag, std::span<std::byte> data, Element element,
                 Deadline deadline) override {
     return channel(from).post(Direction::recv, tag, data.data(), data.size(), deadline,
                               channels::landing_of(element, data));
   }
-  void abort(const std::string& reason) noexcept override { world_.abort(world_.rank, reason); }
 
  private:
   void watch(int fd, uint32_t events, TcpChannel* channel);
   void run();
-  TcpChannel& channel(int peer) {
-    RONDO_CHECK(peer >= 0 && peer < world_.size, "rank ", peer, " of a world of ", world_.size);
-    RONDO_CHECK(peer != world_.rank, "rank ", peer, " exchanges a message with itself");
-    return *world_.channels[static_cast<size_t>(peer)];
-  }
 
-  World world_;
   Socket epoll_, stop_;
   std::thread thread_;
 };
 
-TcpTransport::TcpTransport(const TcpOptions& options) {
-  RONDO_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size,
-              "rank ", options.rank, " of a world of ", options.world_size);
-  world_.rank = options.rank;
-  world_.size = options.world_size;
+TcpTransport::TcpTransport(const TcpOptions& options)
+    : ChannelTransport(options.rank, options.world_size) {
   if (options.world_size == 1) return;
   RONDO_CHECK(options.store != nullptr, "ranks need a store to find each other");
   const Deadline deadline = within(options.timeout);

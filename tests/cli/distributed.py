@@ -64,6 +64,41 @@ def test_a_stranger():
         check("rondo: " in err and "rank 0" in err, err)
 
 
+def listens_at(pid):
+    """The addresses at which a process waits for connections."""
+    inodes = set()
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            inodes.add(os.readlink(fd))
+    addresses = []
+    for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+        path = pathlib.Path(f"/proc/{pid}/net/{table}")
+        for line in path.read_text().splitlines()[1:] if path.exists() else []:
+            column = line.split()
+            if column[3] == "0A" and f"socket:[{column[9]}]" in inodes:  # it listens
+                words = [column[1][i:i + 8] for i in range(0, len(column[1].split(":")[0]), 8)]
+                raw = b"".join(int(w, 16).to_bytes(4, sys.byteorder) for w in words)
+                addresses.append(socket.inet_ntop(family, raw))
+    return addresses
+
+
+def test_nobody_listens_beyond_this_machine():
+    with corpus() as root:
+        process = start(*launch(2, "training.epochs=100000"), cwd=root)
+        wait_for_step(root, 5, process)
+        check(listens_at(process.pid) == ["127.0.0.1"], "the launcher:", listens_at(process.pid))
+        for rank, pid in ranks_of(process).items():
+            check(listens_at(pid) == [], "rank", rank, "still listens:", listens_at(pid))
+        process.send_signal(signal.SIGTERM)
+        ends(process, 20, 128 + signal.SIGTERM)
+        # While it waits for the other one: the meeting point, and its own port.
+        alone, = as_ranks(root, {0: ([], {})}, free_port())
+        wait_until(lambda: len(listens_at(alone.pid)) == 2, alone)
+        check(listens_at(alone.pid) == ["127.0.0.1"] * 2, listens_at(alone.pid))
+        alone.kill()
+        alone.communicate()
+
+
 def test_a_rank_that_never_comes():
     with corpus() as root:
         a, = as_ranks(root, {0: (["parallel.timeout_seconds=2"], {})}, free_port())
