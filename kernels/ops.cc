@@ -20,6 +20,8 @@
 #include "kernels/pool/pool.h"
 #include "kernels/norm/norm.h"
 #include "kernels/subsample/subsample.h"
+#include "kernels/conv/conv.h"
+#include "kernels/conv/edge_frames.h"
 #include "kernels/pack/pack.h"
 #include "kernels/totals/totals.h"
 
@@ -62,6 +64,11 @@ const std::vector<std::span<const Variant>>& table() {
       layer_norm_grad_variants(),
       stack_frames_variants(),
       stack_frames_grad_variants(),
+      conv_variants(),
+      conv_grad_input_variants(),
+      conv_grad_weight_variants(),
+      edge_frames_variants(),
+      edge_frames_grad_variants(),
       pack_variants(),
       unpack_variants(),
       loss_totals_variants(),

@@ -18,6 +18,7 @@ Suite full_suite() {
   pool_check(suite);
   norm_check(suite);
   subsample_check(suite);
+  conv_check(suite);
   pack_check(suite);
   totals_check(suite);
   return suite;

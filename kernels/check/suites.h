@@ -19,6 +19,7 @@ void loss_check(Suite& suite);
 void pool_check(Suite& suite);
 void norm_check(Suite& suite);
 void subsample_check(Suite& suite);
+void conv_check(Suite& suite);
 void pack_check(Suite& suite);
 void totals_check(Suite& suite);
 

@@ -1,0 +1,1 @@
+#include "kernels/conv/edge_frames.cu"
