@@ -24,6 +24,7 @@ std::vector<TensorToWrite> weights_to_write(const Parameters& parameters) {
   std::vector<TensorToWrite> tensors;
   for (const auto& e : parameters.entries()) {
     tensors.push_back(tensor_to_write(e.name, parameters.weight(e.name), parameters.device()));
+    tensors.back().shape = e.shape();
   }
   return tensors;
 }
@@ -39,8 +40,7 @@ void Session::load(const SafetensorsFile& file) {
   State& s = *state_;
   s.require_idle("load()");
   for (const auto& e : s.parameters->entries()) {
-    const int64_t shape[] = {e.rows, e.cols};
-    s.parameters->write(e.name, file.at(e.name, s.parameters->dtype(), shape).bytes.data());
+    s.parameters->write(e.name, file.at(e.name, s.parameters->dtype(), e.shape()).bytes.data());
   }
   for (const auto& t : file.tensors()) {
     if (!s.parameters->has(t.name)) {

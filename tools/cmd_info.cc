@@ -93,8 +93,9 @@ void print_model(const InfoOptions& o, const Model& model) {
               static_cast<long long>(d.sizes.features), static_cast<long long>(d.sizes.outputs),
               static_cast<long long>(session.subsampling()));
   for (const auto& e : session.parameters().entries()) {
-    std::printf("  %-32s %6lld x %-6lld %10lld\n", e.name.c_str(), static_cast<long long>(e.rows),
-                static_cast<long long>(e.cols), static_cast<long long>(e.numel()));
+    const std::string columns = e.taps ? str(e.cols / e.taps, " x ", e.taps) : str(e.cols);
+    std::printf("  %-32s %6lld x %-11s %10lld\n", e.name.c_str(), static_cast<long long>(e.rows),
+                columns.c_str(), static_cast<long long>(e.numel()));
   }
   std::printf("  %lld weights, graph of %zu nodes, hash %016llx\n",
               static_cast<long long>(session.parameters().trainable()),

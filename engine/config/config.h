@@ -18,12 +18,23 @@
 
 #include "comm/schedule.h"
 #include "kernels/base/dtype.h"
+#include "kernels/conv/conv.h"
 #include "kernels/pool/pool.h"
 
 namespace rondo {
 
 enum class Task : uint8_t { ctc, classify, regress };
-enum class LayerType : uint8_t { lstm, linear, layer_norm, stack, dropout, relu, tanh, sigmoid };
+enum class LayerType : uint8_t {
+  lstm,
+  linear,
+  conv,
+  layer_norm,
+  stack,
+  dropout,
+  relu,
+  tanh,
+  sigmoid
+};
 enum class FeatureType : uint8_t { log_mel, mfcc, ready };
 enum class Cmvn : uint8_t { none, utterance, global };
 enum class Sampling : uint8_t { once, weighted, class_balanced };
@@ -47,6 +58,11 @@ struct LayerConfig {
   int size = 256;             // linear: outputs
   int factor = 2;             // stack: so many frames become one
   double rate = 0.1;          // dropout
+  int channels = 256;         // conv: outputs
+  int kernel = 5;             // conv: frames that one of its outputs is made of
+  int stride = 1;             // conv: so many frames become one
+  int dilation = 1;           // conv: frames from one of them to the next
+  ConvContext context = ConvContext::both;  // conv
 
   bool operator==(const LayerConfig&) const = default;
 };

@@ -17,8 +17,9 @@ constexpr Range below_one{.low = 0, .high = 1, .open_high = true};
 constexpr Range from(double low, double high = infinity) { return {.low = low, .high = high}; }
 
 constexpr std::array task_names{"ctc", "classify", "regress"};
-constexpr std::array layer_names{"lstm",    "linear", "layer_norm", "stack",
-                                 "dropout", "relu",   "tanh",       "sigmoid"};
+constexpr std::array layer_names{"lstm",    "linear", "conv", "layer_norm", "stack",
+                                 "dropout", "relu",   "tanh", "sigmoid"};
+constexpr std::array context_names{"both", "past", "future"};
 constexpr std::array pooling_names{"last", "mean"};
 constexpr std::array feature_names{"log_mel", "mfcc", "ready"};
 constexpr std::array cmvn_names{"none", "utterance", "global"};
@@ -308,6 +309,16 @@ std::vector<Field> layer_fields(LayerConfig& c) {
     case LayerType::linear:
       b.add("size", &c.size, from(1, 1 << 24), "outputs");
       b.add("residual", &c.residual, any, "add the input to the output where the sizes agree");
+      break;
+    case LayerType::conv:
+      b.add("channels", &c.channels, from(1, 65536), "outputs");
+      b.add("kernel", &c.kernel, from(1, 1024), "frames that an output is made of");
+      b.add("stride", &c.stride, from(1, 64), "so many frames become one");
+      b.add("dilation", &c.dilation, from(1, 1024), "frames from one of the kernel to the next");
+      b.add(
+          "context", choice(c.context, context_names), any,
+          "the kernel's frames lie before and behind the output's own, or on one side alone; only "
+          "\"past\" can stream");
       break;
     case LayerType::stack:
       b.add("factor", &c.factor, from(1, 64), "so many frames become one");

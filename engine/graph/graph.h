@@ -75,6 +75,7 @@ struct Value {
   bool needs_gradient = false;
   bool keep = false;            // still readable after the run
   Init init;                    // parameters
+  int64_t taps = 0;             // of a convolution's weights: in files [rows, cols / taps, taps]
   ValueId gradient = no_value;  // parameters: the value with role gradient
   int stage = 0;
 };

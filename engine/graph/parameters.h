@@ -27,7 +27,10 @@ class Parameters {
     int64_t offset = 0;  // elements from the start of the flat arrays
     Init init;
     int stage = 0;
+    int64_t taps = 0;  // of a convolution's weights
     int64_t numel() const { return rows * cols; }
+    // As files have it: [rows, cols], or [rows, cols / taps, taps].
+    std::vector<int64_t> shape() const;
   };
 
   // Room for the parameters of `graph` (of one stage, or all); the contents are zero. Without

@@ -174,9 +174,13 @@ void Plan::read(ValueId id, void* to, size_t bytes) const {
 void Plan::write(ValueId id, const void* from, size_t bytes) {
   const TensorView v = view(id);
   RONDO_CHECK(v, "value ", id, " has no memory");
-  RONDO_CHECK(graph_.value(id).shape.planes == 1 && bytes <= v.bytes(), "value of ", v.bytes(),
+  const auto planes = static_cast<size_t>(graph_.value(id).shape.planes);
+  RONDO_CHECK(bytes % planes == 0 && bytes <= v.bytes(), "value of ", v.bytes(),
               " bytes, written with ", bytes);
-  context_.device->copy(*context_.stream, v.data, from, bytes);
+  for (size_t p = 0; p < planes; ++p) {
+    context_.device->copy(*context_.stream, static_cast<uint8_t*>(v.data) + p * v.bytes() / planes,
+                          static_cast<const uint8_t*>(from) + p * bytes / planes, bytes / planes);
+  }
 }
 
 TensorView Plan::view(ValueId id) const {

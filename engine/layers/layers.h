@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "engine/graph/graph.h"
+#include "kernels/conv/conv.h"
 
 namespace rondo::layers {
 
@@ -27,6 +28,18 @@ ValueId input_sequences(Graph& g, std::string name, int64_t cols);
 // y = x W^T + b. <name>.weight [out, in], <name>.bias [1, out].
 ValueId linear(Graph& g, ValueId x, const std::string& name, int64_t out, bool bias = true);
 
+struct ConvOptions {
+  int64_t channels = 0;  // columns of the output
+  int kernel = 1;        // taps
+  int stride = 1;        // so many frames of the input per frame of the output
+  int dilation = 1;      // frames from tap to tap
+  ConvContext context = ConvContext::both;
+};
+
+// A convolution over time. Sequences are padded with zeros so that ceil(length / stride) frames
+// come out, frame t at frame t * stride of the input. <name>.weight [channels, columns of x *
+// kernel], in files [channels, columns of x, kernel], <name>.bias [1, channels].
+ValueId conv(Graph& g, ValueId x, const std::string& name, const ConvOptions& options);
 struct LstmOptions {
   int64_t hidden = 0;
   int layers = 1;

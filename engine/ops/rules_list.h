@@ -7,11 +7,16 @@ namespace rondo {
 
 const OpRule& accumulate_rule();
 const OpRule& cast_rule();
+const OpRule& conv_rule();
+const OpRule& conv_grad_input_rule();
+const OpRule& conv_grad_weight_rule();
 const OpRule& cross_entropy_rule();
 const OpRule& ctc_rule();
 const OpRule& ctc_chunk_alpha_rule();
 const OpRule& ctc_chunk_grad_rule();
 const OpRule& dropout_rule();
+const OpRule& edge_frames_rule();
+const OpRule& edge_frames_grad_rule();
 const OpRule& fill_rule();
 const OpRule& layer_norm_rule();
 const OpRule& layer_norm_grad_rule();

@@ -20,6 +20,19 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
     backward_in_.insert(backward_in_.end(), {l.dhn, l.dcn});
     backward_out_.insert(backward_out_.end(), {l.dh0, l.dc0});
   }
+  for (const HaloLayer& h : chunk.halos) {
+    if (h.right > 0) {
+      fail_input("chunks of a sequence one after the other need convolutions of the past: ", h.name,
+                 " reads ", h.right, h.right == 1 ? " frame" : " frames",
+                 " ahead (context = \"past\" does not)");
+    }
+    forward_in_.push_back(h.before);
+    forward_out_.push_back(h.tail);
+    if (h.edges_grad == no_node) continue;
+    backward_in_.push_back(h.dtail);
+    backward_out_.push_back(h.dbefore_all);
+  }
+  of_layers_ = backward_in_.size();
   if (!chunk.pools.empty()) {
     fail_input(
         "a model that pools its frames into one (task classify or regress) cannot be "
@@ -34,7 +47,7 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
 
 size_t ChunkRunner::bytes_of(ValueId id) const {
   const Value& value = chunk_.graph.value(id);
-  return static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols) *
+  return static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols * value.shape.planes) *
          size_of(value.dtype);
 }
 
@@ -65,9 +78,8 @@ void ChunkRunner::forward(const BatchView& batch, Border& border) {
 }
 
 void ChunkRunner::backward(Border& border, StateGradients states) {
-  const size_t of_layers = 2 * chunk_.layers.size();
   for (size_t i = 0; i < backward_in_.size(); ++i) {
-    const bool zero = border.empty() || (states == StateGradients::cut && i < of_layers);
+    const bool zero = border.empty() || (states == StateGradients::cut && i < of_layers_);
     write(backward_in_[i], zero ? nullptr : &border[i]);
   }
   plan_.run_backward();

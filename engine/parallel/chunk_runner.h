@@ -14,8 +14,8 @@
 
 namespace rondo {
 
-// What crosses a cut, in host memory: h and c of each layer and CTC's alpha; or, backwards, their
-// gradients and CTC's beta. Empty: nothing yet, zeros.
+// What crosses a cut, in host memory: h and c of each layer, the last frames that each convolution
+// reads and CTC's alpha; or, backwards, their gradients and CTC's beta. Empty: nothing yet, zeros.
 using Border = std::vector<std::vector<std::byte>>;
 
 // What a backward pass does with the gradients of the layers' states at the chunk's right border.
@@ -27,7 +27,7 @@ enum class StateGradients : uint8_t {
 class ChunkRunner {
  public:
   // Plans memory for chunks of up to `capacity`. The graph must outlive this. Throws InputError for
-  // bidirectional layers.
+  // bidirectional layers and convolutions that look ahead.
   ChunkRunner(const ChunkGraph& chunk, const Context& context, const BatchCapacity& capacity,
               Parameters& parameters);
 
@@ -50,6 +50,7 @@ class ChunkRunner {
   Plan plan_;
   // Of the layers, then of CTC where there is one.
   std::vector<ValueId> forward_in_, forward_out_, backward_in_, backward_out_;
+  size_t of_layers_ = 0;  // of those backward
   std::vector<std::byte> zeros_;
 };
 

@@ -132,7 +132,7 @@ void PipelineTrainer::stream_weights(const WriteTensors& write) {
   for (size_t i = 0; i < entries_.size(); ++i) {
     TensorToWrite t;
     t.name = entries_[i].name;
-    t.shape = {entries_[i].rows, entries_[i].cols};
+    t.shape = entries_[i].shape();
     t.fill = [&, i](uint64_t offset, std::span<std::byte> into) {
       if (held != i) {
         held = entries_.size();

@@ -110,8 +110,8 @@ void SequenceRank::perform(const WaveStep& step) {
       ++turned_;
       break;
     case WaveStep::Kind::pooled:
-      for (size_t k = 0; k < count_; ++k) shards_->begin_pool(micro_batches_[k]->pass, i);
-      for (size_t k = 0; k < count_; ++k) shards_->end_pool(micro_batches_[k]->pass, i);
+      for (size_t k = 0; k < count_; ++k) shards_->begin_meeting(micro_batches_[k]->pass, i);
+      for (size_t k = 0; k < count_; ++k) shards_->end_meeting(micro_batches_[k]->pass, i);
       break;
     case WaveStep::Kind::weight_gradients:
       RONDO_CHECK(false, "weight gradients are computed weight by weight");

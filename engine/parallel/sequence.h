@@ -15,7 +15,8 @@
 // The result is that of one rank but for the order of summation in the weight gradients, and CTC's
 // arithmetic, which is that of its "wide" variants bit for bit (kernels/ctc/ctc_chunk.h). Dropout
 // is keyed by absolute frames. Subsampling never looks across a cut, because cuts are at multiples
-// of it: no layer of the engine needs frames of a neighbour.
+// of it. Convolutions do: in front of each, neighbours give one another the frames it reads, and
+// behind its gradient those of these frames (HaloLayer in engine/parallel/sequence_graph.h).
 //
 // Memory of the host only. One thread at a time. Throws InputError for models that cannot be cut
 // (engine/parallel/sequence_graph.h), CommError when a rank fails.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "engine/parallel/halo_graph.h"
 #include "engine/parallel/sequence_graph.h"
 #include "kernels/base/error.h"
 
@@ -17,21 +18,41 @@ int32_t uncut_frames(const Graph& g) {
   return static_cast<int32_t>(block);
 }
 
-// At most ceil(blocks / shards) blocks of each sequence.
-BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shards) {
+// Frames of its input that a convolution reads beside those at its own cut, at the most on one
+// side.
+int32_t halo_blocks(const Graph& g) {
+  const int64_t block = uncut_frames(g);
+  int64_t least = 1;
+  for (const Node& node : g.nodes) {
+    if (node.op != "conv") continue;
+    const ConvHalo halo = conv_halo(node);
+    const int64_t frames =
+        int64_t{std::max(halo.left, halo.right)} * g.total_factor(g.shape(node.inputs[0]).level);
+    least = std::max(least, (frames + block - 1) / block);
+  }
+  return static_cast<int32_t>(least);
+}
+
+// At most ceil(blocks / shards) blocks of each sequence; or fewer than 2 * least, where a sequence
+// is cut into fewer parts.
+BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shards, int32_t least) {
   BatchCapacity c = whole;
   const auto most = [&](int64_t frames, int64_t sequences) {
-    return std::min((frames + sequences * (block - 1)) / shards + sequences * block, frames);
+    int64_t even = (frames + sequences * (block - 1)) / shards + sequences * block;
+    if (least > 1) even += sequences * (2 * least - 1) * block;
+    return std::min(even, frames);
   };
   c.packed.frames = static_cast<int32_t>(most(whole.packed.frames, 1));
   c.packed.rows = most(whole.packed.rows, whole.packed.sequences);
   return c;
 }
 
-FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards) {
+FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards, int32_t least) {
   const int64_t blocks = (int64_t{length} + block - 1) / block;
+  const int64_t parts = least > 1 ? std::clamp<int64_t>(blocks / least, 1, shards) : shards;
   const auto at = [&](int64_t s) {
-    return static_cast<int32_t>(std::min<int64_t>(blocks * s / shards * block, length));
+    return static_cast<int32_t>(
+        std::min<int64_t>(blocks * std::min(s, parts) / parts * block, length));
   };
   return {at(shard), at(int64_t{shard} + 1)};
 }

@@ -3,7 +3,10 @@
 //
 // Of a sequence of b blocks (of ChunkGraph::block frames, the last one maybe shorter) shard s of p
 // owns blocks [b*s/p, b*(s+1)/p). Of a sequence with fewer blocks than shards some own nothing.
-// Within a shard sequences are sorted anew by what is left of them; `order` tells which is which.
+// Where layers need frames of a neighbour, whoever owns anything owns `least` blocks
+// (halo_blocks()), but for the last frames of a sequence: one of fewer than p * least blocks is cut
+// into as many parts as it has times that, one at least, which the first shards own. Within a shard
+// sequences are sorted anew by what is left of them; `order` tells which is which.
 #pragma once
 
 #include <cstddef>
@@ -23,11 +26,16 @@ struct FrameRange {
 // So many frames of the input are not divided, for subsampling makes them into one.
 int32_t uncut_frames(const Graph& graph);
 
+// So many blocks of uncut_frames() hold the frames that a neighbour's convolution reads: 1 without
+// any.
+int32_t halo_blocks(const Graph& graph);
+
 // The most that a shard gets of batches within `whole`.
-BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shards);
+BatchCapacity shard_capacity(const BatchCapacity& whole, int32_t block, int shards,
+                             int32_t least = 1);
 
 // Frames of shard `shard` of a sequence of `length` frames.
-FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards);
+FrameRange shard_frames(int32_t length, int32_t block, int shard, int shards, int32_t least = 1);
 
 // A part of a batch, with memory of its own. Its view() may be loaded into plans of a ChunkGraph.
 class BatchPart {

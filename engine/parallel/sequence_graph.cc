@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/parallel/halo_graph.h"
 #include "engine/parallel/sequence_cut.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc_chunk.h"
@@ -106,6 +107,7 @@ void defer_weight_gradients(Graph& g) {
 
 void expose_all(ChunkGraph& c) {
   defer_weight_gradients(c.graph);
+  c.halos = expose_halos(c.graph);
   for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
     if (c.graph.nodes[i].op == "lstm") c.layers.push_back(expose(c.graph, i));
   }
@@ -113,6 +115,7 @@ void expose_all(ChunkGraph& c) {
     if (c.graph.nodes[i].op == "pool") c.pools.push_back(divide(c.graph, i));
   }
   c.block = uncut_frames(c.graph);
+  c.least_blocks = halo_blocks(c.graph);
 }
 
 size_t find_ctc(const Graph& g) {
@@ -177,6 +180,11 @@ ChunkGraph streaming_graph(const Graph& evaluation) {
   c.graph.keep(c.logits);
   c.graph.nodes.erase(c.graph.nodes.begin() + static_cast<ptrdiff_t>(ctc));
   expose_all(c);
+  for (const HaloLayer& layer : c.halos) {
+    if (layer.right == 0) continue;
+    fail_input("has a convolution that looks ahead, ", layer.name,
+               ": only those with context = \"past\" can stream");
+  }
   for (const RecurrentLayer& layer : c.layers) {
     if (layer.directions == 1) continue;
     fail_input(

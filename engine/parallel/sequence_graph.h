@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "engine/graph/graph.h"
@@ -40,10 +41,33 @@ struct PooledLayer {
   ValueId gradient = no_value, share = no_value;
 };
 
+// A convolution over frames, which needs those of its neighbours (its halo). What lies before a
+// part are its last frames, `tail`, to the part on its right, and the first ones, `head`, to the
+// part on its left: nodes of their own, `edges`, make them before the convolution runs. Backward
+// come the gradients with respect to `before` and `after`, and `edges_grad` adds to the gradient of
+// the input those that come from the neighbours.
+//
+// A tail is of what lies before the part too, where the part is shorter: parts one after the other
+// need not be as long as a halo, those that are computed at the same time must be.
+// Values are [frames, N, columns]; no_value: of no frames.
+struct HaloLayer {
+  std::string name;             // of the layer: that of its weights without the last part
+  int level = 0;                // of its input
+  int32_t left = 0, right = 0;  // frames of that level
+  size_t edges = no_node, edges_grad = no_node;
+  ValueId before = no_value, after = no_value, tail = no_value, head = no_value;
+  // Of the part alone, which is what its neighbours get.
+  ValueId dbefore = no_value, dafter = no_value;
+  ValueId dtail = no_value, dhead = no_value;
+  // With what the tail's gradient has for the frames before the part.
+  ValueId dbefore_all = no_value;
+};
+
 struct ChunkGraph {
   Graph graph;
   std::vector<RecurrentLayer> layers;  // in the order of their forward nodes
   std::vector<PooledLayer> pools;
+  std::vector<HaloLayer> halos;  // in the order of their forward nodes
   // ctc, by the ops of kernels/ctc/ctc_chunk.h; no_node: the model has none.
   size_t ctc_alpha = no_node, ctc_grad = no_node;
   ValueId alpha_in = no_value, alpha_out = no_value, beta_in = no_value, beta_out = no_value;
@@ -52,6 +76,8 @@ struct ChunkGraph {
   // Frames of the input per block that may not be divided: a cut is a multiple of it, so that no
   // layer looks across one.
   int32_t block = 1;
+  // So many blocks a part that is computed beside others must have, if it has any: the halos' most.
+  int32_t least_blocks = 1;
 };
 
 // The i32 input [N, 1] of whole lengths, in frames of the logits, that a graph with ctc_chunk has.
@@ -62,7 +88,8 @@ inline constexpr const char* total_frames_input = "sequence.total_frames";
 ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_length);
 
 // Of the evaluation graph of a ctc model, forward only: the logits are kept. Throws InputError for
-// bidirectional layers, which need the end of a recording, and for models that write no text.
+// bidirectional layers, which need the end of a recording, for convolutions that look ahead, and
+// for models that write no text.
 ChunkGraph streaming_graph(const Graph& evaluation);
 
 }  // namespace rondo

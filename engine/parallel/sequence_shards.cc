@@ -35,13 +35,13 @@ SequenceShards::SequenceShards(const Graph& training, ValueId loss, const Contex
 }
 
 BatchCapacity SequenceShards::capacity(const BatchCapacity& whole) const {
-  return shard_capacity(whole, chunk_.block, ranks_);
+  return shard_capacity(whole, chunk_.block, ranks_, chunk_.least_blocks);
 }
 
 BatchPart SequenceShards::cut(const BatchView& whole) const {
   std::vector<FrameRange> ranges;
   for (int32_t length : whole.layout->lengths) {
-    ranges.push_back(shard_frames(length, chunk_.block, rank_, ranks_));
+    ranges.push_back(shard_frames(length, chunk_.block, rank_, ranks_, chunk_.least_blocks));
   }
   int64_t factor = 1;
   if (chunk_.logits != no_value) {
@@ -69,6 +69,15 @@ void SequenceShards::find_exchanges() {
   for (const PooledLayer& l : chunk_.pools) {
     exchanges_.push_back({l.forward, 1, false, {}, {}, &l, stage});
     if (l.backward != no_node) exchanges_.push_back({l.backward, 1, true, {}, {}, &l, stage});
+  }
+  for (const HaloLayer& h : chunk_.halos) {
+    const auto add = [&](size_t node, bool backward, std::vector<ValueId> in) {
+      if (node == no_node) return;
+      std::erase(in, no_value);
+      exchanges_.push_back({node, 1, backward, std::move(in), {}, nullptr, stage, &h});
+    };
+    add(h.edges, false, {h.before, h.after});
+    add(h.edges_grad, true, {h.dtail, h.dhead});
   }
   std::sort(exchanges_.begin(), exchanges_.end(),
             [](const Exchange& a, const Exchange& b) { return a.node < b.node; });
@@ -190,15 +199,38 @@ void SequenceShards::expect(const BatchPart& part, size_t micro_batch, size_t ex
   }
 }
 
-void SequenceShards::begin_pool(Pass& pass, size_t exchange) {
+void SequenceShards::begin_meeting(Pass& pass, size_t exchange) {
   const Exchange& e = exchanges_[exchange];
+  if (e.halo) return begin_halo(pass, exchange);
   if (e.backward) take_share(pass, *e.pool);
   pass.plan->run_node(e.node);
   if (!e.backward) send_partial(pass, exchange);
 }
 
-void SequenceShards::end_pool(Pass& pass, size_t exchange) {
-  if (!exchanges_[exchange].backward) add_partials(pass, exchange);
+void SequenceShards::end_meeting(Pass& pass, size_t exchange) {
+  const Exchange& e = exchanges_[exchange];
+  if (e.halo) return end_halo(pass, exchange);
+  if (!e.backward) add_partials(pass, exchange);
+}
+
+// Number 0 of a meeting goes right, number 1 left. Backward the gradient of the frames before this
+// part is that of the left neighbour's last ones.
+void SequenceShards::begin_halo(Pass& pass, size_t exchange) {
+  const Exchange& e = exchanges_[exchange];
+  if (!e.backward) pass.plan->run_node(e.node);
+  const ValueId right = e.backward ? e.halo->dafter : e.halo->tail;
+  const ValueId left = e.backward ? e.halo->dbefore : e.halo->head;
+  if (rank_ + 1 < ranks_) send_frames(pass, right, rank_ + 1, number(pass.number, exchange, 0));
+  if (rank_ > 0) send_frames(pass, left, rank_ - 1, number(pass.number, exchange, 1));
+}
+
+void SequenceShards::end_halo(Pass& pass, size_t exchange) {
+  const Exchange& e = exchanges_[exchange];
+  const ValueId left = e.backward ? e.halo->dhead : e.halo->before;
+  const ValueId right = e.backward ? e.halo->dtail : e.halo->after;
+  if (rank_ > 0) receive_frames(pass, left, rank_ - 1, number(pass.number, exchange, 0));
+  if (rank_ + 1 < ranks_) receive_frames(pass, right, rank_ + 1, number(pass.number, exchange, 1));
+  if (e.backward) pass.plan->run_node(e.node);
 }
 
 namespace {
@@ -231,6 +263,37 @@ void SequenceShards::send(const Pass& pass, ValueId id, int direction, int to, u
                 plane.data + i * plane.row, plane.row);
   }
   post(to, number, std::move(bytes));
+}
+
+// All planes, one after the other.
+void SequenceShards::send_frames(const Pass& pass, ValueId id, int to, uint32_t number) {
+  if (id == no_value) return;
+  const std::vector<int32_t>& order = pass.part->order();
+  const auto planes = static_cast<size_t>(chunk_.graph.shape(id).planes);
+  std::vector<std::byte> bytes(planes * order.size() * row_bytes(chunk_.graph, id));
+  for (size_t p = 0; p < planes; ++p) {
+    const Plane plane = plane_of(*pass.plan, id, static_cast<int>(p));
+    for (size_t i = 0; i < order.size(); ++i) {
+      const size_t at = (p * order.size() + static_cast<size_t>(order[i])) * plane.row;
+      std::memcpy(bytes.data() + at, plane.data + i * plane.row, plane.row);
+    }
+  }
+  post(to, number, std::move(bytes));
+}
+
+void SequenceShards::receive_frames(const Pass& pass, ValueId id, int from, uint32_t number) {
+  if (id == no_value) return;
+  const std::vector<int32_t>& order = pass.part->order();
+  const auto planes = static_cast<size_t>(chunk_.graph.shape(id).planes);
+  std::vector<std::byte> bytes(planes * order.size() * row_bytes(chunk_.graph, id));
+  group_.recv(first_ + from, number, bytes, deadline_).wait();
+  for (size_t p = 0; p < planes; ++p) {
+    const Plane plane = plane_of(*pass.plan, id, static_cast<int>(p));
+    for (size_t i = 0; i < order.size(); ++i) {
+      const size_t at = (p * order.size() + static_cast<size_t>(order[i])) * plane.row;
+      std::memcpy(plane.data + i * plane.row, bytes.data() + at, plane.row);
+    }
+  }
 }
 
 void SequenceShards::post(int to, uint32_t number, std::vector<std::byte> bytes) {

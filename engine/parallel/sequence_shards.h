@@ -1,5 +1,5 @@
 // One rank's shard of a model that is cut in time: its part of every batch, and what the nodes that
-// need a neighbour's state get from it and pass on.
+// need a neighbour's state, or its frames, get from it and pass on.
 //
 // SequenceRank runs whole models this way, StageShards the stages of one. See
 // engine/parallel/sequence.h for what is exchanged. Memory of the host only. One thread at a time.
@@ -48,8 +48,11 @@ class SequenceShards {
     std::vector<ValueId> in, out;
     const PooledLayer* pool = nullptr;  // instead: a sum over all shards, or a share of a gradient
     int stage = 0;                      // in the timeline: which recurrent layer; CTC, pooling last
+    const HaloLayer* halo = nullptr;    // instead: frames of both neighbours, or their gradients
 
-    WaveExchange order() const { return {directions, backward, pool != nullptr}; }
+    // Shards meet there, instead of handing a state on.
+    bool meets() const { return pool || halo; }
+    WaveExchange order() const { return {directions, backward, meets(), halo != nullptr}; }
     // Which direction is computed first.
     int early(int rank, int ranks) const { return early_direction(order(), rank, ranks); }
   };
@@ -81,9 +84,10 @@ class SequenceShards {
   // Posts the receives of a run_direction() that will come, of the micro-batch whose part this
   // is.
   void expect(const BatchPart& part, size_t micro_batch, size_t exchange, int direction);
-  // A pooling: its part is sent, and then the sum of all parts waited for.
-  void begin_pool(Pass& pass, size_t exchange);
-  void end_pool(Pass& pass, size_t exchange);
+  // Where shards meet: what others need of this one is sent, and then what it needs of them waited
+  // for. A pooling's parts and their sum; a convolution's halos.
+  void begin_meeting(Pass& pass, size_t exchange);
+  void end_meeting(Pass& pass, size_t exchange);
 
   // Adds the sums of a pass whose losses are there, to be summed over the ranks: a sequence and its
   // loss count on the first shard. `losses`: in the order of the batch's sequences, on the first
@@ -106,6 +110,10 @@ class SequenceShards {
   void post(int to, uint32_t number, std::vector<std::byte> bytes);
   void post_receive(const BatchPart& part, ValueId id, int from, uint32_t number);
   void receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
+  void begin_halo(Pass& pass, size_t exchange);
+  void end_halo(Pass& pass, size_t exchange);
+  void send_frames(const Pass& pass, ValueId id, int to, uint32_t number);
+  void receive_frames(const Pass& pass, ValueId id, int from, uint32_t number);
   void take_share(const Pass& pass, const PooledLayer& pool) const;
   void send_partial(Pass& pass, size_t exchange);
   void add_partials(Pass& pass, size_t exchange);

@@ -225,9 +225,10 @@ class Checker {
     return advance(r);
   }
 
-  // Sums of all shards wait for all of them; shares of gradients for nobody.
+  // Sums of all shards wait for all of them; shares of gradients for nobody. Halos wait for the
+  // neighbours: for all shards, to be on the safe side.
   bool pool(int r, const ShardStep& s) {
-    if (exchange_of(s)->backward) return advance(r);
+    if (exchange_of(s)->backward && !exchange_of(s)->halo) return advance(r);
     std::set<int>& there = pooling_[key_of(s)];
     there.insert(shard_of(r));
     return there.size() == static_cast<size_t>(shards_) && advance(r);

@@ -115,9 +115,9 @@ void StageShards::exchange(const ShardStep& step, const NodeDone& done) {
   const size_t index = exchange_of(step);
   const SequenceShards::Exchange& e = shards_.exchanges()[index];
   SequenceShards::Pass& pass = passes_.at({step.action.stage, step.action.micro_batch});
-  if (e.pool) {
-    shards_.begin_pool(pass, index);
-    shards_.end_pool(pass, index);
+  if (e.meets()) {
+    shards_.begin_meeting(pass, index);
+    shards_.end_meeting(pass, index);
     return done(e.node);
   }
   shards_.run_direction(pass, index, step.direction);

@@ -3,9 +3,10 @@
 //
 // A step's nodes are a row, in which some have to be given what a neighbour has (exchanges): a
 // recurrent layer's time loop its state, CTC's recursions theirs, and their gradients on the way
-// back. Between two of them are nodes that need nobody. Micro-batches are carried out one after the
-// other at every exchange, so that a neighbour can begin with the first while this shard computes
-// the second. Weight gradients come last.
+// back; or are met at by all shards: poolings, and the halos of convolutions. Between two of them
+// are nodes that need nobody. Micro-batches are carried out one after the other at every exchange,
+// so that a neighbour can begin with the first while this shard computes the second. Weight
+// gradients come last.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@ struct WaveExchange {
   int directions = 1;     // of a recurrent layer
   bool backward = false;  // direction 0 comes from the right
   bool pooled = false;    // a sum over all shards, or a share of its gradient: has no direction
+  bool halo = false;      // pooled: neighbours' frames, or their gradients, waited for as well
   bool operator==(const WaveExchange&) const = default;
 };
 

@@ -39,6 +39,24 @@ double operand_bytes(const Graph& g, const Node& node, const BatchShape& batch) 
   return sum;
 }
 
+// y = windows W^T, dx = windows of dy times W, dW = dy^T windows; the windows are written once and
+// read once beside the operands.
+NodeWork conv_work(const Graph& g, const Node& node, const BatchShape& batch) {
+  const Shape& weight = g.shape(node.inputs.at(node.op == "conv_grad_weight" ? 4 : 1));
+  const bool input_gradient = node.op == "conv_grad_input";
+  const bool forward = node.op == "conv";
+  // What is gathered, and for the frames of what.
+  const Shape& from = g.shape(node.inputs.at(forward || input_gradient ? 0 : 1));
+  const Shape& to = g.shape(forward || input_gradient ? node.outputs.at(0) : node.inputs.at(0));
+  const double rows = rows_of(g, to, batch);
+  const double window = static_cast<double>(from.cols * node.attributes.integer("kernel"));
+  NodeWork w;
+  w.flops = 2 * rows * static_cast<double>(weight.rows * weight.cols);
+  w.bytes = operand_bytes(g, node, batch) +
+            2 * rows * window * static_cast<double>(size_of(dtype_of(g, node)));
+  return w;
+}
+
 NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
   // The value whose level the layer runs at: x, gates or x.
   const ValueId at = node.inputs.at(node.op == "lstm_backward" ? 1 : 0);
@@ -85,6 +103,7 @@ DType dtype_of(const Graph& graph, const Node& node) {
 
 NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
   if (node.op.starts_with("lstm")) return lstm_work(g, node, batch, cache_bytes);
+  if (node.op.starts_with("conv")) return conv_work(g, node, batch);
   NodeWork w;
   w.bytes = operand_bytes(g, node, batch);
   if (node.op == "ctc") {

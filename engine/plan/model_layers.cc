@@ -8,7 +8,9 @@
 namespace rondo::plan {
 namespace {
 
-bool begins_layer(const Node& node) { return node.op == "lstm" || node.op == "linear"; }
+bool begins_layer(const Node& node) {
+  return node.op == "lstm" || node.op == "linear" || node.op == "conv";
+}
 
 bool casts_parameter(const Graph& g, const Node& node) {
   return node.op == "cast" && g.value(node.inputs.at(0)).role == ValueRole::parameter;

@@ -371,7 +371,8 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
     BatchCapacity whole = capacity;
     whole.packed.frames = static_cast<int32_t>(std::ceil(batch.frames));
     whole.packed.rows = int64_t{whole.packed.sequences} * whole.packed.frames;
-    capacity = shard_capacity(whole, uncut_frames(layers_.graph()), s.sequence);
+    capacity = shard_capacity(whole, uncut_frames(layers_.graph()), s.sequence,
+                              halo_blocks(layers_.graph()));
   }
   const std::vector<int> first = cut(s, part);
   const auto weights = weights_of_stages(first);

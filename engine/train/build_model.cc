@@ -21,6 +21,15 @@ ValueId add_layer(Graph& g, ValueId x, const LayerConfig& layer, const std::stri
       const ValueId y = layers::linear(g, x, name, layer.size);
       return layer.residual && g.shape(y) == g.shape(x) ? layers::add(g, y, x) : y;
     }
+    case LayerType::conv: {
+      layers::ConvOptions o;
+      o.channels = layer.channels;
+      o.kernel = layer.kernel;
+      o.stride = layer.stride;
+      o.dilation = layer.dilation;
+      o.context = layer.context;
+      return layers::conv(g, x, name, o);
+    }
     case LayerType::layer_norm:
       return layers::layer_norm(g, x, name);
     case LayerType::stack:
@@ -43,6 +52,8 @@ const char* name_of(LayerType type) {
       return "lstm";
     case LayerType::linear:
       return "linear";
+    case LayerType::conv:
+      return "conv";
     case LayerType::layer_norm:
       return "norm";
     case LayerType::stack:
@@ -90,6 +101,7 @@ int64_t subsampling_of(const ModelConfig& model) {
   int64_t factor = 1;
   for (const LayerConfig& layer : expand_layers(model)) {
     if (layer.type == LayerType::stack) factor *= layer.factor;
+    if (layer.type == LayerType::conv) factor *= layer.stride;
   }
   return factor;
 }

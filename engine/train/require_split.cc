@@ -16,9 +16,14 @@ void require_frames(const Config& config, const Dataset& data, const ModelFuncti
   const int64_t block = uncut_frames(graph);
   int32_t longest = 0;
   for (int64_t i = 0; i < data.size(); ++i) longest = std::max(longest, data.frames(i, 0));
-  const int64_t blocks = (longest + block - 1) / block;
-  if (blocks >= shards) return;
+  const int64_t blocks = (longest + block - 1) / block, least = halo_blocks(graph);
+  if (blocks >= shards * least) return;
   const std::string parts = block == 1 ? "" : str(", ", blocks, " after subsampling by ", block);
+  if (least > 1) {
+    fail_input("parallel.sequence=", shards, ": the longest utterance of ", config.data.train,
+               " has ", longest, " frames", parts, ": each shard needs ", least * block,
+               " at least, for the model's convolutions read so many of its neighbours'");
+  }
   fail_input("parallel.sequence=", shards, ": the longest utterance of ", config.data.train,
              " has ", longest, " frames", parts, ": each shard needs one at least");
 }

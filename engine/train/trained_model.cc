@@ -87,8 +87,7 @@ bool PipelineModelInTraining::any(bool stop) const {
 
 void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries) {
   for (const auto& e : entries) {
-    const int64_t shape[] = {e.rows, e.cols};
-    file.at(e.name, DType::f32, shape);
+    file.at(e.name, DType::f32, e.shape());
   }
   for (const auto& t : file.tensors()) {
     const bool known = std::any_of(entries.begin(), entries.end(),

@@ -105,6 +105,33 @@ TEST_CASE("gradient: frame stacking") {
       4, {11, 7, 3, 1}, 3);
 }
 
+TEST_CASE("gradient: convolutions of both sides, of the past and of the future") {
+  for (auto context : {ConvContext::both, ConvContext::past, ConvContext::future}) {
+    for (int kernel : {1, 2, 3}) {
+      require_correct([&](Graph& g) {
+        ValueId x = layers::conv(g, front(g, 3), "conv",
+                                 {.channels = 4, .kernel = kernel, .context = context});
+        x = layers::conv(g, x, "wide",
+                         {.channels = 3, .kernel = kernel, .dilation = 2, .context = context});
+        return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+      });
+    }
+  }
+}
+
+TEST_CASE("gradient: convolutions with strides") {
+  for (int kernel : {1, 3, 4}) {
+    require_correct(
+        [&](Graph& g) {
+          ValueId x =
+              layers::conv(g, front(g, 3), "a", {.channels = 4, .kernel = kernel, .stride = 3});
+          x = layers::conv(g, x, "b", {.channels = 3, .kernel = 2, .stride = 2});
+          return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+        },
+        4, {29, 13, 7, 6, 1}, 6);
+  }
+}
+
 TEST_CASE("gradient: layer norm") {
   require_correct([](Graph& g) {
     return layers::ctc_loss(g,

@@ -27,6 +27,17 @@ Outputs model(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
+// Layers that need frames of their neighbours.
+Outputs convolutional(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::tanh(g, layers::conv(g, x, "front", {.channels = 8, .kernel = 3}));
+  x = layers::lstm(g, x, "a", {.hidden = 12, .bidirectional = true});
+  x = layers::conv(g, x, "between", {.channels = 10, .kernel = 4});
+  x = layers::lstm(g, x, "b", {.hidden = 16});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
 SessionOptions options(double clip, OptimizerOptions::Kind kind = OptimizerOptions::adamw) {
   SessionOptions o;
   o.threads = 1;
@@ -43,10 +54,11 @@ struct Data {
   std::vector<RandomBatch> batches;
   std::vector<BatchView> views;
   BatchCapacity capacity;
+  ModelFunction trained;
 
-  Data() {
+  explicit Data(ModelFunction of = model) : trained(std::move(of)) {
     Graph g;
-    model(g);
+    trained(g);
     batches.reserve(steps * shards);
     for (int i = 0; i < steps * shards; ++i) {
       std::vector<int32_t> lengths = {14 - i % 5, 9, 4 + i % 3};
@@ -71,7 +83,7 @@ struct Curve {
 // `order`: of the micro-batches of an update.
 Curve train_alone(const Data& data, const SessionOptions& o, const std::vector<size_t>& order = {},
                   int updates = steps) {
-  Session session(model, o);
+  Session session(data.trained, o);
   Curve c;
   for (int step = 0; step < updates; ++step) {
     const std::vector<BatchView> views = data.of(step, 0, shards);
@@ -145,7 +157,7 @@ Curve train_in_pipeline(const Data& data, const SessionOptions& o, const Setting
     p.placement = setting.placement;
     p.bucket_bytes = 2000;
     p.shard_optimizer = setting.shard_optimizer;
-    PipelineTrainer trainer(model, o, p, world, grid, data.capacity);
+    PipelineTrainer trainer(data.trained, o, p, world, grid, data.capacity);
     Curve c;
     for (int step = 0; step < updates; ++step) {
       trainer.accumulate(data.of(step, grid.replica() * p.micro_batches, p.micro_batches), true);
@@ -276,6 +288,26 @@ TEST_CASE("stages whose ranks share each sequence give the losses of one rank", 
                                    Setting{2, 2, ScheduleKind::gpipe, 1, "3,3", 2},
                                    Setting{1, 2, ScheduleKind::zero_bubble, 1, "", 3},
                                    Setting{1, 2, ScheduleKind::interleaved, 3, "", 2, true},
+                                   Setting{1, 1, ScheduleKind::gpipe, 1, "", 4});
+  INFO(setting.data << " x " << setting.pipeline << " x " << setting.sequence << " "
+                    << name_of(setting.schedule));
+  const Curve got = train_in_pipeline(data, o, setting);
+  CHECK(distance(got.losses, want.losses) <= 4 * control.losses);
+  CHECK(distance(got.norms, want.norms) <= 4 * control.norms);
+  CHECK(distance(got.weights, want.weights) <= 4 * control.weights);
+  CHECK(distance(got.average, want.average) <= 4 * control.weights);
+}
+
+TEST_CASE("stages and shards of a model with convolutions give the losses of one rank",
+          "[pipeline]") {
+  const rondo::test::WideCtc same_arithmetic;
+  const Data data(convolutional);
+  const SessionOptions o = options(0.5);
+  const Curve want = train_alone(data, o);
+  const Control control(data, o, want);
+  const Setting setting = GENERATE(Setting{1, 2, ScheduleKind::one_f_one_b, 1, "1,4", 2},
+                                   Setting{1, 2, ScheduleKind::zero_bubble, 1, "2,3", 3},
+                                   Setting{1, 2, ScheduleKind::one_f_one_b, 1, "3,2"},
                                    Setting{1, 1, ScheduleKind::gpipe, 1, "", 4});
   INFO(setting.data << " x " << setting.pipeline << " x " << setting.sequence << " "
                     << name_of(setting.schedule));

@@ -40,6 +40,31 @@ Outputs bidirectional(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
+// Convolutions of the past alone, at three levels' frames, reaching over more than a short chunk.
+Outputs causal(Graph& g) {
+  constexpr auto past = ConvContext::past;
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::tanh(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4, .context = past}));
+  x = layers::conv(g, x, "half", {.channels = 7, .kernel = 3, .stride = 2, .context = past});
+  x = layers::lstm(g, x, "encoder", {.hidden = 8});
+  x = layers::conv(g, x, "wide", {.channels = 6, .kernel = 3, .dilation = 2, .context = past});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+// Of both sides at the input, at another level, ahead, and with gaps; two of them in a row.
+Outputs convolutional(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::relu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
+  x = layers::tanh(g, layers::conv(g, x, "half", {.channels = 10, .kernel = 5, .stride = 2}));
+  x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
+  x = layers::conv(g, x, "ahead", {.channels = 7, .kernel = 3, .context = ConvContext::future});
+  x = layers::dropout(g, x, "dropout", 0.2);
+  x = layers::conv(g, x, "wide", {.channels = 6, .kernel = 2, .dilation = 2});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
 Outputs framewise(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
@@ -205,10 +230,40 @@ TEST_CASE("shards own all frames once, in whole blocks, and are even") {
   }
 }
 
+TEST_CASE("shards of layers that need frames of a neighbour own enough of them, or nothing") {
+  for (int32_t block : {1, 2, 6}) {
+    for (int32_t least : {2, 3}) {
+      for (int shards : {1, 2, 3, 5}) {
+        for (int32_t length : {0, 1, 2, 7, 13, 30, 61}) {
+          CAPTURE(block, least, shards, length);
+          const BatchCapacity capacity =
+              shard_capacity({{length, length, 1}, 0, 0}, block, shards, least);
+          int32_t at = 0;
+          for (int s = 0; s < shards; ++s) {
+            const FrameRange r = shard_frames(length, block, s, shards, least);
+            CHECK(r.begin == at);
+            CHECK((r.begin % block == 0 || r.begin == length));
+            CHECK((r.size() == 0 || r.size() > (least - 1) * block || r.size() == length));
+            CHECK((r.end == length || r.size() >= least * block));
+            CHECK(r.size() <= capacity.packed.frames);
+            CHECK(r.size() <= capacity.packed.rows);
+            at = r.end;
+          }
+          CHECK(at == length);
+          // As many parts as there can be.
+          const int32_t blocks = (length + block - 1) / block;
+          CHECK((shard_frames(length, block, shards - 1, shards, least).size() > 0) ==
+                (shards == 1 ? length > 0 : blocks >= shards * least));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("shards sum to the gradient and loss of one rank, in f64") {
   for (const ModelFunction& model :
        {ModelFunction(unidirectional), ModelFunction(bidirectional), ModelFunction(framewise),
-        ModelFunction(pooled<false>), ModelFunction(pooled<true>)}) {
+        ModelFunction(convolutional), ModelFunction(pooled<false>), ModelFunction(pooled<true>)}) {
     const Graph shape = shape_of(model, DType::f64);
     // Of the second, some shards own nothing of some sequences, of the third nothing at all.
     RandomBatch first({23, 20, 12}, classes, 1, 6), second({17, 4, 1}, classes, 2, 6),
@@ -287,7 +342,8 @@ TEST_CASE(
 // measured first, on one rank: sequences one by one instead of all at once.
 TEST_CASE("shards differ from one rank by the order of sums alone, in f32") {
   const WideCtc same_arithmetic;
-  for (const ModelFunction& model : {ModelFunction(unidirectional), ModelFunction(bidirectional)}) {
+  for (const ModelFunction& model : {ModelFunction(unidirectional), ModelFunction(bidirectional),
+                                     ModelFunction(convolutional)}) {
     const Graph shape = shape_of(model, DType::f32);
     RandomBatch batch({64, 50, 37, 9}, classes, 1, 6);
     const std::vector<BatchView> together = {batch.view(shape, classes, 3)};
@@ -393,19 +449,19 @@ Outputs two_layers(Graph& g) {
 }  // namespace
 
 TEST_CASE("chunks one after the other give the gradient of the whole when states carry gradients") {
-  const Graph shape = shape_of(unidirectional, DType::f64);
+  const ModelFunction model = GENERATE(ModelFunction(unidirectional), ModelFunction(causal));
+  const Graph shape = shape_of(model, DType::f64);
   RandomBatch first({23, 20, 12}, classes, 1, 2), second({31, 4, 1}, classes, 2, 2);
   const std::vector<BatchView> batches = {first.view(shape, classes, 3),
                                           second.view(shape, classes, 4)};
-  const Result want = run_whole(unidirectional, DType::f64, batches);
+  const Result want = run_whole(model, DType::f64, batches);
   for (int32_t chunk : {1, 6, 10, 400}) {
     CAPTURE(chunk);
-    const Result got =
-        run_chunked(unidirectional, DType::f64, chunk, StateGradients::carried, batches);
+    const Result got = run_chunked(model, DType::f64, chunk, StateGradients::carried, batches);
     CHECK(worst_difference(got.gradients, want.gradients) <= 1e-12);
     CHECK(worst_difference(got.losses, want.losses) <= 1e-12);
     CHECK(got.totals.frames == 23 + 20 + 12 + 31 + 4 + 1);
-    const Result cut = run_chunked(unidirectional, DType::f64, chunk, StateGradients::cut, batches);
+    const Result cut = run_chunked(model, DType::f64, chunk, StateGradients::cut, batches);
     CHECK(worst_difference(cut.losses, want.losses) <= 1e-12);
     if (chunk < 31) CHECK(worst_difference(cut.gradients, want.gradients) > 1e-6);
     if (chunk > 31) CHECK(worst_difference(cut.gradients, want.gradients) <= 1e-12);

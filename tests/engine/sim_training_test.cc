@@ -27,6 +27,16 @@ Outputs transcriber(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
+// Convolutions in front of a layer of the LSTM, and behind it.
+Outputs convolver(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::relu(g, layers::conv(g, x, "front", {.channels = 10, .kernel = 5, .stride = 2}));
+  x = layers::lstm(g, x, "encoder", {.hidden = 8});
+  x = layers::conv(g, x, "ahead", {.channels = 7, .kernel = 3, .context = ConvContext::future});
+  const ValueId logits = layers::linear(g, layers::tanh(g, x), "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
 // One class per sequence: pooling, activations, a residual, cross-entropy.
 Outputs classifier(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
@@ -144,6 +154,11 @@ TEST_CASE("simulated GPU: a CTC model trains as on the CPU") {
 // Sums round differently, and some activation then falls to the other side of a tie, 2^-8 away.
 TEST_CASE("simulated GPU: a CTC model trains as on the CPU, in bf16") {
   train_side_by_side(transcriber, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
+}
+
+TEST_CASE("simulated GPU: a model with convolutions trains as on the CPU") {
+  train_side_by_side(convolver, 2, DType::f32, OptimizerOptions::adamw, {1e-5, 1e-5});
+  train_side_by_side(convolver, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
 }
 
 TEST_CASE("simulated GPU: a classifier and a regressor train as on the CPU") {

@@ -12,17 +12,19 @@ namespace {
 using Kind = ShardStep::Kind;
 using Lists = std::vector<std::vector<ShardStep>>;
 
-// Layers in turn bidirectional and not, so many to a stage; CTC on the last one.
-std::vector<StageExchanges> rows(int stages, int layers = 2) {
+// Layers in turn bidirectional and not, so many to a stage; a convolution's halo in front of every
+// third stage's; CTC on the last one.
+std::vector<StageExchanges> rows(int stages, int layers = 2, bool halos = false) {
   std::vector<StageExchanges> all(static_cast<size_t>(stages));
   for (int s = 0; s < stages; ++s) {
     StageExchanges& row = all[static_cast<size_t>(s)];
     std::vector<WaveExchange> forward;
+    if (halos && s % 3 == 0) forward.push_back({1, false, true, true});
     for (int l = 0; l < layers; ++l) forward.push_back({(s + l) % 2 == 0 ? 2 : 1, false, false});
     if (s == stages - 1) forward.push_back({1, false, false});
     row = forward;
     for (auto e = forward.rbegin(); e != forward.rend(); ++e) {
-      row.push_back({e->directions, true, false});
+      row.push_back({e->directions, true, e->pooled, e->halo});
     }
   }
   return all;
@@ -65,7 +67,7 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
       for (int m : {1, 2, 3, 8, 16, 64}) {
         if (kind == ScheduleKind::interleaved && m % ranks != 0) continue;
         const PipelineSchedule schedule = make_schedule(kind, ranks, m, chunks);
-        const auto exchanges = rows(schedule.stages);
+        const auto exchanges = rows(schedule.stages, 2, m % 2 == 1);
         for (int shards : {1, 2, 3, 8, 16}) {
           INFO(name_of(kind) << ": " << ranks << " ranks, " << m << " micro-batches, " << shards
                              << " shards");
@@ -106,6 +108,27 @@ TEST_CASE("The list of a shard at the left end of the last stage") {
       {Kind::action, {ActionKind::send_gradient, 1, 0, 0}},
       {Kind::action, {ActionKind::reduce, 1}}};
   CHECK(shard_steps(schedule, exchanges, 1, 0, 2) == want);
+}
+
+TEST_CASE("Neighbours wait for each other's halos, forward and backward") {
+  const PipelineSchedule schedule = gpipe_schedule(1, 2);
+  for (const bool halo : {true, false}) {  // else poolings, whose gradients wait for nobody
+    const std::vector<StageExchanges> exchanges = {{{1, false, true, halo}, {1, true, true, halo}}};
+    for (const ActionKind kind : {ActionKind::forward, ActionKind::backward}) {
+      Lists lists = lists_of(schedule, exchanges, 2);
+      REQUIRE(problems(schedule, exchanges, 2, lists) == "");
+      // Nodes, the exchange, nodes: of one micro-batch and then of the other.
+      const auto first = std::find_if(lists[1].begin(), lists[1].end(),
+                                      [&](const ShardStep& s) { return s.action.kind == kind; });
+      std::rotate(first, first + 3, first + 6);
+      const std::string text = problems(schedule, exchanges, 2, lists);
+      if (halo || kind == ActionKind::forward) {
+        CHECK_THAT(text, Catch::Contains("deadlock: waits in exchange"));
+      } else {
+        CHECK(text == "");
+      }
+    }
+  }
 }
 
 TEST_CASE("The checker names what is wrong with lists of stages and shards") {

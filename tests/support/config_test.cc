@@ -307,6 +307,33 @@ TEST_CASE("the reference is a config of defaults, and stands in the documentatio
         std::string::npos);
 }
 
+TEST_CASE("convolutions among the layers, and what they make of the number of frames", "[config]") {
+  const Config c = parse_config(R"(
+[[model.layer]]
+type = "conv"
+channels = 32
+kernel = 9
+stride = 2
+context = "past"
+[[model.layer]]
+type = "conv"
+dilation = 3
+)",
+                                "conf.toml");
+  const std::vector<LayerConfig> layers = expand_layers(c.model);
+  REQUIRE(layers.size() == 2);
+  CHECK(layers[0].type == LayerType::conv);
+  CHECK(layers[0].channels == 32);
+  CHECK(layers[0].kernel == 9);
+  CHECK(layers[0].stride == 2);
+  CHECK(layers[0].context == ConvContext::past);
+  CHECK(layers[1].kernel == 5);
+  CHECK(layers[1].dilation == 3);
+  CHECK(layers[1].context == ConvContext::both);
+  CHECK(with({"model.layer=[{type=\"conv\", context=\"future\"}]"}).model.layer[0].context ==
+        ConvContext::future);
+}
+
 TEST_CASE("every choice has the name of its enumerator", "[config]") {
   CHECK(with({"model.pooling=mean"}).model.pooling == Pooling::mean);
   CHECK(with({"model.pooling=last"}).model.pooling == Pooling::last);

@@ -124,6 +124,92 @@ TEST_CASE("training in chunks: one chunk is the whole, several are not") {
   CHECK(distance(weights_of(whole), weights_of(small)) > 1e-3);
 }
 
+namespace {
+
+LayerConfig conv_layer(int kernel, ConvContext context) {
+  LayerConfig layer;
+  layer.type = LayerType::conv;
+  layer.channels = 8;
+  layer.kernel = kernel;
+  layer.context = context;
+  return layer;
+}
+
+ModelConfig conv_lstm(int kernel, ConvContext context) {
+  LayerConfig lstm;
+  lstm.hidden = 8;
+  lstm.bidirectional = false;
+  ModelConfig model;
+  model.layer = {conv_layer(kernel, context), lstm, conv_layer(2, context)};
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share sequences exchange what convolutions read of their neighbours") {
+  const WideCtc same_arithmetic;
+  const TrainingCorpus corpus(160, 2);
+  const auto trained = [&](const std::string& name, int ranks, int micro_batches, int parts) {
+    Config c = corpus.config(name);
+    c.model = conv_lstm(3, ConvContext::both);
+    c.parallel.micro_batches = micro_batches;
+    c.data.dev.clear();
+    c.training.max_steps = 60;
+    c.parallel.sequence = ranks;
+    if (parts > 0) {
+      c.parallel.deterministic = Deterministic::world_invariant;
+      c.parallel.virtual_shards = parts;
+    }
+    CHECK(train_on(ranks, c) == "");
+    return weights_of(c);
+  };
+  const std::vector<double> one = trained("one", 1, 0, 0);
+  double control = 0;
+  for (int parts : {2, 3, 5, 8}) {
+    control = std::max(control, distance(one, trained(str("control", parts), 1, 0, parts)));
+  }
+  CHECK(control > 0);
+  CHECK(control < 1e-3);
+  for (const auto& [ranks, micro_batches] : {std::pair{2, 0}, {2, 3}, {3, 0}}) {
+    const double difference =
+        distance(one, trained(str("sequence", ranks, "x", micro_batches), ranks, micro_batches, 0));
+    INFO(ranks << " shards: " << difference << "; " << control);
+    CHECK(difference <= 2 * control);
+    CHECK(difference > 0);
+  }
+}
+
+TEST_CASE("chunks of a model with convolutions of the past: the whole, or nearly") {
+  const TrainingCorpus corpus(160, 9);
+  const auto config = [&](const std::string& name, int frames) {
+    Config c = corpus.config(name);
+    c.model = conv_lstm(3, ConvContext::past);
+    c.training.tbptt = frames;
+    c.training.max_steps = 40;
+    c.data.batch_frames = 400;
+    return c;
+  };
+  const Config whole = config("whole", 0), large = config("large", 1000),
+               small = config("small", 5);
+  for (const Config* c : {&whole, &large, &small}) CHECK(train_on(1, *c) == "");
+  CHECK(distance(weights_of(whole), weights_of(large)) < 1e-3);
+  CHECK(distance(weights_of(whole), weights_of(small)) > 1e-3);
+}
+
+TEST_CASE("convolutions that reach beyond a shard, or ahead of a chunk, are refused") {
+  const TrainingCorpus corpus(20, 2);
+  Config c = corpus.config("short");
+  c.model = conv_lstm(61, ConvContext::both);
+  c.parallel.sequence = 2;
+  CHECK_THAT(train_on(2, c), Contains("parallel.sequence=2: the longest utterance of ") &&
+                                 Contains("each shard needs 30 at least"));
+  CHECK(list_checkpoints(c.training.checkpoint_dir).empty());
+  c = corpus.config("ahead");
+  c.model = conv_lstm(3, ConvContext::both);
+  c.training.tbptt = 5;
+  CHECK_THAT(train_on(1, c), Contains("need convolutions of the past: conv0 reads 1 frame ahead"));
+}
+
 TEST_CASE("settings of shards and chunks that do not fit are refused") {
   const TrainingCorpus corpus(20, 2);
   Config c = corpus.config("odd");

@@ -24,6 +24,27 @@ Config streaming_config() {
   return c;
 }
 
+LayerConfig conv_layer(int kernel, int stride, int dilation, ConvContext context) {
+  LayerConfig layer;
+  layer.type = LayerType::conv;
+  layer.channels = 20;
+  layer.kernel = kernel;
+  layer.stride = stride;
+  layer.dilation = dilation;
+  layer.context = context;
+  return layer;
+}
+
+Config convolutional_config() {
+  Config c = streaming_config();
+  LayerConfig lstm;
+  lstm.hidden = 24;
+  lstm.bidirectional = false;
+  c.model.layer = {conv_layer(5, 1, 1, ConvContext::past), conv_layer(4, 3, 1, ConvContext::past),
+                   lstm, conv_layer(3, 1, 2, ConvContext::past)};
+  return c;
+}
+
 // A model with random weights, in a file. `sharp`: so that it writes text, not blanks alone.
 std::string write_model(const TemporaryFolder& folder, const Config& config) {
   ModelDescription d;
@@ -73,7 +94,8 @@ Transcript stream_all(RecognizerStream& stream, const Waveform& audio, uint32_t 
 
 TEST_CASE("a stream gives the logits and text of the whole recording, bit for bit") {
   const TemporaryFolder folder;
-  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  const Config config = GENERATE(streaming_config(), convolutional_config());
+  Recognizer model(write_model(folder, config), DeviceId{});
   for (double chunk_seconds : {0.01, 0.1, 0.37, 60.0}) {
     RecognizerStream stream(model, chunk_seconds);
     // A stream may be used again; the last recordings are shorter than a frame, and empty.
@@ -105,9 +127,26 @@ TEST_CASE("models that need the end of a recording do not stream, and say why") 
   Config c = streaming_config();
   c.model.bidirectional = true;
   refused(c, "has bidirectional layers");
+  for (ConvContext context : {ConvContext::both, ConvContext::future}) {
+    c = convolutional_config();
+    c.model.layer.push_back(conv_layer(2, 1, 2, context));
+    refused(c, "has a convolution that looks ahead, conv4: only those with context = \"past\"");
+  }
   c = streaming_config();
   c.features.cmvn = Cmvn::utterance;
   refused(c, "normalises each recording by its own mean");
+}
+
+TEST_CASE("weights of convolutions have PyTorch's shape in files, and come back") {
+  const TemporaryFolder folder;
+  const std::string path = write_model(folder, convolutional_config());
+  const SafetensorsFile file(path);
+  CHECK(file.at("conv0.weight").shape == std::vector<int64_t>{20, 16, 5});
+  CHECK(file.at("conv3.weight").shape == std::vector<int64_t>{20, 24, 3});
+  CHECK(file.at("conv3.bias").shape == std::vector<int64_t>{1, 20});
+  Recognizer model(path, DeviceId{});
+  const TensorView w = model.session().parameters().weight("conv0.weight");
+  CHECK(std::memcmp(w.data, file.at("conv0.weight").bytes.data(), w.bytes()) == 0);
 }
 
 }  // namespace rondo
