@@ -1,4 +1,4 @@
-// rondo bench: times the kernels on this machine.
+// rondo bench: times the kernels on this machine; its subcommand links, what ranks send each other.
 #include <cstdio>
 
 #include "kernels/base/error.h"
@@ -25,7 +25,9 @@ std::string describe(const check::Options& o) {
 }  // namespace
 
 void add_bench(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("bench", "Time the kernels on this machine");
+  auto* command =
+      app.add_subcommand("bench", "Time this machine's kernels, or the links between ranks");
+  add_bench_links(*command, run);
   auto options = std::make_shared<check::Options>();
   options->bench = true;
   options->threads = {usable_cpus()};
@@ -49,8 +51,11 @@ void add_bench(CLI::App& app, Command* run) {
       ->type_name("FLOAT");
   command->add_flag("--json", options->json, "one JSON line per case");
   command->add_flag("--list", options->list, "list the cases, run nothing");
-  command->footer("\nExample:  rondo bench lstm_forward --json\n");
-  command->callback([options, device, run] {
+  command->footer(
+      "\nExamples:  rondo bench lstm_forward --json\n"
+      "           rondo bench links --transport tcp --out links.json\n");
+  command->callback([command, options, device, run] {
+    if (!command->get_subcommands().empty()) return;  // which has set it
     *run = [options, device] {
       if (*device != "auto") {
         const DeviceId id = options->list ? *device_named(*device) : require_device(*device);

@@ -1,4 +1,5 @@
-// rondo launch: the ranks of a training run as processes, watched and started again.
+// rondo launch: the ranks of a training run, or of bench links, as processes, watched and started
+// again.
 #include <poll.h>
 #include <signal.h>
 
@@ -198,9 +199,15 @@ std::pair<std::string, uint16_t> split_master(const std::string& master) {
   return {master.substr(0, colon), static_cast<uint16_t>(port)};
 }
 
+bool is_for_ranks(const std::vector<std::string>& words) {
+  if (words.front() == "train") return true;
+  return words.size() > 1 && words[0] == "bench" && words[1] == "links";
+}
+
 int run_launch(const LaunchOptions& o) {
-  if (o.words.empty() || o.words.front() != "train") {
-    throw CLI::ValidationError("expected -- train ..., the command that every rank runs");
+  if (o.words.empty() || !is_for_ranks(o.words)) {
+    throw CLI::ValidationError(
+        "expected -- train ..., the command that every rank runs (or -- bench links)");
   }
   if (o.node_rank >= o.nodes) {
     throw CLI::ValidationError(str("--node-rank is ", o.node_rank, " of --nodes ", o.nodes));
@@ -241,6 +248,13 @@ int run_launch(const LaunchOptions& o) {
 }
 
 }  // namespace
+
+int launch_ranks(int ranks, const std::vector<std::string>& words) {
+  LaunchOptions o;
+  o.ranks = ranks;
+  o.words = words;
+  return run_launch(o);
+}
 
 void add_launch(CLI::App& app, Command* run) {
   auto* command = app.add_subcommand("launch", "Train on several ranks, each a process");

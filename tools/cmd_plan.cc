@@ -9,6 +9,7 @@
 #include "engine/plan/fit.h"
 #include "engine/plan/lengths.h"
 #include "engine/plan/measure.h"
+#include "engine/plan/measure_links.h"
 #include "engine/plan/split.h"
 #include "engine/report/charts.h"
 #include "engine/train/build_model.h"
@@ -32,6 +33,15 @@ struct PlanOptions {
 };
 
 constexpr double gigabyte = 1e9;
+constexpr uint64_t most_bytes_of_a_file = 16 << 20;  // of devices and links
+
+// A preset, or what a file says.
+plan::LinkModel link_of(const std::string& text) {
+  const auto presets = plan::link_preset_names();
+  const bool known = std::find(presets.begin(), presets.end(), text) != presets.end();
+  if (known || !std::filesystem::exists(text)) return plan::link_preset(text);
+  return plan::parse_link(read_text_file(text, most_bytes_of_a_file), text);
+}
 
 plan::Cluster cluster_of(const PlanOptions& o) {
   plan::Cluster c;
@@ -39,14 +49,15 @@ plan::Cluster cluster_of(const PlanOptions& o) {
   c.per_node = o.per_node;
   const bool is_file = std::filesystem::exists(o.device);
   if (is_file) {
-    const plan::MachineFile machine = plan::parse_machine(read_text_file(o.device), o.device);
+    const plan::MachineFile machine =
+        plan::parse_machine(read_text_file(o.device, most_bytes_of_a_file), o.device);
     c.device = machine.device;
     c.link = machine.link;
   } else {
     c.device = plan::device_preset(o.device);
   }
-  if (!o.link.empty() || !is_file) c.link = plan::link_preset(o.link.empty() ? "nvlink" : o.link);
-  c.node_link = plan::link_preset(o.node_link);
+  if (!o.link.empty() || !is_file) c.link = link_of(o.link.empty() ? "nvlink" : o.link);
+  c.node_link = link_of(o.node_link);
   return c;
 }
 
@@ -223,8 +234,9 @@ int measure(const PlanOptions& o) {
     std::printf("  %-24s %5zu samples  median %5.1f %%  largest %6.1f %%\n", key.c_str(), e.samples,
                 100 * e.median, 100 * e.largest);
   }
-  std::printf("link between threads: %.1f us, %.2f GB/s\n", 1e6 * machine.link.latency,
-              machine.link.bandwidth / gigabyte);
+  std::printf("link between threads: %.1f us, %.2f GB/s; a step of a ring: %.1f us, %.2f GB/s\n",
+              1e6 * machine.link.latency, machine.link.bandwidth / gigabyte,
+              1e6 * machine.link.ring_latency, machine.link.ring_bandwidth / gigabyte);
   machine.device.costs = plan::fit_costs(samples);
   write_text(o.measure, to_json(machine));
   std::printf("%s: constants from all shapes\n", o.measure.c_str());
@@ -313,7 +325,7 @@ void require_apart(const PlanOptions& o, const Config& config) {
   for (const OutputFile& output : {write, picture}) {
     output.require_not(config_file_of(o.words), "the configuration");
     output.require_not(config.data.train, "the manifest of data.train");
-    for (const std::string& file : {o.device, o.lengths}) {
+    for (const std::string& file : {o.device, o.link, o.node_link}) {
       output.require_not(file, "a file of the plan's figures");
     }
   }
@@ -356,10 +368,13 @@ void add_plan(CLI::App& app, Command* run) {
   command->add_option("--devices", o->devices, "how many")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  command->add_option("--device", o->device, "h200, or a file of --measure")->capture_default_str();
+  command->add_option("--device", o->device, "h200, or a file that --measure has written")
+      ->capture_default_str();
   command->add_option("--link", o->link,
-                      "pcie, nvlink or infiniband, within a node (default: nvlink, or the file's)");
-  command->add_option("--node-link", o->node_link, "between nodes")->capture_default_str();
+                      "within a node: pcie, nvlink, infiniband, or a file of 'rondo bench links' "
+                      "(default: nvlink, or that of --device's file)");
+  command->add_option("--node-link", o->node_link, "between nodes: the same")
+      ->capture_default_str();
   command->add_option("--per-node", o->per_node, "devices in a node")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace rondo {
 
@@ -29,5 +30,11 @@ void add_transcribe(CLI::App& app, Command* run);
 void add_info(CLI::App& app, Command* run);
 void add_bench(CLI::App& app, Command* run);
 void add_plan(CLI::App& app, Command* run);
+
+// Adds `rondo bench links` to `bench`.
+void add_bench_links(CLI::App& bench, Command* run);
+
+// Runs a command as so many processes of this machine, as `rondo launch` does; the exit code.
+int launch_ranks(int ranks, const std::vector<std::string>& words);
 
 }  // namespace rondo

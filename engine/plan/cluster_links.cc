@@ -20,7 +20,9 @@ class Hops {
   }
   void add(int from, int to, bool asked) { hops_.push_back({from, to, asked}); }
 
-  LinkModel slowest() const {
+  LinkModel slowest() const { return slowest(c_.link, c_.node_link); }
+  // Of links within nodes and between them.
+  LinkModel slowest(const LinkModel& near, const LinkModel& far) const {
     const auto nodes = static_cast<size_t>(node_of(std::max(s_.devices(), c_.devices) - 1)) + 1;
     std::vector<int> leave(nodes), enter(nodes);
     for (const Hop& h : hops_) {
@@ -34,9 +36,9 @@ class Hops {
       sharing = std::max({sharing, leave[static_cast<size_t>(node_of(h.from))],
                           enter[static_cast<size_t>(node_of(h.to))]});
     }
-    if (sharing == 0) return c_.link;
-    LinkModel link = c_.node_link;
-    link.bandwidth = std::min(c_.link.bandwidth, link.bandwidth / sharing);
+    if (sharing == 0) return near;
+    LinkModel link = far;
+    link.bandwidth = std::min(near.bandwidth, link.bandwidth / sharing);
     return link;
   }
 
@@ -83,7 +85,7 @@ LinkModel shard_link(const Cluster& c, const Split& s, int shard) {
 }
 
 LinkModel ring_link(const Cluster& c, const Split& s) {
-  if (one_node(c, s)) return c.link;
+  if (one_node(c, s)) return c.link.in_ring();
   const int members = s.data * s.sequence;
   Hops hops(c, s);
   for (int p = 0; p < s.pipeline; ++p) {
@@ -92,7 +94,7 @@ LinkModel ring_link(const Cluster& c, const Split& s) {
       hops.add(member(i), member((i + 1) % members), true);
     }
   }
-  return hops.slowest();
+  return hops.slowest(c.link.in_ring(), c.node_link.in_ring());
 }
 
 double ring_seconds(const LinkModel& link, int n, double bytes) {

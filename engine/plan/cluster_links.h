@@ -15,7 +15,7 @@ LinkModel stage_link(const Cluster& cluster, const Split& split, int from, int t
 // From shard `shard` to the next one.
 LinkModel shard_link(const Cluster& cluster, const Split& split, int shard);
 // From one member to the next of the rings in which each stage's replicas and shards reduce their
-// gradients, all stages at once.
+// gradients, all stages at once: LinkModel::in_ring().
 LinkModel ring_link(const Cluster& cluster, const Split& split);
 
 // A ring all-reduce of `bytes` over n ranks: 2(n - 1) messages of bytes / n, one after the other.

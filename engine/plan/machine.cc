@@ -1,9 +1,5 @@
 #include "engine/plan/machine.h"
 
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <utility>
-
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
@@ -65,35 +61,6 @@ const std::vector<LinkModel>& links() {
   return all;
 }
 
-double number(const nlohmann::json& object, const char* key, const std::string& where) {
-  const auto found = object.find(key);
-  require(found != object.end() && found->is_number(), where, ": '", key, "' should be a number");
-  const double value = found->get<double>();
-  require(std::isfinite(value) && value >= 0, where, ": '", key, "' is ", value,
-          ", expected a number of at least 0");
-  return value;
-}
-
-int count(const nlohmann::json& object, const char* key, const std::string& where) {
-  const double value = number(object, key, where);
-  require(value == std::floor(value) && value >= 1 && value <= 65536, where, ": '", key, "' is ",
-          value, ", expected a whole number from 1 to 65536");
-  return static_cast<int>(value);
-}
-
-const nlohmann::json& object(const nlohmann::json& parent, const char* key,
-                             const std::string& where) {
-  const auto found = parent.find(key);
-  require(found != parent.end() && found->is_object(), where, ": '", key, "' should be an object");
-  return *found;
-}
-
-std::string text(const nlohmann::json& parent, const char* key, const std::string& where) {
-  const auto found = parent.find(key);
-  require(found != parent.end() && found->is_string(), where, ": '", key, "' should be a string");
-  return found->get<std::string>();
-}
-
 }  // namespace
 
 const OpCost& DeviceModel::cost_of(std::string_view op, DType dtype) const {
@@ -126,68 +93,8 @@ LinkModel link_preset(std::string_view name) {
     if (l.name == name) return l;
     known += known.empty() ? l.name : ", " + l.name;
   }
-  throw InputError(str("unknown link '", name, "', expected one of ", known));
-}
-
-namespace {
-
-constexpr std::pair<const char*, double OpCost::*> constants[] = {
-    {"call", &OpCost::call},
-    {"step", &OpCost::step},
-    {"exchange", &OpCost::exchange},
-    {"flop", &OpCost::flop},
-    {"recurrent_flop", &OpCost::recurrent_flop},
-    {"byte", &OpCost::byte},
-    {"cell", &OpCost::cell},
-    {"weight_byte", &OpCost::weight_byte},
-    {"far_weight_byte", &OpCost::far_weight_byte},
-};
-
-}  // namespace
-
-std::string to_json(const MachineFile& machine) {
-  nlohmann::ordered_json costs = nlohmann::ordered_json::object();
-  for (const auto& [key, c] : machine.device.costs) {
-    costs[key] = nlohmann::ordered_json::object();
-    for (const auto& [name, constant] : constants) costs[key][name] = c.*constant;
-  }
-  const nlohmann::ordered_json j = {{"device",
-                                     {{"name", machine.device.name},
-                                      {"memory_bytes", machine.device.memory_bytes},
-                                      {"cores", machine.device.cores},
-                                      {"threads", machine.device.threads},
-                                      {"cache_bytes", machine.device.cache_bytes},
-                                      {"seconds_per", costs}}},
-                                    {"link",
-                                     {{"name", machine.link.name},
-                                      {"latency", machine.link.latency},
-                                      {"bandwidth", machine.link.bandwidth}}}};
-  return j.dump(2) + "\n";
-}
-
-MachineFile parse_machine(std::string_view json, const std::string& name) {
-  const nlohmann::json j = nlohmann::json::parse(json, nullptr, false);
-  require(j.is_object(), name, ": not a JSON object as 'rondo plan --measure' writes it");
-  MachineFile m;
-  const auto& device = object(j, "device", name);
-  m.device.name = text(device, "name", name);
-  m.device.measured = true;
-  m.device.memory_bytes = number(device, "memory_bytes", name);
-  m.device.cores = count(device, "cores", name);
-  m.device.threads = count(device, "threads", name);
-  m.device.cache_bytes = number(device, "cache_bytes", name);
-  for (const auto& [key, c] : object(device, "seconds_per", name).items()) {
-    const std::string where = str(name, ": ", key);
-    require(c.is_object(), where, " should be an object");
-    for (const auto& [constant_name, constant] : constants) {
-      m.device.costs[key].*constant = number(c, constant_name, where);
-    }
-  }
-  const auto& link = object(j, "link", name);
-  m.link = {text(link, "name", name), true, number(link, "latency", name),
-            number(link, "bandwidth", name)};
-  require(m.link.bandwidth > 0, name, ": the link's bandwidth is 0");
-  return m;
+  throw InputError(str("unknown link '", name, "', expected ", known,
+                       " or a file that 'rondo bench links --out FILE' has written"));
 }
 
 }  // namespace rondo::plan

@@ -51,7 +51,14 @@ struct LinkModel {
   bool measured = false;
   double latency = 0;    // seconds until the first byte is there
   double bandwidth = 0;  // bytes per second and direction
+  // Of a step of a ring that sums or gathers over all ranks at once, where it was measured apart
+  // (a bandwidth above 0); otherwise such a step is a message like others.
+  double ring_latency = 0, ring_bandwidth = 0;
   double seconds(double bytes) const { return latency + bytes / bandwidth; }
+  LinkModel in_ring() const {
+    if (ring_bandwidth == 0) return *this;
+    return {name, measured, ring_latency, ring_bandwidth};
+  }
 };
 
 // Devices in nodes: `link` between devices of a node, `node_link` shared by all devices of a node
@@ -70,13 +77,18 @@ std::vector<std::string> device_preset_names();
 LinkModel link_preset(std::string_view name);
 std::vector<std::string> link_preset_names();
 
-// A measured device and the link between its ranks, as JSON. read_machine() throws InputError with
-// the file and what was expected.
+// A measured device and the link between its ranks, as JSON; a link alone is the same without the
+// device. The parsers want every field and no other, and throw InputError with the name of the
+// file, the line where it is no JSON or else the field, and what was expected. The constants of
+// rings may be left out.
 struct MachineFile {
   DeviceModel device;
   LinkModel link;
 };
 std::string to_json(const MachineFile& machine);
+std::string to_json(const LinkModel& link);
 MachineFile parse_machine(std::string_view json, const std::string& name);
+// Of a file with a device, its link.
+LinkModel parse_link(std::string_view json, const std::string& name);
 
 }  // namespace rondo::plan

@@ -9,7 +9,6 @@
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
 #include "engine/graph/plan.h"
-#include "engine/parallel/bucket_reducer.h"
 #include "engine/session.h"
 #include "kernels/base/error.h"
 
@@ -176,17 +175,6 @@ std::vector<Sample> measure_nodes(const MeasureOptions& options) {
     group->barrier().wait();
   });
   return samples;
-}
-
-LinkModel measure_thread_link() {
-  LinkSpeed speed;
-  run_ranks(2, [&speed](int rank, Transport& transport) {
-    const auto group = make_ring_group(transport);
-    const LinkSpeed s = measure_link(*group);
-    if (rank == 0) speed = s;
-  });
-  // An all-reduce of S bytes between two ranks is two messages one after the other, of S / 2 each.
-  return {"threads", true, speed.latency / 2, speed.bandwidth};
 }
 
 double machine_memory_bytes() {

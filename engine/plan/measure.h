@@ -23,9 +23,6 @@ struct MeasureOptions {
 // The same shapes in the same order each time; Sample::shape tells them apart.
 std::vector<Sample> measure_nodes(const MeasureOptions& options);
 
-// Between two ranks as threads of this process.
-LinkModel measure_thread_link();
-
 // What this machine's memory holds, and the second-level cache of a core (1 MiB where the system
 // does not tell).
 double machine_memory_bytes();

@@ -53,6 +53,27 @@ def machine():
             "link": {"name": "made up", "latency": 0, "bandwidth": 1e12}}
 
 
+def test_links_are_measured_and_planned_with():
+    with folder() as root:
+        for transport, ranks in [("threads", 2), ("tcp", 3)]:
+            file = root / f"{transport}.json"
+            out, _ = run("bench", "links", "--transport", transport, "--ranks", ranks, "--out", file,
+                         says=[f"{transport}, {ranks} ranks: latency", "a step of its rings: latency", f"{file}: for"])
+            check(len(re.findall(r"^(message|ring) +\d+ +[\d.]+ +[\d.]+ +[\d.]+$", out, re.M)) == 12, out)
+            link = json.loads(file.read_text())["link"]
+            check(0 <= link["latency"] < 1 and link["bandwidth"] > 0 and link["ring"]["bandwidth"] > 0, link)
+            run("plan", "model.hidden=64", "--link", file, "--devices", 2, says=f"2 x h200, {transport}, {ranks} ranks")
+        # Slow links show.
+        slow = {"link": {"name": "slow", "latency": 1, "bandwidth": 1e9}}
+        (root / "slow.json").write_text(json.dumps(slow))
+        _, fast = splits(run("plan", "model.hidden=64", "--devices", 2)[0])
+        _, times = splits(run("plan", "model.hidden=64", "--devices", 2, "--link", root / "slow.json")[0])
+        check(min(times) > 1000 > 10 * max(fast), times, fast)
+        # Whatever a launcher has started measures what is between.
+        run("launch", "-n", 2, "--", "bench", "links", says="auto, 2 ranks: latency")
+        fails("bench", "links", "--out", root / "no" / "l.json", errs="is not a directory")
+
+
 def test_written_configurations_train():
     with folder() as root:
         data = root / "data"
@@ -108,14 +129,17 @@ def test_what_the_data_say():
 def test_wrong_input_is_one_sentence():
     with folder() as root:
         (root / "m.json").write_text("{}")
+        (root / "line.json").write_text('{"link":\n {"name": "x",\n "latency": }}')
         whole = machine()
         whole["device"]["cores"] = 0
         (root / "cores.json").write_text(json.dumps(whole))
         for words, text in [
-            (["--link", "ethernet"], "unknown link 'ethernet', expected one of pcie, nvlink, infiniband"),
+            (["--link", "ethernet"], "unknown link 'ethernet', expected pcie, nvlink, infiniband or a file"),
+            (["--node-link", root / "m.json"], "m.json: has no field 'link'"),
+            (["--link", root / "line.json"], "line.json:3: is not valid JSON"),
             (["--device", "h300"], "'h300' is neither the device h200 nor a file"),
-            (["--device", root / "m.json"], "m.json: 'device' should be an object"),
-            (["--device", root / "cores.json"], "cores.json: 'cores' is 0"),
+            (["--device", root / "m.json"], "m.json: has no field 'device'"),
+            (["--device", root / "cores.json"], "cores.json: device: 'cores' is 0"),
             (["--lengths", "3:x"], "'x' is not a number above 0"),
             (["--lengths", "100", "data.batch_frames=500"], "more frames than data.batch_frames=500"),
             (["--write", root / "no" / "c.toml"], "is not a directory"),

@@ -18,6 +18,7 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/stage_index.h"
+#include "engine/plan/machine.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/unicode.h"
@@ -339,6 +340,29 @@ std::vector<std::string> answer_seeds() {
           encode_answer({"guess", "attempt-1", 4}, 3, 0, challenge, own)};
 }
 
+// What was measured of a machine, or of its links alone.
+void run_machine(std::span<const std::byte> bytes) {
+  const auto link = plan::parse_link(text_of(bytes), "m.json");
+  require(link.bandwidth > 0 && link.latency >= 0 && std::isfinite(link.latency + link.bandwidth),
+          "an impossible link");
+  const std::string written = plan::to_json(link);
+  require(plan::to_json(plan::parse_link(written, "again")) == written, "writing changed a link");
+  if (text_of(bytes).find("\"device\"") == std::string_view::npos) return;
+  const std::string whole = plan::to_json(plan::parse_machine(text_of(bytes), "m.json"));
+  require(plan::to_json(plan::parse_machine(whole, "again")) == whole, "writing changed a machine");
+}
+
+std::vector<std::string> machine_seeds() {
+  plan::MachineFile m;
+  m.device.name = "cpu";
+  m.device.memory_bytes = 1e9;
+  m.device.cores = 2;
+  m.device.costs["lstm/f32"] = {.call = 1e-6, .flop = 1e-11};
+  m.link = {"threads", true, 1e-6, 1e9, 2e-6, 5e8};
+  return {plan::to_json(m), plan::to_json(m.link),
+          R"({"link": {"name": "by hand", "latency": 0, "bandwidth": 125e6}})"};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -355,6 +379,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"letter", run_letter, letter_seeds},
       {"frames", run_frames, frame_seeds},
       {"answer", run_answer, answer_seeds},
+      {"machine", run_machine, machine_seeds},
   };
   return targets;
 }

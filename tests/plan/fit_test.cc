@@ -81,8 +81,8 @@ TEST_CASE("this machine's nodes can be measured, fitted and written down") {
 }
 
 TEST_CASE("a machine file that is none says what was expected") {
-  CHECK_THROWS_WITH(parse_machine("[]", "m.json"), Catch::Contains("m.json: not a JSON object"));
-  CHECK_THROWS_WITH(parse_machine("{}", "m.json"), Catch::Contains("'device' should be an object"));
+  CHECK_THROWS_WITH(parse_machine("[]", "m.json"), Catch::Contains("m.json: is array, expected an object"));
+  CHECK_THROWS_WITH(parse_machine("{}", "m.json"), Catch::Contains("m.json: has no field 'device'"));
   CHECK_THROWS_WITH(parse_machine(R"({"device":{"name":"a","memory_bytes":-1}})", "m.json"),
                     Catch::Contains("'memory_bytes' is -1"));
   CHECK_THROWS_WITH(device_preset("h300"), Catch::Contains("'h300' is neither the device h200"));

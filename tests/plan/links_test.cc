@@ -1,0 +1,136 @@
+// Links: their constants from times, measuring them, their files, and which of their constants
+// count for what.
+#include <catch2/catch.hpp>
+
+#include "comm/run_ranks.h"
+#include "engine/plan/cluster_links.h"
+#include "engine/plan/measure_links.h"
+#include "kernels/base/error.h"
+
+using namespace rondo;
+using namespace rondo::plan;
+using Catch::Matchers::Equals;
+
+namespace {
+
+std::string why_not(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("the constants of a link are found in its times") {
+  const LinkModel truth{"truth", true, 3e-6, 5e9, 8e-6, 2e9};
+  for (const int ranks : {2, 5}) {
+    std::vector<LinkTime> times;
+    for (const auto kind : {LinkTime::message, LinkTime::ring}) {
+      for (const size_t bytes : {size_t{100}, size_t{10000}, size_t{10000000}}) {
+        times.push_back({kind, bytes, seconds_of(truth, kind, ranks, static_cast<double>(bytes))});
+      }
+    }
+    CHECK(times.back().seconds == Approx(2 * (ranks - 1) * (8e-6 + 1e7 / ranks / 2e9)));
+    const LinkModel found = fit_link(times, ranks);
+    CHECK(found.latency == Approx(truth.latency));
+    CHECK(found.bandwidth == Approx(truth.bandwidth));
+    CHECK(found.ring_latency == Approx(truth.ring_latency));
+    CHECK(found.ring_bandwidth == Approx(truth.ring_bandwidth));
+    // Of a device, rings alone.
+    const LinkModel rings = fit_link(std::span(times).subspan(3), ranks);
+    CHECK(rings.latency == Approx(truth.ring_latency));
+    CHECK(rings.bandwidth == Approx(truth.ring_bandwidth));
+  }
+}
+
+TEST_CASE("links are measured, with the same figures on all ranks") {
+  std::vector<std::vector<LinkTime>> all(3);
+  run_ranks(3, [&](int rank, Transport& transport) {
+    const auto group = make_ring_group(transport);
+    all[static_cast<size_t>(rank)] = measure_links(*group);
+  });
+  for (const LinkTime::Kind kind : {LinkTime::message, LinkTime::ring}) {
+    const auto of_kind = [&](const LinkTime& t) { return t.kind == kind; };
+    CHECK(std::count_if(all[0].begin(), all[0].end(), of_kind) == 6);
+  }
+  for (size_t i = 0; i < all[0].size(); ++i) {
+    CHECK(all[0][i].seconds > 0);
+    CHECK(all[0][i].seconds == all[1][i].seconds);
+    CHECK(all[0][i].seconds == all[2][i].seconds);
+  }
+  // 16 MiB take longer than 256 bytes, whatever else the machine does.
+  CHECK(all[0][5].seconds > all[0][0].seconds);
+  CHECK(all[0][11].seconds > all[0][6].seconds);
+}
+
+TEST_CASE("rings take the constants of rings, messages those of messages") {
+  Cluster c;
+  c.devices = 16;
+  c.link = {"near", true, 1, 100, 2, 50};
+  c.node_link = {"far", true, 10, 40, 20, 8};
+  const LinkModel message = stage_link(c, {1, 8, 1}, 0, 1);
+  CHECK((message.latency == 1 && message.bandwidth == 100));
+  const LinkModel ring = ring_link(c, {8, 1, 1});
+  CHECK((ring.latency == 2 && ring.bandwidth == 50));
+  // Between nodes, one link of each in either direction.
+  const LinkModel wide = ring_link(c, {16, 1, 1});
+  CHECK((wide.latency == 20 && wide.bandwidth == 8));
+  // Two rings through the same card.
+  const LinkModel shared = ring_link(c, {8, 2, 1});
+  CHECK((shared.latency == 20 && shared.bandwidth == 4));
+  c.link.ring_bandwidth = 0;
+  CHECK(ring_link(c, {8, 1, 1}).bandwidth == 100);
+}
+
+TEST_CASE("a link is read as it was written") {
+  LinkModel link{"tcp, 2 ranks", true, 1.25e-5, 3e9};
+  for (const double ring : {0.0, 1e9}) {
+    link.ring_latency = ring > 0 ? 4e-5 : 0;
+    link.ring_bandwidth = ring;
+    const LinkModel again = parse_link(to_json(link), "l.json");
+    CHECK(again.name == link.name);
+    CHECK(again.measured);
+    CHECK(again.latency == link.latency);
+    CHECK(again.bandwidth == link.bandwidth);
+    CHECK(again.ring_latency == link.ring_latency);
+    CHECK(again.ring_bandwidth == link.ring_bandwidth);
+  }
+  // That of a whole machine, too.
+  MachineFile machine;
+  machine.device = device_preset("h200");
+  machine.device.cores = 2;
+  machine.link = link;
+  CHECK(parse_link(to_json(machine), "m.json").ring_bandwidth == 1e9);
+}
+
+TEST_CASE("a damaged link is refused with its file and field") {
+  const auto refused = [](const std::string& text) {
+    return why_not([&] { parse_link(text, "l.json"); });
+  };
+  const auto with = [](const std::string& fields) { return R"({"link": {)" + fields + "}}"; };
+  CHECK_THAT(refused("{\n\"link\": {\n\"name\": x}}"), Equals("l.json:3: is not valid JSON"));
+  CHECK_THAT(refused("[]"), Equals("l.json: is array, expected an object"));
+  CHECK_THAT(refused("{}"), Equals("l.json: has no field 'link'"));
+  CHECK_THAT(refused(R"({"link": 3})"), Equals("l.json: 'link' should be an object"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": 1)")),
+             Equals("l.json: link: has no field 'bandwidth'"));
+  CHECK_THAT(refused(with(R"("name": 7, "latency": 1, "bandwidth": 1)")),
+             Equals("l.json: link: 'name' should be a string"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": "1", "bandwidth": 1)")),
+             Equals("l.json: link: 'latency' should be a number"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": -1, "bandwidth": 1)")),
+             Equals("l.json: link: 'latency' is -1, expected a number of at least 0"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 0)")),
+             Equals("l.json: link: 'bandwidth' is 0, expected bytes per second"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 1e999)")),
+             Equals("l.json: holds a number that is out of range"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 1, "bandwith": 2)")),
+             Equals("l.json: link: unknown field 'bandwith'"));
+  CHECK_THAT(refused(with(R"("name": "x", "latency": 1, "bandwidth": 1, "ring": {"latency": 1})")),
+             Equals("l.json: link: ring: has no field 'bandwidth'"));
+  CHECK_THAT(refused(R"({"link": {"name": "x", "latency": 1, "bandwidth": 1}, "node": 1})"),
+             Equals("l.json: has fields beside 'link'"));
+}
