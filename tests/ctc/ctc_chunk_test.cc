@@ -48,15 +48,14 @@ class ChunkedRun {
     const size_t chunks = cuts_.empty() ? 1 : cuts_.front().size();
     // By sequence of the whole; poisoned, so that reading what was not handed over shows.
     std::vector<Border> alpha(chunks + 1, poisoned()), beta = alpha;
-    for (size_t k = 0; k < chunks; ++k) run_chunk(k, alpha, beta, Sweep::alpha);
+    for (size_t k = 0; k < chunks; ++k) run_alpha(k, alpha);
     result_.grad.assign(p_.logits.size(), 12345);
-    for (size_t k = chunks; k-- > 0;) run_chunk(k, alpha, beta, Sweep::gradient);
+    for (size_t k = chunks; k-- > 0;) run_gradient(k, alpha, beta);
     return result_;
   }
 
  private:
   using Border = std::vector<double>;
-  enum class Sweep { alpha, gradient };
 
   Border poisoned() const {
     return Border(static_cast<size_t>(sequences_ * width_),
@@ -86,80 +85,100 @@ class ChunkedRun {
     return TensorView(b.data(), DType::f64, {sequences_, width_});
   }
 
-  void run_chunk(size_t k, std::vector<Border>& alpha, std::vector<Border>& beta, Sweep sweep) {
-    std::vector<int32_t> lengths;
+  // Of chunk k, its sequences longest first.
+  struct Chunk {
+    size_t k = 0;
+    std::vector<int32_t> order, totals, labels, offsets = {0};
+    PackedHost layout;
+    std::vector<T> logits;
+    size_t workspace_bytes = 0;
+    Buffer workspace;
+  };
+
+  Chunk chunk(size_t k) {
+    Chunk c;
+    c.k = k;
+    std::vector<int32_t> lengths, sorted, first;
     for (int32_t n = 0; n < sequences_; ++n) lengths.push_back(length(k, n));
-    const std::vector<int32_t> order = longest_first(lengths);
-    std::vector<int32_t> sorted, first, totals, labels, offsets = {0};
-    for (int32_t n : order) {
+    c.order = longest_first(lengths);
+    for (int32_t n : c.order) {
       const auto at = static_cast<size_t>(n);
       sorted.push_back(lengths[at]);
       first.push_back(n == shifted_ && k == 0 ? shifted_to_ : begin(k, n));
-      totals.push_back(p_.layout.lengths[at]);
-      labels.insert(labels.end(), p_.labels.begin() + p_.offsets[at],
-                    p_.labels.begin() + p_.offsets[at + 1]);
-      offsets.push_back(static_cast<int32_t>(labels.size()));
+      c.totals.push_back(p_.layout.lengths[at]);
+      c.labels.insert(c.labels.end(), p_.labels.begin() + p_.offsets[at],
+                      p_.labels.begin() + p_.offsets[at + 1]);
+      c.offsets.push_back(static_cast<int32_t>(c.labels.size()));
     }
-    const PackedHost layout = build_packed(sorted, {}, first);
-    std::vector<T> logits(static_cast<size_t>(layout.extent.rows * p_.classes)), grad(logits);
-    for_rows(layout, order, k, [&](size_t in_chunk, size_t in_whole) {
+    c.layout = build_packed(sorted, {}, first);
+    c.logits.resize(static_cast<size_t>(c.layout.extent.rows * p_.classes));
+    for_rows(c.layout, c.order, k, [&](size_t in_chunk, size_t in_whole) {
       for (size_t v = 0; v < static_cast<size_t>(p_.classes); ++v) {
-        logits[in_chunk + v] = static_cast<T>(p_.logits[in_whole + v]);
+        c.logits[in_chunk + v] = static_cast<T>(p_.logits[in_whole + v]);
       }
     });
-    const auto fill = [&](CtcChunk& a) {
-      const CtcArgs whole = ctc_args_of(p_);
-      a.layout = layout.view();
-      a.total_frames = totals.data();
-      a.logits = TensorView(logits.data(), DTypeOf<T>::value, {layout.extent.rows, p_.classes});
-      a.labels = labels.data();
-      a.label_offsets = offsets.data();
-      a.max_label_length = whole.max_label_length;
-      a.blank = p_.blank;
-      a.input = p_.input;
-    };
-    const size_t bytes =
-        ctc_chunk_workspace_bytes(context_, layout.view().capacity, DTypeOf<T>::value, p_.classes,
+    c.workspace_bytes =
+        ctc_chunk_workspace_bytes(context_, c.layout.view().capacity, DTypeOf<T>::value, p_.classes,
                                   ctc_args_of(p_).max_label_length);
-    Buffer workspace(cpu_device(), bytes + 64, "ctc chunk test");
-    const TensorView scratch(workspace.data(), DType::u8, {static_cast<int64_t>(bytes)});
-    Border alpha_in = permuted(alpha[k], order);
-    if (sweep == Sweep::alpha) {
-      CtcChunkAlphaArgs a;
-      fill(a);
-      Border out = poisoned();
-      a.alpha_in = k > 0 ? view(alpha_in) : TensorView();
-      a.alpha_out = view(out);
-      a.workspace = scratch;
-      alpha_variant_.run(context_, &a);
-      stream_.synchronize();
-      put_back(out, order, alpha[k + 1]);
-      return;
-    }
+    c.workspace = Buffer(cpu_device(), c.workspace_bytes + 64, "ctc chunk test");
+    return c;
+  }
+
+  void fill(CtcChunk& a, Chunk& c) const {
+    a.layout = c.layout.view();
+    a.total_frames = c.totals.data();
+    a.logits = TensorView(c.logits.data(), DTypeOf<T>::value, {c.layout.extent.rows, p_.classes});
+    a.labels = c.labels.data();
+    a.label_offsets = c.offsets.data();
+    a.max_label_length = ctc_args_of(p_).max_label_length;
+    a.blank = p_.blank;
+    a.input = p_.input;
+  }
+  static TensorView scratch(Chunk& c) {
+    return TensorView(c.workspace.data(), DType::u8, {static_cast<int64_t>(c.workspace_bytes)});
+  }
+
+  void run_alpha(size_t k, std::vector<Border>& alpha) {
+    Chunk c = chunk(k);
+    CtcChunkAlphaArgs a;
+    fill(a, c);
+    Border in = permuted(alpha[k], c.order), out = poisoned();
+    a.alpha_in = k > 0 ? view(in) : TensorView();
+    a.alpha_out = view(out);
+    a.workspace = scratch(c);
+    alpha_variant_.run(context_, &a);
+    stream_.synchronize();
+    put_back(out, c.order, alpha[k + 1]);
+  }
+
+  void run_gradient(size_t k, const std::vector<Border>& alpha, std::vector<Border>& beta) {
+    Chunk c = chunk(k);
     CtcChunkGradArgs a;
-    fill(a);
+    fill(a, c);
+    std::vector<T> grad(c.logits);
     std::vector<Loss> loss(static_cast<size_t>(sequences_), Loss{777});
-    Border beta_in = permuted(beta[k + 1], order), out = poisoned();
+    Border alpha_in = permuted(alpha[k], c.order), beta_in = permuted(beta[k + 1], c.order);
+    Border out = poisoned();
     const bool rightmost = k + 1 == (cuts_.empty() ? 1 : cuts_.front().size());
     a.alpha_in = k > 0 ? view(alpha_in) : TensorView();
     a.beta_in = rightmost ? TensorView() : view(beta_in);
     a.beta_out = view(out);
     a.zero_infinity = p_.zero_infinity;
     a.loss = TensorView(loss.data(), DTypeOf<Loss>::value, {sequences_});
-    a.grad = TensorView(grad.data(), DTypeOf<T>::value, {layout.extent.rows, p_.classes});
-    a.workspace = scratch;
+    a.grad = TensorView(grad.data(), DTypeOf<T>::value, {c.layout.extent.rows, p_.classes});
+    a.workspace = scratch(c);
     grad_variant_.run(context_, &a);
     stream_.synchronize();
-    put_back(out, order, beta[k]);
-    for_rows(layout, order, k, [&](size_t in_chunk, size_t in_whole) {
+    put_back(out, c.order, beta[k]);
+    for_rows(c.layout, c.order, k, [&](size_t in_chunk, size_t in_whole) {
       for (size_t v = 0; v < static_cast<size_t>(p_.classes); ++v) {
         result_.grad[in_whole + v] = static_cast<double>(grad[in_chunk + v]);
       }
     });
     if (k > 0) return;
     result_.loss.assign(static_cast<size_t>(sequences_), 0);
-    for (size_t i = 0; i < order.size(); ++i) {
-      result_.loss[static_cast<size_t>(order[i])] = static_cast<double>(loss[i]);
+    for (size_t i = 0; i < c.order.size(); ++i) {
+      result_.loss[static_cast<size_t>(c.order[i])] = static_cast<double>(loss[i]);
     }
   }
 

@@ -6,51 +6,18 @@
 #include "comm/in_process.h"
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
-#include "engine/parallel/chunked_training.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/ops.h"
-#include "tests/engine/gradient_check.h"
+#include "tests/engine/sequence_cases.h"
 
 using namespace rondo;
-using rondo::test::RandomBatch;
+using namespace rondo::test;
 
 namespace {
 
-constexpr int32_t classes = 5;
 constexpr auto patience = std::chrono::seconds(60);
-
-Outputs unidirectional(Graph& g) {
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::stack_frames(g, x, 2);
-  x = layers::lstm(g, x, "encoder",
-                   {.hidden = 19, .layers = 3, .dropout = 0.3, .layer_norm = true});
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::ctc_loss(g, logits), logits};
-}
-
-Outputs bidirectional(Graph& g) {
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::lstm(g, x, "lower", {.hidden = 16, .layers = 2, .bidirectional = true});
-  x = layers::stack_frames(g, x, 3);
-  x = layers::dropout(g, x, "dropout", 0.2);
-  x = layers::lstm(g, x, "upper", {.hidden = 12, .bidirectional = true, .projection = 7});
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::ctc_loss(g, logits), logits};
-}
-
-// Convolutions of the past alone, at three levels' frames, reaching over more than a short chunk.
-Outputs causal(Graph& g) {
-  constexpr auto past = ConvContext::past;
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::tanh(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4, .context = past}));
-  x = layers::conv(g, x, "half", {.channels = 7, .kernel = 3, .stride = 2, .context = past});
-  x = layers::lstm(g, x, "encoder", {.hidden = 8});
-  x = layers::conv(g, x, "wide", {.channels = 6, .kernel = 3, .dilation = 2, .context = past});
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::ctc_loss(g, logits), logits};
-}
 
 // Of both sides at the input, at another level, ahead, and with gaps; two of them in a row.
 Outputs convolutional(Graph& g) {
@@ -83,70 +50,6 @@ Outputs pooled(Graph& g) {
   return {layers::cross_entropy(g, logits, "targets"), logits};
 }
 
-struct Result {
-  std::vector<double> losses;  // by batch and sequence
-  std::vector<double> gradients;
-  LossTotals totals;
-};
-
-// The gradients of one Parameters, without padding of the flat array mattering: it is zero.
-std::vector<double> gradients_of(const Parameters& p) {
-  const TensorView g = p.gradients();
-  std::vector<double> out(static_cast<size_t>(g.numel()));
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = g.dtype == DType::f64 ? g.as<double>()[i] : static_cast<double>(g.as<float>()[i]);
-  }
-  return out;
-}
-
-struct Setup {
-  Outputs outputs;  // before the graph, whose making sets it
-  Graph graph;
-  Stream stream = cpu_device().make_stream();
-  ThreadPool pool{1};
-  Context context;
-  Parameters parameters;
-
-  Setup(const ModelFunction& model, DType compute)
-      : graph(training_graph(model, compute, outputs)),
-        context{compute == DType::f64 ? Backend::ref : Backend::cpu, &cpu_device(), &stream, &pool},
-        parameters(graph, cpu_device()) {
-    parameters.initialize(4);
-    const TensorView g = parameters.gradients();
-    std::memset(g.data, 0, g.bytes());
-  }
-
- private:
-  static Graph training_graph(const ModelFunction& model, DType compute, Outputs& outputs) {
-    Graph g;
-    g.compute = compute;
-    outputs = model(g);
-    g.keep(outputs.loss);
-    append_backward(g, outputs.loss);
-    return g;
-  }
-};
-
-// The whole batches, one after the other, without sharding.
-Result run_whole(const ModelFunction& model, DType compute, const std::vector<BatchView>& batches) {
-  Setup s(model, compute);
-  Result r;
-  for (const BatchView& batch : batches) {
-    Plan plan(s.graph, s.context, batch.extent(), s.parameters);
-    plan.load(batch);
-    plan.run();
-    const auto n = static_cast<size_t>(plan.live_rows(s.graph.shape(s.outputs.loss)));
-    const TensorView loss = plan.view(s.outputs.loss);
-    for (size_t i = 0; i < n; ++i) {
-      r.losses.push_back(compute == DType::f64 ? loss.as<double>()[i]
-                                               : static_cast<double>(loss.as<float>()[i]));
-      if (std::isfinite(r.losses.back())) r.totals.loss += r.losses.back();
-    }
-  }
-  r.gradients = gradients_of(s.parameters);
-  return r;
-}
-
 Result run_sharded(const ModelFunction& model, DType compute, int ranks,
                    const std::vector<BatchView>& batches, int rounds = 1) {
   std::mutex mutex;
@@ -176,16 +79,6 @@ Result run_sharded(const ModelFunction& model, DType compute, int ranks,
   return r;
 }
 
-double worst_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double d = std::abs(a[i] - b[i]) / (1 + std::abs(b[i]));
-    if (!(d <= worst)) worst = std::isnan(d) ? INFINITY : d;
-  }
-  return worst;
-}
-
 // The cpu variant of ctc whose arithmetic is that of chunks, for the whole test.
 class WideCtc {
  public:
@@ -200,13 +93,6 @@ class WideCtc {
   }
   ~WideCtc() { prefer_variant("ctc", ""); }
 };
-
-Graph shape_of(const ModelFunction& model, DType compute) {
-  Graph g;
-  g.compute = compute;
-  model(g);
-  return g;
-}
 
 }  // namespace
 
@@ -418,140 +304,4 @@ TEST_CASE("a shard that fails ends the others") {
   CHECK(outcome.first_failed == 1);
   CHECK(outcome.errors[0]);
   CHECK(outcome.errors[2]);
-}
-
-namespace {
-
-Result run_chunked(const ModelFunction& model, DType compute, int32_t chunk_frames,
-                   StateGradients states, const std::vector<BatchView>& batches,
-                   size_t* arena = nullptr) {
-  Setup s(model, compute);
-  ChunkedTraining chunked(s.graph, s.outputs.loss, s.context, s.parameters, chunk_frames, states);
-  Result r;
-  for (const BatchView& batch : batches) {
-    chunked.run(batch);
-    r.losses.insert(r.losses.end(), chunked.losses().begin(), chunked.losses().end());
-    r.totals.loss += chunked.totals().loss;
-    r.totals.frames += chunked.totals().frames;
-  }
-  r.gradients = gradients_of(s.parameters);
-  if (arena) *arena = chunked.arena_bytes();
-  return r;
-}
-
-Outputs two_layers(Graph& g) {
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::lstm(g, x, "encoder", {.hidden = 7, .layers = 2});
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::ctc_loss(g, logits), logits};
-}
-
-}  // namespace
-
-TEST_CASE("chunks one after the other give the gradient of the whole when states carry gradients") {
-  const ModelFunction model = GENERATE(ModelFunction(unidirectional), ModelFunction(causal));
-  const Graph shape = shape_of(model, DType::f64);
-  RandomBatch first({23, 20, 12}, classes, 1, 2), second({31, 4, 1}, classes, 2, 2);
-  const std::vector<BatchView> batches = {first.view(shape, classes, 3),
-                                          second.view(shape, classes, 4)};
-  const Result want = run_whole(model, DType::f64, batches);
-  for (int32_t chunk : {1, 6, 10, 400}) {
-    CAPTURE(chunk);
-    const Result got = run_chunked(model, DType::f64, chunk, StateGradients::carried, batches);
-    CHECK(worst_difference(got.gradients, want.gradients) <= 1e-12);
-    CHECK(worst_difference(got.losses, want.losses) <= 1e-12);
-    CHECK(got.totals.frames == 23 + 20 + 12 + 31 + 4 + 1);
-    const Result cut = run_chunked(model, DType::f64, chunk, StateGradients::cut, batches);
-    CHECK(worst_difference(cut.losses, want.losses) <= 1e-12);
-    if (chunk < 31) CHECK(worst_difference(cut.gradients, want.gradients) > 1e-6);
-    if (chunk > 31) CHECK(worst_difference(cut.gradients, want.gradients) <= 1e-12);
-  }
-}
-
-// The definition: the gradient of the loss with the states at each cut held constant, which is what
-// finite differences of a model give whose states there do not move with the weights.
-TEST_CASE("cut gradients are those of a model whose states at the cuts are constants") {
-  const Graph shape = shape_of(two_layers, DType::f64);
-  RandomBatch batch({14, 9}, classes, 1);
-  const std::vector<BatchView> batches = {batch.view(shape, classes, 3)};
-  constexpr int32_t chunk = 5;
-  const Result got = run_chunked(two_layers, DType::f64, chunk, StateGradients::cut, batches);
-
-  // Loss as a function of the weights, the states at the cuts as given.
-  Setup s(two_layers, DType::f64);
-  ChunkGraph graph = shard_graph(s.graph, s.outputs.loss, 7);
-  BatchCapacity capacity = batches[0].extent();
-  ChunkRunner runner(graph, s.context, capacity, s.parameters);
-  std::vector<BatchPart> parts;
-  for (int32_t begin = 0; begin < 14; begin += chunk) {
-    std::vector<FrameRange> ranges;
-    for (int32_t length : batch.layout.lengths) {
-      ranges.push_back({std::min(begin, length), std::min(begin + chunk, length)});
-    }
-    parts.emplace_back(batches[0], graph.graph, ranges, 1);
-  }
-  const auto run = [&](const std::vector<Border>* constants, std::vector<Border>* record) {
-    Border border;
-    std::vector<Border> left;
-    for (size_t k = 0; k < parts.size(); ++k) {
-      if (constants && k > 0) {
-        for (size_t i = 0; i < 4; ++i) border[i] = (*constants)[k][i];  // not CTC's alpha
-      }
-      left.push_back(border);
-      runner.forward(parts[k].view(), border);
-    }
-    if (record) *record = left;
-    Border back;
-    for (size_t k = parts.size(); k-- > 0;) {
-      Border again = left[k];
-      runner.forward(parts[k].view(), again);
-      runner.backward(back, StateGradients::cut);
-    }
-    double loss[2];
-    runner.plan().read(s.outputs.loss, loss, sizeof loss);
-    return loss[0] + loss[1];
-  };
-  std::vector<Border> states;
-  run(nullptr, &states);
-  const TensorView weights = s.parameters.weights();
-  double worst = 0;
-  int compared = 0;
-  for (const auto& e : s.parameters.entries()) {
-    for (int64_t i = 0; i < e.numel(); i += 5) {
-      double& w = weights.as<double>()[e.offset + i];
-      const double saved = w, step = 1e-5;
-      w = saved + step;
-      const double up = run(&states, nullptr);
-      w = saved - step;
-      const double down = run(&states, nullptr);
-      w = saved;
-      const double exact = got.gradients[static_cast<size_t>(e.offset + i)];
-      worst = std::max(worst, std::abs((up - down) / (2 * step) - exact) / (1 + std::abs(exact)));
-      ++compared;
-    }
-  }
-  CHECK(compared > 100);
-  CHECK(worst <= 1e-8);
-}
-
-TEST_CASE("memory of chunks is that of one, however long the recording") {
-  const Graph shape = shape_of(two_layers, DType::f32);
-  const auto arena = [&](int32_t frames, int32_t chunk) {
-    RandomBatch batch({frames}, classes, 1);
-    batch.labels.resize(20);  // CTC's columns are as long as the labels
-    batch.label_offsets = {0, 20};
-    size_t bytes = 0;
-    run_chunked(two_layers, DType::f32, chunk, StateGradients::cut, {batch.view(shape, classes, 3)},
-                &bytes);
-    return static_cast<double>(bytes);
-  };
-  CHECK(arena(4000, 500) <= 0.15 * arena(4000, 4000));
-  CHECK(arena(8000, 500) <= 1.05 * arena(4000, 500));
-}
-
-TEST_CASE("chunks one after the other need unidirectional layers") {
-  Setup s(bidirectional, DType::f32);
-  CHECK_THROWS_WITH(
-      ChunkedTraining(s.graph, s.outputs.loss, s.context, s.parameters, 10, StateGradients::cut),
-      Catch::Contains("need unidirectional layers"));
 }
