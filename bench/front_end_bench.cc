@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "engine/data/acoustic_features.h"
@@ -89,12 +90,25 @@ Work of_features(double seconds, const FeatureConfig& c) {
   return w;
 }
 
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// OpenBLAS's threads begin with the program, and turn round for some 0.1 s before they sleep: time
+// that std::clock() would count for the first row.
+void wait_for_other_threads() {
+  constexpr auto pause = std::chrono::milliseconds(20);
+  for (int i = 0; i < 100; ++i) {
+    const double before = cpu_seconds();
+    std::this_thread::sleep_for(pause);
+    if (cpu_seconds() - before < 0.002) return;
+  }
+}
+
 template <class F>
 void row(const char* name, double audio_seconds, int threads, const Work& work, F&& run) {
   std::vector<double> times;
   double total = 0;
   run();
-  const std::clock_t cpu_begin = std::clock();
+  const double cpu_begin = cpu_seconds();
   while (total < seconds_per_row || times.size() < 3) {
     const auto begin = std::chrono::steady_clock::now();
     run();
@@ -102,12 +116,13 @@ void row(const char* name, double audio_seconds, int threads, const Work& work, 
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     total += times.back();
   }
-  const double cpu = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+  const double cpu = cpu_seconds() - cpu_begin;
   std::sort(times.begin(), times.end());
   const double runs = static_cast<double>(times.size());
   const double hours = audio_seconds / 3600, median = times[times.size() / 2];
   const double gflops = work.flops / median * 1e-9, gbytes = work.bytes / median * 1e-9;
   const Peaks& peaks = peaks_of(threads);
+  wait_for_other_threads();
   std::printf(
       "{\"op\": \"front_end\", \"case\": \"%s\", \"dtype\": \"%s\", \"shape\": %s, "
       "\"threads\": %d, \"runs\": %zu, \"median_us\": %.1f, \"min_us\": %.1f, "
@@ -226,6 +241,7 @@ int main(int argc, char** argv) {
               cpu.avx512 ? "avx512"
               : cpu.avx2 ? "avx2"
                          : "generic");
+  wait_for_other_threads();
   features_rows();
   samples_rows();
   corpus_rows();

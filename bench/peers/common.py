@@ -261,15 +261,18 @@ def slug(text):
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unknown"
 
 
-def commit():
-    """Short hash of the checked-out commit; -dirty when files differ from it."""
+def find_commit():
+    """Short hash of the checked-out commit; -dirty when files that are measured with differ from it."""
     try:
         run = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], check=True, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-        dirty = run("status", "--porcelain", "--untracked-files=no").strip()
+        dirty = run("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results", ":!docs").strip()
         return run("rev-parse", "--short=10", "HEAD").strip() + ("-dirty" if dirty else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+COMMIT = find_commit()  # now, when the measuring begins: the tree may be edited beside it
 
 
 def machine():
@@ -282,8 +285,8 @@ def write_json(name, rows, directory=None, **extra):
     directory = pathlib.Path(directory or ROOT / "bench/results")
     directory.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
-    path = directory / f"{now:%Y-%m-%d}-{name}-{slug(cpu_model())}-{commit()}.json"
-    document = {"name": name, "time": now.isoformat(timespec="seconds"), "commit": commit(),
+    path = directory / f"{now:%Y-%m-%d}-{name}-{slug(cpu_model())}-{COMMIT}.json"
+    document = {"name": name, "time": now.isoformat(timespec="seconds"), "commit": COMMIT,
                 "machine": machine(), "command": " ".join(sys.argv), **extra, "rows": rows}
     path.write_text(json.dumps(document, indent=1) + "\n")
     return path

@@ -9,29 +9,11 @@
 #include <cstring>
 #include <limits>
 
+#include "engine/io/descriptor.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
 
 namespace rondo::data {
-namespace {
-
-// Closes on every path out.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
-
 std::string read_whole_file(const std::string& path) {
   return read_file_start(path, std::numeric_limits<size_t>::max());
 }

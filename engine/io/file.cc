@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "engine/io/crc32c.h"
+#include "engine/io/descriptor.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -59,20 +60,6 @@ class HoldSigxfsz {
   sigset_t before_;
   bool was_pending_ = false;
   bool raised_ = false;
-};
-
-class Fd {
- public:
-  explicit Fd(int fd) : fd_(fd) {}
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
 };
 
 int open_retry(const fs::path& path, int flags, mode_t mode = 0) {
@@ -134,7 +121,7 @@ std::string renamed(std::string message, const std::string& from, const std::str
 
 std::string read_text_file(const fs::path& path, uint64_t max_bytes) {
   uint64_t size = 0;
-  const Fd fd(open_regular(path, size));
+  const Descriptor fd(open_regular(path, size));
   if (size > max_bytes) {
     fail_input(path.string(), ": has ", size, " bytes, expected at most ", max_bytes);
   }
@@ -145,7 +132,7 @@ std::string read_text_file(const fs::path& path, uint64_t max_bytes) {
 
 FileBytes::FileBytes(const fs::path& path, Mode mode) {
   uint64_t size = 0;
-  const Fd fd(open_regular(path, size));
+  const Descriptor fd(open_regular(path, size));
   if (size == 0) return;
   if (mode == Mode::map) {
     void* p = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -301,7 +288,7 @@ void rename_path(const fs::path& from, const fs::path& to) {
 }
 
 void sync_directory(const fs::path& directory) {
-  const Fd fd(open_retry(directory, O_RDONLY | O_DIRECTORY));
+  const Descriptor fd(open_retry(directory, O_RDONLY | O_DIRECTORY));
   if (fd.get() < 0) fail_path("opened as a directory", directory, errno);
   sync_fd(fd.get(), directory);
 }

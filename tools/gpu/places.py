@@ -91,7 +91,9 @@ def source_version():
         return p.stdout.strip() if p.returncode == 0 else None
     if shutil.which("git") is None or git("rev-parse", "HEAD") is None:
         return os.environ.get("RONDO_COMMIT", "unknown")
-    return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain") else "")
+    # The record of an earlier run changes nothing that is measured.
+    dirty = git("status", "--porcelain", "--", ".", ":!bench/results")
+    return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
 
 
 def kernel_sources():
