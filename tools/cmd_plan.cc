@@ -76,7 +76,10 @@ PlanData data_of(const PlanOptions& o, const Config& config) {
     }
     d.features = f.type == FeatureType::mfcc ? f.coefficients : f.bins;
   }
-  if (!o.lengths.empty()) d.lengths = plan::parse_lengths(o.lengths);
+  if (!o.lengths.empty()) {
+    d.lengths = plan::parse_lengths(o.lengths);
+    d.seconds.clear();
+  }
   if (o.labels_per_second > 0) d.labels_per_second = o.labels_per_second;
   if (o.features > 0) d.features = o.features;
   if (o.outputs > 0) d.outputs = o.outputs;
@@ -92,15 +95,20 @@ plan::Job job_of(const Config& config, const PlanData& data) {
   job.compute = config.training.dtype;
   job.optimizer = optimizer_options(config);
   job.wire = config.parallel.wire;
-  // Of an update, which may take several batches.
-  const double frames =
-      static_cast<double>(config.data.batch_frames) * config.training.accumulation;
-  job.batches =
-      plan::batches_of(data.lengths, config.features.hop_ms / 1000, frames, data.labels_per_second);
   for (const plan::LengthShare& l : data.lengths) {
     if (l.seconds * 1000 / config.features.hop_ms <= config.data.batch_frames) continue;
     fail_input("utterances of ", l.seconds,
                " s have more frames than data.batch_frames=", config.data.batch_frames, " holds");
+  }
+  // Of an update, which may take several batches.
+  if (data.seconds.empty()) {
+    const double frames =
+        static_cast<double>(config.data.batch_frames) * config.training.accumulation;
+    job.batches = plan::batches_of(data.lengths, config.features.hop_ms / 1000, frames,
+                                   data.labels_per_second);
+  } else {
+    job.batches = sampled_batches(config, data.seconds, data.labels_per_second);
+    for (auto& b : job.batches) b.shape.sequences *= config.training.accumulation;
   }
   job.input_seconds_per_frame = data.input_seconds_per_frame;
   job.input_threads = config.data.prefetch_threads;
@@ -231,8 +239,8 @@ int measure(const PlanOptions& o) {
   machine.link = plan::measure_thread_link();
   std::printf("errors on shapes that the constants were not made from:\n");
   for (const auto& [key, e] : plan::fit_errors(machine.device, held_out)) {
-    std::printf("  %-24s %5zu samples  median %5.1f %%  largest %6.1f %%\n", key.c_str(), e.samples,
-                100 * e.median, 100 * e.largest);
+    std::printf("  %-24s %5zu samples  median %5.1f %%  largest %6.1f %%  with sign %+5.1f %%\n",
+                key.c_str(), e.samples, 100 * e.median, 100 * e.largest, 100 * e.bias);
   }
   std::printf("link between threads: %.1f us, %.2f GB/s; a step of a ring: %.1f us, %.2f GB/s\n",
               1e6 * machine.link.latency, machine.link.bandwidth / gigabyte,

@@ -3,10 +3,13 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <span>
 
 #include "engine/data/audio.h"
 #include "engine/data/batch.h"
+#include "engine/data/sampler.h"
 #include "engine/train/open_data.h"
 
 namespace rondo {
@@ -41,7 +44,75 @@ double load_seconds(const ManifestDataset& sample) {
   return thread_seconds() - begin;
 }
 
+// Of an utterance, at the speed that is its turn.
+int32_t frames_of(const Config& config, double seconds, size_t turn) {
+  const std::vector<double>& speeds = config.augment.speed;
+  const double speed = speeds.empty() ? 1 : speeds[turn % speeds.size()];
+  return static_cast<int32_t>(
+      std::max(1.0, std::round(seconds / speed / (config.features.hop_ms / 1000))));
+}
+
+// Of batches (utterances by number), the mean of all that is their sum, by batch.
+plan::WeightedShape mean_of(std::span<const std::vector<int64_t>> batches,
+                            const std::vector<int32_t>& frames, double labels_per_frame) {
+  plan::WeightedShape mean;
+  double rows = 0;
+  for (const std::vector<int64_t>& batch : batches) {
+    int32_t longest = 0;
+    for (const int64_t i : batch) {
+      rows += frames[static_cast<size_t>(i)];
+      longest = std::max(longest, frames[static_cast<size_t>(i)]);
+    }
+    mean.shape.sequences += static_cast<double>(batch.size());
+    mean.shape.longest += longest;
+  }
+  const auto n = static_cast<double>(batches.size());
+  mean.shape.frames = rows / mean.shape.sequences;
+  mean.shape.sequences /= n;
+  mean.shape.longest /= n;
+  mean.shape.labels = std::max(1.0, std::round(mean.shape.frames * labels_per_frame));
+  mean.weight = n;
+  return mean;
+}
+
 }  // namespace
+
+std::vector<plan::WeightedShape> sampled_batches(const Config& config,
+                                                 const std::vector<double>& seconds,
+                                                 double labels_per_second, int groups) {
+  constexpr size_t at_least = 2000;  // utterances, so that lengths in a batch are as in training
+  std::vector<int32_t> frames;
+  while (frames.size() < at_least || frames.size() < seconds.size()) {
+    for (const double s : seconds) frames.push_back(frames_of(config, s, frames.size()));
+  }
+  SamplerConfig sampler;
+  sampler.batch_frames = config.data.batch_frames;
+  auto batches = plan_epoch(frames, sampler, 0);
+  const auto rows = [&](const std::vector<int64_t>& batch) {
+    int64_t sum = 0;
+    for (const int64_t i : batch) sum += frames[static_cast<size_t>(i)];
+    return sum;
+  };
+  const auto mean = [&](const std::vector<int64_t>& batch) {
+    return static_cast<double>(rows(batch)) / static_cast<double>(batch.size());
+  };
+  std::sort(batches.begin(), batches.end(),
+            [&](const auto& a, const auto& b) { return mean(a) < mean(b); });
+  if (batches.size() > 1) {  // the last one of an epoch is not full
+    batches.erase(
+        std::min_element(batches.begin(), batches.end(),
+                         [&](const auto& a, const auto& b) { return rows(a) < rows(b); }));
+  }
+  const size_t count = std::min(batches.size(), static_cast<size_t>(groups));
+  std::vector<plan::WeightedShape> shapes;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t begin = batches.size() * i / count, end = batches.size() * (i + 1) / count;
+    shapes.push_back(mean_of(std::span(batches).subspan(begin, end - begin), frames,
+                             labels_per_second * config.features.hop_ms / 1000));
+    shapes.back().weight /= static_cast<double>(batches.size());
+  }
+  return shapes;
+}
 
 PlanData look_at_data(const Config& config) {
   const SndfileReader audio;
@@ -62,7 +133,8 @@ PlanData look_at_data(const Config& config) {
     frames += sample->frames(i, 0);
   }
   d.labels_per_second = labels / (frames * config.features.hop_ms / 1000);
-  d.lengths = plan::histogram_of(durations(config, *sample));
+  d.seconds = durations(config, *sample);
+  d.lengths = plan::histogram_of(d.seconds);
   load_seconds(*sample);  // files are in memory afterwards, as they are after an epoch
   d.input_seconds_per_frame = std::min(load_seconds(*sample), load_seconds(*sample)) / frames;
   return d;

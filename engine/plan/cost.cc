@@ -21,8 +21,8 @@ double rows_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
          std::ceil(batch.frames / static_cast<double>(g.total_factor(shape.level)));
 }
 
-double frames_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
-  return std::ceil(batch.frames / static_cast<double>(g.total_factor(shape.level)));
+double steps_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
+  return std::ceil(batch.steps() / static_cast<double>(g.total_factor(shape.level)));
 }
 
 double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {
@@ -61,7 +61,7 @@ NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch, do
   // The value whose level the layer runs at: x, gates or x.
   const ValueId at = node.inputs.at(node.op == "lstm_backward" ? 1 : 0);
   const Shape& shape = g.shape(at);
-  const double rows = rows_of(g, shape, batch), frames = frames_of(g, shape, batch);
+  const double rows = rows_of(g, shape, batch), steps = steps_of(g, shape, batch);
   const auto directions = static_cast<double>(node.attributes.integer("directions"));
   const auto input = static_cast<double>(node.attributes.integer("input"));
   const auto hidden = static_cast<double>(node.attributes.integer("hidden"));
@@ -78,11 +78,11 @@ NodeWork lstm_work(const Graph& g, const Node& node, const BatchShape& batch, do
   const bool has_input_gradient = node.op == "lstm" || node.outputs.at(2) != no_value;
   w.flops = has_input_gradient ? outside : 0;
   w.recurrent_flops = inside;
-  w.steps = frames;
-  w.exchanged = frames * hidden;
+  w.steps = steps;
+  w.exchanged = steps * hidden;
   w.cells = rows * directions * hidden;
   const double weights = 4 * hidden * output * static_cast<double>(size_of(g.value(at).dtype));
-  w.weight_bytes = frames * directions * weights;
+  w.weight_bytes = steps * directions * weights;
   w.far_weight_bytes = weights >= cache_bytes ? w.weight_bytes : 0;
   return w;
 }
@@ -108,7 +108,7 @@ NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch, doub
   w.bytes = operand_bytes(g, node, batch);
   if (node.op == "ctc") {
     const Shape& logits = g.shape(node.inputs.at(0));
-    w.steps = frames_of(g, logits, batch);
+    w.steps = steps_of(g, logits, batch);
     w.recurrent_flops = rows_of(g, logits, batch) * (2 * batch.labels + 1);
     w.bytes += bytes_of(g, node.inputs[0], batch);  // read twice
     w.exchanged = batch.sequences;
@@ -126,6 +126,24 @@ NodeWork work_of(const Graph& g, const Node& node, const BatchShape& batch, doub
   }
   return w;
 }
+
+NodeWork load_work(const Graph& g, const BatchShape& batch) {
+  NodeWork w;
+  for (size_t v = 0; v < g.values.size(); ++v) {
+    if (g.values[v].role != ValueRole::input) continue;
+    w.bytes += 2 * bytes_of(g, static_cast<ValueId>(v), batch);
+  }
+  return w;
+}
+
+int step_arrays(const OptimizerOptions& o) {
+  // Weights and gradients are read and weights written; each slot is read and written.
+  const bool adam = o.kind != OptimizerOptions::sgd;
+  const int slots = adam ? 2 : o.momentum != 0 ? 1 : 0;
+  return 3 + 2 * slots + (o.ema_decay > 0 ? 3 : 0);
+}
+
+int update_arrays(const OptimizerOptions& o) { return 2 + step_arrays(o); }
 
 NodeWork update_work(int64_t weights, int arrays) {
   NodeWork w;

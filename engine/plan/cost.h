@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/graph/rules.h"
+#include "engine/optimizer.h"
 #include "engine/plan/machine.h"
 
 namespace rondo::plan {
@@ -11,7 +12,11 @@ namespace rondo::plan {
 // A batch of `sequences` utterances of `frames` frames each, of a level or of the input.
 struct BatchShape {
   double sequences = 0, frames = 0, labels = 0;  // labels per utterance
+  // Frames of the longest utterance, where they differ and `frames` is their mean: as many time
+  // steps are needed.
+  double longest = 0;
   double rows() const { return sequences * frames; }
+  double steps() const { return longest > frames ? longest : frames; }
 };
 
 // What the constants of OpCost multiply.
@@ -30,6 +35,10 @@ struct NodeWork {
 // sequences. Bytes are operands, each once.
 NodeWork work_of(const Graph& graph, const Node& node, const BatchShape& shape, double cache_bytes);
 
+// Of the batch itself, read from where it was prepared and written to where the graph reads it: the
+// entry "load".
+NodeWork load_work(const Graph& graph, const BatchShape& shape);
+
 inline double seconds_of(const OpCost& c, const NodeWork& w) {
   return c.call * w.calls + c.step * w.steps + c.exchange * w.exchanged + c.flop * w.flops +
          c.recurrent_flop * w.recurrent_flops + c.byte * w.bytes + c.cell * w.cells +
@@ -39,7 +48,12 @@ inline double seconds_of(const OpCost& c, const NodeWork& w) {
 // The dtype a node computes in, which is that of its first activation.
 DType dtype_of(const Graph& graph, const Node& node);
 
-// An optimiser's update of so many weights: the entry "optimizer".
+// Reading or writing so many arrays of so many weights: the entry "optimizer".
 NodeWork update_work(int64_t weights, int arrays);
+// The arrays of the same size that an update reads and writes: gradients that are cleared for it
+// and squared for their norm, then those of the step.
+int update_arrays(const OptimizerOptions& options);
+// Those of the step alone.
+int step_arrays(const OptimizerOptions& options);
 
 }  // namespace rondo::plan

@@ -39,16 +39,17 @@ double median_of(std::vector<double> values) {
 
 }  // namespace
 
-OpCost fit_cost(std::span<const Sample> samples) {
-  // Rows are divided by their time, so that errors are relative; columns by their norm, so that the
-  // descent does not crawl.
+namespace {
+
+// Of rows and their times, both divided by `scale`: the non-negative constants of least squares.
+Row fit_scaled(std::span<const Sample> samples, const std::vector<double>& scale) {
+  // Columns are divided by their norm, so that the descent does not crawl.
   std::vector<Row> rows;
   Row norm{};
-  for (const Sample& s : samples) {
-    RONDO_CHECK(s.seconds > 0, "a node that took ", s.seconds, " s");
-    Row row = row_of(s.work);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    Row row = row_of(samples[i].work);
     for (size_t j = 0; j < features; ++j) {
-      row[j] /= s.seconds;
+      row[j] /= scale[i];
       norm[j] += row[j] * row[j];
     }
     rows.push_back(row);
@@ -56,10 +57,13 @@ OpCost fit_cost(std::span<const Sample> samples) {
   for (double& n : norm) n = n > 0 ? std::sqrt(n) : 1;
   std::array<Row, features> gram{};
   Row target{};
-  for (const Row& row : rows) {
+  for (size_t k = 0; k < rows.size(); ++k) {
+    const double time = samples[k].seconds / scale[k];
     for (size_t i = 0; i < features; ++i) {
-      target[i] += row[i] / norm[i];
-      for (size_t j = 0; j < features; ++j) gram[i][j] += row[i] / norm[i] * row[j] / norm[j];
+      target[i] += rows[k][i] / norm[i] * time;
+      for (size_t j = 0; j < features; ++j) {
+        gram[i][j] += rows[k][i] / norm[i] * rows[k][j] / norm[j];
+      }
     }
   }
   Row c{};
@@ -76,7 +80,37 @@ OpCost fit_cost(std::span<const Sample> samples) {
     if (moved < 1e-12) break;
   }
   for (size_t i = 0; i < features; ++i) c[i] /= norm[i];
-  return {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]};
+  return c;
+}
+
+OpCost cost_of(const Row& c) { return {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]}; }
+
+}  // namespace
+
+// Errors relative to the times themselves would make short times count most, and constants that are
+// too small: of equal work that takes 1 s or 2 s they make 1.2 s. They are relative to what is
+// predicted, and count by their size beyond a tenth (P. J. Huber, "Robust Estimation of a Location
+// Parameter", Annals of Mathematical Statistics 35, 1964): a node beside which something else ran
+// may have taken any time.
+OpCost fit_cost(std::span<const Sample> samples) {
+  std::vector<double> scale;
+  for (const Sample& s : samples) {
+    RONDO_CHECK(s.seconds > 0, "a node that took ", s.seconds, " s");
+    scale.push_back(s.seconds);
+  }
+  OpCost cost = cost_of(fit_scaled(samples, scale));
+  constexpr int rounds = 30;
+  constexpr double small = 0.1;
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const double time = samples[i].seconds;
+      const double predicted = std::max(seconds_of(cost, samples[i].work), time / 20);
+      const double error = std::abs(time - predicted) / predicted;
+      scale[i] = predicted * std::sqrt(std::max(1.0, error / small));
+    }
+    cost = cost_of(fit_scaled(samples, scale));
+  }
+  return cost;
 }
 
 std::map<std::string, OpCost> fit_costs(std::span<const Sample> samples) {
@@ -101,17 +135,19 @@ std::map<std::string, FitError> fit_errors(const DeviceModel& device,
     const auto slash = s.key.find('/');
     const DType dtype = s.key.substr(slash + 1) == "bf16" ? DType::bf16 : DType::f32;
     const double predicted = seconds_of(device.cost_of(s.key.substr(0, slash), dtype), s.work);
-    errors[class_of(s.key)].push_back(std::abs(predicted - s.seconds) / s.seconds);
+    errors[class_of(s.key)].push_back((predicted - s.seconds) / s.seconds);
     steps[s.shape].predicted += predicted;
     steps[s.shape].measured += s.seconds;
   }
   for (const auto& [shape, step] : steps) {
-    errors["step"].push_back(std::abs(step.predicted - step.measured) / step.measured);
+    errors["step"].push_back((step.predicted - step.measured) / step.measured);
   }
   std::map<std::string, FitError> result;
   for (const auto& [key, of_key] : errors) {
-    result[key] = {of_key.size(), median_of(of_key),
-                   *std::max_element(of_key.begin(), of_key.end())};
+    std::vector<double> sizes;
+    for (double e : of_key) sizes.push_back(std::abs(e));
+    result[key] = {of_key.size(), median_of(sizes), *std::max_element(sizes.begin(), sizes.end()),
+                   median_of(of_key)};
   }
   return result;
 }

@@ -133,7 +133,13 @@ std::vector<LayerSeconds> ModelLayers::seconds(const DeviceModel& device,
                 seconds_of(device.cost_of(node.op, dtype_of(graph_, node)),
                            work_of(graph_, node, batch, device.cache_bytes)));
   }
+  all.front().forward += load_seconds(device, batch);
   return all;
+}
+
+// Of a batch, to where the graph reads it.
+double ModelLayers::load_seconds(const DeviceModel& device, const BatchShape& batch) const {
+  return seconds_of(device.cost_of("load", DType::f32), load_work(graph_, batch));
 }
 
 std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
@@ -148,6 +154,7 @@ std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
     add_seconds(recurrent ? all[l].direction : all[l].rest, node.phase,
                 seconds_of(device.cost_of(node.op, dtype_of(graph_, node)), work));
   }
+  all.front().rest.forward += load_seconds(device, batch);
   return all;
 }
 

@@ -28,7 +28,8 @@ struct ModelLayer {
 };
 
 // Each LSTM and each linear node begins a layer; what follows belongs to it, what comes before the
-// first to the first. Nodes of graph() carry their layer's number as stage.
+// first to the first, as does the batch that is loaded. Nodes of graph() carry their layer's number
+// as stage.
 class ModelLayers {
  public:
   ModelLayers(const ModelFunction& model, DType compute);
@@ -53,6 +54,7 @@ class ModelLayers {
  private:
   void number_layers();
   void describe_layers();
+  double load_seconds(const DeviceModel& device, const BatchShape& batch) const;
   Graph graph_;
   std::vector<ModelLayer> layers_;
 };

@@ -21,10 +21,15 @@ BatchShape part_of(const BatchShape& batch, const Split& s) {
   BatchShape b = batch;
   b.sequences /= s.data * s.micro_batches * s.batches;
   b.frames /= s.sequence;
+  b.longest /= s.sequence;
   return b;
 }
 
 double gradient_bytes(int64_t weights) { return 4.0 * static_cast<double>(weights); }
+
+bool is_send(const Action& a) {
+  return a.kind == ActionKind::send_activation || a.kind == ActionKind::send_gradient;
+}
 
 // Of the pipeline's rank that holds most.
 int64_t most_weights(const Split& s, const std::vector<int64_t>& of_stages) {
@@ -59,10 +64,31 @@ std::vector<int64_t> StepModel::weights_of_stages(const std::vector<int>& first)
   return sums;
 }
 
-double StepModel::update_seconds(int64_t weights) const {
-  const int slots = job_.optimizer.kind == OptimizerOptions::sgd ? 1 : 2;
-  return seconds_of(cluster_.device.cost_of("optimizer", DType::f32),
-                    update_work(weights, 3 + 2 * slots));
+double StepModel::pass_seconds(int64_t weights, int arrays) const {
+  return seconds_of(cluster_.device.cost_of("optimizer", DType::f32), update_work(weights, arrays));
+}
+
+// Where the optimiser is divided, the part's gradients are copied out and its weights copied to the
+// memory in which they travel; out of that come all. ShardedSynchronizer squares its part, and its
+// session steps over all weights at a rate of 0, to count and to skip updates; ShardedOptimizer
+// squares whole gradients.
+double StepModel::update_seconds(const Split& s, int64_t weights) const {
+  const OptimizerOptions& o = job_.optimizer;
+  if (!s.shard_optimizer || s.owners() == 1) return pass_seconds(weights, update_arrays(o));
+  const int64_t part = ShardLayout(weights, s.owners()).part();
+  const int copies = 4, clear = 1, squares = 1, unpack = 2;
+  const int of_whole = s.staged()
+                           ? clear + squares + unpack
+                           : clear + step_arrays(ShardedSynchronizer::without_state(o)) + unpack;
+  const int of_part = copies + step_arrays(o) + (s.staged() ? 0 : squares);
+  return pass_seconds(weights, of_whole) + pass_seconds(part, of_part);
+}
+
+// Counts, votes, the gradient's norm: a few numbers that all ranks sum one after the other.
+double StepModel::small_sums(const Split& s) const {
+  const int sums = s.staged() ? 4 : s.sequence > 1 || s.shard_optimizer ? 2 : 1;
+  const double bytes = 8.0 * (10 + s.devices());
+  return sums * ring_seconds(ring_link(cluster_, {s.devices()}), s.devices(), bytes);
 }
 
 // What `layer` gives to the next one.
@@ -101,11 +127,11 @@ double StepModel::least_seconds(const Split& s, const BatchShape& batch) const {
 void StepModel::add_update(const Split& s, int64_t weights, StepTime& t) const {
   const int owners = s.owners();
   const bool divided = s.shard_optimizer && owners > 1;
-  const int64_t part = divided ? ShardLayout(weights, owners).part() : weights;
-  const double update = update_seconds(part);
+  const double update = update_seconds(s, weights);
   t.computing += update;
-  t.seconds += update;
+  t.seconds += update + small_sums(s);
   if (!divided) return;
+  const int64_t part = ShardLayout(weights, owners).part();
   const double gather =
       half_ring_seconds(ring_link(cluster_, s), owners, gradient_bytes(part) * owners);
   t.communication += gather;
@@ -113,7 +139,19 @@ void StepModel::add_update(const Split& s, int64_t weights, StepTime& t) const {
   t.seconds += gather;
 }
 
-// Ranks and the threads that prepare their batches on the cores of one machine.
+// What is left of the sums when all is computed, without the copying at their end.
+double StepModel::left_of_sums(const std::vector<Reduction>& stages, double left, int pipeline,
+                               StepTime& t) {
+  double copying = 0;
+  for (const Reduction& r : stages) {
+    t.communication += r.seconds / pipeline;
+    copying = std::max(copying, r.copying);
+  }
+  return std::clamp(left - copying, 0.0, t.communication);
+}
+
+// Ranks, the threads that prepare their batches and those that serve their messages on the cores of
+// one machine.
 void StepModel::share_cores(const Split& s, const BatchShape& batch, StepTime& t) const {
   const DeviceModel& device = cluster_.device;
   if (device.cores == 0) return;
@@ -121,11 +159,13 @@ void StepModel::share_cores(const Split& s, const BatchShape& batch, StepTime& t
   const auto cores = static_cast<double>(device.cores), threads = ranks * device.threads;
   t.seconds = std::max(t.seconds, t.computing * threads / cores);
   const double before = t.seconds;
-  // Every rank prepares the batch of its replica.
+  // Every rank prepares the batch of its replica. What it sends, sums and receives while it
+  // computes is the work of other threads of its own.
   const double input = batch.rows() / s.data * job_.input_seconds_per_frame;
+  const double beside = input + t.messages + std::max(0.0, t.communication - t.exposed);
   const double elsewhere = std::max(0.0, cores - threads) * t.seconds / ranks;
   const double used = std::min(threads, cores);
-  const double among_ranks = std::max(0.0, input - elsewhere) * ranks / used;
+  const double among_ranks = std::max(0.0, beside - elsewhere) * ranks / used;
   t.seconds += among_ranks * std::min(1.0, t.computing * threads / used / t.seconds);
   t.seconds = std::max(t.seconds, input / std::max(1, job_.input_threads));
   t.input_delay = t.seconds - before;
@@ -146,16 +186,26 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
   const bool halved = s.shard_optimizer && !s.staged();
   Reduction r;
   double waiting = 0;
+  std::vector<int> sums;
+  const auto copy = [&](double bytes, std::vector<int> after) {
+    const double seconds = pass_seconds(static_cast<int64_t>(bytes / gradient_bytes(1)), 2);
+    r.copying += seconds;
+    return work.add({compute, seconds, std::move(after)});
+  };
+  double all = 0;
   for (size_t l = layers.size(); l-- > 0;) {
-    const int done = work.add({compute, layers[l]});
+    work.add({compute, layers[l]});
     waiting += gradient_bytes(layers_.layers()[static_cast<size_t>(first_layer) + l].weights);
     if (group == 1 || (waiting < bucket && l > 0)) continue;
+    const int packed = copy(waiting, {});
     const double seconds =
         halved ? half_ring_seconds(ring, group, waiting) : ring_seconds(ring, group, waiting);
-    work.add({link, seconds, {done}});
+    sums.push_back(work.add({link, seconds, {packed}}));
     r.seconds += seconds;
+    all += waiting;
     waiting = 0;
   }
+  if (!sums.empty()) copy(halved ? all / group : all, sums);
   const Timeline timeline = simulate(work);
   r.exposed = timeline.end - timeline.busy[static_cast<size_t>(compute)];
   return r;
@@ -183,7 +233,7 @@ StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
   }
   const Reduction reduction = reduce_beside(backward, 0, s);
   StepTime t;
-  t.computing = s.micro_batches * all.total();
+  t.computing = s.micro_batches * all.total() + reduction.copying;
   t.communication = reduction.seconds;
   t.exposed = reduction.exposed;
   t.seconds = t.computing + t.exposed;
@@ -232,7 +282,7 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
       case ActionKind::weight_backward:
         return stage.weight_backward;
       case ActionKind::reduce:
-        return reductions[static_cast<size_t>(a.stage)].exposed;
+        return reductions[static_cast<size_t>(a.stage)].behind();
       default:
         return 0.0;
     }
@@ -240,19 +290,20 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
   const PipelineTimeline timeline =
       pipeline_timing(make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks), costs);
   StepTime t;
-  double busy = 0, computed = 0;
+  double busy = 0, computed = 0, messages = 0;
   for (size_t r = 0; r < timeline.ranks.size(); ++r) {
     busy += timeline.busy(static_cast<int>(r)) / s.pipeline;
     for (const TimedAction& a : timeline.ranks[r]) {
+      if (is_send(a.action)) messages += costs.transfer(static_cast<int>(r), a.action);
       if (a.action.kind != ActionKind::reduce) computed = std::max(computed, a.end);
     }
   }
-  for (const Reduction& r : reductions) t.communication += r.seconds / s.pipeline;
   // Each batch drains the pipeline, the last one is summed.
   t.bubble = 1 - busy / computed;
-  t.exposed = std::min(t.communication, timeline.duration() - computed);
+  t.exposed = left_of_sums(reductions, timeline.duration() - computed, s.pipeline, t);
   t.seconds = (s.batches - 1) * computed + timeline.duration();
   t.computing = s.batches * busy;
+  t.messages = s.batches * messages / s.pipeline;
   add_update(s, most_weights(s, weights), t);
   return t;
 }
@@ -281,6 +332,15 @@ WaveCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const S
   return c;
 }
 
+// Of a rank, mean.
+double messages_seconds(const Wave& wave, const Timeline& timeline) {
+  double sum = 0;
+  for (size_t r = static_cast<size_t>(wave.ranks); r < timeline.busy.size(); ++r) {
+    sum += timeline.busy[r];
+  }
+  return sum / wave.ranks;
+}
+
 }  // namespace
 
 StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
@@ -301,8 +361,9 @@ StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
   t.communication = reduction.seconds;
   t.exposed = reduction.exposed;
   t.bubble = 1 - busy / timeline.end;
-  t.seconds = s.batches * timeline.end + t.exposed;
-  t.computing = s.batches * busy;
+  t.seconds = s.batches * timeline.end + reduction.behind();
+  t.computing = s.batches * busy + reduction.copying;
+  t.messages = s.batches * messages_seconds(wave, timeline);
   add_update(s, layers_.weights(), t);
   return t;
 }
@@ -318,7 +379,7 @@ StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const 
   const std::vector<Reduction> reductions = reduce_stages(last_pass, c.first_layer, s);
   for (size_t stage = 0; stage < weights.size(); ++stage) {
     c.output_bytes.push_back(message_bytes(c.first_layer[stage + 1] - 1, part));
-    c.reduce.push_back(reductions[stage].exposed);
+    c.reduce.push_back(reductions[stage].behind());
   }
   for (int p = 0; p < s.pipeline; ++p) {
     c.up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
@@ -335,11 +396,11 @@ StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const 
     if (wave.work.tasks()[i].resource >= wave.ranks) continue;
     computed = std::max(computed, timeline.intervals[i].end);
   }
-  for (const Reduction& r : reductions) t.communication += r.seconds / s.pipeline;
   t.bubble = 1 - busy / computed;
-  t.exposed = std::min(t.communication, timeline.end - computed);
+  t.exposed = left_of_sums(reductions, timeline.end - computed, s.pipeline, t);
   t.seconds = (s.batches - 1) * computed + timeline.end;
   t.computing = s.batches * busy;
+  t.messages = s.batches * messages_seconds(wave, timeline);
   add_update(s, most_weights(s, weights), t);
   return t;
 }
@@ -363,14 +424,14 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
   const BatchShape part = part_of(batch, s);
   BatchCapacity capacity;
   capacity.packed.sequences = static_cast<int32_t>(std::ceil(part.sequences));
-  capacity.packed.frames = static_cast<int32_t>(std::ceil(part.frames));
-  capacity.packed.rows = int64_t{capacity.packed.sequences} * capacity.packed.frames;
+  capacity.packed.frames = static_cast<int32_t>(std::ceil(part.steps()));
+  capacity.packed.rows = capacity.packed.sequences * static_cast<int64_t>(std::ceil(part.frames));
   capacity.max_label_length = static_cast<int32_t>(std::ceil(part.labels));
   capacity.labels = int64_t{capacity.packed.sequences} * capacity.max_label_length;
   if (s.sequence > 1) {
     BatchCapacity whole = capacity;
-    whole.packed.frames = static_cast<int32_t>(std::ceil(batch.frames));
-    whole.packed.rows = int64_t{whole.packed.sequences} * whole.packed.frames;
+    whole.packed.frames = static_cast<int32_t>(std::ceil(batch.steps()));
+    whole.packed.rows = whole.packed.sequences * static_cast<int64_t>(std::ceil(batch.frames));
     capacity = shard_capacity(whole, uncut_frames(layers_.graph()), s.sequence,
                               halo_blocks(layers_.graph()));
   }

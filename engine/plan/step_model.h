@@ -15,6 +15,7 @@ struct StepTime {
   double seconds = 0, bubble = 0;
   double communication = 0, exposed = 0;  // seconds of gradients' sums, and weights' way back
   double computing = 0;                   // of a rank, mean
+  double messages = 0;  // seconds in which a rank's messages of a pass are on their way, mean
   double input_delay = 0;
 };
 
@@ -38,10 +39,14 @@ class StepModel {
   StepTime staged_shards(const Split& s, const BatchShape& part) const;
   struct Reduction {
     double seconds = 0, exposed = 0;
+    double copying = 0;  // of the rank, to and from the memory in which buckets travel
+    double behind() const { return exposed + copying; }
   };
   Reduction reduce_beside(const std::vector<double>& layers, int first_layer, const Split& s) const;
   std::vector<Reduction> reduce_stages(const std::vector<double>& layers,
                                        const std::vector<int>& first, const Split& s) const;
+  static double left_of_sums(const std::vector<Reduction>& stages, double left, int pipeline,
+                             StepTime& t);
   void add_update(const Split& s, int64_t weights, StepTime& t) const;
   double weight_bytes(const Split& s, int64_t weights) const;
   void share_cores(const Split& s, const BatchShape& batch, StepTime& t) const;
@@ -49,7 +54,10 @@ class StepModel {
   std::vector<int> cut(const Split& s, const BatchShape& part) const;
   std::vector<int64_t> weights_of_stages(const std::vector<int>& first) const;
   double message_bytes(int layer, const BatchShape& part) const;
-  double update_seconds(int64_t weights) const;
+  // Of so many arrays of the size of the weights, read or written.
+  double pass_seconds(int64_t weights, int arrays) const;
+  double update_seconds(const Split& s, int64_t weights) const;
+  double small_sums(const Split& s) const;
 
   const Job& job_;
   const Cluster& cluster_;

@@ -126,6 +126,39 @@ def test_what_the_data_say():
             says="32 threads on the 16 cores of a machine take turns")
 
 
+def test_batches_are_those_of_the_sampler():
+    """Time steps alone take time here: those of the longest utterance of each batch, three passes in all."""
+    with folder() as root:
+        slow = machine()
+        for op in ["lstm", "lstm_backward", "lstm_weight_grad"]:
+            cost = dict.fromkeys(slow["device"]["seconds_per"][f"{op}/f32"], 0)
+            slow["device"]["seconds_per"][f"{op}/f32"] = {**cost, "step": 1e-3}
+        (root / "m.json").write_text(json.dumps(slow))
+        (root / "wav").mkdir()
+
+        def corpus(*lengths):
+            """Prepared in no time."""
+            lines = []
+            for i, seconds in enumerate(lengths):
+                write_wav(root / "wav" / f"{i}.wav", array.array("h", [0] * int(seconds * RATE)))
+                lines.append({"audio_filepath": f"wav/{i}.wav", "duration": seconds, "text": "a"})
+            (root / "train.jsonl").write_text("".join(json.dumps(e) + "\n" for e in lines))
+
+        corpus(1, 2, 3)
+        words = ["plan", f"data.train={root}/train.jsonl", "model.layers=1", "model.subsample=1",
+                 "--device", root / "m.json", "--devices", 1]
+        # Buckets keep lengths that differ so much apart: batches of 100, 200 and 300 frames.
+        _, apart = splits(run(*words, "data.batch_frames=1000")[0])
+        _, given = splits(run(*words, "data.batch_frames=1000", "--lengths", "2")[0])
+        check(given == [400.0], given)
+        # Ten of 1 s, five of 2 s, three of 3 s: of 2000 each, 67, 134 and 222 batches.
+        check(abs(apart[0] - 2 * (67 * 100 + 134 * 200 + 222 * 300) / 423) < 12, apart)
+        # Lengths of one bucket are mixed, and the longest of a batch counts.
+        corpus(2.1, 2.2)
+        _, mixed = splits(run(*words, "data.batch_frames=8000")[0])
+        check(mixed == [440.0], mixed)
+
+
 def test_wrong_input_is_one_sentence():
     with folder() as root:
         (root / "m.json").write_text("{}")

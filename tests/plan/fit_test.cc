@@ -26,6 +26,31 @@ NodeWork random_work(std::mt19937& random) {
 
 }  // namespace
 
+TEST_CASE("sums of predictions are neither too long nor too short") {
+  // Times that differ by 40 % both ways, for reasons that no constant knows.
+  std::vector<Sample> samples;
+  double predicted = 0, measured = 0;
+  for (int i = 0; i < 30; ++i) {
+    NodeWork w;
+    w.calls = 0;
+    w.flops = 1e6 * (1 + i % 5);
+    samples.push_back({"lstm/f32", w, w.flops * 1e-9 * (1 + (i % 3 - 1) * 0.4), i});
+  }
+  const OpCost cost = fit_cost(samples);
+  double ratios = 0;
+  for (const Sample& s : samples) {
+    predicted += seconds_of(cost, s.work);
+    measured += s.seconds;
+    ratios += s.seconds / seconds_of(cost, s.work) / 30;
+  }
+  CHECK(ratios == Approx(1).epsilon(1e-3));
+  CHECK(predicted == Approx(measured).epsilon(1e-3));
+  // One that took far longer, because of something else, does not move them much.
+  samples.front().seconds *= 50;
+  const double with_one = fit_cost(samples).flop;
+  CHECK(with_one < 1.1 * cost.flop);
+}
+
 TEST_CASE("a fit finds the constants that made the times") {
   const OpCost truth{2e-6, 3e-7, 0, 4e-11, 9e-11, 2e-10};
   std::mt19937 random(1);
@@ -81,8 +106,10 @@ TEST_CASE("this machine's nodes can be measured, fitted and written down") {
 }
 
 TEST_CASE("a machine file that is none says what was expected") {
-  CHECK_THROWS_WITH(parse_machine("[]", "m.json"), Catch::Contains("m.json: is array, expected an object"));
-  CHECK_THROWS_WITH(parse_machine("{}", "m.json"), Catch::Contains("m.json: has no field 'device'"));
+  CHECK_THROWS_WITH(parse_machine("[]", "m.json"),
+                    Catch::Contains("m.json: is array, expected an object"));
+  CHECK_THROWS_WITH(parse_machine("{}", "m.json"),
+                    Catch::Contains("m.json: has no field 'device'"));
   CHECK_THROWS_WITH(parse_machine(R"({"device":{"name":"a","memory_bytes":-1}})", "m.json"),
                     Catch::Contains("'memory_bytes' is -1"));
   CHECK_THROWS_WITH(device_preset("h300"), Catch::Contains("'h300' is neither the device h200"));

@@ -81,6 +81,7 @@ Turns recorded(const Setting& s) {
           break;
       }
     }
+    trainer.update();  // ends the sums that the last pass has begun
     const std::lock_guard lock(mutex);
     turns[static_cast<size_t>(rank)] = std::move(mine);
   });

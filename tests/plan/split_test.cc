@@ -160,10 +160,12 @@ TEST_CASE("a slow link costs a pipeline only where a boundary crosses it") {
   const Planner inside(lstm_job(4), c);
   const Split split{1, 4, 1, 1, ScheduleKind::gpipe};
   const double fast = inside.predict(split).seconds;
+  // And each of the four sums of a few numbers, which go round twice.
+  const double sums = 4 * 2 * 3 * 0.5;
   c.per_node = 2;
-  CHECK(Planner(lstm_job(4), c).predict(split).seconds == Approx(fast + 2 * 0.5));
+  CHECK(Planner(lstm_job(4), c).predict(split).seconds == Approx(fast + 2 * 0.5 + sums));
   c.per_node = 1;
-  CHECK(Planner(lstm_job(4), c).predict(split).seconds == Approx(fast + 2 * 3 * 0.5));
+  CHECK(Planner(lstm_job(4), c).predict(split).seconds == Approx(fast + 2 * 3 * 0.5 + sums));
 }
 
 TEST_CASE("ranks share cores with each other and with what prepares their batches") {
@@ -335,6 +337,71 @@ TEST_CASE("a divided optimiser: bytes of a rank, and of what travels") {
   const Prediction b = planner.predict(stages);
   CHECK(b.communication > 1.4 * a.communication);
   CHECK(b.seconds > a.seconds);
+}
+
+TEST_CASE("passes over the weights: what updates, divided updates and buckets read and write") {
+  Job job = lstm_job(2);
+  job.optimizer.kind = OptimizerOptions::adamw;
+  const double compute = Planner(job, simple_cluster(1)).predict({}).seconds;
+  Cluster c = simple_cluster(4);
+  c.device.costs["optimizer/f32"].byte = 1e-3;
+  const Planner planner(job, c);
+  const auto weights = static_cast<double>(planner.weights());
+  const double part = std::ceil(weights / 256 / 4) * 256;
+  const auto passes = [&](Split s, double share) {
+    return (planner.predict(s).seconds - share * compute) / (4 * 1e-3);
+  };
+  // Gradients are cleared and squared; Adam reads and writes weights and two moments, and reads
+  // gradients.
+  CHECK(passes({1}, 1) == Approx(9 * weights).epsilon(1e-6));
+  // To the buckets and back.
+  CHECK(passes({4}, 0.25) == Approx((9 + 4) * weights).epsilon(1e-6));
+  // To the buckets, and a part back; cleared, a step of SGD, and out of where the parts meet; of
+  // the part squares, Adam, gradients there, weights there.
+  Split divided{4};
+  divided.shard_optimizer = true;
+  CHECK(passes(divided, 0.25) ==
+        Approx((2 + 2.0 / 4) * weights + 6 * weights + 12 * part).epsilon(1e-6));
+  // A moving average is read and written, and reads the weights.
+  job.optimizer.ema_decay = 0.9;
+  const Planner averaged(job, c);
+  CHECK((averaged.predict({1}).seconds - compute) / 4e-3 == Approx(12 * weights).epsilon(1e-6));
+  CHECK(update_arrays({.kind = OptimizerOptions::sgd}) == 5);
+  CHECK(update_arrays({.kind = OptimizerOptions::sgd, .momentum = 0.9}) == 7);
+}
+
+TEST_CASE("sums that computation hides take cores, where ranks have none to spare") {
+  Job job = lstm_job(4);
+  // Slow enough to be seen, fast enough to be hidden.
+  Cluster c = simple_cluster(2);
+  const double compute = Planner(job, c).predict({2}).seconds;
+  const auto weights = static_cast<double>(Planner(job, c).weights());
+  c.link = {"link", false, 0, 4 * weights / (0.1 * compute)};
+  c.device.cores = 4;
+  const Prediction idle = Planner(job, c).predict({2});
+  CHECK(idle.input_delay == 0);
+  c.device.cores = 2;
+  const Prediction busy = Planner(job, c).predict({2});
+  const double hidden = busy.hidden * busy.communication;
+  CHECK(hidden > 0.03 * compute);
+  CHECK(busy.input_delay > 0.9 * hidden);
+  CHECK(busy.input_delay <= hidden * (1 + 1e-9));
+  CHECK(busy.seconds == Approx(idle.seconds + busy.input_delay));
+}
+
+TEST_CASE("time steps are those of the longest utterance, rows those of all") {
+  Job job = lstm_job(1);
+  Cluster c = simple_cluster(1);
+  const auto seconds = [&](double longest) {
+    job.batches[0].shape.longest = longest;
+    return Planner(job, c).predict({}).seconds;
+  };
+  CHECK(seconds(140) == Approx(seconds(0)));
+  c.device.costs["lstm/f32"].step = 1e-3;
+  CHECK(seconds(140) - seconds(0) == Approx(40e-3));
+  job.batches[0].shape.longest = 140;
+  CHECK(Planner(job, c).predict({}).frames_per_second ==
+        Approx(6400 / Planner(job, c).predict({}).seconds));
 }
 
 TEST_CASE("the optimiser is divided where nothing else fits, or where that is faster") {
