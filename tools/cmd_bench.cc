@@ -52,8 +52,8 @@ void add_bench(CLI::App& app, Command* run) {
   command->add_flag("--json", options->json, "one JSON line per case");
   command->add_flag("--list", options->list, "list the cases, run nothing");
   command->footer(
-      "\nExamples:  rondo bench lstm_forward --json\n"
-      "           rondo bench links --transport tcp --out links.json\n");
+      "\nExample:  rondo bench lstm_forward --json\n"
+      "          rondo bench links --transport tcp --out links.json\n");
   command->callback([command, options, device, run] {
     if (!command->get_subcommands().empty()) return;  // which has set it
     *run = [options, device] {

@@ -155,9 +155,9 @@ void add_bench_links(CLI::App& bench, Command* run) {
       ->type_name("NAME");
   command->add_option("--out", o->out, "write the link to FILE")->option_text("FILE");
   command->footer(
-      "\nExamples:  rondo bench links --out links.json\n"
-      "           rondo bench links --transport tcp --ranks 4\n"
-      "           rondo launch -n 1 --nodes 2 --node-rank 0 --master HOST:PORT -- bench links\n");
+      "\nExample:  rondo bench links --out links.json\n"
+      "          rondo bench links --transport tcp --ranks 4\n"
+      "          rondo launch -n 1 --nodes 2 --node-rank 0 --master HOST:PORT -- bench links\n");
   command->callback([o, run] { *run = [o] { return bench_links(*o); }; });
 }
 

@@ -92,6 +92,11 @@ std::string reworded(const CLI::App& app, const std::string& text) {
   return text;
 }
 
+// Whether it takes arguments beside options and commands.
+bool takes_words(const CLI::App& command) {
+  return !command.get_options([](const CLI::Option* o) { return o->get_positional(); }).empty();
+}
+
 }  // namespace
 
 std::string chosen_command(const CLI::App& app) {
@@ -115,6 +120,9 @@ std::string describe_wrong_usage(const CLI::App& app, const CLI::ParseError& err
                  list_of(commands));
     }
     const std::string rather = or_rather(extra.front(), commands);
+    if (rather.empty() && takes_words(command)) {
+      return str("unexpected argument '", extra.front(), "'", of);
+    }
     return str("unknown command '", extra.front(), "'", of,
                rather.empty() ? "; expected " + list_of(commands) : rather);
   }

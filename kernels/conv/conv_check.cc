@@ -177,6 +177,12 @@ void add_benches(Suite& suite) {
       suite.add_bench<ConvGradWeightArgs>(label, [=](Case& c) { grad_weight_case(c, p, even); });
     }
   }
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    const Edges e{5, 5, true, dtype};
+    const std::string label = str("tail 5 head 5/", name_of(dtype), "/16x500x512");
+    suite.add_bench<EdgeFramesArgs>(label, [=](Case& c) { edges_case(c, e, even, 512); });
+    suite.add_bench<EdgeFramesGradArgs>(label, [=](Case& c) { edges_grad_case(c, e, even, 512); });
+  }
 }
 
 }  // namespace
