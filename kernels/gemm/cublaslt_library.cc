@@ -15,6 +15,7 @@ bool bind_all(void* l, CublasLt& f) {
          find_function(l, "cublasLtMatmulDescSetAttribute", f.desc_set) &&
          find_function(l, "cublasLtMatrixLayoutCreate", f.layout_create) &&
          find_function(l, "cublasLtMatrixLayoutDestroy", f.layout_destroy) &&
+         find_function(l, "cublasLtMatrixLayoutSetAttribute", f.layout_set) &&
          find_function(l, "cublasLtMatmulPreferenceCreate", f.preference_create) &&
          find_function(l, "cublasLtMatmulPreferenceDestroy", f.preference_destroy) &&
          find_function(l, "cublasLtMatmulPreferenceSetAttribute", f.preference_set) &&

@@ -10,6 +10,7 @@ namespace rondo {
 
 void check_gemm(const GemmArgs& a) {
   RONDO_CHECK(a.m >= 0 && a.n >= 0 && a.k >= 0, "gemm of ", a.m, "x", a.n, "x", a.k);
+  RONDO_CHECK(a.batch >= 0, "gemm of a batch of ", a.batch);
   RONDO_CHECK(is_floating(a.dtype), "gemm inputs are ", name_of(a.dtype));
   RONDO_CHECK(a.c_dtype == a.dtype || (a.dtype == DType::bf16 && a.c_dtype == DType::f32),
               "gemm of ", name_of(a.dtype), " into ", name_of(a.c_dtype));
@@ -21,6 +22,20 @@ void check_gemm(const GemmArgs& a) {
     RONDO_CHECK(a.bias.dtype == want && a.bias.numel() == a.n, "bias is ", name_of(a.bias.dtype),
                 "[", a.bias.numel(), "], expected ", name_of(want), "[", a.n, "]");
   }
+}
+
+GemmArgs gemm_of_batch(const GemmArgs& args, int64_t i) {
+  const auto moved = [&](const void* p, int64_t stride, DType t) {
+    const auto bytes = static_cast<int64_t>(size_of(t));
+    return p ? static_cast<const char*>(p) + i * stride * bytes : nullptr;
+  };
+  GemmArgs one = args;
+  one.batch = 1;
+  one.a = moved(args.a, args.a_stride, args.dtype);
+  one.b = moved(args.b, args.b_stride, args.dtype);
+  one.c = const_cast<char*>(moved(args.c, args.c_stride, args.c_dtype));
+  if (args.row_count) one.row_count = args.row_count + i * args.row_count_stride;
+  return one;
 }
 
 GemmExtent gemm_extent(const GemmArgs& a) {
@@ -58,7 +73,7 @@ bool accepts(const Context&, const void* args) {
 
 template <const CpuVariant& v>
 void run_blocked(const Context& context, const GemmArgs& args) {
-  gemm_blocked(context, args, **v.kernel);
+  gemm_each(args, [&](const GemmArgs& one) { gemm_blocked(context, one, **v.kernel); });
 }
 
 template <const CpuVariant& v>

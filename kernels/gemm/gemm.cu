@@ -3,7 +3,7 @@
 // from memory into registers while the present one is multiplied. f32 by fused multiply-adds, each
 // thread 8 x 4 results; bf16 by mma_m16n8k16, each warp 32 x 32. Every result is summed in the
 // order of k, piece by piece (which keeps long f32 sums accurate), whatever its place in a tile:
-// rows have the same bits in any company.
+// rows have the same bits in any company. blockIdx.y is the product of the batch.
 #include "kernels/gemm/gemm_impl.h"
 #include "kernels/simt/simt.h"
 
@@ -47,13 +47,13 @@ struct GemmShared {
 template <class T>
 struct Operand {
   const T* data;
-  int64_t ld;
+  int64_t ld, stride;  // to the next row; to the next product's
   bool k_contiguous;
   bool aligned;  // Fours may be read wherever the contiguous index is a multiple of 4
 };
 
 struct Problem {
-  int64_t m, n, k, ldc;
+  int64_t m, n, k, ldc, c_stride, row_count_stride;
   float alpha, beta;
   const float* bias;
   const int32_t* row_count;
@@ -195,10 +195,15 @@ __global__ void __launch_bounds__(threads)
   T* a_tile = reinterpret_cast<T*>(memory.a);
   T* b_tile = reinterpret_cast<T*>(memory.b);
   int64_t m = s.m, k = s.k;
+  const int64_t index = blockIdx.y;
   if (s.row_count) {
+    const int64_t count = s.row_count[index * s.row_count_stride];
     int64_t& limited = s.limits_k ? k : m;
-    limited = *s.row_count < limited ? *s.row_count : limited;
+    limited = count < limited ? count : limited;
   }
+  a.data += index * a.stride;
+  b.data += index * b.stride;
+  c += index * s.c_stride;
   if (s.alpha == 0.0f) k = 0;
   const int64_t row0 = blockIdx.x / column_tiles * tile, col0 = blockIdx.x % column_tiles * tile;
   if (row0 >= m) return;
@@ -259,24 +264,34 @@ __global__ void add_bias(GemmBiasArgs a) {
 }
 
 template <class T>
-Operand<T> operand(const void* data, int64_t ld, bool k_contiguous) {
-  const bool aligned = ld % 4 == 0 && reinterpret_cast<uintptr_t>(data) % sizeof(Four<T>) == 0;
-  return {static_cast<const T*>(data), ld, k_contiguous, aligned};
+Operand<T> operand(const void* data, int64_t ld, int64_t stride, bool k_contiguous) {
+  const bool aligned =
+      ld % 4 == 0 && stride % 4 == 0 && reinterpret_cast<uintptr_t>(data) % sizeof(Four<T>) == 0;
+  return {static_cast<const T*>(data), ld, stride, k_contiguous, aligned};
 }
 
 template <class T, class C>
 void product_of(const Context& context, const GemmArgs& g) {
   const int64_t column_tiles = (g.n + tile - 1) / tile;
-  const LaunchConfig config = {
-      .kernel = "gemm",
-      .grid = {blocks_for(g.m, tile) * static_cast<unsigned>(column_tiles)},
-      .block = {threads},
-      .shared_bytes = sizeof(GemmShared<T>)};
-  const Problem problem = {
-      g.m,         g.n,          g.k, g.ldc, g.alpha, g.beta, g.bias ? g.bias.as<float>() : nullptr,
-      g.row_count, g.transpose_a};
-  launch(context, config, product<T, C>, problem, operand<T>(g.a, g.lda, !g.transpose_a),
-         operand<T>(g.b, g.ldb, g.transpose_b), static_cast<C*>(g.c), column_tiles);
+  const LaunchConfig config = {.kernel = "gemm",
+                               .grid = {blocks_for(g.m, tile) * static_cast<unsigned>(column_tiles),
+                                        static_cast<unsigned>(g.batch)},
+                               .block = {threads},
+                               .shared_bytes = sizeof(GemmShared<T>)};
+  const Problem problem = {.m = g.m,
+                           .n = g.n,
+                           .k = g.k,
+                           .ldc = g.ldc,
+                           .c_stride = g.c_stride,
+                           .row_count_stride = g.row_count_stride,
+                           .alpha = g.alpha,
+                           .beta = g.beta,
+                           .bias = g.bias ? g.bias.as<float>() : nullptr,
+                           .row_count = g.row_count,
+                           .limits_k = g.transpose_a};
+  launch(context, config, product<T, C>, problem,
+         operand<T>(g.a, g.lda, g.a_stride, !g.transpose_a),
+         operand<T>(g.b, g.ldb, g.b_stride, g.transpose_b), static_cast<C*>(g.c), column_tiles);
 }
 
 }  // namespace
@@ -301,7 +316,7 @@ void gemm_add_bias(const Context& context, const GemmBiasArgs& a) {
 
 void gemm_gpu(const Context& context, const GemmArgs& g) {
   check_gemm(g);
-  if (g.m == 0 || g.n == 0) return;
+  if (g.m == 0 || g.n == 0 || g.batch == 0) return;
   if (g.dtype == DType::f32) return product_of<float, float>(context, g);
   if (g.c_dtype == DType::f32) return product_of<bf16, float>(context, g);
   product_of<bf16, bf16>(context, g);

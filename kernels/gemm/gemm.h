@@ -8,13 +8,16 @@
 // or with `spare_rows` not read for a result: then those of c may be written, and where rows are
 // contracted those of a and b may be set to zero. (Packed batches keep nothing there, and libraries
 // that cannot see the count compute all rows.)
+// batch: that many products of one shape; a, b and c of each lie `*_stride` elements after those of
+//   the one before (any sign; 0: the same a or b), its row count `row_count_stride` numbers.
+//   Results do not overlap. All add the same bias.
 // dtypes: a, b f32, bf16 or f64 (the same); c f32 or bf16 for bf16 inputs, else the input's.
 //   Accumulation in f32 (f64 for f64; double in ref).
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
 // Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but
-//   `openblas` and `cublaslt` a row of c also has the same bits whatever other rows are computed with it, so that
-//   results do not depend on how utterances are batched or cut into chunks.
+//   `openblas` and `cublaslt` a row of c also has the same bits whatever other rows are computed
+//   with it, so that results do not depend on how utterances are batched or cut into chunks.
 //
 // Algorithm: K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008).
 //
@@ -40,6 +43,8 @@ struct GemmArgs {
   float alpha = 1, beta = 0;
   TensorView bias;
   const int32_t* row_count = nullptr;
+  int64_t batch = 1;
+  int64_t a_stride = 0, b_stride = 0, c_stride = 0, row_count_stride = 0;
   bool spare_rows = false;
   TensorView workspace;  // u8, at least gemm_workspace_bytes()
 };

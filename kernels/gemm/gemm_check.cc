@@ -12,8 +12,9 @@ struct Shape {
   DType dtype = DType::f32, c_dtype = DType::f32;
   float alpha = 1, beta = 0;
   bool bias = false;
-  int64_t padding = 0;  // leading dimensions larger than minimal by this
-  int64_t row_count = -1;
+  int64_t padding = 0;     // leading dimensions larger than minimal by this
+  int64_t row_count = -1;  // of each further product of the batch one more
+  int64_t batch = 1;
 };
 
 std::string label(const Shape& s) {
@@ -25,6 +26,7 @@ std::string label(const Shape& s) {
   if (s.bias) text += "/bias";
   if (s.padding) text += str("/ld+", s.padding);
   if (s.row_count >= 0) text += str("/rows", s.row_count);
+  if (s.batch != 1) text += str("/batch", s.batch);
   return text;
 }
 
@@ -41,15 +43,29 @@ Tolerance tolerance(const Shape& s) {
   return t;
 }
 
-// [rows, cols] inside rows of `ld` elements; what lies between is NaN, past `live` rows too.
-TensorView matrix(Case& c, int64_t rows, int64_t cols, int64_t ld, int64_t live, DType dtype) {
-  std::vector<double> values(static_cast<size_t>(rows * ld), std::nan(""));
-  for (int64_t i = 0; i < live; ++i) {
-    for (int64_t j = 0; j < cols; ++j) {
-      values[static_cast<size_t>(i * ld + j)] = c.random_real(-1, 1);
+// `batch` times [rows, cols] inside rows of `ld` elements; what lies between is NaN, past the live
+// rows too: `live`, and one more in each further matrix if `grows`.
+struct Matrices {
+  int64_t batch, rows, cols, ld, live;
+  bool grows;
+};
+TensorView matrices(Case& c, const Matrices& m, DType dtype) {
+  std::vector<double> values(static_cast<size_t>(m.batch * m.rows * m.ld), std::nan(""));
+  for (int64_t i = 0; i < m.batch * m.rows; ++i) {
+    if (i % m.rows >= m.live + (m.grows ? i / m.rows : 0)) continue;
+    for (int64_t j = 0; j < m.cols; ++j) {
+      values[static_cast<size_t>(i * m.ld + j)] = c.random_real(-1, 1);
     }
   }
-  return c.input_values({rows, ld}, dtype, values);
+  return c.input_values({m.batch * m.rows, m.ld}, dtype, values);
+}
+
+void limit_rows(Case& c, const Shape& s, GemmArgs& g) {
+  if (s.row_count < 0) return;
+  std::vector<int32_t> counts;
+  for (int64_t i = 0; i < s.batch; ++i) counts.push_back(static_cast<int32_t>(s.row_count + i));
+  g.row_count = c.ints(counts);
+  g.row_count_stride = 1;
 }
 
 void run_shape(Case& c, const Shape& s) {
@@ -62,16 +78,20 @@ void run_shape(Case& c, const Shape& s) {
   const int64_t b_rows = s.transpose_b ? s.n : s.k, b_cols = s.transpose_b ? s.k : s.n;
   g.lda = a_cols + s.padding, g.ldb = b_cols + 2 * s.padding, g.ldc = s.n + 3 * s.padding;
   const int64_t live = s.row_count < 0 ? a_rows : s.row_count;
-  g.a = matrix(c, a_rows, a_cols, g.lda, live, s.dtype).data;
+  const bool limited = s.row_count >= 0;
+  g.a = matrices(c, {s.batch, a_rows, a_cols, g.lda, live, limited}, s.dtype).data;
   // Rows of b past the limited k are NaN as well (b is transposed: its columns are finite).
-  g.b = matrix(c, b_rows, b_cols, g.ldb, s.transpose_a && !s.transpose_b ? live : b_rows, s.dtype)
+  const bool limits_b = s.transpose_a && !s.transpose_b;
+  g.b = matrices(c, {s.batch, b_rows, b_cols, g.ldb, limits_b ? live : b_rows, limited}, s.dtype)
             .data;
+  g.batch = s.batch;
+  g.a_stride = a_rows * g.lda, g.b_stride = b_rows * g.ldb, g.c_stride = s.m * g.ldc;
   if (s.bias) g.bias = c.input({s.n}, s.dtype == DType::f64 ? DType::f64 : DType::f32);
-  if (s.row_count >= 0) g.row_count = c.ints({static_cast<int32_t>(s.row_count)});
+  limit_rows(c, s, g);
   // Compared whole, so that a write between the rows or past row_count shows. With beta == 0 all
   // starts as NaN, so that a read shows.
-  g.c = s.beta == 0 ? c.output("c", {s.m, g.ldc}, s.c_dtype, tolerance(s)).data
-                    : c.in_out("c", {s.m, g.ldc}, s.c_dtype, tolerance(s)).data;
+  g.c = s.beta == 0 ? c.output("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data
+                    : c.in_out("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data;
   g.workspace = c.workspace(gemm_workspace_bytes(c.context(), g));
   const double flops =
       2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
@@ -152,6 +172,17 @@ void add_options(Suite& suite) {
       add(suite, s);
     }
     add(suite, {30, 4500, 20, false, true, t.dtype, t.c_dtype});
+    for (int bits = 0; bits < 8; ++bits) {
+      Shape s{70, 39, 50, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
+      s.batch = 3;
+      s.bias = bits == 3;
+      s.padding = bits == 5 ? 3 : 0;
+      s.row_count = bits & 4 ? 40 : -1;
+      add(suite, s);
+    }
+    Shape none{7, 9, 5, false, false, t.dtype, t.c_dtype};
+    none.batch = 0;
+    add(suite, none);
   }
 }
 

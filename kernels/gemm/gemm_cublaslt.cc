@@ -31,7 +31,7 @@ constexpr size_t bias_alignment = 16;
 
 struct Key {
   int device;
-  int64_t m, n, k, lda, ldb, ldc;
+  int64_t m, n, k, lda, ldb, ldc, batch, a_stride, b_stride, c_stride;
   bool transpose_a, transpose_b, bias, accumulates;
   DType dtype, c_dtype;
   size_t a_alignment, b_alignment, c_alignment, workspace;
@@ -63,8 +63,10 @@ void check(const CublasLt& library, cublasStatus_t status, const char* call) {
   RONDO_CHECK(status == CUBLAS_STATUS_SUCCESS, call, ": ", library.get_status_string(status));
 }
 
-size_t alignment_of(const void* p) {
-  const auto address = reinterpret_cast<uintptr_t>(p);
+// That of every matrix of a batch.
+size_t alignment_of(const void* p, int64_t stride, DType t) {
+  const auto bytes = static_cast<uintptr_t>(stride) * size_of(t);
+  const auto address = reinterpret_cast<uintptr_t>(p) | bytes;
   return std::min<size_t>(256, size_t{1} << std::min(8, std::countr_zero(address | 256)));
 }
 
@@ -77,13 +79,22 @@ cublasLtHandle_t handle_for(const CublasLt& library, int device) {
 }
 
 Owned<cublasLtMatrixLayout_t> make_layout(const CublasLt& l, DType dtype, int64_t rows,
-                                          int64_t cols, int64_t ld) {
-  cublasLtMatrixLayout_t layout = nullptr;
+                                          int64_t cols, int64_t ld, int64_t batch, int64_t stride) {
+  cublasLtMatrixLayout_t made = nullptr;
   check(l,
-        l.layout_create(&layout, type_of(dtype), static_cast<uint64_t>(rows),
+        l.layout_create(&made, type_of(dtype), static_cast<uint64_t>(rows),
                         static_cast<uint64_t>(cols), ld),
         "cublasLtMatrixLayoutCreate");
-  return {layout, l.layout_destroy};
+  Owned<cublasLtMatrixLayout_t> layout(made, l.layout_destroy);
+  const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, auto value) {
+    check(l, l.layout_set(made, attribute, &value, sizeof value),
+          "cublasLtMatrixLayoutSetAttribute");
+  };
+  if (batch > 1) {
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch));
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  }
+  return layout;
 }
 
 Owned<cublasLtMatmulPreference_t> make_preference(const CublasLt& l, const Key& key) {
@@ -111,10 +122,10 @@ Product make_product(const CublasLt& l, cublasLtHandle_t handle, const Key& key)
   Product p{false,
             {made, l.desc_destroy},
             make_layout(l, key.dtype, key.transpose_a ? key.m : key.k,
-                        key.transpose_a ? key.k : key.m, key.lda),
+                        key.transpose_a ? key.k : key.m, key.lda, key.batch, key.a_stride),
             make_layout(l, key.dtype, key.transpose_b ? key.k : key.n,
-                        key.transpose_b ? key.n : key.k, key.ldb),
-            make_layout(l, key.c_dtype, key.n, key.m, key.ldc)};
+                        key.transpose_b ? key.n : key.k, key.ldb, key.batch, key.b_stride),
+            make_layout(l, key.c_dtype, key.n, key.m, key.ldc, key.batch, key.c_stride)};
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
     check(l, l.desc_set(made, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   };
@@ -145,15 +156,19 @@ class Call {
                      g.lda,
                      g.ldb,
                      g.ldc,
+                     g.batch,
+                     g.a_stride,
+                     g.b_stride,
+                     g.c_stride,
                      g.transpose_a,
                      g.transpose_b,
                      static_cast<bool>(g.bias),
                      g.beta != 0,
                      g.dtype,
                      g.c_dtype,
-                     alignment_of(g.a),
-                     alignment_of(g.b),
-                     alignment_of(g.c),
+                     alignment_of(g.a, g.a_stride, g.dtype),
+                     alignment_of(g.b, g.b_stride, g.dtype),
+                     alignment_of(g.c, g.c_stride, g.c_dtype),
                      workspace};
     handle_ = handle_for(library, key.device);
     auto& products = cache().products;
@@ -235,6 +250,13 @@ void zero_tails(const GemmCublasLtKernels& kernels, const Context& context, cons
                               g.transpose_b ? g.k : g.n, g.row_count, !g.transpose_b});
 }
 
+// Whether the library is given the whole batch. That it takes negative strides is said nowhere;
+// and what goes around its calls is for one product.
+bool together(const GemmArgs& g) {
+  return g.a_stride >= 0 && g.b_stride >= 0 && g.c_stride > 0 && !g.bias &&
+         !(g.row_count && g.transpose_a);
+}
+
 }  // namespace
 
 size_t gemm_cublaslt_workspace(const GemmArgs& g) {
@@ -249,6 +271,10 @@ void gemm_by_cublaslt(const CublasLt& library, const GemmCublasLtKernels& kernel
   check_gemm(g);
   RONDO_CHECK(!g.row_count || g.spare_rows, "row_count without spare_rows");
   if (g.m == 0 || g.n == 0) return;
+  if (g.batch != 1 && !together(g)) {
+    return gemm_each(
+        g, [&](const GemmArgs& one) { gemm_by_cublaslt(library, kernels, context, one); });
+  }
   const bool aligned = !g.bias || reinterpret_cast<uintptr_t>(g.bias.data) % bias_alignment == 0;
   if (g.k == 0 || g.alpha == 0 || !aligned) return kernels.portable(context, g);
   const std::lock_guard lock(cache().mutex);

@@ -16,6 +16,14 @@ void check_gemm(const GemmArgs& args);
 // The same, and reads row_count.
 GemmExtent gemm_extent(const GemmArgs& args);
 
+// The batch's i-th product, as one of its own.
+GemmArgs gemm_of_batch(const GemmArgs& args, int64_t i);
+// Calls f(product) for each of the batch.
+template <class F>
+void gemm_each(const GemmArgs& args, F f) {
+  for (int64_t i = 0; i < args.batch; ++i) f(gemm_of_batch(args, i));
+}
+
 void gemm_ref(const Context& context, const GemmArgs& args);
 
 bool gemm_openblas_accepts(const Context& context, const void* args);

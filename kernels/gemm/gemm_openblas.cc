@@ -120,13 +120,15 @@ bool gemm_openblas_accepts(const Context&, const void* args) {
 }
 
 void gemm_openblas(const Context& context, const GemmArgs& args) {
-  const GemmExtent e = gemm_extent(args);
-  if (e.m == 0 || e.n == 0) return;
-  if (args.dtype == DType::f64) {
-    product<double>(context, args, e);
-  } else {
-    product<float>(context, args, e);
-  }
+  gemm_each(args, [&](const GemmArgs& one) {
+    const GemmExtent e = gemm_extent(one);
+    if (e.m == 0 || e.n == 0) return;
+    if (one.dtype == DType::f64) {
+      product<double>(context, one, e);
+    } else {
+      product<float>(context, one, e);
+    }
+  });
 }
 
 }  // namespace rondo

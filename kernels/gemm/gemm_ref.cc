@@ -32,9 +32,11 @@ void product(const GemmArgs& g, const GemmExtent& e) {
 }  // namespace
 
 void gemm_ref(const Context&, const GemmArgs& args) {
-  const GemmExtent e = gemm_extent(args);
-  if (args.dtype == DType::bf16 && args.c_dtype == DType::f32) return product<bf16, float>(args, e);
-  visit_floating(args.dtype, [&]<class T>(T) { product<T, T>(args, e); });
+  gemm_each(args, [](const GemmArgs& one) {
+    const GemmExtent e = gemm_extent(one);
+    if (one.dtype == DType::bf16 && one.c_dtype == DType::f32) return product<bf16, float>(one, e);
+    visit_floating(one.dtype, [&]<class T>(T) { product<T, T>(one, e); });
+  });
 }
 
 }  // namespace rondo

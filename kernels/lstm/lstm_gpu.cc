@@ -49,8 +49,8 @@ GemmArgs state_gradient(int64_t sequences, int64_t width, int64_t k, DType t) {
   return g;
 }
 
-// The rows that `count` tells of [D, N, ...] arrays, direction by direction; b is each one's r or
-// p.
+// The rows that `counts` tells of [D, N, ...] arrays, all directions in one product, so that they
+// take the launches and the time of one; b is each one's r or p.
 template <class Args, class Space>
 void state_products(const Context& context, const Args& a, const Space& space, GemmArgs g,
                     const void* from, TensorView LstmWeights::*matrix, float* to,
@@ -58,14 +58,20 @@ void state_products(const Context& context, const Args& a, const Space& space, G
   const PackedCapacity& c = a.layout.capacity;
   g.spare_rows = true;
   lstm_set_gemm_workspace(g, space);
-  for (int64_t d = 0; d < a.dims.directions; ++d) {
-    g.a = static_cast<const char*>(from) +
-          static_cast<size_t>(d * c.sequences * g.lda) * size_of(g.dtype);
-    g.b = (a.weights[d].*matrix).data;
-    g.c = to + d * c.sequences * g.ldc;
-    g.row_count = counts + d * c.frames + step;
-    run(context, g);
+  g.a = from;
+  g.b = (a.weights[0].*matrix).data;
+  g.c = to;
+  g.row_count = counts + step;
+  g.batch = a.dims.directions;
+  g.a_stride = c.sequences * g.lda;
+  g.c_stride = c.sequences * g.ldc;
+  g.row_count_stride = c.frames;
+  if (g.batch > 1) {
+    const auto bytes =
+        static_cast<const char*>((a.weights[1].*matrix).data) - static_cast<const char*>(g.b);
+    g.b_stride = bytes / static_cast<int64_t>(size_of(g.dtype));
   }
+  run(context, g);
 }
 
 uint32_t* take_flags(LstmCarver& carver, const LstmDims& dims) {

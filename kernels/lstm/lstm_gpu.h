@@ -1,7 +1,7 @@
 // The GPU variants of the LSTM ops: what they share with their table, and with each other on the
 // host; for kernels/lstm alone.
 //
-//   portable      per time step a product by the gemm op for each direction and a launch for the
+//   portable      per time step a product by the gemm op, of all directions, and a launch for the
 //                 cells (twice with a projection)
 //   fused         a launch per time step (two with a projection) that multiplies by itself
 //   cluster       the time loop in one launch, R in registers, h (or dh) exchanged through

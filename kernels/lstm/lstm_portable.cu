@@ -1,5 +1,5 @@
-// The portable LSTM variants: per time step a matrix product through the gemm op for each
-// direction, h_{t-1} R^T (backward: dgates_{t+1} R), and one launch for all cells; with a
+// The portable LSTM variants: per time step a matrix product through the gemm op for all
+// directions, h_{t-1} R^T (backward: dgates_{t+1} R), and one launch for all cells; with a
 // projection a product and a launch more. They are right on every GPU and for every shape, and take
 // from the gemm op what it has: tensor cores for bf16.
 //

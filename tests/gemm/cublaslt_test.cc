@@ -1,5 +1,5 @@
 // What we ask of cuBLASLt, by a library of our own that computes it on the simulated device: which
-// matrix is which, transpositions, leading dimensions, bias, alignment, spare rows.
+// matrix is which, transpositions, leading dimensions, batches, bias, alignment, spare rows.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
@@ -21,6 +21,8 @@ struct FakeLayout {
   cudaDataType type;
   uint64_t rows, cols;
   int64_t ld;
+  int32_t batch = 1;
+  int64_t stride = 0;
 };
 struct FakePreference {
   uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
@@ -84,7 +86,13 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const 
                   x = *static_cast<const float*>(alpha), y = *static_cast<const float*>(beta),
                   sa = *fake<FakeLayout>(la), sb = *fake<FakeLayout>(lb),
                   sc = *fake<FakeLayout>(lc)] {
-    multiply(description, static_cast<double>(x), static_cast<double>(y), a, sa, b, sb, d, sc);
+    const auto matrix = [](const void* p, const FakeLayout& l, int64_t i) {
+      return static_cast<const char*>(p) + i * l.stride * (l.type == CUDA_R_16BF ? 2 : 4);
+    };
+    for (int64_t i = 0; i < sc.batch; ++i) {
+      multiply(description, static_cast<double>(x), static_cast<double>(y), matrix(a, sa, i), sa,
+               matrix(b, sb, i), sb, const_cast<char*>(matrix(d, sc, i)), sc);
+    }
   });
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -100,7 +108,8 @@ cublasStatus_t get_heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d, cublasLtM
   const bool fits = (ta ? a.cols : a.rows) == c.rows && (tb ? b.rows : b.cols) == c.cols &&
                     (ta ? a.rows : a.cols) == (tb ? b.cols : b.rows) &&
                     a.ld >= static_cast<int64_t>(a.rows) && b.ld >= static_cast<int64_t>(b.rows) &&
-                    c.ld >= static_cast<int64_t>(c.rows);
+                    c.ld >= static_cast<int64_t>(c.rows) && a.batch == c.batch &&
+                    b.batch == c.batch && a.stride >= 0 && b.stride >= 0 && c.stride >= 0;
   if (!fits) return CUBLAS_STATUS_INVALID_VALUE;
   // Sums in place are made by atomics, in no fixed order.
   if (fake<FakePreference>(preference)->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE) {
@@ -157,6 +166,17 @@ CublasLt fake_library() {
     delete fake<FakeLayout>(layout);
     return CUBLAS_STATUS_SUCCESS;
   };
+  l.layout_set = [](cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute,
+                    const void* value, size_t size) {
+    auto& f = *fake<FakeLayout>(layout);
+    const bool batch = attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+    const bool stride = attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET;
+    if (!(batch && size == sizeof f.batch) && !(stride && size == sizeof f.stride)) {
+      return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    std::memcpy(batch ? static_cast<void*>(&f.batch) : &f.stride, value, size);
+    return CUBLAS_STATUS_SUCCESS;
+  };
   l.preference_create = [](cublasLtMatmulPreference_t* p) {
     *p = reinterpret_cast<cublasLtMatmulPreference_t>(new FakePreference);
     return CUBLAS_STATUS_SUCCESS;
@@ -182,14 +202,16 @@ struct Shape {
   DType dtype = DType::f32, c_dtype = DType::f32;
   bool bias = false;
   float beta = 0;
-  int64_t rows = -1;  // really used
+  int64_t rows = -1;  // really used; by each further product of the batch one less
+  int64_t batch = 1;
+  bool backwards = false;  // each b before the one of the product before
   size_t workspace = size_t{1} << 20;
 };
 
 std::string name_of_shape(const Shape& s) {
   return str(s.m, "x", s.n, "x", s.k, s.transpose_a ? " t" : " n", s.transpose_b ? "t " : "n ",
              name_of(s.dtype), " ", name_of(s.c_dtype), s.bias ? " bias" : "", " beta ", s.beta,
-             " rows ", s.rows);
+             " rows ", s.rows, " batch ", s.batch, s.backwards ? " backwards" : "");
 }
 
 // A buffer of the simulated device, filled with f32 numbers rounded to its type.
@@ -210,6 +232,20 @@ void set_nan(const Buffer& b, DType dtype, int64_t first, int64_t n) {
   for (int64_t i = first; i < first + n; ++i) put(b.data(), type, i, std::nan(""));
 }
 
+// What lies past the rows in use of the batch's i-th product.
+void spoil_rows(const Shape& s, const GemmArgs& g, const Buffer& a, const Buffer& b, int64_t i) {
+  const int64_t a_rows = s.transpose_a ? s.k : s.m, b_rows = s.transpose_b ? s.n : s.k;
+  const int64_t rows = std::max<int64_t>(s.rows - i, 0), a0 = i * a_rows * g.lda;
+  const int64_t b0 = i * b_rows * g.ldb;
+  set_nan(a, s.dtype, a0 + rows * g.lda, (a_rows - rows) * g.lda);
+  if (s.transpose_a && !s.transpose_b) {
+    set_nan(b, s.dtype, b0 + rows * g.ldb, (b_rows - rows) * g.ldb);
+  }
+  if (s.transpose_a && s.transpose_b) {
+    for (int64_t j = 0; j < b_rows; ++j) set_nan(b, s.dtype, b0 + j * g.ldb + rows, g.ldb - rows);
+  }
+}
+
 // Runs the shape through the fake library and through the reference; compares the rows in use.
 void check_shape(const Shape& s) {
   INFO(name_of_shape(s));
@@ -226,28 +262,30 @@ void check_shape(const Shape& s) {
   g.ldc = s.n + 2;
   g.alpha = 0.5f, g.beta = s.beta;
   const int64_t a_rows = s.transpose_a ? s.k : s.m, b_rows = s.transpose_b ? s.n : s.k;
-  const Buffer a = matrix(s.dtype, a_rows * g.lda, random);
-  const Buffer b = matrix(s.dtype, b_rows * g.ldb, random);
+  g.batch = s.batch;
+  g.a_stride = a_rows * g.lda, g.b_stride = b_rows * g.ldb, g.c_stride = s.m * g.ldc;
+  const Buffer a = matrix(s.dtype, s.batch * g.a_stride, random);
+  const Buffer b = matrix(s.dtype, s.batch * g.b_stride, random);
   const Buffer bias = matrix(DType::f32, s.n, random);
-  const Buffer c = matrix(s.c_dtype, s.m * g.ldc, random);
+  const Buffer c = matrix(s.c_dtype, s.batch * g.c_stride, random);
   Buffer want(sim_device(), c.bytes(), "want");
   copy_matrix(c, want);
-  Buffer count(sim_device(), 4, "count");
+  const Buffer row_counts(sim_device(), static_cast<size_t>(s.batch) * 4, "counts");
   if (s.rows >= 0) {
-    *count.as<int32_t>() = static_cast<int32_t>(s.rows);
-    g.row_count = count.as<int32_t>();
+    g.row_count = row_counts.as<int32_t>();
+    g.row_count_stride = 1;
     g.spare_rows = true;
-    set_nan(a, s.dtype, s.rows * g.lda, (a_rows - s.rows) * g.lda);
-    if (s.transpose_a && !s.transpose_b) {
-      set_nan(b, s.dtype, s.rows * g.ldb, (b_rows - s.rows) * g.ldb);
-    }
-    if (s.transpose_a && s.transpose_b) {
-      for (int64_t i = 0; i < b_rows; ++i) {
-        set_nan(b, s.dtype, i * g.ldb + s.rows, g.ldb - s.rows);
-      }
+    for (int64_t i = 0; i < s.batch; ++i) {
+      row_counts.as<int32_t>()[i] = static_cast<int32_t>(std::max<int64_t>(s.rows - i, 0));
+      spoil_rows(s, g, a, b, i);
     }
   }
   g.a = a.data(), g.b = b.data(), g.c = want.data();
+  if (s.backwards) {
+    g.b = static_cast<const char*>(g.b) +
+          static_cast<size_t>((s.batch - 1) * g.b_stride) * size_of(s.dtype);
+    g.b_stride = -g.b_stride;
+  }
   if (s.bias) g.bias = TensorView(bias.data(), DType::f32, {s.n});
   gemm_ref({Backend::ref, &cpu_device(), nullptr, nullptr}, g);
   g.c = c.data();
@@ -260,10 +298,10 @@ void check_shape(const Shape& s) {
                                        sim::gemm_zero_tail, sim::gemm_add_bias};
   gemm_by_cublaslt(library, kernels, context, g);
   stream.synchronize();
-  const int64_t live = s.rows >= 0 && !s.transpose_a ? s.rows : s.m;
   const cudaDataType type = s.c_dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F;
   int wrong = 0;
-  for (int64_t i = 0; i < live; ++i) {
+  for (int64_t i = 0; i < s.batch * s.m; ++i) {
+    if (s.rows >= 0 && !s.transpose_a && i % s.m >= s.rows - i / s.m) continue;
     for (int64_t j = 0; j < g.ldc; ++j) {
       const double x = element(c.data(), type, i * g.ldc + j);
       const double y = element(want.data(), type, i * g.ldc + j);
@@ -305,6 +343,29 @@ TEST_CASE("rows past the count reach no result through cuBLASLt") {
       check_shape(s);
     }
   }
+  CHECK(counts.portable == 0);
+}
+
+TEST_CASE("cuBLASLt computes a batch at once") {
+  counts = {};
+  for (int bits = 0; bits < 16; ++bits) {
+    Shape s{17, 11, 9, (bits & 1) != 0, (bits & 2) != 0};
+    s.dtype = bits & 4 ? DType::bf16 : DType::f32;
+    s.beta = bits & 8 ? -0.5f : 0.0f;
+    s.batch = 3;
+    if (!s.transpose_a) s.rows = 2;
+    check_shape(s);
+  }
+  CHECK(counts.products == 16);
+  // One by one: negative strides, a bias, contracted rows of which some are spare.
+  Shape s{17, 11, 9};
+  s.batch = 2, s.backwards = true;
+  check_shape(s);
+  s.backwards = false, s.bias = true;
+  check_shape(s);
+  s.bias = false, s.transpose_a = true, s.rows = 5;
+  check_shape(s);
+  CHECK(counts.products == 16 + 3 * 2);
   CHECK(counts.portable == 0);
 }
 
