@@ -9,8 +9,7 @@
 
 #include <type_traits>
 
-#include "kernels/lstm/lstm_gpu.h"
-#include "kernels/lstm/lstm_gpu_device.h"
+#include "kernels/lstm/lstm_arrays.h"
 #include "kernels/lstm/lstm_mma.h"
 
 namespace rondo::RONDO_GPU {

@@ -16,27 +16,7 @@ namespace {
 
 using namespace cluster;
 
-struct Backward {
-  LstmShape shape;
-  const bf16* r[2];
-  const float *c0, *cells, *dcn;
-  const bf16 *gates, *dy, *dhn;
-  bf16 *dgates, *dh0;
-  float* dc0;
-
-  explicit Backward(const LstmBackwardArgs& a)
-      : shape(a.dims, a.layout),
-        r{a.weights[0].r.as<bf16>(), a.weights[1].r.as<bf16>()},
-        c0(a.c0.as<float>()),
-        cells(a.cells.as<float>()),
-        dcn(a.dcn.as<float>()),
-        gates(a.gates.as<bf16>()),
-        dy(a.dy.as<bf16>()),
-        dhn(a.dhn.as<bf16>()),
-        dgates(a.dgates.as<bf16>()),
-        dh0(a.dh0.as<bf16>()),
-        dc0(a.dc0.as<float>()) {}
-};
+using Backward = LstmBackwardArrays<bf16>;
 
 constexpr int gate_rows = 4 * block_cells;  // of a block
 
@@ -276,7 +256,7 @@ void lstm_backward_cluster(const Context& context, const LstmBackwardArgs& a) {
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   with_kernel(a, [&](const LaunchConfig& config, auto kernel) {
-    launch(context, config, kernel, Backward(a));
+    launch(context, config, kernel, Backward(a, space));
   });
   lstm_gpu_input_gradients(context, a, space);
 }

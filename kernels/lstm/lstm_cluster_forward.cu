@@ -17,26 +17,7 @@ namespace {
 
 using namespace cluster;
 
-struct Forward {
-  LstmShape shape;
-  const bf16* r[2];
-  const bf16* h0;
-  const float *c0, *pre;
-  bf16 *y, *hn, *gates;
-  float *cn, *cells;
-
-  Forward(const LstmForwardArgs& a, const float* pre_activations)
-      : shape(a.dims, a.layout),
-        r{a.weights[0].r.as<bf16>(), a.weights[1].r.as<bf16>()},
-        h0(a.h0.as<bf16>()),
-        c0(a.c0.as<float>()),
-        pre(pre_activations),
-        y(a.y.as<bf16>()),
-        hn(a.hn.as<bf16>()),
-        gates(a.gates.as<bf16>()),
-        cn(a.cn.as<float>()),
-        cells(a.cells.as<float>()) {}
-};
+using Forward = LstmForwardArrays<bf16>;
 
 template <int blocks, int tiles>
 struct ForwardShared {
@@ -268,7 +249,7 @@ void lstm_forward_cluster(const Context& context, const LstmForwardArgs& a) {
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   lstm_gpu_input_products(context, a, space);
-  const Forward f(a, space.pre);
+  const Forward f(a, space);
   with_kernel(a,
               [&](const LaunchConfig& config, auto kernel) { launch(context, config, kernel, f); });
 }

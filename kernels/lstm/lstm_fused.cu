@@ -71,22 +71,14 @@ __device__ void tile_product(int64_t depth, A a, B b, float (&sum)[thread_rows][
   }
 }
 
-template <class T>
-struct Weights {
-  const T *r, *p;
-
-  explicit Weights(const LstmWeights& v) : r(v.r.as<T>()), p(v.p.as<T>()) {}
-};
-
 // ---- forward ----
 
 template <class T>
 struct Forward : LstmForwardArrays<T> {
-  Weights<T> weights[2];
+  const T* p[2];
 
   Forward(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
-      : LstmForwardArrays<T>(a, space),
-        weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])} {}
+      : LstmForwardArrays<T>(a, space), p{a.weights[0].p.as<T>(), a.weights[1].p.as<T>()} {}
 };
 
 template <class T>
@@ -107,7 +99,7 @@ __global__ void forward_step(Forward<T> f, int64_t step) {
     if (before >= 0) return to_float(f.y[(before * s.directions + d) * P + k]);
     return f.h0 ? to_float(f.h0[s.state(d, n) * P + k]) : 0.0f;
   };
-  const T* r = f.weights[d].r;
+  const T* r = f.r[d];
   const auto weight = [&](int64_t k, int column) {
     const int64_t u = tile.column + column % tile_cells, g = column / tile_cells;
     return u < H ? to_float(r[(g * H + u) * P + k]) : 0.0f;
@@ -130,7 +122,7 @@ __global__ void forward_project(Forward<T> f, int64_t step) {
   const auto h = [&](int row, int64_t k) {
     return row < tile.rows ? to_float(f.h_cell[s.state(d, tile.n + row) * H + k]) : 0.0f;
   };
-  const T* p = f.weights[d].p;
+  const T* p = f.p[d];
   const auto weight = [&](int64_t k, int column) {
     const int64_t j = tile.column + column;
     return j < P ? to_float(p[j * H + k]) : 0.0f;
@@ -166,11 +158,10 @@ __global__ void forward_end(Forward<T> f) {
 
 template <class T>
 struct Backward : LstmBackwardArrays<T> {
-  Weights<T> weights[2];
+  const T* p[2];
 
   Backward(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
-      : LstmBackwardArrays<T>(a, space),
-        weights{Weights<T>(a.weights[0]), Weights<T>(a.weights[1])} {}
+      : LstmBackwardArrays<T>(a, space), p{a.weights[0].p.as<T>(), a.weights[1].p.as<T>()} {}
 };
 
 template <class T>
@@ -190,7 +181,7 @@ __device__ void recurrent_gradient(const Backward<T>& b, const Tile& tile, After
     const int64_t from = row < tile.rows ? after(tile.n + row) : -1;
     return from < 0 ? 0.0f : to_float(b.dgates[s.plane_row(tile.d, from) * G + k]);
   };
-  const T* r = b.weights[tile.d].r;
+  const T* r = b.r[tile.d];
   const auto weight = [&](int64_t k, int column) {
     const int64_t j = tile.column + column;
     return j < P ? to_float(r[k * P + j]) : 0.0f;
@@ -242,7 +233,7 @@ __global__ void backward_project(Backward<T> b, int64_t step) {
   const auto dprojected = [&](int row, int64_t k) {
     return row < tile.rows ? to_float(b.dprojected[(first + row) * P + k]) : 0.0f;
   };
-  const T* p = b.weights[d].p;
+  const T* p = b.p[d];
   const auto weight = [&](int64_t k, int column) {
     const int64_t u = tile.column + column;
     return u < H ? to_float(p[k * H + u]) : 0.0f;

@@ -11,8 +11,7 @@
 // Each warp sums over an eighth of k, and the eight parts are added up in order.
 #pragma once
 
-#include "kernels/lstm/lstm_gpu.h"
-#include "kernels/lstm/lstm_gpu_device.h"
+#include "kernels/lstm/lstm_arrays.h"
 #include "kernels/lstm/lstm_mma.h"
 
 namespace rondo::RONDO_GPU {
@@ -58,6 +57,7 @@ struct Flags {
 // A thread's cell, and its sequence within a pass; -1 for threads without a cell.
 template <int cells>
 struct Place {
+  static constexpr int round = pass_sequences;
   int64_t d, unit;
   int cell, sequence;
 
@@ -69,6 +69,9 @@ struct Place {
     if (sequence >= pass_sequences || unit >= H) sequence = -1;
   }
   __device__ bool has_cell() const { return sequence >= 0; }
+  __device__ int64_t sequence_of(int64_t first) const {
+    return sequence < 0 ? -1 : first + sequence;
+  }
 };
 
 // One row of sums from one warp, for each sequence of a tile. The odd width spreads rows over
@@ -100,6 +103,11 @@ inline LaunchConfig configuration(const char* name, const LstmDims& dims, int ce
           .block = {threads},
           .shared_bytes = shared_bytes,
           .cooperative = true};
+}
+
+// What is exchanged is loaded 16 bytes at once.
+inline bool starts_aligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % 16 == 0;
 }
 
 template <class Kernel>

@@ -12,29 +12,11 @@ namespace {
 using namespace grid;
 
 template <class T>
-struct Backward {
-  LstmShape shape;
-  const T* r[2];
-  const float *c0, *cells, *dcn;
-  const T *gates, *dy, *dhn;
-  T *dgates, *dh0;
-  float *dc0, *dc;
+struct Backward : LstmBackwardArrays<T> {
   uint32_t* flags;
 
   Backward(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
-      : shape(a.dims, a.layout),
-        r{a.weights[0].r.as<T>(), a.weights[1].r.as<T>()},
-        c0(a.c0.as<float>()),
-        cells(a.cells.as<float>()),
-        dcn(a.dcn.as<float>()),
-        gates(a.gates.as<T>()),
-        dy(a.dy.as<T>()),
-        dhn(a.dhn.as<T>()),
-        dgates(a.dgates.as<T>()),
-        dh0(a.dh0.as<T>()),
-        dc0(a.dc0.as<float>()),
-        dc(space.dc),
-        flags(space.flags) {}
+      : LstmBackwardArrays<T>(a, space), flags(space.flags) {}
 };
 
 // The rows of a block's weights are its cells.
@@ -155,7 +137,7 @@ void with_k_tiles(const LstmDims& dims, DType compute, F f) {
     f(configuration("lstm grid_backward", dims, Product::rows, sizeof(BackwardShared<Product>)),
       grid_backward<Product>);
   };
-  compute == DType::f32 ? with_product(FmaProduct<8, k_tiles>())
+  compute == DType::f32 ? with_product(Tf32Product<8, k_tiles>())
                         : with_product(MmaProduct<1, k_tiles>());
 }
 
@@ -184,6 +166,7 @@ bool lstm_backward_grid_accepts(const Context& context, const void* args) {
   const int64_t sequences = a ? a->layout.capacity.sequences : 1;
   const DType compute = a ? a->dy.dtype : DType::bf16;
   if (!lstm_suits("grid", context.backend, dims, compute, sequences)) return false;
+  if (a && !starts_aligned(a->dgates)) return false;
   bool all = false;
   with_kernel(dims, compute,
               [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });

@@ -2,7 +2,8 @@
 // reads and stores for its cell. For lstm_grid_*.cu.
 //
 // F and B: the arguments of the forward and backward kernels; Place: which cell the thread has
-// (p.has_cell(): any), of which direction and sequence within a pass.
+// (p.has_cell(): any), of which direction, and in which sequences: p.sequence and every `round`
+// after it; p.sequence_of(first) is the one in the pass that begins with `first`, -1 for none.
 #pragma once
 
 #include <type_traits>
@@ -21,8 +22,8 @@ template <class F, class Place>
 __device__ ForwardInputs load_forward_inputs(const F& f, const Step& step, int64_t first,
                                              const Place& p) {
   ForwardInputs in = {};
-  const int64_t n = first + p.sequence, H = f.shape.hidden;
-  if (!p.has_cell() || n >= step.active) return in;
+  const int64_t n = p.sequence_of(first), H = f.shape.hidden;
+  if (!p.has_cell() || n < 0 || n >= step.active) return in;
   const float* pre = f.pre + f.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
   RONDO_UNROLL_ALL
   for (int g = 0; g < 4; ++g) in.pre[g] = pre[g * H];
@@ -36,7 +37,7 @@ __device__ void store_final_states(const F& f, const Place& p) {
   using T = std::remove_pointer_t<decltype(f.y)>;
   const LstmShape& s = f.shape;
   if (!p.has_cell()) return;
-  for (int64_t n = p.sequence; n < s.layout.extent->sequences; n += pass_sequences) {
+  for (int64_t n = p.sequence; n < s.layout.extent->sequences; n += Place::round) {
     const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
     if (f.cn) f.cn[at] = f.c[at];
     if (!f.hn) continue;
@@ -57,8 +58,8 @@ __device__ BackwardInputs load_backward_inputs(const B& b, const Step& step, con
                                                int64_t first, const Place& p) {
   BackwardInputs in = {};
   const LstmShape& s = b.shape;
-  const int64_t n = first + p.sequence, H = s.hidden;
-  if (!p.has_cell() || n >= step.active) return in;
+  const int64_t n = p.sequence_of(first), H = s.hidden;
+  if (!p.has_cell() || n < 0 || n >= step.active) return in;
   const int64_t at = s.plane_row(p.d, step.row + n), state = s.state(p.d, n) * H + p.unit;
   RONDO_UNROLL_ALL
   for (int g = 0; g < 4; ++g) in.gate[g] = to_float(b.gates[(at * 4 + g) * H + p.unit]);

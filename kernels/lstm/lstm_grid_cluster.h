@@ -15,8 +15,14 @@
 // "low latency" protocols of collective libraries; here memory of its own for each step takes the
 // place of sequence numbers.)
 //
+// A step takes the sequences in passes, and a pass waits for its own words alone: while those of
+// one are on their way between blocks, another is computed. Hence passes of 8 for few sequences;
+// for many, which hide the way as well, 16, because they take less time together than apart. The
+// cells of consecutive passes are computed by different warps.
+//
 // Products are mma_m16n8k16 with the weights as A and 8 sequences as B. Each warp sums over its own
-// chunks of 32 columns; parts are added up in the order of warps, then of blocks.
+// chunks of 32 columns; parts are added up in the order of warps, then of blocks: the bits do not
+// depend on the passes.
 #pragma once
 
 #include "kernels/lstm/lstm_grid_cells.h"
@@ -29,14 +35,16 @@ using grid::ForwardInputs;
 using grid::load_backward_inputs;
 using grid::load_forward_inputs;
 using grid::PartRow;
-using grid::pass_sequences;
 using grid::Step;
 using grid::step_at;
 using grid::store_final_states;
 using grid::threads;
 using grid::tile_sequences;
-using grid::tiles;
 using grid::warps;
+
+// Up to so many sequences, passes are of 8: by the figures of docs/kernels.md three of those are
+// faster than two of 16, four slower.
+constexpr int64_t most_in_small_passes = 24;
 
 constexpr int chunk_columns = 32;  // two products deep; a lane loads 8 columns of it at once
 
@@ -57,11 +65,13 @@ __device__ inline bool is_there(const Words<16>& words) {
 
 // ---- products ----
 
-// `blocks` to a cluster, which has 16 row_tiles rows; `chunks` of columns to a warp.
-template <int blocks_, int row_tiles_, int chunks_>
+// `blocks` to a cluster, which has 16 row_tiles rows; `chunks` of columns to a warp; `tiles` of
+// sequences to a pass.
+template <int blocks_, int row_tiles_, int chunks_, int tiles_>
 struct Product {
-  static constexpr int blocks = blocks_, row_tiles = row_tiles_, chunks = chunks_;
+  static constexpr int blocks = blocks_, row_tiles = row_tiles_, chunks = chunks_, tiles = tiles_;
   static constexpr int rows = 16 * row_tiles, block_rows = rows / blocks;
+  static constexpr int pass_sequences = tiles * tile_sequences;
 
   uint32_t a[row_tiles][2 * chunks][4];
 
@@ -145,10 +155,10 @@ struct Product {
 template <class P>
 struct Shared {
   Stage stages[warps];
-  PartRow part[warps][tiles][P::rows];
+  PartRow part[warps][P::tiles][P::rows];
   // From each block, the sums of this block's rows; twice, so that one barrier per pass is enough.
   // The odd width spreads rows over banks.
-  float inbox[2][P::blocks][P::block_rows][pass_sequences + 1];
+  float inbox[2][P::blocks][P::block_rows][P::pass_sequences + 1];
 };
 
 // Adds up the warps' parts, and hands each block its rows.
@@ -156,8 +166,8 @@ template <class P>
 __device__ void send_sums(Shared<P>& s, int buffer) {
   __syncthreads();
   const auto rank = static_cast<int>(cluster_rank());
-  for (int i = static_cast<int>(threadIdx.x); i < P::rows * pass_sequences; i += threads) {
-    const int n = i % pass_sequences, row = i / pass_sequences;
+  for (int i = static_cast<int>(threadIdx.x); i < P::rows * P::pass_sequences; i += threads) {
+    const int n = i % P::pass_sequences, row = i / P::pass_sequences;
     float sum = 0;
     RONDO_UNROLL_ALL
     for (int warp = 0; warp < warps; ++warp) {
@@ -180,10 +190,13 @@ __device__ float received(const Shared<P>& s, int buffer, int row, int n) {
 
 // ---- places ----
 
-// A thread's cell and its sequence within a pass; -1 for threads without a cell. Cells from H up to
-// `exchanged` are announced as zeros, and are not `real`.
-template <int cells>
+// A thread's cell, and its first sequence of a round of passes, in which each thread has one turn;
+// -1 for threads without a cell. Cells from H up to `exchanged` are announced as zeros, and are not
+// `real`.
+template <int cells, int pass>
 struct Place {
+  static constexpr int round = threads / cells;
+  static_assert(round % pass == 0);
   int64_t d, unit;
   int cell, sequence;
   bool real;
@@ -194,10 +207,13 @@ struct Place {
         cell(static_cast<int>(threadIdx.x) % cells),
         sequence(static_cast<int>(threadIdx.x) / cells),
         real(unit < H) {
-    if (sequence >= pass_sequences || unit >= exchanged) sequence = -1;
-    real = real && sequence >= 0;
+    if (unit >= exchanged) sequence = -1;
   }
   __device__ bool has_cell() const { return real; }
+  __device__ int64_t sequence_of(int64_t first) const {
+    const int within = sequence - static_cast<int>(first % round);
+    return sequence >= 0 && within >= 0 && within < pass ? first + within : -1;
+  }
 };
 
 // The first cell of the thread's cluster.

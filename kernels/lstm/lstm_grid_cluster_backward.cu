@@ -12,30 +12,14 @@ namespace {
 
 using namespace grid_cluster;
 
-struct Backward {
-  LstmShape shape;
+struct Backward : LstmBackwardArrays<bf16> {
   int64_t exchanged_cells;  // of a row; H, padded
-  const bf16* r[2];
-  const float *c0, *cells, *dcn;
-  const bf16 *gates, *dy, *dhn;
-  bf16 *dgates, *dh0, *exchange;
-  float *dc0, *dc;
+  bf16* exchange;
 
   Backward(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
-      : shape(a.dims, a.layout),
+      : LstmBackwardArrays<bf16>(a, space),
         exchanged_cells(lstm_exchanged_cells(a.dims.hidden)),
-        r{a.weights[0].r.as<bf16>(), a.weights[1].r.as<bf16>()},
-        c0(a.c0.as<float>()),
-        cells(a.cells.as<float>()),
-        dcn(a.dcn.as<float>()),
-        gates(a.gates.as<bf16>()),
-        dy(a.dy.as<bf16>()),
-        dhn(a.dhn.as<bf16>()),
-        dgates(a.dgates.as<bf16>()),
-        dh0(a.dh0.as<bf16>()),
-        exchange(space.exchange),
-        dc0(a.dc0.as<float>()),
-        dc(space.dc) {}
+        exchange(space.exchange) {}
 
   __device__ bf16* exchanged(int64_t d, int64_t row) const {
     return exchange + shape.plane_row(d, row) * 4 * exchanged_cells;
@@ -45,6 +29,8 @@ struct Backward {
 // The rows of a cluster's weights are its cells, and each block's are a block's rows.
 template <class P>
 constexpr int cells_of = P::block_rows;
+template <class P>
+using PlaceOf = Place<cells_of<P>, P::pass_sequences>;
 
 template <class P>
 __device__ void load_weights(const Backward& b, Shared<P>& s, P& product) {
@@ -58,12 +44,12 @@ __device__ void load_weights(const Backward& b, Shared<P>& s, P& product) {
 }
 
 // The gradients are announced before anything else is stored.
-template <int cells>
-__device__ void backward_cell(const Backward& b, const Step& step, int64_t first,
-                              const Place<cells>& p, BackwardInputs in, float dh) {
+template <class Place>
+__device__ void backward_cell(const Backward& b, const Step& step, int64_t first, const Place& p,
+                              BackwardInputs in, float dh) {
   const LstmShape& s = b.shape;
-  const int64_t n = first + p.sequence, H = s.hidden;
-  if (p.sequence < 0 || n >= step.active) return;
+  const int64_t n = p.sequence_of(first), H = s.hidden;
+  if (n < 0 || n >= step.active) return;
   if (p.real) lstm_cell_backward(in.gate, in.c, in.c_before, dh + in.dy, in.dc);
   uint32_t dz[4];  // zeros for cells that are not real, as their inputs are
   RONDO_UNROLL_ALL
@@ -82,7 +68,7 @@ __device__ void backward_cell(const Backward& b, const Step& step, int64_t first
 // it gives -1.
 template <class P, class Source>
 __device__ float recurrent_gradient(const Backward& b, const P& product, Source source,
-                                    int64_t first, int64_t active, const Place<cells_of<P>>& p,
+                                    int64_t first, int64_t active, const PlaceOf<P>& p,
                                     Shared<P>& shared_memory, int buffer) {
   const LstmShape& s = b.shape;
   const auto gradients = [&](int n) -> const bf16* {
@@ -92,27 +78,27 @@ __device__ float recurrent_gradient(const Backward& b, const P& product, Source 
   product.multiply(gradients, static_cast<int>(4 * b.exchanged_cells),
                    shared_memory.part[threadIdx.x / 32]);
   send_sums(shared_memory, buffer);
-  const int64_t n = first + p.sequence;
-  if (!p.real || n >= active) return 0.0f;
-  if (source(n) >= 0) return received(shared_memory, buffer, p.cell, p.sequence);
+  const int64_t n = p.sequence_of(first);
+  if (!p.real || n < 0 || n >= active) return 0.0f;
+  if (source(n) >= 0) return received(shared_memory, buffer, p.cell, static_cast<int>(n - first));
   return b.dhn ? to_float(b.dhn[s.state(p.d, n) * s.hidden + p.unit]) : 0.0f;
 }
 
 // dh0, which leaves at the first frame each sequence visited, and dc0.
 template <class P>
-__device__ void store_states(const Backward& b, const P& product, const Place<cells_of<P>>& p,
+__device__ void store_states(const Backward& b, const P& product, const PlaceOf<P>& p,
                              Shared<P>& shared_memory, int buffer) {
   const LstmShape& s = b.shape;
   const int64_t sequences = s.layout.extent->sequences;
-  for (int64_t first = 0; first < sequences; first += pass_sequences) {
+  for (int64_t first = 0; first < sequences; first += P::pass_sequences) {
     const auto visited_first = [&](int64_t n) {
       return s.row(n, p.d == 0 ? 0 : s.layout.lengths[n] - 1);
     };
     const float dh =
         recurrent_gradient(b, product, visited_first, first, sequences, p, shared_memory, buffer);
     buffer = 1 - buffer;
-    const int64_t n = first + p.sequence;
-    if (!p.real || n >= sequences) continue;
+    const int64_t n = p.sequence_of(first);
+    if (!p.real || n < 0 || n >= sequences) continue;
     const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
     if (b.dh0) b.dh0[at] = to_bf16(dh);
     if (b.dc0) b.dc0[at] = b.dc[at];
@@ -124,11 +110,11 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_backward(Backward b) 
   if (!RONDO_SM90) return;
   auto& shared_memory = shared<Shared<P>>();
   const LstmShape& s = b.shape;
-  const Place<cells_of<P>> p(s.hidden, b.exchanged_cells);
+  const PlaceOf<P> p(s.hidden, b.exchanged_cells);
   P product;
   load_weights(b, shared_memory, product);
   const int64_t frames = s.layout.extent->frames, sequences = s.layout.extent->sequences;
-  for (int64_t n = p.sequence; p.real && n < sequences; n += pass_sequences) {
+  for (int64_t n = p.sequence; p.real && n < sequences; n += PlaceOf<P>::round) {
     const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
     b.dc[at] = b.dcn ? b.dcn[at] : 0.0f;
   }
@@ -138,12 +124,12 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_backward(Backward b) 
     const Step now = step_at(s.layout, p.d, step), earlier = step_at(s.layout, p.d, step - 1);
     const Step later = step_at(s.layout, p.d, step + 1);
     BackwardInputs in = load_backward_inputs(b, now, earlier, 0, p);
-    for (int64_t first = 0; first < now.active; first += pass_sequences) {
+    for (int64_t first = 0; first < now.active; first += P::pass_sequences) {
       const auto after = [&](int64_t n) { return n < later.active ? later.row + n : -1; };
       const float dh =
           recurrent_gradient(b, product, after, first, now.active, p, shared_memory, buffer);
       backward_cell(b, now, first, p, in, dh);
-      in = load_backward_inputs(b, now, earlier, first + pass_sequences, p);
+      in = load_backward_inputs(b, now, earlier, first + P::pass_sequences, p);
       buffer = 1 - buffer;
     }
   }
@@ -151,19 +137,24 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_backward(Backward b) 
 }
 
 // f(launch, kernel) for H: as few cells per block as let all clusters be resident.
-template <class F>
-void with_kernel(const LstmDims& dims, F f) {
+template <int tiles, class F>
+void with_tiles(const LstmDims& dims, F f) {
   const auto with_product = [&](auto product, auto use) {
     using P = decltype(product);
     use(configuration("lstm grid_cluster_backward", dims, P::blocks, cells_of<P>,
                       sizeof(Shared<P>)),
         grid_cluster_backward<P>);
   };
-  using Few = Product<8, 4, 2>;   // 8 cells to a block
-  using Many = Product<8, 8, 2>;  // 16
+  using Few = Product<8, 4, 2, tiles>;   // 8 cells to a block
+  using Many = Product<8, 8, 2, tiles>;  // 16
   bool few = false;
   with_product(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
   few ? with_product(Few(), f) : with_product(Many(), f);
+}
+
+template <class F>
+void with_kernel(const LstmDims& dims, int64_t sequences, F f) {
+  sequences <= most_in_small_passes ? with_tiles<1>(dims, f) : with_tiles<2>(dims, f);
 }
 
 }  // namespace
@@ -176,7 +167,8 @@ bool lstm_backward_grid_cluster_accepts(const Context& context, const void* args
   if (!lstm_suits("grid_cluster", context.backend, dims, a ? a->dy.dtype : DType::bf16, sequences))
     return false;
   bool all = false;
-  with_kernel(dims, [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });
+  with_kernel(dims, sequences,
+              [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });
   return all;
 }
 
@@ -186,7 +178,7 @@ void lstm_backward_grid_cluster(const Context& context, const LstmBackwardArgs& 
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   context.device->fill_bytes(*context.stream, space.exchange, missing_byte,
                              lstm_exchange_bytes(LstmPhase::backward, a.dims, a.layout.capacity));
-  with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
+  with_kernel(a.dims, a.layout.capacity.sequences, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Backward(a, space));
   });
   lstm_gpu_input_gradients(context, a, space);

@@ -11,29 +11,14 @@ namespace {
 
 using namespace grid_cluster;
 
-struct Forward {
-  LstmShape shape;
+struct Forward : LstmForwardArrays<bf16> {
   int64_t exchanged_cells;  // of a row; H, padded
-  const bf16* r[2];
-  const bf16* h0;
-  const float *c0, *pre;
-  bf16 *y, *hn, *gates, *exchange;
-  float *cn, *cells, *c;
+  bf16* exchange;
 
   Forward(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
-      : shape(a.dims, a.layout),
+      : LstmForwardArrays<bf16>(a, space),
         exchanged_cells(lstm_exchanged_cells(a.dims.hidden)),
-        r{a.weights[0].r.as<bf16>(), a.weights[1].r.as<bf16>()},
-        h0(a.h0.as<bf16>()),
-        c0(a.c0.as<float>()),
-        pre(space.pre),
-        y(a.y.as<bf16>()),
-        hn(a.hn.as<bf16>()),
-        gates(a.gates.as<bf16>()),
-        exchange(space.exchange),
-        cn(a.cn.as<float>()),
-        cells(a.cells.as<float>()),
-        c(space.c) {}
+        exchange(space.exchange) {}
 
   // Where h of a row, or the initial h of a sequence, is exchanged.
   __device__ bf16* exchanged(int64_t d, int64_t row) const {
@@ -47,6 +32,8 @@ struct Forward {
 
 template <class P>
 constexpr int cells_of = P::block_rows / 4;
+template <class P>
+using PlaceOf = Place<cells_of<P>, P::pass_sequences>;
 
 // Rows of a cluster's weights: block, gate, cell.
 template <class P>
@@ -69,10 +56,10 @@ __device__ void announce(bf16* row, int64_t unit, bf16 h) {
   if (row && unit % 2 == 0) store_relaxed(row + unit, Words<4>{{pair_of(mine, other)}});
 }
 
-template <int cells>
-__device__ void load_states(const Forward& f, const Place<cells>& p) {
+template <class Place>
+__device__ void load_states(const Forward& f, const Place& p) {
   const int64_t H = f.shape.hidden;
-  for (int64_t first = 0; first < f.shape.layout.extent->sequences; first += pass_sequences) {
+  for (int64_t first = 0; first < f.shape.layout.extent->sequences; first += Place::round) {
     const int64_t n = first + p.sequence;
     const bool mine = p.sequence >= 0 && n < f.shape.layout.extent->sequences;
     const int64_t at = f.shape.state(p.d, n) * H + p.unit;
@@ -85,16 +72,16 @@ __device__ void load_states(const Forward& f, const Place<cells>& p) {
 // All threads: the new h is announced before anything else is stored.
 template <class P>
 __device__ void forward_cells(const Forward& f, const Step& step, int64_t first,
-                              const Place<cells_of<P>>& p, ForwardInputs in,
-                              const Shared<P>& shared, int buffer) {
+                              const PlaceOf<P>& p, ForwardInputs in, const Shared<P>& shared,
+                              int buffer) {
   const LstmShape& s = f.shape;
-  const int64_t n = first + p.sequence, H = s.hidden, row = step.row + n;
-  const bool mine = p.sequence >= 0 && n < step.active;
+  const int64_t n = p.sequence_of(first), H = s.hidden, row = step.row + n;
+  const bool mine = n >= 0 && n < step.active;
   bf16 h = to_bf16(0.0f);
   if (mine && p.real) {
     RONDO_UNROLL_ALL
     for (int g = 0; g < 4; ++g) {
-      in.pre[g] += received(shared, buffer, g * cells_of<P> + p.cell, p.sequence);
+      in.pre[g] += received(shared, buffer, g * cells_of<P> + p.cell, static_cast<int>(n - first));
     }
     h = to_bf16(lstm_cell_forward<bf16>(in.pre, in.c));
   }
@@ -114,7 +101,7 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
   if (!RONDO_SM90) return;
   auto& shared_memory = shared<Shared<P>>();
   const LstmShape& s = f.shape;
-  const Place<cells_of<P>> p(s.hidden, f.exchanged_cells);
+  const PlaceOf<P> p(s.hidden, f.exchanged_cells);
   P product;
   load_weights(f, shared_memory, product);
   load_states(f, p);
@@ -125,7 +112,7 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
   for (int64_t step = 0; step < frames; ++step) {
     const Step now = step_at(s.layout, p.d, step), before = step_at(s.layout, p.d, step - 1);
     ForwardInputs in = load_forward_inputs(f, now, 0, p);
-    for (int64_t first = 0; first < now.active; first += pass_sequences) {
+    for (int64_t first = 0; first < now.active; first += P::pass_sequences) {
       const auto h_before = [&](int n) -> const bf16* {
         if (first + n >= now.active) return nullptr;
         return first + n < before.active ? f.exchanged(p.d, before.row + first + n)
@@ -134,7 +121,7 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
       product.multiply(h_before, width, shared_memory.part[threadIdx.x / 32]);
       send_sums(shared_memory, buffer);
       forward_cells<P>(f, now, first, p, in, shared_memory, buffer);
-      in = load_forward_inputs(f, now, first + pass_sequences, p);
+      in = load_forward_inputs(f, now, first + P::pass_sequences, p);
       buffer = 1 - buffer;
     }
   }
@@ -142,18 +129,23 @@ __global__ void __launch_bounds__(threads, 1) grid_cluster_forward(Forward f) {
 }
 
 // f(launch, kernel) for H: as few cells per block as let all clusters be resident.
-template <class F>
-void with_kernel(const LstmDims& dims, F f) {
+template <int tiles, class F>
+void with_tiles(const LstmDims& dims, F f) {
   const auto with_product = [&](auto product, auto use) {
     using P = decltype(product);
     use(configuration("lstm grid_cluster_forward", dims, P::blocks, cells_of<P>, sizeof(Shared<P>)),
         grid_cluster_forward<P>);
   };
-  using Few = Product<2, 4, 2>;   // 8 cells to a block
-  using Many = Product<2, 8, 2>;  // 16
+  using Few = Product<2, 4, 2, tiles>;   // 8 cells to a block
+  using Many = Product<2, 8, 2, tiles>;  // 16
   bool few = false;
   with_product(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
   few ? with_product(Few(), f) : with_product(Many(), f);
+}
+
+template <class F>
+void with_kernel(const LstmDims& dims, int64_t sequences, F f) {
+  sequences <= most_in_small_passes ? with_tiles<1>(dims, f) : with_tiles<2>(dims, f);
 }
 
 }  // namespace
@@ -166,7 +158,8 @@ bool lstm_forward_grid_cluster_accepts(const Context& context, const void* args)
   if (!lstm_suits("grid_cluster", context.backend, dims, a ? a->x.dtype : DType::bf16, sequences))
     return false;
   bool all = false;
-  with_kernel(dims, [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });
+  with_kernel(dims, sequences,
+              [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });
   return all;
 }
 
@@ -177,7 +170,7 @@ void lstm_forward_grid_cluster(const Context& context, const LstmForwardArgs& a)
   lstm_gpu_input_products(context, a, space);
   context.device->fill_bytes(*context.stream, space.exchange, missing_byte,
                              lstm_exchange_bytes(LstmPhase::forward, a.dims, a.layout.capacity));
-  with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
+  with_kernel(a.dims, a.layout.capacity.sequences, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Forward(a, space));
   });
 }

@@ -12,28 +12,11 @@ namespace {
 using namespace grid;
 
 template <class T>
-struct Forward {
-  LstmShape shape;
-  const T* r[2];
-  const T* h0;
-  const float *c0, *pre;
-  T *y, *hn, *gates;
-  float *cn, *cells, *c;
+struct Forward : LstmForwardArrays<T> {
   uint32_t* flags;
 
   Forward(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
-      : shape(a.dims, a.layout),
-        r{a.weights[0].r.as<T>(), a.weights[1].r.as<T>()},
-        h0(a.h0.as<T>()),
-        c0(a.c0.as<float>()),
-        pre(space.pre),
-        y(a.y.as<T>()),
-        hn(a.hn.as<T>()),
-        gates(a.gates.as<T>()),
-        cn(a.cn.as<float>()),
-        cells(a.cells.as<float>()),
-        c(space.c),
-        flags(space.flags) {}
+      : LstmForwardArrays<T>(a, space), flags(space.flags) {}
 };
 
 // The rows of a block's weights: gate row / cells of cell row % cells.
@@ -115,7 +98,7 @@ __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Prod
       auto& parts = shared_memory.parts;
       auto* part = parts.part[buffer][threadIdx.x / 32];
       const auto width = static_cast<int>(H);
-      if (H % 2 == 0) {
+      if (H % Product::loaded_at_once == 0) {
         product.template multiply<true>(shared_memory.product, h_before, width, part);
       } else {
         product.template multiply<false>(shared_memory.product, h_before, width, part);
@@ -138,7 +121,7 @@ void with_k_tiles(const LstmDims& dims, DType compute, F f) {
     use(configuration("lstm grid_forward", dims, cells_of<Product>, sizeof(ForwardShared<Product>)),
         grid_forward<Product>);
   };
-  if (compute == DType::f32) return with_product(FmaProduct<32, k_tiles>(), f);
+  if (compute == DType::f32) return with_product(Tf32Product<32, k_tiles>(), f);
   bool few = false;
   with_product(MmaProduct<2, k_tiles>(),
                [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
@@ -168,6 +151,7 @@ bool lstm_forward_grid_accepts(const Context& context, const void* args) {
   const int64_t sequences = a ? a->layout.capacity.sequences : 1;
   const DType compute = a ? a->x.dtype : DType::bf16;
   if (!lstm_suits("grid", context.backend, dims, compute, sequences)) return false;
+  if (a && !(starts_aligned(a->y) && starts_aligned(a->h0))) return false;
   bool all = false;
   with_kernel(dims, compute,
               [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });

@@ -1,6 +1,6 @@
 // The products of the persistent LSTM kernels over the whole grid: a block's rows of weights, kept
-// where they are for the whole sequence, times the rows of 8 sequences; each warp over an eighth of
-// k. For lstm_grid_*.cu.
+// where they are for the whole sequence, times the rows of a pass's sequences; each warp over an
+// eighth of k. For lstm_grid_*.cu.
 #pragma once
 
 #include "kernels/lstm/lstm_grid_cells.h"
@@ -19,12 +19,12 @@ inline int k_tiles_for(int64_t width) {
 // ---- bf16: mma_m16n8k16 with the weights as A, in registers, and 8 sequences as B ----
 
 // The B fragment of a row of bf16 (absent: zeros) at columns k, k + 1 and k + 8, k + 9; zeros at or
-// past `width`. `pairs`: all rows start at even elements, and width is even.
-template <bool pairs>
+// past `width`. `aligned`: all rows start at even elements, and width is even.
+template <bool aligned>
 __device__ void load_b(const bf16* row, int k, int width, uint32_t (&b)[2]) {
   RONDO_UNROLL_ALL
   for (int i = 0; i < 2; ++i, k += 8) {
-    if constexpr (pairs) {
+    if constexpr (aligned) {
       b[i] = row && k < width ? load_pair(row + k) : 0u;
     } else {
       const uint32_t low = row && k < width ? row[k].bits : 0u;
@@ -37,7 +37,7 @@ __device__ void load_b(const bf16* row, int k, int width, uint32_t (&b)[2]) {
 template <int row_tiles, int k_tiles>
 struct MmaProduct {
   using Element = bf16;
-  static constexpr int rows = 16 * row_tiles;
+  static constexpr int rows = 16 * row_tiles, loaded_at_once = 2;
   struct Shared {
     Stage stages[warps];
   };
@@ -57,8 +57,8 @@ struct MmaProduct {
   }
 
   // This warp's part for one pass: row(n) is where sequence n's row starts, n < pass_sequences.
-  // `pairs`: all rows start at even elements, and width is even.
-  template <bool pairs, class Row>
+  // `aligned`: all rows start at multiples of loaded_at_once elements, and width is one.
+  template <bool aligned, class Row>
   __device__ void multiply(Shared&, Row row, int width, PartRow (*part)[rows]) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const int group = lane / 4, member = lane % 4;
@@ -72,7 +72,7 @@ struct MmaProduct {
       RONDO_UNROLL_ALL
       for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
         uint32_t b[2];
-        load_b<pairs>(from, (warp * k_tiles + k_tile) * 16 + 2 * member, width, b);
+        load_b<aligned>(from, (warp * k_tiles + k_tile) * 16 + 2 * member, width, b);
         RONDO_UNROLL_ALL
         for (int i = 0; i < row_tiles; ++i) mma_m16n8k16(sum[k_tile % 2][i], a[i][k_tile], b);
       }
@@ -87,72 +87,120 @@ struct MmaProduct {
   }
 };
 
-// ---- f32: multiply-adds with the weights in shared memory ----
+// ---- f32: three TF32 products for one, 16 sequences as A and the weights as B ----
+//
+// A number is split into high + low, both TF32 (11 bits); low * low is left out. So a product is
+// off by 2^-21 of itself at most, and the errors have either sign. (Ootomo and Yokota, "Recovering
+// single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
+// performance", 2022.) What is not finite becomes NaN.
 
-struct Four {
+constexpr uint32_t tf32_bits = ~0x1fffu;
+
+// `high` is rounded to nearest, `low` cut.
+__device__ inline void split_tf32(float x, uint32_t& high, uint32_t& low) {
+  high = (__float_as_uint(x) + 0x1000u) & tf32_bits;
+  low = __float_as_uint(x - __uint_as_float(high)) & tf32_bits;
+}
+
+struct alignas(16) Four {
   float v[4];
 };
-__device__ inline Four load_four(const float* from) {
-  Four four;
-  memcpy(&four, __builtin_assume_aligned(from, 16), sizeof four);
+// row[k, k + 4); zeros at or past `width`, and where there is no row. `aligned`: as for
+// MmaProduct::multiply.
+template <bool aligned>
+__device__ Four load_four(const float* row, int k, int width) {
+  Four four = {};
+  if constexpr (aligned) {
+    if (row && k < width) four = *reinterpret_cast<const Four*>(row + k);
+  } else {
+    for (int i = 0; i < 4; ++i) four.v[i] = row && k + i < width ? row[k + i] : 0.0f;
+  }
   return four;
 }
 
-// A lane has one row of weights and all sequences of a tile; where there are fewer rows than lanes,
-// lanes share k.
+// The weights are in shared memory, where each lane has its own fragments: in registers, the
+// compiler would keep them split, which are twice as many and spill. Which column is the k-th of a
+// product of 8 is free: a lane's two k of two products are four neighbours in memory.
 template <int rows_, int k_tiles>
-struct FmaProduct {
+struct Tf32Product {
   using Element = float;
-  static constexpr int rows = rows_, shares = 32 / rows;
-  static constexpr int slice = 16 * k_tiles, piece = slice < 64 ? slice : 64;  // columns
+  static constexpr int rows = rows_, row_tiles = rows / 8, loaded_at_once = 4;
+  // Independent sums, as many as keep the tensor cores busy.
+  static constexpr int chains = row_tiles >= 4 ? 1 : 4 / row_tiles;
+  static_assert(rows % 8 == 0 && pass_sequences == 16);
   struct Shared {
-    alignas(16) float weights[rows][warps * slice + 4];
-    alignas(16) float stage[warps][tile_sequences][piece + 4];
+    Four weights[warps][k_tiles][row_tiles][32];
   };
 
-  template <Adjacent adjacent, class At>
+  // at(row, k) is a weight, or zero.
+  template <Adjacent, class At>
   __device__ void load(Shared& s, At at) {
-    constexpr int width = warps * slice;
-    for (int i = static_cast<int>(threadIdx.x); i < rows * width; i += threads) {
-      const int row = adjacent == Adjacent::columns ? i / width : i % rows;
-      const int k = adjacent == Adjacent::columns ? i % width : i / rows;
-      s.weights[row][k] = at(row, k);
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+      const int column = (warp * k_tiles + k_tile) * 16 + 4 * (lane % 4);
+      for (int i = 0; i < row_tiles; ++i) {
+        Four& four = s.weights[warp][k_tile][i][lane];
+        for (int j = 0; j < 4; ++j) four.v[j] = at(i * 8 + lane / 4, column + j);
+      }
     }
-    __syncthreads();
   }
 
-  template <bool pairs, class Row>
+  // As MmaProduct::multiply.
+  template <bool aligned, class Row>
   __device__ void multiply(Shared& s, Row row, int width, PartRow (*part)[rows]) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-    const int mine = lane % rows, share = lane / rows;
-    auto& stage = s.stage[warp];
-    for (int tile = 0; tile < tiles; ++tile) {
-      float sum[tile_sequences] = {};
-      for (int first = warp * slice; first < (warp + 1) * slice; first += piece) {
-        __syncwarp();
-        for (int n = 0; n < tile_sequences; ++n) {
-          const float* from = row(tile * tile_sequences + n);
-          for (int k = lane; k < piece; k += 32) {
-            stage[n][k] = from && first + k < width ? from[first + k] : 0.0f;
-          }
-        }
-        __syncwarp();
-        for (int k = 4 * share; k < piece; k += 4 * shares) {
-          const Four weight = load_four(&s.weights[mine][first + k]);
-          RONDO_UNROLL_ALL
-          for (int n = 0; n < tile_sequences; ++n) {
-            const Four x = load_four(&stage[n][k]);
-            for (int i = 0; i < 4; ++i) sum[n] += weight.v[i] * x.v[i];
-          }
-        }
-      }
+    const int group = lane / 4, member = lane % 4;
+    const float* from[2] = {row(group), row(group + 8)};
+    Sums sums[chains] = {};
+    // The loads of so many are in flight at once.
+    [[maybe_unused]] constexpr int at_once = k_tiles < 8 ? k_tiles : 8;
+    RONDO_UNROLL(at_once)
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+      const int column = (warp * k_tiles + k_tile) * 16 + 4 * member;
+      const Four x[2] = {load_four<aligned>(from[0], column, width),
+                         load_four<aligned>(from[1], column, width)};
       RONDO_UNROLL_ALL
-      for (int n = 0; n < tile_sequences; ++n) {
-        for (int apart = rows; apart < 32; apart *= 2) {
-          sum[n] += __shfl_xor_sync(~0u, sum[n], apart);
-        }
-        if (share == 0) part[tile][mine][n] = sum[n];
+      for (int i = 0; i < 2; ++i) {
+        const float a[4] = {x[0].v[2 * i], x[1].v[2 * i], x[0].v[2 * i + 1], x[1].v[2 * i + 1]};
+        const int chain = chains == 1 ? 0 : (k_tile % 2 * 2 + i) % chains;
+        add_products(a, s.weights[warp][k_tile], 2 * i, sums[chain]);
       }
+    }
+    RONDO_UNROLL_ALL
+    for (int i = 0; i < row_tiles; ++i) {
+      RONDO_UNROLL_ALL
+      for (int j = 0; j < 4; ++j) {
+        float sum = 0;
+        RONDO_UNROLL_ALL
+        for (int chain = 0; chain < chains; ++chain) {
+          sum += sums[chain].high[i][j] + sums[chain].low[i][j];
+        }
+        part[j / 2][i * 8 + 2 * member + j % 2][group] = sum;
+      }
+    }
+  }
+
+ private:
+  struct Sums {
+    float high[row_tiles][4], low[row_tiles][4];
+  };
+
+  // Of the weights' columns k and k + 1 of a lane's four.
+  static __device__ void add_products(const float (&a)[4], const Four (&weights)[row_tiles][32],
+                                      int k, Sums& sums) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    uint32_t a_high[4], a_low[4];
+    RONDO_UNROLL_ALL
+    for (int i = 0; i < 4; ++i) split_tf32(a[i], a_high[i], a_low[i]);
+    RONDO_UNROLL_ALL
+    for (int i = 0; i < row_tiles; ++i) {
+      uint32_t b_high[2], b_low[2];
+      const Four& four = weights[i][lane];
+      RONDO_UNROLL_ALL
+      for (int j = 0; j < 2; ++j) split_tf32(four.v[k + j], b_high[j], b_low[j]);
+      mma_m16n8k8_tf32(sums.low[i], a_low, b_high);
+      mma_m16n8k8_tf32(sums.low[i], a_high, b_low);
+      mma_m16n8k8_tf32(sums.high[i], a_high, b_high);
     }
   }
 };

@@ -1,13 +1,12 @@
-// What the LSTM variants with launches per time step share on the device: their arguments, which
-// frame a step visits, and a cell of one sequence. For lstm_fused.cu and lstm_portable.cu.
+// What the LSTM variants with launches per time step share on the device: which frame a step
+// visits, and a cell of one sequence. For lstm_fused.cu and lstm_portable.cu.
 //
 // The host launches as many steps as the batch's capacity has frames; what a step has to do is read
 // from device memory, so that one captured graph serves every batch. Both directions take the same
 // steps: direction 1 visits the frames last to first, and a sequence joins at its own last frame.
 #pragma once
 
-#include "kernels/lstm/lstm_gpu.h"
-#include "kernels/lstm/lstm_gpu_device.h"
+#include "kernels/lstm/lstm_arrays.h"
 
 namespace rondo::RONDO_GPU {
 
@@ -36,29 +35,6 @@ __device__ inline LstmElement lstm_element(const LstmShape& s, int64_t width) {
           i < s.directions * sequences * width};
 }
 
-template <class T>
-struct LstmForwardArrays {
-  LstmShape shape;
-  const T* h0;
-  const float *c0, *pre;
-  T *y, *hn, *gates, *hidden, *h_cell;
-  float *cn, *cells, *c;
-
-  LstmForwardArrays(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
-      : shape(a.dims, a.layout),
-        h0(a.h0.as<T>()),
-        c0(a.c0.as<float>()),
-        pre(space.pre),
-        y(a.y.as<T>()),
-        hn(a.hn.as<T>()),
-        gates(a.gates.as<T>()),
-        hidden(a.hidden.as<T>()),
-        h_cell(static_cast<T*>(space.h_cell)),
-        cn(a.cn.as<float>()),
-        cells(a.cells.as<float>()),
-        c(space.c) {}
-};
-
 // Cell u of sequence n at frame t: everything that is kept of it. Returns h, or with a projection
 // h', which is also in h_cell.
 template <class T>
@@ -82,29 +58,6 @@ __device__ T lstm_forward_cell_at(const LstmForwardArrays<T>& f, int64_t d, int6
   if (f.hidden) f.hidden[at * H + u] = h;
   return h;
 }
-
-template <class T>
-struct LstmBackwardArrays {
-  LstmShape shape;
-  const float *c0, *cells, *dcn;
-  const T *gates, *dy, *dhn;
-  T *dgates, *dprojected, *dh0;
-  float *dc0, *dc;
-
-  LstmBackwardArrays(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
-      : shape(a.dims, a.layout),
-        c0(a.c0.as<float>()),
-        cells(a.cells.as<float>()),
-        dcn(a.dcn.as<float>()),
-        gates(a.gates.as<T>()),
-        dy(a.dy.as<T>()),
-        dhn(a.dhn.as<T>()),
-        dgates(a.dgates.as<T>()),
-        dprojected(a.dims.projection ? a.dprojected.as<T>() : nullptr),
-        dh0(a.dh0.as<T>()),
-        dc0(a.dc0.as<float>()),
-        dc(space.dc) {}
-};
 
 // Cell u of sequence n at frame t, dh being the gradient of its h'. Leaves the gradients of the
 // pre-activations in dgates, and in `kept`, four H apart, when there is such a place.

@@ -32,6 +32,7 @@
 //   cp_async_commit() cp_async_wait<groups left>()                   be read before the wait
 //   load_words<bytes>(p) store_words(p, words)   8 or 16 aligned bytes in one access
 //   mma_m16n8k16(c, a, b)             bf16 operands, f32 sums, fragments as in the PTX manual
+//   mma_m16n8k8_tf32(c, a, b)         the same with TF32: f32 whose lower 13 bits are zeros
 //   load_acquire(p) store_release(p, v)   32-bit flags between blocks
 //   load_relaxed<bytes>(p) store_relaxed(p, words)   4, 8 or 16 aligned bytes between blocks, each
 //                                     32-bit word whole by itself; they order nothing else

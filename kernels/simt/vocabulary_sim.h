@@ -270,12 +270,27 @@ inline bf16 to<bf16>(float x) {
   return to_bf16(x);
 }
 
+namespace detail {
+inline void mma(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                const char* operation, void (*tile)(simt::Exchange::Slots&), Where w) {
+  const simt::MmaOperands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto& slots = simt::exchange(~0u, operation, &mine, sizeof mine, w, tile);
+  const auto product = lane_value<simt::MmaProduct>(slots, lane());
+  for (int i = 0; i < 4; ++i) c[i] += product.c[i];
+}
+}  // namespace detail
+
 inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                          Where w = Where::current()) {
-  const simt::MmaOperands mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  const auto& slots = simt::exchange(~0u, "mma_m16n8k16", &mine, sizeof mine, w, simt::mma_tile);
-  const auto product = detail::lane_value<simt::MmaProduct>(slots, detail::lane());
-  for (int i = 0; i < 4; ++i) c[i] += product.c[i];
+  detail::mma(c, a, b, "mma_m16n8k16", simt::mma_tile, w);
+}
+// The operands are TF32: f32 with zeros in the lower 13 bits.
+inline void mma_m16n8k8_tf32(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                             Where w = Where::current()) {
+  if ((a[0] | a[1] | a[2] | a[3] | b[0] | b[1]) & 0x1fffu) {
+    simt::fail("mma_m16n8k8_tf32: an operand that was not made TF32", w);
+  }
+  detail::mma(c, a, b, "mma_m16n8k8_tf32", simt::mma_tile_tf32, w);
 }
 
 // ---- launching ----

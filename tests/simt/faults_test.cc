@@ -144,6 +144,22 @@ TEST_CASE("wrong warp masks are found") {
   }
 }
 
+TEST_CASE("an operand that was not made TF32 is found") {
+  Sim sim(orders[0]);
+  std::vector<float> y(32);
+  CHECK_THAT(sim.error_of(
+                 {.kernel = "tf32", .block = {32}},
+                 +[](float* p) {
+                   const uint32_t third = __float_as_uint(1.0f / 3.0f);
+                   float c[4] = {};
+                   mma_m16n8k8_tf32(c, {third, 0, 0, 0}, {0, 0});
+                   p[threadIdx.x] = c[0];
+                 },
+                 y.data()),
+             Contains("mma_m16n8k8_tf32: an operand that was not made TF32") &&
+                 Contains("faults_test.cc:"));
+}
+
 struct Tile {
   alignas(16) float values[128];
 };

@@ -79,16 +79,25 @@ TEST_CASE("lstm grid: three barriers of the block per step") {
   check(step_of(s, "grid", true), {3, 0, 4 * 8 * 4 * 2, (backward_bytes + 4) * states + 4 * 4, 0});
 }
 
-TEST_CASE("lstm grid_cluster: one barrier of the cluster and one of the block per step") {
-  const Shape s{64, 16};
-  constexpr uint64_t states = 64 * 16;
-  // c is kept in memory, and h is written once more. 4 clusters of 2 blocks with 64 rows: 4 row
-  // tiles x 4 products of 16 columns x 2 tiles a warp; sums of half the rows go to the other block.
-  check(step_of(s, "grid_cluster", false),
-        {1, 1, 8 * 8 * 4 * 4 * 2, (forward_bytes + 4 + 2) * states, 8 * 32 * 16 * 4});
-  // One cluster of 8 blocks with 64 rows, of which 7/8 belong to others.
-  check(step_of(s, "grid_cluster", true),
-        {1, 1, 8 * 8 * 4 * 4 * 2, (backward_bytes + 4 + 8) * states, 8 * 56 * 16 * 4});
+TEST_CASE("lstm grid_cluster: one barrier of the cluster and one of the block per pass") {
+  // Few sequences are taken 8 at a time, more of them 16.
+  struct Passes {
+    int32_t sequences;
+    uint64_t passes, each;
+  };
+  for (const Passes& p : {Passes{8, 1, 8}, {16, 2, 8}, {24, 3, 8}, {32, 2, 16}}) {
+    const Shape s{64, p.sequences};
+    const uint64_t computed = p.passes * p.each, states = 64 * computed;
+    // c is kept in memory, and h is written once more. 4 clusters of 2 blocks with 64 rows: 4 row
+    // tiles x 4 products of 16 columns a warp; sums of half the rows go to the other block.
+    check(step_of(s, "grid_cluster", false),
+          {p.passes, p.passes, 8 * 8 * 4 * 4 * computed / 8, (forward_bytes + 4 + 2) * states,
+           8 * 32 * computed * 4});
+    // One cluster of 8 blocks with 64 rows, of which 7/8 belong to others.
+    check(step_of(s, "grid_cluster", true),
+          {p.passes, p.passes, 8 * 8 * 4 * 4 * computed / 8, (backward_bytes + 4 + 8) * states,
+           8 * 56 * computed * 4});
+  }
 }
 
 // Launches of everything in one pass, by kernel.
@@ -104,20 +113,20 @@ std::map<std::string, uint64_t> launches(const LstmDims& dims, const std::vector
   return found;
 }
 
-TEST_CASE("lstm portable: a product per direction and one launch of cells per step") {
+TEST_CASE("lstm portable: one product and one launch of cells per step, for all directions") {
   using Launches = std::map<std::string, uint64_t>;
   for (const int directions : {1, 2}) {
     const auto D = static_cast<uint64_t>(directions);
     const LstmDims dims{directions, 3, 16, 0};
-    // One product for the inputs of all steps.
+    // A product per direction for the inputs of all steps.
     CHECK(launches(dims, {7, 5, 2}, "portable", false) ==
-          Launches{{"gemm", 8 * D},
+          Launches{{"gemm", D + 7},
                    {"lstm portable_forward_start", 1},
                    {"lstm portable_forward_cells", 7},
                    {"lstm portable_forward_end", 1}});
     // The last is for dh0; no dx here.
     CHECK(launches(dims, {7, 5, 2}, "portable", true) ==
-          Launches{{"gemm", 7 * D},
+          Launches{{"gemm", 7},
                    {"lstm portable_backward_start", 1},
                    {"lstm portable_backward_cells", 7},
                    {"lstm portable_backward_end", 1}});

@@ -153,6 +153,17 @@ __global__ void mma_kernel(float* c, const bf16* a, const bf16* b) {
   for (int i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * q + i % 2] = fc[i] - 1;
 }
 
+__global__ void mma_tf32_kernel(float* c, const float* a, const float* b) {
+  const int lane = static_cast<int>(threadIdx.x), g = lane / 4, q = lane % 4;
+  const uint32_t fa[4] = {__float_as_uint(a[g * 8 + q]), __float_as_uint(a[(g + 8) * 8 + q]),
+                          __float_as_uint(a[g * 8 + q + 4]),
+                          __float_as_uint(a[(g + 8) * 8 + q + 4])};
+  const uint32_t fb[2] = {__float_as_uint(b[g * 8 + q]), __float_as_uint(b[g * 8 + q + 4])};
+  float fc[4] = {1, 1, 1, 1};
+  mma_m16n8k8_tf32(fc, fa, fb);
+  for (int i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * q + i % 2] = fc[i] - 1;
+}
+
 __global__ void relay_kernel(uint32_t* flags, int* y) {
   const unsigned b = blockIdx.x;
   if (threadIdx.x != 0) return;
@@ -264,6 +275,9 @@ void async_reverse(const Context& context, float* y, const float* x, int valid) 
 }
 void mma(const Context& context, float* c, const bf16* a, const bf16* b) {
   launch(context, {.kernel = "mma", .block = {32}}, mma_kernel, c, a, b);
+}
+void mma_tf32(const Context& context, float* c, const float* a, const float* b) {
+  launch(context, {.kernel = "mma_tf32", .block = {32}}, mma_tf32_kernel, c, a, b);
 }
 void relay(const Context& context, uint32_t* flags, int* y, int blocks) {
   launch(context,

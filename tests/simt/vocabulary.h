@@ -30,6 +30,8 @@ namespace rondo {
   void async_reverse(const Context& context, float* y, const float* x, int valid);                 \
   /* C[16][8] = A[16][16] B[8][16]^T */                                                            \
   void mma(const Context& context, float* c, const bf16* a, const bf16* b);                        \
+  /* C[16][8] = A[16][8] B[8][8]^T, of TF32 */                                                     \
+  void mma_tf32(const Context& context, float* c, const float* a, const float* b);                 \
   /* block b waits for block b-1's flag and adds one; y[b] = b */                                  \
   void relay(const Context& context, uint32_t* flags, int* y, int blocks);                         \
   /* block b passes on block b-1's words plus one, block 0 those of 1, 2, ... 8; y[b] = their sum  \

@@ -214,6 +214,22 @@ TEST_CASE("mma multiplies bf16 tiles exactly for small integers") {
   });
 }
 
+TEST_CASE("mma multiplies TF32 tiles exactly for small integers") {
+  everywhere([](Bench& b) {
+    std::vector<float> a(128), bt(64), want(128);
+    for (int i = 0; i < 128; ++i) a[static_cast<size_t>(i)] = static_cast<float>(i % 11 - 5);
+    for (int i = 0; i < 64; ++i) bt[static_cast<size_t>(i)] = static_cast<float>(i % 13 - 6) / 8;
+    for (size_t r = 0; r < 16; ++r) {
+      for (size_t c = 0; c < 8; ++c) {
+        for (size_t k = 0; k < 8; ++k) want[r * 8 + c] += a[r * 8 + k] * bt[c * 8 + k];
+      }
+    }
+    float* c = b.put(std::vector<float>(128));
+    ON_PLACE(b, mma_tf32, c, b.put(a), b.put(bt));
+    CHECK(b.get(c, 128) == want);
+  });
+}
+
 TEST_CASE("blocks hand a flag on") {
   everywhere([](Bench& b) {
     uint32_t* flags = b.put(std::vector<uint32_t>(9));
