@@ -26,7 +26,16 @@ class DeviceGroup : public ProcessGroup {
  public:
   virtual Device& device() = 0;
   virtual Stream& stream() = 0;
+  // Whether an operation that waits for another rank occupies a part of the device meanwhile, so
+  // that a kernel that needs all of it at once waits as well. Such operations are to be enqueued in
+  // an order in which nothing that comes before an operation waits for what comes after it.
+  virtual bool holds_device() const { return true; }
 };
+
+// Makes a group of devices of these ranks of the world, in this order; called by all of them, which
+// wait for one another. `id` tells apart groups that have a rank in common.
+using DeviceGroupMaker =
+    std::function<std::unique_ptr<DeviceGroup>(const std::vector<int>& members, uint16_t id)>;
 
 // The kernels a ring of a device needs; this layer has none of its own. Both enqueue and return.
 // Views have equal shapes and are f32 or bf16 each.

@@ -88,7 +88,9 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
     mine.transport = &transport;
     mine.device = device_of_rank(choice, options.device, rank, ranks);
     std::unique_ptr<DeviceGroup> sums;
-    if (!wants_pipeline(config)) {
+    if (wants_pipeline(config)) {
+      mine.devices = make_device_groups(mine.device, transport, *store, "pipeline", g.timeout);
+    } else {
       sums = make_device_group(mine.device, transport, *store, "sums", g.timeout);
     }
     mine.sums = sums.get();
@@ -112,8 +114,11 @@ TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
   options.group = group.get();
   options.transport = &transport;
   options.device = device_of_rank(choice, options.device, place.local_rank, place.local_size);
-  std::unique_ptr<DeviceGroup> sums;  // pipelines sum by way of the host
-  if (!wants_pipeline(config)) {
+  std::unique_ptr<DeviceGroup> sums;
+  if (wants_pipeline(config)) {
+    options.devices = make_device_groups(options.device, transport, world->store(),
+                                         "pipeline-" + place.attempt, g.timeout);
+  } else {
     sums = make_device_group(options.device, transport, world->store(), "sums-" + place.attempt,
                              g.timeout);
   }

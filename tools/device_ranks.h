@@ -22,4 +22,9 @@ std::unique_ptr<DeviceGroup> make_device_group(DeviceId device, Transport& trans
                                                const std::string& name,
                                                CommClock::duration timeout);
 
+// The same for some of the ranks at a time. Empty on a cpu, and on GPUs without NCCL: then
+// everything goes by way of the host.
+DeviceGroupMaker make_device_groups(DeviceId device, Transport& transport, Store& store,
+                                    const std::string& name, CommClock::duration timeout);
+
 }  // namespace rondo

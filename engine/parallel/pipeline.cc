@@ -74,12 +74,13 @@ PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batche
 
 PipelineRank::PipelineRank(const Graph& graph, const Context& context, ProcessGroup& group,
                            PipelineSchedule schedule, Parameters& parameters,
-                           PipelineOptions options)
+                           PipelineOptions options, StageLinks* links)
     : context_(context),
       group_(group),
       schedule_(std::move(schedule)),
       parameters_(parameters),
-      options_(options) {
+      options_(options),
+      timeline_(options.timeline) {
   RONDO_CHECK(group.size() == schedule_.ranks(), "a schedule of ", schedule_.ranks(),
               " ranks for a group of ", group.size());
   require_neighbours(graph);
@@ -93,6 +94,12 @@ PipelineRank::PipelineRank(const Graph& graph, const Context& context, ProcessGr
   for (size_t i = 0; i < list.size(); ++i) {
     if (is_recv(list[i].kind)) recvs_.push_back(i);
   }
+  const TrafficOptions traffic{options.wire, options.timeout, options.look_ahead};
+  const bool on_device = context.device->kind() != DeviceKind::cpu;
+  waits_for_computations_ = !on_device || (links == nullptr && group.size() > 1);
+  traffic_ = waits_for_computations_
+                 ? make_host_traffic(group, traffic, timeline_)
+                 : make_device_traffic(context, group, links, traffic, timeline_);
 }
 
 void PipelineRank::cut(const Graph& graph, int stage) {
@@ -139,7 +146,31 @@ void PipelineRank::reserve(const BatchCapacity& capacity) {
                                                Reuse::by_liveness, stage));
     }
   }
+  traffic_->reserve(most_traffic());
   planned_ = true;
+}
+
+// As if no micro-batch were empty.
+StageTraffic::Most PipelineRank::most_traffic() const {
+  StageTraffic::Most most;
+  for (const auto& [stage, s] : stages_) {
+    for (const auto* values : {&s.from_lower, &s.to_lower, &s.from_upper, &s.to_upper}) {
+      most.bytes = std::max(most.bytes, traffic_->most_bytes(s.graph, capacity_, *values));
+    }
+  }
+  size_t expected = 0, handed_over = 0, taken = 0, turn = 0;
+  for (const Action& a : schedule_.actions[static_cast<size_t>(group_.rank())]) {
+    if (is_recv(a.kind)) ++turn;
+    expected = std::max(
+        expected, std::min(recvs_.size(), turn + static_cast<size_t>(traffic_->look_ahead())));
+    most.arrivals = std::max(most.arrivals, expected + handed_over - taken);
+    const bool forward = a.kind == Kind::forward;
+    if (!forward && !gives_gradient(a.kind)) continue;
+    if (forward ? a.stage > 0 : a.stage < schedule_.stages - 1) ++taken;
+    if (stages_.contains(forward ? a.stage + 1 : a.stage - 1)) ++handed_over;
+    most.arrivals = std::max(most.arrivals, expected + handed_over - taken);
+  }
+  return most;
 }
 
 const Plan& PipelineRank::plan(int stage, int micro_batch) const {
@@ -176,6 +207,23 @@ uint32_t PipelineRank::tag(bool up, int reader, int micro_batch) const {
                                micro_batch);
 }
 
+StageMessage PipelineRank::message(const Action& a, bool up, int reader) const {
+  const Stage& s = of(a.stage);
+  StageMessage m;
+  m.action = a;
+  m.up = up;
+  m.reader = reader;
+  m.graph = &s.graph;
+  if (reader == a.stage) {
+    m.values = up ? s.from_lower : s.from_upper;
+  } else {
+    m.values = up ? s.to_upper : s.to_lower;
+  }
+  m.layout = batches_[static_cast<size_t>(a.micro_batch)].layout;
+  m.tag = tag(up, reader, a.micro_batch);
+  return m;
+}
+
 void PipelineRank::run(std::span<const BatchView> micro_batches, const PipelineHooks& hooks) {
   RONDO_CHECK(micro_batches.size() == static_cast<size_t>(schedule_.micro_batches),
               micro_batches.size(), " micro-batches for a schedule of ", schedule_.micro_batches);
@@ -183,53 +231,52 @@ void PipelineRank::run(std::span<const BatchView> micro_batches, const PipelineH
   BatchCapacity most;
   for (const BatchView& b : micro_batches) most = BatchCapacity::merge(most, b.extent());
   reserve(most);
-  timeline_.clear();
   // All ranks' times have one zero then.
   if (options_.timeline) group_.barrier().wait();
-  began_ = CommClock::now();
+  timeline_.start(schedule_.actions[static_cast<size_t>(group_.rank())].size());
   posted_ = 0;
+  try {
+    run_actions(hooks);
+  } catch (const std::exception& e) {
+    traffic_->abort(e.what());
+    throw;
+  }
+  batches_ = {};
+}
+
+void PipelineRank::run_actions(const PipelineHooks& hooks) {
   const auto& list = schedule_.actions[static_cast<size_t>(group_.rank())];
+  traffic_->begin_run();
   for (size_t i = 0; i < list.size(); ++i) {
     post_ahead(i);
     perform(list[i], hooks);
-    drop_departed(false);
+    traffic_->advance();
   }
-  drop_departed(true);
-  batches_ = {};
+  traffic_->end_run();
 }
 
 // Recvs whose turn has come, and the next few.
 void PipelineRank::post_ahead(size_t action) {
   const auto passed =
       static_cast<size_t>(std::upper_bound(recvs_.begin(), recvs_.end(), action) - recvs_.begin());
-  const size_t until = std::min(recvs_.size(), passed + static_cast<size_t>(options_.look_ahead));
+  const size_t until =
+      std::min(recvs_.size(), passed + static_cast<size_t>(traffic_->look_ahead()));
   for (; posted_ < until; ++posted_) {
     const Action& a = schedule_.actions[static_cast<size_t>(group_.rank())][recvs_[posted_]];
-    if (empty(a.micro_batch)) continue;
-    const bool up = goes_up(a.kind);
-    const Stage& s = of(a.stage);
-    const PackedHost& layout = *batches_[static_cast<size_t>(a.micro_batch)].layout;
-    Parcel& parcel = arriving_[{up, {a.stage, a.micro_batch}}];
-    if (!spare_.empty()) {
-      parcel.bytes = std::move(spare_.back());
-      spare_.pop_back();
-    }
-    parcel.bytes.resize(
-        message_bytes(s.graph, layout, up ? s.from_lower : s.from_upper, options_.wire));
-    parcel.work = group_.recv(a.peer, tag(up, a.stage, a.micro_batch), parcel.bytes,
-                              within(options_.timeout));
-    parcel.recorded = record(a, CommClock::now(), {});
+    if (!empty(a.micro_batch)) traffic_->expect(message(a, goes_up(a.kind), a.stage));
   }
 }
 
 void PipelineRank::perform(const Action& a, const PipelineHooks& hooks) {
   if (a.kind == Kind::reduce) {
-    const auto start = CommClock::now();
+    const size_t place = timeline_.add(a);
+    timeline_.set_start(place, CommClock::now());
     if (hooks.reduce) hooks.reduce(a.stage);
-    record(a, start, CommClock::now());
+    timeline_.set_end(place, CommClock::now());
   } else if (!empty(a.micro_batch)) {
     if (is_send(a.kind)) {
-      send(a);
+      const bool up = goes_up(a.kind);
+      traffic_->send(message(a, up, up ? a.stage + 1 : a.stage - 1), plan_of(a));
     } else if (!is_recv(a.kind)) {
       compute(a, hooks);
     }
@@ -242,15 +289,26 @@ void PipelineRank::compute(const Action& a, const PipelineHooks& hooks) {
     if (hooks.loaded) hooks.loaded(a.stage, a.micro_batch, plan_of(a));
   }
   receive_inputs(a);
-  const auto start = CommClock::now();
+  const size_t place = timeline_.add(a);
+  note_time(place, false);
   run_nodes(a, hooks);
-  context_.stream->synchronize();
-  record(a, start, CommClock::now());
+  if (waits_for_computations_) context_.stream->synchronize();
+  note_time(place, true);
   hand_over(a);
   const bool has_losses = hooks.loss_in_backward ? gives_gradient(a.kind) : a.kind == Kind::forward;
   if (has_losses && a.stage == schedule_.stages - 1 && hooks.after_loss) {
     hooks.after_loss(a.micro_batch, plan_of(a));
   }
+}
+
+// When the stream comes here.
+void PipelineRank::note_time(size_t place, bool end) {
+  if (!timeline_.records()) return;
+  const auto note = [this, place, end] {
+    const auto now = CommClock::now();
+    end ? timeline_.set_end(place, now) : timeline_.set_start(place, now);
+  };
+  waits_for_computations_ ? note() : context_.stream->enqueue(note);
 }
 
 void PipelineRank::load(const Action& a) {
@@ -282,85 +340,19 @@ void PipelineRank::run_nodes(const Action& a, const PipelineHooks& hooks) {
 void PipelineRank::receive_inputs(const Action& a) {
   const bool up = a.kind == Kind::forward;
   if (!up && !gives_gradient(a.kind)) return;
-  const auto found = arriving_.find({up, {a.stage, a.micro_batch}});
-  if (found == arriving_.end()) {
-    const bool at_the_end = up ? a.stage == 0 : a.stage == schedule_.stages - 1;
-    RONDO_CHECK(at_the_end, describe(a), " has no input");
-    return;
-  }
-  Parcel& parcel = found->second;
-  if (parcel.work) {
-    parcel.work.wait();
-    record_work(parcel);
-  }
-  const Stage& s = of(a.stage);
-  unpack_values(plan_of(a), up ? s.from_lower : s.from_upper, options_.wire, parcel.bytes);
-  spare_.push_back(std::move(parcel.bytes));
-  arriving_.erase(found);
+  const bool at_the_end = up ? a.stage == 0 : a.stage == schedule_.stages - 1;
+  if (at_the_end) return;
+  const StageMessage m = message(a, up, a.stage);
+  RONDO_CHECK(traffic_->expects(m), describe(a), " has no input");
+  traffic_->take(m, plan_of(a));
 }
 
-// To a stage of the same rank. It gets what it would get over the wire.
+// To a stage of the same rank.
 void PipelineRank::hand_over(const Action& a) {
   const bool up = a.kind == Kind::forward;
   if (!up && !gives_gradient(a.kind)) return;
   const int reader = up ? a.stage + 1 : a.stage - 1;
-  if (!stages_.contains(reader)) return;
-  arriving_[{up, {reader, a.micro_batch}}].bytes = packed(a, up);
-}
-
-std::vector<std::byte> PipelineRank::packed(const Action& a, bool up) {
-  const Stage& s = of(a.stage);
-  const std::vector<ValueId>& values = up ? s.to_upper : s.to_lower;
-  std::vector<std::byte> bytes;
-  if (!spare_.empty()) {
-    bytes = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  const PackedHost& layout = *batches_[static_cast<size_t>(a.micro_batch)].layout;
-  bytes.resize(message_bytes(s.graph, layout, values, options_.wire));
-  pack_values(plan_of(a), values, options_.wire, bytes);
-  return bytes;
-}
-
-void PipelineRank::send(const Action& a) {
-  const bool up = goes_up(a.kind);
-  const int reader = up ? a.stage + 1 : a.stage - 1;
-  const auto start = CommClock::now();
-  Parcel& parcel = departing_.emplace_back();
-  parcel.bytes = packed(a, up);
-  parcel.work =
-      group_.send(a.peer, tag(up, reader, a.micro_batch), parcel.bytes, within(options_.timeout));
-  parcel.recorded = record(a, start, {});
-}
-
-void PipelineRank::drop_departed(bool wait) {
-  while (!departing_.empty() && (wait || departing_.front().work.poll())) {
-    Parcel& parcel = departing_.front();
-    parcel.work.wait();
-    record_work(parcel);
-    spare_.push_back(std::move(parcel.bytes));
-    departing_.pop_front();
-  }
-}
-
-double PipelineRank::seconds_since_start() const {
-  return std::chrono::duration<double>(CommClock::now() - began_).count();
-}
-
-size_t PipelineRank::record(const Action& action, CommClock::time_point start,
-                            CommClock::time_point end) {
-  if (!options_.timeline) return 0;
-  const auto seconds = [&](CommClock::time_point t) {
-    return std::max(0.0, std::chrono::duration<double>(t - began_).count());
-  };
-  timeline_.push_back({action, seconds(start), seconds(std::max(start, end))});
-  return timeline_.size() - 1;
-}
-
-void PipelineRank::record_work(const Parcel& parcel) {
-  if (!options_.timeline) return;
-  TimedAction& t = timeline_[parcel.recorded];
-  t.end = std::max(t.start, std::chrono::duration<double>(parcel.work.end() - began_).count());
+  if (stages_.contains(reader)) traffic_->hand_over(message(a, up, reader), plan_of(a));
 }
 
 }  // namespace rondo

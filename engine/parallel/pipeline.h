@@ -11,11 +11,13 @@
 // activations, and they are used again. All share the stage's parameters, into whose gradients they
 // accumulate, in the order of the micro-batches.
 //
-// What crosses from a device to another goes by way of host memory. One thread at a time. Throws
-// CommError when a rank is gone or late.
+// On devices all of that is queued: messages go from device to device over StageLinks, on streams
+// of their own that events order with the computations, and the host waits at the end of a run.
+// (The passes are queued node by node, not as recorded work.) Where there are no links they go by
+// way of host memory, and the host waits for every computation. One thread at a time. Throws
+// CommError when a rank is gone or late; then the device may still be computing garbage.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -26,13 +28,15 @@
 #include "comm/schedule.h"
 #include "comm/schedule_timing.h"
 #include "engine/graph/plan.h"
+#include "engine/parallel/stage_traffic.h"
 
 namespace rondo {
 
 struct PipelineOptions {
   Wire wire = Wire::exact;  // bf16: f32 values are rounded on their way
-  CommClock::duration timeout = std::chrono::minutes(5);  // of each message
-  int look_ahead = 2;     // recvs that may be posted before their turn
+  // Of each message; over links since it was queued, which is before what it waits for is done.
+  CommClock::duration timeout = std::chrono::minutes(5);
+  int look_ahead = 2;     // recvs that may be posted before their turn (StageTraffic)
   bool timeline = false;  // whether runs are recorded
 };
 
@@ -43,11 +47,11 @@ struct PipelineHooks {
   // them.
   std::function<void(const Action& action, const std::function<void(size_t node)>& done)>
       run_nodes = {};
-  // The last stage has computed its losses.
+  // The last stage has computed its losses, or on devices queued that.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
   // Where the losses are there only after the (input) backward pass.
   bool loss_in_backward = false;
-  // A node of the last micro-batch's backward has run, on a stage of this rank; CPU only.
+  // A node of the last micro-batch's backward has run, or been queued, on a stage of this rank.
   std::function<void(int stage, size_t node)> after_node = {};
   // The gradients of a stage of this rank are complete.
   std::function<void(int stage)> reduce = {};
@@ -63,10 +67,12 @@ class PipelineRank {
  public:
   // `graph` is the whole graph, with its backward nodes if the schedule runs backwards. The group's
   // ranks are those of the schedule. Borrows the group, the parameters (of this rank's stages at
-  // least) and what the context points to. Throws Error when a value crosses between stages that
+  // least), what the context points to and the links, which are of the same ranks; nullptr: none.
+  // Throws Error when a value crosses between stages that
   // are not neighbours, or a parameter is used by two stages.
   PipelineRank(const Graph& graph, const Context& context, ProcessGroup& group,
-               PipelineSchedule schedule, Parameters& parameters, PipelineOptions options = {});
+               PipelineSchedule schedule, Parameters& parameters, PipelineOptions options = {},
+               StageLinks* links = nullptr);
 
   // Memory for micro-batches up to `capacity`; run() asks for more where it needs it.
   void reserve(const BatchCapacity& capacity);
@@ -85,10 +91,12 @@ class PipelineRank {
   // Of all plans.
   size_t arena_bytes() const;
   size_t batch_bytes() const;
+  // Of messages, on the device.
+  size_t message_bytes() const { return traffic_->memory_bytes(); }
   // Of the last run, seconds from its start; empty unless options.timeline.
-  const std::vector<TimedAction>& timeline() const { return timeline_; }
+  const std::vector<TimedAction>& timeline() const { return timeline_.actions(); }
   // On the clock of the timeline.
-  double seconds_since_start() const;
+  double seconds_since_start() const { return timeline_.seconds_at(CommClock::now()); }
 
  private:
   struct Stage {
@@ -98,14 +106,6 @@ class PipelineRank {
     int slots = 0;
     std::vector<std::unique_ptr<Plan>> plans;  // by slot
   };
-  // A message on its way, or handed over within the rank. The work ends before the bytes.
-  struct Parcel {
-    std::vector<std::byte> bytes;
-    Work work;
-    size_t recorded = 0;  // its place in the timeline
-  };
-  using Key = std::pair<int, std::pair<int, int>>;  // up or down, stage that reads, micro-batch
-
   Stage& of(int stage) { return stages_.at(stage); }
   const Stage& of(int stage) const { return stages_.at(stage); }
   void cut(const Graph& graph, int stage);
@@ -113,7 +113,10 @@ class PipelineRank {
   Plan& plan_of(const Action& action);
   bool empty(int micro_batch) const;
   uint32_t tag(bool up, int reader, int micro_batch) const;
+  StageMessage message(const Action& action, bool up, int reader) const;
+  StageTraffic::Most most_traffic() const;
 
+  void run_actions(const PipelineHooks& hooks);
   void post_ahead(size_t action);
   void perform(const Action& action, const PipelineHooks& hooks);
   void compute(const Action& action, const PipelineHooks& hooks);
@@ -121,12 +124,7 @@ class PipelineRank {
   void run_nodes(const Action& action, const PipelineHooks& hooks);
   void receive_inputs(const Action& action);
   void hand_over(const Action& action);
-  void send(const Action& action);
-  std::vector<std::byte> packed(const Action& action, bool up);
-  void drop_departed(bool wait);
-
-  size_t record(const Action& action, CommClock::time_point start, CommClock::time_point end);
-  void record_work(const Parcel& parcel);
+  void note_time(size_t place, bool end);
 
   const Context context_;
   ProcessGroup& group_;
@@ -143,11 +141,9 @@ class PipelineRank {
   std::vector<BatchView::Input> inputs_;  // that the stage reads
   std::vector<size_t> recvs_;             // indices of this rank's recv actions
   size_t posted_ = 0;                     // of them
-  std::map<Key, Parcel> arriving_;
-  std::deque<Parcel> departing_;
-  std::vector<std::vector<std::byte>> spare_;
-  CommClock::time_point began_;
-  std::vector<TimedAction> timeline_;
+  RunTimeline timeline_;
+  bool waits_for_computations_ = true;
+  std::unique_ptr<StageTraffic> traffic_;
 };
 
 }  // namespace rondo

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/parallel/device_bucket_reducer.h"
 #include "engine/parallel/stage_messages.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
@@ -14,21 +15,27 @@
 namespace rondo {
 namespace {
 
-// Live rows of a value as f32.
+// Values of host memory, f32 or bf16, as f32.
+void append_floats(std::span<const std::byte> values, DType dtype, std::vector<float>& to) {
+  const size_t n = values.size() / size_of(dtype), at = to.size();
+  to.resize(at + n);
+  if (dtype == DType::f32) {
+    std::memcpy(to.data() + at, values.data(), values.size());
+    return;
+  }
+  RONDO_CHECK(dtype == DType::bf16, "values of ", name_of(dtype));
+  const auto* const narrow = reinterpret_cast<const bf16*>(values.data());
+  std::transform(narrow, narrow + n, to.begin() + static_cast<std::ptrdiff_t>(at),
+                 [](bf16 x) { return static_cast<float>(x); });
+}
+
+// Live rows of a value.
 void append_floats(const Plan& plan, ValueId id, std::vector<float>& to) {
   const Value& v = plan.graph().value(id);
   const auto n = static_cast<size_t>(v.shape.planes * plan.live_rows(v.shape) * v.shape.cols);
-  const size_t at = to.size();
-  to.resize(at + n);
-  if (v.dtype == DType::f32) {
-    plan.read(id, to.data() + at, n * sizeof(float));
-    return;
-  }
-  RONDO_CHECK(v.dtype == DType::bf16, "value '", v.name, "' is ", name_of(v.dtype));
-  std::vector<bf16> narrow(n);
-  plan.read(id, narrow.data(), n * sizeof(bf16));
-  std::transform(narrow.begin(), narrow.end(), to.begin() + static_cast<std::ptrdiff_t>(at),
-                 [](bf16 x) { return static_cast<float>(x); });
+  std::vector<std::byte> values(n * size_of(v.dtype));
+  plan.read(id, values.data(), values.size());
+  append_floats(values, v.dtype, to);
 }
 
 }  // namespace
@@ -56,6 +63,7 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
     layers_ = find_layers(training_.graph);
   });
   place(settings, capacity);
+  connect_devices();
   world_.together([&] {
     const PipelineSchedule schedule = make_schedule(settings.schedule, grid_.split().pipeline,
                                                     settings.micro_batches, settings.chunks);
@@ -67,31 +75,61 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
     parameters_->initialize(options.seed);
     make_optimizer();
     totals_ = Buffer(*device_, sizeof(LossTotals), "sums of losses");
-    scratch_ = Buffer(*device_, reduce_workspace_bytes + sizeof(double), "sums of squares");
+    scratch_ = Buffer(*device_, reduce_workspace_bytes + entries_.size() * sizeof(double),
+                      "sums of squares");
     PipelineOptions quiet = settings.options;
     quiet.timeline = false;
     evaluator_ = std::make_unique<PipelineRank>(evaluation_.graph, context_, grid_.pipeline(),
-                                                forward_only(schedule, 1), *parameters_, quiet);
+                                                forward_only(schedule, 1), *parameters_, quiet,
+                                                links_.get());
     make_pipeline(capacity);
   });
   compare_graphs();
-  ProcessGroup& replicas = grid_.same_stages();
-  if (replicas.size() > 1) {
-    const int64_t bytes = settings.bucket_bytes > 0 ? settings.bucket_bytes
-                                                    : bucket_bytes_for(measure_link(replicas));
-    make_reducer(bytes);
+  if (grid_.same_stages().size() > 1) make_reducer();
+}
+
+void PipelineTrainer::connect_devices() {
+  if (device_->kind() == DeviceKind::cpu) return;
+  double able = grid_.devices() ? 1 : 0;
+  world_.sum({&able, 1});
+  if (able == 0) return;
+  if (able != world_.size()) {
+    fail_input("devices of ", able, " of ", world_.size(),
+               " ranks can exchange their memory, expected all or none (is NCCL installed on some "
+               "machines only?)");
+  }
+  const std::vector<int>& stages = grid_.pipeline_ranks();
+  if (stages.size() > 1) {
+    links_ = std::make_unique<StageLinks>(grid_.devices(), stages, grid_.stage_rank(),
+                                          settings_.chunks > 1, RankGrid::first_device_group + 1);
+  }
+  if (grid_.same_stages().size() > 1) {
+    sums_ = grid_.devices()(grid_.same_stages_ranks(), RankGrid::first_device_group);
   }
 }
 
-void PipelineTrainer::make_reducer(int64_t bucket_bytes) {
+void PipelineTrainer::make_reducer() {
   ProcessGroup& replicas = grid_.same_stages();
-  if (device_->kind() == DeviceKind::cpu) {
-    const Graph& graph = pipeline_->stage_graph(pipeline_->stages().front());
-    reducer_ = std::make_unique<BucketReducer>(replicas, graph, *parameters_, bucket_bytes);
-    return;
+  // Measuring also connects the devices, for which they would wait in the middle of a batch.
+  const bool on_device = device_->kind() != DeviceKind::cpu;
+  LinkSpeed link;
+  if (sums_) {
+    link = measure_link(*sums_, replicas);
+  } else if (settings_.bucket_bytes == 0 && !on_device) {
+    link = measure_link(replicas);
   }
-  reducer_ = std::make_unique<GroupReducer>(replicas);
-  gradients_on_host_ = HostArray(parameters_->gradients(), *device_, "gradients of replicas");
+  const int64_t bytes =
+      settings_.bucket_bytes > 0 ? settings_.bucket_bytes : bucket_bytes_for(link);
+  const Graph& graph = pipeline_->stage_graph(pipeline_->stages().front());
+  if (sums_) {
+    reducer_ = std::make_unique<DeviceBucketReducer>(replicas, *sums_, context_, graph,
+                                                     *parameters_, bytes);
+  } else if (!on_device) {
+    reducer_ = std::make_unique<BucketReducer>(replicas, graph, *parameters_, bytes);
+  } else {
+    reducer_ = std::make_unique<GroupReducer>(replicas);
+    gradients_on_host_ = HostArray(parameters_->gradients(), *device_, "gradients of replicas");
+  }
 }
 
 PipelineTrainer::~PipelineTrainer() = default;
@@ -99,7 +137,8 @@ PipelineTrainer::~PipelineTrainer() = default;
 void PipelineTrainer::make_optimizer() {
   ProcessGroup& replicas = grid_.same_stages();
   if (settings_.shard_optimizer && replicas.size() > 1) {
-    sharded_ = std::make_unique<ShardedOptimizer>(options_.optimizer, *parameters_, replicas);
+    sharded_ = std::make_unique<ShardedOptimizer>(options_.optimizer, *parameters_, context_,
+                                                  replicas, sums_.get());
   } else {
     optimizer_ = std::make_unique<Optimizer>(options_.optimizer, *parameters_);
   }
@@ -122,9 +161,9 @@ void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
                  "both in time (parallel.sequence) and into stages (parallel.pipeline, chunks)");
     }
   }
-  pipeline_ =
-      std::make_unique<PipelineRank>(shards_ ? shards_->graph() : training_.graph, context_,
-                                     grid_.pipeline(), schedule, *parameters_, settings_.options);
+  pipeline_ = std::make_unique<PipelineRank>(shards_ ? shards_->graph() : training_.graph, context_,
+                                             grid_.pipeline(), schedule, *parameters_,
+                                             settings_.options, links_.get());
   pipeline_->reserve(shards_ ? shards_->shards().capacity(capacity) : capacity);
 }
 
@@ -241,7 +280,7 @@ Session::Memory PipelineTrainer::memory() const {
   m.weights = parameters_->weights().bytes();
   m.gradients = parameters_->gradients().bytes();
   m.optimizer = optimizer().bytes();
-  m.activations = pipeline_->arena_bytes();
+  m.activations = pipeline_->arena_bytes() + pipeline_->message_bytes();
   m.batch = pipeline_->batch_bytes();
   return m;
 }
@@ -265,53 +304,107 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
     const TensorView g = parameters_->gradients();
     device_->fill_bytes(stream_, g.data, 0, g.bytes());
     device_->fill_bytes(stream_, totals_.data(), 0, sizeof(LossTotals));
-    stream_.synchronize();
   }
   clear_ = false;
-  losses_.assign(micro_batches.size(), {});
+  expect_losses(micro_batches);
   PipelineHooks hooks;
   hooks.after_loss = [this](int m, const Plan& plan) { note_losses(m, plan); };
   if (reducer_ && last) {
     reducer_->last_batch();
-    if (device_->kind() == DeviceKind::cpu) {
-      hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
-    }
+    hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
   }
-  if (!shards_) return pipeline_->run(micro_batches, hooks);
+  if (!shards_) {
+    pipeline_->run(micro_batches, hooks);
+    return collect_losses();
+  }
   BatchCapacity most;
   for (const BatchView& batch : micro_batches) most = BatchCapacity::merge(most, batch.extent());
   reserve(most);
   shards_->run(*pipeline_, micro_batches, std::move(hooks), settings_.options.timeout);
 }
 
+void PipelineTrainer::expect_losses(std::span<const BatchView> micro_batches) {
+  losses_.assign(micro_batches.size(), {});
+  losses_at_.assign(1, 0);
+  if (shards_ || pipeline_->stages().back() != schedule().stages - 1) return;
+  const Value& loss = training_.graph.value(training_.loss);
+  for (const BatchView& batch : micro_batches) {
+    const auto rows = static_cast<size_t>(live_rows(training_.graph, *batch.layout, loss.shape));
+    losses_at_.push_back(losses_at_.back() + rows * size_of(loss.dtype));
+  }
+  if (losses_at_.back() > losses_on_host_.bytes()) {
+    losses_on_host_ = StagingBuffer(*device_, losses_at_.back(), "losses");
+  }
+}
+
 void PipelineTrainer::note_losses(int micro_batch, const Plan& plan) {
-  std::vector<float>& losses = losses_[static_cast<size_t>(micro_batch)];
+  const auto m = static_cast<size_t>(micro_batch);
   if (shards_) {
     std::vector<double> of_sequences;
     shards_->add_losses(micro_batch, *totals_.as<LossTotals>(), of_sequences);
-    losses.assign(of_sequences.begin(), of_sequences.end());
+    losses_[m].assign(of_sequences.begin(), of_sequences.end());
     return;
   }
   LossTotalsArgs a;
   const TensorView computed = plan.view(training_.loss);
+  RONDO_CHECK(plan.graph().shape(training_.loss).planes == 1, "losses in several planes");
   a.losses = TensorView(computed.data, computed.dtype, {computed.numel()});
   a.row_count = plan.row_count(training_.loss);
   a.extent = plan.layout(0).extent;
   a.totals = totals_.as<LossTotals>();
   run(context_, a);
-  append_floats(plan, training_.loss, losses);
+  device_->copy(stream_, losses_on_host_.data() + losses_at_[m], computed.data,
+                losses_at_[m + 1] - losses_at_[m]);
+}
+
+// When the run has ended.
+void PipelineTrainer::collect_losses() {
+  for (size_t m = 0; m + 1 < losses_at_.size(); ++m) {
+    append_floats(std::span<const std::byte>(losses_on_host_.data() + losses_at_[m],
+                                             losses_at_[m + 1] - losses_at_[m]),
+                  training_.graph.value(training_.loss).dtype, losses_[m]);
+  }
+}
+
+// Sums of gradients over the replicas, and of losses, which only the last stage has.
+LossTotals PipelineTrainer::reduce() {
+  LossTotals t;
+  const auto fetch = [&] {
+    device_->copy(stream_, &t, totals_.data(), sizeof t);
+    stream_.synchronize();
+  };
+  if (reducer_ && reducer_->enqueues()) {
+    reducer_->enqueue(parameters_->gradients(), totals_.as<LossTotals>(), nullptr);
+    fetch();
+    reducer_->applied();
+    return t;
+  }
+  fetch();
+  if (!reducer_) return t;
+  double sums[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
+  if (device_->kind() == DeviceKind::cpu) {
+    reducer_->reduce(parameters_->gradients(), sums);
+  } else {
+    gradients_on_host_.fetch(stream_);
+    const std::span<float> values = gradients_on_host_.values();
+    reducer_->reduce(TensorView(values.data(), DType::f32, {static_cast<int64_t>(values.size())}),
+                     sums);
+    gradients_on_host_.store(stream_);
+  }
+  return {.loss = sums[4],
+          .sequences = sums[0],
+          .frames = sums[1],
+          .infeasible = sums[2],
+          .nonfinite = sums[3]};
 }
 
 const StepResult& PipelineTrainer::update() {
   RONDO_CHECK(!clear_, "update() without accumulate()");
   clear_ = true;
-  LossTotals t;
-  device_->copy(stream_, &t, totals_.data(), sizeof t);
-  stream_.synchronize();
-  double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
   reduce_began_ = pipeline_->seconds_since_start();
-  if (reducer_) reduce_gradients(counts);
+  const LossTotals t = reduce();
   reduce_ended_ = pipeline_->seconds_since_start();
+  double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
   // Only the last stage has counts.
   grid_.pipeline()
       .all_reduce(TensorView(counts, DType::f64, {Session::count_sums}), Reduction::sum)
@@ -324,36 +417,29 @@ const StepResult& PipelineTrainer::update() {
   result_.loss = counts[4];
   const double count = std::max(counts[0] - counts[2], 1.0);
   const Optimizer::Result applied =
-      sharded_ ? sharded_->apply(context_, count) : optimizer_->apply(context_, count);
+      sharded_ ? sharded_->apply(count) : optimizer_->apply(context_, count);
   result_.gradient_norm = applied.gradient_norm;
   result_.skipped = applied.skipped;
   return result_;
 }
 
-void PipelineTrainer::reduce_gradients(std::span<double> counts) {
-  if (device_->kind() == DeviceKind::cpu) {
-    return reducer_->reduce(parameters_->gradients(), counts);
-  }
-  gradients_on_host_.fetch(stream_);
-  const std::span<float> values = gradients_on_host_.values();
-  reducer_->reduce(TensorView(values.data(), DType::f32, {static_cast<int64_t>(values.size())}),
-                   counts);
-  gradients_on_host_.store(stream_);
-}
-
 double PipelineTrainer::sum_of_squares() {
   std::vector<double> squares(entries_.size());
-  auto* sum = scratch_.as<double>();
+  auto* const sums = reinterpret_cast<double*>(scratch_.as<std::byte>() + reduce_workspace_bytes);
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (!parameters_->has(entries_[i].name)) continue;
     const TensorView g = parameters_->gradient(entries_[i].name);
     SumSquaresArgs a;
     a.x = TensorView(g.data, g.dtype, {g.numel()});
-    a.out = TensorView(sum, DType::f64, {1});
-    a.workspace = TensorView(sum + 1, DType::u8, {static_cast<int64_t>(reduce_workspace_bytes)});
+    a.out = TensorView(sums + i, DType::f64, {1});
+    a.workspace =
+        TensorView(scratch_.data(), DType::u8, {static_cast<int64_t>(reduce_workspace_bytes)});
     run(context_, a);
-    device_->copy(stream_, &squares[i], sum, sizeof(double));
-    stream_.synchronize();
+  }
+  device_->copy(stream_, squares.data(), sums, squares.size() * sizeof(double));
+  stream_.synchronize();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!parameters_->has(entries_[i].name)) squares[i] = 0;
   }
   // One rank's number and zeros: exact.
   grid_.pipeline()

@@ -7,9 +7,10 @@
 // gradient's norm, for clipping and to find what is not finite, over all stages, parameter by
 // parameter in the order of the graph, so that its bits do not depend on where the model is cut.
 //
-// Ranks are on CPUs or on devices, each on one of its own or several on one. What passes between
-// devices goes by way of host memory: activations and their gradients, and with replicas the
-// gradients of weights, after the backward passes instead of beside them.
+// Ranks are on CPUs or on devices, each on one of its own or several on one. Where the grid makes
+// groups of devices, activations and gradients pass from device to device, all of it queued, and
+// the host waits for the device at the end of a batch. Otherwise they go by way of host memory, and
+// with replicas the gradients of weights after the backward passes instead of beside them.
 //
 // All ranks of the world make the same calls in the same order, but for what is said below. One
 // thread at a time. InputError for a model or settings that do not
@@ -142,9 +143,12 @@ class PipelineTrainer {
   void choose_counts(const PipelineSettings& settings, const BatchCapacity& capacity, int stages);
   void compare_graphs();
   void make_pipeline(const BatchCapacity& capacity);
+  void connect_devices();
+  void expect_losses(std::span<const BatchView> micro_batches);
   void note_losses(int micro_batch, const Plan& plan);
-  void make_reducer(int64_t bucket_bytes);
-  void reduce_gradients(std::span<double> counts);
+  void collect_losses();
+  void make_reducer();
+  LossTotals reduce();
   double sum_of_squares();
   // Of this rank's stages, or of its part of them.
   Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : *optimizer_; }
@@ -173,6 +177,8 @@ class PipelineTrainer {
   std::unique_ptr<ShardedOptimizer> sharded_;  //
   BatchCapacity capacity_;                     // of a whole micro-batch
   std::unique_ptr<StageShards> shards_;        // nullptr: sequences are whole
+  std::unique_ptr<StageLinks> links_;  // nullptr: a single stage, or none between the devices
+  std::unique_ptr<DeviceGroup> sums_;  // of same_stages(); nullptr: a single replica, or likewise
   std::unique_ptr<PipelineRank> pipeline_, evaluator_;
   std::unique_ptr<RankReducer> reducer_;
   HostArray gradients_on_host_;  // where they are summed, if they are on another device
@@ -180,6 +186,8 @@ class PipelineTrainer {
   double reduce_began_ = 0, reduce_ended_ = 0;  // on the timeline
   bool clear_ = true;                           // nothing has been accumulated for the next update
   StepResult result_;
+  StagingBuffer losses_on_host_;            // where the device leaves them,
+  std::vector<size_t> losses_at_;           // by micro-batch: from this byte to the next one
   std::vector<std::vector<float>> losses_;  // by micro-batch
   std::vector<float> prediction_, evaluated_;
 };

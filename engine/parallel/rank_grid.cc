@@ -1,5 +1,7 @@
 #include "engine/parallel/rank_grid.h"
 
+#include <utility>
+
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -28,23 +30,27 @@ WorldSplit split_world(int world, int pipeline, int data, int sequence) {
              " ranks, not the ", world, " there are");
 }
 
-RankGrid::RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout)
+RankGrid::RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout,
+                   DeviceGroupMaker devices)
     : split_(split),
       replica_(transport.rank() / split.sequence / split.pipeline),
       stage_rank_(transport.rank() / split.sequence % split.pipeline),
-      shard_(transport.rank() % split.sequence) {
+      shard_(transport.rank() % split.sequence),
+      devices_(std::move(devices)) {
   RONDO_CHECK(split.ranks() == transport.world_size(), describe(split), " of ",
               transport.world_size());
   GroupOptions g;
   g.timeout = timeout;
   g.id = first_group;
   for (int s = 0; s < split.pipeline; ++s) g.members.push_back(rank_of(replica_, s, shard_));
+  pipeline_ranks_ = g.members;
   pipeline_ = make_ring_group(transport, g);
   g.id = first_group + 1;
   g.members.clear();
   for (int r = 0; r < split.data; ++r) {
     for (int s = 0; s < split.sequence; ++s) g.members.push_back(rank_of(r, stage_rank_, s));
   }
+  same_stages_ranks_ = g.members;
   same_stages_ = make_ring_group(transport, g);
   g.id = first_group + 2;
   g.members.clear();

@@ -6,8 +6,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
-#include "comm/process_group.h"
+#include "comm/device_group.h"
 
 namespace rondo {
 
@@ -23,9 +24,12 @@ WorldSplit split_world(int world, int pipeline, int data, int sequence = 1);
 
 class RankGrid {
  public:
-  // Called by all ranks. The transport must outlive it. Group ids: first_group and the next two.
-  static constexpr uint16_t first_group = 101;
-  RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout);
+  // Called by all ranks. The transport must outlive it. Group ids: first_group and the next two;
+  // those of groups of devices begin at first_device_group. `devices` makes these, where ranks are
+  // on devices that can exchange their memory; empty: they go by way of the host.
+  static constexpr uint16_t first_group = 101, first_device_group = 201;
+  RankGrid(Transport& transport, WorldSplit split, CommClock::duration timeout,
+           DeviceGroupMaker devices = {});
 
   const WorldSplit& split() const { return split_; }
   int replica() const { return replica_; }        // which of split().data
@@ -37,6 +41,10 @@ class RankGrid {
   ProcessGroup& pipeline() { return *pipeline_; }
   // The ranks with the same replica and stages, by shard.
   ProcessGroup& sequence() { return *sequence_; }
+  // The ranks of the world that are in pipeline() and in same_stages(), in the groups' order.
+  const std::vector<int>& pipeline_ranks() const { return pipeline_ranks_; }
+  const std::vector<int>& same_stages_ranks() const { return same_stages_ranks_; }
+  const DeviceGroupMaker& devices() const { return devices_; }
 
  private:
   int rank_of(int replica, int stage_rank, int shard) const {
@@ -44,6 +52,8 @@ class RankGrid {
   }
   WorldSplit split_;
   int replica_, stage_rank_, shard_;
+  const DeviceGroupMaker devices_;
+  std::vector<int> pipeline_ranks_, same_stages_ranks_;
   std::unique_ptr<ProcessGroup> same_stages_, pipeline_, sequence_;
 };
 

@@ -6,15 +6,15 @@
 // optimiser's state, 1/N of weights and gradients once more, and an array of the size of the
 // weights for what is on its way. Traffic: the weights, once per update, beside the gradients' sum.
 //
-// Host memory only. All ranks of the group make the same calls; one thread at a time. Throws
-// CommError when a rank is gone or late.
+// On any device; the host waits for the weights to come back. All ranks of the group make the same
+// calls; one thread at a time. Throws CommError when a rank is gone or late.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/device_group.h"
 #include "engine/optimizer.h"
 #include "engine/parallel/sharded_synchronizer.h"
 
@@ -22,15 +22,18 @@ namespace rondo {
 
 class ShardedOptimizer {
  public:
-  // Borrows the parameters and the group.
-  ShardedOptimizer(const OptimizerOptions& options, Parameters& parameters, ProcessGroup& group);
+  // Borrows the parameters, the groups and what the context points to. `devices`: of the same ranks
+  // as the group; nullptr where that one reaches the parameters' memory, the host's. InputError
+  // where there is neither.
+  ShardedOptimizer(const OptimizerOptions& options, Parameters& parameters, const Context& context,
+                   ProcessGroup& group, DeviceGroup* devices = nullptr);
 
   // Of this rank's part.
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
 
   // With the same gradients in the parameters of all ranks: an update of the weights on all.
-  Optimizer::Result apply(const Context& context, double count);
+  Optimizer::Result apply(double count);
 
   // After weights were set, the same on all ranks.
   void take_weights();
@@ -43,17 +46,24 @@ class ShardedOptimizer {
 
  private:
   TensorView slot(const std::string& name) const;
-  void gather_into(const float* part, float* flat);
-  float* own_place() { return parts_.data() + group_.rank() * layout_.part(); }
-  void copy_own(const float* flat, float* part) const;
+  // `part` of each rank, in parts_ of all of them.
+  void gather_parts(const TensorView& part);
+  void gather_weights(const TensorView& part);
+  void copy_own(const TensorView& flat, const TensorView& part) const;
+  size_t part_bytes() const { return static_cast<size_t>(layout_.part()) * sizeof(float); }
+  std::byte* place_of(int rank) const {
+    return parts_.as<std::byte>() + static_cast<size_t>(rank) * part_bytes();
+  }
 
   Parameters& whole_;
+  const Context context_;
   ProcessGroup& group_;
+  DeviceGroup* const devices_;
   const ShardLayout layout_;
   Parameters part_;  // this rank's weights and gradients
   Optimizer optimizer_;
-  std::vector<float> parts_;  // of all ranks, one after the other
-  bool averaged_ = false;     // the weights of the parameters are the average
+  Buffer parts_;           // of all ranks, one after the other
+  bool averaged_ = false;  // the weights of the parameters are the average
 };
 
 }  // namespace rondo

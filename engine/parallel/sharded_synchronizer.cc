@@ -85,20 +85,21 @@ void ShardedSynchronizer::update_part(double rate) {
   optimizer_.finish(staging);
 }
 
-void ShardedSynchronizer::copy_blocks(int rank, void* flat, void* part, Copy direction) {
+void copy_blocks(const ShardLayout& layout, const Context& context, int rank, void* flat,
+                 void* part, BlockCopy direction) {
   constexpr size_t block = ShardLayout::block_elements * sizeof(float);
   const auto copy = [&](int64_t at, int64_t place, size_t bytes, size_t rows) {
     std::byte* const here = static_cast<std::byte*>(flat) + at * int64_t{sizeof(float)};
     std::byte* const there = static_cast<std::byte*>(part) + place * int64_t{sizeof(float)};
-    const size_t stride = block * static_cast<size_t>(ranks_.size());
-    device().copy_rows(*context().stream,
-                       direction == Copy::pack
-                           ? Device::Rows{there, block, here, stride, bytes, rows}
-                           : Device::Rows{here, stride, there, block, bytes, rows});
+    const size_t stride = block * static_cast<size_t>(layout.ranks());
+    context.device->copy_rows(*context.stream,
+                              direction == BlockCopy::pack
+                                  ? Device::Rows{there, block, here, stride, bytes, rows}
+                                  : Device::Rows{here, stride, there, block, bytes, rows});
   };
   int64_t first = -1;
   size_t whole = 0;  // blocks; the last one of the array may be cut
-  layout_.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
+  layout.for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {
     if (n == ShardLayout::block_elements) {
       if (whole++ == 0) first = at;
     } else {
@@ -119,14 +120,16 @@ void ShardedSynchronizer::gather_weights(const TensorView& part) {
   device().copy(*context().stream, place_of(ranks_.rank()), part.data, part_bytes());
   gather_parts();
   for (int rank = 0; rank < ranks_.size(); ++rank) {
-    copy_blocks(rank, session().parameters().weights().data, place_of(rank), Copy::unpack);
+    copy_blocks(layout_, context(), rank, session().parameters().weights().data, place_of(rank),
+                BlockCopy::unpack);
   }
 }
 
 // With the sums of the own blocks in place.
 double ShardedSynchronizer::sum_of_squares() {
   const TensorView own = part_.gradients();
-  copy_blocks(ranks_.rank(), session().parameters().gradients().data, own.data, Copy::pack);
+  copy_blocks(layout_, context(), ranks_.rank(), session().parameters().gradients().data, own.data,
+              BlockCopy::pack);
   SumSquaresArgs a;
   a.x = own;
   a.out = TensorView(scratch_.data(), DType::f64, {1});
@@ -184,8 +187,8 @@ void ShardedSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
 }
 
 void ShardedSynchronizer::restart() {
-  copy_blocks(ranks_.rank(), session().parameters().weights().data, part_.weights().data,
-              Copy::pack);
+  copy_blocks(layout_, context(), ranks_.rank(), session().parameters().weights().data,
+              part_.weights().data, BlockCopy::pack);
   context().stream->synchronize();
   optimizer_.set_steps(session().optimizer().steps());
   if (optimizer_.averages() && optimizer_.steps() == 0) optimizer_.reset_average(context());

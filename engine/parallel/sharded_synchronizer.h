@@ -35,6 +35,7 @@ class ShardLayout {
  public:
   static constexpr int64_t block_elements = 256;
   ShardLayout(int64_t flat_size, int ranks) : flat_size_(flat_size), ranks_(ranks) {}
+  int ranks() const { return ranks_; }
   // Elements of a part.
   int64_t part() const {
     const int64_t blocks = (flat_size_ + block_elements - 1) / block_elements;
@@ -73,6 +74,12 @@ class ShardLayout {
   const int ranks_;
 };
 
+// The blocks of a rank, from a flat f32 array of the context's device to its part, or back, in
+// stream order.
+enum class BlockCopy : uint8_t { pack, unpack };
+void copy_blocks(const ShardLayout& layout, const Context& context, int rank, void* flat,
+                 void* part, BlockCopy direction);
+
 class ShardedSynchronizer final : public SessionSynchronizer {
  public:
   // The session is made with without_state(): its own optimiser counts updates, measures gradients
@@ -97,9 +104,6 @@ class ShardedSynchronizer final : public SessionSynchronizer {
   RankReducer::Times times() const override;
 
  private:
-  // This rank's blocks of a flat array of the device, from or to a part of it.
-  enum class Copy : uint8_t { pack, unpack };
-  void copy_blocks(int rank, void* flat, void* part, Copy direction);
   // What each rank has in its place of parts_, on all of them.
   void gather_parts();
   // What each rank has in `part`, as the session's weights.

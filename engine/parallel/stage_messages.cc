@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "kernels/cast/cast.h"
+#include "kernels/ops.h"
 
 namespace rondo {
 namespace {
@@ -158,6 +160,76 @@ void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
   });
   c.stream->synchronize();
   RONDO_CHECK(at == message.size(), "a message of ", message.size(), " bytes gave ", at);
+}
+
+namespace {
+
+size_t aligned(size_t bytes) {
+  return (bytes + device_message_alignment - 1) / device_message_alignment *
+         device_message_alignment;
+}
+
+void cast_on_device(const Context& context, void* to, DType to_type, void* from, DType from_type,
+                    size_t count) {
+  const auto n = static_cast<int64_t>(count);
+  CastArgs a;
+  a.x = TensorView(from, from_type, {n});
+  a.y = TensorView(to, to_type, {n});
+  run(context, a);
+}
+
+}  // namespace
+
+size_t device_message_bytes(const Graph& graph, const PackedHost& layout,
+                            std::span<const ValueId> values, Wire wire) {
+  size_t bytes = 0;
+  for (ValueId id : values) {
+    const Value& v = graph.value(id);
+    const auto plane = static_cast<size_t>(live_rows(graph, layout, v.shape) * v.shape.cols);
+    bytes += static_cast<size_t>(v.shape.planes) * aligned(plane * width_on_wire(v.dtype, wire));
+  }
+  return bytes;
+}
+
+size_t most_device_message_bytes(const Graph& graph, const BatchCapacity& capacity,
+                                 std::span<const ValueId> values, Wire wire) {
+  size_t bytes = 0;
+  for (ValueId id : values) {
+    const Value& v = graph.value(id);
+    const auto planes = static_cast<size_t>(v.shape.planes);
+    const auto elements = static_cast<size_t>(value_elements(graph, capacity, v.shape));
+    bytes += planes * aligned(elements / planes * width_on_wire(v.dtype, wire));
+  }
+  return bytes;
+}
+
+void pack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+                    std::byte* message) {
+  const Context& c = plan.context();
+  for_planes(plan, values, wire, [&](std::byte* from, size_t n, DType dtype, bool narrow) {
+    const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
+    if (narrow && n > 0) {
+      cast_on_device(c, message, DType::bf16, from, dtype, n);
+    } else {
+      c.device->copy(*c.stream, message, from, bytes);
+    }
+    message += aligned(bytes);
+  });
+}
+
+void unpack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+                      const std::byte* message) {
+  const Context& c = plan.context();
+  for_planes(plan, values, wire, [&](std::byte* to, size_t n, DType dtype, bool narrow) {
+    const size_t bytes = n * (narrow ? sizeof(bf16) : size_of(dtype));
+    if (narrow && n > 0) {
+      // Only read.
+      cast_on_device(c, to, dtype, const_cast<std::byte*>(message), DType::bf16, n);
+    } else {
+      c.device->copy(*c.stream, to, message, bytes);
+    }
+    message += aligned(bytes);
+  });
 }
 
 }  // namespace rondo

@@ -37,4 +37,17 @@ void pack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
 void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
                    std::span<const std::byte> message);
 
+// The same for messages in the memory of the plan's device: enqueued on the plan's stream, rounded
+// by kernels. Each plane's rows begin at a multiple of device_message_alignment bytes.
+inline constexpr size_t device_message_alignment = 256;
+size_t device_message_bytes(const Graph& graph, const PackedHost& layout,
+                            std::span<const ValueId> values, Wire wire);
+// Of the longest message of a batch within the capacity.
+size_t most_device_message_bytes(const Graph& graph, const BatchCapacity& capacity,
+                                 std::span<const ValueId> values, Wire wire);
+void pack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+                    std::byte* message);
+void unpack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,
+                      const std::byte* message);
+
 }  // namespace rondo

@@ -48,6 +48,7 @@ struct TrainerOptions {
   Transport* transport = nullptr;      // borrowed; that of the group, where there is one
   std::string timeline;                // of the last update, as SVG; empty: none
   DeviceGroup* sums = nullptr;         // borrowed; of the same ranks, if they are on devices
+  DeviceGroupMaker devices = {};       // for pipelines on devices; see RankGrid
   int threads = 0;                     // of this rank; 0: training.threads
   std::string version;                 // of the program: the ranks compare it
   std::string note = {};  // for the log and the terminal when training begins; empty: none

@@ -115,7 +115,7 @@ class Maker {
     if (!o_.trainer.transport) s_.world_of_one = std::make_unique<InProcessWorld>(1);
     s_.grid = std::make_unique<RankGrid>(
         o_.trainer.transport ? *o_.trainer.transport : s_.world_of_one->transport(0), split,
-        patience);
+        patience, o_.trainer.devices);
     s_.pipeline =
         std::make_unique<PipelineTrainer>(model(), session_options_here(), settings, o_.setup,
                                           *s_.grid, capacity(split, settings.micro_batches));

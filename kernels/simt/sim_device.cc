@@ -30,6 +30,7 @@ constexpr uint16_t guard_pattern = 0xffa5;  // NaN as bf16, f32 and f64, and not
 
 struct Counters {
   std::atomic<int64_t> allocations = 0, stream_waits = 0, event_waits = 0, launches = 0;
+  std::atomic<int64_t> copies_to_host = 0, copies_from_host = 0;
 };
 Counters counters;
 
@@ -69,6 +70,15 @@ class Memory {
       blocks_.erase(block);
     }
     simt::free_simulated(data, guard_bytes);
+  }
+
+  bool contains(const void* memory) {
+    auto* const at = static_cast<std::byte*>(const_cast<void*>(memory));
+    const std::lock_guard lock(mutex_);
+    auto block = blocks_.upper_bound(at);
+    if (block == blocks_.begin()) return false;
+    --block;
+    return at < block->first + std::max<size_t>(block->second.bytes, 1);
   }
 
   // Empty, or what was written outside; repaired, so that it is told once.
@@ -425,6 +435,9 @@ class SimDevice final : public Device {
   Event make_event() override { return Event(std::make_unique<SimEvent>()); }
   void copy(Stream& stream, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
+    const bool from_here = is_sim_memory(from), to_here = is_sim_memory(to);
+    if (from_here && !to_here) ++counters.copies_to_host;
+    if (!from_here && to_here) ++counters.copies_from_host;
     stream.enqueue([=] { std::memmove(to, from, bytes); });
   }
   void fill_bytes(Stream& stream, void* to, int byte, size_t bytes) override {
@@ -441,8 +454,11 @@ Device& sim_device() {
 }
 
 SimCounters sim_counters() {
-  return {counters.allocations, counters.stream_waits, counters.event_waits, counters.launches};
+  return {counters.allocations, counters.stream_waits,   counters.event_waits,
+          counters.launches,    counters.copies_to_host, counters.copies_from_host};
 }
+
+bool is_sim_memory(const void* memory) { return queues().memory.contains(memory); }
 
 void set_sim_memory_limit(size_t bytes) { queues().memory.set_limit(bytes); }
 

@@ -35,8 +35,14 @@ struct SimCounters {
   int64_t stream_waits = 0;  // the host waited for a stream,
   int64_t event_waits = 0;   // or for an event
   int64_t launches = 0;      // of recorded work
+  // Copies that were enqueued (not recorded ones again) between host memory and the device's.
+  int64_t copies_to_host = 0, copies_from_host = 0;
 };
 SimCounters sim_counters();
+
+// Whether this is within memory that the device has handed out, which a host must not touch: to the
+// host it looks like its own.
+bool is_sim_memory(const void* memory);
 
 // From now on allocate() refuses what would go beyond `bytes` in all; 0: no limit.
 void set_sim_memory_limit(size_t bytes);

@@ -13,6 +13,7 @@
 
 #include "kernels/base/device.h"
 #include "kernels/base/dtype.h"
+#include "kernels/simt/sim_device.h"
 
 namespace {
 
@@ -406,6 +407,10 @@ ncclResult_t add(Op op, cudaStream_t stream) {
         (has_peer && op.peer == op.owner->rank)) {
       return misuse("a peer that is none");
     }
+    for (const void* memory : {op.from, const_cast<const void*>(op.to)}) {
+      if (memory && op.count > 0 && !is_sim_memory(memory)) return misuse("memory of the host");
+    }
+    if (has_peer) ++process().record.messages;
   }
   const bool alone = group_depth == 0;
   if (alone) ++group_depth;

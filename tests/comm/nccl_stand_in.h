@@ -9,7 +9,7 @@
 //     unequal collectives.
 //   * ncclCommAbort ends what is on the stream at once, and returns when all ranks have aborted.
 //   * ncclCommFinalize is done when all ranks finalize.
-// What breaks the contract is written down as misuse.
+// What breaks the contract is written down as misuse, memory of the host too.
 #pragma once
 
 #include <string>
@@ -35,6 +35,7 @@ struct StandInRecord {
   int communicators = 0;  // made
   int destroyed = 0, aborted = 0;
   int lonely_aborts = 0;  // that waited for other ranks in vain
+  int messages = 0;       // sends and receives
 };
 
 // Forgets what was recorded. No communicator may be alive.
