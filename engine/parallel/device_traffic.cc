@@ -53,9 +53,7 @@ class DeviceTraffic final : public StageTraffic {
   void hand_over(const StageMessage& m, const Plan& plan) override;
   void advance() override {}
   void end_run() override;
-  void abort(const std::string& reason) noexcept override {
-    if (links_) links_->abort(reason);
-  }
+  void abort(const std::string& reason) noexcept override;
 
  private:
   struct Arrival {
@@ -247,6 +245,23 @@ void DeviceTraffic::end_run() {
   }
   for (Work& w : farewells) w.wait();
   for (Work& w : watches_) w.wait(within(options_.timeout));
+}
+
+// What is queued still uses memory that whoever unwinds is about to free.
+void DeviceTraffic::abort(const std::string& reason) noexcept {
+  if (links_) links_->abort(reason);
+  const auto pass = [](Stream& stream) {
+    try {
+      stream.synchronize();
+    } catch (const std::exception&) {  // the first error is the one to tell
+    }
+  };
+  pass(*context_.stream);
+  if (!links_) return;
+  for (int peer : links_->neighbours()) {
+    pass(links_->to(peer).stream());
+    pass(links_->from(peer).stream());
+  }
 }
 
 }  // namespace

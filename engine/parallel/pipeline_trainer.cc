@@ -313,6 +313,10 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
     reducer_->last_batch();
     hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
   }
+  or_abort([&] { run_passes(micro_batches, std::move(hooks)); });
+}
+
+void PipelineTrainer::run_passes(std::span<const BatchView> micro_batches, PipelineHooks hooks) {
   if (!shards_) {
     pipeline_->run(micro_batches, hooks);
     return collect_losses();
@@ -321,6 +325,21 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
   for (const BatchView& batch : micro_batches) most = BatchCapacity::merge(most, batch.extent());
   reserve(most);
   shards_->run(*pipeline_, micro_batches, std::move(hooks), settings_.options.timeout);
+}
+
+void PipelineTrainer::or_abort(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& e) {
+    if (!sums_) throw;
+    sums_->abort(e.what());
+    try {
+      stream_.synchronize();
+      sums_->stream().synchronize();
+    } catch (const std::exception&) {  // the first error is the one to tell
+    }
+    throw;
+  }
 }
 
 void PipelineTrainer::expect_losses(std::span<const BatchView> micro_batches) {
@@ -400,6 +419,11 @@ LossTotals PipelineTrainer::reduce() {
 
 const StepResult& PipelineTrainer::update() {
   RONDO_CHECK(!clear_, "update() without accumulate()");
+  or_abort([this] { apply_update(); });
+  return result_;
+}
+
+void PipelineTrainer::apply_update() {
   clear_ = true;
   reduce_began_ = pipeline_->seconds_since_start();
   const LossTotals t = reduce();
@@ -420,7 +444,6 @@ const StepResult& PipelineTrainer::update() {
       sharded_ ? sharded_->apply(count) : optimizer_->apply(context_, count);
   result_.gradient_norm = applied.gradient_norm;
   result_.skipped = applied.skipped;
-  return result_;
 }
 
 double PipelineTrainer::sum_of_squares() {

@@ -149,6 +149,11 @@ class PipelineTrainer {
   void collect_losses();
   void make_reducer();
   LossTotals reduce();
+  // An action that queues sums of replicas: when it throws, the others hear of it, and nothing
+  // stays queued.
+  void or_abort(const std::function<void()>& action);
+  void run_passes(std::span<const BatchView> micro_batches, PipelineHooks hooks);
+  void apply_update();
   double sum_of_squares();
   // Of this rank's stages, or of its part of them.
   Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : *optimizer_; }

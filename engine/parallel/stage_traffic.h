@@ -61,7 +61,7 @@ class StageTraffic {
   virtual void advance() = 0;
   // Waits until everything has left, and arrived.
   virtual void end_run() = 0;
-  // In place of end_run(): the ranks that wait for this one shall stop.
+  // In place of end_run(): the ranks that wait for this one shall stop. Waits for the device.
   virtual void abort(const std::string& reason) noexcept = 0;
 };
 
