@@ -106,15 +106,12 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   if (!options.training) return;
   s.optimizer = std::make_unique<Optimizer>(options.optimizer, *s.parameters);
   if (options.tbptt > 0) {
-    if (options.device != DeviceKind::cpu) {
-      fail_input("training.tbptt trains on CPUs only so far, not on ", name_of(options.device));
-    }
     s.chunked =
         std::make_unique<ChunkedTraining>(s.train.graph, s.train.outputs.loss, s.context,
                                           *s.parameters, options.tbptt, StateGradients::cut);
   }
   if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
-  s.totals = Buffer(*s.device, sizeof(LossTotals), "sums of losses");
+  s.totals = Buffer(*s.device, 2 * sizeof(LossTotals), "sums of losses");
   for (InFlight& item : s.ring) {
     item.done = s.device->make_event();
     item.fixed = StagingBuffer(*s.device, sizeof(InFlight::Returned), "results");

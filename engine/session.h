@@ -135,8 +135,9 @@ class Session {
   enum class Next : uint8_t { anything, update };
   void enqueue(const BatchView& batch, Next next = Next::anything);
   void enqueue_update();
-  // In place of enqueue(): `pass` computes a batch elsewhere, adds its gradients to those of
-  // parameters(), and returns its sums and losses. Host memory only; runs at once.
+  // In place of enqueue(): `pass` runs at once. It computes a batch, or enqueues it on the stream
+  // of context(), where its gradients are added to those of parameters(), and returns its sums and
+  // losses. All batches with sequences of an update come this way, or none.
   void enqueue_computed(const std::function<StepResult()>& pass);
   size_t in_flight() const;
   // Waits for the oldest batch or update in flight. Of a batch: the sums since the last update, and

@@ -63,7 +63,8 @@ struct Session::State {
   int64_t step = 0;
   bool gradients_clear = true;
   bool updated = false;  // the last batch took the update with it
-  Buffer totals;
+  Buffer totals;         // since the last update; behind them what enqueue_computed() makes them of
+  LossTotals computed;   // the same, of batches that were computed elsewhere
   std::array<InFlight, most_in_flight> ring;
   size_t oldest = 0, in_flight = 0;
 

@@ -67,6 +67,7 @@ void Session::State::add_nothing(InFlight& item) {
   if (gradients_clear) {
     clear_gradients();
     device->fill_bytes(stream, totals.data(), 0, sizeof(LossTotals));
+    computed = {};
   }
   gradients_clear = false;
   item.losses = 0;
@@ -74,16 +75,16 @@ void Session::State::add_nothing(InFlight& item) {
 }
 
 void Session::State::add_computed(const StepResult& batch, InFlight& item) {
-  LossTotals& t = *totals.as<LossTotals>();
+  LossTotals& t = computed;
   t.loss += batch.loss;
   t.sequences += static_cast<double>(batch.sequences);
   t.frames += static_cast<double>(batch.frames);
   t.infeasible += static_cast<double>(batch.infeasible);
   t.nonfinite += static_cast<double>(batch.nonfinite);
-  if (double* inverse = optimizer->inverse_count()) {
-    *inverse = 1 / std::max(t.sequences - t.infeasible, 1.0);
-  }
-  item.returned().totals = t;
+  item.returned().totals = t;  // which stays until the item has been collected
+  LossTotals* const own = totals.as<LossTotals>();
+  device->copy(stream, own + 1, &item.returned().totals, sizeof(LossTotals));
+  run(context, CombineTotalsArgs{own + 1, 1, own, optimizer->inverse_count()});
   item.losses = static_cast<int64_t>(batch.losses.size());
   item.loss_dtype = DType::f32;
   const size_t bytes = batch.losses.size() * sizeof(float);
@@ -176,14 +177,12 @@ void Session::enqueue(const BatchView& batch, Next next) {
 void Session::enqueue_computed(const std::function<StepResult()>& pass) {
   State& s = *state_;
   RONDO_CHECK(s.optimizer, "this session was made without memory for training");
-  RONDO_CHECK(s.device->host_memory(), "a batch that was computed elsewhere needs host memory");
   RONDO_CHECK(!s.updated, "enqueue_update() must follow the batch that announced it");
   InFlight& item = s.begin_item(false);
   if (s.gradients_clear) {
     s.clear_gradients();
-    s.device->fill_bytes(s.stream, s.totals.data(), 0, sizeof(LossTotals));
+    s.computed = {};
   }
-  s.stream.synchronize();
   s.gradients_clear = false;
   s.add_computed(pass(), item);
   s.end_item(item);

@@ -51,37 +51,45 @@ size_t ChunkRunner::bytes_of(ValueId id) const {
          size_of(value.dtype);
 }
 
-// nullptr: zeros.
-void ChunkRunner::write(ValueId id, const std::vector<std::byte>* from) {
-  if (!plan_.view(id)) return;  // nobody reads it
-  if (from == nullptr) zeros_.resize(std::max(zeros_.size(), bytes_of(id)), std::byte{0});
-  const std::vector<std::byte>& bytes = from ? *from : zeros_;
-  plan_.write(id, bytes.data(), bytes_of(id));
-  plan_.context().stream->synchronize();  // before the bytes go
+void ChunkRunner::write(const std::vector<ValueId>& values, const Border& border, size_t zeros) {
+  const Context& c = plan_.context();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const TensorView view = plan_.view(values[i]);
+    if (!view) continue;  // nobody reads it
+    if (border.empty() || i < zeros) {
+      c.device->fill_bytes(*c.stream, view.data, 0, view.bytes());
+    } else {
+      plan_.write(values[i], border[i].data(), bytes_of(values[i]));
+    }
+  }
+  c.stream->synchronize();  // before the bytes go
 }
 
 void ChunkRunner::read(const std::vector<ValueId>& values, Border& border) const {
+  const Context& c = plan_.context();
   border.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     border[i].resize(bytes_of(values[i]));
-    plan_.read(values[i], border[i].data(), border[i].size());
+    const TensorView view = plan_.view(values[i]);
+    const auto planes = static_cast<size_t>(chunk_.graph.shape(values[i]).planes);
+    const size_t live = border[i].size() / planes;
+    for (size_t p = 0; p < planes; ++p) {
+      c.device->copy(*c.stream, border[i].data() + p * live,
+                     static_cast<const std::byte*>(view.data) + p * (view.bytes() / planes), live);
+    }
   }
+  c.stream->synchronize();
 }
 
 void ChunkRunner::forward(const BatchView& batch, Border& border) {
   plan_.load(batch);
-  for (size_t i = 0; i < forward_in_.size(); ++i) {
-    write(forward_in_[i], border.empty() ? nullptr : &border[i]);
-  }
+  write(forward_in_, border, 0);
   plan_.run(Phase::forward);
   read(forward_out_, border);
 }
 
 void ChunkRunner::backward(Border& border, StateGradients states) {
-  for (size_t i = 0; i < backward_in_.size(); ++i) {
-    const bool zero = border.empty() || (states == StateGradients::cut && i < of_layers_);
-    write(backward_in_[i], zero ? nullptr : &border[i]);
-  }
+  write(backward_in_, border, states == StateGradients::cut ? of_layers_ : 0);
   plan_.run_backward();
   read(backward_out_, border);
 }

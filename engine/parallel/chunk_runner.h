@@ -1,9 +1,10 @@
 // Runs a ChunkGraph of unidirectional layers over consecutive chunks of a batch on one device: what
 // one chunk hands over at its border is what the next one begins with.
 //
-// Owns the plan, borrows the rest. Sequences keep their places: every chunk lists all of them, in
-// the same order, so each chunk must be no longer for a later sequence than for an earlier one. One
-// thread at a time.
+// Owns the plan, borrows the rest. On a device the host waits for it once before a chunk, when what
+// it begins with has been copied there, and once behind it. Sequences keep their places: every
+// chunk lists all of them, in the same order, so each chunk must be no longer for a later sequence
+// than for an earlier one. One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,9 @@
 
 namespace rondo {
 
-// What crosses a cut, in host memory: h and c of each layer, the last frames that each convolution
-// reads and CTC's alpha; or, backwards, their gradients and CTC's beta. Empty: nothing yet, zeros.
+// What crosses a cut, in host memory whatever the device: h and c of each layer, the last frames
+// that each convolution reads and CTC's alpha; or, backwards, their gradients and CTC's beta.
+// Empty: nothing yet, zeros.
 using Border = std::vector<std::vector<std::byte>>;
 
 // What a backward pass does with the gradients of the layers' states at the chunk's right border.
@@ -42,7 +44,9 @@ class ChunkRunner {
   const Plan& plan() const { return plan_; }
 
  private:
-  void write(ValueId id, const std::vector<std::byte>* from);
+  // The first `zeros` of the values become zero, or all of them without a border; the others what
+  // the border has.
+  void write(const std::vector<ValueId>& values, const Border& border, size_t zeros);
   void read(const std::vector<ValueId>& values, Border& border) const;
   size_t bytes_of(ValueId id) const;
 
@@ -51,7 +55,6 @@ class ChunkRunner {
   // Of the layers, then of CTC where there is one.
   std::vector<ValueId> forward_in_, forward_out_, backward_in_, backward_out_;
   size_t of_layers_ = 0;  // of those backward
-  std::vector<std::byte> zeros_;
 };
 
 }  // namespace rondo

@@ -304,6 +304,7 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
     const TensorView g = parameters_->gradients();
     device_->fill_bytes(stream_, g.data, 0, g.bytes());
     device_->fill_bytes(stream_, totals_.data(), 0, sizeof(LossTotals));
+    shard_totals_ = {};
   }
   clear_ = false;
   expect_losses(micro_batches);
@@ -360,7 +361,7 @@ void PipelineTrainer::note_losses(int micro_batch, const Plan& plan) {
   const auto m = static_cast<size_t>(micro_batch);
   if (shards_) {
     std::vector<double> of_sequences;
-    shards_->add_losses(micro_batch, *totals_.as<LossTotals>(), of_sequences);
+    shards_->add_losses(micro_batch, shard_totals_, of_sequences);
     losses_[m].assign(of_sequences.begin(), of_sequences.end());
     return;
   }
@@ -387,6 +388,7 @@ void PipelineTrainer::collect_losses() {
 
 // Sums of gradients over the replicas, and of losses, which only the last stage has.
 LossTotals PipelineTrainer::reduce() {
+  if (shards_) device_->copy(stream_, totals_.data(), &shard_totals_, sizeof shard_totals_);
   LossTotals t;
   const auto fetch = [&] {
     device_->copy(stream_, &t, totals_.data(), sizeof t);

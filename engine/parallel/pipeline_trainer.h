@@ -188,6 +188,7 @@ class PipelineTrainer {
   std::unique_ptr<RankReducer> reducer_;
   HostArray gradients_on_host_;  // where they are summed, if they are on another device
   Buffer totals_, scratch_;
+  LossTotals shard_totals_;                     // beside totals_, of sequences that are shared
   double reduce_began_ = 0, reduce_ended_ = 0;  // on the timeline
   bool clear_ = true;                           // nothing has been accumulated for the next update
   StepResult result_;

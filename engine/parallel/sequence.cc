@@ -20,6 +20,11 @@ SequenceRank::SequenceRank(const Graph& training, ValueId loss, const Context& c
 
 SequenceRank::~SequenceRank() = default;
 
+void SequenceRank::wait_for_timeline(bool waits) {
+  timed_ = waits;
+  shards_->wait_for_timeline(waits);
+}
+
 size_t SequenceRank::arena_bytes() const {
   size_t bytes = 0;
   for (const auto& batch : micro_batches_) bytes += batch->plan->arena_bytes();
@@ -36,6 +41,7 @@ void SequenceRank::build(const BatchCapacity& capacity, size_t micro_batches) {
   capacity_ = capacity;
   shards_ = std::make_unique<SequenceShards>(training_, loss_, context_, group_, ranks_.first,
                                              ranks_.count, capacity.max_label_length);
+  shards_->wait_for_timeline(timed_);
   const Graph& graph = shards_->chunk().graph;
   const auto first = std::find_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
     return node.phase == Phase::weight_gradient;
@@ -125,6 +131,7 @@ void SequenceRank::run_nodes(size_t m, size_t begin, size_t end, int stage) {
   for (size_t i = begin; i < end; ++i) {
     if (!shards_->is_duplicate(nodes[i])) micro_batches_[m]->plan->run_node(i);
   }
+  shards_->post_leaving(SequenceShards::Leaving::arrived);
   shards_->note(
       nodes[begin].phase == Phase::forward ? ActionKind::forward : ActionKind::input_backward,
       stage, static_cast<int>(m), -1, began);
@@ -137,6 +144,7 @@ void SequenceRank::run_weight_gradients() {
     for (size_t m = 0; m < count_ && !shards_->is_duplicate(nodes[i]); ++m) {
       micro_batches_[m]->plan->run_node(i);
     }
+    shards_->post_leaving(SequenceShards::Leaving::arrived);
     shards_->note(ActionKind::weight_backward, 0, -1, -1, began);
     if (after_weight_gradient_) after_weight_gradient_(i);
   }

@@ -18,7 +18,8 @@
 // of it. Convolutions do: in front of each, neighbours give one another the frames it reads, and
 // behind its gradient those of these frames (HaloLayer in engine/parallel/sequence_graph.h).
 //
-// Memory of the host only. One thread at a time. Throws InputError for models that cannot be cut
+// On any device; what crosses a cut goes by way of the host (engine/parallel/shard_borders.h). One
+// thread at a time. Throws InputError for models that cannot be cut
 // (engine/parallel/sequence_graph.h), CommError when a rank fails.
 #pragma once
 
@@ -63,14 +64,16 @@ class SequenceRank {
   // (ctc).
   const std::vector<double>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
 
-  // Called when a node of graph() that makes weight gradients has run for all micro-batches: they
+  // Called when a node of graph() that makes weight gradients has run for all micro-batches (on
+  // devices that queue work: has been enqueued): they
   // are computed weight by weight, so that some are complete while others are still to come.
   using AfterNode = std::function<void(size_t node)>;
   void set_after_weight_gradient(AfterNode after) { after_weight_gradient_ = std::move(after); }
   // What a shard runs.
   const Graph& graph() const { return shards_->chunk().graph; }
-  // Of the last run(): SequenceShards::timeline().
+  // Of the last run(): SequenceShards::timeline(), and wait_for_timeline().
   const std::vector<TimedAction>& timeline() const { return shards_->timeline(); }
+  void wait_for_timeline(bool waits);
 
   // Of the activations of all micro-batches.
   size_t arena_bytes() const;
@@ -102,6 +105,7 @@ class SequenceRank {
   size_t count_ = 0;                     // of the current run
   std::vector<WaveStep> steps_, turns_;  // turns: those that wait for neighbours
   size_t turned_ = 0, expected_ = 0;
+  bool timed_ = false;
   AfterNode after_weight_gradient_;
   LossTotals totals_;
   std::vector<std::vector<double>> losses_;

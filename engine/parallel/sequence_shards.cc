@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "kernels/base/error.h"
 #include "kernels/base/tensor.h"
@@ -17,20 +18,22 @@ Node with_run(const Node& node, LstmRun run) {
   return copy;
 }
 
+size_t row_bytes(const Graph& graph, ValueId id) {
+  return static_cast<size_t>(graph.shape(id).cols) * size_of(graph.value(id).dtype);
+}
+
 }  // namespace
 
 SequenceShards::SequenceShards(const Graph& training, ValueId loss, const Context& context,
                                ProcessGroup& group, int first, int count, int32_t max_label_length)
     : context_(context),
-      group_(group),
-      first_(first),
       rank_(group.rank() - first),
       ranks_(count),
-      chunk_(shard_graph(training, loss, max_label_length)) {
-  RONDO_CHECK(context.device->host_memory(), "states must be in host memory to be sent");
-  RONDO_CHECK(rank_ >= 0 && rank_ < ranks_ && first_ + ranks_ <= group.size(), "rank ",
-              group.rank(), " of ", group.size(), " has no shard among ranks ", first_, " to ",
-              first_ + ranks_ - 1);
+      chunk_(shard_graph(training, loss, max_label_length)),
+      borders_(context, group, first) {
+  RONDO_CHECK(rank_ >= 0 && rank_ < ranks_ && first + ranks_ <= group.size(), "rank ", group.rank(),
+              " of ", group.size(), " has no shard among ranks ", first, " to ",
+              first + ranks_ - 1);
   find_exchanges();
 }
 
@@ -117,16 +120,14 @@ void SequenceShards::begin(Pass& pass, const BatchPart& part, const BatchView& w
     if (e.pool) fed.push_back(e.backward ? e.pool->share : e.pool->whole);
     for (ValueId id : fed) {
       const TensorView view = pass.plan->view(id);
-      if (view) std::memset(view.data, 0, view.bytes());
+      if (view) context_.device->fill_bytes(*context_.stream, view.data, 0, view.bytes());
     }
   }
 }
 
 void SequenceShards::start(CommClock::duration timeout) {
   started_ = CommClock::now();
-  deadline_ = started_ + timeout;
-  sent_.clear();
-  incoming_.clear();
+  borders_.start(started_ + timeout);
   timeline_.clear();
 }
 
@@ -135,13 +136,11 @@ double SequenceShards::seconds() const {
 }
 
 void SequenceShards::note(ActionKind kind, int stage, int micro_batch, int peer, double began) {
+  if (timed_) context_.stream->synchronize();
   timeline_.push_back({{kind, stage, micro_batch, peer}, began, seconds()});
 }
 
-void SequenceShards::finish() {
-  for (Message& message : sent_) message.work.wait();
-  sent_.clear();
-}
+void SequenceShards::finish() { borders_.finish(); }
 
 bool SequenceShards::is_duplicate(const Node& node) const {
   if (rank_ == 0 || node.phase != Phase::weight_gradient) return false;
@@ -164,9 +163,7 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
   const auto micro_batch = static_cast<int>(pass.number);
   double began = seconds();
   if (from >= 0) {
-    for (size_t v = 0; v < e.in.size(); ++v) {
-      receive(pass, e.in[v], direction, from, first + static_cast<uint32_t>(v));
-    }
+    borders_.receive(from, first, planes(pass, e.in, direction), pass.part->order());
     note(e.backward ? ActionKind::recv_gradient : ActionKind::recv_activation,
          e.stage + (e.backward ? -1 : 1), micro_batch, from, began);
     began = seconds();
@@ -181,9 +178,7 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
        began);
   if (to < 0) return;
   began = seconds();
-  for (size_t v = 0; v < e.out.size(); ++v) {
-    send(pass, e.out[v], direction, to, first + static_cast<uint32_t>(v));
-  }
+  borders_.send(to, first, planes(pass, e.out, direction), pass.part->order());
   note(e.backward ? ActionKind::send_gradient : ActionKind::send_activation, e.stage, micro_batch,
        to, began);
 }
@@ -193,10 +188,9 @@ void SequenceShards::expect(const BatchPart& part, size_t micro_batch, size_t ex
   const Exchange& e = exchanges_[exchange];
   const int from = shard_before(e.order(), direction, rank_, ranks_);
   if (from < 0) return;
-  const uint32_t first = number(micro_batch, exchange, direction);
-  for (size_t v = 0; v < e.in.size(); ++v) {
-    post_receive(part, e.in[v], from, first + static_cast<uint32_t>(v));
-  }
+  std::vector<size_t> rows;
+  for (ValueId id : e.in) rows.push_back(row_bytes(chunk_.graph, id));
+  borders_.expect(from, number(micro_batch, exchange, direction), rows, part.order().size());
 }
 
 void SequenceShards::begin_meeting(Pass& pass, size_t exchange) {
@@ -233,94 +227,38 @@ void SequenceShards::end_halo(Pass& pass, size_t exchange) {
   if (e.backward) pass.plan->run_node(e.node);
 }
 
-namespace {
-
-// One direction's plane of a state, its rows in the order of the plan.
-struct Plane {
-  std::byte* data;
-  size_t row;
-};
-size_t row_bytes(const Graph& graph, ValueId id) {
-  return static_cast<size_t>(graph.shape(id).cols) * size_of(graph.value(id).dtype);
-}
-Plane plane_of(const Plan& plan, ValueId id, int direction) {
-  const TensorView view = plan.view(id);
-  const Shape& shape = plan.graph().shape(id);
-  const size_t plane = view.bytes() / static_cast<size_t>(shape.planes);
-  return {static_cast<std::byte*>(view.data) + static_cast<size_t>(direction) * plane,
-          row_bytes(plan.graph(), id)};
-}
-
-}  // namespace
-
-// Rows travel in the order of the whole batch: each shard sorts its sequences in its own way.
-void SequenceShards::send(const Pass& pass, ValueId id, int direction, int to, uint32_t number) {
-  const Plane plane = plane_of(*pass.plan, id, direction);
-  const std::vector<int32_t>& order = pass.part->order();
-  std::vector<std::byte> bytes(order.size() * plane.row);
-  for (size_t i = 0; i < order.size(); ++i) {
-    std::memcpy(bytes.data() + static_cast<size_t>(order[i]) * plane.row,
-                plane.data + i * plane.row, plane.row);
+// One direction's planes of states.
+std::vector<ShardBorders::Rows> SequenceShards::planes(const Pass& pass,
+                                                       const std::vector<ValueId>& values,
+                                                       int direction) const {
+  std::vector<ShardBorders::Rows> planes;
+  for (ValueId id : values) {
+    const TensorView view = pass.plan->view(id);
+    const size_t plane = view.bytes() / static_cast<size_t>(chunk_.graph.shape(id).planes);
+    planes.push_back({static_cast<std::byte*>(view.data) + static_cast<size_t>(direction) * plane,
+                      row_bytes(chunk_.graph, id)});
   }
-  post(to, number, std::move(bytes));
+  return planes;
 }
 
-// All planes, one after the other.
+// All planes of a value: a frame each.
+ShardBorders::Rows SequenceShards::frames_of(const Pass& pass, ValueId id) const {
+  const TensorView view = pass.plan->view(id);
+  const auto planes = static_cast<size_t>(chunk_.graph.shape(id).planes);
+  return {static_cast<std::byte*>(view.data), row_bytes(chunk_.graph, id), planes,
+          view.bytes() / planes};
+}
+
 void SequenceShards::send_frames(const Pass& pass, ValueId id, int to, uint32_t number) {
   if (id == no_value) return;
-  const std::vector<int32_t>& order = pass.part->order();
-  const auto planes = static_cast<size_t>(chunk_.graph.shape(id).planes);
-  std::vector<std::byte> bytes(planes * order.size() * row_bytes(chunk_.graph, id));
-  for (size_t p = 0; p < planes; ++p) {
-    const Plane plane = plane_of(*pass.plan, id, static_cast<int>(p));
-    for (size_t i = 0; i < order.size(); ++i) {
-      const size_t at = (p * order.size() + static_cast<size_t>(order[i])) * plane.row;
-      std::memcpy(bytes.data() + at, plane.data + i * plane.row, plane.row);
-    }
-  }
-  post(to, number, std::move(bytes));
+  const ShardBorders::Rows frames = frames_of(pass, id);
+  borders_.send(to, number, {&frames, 1}, pass.part->order());
 }
 
 void SequenceShards::receive_frames(const Pass& pass, ValueId id, int from, uint32_t number) {
   if (id == no_value) return;
-  const std::vector<int32_t>& order = pass.part->order();
-  const auto planes = static_cast<size_t>(chunk_.graph.shape(id).planes);
-  std::vector<std::byte> bytes(planes * order.size() * row_bytes(chunk_.graph, id));
-  group_.recv(first_ + from, number, bytes, deadline_).wait();
-  for (size_t p = 0; p < planes; ++p) {
-    const Plane plane = plane_of(*pass.plan, id, static_cast<int>(p));
-    for (size_t i = 0; i < order.size(); ++i) {
-      const size_t at = (p * order.size() + static_cast<size_t>(order[i])) * plane.row;
-      std::memcpy(plane.data + i * plane.row, bytes.data() + at, plane.row);
-    }
-  }
-}
-
-void SequenceShards::post(int to, uint32_t number, std::vector<std::byte> bytes) {
-  Message message;
-  message.bytes = std::move(bytes);
-  message.work = group_.send(first_ + to, number, message.bytes, deadline_);
-  sent_.push_back(std::move(message));
-}
-
-void SequenceShards::post_receive(const BatchPart& part, ValueId id, int from, uint32_t number) {
-  Message& message = incoming_[number];
-  message.bytes.resize(part.order().size() * row_bytes(chunk_.graph, id));
-  message.work = group_.recv(first_ + from, number, message.bytes, deadline_);
-}
-
-void SequenceShards::receive(const Pass& pass, ValueId id, int direction, int from,
-                             uint32_t number) {
-  if (!incoming_.contains(number)) post_receive(*pass.part, id, from, number);
-  Message& message = incoming_.at(number);
-  message.work.wait();
-  const Plane plane = plane_of(*pass.plan, id, direction);
-  const std::vector<int32_t>& order = pass.part->order();
-  for (size_t i = 0; i < order.size(); ++i) {
-    std::memcpy(plane.data + i * plane.row,
-                message.bytes.data() + static_cast<size_t>(order[i]) * plane.row, plane.row);
-  }
-  incoming_.erase(number);
+  const ShardBorders::Rows frames = frames_of(pass, id);
+  borders_.receive(from, number, {&frames, 1}, pass.part->order());
 }
 
 namespace {
@@ -352,10 +290,18 @@ void for_weighted(const ChunkGraph& chunk, const PooledLayer& pool, const Packed
 
 }  // namespace
 
+// A value of sequences where the host can read it.
+TensorView SequenceShards::fetched(const Pass& pass, ValueId id) {
+  TensorView view = pass.plan->view(id);
+  view.data =
+      const_cast<std::byte*>(borders_.fetched(static_cast<std::byte*>(view.data), view.bytes()));
+  return view;
+}
+
 // To everybody, in double and in the order of the whole pass.
 void SequenceShards::send_partial(Pass& pass, size_t exchange) {
   const PooledLayer& pool = *exchanges_[exchange].pool;
-  const TensorView view = pass.plan->view(pool.partial);
+  const TensorView view = fetched(pass, pool.partial);
   const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);
   std::vector<std::byte> bytes(pass.lengths.size() * cols * sizeof(double));
   visit_floating(view.dtype, [&]<class T>(T) {
@@ -370,7 +316,7 @@ void SequenceShards::send_partial(Pass& pass, size_t exchange) {
   });
   // Oneself is among the receivers of the sum, but not of the message.
   for (int to = 0; to < ranks_; ++to) {
-    if (to != rank_) post(to, number(pass.number, exchange, 0), bytes);
+    if (to != rank_) borders_.post(to, number(pass.number, exchange, 0), bytes);
   }
   pass.partial = std::move(bytes);
 }
@@ -385,41 +331,45 @@ void SequenceShards::add_partials(Pass& pass, size_t exchange) {
     if (from == rank_) {
       std::copy(pass.partial.begin(), pass.partial.end(), bytes.begin());
     } else {
-      group_.recv(first_ + from, number(pass.number, exchange, 0), bytes, deadline_).wait();
+      borders_.receive(from, number(pass.number, exchange, 0), bytes);
     }
     for (size_t i = 0; i < sums.size(); ++i) sums[i] += terms[i];
   }
   const TensorView view = pass.plan->view(pool.whole);
   visit_floating(view.dtype, [&]<class T>(T) {
+    std::vector<T> whole(sums.size());
     for (size_t i = 0; i < pass.lengths.size(); ++i) {
       const auto at = static_cast<size_t>(pass.part->order()[i]) * cols;
-      for (size_t c = 0; c < cols; ++c) view.as<T>()[i * cols + c] = static_cast<T>(sums[at + c]);
+      for (size_t c = 0; c < cols; ++c) whole[i * cols + c] = static_cast<T>(sums[at + c]);
     }
+    borders_.upload(static_cast<std::byte*>(view.data), std::as_bytes(std::span(whole)));
   });
 }
 
 // pool_grad divides by the part's length: what it gets is scaled to make it the whole's.
-void SequenceShards::take_share(const Pass& pass, const PooledLayer& pool) const {
-  const TensorView from = pass.plan->view(pool.gradient), to = pass.plan->view(pool.share);
+void SequenceShards::take_share(const Pass& pass, const PooledLayer& pool) {
+  const TensorView from = fetched(pass, pool.gradient), to = pass.plan->view(pool.share);
   const int64_t cols = chunk_.graph.shape(pool.partial).cols;
   visit_floating(from.dtype, [&]<class T>(T) {
+    std::vector<T> share(pass.lengths.size() * static_cast<size_t>(cols));
     for_weighted(chunk_, pool, pass.part->layout(), pass.lengths,
                  [&](size_t i, int64_t c, double weight) {
                    const int64_t at = static_cast<int64_t>(i) * cols + c;
-                   to.as<T>()[at] = static_cast<T>(weight * static_cast<double>(from.as<T>()[at]));
+                   share[static_cast<size_t>(at)] =
+                       static_cast<T>(weight * static_cast<double>(from.as<T>()[at]));
                  });
+    borders_.upload(static_cast<std::byte*>(to.data), std::as_bytes(std::span(share)));
   });
 }
 
-void SequenceShards::add_losses(const Pass& pass, LossTotals& totals,
-                                std::vector<double>& losses) const {
+void SequenceShards::add_losses(const Pass& pass, LossTotals& totals, std::vector<double>& losses) {
   const Graph& g = chunk_.graph;
   const Value& value = g.value(chunk_.loss);
   const bool by_sequence = value.shape.axis == Axis::sequences;
   if (rank_ == 0) totals.sequences += static_cast<double>(pass.part->order().size());
   totals.frames += static_cast<double>(pass.part->layout().extent.rows);
   if (by_sequence && rank_ != 0) return;
-  const TensorView view = pass.plan->view(chunk_.loss);
+  const TensorView view = fetched(pass, chunk_.loss);
   const auto rows = static_cast<size_t>(pass.plan->live_rows(value.shape));
   losses.resize(rows);
   for (size_t i = 0; i < rows; ++i) {

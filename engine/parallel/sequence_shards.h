@@ -2,13 +2,13 @@
 // need a neighbour's state, or its frames, get from it and pass on.
 //
 // SequenceRank runs whole models this way, StageShards the stages of one. See
-// engine/parallel/sequence.h for what is exchanged. Memory of the host only. One thread at a time.
-// Throws InputError for models that cannot be cut (engine/parallel/sequence_graph.h), CommError
-// when a rank fails.
+// engine/parallel/sequence.h for what is exchanged. On any device, whose memory is copied through
+// the host at the cuts (engine/parallel/shard_borders.h); the context's stream orders everything.
+// One thread at a time. Throws InputError for models that cannot be cut
+// (engine/parallel/sequence_graph.h), CommError when a rank fails.
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sequence_graph.h"
+#include "engine/parallel/shard_borders.h"
 #include "engine/parallel/wave_order.h"
 #include "kernels/totals/totals.h"
 
@@ -76,6 +77,10 @@ class SequenceShards {
   // Messages until finish() may take so long; finish() waits for those that were sent.
   void start(CommClock::duration timeout);
   void finish();
+  // On devices that queue work: states that have been computed are sent when the host comes by.
+  // `all`: it waits for them, as it must before it waits for anything else that needs other ranks.
+  using Leaving = ShardBorders::Leaving;
+  void post_leaving(Leaving which) { borders_.post_leaving(which); }
 
   // Behind a pooling all shards compute the same; its weight gradients count once.
   bool is_duplicate(const Node& node) const;
@@ -92,12 +97,15 @@ class SequenceShards {
   // Adds the sums of a pass whose losses are there, to be summed over the ranks: a sequence and its
   // loss count on the first shard. `losses`: in the order of the batch's sequences, on the first
   // shard, for losses of sequences (ctc).
-  void add_losses(const Pass& pass, LossTotals& totals, std::vector<double>& losses) const;
+  void add_losses(const Pass& pass, LossTotals& totals, std::vector<double>& losses);
 
   // Since start(), in seconds from then: what run_direction() computed, sent, and waited for, and
   // what was noted. Peers are shards. A message is received by the stage that a pipeline would
   // receive it in: the one after (states) or before (gradients) its sender's.
   const std::vector<TimedAction>& timeline() const { return timeline_; }
+  // On devices that queue work the timeline tells when the host enqueued it, unless it waits for
+  // each computation, which only a run that is to be looked at should do.
+  void wait_for_timeline(bool waits) { timed_ = waits; }
   void note(ActionKind kind, int stage, int micro_batch, int peer, double began);
   double seconds() const;
 
@@ -106,33 +114,27 @@ class SequenceShards {
  private:
   void find_exchanges();
   uint32_t number(size_t micro_batch, size_t exchange, int direction) const;
-  void send(const Pass& pass, ValueId id, int direction, int to, uint32_t number);
-  void post(int to, uint32_t number, std::vector<std::byte> bytes);
-  void post_receive(const BatchPart& part, ValueId id, int from, uint32_t number);
-  void receive(const Pass& pass, ValueId id, int direction, int from, uint32_t number);
+  std::vector<ShardBorders::Rows> planes(const Pass& pass, const std::vector<ValueId>& values,
+                                         int direction) const;
+  ShardBorders::Rows frames_of(const Pass& pass, ValueId id) const;
+  TensorView fetched(const Pass& pass, ValueId id);
   void begin_halo(Pass& pass, size_t exchange);
   void end_halo(Pass& pass, size_t exchange);
   void send_frames(const Pass& pass, ValueId id, int to, uint32_t number);
   void receive_frames(const Pass& pass, ValueId id, int from, uint32_t number);
-  void take_share(const Pass& pass, const PooledLayer& pool) const;
+  void take_share(const Pass& pass, const PooledLayer& pool);
   void send_partial(Pass& pass, size_t exchange);
   void add_partials(Pass& pass, size_t exchange);
 
   const Context context_;
-  ProcessGroup& group_;
-  const int first_, rank_, ranks_;
+  const int rank_, ranks_;
   ChunkGraph chunk_;
   std::vector<Exchange> exchanges_;
 
-  struct Message {
-    std::vector<std::byte> bytes;
-    Work work;  // after its bytes: it ends before them
-  };
-  std::vector<Message> sent_;
-  std::map<uint32_t, Message> incoming_;  // posted, by number
-  Deadline deadline_{};
+  ShardBorders borders_;
   CommClock::time_point started_{};
   std::vector<TimedAction> timeline_;
+  bool timed_ = false;
 };
 
 }  // namespace rondo

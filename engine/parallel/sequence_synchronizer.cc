@@ -8,18 +8,18 @@ namespace rondo {
 
 SequenceSynchronizer::SequenceSynchronizer(Session& session, ProcessGroup& group, int shards,
                                            int micro_batches, CommClock::duration timeout,
-                                           int64_t bucket_bytes, size_t ballot)
+                                           const MakeReducer& reducer)
     : SessionSynchronizer(session),
       group_(group),
       sequence_(session.training_graph(), session.training_loss(), session.context(), group,
                 {group.rank() / shards * shards, shards}, session.parameters()),
-      reducer_(group, sequence_.graph(), session.parameters(), bucket_bytes, ballot),
+      reducer_(reducer(sequence_.graph())),
       timeout_(timeout) {
   const int replica = group.rank() / shards;
   share_.own = {replica * micro_batches, (replica + 1) * micro_batches};
   share_.shards = group.size() / shards * micro_batches;
-  session.set_reducer(&reducer_);
-  sequence_.set_after_weight_gradient([this](size_t node) { reducer_.after_node(node); });
+  session.set_reducer(reducer_.get());
+  sequence_.set_after_weight_gradient([this](size_t node) { reducer_->after_node(node); });
 }
 
 void SequenceSynchronizer::reserve(const BatchCapacity& capacity) {
@@ -40,7 +40,7 @@ void SequenceSynchronizer::begin_batch(std::span<const BatchView> shards, bool r
 
 // The first micro-batch with sequences takes the others along; the sums of all are its own.
 void SequenceSynchronizer::accumulate(const BatchView& batch, int, bool last) {
-  if (last && passed_ == 0) reducer_.last_batch();
+  if (last && passed_ == 0) reducer_->last_batch();
   if (batch.layout->extent.sequences == 0) return session().enqueue(batch);
   session().enqueue_computed([&] {
     const bool first = passed_ == 0;
@@ -50,11 +50,11 @@ void SequenceSynchronizer::accumulate(const BatchView& batch, int, bool last) {
 }
 
 bool SequenceSynchronizer::apply(const Update& update) {
-  const std::span<double> ballot = reducer_.ballot();
+  const std::span<double> ballot = reducer_->ballot();
   RONDO_CHECK(ballot.size() == update.ballot.size(), "a ballot of ", update.ballot.size());
   std::copy(update.ballot.begin(), update.ballot.end(), ballot.begin());
   if (update.failed) {
-    reducer_.withdraw(session().parameters().gradients(), Session::count_sums);
+    reducer_->withdraw(session().parameters().gradients(), Session::count_sums);
   }
   session().enqueue_update();
   std::copy(ballot.begin(), ballot.end(), update.ballot.begin());

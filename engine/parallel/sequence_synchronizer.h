@@ -1,12 +1,12 @@
 // Ranks that share each sequence: of every `shards` neighbours each computes a part of all frames
 // of the same batches, and such groups of neighbours divide the batches. Gradients are summed over
-// all ranks in buckets, while later ones are still computed.
+// all ranks in buckets, while later ones are still computed; those of devices by groups of devices.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
-#include "engine/parallel/bucket_reducer.h"
 #include "engine/parallel/sequence.h"
 #include "engine/parallel/synchronizer.h"
 
@@ -14,11 +14,13 @@ namespace rondo {
 
 class SequenceSynchronizer final : public SessionSynchronizer {
  public:
+  // Of the gradients of a graph of the session's parameters, over all ranks.
+  using MakeReducer = std::function<std::unique_ptr<RankReducer>(const Graph& graph)>;
   // `shards` divides the size of the group, which is borrowed. `timeout`: of each exchange of a
   // batch. A batch is cut into so many micro-batches, which fill the wave. Throws InputError for
   // models that cannot be cut in time.
   SequenceSynchronizer(Session& session, ProcessGroup& group, int shards, int micro_batches,
-                       CommClock::duration timeout, int64_t bucket_bytes, size_t ballot);
+                       CommClock::duration timeout, const MakeReducer& reducer);
   ~SequenceSynchronizer() override { session().set_reducer(nullptr); }
 
   DataShare share() const override { return share_; }
@@ -29,14 +31,15 @@ class SequenceSynchronizer final : public SessionSynchronizer {
   void accumulate(const BatchView& batch, int shard, bool last) override;
   bool apply(const Update& update) override;
   bool meet(const Update&) override { return true; }
-  RankReducer::Times times() const override { return reducer_.times(); }
+  RankReducer::Times times() const override { return reducer_->times(); }
   // Of the update's last batch.
   std::vector<TimedAction> timeline() const override { return sequence_.timeline(); }
+  void record_timeline() override { sequence_.wait_for_timeline(true); }
 
  private:
   ProcessGroup& group_;
   SequenceRank sequence_;
-  BucketReducer reducer_;
+  const std::unique_ptr<RankReducer> reducer_;
   const CommClock::duration timeout_;
   DataShare share_;
   std::vector<BatchView> wave_;  // the batch's micro-batches

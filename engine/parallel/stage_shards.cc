@@ -47,8 +47,7 @@ void StageShards::run(PipelineRank& pipeline, std::span<const BatchView> micro_b
   shards_.finish();
 }
 
-void StageShards::add_losses(int micro_batch, LossTotals& totals,
-                             std::vector<double>& losses) const {
+void StageShards::add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses) {
   shards_.add_losses(passes_.at({last_stage_, micro_batch}), totals, losses);
 }
 
@@ -63,7 +62,7 @@ void StageShards::compute(const Action& action, const NodeDone& done) {
   for (; next_ < steps_.size(); ++next_) {
     const ShardStep& step = steps_[next_];
     const bool own = step.kind != ShardStep::Kind::action && step.kind != ShardStep::Kind::expect;
-    if (begun && !(own && step.action == action)) return;
+    if (begun && !(own && step.action == action)) break;
     if (step.kind == ShardStep::Kind::action || empty(step.action.micro_batch)) continue;
     if (own) {
       RONDO_CHECK(step.action == action, describe(action), " comes before ", describe(step));
@@ -72,6 +71,7 @@ void StageShards::compute(const Action& action, const NodeDone& done) {
     perform(step, done);
   }
   RONDO_CHECK(begun, describe(action), " is not in the list");
+  shards_.post_leaving(SequenceShards::Leaving::all);  // the pipeline waits for other ranks
 }
 
 void StageShards::perform(const ShardStep& step, const NodeDone& done) {
@@ -109,6 +109,7 @@ void StageShards::run_nodes(const ShardStep& step, const NodeDone& done) {
     if (!shards_.is_duplicate(nodes[i])) plan.run_node(i);
     done(i);
   }
+  shards_.post_leaving(SequenceShards::Leaving::arrived);
 }
 
 void StageShards::exchange(const ShardStep& step, const NodeDone& done) {

@@ -6,8 +6,8 @@
 // says (engine/parallel/shard_steps.h): states from and to the other shards of the stage, computed
 // by SequenceShards.
 //
-// Memory of the host only. One thread at a time. Throws InputError for models that cannot be cut,
-// CommError when a rank fails.
+// On any device. One thread at a time. Throws InputError for models that cannot be cut, CommError
+// when a rank fails.
 #pragma once
 
 #include <map>
@@ -42,7 +42,7 @@ class StageShards {
   void run(PipelineRank& pipeline, std::span<const BatchView> micro_batches, PipelineHooks hooks,
            CommClock::duration timeout);
   // Of the last run, on the ranks of the last stage: SequenceShards::add_losses().
-  void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses) const;
+  void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses);
 
  private:
   using NodeDone = std::function<void(size_t node)>;

@@ -51,11 +51,13 @@ class Maker {
     if (config_.parallel.deterministic == Deterministic::world_invariant) return invariant();
     if (ranks_.size() == 1) return std::make_unique<StepSynchronizer>(session_);
     if (shards_optimizer(config_, ranks_)) {
-      return std::make_unique<ShardedSynchronizer>(session_, optimizer_options(config_), ranks_,
-                                                   reducer(BucketSums::own_blocks));
+      return std::make_unique<ShardedSynchronizer>(
+          session_, optimizer_options(config_), ranks_,
+          reducer(session_.training_graph(), BucketSums::own_blocks));
     }
-    return std::make_unique<StepSynchronizer>(session_, reducer(BucketSums::everywhere),
-                                              ranks_.rank(), ranks_.size());
+    return std::make_unique<StepSynchronizer>(
+        session_, reducer(session_.training_graph(), BucketSums::everywhere), ranks_.rank(),
+        ranks_.size());
   }
 
   std::unique_ptr<Synchronizer> sharded() {
@@ -72,13 +74,11 @@ class Maker {
     if (config_.training.tbptt > 0) {
       fail_input("parallel.sequence and training.tbptt do not go together");
     }
-    if (session_.context().device->kind() != DeviceKind::cpu) {
-      fail_input("parallel.sequence trains on CPUs only so far");
-    }
     const std::chrono::duration<double> timeout(config_.parallel.timeout_seconds);
     return std::make_unique<SequenceSynchronizer>(
         session_, *ranks_.group(), shards, std::max(1, config_.parallel.micro_batches),
-        std::chrono::duration_cast<CommClock::duration>(timeout), bucket_bytes(), ballot_);
+        std::chrono::duration_cast<CommClock::duration>(timeout),
+        [this](const Graph& graph) { return reducer(graph, BucketSums::everywhere); });
   }
 
   std::unique_ptr<Synchronizer> invariant() {
@@ -90,8 +90,7 @@ class Maker {
     return std::make_unique<StepSynchronizer>(session_, ranks_.group(), shards, ballot_);
   }
 
-  std::unique_ptr<RankReducer> reducer(BucketSums sums) {
-    const Graph& graph = session_.training_graph();
+  std::unique_ptr<RankReducer> reducer(const Graph& graph, BucketSums sums) {
     const Parameters& parameters = session_.parameters();
     if (parameters.device().kind() == DeviceKind::cpu) {
       return std::make_unique<BucketReducer>(*ranks_.group(), graph, parameters, bucket_bytes(),

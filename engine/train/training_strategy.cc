@@ -42,9 +42,6 @@ void refuse_with_pipelines(const Config& config, const TrainerOptions& options) 
         "model, not for pipelines");
   }
   if (options.lockstep) fail_input("--lockstep-ref runs on one rank, not in pipelines");
-  if (config.parallel.sequence > 1 && options.device.kind != DeviceKind::cpu) {
-    fail_input("parallel.sequence trains on CPUs only so far");
-  }
   if (config.training.tbptt > 0) fail_input("training.tbptt does not go with pipelines");
 }
 
@@ -90,6 +87,10 @@ class Maker {
 
   void make_session() {
     o_.setup.together([&] {
+      if (o_.trainer.lockstep && (config_.parallel.sequence > 1 || config_.training.tbptt > 0)) {
+        fail_input("--lockstep-ref compares whole batches: not with parallel.sequence, nor with ",
+                   "training.tbptt");
+      }
       SessionOptions o = session_options_here();
       if (shards_optimizer(config_, o_.ranks)) {
         o.optimizer = ShardedSynchronizer::without_state(o.optimizer);
@@ -104,6 +105,7 @@ class Maker {
     s_.model = std::make_unique<SessionModelInTraining>(*s_.session);
     s_.sync = make_synchronizer(config_, o_.ranks, *s_.session, o_.ballot,
                                 [&](const std::string& text) { s_.messages.push_back(text); });
+    if (!o_.trainer.timeline.empty()) s_.sync->record_timeline();
   }
 
   void make_pipeline() {

@@ -48,7 +48,9 @@ struct LstmDims {
 };
 
 // Which directions a call computes. The states of a bidirectional layer come from opposite ends, so
-// that a shard of a sequence has them at different times. ref and cpu only, unless `both`.
+// that a shard of a sequence has them at different times. On GPUs only variants with launches per
+// time step take one direction of two. What belongs to the other one is neither read nor written,
+// but for dx.
 enum class LstmRun : uint8_t { both, first, second };
 
 struct LstmForwardArgs {

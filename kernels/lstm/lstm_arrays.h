@@ -17,7 +17,7 @@ struct LstmForwardArrays {
   float *cn, *cells, *c;
 
   LstmForwardArrays(const LstmForwardArgs& a, const LstmGpuForwardSpace& space)
-      : shape(a.dims, a.layout),
+      : shape(a.dims, a.layout, a.run),
         r{a.weights[0].r.as<T>(), a.weights[1].r.as<T>()},
         h0(a.h0.as<T>()),
         c0(a.c0.as<float>()),
@@ -42,7 +42,7 @@ struct LstmBackwardArrays {
   float *dc0, *dc;
 
   LstmBackwardArrays(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
-      : shape(a.dims, a.layout),
+      : shape(a.dims, a.layout, a.run),
         r{a.weights[0].r.as<T>(), a.weights[1].r.as<T>()},
         c0(a.c0.as<float>()),
         cells(a.cells.as<float>()),

@@ -26,10 +26,10 @@ struct Tile {
   int rows;              // sequences that are active; 0: nothing to do
 };
 
-__device__ Tile tile_of(int64_t active, int columns) {
+__device__ Tile tile_of(int64_t d, int64_t active, int columns) {
   const int64_t n = int64_t{blockIdx.y} * tile_rows;
   const int64_t rows = active - n;
-  return {blockIdx.z, n, int64_t{blockIdx.x} * columns,
+  return {d, n, int64_t{blockIdx.x} * columns,
           static_cast<int>(rows < 0           ? 0
                            : rows < tile_rows ? rows
                                               : tile_rows)};
@@ -90,8 +90,9 @@ __global__ void forward_start(Forward<T> f) {
 template <class T>
 __global__ void forward_step(Forward<T> f, int64_t step) {
   const LstmShape& s = f.shape;
-  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = lstm_frame_at(s, d, step);
-  const Tile tile = tile_of(lstm_active_at(s, t), tile_cells);
+  const int64_t d = s.first_direction + blockIdx.z, H = s.hidden, P = s.output,
+                t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(d, lstm_active_at(s, t), tile_cells);
   if (tile.rows == 0) return;
   const auto h_before = [&](int row, int64_t k) {
     if (row >= tile.rows) return 0.0f;
@@ -116,8 +117,9 @@ __global__ void forward_step(Forward<T> f, int64_t step) {
 template <class T>
 __global__ void forward_project(Forward<T> f, int64_t step) {
   const LstmShape& s = f.shape;
-  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = lstm_frame_at(s, d, step);
-  const Tile tile = tile_of(lstm_active_at(s, t), tile_columns);
+  const int64_t d = s.first_direction + blockIdx.z, H = s.hidden, P = s.output,
+                t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(d, lstm_active_at(s, t), tile_columns);
   if (tile.rows == 0) return;
   const auto h = [&](int row, int64_t k) {
     return row < tile.rows ? to_float(f.h_cell[s.state(d, tile.n + row) * H + k]) : 0.0f;
@@ -201,8 +203,8 @@ __device__ void recurrent_gradient(const Backward<T>& b, const Tile& tile, After
 template <class T>
 __global__ void backward_step(Backward<T> b, int64_t step) {
   const LstmShape& s = b.shape;
-  const int64_t d = blockIdx.z, P = s.output, t = lstm_frame_at(s, d, step);
-  const Tile tile = tile_of(lstm_active_at(s, t), tile_columns);
+  const int64_t d = s.first_direction + blockIdx.z, P = s.output, t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(d, lstm_active_at(s, t), tile_columns);
   if (tile.rows == 0) return;
   float dh[thread_rows][thread_columns];
   recurrent_gradient(
@@ -226,8 +228,9 @@ __global__ void backward_step(Backward<T> b, int64_t step) {
 template <class T>
 __global__ void backward_project(Backward<T> b, int64_t step) {
   const LstmShape& s = b.shape;
-  const int64_t d = blockIdx.z, H = s.hidden, P = s.output, t = lstm_frame_at(s, d, step);
-  const Tile tile = tile_of(lstm_active_at(s, t), tile_columns);
+  const int64_t d = s.first_direction + blockIdx.z, H = s.hidden, P = s.output,
+                t = lstm_frame_at(s, d, step);
+  const Tile tile = tile_of(d, lstm_active_at(s, t), tile_columns);
   if (tile.rows == 0) return;
   const int64_t first = s.plane_row(d, s.layout.row_offsets[t] + tile.n);
   const auto dprojected = [&](int row, int64_t k) {
@@ -253,8 +256,8 @@ __global__ void backward_project(Backward<T> b, int64_t step) {
 template <class T>
 __global__ void backward_initial_h(Backward<T> b) {
   const LstmShape& s = b.shape;
-  const int64_t d = blockIdx.z, P = s.output;
-  const Tile tile = tile_of(s.layout.extent->sequences, tile_columns);
+  const int64_t d = s.first_direction + blockIdx.z, P = s.output;
+  const Tile tile = tile_of(d, s.layout.extent->sequences, tile_columns);
   if (tile.rows == 0) return;
   float dh[thread_rows][thread_columns];
   const auto first = [&](int64_t n) { return s.row(n, d == 0 ? 0 : s.layout.lengths[n] - 1); };
@@ -276,18 +279,18 @@ __global__ void backward_initial_c(Backward<T> b) {
 // ---- hosts ----
 
 // Tiles of all sequences x `width` cells or columns, `columns` to a tile.
-LaunchConfig tiles(const char* name, const LstmDims& dims, const PackedView& layout, int64_t width,
-                   int columns) {
+template <class Args>
+LaunchConfig tiles(const char* name, const Args& a, int64_t width, int columns) {
   return {.kernel = name,
-          .grid = {blocks_for(width, columns), blocks_for(layout.capacity.sequences, tile_rows),
-                   static_cast<unsigned>(dims.directions)},
+          .grid = {blocks_for(width, columns), blocks_for(a.layout.capacity.sequences, tile_rows),
+                   static_cast<unsigned>(lstm_directions(a.dims, a.run))},
           .block = {block_threads},
           .shared_bytes = sizeof(TileShared)};
 }
 
 template <class T>
 void forward(const Context& context, const LstmForwardArgs& a) {
-  const int64_t states = a.dims.directions * a.layout.capacity.sequences;
+  const int64_t states = lstm_directions(a.dims, a.run) * a.layout.capacity.sequences;
   if (states == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   const Forward<T> f(a, space);
@@ -295,11 +298,10 @@ void forward(const Context& context, const LstmForwardArgs& a) {
   lstm_gpu_input_products(context, a, space);
   lstm_launch_each(context, "lstm forward_start", states * H, forward_start<T>, f);
   for (int64_t step = 0; step < a.layout.capacity.frames; ++step) {
-    launch(context, tiles("lstm forward_step", a.dims, a.layout, H, tile_cells), forward_step<T>, f,
-           step);
+    launch(context, tiles("lstm forward_step", a, H, tile_cells), forward_step<T>, f, step);
     if (a.dims.projection) {
-      launch(context, tiles("lstm forward_project", a.dims, a.layout, P, tile_columns),
-             forward_project<T>, f, step);
+      launch(context, tiles("lstm forward_project", a, P, tile_columns), forward_project<T>, f,
+             step);
     }
   }
   lstm_launch_each(context, "lstm forward_end", states * std::max(H, P), forward_end<T>, f);
@@ -307,23 +309,21 @@ void forward(const Context& context, const LstmForwardArgs& a) {
 
 template <class T>
 void backward(const Context& context, const LstmBackwardArgs& a) {
-  const int64_t states = a.dims.directions * a.layout.capacity.sequences;
+  const int64_t states = lstm_directions(a.dims, a.run) * a.layout.capacity.sequences;
   if (states == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   const Backward<T> b(a, space);
   const int64_t H = a.dims.hidden, P = a.dims.output();
   lstm_launch_each(context, "lstm backward_start", states * H, backward_start<T>, b);
   for (int64_t step = a.layout.capacity.frames - 1; step >= 0; --step) {
-    launch(context, tiles("lstm backward_step", a.dims, a.layout, P, tile_columns),
-           backward_step<T>, b, step);
+    launch(context, tiles("lstm backward_step", a, P, tile_columns), backward_step<T>, b, step);
     if (a.dims.projection) {
-      launch(context, tiles("lstm backward_project", a.dims, a.layout, H, tile_columns),
-             backward_project<T>, b, step);
+      launch(context, tiles("lstm backward_project", a, H, tile_columns), backward_project<T>, b,
+             step);
     }
   }
   if (a.dh0) {
-    launch(context, tiles("lstm backward_initial_h", a.dims, a.layout, P, tile_columns),
-           backward_initial_h<T>, b);
+    launch(context, tiles("lstm backward_initial_h", a, P, tile_columns), backward_initial_h<T>, b);
   }
   if (a.dc0)
     lstm_launch_each(context, "lstm backward_initial_c", states * H, backward_initial_c<T>, b);

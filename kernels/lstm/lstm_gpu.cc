@@ -58,18 +58,21 @@ void state_products(const Context& context, const Args& a, const Space& space, G
   const PackedCapacity& c = a.layout.capacity;
   g.spare_rows = true;
   lstm_set_gemm_workspace(g, space);
-  g.a = from;
-  g.b = (a.weights[0].*matrix).data;
-  g.c = to;
-  g.row_count = counts + step;
-  g.batch = a.dims.directions;
+  const int64_t first = lstm_first_direction(a.run), end = lstm_end_direction(a.dims, a.run);
+  const auto matrix_of = [&](int64_t d) {
+    return static_cast<const char*>((a.weights[d].*matrix).data);
+  };
+  g.a = static_cast<const char*>(from) +
+        static_cast<size_t>(first * c.sequences * g.lda) * size_of(g.dtype);
+  g.b = matrix_of(first);
+  g.c = to + first * c.sequences * g.ldc;
+  g.row_count = counts + first * c.frames + step;
+  g.batch = end - first;
   g.a_stride = c.sequences * g.lda;
   g.c_stride = c.sequences * g.ldc;
   g.row_count_stride = c.frames;
   if (g.batch > 1) {
-    const auto bytes =
-        static_cast<const char*>((a.weights[1].*matrix).data) - static_cast<const char*>(g.b);
-    g.b_stride = bytes / static_cast<int64_t>(size_of(g.dtype));
+    g.b_stride = (matrix_of(first + 1) - matrix_of(first)) / static_cast<int64_t>(size_of(g.dtype));
   }
   run(context, g);
 }
@@ -198,7 +201,7 @@ LstmGpuWeightGradSpace lstm_gpu_space(const Context& context, const LstmWeightGr
 void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& a,
                              const LstmGpuForwardSpace& space) {
   const int64_t rows = a.layout.capacity.rows;
-  for (int d = 0; d < a.dims.directions; ++d) {
+  for (int d = lstm_first_direction(a.run); d < lstm_end_direction(a.dims, a.run); ++d) {
     GemmArgs g = input_product(a.dims, a.x.dtype, rows);
     g.row_count = &a.layout.extent->rows;
     g.spare_rows = true;

@@ -31,16 +31,12 @@ inline DType lstm_compute_dtype(const LstmForwardArgs& a) { return a.x.dtype; }
 inline DType lstm_compute_dtype(const LstmBackwardArgs& a) { return a.dy.dtype; }
 inline DType lstm_compute_dtype(const LstmWeightGradArgs& a) { return a.x.dtype; }
 
-inline LstmRun lstm_run_of(const LstmForwardArgs& a) { return a.run; }
-inline LstmRun lstm_run_of(const LstmBackwardArgs& a) { return a.run; }
-inline LstmRun lstm_run_of(const LstmWeightGradArgs&) { return LstmRun::both; }
-
-// GPUs take f32 and bf16, and all directions at once.
+// GPUs take f32 and bf16. One direction of two by itself is for the variants of launches per step
+// (fused, portable).
 template <class Args>
 bool lstm_gpu_accepts(const Context&, const void* args) {
   if (!args) return true;
-  const auto& a = *static_cast<const Args*>(args);
-  return lstm_compute_dtype(a) != DType::f64 && lstm_run_of(a) == LstmRun::both;
+  return lstm_compute_dtype(*static_cast<const Args*>(args)) != DType::f64;
 }
 
 template <class Args>
@@ -133,15 +129,15 @@ LstmGpuForwardSpace lstm_gpu_space(const Context& context, const LstmForwardArgs
 LstmGpuBackwardSpace lstm_gpu_space(const Context& context, const LstmBackwardArgs& args);
 LstmGpuWeightGradSpace lstm_gpu_space(const Context& context, const LstmWeightGradArgs& args);
 
-// space.pre, of both directions.
+// space.pre, of the directions that are computed.
 void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& args,
                              const LstmGpuForwardSpace& space);
 // dx, when wanted, from args.dgates. With bf16 and two directions the first one's part is rounded
 // on the way.
 void lstm_gpu_input_gradients(const Context& context, const LstmBackwardArgs& args,
                               const LstmGpuBackwardSpace& space);
-// The products of one step of `portable`, for every direction: space.recurrent and, with a
-// projection, space.projected.
+// The products of one step of `portable`, for the directions that are computed: space.recurrent
+// and, with a projection, space.projected.
 void lstm_gpu_recurrent_products(const Context& context, const LstmForwardArgs& args,
                                  const LstmGpuForwardSpace& space, int64_t step);
 void lstm_gpu_projections(const Context& context, const LstmForwardArgs& args,

@@ -2,7 +2,7 @@
 // arithmetic of one cell. For *.cu files of kernels/lstm.
 #pragma once
 
-#include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_impl.h"
 #include "kernels/simt/simt.h"
 
 namespace rondo::RONDO_GPU {
@@ -11,13 +11,16 @@ namespace rondo::RONDO_GPU {
 struct LstmShape {
   PackedView layout;
   int64_t directions, input, hidden, output;
+  int64_t first_direction, end_direction;  // that are computed
 
-  LstmShape(const LstmDims& dims, const PackedView& packed)
+  LstmShape(const LstmDims& dims, const PackedView& packed, LstmRun run = LstmRun::both)
       : layout(packed),
         directions(dims.directions),
         input(dims.input),
         hidden(dims.hidden),
-        output(dims.output()) {}
+        output(dims.output()),
+        first_direction(lstm_first_direction(run)),
+        end_direction(lstm_end_direction(dims, run)) {}
 
   // Rows of [D, N, ...] and of [D, rows, ...] arrays.
   __device__ int64_t state(int64_t d, int64_t n) const { return d * layout.capacity.sequences + n; }

@@ -22,17 +22,25 @@ __device__ inline int64_t lstm_active_at(const LstmShape& s, int64_t t) {
   return t < 0 ? 0 : s.layout.batch_sizes[t];
 }
 
-// One thread's element of a [D, N, width] array.
+// One thread's element of a [D, N, width] array, among those of the directions that are computed.
 struct LstmElement {
   int64_t d, n, k, at;
   bool inside;
 };
 
+__device__ inline LstmElement lstm_element(const LstmShape& s, int64_t n, int64_t width) {
+  const int64_t plane = n * width, first = s.first_direction * plane;
+  const int64_t at = first + int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (at >= s.end_direction * plane) return {0, 0, 0, 0, false};
+  return {at / plane, at / width % n, at % width, at, true};
+}
 __device__ inline LstmElement lstm_element(const LstmShape& s, int64_t width) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const int64_t sequences = s.layout.capacity.sequences;
-  return {i / (sequences * width), i / width % sequences, i % width, i,
-          i < s.directions * sequences * width};
+  return lstm_element(s, s.layout.capacity.sequences, width);
+}
+
+// How many directions a call computes.
+inline int64_t lstm_directions(const LstmDims& dims, LstmRun run) {
+  return lstm_end_direction(dims, run) - lstm_first_direction(run);
 }
 
 // Cell u of sequence n at frame t: everything that is kept of it. Returns h, or with a projection

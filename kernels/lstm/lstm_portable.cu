@@ -18,14 +18,14 @@
 namespace rondo::RONDO_GPU {
 namespace {
 
-// One thread's element of a [N, width] array of direction blockIdx.y.
+// One thread's element of a [N, width] array of the blockIdx.y-th direction that is computed.
 struct Place {
   int64_t d, n, k;
 };
 
-__device__ Place place_of(int64_t width) {
+__device__ Place place_of(const LstmShape& s, int64_t width) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  return {blockIdx.y, i / width, i % width};
+  return {s.first_direction + blockIdx.y, i / width, i % width};
 }
 
 // ---- forward ----
@@ -50,17 +50,15 @@ __global__ void forward_start(Forward<T> f) {
   const LstmElement c = lstm_element(s, s.hidden), h = lstm_element(s, s.output);
   if (c.inside) f.c[c.at] = f.c0 ? f.c0[c.at] : 0.0f;
   if (h.inside) f.h[h.at] = f.h0 ? f.h0[h.at] : to<T>(0.0f);
-  const int64_t steps = s.layout.capacity.frames;
-  if (c.at < s.directions * steps) {
-    f.counts[c.at] =
-        static_cast<int32_t>(lstm_active_at(s, lstm_frame_at(s, c.at / steps, c.at % steps)));
-  }
+  const LstmElement step = lstm_element(s, s.layout.capacity.frames, 1);
+  if (!step.inside) return;
+  f.counts[step.at] = static_cast<int32_t>(lstm_active_at(s, lstm_frame_at(s, step.d, step.n)));
 }
 
 template <class T>
 __global__ void forward_cells(Forward<T> f, int64_t step) {
   const LstmShape& s = f.shape;
-  const auto [d, n, u] = place_of(s.hidden);
+  const auto [d, n, u] = place_of(s, s.hidden);
   const int64_t t = lstm_frame_at(s, d, step), H = s.hidden;
   if (n >= lstm_active_at(s, t)) return;
   float recurrent[4];
@@ -72,7 +70,7 @@ __global__ void forward_cells(Forward<T> f, int64_t step) {
 template <class T>
 __global__ void forward_project(Forward<T> f, int64_t step) {
   const LstmShape& s = f.shape;
-  const auto [d, n, j] = place_of(s.output);
+  const auto [d, n, j] = place_of(s, s.output);
   const int64_t t = lstm_frame_at(s, d, step), P = s.output;
   if (n >= lstm_active_at(s, t)) return;
   const T h = to<T>(f.projected[s.state(d, n) * P + j]);
@@ -114,17 +112,17 @@ __global__ void backward_start(Backward<T> b) {
   const LstmShape& s = b.shape;
   const LstmElement e = lstm_element(s, s.hidden);
   if (e.inside) b.dc[e.at] = b.dcn ? b.dcn[e.at] : 0.0f;
-  const int64_t steps = s.layout.capacity.frames;
-  if (e.at >= s.directions * steps) return;
-  const int64_t d = e.at / steps, step = e.at % steps;
+  const LstmElement place = lstm_element(s, s.layout.capacity.frames, 1);
+  if (!place.inside) return;
+  const int64_t d = place.d, step = place.n;
   const int64_t here = lstm_active_at(s, lstm_frame_at(s, d, step));
   int64_t both = lstm_active_at(s, s.layout.extent->frames > 0 ? 0 : -1);
   if (step > 0) {
     const int64_t before = lstm_active_at(s, lstm_frame_at(s, d, step - 1));
     both = here < before ? here : before;
   }
-  b.active[e.at] = static_cast<int32_t>(here);
-  b.started[e.at] = static_cast<int32_t>(both);
+  b.active[place.at] = static_cast<int32_t>(here);
+  b.started[place.at] = static_cast<int32_t>(both);
 }
 
 // The gradient of h_t, element j of sequence n; `row` is the frame's.
@@ -141,7 +139,7 @@ __device__ float total_gradient(const Backward<T>& b, int64_t d, int64_t n, int6
 template <class T>
 __global__ void backward_project(Backward<T> b, int64_t step) {
   const LstmShape& s = b.shape;
-  const auto [d, n, j] = place_of(s.output);
+  const auto [d, n, j] = place_of(s, s.output);
   const int64_t t = lstm_frame_at(s, d, step), P = s.output;
   if (n >= lstm_active_at(s, t)) return;
   const int64_t row = s.layout.row_offsets[t] + n;
@@ -153,7 +151,7 @@ __global__ void backward_project(Backward<T> b, int64_t step) {
 template <class T>
 __global__ void backward_cells(Backward<T> b, int64_t step) {
   const LstmShape& s = b.shape;
-  const auto [d, n, u] = place_of(s.hidden);
+  const auto [d, n, u] = place_of(s, s.hidden);
   const int64_t t = lstm_frame_at(s, d, step), H = s.hidden, state = s.state(d, n);
   if (n >= lstm_active_at(s, t)) return;
   const float dh = b.dprojected ? b.dh_cell[state * H + u]
@@ -178,15 +176,14 @@ __global__ void backward_end(Backward<T> b) {
 
 // ---- hosts ----
 
-// A thread for each of [D, N, width].
-template <class... Parameters, class... Arguments>
-void launch_step(const Context& context, const char* name, const LstmDims& dims,
-                 const PackedView& layout, int64_t width, void (*kernel)(Parameters...),
-                 const Arguments&... arguments) {
+// A thread for each of [N, width] in every direction that is computed.
+template <class Args, class... Parameters, class... Arguments>
+void launch_step(const Context& context, const char* name, const Args& a, int64_t width,
+                 void (*kernel)(Parameters...), const Arguments&... arguments) {
   launch(context,
          {.kernel = name,
-          .grid = {blocks_for(layout.capacity.sequences * width, lstm_step_threads),
-                   static_cast<unsigned>(dims.directions)},
+          .grid = {blocks_for(a.layout.capacity.sequences * width, lstm_step_threads),
+                   static_cast<unsigned>(lstm_directions(a.dims, a.run))},
           .block = {lstm_step_threads}},
          kernel, arguments...);
 }
@@ -195,24 +192,23 @@ template <class T>
 void forward(const Context& context, const LstmForwardArgs& a) {
   const LstmDims& dims = a.dims;
   const int64_t N = a.layout.capacity.sequences, steps = a.layout.capacity.frames;
+  const int64_t directions = lstm_directions(dims, a.run);
   if (N == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   const Forward<T> f(a, space);
   const int64_t H = dims.hidden, P = dims.output();
   lstm_gpu_input_products(context, a, space);
   lstm_launch_each(context, "lstm portable_forward_start",
-                   dims.directions * std::max(N * std::max(H, P), steps), forward_start<T>, f);
+                   directions * std::max(N * std::max(H, P), steps), forward_start<T>, f);
   for (int64_t step = 0; step < steps; ++step) {
     lstm_gpu_recurrent_products(context, a, space, step);
-    launch_step(context, "lstm portable_forward_cells", dims, a.layout, H, forward_cells<T>, f,
-                step);
+    launch_step(context, "lstm portable_forward_cells", a, H, forward_cells<T>, f, step);
     if (!dims.projection) continue;
     lstm_gpu_projections(context, a, space, step);
-    launch_step(context, "lstm portable_forward_project", dims, a.layout, P, forward_project<T>, f,
-                step);
+    launch_step(context, "lstm portable_forward_project", a, P, forward_project<T>, f, step);
   }
   if (!a.hn && !a.cn) return;
-  lstm_launch_each(context, "lstm portable_forward_end", dims.directions * N * std::max(H, P),
+  lstm_launch_each(context, "lstm portable_forward_end", directions * N * std::max(H, P),
                    forward_end<T>, f);
 }
 
@@ -220,24 +216,23 @@ template <class T>
 void backward(const Context& context, const LstmBackwardArgs& a) {
   const LstmDims& dims = a.dims;
   const int64_t N = a.layout.capacity.sequences, steps = a.layout.capacity.frames;
+  const int64_t directions = lstm_directions(dims, a.run);
   if (N == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   const Backward<T> b(a, space);
   const int64_t H = dims.hidden, P = dims.output();
-  lstm_launch_each(context, "lstm portable_backward_start",
-                   dims.directions * std::max(N * H, steps), backward_start<T>, b);
+  lstm_launch_each(context, "lstm portable_backward_start", directions * std::max(N * H, steps),
+                   backward_start<T>, b);
   for (int64_t step = steps - 1; step >= 0; --step) {
     if (dims.projection) {
-      launch_step(context, "lstm portable_backward_project", dims, a.layout, P, backward_project<T>,
-                  b, step);
+      launch_step(context, "lstm portable_backward_project", a, P, backward_project<T>, b, step);
       lstm_gpu_projection_gradients(context, a, space, step);
     }
-    launch_step(context, "lstm portable_backward_cells", dims, a.layout, H, backward_cells<T>, b,
-                step);
+    launch_step(context, "lstm portable_backward_cells", a, H, backward_cells<T>, b, step);
     if (step > 0 || a.dh0) lstm_gpu_recurrent_gradients(context, a, space, step);
   }
   if (a.dh0 || a.dc0) {
-    lstm_launch_each(context, "lstm portable_backward_end", dims.directions * N * std::max(H, P),
+    lstm_launch_each(context, "lstm portable_backward_end", directions * N * std::max(H, P),
                      backward_end<T>, b);
   }
   lstm_gpu_input_gradients(context, a, space);

@@ -52,6 +52,7 @@ struct LstmSimProblem {
     nothing(wide["cells"], D * rows() * H);
     nothing(narrow["dgates"], D * rows() * 4 * H);
     nothing(narrow["dh0"], D * N * P);
+    nothing(narrow["dx"], rows() * dims.input);
     if (!dims.projection) return;
     nothing(narrow["hidden"], D * rows() * H);
     nothing(narrow["dprojected"], D * rows() * P);
@@ -61,7 +62,7 @@ struct LstmSimProblem {
   int64_t sequences() const { return packed.extent.sequences; }
 
   // Runs both passes by the variant of that name.
-  void forward(const std::string& variant) {
+  void forward(const std::string& variant, LstmRun run = LstmRun::both) {
     const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     LstmForwardArgs a;
     a.dims = dims;
@@ -75,9 +76,10 @@ struct LstmSimProblem {
     a.gates = view("gates", {D, rows(), 4 * H});
     a.cells = view("cells", {D, rows(), H});
     if (dims.projection) a.hidden = view("hidden", {D, rows(), H});
+    a.run = run;
     finish(a, LstmPhase::forward, lstm_forward_variants(), variant);
   }
-  void backward(const std::string& variant) {
+  void backward(const std::string& variant, LstmRun run = LstmRun::both) {
     const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
     LstmBackwardArgs a;
     a.dims = dims;
@@ -91,6 +93,8 @@ struct LstmSimProblem {
     a.dgates = view("dgates", {D, rows(), 4 * H});
     a.dh0 = view("dh0", {D, N, P});
     if (dims.projection) a.dprojected = view("dprojected", {D, rows(), P});
+    a.dx = view("dx", {rows(), dims.input});
+    a.run = run;
     finish(a, LstmPhase::backward, lstm_backward_variants(), variant);
   }
 

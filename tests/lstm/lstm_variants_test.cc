@@ -157,3 +157,60 @@ TEST_CASE("portable does not read the rows that a product computes beyond its co
     CHECK(std::all_of(all.begin(), all.end(), finite));
   }
 }
+
+// What a direction computes lies in planes of its own (of y, in columns); the rest is NaN until it
+// is computed too.
+TEST_CASE("directions computed one at a time on GPUs have the bits of both at once") {
+  const auto bits_of = [](const LstmSimProblem& p) {
+    std::map<std::string, std::vector<uint16_t>> bits;
+    for (const char* name : {"y", "hn", "gates", "hidden", "dgates", "dprojected", "dh0", "dx"}) {
+      const auto found = p.narrow.find(name);
+      if (found == p.narrow.end()) continue;
+      for (const bf16 v : found->second) bits[name].push_back(v.bits);
+    }
+    return bits;
+  };
+  for (const std::string variant : {"portable", "fused"}) {
+    for (const int64_t projection : {0, 7}) {
+      const LstmDims dims{2, 5, 20, projection};
+      const std::vector<int32_t> lengths = {6, 6, 4, 2, 1, 0};
+      LstmSimProblem whole(dims, lengths);
+      whole.forward(variant);
+      whole.backward(variant);
+      for (const LstmRun first : {LstmRun::first, LstmRun::second}) {
+        const LstmRun second = first == LstmRun::first ? LstmRun::second : LstmRun::first;
+        const auto planes = [&](const std::vector<bf16>& values, bool early) {
+          const auto half = static_cast<ptrdiff_t>(values.size() / 2);
+          const bool front = early == (first == LstmRun::first);
+          return std::vector<bf16>(values.begin() + (front ? 0 : half),
+                                   values.end() - (front ? half : 0));
+        };
+        const auto untouched = [](const std::vector<bf16>& values) {
+          return std::all_of(values.begin(), values.end(),
+                             [](bf16 v) { return std::isnan(static_cast<float>(v)); });
+        };
+        INFO(variant << ", projection " << projection << ", first "
+                     << (first == LstmRun::first ? 0 : 1));
+        LstmSimProblem p(dims, lengths);
+        p.forward(variant, first);
+        for (const char* name : {"hn", "gates"}) {
+          CHECK(untouched(planes(p.narrow.at(name), false)));
+          CHECK_FALSE(untouched(planes(p.narrow.at(name), true)));
+        }
+        p.forward(variant, second);
+        p.backward(variant, first);
+        for (const char* name : {"dh0", "dgates"}) {
+          CHECK(untouched(planes(p.narrow.at(name), false)));
+          CHECK_FALSE(untouched(planes(p.narrow.at(name), true)));
+        }
+        p.backward(variant, second);
+        CHECK(bits_of(p) == bits_of(whole));
+      }
+    }
+  }
+  LstmSimProblem p({2, 5, 20, 0}, {3, 2});
+  for (const std::string variant : {"cluster", "grid", "grid_cluster"}) {
+    INFO(variant);
+    CHECK_THROWS_WITH(p.forward(variant, LstmRun::first), Catch::Contains("does not take"));
+  }
+}
