@@ -11,7 +11,7 @@ namespace rondo::RONDO_GPU {
 struct LstmShape {
   PackedView layout;
   int64_t directions, input, hidden, output;
-  int64_t first_direction, end_direction;  // that are computed
+  unsigned first_direction, end_direction;  // that are computed
 
   LstmShape(const LstmDims& dims, const PackedView& packed, LstmRun run = LstmRun::both)
       : layout(packed),
@@ -19,8 +19,8 @@ struct LstmShape {
         input(dims.input),
         hidden(dims.hidden),
         output(dims.output()),
-        first_direction(lstm_first_direction(run)),
-        end_direction(lstm_end_direction(dims, run)) {}
+        first_direction(static_cast<unsigned>(lstm_first_direction(run))),
+        end_direction(static_cast<unsigned>(lstm_end_direction(dims, run))) {}
 
   // Rows of [D, N, ...] and of [D, rows, ...] arrays.
   __device__ int64_t state(int64_t d, int64_t n) const { return d * layout.capacity.sequences + n; }

@@ -14,6 +14,11 @@ STAGES = ["model.layers=4", "parallel.deterministic=same_world", "training.clip=
 TWO_STAGES = ["--pipeline", 2, "parallel.placement=3,2"]
 
 
+# The simulator is slow: a few steps.
+SIMULATED = ["--device", "sim", "training.max_steps=6", "training.checkpoint_every_steps=3",
+             "training.validate_every_steps=0", "data.dev="]
+
+
 def pipelines(n, *more, options=()):
     return launch(n, *STAGES, *more, options=options)
 
@@ -42,6 +47,15 @@ def test_shards_in_processes_are_threads():
             same(expected, root)
 
 
+def test_shards_on_devices_in_processes_are_threads():
+    for n, more in ((2, [*SIMULATED, "--sequence", 2]), (4, [*SIMULATED, *TWO_STAGES, "--sequence", 2])):
+        with expecting(n, *more) as (root, expected):
+            out, err = run(*pipelines(n, *more), cwd=root)
+            check(err == "", err)
+            check(out.count("best model: ") == 1, "not rank 0 alone prints:", out)
+            same(expected, root)
+
+
 def test_processes_are_threads():
     for n, more in ((2, TWO_STAGES), (4, [*TWO_STAGES, "--data", 2]),
                     (4, [*TWO_STAGES, "--sequence", 2, "parallel.shard_optimizer=true"])):
@@ -60,7 +74,7 @@ def test_processes_are_threads():
 
 
 def test_a_stage_or_shard_is_killed():
-    for more in (["--pipeline", 3], ["--sequence", 3]):
+    for more in (["--pipeline", 3], ["--sequence", 3], ["--sequence", 3, "--device", "sim"]):
         with corpus() as root:
             process = start(*pipelines(3, *more, "training.max_steps=100000",
                                        "training.epochs=100000", options=["--grace", 5]), cwd=root)

@@ -18,6 +18,7 @@ namespace rondo::test {
 
 struct LstmSimProblem {
   LstmDims dims;
+  bool wants_dx = false;
   PackedHost packed;
   std::map<std::string, std::vector<bf16>> narrow;  // by the names of kernels/lstm/lstm.h
   std::map<std::string, std::vector<float>> wide;
@@ -93,7 +94,7 @@ struct LstmSimProblem {
     a.dgates = view("dgates", {D, rows(), 4 * H});
     a.dh0 = view("dh0", {D, N, P});
     if (dims.projection) a.dprojected = view("dprojected", {D, rows(), P});
-    a.dx = view("dx", {rows(), dims.input});
+    if (wants_dx) a.dx = view("dx", {rows(), dims.input});
     a.run = run;
     finish(a, LstmPhase::backward, lstm_backward_variants(), variant);
   }

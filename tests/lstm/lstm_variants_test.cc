@@ -175,6 +175,7 @@ TEST_CASE("directions computed one at a time on GPUs have the bits of both at on
       const LstmDims dims{2, 5, 20, projection};
       const std::vector<int32_t> lengths = {6, 6, 4, 2, 1, 0};
       LstmSimProblem whole(dims, lengths);
+      whole.wants_dx = true;
       whole.forward(variant);
       whole.backward(variant);
       for (const LstmRun first : {LstmRun::first, LstmRun::second}) {
@@ -192,6 +193,7 @@ TEST_CASE("directions computed one at a time on GPUs have the bits of both at on
         INFO(variant << ", projection " << projection << ", first "
                      << (first == LstmRun::first ? 0 : 1));
         LstmSimProblem p(dims, lengths);
+        p.wants_dx = true;
         p.forward(variant, first);
         for (const char* name : {"hn", "gates"}) {
           CHECK(untouched(planes(p.narrow.at(name), false)));

@@ -85,7 +85,7 @@ std::string cause_of(const RankOutcome& outcome) {
 TEST_CASE("simulated devices that share sequences end as one does, but for the order of sums") {
   const LogSpace same_arithmetic;
   const TrainingCorpus corpus(60, 2);
-  constexpr int64_t steps = 12;
+  constexpr int64_t steps = 6;
   const std::vector<float> one = trained(1, shards_config(corpus, "one", 1, steps));
   const double control = control_of(corpus, one, steps);
   const std::pair<int, int> worlds[] = {{2, 2}, {3, 3}, {4, 2}};  // ranks, shards
@@ -110,7 +110,7 @@ TEST_CASE("simulated devices that share sequences end as one does, but for the o
 TEST_CASE("stages over simulated devices that share sequences end as one device does") {
   const LogSpace same_arithmetic;
   const TrainingCorpus corpus(60, 2);
-  constexpr int64_t steps = 8;
+  constexpr int64_t steps = 4;
   const std::vector<float> one = trained(1, shards_config(corpus, "one", 1, steps));
   const double control = control_of(corpus, one, steps);
   const auto staged = [&](const std::string& name, ScheduleKind schedule, bool sharded) {
