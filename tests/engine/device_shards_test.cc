@@ -40,6 +40,26 @@ Outputs bidirectional(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
+// Of both sides at the input, ahead, and of the past at another level.
+Outputs convolutional(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::relu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
+  x = layers::conv(g, x, "ahead", {.channels = 7, .kernel = 3, .context = ConvContext::future});
+  x = layers::conv(g, x, "half", {.channels = 8, .kernel = 5, .stride = 2});
+  x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
+Outputs causal(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::conv(g, x, "front", {.channels = 9, .kernel = 4, .context = ConvContext::past});
+  x = layers::stack_frames(g, x, 2);
+  x = layers::lstm(g, x, "encoder", {.hidden = 9});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
 Outputs framewise(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
@@ -199,8 +219,8 @@ TEST_CASE("shards on simulated devices: losses bit for bit, gradients but for th
           "[device_shards]") {
   const LogSpace same_arithmetic;
   for (const DType compute : {DType::f32, DType::bf16}) {
-    for (const ModelFunction& model :
-         {ModelFunction(unidirectional), ModelFunction(bidirectional)}) {
+    for (const ModelFunction& model : {ModelFunction(unidirectional), ModelFunction(bidirectional),
+                                       ModelFunction(convolutional)}) {
       const Graph shape = shape_of(model, compute);
       // Of the second, some shards own nothing of some sequences.
       RandomBatch first({23, 20, 12}, classes, 1, 6), second({17, 4, 1}, classes, 2, 6);
@@ -348,18 +368,18 @@ TEST_CASE("a shard that fails ends the others, whatever their devices were given
 
 TEST_CASE("chunks one after the other on a simulated device give the whole", "[device_shards]") {
   const LogSpace same_arithmetic;
-  const Graph shape = shape_of(unidirectional);
+  const ModelFunction model = GENERATE(ModelFunction(unidirectional), ModelFunction(causal));
+  const Graph shape = shape_of(model);
   RandomBatch first({23, 20, 12}, classes, 1, 2), second({31, 4, 1}, classes, 2, 2);
   const std::vector<BatchView> batches = {first.view(shape, classes, 3),
                                           second.view(shape, classes, 4)};
-  const Result want = run_whole(unidirectional, batches);
+  const Result want = run_whole(model, batches);
   const Apart a(batches[0], shape), b(batches[1], shape);
   std::vector<BatchView> alone = a.views;
   alone.insert(alone.end(), b.views.begin(), b.views.end());
-  const double tolerance =
-      4 * worst_difference(run_whole(unidirectional, alone).gradients, want.gradients);
+  const double tolerance = 4 * worst_difference(run_whole(model, alone).gradients, want.gradients);
   const auto chunked = [&](int32_t frames, StateGradients states) {
-    Setup s(unidirectional);
+    Setup s(model);
     ChunkedTraining training(s.graph, s.outputs.loss, s.context, s.parameters, frames, states);
     Result r;
     for (const BatchView& batch : batches) {
