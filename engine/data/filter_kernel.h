@@ -8,10 +8,11 @@ namespace rondo::data {
 struct FilterKernels {
   // The inner product of two arrays of n floats.
   float (*dot)(const float* a, const float* b, int64_t n);
-  // out[m] = sum over the taps of row[i] * in[offsets[i] + m], for m in [0, n). `in` and `out` can
-  // be read and written up to the next multiple of filter_lanes.
-  void (*convolve)(const float* row, const int64_t* offsets, int64_t taps, const float* in,
-                   int64_t n, float* out);
+  // out[m] = sum over the taps i of row[i] * x(first + i)[m], for m in [0, filter_lanes). x(k) is
+  // column k mod `count` of those at `columns`, from element k / count on; column k begins `stride`
+  // floats after column k - 1.
+  void (*convolve)(const float* row, int64_t taps, const float* columns, int64_t count,
+                   int64_t stride, int64_t first, float* out);
 };
 constexpr int64_t filter_lanes = 64;
 

@@ -18,19 +18,25 @@ float dot(const float* a, const float* b, int64_t n) {
   return sum(first + second) + rest;
 }
 
-void convolve(const float* row, const int64_t* offsets, int64_t taps, const float* in, int64_t n,
-              float* out) {
+void convolve(const float* row, int64_t taps, const float* columns, int64_t count, int64_t stride,
+              int64_t first, float* out) {
   constexpr int64_t at_once = 4 * W;
   static_assert(data::filter_lanes % at_once == 0);
-  for (int64_t m = 0; m < n; m += at_once) {
+  for (int64_t m = 0; m < data::filter_lanes; m += at_once) {
     vf a = broadcast(0), b = a, c = a, d = a;
+    int64_t column = first % count;
+    const float* x = columns + column * stride + first / count + m;
     for (int64_t i = 0; i < taps; ++i) {
       const vf weight = broadcast(row[i]);
-      const float* x = in + offsets[i] + m;
       a += weight * load(x);
       b += weight * load(x + W);
       c += weight * load(x + 2 * W);
       d += weight * load(x + 3 * W);
+      x += stride;
+      if (++column == count) {
+        column = 0;
+        x -= count * stride - 1;
+      }
     }
     store(out + m, a);
     store(out + m + W, b);

@@ -114,17 +114,15 @@ void Resampler::apply_by_phase(std::span<const float> in, std::vector<float>& ou
     for (const float* x = in.data() + (j * down_ + q - before); j < end; ++j, x += down_)
       to[j] = *x;
   }
-  std::vector<int64_t> offsets(static_cast<size_t>(taps_));
-  std::vector<float> sums(static_cast<size_t>(most));
-  for (int64_t r = 0; r < std::min(up_, size); ++r) {
-    const int64_t whole = r * down_ / up_, n = (size - r + up_ - 1) / up_;
-    for (int64_t i = 0; i < taps_; ++i) {
-      offsets[static_cast<size_t>(i)] = (whole + i) % down_ * column + (whole + i) / down_;
+  float sums[data::filter_lanes];
+  for (int64_t begin = 0; begin < most; begin += data::filter_lanes) {  // so many of every phase
+    for (int64_t r = 0; r < std::min(up_, size - begin * up_); ++r) {
+      const float* const row = table_.data() + r * down_ % up_ * taps_;
+      convolve(row, taps_, columns.data() + begin, down_, column, r * down_ / up_, sums);
+      float* const to = out.data() + (r + begin * up_);
+      const int64_t n = std::min(data::filter_lanes, (size - r + up_ - 1) / up_ - begin);
+      for (int64_t m = 0; m < n; ++m) to[m * up_] = sums[m];
     }
-    convolve(table_.data() + r * down_ % up_ * taps_, offsets.data(), taps_, columns.data(), n,
-             sums.data());
-    for (int64_t m = 0; m < n; ++m)
-      out[static_cast<size_t>(r + m * up_)] = sums[static_cast<size_t>(m)];
   }
 }
 
