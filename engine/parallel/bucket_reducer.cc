@@ -151,10 +151,11 @@ BucketReducer::BucketReducer(ProcessGroup& group, const Graph& graph, const Para
       width_(static_cast<int64_t>(size_of(parameters.dtype()))),
       sums_(sums),
       rank_(group.rank()),
+      in_place_(group.size() == 2 && sums == BucketSums::everywhere),
       buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
       flights_(buckets_.size()) {
   RONDO_CHECK(parameters.device().kind() == DeviceKind::cpu, "gradients must be a cpu's");
-  for (size_t i = 0; i < buckets_.size(); ++i) {
+  for (size_t i = 0; i < buckets_.size() && !in_place_; ++i) {
     Flight& f = flights_[i];
     f.layout = lay_out(buckets_[i], group.size(), sums);
     const auto bytes = static_cast<size_t>(f.layout.chunk * group.size() * width_);
@@ -178,13 +179,20 @@ void BucketReducer::copy(const Flight& flight, Copy direction) const {
 }
 
 void BucketReducer::launch() {
+  const GradientBucket& bucket = buckets_[launched_];
   Flight& flight = flights_[launched_];
+  ++launched_;
+  if (in_place_) {
+    std::byte* const begin = static_cast<std::byte*>(gradients_.data) + bucket.begin * width_;
+    flight.work =
+        group().all_reduce(TensorView(begin, gradients_.dtype, {bucket.size()}), Reduction::sum);
+    return;
+  }
   copy(flight, Copy::pack);
   const TensorView packed(flight.memory.data(), gradients_.dtype,
                           {flight.layout.chunk * group().size()});
   flight.work = sums_ == BucketSums::everywhere ? group().all_reduce(packed, Reduction::sum)
                                                 : group().reduce_scatter(packed, Reduction::sum);
-  ++launched_;
 }
 
 void BucketReducer::after_node(size_t node) {
@@ -201,7 +209,7 @@ void BucketReducer::sum_gradients(TensorView gradients) {
     times_.exposed += seconds_since(begin);
     times_.communication +=
         std::chrono::duration<double>(flight.work.end() - flight.work.start()).count();
-    copy(flight, Copy::unpack);
+    if (!in_place_) copy(flight, Copy::unpack);
   }
   launched_ = 0;
   active_ = false;

@@ -9,7 +9,8 @@
 // The bits do not depend on the buckets: an element belongs to block index / block_elements of the
 // flat array, and block b is summed in the ring's order for chunk b modulo the number of ranks,
 // whatever bucket it travels in. To that end buckets are copied, blocks of equal chunk together
-// and chunks padded to equal size.
+// and chunks padded to equal size. (Two ranks' sums do not depend on the order: on CPUs these are
+// added where they lie.)
 #pragma once
 
 #include <vector>
@@ -71,7 +72,7 @@ LinkSpeed measure_link(DeviceGroup& sums, ProcessGroup& control);
 // Large enough that latency is an eighth of a bucket's time, within 64 KiB and 64 MiB.
 int64_t bucket_bytes_for(const LinkSpeed& link);
 
-// Of gradients in the memory of a cpu.
+// Of gradients in the memory of a cpu, over a group whose sums are exact (Wire::exact).
 class BucketReducer final : public RankReducer {
  public:
   // Borrows the group.
@@ -88,9 +89,10 @@ class BucketReducer final : public RankReducer {
   void sum_gradients(TensorView gradients) override;
 
  private:
+  // Layout and memory: of a bucket that is copied in order to travel.
   struct Flight {
     BucketLayout layout;
-    Buffer memory;  // the bucket as it travels
+    Buffer memory;
     Work work;
   };
   void launch();
@@ -101,6 +103,7 @@ class BucketReducer final : public RankReducer {
   const int64_t width_;
   const BucketSums sums_;
   const int rank_;
+  const bool in_place_;
   std::vector<GradientBucket> buckets_;
   std::vector<Flight> flights_;
   size_t launched_ = 0;
