@@ -90,7 +90,7 @@ class Prefetcher {
 
   static void step_back();
   void work();
-  bool open_slot();
+  bool open_slot(std::unique_lock<std::mutex>& lock);
   Load load(int64_t utterance, uint64_t epoch) const;
   void pack(Slot& slot);
   void advance(std::unique_lock<std::mutex>& lock, Slot& slot, size_t i);

@@ -42,6 +42,7 @@ struct Prefetcher::State {
   // slot that was delivered without it.
   std::deque<std::shared_ptr<Slot>> slots;
   std::vector<HostBatch> spare;  // memory to use again
+  bool opening = false;          // a thread asks the source
   bool ended = false;            // the source has no more
   std::exception_ptr source_failure;
   bool stop = false;
@@ -124,19 +125,27 @@ void Prefetcher::advance(std::unique_lock<std::mutex>& lock, Slot& slot, size_t 
   state_->ready.notify_all();
 }
 
-// Starts the next batch, with the mutex held; false if there is none to start now.
-bool Prefetcher::open_slot() {
+// Starts the next batch; false if there is none to start now. With the mutex held, but not while
+// the source works, which may take long at the start of an epoch.
+bool Prefetcher::open_slot(std::unique_lock<std::mutex>& lock) {
   State& s = *state_;
-  if (s.ended || static_cast<int>(s.slots.size()) >= s.depth) return false;
+  if (s.ended || s.opening || static_cast<int>(s.slots.size()) >= s.depth) return false;
+  s.opening = true;
+  lock.unlock();
   std::optional<BatchRequest> request;
+  std::exception_ptr failure;
   try {
     request = source_();
   } catch (...) {
-    s.source_failure = std::current_exception();
+    failure = std::current_exception();
   }
+  lock.lock();
+  s.opening = false;
+  s.work.notify_all();
+  s.ready.notify_all();
   if (!request) {
     s.ended = true;
-    s.work.notify_all();
+    s.source_failure = failure;
     return false;
   }
   auto slot = std::make_shared<Slot>(std::move(*request));
@@ -149,7 +158,6 @@ bool Prefetcher::open_slot() {
     slot->ready = true;
   }
   s.slots.push_back(std::move(slot));
-  s.work.notify_all();
   return true;
 }
 
@@ -164,7 +172,7 @@ void Prefetcher::work() {
     const auto open = std::find_if(s.slots.begin(), s.slots.end(),
                                    [](const auto& slot) { return slot->has_untaken(); });
     if (open == s.slots.end()) {
-      if (!open_slot()) s.work.wait(lock);
+      if (!open_slot(lock)) s.work.wait(lock);
       continue;
     }
     const std::shared_ptr<Slot> slot = *open;
@@ -196,7 +204,10 @@ void Prefetcher::finish(std::unique_lock<std::mutex>& lock, Slot& slot) {
 std::shared_ptr<Prefetcher::Slot> Prefetcher::wait_for_front() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
-  if (s.slots.empty() && !open_slot()) {
+  while (s.slots.empty() && !s.ended) {
+    if (!open_slot(lock)) s.ready.wait(lock, [&] { return !s.opening; });
+  }
+  if (s.slots.empty()) {
     if (s.source_failure) std::rethrow_exception(std::exchange(s.source_failure, nullptr));
     return nullptr;
   }

@@ -269,6 +269,27 @@ TEST_CASE("threads that do not get the processor hold up nobody", "[prefetch]") 
   gate.open();
 }
 
+TEST_CASE("what is ready is delivered while the next batch is being planned", "[prefetch]") {
+  const FakeDataset d;
+  Gate gate;
+  int64_t n = 0;
+  Prefetcher p(d,
+               [&]() -> std::optional<BatchRequest> {
+                 if (n == 2) gate.pass();
+                 if (n == 3) return std::nullopt;
+                 return BatchRequest{0, n++, {1, 2}};
+               },
+               {1, 5});
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // most likely it plans by then
+  HostBatch b;
+  CHECK(p.next(b));
+  CHECK(p.next(b));
+  gate.open();
+  CHECK(p.next(b));
+  CHECK_FALSE(p.next(b));
+  CHECK_FALSE(gate.gave_up);
+}
+
 TEST_CASE("threads in the background have the lowest priority", "[prefetch]") {
   const int own = priority_of_thread();
   for (bool background : {false, true}) {
