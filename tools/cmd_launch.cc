@@ -72,18 +72,21 @@ class Attempt {
     listen();
   }
 
-  // 0, or the code of the first rank that failed.
-  int exit_code() const { return first_failed_ ? code_of(*first_failed_) : 0; }
+  // 0, or the code of the rank that the cause below is about, so far as it has one: the others may
+  // be noticed first.
+  int exit_code() const {
+    if (!first_failed_) return 0;
+    if (const auto i = that_says_why()) return code_of(*i);
+    for (size_t i = 0; i < children_.size(); ++i) {
+      if (!children_[i].given_up && children_[i].seen.kind == ChildStatus::killed)
+        return code_of(i);
+    }
+    return code_of(*first_failed_);
+  }
 
   // What was wrong, in one line, with what another rank saw of it.
   std::string cause() const {
-    for (size_t i : order_) {  // a rank that says what it failed at
-      const Child& c = children_[i];
-      if (c.seen.kind == ChildStatus::exited && c.seen.number != comm_failure &&
-          !c.report.empty()) {
-        return c.report;
-      }
-    }
+    if (const auto i = that_says_why()) return children_[*i].report;
     for (size_t i = 0; i < children_.size(); ++i) {  // a rank that something was done to
       const Child& c = children_[i];
       const bool stopped = c.given_up && c.before_kill.kind == ChildStatus::stopped;
@@ -129,6 +132,16 @@ class Attempt {
   };
 
   int rank_of(int local) const { return options_.node_rank * options_.ranks + local; }
+
+  // A rank that ended by itself and says what it failed at.
+  std::optional<size_t> that_says_why() const {
+    for (size_t i : order_) {
+      const Child& c = children_[i];
+      const bool own = c.seen.kind == ChildStatus::exited && c.seen.number != comm_failure;
+      if (own && !c.report.empty()) return i;
+    }
+    return std::nullopt;
+  }
 
   int code_of(size_t i) const {
     const ChildStatus& s = children_[i].seen;
