@@ -114,6 +114,7 @@ Thunk bind_grad_input(const Binder& b, const Node& node) {
   a.dx = b.output(node, 0);
   a.dbefore = edge(b, node.outputs[1]);
   a.dafter = edge(b, node.outputs[2]);
+  a.whole_strides = true;  // levels have ceil(length / factor) frames
   return bound(b, a);
 }
 

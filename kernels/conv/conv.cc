@@ -1,5 +1,6 @@
 // The driver that the variants share: windows are gathered, some rows at a time, and multiplied.
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/conv/conv_impl.h"
 #include "kernels/gemm/gemm.h"
@@ -37,22 +38,23 @@ int64_t window_rows(const Context& context, int64_t window, DType dtype, int64_t
 struct Space {
   void* weights;  // arranged for the product: of the compute dtype, or f32 sums
   void* windows;
+  void* results;  // of one stride, before they go to their frames; absent without strides
   int32_t* count;
   TensorView gemm;
 };
 
 // c [rows, n] = windows [rows, window] b [window, n], or c [m, window] (+)= dy^T windows.
-GemmArgs product(ConvPhase phase, const ConvDims& d, DType t, int64_t rows) {
+GemmArgs product(ConvPhase phase, const ConvDims& d, DType t, int64_t rows, int64_t taps) {
   GemmArgs g;
   g.dtype = g.c_dtype = t;
   if (phase == ConvPhase::grad_weight) {
-    g.m = d.out, g.n = d.in * d.kernel, g.k = rows;
+    g.m = d.out, g.n = d.in * taps, g.k = rows;
     g.transpose_a = true;
     g.lda = d.out, g.ldb = g.ldc = g.n;
     g.c_dtype = DType::f32;
   } else {
     const bool forward = phase == ConvPhase::forward;
-    g.m = rows, g.n = forward ? d.out : d.in, g.k = (forward ? d.in : d.out) * d.kernel;
+    g.m = rows, g.n = forward ? d.out : d.in, g.k = (forward ? d.in : d.out) * taps;
     g.lda = g.k, g.ldb = g.ldc = g.n;
   }
   g.spare_rows = true;
@@ -77,8 +79,14 @@ Space carve(Carver& carver, const Context& context, ConvPhase phase, const ConvD
   s.weights = carver.take(elements * size_of(phase == ConvPhase::grad_weight ? DType::f32 : t));
   s.windows =
       carver.take(static_cast<size_t>(rows * d.kernel * window_cols(phase, d)) * size_of(t));
+  const bool strides = phase == ConvPhase::grad_input && d.stride > 1;
+  s.results = strides ? carver.take(static_cast<size_t>(rows * d.in) * size_of(t)) : nullptr;
   s.count = static_cast<int32_t*>(carver.take(sizeof(int32_t)));
-  const size_t bytes = gemm_workspace_bytes(context, product(phase, d, t, rows));
+  size_t bytes = gemm_workspace_bytes(context, product(phase, d, t, rows, d.kernel));
+  for (int32_t f = 0; strides && f < d.stride; ++f) {
+    const int32_t taps = conv_stride_taps(d, f).taps.count;
+    bytes = std::max(bytes, gemm_workspace_bytes(context, product(phase, d, t, rows, taps)));
+  }
   s.gemm = {carver.take(bytes), DType::u8, {static_cast<int64_t>(bytes)}};
   return s;
 }
@@ -105,18 +113,20 @@ class Call {
 
   void* weights() const { return space_.weights; }
 
-  // [out, in, kernel] -> [kernel, in, out] forward, [kernel, out, in] for the gradient.
-  void arrange_weights(const TensorView& w) const {
+  // [out, in, kernel] -> [taps, in, out] forward, [taps, out, in] for the gradient: of taps
+  // `first`, first + period, ...
+  void arrange_weights(const TensorView& w, int64_t taps, int64_t first, int64_t period) const {
     const int64_t row = dims_.in * dims_.kernel;
     ConvPermute p;
-    p.from = w.data;
+    p.from = static_cast<const char*>(w.data) + static_cast<size_t>(first) * size_of(dtype_);
     p.to = space_.weights;
     p.dtype = dtype_;
     const bool forward = phase_ == ConvPhase::forward;
-    set(p.dims, dims_.kernel, forward ? dims_.in : dims_.out, forward ? dims_.out : dims_.in);
-    set(p.strides, 1, forward ? dims_.kernel : row, forward ? row : dims_.kernel);
+    set(p.dims, taps, forward ? dims_.in : dims_.out, forward ? dims_.out : dims_.in);
+    set(p.strides, period, forward ? dims_.kernel : row, forward ? row : dims_.kernel);
     device_.permute(context_, p);
   }
+  void arrange_weights(const TensorView& w) const { arrange_weights(w, dims_.kernel, 0, 1); }
 
   // dw (+)= the sums, [out, kernel, in] -> [out, in, kernel].
   void finish_weights(const TensorView& dw, bool accumulate) const {
@@ -150,7 +160,7 @@ class Call {
       w.windows = space_.windows;
       w.count = space_.count;
       device_.windows(context_, w);
-      GemmArgs g = product(phase_, dims_, dtype_, w.rows);
+      GemmArgs g = product(phase_, dims_, dtype_, w.rows, taps.count);
       g.row_count = space_.count;
       g.workspace = space_.gemm;
       use(g, first);
@@ -167,6 +177,34 @@ class Call {
       g.bias = bias;
       rondo::run(context_, g);
     });
+  }
+
+  // dx, frames 0, stride, 2 * stride ... first, then 1, stride + 1, ...
+  void multiply_strides(const ConvGradInputArgs& a) const {
+    for (int32_t frame = 0; frame < dims_.stride; ++frame) {
+      const ConvStrideTaps s = conv_stride_taps(dims_, frame);
+      ConvScatter to;
+      to.results_layout = a.to, to.layout = a.from;
+      to.stride = dims_.stride, to.frame = frame;
+      to.cols = dims_.in, to.dtype = dtype_;
+      to.out = a.dx.data;
+      if (s.taps.count == 0) {
+        to.rows = a.to.capacity.rows;
+        device_.scatter(context_, to);
+        continue;
+      }
+      arrange_weights(a.w, s.taps.count, s.first, s.period);
+      to.results = space_.results;
+      for_windows({ConvPart::frames, a.to, 0}, conv_source(a.to, a.dy, {}, {}), s.taps,
+                  [&](GemmArgs& g, int64_t first) {
+                    g.a = space_.windows;
+                    g.b = space_.weights;
+                    g.c = space_.results;
+                    rondo::run(context_, g);
+                    to.first = first, to.rows = g.m;
+                    device_.scatter(context_, to);
+                  });
+    }
   }
 
   // The sums of dy^T windows.
@@ -252,6 +290,20 @@ ConvTaps conv_backward_taps(const ConvDims& d) {
   return {d.kernel, 1, -d.dilation, d.left, d.stride};
 }
 
+ConvStrideTaps conv_stride_taps(const ConvDims& d, int32_t frame) {
+  const int32_t common = std::gcd(d.dilation, d.stride);
+  ConvStrideTaps s;
+  s.period = d.stride / common;
+  const int64_t at = int64_t{frame} + d.left;
+  while (s.first < s.period && (at - int64_t{s.first} * d.dilation) % d.stride != 0) ++s.first;
+  s.taps.count = 0;
+  if (s.first >= s.period || s.first >= d.kernel) return s;
+  s.taps.count = (d.kernel - 1 - s.first) / s.period + 1;
+  s.taps.step = -d.dilation / common;
+  s.taps.offset = static_cast<int32_t>((at - int64_t{s.first} * d.dilation) / d.stride);  // divides
+  return s;
+}
+
 ConvSource conv_source(const PackedView& layout, const TensorView& rows, const TensorView& before,
                        const TensorView& after) {
   return {layout,    before ? before.dim(0) : 0, after ? after.dim(0) : 0, rows.data, before.data,
@@ -282,9 +334,12 @@ void conv_with(const ConvDevice& device, const Context& context, const ConvGradI
   if (target_capacity(ConvPhase::grad_input, a.dims, a.from.capacity, a.to.capacity) == 0) return;
   const Call call(device, context, ConvPhase::grad_input, a.dims, a.dy.dtype, a.from, a.to,
                   a.workspace);
+  const bool by_stride = a.whole_strides && a.dims.stride > 1 && a.dx && a.to.capacity.rows > 0;
+  if (by_stride) call.multiply_strides(a);
   call.arrange_weights(a.w);
   for (const ConvGradPart& part : conv_grad_parts(a).parts) {
     if (!part.out || part.out.numel() == 0) continue;
+    if (by_stride && part.targets.part == ConvPart::frames) continue;
     call.multiply(part.targets, conv_source(a.to, a.dy, {}, {}), conv_backward_taps(a.dims), {},
                   part.out);
   }

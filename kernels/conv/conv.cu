@@ -22,6 +22,18 @@ __global__ void conv_windows(ConvWindows w, int64_t words) {
   }
 }
 
+template <class Word, int lanes>
+__global__ void conv_scatter(ConvScatter s, int64_t words) {
+  const Team<lanes> team;
+  const int64_t count = conv_scatter_count(s);
+  for (int64_t r = team.first(); r < count; r += team.stride()) {
+    const int64_t row = conv_scatter_row(s, s.first + r);
+    if (row < 0) continue;
+    const Word* from = s.results ? static_cast<const Word*>(s.results) + r * words : nullptr;
+    copy_row(team, static_cast<Word*>(s.out) + row * words, from, words);
+  }
+}
+
 template <class T, bool accumulate>
 __global__ void conv_permute(ConvPermute p) {
   const int64_t n = p.dims[0] * p.dims[1] * p.dims[2];
@@ -63,7 +75,17 @@ void permute(const Context& context, const ConvPermute& p) {
   }
 }
 
-constexpr ConvDevice device{gather, permute};
+void scatter(const Context& context, const ConvScatter& s) {
+  const int64_t bytes = s.cols * static_cast<int64_t>(size_of(s.dtype));
+  with_words(bytes, {s.results, s.out}, [&]<class Word>(Word, int64_t words) {
+    with_team("conv_scatter", s.rows, words,
+              [&]<int lanes>(Lanes<lanes>, const LaunchConfig& config) {
+                launch(context, config, conv_scatter<Word, lanes>, s, words);
+              });
+  });
+}
+
+constexpr ConvDevice device{gather, permute, scatter};
 
 }  // namespace
 

@@ -85,6 +85,9 @@ struct ConvGradInputArgs {
   TensorView dy;
   TensorView w;
   TensorView dx, dbefore, dafter;
+  // `to` has ceil(length / stride) frames of each sequence, as with any ConvContext: then the
+  // frames of dx are computed stride by stride, of the taps that reach them alone.
+  bool whole_strides = false;
   TensorView workspace;
 };
 

@@ -72,6 +72,7 @@ void forward_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths
 void grad_input_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
   auto args = with_layouts<ConvGradInputArgs>(c, p, lengths);
   const ConvDims& d = p.dims;
+  args.whole_strides = d.left + p.right + 1 == d.span();
   args.dy = c.rows_input(args.to, d.out, p.dtype);
   args.w = c.input({d.out, d.in * d.kernel}, p.dtype);
   const Tolerance t = sum_tolerance(static_cast<double>(d.out * d.kernel), p.dtype);
@@ -194,10 +195,11 @@ void conv_check(Suite& suite) {
     int32_t kernel, stride, dilation, left, right;
   };
   // One tap; odd and even kernels; none of the padding; gaps between windows; causal; looking
-  // ahead; wide steps between taps.
-  const Window windows[] = {{1, 1, 1, 0, 0}, {3, 1, 1, 1, 1}, {4, 1, 1, 2, 1},
-                            {5, 1, 1, 0, 0}, {3, 2, 1, 1, 1}, {2, 3, 1, 0, 1},
-                            {4, 1, 1, 3, 0}, {4, 1, 1, 0, 3}, {3, 2, 3, 4, 2}};
+  // ahead; wide steps between taps, also such that no tap reaches some frames; strides without
+  // padding.
+  const Window windows[] = {{1, 1, 1, 0, 0}, {3, 1, 1, 1, 1}, {4, 1, 1, 2, 1}, {5, 1, 1, 0, 0},
+                            {3, 2, 1, 1, 1}, {2, 3, 1, 0, 1}, {4, 1, 1, 3, 0}, {4, 1, 1, 0, 3},
+                            {3, 2, 3, 4, 2}, {4, 2, 2, 3, 3}, {3, 2, 1, 0, 0}, {5, 3, 1, 2, 2}};
   struct Size {
     int64_t in, out;
   };

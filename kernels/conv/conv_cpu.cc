@@ -59,7 +59,25 @@ void permute(const Context& context, const ConvPermute& p) {
   permute_as<uint16_t>(context, p);
 }
 
-constexpr ConvDevice cpu{gather, permute};
+void scatter(const Context& context, const ConvScatter& s) {
+  const auto bytes = static_cast<size_t>(s.cols) * size_of(s.dtype);
+  context.pool->for_range(
+      conv_scatter_count(s), grain(static_cast<int64_t>(bytes)), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const int64_t row = conv_scatter_row(s, s.first + r);
+          if (row < 0) continue;
+          char* to = static_cast<char*>(s.out) + static_cast<size_t>(row) * bytes;
+          if (s.results) {
+            std::memcpy(to, static_cast<const char*>(s.results) + static_cast<size_t>(r) * bytes,
+                        bytes);
+          } else {
+            std::memset(to, 0, bytes);
+          }
+        }
+      });
+}
+
+constexpr ConvDevice cpu{gather, permute, scatter};
 
 }  // namespace
 

@@ -15,6 +15,13 @@ void check_conv(const ConvGradWeightArgs& args);
 
 ConvTaps conv_forward_taps(const ConvDims& dims);
 ConvTaps conv_backward_taps(const ConvDims& dims);
+// The taps that reach frames j * stride + frame of x, as windows of dy around frame j: `first`,
+// first + period and so on. None: taps.count is 0.
+struct ConvStrideTaps {
+  ConvTaps taps;
+  int32_t first = 0, period = 1;
+};
+ConvStrideTaps conv_stride_taps(const ConvDims& dims, int32_t frame);
 ConvSource conv_source(const PackedView& layout, const TensorView& rows, const TensorView& before,
                        const TensorView& after);
 // What the three parts of the gradient of the input are: the part, its array.
@@ -31,6 +38,7 @@ ConvGradParts conv_grad_parts(const ConvGradInputArgs& args);
 struct ConvDevice {
   void (*windows)(const Context&, const ConvWindows&);
   void (*permute)(const Context&, const ConvPermute&);
+  void (*scatter)(const Context&, const ConvScatter&);
 };
 void conv_with(const ConvDevice& device, const Context& context, const ConvArgs& args);
 void conv_with(const ConvDevice& device, const Context& context, const ConvGradInputArgs& args);

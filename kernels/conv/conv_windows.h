@@ -45,6 +45,19 @@ struct ConvWindows {
   int32_t* count = nullptr;  // how many rows there are, is written
 };
 
+// Results for frame j * stride + frame of every sequence, row (j, n) of the layout
+// `results_layout`, go to that frame's row of `layout`, if there is one. [rows, cols], from row
+// `first` of the results' layout on; results absent: zeros.
+struct ConvScatter {
+  PackedView results_layout, layout;
+  int32_t stride = 1, frame = 0;
+  int64_t cols = 0;
+  DType dtype = DType::f32;
+  int64_t first = 0, rows = 0;
+  const void* results = nullptr;
+  void* out = nullptr;
+};
+
 // to[a, b, c] (+)= from at a * strides[0] + b * strides[1] + c * strides[2]. One dtype.
 struct ConvPermute {
   const void* from = nullptr;
@@ -100,6 +113,19 @@ RONDO_HOST_DEVICE inline ConvPlace conv_window_place(const ConvWindows& w, int64
   if (w.taps.divide == 1) return conv_place(w.source, n, at);
   if (at < 0 || at % w.taps.divide != 0) return {};
   return conv_place(w.source, n, at / w.taps.divide);
+}
+
+// How many of the rows [first, first + rows) exist.
+RONDO_HOST_DEVICE inline int64_t conv_scatter_count(const ConvScatter& s) {
+  const int64_t left = s.results_layout.extent->rows - s.first;
+  return left < 0 ? 0 : left < s.rows ? left : s.rows;
+}
+
+// Where row r of the results goes; -1: nowhere.
+RONDO_HOST_DEVICE inline int64_t conv_scatter_row(const ConvScatter& s, int64_t r) {
+  const int64_t j = s.results_layout.row_frame[r], n = r - s.results_layout.row_offsets[j];
+  const int64_t t = j * s.stride + s.frame;
+  return t < s.layout.lengths[n] ? s.layout.row_offsets[t] + n : -1;
 }
 
 RONDO_HOST_DEVICE inline const void* conv_array(const ConvSource& s, ConvPart part) {
