@@ -201,8 +201,8 @@ int run_train(const TrainOptions& given) {
     const ParallelConfig& p = config.parallel;
     o.ranks = std::max(p.data, 1) * p.pipeline * p.sequence;
   }
-  // Not unasked: lockstep and world_invariant work in host memory, pipelines and chunks by way of
-  // it, and ranks on GPUs have not been measured.
+  // Not unasked: lockstep and world_invariant work in host memory, chunks by way of it, and pipelines
+  // and ranks on GPUs have not been measured.
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
                            config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;

@@ -1,4 +1,5 @@
 // Every schedule is valid for every size, stores what it promises, and has the bubble it promises.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
@@ -38,6 +39,30 @@ double promised_idle(ScheduleKind kind, int p, int chunks) {
       return p - 1;
   }
   return NAN;
+}
+
+// What a rank sends another, or receives from it, in the order of its list: which way (up is even),
+// the stage that reads, and the micro-batch.
+std::vector<std::array<int, 3>> messages(const PipelineSchedule& s, int rank, int peer, bool sent) {
+  std::vector<std::array<int, 3>> all;
+  for (const Action& a : s.actions[static_cast<size_t>(rank)]) {
+    if (a.peer != peer) continue;
+    const bool up = a.kind == Kind::send_activation || a.kind == Kind::recv_activation;
+    const bool sends = a.kind == Kind::send_activation || a.kind == Kind::send_gradient;
+    if (sends != sent) continue;
+    all.push_back({up ? 0 : 1, sends ? a.stage + (up ? 1 : -1) : a.stage, a.micro_batch});
+  }
+  return all;
+}
+
+// Connections whose messages have no tags rely on it.
+void check_order_of_messages(const PipelineSchedule& s) {
+  for (int from = 0; from < s.ranks(); ++from) {
+    for (int to = 0; to < s.ranks(); ++to) {
+      if (messages(s, from, to, true) == messages(s, to, from, false)) continue;
+      FAIL("rank " << to << " receives from rank " << from << " in another order than it sends");
+    }
+  }
 }
 
 void check_size(ScheduleKind kind, int p, int m, int chunks) {
@@ -88,6 +113,24 @@ std::vector<int> up_to(int n) {
 TEST_CASE("Schedules are complete, ordered, free of deadlock and as small as promised",
           "[schedule]") {
   check_sizes(up_to(64), up_to(4));
+}
+
+TEST_CASE("Messages between two ranks are in the same order on both", "[schedule]") {
+  for (ScheduleKind kind : all_kinds) {
+    for (int p = 2; p <= 8; ++p) {
+      for (int m : {p, 2 * p, 5 * p}) {
+        for (int chunks = 1; chunks <= (kind == ScheduleKind::interleaved ? 4 : 1); ++chunks) {
+          INFO(name_of(kind) << ": " << p << " ranks, " << m << " micro-batches, " << chunks);
+          check_order_of_messages(make_schedule(kind, p, m, chunks));
+        }
+      }
+    }
+  }
+  // It is noticed.
+  PipelineSchedule s = gpipe_schedule(2, 2);
+  const auto before = messages(s, 0, 1, true);
+  std::swap(s.actions[0][1], s.actions[0][3]);
+  CHECK(messages(s, 0, 1, true) != before);
 }
 
 TEST_CASE("The lists of a 1F1B rank in the middle", "[schedule]") {

@@ -168,8 +168,16 @@ TEST_CASE("pipelines over simulated devices in one process train as one device d
     return c;
   };
   const auto on_sim = [&](int ranks, const Config& c, StartFrom start = StartFrom::scratch) {
-    require_success(train_on(ranks, c, start,
-                             [](int, Config&, TrainerOptions& o) { o.device = DeviceKind::sim; }));
+    require_success(train_on(ranks, c, start, [](int, Config&, TrainerOptions& o) {
+      o.device = DeviceKind::sim;
+      o.devices = [transport = o.transport](const std::vector<int>& members, uint16_t id) {
+        GroupOptions g;
+        g.members = members;
+        g.id = id;
+        return make_staged_group(sim_device(), make_ring_group(*transport, g),
+                                 std::chrono::seconds(60));
+      };
+    }));
     return stored(newest(c.training.checkpoint_dir), "");
   };
   const std::vector<float> alone = on_sim(1, config("alone", 1, 0, 6));
@@ -185,7 +193,11 @@ TEST_CASE("pipelines over simulated devices in one process train as one device d
   REQUIRE(control < 1e-2);
   INFO("control " << control);
   CHECK(greatest_difference(on_sim(2, config("two", 2, 1, 6)), alone) <= 2 * control);
-  CHECK(greatest_difference(on_sim(4, config("four", 2, 2, 6)), alone) <= 2 * control);
+  const std::vector<float> four = on_sim(4, config("four", 2, 2, 6));
+  CHECK(greatest_difference(four, alone) <= 2 * control);
+  Config divided = config("divided", 2, 2, 6);
+  divided.parallel.shard_optimizer = true;
+  CHECK(on_sim(4, divided) == four);
   // What they save, they go on from; other devices too.
   on_sim(2, config("parts", 2, 1, 3));
   CHECK(on_sim(2, config("parts", 2, 1, 6), StartFrom::checkpoint) ==
