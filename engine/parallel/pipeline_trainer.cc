@@ -29,6 +29,14 @@ void append_floats(std::span<const std::byte> values, DType dtype, std::vector<f
                  [](bf16 x) { return static_cast<float>(x); });
 }
 
+// A first sum: devices that are connected by it would wait for each other in the middle of a batch.
+void connect(DeviceGroup& sums) {
+  const int64_t elements = 64 * sums.size();
+  const Buffer memory(sums.device(), static_cast<size_t>(elements) * sizeof(float), "a first sum");
+  sums.device().fill_bytes(sums.stream(), memory.data(), 0, memory.bytes());
+  sums.all_reduce(TensorView(memory.data(), DType::f32, {elements}), Reduction::sum).wait();
+}
+
 // Live rows of a value.
 void append_floats(const Plan& plan, ValueId id, std::vector<float>& to) {
   const Value& v = plan.graph().value(id);
@@ -110,16 +118,14 @@ void PipelineTrainer::connect_devices() {
 
 void PipelineTrainer::make_reducer() {
   ProcessGroup& replicas = grid_.same_stages();
-  // Measuring also connects the devices, for which they would wait in the middle of a batch.
   const bool on_device = device_->kind() != DeviceKind::cpu;
-  LinkSpeed link;
+  int64_t bytes = settings_.bucket_bytes;
   if (sums_) {
-    link = measure_link(*sums_, replicas);
-  } else if (settings_.bucket_bytes == 0 && !on_device) {
-    link = measure_link(replicas);
+    connect(*sums_);
+    if (bytes == 0) bytes = bucket_bytes_for(measure_link(*sums_, replicas));
+  } else if (bytes == 0 && !on_device) {
+    bytes = bucket_bytes_for(measure_link(replicas));
   }
-  const int64_t bytes =
-      settings_.bucket_bytes > 0 ? settings_.bucket_bytes : bucket_bytes_for(link);
   const Graph& graph = pipeline_->stage_graph(pipeline_->stages().front());
   if (sums_) {
     reducer_ = std::make_unique<DeviceBucketReducer>(replicas, *sums_, context_, graph,
