@@ -107,7 +107,8 @@ void PipelineTrainer::connect_devices() {
                "machines only?)");
   }
   const std::vector<int>& stages = grid_.pipeline_ranks();
-  if (stages.size() > 1) {
+  // Shards hand their states over on the host, and wait there.
+  if (stages.size() > 1 && grid_.split().sequence == 1) {
     links_ = std::make_unique<StageLinks>(grid_.devices(), stages, grid_.stage_rank(),
                                           settings_.chunks > 1, RankGrid::first_device_group + 1);
   }
