@@ -90,6 +90,7 @@ void ShardedOptimizer::gather_weights(const TensorView& part) {
   for (int rank = 0; rank < group_.size(); ++rank) {
     copy_blocks(layout_, context_, rank, whole_.weights().data, place_of(rank), BlockCopy::unpack);
   }
+  context_.stream->synchronize();  // others read them on other streams
 }
 
 void ShardedOptimizer::copy_own(const TensorView& flat, const TensorView& part) const {

@@ -165,6 +165,7 @@ TEST_CASE("pipelines over simulated devices in one process train as one device d
     c.parallel.pipeline = pipeline;
     c.parallel.data = data;
     c.parallel.micro_batches = pipeline > 1 ? 2 : 0;
+    if (pipeline > 1) c.parallel.placement = "1,2";
     return c;
   };
   const auto on_sim = [&](int ranks, const Config& c, StartFrom start = StartFrom::scratch) {
