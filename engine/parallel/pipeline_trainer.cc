@@ -4,12 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/parallel/device_bucket_reducer.h"
 #include "engine/parallel/stage_messages.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
 #include "kernels/ops.h"
-#include "kernels/reduce/reduce.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
@@ -27,14 +25,6 @@ void append_floats(std::span<const std::byte> values, DType dtype, std::vector<f
   const auto* const narrow = reinterpret_cast<const bf16*>(values.data());
   std::transform(narrow, narrow + n, to.begin() + static_cast<std::ptrdiff_t>(at),
                  [](bf16 x) { return static_cast<float>(x); });
-}
-
-// A first sum: devices that are connected by it would wait for each other in the middle of a batch.
-void connect(DeviceGroup& sums) {
-  const int64_t elements = 64 * sums.size();
-  const Buffer memory(sums.device(), static_cast<size_t>(elements) * sizeof(float), "a first sum");
-  sums.device().fill_bytes(sums.stream(), memory.data(), 0, memory.bytes());
-  sums.all_reduce(TensorView(memory.data(), DType::f32, {elements}), Reduction::sum).wait();
 }
 
 // Live rows of a value.
@@ -114,28 +104,6 @@ void PipelineTrainer::connect_devices() {
   }
   if (grid_.same_stages().size() > 1) {
     sums_ = grid_.devices()(grid_.same_stages_ranks(), RankGrid::first_device_group);
-  }
-}
-
-void PipelineTrainer::make_reducer() {
-  ProcessGroup& replicas = grid_.same_stages();
-  const bool on_device = device_->kind() != DeviceKind::cpu;
-  int64_t bytes = settings_.bucket_bytes;
-  if (sums_) {
-    connect(*sums_);
-    if (bytes == 0) bytes = bucket_bytes_for(measure_link(*sums_, replicas));
-  } else if (bytes == 0 && !on_device) {
-    bytes = bucket_bytes_for(measure_link(replicas));
-  }
-  const Graph& graph = pipeline_->stage_graph(pipeline_->stages().front());
-  if (sums_) {
-    reducer_ = std::make_unique<DeviceBucketReducer>(replicas, *sums_, context_, graph,
-                                                     *parameters_, bytes);
-  } else if (!on_device) {
-    reducer_ = std::make_unique<BucketReducer>(replicas, graph, *parameters_, bytes);
-  } else {
-    reducer_ = std::make_unique<GroupReducer>(replicas);
-    gradients_on_host_ = HostArray(parameters_->gradients(), *device_, "gradients of replicas");
   }
 }
 
@@ -335,21 +303,6 @@ void PipelineTrainer::run_passes(std::span<const BatchView> micro_batches, Pipel
   shards_->run(*pipeline_, micro_batches, std::move(hooks), settings_.options.timeout);
 }
 
-void PipelineTrainer::or_abort(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const std::exception& e) {
-    if (!sums_) throw;
-    sums_->abort(e.what());
-    try {
-      stream_.synchronize();
-      sums_->stream().synchronize();
-    } catch (const std::exception&) {  // the first error is the one to tell
-    }
-    throw;
-  }
-}
-
 void PipelineTrainer::expect_losses(std::span<const BatchView> micro_batches) {
   losses_.assign(micro_batches.size(), {});
   losses_at_.assign(1, 0);
@@ -391,96 +344,6 @@ void PipelineTrainer::collect_losses() {
                                              losses_at_[m + 1] - losses_at_[m]),
                   training_.graph.value(training_.loss).dtype, losses_[m]);
   }
-}
-
-// Sums of gradients over the replicas, and of losses, which only the last stage has.
-LossTotals PipelineTrainer::reduce() {
-  if (shards_) device_->copy(stream_, totals_.data(), &shard_totals_, sizeof shard_totals_);
-  LossTotals t;
-  const auto fetch = [&] {
-    device_->copy(stream_, &t, totals_.data(), sizeof t);
-    stream_.synchronize();
-  };
-  if (reducer_ && reducer_->enqueues()) {
-    reducer_->enqueue(parameters_->gradients(), totals_.as<LossTotals>(), nullptr);
-    fetch();
-    reducer_->applied();
-    return t;
-  }
-  fetch();
-  if (!reducer_) return t;
-  double sums[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
-  if (device_->kind() == DeviceKind::cpu) {
-    reducer_->reduce(parameters_->gradients(), sums);
-  } else {
-    gradients_on_host_.fetch(stream_);
-    const std::span<float> values = gradients_on_host_.values();
-    reducer_->reduce(TensorView(values.data(), DType::f32, {static_cast<int64_t>(values.size())}),
-                     sums);
-    gradients_on_host_.store(stream_);
-  }
-  return {.loss = sums[4],
-          .sequences = sums[0],
-          .frames = sums[1],
-          .infeasible = sums[2],
-          .nonfinite = sums[3]};
-}
-
-const StepResult& PipelineTrainer::update() {
-  RONDO_CHECK(!clear_, "update() without accumulate()");
-  or_abort([this] { apply_update(); });
-  return result_;
-}
-
-void PipelineTrainer::apply_update() {
-  clear_ = true;
-  reduce_began_ = pipeline_->seconds_since_start();
-  const LossTotals t = reduce();
-  reduce_ended_ = pipeline_->seconds_since_start();
-  double counts[Session::count_sums] = {t.sequences, t.frames, t.infeasible, t.nonfinite, t.loss};
-  // Only the last stage has counts.
-  grid_.pipeline()
-      .all_reduce(TensorView(counts, DType::f64, {Session::count_sums}), Reduction::sum)
-      .wait();
-  result_ = {};
-  result_.sequences = static_cast<int64_t>(counts[0]);
-  result_.frames = static_cast<int64_t>(counts[1]);
-  result_.infeasible = static_cast<int64_t>(counts[2]);
-  result_.nonfinite = static_cast<int64_t>(counts[3]);
-  result_.loss = counts[4];
-  const double count = std::max(counts[0] - counts[2], 1.0);
-  const Optimizer::Result applied =
-      sharded_ ? sharded_->apply(count) : optimizer_->apply(context_, count);
-  result_.gradient_norm = applied.gradient_norm;
-  result_.skipped = applied.skipped;
-}
-
-double PipelineTrainer::sum_of_squares() {
-  std::vector<double> squares(entries_.size());
-  auto* const sums = reinterpret_cast<double*>(scratch_.as<std::byte>() + reduce_workspace_bytes);
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!parameters_->has(entries_[i].name)) continue;
-    const TensorView g = parameters_->gradient(entries_[i].name);
-    SumSquaresArgs a;
-    a.x = TensorView(g.data, g.dtype, {g.numel()});
-    a.out = TensorView(sums + i, DType::f64, {1});
-    a.workspace =
-        TensorView(scratch_.data(), DType::u8, {static_cast<int64_t>(reduce_workspace_bytes)});
-    run(context_, a);
-  }
-  device_->copy(stream_, squares.data(), sums, squares.size() * sizeof(double));
-  stream_.synchronize();
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!parameters_->has(entries_[i].name)) squares[i] = 0;
-  }
-  // One rank's number and zeros: exact.
-  grid_.pipeline()
-      .all_reduce(TensorView(squares.data(), DType::f64, {static_cast<int64_t>(squares.size())}),
-                  Reduction::sum)
-      .wait();
-  double total = 0;
-  for (double s : squares) total += s;
-  return total;
 }
 
 const std::vector<float>& PipelineTrainer::evaluate_and_predict(const BatchView& batch) {
