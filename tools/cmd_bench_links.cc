@@ -1,11 +1,11 @@
 // rondo bench links: what messages between ranks cost.
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 
 #include "comm/memory_store.h"
 #include "comm/run_ranks.h"
 #include "engine/io/file.h"
+#include "engine/io/output_file.h"
 #include "engine/parallel/launch_environment.h"
 #include "engine/plan/measure_links.h"
 #include "kernels/base/error.h"
@@ -56,7 +56,7 @@ std::vector<plan::LinkTime> measure(const LinkOptions& o, Transport& transport, 
 void tell(const LinkOptions& o, const std::string& between, int ranks,
           const std::vector<plan::LinkTime>& times) {
   plan::LinkModel link = plan::fit_link(times, ranks);
-  link.name = str(between, ", ", ranks, " ranks");
+  link.name = str(between, " (", ranks, " ranks)");
   std::printf("%-8s %10s %12s %8s %12s\n", "", "bytes", "us", "GB/s", "modelled us");
   for (const plan::LinkTime& t : times) {
     const auto bytes = static_cast<double>(t.bytes);
@@ -116,10 +116,7 @@ int measure_processes(const LinkOptions& o) {
 }
 
 int bench_links(const LinkOptions& o) {
-  const auto folder = std::filesystem::path(o.out).parent_path();
-  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
-    fail_input(o.out, ": ", folder.string(), " is not a directory");
-  }
+  require_folder_of(o.out);
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
   if (place) {
     if (o.transport == "threads") {

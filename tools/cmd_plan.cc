@@ -1,4 +1,6 @@
 // rondo plan: which way to spread a model over devices is the fastest.
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -211,7 +213,9 @@ void print_scaling(const PlanOptions& o, const Config& config, const plan::Job& 
   chart.note = cluster.device.measured ? "predicted from constants that were measured"
                                        : "predicted from data sheets; nothing was measured";
   for (const bool weak : {true, false}) chart.efficiency.push_back(scale(o, job, cluster, weak));
-  if (!o.picture.empty()) write_text(o.picture, scaling_svg(chart));
+  if (o.picture.empty()) return;
+  write_text(o.picture, scaling_svg(chart));
+  std::printf("\n%s: drawn\n", o.picture.c_str());
 }
 
 int measure(const PlanOptions& o) {
@@ -219,17 +223,19 @@ int measure(const PlanOptions& o) {
   options.threads = o.threads;
   options.ranks = o.ranks;
   if (cpu_features().avx512_bf16) options.dtypes.push_back(DType::bf16);
-  options.progress = [](int shape, int shapes) {
-    std::fprintf(stderr, "\rmeasuring %d of %d", shape + 1, shapes);
+  const bool watched = isatty(STDERR_FILENO) != 0;
+  options.progress = [watched](int shape, int shapes) {
+    if (watched) std::fprintf(stderr, "\rmeasuring %d of %d", shape + 1, shapes);
   };
   const auto samples = plan::measure_nodes(options);
-  std::fprintf(stderr, "\n");
+  if (watched) std::fprintf(stderr, "\n");
   // Half of the shapes make the constants, the other half tells how good they are.
   std::vector<plan::Sample> fitted, held_out;
   for (const plan::Sample& s : samples) (s.shape % 2 ? held_out : fitted).push_back(s);
   plan::MachineFile machine;
-  machine.device.name = str("cpu, ", o.threads, o.threads == 1 ? " thread" : " threads",
-                            " per rank, ", o.ranks, o.ranks == 1 ? " rank" : " ranks");
+  machine.device.name = str("cpu (", o.threads, o.threads == 1 ? " thread" : " threads");
+  if (o.ranks > 1) machine.device.name += str(", measured with ", o.ranks, " at work");
+  machine.device.name += ")";
   machine.device.measured = true;
   machine.device.memory_bytes = plan::machine_memory_bytes();
   machine.device.cores = usable_cpus();
@@ -315,12 +321,23 @@ std::vector<plan::Prediction> predictions(const PlanOptions& o, const Config& co
   return ranking;
 }
 
-void write_best(const PlanOptions& o, const Config& config,
+// What trains it.
+std::string command_of(const PlanOptions& o, const plan::Cluster& cluster) {
+  const std::string train =
+      str("train ", o.write, cluster.device.kind == DeviceKind::cuda ? " --device cuda" : "");
+  if (o.devices == 1) return "rondo " + train;
+  const int ranks = std::min(o.devices, o.per_node), nodes = (o.devices + ranks - 1) / ranks;
+  return str("rondo launch -n ", ranks,
+             nodes > 1 ? str(" --nodes ", nodes, " --node-rank … --master …") : "", " -- ", train);
+}
+
+void write_best(const PlanOptions& o, const Config& config, const plan::Cluster& cluster,
                 const std::vector<plan::Prediction>& ranking) {
   for (const plan::Prediction& p : ranking) {
     if (!p.fits) break;
     write_text(o.write, to_toml(with_split(config, p.split)));
     std::printf("\n%s: %s\n", o.write.c_str(), describe(p.split).c_str());
+    std::printf("  %s\n", command_of(o, cluster).c_str());
     return;
   }
   fail_input("no split that fits can be written as a configuration");
@@ -339,18 +356,8 @@ void require_apart(const PlanOptions& o, const Config& config) {
   }
 }
 
-// What cannot be written should show before the work.
-void require_folders(const PlanOptions& o) {
-  for (const std::string& path : {o.measure, o.write, o.picture}) {
-    const auto folder = std::filesystem::path(path).parent_path();
-    if (!folder.empty() && !std::filesystem::is_directory(folder)) {
-      fail_input(path, ": ", folder.string(), " is not a directory");
-    }
-  }
-}
-
 int plan_command(const PlanOptions& o) {
-  require_folders(o);
+  for (const std::string& path : {o.measure, o.write, o.picture}) require_folder_of(path);
   if (!o.measure.empty()) return measure(o);
   const Config config = config_from_words(o.words);
   require_apart(o, config);
@@ -360,7 +367,7 @@ int plan_command(const PlanOptions& o) {
   const auto ranking = predictions(o, config, planner);
   print_heading(cluster, planner, config, job);
   print_ranking(ranking, o.rows);
-  if (!o.write.empty()) write_best(o, config, ranking);
+  if (!o.write.empty()) write_best(o, config, cluster, ranking);
   if (o.scaling || !o.picture.empty()) print_scaling(o, config, job, cluster);
   return 0;
 }

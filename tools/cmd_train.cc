@@ -11,6 +11,7 @@
 #include "comm/run_ranks.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
+#include "engine/io/output_file.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
 #include "engine/parallel/ranks.h"
@@ -37,6 +38,8 @@ struct TrainOptions {
   int pipeline = 0, data = 0, sequence = 0;  // 0: as configured
   std::string timeline;
 };
+
+constexpr int most_ranks = 256;  // as threads: each has some more of its own
 
 Config configuration(const TrainOptions& o) {
   std::vector<std::string> options;
@@ -186,6 +189,7 @@ int run_train(const TrainOptions& given) {
     return 0;
   }
   require_one_beginning(o);
+  require_folder_of(o.timeline);
   SignalGuard signals;
   // Training does not end because nobody reads its messages any more; main() tells of it at the
   // end.
@@ -199,7 +203,12 @@ int run_train(const TrainOptions& given) {
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
   if (!place && o.ranks == 1) {
     const ParallelConfig& p = config.parallel;
-    o.ranks = std::max(p.data, 1) * p.pipeline * p.sequence;
+    const int64_t ranks = int64_t{std::max(p.data, 1)} * p.pipeline * p.sequence;
+    o.ranks = static_cast<int>(std::min<int64_t>(ranks, most_ranks + 1));
+  }
+  if (o.ranks > most_ranks) {
+    fail_input("more than ", most_ranks, " ranks as threads of one process: start them with ",
+               "'rondo launch', as processes");
   }
   // Not unasked: lockstep and world_invariant work in host memory, chunks by way of it, and pipelines
   // and ranks on GPUs have not been measured.
@@ -230,7 +239,7 @@ void add_train(CLI::App& app, Command* run) {
   command->add_option("--init-from", o->init_from, "start with the weights of another model");
   add_device_option(*command, &o->device);
   command->add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, most_ranks))
       ->capture_default_str();
   command
       ->add_option("--pipeline", o->pipeline,

@@ -50,4 +50,10 @@ void OutputFile::require_not(const OutputFile& other) const {
              "'; expected two files");
 }
 
+void require_folder_of(const std::filesystem::path& path) {
+  const auto folder = path.parent_path();
+  if (folder.empty() || std::filesystem::is_directory(folder)) return;
+  fail_input(path.string(), ": ", folder.string(), " is not a directory");
+}
+
 }  // namespace rondo

@@ -35,4 +35,8 @@ class OutputFile {
   ino_t inode_ = 0;
 };
 
+// Throws if the directory in which `path` is to be made is none, which should show before the work
+// whose result it is. An empty path is no file.
+void require_folder_of(const std::filesystem::path& path);
+
 }  // namespace rondo

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "engine/parallel/stage_shards.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
 std::string place_of(const Context& c) {
-  return str("on ", c.device->describe(), " with ", c.pool->size(), " threads");
+  const int threads = c.pool->size();
+  return str("on ", c.device->describe(), " with ", threads, threads == 1 ? " thread" : " threads");
 }
 
 }  // namespace
@@ -55,9 +57,13 @@ void SessionModelInTraining::write_weights(const Ranks& ranks,
 
 std::string PipelineModelInTraining::describe(int ranks) const {
   const int stages = stages_.size();
-  return str(place_of(context()), ", ", ranks / stages,
-             ranks == stages ? " pipeline" : " pipelines", " of ", stages,
-             stages == 1 ? " rank" : " ranks");
+  const int shards = trainer_.shards() ? trainer_.shards()->shards().ranks() : 1;
+  const int pipelines = ranks / stages / shards, each = stages * shards;
+  return str(place_of(context()), ", ", pipelines, pipelines == 1 ? " pipeline" : " pipelines",
+             " of ", each, each == 1 ? " rank" : " ranks",
+             shards == 1 ? ""
+                         : str(": ", stages, stages == 1 ? " stage" : " stages", " of ", shards,
+                               " shards"));
 }
 
 void PipelineModelInTraining::set_steps(int64_t, int64_t optimizer_steps) {

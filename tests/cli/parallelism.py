@@ -225,6 +225,10 @@ def test_what_cannot_be():
         refused("--sequence", 40, ranks=40, says=["parallel.sequence=40: the longest utterance of ", "each shard needs one"])
         refused("--sequence", 2, ranks=3, says="parallel.sequence is 2, which does not divide the 3 ranks")
         run("train", "--pipeline", 0, code=2, errs="--pipeline")
+        refused("--pipeline", 2, "--timeline", root / "no" / "t.svg", says="no is not a directory")
+        # Not one of some thousand threads is started.
+        fails(*words(*STAGES), "--sequence", 4096, "--data", 4096, cwd=root,
+              errs="more than 256 ranks as threads of one process")
 
 
 main(globals())

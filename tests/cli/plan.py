@@ -58,11 +58,11 @@ def test_links_are_measured_and_planned_with():
         for transport, ranks in [("threads", 2), ("tcp", 3)]:
             file = root / f"{transport}.json"
             out, _ = run("bench", "links", "--transport", transport, "--ranks", ranks, "--out", file,
-                         says=[f"{transport}, {ranks} ranks: latency", "a step of its rings: latency", f"{file}: for"])
+                         says=[f"{transport} ({ranks} ranks): latency", "a step of its rings: latency", f"{file}: for"])
             check(len(re.findall(r"^(message|ring) +\d+ +[\d.]+ +[\d.]+ +[\d.]+$", out, re.M)) == 12, out)
             link = json.loads(file.read_text())["link"]
             check(0 <= link["latency"] < 1 and link["bandwidth"] > 0 and link["ring"]["bandwidth"] > 0, link)
-            run("plan", "model.hidden=64", "--link", file, "--devices", 2, says=f"2 x h200, {transport}, {ranks} ranks")
+            run("plan", "model.hidden=64", "--link", file, "--devices", 2, says=f"2 x h200, {transport} ({ranks} ranks)")
         # Slow links show.
         slow = {"link": {"name": "slow", "latency": 1, "bandwidth": 1e9}}
         (root / "slow.json").write_text(json.dumps(slow))
@@ -70,7 +70,7 @@ def test_links_are_measured_and_planned_with():
         _, times = splits(run("plan", "model.hidden=64", "--devices", 2, "--link", root / "slow.json")[0])
         check(min(times) > 1000 > 10 * max(fast), times, fast)
         # Whatever a launcher has started measures what is between.
-        run("launch", "-n", 2, "--", "bench", "links", says="auto, 2 ranks: latency")
+        run("launch", "-n", 2, "--", "bench", "links", says="auto (2 ranks): latency")
         fails("bench", "links", "--out", root / "no" / "l.json", errs="is not a directory")
 
 
@@ -94,6 +94,8 @@ def test_written_configurations_train():
             out, _ = run("plan", *base, *settings, "--device", root / "m.json", "--devices", devices, *only, "--write",
                          written, says=[f"{written}: data {expected[0]} x pipeline {expected[1]} x sequence"])
             check(splits(out)[0][0] == expected, out)
+            how = f"rondo launch -n {devices} -- train {written}" if devices > 1 else f"rondo train {written}"
+            check(f"\n  {how}\n" in out, out)
             log = root / f"run{devices}{len(settings)}{expected}"
             run("train", written, f"training.checkpoint_dir={log}", "--ranks", devices)
             ended = [e["step"] for e in log_of(log, "start")]
