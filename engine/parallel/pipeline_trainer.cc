@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
 #include "kernels/ops.h"
+#include "kernels/reduce/reduce.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
