@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/lstm/lstm_impl.h"
-#include "kernels/simt/simt.h"
+#include "kernels/simt/divide_fast.h"
 
 namespace rondo::RONDO_GPU {
 
@@ -41,12 +41,15 @@ struct LstmShape {
   }
 };
 
-__device__ inline float lstm_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+// By divide_fast(): exact division branches, so that the gates of a cell would wait for each other.
+__device__ inline float lstm_sigmoid(float x) { return divide_fast(1.0f, 1.0f + expf(-x)); }
 
 // tanh for results that are stored as bf16: within 2^-22 of the true value, absolutely. NaN stays
 // NaN.
 __device__ inline float lstm_tanh(float x, float) { return tanhf(x); }
-__device__ inline float lstm_tanh(float x, bf16) { return 1.0f - 2.0f / (1.0f + expf(2.0f * x)); }
+__device__ inline float lstm_tanh(float x, bf16) {
+  return 1.0f - divide_fast(2.0f, 1.0f + expf(2.0f * x));
+}
 
 // One cell forward: activates `gate` (i, f, g, o) in place, updates c, returns h'.
 template <class T>

@@ -15,10 +15,9 @@
 // "low latency" protocols of collective libraries; here memory of its own for each step takes the
 // place of sequence numbers.)
 //
-// A step takes the sequences in passes, and a pass waits for its own words alone: while those of
-// one are on their way between blocks, another is computed. Hence passes of 8 for few sequences;
-// for many, which hide the way as well, 16, because they take less time together than apart. The
-// cells of consecutive passes are computed by different warps.
+// A step takes the sequences in passes of 16, or 8 where there are no more; a pass waits for its
+// own words alone: while those of one are on their way between blocks, another is computed. The
+// cells of consecutive passes are those of different warps, where there are warps enough.
 //
 // Products are mma_m16n8k16 with the weights as A and 8 sequences as B. Each warp sums over its own
 // chunks of 32 columns; parts are added up in the order of warps, then of blocks: the bits do not
@@ -42,9 +41,9 @@ using grid::threads;
 using grid::tile_sequences;
 using grid::warps;
 
-// Up to so many sequences, passes are of 8: by the figures of docs/kernels.md three of those are
-// faster than two of 16, four slower.
-constexpr int64_t most_in_small_passes = 24;
+// Up to so many sequences, passes are of 8: one of them is faster than one of 16, but by the
+// figures of docs/kernels.md two are slower.
+constexpr int64_t most_in_small_passes = 8;
 
 constexpr int chunk_columns = 32;  // two products deep; a lane loads 8 columns of it at once
 
@@ -166,7 +165,10 @@ template <class P>
 __device__ void send_sums(Shared<P>& s, int buffer) {
   __syncthreads();
   const auto rank = static_cast<int>(cluster_rank());
-  for (int i = static_cast<int>(threadIdx.x); i < P::rows * P::pass_sequences; i += threads) {
+  static_assert(P::rows * P::pass_sequences % threads == 0);
+  RONDO_UNROLL_ALL
+  for (int turn = 0; turn < P::rows * P::pass_sequences / threads; ++turn) {
+    const int i = turn * threads + static_cast<int>(threadIdx.x);
     const int n = i % P::pass_sequences, row = i / P::pass_sequences;
     float sum = 0;
     RONDO_UNROLL_ALL

@@ -80,14 +80,15 @@ TEST_CASE("lstm grid: three barriers of the block per step") {
 }
 
 TEST_CASE("lstm grid_cluster: one barrier of the cluster and one of the block per pass") {
-  // Few sequences are taken 8 at a time, more of them 16.
+  // Up to 8 sequences are one pass, more are taken 16 at a time.
   struct Passes {
     int32_t sequences;
     uint64_t passes, each;
   };
-  for (const Passes& p : {Passes{8, 1, 8}, {16, 2, 8}, {24, 3, 8}, {32, 2, 16}}) {
+  for (const Passes& p : {Passes{8, 1, 8}, {9, 1, 16}, {16, 1, 16}, {17, 2, 16}}) {
     const Shape s{64, p.sequences};
-    const uint64_t computed = p.passes * p.each, states = 64 * computed;
+    const uint64_t computed = p.passes * p.each;
+    const uint64_t states = 64 * static_cast<uint64_t>(p.sequences);
     // c is kept in memory, and h is written once more. 4 clusters of 2 blocks with 64 rows: 4 row
     // tiles x 4 products of 16 columns a warp; sums of half the rows go to the other block.
     check(step_of(s, "grid_cluster", false),

@@ -1,6 +1,6 @@
 #include "tests/simt/vocabulary.h"
 
-#include "kernels/simt/simt.h"
+#include "kernels/simt/divide_fast.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
@@ -164,6 +164,11 @@ __global__ void mma_tf32_kernel(float* c, const float* a, const float* b) {
   for (int i = 0; i < 4; ++i) c[(g + i / 2 * 8) * 8 + 2 * q + i % 2] = fc[i] - 1;
 }
 
+__global__ void divide_kernel(float* y, const float* a, const float* b, int n) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < n) y[i] = divide_fast(a[i], b[i]);
+}
+
 __global__ void relay_kernel(uint32_t* flags, int* y) {
   const unsigned b = blockIdx.x;
   if (threadIdx.x != 0) return;
@@ -278,6 +283,9 @@ void mma(const Context& context, float* c, const bf16* a, const bf16* b) {
 }
 void mma_tf32(const Context& context, float* c, const float* a, const float* b) {
   launch(context, {.kernel = "mma_tf32", .block = {32}}, mma_tf32_kernel, c, a, b);
+}
+void divide(const Context& context, float* y, const float* a, const float* b, int n) {
+  launch(context, {.kernel = "divide", .block = {64}}, divide_kernel, y, a, b, n);
 }
 void relay(const Context& context, uint32_t* flags, int* y, int blocks) {
   launch(context,

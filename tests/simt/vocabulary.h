@@ -32,6 +32,8 @@ namespace rondo {
   void mma(const Context& context, float* c, const bf16* a, const bf16* b);                        \
   /* C[16][8] = A[16][8] B[8][8]^T, of TF32 */                                                     \
   void mma_tf32(const Context& context, float* c, const float* a, const float* b);                 \
+  /* y = a / b */                                                                                  \
+  void divide(const Context& context, float* y, const float* a, const float* b, int n);            \
   /* block b waits for block b-1's flag and adds one; y[b] = b */                                  \
   void relay(const Context& context, uint32_t* flags, int* y, int blocks);                         \
   /* block b passes on block b-1's words plus one, block 0 those of 1, 2, ... 8; y[b] = their sum  \

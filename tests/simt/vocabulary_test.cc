@@ -230,6 +230,22 @@ TEST_CASE("mma multiplies TF32 tiles exactly for small integers") {
   });
 }
 
+TEST_CASE("divide_fast divides within 2 ulp, and by what is huge or infinite to zero") {
+  everywhere([](Bench& b) {
+    const std::vector<float> x = {1, 2, 1, -3, 1, 1, 2, 1};
+    const std::vector<float> by = {3, 7, 1e-30f, 1e30f, 0x1p127f, INFINITY, -0x1p126f, NAN};
+    float* y = b.put(std::vector<float>(x.size()));
+    ON_PLACE(b, divide, y, b.put(x), b.put(by), static_cast<int>(x.size()));
+    const auto got = b.get(y, x.size());
+    for (size_t i : {0, 1, 2, 3, 6}) {
+      CHECK(std::abs(got[i] - x[i] / by[i]) <= 0x1p-22f * std::abs(x[i] / by[i]));
+    }
+    CHECK(got[4] == 0);
+    CHECK(got[5] == 0);
+    CHECK(std::isnan(got[7]));
+  });
+}
+
 TEST_CASE("blocks hand a flag on") {
   everywhere([](Bench& b) {
     uint32_t* flags = b.put(std::vector<uint32_t>(9));
