@@ -166,7 +166,7 @@ __device__ void send_sums(Shared<P>& s, int buffer) {
   __syncthreads();
   const auto rank = static_cast<int>(cluster_rank());
   static_assert(P::rows * P::pass_sequences % threads == 0);
-  RONDO_UNROLL_ALL
+  RONDO_UNROLL(2)
   for (int turn = 0; turn < P::rows * P::pass_sequences / threads; ++turn) {
     const int i = turn * threads + static_cast<int>(threadIdx.x);
     const int n = i % P::pass_sequences, row = i / P::pass_sequences;
