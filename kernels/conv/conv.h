@@ -24,8 +24,7 @@
 // Rows past the extents are not read for a result; those of y and dx may be written, those of dy
 //   set to zero. Aliasing: none.
 // Determinism: bitwise, for any thread count. With gemm's own variants a frame of y and of dx has
-// the
-//   same bits whatever else is in the batch, so that results do not depend on batching or cuts.
+//   the same bits whatever else is in the batch, so that results do not depend on batching or cuts.
 //
 // Algorithm: windows of frames are gathered into rows, some rows at a time, and multiplied by the
 // gemm op (K. Chellapilla, S. Puri, P. Simard, "High Performance Convolutional Neural Networks for
