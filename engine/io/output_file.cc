@@ -1,7 +1,10 @@
 #include "engine/io/output_file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -51,9 +54,21 @@ void OutputFile::require_not(const OutputFile& other) const {
 }
 
 void require_folder_of(const std::filesystem::path& path) {
-  const auto folder = path.parent_path();
-  if (folder.empty() || std::filesystem::is_directory(folder)) return;
-  fail_input(path.string(), ": ", folder.string(), " is not a directory");
+  if (path.empty()) return;
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::is_directory(status)) fail_input(path.string(), ": is a directory, not a file");
+  const fs::path parent = path.parent_path(), folder = parent.empty() ? "." : parent;
+  if (!fs::is_directory(folder, ignored)) {
+    fail_input(path.string(), ": ", folder.string(), " is not a directory");
+  }
+  // Devices and pipes are written to as they are; files are made beside and renamed, where a link
+  // leads to.
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;
+  const fs::path place = resolved(path).parent_path();
+  if (::access(place.c_str(), W_OK | X_OK) == 0) return;
+  const int error = errno;
+  fail_input(path.string(), ": cannot be created in ", place.string(), ": ", std::strerror(error));
 }
 
 }  // namespace rondo

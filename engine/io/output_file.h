@@ -35,8 +35,8 @@ class OutputFile {
   ino_t inode_ = 0;
 };
 
-// Throws if the directory in which `path` is to be made is none, which should show before the work
-// whose result it is. An empty path is no file.
+// Throws if `path` is a directory, or the one in which it is to be made is none or may not be
+// written in, which should show before the work whose result it is. An empty path is no file.
 void require_folder_of(const std::filesystem::path& path);
 
 }  // namespace rondo
