@@ -14,6 +14,7 @@
 #include "engine/plan/measure_links.h"
 #include "engine/plan/split.h"
 #include "engine/report/charts.h"
+#include "engine/report/timeline.h"
 #include "engine/train/build_model.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/cpu.h"
@@ -29,7 +30,8 @@ namespace {
 struct PlanOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   int devices = 8, per_node = 8, features = 0, outputs = 0, threads = 1, ranks = 1, rows = 12;
-  std::string device = "h200", link, node_link = "infiniband", lengths, measure, picture, write;
+  std::string device = "h200", link, node_link = "infiniband", lengths, measure;
+  std::string picture, write, timeline;
   double labels_per_second = 0;
   bool scaling = false, as_configured = false;
 };
@@ -343,11 +345,28 @@ void write_best(const PlanOptions& o, const Config& config, const plan::Cluster&
   fail_input("no split that fits can be written as a configuration");
 }
 
+// The ranks of one replica: the others do the same.
+void draw_timeline(const PlanOptions& o, const plan::Planner& planner, const plan::Prediction& p) {
+  const plan::Split& s = p.split;
+  const PipelineTimeline timeline = planner.timeline(s);
+  std::string title = "predicted: " + describe(s);
+  if (s.data > 1) title += str("; one of ", s.data, " replicas");
+  if (!p.fits) title += "; does not fit";
+  const bool shards = s.sequence > 1 && !s.staged();  // whose neighbours are shards
+  write_text(o.timeline, shards ? timeline_svg(timeline, s.sequence, title)
+                                : timeline_svg(timeline, s.pipeline, title, s.sequence));
+  std::printf("\n%s: drawn, %s, until the gradients are summed: %.2f ms\n", o.timeline.c_str(),
+              describe(s).c_str(), 1e3 * timeline.duration());
+}
+
 // What is read must not be lost.
 void require_apart(const PlanOptions& o, const Config& config) {
   const OutputFile write(o.write, "--write"), picture(o.picture, "--picture");
+  const OutputFile timeline(o.timeline, "--timeline");
   picture.require_not(write);
-  for (const OutputFile& output : {write, picture}) {
+  timeline.require_not(write);
+  timeline.require_not(picture);
+  for (const OutputFile& output : {write, picture, timeline}) {
     output.require_not(config_file_of(o.words), "the configuration");
     output.require_not(config.data.train, "the manifest of data.train");
     for (const std::string& file : {o.device, o.link, o.node_link}) {
@@ -357,7 +376,8 @@ void require_apart(const PlanOptions& o, const Config& config) {
 }
 
 int plan_command(const PlanOptions& o) {
-  for (const std::string& path : {o.measure, o.write, o.picture}) require_folder_of(path);
+  for (const std::string& path : {o.measure, o.write, o.picture, o.timeline})
+    require_folder_of(path);
   if (!o.measure.empty()) return measure(o);
   const Config config = config_from_words(o.words);
   require_apart(o, config);
@@ -368,6 +388,7 @@ int plan_command(const PlanOptions& o) {
   print_heading(cluster, planner, config, job);
   print_ranking(ranking, o.rows);
   if (!o.write.empty()) write_best(o, config, cluster, ranking);
+  if (!o.timeline.empty()) draw_timeline(o, planner, ranking.front());
   if (o.scaling || !o.picture.empty()) print_scaling(o, config, job, cluster);
   return 0;
 }
@@ -412,6 +433,11 @@ void add_plan(CLI::App& app, Command* run) {
                     "only the split that the configuration's [parallel] asks for");
   command->add_flag("--scaling", o->scaling, "also weak and strong scaling up to 1024 devices");
   command->add_option("--picture", o->picture, "the same, also drawn as SVG to FILE")
+      ->option_text("FILE");
+  command
+      ->add_option("--timeline", o->timeline,
+                   "draw one predicted update of the best split as SVG to FILE: one replica's "
+                   "ranks, until its gradients are summed")
       ->option_text("FILE");
   command->add_option("--write", o->write, "write the configuration with the best split to FILE")
       ->option_text("FILE");

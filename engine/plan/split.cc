@@ -1,6 +1,7 @@
 #include "engine/plan/split.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "engine/plan/step_model.h"
@@ -85,6 +86,18 @@ Prediction Planner::predict(const Split& s) const {
   for (double* mean : {&p.communication, &p.computing, &p.input_delay}) *mean /= weights;
   p.fits = p.memory_bytes <= usable_memory * cluster_.device.memory_bytes;
   return p;
+}
+
+PipelineTimeline Planner::timeline(const Split& s) const {
+  const double mean = predict(s).seconds;
+  const auto distance = [&](const WeightedShape& b) {
+    return std::abs(model_->time(s, b.shape).seconds - mean);
+  };
+  const WeightedShape* nearest = &job_.batches.front();
+  for (const WeightedShape& b : job_.batches) {
+    if (distance(b) < distance(*nearest)) nearest = &b;
+  }
+  return model_->timeline(s, nearest->shape);
 }
 
 namespace {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "comm/schedule.h"
+#include "comm/schedule_timing.h"
 #include "engine/plan/cost.h"
 #include "engine/plan/machine.h"
 #include "engine/session.h"
@@ -93,6 +94,9 @@ class Planner {
   // Why a split is impossible, as a sentence's end; empty when it is possible.
   std::string objection(const Split& split) const;
   Prediction predict(const Split& split) const;
+  // One update's passes on the ranks of one replica, until its gradients are summed
+  // (StepModel::timeline), of the batches whose time is nearest to the mean that predict() tells.
+  PipelineTimeline timeline(const Split& split) const;
   // Every split of the cluster's devices with up to 64 shards, with micro-batches and schedule
   // chosen for speed among those that fit. What fits comes first, the fastest first.
   std::vector<Prediction> rank() const;

@@ -3,33 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "comm/schedule_timing.h"
 #include "engine/graph/batch_memory.h"
 #include "engine/graph/planner.h"
 #include "engine/parallel/bucket_reducer.h"
 #include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sharded_synchronizer.h"
 #include "engine/plan/cluster_links.h"
-#include "engine/plan/wave.h"
 #include "kernels/devices.h"
 
 namespace rondo::plan {
 namespace {
 
-// Of the whole batch, what one rank computes at a time.
-BatchShape part_of(const BatchShape& batch, const Split& s) {
-  BatchShape b = batch;
-  b.sequences /= s.data * s.micro_batches * s.batches;
-  b.frames /= s.sequence;
-  b.longest /= s.sequence;
-  return b;
-}
-
 double gradient_bytes(int64_t weights) { return 4.0 * static_cast<double>(weights); }
-
-bool is_send(const Action& a) {
-  return a.kind == ActionKind::send_activation || a.kind == ActionKind::send_gradient;
-}
 
 // Of the pipeline's rank that holds most.
 int64_t most_weights(const Split& s, const std::vector<int64_t>& of_stages) {
@@ -46,6 +31,14 @@ StepModel::StepModel(const Job& job, const Cluster& cluster)
   context_.backend = gpu ? Backend::sim : Backend::cpu;
   context_.device = find_device(gpu ? DeviceKind::sim : DeviceKind::cpu);
   context_.pool = &pool_;
+}
+
+BatchShape StepModel::part_of(const BatchShape& batch, const Split& s) {
+  BatchShape b = batch;
+  b.sequences /= s.data * s.micro_batches * s.batches;
+  b.frames /= s.sequence;
+  b.longest /= s.sequence;
+  return b;
 }
 
 std::vector<int> StepModel::cut(const Split& s, const BatchShape& part) const {
@@ -225,114 +218,42 @@ std::vector<StepModel::Reduction> StepModel::reduce_stages(const std::vector<dou
 
 // The last batch's backward pass beside the buckets that it completes.
 StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
-  LayerSeconds all;
-  std::vector<double> backward;
-  for (const LayerSeconds& l : layers_.seconds(cluster_.device, part)) {
-    all += l;
-    backward.push_back(l.backward());
-  }
-  const Reduction reduction = reduce_beside(backward, 0, s);
+  const PipelinePasses passes = pipeline_passes(s, part);
+  const Reduction& reduction = passes.reductions.front();
   StepTime t;
-  t.computing = s.micro_batches * all.total() + reduction.copying;
+  t.computing = passes.timeline.busy(0) + reduction.copying;
   t.communication = reduction.seconds;
   t.exposed = reduction.exposed;
-  t.seconds = t.computing + t.exposed;
+  t.seconds = passes.timeline.duration();
   add_update(s, layers_.weights(), t);
   return t;
 }
 
 StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
-  const auto seconds = layers_.seconds(cluster_.device, part);
-  const std::vector<int> first = cut(s, part);
-  const auto weights = weights_of_stages(first);
-  std::vector<LayerSeconds> stages(first.size() - 1);
-  for (size_t i = 0; i < stages.size(); ++i) {
-    for (int l = first[i]; l < first[i + 1]; ++l) stages[i] += seconds[static_cast<size_t>(l)];
-  }
-  std::vector<double> last_pass;
-  for (const LayerSeconds& l : seconds) {
-    const bool apart = s.schedule == ScheduleKind::zero_bubble;
-    last_pass.push_back(apart ? l.weight_backward : l.backward());
-  }
-  const std::vector<Reduction> reductions = reduce_stages(last_pass, first, s);
-  std::vector<LinkModel> up, down;  // by rank of the pipeline
-  for (int p = 0; p < s.pipeline; ++p) {
-    up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
-    down.push_back(stage_link(cluster_, s, p, (p + s.pipeline - 1) % s.pipeline));
-  }
-  const auto link_of = [&](int rank, const Action& a) -> const LinkModel& {
-    return (a.kind == ActionKind::send_activation ? up : down)[static_cast<size_t>(rank)];
-  };
-  PipelineCosts costs;
-  costs.latency = [&](int rank, const Action& a) { return link_of(rank, a).latency; };
-  costs.transfer = [&](int rank, const Action& a) {
-    const int lower = a.kind == ActionKind::send_activation ? a.stage : a.stage - 1;
-    const double bytes = message_bytes(first[static_cast<size_t>(lower) + 1] - 1, part);
-    return bytes / link_of(rank, a).bandwidth;
-  };
-  costs.compute = [&](int, const Action& a) {
-    const LayerSeconds& stage = stages[static_cast<size_t>(a.stage)];
-    switch (a.kind) {
-      case ActionKind::forward:
-        return stage.forward;
-      case ActionKind::backward:
-        return stage.backward();
-      case ActionKind::input_backward:
-        return stage.input_backward;
-      case ActionKind::weight_backward:
-        return stage.weight_backward;
-      case ActionKind::reduce:
-        return reductions[static_cast<size_t>(a.stage)].behind();
-      default:
-        return 0.0;
-    }
-  };
-  const PipelineTimeline timeline =
-      pipeline_timing(make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks), costs);
-  StepTime t;
-  double busy = 0, computed = 0, messages = 0;
-  for (size_t r = 0; r < timeline.ranks.size(); ++r) {
-    busy += timeline.busy(static_cast<int>(r)) / s.pipeline;
-    for (const TimedAction& a : timeline.ranks[r]) {
-      if (is_send(a.action)) messages += costs.transfer(static_cast<int>(r), a.action);
-      if (a.action.kind != ActionKind::reduce) computed = std::max(computed, a.end);
-    }
-  }
+  const PipelinePasses passes = pipeline_passes(s, part);
+  double busy = 0;
+  for (int r = 0; r < s.pipeline; ++r) busy += passes.timeline.busy(r) / s.pipeline;
+  const double duration = passes.timeline.duration();
   // Each batch drains the pipeline, the last one is summed.
-  t.bubble = 1 - busy / computed;
-  t.exposed = left_of_sums(reductions, timeline.duration() - computed, s.pipeline, t);
-  t.seconds = (s.batches - 1) * computed + timeline.duration();
+  StepTime t;
+  t.bubble = 1 - busy / passes.computed;
+  t.exposed = left_of_sums(passes.reductions, duration - passes.computed, s.pipeline, t);
+  t.seconds = (s.batches - 1) * passes.computed + duration;
   t.computing = s.batches * busy;
-  t.messages = s.batches * messages / s.pipeline;
-  add_update(s, most_weights(s, weights), t);
+  t.messages = s.batches * passes.messages / s.pipeline;
+  add_update(s, most_weights(s, weights_of_stages(cut(s, part))), t);
   return t;
 }
 
 namespace {
 
-// Of all weight gradients of a layer's shard, for one micro-batch.
-double weight_seconds(const WaveCosts& c, size_t layer) {
-  const ModelLayers::Parts& p = c.layers[layer];
-  return p.rest.weight_backward + std::max(1, c.directions[layer]) * p.direction.weight_backward;
+// Of a rank, mean: its work, and that of its links.
+double busy_seconds(const Wave& wave, const Timeline& timeline) {
+  double sum = 0;
+  for (int r = 0; r < wave.ranks; ++r) sum += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
+  return sum;
 }
 
-WaveCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const Split& s,
-                      const BatchShape& part) {
-  WaveCosts c;
-  c.shards = s.sequence;
-  c.micro_batches = s.micro_batches;
-  c.layers = layers.parts(cluster.device, part);
-  for (const ModelLayer& layer : layers.layers()) {
-    c.directions.push_back(layer.directions);
-    c.state_bytes.push_back(4 * part.sequences * layer.state);
-  }
-  for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster, s, k));
-  c.alpha = c.beta = layers.ctc_seconds(cluster.device, part) / 2;
-  c.ctc_bytes = 4 * part.sequences * (2 * part.labels + 1);
-  return c;
-}
-
-// Of a rank, mean.
 double messages_seconds(const Wave& wave, const Timeline& timeline) {
   double sum = 0;
   for (size_t r = static_cast<size_t>(wave.ranks); r < timeline.busy.size(); ++r) {
@@ -344,64 +265,30 @@ double messages_seconds(const Wave& wave, const Timeline& timeline) {
 }  // namespace
 
 StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
-  const WaveCosts c = shard_costs(layers_, cluster_, s, part);
-  const Wave wave = build_wave(c);
-  const Timeline timeline = simulate(wave.work);
-  double busy = 0;
-  for (int r = 0; r < wave.ranks; ++r) {
-    busy += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
-  }
-  // Weight by weight, of all micro-batches: some are summed while others are computed.
-  std::vector<double> weights;
-  for (size_t l = 0; l < c.layers.size(); ++l) {
-    weights.push_back(s.micro_batches * weight_seconds(c, l));
-  }
-  const Reduction reduction = reduce_beside(weights, 0, s);
+  const ShardPasses passes = shard_passes(s, part);
+  const Reduction& reduction = passes.reductions.front();
+  const double busy = busy_seconds(passes.wave, passes.timeline);
   StepTime t;
   t.communication = reduction.seconds;
   t.exposed = reduction.exposed;
-  t.bubble = 1 - busy / timeline.end;
-  t.seconds = s.batches * timeline.end + reduction.behind();
+  t.bubble = 1 - busy / passes.computed;
+  t.seconds = s.batches * passes.computed + reduction.behind();
   t.computing = s.batches * busy + reduction.copying;
-  t.messages = s.batches * messages_seconds(wave, timeline);
+  t.messages = s.batches * messages_seconds(passes.wave, passes.timeline);
   add_update(s, layers_.weights(), t);
   return t;
 }
 
 StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const {
-  WaveCosts c = shard_costs(layers_, cluster_, s, part);
-  c.schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
-  c.first_layer = cut(s, part);
-  const auto weights = weights_of_stages(c.first_layer);
-  // They come last in a shard's backward pass.
-  std::vector<double> last_pass;
-  for (size_t l = 0; l < c.layers.size(); ++l) last_pass.push_back(weight_seconds(c, l));
-  const std::vector<Reduction> reductions = reduce_stages(last_pass, c.first_layer, s);
-  for (size_t stage = 0; stage < weights.size(); ++stage) {
-    c.output_bytes.push_back(message_bytes(c.first_layer[stage + 1] - 1, part));
-    c.reduce.push_back(reductions[stage].behind());
-  }
-  for (int p = 0; p < s.pipeline; ++p) {
-    c.up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
-    c.down.push_back(stage_link(cluster_, s, p, (p + s.pipeline - 1) % s.pipeline));
-  }
-  const Wave wave = build_wave(c);
-  const Timeline timeline = simulate(wave.work);
+  const ShardPasses passes = shard_passes(s, part);
+  const double busy = busy_seconds(passes.wave, passes.timeline), end = passes.timeline.end;
   StepTime t;
-  double busy = 0, computed = 0;
-  for (int r = 0; r < wave.ranks; ++r) {
-    busy += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
-  }
-  for (size_t i = 0; i < wave.work.tasks().size(); ++i) {
-    if (wave.work.tasks()[i].resource >= wave.ranks) continue;
-    computed = std::max(computed, timeline.intervals[i].end);
-  }
-  t.bubble = 1 - busy / computed;
-  t.exposed = left_of_sums(reductions, timeline.end - computed, s.pipeline, t);
-  t.seconds = (s.batches - 1) * computed + timeline.end;
+  t.bubble = 1 - busy / passes.computed;
+  t.exposed = left_of_sums(passes.reductions, end - passes.computed, s.pipeline, t);
+  t.seconds = (s.batches - 1) * passes.computed + end;
   t.computing = s.batches * busy;
-  t.messages = s.batches * messages_seconds(wave, timeline);
-  add_update(s, most_weights(s, weights), t);
+  t.messages = s.batches * messages_seconds(passes.wave, passes.timeline);
+  add_update(s, most_weights(s, weights_of_stages(cut(s, part))), t);
   return t;
 }
 

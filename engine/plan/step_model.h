@@ -4,8 +4,10 @@
 
 #include <vector>
 
+#include "comm/schedule_timing.h"
 #include "engine/plan/model_layers.h"
 #include "engine/plan/split.h"
+#include "engine/plan/wave.h"
 #include "kernels/base/op.h"
 #include "kernels/base/parallel.h"
 
@@ -27,12 +29,21 @@ class StepModel {
   const ModelLayers& layers() const { return layers_; }
   // `batch` is the whole batch of an update.
   StepTime time(const Split& split, const BatchShape& batch) const;
+  // What time() simulates, of one replica (the others do the same): the batches of an update, one
+  // after the other, until the gradients are summed. Ranks are those of the pipeline, times shards,
+  // and shard. Of the sums it shows what is left of them behind the passes. The update of the
+  // weights, small sums and what time() adds for shared cores are not in it. Micro-batches are
+  // numbered through. Stages are the schedule's; of shards alone layers, as SequenceShards notes
+  // them.
+  PipelineTimeline timeline(const Split& split, const BatchShape& batch) const;
   // What time() is at least: the slowest stage computes without waiting.
   double least_seconds(const Split& split, const BatchShape& batch) const;
   // Bytes of the rank that needs most.
   double memory(const Split& split, const BatchShape& batch) const;
 
  private:
+  // Of the whole batch, what one rank computes at a time.
+  static BatchShape part_of(const BatchShape& batch, const Split& s);
   StepTime replicated(const Split& s, const BatchShape& part) const;
   StepTime pipelined(const Split& s, const BatchShape& part) const;
   StepTime sharded(const Split& s, const BatchShape& part) const;
@@ -45,6 +56,21 @@ class StepModel {
   Reduction reduce_beside(const std::vector<double>& layers, int first_layer, const Split& s) const;
   std::vector<Reduction> reduce_stages(const std::vector<double>& layers,
                                        const std::vector<int>& first, const Split& s) const;
+  // What is simulated of one batch (without stages and shards: of all).
+  struct PipelinePasses {
+    PipelineTimeline timeline;          // with what is left of the sums
+    std::vector<Reduction> reductions;  // by stage
+    double computed = 0;                // when all passes are over and all messages sent
+    double messages = 0;                // seconds in which links are taken
+  };
+  PipelinePasses pipeline_passes(const Split& s, const BatchShape& part) const;
+  struct ShardPasses {
+    Wave wave;
+    Timeline timeline;                  // with stages: with what is left of the sums
+    std::vector<Reduction> reductions;  // by stage; without stages one
+    double computed = 0;                // when all passes are over
+  };
+  ShardPasses shard_passes(const Split& s, const BatchShape& part) const;
   static double left_of_sums(const std::vector<Reduction>& stages, double left, int pipeline,
                              StepTime& t);
   void add_update(const Split& s, int64_t weights, StepTime& t) const;

@@ -21,30 +21,36 @@ class Builder {
     for (int r = 0; r < links * wave_.ranks; ++r) wave_.work.add_resource(Order::priority);
   }
 
-  int compute(int rank, double seconds, Phase phase, int layer, int micro_batch) {
-    return wave_.work.add({rank, seconds, {}, 0, static_cast<int>(phase), layer, micro_batch});
+  // A part of `action`.
+  int compute(int rank, double seconds, Phase phase, int layer, const Action& action) {
+    return add({rank, seconds, {}, 0, static_cast<int>(phase), layer, action.micro_batch}, action);
   }
   // What `task` made, after its way over one of its rank's links.
-  int message(int task, int rank, int link, double seconds) {
-    return wave_.work.add({wave_.ranks * (1 + link) + rank, seconds, {task}});
+  int message(int task, int rank, int link, double seconds, std::optional<Action> action) {
+    return add({wave_.ranks * (1 + link) + rank, seconds, {task}}, action);
   }
 
   // Exchange of a stage, micro-batch, direction, and the rank that its result goes to.
   using Key = std::tuple<int, int, int, int, int>;
 
-  int exchange(const WaveRow::Exchange& e, int stage, int index, int micro_batch, int direction,
+  int exchange(const WaveRow::Exchange& e, const Action& action, int index, int direction,
                int rank) {
-    const int shard = rank % c_.shards;
+    const int shard = rank % c_.shards, stage = action.stage, micro_batch = action.micro_batch;
     const int task = compute(rank, e.seconds, e.order.backward ? Phase::backward : Phase::forward,
-                             e.layer, micro_batch);
+                             e.layer, action);
     if (shard_before(e.order, direction, shard, c_.shards) >= 0) {
       waiting_.push_back({task, {stage, index, micro_batch, direction, rank}});
     }
     const int to = shard_after(e.order, direction, shard, c_.shards);
     if (to < 0) return task;
+    std::optional<Action> send;
+    if (c_.schedule.stages == 0) {
+      send = {e.order.backward ? ActionKind::send_gradient : ActionKind::send_activation, stage,
+              micro_batch, to};
+    }
     const LinkModel& link = c_.beside[static_cast<size_t>(std::min(shard, to))];
     messages_[{stage, index, micro_batch, direction, rank - shard + to}] =
-        message(task, rank, to > shard ? 0 : 1, link.seconds(e.bytes));
+        message(task, rank, to > shard ? 0 : 1, link.seconds(e.bytes), send);
     return task;
   }
 
@@ -57,6 +63,11 @@ class Builder {
   Wave wave_;
 
  private:
+  int add(Task task, std::optional<Action> action) {
+    wave_.actions.push_back(action);
+    return wave_.work.add(std::move(task));
+  }
+
   std::map<Key, int> messages_;
   std::vector<std::pair<int, Key>> waiting_;
 };
@@ -76,16 +87,22 @@ class ShardWave : Builder {
   void add_shard(int shard) {
     const auto count = static_cast<int>(row_.exchanges.size());
     for (const WaveStep& s : wave_steps(row_.order(), c_.micro_batches, shard, c_.shards)) {
+      if (s.kind == WaveStep::Kind::weight_gradients) {
+        compute(shard, row_.weights, Phase::weight_gradient, -1,
+                {ActionKind::weight_backward, 0, s.micro_batch});
+        continue;
+      }
+      const bool last = s.exchange == count;
+      const WaveRow::Exchange* e =
+          last ? nullptr : &row_.exchanges[static_cast<size_t>(s.exchange)];
+      const bool backward = last || e->order.backward;
+      const Action action{backward ? ActionKind::input_backward : ActionKind::forward,
+                          last ? 0 : e->layer, s.micro_batch};
       if (s.kind == WaveStep::Kind::exchange) {
-        exchange(row_.exchanges[static_cast<size_t>(s.exchange)], 0, s.exchange, s.micro_batch,
-                 s.direction, shard);
-      } else if (s.kind == WaveStep::Kind::weight_gradients) {
-        compute(shard, row_.weights, Phase::weight_gradient, -1, s.micro_batch);
+        exchange(*e, action, s.exchange, s.direction, shard);
       } else {
-        const bool backward =
-            s.exchange == count || row_.exchanges[static_cast<size_t>(s.exchange)].order.backward;
         compute(shard, nodes_before(s.exchange), backward ? Phase::backward : Phase::forward, -1,
-                s.micro_batch);
+                action);
       }
     }
   }
@@ -106,6 +123,7 @@ class ShardWave : Builder {
 class StagedWave : Builder {
  public:
   explicit StagedWave(const WaveCosts& costs) : Builder(costs, costs.schedule.ranks(), 5) {
+    wave_.stride = c_.shards;
     for (int s = 0; s < schedule().stages; ++s) {
       const auto at = static_cast<size_t>(s);
       rows_.push_back(wave_row(c_, c_.first_layer[at], c_.first_layer[at + 1]));
@@ -150,7 +168,7 @@ class StagedWave : Builder {
     const bool behind = s.exchange < 0;
     const double before = behind ? 0 : row.exchanges[static_cast<size_t>(s.exchange)].before;
     const auto add = [&](Phase phase, double seconds) {
-      return compute(rank, seconds, phase, -1, s.action.micro_batch);
+      return compute(rank, seconds, phase, -1, s.action);
     };
     switch (s.action.kind) {
       case ActionKind::forward:
@@ -167,7 +185,7 @@ class StagedWave : Builder {
   int add_exchange(const ShardStep& s, int rank) {
     const int stage = s.action.stage;
     const auto& e = rows_[static_cast<size_t>(stage)].exchanges[static_cast<size_t>(s.exchange)];
-    return exchange(e, stage, s.exchange, s.action.micro_batch, s.direction, rank);
+    return exchange(e, s.action, s.exchange, s.direction, rank);
   }
 
   // A computation's first task waits for what the stage before or behind it gives.
@@ -185,13 +203,13 @@ class StagedWave : Builder {
     const int rank = pipeline_rank * c_.shards + shard;
     const auto at = static_cast<size_t>(pipeline_rank);
     if (a.kind == ActionKind::reduce) {
-      message(last, rank, reduction, c_.reduce[static_cast<size_t>(a.stage)]);
+      message(last, rank, reduction, c_.reduce[static_cast<size_t>(a.stage)], a);
     } else if (a.kind == ActionKind::send_activation || a.kind == ActionKind::send_gradient) {
       const bool up = a.kind == ActionKind::send_activation;
       const int to = up ? a.stage + 1 : a.stage - 1;
       const double bytes = c_.output_bytes[static_cast<size_t>(std::min(to, a.stage))];
-      arriving_[{up, to, a.micro_batch, shard}] =
-          message(last, rank, up ? to_upper : to_lower, (up ? c_.up : c_.down)[at].seconds(bytes));
+      arriving_[{up, to, a.micro_batch, shard}] = message(
+          last, rank, up ? to_upper : to_lower, (up ? c_.up : c_.down)[at].seconds(bytes), a);
     }
   }
 

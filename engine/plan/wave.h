@@ -11,6 +11,7 @@
 // the forward passes of p shards take mL + p - 1 of a part's times.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "comm/schedule.h"
@@ -43,8 +44,14 @@ struct Wave {
   Work work;
   // By rank (of the schedule, times shards, and shard): its compute resource is so numbered. A
   // task's Task::stage is the layer whose time loop it is, the number of layers for CTC; -1: nodes
-  // between exchanges.
+  // between exchanges. The other resources are links: resource r is one of rank r % ranks.
   int ranks = 0;
+  // By task: the action that it is a part of. With a schedule it is the schedule's, and what goes
+  // from shard to shard none; without, its stage is the layer of the exchange that is computed or
+  // comes next, and messages between shards are sends. Peer p of rank r is rank
+  // r % stride + p * stride.
+  std::vector<std::optional<Action>> actions = {};
+  int stride = 1;
 };
 
 Wave build_wave(const WaveCosts& costs);

@@ -1,7 +1,9 @@
 """rondo plan: its ranking, the configurations it writes, which train, and what it says about wrong input."""
 
+import os
 import re
 import resource
+import xml.etree.ElementTree
 
 from cli_support import *
 
@@ -39,6 +41,45 @@ def test_scaling_is_labelled_predicted():
         check(len(re.findall(r"^ +1024 ", out, re.M)) == 2, out)
         picture = (root / "scaling.svg").read_text()
         check("weak, predicted" in picture and "strong, predicted" in picture, picture[:2000])
+
+
+def test_a_predicted_update_is_drawn():
+    """One replica's ranks, however many there are."""
+    with folder() as root:
+        file = root / "update.svg"
+        for devices, settings, ranks, title in [
+            (8, ["parallel.pipeline=4", "parallel.schedule=zero_bubble", "parallel.micro_batches=8"], 4,
+             "predicted: data 2 x pipeline 4 x sequence 1, zero_bubble, 8 micro-batches; one of 2 replicas"),
+            (1024, ["parallel.pipeline=2", "parallel.sequence=2", "parallel.micro_batches=2",
+                    "data.batch_frames=1024000"], 4,
+             "predicted: data 256 x pipeline 2 x sequence 2, 1f1b, 2 micro-batches; one of 256 replicas"),
+            (3, ["parallel.sequence=3"], 3, "predicted: data 1 x pipeline 1 x sequence 3, 1 micro-batch"),
+            (2, ["training.accumulation=3"], 1,
+             "predicted: data 2 x pipeline 1 x sequence 1, 3 micro-batches; one of 2 replicas"),
+        ]:
+            out, _ = run("plan", *LARGE, *settings, "--devices", devices, "--as-configured", "--timeline", file,
+                         says=[f"{file}: drawn, "])
+            picture = xml.etree.ElementTree.parse(file).getroot()
+            texts = [e.text for e in picture.iter("{http://www.w3.org/2000/svg}text")]
+            check(picture.tag.endswith("}svg") and texts[0] == title, texts[:1])
+            rows = [t for t in texts if t.startswith("rank ")]
+            check(rows == [f"rank {r}" for r in range(ranks)], rows)
+            # The rest are the update of the weights and small sums, which take long on many devices.
+            drawn = float(re.search(r"gradients are summed: ([\d.]+) ms", out)[1])
+            least = 0.9 if devices <= 8 else 0.4
+            check(least * splits(out)[1][0] < drawn < splits(out)[1][0], out)
+        # Without --as-configured it is the first of the ranking.
+        out, _ = run("plan", *LARGE, "--timeline", file)
+        best = " x ".join(f"{name} {n}" for name, n in zip(["data", "pipeline", "sequence"], splits(out)[0][0]))
+        check(f"predicted: {best}" in file.read_text(), best)
+        # Before anything is planned.
+        for path, text in [(root / "no" / "t.svg", "no is not a directory"), (root, "is a directory, not a file")]:
+            out, _ = fails("plan", *LARGE, "--timeline", path, errs=text)
+            check(out == "", out)
+        fails("plan", *LARGE, "--timeline", file, "--write", file, errs="--timeline")
+        if os.geteuid() != 0:
+            (root / "shut").mkdir(mode=0o500)
+            fails("plan", *LARGE, "--timeline", root / "shut" / "t.svg", errs="Permission denied")
 
 
 def machine():

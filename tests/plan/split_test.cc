@@ -5,50 +5,12 @@
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/lengths.h"
 #include "engine/plan/model_layers.h"
-#include "engine/plan/split.h"
 #include "kernels/base/error.h"
+#include "tests/plan/simple_job.h"
 
 using namespace rondo;
 using namespace rondo::plan;
-
-namespace {
-
-// Only arithmetic costs, 1 ns per flop; links are as given.
-Cluster simple_cluster(int devices, LinkModel link = {"link", false, 0, 1e30}) {
-  Cluster c;
-  c.device.name = "simple";
-  c.device.memory_bytes = 1e12;
-  OpCost cost;
-  cost.flop = cost.recurrent_flop = 1e-9;
-  for (const char* op : {"lstm", "lstm_backward", "lstm_weight_grad"}) {
-    c.device.costs[str(op, "/f32")] = cost;
-  }
-  c.device.costs["other/f32"] = {};
-  c.link = c.node_link = link;
-  c.devices = devices;
-  return c;
-}
-
-Job lstm_job(int layers, bool bidirectional = false) {
-  Job job;
-  job.model = [=](Graph& g) {
-    ValueId x = layers::input_frames(g, "features", 64);
-    layers::LstmOptions o;
-    o.hidden = 64;
-    o.layers = layers;
-    o.bidirectional = bidirectional;
-    x = layers::lstm(g, x, "encoder", o);
-    const ValueId logits = layers::linear(g, x, "output", 16);
-    return Outputs{layers::ctc_loss(g, logits), logits};
-  };
-  job.batches = {{{64, 100, 20}, 1}};
-  return job;
-}
-
-// Flops of one layer of lstm_job per phase: W and R, both 256 x 64.
-constexpr double layer_flops = 2.0 * 64 * 100 * (256 * 64 + 256 * 64);
-
-}  // namespace
+using namespace rondo::test;
 
 TEST_CASE("one device: the sum of its nodes") {
   const Planner planner(lstm_job(2), simple_cluster(1));

@@ -1,0 +1,266 @@
+// What is drawn of a predicted update is what its prediction says, action by action.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "comm/schedule.h"
+#include "engine/plan/cluster_links.h"
+#include "engine/plan/cost.h"
+#include "tests/plan/simple_job.h"
+
+using namespace rondo;
+using namespace rondo::plan;
+using namespace rondo::test;
+
+namespace {
+
+constexpr int recurrent = 4;  // layers of the model, behind which there is a linear one
+constexpr double byte_seconds = 1e-9;
+
+const LinkModel slow{"link", false, 1e-4, 1e7};
+
+Cluster cluster_of(const Split& s, double optimizer_byte) {
+  Cluster c = simple_cluster(s.devices(), slow);
+  c.device.costs["optimizer/f32"].byte = optimizer_byte;
+  return c;
+}
+
+bool computes(ActionKind kind) {
+  return kind == ActionKind::forward || kind == ActionKind::backward ||
+         kind == ActionKind::input_backward || kind == ActionKind::weight_backward;
+}
+bool is_send(ActionKind kind) {
+  return kind == ActionKind::send_activation || kind == ActionKind::send_gradient;
+}
+
+// Counts, votes and the gradient's norm: they follow what is drawn.
+double small_sums(const Split& s, const Cluster& c) {
+  if (s.devices() == 1) return 0;
+  const int sums = s.staged() ? 4 : s.sequence > 1 ? 2 : 1;
+  return sums * ring_seconds(ring_link(c, {s.devices()}), s.devices(), 8.0 * (10 + s.devices()));
+}
+
+std::vector<Split> replicated_splits() {
+  Split accumulating{4, 1, 1, 3};
+  return {{}, {4}, accumulating};
+}
+std::vector<Split> sharded_splits() {
+  Split twice{2, 1, 2, 3};
+  twice.batches = 2;
+  return {{1, 1, 4}, {1, 1, 2, 4}, twice};
+}
+std::vector<Split> pipelined_splits() {
+  Split twice{2, 2, 1, 4, ScheduleKind::one_f_one_b};
+  twice.batches = 3;
+  return {{1, 4, 1, 8, ScheduleKind::gpipe},
+          {2, 3, 1, 4, ScheduleKind::zero_bubble},
+          {2, 2, 1, 4, ScheduleKind::interleaved, 2},
+          twice};
+}
+std::vector<Split> staged_shards_splits() {
+  Split twice{2, 2, 2, 3, ScheduleKind::one_f_one_b};
+  twice.batches = 2;
+  return {{1, 2, 2, 2, ScheduleKind::gpipe},
+          {1, 3, 2, 4, ScheduleKind::zero_bubble},
+          {1, 2, 3, 4, ScheduleKind::interleaved, 2},
+          twice};
+}
+
+// By rank, kind, stage, micro-batch and peer: the first part of each.
+using Key = std::tuple<size_t, ActionKind, int, int, int>;
+std::map<Key, TimedAction> actions_of(const PipelineTimeline& timeline) {
+  std::map<Key, TimedAction> all;
+  for (size_t r = 0; r < timeline.ranks.size(); ++r) {
+    for (const TimedAction& t : timeline.ranks[r]) {
+      const Action& a = t.action;
+      all.emplace(Key{r, a.kind, a.stage, a.micro_batch, a.peer}, t);
+    }
+  }
+  return all;
+}
+
+void check_ends(const std::vector<Split>& splits, const Job& job, double optimizer_byte) {
+  for (const Split& s : splits) {
+    INFO(describe(s));
+    const Cluster c = cluster_of(s, optimizer_byte);
+    const Planner planner(job, c);
+    REQUIRE(planner.objection(s).empty());
+    const Prediction p = planner.predict(s);
+    const PipelineTimeline timeline = planner.timeline(s);
+    CHECK(static_cast<int>(timeline.ranks.size()) == s.pipeline * s.sequence);
+    const double update =
+        update_arrays(job.optimizer) * 4 * static_cast<double>(planner.weights()) * optimizer_byte;
+    CHECK(timeline.duration() + update + small_sums(s, c) == Approx(p.seconds).epsilon(1e-9));
+    if (optimizer_byte > 0) continue;  // copies to and from buckets are computing as well
+    double busy = 0;
+    for (int r = 0; r < static_cast<int>(timeline.ranks.size()); ++r) busy += timeline.busy(r);
+    CHECK(busy / (s.pipeline * s.sequence) == Approx(p.computing).epsilon(1e-9));
+  }
+}
+
+void check_one_at_a_time(const PipelineTimeline& timeline) {
+  for (const auto& rank : timeline.ranks) {
+    std::vector<std::pair<double, double>> work;
+    for (const TimedAction& t : rank) {
+      CHECK(t.end >= t.start);
+      if (computes(t.action.kind)) work.emplace_back(t.start, t.end);
+    }
+    std::sort(work.begin(), work.end());
+    for (size_t i = 1; i < work.size(); ++i) CHECK(work[i].first >= work[i - 1].second - 1e-12);
+  }
+}
+
+// Each message is there after it was sent, and what a stage does with it begins when it is there.
+void check_messages(const PipelineTimeline& timeline, int stride, bool stages) {
+  const auto actions = actions_of(timeline);
+  int computations = 0;
+  for (const auto& [key, sent] : actions) {
+    const auto [rank, kind, stage, micro_batch, peer] = key;
+    if (!is_send(kind)) continue;
+    const bool up = kind == ActionKind::send_activation;
+    const int next = up ? stage + 1 : stage - 1, from = static_cast<int>(rank) / stride;
+    const size_t to = rank % static_cast<size_t>(stride) + static_cast<size_t>(peer * stride);
+    INFO(describe(sent.action) << " of rank " << rank);
+    const auto received =
+        actions.find({to, up ? ActionKind::recv_activation : ActionKind::recv_gradient, next,
+                      micro_batch, from});
+    REQUIRE(received != actions.end());
+    CHECK(received->second.end >= sent.end);
+    if (!stages) continue;
+    for (ActionKind reader :
+         {ActionKind::forward, ActionKind::backward, ActionKind::input_backward}) {
+      if ((reader == ActionKind::forward) != up) continue;
+      const auto reads = actions.find({to, reader, next, micro_batch, -1});
+      if (reads == actions.end()) continue;
+      ++computations;
+      CHECK(reads->second.start >= received->second.end - 1e-12);
+    }
+  }
+  CHECK((computations > 0) == stages);
+}
+
+}  // namespace
+
+TEST_CASE("a drawn update ends when its prediction says: with the gradients' sums") {
+  const Job job = lstm_job(recurrent, true);
+  for (double byte : {0.0, byte_seconds}) {
+    check_ends(replicated_splits(), job, byte);
+    check_ends(sharded_splits(), job, byte);
+  }
+  // Updates of stages differ by their weights.
+  check_ends(pipelined_splits(), job, 0);
+  check_ends(staged_shards_splits(), job, 0);
+}
+
+TEST_CASE("a divided optimiser's sums are drawn, its weights' way back is not") {
+  const Job job = lstm_job(recurrent);
+  for (Split s : {Split{4}, Split{1, 1, 4, 2}, Split{2, 2, 1, 2}}) {
+    s.shard_optimizer = true;
+    INFO(describe(s));
+    const Cluster c = cluster_of(s, 0);
+    const Planner planner(job, c);
+    const double end = planner.timeline(s).duration(), seconds = planner.predict(s).seconds;
+    const double behind = seconds - end;
+    CHECK(behind > 0);
+    if (s.pipeline > 1) continue;
+    const auto weights = static_cast<double>(planner.weights());
+    const int owners = s.owners();
+    const double part = std::ceil(weights / 256 / owners) * 256;
+    const Split whole{s.devices()};
+    const double sums = (s.staged() ? 4 : 2) * ring_seconds(ring_link(c, whole), owners, 8.0 * 14);
+    CHECK(behind == Approx(sums + half_ring_seconds(ring_link(c, s), owners, 4 * part * owners)));
+  }
+}
+
+TEST_CASE("pipelines are drawn with every action of their schedule, in its order") {
+  const Job job = lstm_job(recurrent, true);
+  for (const Split& s : pipelined_splits()) {
+    INFO(describe(s));
+    const PipelineTimeline timeline = Planner(job, cluster_of(s, 0)).timeline(s);
+    const PipelineSchedule schedule =
+        make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+    for (size_t r = 0; r < timeline.ranks.size(); ++r) {
+      std::vector<Action> drawn, listed;
+      for (const TimedAction& t : timeline.ranks[r]) drawn.push_back(t.action);
+      for (int batch = 0; batch < s.batches; ++batch) {
+        for (Action a : schedule.actions[r]) {
+          if (a.kind == ActionKind::reduce && batch + 1 < s.batches) continue;
+          if (a.micro_batch >= 0) a.micro_batch += batch * s.micro_batches;
+          listed.push_back(a);
+        }
+      }
+      CHECK((drawn == listed));
+    }
+    check_one_at_a_time(timeline);
+    check_messages(timeline, 1, true);
+  }
+}
+
+TEST_CASE("stages that share sequences are drawn with every action of every shard") {
+  const Job job = lstm_job(recurrent, true);
+  for (const Split& s : staged_shards_splits()) {
+    INFO(describe(s));
+    const PipelineTimeline timeline = Planner(job, cluster_of(s, 0)).timeline(s);
+    const PipelineSchedule schedule =
+        make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+    const auto drawn = actions_of(timeline);
+    std::set<Key> found, listed;
+    for (const auto& [key, t] : drawn) found.insert(key);
+    for (size_t r = 0; r < timeline.ranks.size(); ++r) {
+      for (int batch = 0; batch < s.batches; ++batch) {
+        for (Action a : schedule.actions[r / static_cast<size_t>(s.sequence)]) {
+          if (a.kind == ActionKind::reduce && batch + 1 < s.batches) continue;
+          if (a.micro_batch >= 0) a.micro_batch += batch * s.micro_batches;
+          listed.insert({r, a.kind, a.stage, a.micro_batch, a.peer});
+        }
+      }
+    }
+    CHECK((found == listed));
+    check_one_at_a_time(timeline);
+    check_messages(timeline, s.sequence, true);
+  }
+}
+
+TEST_CASE("shards are drawn with every layer, micro-batch, state that goes on, and their sum") {
+  const Job job = lstm_job(recurrent, true);
+  for (const Split& s : sharded_splits()) {
+    INFO(describe(s));
+    const PipelineTimeline timeline = Planner(job, cluster_of(s, 0)).timeline(s);
+    const auto drawn = actions_of(timeline);
+    const int last = s.sequence - 1, all = s.micro_batches * s.batches;
+    for (int r = 0; r < s.sequence; ++r) {
+      const auto is_there = [&](ActionKind kind, int stage, int m, int peer = -1) {
+        return drawn.count({static_cast<size_t>(r), kind, stage, m, peer}) == 1;
+      };
+      for (int m = 0; m < all; ++m) {
+        INFO("rank " << r << ", micro-batch " << m);
+        CHECK(is_there(ActionKind::weight_backward, 0, m));
+        for (int layer = 0; layer < recurrent; ++layer) {
+          INFO("layer " << layer);
+          CHECK(is_there(ActionKind::forward, layer, m));
+          CHECK(is_there(ActionKind::input_backward, layer, m));
+          for (ActionKind kind : {ActionKind::send_activation, ActionKind::send_gradient}) {
+            CHECK(is_there(kind, layer, m, r + 1) == (r < last));
+            CHECK(is_there(kind, layer, m, r - 1) == (r > 0));
+          }
+        }
+      }
+      CHECK(is_there(ActionKind::reduce, 0, -1));
+    }
+    check_one_at_a_time(timeline);
+    check_messages(timeline, 1, false);
+  }
+}
+
+TEST_CASE("of several shapes of batches the one nearest to the mean is drawn") {
+  Job job = lstm_job(2);
+  job.batches = {{{64, 10, 2}, 1}, {{64, 100, 20}, 1}, {{64, 220, 20}, 1}};
+  const Planner planner(job, simple_cluster(1));
+  Job middle = job;
+  middle.batches = {job.batches[1]};
+  CHECK(planner.timeline({}).duration() ==
+        Approx(Planner(middle, simple_cluster(1)).predict({}).seconds).epsilon(1e-9));
+}
