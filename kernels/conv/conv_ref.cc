@@ -3,13 +3,29 @@
 namespace rondo {
 namespace {
 
-// The columns of frame t of sequence n; nullptr: zeros.
-template <class T>
-const T* frame_of(const ConvSource& source, int64_t cols, int64_t n, int64_t t) {
-  const ConvPlace place = conv_place(source, n, t);
-  if (place.part == ConvPart::none) return nullptr;
-  return static_cast<const T*>(conv_array(source, place.part)) + place.row * cols;
-}
+// Where the frames of sequences are. Written out here, so that it shares nothing with what it
+// checks.
+struct Frames {
+  const PackedView& layout;
+  const TensorView& own;
+  const TensorView before, after;  // [frames, sequences, columns], or absent
+
+  // The columns of frame t of sequence n; nullptr: zeros.
+  template <class T>
+  const T* at(int64_t cols, int64_t n, int64_t t) const {
+    const int64_t length = layout.lengths[n];
+    if (t >= length) return of<T>(after, cols, n, t - length);
+    if (t < 0) return before ? of<T>(before, cols, n, before.dim(0) + t) : nullptr;
+    return own.as<T>() + (layout.row_offsets[t] + n) * cols;
+  }
+
+ private:
+  template <class T>
+  const T* of(const TensorView& halo, int64_t cols, int64_t n, int64_t j) const {
+    if (!halo || j < 0 || j >= halo.dim(0)) return nullptr;
+    return halo.as<T>() + (j * layout.capacity.sequences + n) * cols;
+  }
+};
 
 // f(n, t, row) for every frame of a layout.
 template <class F>
@@ -22,7 +38,7 @@ void for_frames(const PackedView& layout, F f) {
 template <class T>
 void forward(const ConvArgs& a) {
   const ConvDims& d = a.dims;
-  const ConvSource source = conv_source(a.from, a.x, a.before, a.after);
+  const Frames source{a.from, a.x, a.before, a.after};
   const T* w = a.w.as<T>();
   for_frames(a.to, [&](int64_t n, int64_t t, int64_t row) {
     for (int64_t o = 0; o < d.out; ++o) {
@@ -32,7 +48,7 @@ void forward(const ConvArgs& a) {
                                          : static_cast<double>(a.bias.as<float>()[o]);
       }
       for (int32_t k = 0; k < d.kernel; ++k) {
-        const T* x = frame_of<T>(source, d.in, n, t * d.stride + int64_t{k} * d.dilation - d.left);
+        const T* x = source.at<T>(d.in, n, t * d.stride + int64_t{k} * d.dilation - d.left);
         for (int64_t i = 0; x && i < d.in; ++i) {
           sum += static_cast<double>(w[(o * d.in + i) * d.kernel + k]) * static_cast<double>(x[i]);
         }
@@ -46,14 +62,14 @@ void forward(const ConvArgs& a) {
 template <class T>
 void input_gradient(const ConvGradInputArgs& a, int64_t n, int64_t s, T* dx) {
   const ConvDims& d = a.dims;
-  const ConvSource source = conv_source(a.to, a.dy, {}, {});
+  const Frames source{a.to, a.dy, {}, {}};
   const T* w = a.w.as<T>();
   for (int64_t i = 0; i < d.in; ++i) {
     double sum = 0;
     for (int32_t k = 0; k < d.kernel; ++k) {
       const int64_t at = s + d.left - int64_t{k} * d.dilation;
       if (at < 0 || at % d.stride != 0) continue;
-      const T* dy = frame_of<T>(source, d.out, n, at / d.stride);
+      const T* dy = source.at<T>(d.out, n, at / d.stride);
       for (int64_t o = 0; dy && o < d.out; ++o) {
         sum += static_cast<double>(w[(o * d.in + i) * d.kernel + k]) * static_cast<double>(dy[o]);
       }
@@ -90,15 +106,14 @@ void grad_input(const ConvGradInputArgs& a) {
 template <class T, class Weight>
 void grad_weight(const ConvGradWeightArgs& a) {
   const ConvDims& d = a.dims;
-  const ConvSource source = conv_source(a.from, a.x, a.before, a.after);
+  const Frames source{a.from, a.x, a.before, a.after};
   for (int64_t o = 0; o < d.out; ++o) {
     for (int64_t i = 0; i < d.in; ++i) {
       for (int32_t k = 0; k < d.kernel; ++k) {
         Weight& dw = a.dw.as<Weight>()[(o * d.in + i) * d.kernel + k];
         double sum = a.accumulate ? static_cast<double>(dw) : 0;
         for_frames(a.to, [&](int64_t n, int64_t t, int64_t row) {
-          const T* x =
-              frame_of<T>(source, d.in, n, t * d.stride + int64_t{k} * d.dilation - d.left);
+          const T* x = source.at<T>(d.in, n, t * d.stride + int64_t{k} * d.dilation - d.left);
           if (x == nullptr) return;
           sum += static_cast<double>(a.dy.as<T>()[row * d.out + o]) * static_cast<double>(x[i]);
         });
