@@ -28,7 +28,8 @@ constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
 
 // The three below take `staging`: scratch memory, aligned for the element type, of at least
 // ring_staging_messages elements. Messages are at most that part of it; with chunks longer than
-// that, the sum of one piece overlaps the transfer of the next ones. Wire::bf16 is for f32 alone.
+// that, the sum of one piece overlaps the transfer of the next ones. Wire::bf16 is for f32 alone,
+// its messages are 512 KiB at most.
 
 // data (any shape, f32 or f64) += the other ranks' data. Chunk c is summed in the order of ranks
 // c, c+1, ..., c-1 and then copied, so the result is deterministic and the same, bit for bit, on

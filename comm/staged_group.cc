@@ -59,7 +59,7 @@ class StagedGroup final : public StreamGroup {
     start();
   }
   ~StagedGroup() override { stop(); }
-  // Simulated devices do something else meanwhile, GPUs call the host.
+  // Simulated devices do something else meanwhile.
   bool holds_device() const override { return false; }
 
   Work all_reduce(const TensorView& data, Reduction op, Limit limit) override {
@@ -158,6 +158,7 @@ class StagedGroup final : public StreamGroup {
 
 std::unique_ptr<DeviceGroup> make_staged_group(Device& device, std::unique_ptr<ProcessGroup> host,
                                                CommClock::duration timeout) {
+  RONDO_CHECK(device.kind() != DeviceKind::cuda, "a group by way of the host is not for GPUs");
   return std::make_unique<StagedGroup>(device, std::move(host), timeout);
 }
 

@@ -17,19 +17,6 @@ Model build(const ModelFunction& function, DType compute, bool training) {
   return m;
 }
 
-Backend backend_of(DeviceKind kind, bool reference) {
-  if (reference) return Backend::ref;
-  switch (kind) {
-    case DeviceKind::cpu:
-      return Backend::cpu;
-    case DeviceKind::sim:
-      return Backend::sim;
-    case DeviceKind::cuda:
-      return Backend::cuda;
-  }
-  return Backend::cpu;
-}
-
 void check_same_parameters(const Graph& training, const Graph& evaluation) {
   std::vector<std::pair<std::string, Shape>> a, b;
   for (const Value& v : training.values) {
@@ -98,7 +85,8 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
     fail_input("device ", name_of(options.device), " is not available: ", why);
   s.stream = s.device->make_stream();
   s.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
-  s.context = {backend_of(options.device, options.reference), s.device, &s.stream, s.pool.get()};
+  s.context = {options.reference ? Backend::ref : backend_of(options.device), s.device, &s.stream,
+               s.pool.get()};
   s.parameters = std::make_unique<Parameters>(
       s.train.graph, *s.device, -1,
       options.training ? Parameters::Gradients::allocated : Parameters::Gradients::absent);
@@ -131,9 +119,9 @@ Session::~Session() {
 const StepResult& Session::evaluate(const BatchView& batch) {
   State& s = *state_;
   s.require_idle("evaluate()");
-  Plan& plan = s.plan_for(s.evaluate_plan, s.evaluate.graph, batch);
+  Plan& plan = s.plan_for(s.evaluate_plans, s.evaluate.graph, batch);
   plan.load(batch);
-  plan.run();
+  plan.run_recorded(0, [&] { plan.run(); });
   StepResult& r = s.result;
   r.loss = r.gradient_norm = 0;
   r.infeasible = r.nonfinite = 0;
@@ -150,7 +138,7 @@ const std::vector<float>& Session::evaluate_and_predict(const BatchView& batch) 
   evaluate(batch);
   State& s = *state_;
   RONDO_CHECK(s.evaluate.outputs.prediction != no_value, "the model has no prediction");
-  s.read_floats(*s.evaluate_plan, s.evaluate.outputs.prediction, s.prediction);
+  s.read_floats(s.evaluate_plans->latest(), s.evaluate.outputs.prediction, s.prediction);
   return s.prediction;
 }
 
@@ -158,9 +146,9 @@ const std::vector<float>& Session::predict(const BatchView& batch) {
   State& s = *state_;
   RONDO_CHECK(s.infer.outputs.prediction != no_value, "the model has no prediction");
   s.require_idle("predict()");
-  Plan& plan = s.plan_for(s.infer_plan, s.infer.graph, batch);
+  Plan& plan = s.plan_for(s.infer_plans, s.infer.graph, batch);
   plan.load(batch);
-  plan.run();
+  plan.run_recorded(0, [&] { plan.run(); });
   s.read_floats(plan, s.infer.outputs.prediction, s.prediction);
   return s.prediction;
 }

@@ -42,40 +42,38 @@ std::string advice(const Graph& graph, const Context& context, const BatchCapaci
 
 }  // namespace
 
-std::unique_ptr<Plan> Session::State::make_plan(const Graph& graph, const BatchCapacity& capacity) {
+BucketedPlans Session::State::make_plans(const Graph& graph, const BatchCapacity& capacity) {
   try {
-    return std::make_unique<Plan>(graph, context, capacity, *parameters);
+    return {graph, context, capacity, *parameters};
   } catch (const OutOfMemory& e) {
     throw OutOfMemory(e.what() + advice(graph, context, capacity));
   }
 }
 
-Plan& Session::State::plan_for(std::unique_ptr<Plan>& plan, const Graph& graph,
+Plan& Session::State::plan_for(std::optional<BucketedPlans>& plans, const Graph& graph,
                                const BatchView& batch) {
+  check_batch(graph, batch);  // before memory is planned by what it claims
   const BatchCapacity need = batch.extent();
-  if (!plan || !plan->capacity().holds(need)) {
-    const BatchCapacity capacity = plan ? BatchCapacity::merge(plan->capacity(), need) : need;
-    replace(plan, graph, capacity);
+  if (!plans || !plans->largest().capacity().holds(need)) {
+    replace(plans, graph, plans ? BatchCapacity::merge(plans->largest().capacity(), need) : need);
   }
-  return *plan;
+  return plans->plan_for(need);
 }
 
-void Session::State::replace(std::unique_ptr<Plan>& plan, const Graph& graph,
+void Session::State::replace(std::optional<BucketedPlans>& plans, const Graph& graph,
                              const BatchCapacity& capacity) {
-  if (plan) stream.synchronize();  // it may be running
-  const bool trains = &graph == &train.graph;
-  if (trains) batch_recordings = {};
-  plan.reset();
-  plan = make_plan(graph, capacity);
-  if (!trains) return plan->record_runs();
+  if (plans) stream.synchronize();  // they may be running
+  plans.reset();
+  plans = make_plans(graph, capacity);
+  if (&plans != &train_plans) return;
   for (size_t i = in_flight; i < ring.size(); ++i) make_room(ring[(oldest + i) % ring.size()]);
 }
 
 void Session::State::make_room(InFlight& item) {
   const Value& loss = train.graph.value(train.outputs.loss);
-  const auto bytes =
-      static_cast<size_t>(value_elements(train.graph, train_plan->capacity(), loss.shape)) *
-      size_of(loss.dtype);
+  const auto bytes = static_cast<size_t>(value_elements(
+                         train.graph, train_plans->largest().capacity(), loss.shape)) *
+                     size_of(loss.dtype);
   if (item.loss_values.bytes() < bytes) {
     item.loss_values = StagingBuffer(*device, bytes, "losses");
   }
@@ -85,8 +83,8 @@ void Session::reserve(const BatchCapacity& capacity) {
   State& s = *state_;
   s.result.losses.reserve(static_cast<size_t>(capacity.packed.sequences));
   if (s.chunked) return s.chunked->reserve(capacity);
-  if (s.train_plan && s.train_plan->capacity().holds(capacity)) return;
-  s.replace(s.train_plan, s.train.graph, capacity);
+  if (s.train_plans && s.train_plans->largest().capacity().holds(capacity)) return;
+  s.replace(s.train_plans, s.train.graph, capacity);
 }
 
 Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {

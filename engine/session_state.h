@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
+#include "engine/graph/bucket.h"
 #include "engine/graph/lockstep.h"
 #include "engine/graph/recording.h"
 #include "engine/parallel/chunked_training.h"
@@ -32,15 +34,6 @@ struct InFlight {
   Returned& returned() const { return *reinterpret_cast<Returned*>(fixed.data()); }
 };
 
-// What the stream is given for a training batch: fresh gradients or sums of several batches, with
-// the update or without it. Each is recorded by itself, for the plan of the time.
-struct BatchRecordings {
-  std::array<Recording, 4> kinds;
-  Recording& of(bool restart, bool updates) {
-    return kinds[(restart ? 1u : 0u) + (updates ? 2u : 0u)];
-  }
-};
-
 struct Session::State {
   SessionOptions options;
   Model train, evaluate, infer;
@@ -50,8 +43,7 @@ struct Session::State {
   Context context;
   std::unique_ptr<Parameters> parameters;
   std::unique_ptr<Optimizer> optimizer;
-  std::unique_ptr<Plan> train_plan, evaluate_plan, infer_plan;
-  BatchRecordings batch_recordings;  // of train_plan
+  std::optional<BucketedPlans> train_plans, evaluate_plans, infer_plans;
   Recording update_recording;
   std::unique_ptr<Lockstep> lockstep;
   std::unique_ptr<ChunkedTraining> chunked;  // tbptt
@@ -69,10 +61,11 @@ struct Session::State {
   size_t oldest = 0, in_flight = 0;
 
   // Memory (session_memory.cc).
-  std::unique_ptr<Plan> make_plan(const Graph& graph, const BatchCapacity& capacity);
-  // The plan, made anew when the batch is larger than it.
-  Plan& plan_for(std::unique_ptr<Plan>& plan, const Graph& graph, const BatchView& batch);
-  void replace(std::unique_ptr<Plan>& plan, const Graph& graph, const BatchCapacity& capacity);
+  BucketedPlans make_plans(const Graph& graph, const BatchCapacity& capacity);
+  // The plan of the batch's bucket. All are made anew when the batch is larger than the largest.
+  Plan& plan_for(std::optional<BucketedPlans>& plans, const Graph& graph, const BatchView& batch);
+  void replace(std::optional<BucketedPlans>& plans, const Graph& graph,
+               const BatchCapacity& capacity);
   void make_room(InFlight& item);
 
   // Training (session_steps.cc). The place of the ring that is `ahead` of the next free one.
@@ -80,6 +73,8 @@ struct Session::State {
   InFlight& begin_item(bool is_update);
   void end_item(InFlight& item);
   void clear_gradients();
+  // Fresh gradients or sums of several batches, with the update or without it: each is recorded by
+  // itself.
   void run_batch(Plan& plan, bool restart, bool updates);
   void add_to_totals(const Plan& plan, bool restart);
   void fetch_losses(const Plan& plan, InFlight& item);

@@ -131,7 +131,7 @@ void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
     add_to_totals(plan, restart);
     return;
   }
-  batch_recordings.of(restart, updates).run(context, [&] {
+  plan.run_recorded((restart ? 1u : 0u) + (updates ? 2u : 0u), [&] {
     if (restart) clear_gradients();
     plan.run();
     add_to_totals(plan, restart);
@@ -154,7 +154,7 @@ void Session::enqueue(const BatchView& batch, Next next) {
       return step_result(s.chunked->totals(), s.chunked->losses());
     });
   }
-  Plan& plan = s.plan_for(s.train_plan, s.train.graph, batch);
+  Plan& plan = s.plan_for(s.train_plans, s.train.graph, batch);
   const bool restart = s.gradients_clear;
   if (s.options.lockstep) {
     if (restart) s.clear_gradients();

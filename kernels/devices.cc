@@ -47,4 +47,16 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
   return nullptr;
 }
 
+Backend backend_of(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::cpu:
+      return Backend::cpu;
+    case DeviceKind::sim:
+      return Backend::sim;
+    case DeviceKind::cuda:
+      return Backend::cuda;
+  }
+  return Backend::cpu;
+}
+
 }  // namespace rondo

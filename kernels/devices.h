@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/base/device.h"
+#include "kernels/base/op.h"
 
 namespace rondo {
 
@@ -25,5 +26,8 @@ bool built_with_cuda();
 // The device, or nullptr with the reason in *why when it is given: no GPU, no driver, a build
 // without CUDA. `index` chooses among GPUs. Devices live as long as the process.
 Device* find_device(DeviceKind kind, std::string* why = nullptr, int index = 0);
+
+// The kernels that run on such a device.
+Backend backend_of(DeviceKind kind);
 
 }  // namespace rondo

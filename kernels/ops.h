@@ -1,6 +1,7 @@
 // The one table of ops and their variants, and dispatch over it.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,10 +18,16 @@ std::span<const std::span<const Variant>> all_ops();
 // the one a prefer_variant() call named, if it accepts. Throws Error when there is none.
 const Variant& select_variant(const Context& context, std::string_view op, const void* args);
 
-// Prefers variant `name` for `op` from now on, on every backend that has it (what --kernels=
-// does; an empty name restores the default). Throws InputError for an unknown op or name.
-// Process-wide; call it before kernels run.
-void prefer_variant(std::string_view op, std::string_view name);
+// Prefers variant `name` for `op` from now on, on every backend that has it, where it accepts the
+// arguments (what --kernels= does; an empty name restores the default). Throws InputError for an
+// unknown op, a name that none of its variants has, or none of `backend`'s when that is given, and
+// for peers, whose results nothing but a comparison may use. Process-wide; call it before kernels
+// run.
+void prefer_variant(std::string_view op, std::string_view name,
+                    std::optional<Backend> backend = std::nullopt);
+
+// Preferred variants that have declined every call so far, and one at the least.
+std::vector<const Variant*> preferred_in_vain();
 
 template <class Args>
 void run(const Context& context, const Args& args) {

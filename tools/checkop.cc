@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
 #ifdef RONDO_INSTRUMENTED
@@ -9,6 +10,10 @@
 #endif
 
 namespace {
+
+// Exit statuses, beside 0 for success, 1 when a kernel failed, 77 when there is no GPU.
+constexpr int could_not_run = 2;
+constexpr int lost_device = 3;  // what is left needs a process of its own
 
 void list_devices(bool json) {
   for (const auto kind :
@@ -38,13 +43,20 @@ void print_counters() {
 int main(int argc, char** argv) {
   rondo::check::Options options;
   CLI::App app{"Compares every kernel variant with its reference, or times it (--bench)."};
-  app.add_option("filter", options.filter, "only cases whose OP/LABEL contains this");
+  app.add_option("filters", options.filters,
+                 "only cases whose OP/LABEL contains one of these, in their order");
   app.add_option("--every", options.every, "of each op only the first case of so many")
       ->check(CLI::Range(1, 1000));
   app.add_option("--variant", options.variant, "only this variant (generic, avx512, ...)");
-  app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)");
-  app.add_option("--threads", options.threads, "thread counts; results must not depend on them")
-      ->delimiter(',');
+  app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)")
+      ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
+      ->type_name("NAME");
+  app.add_option("--threads", options.threads,
+                 "thread counts; results must not depend on them (default: 1,2,3; with --bench one "
+                 "per CPU)")
+      ->check(CLI::Range(1, 1024))
+      ->delimiter(',')
+      ->type_name("INT");
   app.add_option("--seed", options.seed, "seed of the random inputs");
   app.add_option("--orders", options.orders,
                  "in how many orders simulated threads run: 1 forward, 2 forward and another "
@@ -53,8 +65,18 @@ int main(int argc, char** argv) {
   app.add_flag_callback(
       "--all-orders", [&] { options.orders = 3; }, "--orders 3");
   app.add_flag("--bench", options.bench, "time the benchmark shapes instead of checking");
-  app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench");
+  app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->type_name("FLOAT");
   app.add_flag("--json", options.json, "one JSON line per case");
+  app.add_flag("--announce", options.announce,
+               "name each case and variant on stderr before it runs");
+  app.add_option("--after", options.after,
+                 "go on after this one, named as --list and --announce name it");
+  app.add_flag_callback(
+      "--no-peers", [&] { options.peers = false; }, "without other libraries' kernels");
+  app.add_option("--against", options.against,
+                 "check the benchmark shapes, against this variant (ref takes minutes there)");
   app.add_flag("--list", options.list, "list the cases and variants, run nothing");
 #ifdef RONDO_INSTRUMENTED
   rondo::simt::instrument();
@@ -66,7 +88,12 @@ int main(int argc, char** argv) {
   bool devices = false;
   app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
   app.footer("Example:  checkop lstm --bench --json");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (options.bench && app.count("--threads") == 0) options.threads = {rondo::usable_cpus()};
   try {
     if (devices) {
       list_devices(options.json);
@@ -78,9 +105,13 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "checkop: skipped, no GPU: %s\n", why.c_str());
       return 77;
     }
-    const auto summary = rondo::check::run_suite(rondo::check::full_suite(), options);
     // A mistyped name must not look like success.
-    if (summary.chosen == 0) rondo::fail_input("no case and variant fit the options; see --list");
+    const rondo::check::Suite suite = rondo::check::full_suite();
+    const std::string unknown = rondo::check::filter_without_cases(suite, options);
+    if (!unknown.empty()) rondo::fail_input("no case fits '", unknown, "'; see --list");
+    const auto summary = rondo::check::run_suite(suite, options);
+    if (summary.chosen == 0 && options.after.empty())
+      rondo::fail_input("no case and variant fit the options; see --list");
     if (!options.list && !options.bench && !options.json) {
       std::printf("checkop: %d passed, %d failed, %d skipped\n", summary.passed, summary.failed,
                   summary.skipped);
@@ -89,8 +120,11 @@ int main(int argc, char** argv) {
     if (counters) print_counters();
 #endif
     return summary.failed ? 1 : 0;
+  } catch (const rondo::check::DeviceLost& e) {
+    std::fprintf(stderr, "checkop: %s\n", e.what());
+    return lost_device;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "checkop: %s\n", e.what());
-    return 1;
+    return could_not_run;
   }
 }

@@ -16,7 +16,7 @@ std::string describe(const check::Options& o) {
   const auto add = [&](const char* option, const std::string& value) {
     if (!value.empty()) text += str(text.empty() ? "" : " ", option, "'", value, "'");
   };
-  add("", o.filter);
+  for (const std::string& filter : o.filters) add("", filter);
   add("--variant ", o.variant);
   add("--backend ", o.backend);
   return text;
@@ -31,7 +31,8 @@ void add_bench(CLI::App& app, Command* run) {
   auto options = std::make_shared<check::Options>();
   options->bench = true;
   options->threads = {usable_cpus()};
-  command->add_option("filter", options->filter, "only cases whose OP/LABEL contains this");
+  command->add_option("filters", options->filters,
+                      "only cases whose OP/LABEL contains one of these, in their order");
   command->add_option("--variant", options->variant, "only this variant (generic, avx512, ...)");
   command->add_option("--backend", options->backend, "only this backend (cpu, sim, cuda)")
       ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
@@ -69,10 +70,13 @@ void add_bench(CLI::App& app, Command* run) {
       }
       check::Suite suite = check::full_suite();
       std::erase_if(suite.entries, [](const auto& entry) { return !entry.bench; });
+      const auto nothing_fits = [](const std::string& words) {
+        fail_input("no benchmark fits ", words, "; 'rondo bench --list' shows all");
+      };
+      const std::string unknown = check::filter_without_cases(suite, *options);
+      if (!unknown.empty()) nothing_fits(str("'", unknown, "'"));
       const auto summary = check::run_suite(suite, *options);
-      if (summary.chosen == 0) {
-        fail_input("no benchmark fits ", describe(*options), "; 'rondo bench --list' shows all");
-      }
+      if (summary.chosen == 0) nothing_fits(describe(*options));
       return summary.failed ? 1 : 0;
     };
   });

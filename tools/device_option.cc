@@ -1,8 +1,10 @@
 #include "tools/device_option.h"
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "kernels/base/error.h"
+#include "kernels/conditions.h"
 #include "kernels/ops.h"
 
 namespace rondo {
@@ -50,14 +52,9 @@ void add_device_option(CLI::App& command, DeviceChoice* choice) {
       ->type_name("OP=VARIANT");
 }
 
-DeviceId resolve(const DeviceChoice& choice, std::string* note) {
-  for (const std::string& preference : choice.kernels) {
-    const size_t equals = preference.find('=');
-    if (equals == std::string::npos || equals + 1 == preference.size()) {
-      fail_input("--kernels '", preference, "': expected OP=VARIANT, as in lstm_forward=portable");
-    }
-    prefer_variant(preference.substr(0, equals), preference.substr(equals + 1));
-  }
+namespace {
+
+DeviceId chosen_device(const DeviceChoice& choice, std::string* note) {
   const DeviceChoice::Named named = choice.named();
   if (named.text != "auto") return require_device(named.text, named.from);
   if (!built_with_cuda()) return DeviceKind::cpu;
@@ -65,6 +62,28 @@ DeviceId resolve(const DeviceChoice& choice, std::string* note) {
   if (find_device(DeviceKind::cuda, &why) != nullptr) return DeviceKind::cuda;
   if (note) *note = str("no GPU (", why, "): on the CPU");
   return DeviceKind::cpu;
+}
+
+}  // namespace
+
+DeviceId resolve(const DeviceChoice& choice, std::string* note) {
+  const DeviceId device = chosen_device(choice, note);
+  for (const std::string& preference : choice.kernels) {
+    const size_t equals = preference.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == preference.size()) {
+      fail_input("--kernels '", preference, "': expected OP=VARIANT, as in lstm_forward=portable");
+    }
+    prefer_variant(preference.substr(0, equals), preference.substr(equals + 1),
+                   backend_of(device.kind));
+  }
+  return device;
+}
+
+void tell_preferred_in_vain() {
+  for (const Variant* v : preferred_in_vain()) {
+    std::fprintf(stderr, "warning: --kernels %s=%s took none of the calls; it is for: %s\n", v->op,
+                 v->name, condition_of(*v).c_str());
+  }
 }
 
 }  // namespace rondo

@@ -33,7 +33,10 @@ DeviceId require_device(const std::string& text, const std::string& from = "--de
 
 // auto: the first GPU when one answers, otherwise the CPU; *note says why when this program could
 // have used a GPU. Prefers the variants of --kernels from now on. Throws InputError for what is not
-// there.
+// there, and for variants that the device does not have.
 DeviceId resolve(const DeviceChoice& choice, std::string* note = nullptr);
+
+// After a command: says on standard error which variants of --kernels took none of its calls.
+void tell_preferred_in_vain();
 
 }  // namespace rondo

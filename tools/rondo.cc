@@ -9,6 +9,7 @@
 #include "engine/parallel/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/device_option.h"
 #include "tools/usage_words.h"
 
 namespace {
@@ -68,6 +69,7 @@ int main(int argc, char** argv) {
   }
   try {
     const int code = run();
+    rondo::tell_preferred_in_vain();
     finish_output();
     return code;
   } catch (const CLI::ParseError& e) {

@@ -18,6 +18,7 @@ Only the Python standard library is needed here; a script whose peer is missing 
 with 77.
 """
 
+import argparse
 import ctypes
 import datetime
 import json
@@ -107,6 +108,54 @@ def median_seconds(function, seconds=0.3, least=3, most=2000):
         times.append(time.perf_counter() - start)
     times.sort()
     return times[len(times) // 2]
+
+
+def fastest(function, clock, seconds):
+    """The fastest run within about `seconds`, after a warm-up; at least three."""
+    function()
+    best, end, runs = float("inf"), time.perf_counter() + seconds, 0
+    while time.perf_counter() < end or runs < 3:
+        start = clock()
+        function()
+        best = min(best, clock() - start)
+        runs += 1
+    return best
+
+
+class Timing:
+    """How a script times kernels and a peer in turns: the options of its command line."""
+
+    def __init__(self, description):
+        parser = argparse.ArgumentParser(description=description,
+                                         formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser.add_argument("--seconds", type=float, default=0.3, help="per measurement")
+        parser.add_argument("--threads", type=int, default=usable_cpus())
+        parser.add_argument("--clock", choices=["wall", "thread"], default="wall",
+                            help="thread: processor time of one thread, for busy machines")
+        parser.add_argument("--rounds", type=int, default=2)
+        args = parser.parse_args()
+        self.seconds, self.rounds, self.clock = args.seconds, args.rounds, args.clock
+        self.threads = 1 if args.clock == "thread" else args.threads
+
+    def in_turns(self, peer, ours, theirs):
+        """Rows with the fastest of ours (`ours()`: of checkop) and of the peer's: theirs(op, case) is
+        the ways in which it computes a case."""
+        clock = time.thread_time if self.clock == "thread" else time.perf_counter
+        column = "min_thread_us" if self.clock == "thread" else "min_us"
+        rows = {}
+        for _ in range(self.rounds):
+            for row in ours():
+                best = rows.setdefault((row["op"], row["case"]),
+                                       {"op": row["op"], "case": row["case"], "ours_us": math.inf,
+                                        "flops": row["flops"], "bytes": row["bytes"],
+                                        "peers": {peer: math.inf}})
+                if row[column] < best["ours_us"]:
+                    best["ours_us"], best["variant"] = row[column], row["variant"]
+            for (op, case), best in rows.items():
+                for function in theirs(op, case):
+                    us = fastest(function, clock, self.seconds) * 1e6
+                    best["peers"][peer] = min(best["peers"][peer], us)
+        return list(rows.values())
 
 
 def usable_cpus():

@@ -8,12 +8,9 @@ operand at a time. Rounds alternate between the two and the fastest run of each 
 machine may be shared.
 """
 
-import argparse
 import re
-import time
 
 import common
-from gemm_peer import fastest
 
 torch = common.import_or_skip("torch")
 
@@ -49,41 +46,21 @@ def calls(op, case):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=0.3, help="per measurement")
-    parser.add_argument("--threads", type=int, default=common.usable_cpus())
-    parser.add_argument("--clock", choices=["wall", "thread"], default="wall",
-                        help="thread: processor time of one thread, for busy machines")
-    parser.add_argument("--rounds", type=int, default=2)
-    args = parser.parse_args()
-    if args.clock == "thread":
-        args.threads = 1
-    clock = time.thread_time if args.clock == "thread" else time.perf_counter
-    column = "min_thread_us" if args.clock == "thread" else "min_us"
-    torch.set_num_threads(args.threads)
+    timing = common.Timing(__doc__)
+    torch.set_num_threads(timing.threads)
     torch.set_grad_enabled(False)
-    peaks = common.measure_peaks(args.threads, args.seconds, args.clock)
-    rows = {}
-    for _ in range(args.rounds):
-        for row in common.run_checkop("conv", args.threads, args.seconds, backend="cpu"):
-            op, case = row["op"], row["case"]
-            if not CASE.match(case):
-                continue
-            best = rows.setdefault((op, case), {"op": op, "case": case, "ours_us": float("inf"),
-                                                "flops": row["flops"], "bytes": row["bytes"],
-                                                "peers": {"torch": float("inf")}})
-            if row[column] < best["ours_us"]:
-                best["ours_us"], best["variant"] = row[column], row["variant"]
-        for (op, case), best in rows.items():
-            for function in calls(op, case):
-                theirs = fastest(function, clock, args.seconds) * 1e6
-                best["peers"]["torch"] = min(best["peers"]["torch"], theirs)
-    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows.values()]
+    peaks = common.measure_peaks(timing.threads, timing.seconds, timing.clock)
+
+    def ours():
+        rows = common.run_checkop("conv", timing.threads, timing.seconds, backend="cpu")
+        return [row for row in rows if CASE.match(row["case"])]
+
+    rows = timing.in_turns("torch", ours, calls)
+    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows]
     for kind in ("f32", "bf16"):
         common.print_ratios(f"conv {kind}", [r for r in rows if f"/{kind}/" in r["case"]])
-    print(common.write_json("conv-peers", rows, threads=args.threads, clock=args.clock, peaks=peaks,
-                            peer_versions={"torch": torch.__version__}))
+    print(common.write_json("conv-peers", rows, threads=timing.threads, clock=timing.clock,
+                            peaks=peaks, peer_versions={"torch": torch.__version__}))
 
 
 if __name__ == "__main__":

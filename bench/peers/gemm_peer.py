@@ -5,9 +5,6 @@ Rounds alternate between the two and the fastest run of each counts, because the
 shared. PyTorch writes bf16 results for bf16 inputs where our rows write f32: it moves fewer bytes.
 """
 
-import argparse
-import time
-
 import common
 
 torch = common.import_or_skip("torch")
@@ -24,52 +21,21 @@ def product(case):
     return lambda: torch.mm(a, b, out=c)
 
 
-def fastest(function, clock, seconds):
-    """The fastest run within about `seconds`, after a warm-up; at least three."""
-    function()
-    best, end, runs = float("inf"), time.perf_counter() + seconds, 0
-    while time.perf_counter() < end or runs < 3:
-        start = clock()
-        function()
-        best = min(best, clock() - start)
-        runs += 1
-    return best
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=0.3, help="per measurement")
-    parser.add_argument("--threads", type=int, default=common.usable_cpus())
-    parser.add_argument("--clock", choices=["wall", "thread"], default="wall",
-                        help="thread: processor time of one thread, for busy machines")
-    parser.add_argument("--rounds", type=int, default=2)
-    args = parser.parse_args()
-    if args.clock == "thread":
-        args.threads = 1
-    clock = time.thread_time if args.clock == "thread" else time.perf_counter
-    column = "min_thread_us" if args.clock == "thread" else "min_us"
-    torch.set_num_threads(args.threads)
-    peaks = common.measure_peaks(args.threads, args.seconds, args.clock)
-    rows = {}
-    for _ in range(args.rounds):
-        for row in common.run_checkop_best("gemm/", args.threads, args.seconds):
-            case = row["case"]
-            if case.startswith("f64"):
-                continue
-            best = rows.setdefault(case, {"op": "gemm", "case": case, "ours_us": float("inf"),
-                                          "flops": row["flops"], "bytes": row["bytes"],
-                                          "peers": {"torch": float("inf")}})
-            if row[column] < best["ours_us"]:
-                best["ours_us"], best["variant"] = row[column], row["variant"]
-        for case, best in rows.items():
-            theirs = fastest(product(case), clock, args.seconds) * 1e6
-            best["peers"]["torch"] = min(best["peers"]["torch"], theirs)
-    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows.values()]
+    timing = common.Timing(__doc__)
+    torch.set_num_threads(timing.threads)
+    peaks = common.measure_peaks(timing.threads, timing.seconds, timing.clock)
+
+    def ours():
+        rows = common.run_checkop_best("gemm/", timing.threads, timing.seconds)
+        return [row for row in rows if not row["case"].startswith("f64")]
+
+    rows = timing.in_turns("torch", ours, lambda _, case: [product(case)])
+    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows]
     for kind in ("f32", "bf16"):
         common.print_ratios(f"gemm {kind}", [r for r in rows if r["case"].startswith(kind)])
-    print(common.write_json("gemm-peers", rows, threads=args.threads, clock=args.clock, peaks=peaks,
-                            peer_versions={"torch": torch.__version__}))
+    print(common.write_json("gemm-peers", rows, threads=timing.threads, clock=timing.clock,
+                            peaks=peaks, peer_versions={"torch": torch.__version__}))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "kernels/ctc/ctc.h"
 
 namespace rondo {
 namespace {
@@ -39,7 +40,45 @@ void check_layout(const PackedHost& batch) {
   }
 }
 
+// Kernels read where labels and their offsets point.
+void check_labels(const Graph& graph, const BatchView& batch) {
+  const auto sequences = static_cast<size_t>(batch.layout->extent.sequences);
+  const std::span<const int32_t> offsets = batch.label_offsets;
+  if (offsets.empty()) return;
+  if (offsets.size() != sequences + 1) {
+    fail_input("a batch has ", offsets.size(), " label offsets, expected ", sequences + 1, " for ",
+               sequences, " sequences");
+  }
+  for (size_t n = 0; n < sequences; ++n) {
+    if (offsets[n] < 0 || offsets[n + 1] < offsets[n] ||
+        static_cast<size_t>(offsets[n + 1]) > batch.labels.size()) {
+      fail_input("sequence ", n, " of a batch has labels ", offsets[n], " to ", offsets[n + 1],
+                 ", expected a range of the batch's ", batch.labels.size());
+    }
+  }
+  for (const Node& node : graph.nodes) {
+    if (!node.op.starts_with("ctc")) continue;
+    const int64_t classes = graph.shape(node.inputs.front()).cols;
+    const auto blank = static_cast<int32_t>(node.attributes.integer("blank"));
+    for (size_t n = 0; n < sequences; ++n) {
+      const auto first = static_cast<size_t>(offsets[n]);
+      const auto labels = batch.labels.subspan(first, static_cast<size_t>(offsets[n + 1]) - first);
+      const bool good = std::all_of(labels.begin(), labels.end(), [&](int32_t label) {
+        return label >= 0 && label < classes && label != blank;
+      });
+      // The name is made where one is needed: a step allocates nothing.
+      if (!good) validate_ctc_labels(labels, classes, blank, str("sequence ", n, " of a batch"));
+    }
+  }
+}
+
 }  // namespace
+
+void check_batch(const Graph& graph, const BatchView& batch) {
+  RONDO_CHECK(batch.layout != nullptr, "a batch needs a layout");
+  check_layout(*batch.layout);
+  check_labels(graph, batch);
+}
 
 BatchCapacity BatchView::extent() const {
   BatchCapacity c;
@@ -143,11 +182,9 @@ void BatchMemory::upload(Slot& slot, Stream& stream) {
 }
 
 void BatchMemory::write(std::byte* to, const BatchView& batch, const std::vector<bool>& reads) {
-  check_layout(*batch.layout);
+  check_batch(graph_, batch);
   write_layout(to, batch);
   const auto sequences = static_cast<size_t>(batch.layout->extent.sequences);
-  RONDO_CHECK(batch.label_offsets.empty() || batch.label_offsets.size() == sequences + 1,
-              batch.label_offsets.size(), " label offsets for ", sequences, " sequences");
   put(to, places_.labels, batch.labels);
   if (batch.label_offsets.empty()) {
     std::memset(to + places_.label_offsets.offset, 0, (sequences + 1) * sizeof(int32_t));

@@ -34,6 +34,10 @@ struct BatchView {
   BatchCapacity extent() const;
 };
 
+// Throws InputError when lengths, label offsets or labels are not what they can be: kernels go by
+// them unasked. A label must be a class of the graph's CTC, and not its blank.
+void check_batch(const Graph& graph, const BatchView& batch);
+
 // Where the pieces of a batch of some capacity lie, in bytes from one start.
 struct BatchPlaces {
   struct Piece {
@@ -65,7 +69,8 @@ class BatchMemory {
 
   // The batch is copied out of host memory before this returns, and is on the device before what
   // is enqueued on `stream` afterwards. Throws Error when an input that `reads` names is missing,
-  // or one is unknown or of the wrong size; the batch fits the capacity.
+  // or one is unknown or of the wrong size, InputError as check_batch() does; the batch fits the
+  // capacity.
   void load(const BatchView& batch, Stream& stream, const std::vector<bool>& reads);
 
   template <class T>

@@ -15,6 +15,26 @@ TensorView matrix(void* data, DType dtype, int64_t planes, int64_t rows, int64_t
   return {data, dtype, {planes, rows, cols}};
 }
 
+// What the activations' memory is for, in words: the first thing to look at when there is too
+// little of it.
+std::string activations_purpose(const Graph& graph, const BatchCapacity& capacity,
+                                const MemoryPlan& memory) {
+  size_t most = 0;
+  const Value* largest = nullptr;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (memory.value_offset[v] == no_offset) continue;
+    const Value& value = graph.values[v];
+    const auto elements = static_cast<size_t>(value_elements(graph, capacity, value.shape));
+    if (elements * size_of(value.dtype) > most) {
+      most = elements * size_of(value.dtype);
+      largest = &value;
+    }
+  }
+  return str("the activations of a batch of ", capacity.packed.rows, " frames in ",
+             capacity.packed.sequences, " sequences",
+             largest ? str(" (the largest, '", largest->name, "', has ", most, ")") : "");
+}
+
 }  // namespace
 
 bool BatchCapacity::holds(const BatchCapacity& o) const {
@@ -57,38 +77,30 @@ const int32_t* Binder::row_count(ValueId id) const {
   return s.axis == Axis::frames ? &v.extent->rows : &v.extent->sequences;
 }
 
-// What the activations' memory is for, in words: the first thing to look at when there is too
-// little of it.
-std::string Plan::activations_purpose() const {
-  size_t most = 0;
-  const Value* largest = nullptr;
-  for (size_t v = 0; v < graph_.values.size(); ++v) {
-    if (memory_.value_offset[v] == no_offset) continue;
-    const Value& value = graph_.values[v];
-    const auto elements = static_cast<size_t>(value_elements(graph_, capacity_, value.shape));
-    if (elements * size_of(value.dtype) > most) {
-      most = elements * size_of(value.dtype);
-      largest = &value;
-    }
-  }
-  return str("the activations of a batch of ", capacity_.packed.rows, " frames in ",
-             capacity_.packed.sequences, " sequences",
-             largest ? str(" (the largest, '", largest->name, "', has ", most, ")") : "");
-}
-
 Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
            Parameters& parameters, Reuse reuse, int stage)
+    : Plan(graph, context, capacity, parameters, reuse, stage,
+           plan_memory(graph, context, capacity, reuse, stage), nullptr) {}
+
+Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+           Parameters& parameters, Reuse reuse, int stage, MemoryPlan memory,
+           std::shared_ptr<Held> held)
     : graph_(graph),
       context_(context),
       capacity_(capacity),
       parameters_(parameters),
+      reuse_(reuse),
       stage_(stage),
-      memory_(plan_memory(graph, context, capacity, reuse, stage)),
-      arena_(*context_.device, memory_.arena_bytes, activations_purpose().c_str()),
-      batch_(graph, capacity, *context_.device),
+      memory_(std::move(memory)),
+      held_(std::move(held)),
+      thunks_(graph.nodes.size()),
       reads_(graph.values.size(), false) {
-  thunks_.resize(graph.nodes.size());
-  for (binding_ = 0; binding_ < graph.nodes.size(); ++binding_) {
+  if (!held_) {
+    const std::string purpose = activations_purpose(graph, capacity, memory_);
+    held_.reset(new Held{{*context.device, memory_.arena_bytes, purpose.c_str()},
+                         {graph, capacity, *context.device}});
+  }
+  for (; binding_ < graph.nodes.size(); ++binding_) {
     const Node& node = graph.nodes[binding_];
     if (!memory_.needed[binding_] || !in_stage(node, stage)) continue;
     thunks_[binding_] = rule_of(node.op).bind(*this, node);
@@ -98,8 +110,17 @@ Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capa
   }
 }
 
+std::unique_ptr<Plan> Plan::within(const Plan& whole, const BatchCapacity& capacity) {
+  RONDO_CHECK(whole.capacity_.holds(capacity), "a plan within a smaller one");
+  MemoryPlan memory =
+      plan_memory(whole.graph_, whole.context_, capacity, whole.reuse_, whole.stage_);
+  if (memory.arena_bytes > whole.memory_.arena_bytes) return nullptr;
+  return std::unique_ptr<Plan>(new Plan(whole.graph_, whole.context_, capacity, whole.parameters_,
+                                        whole.reuse_, whole.stage_, std::move(memory),
+                                        whole.held_));
+}
+
 size_t Plan::node_count() const { return thunks_.size(); }
-size_t Plan::batch_bytes() const { return batch_.bytes(); }
 
 void Plan::load(const BatchView& b) {
   RONDO_CHECK(b.layout != nullptr, "a batch needs a layout");
@@ -110,7 +131,7 @@ void Plan::load(const BatchView& b) {
               capacity_.packed.rows, ", ", capacity_.packed.frames, ", ",
               capacity_.packed.sequences, ", ", capacity_.labels, " (", capacity_.max_label_length,
               ")");
-  batch_.load(b, *context_.stream, reads_);
+  held_->batch.load(b, *context_.stream, reads_);
 }
 
 void Plan::run_node(size_t i) {
@@ -124,13 +145,8 @@ Thunk Plan::bind_part(size_t index, const Node& as) {
   return part;
 }
 
-void Plan::run_nodes() {
-  for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
-}
-
 void Plan::run() {
-  if (!records_) return run_nodes();
-  recording_.run(context_, [this] { run_nodes(); });
+  for (size_t i = 0; i < thunks_.size(); ++i) run_node(i);
 }
 
 void Plan::run(const std::function<void(size_t)>& after) {
@@ -152,7 +168,7 @@ void Plan::run_backward() {
   }
 }
 
-int64_t Plan::live_rows(const Shape& s) const { return batch_.live_rows(s); }
+int64_t Plan::live_rows(const Shape& s) const { return held_->batch.live_rows(s); }
 
 void Plan::read(ValueId id, void* to, size_t bytes) const {
   const TensorView v = view(id);
@@ -195,39 +211,45 @@ TensorView Plan::view(ValueId id) const {
   if (s.axis == Axis::frames) rows = level_capacity(graph_, capacity_, s.level).rows;
   if (s.axis == Axis::sequences) rows = capacity_.packed.sequences;
   if (v.role == ValueRole::input) {
-    for (const auto& in : batch_.places().inputs) {
-      if (in.id == id) return matrix(batch_.at<uint8_t>(in.piece), v.dtype, s.planes, rows, s.cols);
+    for (const auto& in : held_->batch.places().inputs) {
+      if (in.id == id)
+        return matrix(held_->batch.at<uint8_t>(in.piece), v.dtype, s.planes, rows, s.cols);
     }
   }
   const size_t offset = memory_.value_offset[static_cast<size_t>(id)];
   if (offset == no_offset) return {};
-  return matrix(static_cast<uint8_t*>(arena_.data()) + offset, v.dtype, s.planes, rows, s.cols);
+  return matrix(static_cast<uint8_t*>(held_->arena.data()) + offset, v.dtype, s.planes, rows,
+                s.cols);
 }
 
 PackedView Plan::layout(int level) const {
-  const BatchPlaces::Level& m = batch_.places().levels.at(static_cast<size_t>(level));
+  const BatchPlaces::Level& m = held_->batch.places().levels.at(static_cast<size_t>(level));
   PackedView v;
-  v.capacity = m.capacity;
-  v.extent = batch_.at<PackedExtent>(m.extent);
-  v.lengths = batch_.at<int32_t>(m.lengths);
-  v.batch_sizes = batch_.at<int32_t>(m.batch_sizes);
-  v.row_offsets = batch_.at<int32_t>(m.row_offsets);
-  v.row_frame = batch_.at<int32_t>(m.row_frame);
-  v.keys = batch_.at<uint64_t>(m.keys);
-  v.first_frame = batch_.at<int32_t>(m.first_frame);
+  v.capacity = level_capacity(graph_, capacity_, level);  // not m's: `within` it
+  v.extent = held_->batch.at<PackedExtent>(m.extent);
+  v.lengths = held_->batch.at<int32_t>(m.lengths);
+  v.batch_sizes = held_->batch.at<int32_t>(m.batch_sizes);
+  v.row_offsets = held_->batch.at<int32_t>(m.row_offsets);
+  v.row_frame = held_->batch.at<int32_t>(m.row_frame);
+  v.keys = held_->batch.at<uint64_t>(m.keys);
+  v.first_frame = held_->batch.at<int32_t>(m.first_frame);
   return v;
 }
 
-const int32_t* Plan::labels() const { return batch_.at<int32_t>(batch_.places().labels); }
-const int32_t* Plan::label_offsets() const {
-  return batch_.at<int32_t>(batch_.places().label_offsets);
+const int32_t* Plan::labels() const {
+  return held_->batch.at<int32_t>(held_->batch.places().labels);
 }
-const uint64_t* Plan::step_seed() const { return batch_.at<uint64_t>(batch_.places().step_seed); }
+const int32_t* Plan::label_offsets() const {
+  return held_->batch.at<int32_t>(held_->batch.places().label_offsets);
+}
+const uint64_t* Plan::step_seed() const {
+  return held_->batch.at<uint64_t>(held_->batch.places().step_seed);
+}
 
 TensorView Plan::workspace() const {
   const size_t bytes = memory_.workspace_bytes[binding_];
   if (bytes == 0) return {};
-  return {static_cast<uint8_t*>(arena_.data()) + memory_.workspace_offset[binding_],
+  return {static_cast<uint8_t*>(held_->arena.data()) + memory_.workspace_offset[binding_],
           DType::u8,
           {static_cast<int64_t>(bytes)}};
 }

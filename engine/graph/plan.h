@@ -1,9 +1,9 @@
 // A graph bound to memory for one capacity, ready to run.
 //
-// Owns the arena and the batch's device memory; borrows the graph, the parameters and the context
-// (device, stream, pool), which must outlive it. Everything is allocated in the constructor;
-// load() and run() allocate nothing, and wait for nothing but memory to stage a batch in. One
-// thread at a time.
+// Owns the arena and the batch's device memory, alone or together with the plans made within() it;
+// borrows the graph, the parameters and the context (device, stream, pool), which must outlive it.
+// Everything is allocated in the constructor; load() and run() allocate nothing, and wait for
+// nothing but memory to stage a batch in. One thread at a time.
 #pragma once
 
 #include <functional>
@@ -22,6 +22,10 @@ class Plan final : public Binder {
  public:
   Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
        Parameters& parameters, Reuse reuse = Reuse::by_liveness, int stage = all_stages);
+  // The same for a smaller capacity, in the memory of `whole`: a batch that one of them loads takes
+  // the place of what the other loaded and computed, in the order of the stream. No device memory
+  // is allocated. Null where the smaller arena would not fit, which placement by size allows.
+  static std::unique_ptr<Plan> within(const Plan& whole, const BatchCapacity& capacity);
 
   // Copies the batch out of host memory, and to the device in stream order. Throws Error when it
   // exceeds the capacity, or an input is missing, unknown or of the wrong size.
@@ -37,8 +41,13 @@ class Plan final : public Binder {
   // part of its work.
   Thunk bind_part(size_t index, const Node& as);
   size_t node_count() const;
-  // From now on run() is a Recording.
-  void record_runs() { records_ = true; }
+  // A part of what is run with this plan, as a Recording of its own: `work()` enqueues the same
+  // every time that it is called for `part`, a small number of the caller's choice.
+  template <class Work>
+  void run_recorded(size_t part, const Work& work) {
+    if (part >= recordings_.size()) recordings_.resize(part + 1);
+    recordings_[part].run(context_, work);
+  }
 
   // Copies a value (its extent's rows only, all planes) to host memory and waits.
   void read(ValueId id, void* to, size_t bytes) const;
@@ -48,7 +57,7 @@ class Plan final : public Binder {
   int64_t live_rows(const Shape& shape) const;
 
   size_t arena_bytes() const { return memory_.arena_bytes; }
-  size_t batch_bytes() const;
+  size_t batch_bytes() const { return held_->batch.bytes(); }
   const MemoryPlan& memory() const { return memory_; }
   const Node& node(size_t i) const { return graph_.nodes[i]; }
 
@@ -64,21 +73,25 @@ class Plan final : public Binder {
   TensorView workspace() const override;
 
  private:
-  std::string activations_purpose() const;
-  void run_nodes();
+  struct Held {
+    Buffer arena;
+    BatchMemory batch;
+  };
+  Plan(const Graph& graph, const Context& context, const BatchCapacity& capacity,
+       Parameters& parameters, Reuse reuse, int stage, MemoryPlan memory,
+       std::shared_ptr<Held> held);  // null: memory of its own
   const Graph& graph_;
   Context context_;
   BatchCapacity capacity_;
   Parameters& parameters_;
+  Reuse reuse_;
   int stage_;
   MemoryPlan memory_;
-  Buffer arena_;
-  BatchMemory batch_;
+  std::shared_ptr<Held> held_;
   std::vector<Thunk> thunks_;
-  std::vector<bool> reads_;  // values that nodes of this plan read
-  size_t binding_ = 0;       // the node being bound
-  bool records_ = false;
-  Recording recording_;
+  std::vector<bool> reads_;            // values that nodes of this plan read
+  size_t binding_ = 0;                 // the node being bound
+  std::vector<Recording> recordings_;  // by part
 };
 
 }  // namespace rondo

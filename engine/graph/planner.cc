@@ -101,77 +101,100 @@ void place(std::vector<Interval>& intervals, size_t* total, bool reuse) {
   }
 }
 
+// The pieces of the arena: of activations, some of which share one, and of scratch.
+class Pieces {
+ public:
+  Pieces(const Graph& g, const BatchCapacity& capacity, const Liveness& live)
+      : graph_(g), capacity_(capacity), live_(live), of_value_(g.values.size(), none) {}
+
+  // One for a value that needs one and has none. Returns its bytes, or 0.
+  size_t add(ValueId id) {
+    if (!may_have(id)) return 0;
+    const auto v = static_cast<size_t>(id);
+    const Value& value = graph_.values[v];
+    const size_t bytes = align_up(
+        static_cast<size_t>(value_elements(graph_, capacity_, value.shape)) * size_of(value.dtype));
+    of_value_[v] = intervals_.size();
+    intervals_.push_back(
+        {std::max(bytes, alignment), live_.defined[v], live_.last_use[v], no_offset});
+    return bytes;
+  }
+
+  // Outputs of node `now` take the pieces of inputs that nobody reads afterwards, where its rule
+  // allows that.
+  void share(const Node& node, int now) {
+    for (auto [out, in] : rule_of(node.op).in_place) {
+      const ValueId to = node.outputs.at(static_cast<size_t>(out));
+      const ValueId from = node.inputs.at(static_cast<size_t>(in));
+      if (from == no_value || !may_have(to)) continue;
+      const auto t = static_cast<size_t>(to), f = static_cast<size_t>(from);
+      const bool possible = of_value_[f] != none && live_.last_use[f] == now &&
+                            graph_.shape(to) == graph_.shape(from) &&
+                            graph_.values[t].dtype == graph_.values[f].dtype;
+      if (!possible) continue;
+      of_value_[t] = of_value_[f];
+      Interval& shared = intervals_[of_value_[f]];
+      shared.last = std::max(shared.last, live_.last_use[t]);
+    }
+  }
+
+  void add_scratch(size_t node, size_t bytes) {
+    const int now = static_cast<int>(node);
+    scratch_.emplace_back(node, intervals_.size());
+    intervals_.push_back({align_up(bytes), now, now, no_offset});
+  }
+
+  void place_in(MemoryPlan& plan, bool reuse) {
+    place(intervals_, &plan.arena_bytes, reuse);
+    for (size_t v = 0; v < of_value_.size(); ++v) {
+      if (of_value_[v] != none) plan.value_offset[v] = intervals_[of_value_[v]].offset;
+    }
+    for (auto [node, interval] : scratch_)
+      plan.workspace_offset[node] = intervals_[interval].offset;
+  }
+
+ private:
+  static constexpr size_t none = static_cast<size_t>(-1);
+  bool may_have(ValueId id) const {
+    if (id == no_value) return false;
+    const auto v = static_cast<size_t>(id);
+    return graph_.values[v].role == ValueRole::activation && of_value_[v] == none &&
+           live_.last_use[v] >= 0;
+  }
+
+  const Graph& graph_;
+  const BatchCapacity& capacity_;
+  const Liveness& live_;
+  std::vector<Interval> intervals_;
+  std::vector<size_t> of_value_;                    // indices of intervals_
+  std::vector<std::pair<size_t, size_t>> scratch_;  // node, index
+};
+
 }  // namespace
 
 MemoryPlan plan_memory(const Graph& g, const Context& context, const BatchCapacity& capacity,
                        Reuse reuse, int stage) {
-  const size_t values = g.values.size(), nodes = g.nodes.size();
   MemoryPlan plan;
-  plan.value_offset.assign(values, no_offset);
-  plan.workspace_offset.assign(nodes, no_offset);
-  plan.workspace_bytes.assign(nodes, 0);
+  plan.value_offset.assign(g.values.size(), no_offset);
+  plan.workspace_offset.assign(g.nodes.size(), no_offset);
+  plan.workspace_bytes.assign(g.nodes.size(), 0);
   plan.needed = find_needed(g);
   const Liveness live = find_liveness(g, plan.needed, stage);
-
-  std::vector<Interval> intervals;
-  std::vector<int> interval_of(values, -1);
-  // In execution order, so that an in-place output finds its input's interval.
-  for (size_t i = 0; i < nodes; ++i) {
+  Pieces pieces(g, capacity, live);
+  // In execution order, so that an in-place output finds its input's piece.
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
     const Node& node = g.nodes[i];
     if (!plan.needed[i] || !in_stage(node, stage)) continue;
-    const int now = static_cast<int>(i);
-    auto add = [&](ValueId id) {
-      const auto v = static_cast<size_t>(id);
-      if (id == no_value || g.values[v].role != ValueRole::activation || interval_of[v] >= 0 ||
-          live.last_use[v] < 0) {
-        return;
-      }
-      const size_t bytes = align_up(static_cast<size_t>(value_elements(g, capacity, g.shape(id))) *
-                                    size_of(g.values[v].dtype));
-      plan.sum_of_values += bytes;
-      interval_of[v] = static_cast<int>(intervals.size());
-      intervals.push_back(
-          {std::max(bytes, alignment), live.defined[v], live.last_use[v], no_offset});
-    };
-    for (ValueId id : node.inputs) add(id);
-    if (reuse == Reuse::by_liveness) {
-      for (auto [out, in] : rule_of(node.op).in_place) {
-        const ValueId o = node.outputs.at(static_cast<size_t>(out));
-        const ValueId from = node.inputs.at(static_cast<size_t>(in));
-        if (o == no_value || from == no_value) continue;
-        const auto ov = static_cast<size_t>(o), iv = static_cast<size_t>(from);
-        const bool possible = g.values[ov].role == ValueRole::activation && interval_of[ov] < 0 &&
-                              live.last_use[ov] >= 0 && interval_of[iv] >= 0 &&
-                              live.last_use[iv] == now && g.shape(o) == g.shape(from) &&
-                              g.values[ov].dtype == g.values[iv].dtype;
-        if (!possible) continue;
-        interval_of[ov] = interval_of[iv];
-        Interval& shared = intervals[static_cast<size_t>(interval_of[iv])];
-        shared.last = std::max(shared.last, live.last_use[ov]);
-      }
-    }
-    for (ValueId id : node.outputs) add(id);
+    for (ValueId id : node.inputs) plan.sum_of_values += pieces.add(id);
+    if (reuse == Reuse::by_liveness) pieces.share(node, static_cast<int>(i));
+    for (ValueId id : node.outputs) plan.sum_of_values += pieces.add(id);
     const OpRule& rule = rule_of(node.op);
-    if (rule.workspace) {
-      plan.workspace_bytes[i] = rule.workspace(context, g, node, capacity);
-    }
+    if (rule.workspace) plan.workspace_bytes[i] = rule.workspace(context, g, node, capacity);
   }
-  std::vector<std::pair<size_t, size_t>> workspace_interval;  // node, interval
-  for (size_t i = 0; i < nodes; ++i) {
-    if (plan.workspace_bytes[i] == 0) continue;
-    workspace_interval.emplace_back(i, intervals.size());
-    const int now = static_cast<int>(i);
-    intervals.push_back({align_up(plan.workspace_bytes[i]), now, now, no_offset});
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    if (plan.workspace_bytes[i] > 0) pieces.add_scratch(i, plan.workspace_bytes[i]);
   }
-  place(intervals, &plan.arena_bytes, reuse == Reuse::by_liveness);
-  for (size_t v = 0; v < values; ++v) {
-    if (interval_of[v] >= 0) {
-      plan.value_offset[v] = intervals[static_cast<size_t>(interval_of[v])].offset;
-    }
-  }
-  for (auto [node, interval] : workspace_interval) {
-    plan.workspace_offset[node] = intervals[interval].offset;
-  }
+  pieces.place_in(plan, reuse == Reuse::by_liveness);
   return plan;
 }
 

@@ -8,7 +8,7 @@ namespace rondo {
 
 ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
                          const BatchCapacity& capacity, Parameters& parameters)
-    : chunk_(chunk), plan_(chunk.graph, context, capacity, parameters) {
+    : chunk_(chunk), plans_(chunk.graph, context, capacity, parameters) {
   for (const RecurrentLayer& l : chunk.layers) {
     if (l.directions != 1) {
       fail_input(
@@ -47,30 +47,32 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
 
 size_t ChunkRunner::bytes_of(ValueId id) const {
   const Value& value = chunk_.graph.value(id);
-  return static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols * value.shape.planes) *
+  return static_cast<size_t>(plan().live_rows(value.shape) * value.shape.cols *
+                             value.shape.planes) *
          size_of(value.dtype);
 }
 
 void ChunkRunner::write(const std::vector<ValueId>& values, const Border& border, size_t zeros) {
-  const Context& c = plan_.context();
+  Plan& plan = plans_.latest();
+  const Context& c = plan.context();
   for (size_t i = 0; i < values.size(); ++i) {
-    const TensorView view = plan_.view(values[i]);
+    const TensorView view = plan.view(values[i]);
     if (!view) continue;  // nobody reads it
     if (border.empty() || i < zeros) {
       c.device->fill_bytes(*c.stream, view.data, 0, view.bytes());
     } else {
-      plan_.write(values[i], border[i].data(), bytes_of(values[i]));
+      plan.write(values[i], border[i].data(), bytes_of(values[i]));
     }
   }
   c.stream->synchronize();  // before the bytes go
 }
 
 void ChunkRunner::read(const std::vector<ValueId>& values, Border& border) const {
-  const Context& c = plan_.context();
+  const Context& c = plan().context();
   border.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     border[i].resize(bytes_of(values[i]));
-    const TensorView view = plan_.view(values[i]);
+    const TensorView view = plan().view(values[i]);
     const auto planes = static_cast<size_t>(chunk_.graph.shape(values[i]).planes);
     const size_t live = border[i].size() / planes;
     for (size_t p = 0; p < planes; ++p) {
@@ -82,27 +84,29 @@ void ChunkRunner::read(const std::vector<ValueId>& values, Border& border) const
 }
 
 void ChunkRunner::forward(const BatchView& batch, Border& border) {
-  plan_.load(batch);
+  Plan& plan = plans_.plan_for(batch.extent());
+  plan.load(batch);
   write(forward_in_, border, 0);
-  plan_.run(Phase::forward);
+  plan.run_recorded(0, [&] { plan.run(Phase::forward); });
   read(forward_out_, border);
 }
 
 void ChunkRunner::backward(Border& border, StateGradients states) {
+  Plan& plan = plans_.latest();
   write(backward_in_, border, states == StateGradients::cut ? of_layers_ : 0);
-  plan_.run_backward();
+  plan.run_recorded(1, [&] { plan.run_backward(); });
   read(backward_out_, border);
 }
 
 void ChunkRunner::append_floats(ValueId id, std::vector<float>& out) const {
   const Value& value = chunk_.graph.value(id);
-  const auto n = static_cast<size_t>(plan_.live_rows(value.shape) * value.shape.cols);
+  const auto n = static_cast<size_t>(plan().live_rows(value.shape) * value.shape.cols);
   const size_t before = out.size();
   out.resize(before + n);
-  if (value.dtype == DType::f32) return plan_.read(id, out.data() + before, n * sizeof(float));
+  if (value.dtype == DType::f32) return plan().read(id, out.data() + before, n * sizeof(float));
   visit_floating(value.dtype, [&]<class T>(T) {
     std::vector<T> stored(n);
-    plan_.read(id, stored.data(), n * sizeof(T));
+    plan().read(id, stored.data(), n * sizeof(T));
     for (size_t i = 0; i < n; ++i) out[before + i] = static_cast<float>(stored[i]);
   });
 }

@@ -1,16 +1,18 @@
 // Runs a ChunkGraph of unidirectional layers over consecutive chunks of a batch on one device: what
 // one chunk hands over at its border is what the next one begins with.
 //
-// Owns the plan, borrows the rest. On a device the host waits for it once before a chunk, when what
-// it begins with has been copied there, and once behind it. Sequences keep their places: every
-// chunk lists all of them, in the same order, so each chunk must be no longer for a later sequence
-// than for an earlier one. One thread at a time.
+// Owns the plans, borrows the rest. On a device the host waits for it once before a chunk, when
+// what it begins with has been copied there, and once behind it; a forward pass is a recording
+// between the two, and so is a backward pass, of a plan of the chunk's bucket
+// (engine/graph/bucket.h): last chunks are shorter, and so are short sequences. Sequences keep
+// their places: every chunk lists all of them, in the same order, so each chunk must be no longer
+// for a later sequence than for an earlier one. One thread at a time.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-#include "engine/graph/plan.h"
+#include "engine/graph/bucket.h"
 #include "engine/parallel/sequence_graph.h"
 
 namespace rondo {
@@ -41,7 +43,9 @@ class ChunkRunner {
 
   // Appends the rows of a kept value, as f32.
   void append_floats(ValueId id, std::vector<float>& out) const;
-  const Plan& plan() const { return plan_; }
+  // Of the last forward().
+  const Plan& plan() const { return plans_.latest(); }
+  size_t arena_bytes() const { return plans_.largest().arena_bytes(); }
 
  private:
   // The first `zeros` of the values become zero, or all of them without a border; the others what
@@ -51,7 +55,7 @@ class ChunkRunner {
   size_t bytes_of(ValueId id) const;
 
   const ChunkGraph& chunk_;
-  Plan plan_;
+  BucketedPlans plans_;
   // Of the layers, then of CTC where there is one.
   std::vector<ValueId> forward_in_, forward_out_, backward_in_, backward_out_;
   size_t of_layers_ = 0;  // of those backward

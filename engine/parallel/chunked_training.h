@@ -48,7 +48,7 @@ class ChunkedTraining {
   const LossTotals& totals() const { return totals_; }
   const std::vector<double>& losses() const { return losses_; }  // by sequence (ctc) or frame
   int32_t chunk_frames() const { return chunk_frames_; }
-  size_t arena_bytes() const { return runner_ ? runner_->plan().arena_bytes() : 0; }
+  size_t arena_bytes() const { return runner_ ? runner_->arena_bytes() : 0; }
 
  private:
   BatchPart part_of(const BatchView& batch, int32_t index) const;

@@ -5,6 +5,7 @@
 // Gradients must be in host memory. One thread at a time. Throws CommError when a rank fails.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -43,7 +44,10 @@ class RankReducer : public GradientReducer {
   struct Times {
     double communication = 0, exposed = 0;
     double computed = 0;
-    double hidden_share() const { return communication > 0 ? 1 - exposed / communication : 0; }
+    // From 0 to 1: a rank may see the end of its wait a moment after the communication's.
+    double hidden_share() const {
+      return communication > 0 ? std::clamp(1 - exposed / communication, 0.0, 1.0) : 0;
+    }
   };
   const Times& times() const { return times_; }
 

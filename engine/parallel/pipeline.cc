@@ -138,12 +138,12 @@ void PipelineRank::assign_slots(int stage) {
 
 void PipelineRank::reserve(const BatchCapacity& capacity) {
   if (planned_ && capacity_.holds(capacity)) return;
+  if (planned_) context_.stream->synchronize();  // the plans may be running
   capacity_ = BatchCapacity::merge(capacity_, capacity);
   for (auto& [stage, s] : stages_) {
     s.plans.clear();
     for (int i = 0; i < s.slots; ++i) {
-      s.plans.push_back(std::make_unique<Plan>(s.graph, context_, capacity_, parameters_,
-                                               Reuse::by_liveness, stage));
+      s.plans.emplace_back(s.graph, context_, capacity_, parameters_, stage);
     }
   }
   traffic_->reserve(most_traffic());
@@ -175,17 +175,18 @@ StageTraffic::Most PipelineRank::most_traffic() const {
 
 const Plan& PipelineRank::plan(int stage, int micro_batch) const {
   const Stage& s = of(stage);
-  return *s.plans.at(static_cast<size_t>(s.slot_of.at(static_cast<size_t>(micro_batch))));
+  return s.plans.at(static_cast<size_t>(s.slot_of.at(static_cast<size_t>(micro_batch)))).latest();
 }
 
-Plan& PipelineRank::plan_of(const Action& a) {
-  return const_cast<Plan&>(plan(a.stage, a.micro_batch));
+BucketedPlans& PipelineRank::plans_of(const Action& a) {
+  Stage& s = of(a.stage);
+  return s.plans.at(static_cast<size_t>(s.slot_of.at(static_cast<size_t>(a.micro_batch))));
 }
 
 size_t PipelineRank::arena_bytes() const {
   size_t bytes = 0;
   for (const auto& [stage, s] : stages_) {
-    for (const auto& plan : s.plans) bytes += plan->arena_bytes();
+    for (const BucketedPlans& plans : s.plans) bytes += plans.largest().arena_bytes();
   }
   return bytes;
 }
@@ -193,7 +194,7 @@ size_t PipelineRank::arena_bytes() const {
 size_t PipelineRank::batch_bytes() const {
   size_t bytes = 0;
   for (const auto& [stage, s] : stages_) {
-    for (const auto& plan : s.plans) bytes += plan->batch_bytes();
+    for (const BucketedPlans& plans : s.plans) bytes += plans.largest().batch_bytes();
   }
   return bytes;
 }
@@ -318,23 +319,26 @@ void PipelineRank::load(const Action& a) {
     if (of(a.stage).graph.find(in.name) != no_value) inputs_.push_back(in);
   }
   batch.inputs = inputs_;
-  plan_of(a).load(batch);
+  plans_of(a).plan_for(batch.extent()).load(batch);
 }
 
 void PipelineRank::run_nodes(const Action& a, const PipelineHooks& hooks) {
   const Graph& graph = of(a.stage).graph;
   Plan& plan = plan_of(a);
   const bool last = a.micro_batch == schedule_.micro_batches - 1 && a.kind != Kind::forward;
-  const auto done = [&](size_t node) {
-    if (last && hooks.after_node) hooks.after_node(a.stage, node);
-  };
+  PipelineHooks::NodeDone done;
+  if (last && hooks.after_node) done = [&](size_t node) { hooks.after_node(a.stage, node); };
   if (hooks.run_nodes) return hooks.run_nodes(a, done);
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node& node = graph.nodes[i];
-    if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
-    plan.run_node(i);
-    done(i);
-  }
+  const auto pass = [&] {
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      const Node& node = graph.nodes[i];
+      if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
+      plan.run_node(i);
+      if (done) done(i);
+    }
+  };
+  if (done) return pass();  // which is not the same every time
+  plan.run_recorded(static_cast<size_t>(a.kind), pass);
 }
 
 void PipelineRank::receive_inputs(const Action& a) {

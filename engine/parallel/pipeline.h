@@ -9,13 +9,16 @@
 // Memory: a micro-batch needs a plan (activations) of its stage from its forward to its backward,
 // or to its weight gradient where that is apart; there are as many plans as the schedule stores
 // activations, and they are used again. All share the stage's parameters, into whose gradients they
-// accumulate, in the order of the micro-batches.
+// accumulate, in the order of the micro-batches. Where the device records work each of them is one
+// per bucket (engine/graph/bucket.h), in the memory of the largest.
 //
 // On devices all of that is queued: messages go from device to device over StageLinks, on streams
 // of their own that events order with the computations, and the host waits at the end of a run.
-// (The passes are queued node by node, not as recorded work.) Where there are no links they go by
-// way of host memory, and the host waits for every computation. One thread at a time. Throws
-// CommError when a rank is gone or late; then the device may still be computing garbage.
+// Where there are no links they go by way of host memory, and the host waits for every computation.
+// A pass is a recording, one launch from the third time on, between its messages; not where
+// somebody is told of its nodes, which is the last backward pass of a batch whose gradients are
+// summed over replicas meanwhile. One thread at a time. Throws CommError when a rank is gone or
+// late; then the device may still be computing garbage.
 #pragma once
 
 #include <functional>
@@ -27,7 +30,7 @@
 #include "comm/process_group.h"
 #include "comm/schedule.h"
 #include "comm/schedule_timing.h"
-#include "engine/graph/plan.h"
+#include "engine/graph/bucket.h"
 #include "engine/parallel/stage_traffic.h"
 
 namespace rondo {
@@ -44,9 +47,9 @@ struct PipelineHooks {
   // A micro-batch has been loaded into its plan of a stage.
   std::function<void(int stage, int micro_batch, Plan& plan)> loaded = {};
   // In place of running the nodes of a computation one after the other: done(node) follows each of
-  // them.
-  std::function<void(const Action& action, const std::function<void(size_t node)>& done)>
-      run_nodes = {};
+  // them, unless it is empty.
+  using NodeDone = std::function<void(size_t node)>;
+  std::function<void(const Action& action, const NodeDone& done)> run_nodes = {};
   // The last stage has computed its losses, or on devices queued that.
   std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
   // Where the losses are there only after the (input) backward pass.
@@ -104,13 +107,14 @@ class PipelineRank {
     std::vector<ValueId> from_lower, to_lower, from_upper, to_upper;
     std::vector<int> slot_of;  // by micro-batch
     int slots = 0;
-    std::vector<std::unique_ptr<Plan>> plans;  // by slot
+    std::vector<BucketedPlans> plans;  // by slot
   };
   Stage& of(int stage) { return stages_.at(stage); }
   const Stage& of(int stage) const { return stages_.at(stage); }
   void cut(const Graph& graph, int stage);
   void assign_slots(int stage);
-  Plan& plan_of(const Action& action);
+  BucketedPlans& plans_of(const Action& action);
+  Plan& plan_of(const Action& action) { return plans_of(action).latest(); }
   bool empty(int micro_batch) const;
   uint32_t tag(bool up, int reader, int micro_batch) const;
   StageMessage message(const Action& action, bool up, int reader) const;

@@ -288,7 +288,9 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
   hooks.after_loss = [this](int m, const Plan& plan) { note_losses(m, plan); };
   if (reducer_ && last) {
     reducer_->last_batch();
-    hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
+    if (reducer_->watches_nodes()) {
+      hooks.after_node = [this](int, size_t node) { reducer_->after_node(node); };
+    }
   }
   or_abort([&] { run_passes(micro_batches, std::move(hooks)); });
 }

@@ -27,7 +27,7 @@ void SequenceRank::wait_for_timeline(bool waits) {
 
 size_t SequenceRank::arena_bytes() const {
   size_t bytes = 0;
-  for (const auto& batch : micro_batches_) bytes += batch->plan->arena_bytes();
+  for (const auto& batch : micro_batches_) bytes += batch->plans.largest().arena_bytes();
   return bytes;
 }
 
@@ -37,6 +37,7 @@ void SequenceRank::reserve(const BatchCapacity& capacity, size_t micro_batches) 
 }
 
 void SequenceRank::build(const BatchCapacity& capacity, size_t micro_batches) {
+  context_.stream->synchronize();  // the plans may be running
   micro_batches_.clear();
   capacity_ = capacity;
   shards_ = std::make_unique<SequenceShards>(training_, loss_, context_, group_, ranks_.first,
@@ -48,10 +49,8 @@ void SequenceRank::build(const BatchCapacity& capacity, size_t micro_batches) {
   });
   weight_gradients_ = static_cast<size_t>(first - graph.nodes.begin());
   for (size_t m = 0; m < micro_batches; ++m) {
-    auto item = std::make_unique<MicroBatch>();
-    item->plan = std::make_unique<Plan>(graph, context_, shards_->capacity(capacity), parameters_);
-    item->pass = shards_->bind(*item->plan);
-    micro_batches_.push_back(std::move(item));
+    micro_batches_.push_back(std::make_unique<MicroBatch>(
+        BucketedPlans(graph, context_, shards_->capacity(capacity), parameters_)));
   }
 }
 
@@ -63,12 +62,7 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   shards_->start(timeout);
   std::vector<WaveExchange> order;
   for (const auto& e : shards_->exchanges()) order.push_back(e.order());
-  for (size_t m = 0; m < count_; ++m) {
-    MicroBatch& batch = *micro_batches_[m];
-    batch.part = std::make_unique<BatchPart>(shards_->cut(micro_batches[m]));
-    batch.plan->load(batch.part->view());
-    shards_->begin(batch.pass, *batch.part, micro_batches[m], m);
-  }
+  for (size_t m = 0; m < count_; ++m) load(m, micro_batches[m]);
   list_turns(order);
   expect_turns();
   for (const WaveStep& step : steps_) perform(step);
@@ -76,9 +70,21 @@ void SequenceRank::run(std::span<const BatchView> micro_batches, CommClock::dura
   totals_ = {};
   losses_.assign(count_, {});
   for (size_t m = 0; m < count_; ++m) {
-    shards_->add_losses(micro_batches_[m]->pass, totals_, losses_[m]);
+    shards_->add_losses(*micro_batches_[m]->pass, totals_, losses_[m]);
   }
   shards_->finish();
+}
+
+void SequenceRank::load(size_t m, const BatchView& whole) {
+  MicroBatch& batch = *micro_batches_[m];
+  batch.part = std::make_unique<BatchPart>(shards_->cut(whole));
+  const BatchView part = batch.part->view();
+  Plan& plan = batch.plans.plan_for(part.extent());
+  const auto [pass, is_new] = batch.passes.try_emplace(&plan);
+  if (is_new) pass->second = shards_->bind(plan);
+  batch.pass = &pass->second;
+  plan.load(part);
+  shards_->begin(*batch.pass, *batch.part, whole, m);
 }
 
 // The steps of this shard up to the weight gradients, and which of them wait for neighbours.
@@ -108,29 +114,32 @@ void SequenceRank::perform(const WaveStep& step) {
   switch (step.kind) {
     case WaveStep::Kind::nodes:
       run_nodes(m, i == 0 ? 0 : exchanges[i - 1].node + 1,
-                last ? weight_gradients_ : exchanges[i].node, last ? 0 : exchanges[i].stage);
+                last ? weight_gradients_ : exchanges[i].node, last ? 0 : exchanges[i].stage, i);
       break;
     case WaveStep::Kind::exchange:
       expect_turns();
-      shards_->run_direction(micro_batches_[m]->pass, i, step.direction);
+      shards_->run_direction(*micro_batches_[m]->pass, i, step.direction);
       ++turned_;
       break;
     case WaveStep::Kind::pooled:
-      for (size_t k = 0; k < count_; ++k) shards_->begin_meeting(micro_batches_[k]->pass, i);
-      for (size_t k = 0; k < count_; ++k) shards_->end_meeting(micro_batches_[k]->pass, i);
+      for (size_t k = 0; k < count_; ++k) shards_->begin_meeting(*micro_batches_[k]->pass, i);
+      for (size_t k = 0; k < count_; ++k) shards_->end_meeting(*micro_batches_[k]->pass, i);
       break;
     case WaveStep::Kind::weight_gradients:
       RONDO_CHECK(false, "weight gradients are computed weight by weight");
   }
 }
 
-void SequenceRank::run_nodes(size_t m, size_t begin, size_t end, int stage) {
+void SequenceRank::run_nodes(size_t m, size_t begin, size_t end, int stage, size_t part) {
   if (begin == end) return;
   const auto& nodes = shards_->chunk().graph.nodes;
   const double began = shards_->seconds();
-  for (size_t i = begin; i < end; ++i) {
-    if (!shards_->is_duplicate(nodes[i])) micro_batches_[m]->plan->run_node(i);
-  }
+  Plan& plan = *micro_batches_[m]->pass->plan;
+  plan.run_recorded(shards_->recorded_parts() + part, [&] {
+    for (size_t i = begin; i < end; ++i) {
+      if (!shards_->is_duplicate(nodes[i])) plan.run_node(i);
+    }
+  });
   shards_->post_leaving(SequenceShards::Leaving::arrived);
   shards_->note(
       nodes[begin].phase == Phase::forward ? ActionKind::forward : ActionKind::input_backward,
@@ -142,7 +151,7 @@ void SequenceRank::run_weight_gradients() {
   for (size_t i = weight_gradients_; i < nodes.size(); ++i) {
     const double began = shards_->seconds();
     for (size_t m = 0; m < count_ && !shards_->is_duplicate(nodes[i]); ++m) {
-      micro_batches_[m]->plan->run_node(i);
+      micro_batches_[m]->pass->plan->run_node(i);
     }
     shards_->post_leaving(SequenceShards::Leaving::arrived);
     shards_->note(ActionKind::weight_backward, 0, -1, -1, began);

@@ -18,19 +18,22 @@
 // of it. Convolutions do: in front of each, neighbours give one another the frames it reads, and
 // behind its gradient those of these frames (HaloLayer in engine/parallel/sequence_graph.h).
 //
-// On any device; what crosses a cut goes by way of the host (engine/parallel/shard_borders.h). One
-// thread at a time. Throws InputError for models that cannot be cut
-// (engine/parallel/sequence_graph.h), CommError when a rank fails.
+// On any device; what crosses a cut goes by way of the host (engine/parallel/shard_borders.h).
+// Where the device records work, a part runs with a plan of its bucket (engine/graph/bucket.h), and
+// what it computes between two messages, the time loop of a layer say, is one recording; weight
+// gradients, few launches each, are not recorded. One thread at a time. Throws InputError for
+// models that cannot be cut (engine/parallel/sequence_graph.h), CommError when a rank fails.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "comm/process_group.h"
-#include "engine/graph/plan.h"
+#include "engine/graph/bucket.h"
 #include "engine/parallel/sequence_shards.h"
 #include "engine/parallel/wave_order.h"
 
@@ -80,15 +83,18 @@ class SequenceRank {
 
  private:
   struct MicroBatch {
-    std::unique_ptr<Plan> plan;
-    std::unique_ptr<BatchPart> part;
-    SequenceShards::Pass pass;
+    BucketedPlans plans;
+    std::map<const Plan*, SequenceShards::Pass> passes = {};  // of plans
+    SequenceShards::Pass* pass = nullptr;                     // of the current run
+    std::unique_ptr<BatchPart> part = nullptr;
   };
   void build(const BatchCapacity& capacity, size_t micro_batches);
+  void load(size_t m, const BatchView& whole);
   void list_turns(std::span<const WaveExchange> order);
   void expect_turns();
   void perform(const WaveStep& step);
-  void run_nodes(size_t m, size_t begin, size_t end, int stage);
+  // Between exchanges; `part`: which one comes behind them.
+  void run_nodes(size_t m, size_t begin, size_t end, int stage, size_t part);
   void run_weight_gradients();
 
   const Graph& training_;

@@ -168,12 +168,7 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
          e.stage + (e.backward ? -1 : 1), micro_batch, from, began);
     began = seconds();
   }
-  if (e.directions == 1) {
-    pass.plan->run_node(e.node);
-  } else {
-    const bool early = direction == e.early(rank_, ranks_);
-    (early ? pass.early : pass.late)[exchange](context_);
-  }
+  compute(pass, exchange, direction);
   note(e.backward ? ActionKind::input_backward : ActionKind::forward, e.stage, micro_batch, -1,
        began);
   if (to < 0) return;
@@ -181,6 +176,15 @@ void SequenceShards::run_direction(Pass& pass, size_t exchange, int direction) {
   borders_.send(to, first, planes(pass, e.out, direction), pass.part->order());
   note(e.backward ? ActionKind::send_gradient : ActionKind::send_activation, e.stage, micro_batch,
        to, began);
+}
+
+void SequenceShards::compute(Pass& pass, size_t exchange, int direction) {
+  const Exchange& e = exchanges_[exchange];
+  pass.plan->run_recorded(2 * exchange + static_cast<size_t>(direction), [&] {
+    if (e.directions == 1) return pass.plan->run_node(e.node);
+    const bool early = direction == e.early(rank_, ranks_);
+    (early ? pass.early : pass.late)[exchange](context_);
+  });
 }
 
 void SequenceShards::expect(const BatchPart& part, size_t micro_batch, size_t exchange,

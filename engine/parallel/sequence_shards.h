@@ -89,6 +89,9 @@ class SequenceShards {
   // Posts the receives of a run_direction() that will come, of the micro-batch whose part this
   // is.
   void expect(const BatchPart& part, size_t micro_batch, size_t exchange, int direction);
+  // run_direction() records what it computes as parts of the pass's plan below this number
+  // (Plan::run_recorded()).
+  size_t recorded_parts() const { return 2 * exchanges_.size(); }
   // Where shards meet: what others need of this one is sent, and then what it needs of them waited
   // for. A pooling's parts and their sum; a convolution's halos.
   void begin_meeting(Pass& pass, size_t exchange);
@@ -114,6 +117,7 @@ class SequenceShards {
  private:
   void find_exchanges();
   uint32_t number(size_t micro_batch, size_t exchange, int direction) const;
+  void compute(Pass& pass, size_t exchange, int direction);
   std::vector<ShardBorders::Rows> planes(const Pass& pass, const std::vector<ValueId>& values,
                                          int direction) const;
   ShardBorders::Rows frames_of(const Pass& pass, ValueId id) const;

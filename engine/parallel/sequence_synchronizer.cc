@@ -1,9 +1,5 @@
 #include "engine/parallel/sequence_synchronizer.h"
 
-#include <algorithm>
-
-#include "kernels/base/error.h"
-
 namespace rondo {
 
 SequenceSynchronizer::SequenceSynchronizer(Session& session, ProcessGroup& group, int shards,
@@ -50,14 +46,7 @@ void SequenceSynchronizer::accumulate(const BatchView& batch, int, bool last) {
 }
 
 bool SequenceSynchronizer::apply(const Update& update) {
-  const std::span<double> ballot = reducer_->ballot();
-  RONDO_CHECK(ballot.size() == update.ballot.size(), "a ballot of ", update.ballot.size());
-  std::copy(update.ballot.begin(), update.ballot.end(), ballot.begin());
-  if (update.failed) {
-    reducer_->withdraw(session().parameters().gradients(), Session::count_sums);
-  }
-  session().enqueue_update();
-  std::copy(ballot.begin(), ballot.end(), update.ballot.begin());
+  update_by(*reducer_, update);
   return true;
 }
 

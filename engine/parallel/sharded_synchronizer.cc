@@ -1,7 +1,5 @@
 #include "engine/parallel/sharded_synchronizer.h"
 
-#include <algorithm>
-
 #include "kernels/base/error.h"
 #include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
@@ -57,15 +55,9 @@ void ShardedSynchronizer::accumulate(const BatchView& batch, int, bool last) {
 
 bool ShardedSynchronizer::apply(const Update& update) {
   whole_ = {};
-  const std::span<double> ballot = reducer_->ballot();
-  std::copy(update.ballot.begin(), update.ballot.end(), ballot.begin());
-  if (update.failed) {
-    reducer_->withdraw(session().parameters().gradients(), Session::count_sums);
-  }
   const double rate = session().learning_rate();
   session().set_learning_rate(0);
-  session().enqueue_update();
-  std::copy(ballot.begin(), ballot.end(), update.ballot.begin());
+  update_by(*reducer_, update);
   update_part(rate);
   const auto begin = CommClock::now();
   gather_weights(part_.weights());

@@ -104,10 +104,22 @@ void StageShards::run_nodes(const ShardStep& step, const NodeDone& done) {
     begin = node + 1;
     break;
   }
-  for (size_t i = begin; i < end; ++i) {
-    if (nodes[i].stage != a.stage || !runs(a.kind, nodes[i].phase)) continue;
-    if (!shards_.is_duplicate(nodes[i])) plan.run_node(i);
-    done(i);
+  const auto own = [&](size_t i) {
+    return nodes[i].stage == a.stage && runs(a.kind, nodes[i].phase);
+  };
+  while (begin < end && !own(begin)) ++begin;
+  const auto run = [&] {
+    for (size_t i = begin; i < end; ++i) {
+      if (!own(i)) continue;
+      if (!shards_.is_duplicate(nodes[i])) plan.run_node(i);
+      if (done) done(i);
+    }
+  };
+  if (done || begin == end) {
+    run();
+  } else {
+    const size_t of_kind = static_cast<size_t>(a.kind) * (places.size() + 1) + until;
+    plan.run_recorded(shards_.recorded_parts() + of_kind, run);
   }
   shards_.post_leaving(SequenceShards::Leaving::arrived);
 }
@@ -119,11 +131,12 @@ void StageShards::exchange(const ShardStep& step, const NodeDone& done) {
   if (e.meets()) {
     shards_.begin_meeting(pass, index);
     shards_.end_meeting(pass, index);
-    return done(e.node);
+    if (done) done(e.node);
+    return;
   }
   shards_.run_direction(pass, index, step.direction);
   const bool last = e.directions == 1 || step.direction != e.early(shards_.rank(), shards_.ranks());
-  if (last) done(e.node);
+  if (last && done) done(e.node);
 }
 
 }  // namespace rondo

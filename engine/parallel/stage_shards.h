@@ -45,7 +45,7 @@ class StageShards {
   void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses);
 
  private:
-  using NodeDone = std::function<void(size_t node)>;
+  using NodeDone = PipelineHooks::NodeDone;
   void list_exchanges(int stages);
   void compute(const Action& action, const NodeDone& done);
   void perform(const ShardStep& step, const NodeDone& done);

@@ -1,9 +1,5 @@
 #include "engine/parallel/step_synchronizer.h"
 
-#include <algorithm>
-
-#include "kernels/base/error.h"
-
 namespace rondo {
 
 StepSynchronizer::StepSynchronizer(Session& session, std::unique_ptr<RankReducer> reducer, int rank,
@@ -46,14 +42,7 @@ bool StepSynchronizer::apply(const Update& update) {
     session().enqueue_update();
     return true;
   }
-  const std::span<double> ballot = reducer_->ballot();
-  RONDO_CHECK(ballot.size() == update.ballot.size(), "a ballot of ", update.ballot.size());
-  std::copy(update.ballot.begin(), update.ballot.end(), ballot.begin());
-  if (update.failed) {
-    reducer_->withdraw(session().parameters().gradients(), Session::count_sums);
-  }
-  session().enqueue_update();
-  std::copy(ballot.begin(), ballot.end(), update.ballot.begin());
+  update_by(*reducer_, update);
   return true;
 }
 

@@ -1,5 +1,9 @@
 #include "engine/parallel/synchronizer.h"
 
+#include <algorithm>
+
+#include "kernels/base/error.h"
+
 namespace rondo {
 
 void SessionSynchronizer::accumulate(const BatchView& batch, int, bool) { session_.enqueue(batch); }
@@ -22,6 +26,15 @@ void SessionSynchronizer::restore(const Ranks& ranks, const ReadSlot& read) {
   Device& device = session_.parameters().device();
   for (const auto& slot : session_.optimizer().state()) ranks.broadcast(slot.view, device);
   for (const auto& slot : state()) ranks.broadcast(slot.view);
+}
+
+void SessionSynchronizer::update_by(RankReducer& reducer, const Update& update) {
+  const std::span<double> ballot = reducer.ballot();
+  RONDO_CHECK(ballot.size() == update.ballot.size(), "a ballot of ", update.ballot.size());
+  std::copy(update.ballot.begin(), update.ballot.end(), ballot.begin());
+  if (update.failed) reducer.withdraw(session_.parameters().gradients(), Session::count_sums);
+  session_.enqueue_update();
+  std::copy(ballot.begin(), ballot.end(), update.ballot.begin());
 }
 
 }  // namespace rondo

@@ -166,6 +166,9 @@ class SessionSynchronizer : public Synchronizer {
 
  protected:
   Session& session() const { return session_; }
+  // The session's update by the sums of `reducer`, which the session has; or, where the update has
+  // failed on this rank, no update on any. The ballot travels with the sums, and is filled in.
+  void update_by(RankReducer& reducer, const Update& update);
 
  private:
   Session& session_;

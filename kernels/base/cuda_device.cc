@@ -54,12 +54,24 @@ cudaError_t raise_limits(const LaunchConfig& c, const void* kernel) {
   return cudaSuccess;
 }
 
+// Whether the kernel that this GPU was given has what clusters need. PTX for an architecture before
+// sm_90 runs on later ones too, and there the bodies that RONDO_SM90 guards are empty.
+cudaError_t find_cluster_code(const void* kernel, bool* has) {
+  cudaFuncAttributes attributes = {};
+  const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
+  *has = error == cudaSuccess && attributes.ptxVersion >= 90;
+  return error;
+}
+
 // Whether the error says that this machine cannot run this launch, whatever else happens.
 bool says_unsupported(cudaError_t error) {
   switch (error) {
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:
+    case cudaErrorUnsupportedPtxVersion:
     case cudaErrorInvalidValue:
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorLaunchOutOfResources:
     case cudaErrorInvalidClusterSize:
     case cudaErrorNotSupported:
     case cudaErrorInsufficientDriver:
@@ -87,6 +99,11 @@ void launch_cuda(const Context& context, const LaunchConfig& c, const void* kern
                  void** arguments) {
   CUDA_CHECK(cudaSetDevice(context.device->index()));  // the kernel is loaded there
   CUDA_CHECK(raise_limits(c, kernel));
+  if (c.cluster > 1) {
+    bool has_code = false;
+    CUDA_CHECK(find_cluster_code(kernel, &has_code));
+    RONDO_CHECK(has_code, describe(c), ": compiled for an architecture without clusters");
+  }
   CudaLaunch launch(c);
   launch.config.stream = static_cast<cudaStream_t>(context.stream->native());
   note_launch(c);
@@ -95,13 +112,18 @@ void launch_cuda(const Context& context, const LaunchConfig& c, const void* kern
 }
 
 int resident_clusters(const LaunchConfig& c, const void* kernel) {
-  const CudaLaunch launch(c);
+  LaunchConfig shape = c;
+  shape.cooperative = false;  // nothing says that the question may be put with more than a shape
+  const CudaLaunch launch(shape);
   int device = 0, clusters = 0, count = 0;
+  bool has_code = false;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&clusters, cudaDevAttrClusterLaunch, device);
   }
   if (error == cudaSuccess && clusters == 0) return 0;
+  if (error == cudaSuccess) error = find_cluster_code(kernel, &has_code);
+  if (error == cudaSuccess && !has_code) return 0;
   if (error == cudaSuccess) error = raise_limits(c, kernel);
   if (error == cudaSuccess) error = cudaOccupancyMaxActiveClusters(&count, kernel, &launch.config);
   return supported_count(error, count);
@@ -152,6 +174,10 @@ class CudaStream final : public detail::StreamImpl {
     auto task = std::make_unique<Task>(Task{this, std::move(work)});
     CUDA_CHECK(cudaLaunchHostFunc(stream_, run_task, task.get()));
     (void)task.release();  // run_task owns it now
+  }
+  // Host functions of all streams may share one thread, and what it waits for may be behind it.
+  void enqueue_until(std::function<bool()>) override {
+    RONDO_CHECK(false, "a GPU's stream cannot wait for the host");
   }
   void synchronize() override {
     check_work(cudaStreamSynchronize(stream_));
@@ -219,7 +245,7 @@ class CudaEvent final : public detail::EventImpl {
 
 class CudaGraph final : public detail::CapturedImpl {
  public:
-  explicit CudaGraph(cudaGraph_t graph) {
+  CudaGraph(int device, cudaGraph_t graph) : device_(device) {
     const cudaError_t error = cudaGraphInstantiate(&graph_, graph, 0);
     cudaGraphDestroy(graph);
     CUDA_CHECK(error);
@@ -230,10 +256,12 @@ class CudaGraph final : public detail::CapturedImpl {
 
   void launch(detail::StreamImpl& stream) override {
     note_recorded_launch();
+    CUDA_CHECK(cudaSetDevice(device_));
     CUDA_CHECK(cudaGraphLaunch(graph_, native(stream)));
   }
 
  private:
+  int device_;
   cudaGraphExec_t graph_ = nullptr;
 };
 
@@ -290,21 +318,24 @@ class CudaDevice final : public Device {
   CapturedWork end_capture(Stream& stream) override {
     cudaGraph_t graph = nullptr;
     CUDA_CHECK(cudaStreamEndCapture(native(stream.impl()), &graph));
-    return CapturedWork(std::make_unique<CudaGraph>(graph));
+    return CapturedWork(std::make_unique<CudaGraph>(index_, graph));
   }
 
   Stream make_stream() override { return Stream(std::make_unique<CudaStream>(index_)); }
   Event make_event() override { return Event(std::make_unique<CudaEvent>(index_)); }
   void copy(Stream& stream, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
+    CUDA_CHECK(cudaSetDevice(index_));
     CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream.impl())));
   }
   void fill_bytes(Stream& stream, void* to, int byte, size_t bytes) override {
     if (bytes == 0) return;
+    CUDA_CHECK(cudaSetDevice(index_));
     CUDA_CHECK(cudaMemsetAsync(to, byte, bytes, native(stream.impl())));
   }
   void copy_rows(Stream& stream, const Rows& r) override {
     if (r.bytes == 0 || r.rows == 0) return;
+    CUDA_CHECK(cudaSetDevice(index_));
     CUDA_CHECK(cudaMemcpy2DAsync(r.to, r.to_stride, r.from, r.from_stride, r.bytes, r.rows,
                                  cudaMemcpyDefault, native(stream.impl())));
   }
@@ -313,6 +344,20 @@ class CudaDevice final : public Device {
   int index_;
   cudaDeviceProp properties_{};
 };
+
+// The context is made here, which fails on a GPU that is full, broken or another process's alone.
+std::unique_ptr<CudaDevice> open_device(int index, std::string* why) {
+  try {
+    CUDA_CHECK(cudaSetDevice(index));
+    auto device = std::make_unique<CudaDevice>(index);
+    if (detail::has_code_for_current_gpu()) return device;
+    *why = str(device->describe(), " is none of the GPUs this program was built for");
+  } catch (const Error& e) {
+    (void)cudaGetLastError();
+    *why = str("GPU ", index, " cannot be used: ", e.what());
+  }
+  return nullptr;
+}
 
 }  // namespace
 
@@ -334,15 +379,7 @@ Device* cuda_device(int index, std::string* why) {
   }
   devices.resize(std::max(devices.size(), static_cast<size_t>(count)));
   auto& device = devices[static_cast<size_t>(index)];
-  if (!device) {
-    CUDA_CHECK(cudaSetDevice(index));
-    auto found = std::make_unique<CudaDevice>(index);
-    if (!detail::has_code_for_current_gpu()) {
-      *why = str(found->describe(), " is none of the GPUs this program was built for");
-      return nullptr;
-    }
-    device = std::move(found);
-  }
+  if (!device) device = open_device(index, why);
   return device.get();
 }
 

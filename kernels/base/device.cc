@@ -24,7 +24,7 @@ const char* name_of(DeviceKind kind) {
   return "?";
 }
 
-// In one piece of work, which blocks the stream's thread; that of a GPU's host callbacks too.
+// In one piece of work, which blocks the stream's thread.
 void detail::StreamImpl::enqueue_until(std::function<bool()> done) {
   enqueue([done = std::move(done)] {
     while (!done()) std::this_thread::sleep_for(std::chrono::microseconds(50));

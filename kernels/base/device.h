@@ -65,7 +65,7 @@ class Stream {
   explicit operator bool() const { return impl_ != nullptr; }
   void enqueue(std::function<void()> work) { impl_->enqueue(std::move(work)); }
   // Holds up what is enqueued later until `done`, called again and again, is true: for what other
-  // ranks do. It must return at once, and call no device.
+  // ranks do. It must return at once, and call no device. Not on cuda.
   void enqueue_until(std::function<bool()> done) { impl_->enqueue_until(std::move(done)); }
   void synchronize() { impl_->synchronize(); }
   void* native() { return impl_->native(); }

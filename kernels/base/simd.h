@@ -68,12 +68,10 @@ static inline float sum(vf v) {
   return total;
 }
 
-// e^x by 2^n * e^r with |r| <= ln2/2 and a degree-6 polynomial (Cephes' expf coefficients).
-static inline vf exp(vf x) {
-  const vf clamped = min(max(x, broadcast(-104.0f)), broadcast(89.0f));
-  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  const vf n = (clamped * 1.44269504088896341f + magic) - magic;
-  vf r = clamped - n * 0.693359375f;
+// e^(x - n ln2) for the integers n next to x / ln2, by a polynomial of degree 6 (Cephes' expf
+// coefficients; ln2 in two parts).
+static inline vf exp_remainder(vf x, vf n) {
+  vf r = x - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
   vf p = broadcast(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
@@ -81,7 +79,15 @@ static inline vf exp(vf x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
+  return p * r * r + r + 1.0f;
+}
+
+// e^x by 2^n * e^r with |r| <= ln2/2.
+static inline vf exp(vf x) {
+  const vf clamped = min(max(x, broadcast(-104.0f)), broadcast(89.0f));
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const vf n = (clamped * 1.44269504088896341f + magic) - magic;
+  const vf p = exp_remainder(clamped, n);
   // Two factors, so that 2^n reaches the subnormals below and infinity above.
   const vi ni = __builtin_convertvector(n, vi);
   const vi half = ni >> 1;

@@ -1,6 +1,7 @@
 // Copies with a change of type or scale: flat arrays, vector by vector.
 #include <cstring>
 
+#include "kernels/base/check_view.h"
 #include "kernels/cast/cast_impl.h"
 #include "kernels/simt/memory_bound.h"
 
@@ -71,6 +72,7 @@ void linear_as(const Context& context, const char* name, const TensorView& y, co
 template <Linear kind>
 void run_linear(const Context& context, const char* name, const TensorView& y, const TensorView& x,
                 float alpha, const int32_t* row_count) {
+  check_elements(name, "y", y, x.numel());
   if (x.numel() == 0) return;
   visit_narrow(x.dtype, [&]<class X>(X) {
     visit_narrow(y.dtype,
@@ -121,6 +123,7 @@ void fill_as(const Context& context, const FillArgs& a) {
 }  // namespace
 
 void cast_gpu(const Context& context, const CastArgs& a) {
+  check_elements("cast", "y", a.y, a.x.numel());
   if (a.x.numel() == 0) return;
   if (a.x.dtype != DType::f64 && a.y.dtype != DType::f64) {
     return run_linear<Linear::copy>(context, "cast", a.y, a.x, 1, a.row_count);

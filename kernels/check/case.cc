@@ -22,6 +22,10 @@ uint64_t splitmix(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 double thread_time() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -87,7 +91,8 @@ bool matches(double got, double want, const Tolerance& t) {
   return std::abs(got - want) <= t.absolute + t.relative * std::abs(want);
 }
 
-// One allocation: guard, payload, guard. The host image is what was copied in, or comes back.
+// One allocation: guard, payload, guard. The host image is what was copied in, or comes back; of
+// a workspace, its guards alone.
 // None on the simulated device, which watches the ends of allocations itself: guards of ours would
 // hide reads past an end from AddressSanitizer and from the instrumented build.
 struct Case::Block {
@@ -100,6 +105,14 @@ struct Case::Block {
   int64_t planes = 1, plane_elements = 0, live_elements = 0;  // compared part of each plane
 
   uint8_t* host_payload() { return host.data() + guard; }
+  size_t bytes() const { return payload + 2 * guard; }
+  // Ahead of the payload, and after it.
+  bool guards_untouched() const {
+    const auto untouched = [](uint8_t byte) { return byte == guard_byte; };
+    const auto size = static_cast<std::ptrdiff_t>(guard);
+    return std::all_of(host.begin(), host.begin() + size, untouched) &&
+           std::all_of(host.end() - size, host.end(), untouched);
+  }
 };
 
 Case::Case(const Context& context, uint64_t seed, const Variant* variant, int repeats)
@@ -126,13 +139,14 @@ double Case::random_real(double low, double high) {
   return low + (high - low) * static_cast<double>(splitmix(state_) >> 11) * 0x1p-53;
 }
 
-Case::Block& Case::add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype) {
+Case::Block& Case::add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype,
+                             Image image) {
   auto block = std::make_unique<Block>();
   block->payload = bytes;
   // (A null pointer would be taken for an absent argument.)
   if (context_.backend == Backend::sim && bytes > 0) block->guard = 0;
-  block->host.assign(bytes + 2 * block->guard, guard_byte);
-  block->memory = Buffer(*context_.device, block->host.size(), "checkop case");
+  block->host.assign((image == Image::all ? bytes : 0) + 2 * block->guard, guard_byte);
+  block->memory = Buffer(*context_.device, block->bytes(), "checkop case");
   block->view = TensorView(static_cast<uint8_t*>(block->memory.data()) + block->guard, dtype, dims);
   block->plane_elements = block->live_elements = block->view.numel();
   blocks_.push_back(std::move(block));
@@ -219,10 +233,12 @@ std::string Case::operands_json() const {
   return "[" + text + "]";
 }
 
+// Never on the host: it may be large, and every case of some op has one.
 TensorView Case::workspace(size_t bytes) {
-  Block& b = add_block(bytes, {static_cast<int64_t>(bytes)}, DType::u8);
-  std::memset(b.host_payload(), 0xff, bytes);  // NaN as floats
-  context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
+  Block& b = add_block(bytes, {static_cast<int64_t>(bytes)}, DType::u8, Image::guards);
+  Device& device = *context_.device;
+  if (b.guard > 0) device.fill_bytes(*context_.stream, b.memory.data(), guard_byte, b.bytes());
+  device.fill_bytes(*context_.stream, b.view.data, 0xff, bytes);  // NaN as floats
   return b.view;
 }
 
@@ -324,46 +340,71 @@ void Case::run_erased(const char* op, const void* args) {
     accepted_ = false;
     return;
   }
-  for (int i = 0; i < repeats_; ++i) {
-    const double thread_start = thread_time();
-    const auto start = std::chrono::steady_clock::now();
-    try {
-      variant_->run(context_, args);
-    } catch (const Declined&) {
-      accepted_ = false;
-      return;
-    }
-    context_.stream->synchronize();
-    seconds_.push_back(
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    thread_seconds_.push_back(thread_time() - thread_start);
+  try {
+    for (int i = 0; i < repeats_; ++i) run_timed(args);
+    if (time_for_ <= 0) return;
+    const auto runs_in = [](double seconds, double once) {
+      return static_cast<int>(std::clamp(seconds / std::max(once, 1e-7), 3.0, 2000.0));
+    };
+    const int runs = runs_in(time_for_, seconds_.back());
+    seconds_.clear();
+    thread_seconds_.clear();
+    for (int i = 0; i < runs; ++i) run_timed(args);
+    if (device() != DeviceKind::cuda) return;
+    run_in_a_row(args, runs_in(time_for_, *std::min_element(seconds_.begin(), seconds_.end())));
+  } catch (const Declined&) {
+    accepted_ = false;
   }
+}
+
+void Case::run_timed(const void* args) {
+  const double thread_start = thread_time();
+  const double start = now_seconds();
+  variant_->run(context_, args);
+  context_.stream->synchronize();
+  seconds_.push_back(now_seconds() - start);
+  thread_seconds_.push_back(thread_time() - thread_start);
+}
+
+void Case::run_in_a_row(const void* args, int runs) {
+  const double start = now_seconds();
+  for (int i = 0; i < runs; ++i) variant_->run(context_, args);
+  context_.stream->synchronize();
+  seconds_in_a_row_ = (now_seconds() - start) / runs;
 }
 
 std::vector<Case::Output> Case::collect(std::string* guard_error) {
   std::vector<Output> outputs;
   for (auto& b : blocks_) {
-    context_.device->copy(*context_.stream, b->host.data(), b->memory.data(), b->host.size());
+    const auto fetch = [&](size_t to, size_t from, size_t bytes) {
+      context_.device->copy(*context_.stream, b->host.data() + to,
+                            static_cast<uint8_t*>(b->memory.data()) + from, bytes);
+    };
+    if (b->name) {
+      fetch(0, 0, b->bytes());
+    } else if (b->guard > 0) {
+      fetch(0, 0, b->guard);
+      fetch(b->host.size() - b->guard, b->guard + b->payload, b->guard);
+    }
   }
   context_.stream->synchronize();
   for (auto& b : blocks_) {
-    const auto untouched = [](uint8_t byte) { return byte == guard_byte; };
-    const uint8_t* tail = b->host_payload() + b->payload;
-    if (!std::all_of(b->host.data(), b->host_payload(), untouched) ||
-        !std::all_of(tail, tail + b->guard, untouched)) {
+    if (!b->guards_untouched()) {
       *guard_error = str("wrote outside ", b->name ? b->name : "an input or the workspace");
     }
     if (b->name == nullptr) continue;
     Output out{b->name, b->tolerance, {}, {}, {}};
     for (int i = 0; i < b->view.rank; ++i) out.shape += str(i ? "x" : "", b->view.dim(i));
     const size_t element = size_of(b->view.dtype);
+    out.values.reserve(static_cast<size_t>(b->planes * b->live_elements));
     for (int64_t p = 0; p < b->planes; ++p) {
+      const int64_t first = p * b->plane_elements;
       for (int64_t i = 0; i < b->live_elements; ++i) {
-        const int64_t at = p * b->plane_elements + i;
-        out.values.push_back(get(b->host_payload(), b->view.dtype, at));
-        const uint8_t* bytes = b->host_payload() + static_cast<size_t>(at) * element;
-        out.bytes.insert(out.bytes.end(), bytes, bytes + element);
+        out.values.push_back(get(b->host_payload(), b->view.dtype, first + i));
       }
+      const uint8_t* bytes = b->host_payload() + static_cast<size_t>(first) * element;
+      out.bytes.insert(out.bytes.end(), bytes,
+                       bytes + static_cast<size_t>(b->live_elements) * element);
     }
     outputs.push_back(std::move(out));
   }

@@ -87,6 +87,9 @@ class Case {
   TensorView planes_input(int64_t planes, const PackedView& layout, int64_t cols, DType dtype,
                           Fill fill = {});
 
+  // For --bench, before run(): after the repeats, which then only warm up, runs on for about as
+  // long, each run timed; and on a GPU some more that follow one another without a wait.
+  void time_for(double seconds) { time_for_ = seconds; }
   // Work of one run, for --bench.
   void work(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
 
@@ -111,6 +114,8 @@ class Case {
   // Processor time of the calling thread in each run: with one thread, a figure that other
   // programs on the machine disturb little.
   const std::vector<double>& thread_seconds() const { return thread_seconds_; }
+  // Of one of many runs in a row, without the host's waiting; 0: not on a GPU.
+  double seconds_in_a_row() const { return seconds_in_a_row_; }
   double flops() const { return flops_; }
   double bytes() const { return bytes_; }
   // The type of the first tensor of a thousand elements or more (else of the first): what the case
@@ -121,17 +126,21 @@ class Case {
 
  private:
   struct Block;
-  Block& add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype);
+  enum class Image : uint8_t { all, guards };  // of the memory, on the host
+  Block& add_block(size_t bytes, std::initializer_list<int64_t> dims, DType dtype,
+                   Image image = Image::all);
   void fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_elements,
                    int64_t live_elements);
   void run_erased(const char* op, const void* args);
+  void run_timed(const void* args);
+  void run_in_a_row(const void* args, int runs);
 
   Context context_;
   uint64_t state_;
   const Variant* variant_;
   int repeats_;
   bool accepted_ = true;
-  double flops_ = 0, bytes_ = 0;
+  double flops_ = 0, bytes_ = 0, time_for_ = 0, seconds_in_a_row_ = 0;
   std::vector<double> seconds_, thread_seconds_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<std::pair<const PackedExtent*, int64_t>> extents_;
@@ -162,7 +171,8 @@ class Suite {
 Suite full_suite();
 
 struct Options {
-  std::string filter;    // substring of "op/label"
+  // Substrings of "op/label"; cases run in the order of these, and within each in the suite's.
+  std::vector<std::string> filters;
   int every = 1;         // of each op only the first case of so many
   std::string variant;   // only this variant name
   std::string backend;   // only this backend
@@ -175,6 +185,14 @@ struct Options {
   double bench_seconds = 0.3;  // per case and variant
   bool json = false;
   bool list = false;
+  // For whoever watches a run on a GPU that may end or hang in any case: each is named on stderr
+  // before it runs ("op/case backend:variant"), and a run can go on after such a name.
+  bool announce = false;
+  std::string after;
+  bool peers = true;  // other libraries' kernels too
+  // Checks the benchmark shapes, against this variant on the same device: `ref` takes minutes
+  // there.
+  std::string against;
 };
 
 struct Summary {
@@ -183,7 +201,16 @@ struct Summary {
   int peers_differ = 0;  // somebody else's results are not ours: told, but no failure
 };
 
-// Runs the suite, prints to stdout.
+// A kernel has left the device useless for this process; what it did so is reported as failed.
+class DeviceLost : public Error {
+ public:
+  using Error::Error;
+};
+
+// The first filter that no case of the suite contains; empty when there is none.
+std::string filter_without_cases(const Suite& suite, const Options& options);
+
+// Runs the suite, prints to stdout. Throws DeviceLost.
 Summary run_suite(const Suite& suite, const Options& options);
 
 // Bytes of the rows that a case with `rows` rows, an eighth of them spare, reads or writes in one

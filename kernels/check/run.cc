@@ -19,6 +19,23 @@ struct Runner {
   std::map<Device*, Stream> streams;
   std::map<std::pair<int, DType>, double> gemm_peaks = {};  // by threads and inputs
   std::map<int, double> copy_peaks = {};                    // by threads
+  // A run that goes on begins after a name.
+  bool begun = options.after.empty();
+
+  bool turn_of(const Suite::Entry& e, const Variant& v) {
+    if (begun) return true;
+    begun = name_of(e, v) == options.after;
+    return false;
+  }
+  bool wants(const Variant& v) const {
+    return v.backend != Backend::ref &&
+           (options.backend.empty() || options.backend == rondo::name_of(v.backend)) &&
+           (options.variant.empty() || options.variant == v.name) &&
+           (options.peers || !is_peer(v.role));
+  }
+  bool wants(const Suite::Entry& e) const {
+    return options.against.empty() ? !e.bench || options.bench : e.bench;
+  }
 
   ThreadPool& pool(int threads) {
     auto& p = pools[threads];
@@ -38,21 +55,39 @@ struct Runner {
       std::string escaped;
       for (char c : detail) {
         if (c == '"' || c == '\\') escaped += '\\';
-        escaped += c;
+        escaped += c < ' ' && c >= 0 ? ' ' : c;
       }
       std::printf(
           "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
           "\"status\":\"%s\",\"detail\":\"%s\",\"digest\":\"%s\"}\n",
-          e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, status, escaped.c_str(),
+          e.op.c_str(), e.label.c_str(), rondo::name_of(v.backend), v.name, status, escaped.c_str(),
           digest.c_str());
+      std::fflush(stdout);
     } else if (const std::string_view s = status; s == "failed" || s == "differs") {
       std::printf("%s %s/%s %s:%s  %s\n", s == "failed" ? "FAILED" : "DIFFERS", e.op.c_str(),
-                  e.label.c_str(), name_of(v.backend), v.name, detail.c_str());
+                  e.label.c_str(), rondo::name_of(v.backend), v.name, detail.c_str());
     }
   }
   void report_wrong(const Suite::Entry& e, const Variant& v, const std::string& detail) {
     ++(is_peer(v.role) ? summary.peers_differ : summary.failed);
     report(e, v, is_peer(v.role) ? "differs" : "failed", detail);
+    if (v.backend == Backend::cuda) require_device(e, v);
+  }
+
+  // After a fault on a GPU every later call of the process fails.
+  void require_device(const Suite::Entry& e, const Variant& v) {
+    try {
+      Device* device = find_device(DeviceKind::cuda, nullptr, options.device_index);
+      Buffer probe(*device, 64, "a probe");
+      Stream stream = device->make_stream();
+      device->fill_bytes(stream, probe.data(), 0, probe.bytes());
+      stream.synchronize();
+    } catch (const Error& error) {
+      throw DeviceLost(str("the GPU was lost in ", name_of(e, v), ": ", error.what()));
+    }
+  }
+  static std::string name_of(const Suite::Entry& e, const Variant& v) {
+    return str(e.op, "/", e.label, " ", rondo::name_of(v.backend), ":", v.name);
   }
 
   // Empty when equal; otherwise the first difference and the count.
@@ -62,9 +97,12 @@ struct Runner {
       const auto& g = got[o];
       const auto& w = want[o];
       if (g.values.size() != w.values.size()) return str(g.name, ": different sizes");
+      // Either side may be off by it, unless one is the reference.
+      const double sides = options.against.empty() ? 1 : 2;
+      const Tolerance tolerance = {sides * w.tolerance.absolute, sides * w.tolerance.relative};
       size_t bad = 0, first = 0;
       for (size_t i = 0; i < g.values.size(); ++i) {
-        if (!matches(g.values[i], w.values[i], w.tolerance) && bad++ == 0) first = i;
+        if (!matches(g.values[i], w.values[i], tolerance) && bad++ == 0) first = i;
       }
       if (bad) {
         char text[256];
@@ -72,7 +110,7 @@ struct Runner {
                       "%s[%s]: %zu of %zu differ, first at %zu: got %.9g, want %.9g (allowed "
                       "%.3g + %.3g x |want|)",
                       g.name.c_str(), g.shape.c_str(), bad, g.values.size(), first, g.values[first],
-                      w.values[first], w.tolerance.absolute, w.tolerance.relative);
+                      w.values[first], tolerance.absolute, tolerance.relative);
         return text;
       }
     }
@@ -153,7 +191,7 @@ struct Runner {
         return;
       }
       std::string error = r.error.empty() ? compare(r.outputs, want) : r.error;
-      if (error.empty() && !first.empty() && v.role == Role::standard) {
+      if (error.empty() && !first.empty() && !is_peer(v.role)) {
         for (size_t o = 0; o < first.size(); ++o) {
           if (first[o].bytes != r.outputs[o].bytes) {
             error = str(first[o].name, ": not bitwise the same with ", setting.name, " as with ",
@@ -187,15 +225,18 @@ struct Runner {
                ",\"share_of_copy_peak\":", share_json(c.bytes() / median * 1e-9, copy));
   }
 
+  static std::string in_a_row_json(const Case& c) {
+    if (c.seconds_in_a_row() <= 0) return {};
+    char text[48];
+    std::snprintf(text, sizeof text, "\"stream_us\":%.3f,", c.seconds_in_a_row() * 1e6);
+    return text;
+  }
+
   void bench(const Suite::Entry& e, const Variant& v, Device& device) {
     const int threads = *std::max_element(options.threads.begin(), options.threads.end());
     try {
-      Case warm(context(v.backend, device, threads), options.seed, &v, 2);
-      e.function(warm);
-      if (!warm.accepted()) return;
-      const double once = std::max(warm.seconds().back(), 1e-7);
-      const int repeats = static_cast<int>(std::clamp(options.bench_seconds / once, 3.0, 2000.0));
-      Case c(context(v.backend, device, threads), options.seed, &v, repeats);
+      Case c(context(v.backend, device, threads), options.seed, &v, 2);
+      c.time_for(options.bench_seconds);
       e.function(c);
       if (!c.accepted()) return;
       std::vector<double> s = c.seconds();
@@ -207,16 +248,17 @@ struct Runner {
         std::printf(
             "{\"op\":\"%s\",\"case\":\"%s\",\"backend\":\"%s\",\"variant\":\"%s\","
             "\"threads\":%d,\"median_us\":%.3f,\"min_us\":%.3f,"
-            "\"min_thread_us\":%.3f,\"runs\":%d,"
+            "\"min_thread_us\":%.3f,%s\"runs\":%d,"
             "\"dtype\":\"%s\",\"operands\":%s,"
             "\"flops\":%.0f,\"bytes\":%.0f,\"gflops\":%.2f,\"gbytes_per_s\":%.2f,%s}\n",
-            e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, threads, median * 1e6,
-            s.front() * 1e6, least_thread * 1e6, repeats, name_of(c.dtype()),
-            c.operands_json().c_str(), c.flops(), c.bytes(), c.flops() / median * 1e-9,
-            c.bytes() / median * 1e-9, shares_json(c, v.backend, threads, median).c_str());
+            e.op.c_str(), e.label.c_str(), rondo::name_of(v.backend), v.name, threads, median * 1e6,
+            s.front() * 1e6, least_thread * 1e6, in_a_row_json(c).c_str(),
+            static_cast<int>(s.size()), rondo::name_of(c.dtype()), c.operands_json().c_str(),
+            c.flops(), c.bytes(), c.flops() / median * 1e-9, c.bytes() / median * 1e-9,
+            shares_json(c, v.backend, threads, median).c_str());
       } else {
         std::printf("%-18s %-36s %4s:%-12s %10.1f us (min %.1f) %8.1f GFLOP/s %7.1f GB/s\n",
-                    e.op.c_str(), e.label.c_str(), name_of(v.backend), v.name, median * 1e6,
+                    e.op.c_str(), e.label.c_str(), rondo::name_of(v.backend), v.name, median * 1e6,
                     s.front() * 1e6, c.flops() / median * 1e-9, c.bytes() / median * 1e-9);
       }
       std::fflush(stdout);
@@ -239,60 +281,123 @@ Device* device_for(Backend backend, int index, std::string* why) {
   return nullptr;
 }
 
+std::span<const Variant> variants_of(const std::string& op) {
+  for (auto list : all_ops()) {
+    if (!list.empty() && op == list.front().op) return list;
+  }
+  RONDO_CHECK(false, "no op ", op, " in the table");
+}
+
+const Variant& reference_of(const Suite::Entry& e, std::span<const Variant> variants) {
+  const auto ref = std::find_if(variants.begin(), variants.end(),
+                                [](const Variant& v) { return v.backend == Backend::ref; });
+  RONDO_CHECK(ref != variants.end(), e.op, " has no ref variant");
+  return *ref;
+}
+
+// One case: all variants that the options name.
+class CaseRun {
+ public:
+  CaseRun(Runner& runner, const Suite::Entry& entry)
+      : runner_(runner),
+        options_(runner.options),
+        e_(entry),
+        variants_(variants_of(entry.op)),
+        ref_(reference_of(entry, variants_)) {}
+
+  void run() {
+    for (const Variant& v : variants_) {
+      if (!runner_.wants(v) || v.name == options_.against || !runner_.turn_of(e_, v)) continue;
+      ++runner_.summary.chosen;
+      if (options_.list) {
+        std::printf("%s\n", Runner::name_of(e_, v).c_str());
+      } else {
+        run(v);
+      }
+    }
+  }
+
+ private:
+  void run(const Variant& v) {
+    if (v.role == Role::timed && !options_.bench) return;
+    std::string why = "not on this machine";
+    Device* const device = device_for(v.backend, options_.device_index, &why);
+    if (options_.announce) {
+      std::fprintf(stderr, "checkop: running %s\n", Runner::name_of(e_, v).c_str());
+    }
+    if (device == nullptr || (v.accepts && !is_peer(v.role) &&
+                              !v.accepts(runner_.context(v.backend, *device, 1), nullptr))) {
+      ++runner_.summary.skipped;
+      return runner_.report(e_, v, "skipped", why);
+    }
+    if (options_.bench) {
+      // Simulated kernels say nothing about speed: timed only when asked for.
+      const bool timed = v.backend != Backend::sim || options_.backend == "sim";
+      if (e_.bench && timed) runner_.bench(e_, v, *device);
+      return;
+    }
+    if (find_wanted(v, *device)) runner_.check(e_, v, *device, wanted_);
+  }
+
+  // What the outputs should be; false: nobody can tell, which is told.
+  bool find_wanted(const Variant& v, Device& device) {
+    if (!wanted_.empty()) return true;
+    if (options_.against.empty()) {
+      auto r = runner_.run_once(e_, ref_, runner_.context(Backend::ref, cpu_device(), 1));
+      RONDO_CHECK(r.error.empty(), e_.op, "/", e_.label, ": ref failed: ", r.error);
+      wanted_ = std::move(r.outputs);
+      return true;
+    }
+    const auto other = std::find_if(variants_.begin(), variants_.end(), [&](const Variant& o) {
+      return o.backend == v.backend && o.name == options_.against;
+    });
+    if (other != variants_.end()) {
+      auto r = runner_.run_once(e_, *other, runner_.context(v.backend, device, 1));
+      if (!r.error.empty()) runner_.report_wrong(e_, *other, r.error);
+      if (r.error.empty() && r.accepted) wanted_ = std::move(r.outputs);
+    }
+    if (!wanted_.empty()) return true;
+    ++runner_.summary.skipped;
+    runner_.report(e_, v, "skipped", "no results of " + options_.against);
+    return false;
+  }
+
+  Runner& runner_;
+  const Options& options_;
+  const Suite::Entry& e_;
+  std::span<const Variant> variants_;
+  const Variant& ref_;
+  std::vector<Case::Output> wanted_;
+};
+
 }  // namespace
+
+std::string filter_without_cases(const Suite& suite, const Options& options) {
+  for (const std::string& filter : options.filters) {
+    const bool fits = std::any_of(suite.entries.begin(), suite.entries.end(), [&](const auto& e) {
+      return (e.op + "/" + e.label).find(filter) != std::string::npos;
+    });
+    if (!fits) return filter;
+  }
+  return {};
+}
 
 Summary run_suite(const Suite& suite, const Options& options) {
   Runner runner{options, {}, {}, {}};
-  std::map<std::string, int> cases;  // by op
-  for (const Suite::Entry& e : suite.entries) {
-    const std::string full = e.op + "/" + e.label;
-    if (!options.filter.empty() && full.find(options.filter) == std::string::npos) continue;
-    if (e.bench && !options.bench) continue;
-    if (cases[e.op]++ % options.every != 0) continue;
-    std::span<const Variant> variants;
-    for (auto list : all_ops()) {
-      if (!list.empty() && e.op == list.front().op) variants = list;
-    }
-    RONDO_CHECK(!variants.empty(), "no op ", e.op, " in the table");
-    const auto ref = std::find_if(variants.begin(), variants.end(),
-                                  [](const Variant& v) { return v.backend == Backend::ref; });
-    RONDO_CHECK(ref != variants.end(), e.op, " has no ref variant");
-    std::vector<Case::Output> want;
-    bool have_ref = false;
-    for (const Variant& v : variants) {
-      std::string why = "not on this machine";
-      Device* device = device_for(v.backend, options.device_index, &why);
-      const bool wanted = (options.backend.empty() || options.backend == name_of(v.backend)) &&
-                          (options.variant.empty() || options.variant == v.name);
-      if (v.backend == Backend::ref || !wanted) continue;
-      ++runner.summary.chosen;
-      if (options.list) {
-        std::printf("%s %s:%s\n", full.c_str(), name_of(v.backend), v.name);
-        continue;
-      }
-      if (v.role == Role::timed && !options.bench) continue;
-      if (device == nullptr || (v.accepts && !is_peer(v.role) &&
-                                !v.accepts(runner.context(v.backend, *device, 1), nullptr))) {
-        ++runner.summary.skipped;
-        runner.report(e, v, "skipped", why);
-        continue;
-      }
-      if (options.bench) {
-        // Simulated kernels say nothing about speed: timed only when asked for.
-        if (e.bench && (v.backend != Backend::sim || options.backend == "sim")) {
-          runner.bench(e, v, *device);
-        }
-        continue;
-      }
-      if (!have_ref) {
-        auto r = runner.run_once(e, *ref, runner.context(Backend::ref, cpu_device(), 1));
-        RONDO_CHECK(r.error.empty(), full, ": ref failed: ", r.error);
-        want = std::move(r.outputs);
-        have_ref = true;
-      }
-      runner.check(e, v, *device, want);
+  std::map<std::string, int> cases;                  // by op
+  std::map<std::string, const Suite::Entry*> named;  // those that had their turn
+  const std::vector<std::string> all = {""};
+  for (const std::string& filter : options.filters.empty() ? all : options.filters) {
+    for (const Suite::Entry& e : suite.entries) {
+      const std::string name = e.op + "/" + e.label;
+      if (!runner.wants(e) || name.find(filter) == std::string::npos) continue;
+      const auto [known, is_new] = named.emplace(name, &e);
+      RONDO_CHECK(known->second == &e, "two cases are called ", name);
+      if (!is_new) continue;
+      if (cases[e.op]++ % options.every == 0) CaseRun(runner, e).run();
     }
   }
+  if (!runner.begun) fail_input("no case '", options.after, "' to go on after; see --list");
   return runner.summary;
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/ctc/ctc.h"
 
+#include "kernels/base/check_view.h"
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/ctc/ctc_impl.h"
 
@@ -23,6 +24,24 @@ int64_t ctc_min_frames(std::span<const int32_t> labels) {
   return frames;
 }
 
+void check_ctc(const CtcArgs& a) {
+  const int64_t rows = a.layout.capacity.rows, sequences = a.layout.capacity.sequences;
+  RONDO_CHECK(is_floating(a.logits.dtype) && a.logits.rank == 2, "ctc: logits are ",
+              name_of(a.logits.dtype), " of rank ", a.logits.rank);
+  const int64_t classes = a.logits.dim(1);
+  check_matrix("ctc", "logits", a.logits, a.logits.dtype, rows, classes);
+  if (a.grad) check_like("ctc", "grad", a.grad, a.logits);
+  check_elements("ctc", "loss", a.loss, sequences);
+  if (a.grad_scale) check_elements("ctc", "grad_scale", a.grad_scale, sequences);
+  RONDO_CHECK(a.blank >= 0 && a.blank < classes, "ctc: blank ", a.blank, " of ", classes,
+              " classes");
+  RONDO_CHECK(a.max_label_length >= 0, "ctc: labels of at most ", a.max_label_length);
+  RONDO_CHECK(sequences == 0 || a.label_offsets != nullptr, "ctc: label_offsets are absent");
+  // What is carved out of it is as aligned as it is itself.
+  RONDO_CHECK(reinterpret_cast<uintptr_t>(a.workspace.data) % 64 == 0,
+              "ctc: the workspace is not aligned to 64 bytes");
+}
+
 size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacity, DType dtype,
                            int64_t classes, int32_t max_label_length, bool with_grad,
                            size_t lattice_limit) {
@@ -30,8 +49,8 @@ size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacit
     case Backend::ref:
       return 0;
     case Backend::cpu:
-      return ctc_cpu_workspace_bytes(context, capacity, dtype, classes, max_label_length,
-                                     with_grad, lattice_limit);
+      return ctc_cpu_workspace_bytes(context, capacity, dtype, classes, max_label_length, with_grad,
+                                     lattice_limit);
     case Backend::sim:
     case Backend::cuda:
       return CtcGpuWorkspace(capacity, max_label_length, with_grad, lattice_limit).bytes;

@@ -18,6 +18,9 @@
 
 namespace rondo {
 
+// Throws Error, naming it, for a view that is not what ctc.h says. Every variant of the table asks.
+void check_ctc(const CtcArgs& args);
+
 // States come in tiles of `ctc_tile` labels, each with the blank before it; the blank after the
 // last label is the blank of label position L. A lattice column is [tiles][blanks 8 | labels 8].
 inline constexpr int32_t ctc_tile = 8;

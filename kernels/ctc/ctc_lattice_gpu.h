@@ -73,7 +73,11 @@ struct Lattice {
 
   __device__ int exponent_of_z(W& w, bool up, int tile_warps, int middle) {
     if constexpr (W::wide) {
-      if (up) w.template write_seam<true>(s.seam[0][w.warp][0], 0);
+      if (up) {
+        CtcSeam& out = s.seam[0][w.warp][0];
+        w.template write_seam<true>(out, 0);
+        if (w.lane == 31) out.exponent = w.tile.exponent;
+      }
     }
     __syncthreads();
     if (up && w.role == Role::walker) {

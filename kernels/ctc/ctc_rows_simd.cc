@@ -76,15 +76,7 @@ vf exp_below(vf x) {
       vf,
       _mm512_maskz_roundscale_ps(0xffff, __builtin_bit_cast(__m512, safe * 1.44269504088896341f),
                                  _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-  vf r = safe - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  vf p = broadcast(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
+  const vf p = exp_remainder(safe, n);
   return __builtin_bit_cast(vf, _mm512_maskz_scalef_ps(0xffff, __builtin_bit_cast(__m512, p),
                                                        __builtin_bit_cast(__m512, n)));
 }

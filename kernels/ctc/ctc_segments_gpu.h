@@ -229,11 +229,6 @@ struct HeadStates {
   }
 };
 
-__device__ inline int product_exponent(float x, int x_scale, float y, int y_scale) {
-  if (!(x > 0 && y > 0)) return no_exponent;
-  return exponent_of(x) + x_scale + exponent_of(y) + y_scale;
-}
-
 // alpha one frame before the middle meets beta in the middle: the exponent of the largest term.
 __device__ inline int meeting_exponent(const LossArgs& a, int32_t n, int frames, int labels) {
   const CtcSegments& plan = a.work.segments;

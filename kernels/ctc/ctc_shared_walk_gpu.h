@@ -129,7 +129,7 @@ struct SharedWalk {
   __device__ void end_posteriors(int c, const StageRows<P>& row) const {
     const int odd = c & 1;
     const auto &walked = stage.walked[odd], &other = stage.other[odd];
-    const float factor =
+    const PosteriorFactor factor =
         w.posterior_factor(stage.exponent[odd][w.lane], stage.other_exponent[odd][w.lane]);
     // A chunk's sums in the next one's tick, where nothing waits for them.
     sum_posteriors(c - 1);

@@ -8,17 +8,31 @@
 // u_t(s) times the other's stored value is the posterior of s at t.
 //
 // Range, for f32. Scales are set again every `chunk` frames, from each lane's largest state that
-// lies on a complete alignment; others are cleared. What comes in from the lane before is scaled
-// by `carry`, a power of two. A lane must not be scaled so low that what comes in overflows: a
-// value crosses at most 1 + (chunk - 1) / P lanes until scales are set again, and each lane's scale
-// is at least 2^-slope of that of each of so many lanes before it. In between values may sink.
-// alpha then is kept above 2^-110 of its lane's scale (added in every step, for nothing: the
-// product with the emission is a fused multiply-add); beta may vanish. So alpha is never too small
-// and beta never too large: the sum over the states of alpha * beta is at least Z at the last frame
-// and at most Z at the first. If it is the same at all frames, what was lost or added did not
-// matter, for the posteriors neither (what beta lost in all is Z minus the first sum; what alpha
-// gained is the last sum minus Z). If not, or if anything overflowed (NaN), the sequence is left to
-// log space.
+// lies on a complete alignment, which becomes 2^lift; others are cleared. What comes in from the
+// lane before is scaled by `carry`, a power of two. A lane must not be scaled so low that what
+// comes in overflows. In F frames a value grows by 3^F at most, for a state has three predecessors
+// and emissions are at most 1, and it enters 1 + (F - 1) / P lanes, for it may begin at the border
+// of its own. Each lane's scale is at least 2^-slope of what each of so many lanes before it would
+// have for itself alone, and so
+//
+//     lift + slope * (1 + (chunk - 1) / P) + log2(2 * 3^chunk) < 128.
+//
+// In between values may sink. alpha then is kept above 2^-126 of its lane's scale (the floor, added
+// in every step, for nothing: the product with the emission is a fused multiply-add); beta may
+// vanish. So alpha is never too small and beta never too large: the sum over the states of alpha *
+// beta is at least Z at the last frame and at most Z at the first. If it is the same at all frames,
+// what was lost or added did not matter, for the posteriors neither (what beta lost in all is Z
+// minus the first sum; what alpha gained is the last sum minus Z). If not, or if anything
+// overflowed (NaN), the sequence is left to log space.
+//
+// Floors flow as well, from the frame after the one they are added in, and also into lanes that no
+// value reaches within the chunk. There scales may differ by more than `slope` bits from lane to
+// lane, but by `steepest` at most, and
+//
+//     -126 + steepest * (1 + (chunk - 2) / P) + log2(2 * 3^chunk) < 128.
+//
+// With 100 bits and a pair per lane, a floor would become 2^-26, 2^74 and 2^174 in the lanes after
+// its own. But the steeper the better: far ahead of an alignment, floors are as low as scales.
 #pragma once
 
 #include "kernels/ctc/ctc_device.h"
@@ -27,8 +41,8 @@ namespace rondo::RONDO_GPU {
 namespace {
 
 constexpr int no_exponent = -(1 << 28);
-constexpr float alpha_floor = 0x1p-110f;
-constexpr int steepest = 100;  // bits between neighbouring lanes' scales
+constexpr int floor_bits = 126;
+constexpr float alpha_floor = 0x1p-126f;
 
 __device__ inline int clamped(int x, int low, int high) {
   return x < low ? low : x > high ? high : x;
@@ -40,12 +54,26 @@ __device__ inline int exponent_of(float x) {
 }
 __device__ inline bool has_exponent(int e) { return e > no_exponent / 2; }
 
+__device__ inline int product_exponent(float x, int x_scale, float y, int y_scale) {
+  if (!(x > 0 && y > 0)) return no_exponent;
+  return exponent_of(x) + x_scale + exponent_of(y) + y_scale;
+}
+
 template <int P>
 struct TileShape {
   static constexpr int chunk = ctc_chunk_frames(P);  // frames between two scalings
-  static constexpr int lanes_back = P == 1 ? 7 : 3;
-  static constexpr int slope = P == 1 ? 12 : 28;  // bits per lane looked back
-  static_assert(1 + (chunk - 1) / P <= lanes_back);
+  static constexpr int lanes_back = 1 + (chunk - 1) / P;
+  static constexpr int floor_lanes = 1 + (chunk - 2) / P;
+  // log2(2 * 3^chunk), rounded up: log2(3) is below 1.586.
+  static constexpr int growth = 1 + (chunk * 1586 + 999) / 1000;
+  // As good as any from 28 to half of what there is; `slope` gets the rest.
+  static constexpr int lift = P == 2 ? 32 : 28;
+  static constexpr int slope = (127 - growth - lift) / lanes_back;
+  static constexpr int steepest = (127 + floor_bits - growth) / floor_lanes;
+  static_assert(lift + slope * lanes_back + growth < 128);
+  static_assert(-floor_bits + steepest * floor_lanes + growth < 128);
+  static_assert(slope > 0 && slope <= steepest);
+  static_assert(steepest < 128);  // a power of two, as a float
 };
 
 // What comes into a warp's first lane, in the direction of the flow, from the warp before.
@@ -180,9 +208,10 @@ struct Tile {
     float top = 0;
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) top = fmaxf(top, fmaxf(b[j], l[j]));
-    int own = top > 0 ? exponent + exponent_of(top) : no_exponent;
+    constexpr int lift = TileShape<P>::lift, steepest = TileShape<P>::steepest;
+    int own = top > 0 ? exponent + exponent_of(top) - lift : no_exponent;
     if (is_first<up>()) {
-      own = larger(own, in.top - TileShape<P>::slope);
+      own = larger(own, in.top - lift - TileShape<P>::slope);
       own = larger(own, in.exponent - steepest);
     }
     int before = look_back<up>(own, in.exponent);

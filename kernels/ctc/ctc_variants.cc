@@ -5,20 +5,39 @@
 #include "kernels/ctc/ctc_impl.h"
 
 namespace rondo {
+namespace {
+
+template <void (*kernel)(const Context&, const CtcArgs&)>
+void checked(const Context& context, const CtcArgs& args) {
+  check_ctc(args);
+  kernel(context, args);
+}
+
+}  // namespace
+
+// What RONDO_GPU_VARIANTS finds by name.
+namespace sim {
+constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>;
+}
+#ifdef RONDO_WITH_CUDA
+namespace cuda {
+constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>;
+}
+#endif
 
 std::span<const Variant> ctc_variants() {
   static constexpr Variant variants[] = {
-    variant<CtcArgs, ctc_ref>("ref", Backend::ref),
-    variant<CtcArgs, ctc_avx512>("avx512", Backend::cpu, Role::standard, has_avx512),
-    variant<CtcArgs, ctc_avx2>("avx2", Backend::cpu, Role::standard, has_avx2),
-    variant<CtcArgs, ctc_generic>("generic", Backend::cpu),
-    variant<CtcArgs, ctc_wide_avx512>("wide_avx512", Backend::cpu, Role::named, has_avx512),
-    variant<CtcArgs, ctc_wide_avx2>("wide_avx2", Backend::cpu, Role::named, has_avx2),
-    variant<CtcArgs, ctc_wide_generic>("wide_generic", Backend::cpu, Role::named),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_fast, "fast", Role::standard, ctc_gpu_accepts),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space, "log_space", Role::standard, ctc_gpu_accepts),
+    variant<CtcArgs, checked<ctc_ref>>("ref", Backend::ref),
+    variant<CtcArgs, checked<ctc_avx512>>("avx512", Backend::cpu, Role::standard, has_avx512),
+    variant<CtcArgs, checked<ctc_avx2>>("avx2", Backend::cpu, Role::standard, has_avx2),
+    variant<CtcArgs, checked<ctc_generic>>("generic", Backend::cpu),
+    variant<CtcArgs, checked<ctc_wide_avx512>>("wide_avx512", Backend::cpu, Role::named, has_avx512),
+    variant<CtcArgs, checked<ctc_wide_avx2>>("wide_avx2", Backend::cpu, Role::named, has_avx2),
+    variant<CtcArgs, checked<ctc_wide_generic>>("wide_generic", Backend::cpu, Role::named),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_fast_checked, "fast", Role::standard, ctc_gpu_accepts),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space_checked, "log_space", Role::standard, ctc_gpu_accepts),
 #if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
-    variant<CtcArgs, ctc_cudnn>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
+    variant<CtcArgs, checked<ctc_cudnn>>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
 #endif
   };
   return variants;

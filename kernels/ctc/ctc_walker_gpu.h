@@ -21,6 +21,15 @@ constexpr bool staged = p == Phase::store || p == Phase::posteriors;
 template <Phase p>
 constexpr bool has_posteriors = p == Phase::posteriors || p == Phase::through;
 
+// A posterior is u * first * other * rest. Where an alignment enters lanes that both directions
+// have given low scales, or leaves lanes of high ones, one power of two does not hold first * rest.
+// Of 2^bits, what is negative is halved, so that neither u * first nor that times `other` leaves
+// the range of f32 if the posterior does not; what is positive comes last, up to 2^100, so that an
+// infinity never meets the 0 that has become of a small beta.
+struct PosteriorFactor {
+  float first, rest;
+};
+
 // Frames of whole lattices of one warp per direction go through a stage.
 template <int P, int warps, class Emissions>
 constexpr bool has_stages = warps == 1 && std::is_same_v<Emissions, StoredEmissions>;
@@ -273,23 +282,25 @@ struct Walker {
   }
 
   // What a lane's product of alpha and beta is to be multiplied by, in units of Z * 2^-z_exponent.
-  __device__ float posterior_factor(int exponent, int other_exponent) const {
+  __device__ PosteriorFactor posterior_factor(int exponent, int other_exponent) const {
     const int bits = exponent + other_exponent - z_exponent;
-    const float factor = power_of_two(clamped(bits, -126, 127));
-    return bits < -126 ? 0 : factor;
+    const int rest = clamped(bits - (smaller(bits, 0) >> 1), -126, 100);
+    const float power = power_of_two(clamped(bits - rest, -126, 127));
+    return {bits < -252 ? 0 : power, power_of_two(rest)};
   }
   // Posteriors, up to a factor common to the frame, into the place of the emissions; the lane's
   // sums.
-  __device__ CtcPartial posterior(const Sums<P>& u, const Sums<P>& other, float factor,
-                                  int32_t row) const {
+  __device__ CtcPartial posterior(const Sums<P>& u, const Sums<P>& other,
+                                  const PosteriorFactor& factor, int32_t row) const {
     PairWords<P> words;
     float blanks = 0, all = 0;
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
-      blanks += u.b[j] * factor * other.b[j];
-      words.at[j] = u.l[j] * factor * other.l[j];
+      blanks += u.b[j] * factor.first * other.b[j];
+      words.at[j] = u.l[j] * factor.first * other.l[j] * factor.rest;
       all += words.at[j];
     }
+    blanks *= factor.rest;
     const auto stride = static_cast<uint32_t>(a.work.emission_stride);
     if (first < static_cast<int>(stride) - ctc_emission_end) {
       *reinterpret_cast<PairWords<P>*>(
@@ -350,21 +361,28 @@ struct Walker {
   }
 
   // alpha one frame before the middle meets beta in the middle: the exponent of the largest term.
+  // This is a frame more than `carry` is made for: an alignment may enter a lane that it could not
+  // reach in the chunk.
   __device__ int meet(int32_t row, const CtcSeam* in) const {
-    const Sums<P> u = sums<true>(in, 0);
+    float near_l = __shfl_up_sync(all_lanes, tile.l[P - 1], 1);
+    if (wide && in && lane == 0) near_l = in->l[0];
+    int near_scale = from_before<P, true>(tile.exponent, 1, in ? in->exponent : no_exponent);
     Stored<P> other;
     columns.load(row, other);
     int top = no_exponent;
+    const auto term = [&](float x, int scale, float y) {
+      top = larger(top, product_exponent(x, scale, y, other.exponent));
+    };
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) {
-      if (u.b[j] > 0 && other.states.b[j] > 0) {
-        top = larger(top, exponent_of(u.b[j]) + exponent_of(other.states.b[j]));
-      }
-      if (u.l[j] > 0 && other.states.l[j] > 0) {
-        top = larger(top, exponent_of(u.l[j]) + exponent_of(other.states.l[j]));
-      }
+      term(tile.b[j], tile.exponent, other.states.b[j]);
+      term(tile.b[j], tile.exponent, other.states.l[j]);
+      term(tile.l[j], tile.exponent, other.states.l[j]);
+      term(near_l, near_scale, other.states.b[j]);
+      if (tile.skip[j] > 0) term(near_l, near_scale, other.states.l[j]);
+      near_l = tile.l[j];
+      near_scale = tile.exponent;
     }
-    if (top > no_exponent) top += tile.exponent + other.exponent;
     for (int d = 16; d > 0; d /= 2) top = larger(top, __shfl_xor_sync(all_lanes, top, d));
     return top;
   }

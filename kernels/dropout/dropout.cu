@@ -1,5 +1,6 @@
 // Dropout: a team of threads per row. One call of the generator gives the bits of four columns, 16
 // apart, so a thread with N adjacent counters writes four chunks of N columns.
+#include "kernels/base/check_view.h"
 #include "kernels/dropout/dropout_impl.h"
 #include "kernels/dropout/philox.h"
 #include "kernels/simt/memory_bound.h"
@@ -84,6 +85,7 @@ void dropout_as(const Context& context, const DropoutArgs& args) {
 
 void dropout_gpu(const Context& context, const DropoutArgs& a) {
   RONDO_CHECK(a.p >= 0 && a.p < 1, "dropout probability is ", a.p, ", expected [0, 1)");
+  check_like("dropout", "y", a.y, a.x);
   if (a.x.numel() == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { dropout_as<T>(context, a); });
 }

@@ -5,6 +5,7 @@
 // order of k, piece by piece (which keeps long f32 sums accurate), whatever its place in a tile:
 // rows have the same bits in any company. blockIdx.y is the product of the batch.
 #include "kernels/gemm/gemm_impl.h"
+#include "kernels/simt/outer_product.h"
 #include "kernels/simt/simt.h"
 
 namespace rondo::RONDO_GPU {
@@ -123,12 +124,7 @@ struct Sums<float> {
       const auto a0 = *reinterpret_cast<const Four<float>*>(a + Layout<float>::at(row, p));
       const auto a1 = *reinterpret_cast<const Four<float>*>(a + Layout<float>::at(row + 4, p));
       const auto b0 = *reinterpret_cast<const Four<float>*>(b + Layout<float>::at(col, p));
-      for (int i = 0; i < 4; ++i) {
-        for (int j = 0; j < 4; ++j) {
-          part[i][j] = fmaf(a0.v[i], b0.v[j], part[i][j]);
-          part[i + 4][j] = fmaf(a1.v[i], b0.v[j], part[i + 4][j]);
-        }
-      }
+      add_outer_product(part, a0.v, a1.v, b0.v);
     }
     for (int i = 0; i < 8; ++i) {
       for (int j = 0; j < 4; ++j) sum[i][j] += part[i][j];

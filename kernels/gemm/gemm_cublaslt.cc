@@ -28,6 +28,8 @@ namespace {
 constexpr size_t algorithm_bytes = size_t{32} << 20;  // what NVIDIA advises for Hopper
 constexpr size_t wide_rows_bytes = size_t{64} << 20;  // of f32 results on their way to bf16
 constexpr size_t bias_alignment = 16;
+// That of the workspace: said of the library for Hopper by those who found out, checked nowhere.
+constexpr size_t workspace_alignment = 256;
 
 struct Key {
   int device;
@@ -205,6 +207,13 @@ class Call {
   const Product* product_ = nullptr;
 };
 
+// The workspace from its first aligned byte on.
+TensorView aligned_workspace(const TensorView& w) {
+  const size_t skipped = -reinterpret_cast<uintptr_t>(w.data) % workspace_alignment;
+  if (!w || w.bytes() <= skipped) return {};
+  return {w.as<uint8_t>() + skipped, DType::u8, {static_cast<int64_t>(w.bytes() - skipped)}};
+}
+
 size_t own_workspace(const GemmArgs& g) {
   return std::min(g.workspace ? g.workspace.bytes() : 0, algorithm_bytes);
 }
@@ -263,12 +272,15 @@ size_t gemm_cublaslt_workspace(const GemmArgs& g) {
   const bool rounds = g.dtype == DType::bf16 && g.c_dtype == DType::bf16;
   const size_t row = static_cast<size_t>(std::max<int64_t>(g.n, 1)) * sizeof(float);
   const size_t rows = static_cast<size_t>(std::max<int64_t>(g.m, 1));
-  return algorithm_bytes + (rounds ? std::clamp(wide_rows_bytes / row, size_t{1}, rows) * row : 0);
+  return workspace_alignment + algorithm_bytes +
+         (rounds ? std::clamp(wide_rows_bytes / row, size_t{1}, rows) * row : 0);
 }
 
 void gemm_by_cublaslt(const CublasLt& library, const GemmCublasLtKernels& kernels,
-                      const Context& context, const GemmArgs& g) {
-  check_gemm(g);
+                      const Context& context, const GemmArgs& args) {
+  check_gemm(args);
+  GemmArgs g = args;
+  g.workspace = aligned_workspace(args.workspace);
   RONDO_CHECK(!g.row_count || g.spare_rows, "row_count without spare_rows");
   if (g.m == 0 || g.n == 0) return;
   if (g.batch != 1 && !together(g)) {

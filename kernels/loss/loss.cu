@@ -1,5 +1,6 @@
 // Losses over rows: a team of threads per row. Cross-entropy reads a row three times, twice from
 // the first-level cache. What a thread overwrites (grad may be logits), no other thread reads.
+#include "kernels/base/check_view.h"
 #include "kernels/loss/loss_impl.h"
 #include "kernels/simt/memory_bound.h"
 
@@ -141,12 +142,21 @@ void mse_as(const Context& context, const MseArgs& args) {
 }  // namespace
 
 void cross_entropy_gpu(const Context& context, const CrossEntropyArgs& a) {
-  if (a.logits.dim(0) == 0) return;
+  const int64_t rows = a.logits.dim(0);
+  if (a.grad) check_like("cross_entropy", "grad", a.grad, a.logits);
+  if (a.grad_scale) check_elements("cross_entropy", "grad_scale", a.grad_scale, rows);
+  check_elements("cross_entropy", "loss", a.loss, rows);
+  if (rows == 0) return;
   visit_narrow(a.logits.dtype, [&]<class T>(T) { cross_entropy_as<T>(context, a); });
 }
 
 void mse_gpu(const Context& context, const MseArgs& a) {
-  if (a.pred.dim(0) == 0) return;
+  const int64_t rows = a.pred.dim(0);
+  check_like("mse", "target", a.target, a.pred);
+  if (a.grad) check_like("mse", "grad", a.grad, a.pred);
+  if (a.grad_scale) check_elements("mse", "grad_scale", a.grad_scale, rows);
+  check_elements("mse", "loss", a.loss, rows);
+  if (rows == 0) return;
   visit_narrow(a.pred.dtype, [&]<class T>(T) { mse_as<T>(context, a); });
 }
 

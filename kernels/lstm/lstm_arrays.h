@@ -1,5 +1,6 @@
 // The arguments that the kernels of all GPU variants of the LSTM ops take: the arrays of the op and
-// of its workspace, of compute dtype T. For *.cu files of kernels/lstm.
+// of its workspace, of compute dtype T, which lstm_run_typed() chooses. For *.cu files of
+// kernels/lstm.
 #pragma once
 
 #include "kernels/lstm/lstm_gpu.h"
@@ -56,5 +57,14 @@ struct LstmBackwardArrays {
         dc0(a.dc0.as<float>()),
         dc(space.dc) {}
 };
+
+// Of a variant's two functions, calls the one for the compute dtype, once the arguments are
+// checked.
+template <class Args>
+void lstm_run_typed(const Context& context, const Args& a, void (*f32)(const Context&, const Args&),
+                    void (*narrow)(const Context&, const Args&)) {
+  check_lstm(a);
+  (lstm_compute_dtype(a) == DType::f32 ? f32 : narrow)(context, a);
+}
 
 }  // namespace rondo::RONDO_GPU

@@ -3,8 +3,8 @@
 //
 // A cluster holds all of one direction's R in the registers of its blocks, for the whole sequence,
 // and owns a few sequences: clusters never talk to each other, and each stops at its own longest
-// sequence. Block `rank` owns 32 cells, their states and their four gates. Products are
-// mma_m16n8k16 with the weights as A and the sequences as B (8 to a tile).
+// sequence. Block `rank` owns 32 cells, their states and their four gates. Products
+// (lstm_cluster_product.h) have the weights as A and the sequences as B (8 to a tile).
 #pragma once
 
 #include <type_traits>
@@ -17,6 +17,18 @@ namespace cluster {
 
 constexpr int threads = 256, warps = 8;
 constexpr int block_cells = 32, tile_sequences = 8;
+
+// A number of compute type T in shared memory, where nothing is constructed.
+template <class T>
+using Stored = std::conditional_t<std::is_same_v<T, bf16>, uint16_t, T>;
+__device__ inline uint16_t to_stored(bf16 x) { return x.bits; }
+__device__ inline float to_stored(float x) { return x; }
+__device__ inline bf16 from_stored(uint16_t bits) {
+  bf16 x;
+  x.bits = bits;
+  return x;
+}
+__device__ inline float from_stored(float x) { return x; }
 
 // The sequences of a cluster: [first, first + count), `frames` long at most.
 struct Share {
@@ -35,17 +47,28 @@ __device__ inline Share share_of(const PackedView& layout, int blocks, int seque
 
 // The frame a step visits.
 struct Step {
-  int64_t frame, row;  // row of the cluster's first sequence
-  int active;          // sequences of the cluster; 0 before the first step and after the last
+  int64_t row;  // of the cluster's first sequence
+  int active;   // sequences of the cluster; 0 before the first step and after the last
 };
 
-__device__ inline Step step_at(const PackedView& layout, const Share& share, int64_t d,
-                               int64_t step) {
-  if (step < 0 || step >= share.frames) return {0, 0, 0};
+// The same as the layout has it. A thread that looks at what it has just loaded waits for memory,
+// so the time loops load this a step before they look (step_of).
+struct Frame {
+  int32_t row, sequences;
+};
+
+__device__ inline Frame load_frame(const PackedView& layout, const Share& share, int64_t d,
+                                   int64_t step) {
+  if (step < 0 || step >= share.frames) return {0, 0};
   const int64_t t = d == 0 ? step : share.frames - 1 - step;
-  const int64_t active = layout.batch_sizes[t] - share.first;
-  return {t, layout.row_offsets[t] + share.first,
-          static_cast<int>(active < share.count ? active : share.count)};
+  return {layout.row_offsets[t], layout.batch_sizes[t]};
+}
+
+__device__ inline Step step_of(const Share& share, const Frame& frame) {
+  const int64_t active = frame.sequences - share.first;
+  return {frame.row + share.first, static_cast<int>(active < 0             ? 0
+                                                    : active < share.count ? active
+                                                                           : share.count)};
 }
 
 // Cluster sizes that hold H cells, 32 to a block.
@@ -53,9 +76,16 @@ inline int blocks_for_hidden(int64_t hidden) {
   return hidden <= 64 ? 2 : hidden <= 128 ? 4 : hidden <= 256 ? 8 : 16;
 }
 
+// What the registers hold beside R, of compute type T.
+template <class T>
+constexpr int most_blocks = sizeof(T) == sizeof(bf16) ? 16 : 8;
+template <class T>
+constexpr int most_tiles = sizeof(T) == sizeof(bf16) ? 4 : 2;
+
 // Calls f(blocks, tiles) with integral constants: the cluster size for H, and the tiles of
-// sequences per cluster: as few as let all clusters be resident at once.
-template <class Resident, class F>
+// sequences per cluster: as few as let all clusters be resident at once; with most_tiles, clusters
+// may come one after the other.
+template <class T, class Resident, class F>
 void with_geometry(int64_t hidden, int directions, int64_t sequences, Resident resident, F f) {
   const auto with_blocks = [&](auto blocks) {
     const auto fits = [&](auto tiles) {
@@ -63,8 +93,11 @@ void with_geometry(int64_t hidden, int directions, int64_t sequences, Resident r
       return directions * ((sequences + per_cluster - 1) / per_cluster) <= resident(blocks, tiles);
     };
     if (fits(std::integral_constant<int, 1>())) return f(blocks, std::integral_constant<int, 1>());
-    if (fits(std::integral_constant<int, 2>())) return f(blocks, std::integral_constant<int, 2>());
-    return f(blocks, std::integral_constant<int, 4>());
+    if constexpr (most_tiles < T >> 2) {
+      if (fits(std::integral_constant<int, 2>()))
+        return f(blocks, std::integral_constant<int, 2>());
+    }
+    return f(blocks, std::integral_constant<int, most_tiles<T>>());
   };
   switch (blocks_for_hidden(hidden)) {
     case 2:
@@ -74,7 +107,7 @@ void with_geometry(int64_t hidden, int directions, int64_t sequences, Resident r
     case 8:
       return with_blocks(std::integral_constant<int, 8>());
     default:
-      return with_blocks(std::integral_constant<int, 16>());
+      return with_blocks(std::integral_constant<int, most_blocks<T>>());
   }
 }
 

@@ -8,7 +8,7 @@
 // was read before the barrier of the step before.
 //
 // A thread has one cell (its lane) in one sequence (its warp) of each tile.
-#include "kernels/lstm/lstm_cluster.h"
+#include "kernels/lstm/lstm_cluster_product.h"
 #include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::RONDO_GPU {
@@ -16,24 +16,27 @@ namespace {
 
 using namespace cluster;
 
-using Backward = LstmBackwardArrays<bf16>;
+template <class T>
+using Backward = LstmBackwardArrays<T>;
 
 constexpr int gate_rows = 4 * block_cells;  // of a block
-
-template <int blocks, int tiles>
-struct BackwardShared {
-  // Parts of dh from each block, [tile][sequence][cell]; the padding spreads the remote stores'
-  // sequences over the banks.
-  static constexpr int inbox_stride = block_cells + 4;
-  alignas(16) float inbox[2][blocks][tiles][tile_sequences][inbox_stride];
-  static constexpr int dz_stride = gate_rows + chunk_elements;
-  alignas(16) uint16_t dz[tiles * tile_sequences][dz_stride];
-  alignas(16) Stage stages[warps];
-};
 
 // Tiles of 16 cells whose dh a warp computes.
 template <int blocks>
 constexpr int row_tiles = blocks >= 4 ? blocks / 4 : 1;
+
+template <class T, int blocks, int tiles>
+struct BackwardShared {
+  static constexpr bool narrow = sizeof(T) == sizeof(bf16);
+  static constexpr int chains = narrow || row_tiles<blocks> > 1 ? 1 : 2;
+  using Product = cluster::Product<T, row_tiles<blocks>, gate_rows, chains>;
+  // Parts of dh from each block, [tile][sequence][cell]; the padding spreads the remote stores'
+  // sequences over the banks.
+  static constexpr int inbox_stride = block_cells + 4;
+  alignas(16) float inbox[2][blocks][tiles][tile_sequences][inbox_stride];
+  alignas(16) Stored<T> dz[tiles * tile_sequences][gate_rows + padding<T>];
+  alignas(16) typename Product::Shared product;
+};
 
 struct Place {
   int warp, lane, rank;
@@ -50,29 +53,24 @@ struct Place {
 
 // R transposed: rows are the cells of h, columns this block's gate rows (gate j / 32 of cell
 // j % 32). Zeros outside H.
-template <int blocks, int tiles>
-__device__ void load_weights(const Backward& b, const Place& p, BackwardShared<blocks, tiles>& s,
-                             uint32_t (&a)[row_tiles<blocks>][gate_rows / 16][4]) {
-  const int64_t H = b.shape.hidden;
-  const bf16* r = b.r[p.d];
-  RONDO_UNROLL_ALL
-  for (int i = 0; i < row_tiles<blocks>; ++i) {
-    const auto at = [&](int row, int j) {
-      const int64_t k = (p.warp * row_tiles<blocks> + i) * 16 + row;
-      const int64_t unit = p.rank * block_cells + j % block_cells;
-      return k < H && unit < H ? r[(j / block_cells * H + unit) * H + k] : to_bf16(0.0f);
-    };
-    load_fragments<Adjacent::rows>(s.stages[p.warp], at, a[i]);
-  }
+template <class T, int blocks, int tiles, class Product>
+__device__ void load_weights(const Backward<T>& b, const Place& p,
+                             BackwardShared<T, blocks, tiles>& s, Product& product) {
+  const int64_t H = b.shape.hidden, first = p.warp * row_tiles<blocks> * 16;
+  const T* r = b.r[p.d];
+  product.template load<Adjacent::rows>(s.product, [&](int row, int j) {
+    const int64_t k = first + row, unit = p.rank * block_cells + j % block_cells;
+    return k < H && unit < H ? r[(j / block_cells * H + unit) * H + k] : to<T>(0.0f);
+  });
 }
 
 // What a thread keeps of its cell in one sequence per tile.
-template <int tiles>
+template <class T, int tiles>
 struct Cells {
   float gate[tiles][4], c[tiles], c_before[tiles], dy[tiles];  // of the coming step
   float dh[tiles], dc[tiles];
 
-  __device__ void load_states(const Backward& b, const Share& share, const Place& p) {
+  __device__ void load_states(const Backward<T>& b, const Share& share, const Place& p) {
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       const bool mine = p.unit < b.shape.hidden && p.sequence(tile) < share.count;
@@ -84,7 +82,7 @@ struct Cells {
   }
 
   // `earlier` is the step before in time.
-  __device__ void load_step(const Backward& b, const Share& share, const Step& step,
+  __device__ void load_step(const Backward<T>& b, const Share& share, const Step& step,
                             const Step& earlier, const Place& p) {
     const LstmShape& s = b.shape;
     const int64_t H = s.hidden;
@@ -105,26 +103,26 @@ struct Cells {
     }
   }
 
-  __device__ void store_states(const Backward& b, const Share& share, const Place& p) const {
+  __device__ void store_states(const Backward<T>& b, const Share& share, const Place& p) const {
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       if (p.sequence(tile) >= share.count || p.unit >= b.shape.hidden) continue;
       const int64_t at =
           b.shape.state(p.d, share.first + p.sequence(tile)) * b.shape.hidden + p.unit;
-      if (b.dh0) b.dh0[at] = to_bf16(dh[tile]);
+      if (b.dh0) b.dh0[at] = to<T>(dh[tile]);
       if (b.dc0) b.dc0[at] = dc[tile];
     }
   }
 };
 
 // dz of the step's active sequences; zeros for cells outside H, which the product reads.
-template <int blocks, int tiles>
-__device__ void backward_cells(Cells<tiles>& cells, const Step& step, const Place& p, int64_t H,
-                               BackwardShared<blocks, tiles>& s) {
+template <class T, int blocks, int tiles>
+__device__ void backward_cells(Cells<T, tiles>& cells, const Step& step, const Place& p, int64_t H,
+                               BackwardShared<T, blocks, tiles>& s) {
   RONDO_UNROLL_ALL
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile * tile_sequences >= step.active) continue;
-    uint16_t* dz = s.dz[p.sequence(tile)] + p.lane;
+    Stored<T>* dz = s.dz[p.sequence(tile)] + p.lane;
     const bool mine = p.sequence(tile) < step.active && p.unit < H;
     if (mine) {
       lstm_cell_backward(cells.gate[tile], cells.c[tile], cells.c_before[tile],
@@ -132,32 +130,26 @@ __device__ void backward_cells(Cells<tiles>& cells, const Step& step, const Plac
     }
     RONDO_UNROLL_ALL
     for (int g = 0; g < 4; ++g) {
-      dz[g * block_cells] = mine ? to_bf16(cells.gate[tile][g]).bits : uint16_t{0};
+      dz[g * block_cells] = to_stored(to<T>(mine ? cells.gate[tile][g] : 0.0f));
     }
   }
 }
 
 // This block's part of dh of every cell, into the inboxes of the cells' blocks.
-template <int blocks, int tiles>
-__device__ void send_parts(const uint32_t (&a)[row_tiles<blocks>][gate_rows / 16][4], int active,
-                           int buffer, const Place& p, BackwardShared<blocks, tiles>& s) {
+template <class T, int blocks, int tiles, class Product>
+__device__ void send_parts(const Product& product, int active, int buffer, const Place& p,
+                           BackwardShared<T, blocks, tiles>& s) {
   const int group = p.lane / 4, member = p.lane % 4;
   RONDO_UNROLL_ALL
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile * tile_sequences >= active) continue;
-    const uint16_t* dz = s.dz[tile * tile_sequences + group] + 2 * member;
-    float part[row_tiles<blocks>][4] = {};
-    RONDO_UNROLL_ALL
-    for (int k = 0; k < gate_rows / 16; ++k) {
-      const uint32_t fragment[2] = {load_pair(dz + k * 16), load_pair(dz + k * 16 + 8)};
-      RONDO_UNROLL_ALL
-      for (int i = 0; i < row_tiles<blocks>; ++i) mma_m16n8k16(part[i], a[i][k], fragment);
-    }
+    float part[row_tiles<blocks>][4];
+    product.multiply(s.product, s.dz[tile * tile_sequences + group], part);
     RONDO_UNROLL_ALL
     for (int i = 0; i < row_tiles<blocks>; ++i) {
       const int row_tile = p.warp * row_tiles<blocks> + i;
       if (row_tile >= 2 * blocks) continue;
-      constexpr int stride = BackwardShared<blocks, tiles>::inbox_stride;
+      constexpr int stride = BackwardShared<T, blocks, tiles>::inbox_stride;
       float* to = map_shared(&s.inbox[buffer][p.rank][tile][2 * member][row_tile % 2 * 16 + group],
                              static_cast<unsigned>(row_tile / 2));
       to[0] = part[i][0];
@@ -169,9 +161,10 @@ __device__ void send_parts(const uint32_t (&a)[row_tiles<blocks>][gate_rows / 16
 }
 
 // dh that came back through R, and dz to memory.
-template <int blocks, int tiles>
-__device__ void receive_parts(const Backward& b, Cells<tiles>& cells, const Step& step, int buffer,
-                              const Place& p, const BackwardShared<blocks, tiles>& s) {
+template <class T, int blocks, int tiles>
+__device__ void receive_parts(const Backward<T>& b, Cells<T, tiles>& cells, const Step& step,
+                              int buffer, const Place& p,
+                              const BackwardShared<T, blocks, tiles>& s) {
   const int64_t H = b.shape.hidden;
   RONDO_UNROLL_ALL
   for (int tile = 0; tile < tiles; ++tile) {
@@ -181,34 +174,38 @@ __device__ void receive_parts(const Backward& b, Cells<tiles>& cells, const Step
     RONDO_UNROLL_ALL
     for (int from = 0; from < blocks; ++from) sum += s.inbox[buffer][from][tile][p.warp][p.lane];
     cells.dh[tile] = sum;
-    bf16* to = b.dgates + b.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
+    T* to = b.dgates + b.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
     RONDO_UNROLL_ALL
-    for (int g = 0; g < 4; ++g) to[g * H].bits = s.dz[n][g * block_cells + p.lane];
+    for (int g = 0; g < 4; ++g) to[g * H] = from_stored(s.dz[n][g * block_cells + p.lane]);
   }
 }
 
-template <int blocks, int tiles>
-__global__ void __launch_bounds__(threads, 1) cluster_backward(Backward b) {
+template <class T, int blocks, int tiles>
+__global__ void __launch_bounds__(threads, 1) cluster_backward(Backward<T> b) {
   if (!RONDO_SM90) return;
-  auto& s = shared<BackwardShared<blocks, tiles>>();
+  using Shared = BackwardShared<T, blocks, tiles>;
+  auto& s = shared<Shared>();
   const PackedView& layout = b.shape.layout;
   const Share share = share_of(layout, blocks, tiles * tile_sequences);
   if (share.count <= 0) return;
   const Place p;
-  uint32_t a[row_tiles<blocks>][gate_rows / 16][4];
-  load_weights(b, p, s, a);
-  Cells<tiles> cells = {};
+  typename Shared::Product product;
+  load_weights(b, p, s, product);
+  Cells<T, tiles> cells = {};
   cells.load_states(b, share, p);
-  Step now = step_at(layout, share, p.d, share.frames - 1);
-  Step next = step_at(layout, share, p.d, share.frames - 2);
+  const auto frame_at = [&](int64_t step) { return load_frame(layout, share, p.d, step); };
+  Step now = step_of(share, frame_at(share.frames - 1));
+  Step next = step_of(share, frame_at(share.frames - 2));
+  Frame following = frame_at(share.frames - 3);
   cells.load_step(b, share, now, next, p);
   cluster_sync();
   for (int64_t step = share.frames - 1; step >= 0; --step) {
-    const Step after_next = step_at(layout, share, p.d, step - 2);
+    const Step after_next = step_of(share, following);
+    following = frame_at(step - 3);
     const int buffer = static_cast<int>(step % 2);
     backward_cells(cells, now, p, b.shape.hidden, s);
     __syncthreads();
-    send_parts(a, now.active, buffer, p, s);
+    send_parts(product, now.active, buffer, p, s);
     cells.load_step(b, share, next, after_next, p);
     cluster_sync();
     receive_parts(b, cells, now, buffer, p, s);
@@ -218,29 +215,35 @@ __global__ void __launch_bounds__(threads, 1) cluster_backward(Backward b) {
   cells.store_states(b, share, p);
 }
 
-template <class F>
-void with_kernel(const LstmBackwardArgs& a, F f) {
+template <class T, class F>
+void with_typed_kernel(const LstmBackwardArgs& a, F f) {
   const int64_t sequences = a.layout.capacity.sequences;
   const int directions = a.dims.directions;
   const auto launch_of = [&](auto blocks, auto tiles) {
     return configuration("lstm cluster_backward", blocks, tiles, directions, sequences,
-                         sizeof(BackwardShared<blocks, tiles>));
+                         sizeof(BackwardShared<T, blocks, tiles>));
   };
-  with_geometry(
+  with_geometry<T>(
       a.dims.hidden, directions, sequences,
       [&](auto blocks, auto tiles) {
-        return resident_clusters(launch_of(blocks, tiles), cluster_backward<blocks, tiles>);
+        return resident_clusters(launch_of(blocks, tiles), cluster_backward<T, blocks, tiles>);
       },
       [&](auto blocks, auto tiles) {
-        f(launch_of(blocks, tiles), cluster_backward<blocks, tiles>);
+        f(launch_of(blocks, tiles), cluster_backward<T, blocks, tiles>);
       });
+}
+
+// f(launch, kernel) for the call.
+template <class F>
+void with_kernel(const LstmBackwardArgs& a, F f) {
+  a.dy.dtype == DType::f32 ? with_typed_kernel<float>(a, f) : with_typed_kernel<bf16>(a, f);
 }
 
 }  // namespace
 
 bool lstm_backward_cluster_accepts(const Context& context, const void* args) {
   const auto* a = static_cast<const LstmBackwardArgs*>(args);
-  if (!a) return cluster_machine(cluster_backward<2, 1>, sizeof(BackwardShared<2, 1>));
+  if (!a) return cluster_machine(cluster_backward<bf16, 2, 1>, sizeof(BackwardShared<bf16, 2, 1>));
   if (a->run != LstmRun::both) return false;
   if (!lstm_suits("cluster", context.backend, a->dims, a->dy.dtype, a->layout.capacity.sequences))
     return false;
@@ -255,8 +258,8 @@ void lstm_backward_cluster(const Context& context, const LstmBackwardArgs& a) {
   check_lstm(a);
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
-  with_kernel(a, [&](const LaunchConfig& config, auto kernel) {
-    launch(context, config, kernel, Backward(a, space));
+  with_kernel(a, [&]<class T>(const LaunchConfig& config, void (*kernel)(Backward<T>)) {
+    launch(context, config, kernel, Backward<T>(a, space));
   });
   lstm_gpu_input_gradients(context, a, space);
 }

@@ -9,7 +9,7 @@
 // The rows of a warp are its four cells' i, f, g, o, so that a thread pair (16 lanes apart) holds
 // the gates of a cell in two sequences, and each computes one after an exchange. Global stores wait
 // until the barrier is behind, or the barrier would wait for them.
-#include "kernels/lstm/lstm_cluster.h"
+#include "kernels/lstm/lstm_cluster_product.h"
 #include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::RONDO_GPU {
@@ -17,14 +17,15 @@ namespace {
 
 using namespace cluster;
 
-using Forward = LstmForwardArrays<bf16>;
+template <class T>
+using Forward = LstmForwardArrays<T>;
 
-template <int blocks, int tiles>
+template <class T, int blocks, int tiles>
 struct ForwardShared {
-  // The padding spreads the sequences over the banks.
-  static constexpr int width = blocks * block_cells, stride = width + chunk_elements;
-  alignas(16) uint16_t h[2][tiles * tile_sequences][stride];
-  alignas(16) Stage stages[warps];
+  static constexpr int width = blocks * block_cells, stride = width + padding<T>;
+  using Product = cluster::Product<T, 1, width, sizeof(T) == sizeof(bf16) ? 4 : 2>;
+  alignas(16) Stored<T> h[2][tiles * tile_sequences][stride];
+  alignas(16) typename Product::Shared product;
 };
 
 // A thread's place: which of the block's warps and lanes, its cell, and its sequence in a tile.
@@ -44,54 +45,51 @@ struct Place {
 };
 
 // A warp's 16 rows: gate row / 4 of cell row % 4; zeros outside H.
-template <int blocks, int tiles>
-__device__ void load_weights(const Forward& f, const Place& p, ForwardShared<blocks, tiles>& s,
-                             uint32_t (&a)[2 * blocks][4]) {
+template <class T, class Shared>
+__device__ void load_weights(const Forward<T>& f, const Place& p, Shared& s,
+                             typename Shared::Product& product) {
   const int64_t H = f.shape.hidden, first = p.unit - p.group % 4;
-  const bf16* r = f.r[p.d];
-  const auto at = [&](int row, int k) {
+  const T* r = f.r[p.d];
+  product.template load<Adjacent::columns>(s.product, [&](int row, int k) {
     const int64_t unit = first + row % 4;
-    return unit < H && k < H ? r[(row / 4 * H + unit) * H + k] : to_bf16(0.0f);
-  };
-  load_fragments<Adjacent::columns>(s.stages[p.warp], at, a);
+    return unit < H && k < H ? r[(row / 4 * H + unit) * H + k] : to<T>(0.0f);
+  });
 }
 
 // Both buffers: a sequence of direction 1 may begin at either.
-template <int blocks, int tiles>
-__device__ void load_initial_h(const Forward& f, const Share& share, int64_t d,
-                               ForwardShared<blocks, tiles>& s) {
-  constexpr int width = ForwardShared<blocks, tiles>::width;
+template <class T, int blocks, int tiles>
+__device__ void load_initial_h(const Forward<T>& f, const Share& share, int64_t d,
+                               ForwardShared<T, blocks, tiles>& s) {
+  constexpr int width = blocks * block_cells;
   const int64_t H = f.shape.hidden;
   for (int i = static_cast<int>(threadIdx.x); i < tiles * tile_sequences * width; i += threads) {
     const int n = i / width, k = i % width;
-    uint16_t h = 0;
-    if (f.h0 && n < share.count && k < H) {
-      h = f.h0[f.shape.state(d, share.first + n) * H + k].bits;
-    }
-    s.h[0][n][k] = s.h[1][n][k] = h;
+    T h = to<T>(0.0f);
+    if (f.h0 && n < share.count && k < H) h = f.h0[f.shape.state(d, share.first + n) * H + k];
+    s.h[0][n][k] = s.h[1][n][k] = to_stored(h);
   }
 }
 
 // What a thread keeps of its cell in one sequence per tile.
-template <int tiles>
+template <class T, int tiles>
 struct Cells {
   float pre[tiles][4];  // of the coming step
   float gate[tiles][4];
   float c[tiles];
-  bf16 h[tiles];
+  T h[tiles];
 
-  __device__ void load_states(const Forward& f, const Share& share, const Place& p) {
+  __device__ void load_states(const Forward<T>& f, const Share& share, const Place& p) {
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       const bool mine = p.unit < f.shape.hidden && p.sequence(tile) < share.count;
       const int64_t at =
           mine ? f.shape.state(p.d, share.first + p.sequence(tile)) * f.shape.hidden + p.unit : 0;
       c[tile] = mine && f.c0 ? f.c0[at] : 0.0f;
-      h[tile] = mine && f.h0 ? f.h0[at] : to_bf16(0.0f);
+      h[tile] = mine && f.h0 ? f.h0[at] : to<T>(0.0f);
     }
   }
 
-  __device__ void load_pre(const Forward& f, const Step& step, const Place& p, int tile) {
+  __device__ void load_pre(const Forward<T>& f, const Step& step, const Place& p, int tile) {
     const int64_t H = f.shape.hidden;
     if (p.sequence(tile) >= step.active || p.unit >= H) return;
     const float* from =
@@ -100,7 +98,7 @@ struct Cells {
     for (int g = 0; g < 4; ++g) pre[tile][g] = from[g * H];
   }
 
-  __device__ void store_step(const Forward& f, const Step& step, const Place& p) const {
+  __device__ void store_step(const Forward<T>& f, const Step& step, const Place& p) const {
     const LstmShape& s = f.shape;
     const int64_t H = s.hidden;
     RONDO_UNROLL_ALL
@@ -111,11 +109,11 @@ struct Cells {
       if (f.cells) f.cells[at * H + p.unit] = c[tile];
       if (!f.gates) continue;
       RONDO_UNROLL_ALL
-      for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + p.unit] = to_bf16(gate[tile][g]);
+      for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + p.unit] = to<T>(gate[tile][g]);
     }
   }
 
-  __device__ void store_states(const Forward& f, const Share& share, const Place& p) const {
+  __device__ void store_states(const Forward<T>& f, const Share& share, const Place& p) const {
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       if (p.sequence(tile) >= share.count || p.unit >= f.shape.hidden) continue;
@@ -127,22 +125,8 @@ struct Cells {
   }
 };
 
-// The warp's rows of R times one tile's h, in four interleaved chains along k; after the exchange
-// each thread has the four sums of its own cell and sequence.
-template <int blocks, int stride>
-__device__ void recurrent_product(const uint32_t (&a)[2 * blocks][4], const uint16_t (*h)[stride],
-                                  const Place& p, float (&sum)[4]) {
-  constexpr int chains = 4;
-  float chain[chains][4] = {};
-  const uint16_t* row = h[p.group] + 2 * p.member;
-  RONDO_UNROLL_ALL
-  for (int k_tile = 0; k_tile < 2 * blocks; ++k_tile) {
-    const uint32_t b[2] = {load_pair(row + k_tile * 16), load_pair(row + k_tile * 16 + 8)};
-    mma_m16n8k16(chain[k_tile % chains], a[k_tile], b);
-  }
-  float c[4];
-  RONDO_UNROLL_ALL
-  for (int i = 0; i < 4; ++i) c[i] = (chain[0][i] + chain[1][i]) + (chain[2][i] + chain[3][i]);
+// From a fragment of the warp's product: the four sums of the thread's own cell and sequence.
+__device__ void gather_gates(const float (&c)[4], const Place& p, float (&sum)[4]) {
   // c: gates half and half + 2 of sequences 2 member and 2 member + 1. The lower half takes the
   // even sequence, the upper the odd one.
   const float got_low = __shfl_xor_sync(~0u, p.half ? c[0] : c[1], 16);
@@ -153,56 +137,67 @@ __device__ void recurrent_product(const uint32_t (&a)[2 * blocks][4], const uint
   sum[3] = p.half ? c[3] : got_high;
 }
 
-// The block's own columns of h, of `active` sequences, to the other blocks.
-template <int stride>
-__device__ void share_h(uint16_t (*h)[stride], int blocks, int active, const Place& p) {
-  constexpr int chunks = block_cells / chunk_elements;
+// The block's own columns of h, of `active` sequences, to the other blocks: each has its warps, or
+// its turn of a warp.
+template <int blocks, class T, int rows, int stride>
+__device__ void share_h(T (&h)[rows][stride], int active, const Place& p) {
+  constexpr int chunk = 16 / static_cast<int>(sizeof(T)), chunks = block_cells / chunk;
+  constexpr int warps_each = blocks < warps ? warps / blocks : 1;
   const auto rank = static_cast<int>(cluster_rank());
-  for (int to = p.warp; to < blocks; to += warps) {
+  RONDO_UNROLL_ALL
+  for (int to = p.warp % blocks; to < blocks; to += warps) {
     if (to == rank) continue;
-    for (int i = p.lane; i < active * chunks; i += 32) {
-      uint16_t* mine = &h[i / chunks][rank * block_cells + i % chunks * chunk_elements];
+    RONDO_UNROLL_ALL
+    for (int first = 0; first < rows * chunks; first += 32 * warps_each) {
+      const int i = first + p.warp / blocks * 32 + p.lane;
+      if (i >= active * chunks) continue;
+      T* mine = &h[i / chunks][rank * block_cells + i % chunks * chunk];
       copy_chunk(map_shared(mine, static_cast<unsigned>(to)), mine);
     }
   }
 }
 
-template <int blocks, int tiles>
-__global__ void __launch_bounds__(threads, 1) cluster_forward(Forward f) {
+template <class T, int blocks, int tiles>
+__global__ void __launch_bounds__(threads, 1) cluster_forward(Forward<T> f) {
   if (!RONDO_SM90) return;
-  auto& s = shared<ForwardShared<blocks, tiles>>();
+  using Shared = ForwardShared<T, blocks, tiles>;
+  auto& s = shared<Shared>();
   const Share share = share_of(f.shape.layout, blocks, tiles * tile_sequences);
   if (share.count <= 0) return;
   const Place p;
-  uint32_t a[2 * blocks][4];
-  load_weights(f, p, s, a);
+  typename Shared::Product product;
+  load_weights(f, p, s, product);
   load_initial_h(f, share, p.d, s);
-  Cells<tiles> cells = {};
+  Cells<T, tiles> cells = {};
   cells.load_states(f, share, p);
-  Step before = {0, 0, 0}, now = step_at(f.shape.layout, share, p.d, 0);
+  const auto frame_at = [&](int64_t step) { return load_frame(f.shape.layout, share, p.d, step); };
+  Step before = {0, 0}, now = step_of(share, frame_at(0));
+  Frame following = frame_at(1);
   RONDO_UNROLL_ALL
   for (int tile = 0; tile < tiles; ++tile) cells.load_pre(f, now, p, tile);
   cluster_sync();
   for (int64_t step = 0; step < share.frames; ++step) {
-    const Step after = step_at(f.shape.layout, share, p.d, step + 1);
+    const Step after = step_of(share, following);
+    following = frame_at(step + 2);
     const int buffer = static_cast<int>(step % 2);
     cells.store_step(f, before, p);
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       if (tile * tile_sequences >= now.active) continue;
-      float sum[4];
-      recurrent_product<blocks>(a, &s.h[buffer][tile * tile_sequences], p, sum);
+      float rows[1][4], sum[4];
+      product.multiply(s.product, s.h[buffer][tile * tile_sequences + p.group], rows);
+      gather_gates(rows[0], p, sum);
       if (p.sequence(tile) < now.active && p.unit < f.shape.hidden) {
         RONDO_UNROLL_ALL
         for (int g = 0; g < 4; ++g) cells.gate[tile][g] = cells.pre[tile][g] + sum[g];
-        cells.h[tile] = to_bf16(lstm_cell_forward<bf16>(cells.gate[tile], cells.c[tile]));
-        s.h[1 - buffer][p.sequence(tile)][p.unit] = cells.h[tile].bits;
+        cells.h[tile] = to<T>(lstm_cell_forward<T>(cells.gate[tile], cells.c[tile]));
+        s.h[1 - buffer][p.sequence(tile)][p.unit] = to_stored(cells.h[tile]);
       }
     }
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) cells.load_pre(f, after, p, tile);
     __syncthreads();
-    share_h(s.h[1 - buffer], blocks, now.active, p);
+    share_h<blocks>(s.h[1 - buffer], now.active, p);
     cluster_sync();
     before = now;
     now = after;
@@ -211,29 +206,35 @@ __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward f) {
   cells.store_states(f, share, p);
 }
 
-template <class F>
-void with_kernel(const LstmForwardArgs& a, F f) {
+template <class T, class F>
+void with_typed_kernel(const LstmForwardArgs& a, F f) {
   const int64_t sequences = a.layout.capacity.sequences;
   const int directions = a.dims.directions;
   const auto launch_of = [&](auto blocks, auto tiles) {
     return configuration("lstm cluster_forward", blocks, tiles, directions, sequences,
-                         sizeof(ForwardShared<blocks, tiles>));
+                         sizeof(ForwardShared<T, blocks, tiles>));
   };
-  with_geometry(
+  with_geometry<T>(
       a.dims.hidden, directions, sequences,
       [&](auto blocks, auto tiles) {
-        return resident_clusters(launch_of(blocks, tiles), cluster_forward<blocks, tiles>);
+        return resident_clusters(launch_of(blocks, tiles), cluster_forward<T, blocks, tiles>);
       },
       [&](auto blocks, auto tiles) {
-        f(launch_of(blocks, tiles), cluster_forward<blocks, tiles>);
+        f(launch_of(blocks, tiles), cluster_forward<T, blocks, tiles>);
       });
+}
+
+// f(launch, kernel) for the call.
+template <class F>
+void with_kernel(const LstmForwardArgs& a, F f) {
+  a.x.dtype == DType::f32 ? with_typed_kernel<float>(a, f) : with_typed_kernel<bf16>(a, f);
 }
 
 }  // namespace
 
 bool lstm_forward_cluster_accepts(const Context& context, const void* args) {
   const auto* a = static_cast<const LstmForwardArgs*>(args);
-  if (!a) return cluster_machine(cluster_forward<2, 1>, sizeof(ForwardShared<2, 1>));
+  if (!a) return cluster_machine(cluster_forward<bf16, 2, 1>, sizeof(ForwardShared<bf16, 2, 1>));
   if (a->run != LstmRun::both) return false;
   if (!lstm_suits("cluster", context.backend, a->dims, a->x.dtype, a->layout.capacity.sequences))
     return false;
@@ -249,9 +250,9 @@ void lstm_forward_cluster(const Context& context, const LstmForwardArgs& a) {
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   lstm_gpu_input_products(context, a, space);
-  const Forward f(a, space);
-  with_kernel(a,
-              [&](const LaunchConfig& config, auto kernel) { launch(context, config, kernel, f); });
+  with_kernel(a, [&]<class T>(const LaunchConfig& config, void (*kernel)(Forward<T>)) {
+    launch(context, config, kernel, Forward<T>(a, space));
+  });
 }
 
 }  // namespace rondo::RONDO_GPU

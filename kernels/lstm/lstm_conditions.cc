@@ -20,14 +20,18 @@ bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims,
   const LstmConditions* c = find_lstm_conditions(variant);
   RONDO_CHECK(c, "lstm: no variant '", variant, "' in the table of conditions");
   const bool small = takes_small(backend);
-  return (compute == DType::bf16 || (c->f32 && compute == DType::f32)) &&
-         (small || dims.hidden >= c->smallest) && dims.hidden <= c->largest &&
+  const int64_t largest = compute == DType::bf16  ? c->largest
+                          : compute == DType::f32 ? c->largest_f32
+                                                  : 0;
+  return (small || dims.hidden >= c->smallest) && dims.hidden <= largest &&
          (small || sequences <= c->sequences) && (c->projection || dims.projection == 0);
 }
 
 std::string lstm_conditions_in_words(const LstmConditions& c, Backend backend) {
   const bool small = takes_small(backend);
-  std::string words = c.f32 ? "f32 or bf16" : "bf16";
+  std::string words = c.largest_f32 == c.largest ? "f32 or bf16"
+                      : c.largest_f32 > 0        ? str("bf16, or f32 up to H = ", c.largest_f32)
+                                                 : "bf16";
   const int64_t smallest = small ? 1 : c.smallest;
   if (c.largest == lstm_unbounded) {
     words += smallest > 1 ? str("; H >= ", smallest) : "; any H";

@@ -14,8 +14,8 @@ namespace rondo {
 
 struct LstmConditions {
   const char* variant;
-  bool f32;                   // bf16: always
   int64_t smallest, largest;  // H
+  int64_t largest_f32;        // the same in f32; 0: bf16 alone
   int64_t sequences;          // N of the capacity, at most
   bool projection;
   int architecture;     // sm_..., at least
@@ -25,13 +25,14 @@ struct LstmConditions {
 inline constexpr int64_t lstm_unbounded = std::numeric_limits<int64_t>::max();
 
 inline constexpr LstmConditions lstm_conditions[] = {
-    {"cluster", false, 1, 512, lstm_unbounded, false, 90, "a cluster that fits"},
+    // f32: beyond, R does not fit into the registers of a cluster (docs/kernels.md).
+    {"cluster", 1, 512, 256, lstm_unbounded, false, 90, "a cluster that fits"},
     // Below, a cluster holds all of R.
-    {"grid_cluster", false, 513, 1024, lstm_unbounded, false, 90, "all blocks resident; polls"},
-    {"grid", true, 1, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
+    {"grid_cluster", 513, 1024, 0, lstm_unbounded, false, 90, "all blocks resident; polls"},
+    {"grid", 1, 1024, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
     // Beyond, its products take longer than the launches that it saves (docs/kernels.md).
-    {"fused", true, 1, 256, 64, true, 80, ""},
-    {"portable", true, 1, lstm_unbounded, lstm_unbounded, true, 80, ""},
+    {"fused", 1, 256, 256, 64, true, 80, ""},
+    {"portable", 1, lstm_unbounded, lstm_unbounded, lstm_unbounded, true, 80, ""},
 };
 
 // Null for names that are not in the table.
@@ -41,7 +42,8 @@ const LstmConditions* find_lstm_conditions(std::string_view variant);
 bool lstm_suits(std::string_view variant, Backend backend, const LstmDims& dims, DType compute,
                 int64_t sequences);
 
-// The same for people: "bf16; H <= 512; no projection; sm_90; a cluster that fits".
+// The same for people: "bf16, or f32 up to H = 256; H <= 512; no projection; sm_90; a cluster that
+// fits".
 std::string lstm_conditions_in_words(const LstmConditions& conditions, Backend backend);
 
 }  // namespace rondo

@@ -333,13 +333,11 @@ void backward(const Context& context, const LstmBackwardArgs& a) {
 }  // namespace
 
 void lstm_forward_fused(const Context& context, const LstmForwardArgs& a) {
-  check_lstm(a);
-  a.x.dtype == DType::f32 ? forward<float>(context, a) : forward<bf16>(context, a);
+  lstm_run_typed(context, a, forward<float>, forward<bf16>);
 }
 
 void lstm_backward_fused(const Context& context, const LstmBackwardArgs& a) {
-  check_lstm(a);
-  a.dy.dtype == DType::f32 ? backward<float>(context, a) : backward<bf16>(context, a);
+  lstm_run_typed(context, a, backward<float>, backward<bf16>);
 }
 
 }  // namespace rondo::RONDO_GPU

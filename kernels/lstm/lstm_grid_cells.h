@@ -1,5 +1,5 @@
-// What one thread of the persistent LSTM kernels over the whole grid, with clusters or without,
-// reads and stores for its cell. For lstm_grid_*.cu.
+// What one thread of the persistent LSTM kernels over the whole grid reads and stores for its cell;
+// with clusters, final states alone. For lstm_grid_*.cu.
 //
 // F and B: the arguments of the forward and backward kernels; Place: which cell the thread has
 // (p.has_cell(): any), of which direction, and in which sequences: p.sequence and every `round`

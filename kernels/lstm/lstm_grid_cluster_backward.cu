@@ -21,140 +21,187 @@ struct Backward : LstmBackwardArrays<bf16> {
         exchanged_cells(lstm_exchanged_cells(a.dims.hidden)),
         exchange(space.exchange) {}
 
-  __device__ bf16* exchanged(int64_t d, int64_t row) const {
-    return exchange + shape.plane_row(d, row) * 4 * exchanged_cells;
+  __device__ bool wants_initial_gradients() const { return dh0 || dc0; }
+  // The row at which the gradient of a sequence's initial state leaves; -1: it has none.
+  __device__ int visited_first(int64_t d, int n) const {
+    return static_cast<int>(shape.row(n, d == 0 ? 0 : shape.layout.lengths[n] - 1));
   }
 };
 
-// The rows of a cluster's weights are its cells, and each block's are a block's rows.
 template <class P>
-constexpr int cells_of = P::block_rows;
+constexpr int cells_of = 4 * P::block_quads;
 template <class P>
-using PlaceOf = Place<cells_of<P>, P::pass_sequences>;
+using PlaceOf = Place<P, cells_of<P>>;
 
+// A quad is four neighbouring cells.
 template <class P>
-__device__ void load_weights(const Backward& b, Shared<P>& s, P& product) {
-  const int64_t H = b.shape.hidden, first = first_cell<cells_of<P>>();
-  const bf16* r = b.r[blockIdx.y];
-  const auto at = [&](int row, int column) {
-    const int64_t unit = first + row, from = column / 4;
-    return unit < H && from < H ? r[(column % 4 * H + from) * H + unit] : to_bf16(0.0f);
-  };
-  product.template load<Adjacent::rows>(s.stages[threadIdx.x / 32], at);
+__device__ void multiply(const Backward& b, Shared<P>& s) {
+  const int64_t H = b.shape.hidden, first = first_cell<cells_of<P>>(), d = blockIdx.y;
+  const bf16* r = b.r[d];
+  const auto width = static_cast<int>(4 * b.exchanged_cells);
+  Products<P> products(width);
+  products.template load_weights<Adjacent::rows>(
+      s.stages[threadIdx.x / 32], [&](int quad, int cell, int column) {
+        const int64_t unit = first + 4 * quad + cell, from = column / 4;
+        return unit < H && from < H ? r[(column % 4 * H + from) * H + unit] : to_bf16(0.0f);
+      });
+  const Column<const bf16> exchanged(b.exchange, width, b.shape.plane_row(d, 0),
+                                     Products<P>::lane_column());
+  TeamTurns<P> turns;
+  for (Walk walk(b.shape.layout, d != 0); !walk.done(); walk.advance()) {
+    const auto after = [&](int n) {
+      return n < walk.previous.active ? walk.previous.first + n : -1;
+    };
+    products.multiply(exchanged, walk.now.active, after, s, turns);
+  }
+  if (!b.wants_initial_gradients()) return;
+  products.multiply(
+      exchanged, static_cast<int>(b.shape.layout.extent->sequences),
+      [&](int n) { return b.visited_first(d, n); }, s, turns);
+}
+
+// Of a thread's cell.
+struct BackwardColumns {
+  Column<const bf16> gates, dy, dhn;
+  Column<const float> cells, c0;
+  Column<float> dc;
+  Column<bf16> dgates, exchanged;
+
+  template <class Place>
+  __device__ BackwardColumns(const Backward& b, const Place& p)
+      : gates(b.gates, 4 * b.shape.hidden, b.shape.plane_row(p.d, 0), p.unit),
+        dy(b.dy, b.shape.directions * b.shape.hidden, 0, p.d * b.shape.hidden + p.unit),
+        dhn(b.dhn, b.shape.hidden, b.shape.state(p.d, 0), p.unit),
+        cells(b.cells, b.shape.hidden, b.shape.plane_row(p.d, 0), p.unit),
+        c0(b.c0, b.shape.hidden, b.shape.state(p.d, 0), p.unit),
+        dc(b.dc, b.shape.hidden, b.shape.state(p.d, 0), p.unit),
+        dgates(b.dgates, 4 * b.shape.hidden, b.shape.plane_row(p.d, 0), p.unit),
+        exchanged(b.exchange, 4 * b.exchanged_cells, b.shape.plane_row(p.d, 0), 4 * p.unit) {}
+};
+
+// What does not depend on the step after; zeros where there is nothing to compute. As it is in
+// memory: to convert it would be to wait for it.
+struct Inputs {
+  bf16 gate[4], dy, dhn;  // dhn: of a sequence that ends here
+  float c, c_before, dc;
+};
+
+__device__ Inputs load_inputs(const Backward& b, const BackwardColumns& columns, const Walk& walk,
+                              int n, bool real) {
+  Inputs in = {};
+  if (n >= walk.now.active || !real) return in;
+  const int row = walk.now.first + n;
+  const bf16* gates = columns.gates.at(row);
+  RONDO_UNROLL_ALL
+  for (int g = 0; g < 4; ++g) in.gate[g] = gates[g * b.shape.hidden];
+  in.dy = *columns.dy.at(row);
+  in.c = *columns.cells.at(row);
+  in.dc = *columns.dc.at(n);
+  const float* before = n < walk.next.active ? columns.cells.at(walk.next.first + n)
+                        : columns.c0.first   ? columns.c0.at(n)
+                                             : nullptr;
+  if (before) in.c_before = *before;
+  if (n >= walk.previous.active && columns.dhn.first) in.dhn = *columns.dhn.at(n);
+  return in;
 }
 
 // The gradients are announced before anything else is stored.
 template <class Place>
-__device__ void backward_cell(const Backward& b, const Step& step, int64_t first, const Place& p,
-                              BackwardInputs in, float dh) {
-  const LstmShape& s = b.shape;
-  const int64_t n = p.sequence_of(first), H = s.hidden;
-  if (n < 0 || n >= step.active) return;
-  if (p.real) lstm_cell_backward(in.gate, in.c, in.c_before, dh + in.dy, in.dc);
-  uint32_t dz[4];  // zeros for cells that are not real, as their inputs are
+__device__ void backward_cell(const Backward& b, const BackwardColumns& columns, const Place& p,
+                              int row, int n, const Inputs& in, float dh) {
+  float gate[4], dc = in.dc;
   RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) dz[g] = to_bf16(in.gate[g]).bits;
-  store_relaxed(b.exchanged(p.d, step.row + n) + 4 * p.unit,
-                Words<8>{{pair_of(dz[0], dz[1]), pair_of(dz[2], dz[3])}});
+  for (int g = 0; g < 4; ++g) gate[g] = to_float(in.gate[g]);
+  lstm_cell_backward(gate, in.c, in.c_before, dh + to_float(in.dy), dc);
+  uint32_t dz[4];
+  RONDO_UNROLL_ALL
+  for (int g = 0; g < 4; ++g) dz[g] = p.real ? to_bf16(gate[g]).bits : 0;
+  if (p.announces) {
+    store_relaxed(columns.exchanged.at(row),
+                  Words<8>{{pair_of(dz[0], dz[1]), pair_of(dz[2], dz[3])}});
+  }
   if (!p.real) return;
-  b.dc[s.state(p.d, n) * H + p.unit] = in.dc;
+  *columns.dc.at(n) = dc;
   // The same elements, which may be where the gates were.
-  bf16* to = b.dgates + s.plane_row(p.d, step.row + n) * 4 * H + p.unit;
+  bf16* to = columns.dgates.at(row);
   RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) to[g * H].bits = static_cast<uint16_t>(dz[g]);
+  for (int g = 0; g < 4; ++g) to[g * b.shape.hidden].bits = static_cast<uint16_t>(dz[g]);
 }
 
-// dh of the thread's cell and sequence of a pass: from the rows that source(n) gives, or dhn where
-// it gives -1.
-template <class P, class Source>
-__device__ float recurrent_gradient(const Backward& b, const P& product, Source source,
-                                    int64_t first, int64_t active, const PlaceOf<P>& p,
-                                    Shared<P>& shared_memory, int buffer) {
-  const LstmShape& s = b.shape;
-  const auto gradients = [&](int n) -> const bf16* {
-    const int64_t row = first + n < active ? source(first + n) : -1;
-    return row < 0 ? nullptr : b.exchanged(p.d, row);
-  };
-  product.multiply(gradients, static_cast<int>(4 * b.exchanged_cells),
-                   shared_memory.part[threadIdx.x / 32]);
-  send_sums(shared_memory, buffer);
-  const int64_t n = p.sequence_of(first);
-  if (!p.real || n < 0 || n >= active) return 0.0f;
-  if (source(n) >= 0) return received(shared_memory, buffer, p.cell, static_cast<int>(n - first));
-  return b.dhn ? to_float(b.dhn[s.state(p.d, n) * s.hidden + p.unit]) : 0.0f;
-}
-
-// dh0, which leaves at the first frame each sequence visited, and dc0.
+// dh that came through R from the step after.
 template <class P>
-__device__ void store_states(const Backward& b, const P& product, const PlaceOf<P>& p,
-                             Shared<P>& shared_memory, int buffer) {
-  const LstmShape& s = b.shape;
-  const int64_t sequences = s.layout.extent->sequences;
-  for (int64_t first = 0; first < sequences; first += P::pass_sequences) {
-    const auto visited_first = [&](int64_t n) {
-      return s.row(n, p.d == 0 ? 0 : s.layout.lengths[n] - 1);
-    };
-    const float dh =
-        recurrent_gradient(b, product, visited_first, first, sequences, p, shared_memory, buffer);
-    buffer = 1 - buffer;
-    const int64_t n = p.sequence_of(first);
-    if (!p.real || n < 0 || n >= sequences) continue;
-    const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
-    if (b.dh0) b.dh0[at] = to_bf16(dh);
-    if (b.dc0) b.dc0[at] = b.dc[at];
+__device__ float received(const Inbox<P>& inbox, int thread) {
+  float sum = 0;
+  RONDO_UNROLL_ALL
+  for (int from = 0; from < P::blocks; ++from) {
+    sum += inbox.from[from][thread / 4].of_row[thread % 4];
+  }
+  return sum;
+}
+
+// dh0 and dc0.
+template <class P>
+__device__ void store_states(const Backward& b, const BackwardColumns& columns, const PlaceOf<P>& p,
+                             Shared<P>& s, Turn turn) {
+  const auto sequences = static_cast<int>(b.shape.layout.extent->sequences);
+  for (int pass = p.team, n = p.sequence; pass * pass_sequences < sequences;
+       pass += P::teams, n += PlaceOf<P>::round, ++turn.n) {
+    const float through = received(exchange_sums(s, p.team, p.thread, turn), p.thread);
+    if (n >= sequences || !p.real) continue;
+    const int64_t at = b.shape.state(p.d, n) * b.shape.hidden + p.unit;
+    if (b.dh0) {
+      b.dh0[at] = b.visited_first(p.d, n) >= 0 ? to_bf16(through)
+                  : b.dhn                      ? b.dhn[at]
+                                               : to_bf16(0.0f);
+    }
+    if (b.dc0) b.dc0[at] = *columns.dc.at(n);
   }
 }
 
 template <class P>
-__global__ void __launch_bounds__(threads, 1) grid_cluster_backward(Backward b) {
-  if (!RONDO_SM90) return;
-  auto& shared_memory = shared<Shared<P>>();
-  const LstmShape& s = b.shape;
-  const PlaceOf<P> p(s.hidden, b.exchanged_cells);
-  P product;
-  load_weights(b, shared_memory, product);
-  const int64_t frames = s.layout.extent->frames, sequences = s.layout.extent->sequences;
-  for (int64_t n = p.sequence; p.real && n < sequences; n += PlaceOf<P>::round) {
-    const int64_t at = s.state(p.d, n) * s.hidden + p.unit;
-    b.dc[at] = b.dcn ? b.dcn[at] : 0.0f;
+__device__ void compute_cells(const Backward& b, Shared<P>& s) {
+  const PlaceOf<P> p(b.shape.hidden, b.exchanged_cells);
+  const BackwardColumns columns(b, p);
+  const auto sequences = static_cast<int>(b.shape.layout.extent->sequences);
+  for (int n = p.sequence; p.real && n < sequences; n += PlaceOf<P>::round) {
+    const int64_t at = b.shape.state(p.d, n) * b.shape.hidden + p.unit;
+    *columns.dc.at(n) = b.dcn ? b.dcn[at] : 0.0f;
   }
-  cluster_sync();
-  int buffer = 0;
-  for (int64_t step = frames - 1; step >= 0; --step) {
-    const Step now = step_at(s.layout, p.d, step), earlier = step_at(s.layout, p.d, step - 1);
-    const Step later = step_at(s.layout, p.d, step + 1);
-    BackwardInputs in = load_backward_inputs(b, now, earlier, 0, p);
-    for (int64_t first = 0; first < now.active; first += P::pass_sequences) {
-      const auto after = [&](int64_t n) { return n < later.active ? later.row + n : -1; };
-      const float dh =
-          recurrent_gradient(b, product, after, first, now.active, p, shared_memory, buffer);
-      backward_cell(b, now, first, p, in, dh);
-      in = load_backward_inputs(b, now, earlier, first + P::pass_sequences, p);
-      buffer = 1 - buffer;
+  Turn turn;
+  for (Walk walk(b.shape.layout, p.d != 0); !walk.done(); walk.advance()) {
+    for (int pass = p.team, n = p.sequence; pass * pass_sequences < walk.now.active;
+         pass += P::teams, n += PlaceOf<P>::round, ++turn.n) {
+      const Inputs in = load_inputs(b, columns, walk, n, p.real);
+      const float through = received(exchange_sums(s, p.team, p.thread, turn), p.thread);
+      if (n >= walk.now.active) continue;
+      const bool ends = n >= walk.previous.active;  // in time
+      backward_cell(b, columns, p, walk.now.first + n, n, in, ends ? to_float(in.dhn) : through);
     }
   }
-  if (b.dh0 || b.dc0) store_states(b, product, p, shared_memory, buffer);
+  if (b.wants_initial_gradients()) store_states<P>(b, columns, p, s, turn);
+}
+
+template <class P>
+__global__ void __launch_bounds__(P::threads, 1) grid_cluster_backward(Backward b) {
+  if (!RONDO_SM90) return;
+  auto& s = shared<Shared<P>>();
+  init_mbarriers(s);
+  divide_work<P>([&] { multiply(b, s); }, [&] { compute_cells(b, s); });
 }
 
 // f(launch, kernel) for H: as few cells per block as let all clusters be resident.
-template <int tiles, class F>
-void with_tiles(const LstmDims& dims, F f) {
-  const auto with_product = [&](auto product, auto use) {
-    using P = decltype(product);
-    use(configuration("lstm grid_cluster_backward", dims, P::blocks, cells_of<P>,
-                      sizeof(Shared<P>)),
+template <class F>
+void with_kernel(const LstmDims& dims, F f) {
+  const auto with_plan = [&](auto plan, auto use) {
+    using P = decltype(plan);
+    use(configuration<P>("lstm grid_cluster_backward", dims, cells_of<P>),
         grid_cluster_backward<P>);
   };
-  using Few = Product<8, 4, 2, tiles>;   // 8 cells to a block
-  using Many = Product<8, 8, 2, tiles>;  // 16
+  using Few = Plan<8, 4, 4, 4>;   // 8 cells to a block
+  using Many = Plan<8, 8, 8, 2>;  // 16
   bool few = false;
-  with_product(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
-  few ? with_product(Few(), f) : with_product(Many(), f);
-}
-
-template <class F>
-void with_kernel(const LstmDims& dims, int64_t sequences, F f) {
-  sequences <= most_in_small_passes ? with_tiles<1>(dims, f) : with_tiles<2>(dims, f);
+  with_plan(Few(), [&](const LaunchConfig& config, auto kernel) { few = fits(config, kernel); });
+  few ? with_plan(Few(), f) : with_plan(Many(), f);
 }
 
 }  // namespace
@@ -167,8 +214,7 @@ bool lstm_backward_grid_cluster_accepts(const Context& context, const void* args
   if (!lstm_suits("grid_cluster", context.backend, dims, a ? a->dy.dtype : DType::bf16, sequences))
     return false;
   bool all = false;
-  with_kernel(dims, sequences,
-              [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });
+  with_kernel(dims, [&](const LaunchConfig& config, auto kernel) { all = fits(config, kernel); });
   return all;
 }
 
@@ -178,7 +224,7 @@ void lstm_backward_grid_cluster(const Context& context, const LstmBackwardArgs& 
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   context.device->fill_bytes(*context.stream, space.exchange, missing_byte,
                              lstm_exchange_bytes(LstmPhase::backward, a.dims, a.layout.capacity));
-  with_kernel(a.dims, a.layout.capacity.sequences, [&](const LaunchConfig& config, auto kernel) {
+  with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Backward(a, space));
   });
   lstm_gpu_input_gradients(context, a, space);

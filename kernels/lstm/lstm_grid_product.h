@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/lstm/lstm_grid_cells.h"
+#include "kernels/lstm/lstm_tf32.h"
 
 namespace rondo::RONDO_GPU {
 namespace grid {
@@ -88,23 +89,7 @@ struct MmaProduct {
 };
 
 // ---- f32: three TF32 products for one, 16 sequences as A and the weights as B ----
-//
-// A number is split into high + low, both TF32 (11 bits); low * low is left out. So a product is
-// off by 2^-21 of itself at most, and the errors have either sign. (Ootomo and Yokota, "Recovering
-// single precision accuracy from Tensor Cores while surpassing the FP32 theoretical peak
-// performance", 2022.) What is not finite becomes NaN.
 
-constexpr uint32_t tf32_bits = ~0x1fffu;
-
-// `high` is rounded to nearest, `low` cut.
-__device__ inline void split_tf32(float x, uint32_t& high, uint32_t& low) {
-  high = (__float_as_uint(x) + 0x1000u) & tf32_bits;
-  low = __float_as_uint(x - __uint_as_float(high)) & tf32_bits;
-}
-
-struct alignas(16) Four {
-  float v[4];
-};
 // row[k, k + 4); zeros at or past `width`, and where there is no row. `aligned`: as for
 // MmaProduct::multiply.
 template <bool aligned>

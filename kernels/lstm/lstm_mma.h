@@ -15,11 +15,7 @@ __device__ inline void copy_chunk(void* to, const void* from) {
 }
 
 // Two adjacent bf16, the first at an even index.
-__device__ inline uint32_t load_pair(const void* from) {
-  uint32_t pair;
-  memcpy(&pair, __builtin_assume_aligned(from, 4), sizeof pair);
-  return pair;
-}
+__device__ inline uint32_t load_pair(const void* from) { return load_words<4>(from).w[0]; }
 
 // Where a warp lays out 16 rows of weights, 64 columns at a time, on their way to registers; the
 // padding spreads the rows over the banks.

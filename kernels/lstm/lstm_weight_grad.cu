@@ -1,7 +1,6 @@
 // The weight gradients of the LSTM on GPUs: products over all rows through the gemm op, the h
 // before each row gathered first, so that they are matrices; and sums of columns for the bias.
-#include "kernels/lstm/lstm_gpu.h"
-#include "kernels/lstm/lstm_gpu_device.h"
+#include "kernels/lstm/lstm_arrays.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/simt/simt.h"
 
@@ -58,8 +57,7 @@ void weight_grad(const Context& context, const LstmWeightGradArgs& a) {
 }  // namespace
 
 void lstm_weight_grad_gpu(const Context& context, const LstmWeightGradArgs& a) {
-  check_lstm(a);
-  a.x.dtype == DType::f32 ? weight_grad<float>(context, a) : weight_grad<bf16>(context, a);
+  lstm_run_typed(context, a, weight_grad<float>, weight_grad<bf16>);
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -1,6 +1,7 @@
 // Layer normalisation: a team of threads per row, which reads it once from device memory and then
 // from the first-level cache. The weights' gradients are sums of columns, before dx is written
 // (which may overwrite dy).
+#include "kernels/base/check_view.h"
 #include "kernels/norm/norm_impl.h"
 #include "kernels/simt/column_sums.h"
 
@@ -151,11 +152,25 @@ void backward(const Context& context, const LayerNormGradArgs& args) {
 }  // namespace
 
 void layer_norm_gpu(const Context& context, const LayerNormArgs& a) {
+  const int64_t rows = a.x.dim(0), cols = a.x.dim(1);
+  check_like("layer_norm", "y", a.y, a.x);
+  check_elements("layer_norm", "gamma", a.gamma, cols);
+  check_elements("layer_norm", "beta", a.beta, cols);
+  if (a.mean) check_elements("layer_norm", "mean", a.mean, rows);
+  if (a.rstd) check_elements("layer_norm", "rstd", a.rstd, rows);
   if (a.x.numel() == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { forward<T>(context, a); });
 }
 
 void layer_norm_grad_gpu(const Context& context, const LayerNormGradArgs& a) {
+  const int64_t rows = a.x.dim(0), cols = a.x.dim(1);
+  check_like("layer_norm_grad", "dy", a.dy, a.x);
+  if (a.dx) check_like("layer_norm_grad", "dx", a.dx, a.x);
+  check_elements("layer_norm_grad", "gamma", a.gamma, cols);
+  check_elements("layer_norm_grad", "mean", a.mean, rows);
+  check_elements("layer_norm_grad", "rstd", a.rstd, rows);
+  if (a.dgamma) check_elements("layer_norm_grad", "dgamma", a.dgamma, cols);
+  if (a.dbeta) check_elements("layer_norm_grad", "dbeta", a.dbeta, cols);
   visit_narrow(a.x.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }
 

@@ -1,5 +1,6 @@
 // Optimiser steps: one launch per flat array, vector by vector. All that changes between steps is
 // read from the block in device memory, by every thread, so a captured graph stays valid.
+#include "kernels/base/check_view.h"
 #include "kernels/optimizer/optimizer_impl.h"
 #include "kernels/simt/memory_bound.h"
 
@@ -128,12 +129,16 @@ void optimizer_prepare_gpu(const Context& context, const OptimizerPrepareArgs& a
 }
 
 void sgd_gpu(const Context& context, const SgdArgs& args) {
+  const int64_t n = args.weights.numel();
+  check_elements("sgd", "gradients", args.gradients, n);
+  if (args.momentum != 0) check_elements("sgd", "momentum_buffer", args.momentum_buffer, n);
+  if (args.weights_bf16) check_elements("sgd", "weights_bf16", args.weights_bf16, n);
   Sgd a = {args.block,
            args.weights.as<float>(),
            args.gradients.as<float>(),
            args.momentum != 0 ? args.momentum_buffer.as<float>() : nullptr,
            args.weights_bf16.as<bf16>(),
-           args.weights.numel(),
+           n,
            args.momentum,
            args.weight_decay,
            args.learning_rate_scale,
@@ -145,13 +150,18 @@ void sgd_gpu(const Context& context, const SgdArgs& args) {
 }
 
 void adam_gpu(const Context& context, const AdamArgs& args) {
+  const int64_t n = args.weights.numel();
+  check_elements("adam", "gradients", args.gradients, n);
+  check_elements("adam", "moment1", args.moment1, n);
+  check_elements("adam", "moment2", args.moment2, n);
+  if (args.weights_bf16) check_elements("adam", "weights_bf16", args.weights_bf16, n);
   Adam a = {args.block,
             args.weights.as<float>(),
             args.gradients.as<float>(),
             args.moment1.as<float>(),
             args.moment2.as<float>(),
             args.weights_bf16.as<bf16>(),
-            args.weights.numel(),
+            n,
             args.beta1,
             args.beta2,
             args.epsilon,
@@ -166,6 +176,7 @@ void adam_gpu(const Context& context, const AdamArgs& args) {
 
 void ema_gpu(const Context& context, const EmaArgs& a) {
   const int64_t n = a.weights.numel();
+  check_elements("ema", "average", a.average, n);
   if (n == 0) return;
   const float* w = a.weights.as<float>();
   float* average = a.average.as<float>();

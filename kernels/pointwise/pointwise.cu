@@ -1,5 +1,6 @@
 // Element-wise maps, vector by vector. All but bias treat the matrix as a flat array; bias needs
 // the column and has a team of threads per row.
+#include "kernels/base/check_view.h"
 #include "kernels/pointwise/pointwise_impl.h"
 #include "kernels/simt/memory_bound.h"
 
@@ -140,11 +141,16 @@ void backward_as(const Context& context, const PointwiseGradArgs& a) {
 }  // namespace
 
 void pointwise_gpu(const Context& context, const PointwiseArgs& a) {
+  check_like("pointwise", "y", a.y, a.x);
+  if (a.function == PointwiseFunction::add) check_like("pointwise", "z", a.z, a.x);
+  if (a.function == PointwiseFunction::bias) check_elements("pointwise", "z", a.z, a.x.dim(1));
   if (a.x.numel() == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { forward_as<T>(context, a); });
 }
 
 void pointwise_grad_gpu(const Context& context, const PointwiseGradArgs& a) {
+  if (a.y) check_like("pointwise_grad", "y", a.y, a.dy);
+  check_like("pointwise_grad", "dx", a.dx, a.dy);
   if (a.dy.numel() == 0) return;
   visit_narrow(a.dy.dtype, [&]<class T>(T) { backward_as<T>(context, a); });
 }

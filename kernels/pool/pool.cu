@@ -1,5 +1,6 @@
 // Frames to one vector per sequence. The last frame and both gradients are copies, a team of
 // threads per row. The mean is a sum of columns: a block takes 32 columns of one sequence.
+#include "kernels/base/check_view.h"
 #include "kernels/pool/pool_impl.h"
 #include "kernels/simt/column_sums.h"
 
@@ -93,11 +94,17 @@ void backward(const Context& context, const PoolGradArgs& a) {
 }  // namespace
 
 void pool_gpu(const Context& context, const PoolArgs& a) {
+  const int64_t rows = a.layout.capacity.rows, sequences = a.layout.capacity.sequences;
+  check_matrix("pool", "x", a.x, a.x.dtype, rows, a.x.dim(1));
+  check_matrix("pool", "y", a.y, a.x.dtype, sequences, a.x.dim(1));
   if (a.y.numel() == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { forward<T>(context, a); });
 }
 
 void pool_grad_gpu(const Context& context, const PoolGradArgs& a) {
+  const int64_t rows = a.layout.capacity.rows, sequences = a.layout.capacity.sequences;
+  check_matrix("pool_grad", "dx", a.dx, a.dx.dtype, rows, a.dx.dim(1));
+  check_matrix("pool_grad", "dy", a.dy, a.dx.dtype, sequences, a.dx.dim(1));
   if (a.dx.numel() == 0) return;
   visit_narrow(a.dx.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }

@@ -1,5 +1,6 @@
 // Reductions in two launches: blocks leave partial sums in the workspace, a second kernel adds them
 // up in order. No atomics, so the order of sums depends on shapes alone.
+#include "kernels/base/check_view.h"
 #include "kernels/reduce/reduce_impl.h"
 #include "kernels/simt/column_sums.h"
 
@@ -94,11 +95,13 @@ void flat(const Context& context, const char* name, const TensorView& x, Out* ou
 }  // namespace
 
 void reduce_rows_gpu(const Context& context, const ReduceRowsArgs& a) {
+  check_elements("reduce_rows", "y", a.y, a.x.dim(1));
   if (a.x.dim(1) == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { rows_as<T>(context, a); });
 }
 
 void sum_squares_gpu(const Context& context, const SumSquaresArgs& a) {
+  check_elements("sum_squares", "out", a.out, 1);
   if (a.out.dtype == DType::f64) {
     flat<Square>(context, "sum_squares", a.x, a.out.as<double>(), a.accumulate, a.workspace);
   } else {
@@ -107,6 +110,7 @@ void sum_squares_gpu(const Context& context, const SumSquaresArgs& a) {
 }
 
 void count_nonfinite_gpu(const Context& context, const CountNonfiniteArgs& a) {
+  check_elements("count_nonfinite", "out", a.out, 1);
   flat<Nonfinite>(context, "count_nonfinite", a.x, a.out.as<int32_t>(), a.accumulate, a.workspace);
 }
 

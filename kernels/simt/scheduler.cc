@@ -55,11 +55,6 @@ std::string name_thread(const Thread& t) {
 
 std::string place(Where where) { return str(where.file_name(), ":", where.line()); }
 
-bool same_place(Where a, Where b) {
-  return a.line() == b.line() && a.column() == b.column() &&
-         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
-}
-
 // Back to the scheduler, until it is this thread's turn again.
 void suspend() {
   Thread& me = *self;
@@ -92,6 +87,7 @@ void thread_main(void* argument) {
         fail("exits with a cp.async copy it never waited for", group.front().where);
       }
     }
+    if (t.block->live == 1) check_exit(*t.block);
     --t.block->live;
     leave(t.block->barrier);
     leave(*t.block->cluster_barrier);
@@ -293,6 +289,10 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
               void* arguments) {
   check_launch(config);
   RONDO_CHECK(self == nullptr, describe(config), ": launched from inside a kernel");
+  RONDO_CHECK(!config.cooperative || config.cluster == 1 ||
+                  config.grid.count() / config.cluster <= resident_clusters(config.cluster),
+              describe(config), ": a cooperative grid must be resident at once, and ",
+              resident_clusters(config.cluster), " such clusters are");
   thread_local std::string launched;
   last_kernel = (launched = describe(config)).c_str();
   const uint64_t blocks = config.grid.count();
@@ -340,6 +340,17 @@ void free_simulated(std::byte* data, size_t guard) noexcept {
 }
 
 void FreeShared::operator()(std::byte* p) const noexcept { free_simulated(p, guard_bytes); }
+
+bool same_place(Where a, Where b) {
+  return a.line() == b.line() && a.column() == b.column() &&
+         (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
+}
+
+unsigned resident_clusters(unsigned blocks) {
+  constexpr unsigned small_parts = 6, large_parts = 2;
+  static_assert(small_parts * 16 + large_parts * 18 == simulated_multiprocessors);
+  return small_parts * (16 / blocks) + large_parts * (18 / blocks);
+}
 
 void fail(const std::string& what, Where where) {
   throw Error(str("kernel ", self->block->gang->config.kernel, ", ", name_thread(*self), ": ", what,
@@ -407,64 +418,6 @@ const Exchange::Slots& exchange(unsigned mask, const char* operation, const void
   suspend();
   me.exchange = nullptr;
   return slots;
-}
-
-std::byte* shared_memory(size_t bytes, size_t alignment, Where where) {
-  const Block& b = *self->block;
-  const size_t launched = b.gang->config.shared_bytes;
-  if (bytes > launched) {
-    fail(str("uses ", bytes, " bytes of shared memory, launched with ", launched), where);
-  }
-  if (alignment > 128) fail("shared memory is aligned to 128 bytes", where);
-  return b.shared.get();
-}
-
-std::byte* map_shared(const void* mine, unsigned rank, Where where) {
-  const Block& b = *self->block;
-  const LaunchConfig& config = b.gang->config;
-  const auto offset = static_cast<const std::byte*>(mine) - b.shared.get();
-  if (offset < 0 || static_cast<size_t>(offset) >= config.shared_bytes) {
-    fail("map_shared: the address is not in this block's shared memory", where);
-  }
-  if (rank >= config.cluster) {
-    fail(str("map_shared: rank ", rank, " in a cluster of ", config.cluster), where);
-  }
-  const Block& other = b.cluster[rank];
-  if (other.live == 0) fail(str("map_shared: block of rank ", rank, " has exited"), where);
-  return other.shared.get() + offset;
-}
-
-void cp_async(void* to, const void* from, unsigned bytes, unsigned valid, Where where) {
-  const auto misaligned = [bytes](const void* p) {
-    return reinterpret_cast<uintptr_t>(p) % bytes != 0;
-  };
-  if (misaligned(to) || misaligned(from)) {
-    fail(str("cp.async: addresses must be multiples of ", bytes), where);
-  }
-  const Block& b = *self->block;
-  const auto offset = static_cast<const std::byte*>(to) - b.shared.get();
-  if (offset < 0 || static_cast<size_t>(offset) + bytes > b.gang->config.shared_bytes) {
-    fail("cp.async: the destination is not in this block's shared memory", where);
-  }
-  self->open.push_back({to, from, bytes, valid, where});
-  if (observer) observer->copy_issued(self->open.back());
-}
-
-void cp_async_commit() {
-  self->committed.push_back(std::move(self->open));
-  self->open.clear();
-}
-
-void cp_async_wait(size_t groups_left) {
-  auto& groups = self->committed;
-  while (groups.size() > groups_left) {
-    for (const AsyncCopy& c : groups.front()) {
-      std::memset(c.to, 0, c.bytes);
-      std::memcpy(c.to, c.from, c.valid);
-      if (observer) observer->copy_landed(c);
-    }
-    groups.erase(groups.begin());
-  }
 }
 
 void poll_begin(Where where) {

@@ -93,6 +93,25 @@ struct Thread {
   }
 };
 
+// What an mbarrier in shared memory counts (mbarrier_sim.h).
+struct MBarrierState {
+  const void* object = nullptr;
+  uint64_t stamp = 0;  // that the object holds
+  Where where;         // it was made
+  unsigned count = 0, missing = 0;
+  int32_t bytes = 0;   // expected and not there, or there and not expected yet: less than 0
+  uint32_t phase = 0;  // the present one
+  bool is_stored_to = false, was_stored_to = false;  // in it, in the one before, by store_async
+  uint32_t awaited = 0;  // the phases that some thread has seen the end of
+};
+
+// A group of four warps that changes its registers (registers_sim.h).
+struct RegisterGroup {
+  unsigned arrived = 0, registers = 0;
+  bool granted = false;
+  Where where;
+};
+
 struct FreeShared {
   void operator()(std::byte* p) const noexcept;
 };
@@ -108,6 +127,11 @@ struct Block {
   Barrier* cluster_barrier = nullptr;
   Block* cluster = nullptr;  // its first block
   std::vector<std::vector<std::unique_ptr<Exchange>>> warps;
+  std::vector<MBarrierState> mbarriers;
+  std::vector<RegisterGroup> register_groups;
+  unsigned spare_registers = 0;
+  // Of the cluster's barrier, when another block last asked for addresses here; ~0u: never.
+  unsigned mapped = ~0u;
 };
 
 struct Gang {
@@ -131,9 +155,14 @@ extern thread_local constinit const char* last_kernel;
 void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entry)(void*),
               void* arguments);
 
+// How many clusters of so many blocks, one to a multiprocessor, are resident at once: a cluster is
+// within a part of the chip, of 16 or 18 multiprocessors.
+unsigned resident_clusters(unsigned blocks);
+
 // ---- for the vocabulary (kernels/simt/vocabulary_sim.h) ----
 
 [[noreturn]] void fail(const std::string& what, Where where);
+bool same_place(Where a, Where b);
 
 void arrive_and_wait(Barrier& barrier, Where where);
 void grid_sync(Where where);
@@ -146,7 +175,13 @@ const Exchange::Slots& exchange(unsigned mask, const char* operation, const void
                                 void (*complete)(Exchange::Slots&) = nullptr);
 
 std::byte* shared_memory(size_t bytes, size_t alignment, Where where);
+// Where `mine` is in the shared memory of block `rank`. map_shared: what it is used for is over at
+// the next cluster_sync.
+std::byte* shared_of(unsigned rank, const void* mine, Where where);
 std::byte* map_shared(const void* mine, unsigned rank, Where where);
+// By the block's last thread, as it exits: on a device its shared memory and registers are then
+// another's.
+void check_exit(const Block& block);
 
 void cp_async(void* to, const void* from, unsigned bytes, unsigned valid, Where where);
 void cp_async_commit();

@@ -30,7 +30,7 @@ constexpr uint16_t guard_pattern = 0xffa5;  // NaN as bf16, f32 and f64, and not
 
 struct Counters {
   std::atomic<int64_t> allocations = 0, stream_waits = 0, event_waits = 0, launches = 0;
-  std::atomic<int64_t> copies_to_host = 0, copies_from_host = 0;
+  std::atomic<int64_t> copies_to_host = 0, copies_from_host = 0, pieces = 0;
 };
 Counters counters;
 
@@ -303,6 +303,7 @@ void Queues::run_one(SimStream* s, Lock& lock) {
         again = !item.until();
       } else {
         item.work();
+        ++counters.pieces;
       }
       if (const std::string damage = memory.find_damage(); !damage.empty()) {
         throw Error(str("simulated device: ", simt::last_kernel, " ", damage));
@@ -455,7 +456,8 @@ Device& sim_device() {
 
 SimCounters sim_counters() {
   return {counters.allocations, counters.stream_waits,   counters.event_waits,
-          counters.launches,    counters.copies_to_host, counters.copies_from_host};
+          counters.launches,    counters.copies_to_host, counters.copies_from_host,
+          counters.pieces};
 }
 
 bool is_sim_memory(const void* memory) { return queues().memory.contains(memory); }

@@ -13,8 +13,7 @@
 //   tried and left again: neither the thread nor its other streams wait for it, as a kernel that
 //   spins leaves the host alone.
 // Recording: work is kept as it was enqueued, and enqueued again by launch(). Event waits and
-// records
-//   cannot be recorded.
+//   records cannot be recorded.
 // Errors: a failing piece of work drops the rest of its stream, and of streams that wait for its
 //   events; each such stream throws the error once, at its next synchronize().
 //
@@ -37,6 +36,7 @@ struct SimCounters {
   int64_t launches = 0;      // of recorded work
   // Copies that were enqueued (not recorded ones again) between host memory and the device's.
   int64_t copies_to_host = 0, copies_from_host = 0;
+  int64_t pieces = 0;  // of streams' work that have run: kernels, copies, fills
 };
 SimCounters sim_counters();
 

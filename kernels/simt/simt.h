@@ -30,12 +30,24 @@
 //                                     another block's shared memory
 //   cp_async<bytes>(to, from, valid)  4, 8 or 16 bytes, the part past `valid` zeroed; nothing may
 //   cp_async_commit() cp_async_wait<groups left>()                   be read before the wait
-//   load_words<bytes>(p) store_words(p, words)   8 or 16 aligned bytes in one access
+//   load_words<bytes>(p) store_words(p, words)   4, 8 or 16 aligned bytes in one access
 //   mma_m16n8k16(c, a, b)             bf16 operands, f32 sums, fragments as in the PTX manual
 //   mma_m16n8k8_tf32(c, a, b)         the same with TF32: f32 whose lower 13 bits are zeros
 //   load_acquire(p) store_release(p, v)   32-bit flags between blocks
 //   load_relaxed<bytes>(p) store_relaxed(p, words)   4, 8 or 16 aligned bytes between blocks, each
 //                                     32-bit word whole by itself; they order nothing else
+//   mbarrier_init(b, count)           MBarriers in shared memory, sm_90; by one thread, and nobody
+//                                     uses it before a barrier of the cluster
+//   mbarrier_arrive(b) mbarrier_arrive_expecting(b, bytes)   one of its count; the phase then lacks
+//                                     as many bytes more
+//   mbarrier_wait(b, phase)           until that phase is over: 0, 1, 2, ...; ~0u is over before;
+//                                     bounded. A GPU looks at the parity alone: it must be the
+//                                     present phase or the one before
+//   store_async(to, words, b, rank)   16 aligned bytes to the same place in another block's shared
+//                                     memory; they arrive at its b, visible after
+//   mbarrier_wait_for_stores(b, phase)
+//   take_registers<n>() give_registers<n>()   by whole groups of four warps, sm_90a; in kernels
+//                                     whose launch bounds say one block to a multiprocessor
 //   poll_until(condition)             spins while !condition(); traps after some seconds on a GPU
 //   to_float(bf16) to_bf16(float) to<T>(float)
 //   RONDO_UNROLL_ALL                  before a loop whose index selects registers

@@ -98,7 +98,7 @@ __device__ inline void store_release(uint32_t* p, uint32_t v) {
                : "memory");
 }
 
-// `bytes` (8 or 16; relaxed also 4) at once; p must be aligned to them.
+// `bytes` (4, 8 or 16) at once; p must be aligned to them.
 template <int bytes>
 struct alignas(bytes) Words {
   uint32_t w[bytes / 4];
@@ -149,13 +149,131 @@ __device__ void store_relaxed(void* p, const Words<bytes>& v) {
 
 // ---- polling ----
 
-// Bounded: after 2^26 turns (seconds) the kernel traps rather than hang the device.
+// Bounded: after 2^23 turns (half a second when the condition looks at shared memory, some seconds
+// at most when it looks at another block's) the kernel traps rather than hang the device.
 template <class Condition>
 __device__ void poll_until(Condition condition) {
   for (uint32_t turn = 0; !condition(); ++turn) {
-    if (turn >= 1u << 26) __trap();
+    if (turn >= 1u << 23) __trap();
     if (turn > 64) __nanosleep(32);
   }
+}
+
+// ---- mbarriers ----
+
+struct alignas(8) MBarrier {
+  uint64_t state;
+};
+namespace detail {
+__device__ inline unsigned shared_address(const void* p) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+// Sleeps until it has, or for as long as the device lets it. What other blocks of the cluster have
+// stored is visible only to who acquires it from the whole cluster.
+template <bool of_cluster>
+__device__ bool mbarrier_passed([[maybe_unused]] const MBarrier* b,
+                                [[maybe_unused]] unsigned parity) {
+  unsigned passed = 1;
+#if RONDO_SM90
+  if constexpr (of_cluster) {
+    asm volatile(
+        "{\n"
+        ".reg .pred passed;\n"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 passed, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, passed;\n"
+        "}"
+        : "=r"(passed)
+        : "r"(shared_address(b)), "r"(parity)
+        : "memory");
+  } else {
+    asm volatile(
+        "{\n"
+        ".reg .pred passed;\n"
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 passed, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, passed;\n"
+        "}"
+        : "=r"(passed)
+        : "r"(shared_address(b)), "r"(parity)
+        : "memory");
+  }
+#endif
+  return passed != 0;
+}
+// Bounded: after 2^34 cycles (seconds) the kernel traps rather than hang the device.
+template <bool of_cluster>
+__device__ void mbarrier_wait(const MBarrier* b, uint32_t phase) {
+  const unsigned parity = phase & 1u;
+  if (mbarrier_passed<of_cluster>(b, parity)) return;
+  const long long start = clock64();
+  while (!mbarrier_passed<of_cluster>(b, parity)) {
+    if (clock64() - start > 1ll << 34) __trap();
+  }
+}
+}  // namespace detail
+
+__device__ inline void mbarrier_init([[maybe_unused]] MBarrier* b,
+                                     [[maybe_unused]] unsigned count) {
+#if RONDO_SM90
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], %1;\n"
+      "fence.mbarrier_init.release.cluster;" ::"r"(detail::shared_address(b)),
+      "r"(count)
+      : "memory");
+#endif
+}
+__device__ inline void mbarrier_arrive([[maybe_unused]] MBarrier* b) {
+#if RONDO_SM90
+  asm volatile(
+      "mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(detail::shared_address(b))
+      : "memory");
+#endif
+}
+__device__ inline void mbarrier_arrive_expecting([[maybe_unused]] MBarrier* b,
+                                                 [[maybe_unused]] unsigned bytes) {
+#if RONDO_SM90
+  asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                   detail::shared_address(b)),
+               "r"(bytes)
+               : "memory");
+#endif
+}
+__device__ inline void mbarrier_wait(MBarrier* b, uint32_t phase) {
+  detail::mbarrier_wait<false>(b, phase);
+}
+__device__ inline void mbarrier_wait_for_stores(MBarrier* b, uint32_t phase) {
+  detail::mbarrier_wait<true>(b, phase);
+}
+__device__ inline void store_async([[maybe_unused]] void* to,
+                                   [[maybe_unused]] const Words<16>& words,
+                                   [[maybe_unused]] MBarrier* b, [[maybe_unused]] unsigned rank) {
+#if RONDO_SM90
+  asm volatile(
+      "{\n"
+      ".reg .u32 to, barrier;\n"
+      "mapa.shared::cluster.u32 to, %0, %2;\n"
+      "mapa.shared::cluster.u32 barrier, %1, %2;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [to], {%3, %4, %5, %6}, "
+      "[barrier];\n"
+      "}" ::"r"(detail::shared_address(to)),
+      "r"(detail::shared_address(b)), "r"(rank), "r"(words.w[0]), "r"(words.w[1]), "r"(words.w[2]),
+      "r"(words.w[3])
+      : "memory");
+#endif
+}
+
+// Of the 128 threads of four warps, the first a multiple of four: up to n registers each, or down
+// to n, once, in kernels whose launch bounds leave that many.
+template <int n>
+__device__ void take_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+#endif
+}
+template <int n>
+__device__ void give_registers() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+#endif
 }
 
 // ---- arithmetic ----

@@ -11,8 +11,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/simt/mbarrier_sim.h"
 #include "kernels/simt/mma_sim.h"
 #include "kernels/simt/observer.h"
+#include "kernels/simt/registers_sim.h"
 #include "kernels/simt/scheduler.h"
 
 #define RONDO_GPU sim
@@ -158,7 +160,7 @@ inline void store_release(uint32_t* p, uint32_t v) {
   std::atomic_ref<uint32_t>(*p).store(v, std::memory_order_release);
 }
 
-// `bytes` (8 or 16; relaxed also 4) at once; p must be aligned to them.
+// `bytes` (4, 8 or 16) at once; p must be aligned to them.
 template <int bytes>
 struct alignas(bytes) Words {
   uint32_t w[bytes / 4];
@@ -249,6 +251,40 @@ void poll_until(Condition condition, Where w = Where::current()) {
   simt::poll_end();
 }
 
+// ---- mbarriers ----
+
+using simt::MBarrier;
+inline void mbarrier_init(MBarrier* b, unsigned count, Where w = Where::current()) {
+  simt::mbarrier_init(*b, count, w);
+}
+inline void mbarrier_arrive(MBarrier* b, Where w = Where::current()) {
+  simt::mbarrier_arrive(*b, 0, w);
+}
+inline void mbarrier_arrive_expecting(MBarrier* b, unsigned bytes, Where w = Where::current()) {
+  simt::mbarrier_arrive(*b, bytes, w);
+}
+inline void mbarrier_wait(MBarrier* b, uint32_t phase, Where w = Where::current()) {
+  poll_until([&] { return simt::mbarrier_passed(*b, phase, simt::Scope::block, w); }, w);
+}
+inline void mbarrier_wait_for_stores(MBarrier* b, uint32_t phase, Where w = Where::current()) {
+  poll_until([&] { return simt::mbarrier_passed(*b, phase, simt::Scope::cluster, w); }, w);
+}
+inline void store_async(void* to, const Words<16>& words, MBarrier* b, unsigned rank,
+                        Where w = Where::current()) {
+  simt::store_async(to, &words, *b, rank, w);
+}
+
+template <int n>
+void take_registers(Where w = Where::current()) {
+  static_assert(n % 8 == 0 && n >= 24 && n <= 256);
+  simt::take_registers(n, w);
+}
+template <int n>
+void give_registers(Where w = Where::current()) {
+  static_assert(n % 8 == 0 && n >= 24 && n <= 256);
+  simt::give_registers(n, w);
+}
+
 // ---- arithmetic ----
 
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -310,7 +346,7 @@ void launch(const Context& context, const LaunchConfig& config, void (*kernel)(P
 
 template <class... Parameters>
 int resident_clusters(const LaunchConfig& config, void (*)(Parameters...)) {
-  return static_cast<int>(simulated_multiprocessors / config.cluster);
+  return static_cast<int>(simt::resident_clusters(config.cluster));
 }
 template <class... Parameters>
 int resident_blocks(const LaunchConfig&, void (*)(Parameters...)) {

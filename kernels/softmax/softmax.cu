@@ -1,5 +1,6 @@
 // Log-softmax: a team of threads per row. A row is read three times, from device memory the first
 // time and, since the same threads come back at once, from the first-level cache after that.
+#include "kernels/base/check_view.h"
 #include "kernels/simt/memory_bound.h"
 #include "kernels/softmax/softmax_impl.h"
 
@@ -87,11 +88,14 @@ void backward(const Context& context, const LogSoftmaxGradArgs& a) {
 }  // namespace
 
 void log_softmax_gpu(const Context& context, const LogSoftmaxArgs& a) {
+  check_like("log_softmax", "y", a.y, a.x);
   if (a.x.numel() == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { forward<T>(context, a); });
 }
 
 void log_softmax_grad_gpu(const Context& context, const LogSoftmaxGradArgs& a) {
+  check_like("log_softmax_grad", "y", a.y, a.dy);
+  check_like("log_softmax_grad", "dx", a.dx, a.dy);
   if (a.dy.numel() == 0) return;
   visit_narrow(a.dy.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }

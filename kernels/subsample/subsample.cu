@@ -1,5 +1,6 @@
 // Frame stacking: copies, a team of threads per part of a stacked frame. The gradient gathers, a
 // team per frame of x: every frame knows which stacked frames hold it.
+#include "kernels/base/check_view.h"
 #include "kernels/simt/copy_rows.h"
 #include "kernels/subsample/subsample_impl.h"
 
@@ -62,8 +63,11 @@ void backward(const Context& context, const StackFramesGradArgs& a) {
 
 void stack_frames_gpu(const Context& context, const StackFramesArgs& a) {
   RONDO_CHECK(a.stack >= 1 && a.stride >= 1, "stack ", a.stack, ", stride ", a.stride);
+  const int64_t cols = a.x.dim(1);
+  check_matrix("stack_frames", "x", a.x, a.x.dtype, a.from.capacity.rows, cols);
+  check_matrix("stack_frames", "y", a.y, a.x.dtype, a.to.capacity.rows, a.stack * cols);
   if (a.y.numel() == 0) return;
-  const int64_t bytes = a.x.dim(1) * static_cast<int64_t>(size_of(a.x.dtype));
+  const int64_t bytes = cols * static_cast<int64_t>(size_of(a.x.dtype));
   with_words(bytes, {a.x.data, a.y.data}, [&]<class Word>(Word, int64_t words) {
     with_team("stack_frames", a.to.capacity.rows * a.stack, words,
               [&]<int lanes>(Lanes<lanes>, const LaunchConfig& config) {
@@ -75,6 +79,9 @@ void stack_frames_gpu(const Context& context, const StackFramesArgs& a) {
 
 void stack_frames_grad_gpu(const Context& context, const StackFramesGradArgs& a) {
   RONDO_CHECK(a.stack >= 1 && a.stride >= 1, "stack ", a.stack, ", stride ", a.stride);
+  const int64_t cols = a.dx.dim(1);
+  check_matrix("stack_frames_grad", "dx", a.dx, a.dx.dtype, a.from.capacity.rows, cols);
+  check_matrix("stack_frames_grad", "dy", a.dy, a.dx.dtype, a.to.capacity.rows, a.stack * cols);
   if (a.dx.numel() == 0) return;
   visit_narrow(a.dx.dtype, [&]<class T>(T) { backward<T>(context, a); });
 }

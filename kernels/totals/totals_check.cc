@@ -93,8 +93,8 @@ void totals_check(Suite& suite) {
           [=](Case& c) { run_shape(c, s); });
     }
   }
-  suite.add_bench<CombineTotalsArgs>("f64/8/count", [](Case& c) { run_ranks(c, 8, true); });
-  suite.add_bench<LossTotalsArgs>("f32/600", [](Case& c) { run_shape(c, {600}); });
+  suite.add_bench<CombineTotalsArgs>("bench/f64/8/count", [](Case& c) { run_ranks(c, 8, true); });
+  suite.add_bench<LossTotalsArgs>("bench/f32/600", [](Case& c) { run_shape(c, {600}); });
 }
 
 }  // namespace rondo::check

@@ -39,13 +39,19 @@ def check(condition, *message):
         raise AssertionError(" ".join(str(m) for m in message))
 
 
-def start(*words, **popen):
+def start(*words, preexec_fn=None, **popen):
     """The command, running, its output readable as text."""
     popen.setdefault("stdout", subprocess.PIPE)
     popen.setdefault("stderr", subprocess.PIPE)
-    # Under nohup, SIGHUP would be ignored.
-    popen.setdefault("preexec_fn", lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
-    return subprocess.Popen([RONDO, *map(str, words)], **popen)
+
+    def before():
+        # Under nohup, SIGHUP would be ignored; in a script's background, SIGINT.
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        if preexec_fn:
+            preexec_fn()
+
+    return subprocess.Popen([RONDO, *map(str, words)], preexec_fn=before, **popen)
 
 
 class Patience:
@@ -60,6 +66,65 @@ class Patience:
         self.left -= min(now - self.last, 0.5)
         self.last = now
         return self.left <= 0
+
+
+def wait_until(condition, process, pause=0.01):
+    """Until it holds, while the process lives or once it has ended."""
+    patience = Patience(TIMEOUT)
+    while True:
+        over = process.poll() is not None  # asked first: it may end between these two
+        if condition():
+            return
+        check(not over, "ended early:", process.returncode, over and process.communicate())
+        check(not patience.is_over(), "nothing happens")
+        time.sleep(pause)
+
+
+def states_of(pid):
+    """The states (R, S, T, Z ...) of a process's threads; none if there is no such process."""
+    states = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                stat = pathlib.Path(f"/proc/{pid}/task/{task}/stat").read_text()
+                states.append(stat.rsplit(")", 1)[1].split()[0])
+    return states
+
+
+def halt(pid):
+    """Stops a process: where this is true, it stands still. False if it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    patience = Patience(TIMEOUT)
+    while not set(states := states_of(pid)) <= set("ZX"):
+        if set(states) <= set("TZX"):
+            return True
+        check(not patience.is_over(), "it does not stop:", states)
+        time.sleep(0.001)
+    return False
+
+
+def go_on(pid):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def is_pending(pid, number):
+    """Whether a signal has been sent to a process that has not taken it yet."""
+    try:
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)
+
+
+def until_in_time(attempt):
+    """Repeats what has to come before the end of a run, and on a busy machine may come too late: it says
+    then that it did (False), and has left nothing behind."""
+    for _ in range(20):
+        if attempt():
+            return
+    raise AssertionError("never in time")
 
 
 def output_of(process, seconds, stdin=None):
@@ -241,6 +306,21 @@ def train(data, out, *settings, base=READY, **more):
 def log_of(directory, event):
     lines = (pathlib.Path(directory) / "log.jsonl").read_text().splitlines()
     return [entry for entry in map(json.loads, lines) if entry["event"] == event]
+
+
+def log_so_far(directory, event, log="log.jsonl"):
+    """Of a run that goes on, or did not end well: the last line may not be whole."""
+    entries = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in (pathlib.Path(directory) / log).read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                entries.append(json.loads(line))
+    return [entry for entry in entries if entry["event"] == event]
+
+
+def last_step(directory, log="log.jsonl"):
+    """The newest step in a log so far, 0 if there is none."""
+    return max([entry["step"] for entry in log_so_far(directory, "step", log)], default=0)
 
 
 def weights_of(directory):

@@ -96,9 +96,8 @@ def test_killed_stages_start_again():
 def check_killed_start_again(more, victims):
     with expecting(4, *more) as (root, expected):
         for victim in victims:
-            process = start(*pipelines(4, *more, options=["--max-restarts", 2]), cwd=root)
-            wait_for_step(root, 12, process)  # there is a checkpoint of step 10
-            os.kill(ranks_of(process)[victim], signal.SIGKILL)
+            # After the checkpoint of step 10, and before it is over.
+            process = killed_midway(pipelines(4, *more, options=["--max-restarts", 2]), root, 12, 45, victim)
             out, err = ends(process, 60, 0)
             one_line(err, f"rank {victim} was killed by SIGKILL",
                      "starting again from the last checkpoint (restart 1 of 2)")
@@ -116,7 +115,7 @@ def test_a_stage_is_killed_while_it_saves():
                         cwd=root)
         wait_until(lambda: list(root.glob("run/checkpoint-*")), process)
         victim = ranks_of(process)[1]
-        sizes = {f.name: f.stat().st_size for f in expected_files(root)}
+        sizes = sizes_of_a_stage(root)
         wait_until(lambda: stopped_halfway(root, victim, sizes), process, pause=0)
         whole = sorted((root / "run").glob("checkpoint-*"))
         os.kill(victim, signal.SIGKILL)
@@ -131,27 +130,32 @@ def test_a_stage_is_killed_while_it_saves():
         check(not list(root.glob("run/.writing-*")), "what the killed one left is still there")
 
 
-def expected_files(root):
-    newest = sorted((root / "run").glob("checkpoint-*"))[-1]
-    return newest.glob("*-stage-1-of-2.safetensors")
+def sizes_of_a_stage(root):
+    """{file name: bytes} of what stage 1 writes at every step, while a run commits and removes."""
+    while True:
+        newest = max((root / "run").glob("checkpoint-*"))
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile: there are newer ones
+            sizes = {f.name: f.stat().st_size for f in newest.glob("*-stage-1-of-2.safetensors")}
+            if sizes:
+                return sizes
 
 
 def stopped_halfway(root, victim, sizes):
     """Whether the victim stands still (it does, if so) with a file of its stage begun and not ended."""
     def begun():
-        for file in root.glob("run/.writing-*/*-stage-1-of-2.safetensors"):
-            with contextlib.suppress(OSError):
-                if file.stat().st_size < sizes[file.name]:
-                    return True
+        # A folder that is being written has another name, or is gone, the moment after it was seen.
+        with contextlib.suppress(FileNotFoundError):
+            for file in root.glob("run/.writing-*/*-stage-1-of-2.safetensors"):
+                with contextlib.suppress(FileNotFoundError):
+                    if file.stat().st_size < sizes[file.name]:
+                        return True
         return False
     if not begun():
         return False
-    os.kill(victim, signal.SIGSTOP)
-    while pathlib.Path(f"/proc/{victim}/stat").read_text().rsplit(")", 1)[1].split()[0] != "T":
-        pass
+    check(halt(victim), "it has ended")
     if begun():
         return True
-    os.kill(victim, signal.SIGCONT)
+    go_on(victim)
     return False
 
 

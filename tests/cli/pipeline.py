@@ -287,7 +287,7 @@ def test_simulated_gpu():
                     "data.batch_frames=60", "data.dev=", "data.test="]
         process = start("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/sim",
                         *settings, "--device", "sim")
-        err = process.communicate(timeout=TIMEOUT)[1].decode()
+        err = output_of(process, TIMEOUT)[1]
         check(process.returncode == 0, err)
         train(root, root / "cpu", *settings)
         for sim, cpu in zip(loss_curve(root / "sim"), loss_curve(root / "cpu"), strict=True):

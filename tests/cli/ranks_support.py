@@ -57,24 +57,44 @@ def ranks_of(launcher):
 
 
 def wait_for_step(root, step, process):
-    """The newest step in rank 0's log, once it is this one or a later one."""
-    patience = Patience(TIMEOUT)
-    while True:
-        with contextlib.suppress(OSError, ValueError):
-            newest = max(e["step"] for e in log_of(root / "run", "step"))
-            if newest >= step:
-                return newest
-        check(process.poll() is None, "ended early with exit code", process.poll())
-        check(not patience.is_over(), "nothing happens")
-        time.sleep(0.005)
+    """Until rank 0 has logged this step, or a later one."""
+    wait_until(lambda: last_step(root / "run") >= step, process, pause=0.005)
 
 
-def wait_until(condition, process, pause=0.01):
-    patience = Patience(TIMEOUT)
-    while not condition():
-        check(process.poll() is None, "ended early:", process.poll() is not None and process.communicate())
-        check(not patience.is_over(), "nothing happens")
-        time.sleep(pause)
+def signalled(process, whom, number, in_time):
+    """Sends a signal to a rank, or to the launcher (None), in a moment of which in_time() is true: rank 0
+    stands still until all have it who are to have it. False: it was too late, and nothing was sent."""
+    ranks = ranks_of(process)
+    if 0 not in ranks or (whom or 0) not in ranks or not halt(ranks[0]):
+        return False
+    try:
+        if not in_time():
+            return False
+        os.kill(process.pid if whom is None else ranks[whom], number)
+        if whom is None:  # it is passed on
+            wait_until(lambda: is_pending(ranks[0], number), process, pause=0.001)
+        elif whom != 0 and number != signal.SIGKILL:
+            wait_until(lambda: not is_pending(ranks[whom], number), process, pause=0.001)
+        return True
+    finally:
+        go_on(ranks[0])
+
+
+def killed_midway(words, root, step, last, victim):
+    """A launcher one of whose ranks was killed after this step, and before the last few."""
+    launchers = []
+
+    def attempt():
+        process = start(*words, cwd=root)
+        wait_for_step(root, step, process)
+        launchers[:] = [process]
+        if signalled(process, victim, signal.SIGKILL, lambda: last_step(root / "run") < last - 5):
+            return True
+        ends(process, TIMEOUT, 0)
+        shutil.rmtree(root / "run")
+
+    until_in_time(attempt)
+    return launchers[0]
 
 
 def ends(process, seconds, code):

@@ -23,9 +23,8 @@ def uninterrupted(root):
     feature_corpus(whole, "ctc")
     for file in whole.iterdir():
         shutil.copy(file, parts)
-    began = time.monotonic()
     run(*words(), cwd=whole)
-    return whole / "run", parts, time.monotonic() - began
+    return whole / "run", parts
 
 
 def check_same(whole, part):
@@ -34,19 +33,50 @@ def check_same(whole, part):
         check(expected[name] == found[name], f"{name}: other bytes than of an uninterrupted run")
 
 
-def steps_so_far(directory):
-    try:
-        return max(entry["step"] for entry in log_of(directory, "step"))
-    except (FileNotFoundError, ValueError):
-        return 0
+def checkpoints(directory):
+    return list((directory / "run").glob("checkpoint-*"))
 
 
-def wait_for(condition, process):
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        check(process.poll() is None, "ended early:", process.poll())
-        check(time.monotonic() < end, "nothing happens")
-        time.sleep(0.005)
+def ended(directory):
+    return bool(log_so_far(directory / "run", "end"))
+
+
+def ends(process):
+    """Its output, decoded."""
+    return output_of(process, TIMEOUT)
+
+
+def signal_in_time(process, number, in_time):
+    """Sends a signal in a moment of which in_time() is true, the process standing still. False: it was too
+    late, and nothing was sent."""
+    sent = halt(process.pid) and in_time()
+    if sent:
+        process.send_signal(number)
+    go_on(process.pid)
+    return sent
+
+
+def ended_by(number, command, directory, ready, in_time):
+    """What a run writes that is sent a signal when it is ready() (it has logged a step) and still in_time(),
+    which has to be so at its end as well. If not, it is followed by another from the beginning."""
+    outputs = []
+
+    def attempt():
+        steps = lambda: len(log_so_far(directory / "run", "step"))
+        before = steps()
+        process = start(*command, cwd=directory)
+        wait_until(ready or (lambda: steps() > before), process, pause=0.005)
+        sent = signal_in_time(process, number, in_time)
+        out, err = ends(process)
+        expected = 0 if not sent else -number if number == signal.SIGKILL else 128 + number
+        check(process.returncode == expected, process.returncode, "expected", expected, out, err)
+        outputs[:] = [out]
+        if sent and in_time():
+            return True
+        shutil.rmtree(directory / "run")
+
+    until_in_time(attempt)
+    return outputs[0]
 
 
 def test_kill_at_random_moments():
@@ -54,18 +84,19 @@ def test_kill_at_random_moments():
     print("seed", seed)
     rng = random.Random(seed)
     with folder() as root:
-        whole, parts, seconds = uninterrupted(root)
-        kills = 0
-        for _ in range(6):
-            process = start(*words("--resume"), cwd=parts, stdout=subprocess.DEVNULL)
-            try:
-                process.wait(rng.uniform(0, 0.6 * seconds))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-            err = process.communicate()[1].decode()
-            check(process.returncode in (0, -signal.SIGKILL), process.returncode, err)
-        check(kills > 0, "never killed")
+        whole, parts = uninterrupted(root)
+        last = last_step(whole)
+        for number in range(6):
+            # Before the log says anything; then anywhere in the next sixth, within a step.
+            wanted = (number + rng.random()) * (last - 10) / 6 if number else 0
+
+            def moment():
+                if last_step(parts / "run") >= wanted:
+                    time.sleep(rng.uniform(0, 0.02))
+                    return True
+
+            ended_by(signal.SIGKILL, words("--resume"), parts, moment,
+                     lambda: last_step(parts / "run") < last)
         run(*words("--resume"), cwd=parts)
         check_same(whole, parts / "run")
         # A finished run has nothing left to do, and says so.
@@ -87,29 +118,17 @@ def test_kill_with_all_that_is_drawn_by_chance():
                     "training.average_best=2", "training.checkpoint_every_steps=3",
                     f"training.dtype={'bf16' if bf16 else 'f32'}"]
         run(*settings, cwd=whole)
-        for _ in range(10):  # on a busy machine it may end first
-            shutil.rmtree(parts / "run", ignore_errors=True)
-            process = start(*settings, cwd=parts, stdout=subprocess.DEVNULL)
-            wait_for(lambda: list((parts / "run").glob("checkpoint-*")), process)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            if process.returncode == -signal.SIGKILL:
-                break
-        check(process.returncode == -signal.SIGKILL, "never killed")
+        ended_by(signal.SIGKILL, settings, parts, lambda: checkpoints(parts), lambda: not ended(parts))
         run(*settings, "--resume", cwd=parts, says="continuing after step")
         check_same(whole / "run", parts / "run")
 
 
 def test_interrupted_and_terminated():
     with folder() as root:
-        whole, parts, _ = uninterrupted(root)
+        whole, parts = uninterrupted(root)
+        last = last_step(whole)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            before = steps_so_far(parts / "run")
-            process = start(*words("--resume"), cwd=parts)
-            wait_for(lambda: steps_so_far(parts / "run") > before, process)
-            process.send_signal(number)
-            out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
-            check(process.returncode == 128 + number, process.returncode, out, err)
+            out = ended_by(number, words("--resume"), parts, None, lambda: last_step(parts / "run") < last - 5)
             check("stopped by a signal after step" in out and "--resume" in out, out)
             # Saved at that very step, not at the last one that was due.
             step = int(out.split("signal after step ")[1].split(";")[0])
@@ -128,13 +147,9 @@ def test_a_signal_during_validation():
                          "training.log_every_steps=1")
         run(*settings, cwd=root)
         (root / "run").rename(root / "whole")
-        process = start(*settings, cwd=root)
-        wait_for(lambda: steps_so_far(root / "run") >= 2, process)
-        process.send_signal(signal.SIGTERM)
-        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
-        check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
+        out = ended_by(signal.SIGTERM, settings, root, lambda: last_step(root / "run") >= 2,
+                       lambda: not log_so_far(root / "run", "validation"))
         check("stopped by a signal after step 2" in out, out)
-        check(not log_of(root / "run", "validation"), "waited for the end of the validation")
         newest = sorted((root / "run").glob("checkpoint-*"))[-1]
         check(json.loads((newest / "state.json").read_text())["validation_pending"], newest)
         run(*settings, "--resume", cwd=root, says="continuing after step 2")
@@ -151,17 +166,11 @@ def test_a_signal_during_the_test():
                          "training.validate_every_steps=2", "data.test=test.jsonl")
         run(*settings, cwd=root, says="best model on the test data")
         (root / "run").rename(root / "whole")
-        process = start(*settings, cwd=root)
 
-        def validated():
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                return len(log_of(root / "run", "validation")) == 2
-
-        wait_for(validated, process)
-        process.send_signal(signal.SIGTERM)
-        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
-        check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
-        check("stopped by a signal after step 4" in out and "test data" not in out, out)
+        out = ended_by(signal.SIGTERM, settings, root,
+                       lambda: len(log_so_far(root / "run", "validation")) == 2,
+                       lambda: not log_so_far(root / "run", "test"))
+        check("stopped by a signal after step 4" in out, out)
         run(*settings, "--resume", cwd=root, says="best model on the test data")
         check_same(root / "whole", root / "run")
         of = lambda d: [(e["step"], e["loss"], e["wer"]) for e in log_of(d, "test")]
@@ -189,21 +198,15 @@ def exits_at_once(root, number):
                     "training.checkpoint_dir=run", "data.batch_frames=1000000", cwd=root,
                     stdout=subprocess.DEVNULL)
 
-    def started():
-        with contextlib.suppress(FileNotFoundError, ValueError):
-            return log_of(root / "run", "start")
-
-    wait_for(started, process)
+    wait_until(lambda: log_so_far(root / "run", "start"), process)
     # Before the first update there would be nothing to wait for.
     before = processor_seconds(process)
-    wait_for(lambda: processor_seconds(process) - before > 0.2, process)
+    wait_until(lambda: processor_seconds(process) - before > 0.2, process)
     process.send_signal(number)
-    time.sleep(0.05)
+    wait_until(lambda: not is_pending(process.pid, number), process)  # or they would be one
     process.send_signal(number)
-    began = time.monotonic()
-    process.communicate(timeout=TIMEOUT)
+    output_of(process, 2)
     check(process.returncode == 128 + number, process.returncode)
-    check(time.monotonic() - began < 2, "took", time.monotonic() - began, "s")
     check(not list((root / "run").glob("checkpoint-*")), "the first signal was enough")
 
 
@@ -216,7 +219,7 @@ def test_a_signal_before_the_first_update():
         with open(root / "slow.jsonl", "w") as pipe:
             process.send_signal(signal.SIGTERM)
             pipe.write((root / "dev.jsonl").read_text())
-        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        out, err = ends(process)
         check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
         check("before the first update; nothing to save" in out, out)
 
@@ -238,9 +241,9 @@ def test_an_interrupted_corpus():
     with folder() as root:
         process = start("prepare", "speech-demo", root / "corpus", "--train", "100000",
                         "--threads", "2")
-        wait_for(lambda: list(root.glob("corpus.partial-*/wav/*")), process)
+        wait_until(lambda: list(root.glob("corpus.partial-*/wav/*")), process)
         process.send_signal(signal.SIGINT)
-        out, err = (b.decode() for b in process.communicate(timeout=TIMEOUT))
+        out, err = ends(process)
         check(process.returncode == 128 + signal.SIGINT, process.returncode, out, err)
         check("stopped by a signal; no corpus was made" in err, err)
         check(not list(root.iterdir()), "left behind:", list(root.iterdir()))
@@ -248,11 +251,10 @@ def test_an_interrupted_corpus():
 
 def test_full_disk():
     with folder() as root:
-        whole, parts, _ = uninterrupted(root)
-        process = start(*words(), cwd=parts, stdout=subprocess.DEVNULL)
-        wait_for(lambda: len(list((parts / "run").glob("checkpoint-*"))) >= 2, process)
-        process.kill()
-        process.communicate()
+        whole, parts = uninterrupted(root)
+        last = last_step(whole)
+        ended_by(signal.SIGKILL, words(), parts, lambda: len(checkpoints(parts)) >= 2,
+                 lambda: last_step(parts / "run") < last - 5)
         # No file may grow beyond 20 kB: the log still can, a checkpoint cannot.
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
         fails(*words("--resume"), cwd=parts, preexec_fn=limit, errs=["cannot be written: File too large"])
@@ -292,7 +294,7 @@ def test_two_at_once():
         process = start("train", *READY, "data=.", "training.checkpoint_dir=run",
                         "training.epochs=100000", cwd=root, stdout=subprocess.DEVNULL)
         try:
-            wait_for(lambda: (root / "run/log.jsonl").exists(), process)
+            wait_until(lambda: (root / "run/log.jsonl").exists(), process)
             fails("train", *READY, "data=.", "training.checkpoint_dir=run", "--resume", cwd=root,
                   errs="run")
         finally:

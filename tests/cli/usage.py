@@ -19,7 +19,7 @@ def test_help_of_settings_lists_them_with_defaults():
 def test_version_and_information():
     run("--version", says="rondo ")
     run("info", says=["cpu: ", "cuda: "])
-    run("info", "--kernels", says=["lstm_forward", "ctc", "default", "bf16; H <= 512; no projection"])
+    run("info", "--kernels", says=["lstm_forward", "ctc", "default", "bf16, or f32 up to H = 256; H <= 512; no projection"])
     run("bench", "--list", "--backend", "cpu", says="lstm_forward")
     run("bench", "--list", "--device", "sim", says="sim:portable", not_says="cpu:")
 
@@ -37,7 +37,7 @@ def test_wrong_usage_is_2():
         (["prepare", "speech-demo", "o", "--train", "-4"], "--train is '-4', expected a number from 1 to "),
         (["prepare", "speech-demo", "o", "--rate", "11025"], "--rate is '11025', expected one of 8000, 16000"),
         (["prepare", "fsdd", "d", "o", "--seed", "abc"], "--seed is 'abc', expected a whole number of at least 0"),
-        (["bench", "ctc", "lstm"], "unexpected argument 'lstm' of 'rondo bench'"),
+        (["eval", "a", "b", "c"], "unexpected argument 'c' of 'rondo eval'"),
         (["launch", "-n", "2", "--", "eval", "a", "b"], "expected -- train ..."),
         (["transcribe", "model", ""], "files: an empty name, expected that of a file"),
         (["transcribe", "model", "a.wav", "--chunk-ms", "0.5"], "'0.5', expected a number from 1 to 3600000\n"),
@@ -94,6 +94,7 @@ def test_without_a_gpu():
 
 def test_benchmarks_that_are_none():
     fails("bench", "frobnicate", errs="no benchmark fits 'frobnicate'; 'rondo bench --list'")
+    fails("bench", "ctc", "frobnicate", errs="no benchmark fits 'frobnicate'; ")
     fails("bench", "lstm", "--variant", "abacus", errs="'lstm' --variant 'abacus'")
     # Checks of odd sizes are no benchmarks.
     listed = run("bench", "--list", "--backend", "cpu")[0].splitlines()
@@ -130,11 +131,15 @@ def test_wrong_kernels():
     for choice, text in [
         ("lstm_forward", "--kernels 'lstm_forward': expected OP=VARIANT"),
         ("lstm_forward=", "expected OP=VARIANT"),
-        ("frobnicate=portable", "unknown op 'frobnicate'"),
+        ("=portable", "expected OP=VARIANT"),
+        ("frobnicate=portable", "no op is called 'frobnicate'; the ops are lstm_forward, "),
         ("lstm_forward=portable,lstm_backward=fast",
-         "op 'lstm_backward' has no variant 'fast'; it has ref, "),
+         "op 'lstm_backward' has no variant 'fast' for sim; it has portable, cluster, "),
+        ("lstm_forward=avx2", "op 'lstm_forward' has no variant 'avx2' for sim"),
     ]:
-        fails("train", "--kernels", choice, errs=text)
+        fails("train", "--device", "sim", "--kernels", choice, errs=text)
+    fails("train", "--device", "cpu", "--kernels", "lstm_forward=grid",
+          errs="op 'lstm_forward' has no variant 'grid' for cpu; it has avx512bf16, ")
 
 
 def test_wrong_configuration_file():

@@ -11,6 +11,7 @@
 #include "comm/in_process.h"
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
+#include "tests/comm/time_limits.h"
 #include "tests/comm/transport_contract.h"
 
 namespace rondo {
@@ -150,30 +151,6 @@ TEST_CASE("Random faults are a function of their seed", "[decorators]") {
 struct Outcomes {
   std::atomic<uint64_t> succeeded{0};
   std::array<std::atomic<uint64_t>, 4> failed{};  // by CommErrorKind
-};
-
-// How long threads of this process were held up by a busy machine, since the start: a thread that
-// sleeps for a moment at a time, and the time by which it was late.
-class HeldUp {
- public:
-  HeldUp()
-      : thread_([this] {
-          while (!over_) {
-            const auto begin = CommClock::now();
-            std::this_thread::sleep_for(1ms);
-            late_ += (CommClock::now() - begin - 1ms).count();
-          }
-        }) {}
-  ~HeldUp() {
-    over_ = true;
-    thread_.join();
-  }
-  CommClock::duration so_far() const { return CommClock::duration(late_); }
-
- private:
-  std::atomic<bool> over_{false};
-  std::atomic<int64_t> late_{0};
-  std::thread thread_;
 };
 
 // A few collectives of every kind under faults. Returns "" or what is wrong.

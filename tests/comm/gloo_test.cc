@@ -99,12 +99,12 @@ TEST_CASE("Gloo's all-reduce that waits in vain is a timeout and ends the transp
 }
 
 TEST_CASE("Addresses that cannot be had are named", "[gloo]") {
-  const auto store = make_file_store(std::filesystem::temp_directory_path() / "rondo-gloo-unused");
+  const Meeting meeting;
+  const auto store = make_file_store(meeting.directory);
   GlooOptions o = rank_options(0, 2, *store);
   o.interface = "nosuchif0";
   CHECK_THROWS_AS(make_gloo_transport(o), InputError);
   CHECK_THROWS_WITH(make_gloo_transport(o), Contains("rank 0 cannot listen at 'nosuchif0'"));
-  std::filesystem::remove_all(std::filesystem::temp_directory_path() / "rondo-gloo-unused");
 }
 
 TEST_CASE("Faults of processes over Gloo", "[gloo][fault]") {

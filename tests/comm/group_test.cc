@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
 #include "tests/comm/sums.h"
+#include "tests/comm/time_limits.h"
 
 namespace rondo {
 namespace {
@@ -35,11 +37,11 @@ TEST_CASE("Collectives are asynchronous and run in the order of issue", "[group]
   CHECK(wrong == std::vector<float>(3));
 }
 
-// The group's thread may come first now and then.
+// The group's thread may come first now and then, on a busy machine often.
 TEST_CASE("Who waits for a collective runs it; else the group's thread does", "[group]") {
-  std::vector<std::thread::id> ran[2];
+  std::vector<int> right(2);
   run_ranks(2, [&](int rank, Transport& transport) {
-    auto& threads = ran[static_cast<size_t>(rank)];
+    std::vector<std::thread::id> threads;
     GroupOptions options;
     options.verify = false;
     options.all_reduce = [&](const TensorView&, uint32_t, Deadline) {
@@ -48,17 +50,20 @@ TEST_CASE("Who waits for a collective runs it; else the group's thread does", "[
     const auto group = make_ring_group(transport, options);
     std::vector<float> data(3);
     const auto own = std::this_thread::get_id();
-    for (int i = 0; i < 200; ++i) group->all_reduce(view(data), Reduction::sum).wait();
-    const auto waiting = std::count(threads.begin(), threads.end(), own);
+    size_t waited = 0, run_by_waiting = 0;
+    for (; waited < 200 || (run_by_waiting == 0 && waited < 100000); ++waited) {
+      group->all_reduce(view(data), Reduction::sum).wait();
+      if (threads.back() == own) ++run_by_waiting;
+    }
     Work work = group->all_reduce(view(data), Reduction::sum);
     while (!work.poll()) std::this_thread::yield();
-    if (waiting == 0 || threads.size() != 201 || threads.back() == own) threads.clear();
+    const bool polled = threads.back() != own;
     // A wait that gives up earlier than the collective leaves it to the group's thread.
     group->all_reduce(view(data), Reduction::sum).wait(within(1min));
-    if (!threads.empty() && threads.back() == own) threads.clear();
+    right[static_cast<size_t>(rank)] =
+        run_by_waiting > 0 && polled && threads.back() != own && threads.size() == waited + 2;
   });
-  CHECK(ran[0].size() == 202);
-  CHECK(ran[1].size() == 202);
+  CHECK(right == std::vector<int>(2, 1));
 }
 
 TEST_CASE("broadcast from every root", "[group]") {
@@ -159,9 +164,13 @@ TEST_CASE("A rank that throws ends the others' collectives with its name", "[gro
 
 TEST_CASE("A missing rank is a timeout that names it, on every rank that waits", "[group]") {
   std::vector<std::string> later(3);
+  const auto begin = CommClock::now();
+  std::latch both(2);
   const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
     GroupOptions options;
-    options.timeout = 100ms;
+    // Rank 0 waits for rank 2, the left neighbour, from the start; rank 1 only after rank 0 has
+    // sent. So it is rank 0 whose time is up.
+    options.timeout = rank == 0 ? CommClock::duration(100ms) : 30s;
     const auto group = make_ring_group(transport, options);
     std::vector<float> data(10);
     if (rank == 2) {
@@ -169,6 +178,7 @@ TEST_CASE("A missing rank is a timeout that names it, on every rank that waits",
       std::byte token{};
       transport.recv(0, 99, std::span(&token, 1), within(30s)).wait();
     }
+    both.arrive_and_wait();
     Work queued;
     try {
       Work work = group->all_reduce(view(data), Reduction::sum);
@@ -183,11 +193,13 @@ TEST_CASE("A missing rank is a timeout that names it, on every rank that waits",
       throw;
     }
   });
-  // Rank 0 waits for rank 2, the left neighbour, from the start; rank 1 only after rank 0 has sent.
-  const std::string first = message_of(outcome.errors[0]) + message_of(outcome.errors[1]);
-  CHECK_THAT(first, Contains("all_reduce of 10 f32: rank"));
-  CHECK_THAT(first, Contains("timed out after 0."));
-  CHECK_THAT(first, Contains("rank 2 (check of collective 0"));
+  CHECK(CommClock::now() - begin >= 100ms);
+  for (const size_t waiting : {0u, 1u}) {
+    const std::string first = message_of(outcome.errors[waiting]);
+    CHECK_THAT(first, Contains("all_reduce of 10 f32: rank"));
+    CHECK(timed_out_since(first, begin));
+    CHECK_THAT(first, Contains("rank 2 (check of collective 0"));
+  }
   CHECK_THAT(later[0], Contains("rank 0: barrier, collective 1: not run"));
   CHECK_THAT(later[0], Contains("all_reduce of 10 f32"));
   CHECK_THAT(message_of(outcome.errors[2]), Contains("timed out"));  // told by abort
@@ -195,11 +207,12 @@ TEST_CASE("A missing rank is a timeout that names it, on every rank that waits",
 
 TEST_CASE("Ranks that do different things get a mismatch that names both", "[group]") {
   const auto begin = CommClock::now();
-  const auto run = [](bool verify, auto first) {
+  const CommClock::duration timeout = 30s;
+  const auto run = [&](bool verify, auto first) {
     const RankOutcome outcome = run_ranks_and_collect(3, [&](int rank, Transport& transport) {
       GroupOptions options;
       options.verify = verify;
-      options.timeout = 2s;
+      options.timeout = timeout;
       const auto group = make_ring_group(transport, options);
       std::vector<float> data(rank == 1 ? 12 : 15);
       first(rank, *group, data).wait();
@@ -229,9 +242,9 @@ TEST_CASE("Ranks that do different things get a mismatch that names both", "[gro
   CHECK_THAT(run(true, roots),
              Contains("rank 2 calls broadcast of 12 f32 from 0, rank 0 calls broadcast") ||
                  Contains("rank 1 calls broadcast of 12 f32 from 1, rank 2 calls broadcast"));
-  CHECK(CommClock::now() - begin < 1500ms);  // no time-out was needed
   CHECK_THAT(run(false, sizes),
              Contains("sends 20 bytes, rank") || Contains("sends 16 bytes, rank"));
+  CHECK(CommClock::now() - begin < timeout);  // none was needed
 }
 
 TEST_CASE("Verification costs a fixed number of small messages", "[group]") {

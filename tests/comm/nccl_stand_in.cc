@@ -19,7 +19,7 @@ namespace {
 
 using namespace rondo;
 
-constexpr auto patience_with_aborting = std::chrono::seconds(5);
+constexpr auto patience_with_aborting = std::chrono::seconds(60);  // nobody should need it
 
 struct Communicator;
 

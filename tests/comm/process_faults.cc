@@ -5,6 +5,7 @@
 
 #include "comm/process_group.h"
 #include "tests/comm/processes.h"
+#include "tests/comm/time_limits.h"
 
 namespace rondo {
 namespace {
@@ -17,19 +18,26 @@ int64_t now_us() {
       .count();
 }
 
-// All-reduces without end; says "running" after the third, and what ended it, and when.
+// All-reduces without end; says "running" after the third, and what ended it, and when. `stops`:
+// this rank stops itself once it has issued the sixth, so that the limit begins to count when it
+// does.
 void reduce_forever(const Meeting& meeting, int rank, int ranks, CommClock::duration timeout,
-                    const Stack& stack, const Processes::Say& say) {
+                    const Stack& stack, const Processes::Say& say, bool stops = false) {
+  constexpr int sixth = 5;
   const auto transport = join(meeting, rank, ranks, stack);
   const auto group = make_ring_group(*transport);
   std::vector<float> data(1 << 20, 1.0f);
   try {
     for (int i = 0;; ++i) {
-      const auto limit = within(i < 3 ? CommClock::duration(30s) : timeout);
-      group
-          ->all_reduce(TensorView(data.data(), DType::f32, {static_cast<int64_t>(data.size())}),
-                       Reduction::sum, limit)
-          .wait();
+      const auto limit = within(i < sixth ? CommClock::duration(30s) : timeout);
+      Work work = group->all_reduce(
+          TensorView(data.data(), DType::f32, {static_cast<int64_t>(data.size())}), Reduction::sum,
+          limit);
+      if (stops && i == sixth) {
+        say(str("at ", now_us()));
+        raise(SIGSTOP);
+      }
+      work.wait();
       if (i == 2) say("running");
     }
   } catch (const CommError& e) {
@@ -38,9 +46,7 @@ void reduce_forever(const Meeting& meeting, int rank, int ranks, CommClock::dura
   }
 }
 
-double seconds_until(const std::string& at_line, int64_t begin) {
-  return static_cast<double>(std::stoll(at_line.substr(3)) - begin) * 1e-6;
-}
+int64_t us_of(const std::string& at_line) { return std::stoll(at_line.substr(3)); }
 
 void check_killed(const Stack& stack) {
   const Meeting meeting;
@@ -49,12 +55,13 @@ void check_killed(const Stack& stack) {
     reduce_forever(meeting, rank, ranks, 60s, stack, say);
   });
   for (int r = 0; r < ranks; ++r) p.line_starting(r, "running");
+  const HeldUp held_up;
   const int64_t begin = now_us();
   p.signal(1, SIGKILL);
   for (const int r : {0, 2}) {
-    const double after = seconds_until(p.line_starting(r, "at "), begin);
-    std::cout << "rank " << r << " heard of a killed rank after " << 1e3 * after << " ms\n";
-    CHECK(after < 2);
+    const std::chrono::microseconds after(us_of(p.line_starting(r, "at ")) - begin);
+    std::cout << "rank " << r << " heard of a killed rank after " << after.count() << " us\n";
+    CHECK(after - held_up.so_far() < 2s);
     const std::string error = p.line_starting(r, "threw");
     CHECK_THAT(error, Contains("all_reduce of 1048576 f32"));
     CHECK_THAT(error, Contains("rank 1 is lost: ") || Contains("rank 1 aborted"));
@@ -65,16 +72,15 @@ void check_stopped(const Stack& stack) {
   const Meeting meeting;
   constexpr int ranks = 3;
   Processes p(ranks, [&](int rank, const auto& say) {
-    reduce_forever(meeting, rank, ranks, 1s, stack, say);
+    reduce_forever(meeting, rank, ranks, 1s, stack, say, rank == 1);
   });
-  for (int r = 0; r < ranks; ++r) p.line_starting(r, "running");
-  const int64_t begin = now_us();
-  p.signal(1, SIGSTOP);
+  const HeldUp held_up;
+  const int64_t begin = us_of(p.line_starting(1, "at "));
   std::string errors;
   for (const int r : {0, 2}) {
-    const double after = seconds_until(p.line_starting(r, "at "), begin);
-    std::cout << "rank " << r << " gave up on a stopped rank after " << after << " s\n";
-    CHECK(after < 5);
+    const std::chrono::microseconds after(us_of(p.line_starting(r, "at ")) - begin);
+    std::cout << "rank " << r << " gave up on a stopped rank after " << after.count() << " us\n";
+    CHECK(after - held_up.so_far() < 5s);
     errors += p.line_starting(r, "threw") + "\n";
   }
   CHECK_THAT(errors, Contains("timed out after"));

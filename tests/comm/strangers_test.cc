@@ -112,10 +112,16 @@ TEST_CASE("A rank with another token is refused by its name, and told so", "[tcp
   const Meeting meeting;
   Processes p(2, [&](int rank, const auto&) {
     const auto store = make_file_store(meeting.directory);
+    const auto own_turn = make_prefix_store(*store, "test");
     TcpOptions o = rank_options(rank, 2, *store);
     o.log = [](const std::string&) {};
-    if (rank == 1) o.token = "guess";
-    o.timeout = 1s;
+    if (rank == 1) {
+      o.token = "guess";
+      own_turn->set("knocks", "", within(20s));
+    } else {  // waits in vain, from when the other one comes
+      own_turn->get("knocks", within(20s));
+      o.timeout = 1s;
+    }
     make_tcp_transport(o);
   });
   CHECK_THAT(

@@ -1,90 +1,16 @@
 // The GPU variants of ctc on the simulated device: which sequences leave the fast lattice, and that
 // what log space makes of them is right.
-#include <catch2/catch.hpp>
-#include <cmath>
-#include <cstring>
 #include <thread>
 
-#include "kernels/ctc/ctc_gpu.h"
 #include "kernels/ctc/ctc_padded.h"
-#include "kernels/devices.h"
 #include "kernels/simt/scheduler.h"
-#include "tests/ctc/ctc_problem.h"
+#include "tests/ctc/ctc_gpu_problem.h"
 
 namespace rondo::test {
 namespace {
 
-struct GpuResult {
-  CtcResult result;
-  size_t lattice_bytes = 0;
-  std::vector<CtcState> states;
-};
-
-GpuResult run_fast(const CtcProblem& p, bool with_grad = true,
-                   size_t lattice_limit = ctc_lattice_limit) {
-  std::string why;
-  Device* device = find_device(DeviceKind::sim, &why);
-  REQUIRE(device != nullptr);
-  Stream stream = device->make_stream();
-  const Context context{Backend::sim, device, &stream, nullptr};
-  std::vector<float> logits(p.logits.begin(), p.logits.end()), grad(p.logits.size());
-  std::vector<float> loss(p.layout.lengths.size());
-  CtcArgs args = ctc_args_of(p);
-  args.lattice_limit = lattice_limit;
-  const int64_t rows = p.layout.extent.rows, sequences = p.layout.extent.sequences;
-  args.logits = TensorView(logits.data(), DType::f32, {rows, p.classes});
-  args.loss = TensorView(loss.data(), DType::f32, {sequences});
-  if (with_grad) args.grad = TensorView(grad.data(), DType::f32, {rows, p.classes});
-  Buffer workspace(*device,
-                   ctc_workspace_bytes(context, args.layout.capacity, DType::f32, p.classes,
-                                       args.max_label_length, with_grad, lattice_limit),
-                   "ctc test");
-  // Nothing may be read that was not written; an earlier call may have left the right values.
-  std::memset(workspace.data(), 0xff, workspace.bytes());
-  args.workspace =
-      TensorView(workspace.data(), DType::u8, {static_cast<int64_t>(workspace.bytes())});
-  for (const Variant& v : ctc_variants()) {
-    if (v.backend == Backend::sim && std::string_view(v.name) == "fast") v.run(context, &args);
-  }
-  stream.synchronize();
-  GpuResult r;
-  r.result.loss.assign(loss.begin(), loss.end());
-  r.result.grad.assign(grad.begin(), grad.end());
-  CtcGpuWorkspace work(args.layout.capacity, args.max_label_length, with_grad, lattice_limit);
-  work.place(workspace.as<std::byte>());
-  r.states.assign(work.state, work.state + sequences);
-  r.lattice_bytes = work.lattice_bytes;
-  return r;
-}
-
-std::vector<int32_t> random_labels(std::mt19937_64& random, int32_t count, int64_t classes) {
-  std::vector<int32_t> labels;
-  for (int32_t i = 0; i < count; ++i) {
-    labels.push_back(1 + static_cast<int32_t>(random() % static_cast<uint64_t>(classes - 1)));
-  }
-  return labels;
-}
-
-void compare(const CtcProblem& p, const GpuResult& got, double loss_tolerance,
-             double grad_tolerance, const Variant& truth = runnable_ctc_variants().front()) {
-  ThreadPool pool(1);
-  const CtcResult want = run_ctc<double>(truth, p, pool);
-  for (size_t n = 0; n < want.loss.size(); ++n) {
-    INFO("sequence " << n << ": got " << got.result.loss[n] << ", want " << want.loss[n]);
-    REQUIRE(std::abs(got.result.loss[n] - want.loss[n]) <= loss_tolerance * (1 + want.loss[n]));
-  }
-  for (size_t i = 0; i < got.result.grad.size(); ++i) {
-    INFO("element " << i << ": got " << got.result.grad[i] << ", want " << want.grad[i]);
-    REQUIRE(std::abs(got.result.grad[i] - want.grad[i]) <= grad_tolerance);
-  }
-}
-
-struct Shape {
-  int32_t frames, classes, labels;
-};
-
 // Logits in [-range, range], or noise of 1 with an even alignment of the labels ahead by `lead`.
-CtcProblem make_problem(const Shape& shape, double range, double lead) {
+CtcProblem make_problem(const CtcShape& shape, double range, double lead) {
   std::mt19937_64 random(7);
   const std::vector<std::vector<int32_t>> lists = {
       random_labels(random, shape.labels, shape.classes),
@@ -106,14 +32,14 @@ CtcProblem make_problem(const Shape& shape, double range, double lead) {
 }
 
 // The lattice alone: log space would repair what a missing barrier breaks.
-void require_same_in_other_orders(const CtcProblem& p, const GpuResult& want) {
+void require_same_in_other_orders(const CtcProblem& p, const CtcGpuResult& want) {
   struct Restore {
     const SimOptions before = sim_options();
     ~Restore() { set_sim_options(before); }
   } restore;
   for (SimOrder order : {SimOrder::reverse, SimOrder::shuffled}) {
     set_sim_options({order, 3});
-    const GpuResult got = run_fast(p);
+    const CtcGpuResult got = run_fast(p);
     INFO("order " << static_cast<int>(order));
     REQUIRE(got.states == want.states);
     REQUIRE(got.result.loss == want.result.loss);
@@ -124,12 +50,13 @@ void require_same_in_other_orders(const CtcProblem& p, const GpuResult& want) {
 // Ordinary training must not leave the fast lattice: neither an untrained model nor a sure one, for
 // every tiling.
 TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
-  for (const Shape& shape : {Shape{200, 32, 20}, Shape{150, 28, 40}, Shape{300, 32, 100},
-                             Shape{600, 5, 135}, Shape{1100, 40, 520}}) {
+  for (const CtcShape& shape :
+       {CtcShape{200, 32, 20}, CtcShape{150, 28, 40}, CtcShape{300, 32, 100}, CtcShape{600, 5, 135},
+        CtcShape{1100, 40, 520}}) {
     for (double lead : {0.0, 3.0, 15.0, 40.0}) {
       if (lead == 3 && shape.frames > 300) continue;
       const CtcProblem p = make_problem(shape, lead == 0 ? 3 : 1, lead);
-      const GpuResult got = run_fast(p);
+      const CtcGpuResult got = run_fast(p);
       INFO("T " << shape.frames << " L " << shape.labels << " lead " << lead);
       REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
       // A few roundings of f32 per frame, in random directions.
@@ -137,7 +64,7 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
       const bool several_warps = shape.frames == 600;
       if (lead == (several_warps ? 40 : 3)) require_same_in_other_orders(p, got);
       if (lead == 15) {
-        const GpuResult loss_only = run_fast(p, false);
+        const CtcGpuResult loss_only = run_fast(p, false);
         REQUIRE(loss_only.states == got.states);
         for (size_t n = 0; n < 2; ++n) {
           REQUIRE(std::abs(loss_only.result.loss[n] - got.result.loss[n]) <=
@@ -150,11 +77,12 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
 
 // Columns made again have the same bits. Scales of the posteriors may be other powers of two.
 TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradient") {
-  for (const Shape& shape : {Shape{1, 12, 1}, Shape{90, 12, 20}, Shape{330, 28, 40},
-                             Shape{300, 32, 100}, Shape{700, 5, 135}, Shape{1100, 40, 520}}) {
+  for (const CtcShape& shape :
+       {CtcShape{1, 12, 1}, CtcShape{90, 12, 20}, CtcShape{330, 28, 40}, CtcShape{300, 32, 100},
+        CtcShape{700, 5, 135}, CtcShape{1100, 40, 520}}) {
     const CtcProblem p = make_problem(shape, 3, 0);
     INFO("T " << shape.frames << " L " << shape.labels);
-    const GpuResult whole = run_fast(p), got = run_fast(p, true, 0);
+    const CtcGpuResult whole = run_fast(p), got = run_fast(p, true, 0);
     REQUIRE(got.lattice_bytes != whole.lattice_bytes);
     REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
     REQUIRE(got.result.loss == whole.result.loss);
@@ -162,16 +90,16 @@ TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradi
   }
 }
 
-TEST_CASE("ctc on GPUs: labels over many blocks") {
+TEST_CASE("ctc on GPUs: labels over many blocks", "[.][long]") {
   // The reference would take seconds.
   Variant truth;
   for (const Variant& v : runnable_ctc_variants()) {
     if (std::string_view(v.name) == "generic") truth = v;
   }
-  for (const Shape& shape : {Shape{2500, 12, 2060}}) {
+  for (const CtcShape& shape : {CtcShape{2500, 12, 2060}}) {
     const CtcProblem p = make_problem(shape, 3, 0);
     INFO("T " << shape.frames << " L " << shape.labels);
-    const GpuResult got = run_fast(p), loss_only = run_fast(p, false);
+    const CtcGpuResult got = run_fast(p), loss_only = run_fast(p, false);
     REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
     REQUIRE(loss_only.states == got.states);
     compare(p, got, 0x1p-22 * std::sqrt(shape.frames), 2e-6, truth);
@@ -209,7 +137,7 @@ TEST_CASE("ctc on GPUs: bytes of the lattice") {
 // Differences of e^80 between neighbouring frames; and what ctc_range_test.cc says of alignments
 // that look hopeless from both ends.
 TEST_CASE("ctc on GPUs: what f32 cannot hold is noticed and left to log space") {
-  const GpuResult wild = run_fast(make_problem({120, 12, 30}, 80, 0));
+  const CtcGpuResult wild = run_fast(make_problem({120, 12, 30}, 80, 0));
   REQUIRE(wild.states == std::vector<CtcState>(2, CtcState::log_space));
   compare(make_problem({120, 12, 30}, 80, 0), wild, 1e-6, 1e-5);
 
@@ -225,7 +153,7 @@ TEST_CASE("ctc on GPUs: what f32 cannot hold is noticed and left to log space") 
       const bool best = t >= middle && t < middle + spare;
       p.logit(0, t, 0) += best ? 84 : t < 7 || t >= frames - 7 ? 80 : 0;
     }
-    const GpuResult got = run_fast(p);
+    const CtcGpuResult got = run_fast(p);
     left += got.states.front() == CtcState::log_space;
     compare(p, got, 1e-5, 1e-3);
   }
@@ -293,6 +221,19 @@ TEST_CASE("ctc on GPUs: padded batches, two host threads with two streams as one
       REQUIRE(std::abs(one.gradients[i] - want.gradients[i]) < 2e-6);
     }
   }
+}
+
+TEST_CASE("ctc on GPUs: rows whose bytes 32 bits cannot count are declined") {
+  const Context context{Backend::sim, nullptr, nullptr, nullptr};
+  CtcArgs args;
+  const auto accepts = [&](int64_t classes, int32_t labels) {
+    args.logits = TensorView(nullptr, DType::f32, {1, classes});
+    args.max_label_length = labels;
+    return ctc_gpu_accepts(context, &args);
+  };
+  CHECK(accepts((1 << 30) - 1, (1 << 27) - 1));
+  CHECK_FALSE(accepts(1 << 30, 4));
+  CHECK_FALSE(accepts(5, 1 << 27));
 }
 
 }  // namespace

@@ -61,6 +61,12 @@ $L__BB0_2:
 {
 \twgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, p, 1, 1;
 \tatom.global.add.u32 %r1, [%rd1], 1;
+\tld.global.nc.u32 %r1, [%rd1];
+\tld.global.L1::no_allocate.nc.v4.f32 {%f1}, [%rd1];
+\tld.global.u32 %r1, [%rd1];
+\tld.global.u8 %r1, [%rd1];
+\tld.u8 %r1, [%rd1];
+\tld.param.u8 %r1, [p];
 }
 """
 
@@ -78,7 +84,7 @@ class Parsing(unittest.TestCase):
         self.assertEqual(list(counts), ["_Z1aPf", "_Z1bPf"])
         a, b = counts.values()
         self.assertEqual({k: n for k, n in a.items() if n}, {"mma": 1, "cp.async": 2, "bar.sync": 2})
-        self.assertEqual({k: n for k, n in b.items() if n}, {"wgmma": 1, "atomics": 1})
+        self.assertEqual({k: n for k, n in b.items() if n}, {"wgmma": 1, "atomics": 1, cuda.NON_COHERENT: 2, cuda.BYTE_LOADS: 2})
 
     def test_names_lose_namespaces_and_parameters_but_not_template_arguments(self):
         for full, short in {
@@ -125,6 +131,11 @@ class Comparing(unittest.TestCase):
         self.assertEqual(budget.compare_instructions({name: {"mma": 8}}, counts, "90a"), [])
         self.assertIn("stored are {'mma': 16}",
                       budget.compare_instructions({name: {"mma": 16}}, counts, "90a")[0])
+        # None of them may be there, stored or not.
+        loads = {name: {"mma": 8, cuda.NON_COHERENT: 2}}
+        self.assertIn("other blocks write", budget.compare_instructions(loads, loads, "90a")[0])
+        loads = {name: {"mma": 8, cuda.BYTE_LOADS: 4}}
+        self.assertIn("4 byte loads", budget.compare_instructions(loads, loads, "90a")[0])
         self.assertIn("stored are none", budget.compare_instructions({}, counts, "90a")[0])
         self.assertIn("of no such kernel",
                       budget.compare_instructions({name: {"mma": 8}}, {}, "90a")[0])

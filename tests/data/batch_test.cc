@@ -241,9 +241,9 @@ TEST_CASE("the queue is bounded and stopping is clean", "[prefetch]") {
     HostBatch b;
     CHECK(p.next(b));
     CHECK(p.next(b));
+    while (asked < 3) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     CHECK(asked <= 2 + 5);
-    CHECK(asked >= 3);
   }  // destroyed with work in flight
   const int64_t after = d.loads;
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -305,11 +305,13 @@ TEST_CASE("threads in the background have the lowest priority", "[prefetch]") {
 TEST_CASE("waiting for input is measured", "[prefetch]") {
   FakeDataset d;
   d.slow = true;
+  const auto begin = std::chrono::steady_clock::now();
   Prefetcher p(d, requests(d, 5), {1, 1});
   HostBatch b;
   while (p.next(b)) {
   }
   const double waited = p.wait_seconds();
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
   CHECK(waited > 0);
-  CHECK(waited < 5);
+  CHECK(waited < passed.count());
 }

@@ -22,7 +22,7 @@ Result run_chunked(const ModelFunction& model, DType compute, int32_t chunk_fram
     r.totals.loss += chunked.totals().loss;
     r.totals.frames += chunked.totals().frames;
   }
-  r.gradients = gradients_of(s.parameters);
+  r.gradients = s.gradients();
   if (arena) *arena = chunked.arena_bytes();
   return r;
 }

@@ -1,6 +1,8 @@
 // The graph, the memory planner, plans: structure and contracts.
 #include <catch2/catch.hpp>
+#include <set>
 
+#include "engine/graph/bucket.h"
 #include "engine/graph/lockstep.h"
 #include "engine/graph/planner.h"
 #include "tests/engine/gradient_check.h"
@@ -141,6 +143,25 @@ TEST_CASE("a batch that exceeds the capacity, or lacks an input, is refused") {
   Plan plan(r.graph, r.context, view.extent(), *r.parameters);
   view.inputs = {};
   CHECK_THROWS_WITH(plan.load(view), Catch::Contains("lacks input 'features'"));
+}
+
+TEST_CASE("a batch's bucket holds it, is not much longer, and is one of few") {
+  const BatchCapacity most{{30000, 2000, 300}, 90, 9000};
+  std::set<int32_t> frames, sequences;
+  for (int32_t t = 1; t <= 2000; ++t) {
+    const int32_t n = std::min(300, 30000 / t);
+    const BatchCapacity extent{{int64_t{t} * n, t, n}, 5, 7};
+    const BatchCapacity bucket = bucket_of(extent, most);
+    INFO(t << " frames, " << n << " sequences");
+    REQUIRE(bucket.holds(extent));
+    REQUIRE(most.holds(bucket));
+    REQUIRE(bucket.packed.frames <= std::max(16, t * 3 / 2));
+    REQUIRE(bucket.packed.sequences <= std::max(4, 2 * n));
+    frames.insert(bucket.packed.frames);
+    sequences.insert(bucket.packed.sequences);
+  }
+  CHECK(frames.size() == 15);  // 16, 24, 32, 48, ... 1536, and the longest
+  CHECK(sequences == std::set<int32_t>{16, 32, 64, 128, 256, 300});
 }
 
 TEST_CASE("what nobody reads is not computed and has no memory") {

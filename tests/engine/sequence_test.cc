@@ -1,16 +1,14 @@
 // Sequences cut in time over ranks give what one rank gives.
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <mutex>
 
 #include "comm/in_process.h"
 #include "comm/process_group.h"
 #include "comm/run_ranks.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
-#include "kernels/ctc/ctc.h"
-#include "kernels/ops.h"
 #include "tests/engine/sequence_cases.h"
+#include "tests/engine/wide_ctc.h"
 
 using namespace rondo;
 using namespace rondo::test;
@@ -31,68 +29,6 @@ Outputs convolutional(Graph& g) {
   const ValueId logits = layers::linear(g, x, "out", classes);
   return {layers::ctc_loss(g, logits), logits};
 }
-
-Outputs framewise(Graph& g) {
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::cross_entropy(g, logits, "targets"), logits};
-}
-
-template <bool last>
-Outputs pooled(Graph& g) {
-  ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::stack_frames(g, x, 2);
-  x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
-  x = last ? layers::last_frame(g, x) : layers::mean_pool(g, x);
-  x = layers::dropout(g, layers::tanh(g, layers::linear(g, x, "head", 7)), "dropout", 0.2);
-  const ValueId logits = layers::linear(g, x, "out", classes);
-  return {layers::cross_entropy(g, logits, "targets"), logits};
-}
-
-Result run_sharded(const ModelFunction& model, DType compute, int ranks,
-                   const std::vector<BatchView>& batches, int rounds = 1) {
-  std::mutex mutex;
-  Result r;
-  run_ranks(ranks, [&](int rank, Transport& transport) {
-    Setup s(model, compute);
-    const auto group = make_ring_group(transport);
-    SequenceRank sequence(s.graph, s.outputs.loss, s.context, *group, {0, ranks}, s.parameters);
-    for (int round = 0; round < rounds; ++round) {
-      const TensorView g = s.parameters.gradients();
-      std::memset(g.data, 0, g.bytes());
-      sequence.run(batches, patience);
-    }
-    const std::lock_guard lock(mutex);
-    const std::vector<double> mine = gradients_of(s.parameters);
-    r.gradients.resize(mine.size());
-    for (size_t i = 0; i < mine.size(); ++i) r.gradients[i] += mine[i];
-    r.totals.loss += sequence.totals().loss;
-    r.totals.sequences += sequence.totals().sequences;
-    r.totals.frames += sequence.totals().frames;
-    r.totals.infeasible += sequence.totals().infeasible;
-    if (rank > 0) return;
-    for (size_t m = 0; m < batches.size(); ++m) {
-      r.losses.insert(r.losses.end(), sequence.losses(m).begin(), sequence.losses(m).end());
-    }
-  });
-  return r;
-}
-
-// The cpu variant of ctc whose arithmetic is that of chunks, for the whole test.
-class WideCtc {
- public:
-  WideCtc() {
-    for (const char* name : {"wide_avx512", "wide_avx2", "wide_generic"}) {
-      for (const Variant& v : ctc_variants()) {
-        if (std::string(v.name) != name || (v.accepts && !v.accepts({}, nullptr))) continue;
-        prefer_variant("ctc", name);
-        return;
-      }
-    }
-  }
-  ~WideCtc() { prefer_variant("ctc", ""); }
-};
 
 }  // namespace
 
@@ -233,18 +169,9 @@ TEST_CASE("shards differ from one rank by the order of sums alone, in f32") {
     const Graph shape = shape_of(model, DType::f32);
     RandomBatch batch({64, 50, 37, 9}, classes, 1, 6);
     const std::vector<BatchView> together = {batch.view(shape, classes, 3)};
-    std::vector<FrameRange> nothing;
-    for (int32_t length : batch.layout.lengths) nothing.push_back({length, length});
-    std::vector<BatchPart> parts;
-    for (size_t n = 0; n < nothing.size(); ++n) {
-      std::vector<FrameRange> one = nothing;
-      one[n].begin = 0;
-      parts.emplace_back(together[0], shape, one, 1);
-    }
-    std::vector<BatchView> alone;
-    for (const BatchPart& part : parts) alone.push_back(part.view());
+    const Apart alone(together[0], shape);
     const Result want = run_whole(model, DType::f32, together);
-    const Result control = run_whole(model, DType::f32, alone);
+    const Result control = run_whole(model, DType::f32, alone.views);
     const double tolerance = 4 * worst_difference(control.gradients, want.gradients);
     CHECK(tolerance > 0);
     CHECK(tolerance < 1e-4);

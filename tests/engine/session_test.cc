@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/session.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/engine/allocation_counter.h"
 #include "tests/engine/small_model.h"
 
@@ -106,7 +107,8 @@ TEST_CASE("an infeasible sequence has infinite loss, no gradient, and is not cou
 }
 
 TEST_CASE("a saved model predicts the same; another model's file is refused") {
-  const auto path = std::filesystem::temp_directory_path() / "rondo_session_test.safetensors";
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path("model.safetensors");
   Batches batches(1);
   Session session(model, options());
   session.train_step(batches.views[0]);
@@ -125,7 +127,6 @@ TEST_CASE("a saved model predicts the same; another model's file is refused") {
     return Outputs{layers::ctc_loss(g, x), x};
   });
   CHECK_THROWS_WITH(different.load(path.string()), Catch::Contains("out.weight"));
-  std::filesystem::remove(path);
 }
 
 TEST_CASE("lockstep training compares every kernel with its reference") {

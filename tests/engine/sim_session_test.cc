@@ -2,6 +2,7 @@
 // allocated in a step, and what is said when memory is short.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <utility>
 
 #include "engine/session.h"
 #include "kernels/simt/sim_device.h"
@@ -307,4 +308,72 @@ TEST_CASE("lengths beyond the batch's frames are refused before anything is laun
     layout.lengths = {12, 9, 5};
     CHECK(std::isfinite(session.train_step(batch).loss));
   }
+}
+
+// Kernels read at labels' places without asking.
+TEST_CASE("labels that are no classes, or not there, are refused before anything is launched") {
+  using Catch::Contains;
+  for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::sim}) {
+    Batches batches(1);
+    BatchView batch = batches.views[0];
+    std::vector<int32_t> labels(batch.labels.begin(), batch.labels.end());
+    std::vector<int32_t> offsets(batch.label_offsets.begin(), batch.label_offsets.end());
+    batch.labels = labels;
+    batch.label_offsets = offsets;
+    Session session(model, options(device));
+    const auto refused = [&](const char* why) {
+      INFO(why);
+      CHECK_THROWS_AS(session.train_step(batch), InputError);
+      CHECK_THROWS_WITH(session.train_step(batch), Contains(why));
+      CHECK_THROWS_WITH(session.evaluate(batch), Contains(why));
+    };
+    const int32_t label = std::exchange(labels[0], classes);
+    refused("sequence 0 of a batch: label 1 is 5, expected 0 to 4");
+    labels[0] = -1;
+    refused("label 1 is -1, expected 0 to 4");
+    labels[0] = 0;
+    refused("label 1 is 0, which is the blank");
+    labels[0] = label;
+    const int32_t end = std::exchange(offsets[3], 1 << 30);
+    refused("sequence 2 of a batch has labels 5 to 1073741824, expected a range of the batch's 6");
+    offsets[3] = end;
+    std::swap(offsets[1], offsets[2]);
+    refused("sequence 1 of a batch has labels 5 to 3");
+    std::swap(offsets[1], offsets[2]);
+    batch.label_offsets = std::span(offsets).first(3);
+    refused("a batch has 3 label offsets, expected 4 for 3 sequences");
+    batch.label_offsets = offsets;
+    CHECK(std::isfinite(session.train_step(batch).loss));
+  }
+}
+
+// A recorded time loop has as many launches as its capacity has frames.
+TEST_CASE("short batches of a session that has seen long ones run in plans of their own") {
+  const std::vector<int32_t> lengths = {100, 90}, shorter(7, 20);
+  Graph g;
+  model(g);
+  RandomBatch large(lengths, classes, 1, 2), small(shorter, classes, 2, 2);
+  const BatchView batches[] = {large.view(g, classes, 1), small.view(g, classes, 2)};
+  const BatchCapacity both = BatchCapacity::merge(batches[0].extent(), batches[1].extent());
+  const auto course = [&](DeviceKind device, std::vector<int64_t>* pieces) {
+    Session session(model, options(device));
+    session.reserve(both);
+    const SimCounters before = sim_counters();
+    std::vector<double> losses;
+    // As it is, recorded, launched, of each size in turn.
+    for (int i = 0; i < 8; ++i) {
+      const int64_t before_step = sim_counters().pieces;
+      losses.push_back(session.train_step(batches[i % 2]).mean_loss());
+      pieces->push_back(sim_counters().pieces - before_step);
+    }
+    CHECK(sim_counters().allocations == before.allocations);
+    return losses;
+  };
+  std::vector<int64_t> pieces, none;
+  const std::vector<double> got = course(DeviceKind::sim, &pieces);
+  const std::vector<double> want = course(DeviceKind::cpu, &none);
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want[i]).epsilon(1e-4));
+  for (size_t i = 2; i < got.size(); ++i) CHECK(pieces[i] == pieces[i - 2]);
+  // 50 steps of each of eight time loops against 12, and what surrounds them.
+  CHECK(pieces[0] == pieces[1] + 8 * (50 - 12));
 }

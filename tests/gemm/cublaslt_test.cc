@@ -77,8 +77,9 @@ cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const 
                       const void* a, cublasLtMatrixLayout_t la, const void* b,
                       cublasLtMatrixLayout_t lb, const void* beta, const void* c,
                       cublasLtMatrixLayout_t lc, void* d, cublasLtMatrixLayout_t ld,
-                      const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t stream) {
+                      const cublasLtMatmulAlgo_t*, void* workspace, size_t, cudaStream_t stream) {
   if (c != d || lc != ld) return CUBLAS_STATUS_INVALID_VALUE;
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
   ++counts.products;
   // Copies: the caller may change the description after the call.
   auto* queue = reinterpret_cast<detail::StreamImpl*>(stream);
@@ -289,8 +290,10 @@ void check_shape(const Shape& s) {
   if (s.bias) g.bias = TensorView(bias.data(), DType::f32, {s.n});
   gemm_ref({Backend::ref, &cpu_device(), nullptr, nullptr}, g);
   g.c = c.data();
-  const Buffer workspace(sim_device(), s.workspace, "workspace");
-  g.workspace = TensorView(workspace.data(), DType::u8, {static_cast<int64_t>(s.workspace)});
+  // Aligned to no more than 64 bytes; the library is to see s.workspace bytes aligned to 256.
+  const Buffer workspace(sim_device(), s.workspace + 256, "workspace");
+  g.workspace = TensorView(workspace.as<uint8_t>() + 64, DType::u8,
+                           {static_cast<int64_t>(s.workspace) + 192});
   const GemmCublasLtKernels kernels = {[](const Context& x, const GemmArgs& y) {
                                          ++counts.portable;
                                          sim::gemm_gpu(x, y);

@@ -7,8 +7,11 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 TOOL = pathlib.Path(sys.argv.pop(1))
 REAL_CHECKOP = sys.argv.pop(1)
@@ -18,9 +21,11 @@ import places  # noqa: E402
 import proofs  # noqa: E402
 import sections  # noqa: E402
 import training_task  # noqa: E402
+import watch  # noqa: E402
 
+# Three cases. STATUS is the second's; TROUBLE is what the second does to its process instead.
 CHECKOP = """#!/usr/bin/env python3
-import json, pathlib, sys
+import json, os, pathlib, signal, sys, time
 here = pathlib.Path(__file__).parent
 runs = here / "runs"
 if "--devices" in sys.argv:
@@ -28,15 +33,29 @@ if "--devices" in sys.argv:
     print(json.dumps({"kind": "cuda", "available": GPU, "detail": "Made-up H1 (cuda:0)" if GPU else "no driver"}))
 elif "--bench" in sys.argv:
     for variant, us in (("fast", 1.5), ("slow", 4.0), ("cudnn_standard", 6.0), ("cudnn_persist", 3.0)):
-        print(json.dumps({"op": "a", "case": "b", "variant": variant, "median_us": us}))
+        print(json.dumps({"op": "a", "case": "b", "variant": variant, "median_us": 2 * us, "stream_us": us}))
 else:
-    runs.write_text(str(int(runs.read_text()) + 1) if runs.exists() else "1")
-    digest = runs.read_text() if MOVES else "same"
-    print(json.dumps({"op": "a", "case": "b", "variant": "fast", "status": STATUS, "detail": "",
-                      "digest": digest}))
-    print(json.dumps({"op": "a", "case": "b", "variant": "cudnn_small", "status": "differs",
-                      "detail": "", "digest": runs.read_text()}))
-    sys.exit(STATUS != "passed")
+    after = sys.argv[sys.argv.index("--after") + 1] if "--after" in sys.argv else None
+    if after is None:
+        runs.write_text(str(int(runs.read_text()) + 1) if runs.exists() else "1")
+    moving = runs.read_text() if MOVES else "same"
+    names = ["a/b/1 cuda:fast", "a/b/2 cuda:fast", "c/d cuda:slow"]
+    for name in names[names.index(after) + 1 if after else 0:]:
+        print("checkop: running", name, file=sys.stderr, flush=True)
+        second = name == names[1]
+        if second and TROUBLE == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if second and TROUBLE == "hangs":
+            time.sleep(1000)
+        label, variant = name.split(" cuda:")
+        status = STATUS if second or STATUS == "skipped" else "passed"
+        print(json.dumps({"op": label[:1], "case": label[2:], "variant": variant,
+                          "status": "failed" if second and TROUBLE == "loses" else status, "detail": "",
+                          "digest": moving}), flush=True)
+        if second and TROUBLE == "loses":
+            print("checkop: the GPU was lost", file=sys.stderr)
+            sys.exit(3)
+    sys.exit(STATUS == "failed")
 """
 
 # Trains for as long as it is told, and recognises as well as it is told.
@@ -71,6 +90,13 @@ def write_program(path, text):
     path.chmod(0o755)
 
 
+def runs(pid):
+    try:
+        return ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class Proofs(unittest.TestCase):
     """A kernel is chosen by default on GPUs as long as a result stands behind its present source."""
 
@@ -82,7 +108,7 @@ class Proofs(unittest.TestCase):
         self.root = pathlib.Path(directory.name)
         shutil.copytree(places.ROOT / "kernels" / "lstm", self.root / "kernels" / "lstm")
         (self.root / "kernels" / "simt").mkdir()
-        for name in ("simt.h", "vocabulary_cuda.h"):
+        for name in ("simt.h", "vocabulary_cuda.h", "divide_fast.h"):
             shutil.copy(places.ROOT / "kernels" / "simt" / name, self.root / "kernels" / "simt" / name)
         (self.root / proofs.RESULTS).mkdir(parents=True)
         self.set_header({kernel: None for kernel in proofs.KERNELS})
@@ -90,13 +116,17 @@ class Proofs(unittest.TestCase):
     def set_header(self, of):
         (self.root / proofs.HEADER).write_text(proofs.header(self.root, of))
 
-    def commit_result(self, cases=(("passed", "x"), ("passed", "x")), **more):
-        """A result of two runs, whose cases of the kernel are (status, digest)."""
+    def commit_result(self, cases=(("passed", "x"), ("passed", "x")), full_size=("passed",), complete=True,
+                      **more):
+        """A result of two runs, whose cases of the kernel are (status, digest), and of one at full size."""
         op, variant = self.KERNEL.split("/")
         rows = [{"op": op, "variant": variant, "case": "c", "status": s, "digest": d} for s, d in cases]
         moved = [a for a, b in zip(rows[::2], rows[1::2]) if a != b]
         result = {"gpu": "Made-up", "sources": proofs.fingerprints(self.root),
-                  "sections": {"checkop_twice": {"variants": proofs.outcomes(rows, moved)}}} | more
+                  "sections": {
+                      "checkop_twice": {"complete": complete, "variants": proofs.outcomes(rows, moved)},
+                      "full_size": {"complete": True, "variants": proofs.outcomes(
+                          [{"op": op, "variant": variant, "status": s} for s in full_size], [])}}} | more
         (self.root / proofs.RESULTS / "2026-01-01-made-up.json").write_text(json.dumps(result))
 
     def proven(self):
@@ -124,11 +154,13 @@ class Proofs(unittest.TestCase):
                       (("skipped", ""), ("skipped", "")), ()):
             self.commit_result(cases)
             self.assertEqual(self.proven(), [], cases)
-        self.commit_result(sources={})
-        self.assertEqual(self.proven(), [])
+        for more in ({"sources": {}}, {"complete": False}, {"full_size": ()},
+                     {"full_size": ("passed", "failed")}):
+            self.commit_result(**more)
+            self.assertEqual(self.proven(), [], more)
 
     def test_a_changed_source_header_or_wrapper_voids_the_result_and_a_comment_does_not(self):
-        for path, old in ((self.SOURCE, "send_sums("), ("kernels/lstm/lstm_gpu_device.h", "expf"),
+        for path, old in ((self.SOURCE, "compute_cells("), ("kernels/lstm/lstm_gpu_device.h", "expf"),
                           ("kernels/simt/vocabulary_cuda.h", "__device__ inline void cp_async_commit")):
             with self.subTest(path):
                 self.commit_result()
@@ -145,7 +177,7 @@ class Proofs(unittest.TestCase):
         self.assertEqual(self.check("--update"), 0)
         self.assertEqual(self.check(), 0)
         self.assertIn(f"{proofs.constant(self.KERNEL)} = true;", (self.root / proofs.HEADER).read_text())
-        self.edit(self.SOURCE, "send_sums(", "sendx_sums(")
+        self.edit(self.SOURCE, "compute_cells(", "computex_cells(")
         self.assertEqual(self.check(), 1)  # chosen, and no longer proven
 
     def test_the_header_of_this_tree_says_what_its_results_say(self):
@@ -156,11 +188,12 @@ class Proofs(unittest.TestCase):
 
 class GpuCheck(unittest.TestCase):
     def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, nccl="passed",
-                 arguments=(), which="checkop_twice,bench"):
+                 arguments=(), which="checkop_twice,bench", trouble=""):
         with tempfile.TemporaryDirectory() as directory:
             build = pathlib.Path(directory)
             write_program(build / "checkop", CHECKOP.replace("GPU", str(gpu))
-                          .replace("STATUS", repr(status)).replace("MOVES", str(moves)))
+                          .replace("STATUS", repr(status)).replace("MOVES", str(moves))
+                          .replace("TROUBLE", repr(trouble)))
             frames = training_task.SEQUENCES * training_task.FRAMES
             write_program(build / "rondo", RONDO.replace("SLEEP", str(sleep))
                           .replace("WER", repr(wer)).replace("FPS", repr(frames / 0.025)))
@@ -184,7 +217,7 @@ class GpuCheck(unittest.TestCase):
             p = subprocess.run([sys.executable, TOOL, "--pack", pack, "--build", build], check=False,
                                capture_output=True, text=True, env=env)
             self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
-            self.assertIn("without nccl_check (not built), digits (no recordings", p.stdout)
+            self.assertIn("without nccl_check (not built), recordings (not found", p.stdout)
             shutil.rmtree(build)
             # A machine with another driver or none: it starts, with the libraries it brought.
             p = subprocess.run([sys.executable, pack / "gpu_check", "--minutes", "0.001"], check=False,
@@ -196,6 +229,18 @@ class GpuCheck(unittest.TestCase):
                                capture_output=True, text=True, env=env)
             self.assertEqual(p.returncode, 2)
             self.assertIn("checkop is not built", p.stderr)
+
+    def test_a_pack_of_one_file_holds_its_folder(self):
+        def pack_folder(target, build):
+            (target / "lib").mkdir(parents=True)
+            (target / "lib" / "a").touch()
+            return ["lib"], [str(build)]
+        with tempfile.TemporaryDirectory() as directory, \
+                mock.patch.object(places, "pack_folder", pack_folder):
+            file = pathlib.Path(directory) / "one.tar.gz"
+            self.assertEqual(places.pack(file, 5), (["lib"], ["5"]))
+            with tarfile.open(file) as archive:
+                self.assertEqual(archive.getnames(), ["one", "one/lib", "one/lib/a"])
 
     def test_without_a_gpu_it_is_skipped_with_the_reason(self):
         p, results, _ = self.run_tool(gpu=False)
@@ -210,16 +255,16 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(names[0], r"^\d{4}-\d\d-\d\d-made-up-h1-\w+(-dirty)?\.json$")
         found = results[0]["sections"]
         self.assertEqual(list(found), ["checkop_twice", "bench"])
-        self.assertEqual(found["checkop_twice"]["ran"], 1)
-        self.assertEqual(found["bench"]["rows"][0]["median_us"], 1.5)
+        self.assertEqual(found["checkop_twice"]["ran"], 3)
+        self.assertEqual(found["bench"]["rows"][0]["median_us"], 3)
 
     def test_a_result_says_which_sources_passed(self):
         result = self.run_tool()[1][0]
         self.assertEqual(set(result["sources"]), set(proofs.KERNELS))
         self.assertEqual(result["sections"]["checkop_twice"]["variants"]["a/fast"],
-                         {"passed": 2, "failed": 0, "moved": 0})
+                         {"passed": 4, "failed": 0, "moved": 0})
         moving = self.run_tool(moves=True)[1][0]
-        self.assertEqual(moving["sections"]["checkop_twice"]["variants"]["a/fast"]["moved"], 1)
+        self.assertEqual(moving["sections"]["checkop_twice"]["variants"]["a/fast"]["moved"], 2)
 
     def test_the_fastest_of_ours_stands_beside_the_fastest_of_each_peer(self):
         _, results, _ = self.run_tool()
@@ -236,11 +281,59 @@ class GpuCheck(unittest.TestCase):
     def test_results_that_differ_between_two_runs_fail(self):
         p, results, _ = self.run_tool(moves=True)
         self.assertEqual(p.returncode, 1)
-        self.assertEqual(len(results[0]["sections"]["checkop_twice"]["not_reproduced"]), 1)
+        self.assertEqual(len(results[0]["sections"]["checkop_twice"]["not_reproduced"]), 3)
 
     def test_a_run_in_which_every_case_is_skipped_is_no_pass(self):
         p, _, _ = self.run_tool(status="skipped")
         self.assertEqual(p.returncode, 1)
+
+    def in_trouble(self, trouble, call):
+        with tempfile.TemporaryDirectory() as directory:
+            program = pathlib.Path(directory) / "checkop"
+            write_program(program, CHECKOP.replace("MOVES", "False").replace("STATUS", "'passed'")
+                          .replace("TROUBLE", repr(trouble)))
+            return call(program)
+
+    def test_a_case_that_crashes_hangs_or_loses_the_gpu_fails_alone(self):
+        for trouble in ("crashes", "loses", "hangs"):
+            # On a busy machine those that do not hang are silent for a while as well.
+            silence = 4 if trouble == "hangs" else 60
+            done = self.in_trouble(trouble, lambda program: watch.checkop(program, [], None,
+                                                                          time.monotonic() + 60, silence))
+            self.assertTrue(done.complete, trouble)  # the third case had its turn
+            self.assertEqual([l["case"] for l in done.losses], ["a/b/2 cuda:fast"])
+            self.assertEqual([(r["op"], r["case"], r["variant"], r["status"]) for r in done.rows],
+                             [("a", "b/1", "fast", "passed"), ("a", "b/2", "fast", "failed"),
+                              ("c", "d", "slow", "passed")])
+
+    def test_a_lost_case_counts_against_its_kernel_and_no_other(self):
+        outcome = self.in_trouble("crashes", lambda program: sections.Check(program).section(
+            "checkop_twice", time.monotonic() + 60))
+        self.assertEqual((outcome["status"], outcome["complete"], len(outcome["losses"])), ("failed", True, 2))
+        self.assertEqual(outcome["variants"]["c/slow"], {"passed": 2, "failed": 0, "moved": 0})
+        self.assertEqual(outcome["variants"]["a/fast"], {"passed": 2, "failed": 2, "moved": 0})
+
+    def test_a_pass_cut_short_keeps_its_rows_and_is_not_complete(self):
+        done = self.in_trouble("hangs", lambda program: watch.checkop(program, [], None,
+                                                                      time.monotonic() + 4, 30))
+        self.assertEqual([r["case"] for r in done.rows], ["b/1"])
+        self.assertEqual((done.complete, done.last), (False, "a/b/2 cuda:fast"))
+
+    def test_what_a_killed_program_started_ends_too(self):
+        ended = watch.run(["/bin/sh", "-c", "sleep 1000 & echo $!; wait"], None, time.monotonic() + 2)
+        self.assertEqual((ended.status, ended.why), (None, "out of time"))
+        end = time.monotonic() + 60
+        while runs(int(ended.out)):
+            self.assertLess(time.monotonic(), end, "it still runs")
+            time.sleep(0.01)
+
+    def test_a_section_that_breaks_is_told_and_the_others_still_run(self):
+        p, results, _ = self.run_tool(which="digits,bench", arguments=["--build", "/nonexistent"])
+        self.assertEqual(p.returncode, 2)  # no programs at all
+        check = sections.Check(pathlib.Path("/nonexistent/checkop"))
+        outcome = check.section("checkop_twice", time.monotonic() + 5)
+        self.assertEqual(outcome["status"], "failed")
+        self.assertIn("FileNotFoundError", outcome["detail"])
 
     def test_digits_pass_by_their_word_error_rate(self):
         for wer, status in ((0.01, "passed"), (0.5, "failed"), (float("nan"), "failed")):
@@ -257,8 +350,7 @@ class GpuCheck(unittest.TestCase):
                 self.assertEqual(results[0]["sections"]["nccl"]["ranks"], 2)
 
     def test_a_section_out_of_time_fails_and_says_so(self):
-        # 1.2 s of 120 for the digits
-        p, results, _ = self.run_tool(sleep=5, which="digits", arguments=["--minutes", "0.09"])
+        p, results, _ = self.run_tool(sleep=5, which="digits", arguments=["--minutes", "0.03"])
         self.assertEqual(p.returncode, 1)
         self.assertEqual(results[0]["sections"]["digits"]["complete"], False)
 
@@ -274,11 +366,48 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(p.returncode, 2)
         self.assertIn("nonsense", p.stderr)
 
+    def test_minutes_that_are_none_are_wrong_usage(self):
+        for minutes in ("-3", "0", "nan", "1e9"):
+            p, _, _ = self.run_tool(arguments=["--minutes", minutes])
+            self.assertEqual(p.returncode, 2)
+            self.assertIn("expected more than 0", p.stderr)
+
+    def test_time_is_the_chosen_sections_and_what_one_leaves_the_next_ones(self):
+        # 12 s together, of which the digits' own are 4.7. The rest is for starting the made-up programs.
+        _, results, _ = self.run_tool(sleep=5.5, which="checkop_twice,digits", arguments=["--minutes", "0.2"])
+        self.assertEqual(results[0]["sections"]["digits"]["status"], "passed")
+
     def test_all_sections_together_take_less_than_ten_minutes(self):
         self.assertLess(sum(sections.BUDGETS.values()), 600)
 
 
 class Pieces(unittest.TestCase):
+    def list(self, *options):
+        p = subprocess.run([REAL_CHECKOP, "--list", "--backend", "sim", *options], capture_output=True,
+                           text=True, check=False)
+        return p.returncode, p.stdout.splitlines()
+
+    def test_checkop_runs_filters_in_their_order_and_goes_on_after_a_name(self):
+        cast, pool = self.list("cast/")[1], self.list("pool/")[1]
+        names = self.list("pool/", "cast/", "pool/last", "pool/")[1]
+        self.assertEqual(names, pool + cast)
+        for at in (0, len(pool), len(names) - 1):
+            self.assertEqual(self.list("pool/", "cast/", "--after", names[at]), (0, names[at + 1:]))
+        self.assertEqual(self.list("cast/", "--after", pool[0])[0], 2)
+
+    def test_every_benchmark_is_timed(self):
+        """By the patterns, which are in the order of priority; those of no pattern would never be."""
+        every = self.list("--bench", "lstm_", "ctc", "gemm")[1]
+        named = self.list("--bench", *sections.BESIDE_PEERS, *sections.ALONE)[1]
+        ops = {name.partition("/")[0] for name in self.list("--bench")[1]}
+        self.assertEqual({name.partition("/")[0] for name in named}, ops)
+        self.assertEqual({n for n in every if "/bench" in n or "/peers" in n} - set(named), set())
+
+    def test_the_kernels_that_wait_for_a_result_run_at_full_size(self):
+        rows = self.list("--against", sections.TRUSTED, *sections.FULL_SIZE)[1]
+        found = {f"{r.partition('/')[0]}/{r.rpartition(':')[2]}" for r in rows}
+        self.assertEqual(set(proofs.KERNELS) - found, set())
+
     def test_the_cases_that_are_named_exist(self):
         for pattern in sections.SANITIZED + sections.PROFILED:
             p = subprocess.run([REAL_CHECKOP, pattern, "--bench", "--list", "--backend", "sim"],

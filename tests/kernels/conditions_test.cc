@@ -51,10 +51,12 @@ TEST_CASE("every variant says what it asks for") {
 }
 
 TEST_CASE("the LSTM's variants take what their conditions say, to the last H") {
-  CHECK_THAT(words("lstm_forward", "cluster"), Contains("bf16; H <= 512; no projection"));
+  CHECK_THAT(words("lstm_forward", "cluster"),
+             Contains("bf16, or f32 up to H = 256; H <= 512; no projection"));
   CHECK(takes_lstm("cluster", 512, DType::bf16));
   CHECK_FALSE(takes_lstm("cluster", 513, DType::bf16));
-  CHECK_FALSE(takes_lstm("cluster", 512, DType::f32));
+  CHECK(takes_lstm("cluster", 256, DType::f32));
+  CHECK_FALSE(takes_lstm("cluster", 257, DType::f32));
   CHECK_FALSE(takes_lstm("cluster", 512, DType::bf16, 8));
 
   CHECK_THAT(words("lstm_backward", "grid"), Contains("f32 or bf16; H <= 1024; no projection"));
@@ -83,6 +85,45 @@ TEST_CASE(
     CHECK(words("lstm_forward", c.variant) == lstm_conditions_in_words(c, Backend::sim));
     CHECK(words("lstm_backward", c.variant) == lstm_conditions_in_words(c, Backend::sim));
   }
+}
+
+TEST_CASE("only what can compute may be preferred, and what declines is told") {
+  for (const auto variants : all_ops()) {
+    for (const Variant& v : variants) {
+      INFO(v.op << " " << name_of(v.backend) << ":" << v.name);
+      if (is_peer(v.role)) {
+        CHECK_THROWS_WITH(prefer_variant(v.op, v.name), Contains("only to compare with"));
+      } else {
+        prefer_variant(v.op, v.name, v.backend);
+        prefer_variant(v.op, "");
+      }
+    }
+  }
+  CHECK_THROWS_WITH(prefer_variant("ctc", "fats"),
+                    Contains("op 'ctc' has no variant 'fats'; it has ref, "));
+  CHECK_THROWS_WITH(prefer_variant("ctc", "generic", Backend::sim),
+                    "op 'ctc' has no variant 'generic' for sim; it has fast, log_space");
+  CHECK_THROWS_WITH(prefer_variant("ctk", "fast"), Contains("no op is called 'ctk'; the ops are "));
+
+  Stream stream = sim_device().make_stream();
+  const Context context{Backend::sim, &sim_device(), &stream, nullptr};
+  LstmForwardArgs forward;
+  forward.dims = {1, 4, 8, 0};
+  forward.layout.capacity = {8, 4, 2};
+  forward.x.dtype = DType::f32;
+  const auto chosen = [&] {
+    return std::string_view(select_variant(context, "lstm_forward", &forward).name);
+  };
+  prefer_variant("lstm_forward", "grid_cluster", Backend::sim);
+  CHECK(preferred_in_vain().empty());
+  CHECK(chosen() == "portable");
+  REQUIRE(preferred_in_vain().size() == 1);
+  CHECK(preferred_in_vain().front()->name == std::string_view("grid_cluster"));
+  forward.x.dtype = DType::bf16;
+  CHECK(chosen() == "grid_cluster");
+  CHECK(preferred_in_vain().empty());
+  prefer_variant("lstm_forward", "");
+  CHECK(chosen() == "portable");
 }
 
 TEST_CASE("the last launches are listed, the newest first, repeats once") {

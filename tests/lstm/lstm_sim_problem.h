@@ -1,5 +1,5 @@
-// One LSTM layer in bf16 for the variants of the simulated GPU, one by one. All arrays are drawn
-// anew from a seed; outputs are NaN until something is written.
+// One LSTM layer in bf16, or f32, for the variants of the simulated GPU, one by one. All arrays are
+// drawn anew from a seed; outputs are NaN until something is written.
 #pragma once
 
 #include <cmath>
@@ -18,45 +18,55 @@ namespace rondo::test {
 
 struct LstmSimProblem {
   LstmDims dims;
+  DType compute;
   bool wants_dx = false;
   PackedHost packed;
-  std::map<std::string, std::vector<bf16>> narrow;  // by the names of kernels/lstm/lstm.h
+  // By the names of kernels/lstm/lstm.h; what is of the compute dtype is in narrow, or for f32 in
+  // wide.
+  std::map<std::string, std::vector<bf16>> narrow;
   std::map<std::string, std::vector<float>> wide;
   Stream stream = sim_device().make_stream();
   Context context{Backend::sim, &sim_device(), &stream, nullptr};
 
-  LstmSimProblem(const LstmDims& dims_, const std::vector<int32_t>& lengths, uint32_t seed = 7)
-      : dims(dims_), packed(build_packed(lengths)) {
+  LstmSimProblem(const LstmDims& dims_, const std::vector<int32_t>& lengths, uint32_t seed = 7,
+                 DType compute_ = DType::bf16)
+      : dims(dims_), compute(compute_), packed(build_packed(lengths)) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> uniform(-0.5f, 0.5f);
     const auto draw = [&](auto& array, int64_t n) {
       array.resize(static_cast<size_t>(n));
       for (auto& v : array) v = std::remove_reference_t<decltype(v)>(uniform(random));
     };
+    const auto draw_typed = [&](const std::string& name, int64_t n) {
+      compute == DType::f32 ? draw(wide[name], n) : draw(narrow[name], n);
+    };
     const int64_t D = dims.directions, H = dims.hidden, P = dims.output(), N = sequences();
-    draw(narrow["x"], rows() * dims.input);
-    draw(narrow["h0"], D * N * P);
+    draw_typed("x", rows() * dims.input);
+    draw_typed("h0", D * N * P);
     draw(wide["c0"], D * N * H);
-    draw(narrow["dy"], rows() * D * P);
-    draw(narrow["dhn"], D * N * P);
+    draw_typed("dy", rows() * D * P);
+    draw_typed("dhn", D * N * P);
     for (int d = 0; d < D; ++d) {
-      draw(narrow[str("w", d)], 4 * H * dims.input);
-      draw(narrow[str("r", d)], 4 * H * P);
-      if (dims.projection) draw(narrow[str("p", d)], P * H);
+      draw_typed(str("w", d), 4 * H * dims.input);
+      draw_typed(str("r", d), 4 * H * P);
+      if (dims.projection) draw_typed(str("p", d), P * H);
     }
     const auto nothing = []<class T>(std::vector<T>& array, int64_t n) {
       array.assign(static_cast<size_t>(n), T(NAN));
     };
-    nothing(narrow["y"], rows() * D * P);
-    nothing(narrow["hn"], D * N * P);
-    nothing(narrow["gates"], D * rows() * 4 * H);
+    const auto nothing_typed = [&](const std::string& name, int64_t n) {
+      compute == DType::f32 ? nothing(wide[name], n) : nothing(narrow[name], n);
+    };
+    nothing_typed("y", rows() * D * P);
+    nothing_typed("hn", D * N * P);
+    nothing_typed("gates", D * rows() * 4 * H);
     nothing(wide["cells"], D * rows() * H);
-    nothing(narrow["dgates"], D * rows() * 4 * H);
-    nothing(narrow["dh0"], D * N * P);
-    nothing(narrow["dx"], rows() * dims.input);
+    nothing_typed("dgates", D * rows() * 4 * H);
+    nothing_typed("dh0", D * N * P);
+    nothing_typed("dx", rows() * dims.input);
     if (!dims.projection) return;
-    nothing(narrow["hidden"], D * rows() * H);
-    nothing(narrow["dprojected"], D * rows() * P);
+    nothing_typed("hidden", D * rows() * H);
+    nothing_typed("dprojected", D * rows() * P);
   }
 
   int64_t rows() const { return packed.extent.rows; }
@@ -129,7 +139,7 @@ struct LstmSimProblem {
   void finish(Args& a, LstmPhase phase, std::span<const Variant> variants,
               const std::string& name) {
     const size_t bytes =
-        lstm_workspace_bytes(context, phase, dims, DType::bf16, packed.view().capacity);
+        lstm_workspace_bytes(context, phase, dims, compute, packed.view().capacity);
     const Buffer workspace(sim_device(), bytes, "lstm sim problem");
     a.workspace = {workspace.data(), DType::u8, {static_cast<int64_t>(bytes)}};
     for (const Variant& v : variants) {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 
 #include "kernels/lstm/lstm_conditions.h"
 #include "kernels/lstm/lstm_proven.h"
@@ -25,7 +27,7 @@ std::vector<std::string> names(std::span<const Variant> variants, Backend backen
 TEST_CASE("the table of conditions says which shapes the simulated variants take") {
   Stream stream = sim_device().make_stream();
   const Context context{Backend::sim, &sim_device(), &stream, nullptr};
-  for (const int64_t hidden : {1, 512, 513, 1024, 1025}) {
+  for (const int64_t hidden : {1, 256, 257, 512, 513, 1024, 1025}) {
     for (const int64_t projection : {0, 3}) {
       for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
         LstmForwardArgs f;
@@ -110,6 +112,51 @@ TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
     for (size_t n = 0; n < 3; ++n) {
       CHECK(std::isnan(static_cast<float>(p.narrow["dh0"][n * 17])) == (n == spoilt));
     }
+  }
+}
+
+// Weights that leave no room for the lower half of three TF32 products, and what is not finite.
+TEST_CASE("f32 in clusters takes the smallest weights, and hides no NaN") {
+  constexpr float small[] = {1e-39f, -3e-34f, 2e-38f, -1.2e-30f, 7e-31f};
+  const LstmDims dims{1, 3, 6, 0};
+  LstmSimProblem p(dims, {3, 2}, 7, DType::f32), want(dims, {3, 2}, 7, DType::f32);
+  for (LstmSimProblem* problem : {&p, &want}) {
+    std::copy(std::begin(small), std::end(small), problem->wide["r0"].begin());
+  }
+  p.forward("cluster");
+  want.forward("portable");
+  for (size_t i = 0; i < p.wide["y"].size(); ++i) {
+    CHECK(std::abs(p.wide["y"][i] - want.wide["y"][i]) <= 1e-6f);
+  }
+  for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xffc00001u, 0x7f800000u}) {
+    INFO(std::hex << bits);
+    std::memcpy(&p.wide["r0"][4], &bits, sizeof bits);
+    p.forward("cluster");
+    CHECK(std::isnan(p.wide["y"][0]));        // whose row it is
+    CHECK_FALSE(std::isnan(p.wide["y"][1]));  // which has not met it in the first frame
+    CHECK(std::isnan(p.wide["y"][2 * 6 + 1]));
+  }
+}
+
+TEST_CASE("f32 has the same bits in every order of threads") {
+  for (const std::string variant : {"cluster", "grid", "portable"}) {
+    std::vector<std::vector<float>> seen;
+    for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
+      set_sim_options({order, 11});
+      LstmSimProblem p({2, 5, 40, 0}, {4, 4, 2, 1}, 7, DType::f32);
+      p.forward(variant);
+      p.backward(variant);
+      std::vector<float> values;
+      for (const char* name : {"y", "hn", "dgates", "dh0"}) {
+        values.insert(values.end(), p.wide[name].begin(), p.wide[name].end());
+      }
+      seen.push_back(std::move(values));
+    }
+    set_sim_options({});
+    INFO(variant);
+    CHECK(std::none_of(seen[0].begin(), seen[0].end(), [](float v) { return std::isnan(v); }));
+    CHECK(seen[0] == seen[1]);
+    CHECK(seen[0] == seen[2]);
   }
 }
 

@@ -131,18 +131,23 @@ TEST_CASE("Neighbours wait for each other's halos, forward and backward") {
   }
 }
 
-TEST_CASE("The checker names what is wrong with lists of stages and shards") {
+// Lists of two stages of two shards, broken in one way.
+struct Broken {
   const PipelineSchedule schedule = one_f_one_b_schedule(2, 4);
-  const auto exchanges = rows(2);
-  const Lists right = lists_of(schedule, exchanges, 2);
-  const auto fault = [&](auto&& break_lists) {
-    Lists lists = right;
-    break_lists(lists);
-    return problems(schedule, exchanges, 2, lists);
-  };
+  const std::vector<StageExchanges> exchanges = rows(2);
   const Action forward{ActionKind::forward, 0, 1};
   const ShardStep early{Kind::exchange, forward, 0, 0}, late{Kind::exchange, forward, 0, 1};
 
+  // What the checker says of them.
+  template <class Break>
+  std::string fault(Break&& break_lists) const {
+    Lists lists = lists_of(schedule, exchanges, 2);
+    break_lists(lists);
+    return problems(schedule, exchanges, 2, lists);
+  }
+};
+
+TEST_CASE_METHOD(Broken, "The checker names steps that lists of stages and shards lack or repeat") {
   CHECK_THAT(fault([](Lists& l) { l.pop_back(); }), Catch::Contains("3 lists for 2 x 2 ranks"));
   CHECK_THAT(fault([&](Lists& l) { std::erase(l[0], late); }),
              Catch::Contains("lacks exchange 0 direction 1 of forward stage 0 micro-batch 1"));
@@ -166,6 +171,10 @@ TEST_CASE("The checker names what is wrong with lists of stages and shards") {
                });
              }),
              Catch::Contains("forward stage 0 micro-batch 1: 0 times, expected 1"));
+}
+
+TEST_CASE_METHOD(Broken,
+                 "The checker finds orders in which stages and shards wait for each other") {
   // Both shards begin with the direction whose end is far: each waits for the other.
   const auto far_first = [&](std::vector<ShardStep>& list) {
     std::swap(list[find(list, early)], list[find(list, late)]);

@@ -1,5 +1,6 @@
 // Kernels with planted faults, each of which the simulator must find and name.
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -235,8 +236,184 @@ TEST_CASE("clusters and grids used wrongly") {
                    {.kernel = "many", .grid = {132 * 2 + 1}, .block = {1024}, .cooperative = true},
                    grid_sync_kernel),
                Contains("must be resident at once"));
+    // 33 x 4 multiprocessors are there, but not in the right places.
+    CHECK_THAT(
+        sim.error_of({.kernel = "clusters", .grid = {33 * 4}, .cluster = 4, .cooperative = true},
+                     grid_sync_kernel),
+        Contains("32 such clusters are"));
     CHECK_THAT(sim.error_of({.kernel = "odd", .grid = {3}, .cluster = 2}, grid_sync_kernel),
                Contains("divides the grid's x"));
+  }
+}
+
+struct Mailbox {
+  alignas(16) uint32_t words[8];
+  MBarrier delivered;
+};
+enum class Misuse { uninitialised, written_over, no_count, too_many, never, unaligned };
+template <Misuse misuse>
+__global__ void mbarrier_misuse_kernel() {
+  auto& s = shared<Mailbox>();
+  if constexpr (misuse != Misuse::uninitialised) {
+    mbarrier_init(&s.delivered, misuse == Misuse::no_count ? 0 : 1);
+  }
+  if constexpr (misuse == Misuse::written_over) std::memset(s.words, 0, sizeof s);
+  // Bytes are still to come, so the phase does not end.
+  mbarrier_arrive_expecting(&s.delivered, 32);
+  if constexpr (misuse == Misuse::too_many) mbarrier_arrive(&s.delivered);
+  store_async(s.words + (misuse == Misuse::unaligned), Words<16>{}, &s.delivered, 0);
+  mbarrier_wait_for_stores(&s.delivered, 0);
+}
+
+TEST_CASE("mbarriers used wrongly") {
+  for (const SimOptions& o : orders) {
+    Sim sim(o);
+    const LaunchConfig config{.kernel = "mailbox", .shared_bytes = sizeof(Mailbox)};
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::uninitialised>),
+               Contains("nobody has initialised"));
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::written_over>),
+               Contains("something was written over"));
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::no_count>),
+               Contains("a count of 0"));
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::too_many>),
+               Contains("more than 1 arrivals in one mbarrier phase"));
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::never>),
+               Contains("deadlock") && Contains("faults_test.cc"));
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::unaligned>),
+               Contains("must be a multiple of 16"));
+  }
+}
+
+__global__ void wait_kernel(int arrivals, uint32_t phase) {
+  auto& s = shared<Mailbox>();
+  mbarrier_init(&s.delivered, 1);
+  for (int i = 0; i < arrivals; ++i) mbarrier_arrive(&s.delivered);
+  mbarrier_wait(&s.delivered, phase);
+}
+
+TEST_CASE("a phase that a parity takes for another") {
+  Sim sim;
+  const LaunchConfig config{.kernel = "wait", .shared_bytes = sizeof(Mailbox)};
+  CHECK(sim.error_of(config, wait_kernel, 0, ~0u) == "no error");
+  CHECK(sim.error_of(config, wait_kernel, 7, 6u) == "no error");
+  CHECK_THAT(sim.error_of(config, wait_kernel, 7, 7u), Contains("deadlock"));
+  for (const uint32_t phase : {5u, 8u}) {
+    CHECK_THAT(sim.error_of(config, wait_kernel, 7, phase),
+               Contains(str("waits for phase ", phase, " of an mbarrier in phase 7")) &&
+                   Contains("faults_test.cc"));
+  }
+}
+
+enum class Reception { right, in_block, left_early, not_awaited };
+template <Reception how>
+__global__ void receive_kernel(uint32_t* y) {
+  auto& s = shared<Mailbox>();
+  if (threadIdx.x == 0) {
+    mbarrier_init(&s.delivered, 1);
+    mbarrier_arrive_expecting(&s.delivered, sizeof s.words);
+  }
+  cluster_sync();
+  if (cluster_rank() == 0) {
+    if (threadIdx.x < 2) {
+      store_async(s.words + 4 * threadIdx.x, Words<16>{{7, 7, 7, 7}}, &s.delivered, 1);
+      store_async(s.words + 4 * threadIdx.x, Words<16>{}, &s.delivered, 0);
+    }
+    mbarrier_wait_for_stores(&s.delivered, 0);
+    return;
+  }
+  if constexpr (how == Reception::left_early) return;
+  if constexpr (how == Reception::in_block) mbarrier_wait(&s.delivered, 0);
+  if constexpr (how == Reception::not_awaited) {
+    poll_until([&] { return __atomic_load_n(&s.words[4], __ATOMIC_RELAXED) == 7; });
+  }
+  if constexpr (how == Reception::right) mbarrier_wait_for_stores(&s.delivered, 0);
+  y[threadIdx.x] = s.words[threadIdx.x % 8];
+}
+
+TEST_CASE("stores into another block that it does not wait for as it must") {
+  std::vector<uint32_t> y(32);
+  const LaunchConfig config{.kernel = "receive",
+                            .grid = {2},
+                            .block = {32},
+                            .shared_bytes = sizeof(Mailbox),
+                            .cluster = 2};
+  for (const SimOptions& o : orders) {
+    Sim sim(o);
+    CHECK(sim.error_of(config, receive_kernel<Reception::right>, y.data()) == "no error");
+    CHECK(y[31] == 7);
+    CHECK_THAT(sim.error_of(config, receive_kernel<Reception::in_block>, y.data()),
+               Contains("visible after mbarrier_wait_for_stores alone"));
+    // Whether the stores come before it exits or after.
+    CHECK_THAT(sim.error_of(config, receive_kernel<Reception::left_early>, y.data()),
+               Contains("may still store") || Contains("nobody waited") || Contains("has exited"));
+    CHECK_THAT(sim.error_of(config, receive_kernel<Reception::not_awaited>, y.data()),
+               Contains("nobody waited for the last stores") || Contains("may still store"));
+  }
+}
+
+template <bool waits>
+__global__ void neighbour_kernel(float* y) {
+  auto& s = shared<Tile>();
+  s.values[threadIdx.x] = static_cast<float>(cluster_rank());
+  cluster_sync();
+  const Tile* theirs = map_shared(&s, cluster_rank() ^ 1);
+  __syncthreads();
+  y[32 * blockIdx.x + threadIdx.x] = theirs->values[threadIdx.x];
+  if constexpr (waits) cluster_sync();
+}
+
+TEST_CASE("a block that exits while others may use its shared memory") {
+  std::vector<float> y(64);
+  const LaunchConfig config{.kernel = "neighbour",
+                            .grid = {2},
+                            .block = {32},
+                            .shared_bytes = sizeof(Tile),
+                            .cluster = 2};
+  for (const SimOptions& o : orders) {
+    Sim sim(o);
+    CHECK(sim.error_of(config, neighbour_kernel<true>, y.data()) == "no error");
+    CHECK(y[0] == 1);
+    CHECK_THAT(sim.error_of(config, neighbour_kernel<false>, y.data()),
+               Contains("exits while other blocks may still use its shared memory"));
+  }
+}
+
+// Of three groups of four warps: the first gives, the others take, as many registers as it is told.
+enum class Registers { enough, too_many, half_a_group, twice, two_places };
+template <Registers how>
+__global__ void registers_kernel() {
+  if (threadIdx.x < 128) {
+    if (how == Registers::half_a_group && threadIdx.x >= 64) return;
+    if (how == Registers::two_places && threadIdx.x >= 64) return give_registers<88>();
+    give_registers<88>();
+    if constexpr (how == Registers::twice) give_registers<80>();
+  } else {
+    take_registers<(how == Registers::too_many ? 216 : 208)>();
+  }
+}
+
+TEST_CASE("registers that warps wait for in vain") {
+  const LaunchConfig config{.kernel = "registers", .block = {384}};
+  for (const SimOptions& o : orders) {
+    Sim sim(o);
+    CHECK(sim.error_of(config, registers_kernel<Registers::enough>) == "no error");
+    CHECK_THAT(sim.error_of(config, registers_kernel<Registers::too_many>),
+               Contains("deadlock of 128 threads: polls") && Contains("faults_test.cc"));
+    CHECK_THAT(sim.error_of(config, registers_kernel<Registers::half_a_group>),
+               Contains("deadlock of 256 threads: polls"));
+    CHECK_THAT(sim.error_of(config, registers_kernel<Registers::twice>),
+               Contains("changes its registers twice") || Contains("at different places"));
+    CHECK_THAT(sim.error_of(config, registers_kernel<Registers::two_places>),
+               Contains("at different places"));
+    CHECK_THAT(sim.error_of(
+                   {.kernel = "short", .block = {96}}, +[] { give_registers<88>(); }),
+               Contains("whole groups of four warps"));
+    CHECK_THAT(sim.error_of(
+                   {.kernel = "half", .block = {128}},
+                   +[] {
+                     if (threadIdx.x < 32) give_registers<88>();
+                   }),
+               Contains("by 32 of the 128 threads"));
   }
 }
 

@@ -158,6 +158,26 @@ __global__ void across_cluster(float* y) {
   cluster_sync();
 }
 
+struct Inbox {
+  alignas(16) float values[32][4];
+  MBarrier delivered;
+};
+template <bool wait>
+__global__ void across_mbarrier(float* y) {
+  auto& s = shared<Inbox>();
+  const unsigned t = threadIdx.x;
+  if (t == 0) mbarrier_init(&s.delivered, 1);
+  cluster_sync();
+  if (t == 0) mbarrier_arrive_expecting(&s.delivered, sizeof s.values);
+  Words<16> words = {};
+  store_async(s.values[t], words, &s.delivered, cluster_rank() ^ 1);
+  if constexpr (wait) {
+    mbarrier_wait_for_stores(&s.delivered, 0);
+  }
+  y[blockIdx.x * blockDim.x + t] = s.values[31 - t][0];
+  cluster_sync();
+}
+
 TEST_CASE("grids and clusters") {
   Sim sim;
   const LaunchConfig grid{.kernel = "grid", .grid = {4}, .block = {32}, .cooperative = true};
@@ -170,6 +190,15 @@ TEST_CASE("grids and clusters") {
   CHECK_THAT(sim.error_of(cluster, across_cluster<false>, sim.y.as<float>()),
              Contains("race in shared memory"));
   CHECK(sim.counted("cluster").remote_bytes_read >= 4 * 32 * sizeof(float));
+  const LaunchConfig mbarrier{.kernel = "mbarrier",
+                              .grid = {4},
+                              .block = {32},
+                              .shared_bytes = sizeof(Inbox),
+                              .cluster = 2};
+  CHECK(sim.error_of(mbarrier, across_mbarrier<true>, sim.y.as<float>()) == "no error");
+  CHECK_THAT(sim.error_of(mbarrier, across_mbarrier<false>, sim.y.as<float>()),
+             Contains("race in shared memory"));
+  CHECK(sim.counted("mbarrier").remote_bytes_written >= 4 * sizeof(Inbox::values));
 }
 
 enum class Flag { release, relaxed, fenced, half_fenced };

@@ -2,6 +2,7 @@
 // launches, waiting, products, and traffic. docs/kernels.md derives its predictions from the same
 // figures.
 #include <catch2/catch.hpp>
+#include <initializer_list>
 #include <map>
 
 #include "kernels/simt/instrument/instrument.h"
@@ -13,13 +14,15 @@ namespace {
 struct Shape {
   int64_t hidden;
   int32_t sequences;
+  DType compute = DType::bf16;
 };
 
 simt::KernelCounters measure(const Shape& shape, int32_t frames, const std::string& variant,
                              bool backward, const char* part = "") {
   simt::instrument();
   LstmSimProblem p({1, 3, shape.hidden, 0},
-                   std::vector<int32_t>(static_cast<size_t>(shape.sequences), frames));
+                   std::vector<int32_t>(static_cast<size_t>(shape.sequences), frames), 7,
+                   shape.compute);
   if (backward) p.forward("portable");
   simt::reset_counters();
   backward ? p.backward(variant) : p.forward(variant);
@@ -70,6 +73,14 @@ TEST_CASE("lstm cluster: one barrier of the cluster and one of the block per ste
   check(step_of(s, "cluster", true), {1, 1, 2 * 8 * 8, backward_bytes * states, 2 * 32 * 8 * 4});
 }
 
+TEST_CASE(
+    "lstm cluster, f32: the same barriers, and three products of 8 columns for one of 16 twice") {
+  const Shape s{64, 8, DType::f32};
+  constexpr uint64_t states = 64 * 8, forward = 4 + 16 + 4, backward = 16;
+  check(step_of(s, "cluster", false), {1, 1, 2 * 8 * 8 * 3, forward * states, 2 * 32 * 8 * 4});
+  check(step_of(s, "cluster", true), {1, 1, 2 * 8 * 16 * 3, backward * states, 2 * 32 * 8 * 4});
+}
+
 TEST_CASE("lstm grid: three barriers of the block per step") {
   const Shape s{64, 16};
   constexpr uint64_t states = 64 * 16;
@@ -79,26 +90,29 @@ TEST_CASE("lstm grid: three barriers of the block per step") {
   check(step_of(s, "grid", true), {3, 0, 4 * 8 * 4 * 2, (backward_bytes + 4) * states + 4 * 4, 0});
 }
 
-TEST_CASE("lstm grid_cluster: one barrier of the cluster and one of the block per pass") {
-  // Up to 8 sequences are one pass, more are taken 16 at a time.
-  struct Passes {
-    int32_t sequences;
-    uint64_t passes, each;
-  };
-  for (const Passes& p : {Passes{8, 1, 8}, {9, 1, 16}, {16, 1, 16}, {17, 2, 16}}) {
-    const Shape s{64, p.sequences};
-    const uint64_t computed = p.passes * p.each;
-    const uint64_t states = 64 * static_cast<uint64_t>(p.sequences);
+// A pass has up to 8 sequences.
+void check_grid_cluster(std::initializer_list<int32_t> counts) {
+  for (const int32_t sequences : counts) {
+    const Shape s{64, sequences};
+    const auto passes = static_cast<uint64_t>((sequences + 7) / 8), computed = 8 * passes;
+    const uint64_t states = 64 * static_cast<uint64_t>(sequences);
     // c is kept in memory, and h is written once more. 4 clusters of 2 blocks with 64 rows: 4 row
-    // tiles x 4 products of 16 columns a warp; sums of half the rows go to the other block.
+    // tiles x 8 products of 16 columns for each of 4 warps; sums of half the rows go to the other
+    // block.
     check(step_of(s, "grid_cluster", false),
-          {p.passes, p.passes, 8 * 8 * 4 * 4 * computed / 8, (forward_bytes + 4 + 2) * states,
-           8 * 32 * computed * 4});
+          {0, 0, 8 * 4 * 4 * 8 * passes, (forward_bytes + 4 + 2) * states, 8 * 32 * computed * 4});
     // One cluster of 8 blocks with 64 rows, of which 7/8 belong to others.
     check(step_of(s, "grid_cluster", true),
-          {p.passes, p.passes, 8 * 8 * 4 * 4 * computed / 8, (backward_bytes + 4 + 8) * states,
-           8 * 56 * computed * 4});
+          {0, 0, 8 * 4 * 4 * 8 * passes, (backward_bytes + 4 + 8) * states, 8 * 56 * computed * 4});
   }
+}
+
+TEST_CASE("lstm grid_cluster: no barrier of a block or a cluster per step") {
+  check_grid_cluster({9});
+}
+
+TEST_CASE("lstm grid_cluster: the same of passes that are full, and of more", "[.][long]") {
+  check_grid_cluster({8, 16, 17});
 }
 
 // Launches of everything in one pass, by kernel.

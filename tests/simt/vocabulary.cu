@@ -139,6 +139,46 @@ __global__ void async_kernel(float* y, const float* x, int valid) {
   y[256 + t] = s.tile[2][127 - t];
 }
 
+struct PassShared {
+  alignas(16) uint32_t inbox[2][4][8][4];  // from each block
+  MBarrier delivered[2], read;
+};
+
+// The first warp receives and sends; the second takes what has come, and says when it has. Blocks
+// send to all: who has everyone's words of a round knows that all have read those of the round
+// before, whose place the next ones take.
+__global__ void pass_around_kernel(uint32_t* y, int rounds) {
+  if (!RONDO_SM90) return;
+  auto& s = shared<PassShared>();
+  const unsigned t = threadIdx.x, rank = cluster_rank();
+  if (t == 0) {
+    for (MBarrier& b : s.delivered) mbarrier_init(&b, 1);
+    mbarrier_init(&s.read, 32);
+  }
+  cluster_sync();
+  Words<16> mine = {};
+  for (unsigned i = 0; i < 4; ++i) mine.w[i] = 100 * blockIdx.x + 4 * (t % 8) + i;
+  for (int round = 0; round < rounds; ++round) {
+    const int buffer = round % 2;
+    if (t == 0) mbarrier_arrive_expecting(&s.delivered[buffer], sizeof s.inbox[0]);
+    for (unsigned to = 0; to < 4 && t < 8; ++to) {
+      store_async(s.inbox[buffer][rank][t], mine, &s.delivered[buffer], to);
+    }
+    mbarrier_wait_for_stores(&s.delivered[buffer], static_cast<uint32_t>(round / 2));
+    mine = load_words<16>(s.inbox[buffer][(rank + 3) % 4][t % 8]);
+    for (uint32_t& w : mine.w) ++w;
+    if (t < 32) {
+      mbarrier_wait(&s.read, static_cast<uint32_t>(round));
+    } else {
+      mbarrier_arrive(&s.read);
+    }
+    __syncwarp();  // no lane sends before all have read
+  }
+  if (t >= 32 && t < 40) {
+    for (unsigned i = 0; i < 4; ++i) y[blockIdx.x * 32 + 4 * (t % 8) + i] = mine.w[i];
+  }
+}
+
 __device__ uint32_t pair(const bf16* p) {
   return static_cast<uint32_t>(p[0].bits) | static_cast<uint32_t>(p[1].bits) << 16;
 }
@@ -273,6 +313,15 @@ void cooperative_clusters(const Context& context, float* y, int clusters) {
           .cluster = 4,
           .cooperative = true},
          cooperative_cluster_kernel, y);
+}
+void pass_around(const Context& context, uint32_t* y, int clusters, int rounds) {
+  launch(context,
+         {.kernel = "pass_around",
+          .grid = {4 * static_cast<unsigned>(clusters)},
+          .block = {64},
+          .shared_bytes = sizeof(PassShared),
+          .cluster = 4},
+         pass_around_kernel, y, rounds);
 }
 void async_reverse(const Context& context, float* y, const float* x, int valid) {
   launch(context, {.kernel = "async_reverse", .block = {128}, .shared_bytes = sizeof(AsyncShared)},

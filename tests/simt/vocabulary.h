@@ -25,6 +25,9 @@ namespace rondo {
   void cluster_sums(const Context& context, float* y, int clusters);                               \
   /* the same in a cooperative launch: ranks count within the cluster; then y[0] = sum of all */   \
   void cooperative_clusters(const Context& context, float* y, int clusters);                       \
+  /* in clusters of 4, each block passes 8 x 4 words on to the next, `rounds` times, each round    \
+   * plus one; y[block] = those it has then. It started with 100 block + their number. */          \
+  void pass_around(const Context& context, uint32_t* y, int clusters, int rounds);                 \
   /* y = x reversed in tiles of 128, through cp.async of 16, 8 and 4 bytes; x has `valid` elements \
    */                                                                                              \
   void async_reverse(const Context& context, float* y, const float* x, int valid);                 \

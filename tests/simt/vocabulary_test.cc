@@ -178,6 +178,19 @@ TEST_CASE("ranks count within the cluster in cooperative launches too") {
   });
 }
 
+TEST_CASE("stores that arrive at another block's mbarrier are there when it has waited") {
+  everywhere([](Bench& b) {
+    uint32_t* y = b.put(std::vector<uint32_t>(8 * 32));
+    const uint32_t rounds = 7;
+    ON_PLACE(b, pass_around, y, 2, static_cast<int>(rounds));
+    const auto got = b.get(y, 8 * 32);
+    for (uint32_t i = 0; i < 8 * 32; ++i) {
+      const uint32_t block = i / 32, from = block / 4 * 4 + (block % 4 + 4 - rounds % 4) % 4;
+      CHECK(got[i] == 100 * from + i % 32 + rounds);
+    }
+  });
+}
+
 TEST_CASE("cp.async copies 4, 8 and 16 bytes and zeroes the rest") {
   everywhere([](Bench& b) {
     std::vector<float> x(384);

@@ -16,6 +16,9 @@ void (*handler_of(int number))(int) {
   return action.sa_handler;
 }
 
+// What is ignored stays so, as SIGHUP under nohup, SIGINT in the background of a script.
+void heed(int number) { ::signal(number, SIG_DFL); }
+
 template <class F>
 int in_child(F&& f) {
   const pid_t child = ::fork();
@@ -29,6 +32,7 @@ int in_child(F&& f) {
 }  // namespace
 
 TEST_CASE("the first signal asks, and handlers are restored", "[signals]") {
+  heed(SIGTERM);
   const auto before_int = handler_of(SIGINT), before_term = handler_of(SIGTERM);
   {
     const SignalGuard guard;
@@ -50,6 +54,7 @@ TEST_CASE("the first signal asks, and handlers are restored", "[signals]") {
 
 TEST_CASE("a second signal exits at once with 128 + its number", "[signals]") {
   const int status = in_child([] {
+    for (const int number : {SIGINT, SIGTERM}) heed(number);
     const SignalGuard guard;
     ::raise(SIGINT);
     if (!stop_requested()) return 3;
@@ -61,7 +66,7 @@ TEST_CASE("a second signal exits at once with 128 + its number", "[signals]") {
 }
 
 TEST_CASE("a terminal that is gone asks as well", "[signals]") {
-  ::signal(SIGHUP, SIG_DFL);  // nohup ignores it, and what is ignored stays so
+  heed(SIGHUP);
   const SignalGuard guard;
   ::raise(SIGHUP);
   CHECK(stop_requested());

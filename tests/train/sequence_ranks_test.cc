@@ -1,58 +1,32 @@
 // Ranks that share each sequence train as one rank does; so do chunks on one.
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <memory>
 
-#include "comm/run_ranks.h"
-#include "engine/io/checkpoint.h"
-#include "engine/train/trainer.h"
 #include "tests/engine/wide_ctc.h"
-#include "tests/train/training_corpus.h"
+#include "tests/train/train_on.h"
 
 using namespace rondo;
+using namespace rondo::test;
 using Catch::Matchers::Contains;
-using rondo::test::TrainingCorpus;
-using rondo::test::WideCtc;
 
 namespace {
 
 // What went wrong first, or nothing.
-std::string train_on(int ranks, const Config& config) {
-  const RankOutcome outcome = run_ranks_and_collect(ranks, [&](int, Transport& transport) {
-    const auto group = make_ring_group(transport);
-    TrainerOptions o;
-    o.group = ranks > 1 ? group.get() : nullptr;
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> nowhere(std::fopen("/dev/null", "w"),
-                                                                  std::fclose);
-    o.out = nowhere.get();
-    train(config, o);
-  });
+std::string cause_on(int ranks, const Config& config) {
+  const RankOutcome outcome = train_on(ranks, config);
   if (outcome.first_failed < 0) return "";
-  try {
-    std::rethrow_exception(outcome.errors.at(static_cast<size_t>(outcome.first_failed)));
-  } catch (const std::exception& e) {
-    return e.what();
-  }
+  return message_of(outcome.errors.at(static_cast<size_t>(outcome.first_failed)));
 }
 
-std::vector<double> weights_of(const Config& config) {
-  const std::string& directory = config.training.checkpoint_dir;
-  const SafetensorsFile file(
-      (checkpoint_path(directory, list_checkpoints(directory).back().generation) /
-       "model.safetensors")
-          .string());
-  std::vector<double> all;
-  for (const StoredTensor& tensor : file.tensors()) {
-    for (float w : tensor.as<float>()) all.push_back(static_cast<double>(w));
-  }
-  return all;
+std::vector<float> trained_on(int ranks, const Config& config) {
+  require_success(train_on(ranks, config));
+  return weights_of(config.training.checkpoint_dir);
 }
 
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double sum = 0;
-  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(sum);
+// CTC's variants differ in rounding: that of chunks is another than the whole's.
+void check_chunks(const Config& whole, const Config& large, const Config& small) {
+  const auto weights = trained_on(1, whole);
+  CHECK(distance(weights, trained_on(1, large)) < 1e-3);
+  CHECK(distance(weights, trained_on(1, small)) > 1e-3);
 }
 
 }  // namespace
@@ -67,22 +41,12 @@ TEST_CASE("ranks that share sequences end as one rank does, but for the order of
     c.data.dev.clear();
     c.training.max_steps = 100;
     c.parallel.sequence = shards;
-    if (parts > 0) {
-      c.parallel.deterministic = Deterministic::world_invariant;
-      c.parallel.virtual_shards = parts;
-    }
-    CHECK(train_on(ranks, c) == "");
-    return weights_of(c);
+    if (parts > 0) sum_in_parts(c, parts);
+    return trained_on(ranks, c);
   };
-  const std::vector<double> one = trained("one", 1, 1, 0);
-  // The control: one rank, the same batches, their utterances summed in other orders.
-  double control = 0;
-  for (int parts : {2, 3, 5, 8}) {
-    const auto other = trained("control" + std::to_string(parts), 1, 1, parts);
-    control = std::max(control, distance(one, other));
-  }
-  CHECK(control > 0);
-  CHECK(control < 1e-3);
+  const std::vector<float> one = trained("one", 1, 1, 0);
+  const double control = control_of(
+      one, {2, 3, 5, 8}, [&](int parts) { return trained(str("control", parts), 1, 1, parts); });
   const std::pair<int, int> worlds[] = {{2, 2}, {4, 4}, {4, 2}};  // ranks, shards
   for (const auto& [ranks, shards] : worlds) {
     const double difference =
@@ -102,7 +66,7 @@ TEST_CASE("data that one of the ranks of a sequence cannot read end all of them"
   c.parallel.sequence = 2;
   c.parallel.timeout_seconds = 600;  // they must not wait for it
   const std::string bad = corpus.spoil_longest();
-  CHECK_THAT(train_on(2, c), Contains(bad));
+  CHECK_THAT(cause_on(2, c), Contains(bad));
   CHECK(list_checkpoints(c.training.checkpoint_dir).size() == 1);
 }
 
@@ -116,12 +80,7 @@ TEST_CASE("training in chunks: one chunk is the whole, several are not") {
     c.data.batch_frames = 400;
     return c;
   };
-  const Config whole = config("whole", 0), large = config("large", 1000),
-               small = config("small", 5);
-  for (const Config* c : {&whole, &large, &small}) CHECK(train_on(1, *c) == "");
-  // CTC's variants differ in rounding.
-  CHECK(distance(weights_of(whole), weights_of(large)) < 1e-3);
-  CHECK(distance(weights_of(whole), weights_of(small)) > 1e-3);
+  check_chunks(config("whole", 0), config("large", 1000), config("small", 5));
 }
 
 namespace {
@@ -156,20 +115,12 @@ TEST_CASE("ranks that share sequences exchange what convolutions read of their n
     c.data.dev.clear();
     c.training.max_steps = 60;
     c.parallel.sequence = ranks;
-    if (parts > 0) {
-      c.parallel.deterministic = Deterministic::world_invariant;
-      c.parallel.virtual_shards = parts;
-    }
-    CHECK(train_on(ranks, c) == "");
-    return weights_of(c);
+    if (parts > 0) sum_in_parts(c, parts);
+    return trained_on(ranks, c);
   };
-  const std::vector<double> one = trained("one", 1, 0, 0);
-  double control = 0;
-  for (int parts : {2, 3, 5, 8}) {
-    control = std::max(control, distance(one, trained(str("control", parts), 1, 0, parts)));
-  }
-  CHECK(control > 0);
-  CHECK(control < 1e-3);
+  const std::vector<float> one = trained("one", 1, 0, 0);
+  const double control = control_of(
+      one, {2, 3, 5, 8}, [&](int parts) { return trained(str("control", parts), 1, 0, parts); });
   for (const auto& [ranks, micro_batches] : {std::pair{2, 0}, {2, 3}, {3, 0}}) {
     const double difference =
         distance(one, trained(str("sequence", ranks, "x", micro_batches), ranks, micro_batches, 0));
@@ -189,11 +140,7 @@ TEST_CASE("chunks of a model with convolutions of the past: the whole, or nearly
     c.data.batch_frames = 400;
     return c;
   };
-  const Config whole = config("whole", 0), large = config("large", 1000),
-               small = config("small", 5);
-  for (const Config* c : {&whole, &large, &small}) CHECK(train_on(1, *c) == "");
-  CHECK(distance(weights_of(whole), weights_of(large)) < 1e-3);
-  CHECK(distance(weights_of(whole), weights_of(small)) > 1e-3);
+  check_chunks(config("whole", 0), config("large", 1000), config("small", 5));
 }
 
 TEST_CASE("convolutions that reach beyond a shard, or ahead of a chunk, are refused") {
@@ -201,26 +148,26 @@ TEST_CASE("convolutions that reach beyond a shard, or ahead of a chunk, are refu
   Config c = corpus.config("short");
   c.model = conv_lstm(61, ConvContext::both);
   c.parallel.sequence = 2;
-  CHECK_THAT(train_on(2, c), Contains("parallel.sequence=2: the longest utterance of ") &&
+  CHECK_THAT(cause_on(2, c), Contains("parallel.sequence=2: the longest utterance of ") &&
                                  Contains("each shard needs 30 at least"));
   CHECK(list_checkpoints(c.training.checkpoint_dir).empty());
   c = corpus.config("ahead");
   c.model = conv_lstm(3, ConvContext::both);
   c.training.tbptt = 5;
-  CHECK_THAT(train_on(1, c), Contains("need convolutions of the past: conv0 reads 1 frame ahead"));
+  CHECK_THAT(cause_on(1, c), Contains("need convolutions of the past: conv0 reads 1 frame ahead"));
 }
 
 TEST_CASE("settings of shards and chunks that do not fit are refused") {
   const TrainingCorpus corpus(20, 2);
   Config c = corpus.config("odd");
   c.parallel.sequence = 2;
-  CHECK_THAT(train_on(3, c), Contains("parallel.sequence is 2, which does not divide the 3 ranks"));
+  CHECK_THAT(cause_on(3, c), Contains("parallel.sequence is 2, which does not divide the 3 ranks"));
   c = corpus.config("chunks");
   c.training.tbptt = 5;
-  CHECK_THAT(train_on(1, c), Contains("need unidirectional layers"));
+  CHECK_THAT(cause_on(1, c), Contains("need unidirectional layers"));
   c = corpus.config("both");
   c.training.tbptt = 5;
   c.model.bidirectional = false;
   c.parallel.sequence = 2;
-  CHECK_THAT(train_on(2, c), Contains("parallel.sequence and training.tbptt do not go together"));
+  CHECK_THAT(cause_on(2, c), Contains("parallel.sequence and training.tbptt do not go together"));
 }

@@ -218,44 +218,53 @@ TEST_CASE("damage to a checkpoint of stages is named, and the one before is used
              Contains("is damaged: expected the CRC-32C"));
 }
 
-TEST_CASE("an index that does not fit its files is an error", "[stages]") {
-  const TemporaryFolder folder;
-  CheckpointStore store(folder.path("run"), {.keep_last = 100});
-  const float values[] = {1, 2, 3, 4};
-  const TensorToWrite a{"a", DType::f32, {2, 2}, values}, b{"b", DType::f32, {1, 4}, values};
-  StageIndex good;
-  good.tensors = {{"a", "model-stage-0-of-2.safetensors"}, {"b", "model-stage-1-of-2.safetensors"}};
-  good.optimizer = {{{"o0"}, 4, {{"a", 0}}}, {{"o1"}, 4, {{"b", 0}}}};
-  const auto committed = [&](std::vector<TensorToWrite> second, const StageIndex* index,
-                             std::vector<TensorToWrite> state) {
+// Checkpoints of two stages with one tensor each.
+struct TwoStages {
+  TwoStages() {
+    good.tensors = {{"a", "model-stage-0-of-2.safetensors"},
+                    {"b", "model-stage-1-of-2.safetensors"}};
+    good.optimizer = {{{"o0"}, 4, {{"a", 0}}}, {{"o1"}, 4, {{"b", 0}}}};
+  }
+  Checkpoint committed(std::vector<TensorToWrite> second, const StageIndex* index,
+                       std::vector<TensorToWrite> state) {
     CheckpointWriter w = store.begin();
     w.add_tensors("model-stage-0-of-2.safetensors", {&a, 1});
     w.add_tensors("model-stage-1-of-2.safetensors", second);
     for (const char* file : {"o0", "o1"}) w.add_tensors(file, state);
     if (index) w.add_text("index.json", index->to_json());
     return open_checkpoint(w.commit(1));
-  };
-  const TensorToWrite four{"average", DType::f32, {4}, values};
-  const Checkpoint whole = committed({b}, &good, {four});
-  const std::vector<Parameters::Entry> entries = {{"a", 2, 2, 0, {}, 0}, {"b", 1, 4, 64, {}, 1}};
-  {
-    const StoredState state(whole);
-    require_weights(state.weights(), entries);
-    state.require("average", entries, 128);
-    std::vector<float> read(4);
-    state.read("average", entries[1], read);
-    CHECK(read[3] == 4);
-    CHECK_THAT(error_of([&] { state.require("momentum", entries, 128); }),
-               Contains("o0: has no tensor 'momentum'"));
   }
-  const auto error = [&](const Checkpoint& checkpoint) {
+  std::string error(const Checkpoint& checkpoint) const {
     return error_of([&] {
       const StoredState state(checkpoint);
       require_weights(state.weights(), entries);
       state.require("average", entries, 128);
     });
-  };
+  }
+
+  const TemporaryFolder folder;
+  CheckpointStore store{folder.path("run"), {.keep_last = 100}};
+  const float values[4] = {1, 2, 3, 4};
+  const TensorToWrite a{"a", DType::f32, {2, 2}, values}, b{"b", DType::f32, {1, 4}, values};
+  const TensorToWrite four{"average", DType::f32, {4}, values};
+  const std::vector<Parameters::Entry> entries = {{"a", 2, 2, 0, {}, 0}, {"b", 1, 4, 64, {}, 1}};
+  StageIndex good;
+};
+
+TEST_CASE_METHOD(TwoStages, "an index tells where the tensors of all stages are", "[stages]") {
+  const Checkpoint whole = committed({b}, &good, {four});
+  const StoredState state(whole);
+  require_weights(state.weights(), entries);
+  state.require("average", entries, 128);
+  std::vector<float> read(4);
+  state.read("average", entries[1], read);
+  CHECK(read[3] == 4);
+  CHECK_THAT(error_of([&] { state.require("momentum", entries, 128); }),
+             Contains("o0: has no tensor 'momentum'"));
   CHECK(error(whole) == "no error");
+}
+
+TEST_CASE_METHOD(TwoStages, "files that do not fit their index are an error", "[stages]") {
   CHECK_THAT(error(committed({b}, nullptr, {four})), Contains("has files of stages, but no index"));
   CHECK_THAT(error(committed({a, b}, &good, {four})),
              Contains("tensor 'a' is both in ") && Contains("stage-0") && Contains("stage-1"));
@@ -266,6 +275,9 @@ TEST_CASE("an index that does not fit its files is an error", "[stages]") {
   const std::vector<float> zeros(64);
   CHECK_THAT(error(committed({b}, &good, {{"average", DType::f32, {64}, zeros.data()}})),
              Contains("'average' is f32[64], expected f32[4]"));
+}
+
+TEST_CASE_METHOD(TwoStages, "an index that does not fit its files is an error", "[stages]") {
   StageIndex index = good;
   index.tensors["b"] = "model-stage-2-of-2.safetensors";
   CHECK_THAT(error(committed({b}, &index, {four})),

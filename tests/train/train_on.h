@@ -1,6 +1,7 @@
 // Runs train() as ranks in threads, and reads what it left.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
@@ -126,6 +127,23 @@ inline double distance(const std::vector<float>& a, const std::vector<float>& b)
     sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
   }
   return std::sqrt(sum);
+}
+
+// One rank sums in `parts` parts, which is another order.
+inline void sum_in_parts(Config& config, int parts) {
+  config.parallel.deterministic = Deterministic::world_invariant;
+  config.parallel.virtual_shards = parts;
+}
+
+// What the order of sums does to training: how far from `one` a rank ends that sums in other
+// orders. trained(parts): its weights.
+inline double control_of(const std::vector<float>& one, std::initializer_list<int> orders,
+                         const std::function<std::vector<float>(int parts)>& trained) {
+  double control = 0;
+  for (int parts : orders) control = std::max(control, distance(trained(parts), one));
+  CHECK(control > 0);
+  CHECK(control < 1e-3);
+  return control;
 }
 
 }  // namespace rondo::test

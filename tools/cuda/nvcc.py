@@ -103,6 +103,10 @@ def parse_ptxas(text):
     return entries
 
 
+# Loads that need not see what other blocks write while the kernel runs.
+NON_COHERENT = "non-coherent loads"
+# What a compiler makes of a copy whose alignment it does not believe.
+BYTE_LOADS = "byte loads"
 INSTRUCTIONS = {
     "wgmma": r"\bwgmma\.mma_async",
     "mma": r"\bmma\.sync",
@@ -113,6 +117,8 @@ INSTRUCTIONS = {
     "cluster barrier": r"\bbarrier\.cluster\.",
     "bar.sync": r"\bbar(rier)?\.sync\b",
     "atomics": r"\b(atom|red)\.",
+    NON_COHERENT: r"\bld\.global(\.[\w:]+)*\.nc\b",
+    BYTE_LOADS: r"\bld(?!\.param)(\.[\w:]+)*\.[usb]8\b",
 }
 
 

@@ -13,6 +13,8 @@ import shutil
 import site
 import subprocess
 import sys
+import tarfile
+import tempfile
 
 import proofs
 
@@ -25,6 +27,10 @@ OPTIONAL = {"nccl_check"}  # of builds whose CUDA toolkit has NCCL's header
 # Of every Linux system, or the driver's.
 NOT_PACKED = re.compile(r"^(ld-linux|libc\.so|libm\.so|libdl\.|librt\.|libpthread\.|libcuda\.so|"
                         r"libnvidia|linux-vdso)")
+
+
+# Packed apart, for systems that have none as new.
+CXX_LIBRARY = re.compile(r"^(libstdc\+\+|libgcc_s)\.so")
 
 
 def find_program(name, build=None):
@@ -41,16 +47,29 @@ def find_program(name, build=None):
 
 
 def library_folders():
-    """Folders with CUDA libraries, in order of preference: packed, toolkit, system, Python wheels."""
+    """Folders with libraries, in order of preference: packed, toolkit, system, Python wheels."""
     toolkit = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda",
                *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
     folders = [HERE / "lib"] if PACKED else []
+    if PACKED and not has_cxx_library():
+        folders.append(HERE / "lib" / "cxx")
     for root in filter(None, toolkit):
         folders += [pathlib.Path(root) / "lib64", pathlib.Path(root) / "targets/x86_64-linux/lib"]
     folders += map(pathlib.Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib64"))
     for packages in {*site.getsitepackages(), site.getusersitepackages(), *python_folders()}:
         folders += map(pathlib.Path, sorted(glob.glob(f"{packages}/nvidia/*/lib")))
     return list(dict.fromkeys(f for f in folders if f.is_dir()))
+
+
+def has_cxx_library():
+    """Whether this system's C++ library serves the packed programs. If so it is the one to use: other
+    programs that are started in the same environment may need a newer one than is packed."""
+    if not (HERE / "checkop").is_file():
+        return True
+    path = {**os.environ, "LD_LIBRARY_PATH": str(HERE / "lib")}
+    p = subprocess.run([str(HERE / "checkop"), "--help"], capture_output=True, timeout=60, check=False,
+                       env=path)
+    return p.returncode == 0
 
 
 def python_folders():
@@ -105,16 +124,25 @@ def kernel_sources():
 
 def digit_recordings():
     """Folder of the spoken-digit recordings, or None."""
-    folder = pathlib.Path(os.environ.get("RONDO_SHARED", ROOT.parent / "shared")) / "data" / "fsdd"
+    if PACKED:
+        folder = HERE / "recordings"
+    else:
+        folder = pathlib.Path(os.environ.get("RONDO_SHARED", ROOT.parent / "shared")) / "data" / "fsdd"
     return folder if folder.is_dir() else None
 
 
 def torch_python():
-    """A Python that has PyTorch, or None."""
+    """A Python that has PyTorch, or None. Only looks for it: to import it takes seconds."""
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
     for python in (os.environ.get("RONDO_PEER_PYTHON"), sys.executable, shutil.which("python3")):
-        if python and subprocess.run([python, "-c", "import torch"], capture_output=True,
-                                     check=False).returncode == 0:
-            return python
+        if not python:
+            continue
+        try:
+            if subprocess.run([python, "-c", look], capture_output=True, timeout=30,
+                              check=False).returncode == 0:
+                return python
+        except (OSError, subprocess.TimeoutExpired):
+            continue
     return None
 
 
@@ -125,11 +153,29 @@ def needed_libraries(program):
     return [pathlib.Path(p) for p in paths if not NOT_PACKED.match(pathlib.Path(p).name)]
 
 
+def strip(path):
+    """Makes a file smaller, where there is a program for it."""
+    if tool := shutil.which("strip"):
+        subprocess.run([tool, "--strip-unneeded", str(path)], check=False, stderr=subprocess.DEVNULL)
+
+
 def pack(target, build):
+    """As pack_folder(); into one file when the name ends with .tar.gz, whose folder is called as it is."""
+    if not target.name.endswith(".tar.gz"):
+        return pack_folder(target, build)
+    with tempfile.TemporaryDirectory() as directory:
+        folder = pathlib.Path(directory) / target.name[:-len(".tar.gz")]
+        packed = pack_folder(folder, build)
+        with tarfile.open(target, "w:gz", compresslevel=6) as archive:
+            archive.add(folder, arcname=folder.name)
+    return packed
+
+
+def pack_folder(target, build):
     """Copies all that gpu_check needs into the folder `target`; what is in it, and what is missing
     there with the reason, as two lists of words."""
     target.mkdir(parents=True, exist_ok=True)
-    (target / "lib").mkdir(exist_ok=True)
+    (target / "lib" / "cxx").mkdir(parents=True, exist_ok=True)
     version, missing = source_version(), []
     for name in PROGRAMS:
         program = find_program(name, build)
@@ -139,20 +185,21 @@ def pack(target, build):
         if program is None:
             raise FileNotFoundError(f"{name} is not built")
         shutil.copy(program, target / name)
-        subprocess.run(["strip", str(target / name)], check=False)
+        strip(target / name)
         for library in needed_libraries(program):
-            shutil.copy(library, target / "lib" / library.name)
+            place = target / "lib" / ("cxx" if CXX_LIBRARY.match(library.name) else "")
+            shutil.copy(library, place / library.name)
+            strip(place / library.name)
     shutil.copy(HERE / "gpu_check", target / "gpu_check")
     for folder, pattern in (("gpu", "*.py"), ("recipes", "*.toml")):
         (target / folder).mkdir(exist_ok=True)
         for path in sorted((HERE / folder).glob(pattern)):
             shutil.copy(path, target / folder / path.name)
-    shutil.rmtree(target / "digits", ignore_errors=True)
+    shutil.rmtree(target / "recordings", ignore_errors=True)
     if recordings := digit_recordings():
-        subprocess.run([str(find_program("rondo", build)), "prepare", "fsdd", str(recordings),
-                        str(target / "digits")], check=True, stdout=subprocess.DEVNULL)
+        shutil.copytree(recordings, target / "recordings")
     else:
-        missing.append("digits (no recordings; see RONDO_SHARED)")
+        missing.append("recordings (not found; see RONDO_SHARED)")
     (target / "sources.json").write_text(json.dumps(kernel_sources()) + "\n")
     (target / "commit").write_text(version + "\n")
     return sorted(p.name for p in target.iterdir()), missing

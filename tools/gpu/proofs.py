@@ -3,8 +3,8 @@
 
 Kernels that poll, or whose asm or memory order the simulator cannot show, are chosen by default on
 GPUs only when a result in bench/results (written by tools/gpu_check) says that they passed there,
-twice with the same bits, with the sources they have now. What that gives is kept in
-kernels/lstm/lstm_proven.h, so that the build needs no more than the header.
+twice with the same bits, at the sizes of tests and of benchmarks, with the sources they have now. What
+that gives is kept in kernels/lstm/lstm_proven.h, so that the build needs no more than the header.
 
     tools/gpu/proofs.py              compare the header with the results (a test does this)
     tools/gpu/proofs.py --update     write the header
@@ -24,8 +24,10 @@ HEADER = pathlib.Path("kernels/lstm/lstm_proven.h")
 RESULTS = pathlib.Path("bench/results")
 KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/lstm_{variant}_{way}.cu"
            for variant in ("cluster", "grid_cluster", "grid") for way in ("forward", "backward")}
+# Of gpu_check: all of them must have run to their end and passed.
+SECTIONS = ("checkop_twice", "full_size")
 # What is compiled for GPUs of the folder's own, and every asm wrapper.
-COUNTED = re.compile(r"kernels/lstm/|kernels/simt/vocabulary_cuda\.h$")
+COUNTED = re.compile(r"kernels/lstm/|kernels/simt/(vocabulary_cuda|divide_fast)\.h$")
 
 
 def included(root, path, seen):
@@ -78,8 +80,13 @@ def proves(result, kernel, hash_now):
     """Whether one result file stands behind the kernel as it is."""
     if result.get("sources", {}).get(kernel) != hash_now:
         return False
-    counts = result.get("sections", {}).get("checkop_twice", {}).get("variants", {}).get(kernel, {})
-    return counts.get("passed", 0) > 0 and counts.get("failed") == 0 and counts.get("moved") == 0
+    for section in SECTIONS:
+        run = result.get("sections", {}).get(section, {})
+        counts = run.get("variants", {}).get(kernel, {})
+        good = counts.get("passed", 0) > 0 and counts.get("failed") == 0 and counts.get("moved") == 0
+        if not (good and run.get("complete")):
+            return False
+    return True
 
 
 def proven(root):

@@ -1,48 +1,69 @@
 """The sections of gpu_check. Each returns a dictionary with at least 'status': passed, failed, skipped.
 
-Everything a section starts is given the time the section has; what is cut short is said to be.
+Everything a section starts ends when the section's time does; what is cut short is said to be. A
+kernel that crashes, hangs or loses the GPU costs its own case alone.
 """
 
+import collections
 import csv
 import dataclasses
+import glob
 import io
-import json
 import pathlib
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 import places
 import proofs
 import training_task
+import watch
+from watch import json_lines
 
 # Sections in order of priority, with seconds. Nine minutes together.
-BUDGETS = {"vocabulary": 30, "checkop_twice": 120, "digits": 110, "nccl": 20, "bench": 110,
-           "training_step": 70, "sanitizer": 70, "profile": 40}
+BUDGETS = {"vocabulary": 15, "checkop_twice": 140, "full_size": 40, "digits": 90, "nccl": 15,
+           "bench": 110, "training_step": 60, "sanitizer": 40, "profile": 20, "peers": 10}
+# Seconds without a word after which a kernel is taken to hang (polls give up before), and the same where
+# a library may compile kernels first.
+SILENCE, PEERS_SILENCE = 20, 60
+
+# What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
+# for a whole sequence, against launches per step.
+FULL_SIZE = ["bench_h1024_b64_", "bench_h512_b64_", "bench_h1024_b4_", "bench_h512_b16_", "bench_h128_b64_"]
+TRUSTED = "portable"
+# What is timed, in order of priority: beside other libraries, and then by itself.
+BESIDE_PEERS = ["ctc/bench/f32/T1000", "lstm_step/peers_h512_b32_t200_d2_bf16",
+                "lstm_forward/peers_h512_b32_t200_d2_bf16", "lstm_forward/peers_h1024_b16_t100_d1_bf16",
+                "lstm_forward/peers_h512_b16_t200_d1_bf16", "ctc/bench", "lstm_step/peers_h1024",
+                "lstm_step/peers", "lstm_forward/peers"]
+ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_forward/bench_h512_b16",
+         "lstm_backward/bench_h512_b16", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
+         "gemm", "ctc_chunk", "conv", "log_softmax", "layer_norm", "pointwise", "reduce_rows", "adam", "cast",
+         "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
+         "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "combine_totals", "loss_totals",
+         "optimizer_prepare"]
+PEERS_SHARE = 0.65  # of the time
 # Small cases that between them launch every kind of kernel.
-SANITIZED = ["pointwise/tanh/bf16/33x65", "gemm/bf16/nn/33", "lstm_forward/h7", "lstm_backward/h7",
-             "ctc/edges/f32"]
+SANITIZED = ["lstm_forward/h7", "lstm_backward/h7", "lstm_forward/persistent_h600_b3_d1_bf16",
+             "lstm_backward/persistent_h600_b3_d1_bf16", "ctc/edges/f32", "gemm/bf16/nn/33",
+             "pointwise/tanh/bf16/33x65"]
+SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 PROFILED = ["lstm_forward/bench_h512_b16", "lstm_backward/bench_h512_b16", "ctc/bench/f32/T1000"]
+COMPARED_PEERS = ["cudnn", "cudnn_standard_packed", "cudnn_standard_padded", "cudnn_static_packed"]
 METRICS = ["gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
            "dram__throughput.avg.pct_of_peak_sustained_elapsed", "launch__registers_per_thread",
            "sm__warps_active.avg.pct_of_peak_sustained_active"]
 HIGHEST_WER = 0.03
+# A rehearsal: the same programs with the same options where there is no GPU, on little.
+REHEARSED = {"checkop_twice": ["--every", "60"], "full_size": ["bench_h128_b1_t100_d1_bf16"],
+             "bench": ["ctc/bench/f32/T100N32V32", "bench/f64/8/count"],
+             "digits": ["training.max_steps=2"],
+             "training_step": ["model.hidden=8", "model.layers=1", "training.max_steps=8"]}
 END = 2000  # characters kept of what a program said
-
-
-def json_lines(text):
-    """One object per line; a last line cut short by a time-out is dropped."""
-    objects = []
-    for line in text.splitlines():
-        try:
-            objects.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return [o for o in objects if isinstance(o, dict)]
 
 
 def is_peer(variant):
@@ -52,19 +73,22 @@ def is_peer(variant):
 def peer_ratios(rows):
     """[{op, case, ours, ours_us, peer, peer_us, ratio}]: ours, the fastest, beside each peer's fastest.
 
-    A peer's variants are named after its library: cudnn_..., cublaslt_...
+    A peer's variants are named after its library: cudnn_..., cublaslt_... Times are those of runs in a
+    row where there are such: of the device, not of the host that waits for it.
     """
+    def time_of(row):
+        return row.get("stream_us", row["median_us"])
     best = {}
     for row in rows:
         if "median_us" not in row:
             continue
         library = is_peer(row["variant"])
         key = (row["op"], row["case"], library.group() if library else "")
-        if key not in best or row["median_us"] < best[key]["median_us"]:
+        if key not in best or time_of(row) < time_of(best[key]):
             best[key] = row
-    return [{"op": op, "case": case, "ours": ours["variant"], "ours_us": ours["median_us"],
-             "peer": row["variant"], "peer_us": row["median_us"],
-             "ratio": round(row["median_us"] / ours["median_us"], 3)}
+    return [{"op": op, "case": case, "ours": ours["variant"], "ours_us": time_of(ours),
+             "peer": row["variant"], "peer_us": time_of(row),
+             "ratio": round(time_of(row) / time_of(ours), 3)}
             for (op, case, library), row in best.items()
             if library and (ours := best.get((op, case, "")))]
 
@@ -92,6 +116,16 @@ def step_times(log):
     return [1e3 * frames / e["frames_per_second"] for e in steps[5:] if e.get("frames_per_second")]
 
 
+def key_of(row):
+    return row["op"], row["case"], row["variant"]
+
+
+def find_tool(name, *patterns):
+    """A program of the toolkit's, or None."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin")
+    return found or next((f for p in patterns for f in sorted(glob.glob(p), reverse=True)), None)
+
+
 @dataclasses.dataclass
 class Check:
     checkop: pathlib.Path
@@ -100,25 +134,41 @@ class Check:
     nccl_check: pathlib.Path = None
     filters: list = dataclasses.field(default_factory=list)
     environment: dict = None
+    rehearses: bool = False
     end: float = 0  # of the present section, by time.monotonic()
 
-    def run(self, *command):
-        """(exit status or None when out of time, standard output, standard error)."""
-        left = max(1, self.end - time.monotonic())
-        try:
-            p = subprocess.run([str(c) for c in command], capture_output=True, text=True,
-                               errors="replace", timeout=left, check=False, env=self.environment)
-            return p.returncode, p.stdout, p.stderr
-        except subprocess.TimeoutExpired as e:
-            text = [s.decode(errors="replace") if isinstance(s, bytes) else s or ""
-                    for s in (e.stdout, e.stderr)]
-            return None, *text
+    @property
+    def kernels(self):
+        """Where kernels run."""
+        return "sim" if self.rehearses else "cuda"
 
-    def section(self, name, seconds):
-        """Runs one; its result, with the seconds it took."""
+    @property
+    def trainer(self):
+        """Where models are trained: simulated kernels take minutes."""
+        return "cpu" if self.rehearses else "cuda"
+
+    def rehearsed(self, section):
+        return REHEARSED[section] if self.rehearses else []
+
+    def run(self, *command, plain=False):
+        """(exit status or None when out of time, standard output, standard error)."""
+        ended = watch.run(command, None if plain else self.environment,
+                          max(self.end, time.monotonic() + 1))
+        return ended.status, ended.out, ended.err
+
+    def cases(self, *options, end=None, silence=SILENCE):
+        """A watch.Pass of checkop on the device."""
+        return watch.checkop(self.checkop, [*options, "--backend", self.kernels], self.environment,
+                             min(end or self.end, self.end), silence)
+
+    def section(self, name, end):
+        """Runs one until a moment; its result, with the seconds it took. Whatever goes wrong is told there."""
         start = time.monotonic()
-        self.end = start + seconds
-        outcome = getattr(self, name)()
+        self.end = max(end, start + 1)
+        try:
+            outcome = getattr(self, name)()
+        except Exception:  # the sections after it still count
+            outcome = {"status": "failed", "detail": traceback.format_exc()[-END:]}
         outcome["seconds"] = round(time.monotonic() - start, 1)
         return outcome
 
@@ -130,51 +180,58 @@ class Check:
                 "detail": (out + err).strip()[-END:]}
 
     def checkop_twice(self):
-        runs = []
-        for _ in range(2):
-            status, out, err = self.run(self.checkop, *self.filters, "--backend", "cuda", "--json")
-            runs.append({"exit": status, "cases": json_lines(out), "stderr": err.strip()[-END:]})
-        first, second = runs
-        ran = [c for c in first["cases"] if c["status"] in ("passed", "failed")]
-        failed = [c for c in first["cases"] + second["cases"] if c["status"] == "failed"]
-        # What a peer computes is told, and is its own affair.
-        differing = [c for c in first["cases"] if c["status"] == "differs"]
-        moved = [a for a, b in zip(first["cases"], second["cases"])
-                 if a != b and not is_peer(a["variant"])]
-        good = (first["exit"] == second["exit"] == 0 and ran and not failed and not moved
-                and len(first["cases"]) == len(second["cases"]))
-        return {"status": "passed" if good else "failed", "ran": len(ran),
-                "variants": proofs.outcomes(first["cases"] + second["cases"], moved),
-                "skipped": len(first["cases"]) - len(ran), "failed": failed,
-                "peers_differ": differing, "not_reproduced": moved, "exits": [first["exit"], second["exit"]],
-                "stderr": first["stderr"] or second["stderr"]}
+        half = self.end - (self.end - time.monotonic()) / 2
+        options = [*self.filters, "--no-peers", *self.rehearsed("checkop_twice")]
+        first, second = self.cases(*options, end=half), self.cases(*options)
+        again = {key_of(c): c for c in second.rows}
+        both = [c for c in first.rows if key_of(c) in again]
+        moved = [c for c in both if c != again[key_of(c)]]
+        ran = [c for c in both if c["status"] in ("passed", "failed")]
+        rows = both + [again[key_of(c)] for c in both]
+        failed = [c for c in first.rows + second.rows if c["status"] == "failed"]
+        complete = first.complete and second.complete and len(both) == len(first.rows) == len(again)
+        good = complete and ran and not failed and not moved
+        return {"status": "passed" if good else "failed", "complete": complete, "ran": len(ran),
+                "variants": proofs.outcomes(rows, moved), "skipped": len(both) - len(ran),
+                "failed": failed[:200], "not_reproduced": moved[:200],
+                "losses": first.losses + second.losses, "exits": [first.exit, second.exit],
+                "detail": (first.stderr or second.stderr)[-END:]}
+
+    def full_size(self):
+        """The kernels of whole sequences at the sizes that are timed, twice each, with the same bits."""
+        done = self.cases(*(self.filters or self.rehearsed("full_size") or FULL_SIZE), "--against", TRUSTED, "--no-peers")
+        failed = [c for c in done.rows if c["status"] == "failed"]
+        passed = [c for c in done.rows if c["status"] == "passed"]
+        good = done.complete and passed and not failed
+        return {"status": "passed" if good else "failed", "complete": done.complete,
+                "ran": len(passed + failed), "variants": proofs.outcomes(done.rows, []),
+                "failed": failed[:200], "losses": done.losses, "detail": done.stderr[-END:]}
 
     def digits(self):
         """The recipe for spoken digits from start to finish; the share of wrong words."""
         if self.rondo is None:
             return {"status": "skipped", "detail": "rondo is not built"}
         with tempfile.TemporaryDirectory() as directory:
-            corpus, model = places.HERE / "digits", pathlib.Path(directory) / "model"
-            if not corpus.is_dir():
-                recordings = places.digit_recordings()
-                if recordings is None:
-                    return {"status": "skipped", "detail": "no recordings; see RONDO_SHARED"}
-                corpus = pathlib.Path(directory) / "digits"
-                status, out, err = self.run(self.rondo, "prepare", "fsdd", recordings, corpus)
-                if status != 0:
-                    return {"status": "failed", "detail": (out + err)[-END:]}
+            corpus, model = pathlib.Path(directory) / "digits", pathlib.Path(directory) / "model"
+            recordings = places.digit_recordings()
+            if recordings is None:
+                return {"status": "skipped", "detail": "no recordings; see RONDO_SHARED"}
+            status, out, err = self.run(self.rondo, "prepare", "fsdd", recordings, corpus)
+            if status != 0:
+                return {"status": "failed", "detail": (out + err)[-END:]}
             start = time.monotonic()
             status, out, err = self.run(
                 self.rondo, "train", places.HERE / "recipes" / "fsdd.toml", f"data={corpus}",
-                f"training.checkpoint_dir={model}", "--device", "cuda")
+                f"training.checkpoint_dir={model}", "--device", self.trainer, *self.rehearsed("digits"))
             seconds = round(time.monotonic() - start, 1)
             if status != 0:
                 return {"status": "failed", "exit": status, "training_seconds": seconds,
                         "complete": status is not None, "detail": (out + err)[-END:]}
             status, out, err = self.run(self.rondo, "eval", model, corpus / "test.jsonl", "--json",
-                                        "--device", "cuda")
+                                        "--device", self.trainer)
             result = json_lines(out)[-1] if status == 0 and json_lines(out) else {}
-            good = (wer := result.get("all", {}).get("wer")) is not None and wer <= HIGHEST_WER
+            wer = result.get("all", {}).get("wer")
+            good = wer is not None and (wer <= HIGHEST_WER or self.rehearses)
             return {"status": "passed" if good else "failed", "exit": status,
                     "training_seconds": seconds, "result": result, "highest_wer": HIGHEST_WER,
                     "detail": "" if good else (out + err)[-END:]}
@@ -194,14 +251,21 @@ class Check:
                 "detail": err.strip()[-END:]}
 
     def bench(self):
-        status, out, err = self.run(self.checkop, *self.filters, "--backend", "cuda", "--bench",
-                                    "--json", "--seconds", "0.03")
-        rows = json_lines(out)
-        failed = [r for r in rows if r.get("status") == "failed"]
-        done = status == 0 and rows and not failed
-        return {"status": "passed" if done else "failed", "exit": status,
-                "complete": status is not None, "rows": rows, "beside_peers": peer_ratios(rows),
-                "stderr": err.strip()[-END:]}
+        now = time.monotonic()
+        timed = ["--bench", "--seconds", "0.02"]
+        chosen = self.filters or self.rehearsed("bench")
+        passes = [self.cases(*(chosen or BESIDE_PEERS), *timed, silence=PEERS_SILENCE,
+                             end=now + (self.end - now) * PEERS_SHARE)]
+        if not chosen:
+            passes.append(self.cases(*ALONE, *timed, "--no-peers"))
+        rows = [r for done in passes for r in done.rows]
+        # A peer that fails is its library's affair.
+        failed = [r for r in rows if r.get("status") == "failed" and not is_peer(r["variant"])]
+        return {"status": "passed" if rows and not failed else "failed",
+                "complete": all(done.complete for done in passes),
+                "until": [done.last for done in passes if not done.complete], "rows": rows,
+                "losses": [l for done in passes for l in done.losses],
+                "beside_peers": peer_ratios(rows), "detail": (passes[0].stderr or passes[-1].stderr)[-END:]}
 
     def training_step(self):
         """One step of 5 bidirectional LSTM layers and CTC, ours and PyTorch's."""
@@ -213,8 +277,8 @@ class Check:
                 folder = pathlib.Path(directory) / dtype
                 config = training_task.write_corpus(folder, dtype)
                 code, out, err = self.run(
-                    self.rondo, "train", config, "training.max_steps=40", "--device", "cuda",
-                    f"training.checkpoint_dir={folder / 'run'}")
+                    self.rondo, "train", config, "training.max_steps=40", "--device", self.trainer,
+                    f"training.checkpoint_dir={folder / 'run'}", *self.rehearsed("training_step"))
                 log = folder / "run" / "log.jsonl"
                 times = step_times(log.read_text()) if log.exists() else []
                 if code != 0 or not times:
@@ -226,28 +290,28 @@ class Check:
         return {"status": status, "ours": ours, "torch": self.torch_steps()}
 
     def torch_steps(self):
-        python = places.torch_python()
+        python = None if self.rehearses else places.torch_python()
         if python is None:
             return {"detail": "no Python here has PyTorch; RONDO_PEER_PYTHON may name one"}
         script = pathlib.Path(__file__).resolve().parent / "torch_step.py"
-        code, out, err = self.run(python, script, "--seconds", "4")
+        # Its libraries find each other; ours in LD_LIBRARY_PATH would come first.
+        code, out, err = self.run(python, script, "--seconds", "4", plain=True)
         return {"exit": code, "rows": json_lines(out), "detail": "" if code == 0 else err[-END:]}
 
     def sanitizer(self):
-        tool = shutil.which("compute-sanitizer") or shutil.which(
-            "compute-sanitizer", path="/usr/local/cuda/bin")
+        if self.rehearses:
+            return {"status": "skipped", "detail": "needs a GPU"}
+        tool = find_tool("compute-sanitizer")
         if tool is None:
             return {"status": "skipped", "detail": "compute-sanitizer is not installed"}
         results = {}
-        for pattern in self.filters or SANITIZED:
-            for kind in ("memcheck", "racecheck"):
-                if time.monotonic() > self.end:
-                    results[f"{kind} {pattern}"] = {"exit": None, "detail": "no time left"}
-                    continue
-                status, out, err = self.run(tool, "--tool", kind, "--error-exitcode", "9",
-                                            self.checkop, pattern, "--backend", "cuda")
-                results[f"{kind} {pattern}"] = {
-                    "exit": status, "detail": "" if status == 0 else (out + err)[-END:]}
+        for kind in SANITIZERS:
+            if time.monotonic() > self.end:
+                results[kind] = {"exit": None, "detail": "no time left"}
+                continue
+            status, out, err = self.run(tool, "--tool", kind, "--error-exitcode", "9", self.checkop,
+                                        *(self.filters or SANITIZED), "--backend", "cuda", "--no-peers")
+            results[kind] = {"exit": status, "detail": "" if status == 0 else (out + err)[-4 * END:]}
         # What there was no time for is no failure of a kernel; what was run must be clean.
         ran = [r["exit"] for r in results.values() if r["exit"] is not None]
         good = ran and all(status == 0 for status in ran)
@@ -255,35 +319,52 @@ class Check:
                 "runs": results}
 
     def profile(self):
-        tool = shutil.which("ncu") or shutil.which("ncu", path="/usr/local/cuda/bin")
+        if self.rehearses:
+            return {"status": "skipped", "detail": "needs a GPU"}
+        tool = find_tool("ncu", "/opt/nvidia/nsight-compute/*/ncu")
         if tool is None:
             return {"status": "skipped", "detail": "ncu is not installed"}
         kernels, said = [], ""
         for pattern in self.filters or PROFILED:
-            status, out, err = self.run(tool, "--csv", "--page", "raw", "--metrics",
-                                        ",".join(METRICS), "--launch-count", "60", self.checkop,
-                                        pattern, "--backend", "cuda", "--bench", "--seconds", "0.001")
-            if "ERR_NVGPUCTRPERM" in out + err:
-                return {"status": "skipped", "detail": "this user may not read the GPU's counters"}
+            # The clocks stay as they are: the GPU may be others' too.
+            status, out, err = self.run(
+                tool, "--csv", "--page", "raw", "--clock-control", "none", "--metrics",
+                ",".join(METRICS), "--launch-count", "60", self.checkop, pattern, "--backend", "cuda",
+                "--bench", "--seconds", "0.001", "--no-peers")
+            if "ERR_NVGPUCTRPERM" in out + err or "LibraryNotLoaded" in out + err:
+                return {"status": "skipped", "detail": f"no counters here: {(out + err)[-END:]}"}
             kernels += [{"case": pattern} | row for row in profile_rows(out)]
             if status != 0:
                 said = (out + err)[-END:]
         return {"status": "passed" if kernels else "failed", "kernels": kernels, "detail": said}
 
+    def peers(self):
+        """Whether other libraries' kernels, beside which ours are timed, compute the same."""
+        if self.rehearses:
+            return {"status": "skipped", "detail": "needs a GPU"}
+        rows, losses = [], []
+        for variant in COMPARED_PEERS:
+            done = self.cases(*self.filters, "--variant", variant, silence=PEERS_SILENCE)
+            rows += done.rows
+            losses += done.losses
+        counts = collections.Counter(r["status"] for r in rows)
+        return {"status": "passed" if counts.get("passed") else "skipped", "counts": counts,
+                "differ": [r for r in rows if r["status"] == "differs"][:50], "losses": losses}
+
 
 def driver_version():
     if shutil.which("nvidia-smi") is None:
         return "unknown"
-    p = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-                       capture_output=True, text=True, timeout=60, check=False)
-    return p.stdout.splitlines()[0].strip() if p.returncode == 0 and p.stdout.strip() else "unknown"
+    ended = watch.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], None,
+                      time.monotonic() + 30)
+    return ended.out.splitlines()[0].strip() if ended.status == 0 and ended.out.strip() else "unknown"
 
 
-def find_gpu(checkop, environment):
-    """The first GPU as checkop describes it, or (None, reason)."""
-    p = subprocess.run([str(checkop), "--devices", "--json"], capture_output=True, text=True,
-                       timeout=120, check=False, env=environment)
-    for device in json_lines(p.stdout):
-        if device.get("kind") == "cuda":
+def find_device(checkop, environment, kind):
+    """The first device of the kind as checkop describes it, or (None, reason)."""
+    ended = watch.run([checkop, "--devices", "--json"], environment, time.monotonic() + 90)
+    for device in json_lines(ended.out):
+        if device.get("kind") == kind:
             return (device, "") if device["available"] else (None, device["detail"])
-    return None, f"{checkop} --devices failed (status {p.returncode}): {p.stderr.strip()[-300:]}"
+    how = ended.why or f"status {ended.status}"
+    return None, f"{checkop} --devices failed ({how}): {ended.err.strip()[-300:]}"

@@ -2,6 +2,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/base/cpu.h"
@@ -104,6 +105,9 @@ Device& current_gpu() {
 
 // In double: on the host.
 void compute_on_host(CtcPadded batch, CUstream stream, ThreadPool* pool) {
+  const Context context{Backend::cpu, &cpu_device(), nullptr, pool};
+  // First, because it asks whether the batch's sizes can be at all.
+  std::vector<std::byte> workspace(ctc_padded_workspace_bytes(context, batch));
   int64_t frames = 0;
   for (int32_t n = 0; n < batch.sequences; ++n) {
     frames = frames < batch.input_lengths[n] ? batch.input_lengths[n] : frames;
@@ -117,8 +121,6 @@ void compute_on_host(CtcPadded batch, CUstream stream, ThreadPool* pool) {
   void* const device_gradients = batch.gradients;
   batch.activations = activations.data();
   if (device_gradients) batch.gradients = gradients.data();
-  const Context context{Backend::cpu, &cpu_device(), nullptr, pool};
-  std::vector<std::byte> workspace(ctc_padded_workspace_bytes(context, batch));
   ctc_padded(context, cpu_kernel(), batch, workspace.data());
   if (!device_gradients) return;
   CUDA_CHECK(cudaMemcpyAsync(device_gradients, gradients.data(), bytes, cudaMemcpyDefault, stream));
@@ -160,6 +162,8 @@ ctcStatus_t status_of(F&& f) noexcept {
   } catch (const InputError&) {
     return CTC_STATUS_INVALID_VALUE;
   } catch (const std::bad_alloc&) {
+    return CTC_STATUS_MEMOPS_FAILED;
+  } catch (const std::length_error&) {  // of a vector that no memory could hold
     return CTC_STATUS_MEMOPS_FAILED;
   } catch (const Error&) {
     return CTC_STATUS_EXECUTION_FAILED;

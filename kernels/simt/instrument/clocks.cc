@@ -24,10 +24,29 @@ Clock Knowledge::bound(const Bounds& bounds, uint64_t key) {
   return at != bounds.end() && at->first == key ? at->second : 0;
 }
 
+// One pass over both: raise() for each would search, and move what lies behind.
+void Knowledge::merge(Bounds& into, const Bounds& other) {
+  if (other.empty()) return;
+  static thread_local Bounds merged;
+  merged.clear();
+  merged.reserve(into.size() + other.size());
+  auto a = into.cbegin();
+  for (const auto& b : other) {
+    for (; a != into.cend() && a->first < b.first; ++a) merged.push_back(*a);
+    merged.push_back(b);
+    if (a != into.cend() && a->first == b.first) {
+      merged.back().second = std::max(a->second, b.second);
+      ++a;
+    }
+  }
+  merged.insert(merged.end(), a, into.cend());
+  into = merged;
+}
+
 void Knowledge::learn(const Knowledge& other) {
   all_ = std::max(all_, other.all_);
-  for (const auto& [block, below] : other.blocks_) raise(blocks_, block, below);
-  for (const auto& [thread, below] : other.threads_) raise(threads_, thread, below);
+  merge(blocks_, other.blocks_);
+  merge(threads_, other.threads_);
 }
 
 // ---- HappensBefore ----

@@ -39,6 +39,7 @@ class Knowledge {
  private:
   using Bounds = std::vector<std::pair<uint64_t, Clock>>;  // sorted
   static void raise(Bounds& bounds, uint64_t key, Clock below);
+  static void merge(Bounds& into, const Bounds& other);
   static Clock bound(const Bounds& bounds, uint64_t key);
 
   Clock all_ = 0;

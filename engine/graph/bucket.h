@@ -1,0 +1,44 @@
+// Buckets: the few capacities that batches are rounded up to, where work is recorded once per
+// capacity (a CUDA graph) and launched for every batch that it holds.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/graph/plan.h"
+
+namespace rondo {
+
+// The capacity of the bucket of a batch of this extent. Frames are rounded up to 2^k or 3 *
+// 2^(k-1), so that at most a third of a time loop's steps finds nothing to do, sequences to 2^k,
+// and small numbers to 16 frames and 4 sequences; none beyond `most`, the largest batch's. Labels
+// are those of `most`: no loop goes by them. A function of the two extents alone, so that a run
+// that was resumed computes a batch as it would have.
+BatchCapacity bucket_of(const BatchCapacity& extent, const BatchCapacity& most);
+
+// The plans of a graph, or of a stage of it: one for the largest batches, which has the memory, and
+// within it, where the device records work, one per bucket. A recorded launch has as many steps as
+// its capacity has frames, so short batches need plans of their own, with recordings of their own
+// (Plan::run_recorded()). They share memory: a batch that one of them loads takes the place of what
+// another one loaded and computed.
+//
+// Borrows what Plan borrows. One thread at a time.
+class BucketedPlans {
+ public:
+  // Plan's arguments, for batches within `most`. All device memory is allocated here.
+  BucketedPlans(const Graph& graph, const Context& context, const BatchCapacity& most,
+                Parameters& parameters, int stage = all_stages);
+
+  // The plan of the bucket of a batch of this extent, which largest() holds. It is made when the
+  // bucket is met for the first time, and stays where it is.
+  Plan& plan_for(const BatchCapacity& extent);
+  // What plan_for() returned last.
+  Plan& latest() const { return *latest_; }
+  Plan& largest() const { return *all_.front(); }
+
+ private:
+  std::vector<std::unique_ptr<Plan>> all_;  // the largest first
+  Plan* latest_;
+};
+
+}  // namespace rondo

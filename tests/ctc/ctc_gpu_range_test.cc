@@ -1,0 +1,173 @@
+// How many sequences the fast lattice in f32 keeps, by kinds of logits and by how densely labels
+// lie: those it does not keep are right too, but some ten times slower.
+#include "tests/ctc/ctc_gpu_problem.h"
+
+namespace rondo::test {
+namespace {
+
+enum class Kind {
+  uniform,  // noise of that size
+  even,     // labels at even distances ahead, blanks between them; noise of 1
+  start,
+  end,           // the same, labels as close as they can be at one end
+  blanks,        // blanks ahead in all frames
+  random_class,  // in each frame a class ahead, any of all
+};
+
+constexpr int32_t sequence_count = 8;
+
+// What is ahead grows from `low` to `high` nats over the sequences.
+struct Logits {
+  Kind kind;
+  double low, high;
+
+  bool has_alignment() const {
+    return kind == Kind::even || kind == Kind::start || kind == Kind::end;
+  }
+};
+
+// The frame of each label. Equal neighbours have a blank between them.
+std::vector<int32_t> frames_of(Kind kind, const std::vector<int32_t>& labels, int32_t frames) {
+  const auto count = static_cast<int32_t>(labels.size());
+  std::vector<int32_t> result;
+  int32_t t = -1, before = -1;
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t label = labels[static_cast<size_t>(i)];
+    t += label == before ? 2 : 1;
+    if (kind == Kind::even) t = std::max(t, (i + 1) * frames / count - 1);
+    result.push_back(t);
+    before = label;
+  }
+  REQUIRE(t < frames);
+  if (kind == Kind::end) {
+    for (int32_t& frame : result) frame += frames - 1 - t;
+  }
+  return result;
+}
+
+// Where frames are short no label repeats the one before.
+std::vector<std::vector<int32_t>> label_lists(const CtcShape& shape, std::mt19937_64& random) {
+  std::vector<std::vector<int32_t>> lists;
+  for (int32_t n = 0; n < sequence_count; ++n) {
+    lists.push_back(random_labels(random, shape.labels, shape.classes));
+    if (shape.frames >= 2 * shape.labels) continue;
+    auto& list = lists.back();
+    for (size_t i = 1; i < list.size(); ++i) {
+      while (list[i] == list[i - 1]) list[i] = random_labels(random, 1, shape.classes).front();
+    }
+  }
+  return lists;
+}
+
+CtcProblem make_problem(const CtcShape& shape, const Logits& logits) {
+  std::mt19937_64 random(7);
+  const auto lists = label_lists(shape, random);
+  CtcProblem p(std::vector<int32_t>(lists.size(), shape.frames), shape.classes, lists);
+  p.randomise(3, logits.kind == Kind::uniform ? logits.high : 1);
+  if (logits.kind == Kind::uniform) return p;
+  for (int32_t n = 0; n < sequence_count; ++n) {
+    const double lead = logits.low + (logits.high - logits.low) * n / (sequence_count - 1);
+    const std::vector<int32_t>& list = lists[static_cast<size_t>(n)];
+    std::vector<int32_t> best(static_cast<size_t>(shape.frames), 0);
+    if (logits.has_alignment()) {
+      const std::vector<int32_t> at = frames_of(logits.kind, list, shape.frames);
+      for (size_t i = 0; i < at.size(); ++i) best[static_cast<size_t>(at[i])] = list[i];
+    }
+    for (int32_t t = 0; t < shape.frames; ++t) {
+      int32_t label = best[static_cast<size_t>(t)];
+      if (logits.kind == Kind::random_class) {
+        label = static_cast<int32_t>(random() % static_cast<uint64_t>(shape.classes));
+      }
+      p.logit(n, t, label) += lead;
+    }
+  }
+  return p;
+}
+
+// Gradients of the sequences that the lattice has kept.
+void compare_kept(const CtcProblem& p, const CtcGpuResult& got) {
+  ThreadPool pool(1);
+  const CtcResult want = run_ctc<double>(runnable_ctc_variants().front(), p, pool);
+  for (int32_t n = 0; n < sequence_count; ++n) {
+    if (got.states[static_cast<size_t>(n)] != CtcState::fine) continue;
+    double worst = 0;
+    for (int32_t t = 0; t < p.layout.lengths[static_cast<size_t>(n)]; ++t) {
+      for (int64_t v = 0; v < p.classes; ++v) {
+        const double error = std::abs(got.result.grad[p.at(n, t, v)] - want.grad[p.at(n, t, v)]);
+        worst = error <= worst ? worst : error;  // NaN stays
+      }
+    }
+    INFO("sequence " << n);
+    REQUIRE(worst <= 2e-6);
+  }
+}
+
+// `most`: sequences of eight that may go to log space.
+void check(const CtcShape& shape, const Logits& logits, int most, bool loss_alone) {
+  const CtcProblem p = make_problem(shape, logits);
+  INFO("T " << shape.frames << ", L " << shape.labels << ", kind " << static_cast<int>(logits.kind)
+            << ", " << logits.low << " to " << logits.high);
+  const CtcGpuResult whole = run_fast(p);
+  CHECK(whole.left_to_log_space() <= most);
+  compare_kept(p, whole);
+  CHECK(run_fast(p, true, 0).left_to_log_space() <= most);
+  if (loss_alone) CHECK(run_fast(p, false).left_to_log_space() <= most);
+}
+int most_of_blanks_by_12(const CtcShape& shape) { return shape.frames == 130 ? 6 : 0; }
+
+// In 1, 2 and 4 pairs a lane, and in two warps.
+const CtcShape shapes[] = {{40, 32, 25},   {70, 28, 50},   {200, 32, 25},  {150, 28, 50},
+                           {130, 32, 100}, {220, 32, 120}, {300, 32, 100}, {250, 28, 150}};
+
+// A trained model, sure of every frame. Where an alignment enters a lane that it was far away from
+// when scales were chosen, the powers of two of its posteriors lie far below 2^-126.
+TEST_CASE("ctc on GPUs: no sequence of a sure model leaves the lattice in f32", "[.][long]") {
+  for (const CtcShape& shape : shapes) {
+    if (shape.frames > 200) continue;
+    for (Kind kind : {Kind::even, Kind::start, Kind::end}) check(shape, {kind, 15, 80}, 0, false);
+  }
+}
+
+// Early in training.
+TEST_CASE("ctc on GPUs: few sequences of an unsure model leave the lattice in f32", "[.][long]") {
+  for (const CtcShape& shape : shapes) {
+    if (shape.frames > 150) continue;
+    check(shape, {Kind::uniform, 10, 10}, 0, true);
+    check(shape, {Kind::blanks, 12, 12}, most_of_blanks_by_12(shape), false);
+  }
+}
+
+// Sure of equal labels in neighbouring frames: a path pays for two frames at least, sooner or
+// later, and states before and after that count alike, in one lane. An exponent per lane holds 28
+// to 32 bits above 1 and 126 below, of which a gradient needs the last 24: enough to 40 nats or so.
+TEST_CASE("ctc on GPUs: an alignment that no path can take") {
+  for (double lead : {30.0, 80.0}) {
+    CtcProblem p = make_problem({70, 28, 50}, {Kind::even, lead, lead});
+    for (int32_t n = 0; n < sequence_count; ++n) {
+      int32_t* label = p.labels.data() + 50 * n + 20;
+      p.logit(n, 29, label[1]) -= lead;
+      label[1] = label[0];
+      p.logit(n, 29, label[1]) += lead;
+    }
+    const CtcGpuResult got = run_fast(p);
+    CHECK(got.left_to_log_space() == (lead == 30 ? 0 : sequence_count));
+    compare(p, got, 1e-6, 2e-6);
+  }
+}
+
+TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[.][range]") {
+  for (const CtcShape& shape : shapes) {
+    for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
+      check(shape, {kind, 15, 15}, 0, true);
+      check(shape, {kind, 25, 60}, 0, true);
+      check(shape, {kind, 40, 80}, 0, true);
+    }
+    for (double range : {3.0, 6.0, 8.0, 10.0}) check(shape, {Kind::uniform, range, range}, 0, true);
+    check(shape, {Kind::random_class, 8, 8}, 0, true);
+    check(shape, {Kind::blanks, 8, 8}, 0, true);
+    check(shape, {Kind::blanks, 12, 12}, most_of_blanks_by_12(shape), true);
+  }
+}
+
+}  // namespace
+}  // namespace rondo::test
