@@ -24,12 +24,14 @@ using namespace channels;
 using Catch::Matchers::Contains;
 
 // `stream_bytes` as small as it gets: every message of some size wraps around and waits for room.
-Stack sharing(size_t stream_bytes) {
-  return {make_tcp_transport, [stream_bytes](std::unique_ptr<Transport> base) {
+// `grace`: long, unless a rank is stopped.
+Stack sharing(size_t stream_bytes, CommClock::duration grace = 20s) {
+  return {make_tcp_transport, [stream_bytes, grace](std::unique_ptr<Transport> base) {
             SharedTransportOptions o;
             o.required = true;
             o.stream_bytes = stream_bytes;
             o.timeout = 20s;
+            o.grace = grace;
             return make_shared_transport(std::move(base), o);
           }};
 }
@@ -45,7 +47,7 @@ TEST_CASE("The shared transport keeps them through streams of a page", "[shared]
 }
 
 TEST_CASE("Faults of processes that share memory", "[shared][fault]") {
-  check_process_faults(sharing(size_t{1} << 20));
+  check_process_faults(sharing(size_t{1} << 20, SharedTransportOptions().grace));
 }
 
 TEST_CASE("All-reduces through shared memory: exact sums on every rank", "[shared]") {

@@ -54,7 +54,9 @@ class SocketThreads final : public TestWorld {
     TcpStoreServer server(test_store_options());
     each([&](size_t r) {
       const auto store = make_tcp_store("127.0.0.1", server.port(), "secret", within(patience));
-      transports_[r] = stack.make(rank_options(static_cast<int>(r), ranks, *store));
+      TcpOptions options = rank_options(static_cast<int>(r), ranks, *store);
+      options.grace = patience;  // nobody is stopped here: a busy machine may hold up the others
+      transports_[r] = stack.make(options);
     });
   }
   ~SocketThreads() override {
