@@ -304,9 +304,9 @@ TEST_CASE("a rank that is late is named", "[nccl]") {
         if (rank == 0) wait_for([&] { return issued.load(); });
         if (rank == 2) wait_for([&] { return ended.load(); });
         Work work = group.all_reduce(v.view(), Reduction::sum, within(rank == 0 ? soon : far));
-        issued = issued || rank == 1;
+        if (rank == 1) issued = true;
         const std::string failure = failure_of(std::move(work));
-        ended = ended || rank == 0;
+        if (rank == 0) ended = true;
         throw Error(failure);
       }});
   for (const std::string& f : failures) {
@@ -391,18 +391,20 @@ TEST_CASE("a rank that leaves is lost to those who wait for it", "[nccl]") {
 }
 
 TEST_CASE("dropping a Work ends the group, and its memory is free", "[nccl]") {
+  std::atomic<bool> dropped{false};
   const auto failures =
-      run_nccl_ranks(2, {.body = [](int rank, DeviceGroup& group) {
-                       if (rank == 1) {
-                         std::this_thread::sleep_for(milliseconds(200));
-                         const Values v(DType::f32, 100, [](int64_t) { return 1.0; });
+      run_nccl_ranks(2, {.body = [&](int rank, DeviceGroup& group) {
+                       const Values v(DType::f32, 100, [](int64_t) { return 1.0; });
+                       if (rank == 1) {  // or the sum might be there before it is dropped
+                         wait_for([&] { return dropped.load(); });
                          group.all_reduce(v.view(), Reduction::sum).wait();
                          return;
                        }
                        {
-                         const Values v(DType::f32, 100, [](int64_t) { return 1.0; });
-                         static_cast<void>(group.all_reduce(v.view(), Reduction::sum));
+                         const Values own(DType::f32, 100, [](int64_t) { return 1.0; });
+                         static_cast<void>(group.all_reduce(own.view(), Reduction::sum));
                        }
+                       dropped = true;
                        group.abort("unwinding");
                      }});
   CHECK(failures[0] == "");
