@@ -108,7 +108,9 @@ TEST_CASE("Strangers at the port neither end nor delay a job of two ranks", "[tc
   for (const int r : {0, 1}) CHECK(p.line_starting(r, "done") == "done");
 }
 
-TEST_CASE("A rank with another token is refused by its name, and told so", "[tcp]") {
+// What ranks 0 and 1 say, of whom rank 1 has another token, and rank 0 waits in vain for so long
+// from when the other one comes.
+std::vector<std::string> with_another_token(CommClock::duration patience) {
   const Meeting meeting;
   Processes p(2, [&](int rank, const auto&) {
     const auto store = make_file_store(meeting.directory);
@@ -118,18 +120,27 @@ TEST_CASE("A rank with another token is refused by its name, and told so", "[tcp
     if (rank == 1) {
       o.token = "guess";
       own_turn->set("knocks", "", within(20s));
-    } else {  // waits in vain, from when the other one comes
+    } else {
       own_turn->get("knocks", within(20s));
-      o.timeout = 1s;
+      o.timeout = patience;
     }
     make_tcp_transport(o);
   });
-  CHECK_THAT(
-      p.line_starting(0, "threw"),
-      Contains("rank 0: rendezvous of 2 ranks: timed out without rank 1; dropped 127.0.0.1:") &&
-          Contains("it does not prove the job token"));
-  CHECK_THAT(p.line_starting(1, "threw"), Contains("rank 1: rendezvous with rank 0: 127.0.0.1:") &&
-                                              Contains(" does not accept the job token"));
+  return {p.line_starting(0, "threw"), p.line_starting(1, "threw")};
+}
+
+TEST_CASE("A rank with another token is refused by its name, and told so", "[tcp]") {
+  // Longer where a busy machine holds up rank 1 until rank 0 has gone.
+  std::vector<std::string> said;
+  for (const auto patience : {1s, 3s, 9s}) {
+    said = with_another_token(patience);
+    if (said[0].find("dropped") != std::string::npos) break;
+  }
+  CHECK_THAT(said[0], Contains("rank 0: rendezvous of 2 ranks: timed out without rank 1; dropped "
+                               "127.0.0.1:") &&
+                          Contains("it does not prove the job token"));
+  CHECK_THAT(said[1], Contains("rank 1: rendezvous with rank 0: 127.0.0.1:") &&
+                          Contains(" does not accept the job token"));
 }
 
 TEST_CASE("A listener that does not know the token is refused as well", "[tcp]") {
