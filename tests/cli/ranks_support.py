@@ -48,7 +48,8 @@ def ranks_of(launcher):
     pids = {}
     for directory in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, StopIteration):
-            parent = (directory / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            # Others may have names that are no text.
+            parent = (directory / "stat").read_bytes().rsplit(b")", 1)[1].split()[1]
             if int(parent) == launcher.pid:
                 variables = (directory / "environ").read_bytes().split(b"\0")
                 rank = next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1]
@@ -127,13 +128,17 @@ def lost_rank(err, rank):
     check(re.search(rf"\b(from|to) rank {rank}\b", err), "no operation with that rank is named:", err)
 
 
+reserved = []
+
+
 def free_port():
-    """Below those that the system hands out, so that nobody is given it before it is used."""
-    for port in random.sample(range(15000, 30000), 100):
-        with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port")
+    """One that nobody else is given while this test runs, and at which it may listen: bound, as the system
+    lets two sockets of which at most one listens."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    reserved.append(s)
+    return s.getsockname()[1]
 
 
 def as_ranks(root, ranks, port, token="secret", preexec={}, programs={}):
