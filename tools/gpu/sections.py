@@ -218,7 +218,8 @@ class Check:
                 return {"status": "skipped", "detail": "no recordings; see RONDO_SHARED"}
             status, out, err = self.run(self.rondo, "prepare", "fsdd", recordings, corpus)
             if status != 0:
-                return {"status": "failed", "detail": (out + err)[-END:]}
+                return {"status": "failed", "exit": status, "complete": status is not None,
+                        "detail": (out + err)[-END:]}
             start = time.monotonic()
             status, out, err = self.run(
                 self.rondo, "train", places.HERE / "recipes" / "fsdd.toml", f"data={corpus}",
@@ -233,7 +234,7 @@ class Check:
             wer = result.get("all", {}).get("wer")
             good = wer is not None and (wer <= HIGHEST_WER or self.rehearses)
             return {"status": "passed" if good else "failed", "exit": status,
-                    "training_seconds": seconds, "result": result, "highest_wer": HIGHEST_WER,
+                    "complete": status is not None, "training_seconds": seconds, "result": result, "highest_wer": HIGHEST_WER,
                     "detail": "" if good else (out + err)[-END:]}
 
     def nccl(self):
