@@ -2,8 +2,8 @@
 //
 // The first run() does the work as it is: kernels are loaded then, which a recording must not see.
 // The second records it, and from then on the record is launched. What the work names (memory,
-// arguments) must stay; forget() when it changes. On devices that cannot record, every run() does
-// the work. One thread at a time.
+// arguments) must stay as long as the Recording does. On devices that cannot record, every run()
+// does the work. One thread at a time.
 #pragma once
 
 #include "kernels/base/op.h"
@@ -31,7 +31,6 @@ class Recording {
     recorded_ = context.device->end_capture(*context.stream);
     recorded_.launch(*context.stream);
   }
-  void forget() { *this = {}; }
 
  private:
   // The stream must leave the recording; the first error is the one to tell.

@@ -14,7 +14,6 @@ import time
 
 SLOW_DEATH = 10  # seconds that the driver may take to clean up after a killed program
 MOST_LOSSES = 12  # of one pass of checkop: then something else is wrong
-LOST_DEVICE = 3   # checkop's exit status
 ANNOUNCED = "checkop: running "
 
 
