@@ -32,8 +32,15 @@ Plan& BucketedPlans::plan_for(const BatchCapacity& extent) {
   for (const auto& plan : all_) {
     if (plan->capacity().packed == capacity.packed) return *(latest_ = plan.get());
   }
+  if (std::find(too_large_.begin(), too_large_.end(), capacity.packed) != too_large_.end()) {
+    return *latest_;
+  }
   std::unique_ptr<Plan> plan = Plan::within(*latest_, capacity);
-  if (plan) latest_ = all_.emplace_back(std::move(plan)).get();
+  if (plan) {
+    latest_ = all_.emplace_back(std::move(plan)).get();
+  } else {
+    too_large_.push_back(capacity.packed);
+  }
   return *latest_;
 }
 

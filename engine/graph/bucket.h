@@ -30,7 +30,8 @@ class BucketedPlans {
                 Parameters& parameters, int stage = all_stages);
 
   // The plan of the bucket of a batch of this extent, which largest() holds. It is made when the
-  // bucket is met for the first time, and stays where it is.
+  // bucket is met for the first time, and stays where it is. Where the bucket's arena would not fit
+  // into the largest one, which placement by size allows, that is the largest plan.
   Plan& plan_for(const BatchCapacity& extent);
   // What plan_for() returned last.
   Plan& latest() const { return *latest_; }
@@ -38,6 +39,7 @@ class BucketedPlans {
 
  private:
   std::vector<std::unique_ptr<Plan>> all_;  // the largest first
+  std::vector<PackedCapacity> too_large_;   // buckets whose arenas do not fit, found out once
   Plan* latest_;
 };
 

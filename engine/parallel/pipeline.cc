@@ -139,6 +139,7 @@ void PipelineRank::assign_slots(int stage) {
 void PipelineRank::reserve(const BatchCapacity& capacity) {
   if (planned_ && capacity_.holds(capacity)) return;
   if (planned_) context_.stream->synchronize();  // the plans may be running
+  planned_ = false;                              // where there is not enough memory
   capacity_ = BatchCapacity::merge(capacity_, capacity);
   for (auto& [stage, s] : stages_) {
     s.plans.clear();
