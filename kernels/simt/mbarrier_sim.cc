@@ -34,6 +34,12 @@ void end_phase_if_complete(MBarrierState& s) {
   ++s.phase;
 }
 
+// What the arrivals of a phase hand over to those who wait for it, and for no other: by its address
+// among the object's own. (Nobody waits for a phase once there are arrivals of the next but one.)
+const void* handed_over(const MBarrier& b, uint32_t phase) {
+  return reinterpret_cast<const std::byte*>(&b) + phase % 2;
+}
+
 void expect(MBarrierState& s, int32_t bytes, Where where) {
   s.bytes += bytes;
   if (s.bytes > most_bytes || s.bytes < -most_bytes) {
@@ -59,7 +65,7 @@ void mbarrier_init(MBarrier& b, unsigned count, Where where) {
 void mbarrier_arrive(MBarrier& b, unsigned expected_bytes, Where where) {
   MBarrierState& s = state_of(*self->block, b, where);
   if (s.missing == 0) fail(str("more than ", s.count, " arrivals in one mbarrier phase"), where);
-  if (observer) observer->released(&b, 0);
+  if (observer) observer->released(handed_over(b, s.phase), 0);
   expect(s, static_cast<int32_t>(expected_bytes), where);
   --s.missing;
   end_phase_if_complete(s);
@@ -78,7 +84,7 @@ bool mbarrier_passed(const MBarrier& b, uint32_t phase, Scope scope, Where where
     fail("what other blocks have stored is visible after mbarrier_wait_for_stores alone", where);
   }
   s.awaited = s.phase;
-  if (observer) observer->acquired(&b, 0);
+  if (observer) observer->acquired(handed_over(b, phase), 0);
   return true;
 }
 
@@ -92,7 +98,7 @@ void store_async(void* to, const void* words, MBarrier& b, unsigned rank, Where 
   std::memcpy(there, words, stored_bytes);
   if (observer) {
     observer->accessed(there, stored_bytes, true);
-    observer->released(theirs, 0);
+    observer->released(handed_over(*theirs, s.phase), 0);
   }
   s.is_stored_to = true;
   expect(s, -static_cast<int32_t>(stored_bytes), where);

@@ -201,6 +201,56 @@ TEST_CASE("grids and clusters") {
   CHECK(sim.counted("mbarrier").remote_bytes_written >= 4 * sizeof(Inbox::values));
 }
 
+// The first warp writes between its arrivals at two phases; the second has waited for the first
+// phase alone, or for both.
+template <uint32_t phase>
+__global__ void between_phases(float* y) {
+  auto& s = shared<Inbox>();
+  if (threadIdx.x == 0) mbarrier_init(&s.delivered, 2);
+  __syncthreads();
+  if (threadIdx.x % 32 != 0) return;
+  mbarrier_arrive(&s.delivered);
+  mbarrier_wait(&s.delivered, 0);
+  if (threadIdx.x == 0) {
+    y[0] = 1;
+    mbarrier_arrive(&s.delivered);
+    return;
+  }
+  if constexpr (phase == 1) {
+    mbarrier_arrive(&s.delivered);
+    mbarrier_wait(&s.delivered, 1);
+  }
+  y[1] = y[0];
+}
+
+// Of two clusters that run one after the other, with their mbarriers at one address on the host.
+__global__ void strangers(float* y) {
+  auto& s = shared<Inbox>();
+  mbarrier_init(&s.delivered, 1);
+  const bool first = blockIdx.x < 2;
+  if (first) y[cluster_rank()] = 1;
+  mbarrier_arrive(&s.delivered);
+  mbarrier_wait(&s.delivered, 0);
+  if (!first) y[2 + cluster_rank()] = y[cluster_rank()];
+}
+
+TEST_CASE("an mbarrier hands over what was done before the phase waited for, and in one cluster") {
+  for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
+    Sim sim;
+    set_sim_options({order, 3});
+    const LaunchConfig block{
+        .kernel = "phases", .block = {64}, .shared_bytes = sizeof(Inbox), .cluster = 1};
+    CHECK(sim.error_of(block, between_phases<1>, sim.y.as<float>()) == "no error");
+    CHECK_THAT(sim.error_of(block, between_phases<0>, sim.y.as<float>()),
+               Contains("race in global memory"));
+    const LaunchConfig clusters{
+        .kernel = "strangers", .grid = {4}, .shared_bytes = sizeof(Inbox), .cluster = 2};
+    CHECK_THAT(sim.error_of(clusters, strangers, sim.y.as<float>()),
+               Contains("race in global memory"));
+  }
+  set_sim_options({});
+}
+
 enum class Flag { release, relaxed, fenced, half_fenced };
 
 // Block 0 writes and raises a flag; the others wait for it and read.

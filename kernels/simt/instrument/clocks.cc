@@ -1,6 +1,7 @@
 #include "kernels/simt/instrument/clocks.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "kernels/base/error.h"
 
@@ -67,6 +68,7 @@ void HappensBefore::begin_gang(const Gang& gang) {
   gang_start_ = next();
   grid_clock_ = grid_start_;
   first_block_ = gang.blocks.data();
+  forget_shared(gang);
   blocks_.clear();
   blocks_.resize(gang.blocks.size());
   const Dim3 grid = gang.config.grid;
@@ -78,6 +80,17 @@ void HappensBefore::begin_gang(const Gang& gang) {
     b.lanes.resize(threads_);
     b.warps.resize((threads_ + 31) / 32);
   }
+}
+
+// Shared memory of an earlier gang may have been where this one's is.
+void HappensBefore::forget_shared(const Gang& gang) {
+  std::erase_if(published_, [&](const auto& entry) {
+    const auto* at = static_cast<const std::byte*>(entry.first);
+    return std::any_of(gang.blocks.begin(), gang.blocks.end(), [&](const Block& b) {
+      const std::byte* begin = b.shared.get();
+      return std::less_equal<>()(begin, at) && std::less<>()(at, begin + gang.config.shared_bytes);
+    });
+  });
 }
 
 size_t HappensBefore::index_in_gang(const Thread& t) const {

@@ -90,6 +90,7 @@ class HappensBefore {
 
   BlockState& state(const Thread& t) { return blocks_[index_in_gang(t)]; }
   size_t index_in_gang(const Thread& t) const;
+  void forget_shared(const Gang& gang);
   static unsigned existing_lanes(const BlockState& b, unsigned warp);
   Clock next();
   void learn(BlockState& b, unsigned lane, const Knowledge& what);
