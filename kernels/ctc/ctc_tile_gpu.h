@@ -8,8 +8,9 @@
 // u_t(s) times the other's stored value is the posterior of s at t.
 //
 // Range, for f32. Scales are set again every `chunk` frames, from each lane's largest state that
-// lies on a complete alignment, which becomes 2^lift; others are cleared. What comes in from the
-// lane before is scaled by `carry`, a power of two. A lane must not be scaled so low that what
+// lies on a complete alignment, which becomes 2^lift, or less if it has sunk by more than one power
+// of two makes good; others are cleared. What comes in from the lane before is scaled by `carry`, a
+// power of two. A lane must not be scaled so low that what
 // comes in overflows. In F frames a value grows by 3^F at most, for a state has three predecessors
 // and emissions are at most 1, and it enters 1 + (F - 1) / P lanes, for it may begin at the border
 // of its own. Each lane's scale is at least 2^-slope of what each of so many lanes before it would
@@ -209,7 +210,8 @@ struct Tile {
     RONDO_UNROLL(P)
     for (int j = 0; j < P; ++j) top = fmaxf(top, fmaxf(b[j], l[j]));
     constexpr int lift = TileShape<P>::lift, steepest = TileShape<P>::steepest;
-    int own = top > 0 ? exponent + exponent_of(top) - lift : no_exponent;
+    // No further than the factor goes: alpha would be too small, and nothing would tell.
+    int own = top > 0 ? exponent + larger(exponent_of(top) - lift, -127) : no_exponent;
     if (is_first<up>()) {
       own = larger(own, in.top - lift - TileShape<P>::slope);
       own = larger(own, in.exponent - steepest);

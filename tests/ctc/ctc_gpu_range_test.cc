@@ -155,6 +155,44 @@ TEST_CASE("ctc on GPUs: an alignment that no path can take") {
   }
 }
 
+// Two ways through a lattice, too far apart for a path to change from one to the other in time,
+// each of which pays for what the other has for nothing: the early one before the middle and after
+// it, `frames_paid` frames of `price` nats each time, the late one in four frames between, about as
+// much in all. An early path that both directions lose is missing from all sums alike: nothing
+// would tell.
+CtcProblem two_ways(int32_t first, int32_t between, int32_t frames_paid, double price,
+                    double other_price) {
+  constexpr int32_t frames = 120, labels = 31, early = 4, late = 28;
+  std::vector<int32_t> list;
+  for (int32_t i = 1; i <= labels; ++i) list.push_back(i);
+  CtcProblem p(std::vector<int32_t>(sequence_count, frames), labels + 2,
+               std::vector<std::vector<int32_t>>(sequence_count, list));
+  for (int32_t n = 0; n < sequence_count; ++n) {
+    for (int32_t t = 0; t < frames_paid; ++t) {
+      p.logit(n, first + t, late) += price;
+      p.logit(n, first + between + t, late) += price;
+    }
+    for (int32_t i = 1; i <= 4; ++i) p.logit(n, first + 7 * i + 1, early) += other_price + n / 2.0;
+  }
+  return p;
+}
+void check_two_ways(int32_t first, int32_t between, int32_t frames_paid, double price,
+                    double other_price) {
+  INFO("from frame " << first << ", " << between << " frames apart, " << price << " nats");
+  const CtcProblem p = two_ways(first, between, frames_paid, price, other_price);
+  // The sums of 120 frames may differ by 6e-6.
+  constexpr double tolerance = 1e-5;
+  compare(p, run_fast(p), 1e-6, tolerance);
+  CtcGpuResult loss_alone = run_fast(p, false);
+  loss_alone.result.grad.clear();
+  compare(p, loss_alone, 1e-6, tolerance);
+}
+
+// The states of a whole lane fall by more than one power of two makes good.
+TEST_CASE("ctc on GPUs: a lane that falls far within a chunk is not forgotten") {
+  for (int32_t first : {40, 43, 44}) check_two_ways(first, 35, 2, 52, 48.5);
+}
+
 TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[.][range]") {
   for (const CtcShape& shape : shapes) {
     for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
