@@ -9,6 +9,11 @@ namespace {
 
 constexpr unsigned all_lanes = 0xffffffffu;
 
+// Whether an emission e^x is neither a normal number of f32 nor so small that it may be 0 instead:
+// below 2^-lost_bits, where alpha's floor makes up for it (ctc_tile_gpu.h).
+constexpr int lost_bits = 254;
+__device__ inline bool is_faint(float x) { return x < -87.3f && x > -0.694f * lost_bits; }
+
 template <class T>
 __device__ T smaller(T a, T b) {
   return b < a ? b : a;

@@ -132,21 +132,22 @@ __device__ void prepare_row(const Problem<T>& p, int64_t row, int rank, bool fas
     best = fmaxf(best, value);
     bad |= !(value < INFINITY);
   }
+  for (int d = team / 2; d > 0; d /= 2) best = fmaxf(best, __shfl_xor_sync(all_lanes, best, d));
+  bad |= is_faint(blank - best);
+  float* y = p.grad ? p.work.label_emission + row * p.work.emission_stride : nullptr;
+  const int64_t end = active && p.grad ? p.work.emission_stride : count;
+  for (int32_t i = rank; i < end; i += team) {
+    const float log_y = i < count ? to_float(x[label[i]]) - best : -INFINITY;
+    bad |= is_faint(log_y);
+    if (y) y[i] = expf(log_y);
+  }
   for (int d = team / 2; d > 0; d /= 2) {
-    best = fmaxf(best, __shfl_xor_sync(all_lanes, best, d));
     bad |= __shfl_xor_sync(all_lanes, static_cast<int>(bad), d) != 0;
   }
-  if (!active) return;
+  if (!active || rank != 0) return;
   if (!p.log_probabilities) bad |= !(s.sum < INFINITY) || !(s.sum > 0);
-  if (rank == 0) {
-    const float log_best = p.log_probabilities ? best : best - s.top - logf(s.sum);
-    p.work.emission[row] = {bad ? NAN : expf(blank - best), best, log_best, 0};
-  }
-  if (!p.grad) return;
-  float* y = p.work.label_emission + row * p.work.emission_stride;
-  for (int32_t i = rank; i < p.work.emission_stride; i += team) {
-    y[i] = i < count ? expf(to_float(x[label[i]]) - best) : 0;
-  }
+  const float log_best = p.log_probabilities ? best : best - s.top - logf(s.sum);
+  p.work.emission[row] = {bad ? NAN : expf(blank - best), best, log_best, 0};
 }
 
 // The first blocks group labels, the others take rows.

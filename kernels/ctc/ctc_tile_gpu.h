@@ -10,11 +10,10 @@
 // Range, for f32. Scales are set again every `chunk` frames, from each lane's largest state that
 // lies on a complete alignment, which becomes 2^lift, or less if it has sunk by more than one power
 // of two makes good; others are cleared. What comes in from the lane before is scaled by `carry`, a
-// power of two. A lane must not be scaled so low that what
-// comes in overflows. In F frames a value grows by 3^F at most, for a state has three predecessors
-// and emissions are at most 1, and it enters 1 + (F - 1) / P lanes, for it may begin at the border
-// of its own. Each lane's scale is at least 2^-slope of what each of so many lanes before it would
-// have for itself alone, and so
+// power of two. A lane must not be scaled so low that what comes in overflows. In F frames a value
+// grows by 3^F at most, for a state has three predecessors and emissions are at most 1, and it
+// enters 1 + (F - 1) / P lanes, for it may begin at the border of its own. Each lane's scale is at
+// least 2^-slope of what each of so many lanes before it would have for itself alone, and so
 //
 //     lift + slope * (1 + (chunk - 1) / P) + log2(2 * 3^chunk) < 128.
 //
@@ -25,6 +24,10 @@
 // what was lost or added did not matter, for the posteriors neither (what beta lost in all is Z
 // minus the first sum; what alpha gained is the last sum minus Z). If not, or if anything
 // overflowed (NaN), the sequence is left to log space.
+//
+// An emission of less than 2^-126 is 0 or has lost bits, for both directions: alpha could be too
+// small. Times values below 2^128 it is less than the floor if it is below 2^-254. Sequences with
+// emissions between are left to log space before they begin (is_faint()).
 //
 // Floors flow as well, from the frame after the one they are added in, and also into lanes that no
 // value reaches within the chunk. There scales may differ by more than `slope` bits from lane to
@@ -74,6 +77,7 @@ struct TileShape {
   static_assert(lift + slope * lanes_back + growth < 128);
   static_assert(-floor_bits + steepest * floor_lanes + growth < 128);
   static_assert(slope > 0 && slope <= steepest);
+  static_assert(128 + floor_bits <= lost_bits);
   static_assert(steepest < 128);  // a power of two, as a float
 };
 

@@ -193,6 +193,14 @@ TEST_CASE("ctc on GPUs: a lane that falls far within a chunk is not forgotten") 
   for (int32_t first : {40, 43, 44}) check_two_ways(first, 35, 2, 52, 48.5);
 }
 
+// e^-104 is 0 in f32, and more than what alpha is kept above.
+TEST_CASE("ctc on GPUs: an emission that f32 does not hold is not forgotten") {
+  for (int32_t between : {35, 38, 41}) {
+    for (int32_t first : {38, 39, 40, 41}) check_two_ways(first, between, 1, 104, 47);
+  }
+  check_two_ways(41, 35, 1, 130, 62);
+}
+
 TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[.][range]") {
   for (const CtcShape& shape : shapes) {
     for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
