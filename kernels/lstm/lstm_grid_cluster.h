@@ -9,11 +9,11 @@
 // but data.
 //
 // Between clusters there are no flags: a word of exchanged memory says itself whether it is there.
-// Before the launch all words are `missing`, which no result ever is (absent() sees to that), every
-// word is written once, and readers poll those that are missing. Nothing else is handed from block
-// to block, so relaxed accesses are enough. (The idea is that of Lamport's registers, and of the
-// "low latency" protocols of collective libraries; here memory of its own for each step takes the
-// place of sequence numbers.)
+// Before the launch all words are `missing`, which no result ever is (announced() sees to that),
+// every word is written once, and readers poll those that are missing. Nothing else is handed from
+// block to block, so relaxed accesses are enough. (The idea is that of Lamport's registers, and of
+// the "low latency" protocols of collective libraries; here memory of its own for each step takes
+// the place of sequence numbers.)
 //
 // A step takes the sequences in passes of 8, and the warps of a block are a pipeline: some do
 // nothing but products, the others, in teams, add up, send, receive, and compute cells. Pass k of a
@@ -46,6 +46,7 @@ __device__ inline uint32_t announced(uint32_t pair) { return pair == missing ? 0
 __device__ inline uint32_t pair_of(uint32_t low, uint32_t high) {
   return announced(low | high << 16);
 }
+
 // ---- shapes ----
 
 // `blocks` to a cluster, which has 16 row_tiles rows: 4 row_tiles quads of them, whose sums travel
