@@ -13,7 +13,8 @@
 namespace rondo {
 
 // How long threads of this process were held up by a busy machine, since the start: a thread that
-// sleeps for a moment at a time, and the time by which it was late.
+// sleeps for a moment at a time, and the time by which it was late by more than another moment
+// (timers are always late by a little).
 class HeldUp {
  public:
   HeldUp()
@@ -21,7 +22,8 @@ class HeldUp {
           while (!over_) {
             const auto begin = CommClock::now();
             std::this_thread::sleep_for(moment);
-            late_ += (CommClock::now() - begin - moment).count();
+            const CommClock::duration late = CommClock::now() - begin - 2 * moment;
+            if (late.count() > 0) late_ += late.count();
           }
         }) {}
   ~HeldUp() {
