@@ -102,8 +102,8 @@ TEST_CASE("Strangers at the port neither end nor delay a job of two ranks", "[tc
   store->set("go", "1", within(20s));
   p.line_starting(0, "joined");
   p.line_starting(1, "joined");
-  // Nobody waited for a stranger's time to be up.
-  CHECK(CommClock::now() - begin - held_up.so_far() < handshake_timeout);
+  // Nobody waited for a stranger's time to be up (some of which had passed before).
+  CHECK(CommClock::now() - begin - held_up.so_far() < handshake_timeout / 2);
   // From here on there is no port at all.
   CHECK_FALSE(door.knock());
   store->set("reduce", "1", within(20s));
