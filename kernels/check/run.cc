@@ -339,10 +339,13 @@ class CaseRun {
     if (find_wanted(v, *device)) runner_.check(e_, v, *device, wanted_);
   }
 
-  // What the outputs should be; false: nobody can tell, which is told.
+  // What the outputs should be, in wanted_; false: nobody can tell, which is told.
   bool find_wanted(const Variant& v, Device& device) {
-    if (!wanted_.empty()) return true;
-    if (options_.against.empty()) {
+    const Backend judge = options_.against.empty() ? Backend::ref : v.backend;
+    if (!wanted_.empty() && wanted_of_ == judge) return true;
+    wanted_.clear();
+    wanted_of_ = judge;
+    if (judge == Backend::ref) {
       auto r = runner_.run_once(e_, ref_, runner_.context(Backend::ref, cpu_device(), 1));
       RONDO_CHECK(r.error.empty(), e_.op, "/", e_.label, ": ref failed: ", r.error);
       wanted_ = std::move(r.outputs);
@@ -368,6 +371,7 @@ class CaseRun {
   std::span<const Variant> variants_;
   const Variant& ref_;
   std::vector<Case::Output> wanted_;
+  Backend wanted_of_ = Backend::ref;
 };
 
 }  // namespace
