@@ -55,11 +55,11 @@ void mbarrier_init(MBarrier& b, unsigned count, Where where) {
     fail(str("mbarrier_init with a count of ", count), where);
   }
   Block& block = *self->block;
-  MBarrierState* s = find(block, b);
-  if (!s) s = &block.mbarriers.emplace_back();
+  if (find(block, b)) fail("initialises an mbarrier a second time", where);
   // No bytes that a kernel is likely to leave there.
-  b.stamp = 0x9d2cbb3a51f06e00u + block.mbarriers.size();
-  *s = {.object = &b, .stamp = b.stamp, .where = where, .count = count, .missing = count};
+  b.stamp = 0x9d2cbb3a51f06e01u + block.mbarriers.size();
+  block.mbarriers.push_back(
+      {.object = &b, .stamp = b.stamp, .where = where, .count = count, .missing = count});
 }
 
 void mbarrier_arrive(MBarrier& b, unsigned expected_bytes, Where where) {

@@ -15,8 +15,8 @@ struct alignas(8) MBarrier {
   uint64_t stamp;
 };
 
-// Errors end the kernel: a count of 0, too many arrivals, an object that was never made or was
-// written over.
+// Errors end the kernel: a count of 0, too many arrivals, an object that was never made, was made
+// twice (there is no mbarrier.inval here) or was written over.
 void mbarrier_init(MBarrier& barrier, unsigned count, Where where);
 void mbarrier_arrive(MBarrier& barrier, unsigned expected_bytes, Where where);
 // Whether the phase is over; then what was done before its arrivals is visible in the scope.

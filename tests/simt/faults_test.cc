@@ -250,13 +250,14 @@ struct Mailbox {
   alignas(16) uint32_t words[8];
   MBarrier delivered;
 };
-enum class Misuse { uninitialised, written_over, no_count, too_many, never, unaligned };
+enum class Misuse { uninitialised, twice, written_over, no_count, too_many, never, unaligned };
 template <Misuse misuse>
 __global__ void mbarrier_misuse_kernel() {
   auto& s = shared<Mailbox>();
   if constexpr (misuse != Misuse::uninitialised) {
     mbarrier_init(&s.delivered, misuse == Misuse::no_count ? 0 : 1);
   }
+  if constexpr (misuse == Misuse::twice) mbarrier_init(&s.delivered, 1);
   if constexpr (misuse == Misuse::written_over) std::memset(s.words, 0, sizeof s);
   // Bytes are still to come, so the phase does not end.
   mbarrier_arrive_expecting(&s.delivered, 32);
@@ -271,6 +272,8 @@ TEST_CASE("mbarriers used wrongly") {
     const LaunchConfig config{.kernel = "mailbox", .shared_bytes = sizeof(Mailbox)};
     CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::uninitialised>),
                Contains("nobody has initialised"));
+    CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::twice>),
+               Contains("initialises an mbarrier a second time"));
     CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::written_over>),
                Contains("something was written over"));
     CHECK_THAT(sim.error_of(config, mbarrier_misuse_kernel<Misuse::no_count>),
