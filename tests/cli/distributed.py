@@ -42,20 +42,8 @@ def test_signals_stop_all_after_the_same_update():
         expected = single(root)
         last = last_step(root / "whole" / "run")
         for n, whom in ((2, None), (3, 1), (1, None)):
-            stopped = []
-
-            def attempt():
-                before = last_step(root / "run")
-                process = start(*launch(n, "--resume"), cwd=root)
-                wait_for_step(root, before + 10, process)
-                stopped[:] = [process]
-                if signalled(process, whom, signal.SIGTERM, lambda: last_step(root / "run") < last - 5):
-                    return True
-                ends(process, TIMEOUT, 0)
-                shutil.rmtree(root / "run")
-
-            until_in_time(attempt)
-            out, err = ends(stopped[0], 20, 128 + signal.SIGTERM)
+            process = signalled_midway(launch(n, "--resume"), root, 10, last, whom, signal.SIGTERM)
+            out, err = ends(process, 20, 128 + signal.SIGTERM)
             step = int(out.split("signal after step ")[1].split(";")[0])
             newest = sorted((root / "run").glob("checkpoint-*"))[-1]
             check(json.loads((newest / "state.json").read_text())["step"] == step, newest, out)

@@ -21,8 +21,8 @@ def test_killed_ranks_start_again():
     with corpus() as root:
         expected = single(root)
         for victim in (0, 1):
-            process = killed_midway(launch(2, options=["--max-restarts", 2]), root, 60,
-                                    last_step(root / "whole" / "run"), victim)
+            process = signalled_midway(launch(2, options=["--max-restarts", 2]), root, 60,
+                                       last_step(root / "whole" / "run"), victim, signal.SIGKILL)
             out, err = ends(process, 60, 0)
             one_line(err, f"rank {victim} was killed by SIGKILL",
                      "starting again from the last checkpoint (restart 1 of 2)")

@@ -97,7 +97,8 @@ def check_killed_start_again(more, victims):
     with expecting(4, *more) as (root, expected):
         for victim in victims:
             # After the checkpoint of step 10, and before it is over.
-            process = killed_midway(pipelines(4, *more, options=["--max-restarts", 2]), root, 12, 45, victim)
+            process = signalled_midway(pipelines(4, *more, options=["--max-restarts", 2]), root, 12, 45,
+                                       victim, signal.SIGKILL)
             out, err = ends(process, 60, 0)
             one_line(err, f"rank {victim} was killed by SIGKILL",
                      "starting again from the last checkpoint (restart 1 of 2)")

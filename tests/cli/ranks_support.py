@@ -81,15 +81,17 @@ def signalled(process, whom, number, in_time):
         go_on(ranks[0])
 
 
-def killed_midway(words, root, step, last, victim):
-    """A launcher one of whose ranks was killed after this step, and before the last few."""
+def signalled_midway(words, root, steps, last, whom, number):
+    """A launcher one of whose ranks, or itself (None), was sent a signal so many steps after those logged
+    before, and before the last few of the run."""
     launchers = []
 
     def attempt():
+        before = last_step(root / "run")
         process = start(*words, cwd=root)
-        wait_for_step(root, step, process)
+        wait_for_step(root, before + steps, process)
         launchers[:] = [process]
-        if signalled(process, victim, signal.SIGKILL, lambda: last_step(root / "run") < last - 5):
+        if signalled(process, whom, number, lambda: last_step(root / "run") < last - 5):
             return True
         ends(process, TIMEOUT, 0)
         shutil.rmtree(root / "run")
