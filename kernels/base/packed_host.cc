@@ -35,7 +35,13 @@ void PackedHost::assign(std::span<const int32_t> lengths_in, std::span<const uin
                 ", after ", lengths_in[i - 1], ": sequences must be sorted longest first");
     rows += lengths_in[i];
   }
-  RONDO_CHECK(rows <= std::numeric_limits<int32_t>::max(), rows, " rows in one batch");
+  if (n > 0 && lengths_in.front() > most_frames) {
+    fail_input("a sequence of ", lengths_in.front(), " frames, expected at most ", most_frames);
+  }
+  constexpr int64_t most_rows = std::numeric_limits<int32_t>::max();
+  if (rows > most_rows) {
+    fail_input("a batch of ", rows, " frames, expected at most ", most_rows);
+  }
   lengths.assign(lengths_in.begin(), lengths_in.end());
   const int32_t frames = n ? lengths.front() : 0;
   extent = {static_cast<int32_t>(rows), frames, static_cast<int32_t>(n)};

@@ -9,6 +9,9 @@
 
 namespace rondo {
 
+// Of a sequence: kernels round frames up to pieces of theirs in 32 bits.
+inline constexpr int32_t most_frames = (1 << 30) - 1;
+
 // Owns the arrays of a PackedView in host memory, holding exactly the extent. Plain data; copying
 // copies the arrays.
 struct PackedHost {
@@ -27,7 +30,8 @@ struct PackedHost {
   int64_t row(int32_t t, int32_t n) const { return row_offsets[static_cast<size_t>(t)] + n; }
 
   // Refills the object (its vectors keep their memory). `lengths` must be non-increasing and
-  // non-negative; `keys` and `first_frame` may be empty (0, 1, 2, ... and zeros). Throws Error.
+  // non-negative; `keys` and `first_frame` may be empty (0, 1, 2, ... and zeros). Throws Error, and
+  // InputError where a sequence or the batch has more frames than 32 bits may count.
   void assign(std::span<const int32_t> lengths, std::span<const uint64_t> keys = {},
               std::span<const int32_t> first_frame = {});
 };

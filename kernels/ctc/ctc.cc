@@ -8,6 +8,9 @@ namespace rondo {
 
 void validate_ctc_labels(std::span<const int32_t> labels, int64_t classes, int32_t blank,
                          std::string_view utterance) {
+  if (labels.size() > static_cast<size_t>(ctc_most_labels)) {
+    fail_input(utterance, ": ", labels.size(), " labels, expected at most ", ctc_most_labels);
+  }
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < 0 || labels[i] >= classes) {
       fail_input(utterance, ": label ", i + 1, " is ", labels[i], ", expected 0 to ", classes - 1);
@@ -35,7 +38,8 @@ void check_ctc(const CtcArgs& a) {
   if (a.grad_scale) check_elements("ctc", "grad_scale", a.grad_scale, sequences);
   RONDO_CHECK(a.blank >= 0 && a.blank < classes, "ctc: blank ", a.blank, " of ", classes,
               " classes");
-  RONDO_CHECK(a.max_label_length >= 0, "ctc: labels of at most ", a.max_label_length);
+  RONDO_CHECK(a.max_label_length >= 0 && a.max_label_length <= ctc_most_labels,
+              "ctc: labels of at most ", a.max_label_length);
   RONDO_CHECK(sequences == 0 || a.label_offsets != nullptr, "ctc: label_offsets are absent");
   // What is carved out of it is as aligned as it is itself.
   RONDO_CHECK(reinterpret_cast<uintptr_t>(a.workspace.data) % 64 == 0,

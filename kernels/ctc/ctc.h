@@ -63,6 +63,10 @@ struct CtcArgs {
   size_t lattice_limit = ctc_lattice_limit;
 };
 
+// Of a sequence, and of a row: kernels count states and their bytes in 32 bits (12 bytes at most of
+// a lattice's column for each label, 4 of a row for each class).
+inline constexpr int32_t ctc_most_labels = (1 << 27) - 1, ctc_most_classes = (1 << 30) - 1;
+
 // Upper bound over every batch within the capacity, for context.backend and context.pool's size.
 // The workspace belongs to the caller, is scratch, and must be 64-byte aligned. `lattice_limit` is
 // that of CtcArgs.
@@ -70,7 +74,8 @@ size_t ctc_workspace_bytes(const Context& context, const PackedCapacity& capacit
                            int64_t classes, int32_t max_label_length, bool with_grad,
                            size_t lattice_limit = ctc_lattice_limit);
 
-// Throws InputError naming the utterance and the value: a label outside [0, V) or equal to blank.
+// Throws InputError naming the utterance and the value: a label outside [0, V) or equal to blank,
+// more than ctc_most_labels of them.
 void validate_ctc_labels(std::span<const int32_t> labels, int64_t classes, int32_t blank,
                          std::string_view utterance);
 

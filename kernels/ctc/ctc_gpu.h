@@ -32,13 +32,13 @@ namespace cuda {
 void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t count, int32_t* out);
 }
 
-// GPUs take f32 and bf16, and rows whose bytes they can count in 32 bits: of logits, and of a
-// lattice's column (12 at most for each label).
+// GPUs take f32 and bf16, and rows of logits whose bytes they can count in 32 bits.
 inline bool ctc_gpu_accepts(const Context&, const void* args) {
   if (!args) return true;
   const auto& a = *static_cast<const CtcArgs*>(args);
   const int64_t classes = a.logits.rank == 2 ? a.logits.dim(1) : 0;
-  return a.logits.dtype != DType::f64 && classes < 1 << 30 && a.max_label_length < 1 << 27;
+  return a.logits.dtype != DType::f64 && classes <= ctc_most_classes &&
+         a.max_label_length <= ctc_most_labels;
 }
 
 // How the states of a sequence lie in the lanes: `pairs` of a blank and the label after it per

@@ -1,7 +1,7 @@
 // One sequence by one block, in log space in f64: right for any label length and any logits; every
 // sum has a fixed order. alpha is kept at every `block`th frame and made again from there, block by
 // block, while beta walks back; the gradient of a frame is written when beta gets there.
-// A chunk of a sequence (ctc_chunk.cu) is the same walk between two borders.
+// A chunk of a sequence (ctc_chunk_gpu.cu) is the same walk between two borders.
 // Notation as in Graves et al. 2006: states s = 0..2L, blanks at the even ones.
 // For the *.cu files of kernels/ctc alone.
 #pragma once

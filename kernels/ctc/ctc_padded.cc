@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/packed_host.h"
 #include "kernels/ctc/ctc_gpu.h"
 
 namespace rondo {
 namespace {
 
 constexpr size_t alignment = 64;
+// More than any memory holds, and few enough for the bytes of all scratch arrays to be counted.
+constexpr double most_elements = double{int64_t{1} << 50};
 
 struct Totals {
   PackedCapacity capacity;
@@ -19,8 +22,34 @@ struct Totals {
   int32_t longest_labels = 0;
 };
 
+// What the kernels count in 32 bits, and what memory is counted by.
+void check_sizes(const CtcPadded& b, const Totals& t) {
+  const int32_t frames = t.capacity.frames;
+  if (frames > most_frames) {
+    fail_input("input length ", frames, ", expected at most ", most_frames);
+  }
+  if (t.capacity.rows > std::numeric_limits<int32_t>::max()) {
+    fail_input(frames, " frames of ", b.sequences, " sequences are more than 2^31 rows");
+  }
+  if (t.longest_labels > ctc_most_labels) {
+    fail_input("label length ", t.longest_labels, ", expected at most ", ctc_most_labels);
+  }
+  if (t.labels > std::numeric_limits<int32_t>::max()) fail_input(t.labels, " labels in a batch");
+  if (static_cast<double>(t.capacity.rows) * b.classes > most_elements) {
+    fail_input(t.capacity.rows, " rows of ", b.classes, " classes are more than 2^50 logits");
+  }
+  const double states = 2.0 * t.longest_labels + 1;
+  if ((frames + 1.0) * b.sequences * states > most_elements) {
+    fail_input(frames, " frames of ", b.sequences, " sequences with ", t.longest_labels,
+               " labels are more than 2^50 states");
+  }
+}
+
 Totals totals_of(const CtcPadded& b) {
   if (b.classes <= 0) fail_input("alphabet size ", b.classes, ", expected at least 1");
+  if (b.classes > ctc_most_classes) {
+    fail_input("alphabet size ", b.classes, ", expected at most ", ctc_most_classes);
+  }
   if (b.sequences <= 0) fail_input("minibatch of ", b.sequences, ", expected at least 1");
   Totals t;
   t.capacity.sequences = b.sequences;
@@ -32,10 +61,7 @@ Totals totals_of(const CtcPadded& b) {
     t.labels += b.label_lengths[n];
   }
   t.capacity.rows = int64_t{t.capacity.frames} * b.sequences;
-  if (t.capacity.rows > std::numeric_limits<int32_t>::max()) {
-    fail_input(t.capacity.frames, " frames of ", b.sequences, " sequences are more than 2^31 rows");
-  }
-  if (t.labels > std::numeric_limits<int32_t>::max()) fail_input(t.labels, " labels in a batch");
+  check_sizes(b, t);
   return t;
 }
 

@@ -112,6 +112,28 @@ static void gradients(void) {
   for (int i = 0; i < elements; ++i) CHECK(fabs(gradf[i] - grad[i]) < 1e-5);
 }
 
+/* What 32 bits count by one too few, and memory whose bytes 64 bits do not count. */
+static void sizes(ctcComputeLocation where) {
+  ctcOptions options = options_of(1);
+  const int one = 1, frames = (1 << 30) - 1, count = (1 << 27) - 1, two[2] = {frames, frames};
+  const int more_frames = frames + 1, most = 0x7fffffff, more_labels = count + 1;
+  size_t bytes = 0;
+  options.loc = where;
+  CHECK(get_workspace_size(&one, &frames, 3, 1, options, &bytes) == CTC_STATUS_SUCCESS);
+  CHECK(bytes > (size_t)frames * 4);
+  CHECK(get_workspace_size(&count, &one, 3, 1, options, &bytes) == CTC_STATUS_SUCCESS);
+  CHECK(bytes > (size_t)count * 8);
+  CHECK(get_workspace_size(&one, &more_frames, 3, 1, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+  CHECK(get_workspace_size(&one, &most, 3, 1, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+  CHECK(get_workspace_size(&more_labels, &one, 3, 1, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+  CHECK(get_workspace_size(&most, &one, 3, 1, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+  CHECK(get_workspace_size(&one, &one, most, 1, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+  /* 2^30 frames of two sequences with 2^27 labels; of 2^30 classes. */
+  const int labels_of_two[2] = {1, count};
+  CHECK(get_workspace_size(labels_of_two, two, 3, 2, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+  CHECK(get_workspace_size(&one, &frames, frames, 1, options, &bytes) == CTC_STATUS_INVALID_VALUE);
+}
+
 static void invalid(void) {
   static float x[elements], grad[elements];
   static char workspace[1 << 20];
@@ -142,6 +164,8 @@ static void invalid(void) {
         CTC_STATUS_INVALID_VALUE);
   CHECK(compute_ctc_loss(x, grad, labels, label_lengths, huge, classes, batch, costs, workspace,
                          options) == CTC_STATUS_INVALID_VALUE);
+  sizes(CTC_CPU);
+  sizes(CTC_GPU);
   /* Without a GPU, or built without CUDA. */
   options.loc = CTC_GPU;
   if (access("/dev/nvidiactl", F_OK) != 0) {

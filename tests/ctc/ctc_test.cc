@@ -240,6 +240,10 @@ TEST_CASE("ctc: bad labels are named with the utterance") {
   REQUIRE(message({0, 5}) == "take 7: label 2 is 5, expected 0 to 4");
   REQUIRE(message({-1}) == "take 7: label 1 is -1, expected 0 to 4");
   REQUIRE(message({4, 4, 2}) == "take 7: label 3 is 2, which is the blank");
+  const int32_t one = 1;  // the others are not read
+  const std::span<const int32_t> too_many(&one, size_t{1} << 27);
+  REQUIRE_THROWS_WITH(validate_ctc_labels(too_many, 5, 2, "take 7"),
+                      "take 7: 134217728 labels, expected at most 134217727");
 }
 
 TEST_CASE("ctc: infeasible and impossible sequences have loss +inf and gradient 0") {

@@ -34,6 +34,16 @@ TEST_CASE("unsorted or negative lengths are refused") {
   CHECK_THROWS_AS(build_packed(std::vector<int32_t>{2, -1}), Error);
 }
 
+TEST_CASE("more frames than 32 bits may count are refused") {
+  using Catch::Matchers::Contains;
+  constexpr int32_t most = std::numeric_limits<int32_t>::max();
+  CHECK_THROWS_WITH(build_packed(std::vector<int32_t>{most}),
+                    Contains("a sequence of 2147483647 frames, expected at most 1073741823"));
+  CHECK_THROWS_AS(build_packed(std::vector<int32_t>{most_frames + 1}), InputError);
+  CHECK_THROWS_WITH(build_packed(std::vector<int32_t>{most_frames, most_frames, 2}),
+                    Contains("a batch of 2147483648 frames, expected at most 2147483647"));
+}
+
 TEST_CASE("sorting longest first is stable") {
   CHECK(longest_first(std::vector<int32_t>{2, 5, 2, 7}) == std::vector<int32_t>{3, 1, 0, 2});
 }
@@ -75,8 +85,8 @@ TEST_CASE("workers of one call meet at a barrier") {
 
 TEST_CASE("bf16 rounds to nearest even and keeps NaN and infinity") {
   CHECK(bf16(1.0f).bits == 0x3f80);
-  CHECK(bf16(1.00390625f).bits == 0x3f80);   // half way, even below
-  CHECK(bf16(1.01171875f).bits == 0x3f82);   // half way, even above
+  CHECK(bf16(1.00390625f).bits == 0x3f80);  // half way, even below
+  CHECK(bf16(1.01171875f).bits == 0x3f82);  // half way, even above
   CHECK(static_cast<float>(bf16(-2.5f)) == -2.5f);
   CHECK(std::isinf(static_cast<float>(bf16(std::numeric_limits<float>::max()))));
   CHECK(std::isnan(static_cast<float>(bf16(std::numeric_limits<float>::signaling_NaN()))));
