@@ -1,7 +1,5 @@
 #include "kernels/base/launch.h"
 
-#include <algorithm>
-
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -24,18 +22,6 @@ void check_launch(const LaunchConfig& c) {
   RONDO_CHECK(c.cluster >= 1 && c.cluster <= max_cluster_blocks && c.grid.x % c.cluster == 0,
               describe(c), ": a cluster has 1 to ", max_cluster_blocks,
               " blocks and divides the grid's x");
-  if (c.cooperative) {
-    constexpr uint64_t resident_threads = 2048, resident_blocks = 32, reserved = 1024;
-    constexpr uint64_t multiprocessor_shared = 228 * 1024;
-    const uint64_t warps = (c.block.count() + 31) / 32;
-    const uint64_t per_multiprocessor =
-        std::min({resident_blocks, resident_threads / (warps * 32),
-                  multiprocessor_shared / (c.shared_bytes + reserved)});
-    RONDO_CHECK(c.grid.count() <= per_multiprocessor * simulated_multiprocessors, describe(c),
-                ": a cooperative grid must be resident at once, and ", simulated_multiprocessors,
-                " multiprocessors hold ", per_multiprocessor * simulated_multiprocessors,
-                " such blocks");
-  }
 }
 
 }  // namespace rondo

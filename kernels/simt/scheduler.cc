@@ -278,6 +278,24 @@ struct Watched {
   Watched& operator=(const Watched&) = delete;
 };
 
+// Of a cooperative grid: that the simulated GPU holds it. (A real one says so itself, and may have
+// more multiprocessors.)
+void check_resident(const LaunchConfig& config) {
+  constexpr uint64_t resident_threads = 2048, resident_blocks = 32, reserved = 1024;
+  constexpr uint64_t multiprocessor_shared = 228 * 1024;
+  const uint64_t warps = (config.block.count() + 31) / 32;
+  const uint64_t held = simulated_multiprocessors *
+                        std::min({resident_blocks, resident_threads / (warps * 32),
+                                  multiprocessor_shared / (config.shared_bytes + reserved)});
+  RONDO_CHECK(config.grid.count() <= held, describe(config),
+              ": a cooperative grid must be resident at once, and ", simulated_multiprocessors,
+              " multiprocessors hold ", held, " such blocks");
+  const unsigned clusters = resident_clusters(config.cluster);
+  RONDO_CHECK(config.cluster == 1 || config.grid.count() / config.cluster <= clusters,
+              describe(config), ": a cooperative grid must be resident at once, and ", clusters,
+              " such clusters are");
+}
+
 StackPool& stacks_of_this_thread() {
   thread_local StackPool pool(stack_bytes);
   return pool;
@@ -289,10 +307,7 @@ void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entr
               void* arguments) {
   check_launch(config);
   RONDO_CHECK(self == nullptr, describe(config), ": launched from inside a kernel");
-  RONDO_CHECK(!config.cooperative || config.cluster == 1 ||
-                  config.grid.count() / config.cluster <= resident_clusters(config.cluster),
-              describe(config), ": a cooperative grid must be resident at once, and ",
-              resident_clusters(config.cluster), " such clusters are");
+  if (config.cooperative) check_resident(config);
   thread_local std::string launched;
   last_kernel = (launched = describe(config)).c_str();
   const uint64_t blocks = config.grid.count();

@@ -236,6 +236,14 @@ TEST_CASE("clusters and grids used wrongly") {
                    {.kernel = "many", .grid = {132 * 2 + 1}, .block = {1024}, .cooperative = true},
                    grid_sync_kernel),
                Contains("must be resident at once"));
+    // What a GPU of 148 multiprocessors takes, and the simulated one does not.
+    const LaunchConfig larger{.kernel = "larger",
+                              .grid = {74, 2},
+                              .block = {256},
+                              .shared_bytes = 164 * 1024,
+                              .cooperative = true};
+    CHECK_NOTHROW(check_launch(larger));
+    CHECK_THAT(sim.error_of(larger, grid_sync_kernel), Contains("132 such blocks"));
     // 33 x 4 multiprocessors are there, but not in the right places.
     CHECK_THAT(
         sim.error_of({.kernel = "clusters", .grid = {33 * 4}, .cluster = 4, .cooperative = true},
