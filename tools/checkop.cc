@@ -9,6 +9,9 @@
 #include "kernels/simt/instrument/instrument.h"
 #endif
 
+// A JSON object, which the build has tools/gpu/proofs.py write.
+extern const char* const compiled_kernel_sources;
+
 namespace {
 
 // Exit statuses, beside 0 for success, 1 when a kernel failed, 77 when there is no GPU.
@@ -85,8 +88,11 @@ int main(int argc, char** argv) {
   app.add_flag("--counters", counters,
                "what each kernel did, summed over all cases, as JSON lines");
 #endif
-  bool devices = false;
+  bool devices = false, sources = false;
   app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
+  app.add_flag(
+      "--sources", sources,
+      "print the hashes of the GPU kernels' sources that this was compiled from, run nothing");
   app.footer("Example:  checkop lstm --bench --json");
   try {
     app.parse(argc, argv);
@@ -95,6 +101,10 @@ int main(int argc, char** argv) {
   }
   if (options.bench && app.count("--threads") == 0) options.threads = {rondo::usable_cpus()};
   try {
+    if (sources) {
+      std::puts(compiled_kernel_sources);
+      return 0;
+    }
     if (devices) {
       list_devices(options.json);
       return 0;

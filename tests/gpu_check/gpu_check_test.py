@@ -34,6 +34,8 @@ runs = here / "runs"
 if "--devices" in sys.argv:
     print(json.dumps({"kind": "cpu", "available": True, "detail": "cpu"}))
     print(json.dumps({"kind": "cuda", "available": GPU, "detail": "Made-up H1 (cuda:0)" if GPU else "no driver"}))
+elif "--sources" in sys.argv:
+    print(json.dumps(SOURCES))
 elif "--bench" in sys.argv:
     for variant, us in (("fast", 1.5), ("slow", 4.0), ("cudnn_standard", 6.0), ("cudnn_persist", 3.0)):
         print(json.dumps({"op": "a", "case": "b", "variant": variant, "median_us": 2 * us, "stream_us": us}))
@@ -198,12 +200,13 @@ class Proofs(unittest.TestCase):
 
 class GpuCheck(unittest.TestCase):
     def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, nccl="passed",
-                 arguments=(), which="checkop_twice,bench", trouble=""):
+                 arguments=(), which="checkop_twice,bench", trouble="", sources=None):
         with tempfile.TemporaryDirectory() as directory:
             build = pathlib.Path(directory)
             write_program(build / "checkop", CHECKOP.replace("GPU", str(gpu))
                           .replace("STATUS", repr(status)).replace("MOVES", str(moves))
-                          .replace("TROUBLE", repr(trouble)))
+                          .replace("TROUBLE", repr(trouble))
+                          .replace("SOURCES", repr(proofs.fingerprints(places.ROOT) if sources is None else sources)))
             frames = training_task.SEQUENCES * training_task.FRAMES
             write_program(build / "rondo", RONDO.replace("SLEEP", str(sleep))
                           .replace("WER", repr(wer)).replace("FPS", repr(frames / 0.025)))
@@ -271,10 +274,18 @@ class GpuCheck(unittest.TestCase):
     def test_a_result_says_which_sources_passed(self):
         result = self.run_tool()[1][0]
         self.assertEqual(set(result["sources"]), set(proofs.KERNELS))
+        self.assertEqual(result["sources"], proofs.fingerprints(places.ROOT))
         self.assertEqual(result["sections"]["checkop_twice"]["variants"]["a/fast"],
                          {"passed": 4, "failed": 0, "moved": 0})
         moving = self.run_tool(moves=True)[1][0]
         self.assertEqual(moving["sections"]["checkop_twice"]["variants"]["a/fast"]["moved"], 2)
+
+    def test_programs_of_other_sources_are_refused(self):
+        for sources in ({}, {**proofs.fingerprints(places.ROOT), "lstm_forward/grid": "0" * 64}):
+            p, results, _ = self.run_tool(sources=sources)
+            self.assertEqual(p.returncode, 2, p.stdout + p.stderr)
+            self.assertIn("was compiled from other sources of lstm_", p.stderr)
+            self.assertEqual(results, [])
 
     def test_the_fastest_of_ours_stands_beside_the_fastest_of_each_peer(self):
         _, results, _ = self.run_tool()
@@ -401,6 +412,7 @@ class GpuCheck(unittest.TestCase):
                 mock.patch.object(sections, "Check", InNoTime), \
                 mock.patch.object(sections, "find_device", lambda *_: ({"detail": "Made-up"}, "")), \
                 mock.patch.object(places, "find_program", lambda name, build: build / name), \
+                mock.patch.object(places, "kernel_sources", lambda *_: {}), \
                 mock.patch.object(time, "monotonic", lambda: 1000.0), \
                 mock.patch.object(sys, "argv", ["gpu_check", "--build", directory, "--out", directory + "/out",
                                                 "--sections", "checkop_twice,digits", "--minutes", "0.2"]), \

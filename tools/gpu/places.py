@@ -115,11 +115,17 @@ def source_version():
     return git("rev-parse", "HEAD") + ("-dirty" if dirty else "")
 
 
-def kernel_sources():
-    """Fingerprints of the kernels whose default waits for a result; see proofs.py."""
-    if PACKED:
-        return json.loads((HERE / "sources.json").read_text())
-    return proofs.fingerprints(ROOT)
+def kernel_sources(checkop, environment=None):
+    """What a program was compiled from: hashes of the kernels whose default waits for a result; see
+    proofs.py. ValueError: not from this checkout as it is, whose commit a result would name."""
+    p = subprocess.run([str(checkop), "--sources"], capture_output=True, text=True, timeout=60, check=False,
+                       env=environment)
+    if p.returncode != 0:
+        raise ValueError(f"{checkop} does not say what it was compiled from: {p.stderr.strip()[-200:]}")
+    compiled = json.loads(p.stdout)
+    if not PACKED and (other := sorted(set(compiled.items()) ^ set(proofs.fingerprints(ROOT).items()))):
+        raise ValueError(f"{checkop} was compiled from other sources of {other[0][0]}")
+    return compiled
 
 
 def digit_recordings():
@@ -177,6 +183,8 @@ def pack_folder(target, build):
     target.mkdir(parents=True, exist_ok=True)
     (target / "lib" / "cxx").mkdir(parents=True, exist_ok=True)
     version, missing = source_version(), []
+    if checkop := find_program("checkop", build):
+        kernel_sources(checkop)
     for name in PROGRAMS:
         program = find_program(name, build)
         if program is None and name in OPTIONAL:
@@ -200,6 +208,5 @@ def pack_folder(target, build):
         shutil.copytree(recordings, target / "recordings")
     else:
         missing.append("recordings (not found; see RONDO_SHARED)")
-    (target / "sources.json").write_text(json.dumps(kernel_sources()) + "\n")
     (target / "commit").write_text(version + "\n")
     return sorted(p.name for p in target.iterdir()), missing

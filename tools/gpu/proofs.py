@@ -9,6 +9,8 @@ that gives is kept in kernels/lstm/lstm_proven.h, so that the build needs no mor
     tools/gpu/proofs.py              compare the header with the results (a test does this)
     tools/gpu/proofs.py --update     write the header
     tools/gpu/proofs.py --root DIR   of another tree
+    tools/gpu/proofs.py --compiled FILE --depfile FILE   for the build: the hashes of the sources, as a
+                                     C++ source and what it depends on
 
 Exit status: 0 the header says what the results say, 1 it does not, 2 wrong usage.
 """
@@ -46,8 +48,8 @@ def without_comments(text):
     return " ".join(kept.split())
 
 
-def fingerprint(root, source):
-    seen = set()
+def fingerprint(root, source, seen):
+    """The hash of one kernel's sources; `seen` learns what was read."""
     included(root, source, seen)
     digest = hashlib.sha256()
     for path in sorted(seen):
@@ -57,10 +59,27 @@ def fingerprint(root, source):
     return digest.hexdigest()
 
 
-def fingerprints(root):
-    """{"lstm_forward/grid": hash of its sources}; without those whose source is not there."""
-    return {kernel: fingerprint(root, source) for kernel, source in KERNELS.items()
-            if (root / source).is_file()}
+def fingerprints(root, read=None):
+    """{"lstm_forward/grid": hash of its sources}; without those whose source is not there. The set
+    `read` learns the files."""
+    found = {}
+    for kernel, source in KERNELS.items():
+        if (root / source).is_file():
+            seen = set()
+            found[kernel] = fingerprint(root, source, seen)
+            if read is not None:
+                read |= seen
+    return found
+
+
+def write_compiled(root, source, depfile):
+    """What a program says of the sources it was compiled from, which a checkout may no longer have."""
+    read = set()
+    found = json.dumps(fingerprints(root, read))
+    source.write_text("// Written by tools/gpu/proofs.py.\n"
+                      "extern const char* const compiled_kernel_sources;\n"
+                      f'const char* const compiled_kernel_sources = R"({found})";\n')
+    depfile.write_text(f"{source}: {' '.join(str(root / path) for path in sorted(read))}\n")
 
 
 def outcomes(cases, moved):
@@ -123,7 +142,14 @@ def main():
     parser.add_argument("--update", action="store_true", help="write the header")
     parser.add_argument("--root", type=pathlib.Path,
                         default=pathlib.Path(__file__).resolve().parent.parent.parent)
+    parser.add_argument("--compiled", type=pathlib.Path, help="write this C++ source, and --depfile")
+    parser.add_argument("--depfile", type=pathlib.Path)
     args = parser.parse_args()
+    if (args.compiled is None) != (args.depfile is None):
+        parser.error("--compiled and --depfile go together")
+    if args.compiled:
+        write_compiled(args.root, args.compiled, args.depfile)
+        return 0
     proofs = proven(args.root)
     wanted = header(args.root, proofs)
     for kernel, proof in proofs.items():

@@ -30,6 +30,7 @@ BUDGETS = {"vocabulary": 15, "checkop_twice": 140, "full_size": 40, "digits": 90
 # Seconds without a word after which a kernel is taken to hang (polls give up before), and the same where
 # a library may compile kernels first.
 SILENCE, PEERS_SILENCE = 20, 60
+SIMULATED = 10  # times as long where threads are simulated, beside whatever else a machine does
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
 # for a whole sequence, against launches per step.
@@ -159,7 +160,7 @@ class Check:
     def cases(self, *options, end=None, silence=SILENCE):
         """A watch.Pass of checkop on the device."""
         return watch.checkop(self.checkop, [*options, "--backend", self.kernels], self.environment,
-                             min(end or self.end, self.end), silence)
+                             min(end or self.end, self.end), silence * (SIMULATED if self.rehearses else 1))
 
     def section(self, name, end):
         """Runs one until a moment; its result, with the seconds it took. Whatever goes wrong is told there."""
