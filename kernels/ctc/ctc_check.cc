@@ -26,6 +26,9 @@ struct Setup {
   int32_t classes = 5;
   std::vector<int32_t> lengths = {7};
   std::vector<int32_t> label_lengths = {3};  // in packed order, that is longest sequence first
+  // Row t * N + n has frame t of sequence n, in any order of lengths: the C interface's batches.
+  // Rows past a length hold NaN, and no gradient.
+  bool padded = false;
   int32_t blank = 0;
   CtcInput input = CtcInput::logits;
   Gradient gradient = Gradient::separate;
@@ -44,6 +47,10 @@ struct Batch {
   std::vector<int32_t> labels, offsets = {0};
   std::vector<double> logits;
 };
+
+int32_t longest(const Setup& s) {
+  return s.lengths.empty() ? 0 : *std::max_element(s.lengths.begin(), s.lengths.end());
+}
 
 int32_t random_label(Case& c, const Setup& s) {
   const auto v = static_cast<int32_t>(c.random(s.classes - 1));
@@ -72,12 +79,17 @@ int32_t aligned_class(const Setup& s, const Batch& b, size_t n, int32_t t) {
 }
 
 void make_logits(Case& c, const Setup& s, const PackedView& layout, Batch& b) {
-  const int64_t rows = c.extent_rows(layout), classes = s.classes;
+  const int64_t classes = s.classes;
   b.logits.assign(static_cast<size_t>(layout.capacity.rows * classes), nan);
-  // Rows in the order of packed.h: frame by frame, the sequences that still run.
-  int64_t r = 0;
-  for (int32_t t = 0; r < rows; ++t) {
-    for (size_t n = 0; n < s.lengths.size() && s.lengths[n] > t; ++n, ++r) {
+  // Rows in the order of packed.h: frame by frame, the sequences that still run; they are the
+  // first.
+  int64_t first = 0;
+  for (int32_t t = 0; t < longest(s); ++t) {
+    int64_t running = 0;
+    for (size_t n = 0; n < s.lengths.size(); ++n) {
+      if (s.lengths[n] <= t) continue;
+      ++running;
+      const int64_t r = first + static_cast<int64_t>(n);
       const int64_t lead = s.logits == LogitKind::peaked    ? c.random(classes)
                            : s.logits == LogitKind::aligned ? aligned_class(s, b, n, t)
                                                             : -1;
@@ -91,12 +103,13 @@ void make_logits(Case& c, const Setup& s, const PackedView& layout, Batch& b) {
         b.logits[static_cast<size_t>(r * classes + v)] = hit && v == s.blank ? s.poison : x;
       }
     }
+    first += s.padded ? static_cast<int64_t>(s.lengths.size()) : running;
   }
 }
 
 // Losses are sums over the frames of numbers of the logits' size.
 Tolerance loss_tolerance(const Setup& s) {
-  const double frames = s.lengths.empty() ? 1 : std::max(s.lengths.front(), 1);
+  const double frames = std::max(longest(s), 1);
   const DType type = s.dtype == DType::f64 ? DType::f64 : DType::f32;
   return Tolerance::ulps(type, 4 + std::sqrt(frames), 1 + s.range);
 }
@@ -106,7 +119,7 @@ Tolerance loss_tolerance(const Setup& s) {
 // f64 reference, which runs in log space, it is the rounding of `frames` steps on sums of up to
 // frames * (range + log classes).
 Tolerance grad_tolerance(const Setup& s, double scale) {
-  const double frames = s.lengths.empty() ? 1 : std::max(s.lengths.front(), 1);
+  const double frames = std::max(longest(s), 1);
   switch (s.dtype) {
     case DType::bf16:
       return Tolerance::ulps(s.dtype, 1, scale);
@@ -118,10 +131,25 @@ Tolerance grad_tolerance(const Setup& s, double scale) {
   }
 }
 
+PackedView layout_of(Case& c, const Setup& s) {
+  if (!s.padded) return c.packed(s.lengths, s.spare_rows, s.spare_sequences);
+  // Sequences of one length lie so; the kernels ask each for its own.
+  PackedView layout = c.packed(std::vector<int32_t>(s.lengths.size(), longest(s)));
+  layout.lengths = c.ints(s.lengths);
+  return layout;
+}
+
+TensorView gradient_of(Case& c, const Setup& s, const PackedView& layout, Tolerance tolerance) {
+  if (!s.padded) return c.rows_output("grad", layout, s.classes, s.dtype, tolerance);
+  const int64_t rows = layout.capacity.rows;
+  const std::vector<double> zeros(static_cast<size_t>(rows * s.classes));
+  return c.in_out_values("grad", {rows, s.classes}, s.dtype, tolerance, zeros);
+}
+
 void run_setup(Case& c, Setup s) {
-  std::sort(s.lengths.begin(), s.lengths.end(), std::greater<>());
+  if (!s.padded) std::sort(s.lengths.begin(), s.lengths.end(), std::greater<>());
   CtcArgs args;
-  args.layout = c.packed(s.lengths, s.spare_rows, s.spare_sequences);
+  args.layout = layout_of(c, s);
   Batch b;
   make_labels(c, s, args.layout.capacity.sequences, b);
   make_logits(c, s, args.layout, b);
@@ -143,7 +171,7 @@ void run_setup(Case& c, Setup s) {
   } else {
     args.logits = c.input_values({rows, s.classes}, s.dtype, b.logits);
     if (s.gradient == Gradient::separate) {
-      args.grad = c.rows_output("grad", args.layout, s.classes, s.dtype, tolerance);
+      args.grad = gradient_of(c, s, args.layout, tolerance);
     }
   }
   args.workspace = c.workspace(ctc_workspace_bytes(c.context(), args.layout.capacity, s.dtype,
@@ -357,6 +385,30 @@ void add_segments(Suite& suite) {
   }
 }
 
+void add_padded(Suite& suite) {
+  for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
+    Setup s;
+    s.dtype = dtype;
+    s.classes = 9;
+    s.blank = 4;
+    s.padded = true;
+    s.labels = LabelKind::repeats;
+    s.lengths = {20, 0, 40, 3, 33, 20};
+    s.label_lengths = {9, 1, 12, 3, 0, 12};
+    add(suite, str("padded/", name_of(dtype)), s);
+    s.lattice_limit = 0;
+    add(suite, str("padded/segments/", name_of(dtype)), s);
+    s.gradient = Gradient::none;
+    add(suite, str("padded/loss_only/", name_of(dtype)), s);
+    s.gradient = Gradient::separate;
+    s.lattice_limit = ctc_lattice_limit;
+    s.classes = 1030;
+    s.lengths = {150, 330, 0};
+    s.label_lengths = {130, 260, 3};
+    add(suite, str("padded/wide/", name_of(dtype)), s);
+  }
+}
+
 // Long and sharp: values leave the range of f32 and come back.
 void add_sharp(Suite& suite) {
   for (LogitKind kind : {LogitKind::uniform, LogitKind::peaked, LogitKind::aligned}) {
@@ -425,6 +477,7 @@ void ctc_check(Suite& suite) {
   add_long(suite);
   add_tiles(suite);
   add_segments(suite);
+  add_padded(suite);
   add_sharp(suite);
   add_many_classes(suite);
   add_benches(suite);
