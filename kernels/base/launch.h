@@ -12,11 +12,11 @@ struct Dim3 {
   constexpr uint64_t count() const { return uint64_t{x} * y * z; }
 };
 
-// The limits of any launch, those of sm_90; the last one is the simulator's alone.
+// The limits the simulator enforces; those of sm_90.
 inline constexpr unsigned max_block_threads = 1024;
 inline constexpr size_t max_shared_bytes = 227 * 1024;
 inline constexpr unsigned max_cluster_blocks = 16;          // more than 8 is non-portable
-inline constexpr unsigned simulated_multiprocessors = 132;  // bounds cooperative launches there
+inline constexpr unsigned simulated_multiprocessors = 132;  // bounds cooperative launches
 
 struct LaunchConfig {
   const char* kernel = "";  // its name, for messages
