@@ -2,10 +2,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "kernels/base/error.h"
 #include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
 #ifdef RONDO_INSTRUMENTED
+#include <fstream>
+#include <set>
+#include <string>
+
 #include "kernels/simt/instrument/instrument.h"
 #endif
 
@@ -38,6 +43,38 @@ void print_counters() {
   for (const auto& c : rondo::simt::counters()) {
     std::printf("%s\n", rondo::simt::to_json(c).c_str());
   }
+}
+
+// A line for each kernel: its name, and the bytes of shared memory that its launches ask for.
+std::set<std::string> shared_memory_lines() {
+  std::set<std::string> lines;
+  for (const auto& c : rondo::simt::counters()) {
+    std::string sizes;
+    for (const size_t bytes : c.shared_memory) sizes += rondo::str(" ", bytes);
+    lines.insert(rondo::str(c.kernel, ":", sizes));
+  }
+  return lines;
+}
+
+// Whether a file has these lines and no others; "-": prints them.
+bool is_shared_memory_of(const std::string& path) {
+  const std::set<std::string> found = shared_memory_lines();
+  if (path == "-") {
+    for (const std::string& line : found) std::printf("%s\n", line.c_str());
+    return true;
+  }
+  std::ifstream file(path);
+  if (!file) rondo::fail_input(path, ": cannot be read");
+  std::set<std::string> wanted;
+  for (std::string line; std::getline(file, line);) wanted.insert(line);
+  for (const std::string& line : found) {
+    if (!wanted.contains(line)) std::printf("checkop: %s lacks: %s\n", path.c_str(), line.c_str());
+  }
+  for (const std::string& line : wanted) {
+    if (!found.contains(line))
+      std::printf("checkop: %s has in vain: %s\n", path.c_str(), line.c_str());
+  }
+  return found == wanted;
 }
 #endif
 
@@ -85,8 +122,12 @@ int main(int argc, char** argv) {
   rondo::simt::instrument();
   options.backend = "sim";
   bool counters = false;
+  std::string shared_memory;
   app.add_flag("--counters", counters,
                "what each kernel did, summed over all cases, as JSON lines");
+  app.add_option("--shared-memory", shared_memory,
+                 "a file that must say what launches ask for of shared memory; -: print it")
+      ->type_name("FILE");
 #endif
   bool devices = false, sources = false;
   app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
@@ -128,6 +169,7 @@ int main(int argc, char** argv) {
     }
 #ifdef RONDO_INSTRUMENTED
     if (counters) print_counters();
+    if (!shared_memory.empty() && !is_shared_memory_of(shared_memory)) return 1;
 #endif
     return summary.failed ? 1 : 0;
   } catch (const rondo::check::DeviceLost& e) {

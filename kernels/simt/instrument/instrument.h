@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct KernelCounters {
   // for others.
   uint64_t block_barriers = 0, cluster_barriers = 0, grid_barriers = 0;
   uint64_t warp_exchanges = 0;
+  std::set<size_t> shared_memory = {};  // bytes a block, of all launches
 };
 
 struct Traffic {

@@ -53,6 +53,7 @@ void Monitor::begin_grid(const LaunchConfig& config) {
   if (is_new) counters_.push_back({.kernel = config.kernel});
   kernel_ = &counters_[at->second];
   ++kernel_->launches;
+  kernel_->shared_memory.insert(config.shared_bytes);
   most_ = {};
 }
 
