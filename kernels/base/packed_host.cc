@@ -35,8 +35,9 @@ void PackedHost::assign(std::span<const int32_t> lengths_in, std::span<const uin
                 ", after ", lengths_in[i - 1], ": sequences must be sorted longest first");
     rows += lengths_in[i];
   }
-  if (n > 0 && lengths_in.front() > most_frames) {
-    fail_input("a sequence of ", lengths_in.front(), " frames, expected at most ", most_frames);
+  if (n > 0 && lengths_in.front() > most_sequence_frames) {
+    fail_input("a sequence of ", lengths_in.front(), " frames, expected at most ",
+               most_sequence_frames);
   }
   constexpr int64_t most_rows = std::numeric_limits<int32_t>::max();
   if (rows > most_rows) {

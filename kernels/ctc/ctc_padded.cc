@@ -25,8 +25,8 @@ struct Totals {
 // What the kernels count in 32 bits, and what memory is counted by.
 void check_sizes(const CtcPadded& b, const Totals& t) {
   const int32_t frames = t.capacity.frames;
-  if (frames > most_frames) {
-    fail_input("input length ", frames, ", expected at most ", most_frames);
+  if (frames > most_sequence_frames) {
+    fail_input("input length ", frames, ", expected at most ", most_sequence_frames);
   }
   if (t.capacity.rows > std::numeric_limits<int32_t>::max()) {
     fail_input(frames, " frames of ", b.sequences, " sequences are more than 2^31 rows");

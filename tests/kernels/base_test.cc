@@ -39,9 +39,10 @@ TEST_CASE("more frames than 32 bits may count are refused") {
   constexpr int32_t most = std::numeric_limits<int32_t>::max();
   CHECK_THROWS_WITH(build_packed(std::vector<int32_t>{most}),
                     Contains("a sequence of 2147483647 frames, expected at most 1073741823"));
-  CHECK_THROWS_AS(build_packed(std::vector<int32_t>{most_frames + 1}), InputError);
-  CHECK_THROWS_WITH(build_packed(std::vector<int32_t>{most_frames, most_frames, 2}),
-                    Contains("a batch of 2147483648 frames, expected at most 2147483647"));
+  CHECK_THROWS_AS(build_packed(std::vector<int32_t>{most_sequence_frames + 1}), InputError);
+  CHECK_THROWS_WITH(
+      build_packed(std::vector<int32_t>{most_sequence_frames, most_sequence_frames, 2}),
+      Contains("a batch of 2147483648 frames, expected at most 2147483647"));
 }
 
 TEST_CASE("sorting longest first is stable") {
