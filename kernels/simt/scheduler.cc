@@ -1,9 +1,11 @@
 #include "kernels/simt/scheduler.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
@@ -165,24 +167,27 @@ class GangRunner {
   GangRunner(Gang& gang, SimOrder order, uint64_t seed, StackPool& stacks)
       : gang_(gang), order_(order), random_{seed}, stacks_(stacks) {
     for (Block& b : gang.blocks) {
-      for (Thread& t : b.threads) threads_.push_back(&t);
+      const size_t threads = b.threads.size();
+      for (size_t i = 0; i < threads; i += 32) {
+        warps_.push_back({&b.threads[i], static_cast<unsigned>(std::min<size_t>(32, threads - i))});
+      }
+      live_ += threads;
     }
-    if (order == SimOrder::reverse) std::reverse(threads_.begin(), threads_.end());
+    std::iota(lanes_.begin(), lanes_.end(), uint8_t{0});
+    if (order == SimOrder::reverse) {
+      std::reverse(warps_.begin(), warps_.end());
+      std::reverse(lanes_.begin(), lanes_.end());
+    }
   }
 
   void run() {
-    size_t live = threads_.size();
     int idle_rounds = 0;
-    while (live > 0 && gang_.failure.empty()) {
-      const bool leave_some_behind = order_ == SimOrder::shuffled && idle_rounds == 0;
-      if (order_ == SimOrder::shuffled) std::shuffle(threads_.begin(), threads_.end(), random_);
+    while (live_ > 0 && gang_.failure.empty()) {
+      leave_some_behind_ = order_ == SimOrder::shuffled && idle_rounds == 0;
+      if (order_ == SimOrder::shuffled) std::shuffle(warps_.begin(), warps_.end(), random_);
       bool progress = false;
-      for (Thread* t : threads_) {
-        if (t->fiber.finished() || t->waiting()) continue;
-        if (leave_some_behind && random_() % 4 == 0) continue;
-        progress |= step(*t);
-        live -= t->fiber.finished();
-        if (!gang_.failure.empty()) break;
+      for (size_t i = 0; i < warps_.size() && gang_.failure.empty(); ++i) {
+        progress |= run_warp(warps_[i]);
       }
       idle_rounds = progress ? 0 : idle_rounds + 1;
       if (idle_rounds == 3) gang_.failure = explain_deadlock(gang_);
@@ -191,18 +196,55 @@ class GangRunner {
   }
 
  private:
-  // Whether the thread did anything but find its polling condition false once more.
-  bool step(Thread& t) {
+  struct Warp {
+    Thread* first;
+    unsigned threads;
+  };
+  // What a thread's turn came to. `paused`: it asked for other threads' turns.
+  enum class Turn : uint8_t { polled_in_vain, paused, moved };
+
+  // The turns of a warp in this round. As many as there are to take: a warp far ahead of the others
+  // shows what lacks a barrier, and its 32 stacks stay in the cache. In shuffled order often fewer.
+  bool run_warp(const Warp& warp) {
+    const unsigned most = order_ == SimOrder::shuffled ? 1u << random_() % 6 : ~0u;
+    bool progress = false;
+    for (unsigned turns = 0; turns < most; ++turns) {
+      const Turn turn = run_lanes(warp);
+      progress |= turn != Turn::polled_in_vain;
+      if (turn != Turn::moved || !gang_.failure.empty()) break;
+    }
+    return progress;
+  }
+
+  // A turn for each lane that need not wait; the most that one of them came to.
+  Turn run_lanes(const Warp& warp) {
+    uint64_t behind = 0;  // a quarter of the lanes
+    if (order_ == SimOrder::shuffled) std::shuffle(lanes_.begin(), lanes_.end(), random_);
+    if (leave_some_behind_) behind = random_() & random_();
+    Turn most = Turn::polled_in_vain;
+    for (const unsigned lane : lanes_) {
+      if (lane >= warp.threads || (behind >> lane & 1)) continue;
+      Thread& t = warp.first[lane];
+      if (t.fiber.finished() || t.waiting()) continue;
+      most = std::max(most, step(t));
+      live_ -= t.fiber.finished();
+      if (!gang_.failure.empty()) break;
+    }
+    return most;
+  }
+
+  Turn step(Thread& t) {
     if (!t.fiber.started()) {
       t.fiber.prepare(stacks_.take(), stack_bytes, thread_main, &t);
     }
     const bool polled = t.polling;
-    const uint32_t polls = t.polls;
+    const uint32_t polls = t.polls, naps = t.naps;
     self = &t;
     t.fiber.resume();
     self = nullptr;
     if (t.fiber.finished()) finish(t);
-    return !(polled && t.polling && t.polls == polls);
+    if (polled && t.polling && t.polls == polls) return Turn::polled_in_vain;
+    return t.naps == naps ? Turn::moved : Turn::paused;
   }
 
   void finish(Thread& t) {
@@ -215,8 +257,11 @@ class GangRunner {
 
   void unwind() {
     gang_.cancelled = true;
-    for (Thread* t : threads_) {
-      while (t->fiber.started() && !t->fiber.finished()) step(*t);
+    for (const Warp& warp : warps_) {
+      for (unsigned lane = 0; lane < warp.threads; ++lane) {
+        Thread& t = warp.first[lane];
+        while (t.fiber.started() && !t.fiber.finished()) step(t);
+      }
     }
   }
 
@@ -224,7 +269,10 @@ class GangRunner {
   SimOrder order_;
   Random random_;
   StackPool& stacks_;
-  std::vector<Thread*> threads_;
+  std::vector<Warp> warps_;             // in the order of their turns
+  std::array<uint8_t, 32> lanes_ = {};  // of each
+  size_t live_ = 0;                     // threads that have not exited
+  bool leave_some_behind_ = false;
 };
 
 Dim3 unravel(uint64_t i, Dim3 shape) {

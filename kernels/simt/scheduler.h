@@ -1,9 +1,11 @@
 // Runs the threads of a CUDA grid as fibers on the calling host thread.
 //
 // Blocks that must be resident together (one block; a cluster; the whole grid of a cooperative
-// launch) form a gang, and gangs run one after the other. Within a gang every thread runs until it
-// has to wait, in rounds: in increasing order of index, in decreasing order, or shuffled with some
-// threads left behind. A kernel whose result depends on the order lacks a barrier.
+// launch) form a gang, and gangs run one after the other. Within a gang the warps take turns, in
+// rounds: in increasing order of index, in decreasing order, or shuffled. In a turn each thread of
+// the warp runs until it has to wait, again and again while there is anything to do; in shuffled
+// order at most 1, 2, 4 ... or 32 times, by chance, and with some threads left behind. A kernel
+// whose result depends on the order lacks a barrier.
 //
 // What is found, and thrown as Error naming kernel, block, thread and source line: a barrier
 // reached from two places, a lane missing from a mask or not in its own, lanes in different

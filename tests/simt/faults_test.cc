@@ -362,15 +362,21 @@ TEST_CASE("stores into another block that it does not wait for as it must") {
   }
 }
 
-template <bool waits>
-__global__ void neighbour_kernel(float* y) {
+// How long a block stays whose shared memory another uses.
+enum class Stay { to_the_barrier, until_mapped, not_at_all };
+template <Stay stay>
+__global__ void neighbour_kernel(float* y, uint32_t* mapped) {
   auto& s = shared<Tile>();
   s.values[threadIdx.x] = static_cast<float>(cluster_rank());
   cluster_sync();
   const Tile* theirs = map_shared(&s, cluster_rank() ^ 1);
   __syncthreads();
+  if constexpr (stay == Stay::until_mapped) {
+    if (threadIdx.x == 0) store_release(&mapped[cluster_rank()], 1);
+    poll_until([&] { return load_acquire(&mapped[cluster_rank() ^ 1]) != 0; });
+  }
   y[32 * blockIdx.x + threadIdx.x] = theirs->values[threadIdx.x];
-  if constexpr (waits) cluster_sync();
+  if constexpr (stay == Stay::to_the_barrier) cluster_sync();
 }
 
 TEST_CASE("a block that exits while others may use its shared memory") {
@@ -382,10 +388,16 @@ TEST_CASE("a block that exits while others may use its shared memory") {
                             .cluster = 2};
   for (const SimOptions& o : orders) {
     Sim sim(o);
-    CHECK(sim.error_of(config, neighbour_kernel<true>, y.data()) == "no error");
+    uint32_t mapped[2] = {};
+    CHECK(sim.error_of(config, neighbour_kernel<Stay::to_the_barrier>, y.data(), mapped) ==
+          "no error");
     CHECK(y[0] == 1);
-    CHECK_THAT(sim.error_of(config, neighbour_kernel<false>, y.data()),
+    CHECK_THAT(sim.error_of(config, neighbour_kernel<Stay::until_mapped>, y.data(), mapped),
                Contains("exits while other blocks may still use its shared memory"));
+    // Or before the other asks for it.
+    CHECK_THAT(sim.error_of(config, neighbour_kernel<Stay::not_at_all>, y.data(), mapped),
+               Contains("exits while other blocks may still use its shared memory") ||
+                   Contains("has exited"));
   }
 }
 
