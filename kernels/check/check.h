@@ -154,15 +154,17 @@ class Suite {
     std::string op, label;
     CaseFunction function;
     bool bench = false;
+    // On the simulator, where it takes seconds, only for these variants; empty: for all.
+    std::vector<std::string> simulated = {};
   };
   template <class Args>
-  void add(std::string label, CaseFunction function) {
-    entries.push_back({Args::op, std::move(label), std::move(function), false});
+  Entry& add(std::string label, CaseFunction function) {
+    return entries.emplace_back(Entry{Args::op, std::move(label), std::move(function), false});
   }
   // A shape worth timing; checked as well when --bench is given.
   template <class Args>
-  void add_bench(std::string label, CaseFunction function) {
-    entries.push_back({Args::op, std::move(label), std::move(function), true});
+  Entry& add_bench(std::string label, CaseFunction function) {
+    return entries.emplace_back(Entry{Args::op, std::move(label), std::move(function), true});
   }
   std::vector<Entry> entries;
 };

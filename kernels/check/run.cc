@@ -33,6 +33,10 @@ struct Runner {
            (options.variant.empty() || options.variant == v.name) &&
            (options.peers || !is_peer(v.role));
   }
+  static bool is_for(const Suite::Entry& e, const Variant& v) {
+    return v.backend != Backend::sim || e.simulated.empty() ||
+           std::find(e.simulated.begin(), e.simulated.end(), v.name) != e.simulated.end();
+  }
   bool wants(const Suite::Entry& e) const {
     return options.against.empty() ? !e.bench || options.bench : e.bench;
   }
@@ -307,7 +311,8 @@ class CaseRun {
 
   void run() {
     for (const Variant& v : variants_) {
-      if (!runner_.wants(v) || v.name == options_.against || !runner_.turn_of(e_, v)) continue;
+      if (!runner_.wants(v) || v.name == options_.against || !Runner::is_for(e_, v)) continue;
+      if (!runner_.turn_of(e_, v)) continue;
       ++runner_.summary.chosen;
       if (options_.list) {
         std::printf("%s\n", Runner::name_of(e_, v).c_str());
