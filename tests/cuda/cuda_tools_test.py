@@ -3,7 +3,9 @@
 import importlib.machinery
 import importlib.util
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1))
@@ -33,6 +35,10 @@ ptxas info    : Function properties for _Z1bPf
 ptxas info    : Used 255 registers, used 0 barriers, 88 bytes cumulative stack size
 ptxas info    : Function properties for _Z6helperv
     8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
+ptxas info    : Compiling entry function '_Z1aPf' for 'sm_80'
+ptxas info    : Function properties for _Z1aPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 64 bytes smem, 552 bytes cmem[0]
 """
 
 PTX = """\
@@ -73,11 +79,33 @@ $L__BB0_2:
 
 class Parsing(unittest.TestCase):
     def test_registers_stack_spills_and_shared_memory_of_each_entry(self):
-        entries = cuda.parse_ptxas(PTXAS)
+        by_architecture = cuda.parse_ptxas(PTXAS)
+        self.assertEqual(list(by_architecture), ["90a", "80"])
+        self.assertEqual(by_architecture["80"]["_Z1aPf"].registers, 40)
+        entries = by_architecture["90a"]
         self.assertEqual(list(entries), ["_Z1afPf", "_Z1bPf"])
         a, b = entries.values()
         self.assertEqual((a.registers, a.stack, a.spilled, a.shared, a.constant), (29, 0, 0, 64, 552))
         self.assertEqual((b.registers, b.stack, b.spilled, b.shared), (255, 88, 28, 0))
+
+    def test_a_build_keeps_what_the_compiler_says_and_passes_on_the_rest(self):
+        warning = "x.cu(3): warning: variable is never used\n"
+        with tempfile.TemporaryDirectory() as directory:
+            said = pathlib.Path(directory) / "k.cu.ptxas"
+            def compile_kernel(status):
+                program = f"import sys; sys.stderr.write({PTXAS + warning!r}); sys.exit({status})"
+                return subprocess.run([sys.executable, ROOT / "tools" / "cuda" / "compile_kernel.py", said,
+                                       sys.executable, "-c", program], capture_output=True, text=True, check=False)
+            p = compile_kernel(0)
+            self.assertEqual((p.returncode, p.stderr), (0, warning))
+            p = compile_kernel(3)
+            self.assertEqual((p.returncode, p.stderr), (3, PTXAS + warning))
+            source = pathlib.Path("kernels/k/k.cu")
+            measured, complaints = budget.read_said([said], [source])
+            self.assertEqual(complaints, [])
+            self.assertEqual({a: len(e) for a, e in measured.items()}, {"90a": 2, "80": 1})
+            _, complaints = budget.read_said([said], [source, pathlib.Path("kernels/m/m.cu")])
+            self.assertIn("kernels/m/m.cu: none of the files", complaints[0])
 
     def test_instructions_are_counted_per_entry(self):
         counts = cuda.count_instructions(PTX)

@@ -81,12 +81,21 @@ class Entry:
     constant: int = 0
 
 
+PTXAS_INFO = re.compile(r"ptxas info|\s+\d+ bytes stack frame, ")
+
+
+def without_ptxas_info(text):
+    """What a compiler says beside the lines that `-Xptxas -v` asks for."""
+    return "".join(line for line in text.splitlines(keepends=True) if not PTXAS_INFO.match(line))
+
+
 def parse_ptxas(text):
-    """{mangled name: Entry} from what `-Xptxas -v` prints for one architecture."""
-    entries, name = {}, None
+    """{architecture, as "90a": {mangled name: Entry}} from what `-Xptxas -v` prints."""
+    by_architecture, entries, name = {}, {}, None
     for line in text.splitlines():
-        if m := re.search(r"Compiling entry function '([^']+)'", line):
+        if m := re.search(r"Compiling entry function '([^']+)' for 'sm_(\w+)'", line):
             name = m.group(1)
+            entries = by_architecture.setdefault(m.group(2), {})
             entries[name] = Entry()
         elif m := re.search(r"Function properties for (\S+)", line):
             name = m.group(1) if m.group(1) in entries else None
@@ -100,7 +109,7 @@ def parse_ptxas(text):
                 entries[name].shared = int(s.group(1))
             if s := re.search(r"(\d+) bytes cmem\[0\]", line):
                 entries[name].constant = int(s.group(1))
-    return entries
+    return by_architecture
 
 
 # Loads that need not see what other blocks write while the kernel runs.
