@@ -104,8 +104,12 @@ class Parsing(unittest.TestCase):
             measured, complaints = budget.read_said([said], [source])
             self.assertEqual(complaints, [])
             self.assertEqual({a: len(e) for a, e in measured.items()}, {"90a": 2, "80": 1})
+            said.write_text(PTXAS + "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to x.\n")
+            _, complaints = budget.read_said([said], [source])
+            self.assertEqual(len(complaints), 1)
+            self.assertIn("'setmaxnreg' ignored", complaints[0])
             _, complaints = budget.read_said([said], [source, pathlib.Path("kernels/m/m.cu")])
-            self.assertIn("kernels/m/m.cu: none of the files", complaints[0])
+            self.assertIn("kernels/m/m.cu: none of the files", complaints[-1])
 
     def test_instructions_are_counted_per_entry(self):
         counts = cuda.count_instructions(PTX)
