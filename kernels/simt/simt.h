@@ -25,7 +25,7 @@
 // __syncwarp, __shfl[_up|_down|_xor]_sync, __ballot_sync, __any_sync, __all_sync, __popc, __ffs,
 // __clz, __threadfence, atomicAdd/Max/Min/Exch/CAS, __nanosleep and the C math functions:
 //   shared<T>()                       this block's shared memory
-//   grid_sync()                       cooperative launches
+//   grid_sync()                       cooperative launches; in kernels/simt/grid_sync.h
 //   cluster_sync() cluster_rank()     clusters; map_shared(pointer, rank) is the same place in
 //                                     another block's shared memory
 //   cp_async<bytes>(to, from, valid)  4, 8 or 16 bytes, the part past `valid` zeroed; nothing may

@@ -2,7 +2,6 @@
 // here, with its twin in vocabulary_sim.h.
 #pragma once
 
-#include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -28,22 +27,21 @@ namespace rondo::cuda {
 
 // ---- barriers ----
 
-__device__ inline void grid_sync() { cooperative_groups::this_grid().sync(); }
-
 // On older architectures a cluster has one block; launch() refuses others.
 __device__ inline void cluster_sync() {
 #if RONDO_SM90
-  cooperative_groups::this_cluster().sync();
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #else
   __syncthreads();
 #endif
 }
 __device__ inline unsigned cluster_rank() {
+  unsigned rank = 0;
 #if RONDO_SM90
-  return cooperative_groups::this_cluster().block_rank();
-#else
-  return 0;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
 #endif
+  return rank;
 }
 
 // ---- memory ----
@@ -57,7 +55,9 @@ __device__ T& shared() {
 template <class T>
 __device__ T* map_shared(T* mine, [[maybe_unused]] unsigned rank) {
 #if RONDO_SM90
-  return cooperative_groups::this_cluster().map_shared_rank(mine, rank);
+  T* theirs = nullptr;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(theirs) : "l"(mine), "r"(rank));
+  return theirs;
 #else
   return mine;
 #endif

@@ -43,7 +43,6 @@ inline constexpr int warpSize = 32;
 inline void __syncthreads(Where w = Where::current()) {
   simt::arrive_and_wait(simt::self->block->barrier, w);
 }
-inline void grid_sync(Where w = Where::current()) { simt::grid_sync(w); }
 inline void cluster_sync(Where w = Where::current()) { simt::cluster_sync(w); }
 inline unsigned cluster_rank() { return simt::self->block->rank; }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/devices.h"
+#include "kernels/simt/grid_sync.h"
 #include "tests/simt/sim_fixture.h"
 
 namespace rondo::sim {

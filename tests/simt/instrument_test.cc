@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simt/grid_sync.h"
 #include "kernels/simt/instrument/instrument.h"
 #include "tests/simt/sim_fixture.h"
 

@@ -1,6 +1,7 @@
 #include "tests/simt/vocabulary.h"
 
 #include "kernels/simt/divide_fast.h"
+#include "kernels/simt/grid_sync.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
