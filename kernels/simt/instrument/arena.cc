@@ -97,15 +97,6 @@ void Arena::mark(const Allocation& a, bool alive) {
   if (a.bytes % 8) owner[a.bytes / 8] = alive ? static_cast<uint8_t>(space | a.bytes % 8) : 0;
 }
 
-bool Arena::allocated(const void* p, size_t bytes) const {
-  const size_t begin = offset(p), end = begin + bytes;
-  for (size_t granule = begin / 8; granule * 8 < end; ++granule) {
-    const size_t used = std::min(end - granule * 8, size_t{8});
-    if ((owners_[granule] & 15u) < used) return false;
-  }
-  return true;
-}
-
 Arena::Allocation Arena::find(const void* p) const {
   const auto distance = [p](const Allocation& a) {
     const auto* at = static_cast<const std::byte*>(p);

@@ -9,6 +9,7 @@
 // whoever runs a grid.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,14 +24,43 @@ namespace rondo::simt {
 struct Access {
   uint32_t block, clock, site;
   uint16_t thread;
-  uint8_t bytes : 4;  // one bit each; 0: no access
-  bool write : 1, atomic : 1;
+  uint8_t bytes;  // one bit each
+  bool write, atomic;
 };
-static_assert(sizeof(Access) == 16);
+
 inline constexpr size_t cell_bytes = 4;
-struct Cell {
-  Access slots[4];
+using Four = uint32_t __attribute__((vector_size(16)));
+
+// The last accesses of a cell, field by field: another one is compared with all of them at once.
+struct alignas(64) Cell {
+  static constexpr unsigned slots = 4;
+  Four clock, block, site, who;
+
+  // `who`: a thread, which bytes (none: the slot is free), and how.
+  static constexpr uint32_t thread_bits = 0xffff, bytes_bits = 0xf0000, write_bit = 0x100000,
+                            atomic_bit = 0x200000;
+  static uint32_t who_of(const Access& a) {
+    return a.thread | uint32_t{a.bytes} << 16 | (a.write ? write_bit : 0) |
+           (a.atomic ? atomic_bit : 0);
+  }
+  Access get(unsigned slot) const {
+    const uint32_t w = who[slot];
+    return {.block = block[slot],
+            .clock = clock[slot],
+            .site = site[slot],
+            .thread = static_cast<uint16_t>(w & thread_bits),
+            .bytes = static_cast<uint8_t>((w & bytes_bits) >> 16),
+            .write = (w & write_bit) != 0,
+            .atomic = (w & atomic_bit) != 0};
+  }
+  void set(unsigned slot, const Access& a) {
+    clock[slot] = a.clock;
+    block[slot] = a.block;
+    site[slot] = a.site;
+    who[slot] = who_of(a);
+  }
 };
+static_assert(sizeof(Cell) == 64);
 
 class Arena {
  public:
@@ -52,7 +82,13 @@ class Arena {
 
   bool contains(const void* p) const { return offset(p) < arena_bytes; }
   // Whether all `bytes` from p, which the arena contains, belong to allocations.
-  bool allocated(const void* p, size_t bytes) const;
+  bool allocated(const void* p, size_t bytes) const {
+    const size_t begin = offset(p), end = begin + bytes;
+    for (size_t granule = begin / 8; granule * 8 < end; ++granule) {
+      if ((owners_[granule] & 15u) < std::min(end - granule * 8, size_t{8})) return false;
+    }
+    return true;
+  }
   // Of an allocated byte.
   Space space(const void* p) const { return static_cast<Space>(owners_[offset(p) / 8] >> 4); }
   Cell& cell(const void* p) { return cells_[offset(p) / cell_bytes]; }

@@ -53,7 +53,8 @@ void Knowledge::learn(const Knowledge& other) {
 // ---- HappensBefore ----
 
 Clock HappensBefore::next() {
-  RONDO_CHECK(counter_ != ~Clock{0}, "instrumented simulator: more than 2^32 events");
+  RONDO_CHECK(counter_ < ~Clock{0} / 2, "instrumented simulator: 2^31 events");
+  viewed_ = nullptr;
   return ++counter_;
 }
 
@@ -97,30 +98,31 @@ size_t HappensBefore::index_in_gang(const Thread& t) const {
   return static_cast<size_t>(t.block - first_block_);
 }
 
-HappensBefore::View HappensBefore::view(const Thread& t) const {
-  const BlockState& b = blocks_[index_in_gang(t)];
+void HappensBefore::look(const Thread& t) {
+  const BlockState& b = state(t);
   const Lane& lane = b.lanes[t.linear];
   const Warp& warp = b.warps[t.linear / 32];
-  View v;
-  v.block = static_cast<uint32_t>(b.number);
-  v.thread = static_cast<uint16_t>(t.linear);
-  v.clock = std::max({lane.clock, warp.clock, b.clock});
-  v.all = grid_clock_;
-  v.block_clock = b.clock;
-  v.warp_clock = warp.clock;
-  v.cluster_clock = b.cluster_clock;
-  v.cluster = cluster_;
-  v.block_threads = threads_;
-  v.lanes = warp.lanes ? &(*warp.lanes)[t.linear % 32] : nullptr;
-  v.shared = &b.shared;
-  v.learned = lane.learned.get();
-  return v;
+  view_.block = static_cast<uint32_t>(b.number);
+  view_.thread = static_cast<uint16_t>(t.linear);
+  view_.clock = std::max({lane.clock, warp.clock, b.clock});
+  view_.all = grid_clock_;
+  view_.block_clock = b.clock;
+  view_.warp_clock = warp.clock;
+  view_.cluster_clock_ = b.cluster_clock;
+  view_.first_in_cluster_ = view_.block / cluster_ * cluster_;
+  view_.cluster_ = cluster_;
+  view_.block_threads_ = threads_;
+  view_.lanes_ = warp.lanes ? &(*warp.lanes)[t.linear % 32] : nullptr;
+  view_.shared_ = &b.shared;
+  view_.learned_ = lane.learned.get();
+  view_.knows_more = cluster_ > 1 || view_.lanes_ || !b.shared.empty() || view_.learned_;
+  viewed_ = &t;
 }
 
 bool HappensBefore::View::knows_by_flags(uint32_t other_block, uint16_t other, Clock when) const {
-  const uint64_t number = other_block * block_threads + other;
-  return shared->covers(other_block, number, when) ||
-         (learned && learned->covers(other_block, number, when));
+  const uint64_t number = other_block * block_threads_ + other;
+  return shared_->covers(other_block, number, when) ||
+         (learned_ && learned_->covers(other_block, number, when));
 }
 
 void HappensBefore::learn(BlockState& b, unsigned lane, const Knowledge& what) {
@@ -131,6 +133,7 @@ void HappensBefore::learn(BlockState& b, unsigned lane, const Knowledge& what) {
     b.learners.push_back(lane);
   }
   learned->learn(what);
+  viewed_ = nullptr;
 }
 
 // Everything t knows, and what it has done itself.

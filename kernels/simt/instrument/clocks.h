@@ -61,8 +61,47 @@ class HappensBefore {
   void acquired(const Thread& t, const void* p);
 
   // A thread, and what it knows now.
-  struct View;
-  View view(const Thread& t) const;
+  class View {
+   public:
+    uint32_t block;
+    uint16_t thread;
+    Clock clock;  // what an access carries now
+
+    // An access with a smaller clock happened before now, if it was made by any thread, by one of
+    // the block, or by one of the warp.
+    Clock all, block_clock, warp_clock;
+    bool knows_more;  // than that
+
+    // Whether an access of a thread of the grid happened before now.
+    bool knows(uint32_t other_block, uint16_t other, Clock when) const {
+      if (when < all) return true;
+      if (other_block == block) {
+        if (other == thread || when < block_clock) return true;
+        if (other / 32 == thread / 32) {
+          if (when < warp_clock) return true;
+          if (lanes_ && when < (*lanes_)[other % 32]) return true;
+        }
+      } else if (when < cluster_clock_ && other_block - first_in_cluster_ < cluster_) {
+        return true;
+      }
+      return knows_by_flags(other_block, other, when);
+    }
+
+   private:
+    friend class HappensBefore;
+    bool knows_by_flags(uint32_t other_block, uint16_t other, Clock when) const;
+
+    Clock cluster_clock_;
+    uint32_t first_in_cluster_, cluster_;
+    uint64_t block_threads_;
+    const std::array<Clock, 32>* lanes_;
+    const Knowledge *shared_, *learned_;
+  };
+  // Holds until the next call of any function here, this one's with another thread among them.
+  const View& view(const Thread& t) {
+    if (viewed_ != &t) look(t);
+    return view_;
+  }
   // Clocks of this launch, and of the gang that runs, are not below these.
   Clock grid_start() const { return grid_start_; }
   Clock gang_start() const { return gang_start_; }
@@ -93,6 +132,7 @@ class HappensBefore {
   void forget_shared(const Gang& gang);
   static unsigned existing_lanes(const BlockState& b, unsigned warp);
   Clock next();
+  void look(const Thread& t);
   void learn(BlockState& b, unsigned lane, const Knowledge& what);
   Knowledge snapshot(const Thread& t);
   void merge_blocks(size_t first, size_t count, bool cluster);
@@ -104,37 +144,8 @@ class HappensBefore {
   const Block* first_block_ = nullptr;
   std::vector<BlockState> blocks_;
   std::unordered_map<const void*, Knowledge> published_;
-};
-
-// Holds until the thread's next event.
-struct HappensBefore::View {
-  uint32_t block;
-  uint16_t thread;
-  Clock clock;  // what an access carries now
-
-  // Whether an access of a thread of the grid happened before now.
-  bool knows(uint32_t other_block, uint16_t other, Clock when) const {
-    if (when < all) return true;
-    if (other_block == block) {
-      if (other == thread || when < block_clock) return true;
-      if (other / 32 == thread / 32) {
-        if (when < warp_clock) return true;
-        if (lanes && when < (*lanes)[other % 32]) return true;
-      }
-    } else if (when < cluster_clock && other_block / cluster == block / cluster) {
-      return true;
-    }
-    return knows_by_flags(other_block, other, when);
-  }
-
-  Clock all, block_clock, warp_clock, cluster_clock;
-  uint32_t cluster;
-  uint64_t block_threads;
-  const std::array<Clock, 32>* lanes;
-  const Knowledge *shared, *learned;
-
- private:
-  bool knows_by_flags(uint32_t other_block, uint16_t other, Clock when) const;
+  const Thread* viewed_ = nullptr;  // whose view_ is; null when something has changed since
+  View view_;
 };
 
 }  // namespace rondo::simt

@@ -112,7 +112,8 @@ void Monitor::copy_issued(const AsyncCopy& copy) {
 }
 
 void Monitor::copy_landed(const AsyncCopy& copy) {
-  if (gang_) check(copy.to, copy.bytes, AccessKind::write, __builtin_return_address(0));
+  if (gang_ == nullptr) return;
+  check(copy.to, copy.bytes, AccessKind::write, arena_.space(copy.to), __builtin_return_address(0));
 }
 
 void Monitor::fence() { order_.fence(*self); }
@@ -148,14 +149,14 @@ bool is_atomic(AccessKind k) {
 
 }  // namespace
 
-void Monitor::count(const void* p, size_t bytes, AccessKind kind) {
+void Monitor::count(const void* p, size_t bytes, AccessKind kind, Space space) {
   const bool write = writes(kind);
   const auto* at = static_cast<const std::byte*>(p);
   if (at >= watch_begin_ && at < watch_end_) {
     (write ? watched_.bytes_written : watched_.bytes_read) += bytes;
   }
   if (is_atomic(kind)) ++kernel_->atomics;
-  if (arena_.space(p) == Space::global) {
+  if (space == Space::global) {
     (write ? kernel_->global_bytes_written : kernel_->global_bytes_read) += bytes;
   } else {
     const auto own = static_cast<size_t>(at - self->block->shared.get());
@@ -187,71 +188,120 @@ void Monitor::watch(const void* begin, size_t bytes) {
 
 // ---- races ----
 
-void Monitor::check(const void* p, size_t bytes, AccessKind kind, const void* site) {
+void Monitor::check(const void* p, size_t bytes, AccessKind kind, Space space, const void* site) {
   if (!gang_->failure.empty()) return;
   if (!arena_.allocated(p, bytes)) return report_outside(p, bytes, kind, site);
-  const HappensBefore::View me = order_.view(*self);
+  const HappensBefore::View& me = order_.view(*self);
   Access now = {me.block, me.clock, to_site(site), me.thread, 0, writes(kind), is_atomic(kind)};
   const auto* at = static_cast<const std::byte*>(p);
   const auto* end = at + bytes;
   while (at < end) {
     const size_t within = reinterpret_cast<uintptr_t>(at) % cell_bytes;
     const size_t n = std::min(cell_bytes - within, static_cast<size_t>(end - at));
-    now.bytes = static_cast<uint8_t>(((1u << n) - 1) << within) & 15u;
-    check_cell(at - within, now, me);
+    now.bytes = static_cast<uint8_t>((((1u << n) - 1) << within) & 15u);
+    check_cell(at - within, now, space, me);
     at += n;
   }
 }
 
-// Whether the access was made before anything that the launch, or the life of this shared memory,
-// has to do with.
-bool Monitor::stale(const Access& a, Space space) const {
-  return a.bytes == 0 ||
-         a.clock < (space == Space::global ? order_.grid_start() : order_.gang_start());
+namespace {
+
+// A comparison's outcome for each slot: all bits, or none.
+Four mask(bool all) { return Four{} - static_cast<uint32_t>(all); }
+template <class T>
+Four mask(T outcome) {
+  return reinterpret_cast<Four>(outcome);
 }
 
-void Monitor::check_cell(const std::byte* p, const Access& now, const HappensBefore::View& me) {
-  Cell& cell = arena_.cell(p);
-  const auto by_me = [&](const Access& a) {
-    return a.thread == now.thread && a.block == now.block;
-  };
-  for (const Access& before : cell.slots) {
-    // Whatever has come since was compared with this one.
-    if (by_me(before) && before.clock == now.clock && before.bytes == now.bytes &&
-        before.write >= now.write && before.atomic == now.atomic) {
-      return;
-    }
-  }
-  const Space space = arena_.space(p + __builtin_ctz(now.bytes));
-  for (Access& before : cell.slots) {
-    if (stale(before, space)) {
-      before.bytes = 0;
-      continue;
-    }
-    if (by_me(before) || !(before.bytes & now.bytes)) continue;
-    if (!(before.write || now.write) || (before.atomic && now.atomic)) continue;
-    if (!me.knows(before.block, before.thread, before.clock)) return report_race(p, now, before);
-  }
-  remember(cell, now, me);
+// Clocks are below 2^31: instruction sets compare signed numbers faster.
+Four earlier(Four clock, Clock than) {
+  using Signed = int32_t __attribute__((vector_size(16)));
+  return mask(reinterpret_cast<Signed>(clock) < static_cast<int32_t>(than));
 }
 
-void Monitor::remember(Cell& cell, const Access& now, const HappensBefore::View& me) {
-  Access* place = nullptr;
-  for (Access& slot : cell.slots) {
-    // What would conflict with the older access, unordered, conflicts with the new one as well.
-    const bool covered = (slot.bytes & ~now.bytes) == 0 && (now.write || !slot.write) &&
-                         (!now.atomic || slot.atomic) &&
-                         me.knows(slot.block, slot.thread, slot.clock);
-    if (slot.bytes != 0 && !covered) continue;
-    slot.bytes = 0;
-    if (!place) place = &slot;
-  }
-  // Full: reads give way first.
+// One bit for each slot, from `shift` on.
+Four bits(Four outcome, unsigned shift) { return outcome & (Four{1, 2, 4, 8} << shift); }
+uint32_t any_of(Four v) {
+  using Two = uint64_t __attribute__((vector_size(16)));
+  const auto halves = reinterpret_cast<Two>(v);
+  const uint64_t both = halves[0] | halves[1];
+  return static_cast<uint32_t>(both | both >> 32);
+}
+
+// How an access stands to the earlier ones of its cell: one bit for each slot.
+struct Standing {
+  unsigned free;       // the slot holds nothing, or what this launch has nothing to do with
+  unsigned conflicts;  // by somebody else, and one of the two writes, not both atomic
+  unsigned covered;    // what would conflict with the older, unordered, conflicts with the new
+  unsigned known;      // happened before, for all that barriers tell
+};
+
+Standing compare(const Cell& cell, const Access& now, const HappensBefore::View& me, Clock start) {
+  const Four block = mask(cell.block == me.block);
+  const Four distance = (cell.who ^ me.thread) & Cell::thread_bits;
+  const Four by_me = block & mask(distance == 0);
+  const Four by_warp = block & mask(distance / 32 == 0);
+  const Four known = by_me | earlier(cell.clock, me.all) |
+                     (block & earlier(cell.clock, me.block_clock)) |
+                     (by_warp & earlier(cell.clock, me.warp_clock));
+
+  const uint32_t bytes = uint32_t{now.bytes} << 16;
+  const Four write = mask((cell.who & Cell::write_bit) != 0);
+  const Four atomic = mask((cell.who & Cell::atomic_bit) != 0);
+  const Four free = mask((cell.who & Cell::bytes_bits) == 0) | earlier(cell.clock, start);
+  const Four conflicts = ~(free | by_me) & mask((cell.who & bytes) != 0) &
+                         (write | mask(now.write)) & ~(atomic & mask(now.atomic));
+  const Four covered = ~free & mask((cell.who & (Cell::bytes_bits & ~bytes)) == 0) &
+                       (~write | mask(now.write)) & (atomic | mask(!now.atomic));
+  const uint32_t all =
+      any_of(bits(free, 0) | bits(conflicts, 4) | bits(covered, 8) | bits(known, 12));
+  return {all & 15, all >> 4 & 15, all >> 8 & 15, all >> 12};
+}
+
+// Whether the thread has done the same, or more, since its last event: whatever has come since was
+// compared with that.
+bool repeats(const Cell& cell, const Access& now) {
+  const uint32_t who = Cell::who_of(now);
+  const Four less = ((cell.who ^ who) & ~Cell::write_bit) | (~cell.who & (who & Cell::write_bit));
+  return any_of(mask((less | (cell.clock ^ now.clock) | (cell.block ^ now.block)) == 0)) != 0;
+}
+
+// Where to remember an access when no slot is free: reads give way first.
+unsigned victim(const Cell& cell, const Access& now) {
   const unsigned start = (now.thread * 2654435761u + now.clock * 40503u) >> 30;
-  for (unsigned i = 0; i < 4 && !place; ++i) {
-    if (!cell.slots[(start + i) % 4].write) place = &cell.slots[(start + i) % 4];
+  for (unsigned i = 0; i < Cell::slots; ++i) {
+    const unsigned slot = (start + i) % Cell::slots;
+    if (!(cell.who[slot] & Cell::write_bit)) return slot;
   }
-  *(place ? place : &cell.slots[start]) = now;
+  return start;
+}
+
+}  // namespace
+
+void Monitor::check_cell(const std::byte* p, const Access& now, Space space,
+                         const HappensBefore::View& me) {
+  Cell& cell = arena_.cell(p);
+  if (repeats(cell, now)) return;
+  // Older ones were made before anything that the launch, or the life of this shared memory, has
+  // to do with.
+  const Standing is =
+      compare(cell, now, me, space == Space::global ? order_.grid_start() : order_.gang_start());
+  const auto ask = [&](unsigned slot) {
+    const Access before = cell.get(slot);
+    return me.knows(before.block, before.thread, before.clock);
+  };
+  for (unsigned left = is.conflicts & ~is.known; left; left &= left - 1) {
+    const auto slot = static_cast<unsigned>(__builtin_ctz(left));
+    if (!ask(slot)) return report_race(p, now, cell.get(slot));
+  }
+  unsigned free = is.free | (is.covered & is.known);
+  const unsigned unsure = me.knows_more ? is.covered & ~is.known : 0;
+  for (unsigned left = unsure; left && !free; left &= left - 1) {
+    const auto slot = static_cast<unsigned>(__builtin_ctz(left));
+    if (ask(slot)) free = 1u << slot;
+  }
+  cell.who &= mask((Four{1, 2, 4, 8} & free) == 0);
+  cell.set(free ? static_cast<unsigned>(__builtin_ctz(free)) : victim(cell, now), now);
 }
 
 // ---- words ----
@@ -293,7 +343,7 @@ void Monitor::report_race(const std::byte* p, const Access& now, const Access& b
 
 void Monitor::report_outside(const void* p, size_t bytes, AccessKind kind, const void* site) {
   const Arena::Allocation a = arena_.find(p);
-  const HappensBefore::View me = order_.view(*self);
+  const HappensBefore::View& me = order_.view(*self);
   fail(str(name_thread(me.block, me.thread), ": ", verb(writes(kind), is_atomic(kind)), " ", bytes,
            " bytes outside any allocation; the nearest: ", name_place(a, p), ", at ",
            source_line(to_site(site))));

@@ -37,8 +37,9 @@ class Monitor final : public Observer {
   // An access by `self` from the instruction at `site`.
   void access(const void* p, size_t bytes, AccessKind kind, const void* site) {
     if (gang_ == nullptr || !arena_.contains(p)) return;
-    count(p, bytes, kind);
-    check(p, bytes, kind, site);
+    const Space space = arena_.space(p);
+    count(p, bytes, kind, space);
+    check(p, bytes, kind, space, site);
   }
 
   std::vector<KernelCounters> counters() const;
@@ -52,11 +53,10 @@ class Monitor final : public Observer {
     std::vector<uint64_t> warps;
   };
 
-  void count(const void* p, size_t bytes, AccessKind kind);
-  void check(const void* p, size_t bytes, AccessKind kind, const void* site);
-  void check_cell(const std::byte* p, const Access& now, const HappensBefore::View& me);
-  static void remember(Cell& cell, const Access& now, const HappensBefore::View& me);
-  bool stale(const Access& a, Space space) const;
+  void count(const void* p, size_t bytes, AccessKind kind, Space space);
+  void check(const void* p, size_t bytes, AccessKind kind, Space space, const void* site);
+  void check_cell(const std::byte* p, const Access& now, Space space,
+                  const HappensBefore::View& me);
   void fail(const std::string& what);
   void report_race(const std::byte* p, const Access& now, const Access& before);
   void report_outside(const void* p, size_t bytes, AccessKind kind, const void* site);
