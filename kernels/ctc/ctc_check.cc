@@ -310,7 +310,7 @@ void add_long(Suite& suite) {
     s.classes = 7;
     s.logits = kind;
     s.range = kind == LogitKind::uniform ? 2 : 12;
-    s.lengths = {2600, 1500};
+    s.lengths = {1800, 1500};
     s.label_lengths = {1050, 200};
     add_fast(suite, str("long/kind", static_cast<int>(kind)), s);
     s.lengths = {400, 300};
@@ -376,15 +376,15 @@ void add_segments(Suite& suite) {
   for (Gradient g : {Gradient::separate, Gradient::none}) {
     Setup x;
     x.classes = 40;
-    x.lengths = {1500, 1480, 50};
-    x.label_lengths = {1300, 1023, 7};
+    x.lengths = {1180, 1090, 50};
+    x.label_lengths = {1100, 1023, 7};
     x.gradient = g;
     add_fast(suite, g == Gradient::none ? "segments/blocks_loss_only" : "segments/blocks", x);
     x.dtype = DType::bf16;
     x.classes = 8200;
-    x.lengths = {1600, 40};
+    x.lengths = {1250, 40};
     x.range = 1;
-    x.label_lengths = {1330, 3};  // more than 1024 different ones
+    x.label_lengths = {1150, 3};  // more than 1024 different ones
     x.poisoned = 1;
     if (g == Gradient::separate) add_fast(suite, "segments/blocks_many_classes", x);
   }
