@@ -138,6 +138,36 @@ TEST_CASE("blocks of a grid that write the same place") {
   CHECK(sim.error_of(wide, own_element<uint8_t>, sim.y.as<uint8_t>()) == "no error");
 }
 
+// Block 0 writes an element, block 1 one byte of it, or of the next.
+__global__ void write_part(float* y, unsigned byte) {
+  if (blockIdx.x == 0) y[3] = 1;
+  if (blockIdx.x == 1) reinterpret_cast<uint8_t*>(y + 3)[byte] = 1;
+}
+// Block 0 reads an element and writes it, in either order; block 1 reads it.
+__global__ void read_and_write(float* y, bool read_first) {
+  if (blockIdx.x == 0) {
+    if (read_first) y[1] = y[3];
+    y[3] = 2;
+    if (!read_first) y[1] = y[3];
+  }
+  if (blockIdx.x == 1) y[2] = y[3];
+}
+
+TEST_CASE("of a word, bytes; of a thread's accesses to it, each") {
+  const LaunchConfig config{.kernel = "parts", .grid = {2}, .block = {1}};
+  for (const SimOrder order : {SimOrder::forward, SimOrder::reverse}) {
+    Sim sim;
+    set_sim_options({order, 3});
+    CHECK_THAT(sim.error_of(config, write_part, sim.y.as<float>(), 2u),
+               Contains("race in global memory, byte 14 of the 2048 of 'y'"));
+    CHECK(sim.error_of(config, write_part, sim.y.as<float>(), 4u) == "no error");
+    for (const bool read_first : {true, false}) {
+      CHECK_THAT(sim.error_of(config, read_and_write, sim.y.as<float>(), read_first),
+                 Contains("race in global memory, byte 12 of the 2048 of 'y'"));
+    }
+  }
+}
+
 template <bool sync>
 __global__ void across_grid(float* y, float* x) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
