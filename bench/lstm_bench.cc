@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "bench/clock.h"
+#include "kernels/base/device.h"
 #include "kernels/base/packed_host.h"
+#include "kernels/base/parallel.h"
 #include "kernels/check/peaks.h"
 #include "kernels/lstm/lstm_bytes.h"
 #include "kernels/ops.h"

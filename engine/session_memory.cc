@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/session_state.h"
+#include "kernels/base/device.h"
 
 namespace rondo {
 namespace {

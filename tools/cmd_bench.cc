@@ -1,7 +1,9 @@
 // rondo bench: times the kernels on this machine; its subcommand links, what ranks send each other.
 #include <cstdio>
+#include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
 #include "tools/command.h"

@@ -220,8 +220,8 @@ std::string config_reference_markdown() {
   for (const Field& f : schema::fields(defaults)) {
     if (f.section() != section) {
       section = f.section();
-      out += (out.empty() ? "" : "\n") + std::string(schema::section_doc(section)) +
-             "\n\n| key | default | meaning |\n|---|---|---|\n";
+      out += str(out.empty() ? "" : "\n", schema::section_doc(section),
+                 "\n\n| key | default | meaning |\n|---|---|---|\n");
     }
     row(f);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "engine/data/feature_file.h"
 #include "kernels/base/error.h"

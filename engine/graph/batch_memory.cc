@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc.h"
 

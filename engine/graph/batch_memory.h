@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/graph/rules.h"
+#include "kernels/base/device.h"
 #include "kernels/base/packed_host.h"
 
 namespace rondo {

@@ -13,9 +13,8 @@
   do {                                                                                      \
     if (const cudaError_t rondo_cuda_error = (expression); rondo_cuda_error != cudaSuccess) \
         [[unlikely]]                                                                        \
-      ::rondo::detail::fail_check(#expression,                                              \
-                                  ::rondo::detail::describe_cuda_error(rondo_cuda_error),   \
-                                  std::source_location::current());                         \
+      ::rondo::detail::fail_check(#expression, std::source_location::current(),             \
+                                  ::rondo::detail::describe_cuda_error(rondo_cuda_error));  \
   } while (false)
 
 namespace rondo::detail {

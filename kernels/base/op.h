@@ -20,11 +20,14 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/base/device.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/error.h"
 #include "kernels/base/tensor.h"
 
 namespace rondo {
+
+class Device;
+class Stream;
+class ThreadPool;
 
 enum class Backend : uint8_t { ref, cpu, sim, cuda };
 constexpr const char* name_of(Backend b) {

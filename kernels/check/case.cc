@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 
+#include "kernels/base/device.h"
 #include "kernels/check/check.h"
 
 namespace rondo::check {

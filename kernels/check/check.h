@@ -21,9 +21,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "kernels/base/device.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/ops.h"
 

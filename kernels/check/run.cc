@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 
+#include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/check/peaks.h"
 #include "kernels/devices.h"

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "kernels/base/parallel.h"
 #include "kernels/conv/conv_impl.h"
 
 namespace rondo {

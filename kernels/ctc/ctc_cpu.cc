@@ -7,6 +7,8 @@
 
 #include "kernels/ctc/ctc_cpu.h"
 
+#include "kernels/base/parallel.h"
+
 namespace rondo {
 namespace {
 

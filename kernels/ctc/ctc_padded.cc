@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/ctc/ctc_gpu.h"

@@ -4,6 +4,8 @@
 // thread 8 x 4 results; bf16 by mma_m16n8k16, each warp 32 x 32. Every result is summed in the
 // order of k, piece by piece (which keeps long f32 sums accurate), whatever its place in a tile:
 // rows have the same bits in any company. blockIdx.y is the product of the batch.
+#include <algorithm>
+
 #include "kernels/gemm/gemm_impl.h"
 #include "kernels/simt/outer_product.h"
 #include "kernels/simt/simt.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm_impl.h"
 
 namespace rondo {

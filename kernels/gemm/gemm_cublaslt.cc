@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "kernels/base/cuda_check.h"
+#include "kernels/base/device.h"
 
 namespace rondo {
 namespace {

@@ -5,6 +5,8 @@
 //
 // A block computes a tile of 16 sequences x 64 columns: forward the four gates of 16 cells, in the
 // backward pass dh of 64 cells. Each thread has 2 sequences x 4 columns.
+#include <algorithm>
+
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/lstm_per_step.h"
 

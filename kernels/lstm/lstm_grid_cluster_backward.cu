@@ -4,6 +4,7 @@
 // each block reads an eighth of the gradients of the pre-activations of the step before (in
 // backward order). These are exchanged four to a cell; dc stays with the thread that computes the
 // cell.
+#include "kernels/base/device.h"
 #include "kernels/lstm/lstm_grid_cluster.h"
 #include "kernels/lstm/lstm_impl.h"
 

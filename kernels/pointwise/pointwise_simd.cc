@@ -1,4 +1,5 @@
 // Compiled once per instruction set; see kernels/base/simd.h.
+#include "kernels/base/parallel.h"
 #include "kernels/base/simd.h"
 
 #include "kernels/pointwise/pointwise_impl.h"

@@ -1,5 +1,7 @@
 // Frames to one vector per sequence. The last frame and both gradients are copies, a team of
 // threads per row. The mean is a sum of columns: a block takes 32 columns of one sequence.
+#include <algorithm>
+
 #include "kernels/base/check_view.h"
 #include "kernels/pool/pool_impl.h"
 #include "kernels/simt/column_sums.h"

@@ -1,5 +1,7 @@
 // Reductions in two launches: blocks leave partial sums in the workspace, a second kernel adds them
 // up in order. No atomics, so the order of sums depends on shapes alone.
+#include <algorithm>
+
 #include "kernels/base/check_view.h"
 #include "kernels/reduce/reduce_impl.h"
 #include "kernels/simt/column_sums.h"

@@ -7,16 +7,17 @@
 
 #include "kernels/base/error.h"
 
+// In functions that never return, or call such: ThreadSanitizer counts calls per fiber, and
+// AddressSanitizer forgets all that is forbidden on a stack that it believes to be left, by a
+// system call, at the end of every fiber.
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
-#endif
-#if defined(__SANITIZE_THREAD__)
+#define RONDO_UNWATCHED __attribute__((no_sanitize("address"), noinline))
+#elif defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
-// Calls of instrumented functions are counted per fiber, and these never return.
-#define RONDO_UNCOUNTED __attribute__((no_sanitize("thread"), noinline))
+#define RONDO_UNWATCHED __attribute__((no_sanitize("thread"), noinline))
 #else
-#define RONDO_UNCOUNTED
+#define RONDO_UNWATCHED
 #endif
 
 #if !defined(__x86_64__) || defined(RONDO_SIMT_UCONTEXT)
@@ -28,7 +29,7 @@ namespace rondo::simt {
 
 // What the assembly and makecontext call; C linkage names cannot be members.
 struct FiberEntry {
-  [[noreturn]] RONDO_UNCOUNTED static void enter(Fiber* fiber) { Fiber::enter(fiber); }
+  [[noreturn]] RONDO_UNWATCHED static void enter(Fiber* fiber) { Fiber::enter(fiber); }
 };
 
 }  // namespace rondo::simt
@@ -38,7 +39,7 @@ extern "C" {
 // was saved. The x87 and SSE control words are the same in all fibers, so they are not switched.
 void rondo_simt_switch(void** save, void* load);
 void rondo_simt_start();
-[[noreturn]] RONDO_UNCOUNTED __attribute__((used)) void rondo_simt_enter(void* fiber) {
+[[noreturn]] RONDO_UNWATCHED __attribute__((used)) void rondo_simt_enter(void* fiber) {
   rondo::simt::FiberEntry::enter(static_cast<rondo::simt::Fiber*>(fiber));
 }
 }
@@ -66,8 +67,7 @@ rondo_simt_switch:
   popq %r12
   popq %rbx
   popq %rbp
-  popq %rcx
-  jmpq *%rcx
+  ret
 .size rondo_simt_switch,.-rondo_simt_switch
 .p2align 4
 .globl rondo_simt_start
@@ -108,7 +108,7 @@ void announce_arrival([[maybe_unused]] void* fake_stack, [[maybe_unused]] const 
   return reinterpret_cast<void**>(stack)[1];
 }
 
-RONDO_UNCOUNTED void* current_record() {
+RONDO_UNWATCHED void* current_record() {
 #if defined(__SANITIZE_THREAD__)
   return __tsan_get_current_fiber();
 #else
@@ -116,14 +116,14 @@ RONDO_UNCOUNTED void* current_record() {
 #endif
 }
 
-RONDO_UNCOUNTED void announce_record([[maybe_unused]] void* record) {
+RONDO_UNWATCHED void announce_record([[maybe_unused]] void* record) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_switch_to_fiber(record, 0);
 #endif
 }
 
 #ifdef RONDO_SIMT_USES_UCONTEXT
-RONDO_UNCOUNTED void switch_context(void** save, void* load) {
+RONDO_UNWATCHED void switch_context(void** save, void* load) {
   ucontext_t here;
   *save = &here;
   swapcontext(&here, static_cast<ucontext_t*>(load));
@@ -132,17 +132,20 @@ void enter_from_ucontext(unsigned high, unsigned low) {
   rondo_simt_enter(reinterpret_cast<void*>(static_cast<uintptr_t>(high) << 32 | low));
 }
 #else
-RONDO_UNCOUNTED void switch_context(void** save, void* load) { rondo_simt_switch(save, load); }
+RONDO_UNWATCHED void switch_context(void** save, void* load) { rondo_simt_switch(save, load); }
 #endif
 
 }  // namespace
 
-void Fiber::prepare(std::byte* stack, size_t bytes, void (*entry)(void*), void* argument) {
+void Fiber::prepare(FiberHost& host, std::byte* stack, size_t bytes, void (*entry)(void*),
+                    void* argument) {
+  host_ = &host;
   stack_ = stack;
   bytes_ = bytes;
   entry_ = entry;
   argument_ = argument;
   finished_ = false;
+  fake_stack_ = nullptr;
   std::memcpy(stack, &canary, sizeof canary);
 #if defined(__SANITIZE_THREAD__)
   if (thread_record(stack) == nullptr) thread_record(stack) = __tsan_create_fiber(0);
@@ -170,29 +173,42 @@ void Fiber::prepare(std::byte* stack, size_t bytes, void (*entry)(void*), void* 
 
 void Fiber::resume() {
   void* fake_stack = nullptr;
-  resumer_record_ = current_record();
+  host_->record = current_record();
   announce_switch(&fake_stack, stack_, bytes_);
   announce_record(thread_record(stack_));
-  switch_context(&resumer_, context_);
+  switch_context(&host_->context, context_);
   announce_arrival(fake_stack, nullptr, nullptr);
 }
 
 void Fiber::suspend() {
-  announce_switch(&fake_stack_, resumer_stack_, resumer_bytes_);
-  announce_record(resumer_record_);
-  switch_context(&context_, resumer_);
-  announce_arrival(fake_stack_, &resumer_stack_, &resumer_bytes_);
+  announce_switch(&fake_stack_, host_->stack, host_->bytes);
+  announce_record(host_->record);
+  switch_context(&context_, host_->context);
+  arrive();
 }
 
-RONDO_UNCOUNTED void Fiber::leave_for_good() {
+void Fiber::switch_to(Fiber& next) {
+  announce_switch(&fake_stack_, next.stack_, next.bytes_);
+  announce_record(thread_record(next.stack_));
+  switch_context(&context_, next.context_);
+  arrive();
+}
+
+// The first to arrive comes from the host.
+void Fiber::arrive() {
+  const bool learn = host_->stack == nullptr;
+  announce_arrival(fake_stack_, learn ? &host_->stack : nullptr, learn ? &host_->bytes : nullptr);
+}
+
+RONDO_UNWATCHED void Fiber::leave_for_good() {
   finished_ = true;
-  announce_switch(nullptr, resumer_stack_, resumer_bytes_);  // null: the fake frames are freed
-  announce_record(resumer_record_);
-  switch_context(&context_, resumer_);
+  announce_switch(nullptr, host_->stack, host_->bytes);  // null: the fake frames are freed
+  announce_record(host_->record);
+  switch_context(&context_, host_->context);
 }
 
-RONDO_UNCOUNTED void Fiber::enter(Fiber* fiber) {
-  announce_arrival(nullptr, &fiber->resumer_stack_, &fiber->resumer_bytes_);
+RONDO_UNWATCHED void Fiber::enter(Fiber* fiber) {
+  fiber->arrive();
   fiber->entry_(fiber->argument_);
   fiber->leave_for_good();
   __builtin_unreachable();
@@ -214,12 +230,6 @@ std::byte* StackPool::take() {
   }
   std::byte* stack = free_.back();
   free_.pop_back();
-#if defined(__SANITIZE_ADDRESS__)
-  // What the last fiber left: the frames at its bottom, which never return (see enter). All others
-  // ended, by a return or an exception.
-  constexpr size_t bottom = 4096;
-  __asan_unpoison_memory_region(stack + stack_bytes_ - bottom, bottom);
-#endif
   return stack;
 }
 

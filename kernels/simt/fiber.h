@@ -10,10 +10,18 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 namespace rondo::simt {
+
+// The code that resumes fibers, on the host thread's own stack.
+struct FiberHost {
+  void* context = nullptr;  // saved stack pointer, or ucontext_t
+  // For AddressSanitizer, which tells them when a fiber arrives from there, and ThreadSanitizer.
+  const void* stack = nullptr;
+  size_t bytes = 0;
+  void* record = nullptr;
+};
 
 class Fiber {
  public:
@@ -21,15 +29,19 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // The first resume() will call entry(argument) on `stack`, which the caller keeps alive and
-  // unshared until finished(). Exceptions must not leave `entry`.
-  void prepare(std::byte* stack, size_t bytes, void (*entry)(void*), void* argument);
+  // The first resume() or switch_to() will call entry(argument) on `stack`. The caller keeps stack
+  // and host alive and the stack unshared until finished(). Exceptions must not leave `entry`.
+  void prepare(FiberHost& host, std::byte* stack, size_t bytes, void (*entry)(void*),
+               void* argument);
 
-  // Runs until the fiber suspends or finishes. Not from inside a fiber.
+  // By the host: runs until this fiber, or one that it has switched to, suspends or finishes.
   void resume();
 
-  // From inside the fiber: back to whoever resumed it.
+  // From inside the fiber: back to the host.
   void suspend();
+
+  // From inside the fiber: on to another of the same host, which is prepared and not running.
+  void switch_to(Fiber& next);
 
   bool started() const { return stack_ != nullptr; }
   bool finished() const { return finished_; }
@@ -39,20 +51,17 @@ class Fiber {
 
  private:
   [[noreturn]] static void enter(Fiber* fiber);
+  void arrive();
   void leave_for_good();
 
   void* context_ = nullptr;  // saved stack pointer, or ucontext_t
-  void* resumer_ = nullptr;
+  bool finished_ = false;
   std::byte* stack_ = nullptr;
   size_t bytes_ = 0;
+  FiberHost* host_ = nullptr;
   void (*entry_)(void*) = nullptr;
   void* argument_ = nullptr;
-  bool finished_ = false;
-  // For AddressSanitizer: the resumer's stack, and this fiber's fake frames.
-  const void* resumer_stack_ = nullptr;
-  size_t resumer_bytes_ = 0;
-  void* fake_stack_ = nullptr;
-  void* resumer_record_ = nullptr;  // ThreadSanitizer's, of the resumer
+  void* fake_stack_ = nullptr;  // AddressSanitizer's
 
   friend struct FiberEntry;
 };

@@ -14,7 +14,6 @@
 // Every order of summation is fixed by the shapes, never by timing: results are deterministic.
 #pragma once
 
-#include <algorithm>
 #include <type_traits>
 
 #include "kernels/simt/simt.h"
@@ -28,8 +27,9 @@ inline constexpr int block_warps = block_threads / 32;
 inline constexpr int64_t most_blocks = 132 * 8;
 
 inline LaunchConfig launch_shape(const char* kernel, int64_t blocks, size_t shared_bytes = 0) {
+  const int64_t grid = blocks < 1 ? 1 : blocks < most_blocks ? blocks : most_blocks;
   return {.kernel = kernel,
-          .grid = {static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, most_blocks))},
+          .grid = {static_cast<unsigned>(grid)},
           .block = {block_threads},
           .shared_bytes = shared_bytes};
 }
@@ -99,7 +99,11 @@ struct Chunk<1> {
 
 // Elements per access where all of these types are touched: the largest takes 16 bytes.
 template <class... T>
-inline constexpr int wide = 16 / static_cast<int>(std::max({sizeof(T)...}));
+inline constexpr int wide = [] {
+  size_t largest = 0;
+  ((largest = sizeof(T) > largest ? sizeof(T) : largest), ...);
+  return 16 / static_cast<int>(largest);
+}();
 
 // Whether each p is aligned to N elements (nullptr is).
 template <int N, class... T>

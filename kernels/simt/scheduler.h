@@ -16,16 +16,18 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <list>
 #include <source_location>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/launch.h"
 #include "kernels/simt/fiber.h"
 
 namespace rondo {
+
+class Stream;
 
 enum class SimOrder : uint8_t { forward, reverse, shuffled };
 
@@ -47,6 +49,7 @@ using Where = std::source_location;
 
 struct Block;
 struct Gang;
+class GangRunner;
 
 // Counts only threads that have not exited, as the hardware does.
 struct Barrier {
@@ -74,17 +77,18 @@ struct AsyncCopy {
   Where where;
 };
 
-struct Thread {
+// What decides whose turn it is comes first: all threads of a warp are looked at for every barrier.
+struct alignas(64) Thread {
   Fiber fiber;
-  Block* block = nullptr;
-  Dim3 index;
-  unsigned linear = 0;
-  Where where;  // where it last waited
   const Barrier* barrier = nullptr;
   const Exchange* exchange = nullptr;
   unsigned generation = 0;  // of what it waits for
-  bool polling = false;
   uint32_t polls = 0, naps = 0;
+  bool polling = false;
+  unsigned linear = 0;
+  Block* block = nullptr;
+  Dim3 index;
+  Where where;                                    // where it last waited
   std::vector<AsyncCopy> open;                    // not committed yet
   std::vector<std::vector<AsyncCopy>> committed;  // oldest group first
 
@@ -114,8 +118,21 @@ struct RegisterGroup {
   Where where;
 };
 
-struct FreeShared {
-  void operator()(std::byte* p) const noexcept;
+// Owns a block's shared memory, 128-aligned. (Kernels' sources include this: no <memory>.)
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  explicit SharedMemory(std::byte* data) : data_(data) {}
+  SharedMemory(SharedMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  SharedMemory& operator=(SharedMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~SharedMemory();
+  std::byte* get() const { return data_; }
+
+ private:
+  std::byte* data_ = nullptr;
 };
 
 struct Block {
@@ -124,11 +141,11 @@ struct Block {
   unsigned rank = 0;  // within its cluster
   unsigned live = 0;  // threads that have not exited
   std::vector<Thread> threads;
-  std::unique_ptr<std::byte, FreeShared> shared;  // 128-aligned
+  SharedMemory shared;
   Barrier barrier;
   Barrier* cluster_barrier = nullptr;
-  Block* cluster = nullptr;  // its first block
-  std::vector<std::vector<std::unique_ptr<Exchange>>> warps;
+  Block* cluster = nullptr;                // its first block
+  std::vector<std::list<Exchange>> warps;  // one for each mask, where they stay
   std::vector<MBarrierState> mbarriers;
   std::vector<RegisterGroup> register_groups;
   unsigned spare_registers = 0;
@@ -141,8 +158,9 @@ struct Gang {
   std::vector<Block> blocks;
   std::vector<Barrier> cluster_barriers;
   Barrier grid_barrier;
-  void (*entry)(void*);
-  void* arguments;
+  void (*entry)(const void*);
+  const void* arguments;
+  GangRunner* runner = nullptr;
   bool cancelled = false;
   std::string failure;
 };
@@ -152,10 +170,15 @@ extern thread_local constinit Thread* self;
 // The kernel run_grid ran last on this host thread.
 extern thread_local constinit const char* last_kernel;
 
+// Enqueues the grid whose threads run entry(closure), with the options that hold now. The bytes of
+// the closure are copied: they must do without their constructors, 16-aligned.
+void enqueue_grid(Stream& stream, const LaunchConfig& config, const void* closure, size_t bytes,
+                  void (*entry)(const void*));
+
 // Runs entry(arguments) once per thread of the grid. Throws Error at the first failure, with every
 // thread's stack unwound.
-void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entry)(void*),
-              void* arguments);
+void run_grid(const LaunchConfig& config, const SimOptions& options, void (*entry)(const void*),
+              const void* arguments);
 
 // How many clusters of so many blocks, one to a multiprocessor, are resident at once: a cluster is
 // within a part of the chip, of 16 or 18 multiprocessors.

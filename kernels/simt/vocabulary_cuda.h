@@ -5,7 +5,6 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -329,15 +328,12 @@ template <class... Parameters, class... Arguments>
 void launch(const Context& context, const LaunchConfig& config, void (*kernel)(Parameters...),
             Arguments&&... arguments) {
   check_launch(config);
-  std::tuple<Parameters...> bound(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
-  std::apply(
-      [&](auto&... values) {
-        void* pointers[sizeof...(Parameters) + 1] = {
-            const_cast<void*>(static_cast<const void*>(&values))...};
-        rondo::detail::launch_cuda(context, config, reinterpret_cast<const void*>(kernel),
-                                   pointers);
-      },
-      bound);
+  const auto launch_with = [&](Parameters... values) {
+    void* pointers[sizeof...(Parameters) + 1] = {
+        const_cast<void*>(static_cast<const void*>(&values))...};
+    rondo::detail::launch_cuda(context, config, reinterpret_cast<const void*>(kernel), pointers);
+  };
+  launch_with(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
 }
 
 template <class... Parameters>

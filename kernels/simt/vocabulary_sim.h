@@ -2,12 +2,10 @@
 // defines the names CUDA kernels use (threadIdx is a macro).
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -224,11 +222,11 @@ T atomicAdd(T* p, std::type_identity_t<T> v) {
 }
 template <class T>
 T atomicMax(T* p, std::type_identity_t<T> v) {
-  return detail::update(p, [v](T old) { return std::max(old, v); });
+  return detail::update(p, [v](T old) { return old < v ? v : old; });
 }
 template <class T>
 T atomicMin(T* p, std::type_identity_t<T> v) {
-  return detail::update(p, [v](T old) { return std::min(old, v); });
+  return detail::update(p, [v](T old) { return v < old ? v : old; });
 }
 template <class T>
 T atomicExch(T* p, std::type_identity_t<T> v) {
@@ -334,13 +332,13 @@ inline void mma_m16n8k8_tf32(float (&c)[4], const uint32_t (&a)[4], const uint32
 template <class... Parameters, class... Arguments>
 void launch(const Context& context, const LaunchConfig& config, void (*kernel)(Parameters...),
             Arguments&&... arguments) {
-  check_launch(config);
-  std::tuple<Parameters...> bound(static_cast<Parameters>(std::forward<Arguments>(arguments))...);
-  context.stream->enqueue([config, options = sim_options(), kernel, bound] {
-    auto call = [&] { std::apply(kernel, bound); };
-    simt::run_grid(
-        config, options, [](void* f) { (*static_cast<decltype(call)*>(f))(); }, &call);
-  });
+  const auto thread = [kernel, ... values = static_cast<Parameters>(
+                                   std::forward<Arguments>(arguments))] { kernel(values...); };
+  using Closure = decltype(thread);
+  static_assert(std::is_trivially_copyable_v<Closure> && alignof(Closure) <= 16,
+                "a kernel's parameters are copied as bytes");
+  simt::enqueue_grid(*context.stream, config, &thread, sizeof thread,
+                     [](const void* closure) { (*static_cast<Closure*>(closure))(); });
 }
 
 template <class... Parameters>

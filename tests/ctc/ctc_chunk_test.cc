@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/base/parallel.h"
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/ctc/ctc_problem.h"

@@ -2,6 +2,7 @@
 // what log space makes of them is right.
 #include <thread>
 
+#include "kernels/base/parallel.h"
 #include "kernels/ctc/ctc_padded.h"
 #include "kernels/simt/scheduler.h"
 #include "tests/ctc/ctc_gpu_problem.h"

@@ -7,6 +7,8 @@
 #include <limits>
 #include <new>
 
+#include "kernels/base/device.h"
+#include "kernels/base/parallel.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include "engine/graph/plan.h"
 #include "engine/layers/layers.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo::test {
 

@@ -8,6 +8,7 @@
 #include "comm/run_ranks.h"
 #include "engine/parallel/pipeline.h"
 #include "engine/parallel/placement.h"
+#include "kernels/base/parallel.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

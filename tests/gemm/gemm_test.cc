@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/base/device.h"
+#include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/ops.h"
 

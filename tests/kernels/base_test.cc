@@ -1,8 +1,10 @@
-// kernels/base: packed layouts, the thread pool, bf16.
+// kernels/base: packed layouts, messages, the thread pool, bf16.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "kernels/base/dtype.h"
@@ -47,6 +49,25 @@ TEST_CASE("more frames than 32 bits may count are refused") {
 
 TEST_CASE("sorting longest first is stable") {
   CHECK(longest_first(std::vector<int32_t>{2, 5, 2, 7}) == std::vector<int32_t>{3, 1, 0, 2});
+}
+
+TEST_CASE("messages: text as it is, numbers as streams write them") {
+  CHECK(str().empty());
+  CHECK(str("a", 'b', std::string("c"), std::string_view("d")) == "abcd");
+  CHECK(str(-1, " ", 2u, " ", true, " ", uint8_t{65}) == "-1 2 1 65");
+  CHECK(str(std::numeric_limits<int64_t>::min(), std::numeric_limits<uint64_t>::max()) ==
+        "-922337203685477580818446744073709551615");
+  const auto streamed = [](auto x) {
+    std::ostringstream out;
+    out << x;
+    return out.str();
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double x : {0.0, -0.0, 0.1, 1.0 / 3, 100000.0, 1e6, 1234567.0, -2.5e-7, 5e-324,
+                         1.7e308, infinity, -infinity, static_cast<double>(NAN)}) {
+    CHECK(str(x) == streamed(x));
+    CHECK(str(static_cast<float>(x)) == streamed(static_cast<float>(x)));
+  }
 }
 
 TEST_CASE("the pool runs every index once and passes exceptions on") {

@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/base/device.h"
+#include "kernels/base/parallel.h"
 #include "kernels/ops.h"
 
 namespace rondo::test {

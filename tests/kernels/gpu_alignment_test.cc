@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/base/packed_host.h"
+#include "kernels/base/parallel.h"
 #include "kernels/cast/cast.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/norm/norm.h"

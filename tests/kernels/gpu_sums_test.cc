@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/parallel.h"
 #include "kernels/norm/norm.h"
 #include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/device.h"
 #include "kernels/base/packed_host.h"
+#include "kernels/base/parallel.h"
 #include "kernels/cast/cast.h"
 #include "kernels/loss/loss.h"
 #include "kernels/norm/norm.h"

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "kernels/base/parallel.h"
 #include "kernels/check/suites.h"
 #include "kernels/lstm/lstm_cudnn.h"
 #include "kernels/ops.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/device.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/ops.h"
