@@ -1,6 +1,8 @@
 // checkop: compares and times every kernel variant; see kernels/check/check.h.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
+#include <string>
 
 #include "kernels/base/error.h"
 #include "kernels/base/parallel.h"
@@ -9,7 +11,6 @@
 #ifdef RONDO_INSTRUMENTED
 #include <fstream>
 #include <set>
-#include <string>
 
 #include "kernels/simt/instrument/instrument.h"
 #endif
@@ -36,6 +37,16 @@ void list_devices(bool json) {
       std::printf("%-5s %s%s\n", rondo::name_of(kind), device ? "" : "not here: ", detail.c_str());
     }
   }
+}
+
+// "I/N" into options.part and options.parts; false when it is none.
+bool parse_part(const std::string& text, rondo::check::Options& options) {
+  const char* const end = text.data() + text.size();
+  const auto [slash, no_part] = std::from_chars(text.data(), end, options.part);
+  if (no_part != std::errc{} || slash == end || *slash != '/') return false;
+  const auto [rest, no_parts] = std::from_chars(slash + 1, end, options.parts);
+  return no_parts == std::errc{} && rest == end && 1 <= options.part &&
+         options.part <= options.parts;
 }
 
 #ifdef RONDO_INSTRUMENTED
@@ -85,8 +96,10 @@ int main(int argc, char** argv) {
   CLI::App app{"Compares every kernel variant with its reference, or times it (--bench)."};
   app.add_option("filters", options.filters,
                  "only cases whose OP/LABEL contains one of these, in their order");
-  app.add_option("--every", options.every, "of each op only the first case of so many")
-      ->check(CLI::Range(1, 1000));
+  std::string part;
+  app.add_option("--part", part,
+                 "1/5: of each op only the first case of five, the sixth, the eleventh ...")
+      ->type_name("I/N");
   app.add_option("--variant", options.variant, "only this variant (generic, avx512, ...)");
   app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)")
       ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
@@ -139,6 +152,10 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  }
+  if (app.count("--part") != 0 && !parse_part(part, options)) {
+    std::fprintf(stderr, "checkop: --part is '%s', expected I/N with 1 <= I <= N\n", part.c_str());
+    return 2;
   }
   if (options.bench && app.count("--threads") == 0) options.threads = {rondo::usable_cpus()};
   try {

@@ -177,7 +177,8 @@ Suite full_suite();
 struct Options {
   // Substrings of "op/label"; cases run in the order of these, and within each in the suite's.
   std::vector<std::string> filters;
-  int every = 1;         // of each op only the first case of so many
+  // Of each op the cases number `part`, part + parts, part + 2 parts, ..., counted from 1.
+  int part = 1, parts = 1;
   std::string variant;   // only this variant name
   std::string backend;   // only this backend
   int device_index = 0;  // among GPUs

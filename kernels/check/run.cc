@@ -404,7 +404,7 @@ Summary run_suite(const Suite& suite, const Options& options) {
       const auto [known, is_new] = named.emplace(name, &e);
       RONDO_CHECK(known->second == &e, "two cases are called ", name);
       if (!is_new) continue;
-      if (cases[e.op]++ % options.every == 0) CaseRun(runner, e).run();
+      if (cases[e.op]++ % options.parts == options.part - 1) CaseRun(runner, e).run();
     }
   }
   if (!runner.begun) fail_input("no case '", options.after, "' to go on after; see --list");

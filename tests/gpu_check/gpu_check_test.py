@@ -441,6 +441,14 @@ class Pieces(unittest.TestCase):
             self.assertEqual(self.list("pool/", "cast/", "--after", names[at]), (0, names[at + 1:]))
         self.assertEqual(self.list("cast/", "--after", pool[0])[0], 2)
 
+    def test_the_parts_of_checkop_make_a_whole(self):
+        whole = self.list("pool/", "cast/")[1]
+        parts = [self.list("pool/", "cast/", "--part", f"{i}/3")[1] for i in (1, 2, 3)]
+        self.assertEqual(sorted(sum(parts, [])), sorted(whole))
+        self.assertTrue(all(parts))
+        for wrong in ("0/3", "4/3", "1", "1/", "/3", "1/3x", "1/0", "-1/3", "1/99999999999"):
+            self.assertEqual(self.list("--part", wrong)[0], 2, wrong)
+
     def test_every_benchmark_is_timed(self):
         """By the patterns, which are in the order of priority; those of no pattern would never be."""
         every = self.list("--bench", "lstm_", "ctc", "gemm")[1]
