@@ -6,6 +6,7 @@
 // does the work. One thread at a time.
 #pragma once
 
+#include "kernels/base/device.h"
 #include "kernels/base/op.h"
 
 namespace rondo {
