@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -156,8 +157,9 @@ class Suite {
     std::string op, label;
     CaseFunction function;
     bool bench = false;
-    // On the simulator, where it takes seconds, only for these variants; empty: for all.
-    std::vector<std::string> simulated = {};
+    // On the simulator only for these variants, or for none, where it takes long and others show
+    // the same there; not set: for all.
+    std::optional<std::vector<std::string>> simulated = {};
   };
   template <class Args>
   Entry& add(std::string label, CaseFunction function) {

@@ -35,8 +35,8 @@ struct Runner {
            (options.peers || !is_peer(v.role));
   }
   static bool is_for(const Suite::Entry& e, const Variant& v) {
-    return v.backend != Backend::sim || e.simulated.empty() ||
-           std::find(e.simulated.begin(), e.simulated.end(), v.name) != e.simulated.end();
+    return v.backend != Backend::sim || !e.simulated ||
+           std::find(e.simulated->begin(), e.simulated->end(), v.name) != e.simulated->end();
   }
   bool wants(const Suite::Entry& e) const {
     return options.against.empty() ? !e.bench || options.bench : e.bench;

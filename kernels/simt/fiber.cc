@@ -10,7 +10,7 @@
 // In functions that never return, or call such: ThreadSanitizer counts calls per fiber, and
 // AddressSanitizer forgets all that is forbidden on a stack that it believes to be left, by a
 // system call, at the end of every fiber.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RONDO_ASAN_FIBERS)
 #include <sanitizer/common_interface_defs.h>
 #define RONDO_UNWATCHED __attribute__((no_sanitize("address"), noinline))
 #elif defined(__SANITIZE_THREAD__)
@@ -91,14 +91,14 @@ constexpr uint64_t canary = 0x5ca1ab1e0ddba11full;
 
 void announce_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom,
                      [[maybe_unused]] size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RONDO_ASAN_FIBERS)
   __sanitizer_start_switch_fiber(fake_stack, bottom, bytes);
 #endif
 }
 
 void announce_arrival([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** bottom,
                       [[maybe_unused]] size_t* bytes) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RONDO_ASAN_FIBERS)
   __sanitizer_finish_switch_fiber(fake_stack, bottom, bytes);
 #endif
 }

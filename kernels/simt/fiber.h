@@ -12,6 +12,13 @@
 #include <cstddef>
 #include <vector>
 
+// AddressSanitizer watches what fibers run. RONDO_ASAN_KERNELS says so to who switches them:
+// compiled for the sanitizer as well, that would be a quarter of the time of all that runs, and
+// show nothing.
+#if defined(__SANITIZE_ADDRESS__) || defined(RONDO_ASAN_KERNELS)
+#define RONDO_ASAN_FIBERS
+#endif
+
 namespace rondo::simt {
 
 // The code that resumes fibers, on the host thread's own stack.

@@ -35,7 +35,7 @@ constinit Observer* observer = nullptr;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RONDO_ASAN_FIBERS)
 constexpr size_t guard_bytes = 0;  // AddressSanitizer's own zones follow at once
 #else
 constexpr size_t guard_bytes = 128;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simt/fiber.h"
 #include "kernels/simt/scheduler.h"
 
 namespace rondo::simt {
@@ -32,7 +33,7 @@ struct Random {
 };
 
 // Not a power of two apart, or the tops of all stacks would compete for the same cache lines.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(RONDO_ASAN_FIBERS)
 inline constexpr size_t stack_bytes = 256 * 1024 + 320;
 #else
 inline constexpr size_t stack_bytes = 64 * 1024 + 320;

@@ -2,7 +2,6 @@
 // defines the names CUDA kernels use (threadIdx is a macro).
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -142,19 +141,18 @@ void cp_async_wait() {
 }
 
 inline void __threadfence() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
   if (simt::observer) simt::observer->fence();
 }
 inline void __threadfence_block() { __threadfence(); }
 inline uint32_t load_acquire(const uint32_t* p) {
-  const uint32_t v =
-      std::atomic_ref<uint32_t>(*const_cast<uint32_t*>(p)).load(std::memory_order_acquire);
+  const uint32_t v = __atomic_load_n(p, __ATOMIC_ACQUIRE);
   if (simt::observer) simt::observer->acquired(p, sizeof v);
   return v;
 }
 inline void store_release(uint32_t* p, uint32_t v) {
   if (simt::observer) simt::observer->released(p, sizeof v);
-  std::atomic_ref<uint32_t>(*p).store(v, std::memory_order_release);
+  __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
 // `bytes` (4, 8 or 16) at once; p must be aligned to them.
@@ -186,11 +184,9 @@ Words<bytes> load_relaxed(const void* p, Where w = Where::current()) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16);
   detail::check_aligned(p, bytes, w);
   if (simt::observer) simt::observer->relaxed(p, bytes, false);
-  auto* from = static_cast<uint32_t*>(const_cast<void*>(p));
+  const auto* from = static_cast<const uint32_t*>(p);
   Words<bytes> words;
-  for (int i = 0; i < bytes / 4; ++i) {
-    words.w[i] = std::atomic_ref<uint32_t>(from[i]).load(std::memory_order_relaxed);
-  }
+  for (int i = 0; i < bytes / 4; ++i) words.w[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
   return words;
 }
 template <int bytes>
@@ -199,19 +195,18 @@ void store_relaxed(void* p, const Words<bytes>& words, Where w = Where::current(
   detail::check_aligned(p, bytes, w);
   if (simt::observer) simt::observer->relaxed(p, bytes, true);
   auto* to = static_cast<uint32_t*>(p);
-  for (int i = 0; i < bytes / 4; ++i) {
-    std::atomic_ref<uint32_t>(to[i]).store(words.w[i], std::memory_order_relaxed);
-  }
+  for (int i = 0; i < bytes / 4; ++i) __atomic_store_n(to + i, words.w[i], __ATOMIC_RELAXED);
 }
 
 namespace detail {
 template <class T, class F>
 T update(T* p, F f) {
   if (simt::observer) simt::observer->updated(p, sizeof(T));
-  std::atomic_ref<T> a(*p);
-  T old = a.load();
-  while (!a.compare_exchange_weak(old, f(old))) {
-  }
+  T old, updated;
+  __atomic_load(p, &old, __ATOMIC_SEQ_CST);
+  do {
+    updated = f(old);
+  } while (!__atomic_compare_exchange(p, &old, &updated, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
   return old;
 }
 }  // namespace detail

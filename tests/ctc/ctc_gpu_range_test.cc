@@ -1,5 +1,8 @@
 // How many sequences the fast lattice in f32 keeps, by kinds of logits and by how densely labels
 // lie: those it does not keep are right too, but some ten times slower.
+#include <iterator>
+#include <vector>
+
 #include "kernels/base/parallel.h"
 #include "tests/ctc/ctc_gpu_problem.h"
 
@@ -117,7 +120,7 @@ void check(const CtcShape& shape, const Logits& logits, int most, bool loss_alon
 int most_of_blanks_by_12(const CtcShape& shape) { return shape.frames == 130 ? 6 : 0; }
 
 // In 1, 2 and 4 pairs a lane, and in two warps.
-const CtcShape shapes[] = {{40, 32, 25},   {70, 28, 50},   {200, 32, 25},  {150, 28, 50},
+const CtcShape shapes[] = {{40, 32, 25},   {200, 32, 25},  {70, 28, 50},   {150, 28, 50},
                            {130, 32, 100}, {220, 32, 120}, {300, 32, 100}, {250, 28, 150}};
 
 // A trained model, sure of every frame. Where an alignment enters a lane that it was far away from
@@ -202,17 +205,21 @@ TEST_CASE("ctc on GPUs: an emission that f32 does not hold is not forgotten") {
   check_two_ways(41, 35, 1, 130, 62);
 }
 
+// Each with every second shape.
 TEST_CASE("ctc on GPUs: all kinds of logits and the lattice in f32", "[.][range]") {
-  for (const CtcShape& shape : shapes) {
-    for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
-      check(shape, {kind, 15, 15}, 0, true);
-      check(shape, {kind, 25, 60}, 0, true);
-      check(shape, {kind, 40, 80}, 0, true);
+  std::vector<Logits> all;
+  for (Kind kind : {Kind::even, Kind::start, Kind::end}) {
+    all.insert(all.end(), {{kind, 15, 15}, {kind, 25, 60}, {kind, 40, 80}});
+  }
+  for (double range : {3.0, 6.0, 8.0, 10.0}) all.push_back({Kind::uniform, range, range});
+  all.push_back({Kind::random_class, 8, 8});
+  all.push_back({Kind::blanks, 8, 8});
+  all.push_back({Kind::blanks, 12, 12});
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (size_t s = i % 2; s < std::size(shapes); s += 2) {
+      const bool far = all[i].kind == Kind::blanks && all[i].low > 8;
+      check(shapes[s], all[i], far ? most_of_blanks_by_12(shapes[s]) : 0, true);
     }
-    for (double range : {3.0, 6.0, 8.0, 10.0}) check(shape, {Kind::uniform, range, range}, 0, true);
-    check(shape, {Kind::random_class, 8, 8}, 0, true);
-    check(shape, {Kind::blanks, 8, 8}, 0, true);
-    check(shape, {Kind::blanks, 12, 12}, most_of_blanks_by_12(shape), true);
   }
 }
 

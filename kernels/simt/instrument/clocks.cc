@@ -25,23 +25,30 @@ Clock Knowledge::bound(const Bounds& bounds, uint64_t key) {
   return at != bounds.end() && at->first == key ? at->second : 0;
 }
 
-// One pass over both: raise() for each would search, and move what lies behind.
+// One pass over both: raise() for each would search, and move what lies behind. Mostly all keys are
+// there already, and nothing moves at all.
 void Knowledge::merge(Bounds& into, const Bounds& other) {
-  if (other.empty()) return;
-  static thread_local Bounds merged;
-  merged.clear();
-  merged.reserve(into.size() + other.size());
-  auto a = into.cbegin();
-  for (const auto& b : other) {
-    for (; a != into.cend() && a->first < b.first; ++a) merged.push_back(*a);
-    merged.push_back(b);
-    if (a != into.cend() && a->first == b.first) {
-      merged.back().second = std::max(a->second, b.second);
-      ++a;
+  auto a = into.begin();
+  auto b = other.begin();
+  for (; b != other.end(); ++a, ++b) {
+    while (a != into.end() && a->first < b->first) ++a;
+    if (a == into.end() || a->first != b->first) break;
+    a->second = std::max(a->second, b->second);
+  }
+  if (b == other.end()) return;
+  static thread_local Bounds rest;  // of `into`, from the first key that it has not
+  rest.assign(a, into.end());
+  into.erase(a, into.end());
+  auto c = rest.cbegin();
+  for (; b != other.end(); ++b) {
+    for (; c != rest.cend() && c->first < b->first; ++c) into.push_back(*c);
+    into.push_back(*b);
+    if (c != rest.cend() && c->first == b->first) {
+      into.back().second = std::max(c->second, b->second);
+      ++c;
     }
   }
-  merged.insert(merged.end(), a, into.cend());
-  into = merged;
+  into.insert(into.end(), c, rest.cend());
 }
 
 void Knowledge::learn(const Knowledge& other) {
