@@ -324,10 +324,8 @@ void add_long(Suite& suite) {
     s.range = kind == LogitKind::uniform ? 2 : 12;
     s.lengths = {1800, 1500};
     s.label_lengths = {1050, 200};
-    auto& entry = add(suite, str("long/kind", static_cast<int>(kind)), s);
-    // The simulator has uniform logits of such a length in segments/blocks.
-    entry.simulated.emplace();
-    if (kind == LogitKind::aligned) entry.simulated->push_back("fast");
+    // The simulator has segments/blocks.
+    add(suite, str("long/kind", static_cast<int>(kind)), s).simulated.emplace();
     s.lengths = {400, 300};
     s.label_lengths = {60, 40};
     s.classes = 300;
@@ -398,7 +396,9 @@ void add_segments(Suite& suite) {
     x.lengths = {1180, 350, 50};
     x.label_lengths = {1100, 300, 7};
     x.gradient = g;
+    if (g == Gradient::separate) x.logits = LogitKind::aligned, x.range = 12;
     add_fast(suite, g == Gradient::none ? "segments/blocks_loss_only" : "segments/blocks", x);
+    x.logits = LogitKind::uniform;
     x.dtype = DType::bf16;
     x.classes = 8200;
     x.lengths = {1180, 40};

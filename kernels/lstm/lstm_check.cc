@@ -367,7 +367,7 @@ void add_persistent(Suite& suite) {
         s.lengths = size.lengths;
         s.directions = directions;
         s.dtype = dtype;
-        const bool full = directions == 2 || size.hidden > 500;
+        const bool full = directions == 2 || size.hidden == 520 || size.hidden == 990;
         s.states = full || size.hidden == 33;
         s.kept = directions == 1;
         // Not the recurrence's; so many terms are beyond its bound.
@@ -446,7 +446,8 @@ void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames
           s, true);
 }
 
-// So many sequences in two directions that clusters take two tiles of them in f32.
+// So many sequences in two directions that clusters take two tiles of them in f32 (and the grid
+// several).
 void add_two_tiles(Suite& suite) {
   Shape s;
   s.hidden = 130;
@@ -456,7 +457,7 @@ void add_two_tiles(Suite& suite) {
   s.states = s.kept = true;
   s.dx = false;
   s.spare = 3;
-  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false);
+  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false, {{"cluster", "grid"}});
 }
 
 // More than one tile of sequences and of columns in the portable GPU kernels, projected.
