@@ -1,5 +1,5 @@
-// The log-space variant of ctc: two launches, the rows' softmax statistics and one block per
-// sequence.
+// The log-space variant of ctc, and what others have of it (ctc_gpu.h). It is two launches: the
+// rows' softmax statistics, and one block per sequence.
 #include "kernels/ctc/ctc_log_space.h"
 #include "kernels/ctc/ctc_rows_gpu.h"
 
@@ -7,7 +7,7 @@ namespace rondo::RONDO_GPU {
 namespace {
 
 template <class T>
-void run_as(const Context& context, const CtcArgs& a) {
+void log_space_as(const Context& context, const CtcArgs& a) {
   const Problem<T> p(a, CtcGpuParts::log_space);
   if (p.layout.capacity.sequences == 0) return;
   launch_prepare(context, p, false);
@@ -27,8 +27,24 @@ void ctc_label_lengths(const Context& context, const int32_t* offsets, int32_t c
          label_lengths, offsets, count, out);
 }
 
+void ctc_prepare(const Context& context, const CtcArgs& a) {
+  a.logits.dtype == DType::f32 ? launch_prepare(context, Problem<float>(a), true)
+                               : launch_prepare(context, Problem<bf16>(a), true);
+}
+
+void ctc_prepare_log_space(const Context& context, const CtcArgs& a) {
+  constexpr CtcGpuParts parts = CtcGpuParts::log_space;
+  a.logits.dtype == DType::f32 ? launch_prepare(context, Problem<float>(a, parts), false)
+                               : launch_prepare(context, Problem<bf16>(a, parts), false);
+}
+
+void ctc_rest_in_log_space(const Context& context, const CtcArgs& a) {
+  a.logits.dtype == DType::f32 ? launch_log_space(context, Problem<float>(a), true)
+                               : launch_log_space(context, Problem<bf16>(a), true);
+}
+
 void ctc_log_space(const Context& context, const CtcArgs& a) {
-  a.logits.dtype == DType::f32 ? run_as<float>(context, a) : run_as<bf16>(context, a);
+  a.logits.dtype == DType::f32 ? log_space_as<float>(context, a) : log_space_as<bf16>(context, a);
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -4,7 +4,6 @@
 // column is made from the one beside it in the same way, whoever has made that.
 #include "kernels/ctc/ctc_chunk_impl.h"
 #include "kernels/ctc/ctc_log_space.h"
-#include "kernels/ctc/ctc_rows_gpu.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
@@ -192,7 +191,7 @@ void run_chunk(const Context& context, const char* name, const CtcArgs& whole, c
                void (*kernel)(Problem<T>, Borders)) {
   const Problem<T> p(whole, CtcGpuParts::log_space);
   if (p.layout.capacity.sequences == 0) return;
-  launch_prepare(context, p, false);
+  ctc_prepare_log_space(context, whole);
   launch(context,
          {.kernel = name,
           .grid = {static_cast<unsigned>(p.layout.capacity.sequences)},

@@ -1,6 +1,5 @@
 // The fast variant of ctc: see ctc_gpu.h, ctc_lattice_gpu.h, ctc_tile_gpu.h.
 #include "kernels/ctc/ctc_lattice_gpu.h"
-#include "kernels/ctc/ctc_log_space.h"
 #include "kernels/ctc/ctc_rows_gpu.h"
 
 namespace rondo::RONDO_GPU {
@@ -10,7 +9,7 @@ template <class T>
 void run_as(const Context& context, const CtcArgs& a) {
   const Problem<T> p(a);
   if (p.layout.capacity.sequences == 0) return;
-  launch_prepare(context, p, true);
+  ctc_prepare(context, a);
   if (p.work.in_segments) {
     ctc_lattice_in_segments(context, a);
   } else if (p.grad) {
@@ -19,7 +18,7 @@ void run_as(const Context& context, const CtcArgs& a) {
     launch_lattice(context, gathered_emissions(p));
   }
   if (p.grad) launch_gradient(context, p);
-  launch_log_space(context, p, true);
+  ctc_rest_in_log_space(context, a);
 }
 
 }  // namespace

@@ -18,8 +18,14 @@ namespace rondo {
 
 RONDO_DECLARE_GPU(ctc_fast, CtcArgs);
 RONDO_DECLARE_GPU(ctc_log_space, CtcArgs);
-// The lattice of `fast` alone, for CtcGpuWorkspace::in_segments; rows are prepared already.
+// Launches that are parts of these, each compiled once:
+// the rows' and labels' part of `fast`, and of log_space, whose workspace has less;
+RONDO_DECLARE_GPU(ctc_prepare, CtcArgs);
+RONDO_DECLARE_GPU(ctc_prepare_log_space, CtcArgs);
+// the lattice of `fast`, for CtcGpuWorkspace::in_segments;
 RONDO_DECLARE_GPU(ctc_lattice_in_segments, CtcArgs);
+// log space for the sequences that the lattice has left to it.
+RONDO_DECLARE_GPU(ctc_rest_in_log_space, CtcArgs);
 
 // cuDNN's, in builds that find its header: ctc_cudnn.cc. It wants the labels' lengths on the
 // device.
