@@ -4,6 +4,8 @@
 #include <atomic>
 #include <map>
 
+#include "kernels/base/error.h"
+
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_step.h"
 #include "kernels/gemm/gemm.h"

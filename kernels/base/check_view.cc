@@ -1,5 +1,7 @@
 #include "kernels/base/check_view.h"
 
+#include "kernels/base/error.h"
+
 namespace rondo {
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/base/error.h"
+#include "kernels/base/check.h"
 #include "kernels/base/launch.h"
 #include "kernels/base/op.h"
 

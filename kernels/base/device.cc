@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/op.h"
 
 namespace rondo {
 
@@ -22,6 +23,10 @@ const char* name_of(DeviceKind kind) {
       return "cuda";
   }
   return "?";
+}
+
+void fill_bytes(const Context& context, void* to, int byte, size_t bytes) {
+  context.device->fill_bytes(*context.stream, to, byte, bytes);
 }
 
 // In one piece of work, which blocks the stream's thread.

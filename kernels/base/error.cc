@@ -15,6 +15,8 @@ void append_number(std::string& out, Number number, Format... format) {
 
 }  // namespace
 
+Piece::Piece(const std::string& text) : Piece(std::string_view(text)) {}
+
 void Piece::append_to(std::string& out) const {
   switch (kind_) {
     case Kind::text:

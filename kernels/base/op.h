@@ -20,7 +20,7 @@
 #include <span>
 #include <string_view>
 
-#include "kernels/base/error.h"
+#include "kernels/base/check.h"
 #include "kernels/base/tensor.h"
 
 namespace rondo {
@@ -48,6 +48,9 @@ struct Context {
   ThreadPool* pool = nullptr;
 };
 
+// context.device->fill_bytes on context.stream, for kernels' sources: they do without device.h.
+void fill_bytes(const Context& context, void* to, int byte, size_t bytes);
+
 enum class Role : uint8_t {
   standard,  // chosen by default
   named,     // only by name (not proven yet, nondeterministic, ...)
@@ -55,12 +58,6 @@ enum class Role : uint8_t {
   timed,     // a peer that computes more coarsely than the contract asks: for timing only
 };
 constexpr bool is_peer(Role r) { return r == Role::peer || r == Role::timed; }
-
-// What a peer's run() throws when its library turns out not to do this.
-class Declined : public Error {
- public:
-  using Error::Error;
-};
 
 struct Variant {
   const char* op;

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "kernels/base/check.h"
 #include "kernels/base/dtype.h"
-#include "kernels/base/error.h"
 
 namespace rondo {
 

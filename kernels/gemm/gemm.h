@@ -24,7 +24,7 @@
 // `cublaslt` is NVIDIA's library, found when the program runs (kernels/gemm/cublaslt_library.h).
 #pragma once
 
-#include <string>
+#include <iosfwd>
 
 #include "kernels/base/op.h"
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "kernels/base/cpu.h"
+#include "kernels/base/error.h"
 #include "kernels/lstm/lstm_cpu.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"

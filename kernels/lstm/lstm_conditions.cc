@@ -1,5 +1,7 @@
 #include "kernels/lstm/lstm_conditions.h"
 
+#include "kernels/base/error.h"
+
 namespace rondo {
 namespace {
 

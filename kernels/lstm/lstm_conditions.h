@@ -4,8 +4,8 @@
 // asked on GPUs before a variant may be chosen at all). On the simulator `portable` comes first.
 #pragma once
 
+#include <iosfwd>
 #include <limits>
-#include <string>
 #include <string_view>
 
 #include "kernels/lstm/lstm.h"

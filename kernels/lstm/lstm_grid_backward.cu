@@ -3,7 +3,6 @@
 // A block owns 16 cells (f32: 8): their columns of R, and so their dh, for which it reads the
 // gradients of all pre-activations of the step before (in backward order) from dgates, complete
 // once all flags are there. dc stays with the thread that computes the cell.
-#include "kernels/base/device.h"
 #include "kernels/lstm/lstm_grid_product.h"
 #include "kernels/lstm/lstm_impl.h"
 
@@ -178,7 +177,7 @@ void lstm_backward_grid(const Context& context, const LstmBackwardArgs& a) {
   check_lstm(a);
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
-  context.device->fill_bytes(*context.stream, space.flags, 0, lstm_grid_flag_bytes(a.dims));
+  fill_bytes(context, space.flags, 0, lstm_grid_flag_bytes(a.dims));
   with_kernel(a.dims, a.dy.dtype,
               [&]<class T>(const LaunchConfig& config, void (*kernel)(Backward<T>)) {
                 launch(context, config, kernel, Backward<T>(a, space));

@@ -4,7 +4,6 @@
 // each block reads an eighth of the gradients of the pre-activations of the step before (in
 // backward order). These are exchanged four to a cell; dc stays with the thread that computes the
 // cell.
-#include "kernels/base/device.h"
 #include "kernels/lstm/lstm_grid_cluster.h"
 #include "kernels/lstm/lstm_impl.h"
 
@@ -223,7 +222,7 @@ void lstm_backward_grid_cluster(const Context& context, const LstmBackwardArgs& 
   check_lstm(a);
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
-  context.device->fill_bytes(*context.stream, space.exchange, missing_byte,
+  fill_bytes(context, space.exchange, missing_byte,
                              lstm_exchange_bytes(LstmPhase::backward, a.dims, a.layout.capacity));
   with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Backward(a, space));

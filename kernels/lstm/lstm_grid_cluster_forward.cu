@@ -3,7 +3,6 @@
 // A cluster of two blocks owns 16 or 32 cells. h is exchanged; c stays with the thread that
 // computes the cell. The exchanged memory also holds the initial h of every sequence, so that every
 // operand is found in the same way.
-#include "kernels/base/device.h"
 #include "kernels/lstm/lstm_grid_cluster.h"
 #include "kernels/lstm/lstm_impl.h"
 
@@ -193,7 +192,7 @@ void lstm_forward_grid_cluster(const Context& context, const LstmForwardArgs& a)
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   lstm_gpu_input_products(context, a, space);
-  context.device->fill_bytes(*context.stream, space.exchange, missing_byte,
+  fill_bytes(context, space.exchange, missing_byte,
                              lstm_exchange_bytes(LstmPhase::forward, a.dims, a.layout.capacity));
   with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Forward(a, space));

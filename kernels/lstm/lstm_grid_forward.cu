@@ -3,7 +3,6 @@
 // A block owns 8 or 16 cells and their four gates. h is exchanged through y: a block reads the rows
 // of the step before, which are complete once all flags are there. c stays with the thread that
 // computes the cell.
-#include "kernels/base/device.h"
 #include "kernels/lstm/lstm_grid_product.h"
 #include "kernels/lstm/lstm_impl.h"
 
@@ -164,7 +163,7 @@ void lstm_forward_grid(const Context& context, const LstmForwardArgs& a) {
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   lstm_gpu_input_products(context, a, space);
-  context.device->fill_bytes(*context.stream, space.flags, 0, lstm_grid_flag_bytes(a.dims));
+  fill_bytes(context, space.flags, 0, lstm_grid_flag_bytes(a.dims));
   with_kernel(a.dims, a.x.dtype,
               [&]<class T>(const LaunchConfig& config, void (*kernel)(Forward<T>)) {
                 launch(context, config, kernel, Forward<T>(a, space));

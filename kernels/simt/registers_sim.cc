@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/simt/gang.h"
 
 namespace rondo::simt {
 namespace {

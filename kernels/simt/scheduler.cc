@@ -71,6 +71,7 @@ void set_up_block(Block& b, Gang& gang, uint64_t index, unsigned in_gang) {
   const LaunchConfig& c = gang.config;
   const auto threads = static_cast<unsigned>(c.block.count());
   b.gang = &gang;
+  b.config = &c;
   b.index = unravel(index, c.grid);
   b.rank = b.index.x % c.cluster;
   b.live = threads;
@@ -215,8 +216,20 @@ unsigned resident_clusters(unsigned blocks) {
 }
 
 void fail(const std::string& what, Where where) {
-  throw Error(str("kernel ", self->block->gang->config.kernel, ", ", name_thread(*self), ": ", what,
+  throw Error(str("kernel ", self->block->config->kernel, ", ", name_thread(*self), ": ", what,
                   ", at ", place(where)));
+}
+
+void fail_missing_lane(const char* operation, int lane, Where where) {
+  fail(str(operation, ": reads lane ", lane, ", which is missing from the mask"), where);
+}
+
+void fail_unaligned(size_t bytes, Where where) {
+  fail(str("an access of ", bytes, " bytes at an address that is no multiple of that"), where);
+}
+
+void fail_not_tf32(Where where) {
+  fail("mma_m16n8k8_tf32: an operand that was not made TF32", where);
 }
 
 void leave(Barrier& b) {

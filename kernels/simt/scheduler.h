@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <list>
 #include <source_location>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -137,6 +136,7 @@ class SharedMemory {
 
 struct Block {
   Gang* gang = nullptr;
+  const LaunchConfig* config = nullptr;  // of its gang
   Dim3 index;
   unsigned rank = 0;  // within its cluster
   unsigned live = 0;  // threads that have not exited
@@ -151,18 +151,6 @@ struct Block {
   unsigned spare_registers = 0;
   // Of the cluster's barrier, when another block last asked for addresses here; ~0u: never.
   unsigned mapped = ~0u;
-};
-
-struct Gang {
-  const LaunchConfig& config;
-  std::vector<Block> blocks;
-  std::vector<Barrier> cluster_barriers;
-  Barrier grid_barrier;
-  void (*entry)(const void*);
-  const void* arguments;
-  GangRunner* runner = nullptr;
-  bool cancelled = false;
-  std::string failure;
 };
 
 // The thread that runs now; null outside kernels.
@@ -186,7 +174,10 @@ unsigned resident_clusters(unsigned blocks);
 
 // ---- for the vocabulary (kernels/simt/vocabulary_sim.h) ----
 
-[[noreturn]] void fail(const std::string& what, Where where);
+// "<operation>: reads lane <lane>, which is missing from the mask", and so on.
+[[noreturn]] void fail_missing_lane(const char* operation, int lane, Where where);
+[[noreturn]] void fail_unaligned(size_t bytes, Where where);
+[[noreturn]] void fail_not_tf32(Where where);
 bool same_place(Where a, Where b);
 
 void arrive_and_wait(Barrier& barrier, Where where);

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "kernels/simt/gang.h"
 #include "kernels/simt/mbarrier_sim.h"
 #include "kernels/simt/observer.h"
 #include "kernels/simt/registers_sim.h"
@@ -11,7 +12,7 @@ namespace rondo::simt {
 
 std::byte* shared_memory(size_t bytes, size_t alignment, Where where) {
   const Block& b = *self->block;
-  const size_t launched = b.gang->config.shared_bytes;
+  const size_t launched = b.config->shared_bytes;
   if (bytes > launched) {
     fail(str("uses ", bytes, " bytes of shared memory, launched with ", launched), where);
   }
@@ -21,7 +22,7 @@ std::byte* shared_memory(size_t bytes, size_t alignment, Where where) {
 
 std::byte* shared_of(unsigned rank, const void* mine, Where where) {
   const Block& b = *self->block;
-  const LaunchConfig& config = b.gang->config;
+  const LaunchConfig& config = *b.config;
   const auto offset = static_cast<const std::byte*>(mine) - b.shared.get();
   if (offset < 0 || static_cast<size_t>(offset) >= config.shared_bytes) {
     fail("map_shared: the address is not in this block's shared memory", where);
@@ -50,7 +51,7 @@ void cp_async(void* to, const void* from, unsigned bytes, unsigned valid, Where 
   }
   const Block& b = *self->block;
   const auto offset = static_cast<const std::byte*>(to) - b.shared.get();
-  if (offset < 0 || static_cast<size_t>(offset) + bytes > b.gang->config.shared_bytes) {
+  if (offset < 0 || static_cast<size_t>(offset) + bytes > b.config->shared_bytes) {
     fail("cp.async: the destination is not in this block's shared memory", where);
   }
   self->open.push_back({to, from, bytes, valid, where});

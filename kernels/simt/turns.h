@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/simt/fiber.h"
-#include "kernels/simt/scheduler.h"
+#include "kernels/simt/gang.h"
 
 namespace rondo::simt {
 

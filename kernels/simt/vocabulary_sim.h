@@ -27,8 +27,8 @@
 
 #define threadIdx (::rondo::simt::self->index)
 #define blockIdx (::rondo::simt::self->block->index)
-#define blockDim (::rondo::simt::self->block->gang->config.block)
-#define gridDim (::rondo::simt::self->block->gang->config.grid)
+#define blockDim (::rondo::simt::self->block->config->block)
+#define gridDim (::rondo::simt::self->block->config->grid)
 
 namespace rondo::sim {
 
@@ -60,9 +60,7 @@ T shuffle(unsigned mask, T value, int source, const char* operation, Where w) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8);
   const auto& slots = simt::exchange(mask, operation, &value, sizeof value, w);
   if (source < 0) return value;
-  if (!(mask >> source & 1)) {
-    simt::fail(str(operation, ": reads lane ", source, ", which is missing from the mask"), w);
-  }
+  if (!(mask >> source & 1)) simt::fail_missing_lane(operation, source, w);
   return lane_value<T>(slots, source);
 }
 
@@ -162,9 +160,7 @@ struct alignas(bytes) Words {
 };
 namespace detail {
 inline void check_aligned(const void* p, uintptr_t bytes, Where w) {
-  if (reinterpret_cast<uintptr_t>(p) % bytes != 0) {
-    simt::fail(str("an access of ", bytes, " bytes at an address that is no multiple of that"), w);
-  }
+  if (reinterpret_cast<uintptr_t>(p) % bytes != 0) simt::fail_unaligned(bytes, w);
 }
 }  // namespace detail
 template <int bytes>
@@ -315,9 +311,7 @@ inline void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (
 // The operands are TF32: f32 with zeros in the lower 13 bits.
 inline void mma_m16n8k8_tf32(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                              Where w = Where::current()) {
-  if ((a[0] | a[1] | a[2] | a[3] | b[0] | b[1]) & 0x1fffu) {
-    simt::fail("mma_m16n8k8_tf32: an operand that was not made TF32", w);
-  }
+  if ((a[0] | a[1] | a[2] | a[3] | b[0] | b[1]) & 0x1fffu) simt::fail_not_tf32(w);
   detail::mma(c, a, b, "mma_m16n8k8_tf32", simt::mma_tile_tf32, w);
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "kernels/base/error.h"
+#include "kernels/simt/gang.h"
 
 namespace rondo::simt {
 

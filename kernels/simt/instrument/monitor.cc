@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "kernels/simt/gang.h"
 #include "kernels/simt/instrument/source_line.h"
 
 namespace rondo::simt {
