@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/base/cuda_check.h"
+#include "kernels/base/error.h"
 
 namespace rondo::detail {
 
