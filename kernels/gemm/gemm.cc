@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/cpu.h"
+#include "kernels/base/error.h"
 #include "kernels/gemm/gemm_blocked.h"
 #include "kernels/gemm/gemm_impl.h"
 
