@@ -5,7 +5,6 @@
 #include <map>
 
 #include "kernels/base/error.h"
-
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_step.h"
 #include "kernels/gemm/gemm.h"

@@ -223,7 +223,7 @@ void lstm_backward_grid_cluster(const Context& context, const LstmBackwardArgs& 
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
   fill_bytes(context, space.exchange, missing_byte,
-                             lstm_exchange_bytes(LstmPhase::backward, a.dims, a.layout.capacity));
+             lstm_exchange_bytes(LstmPhase::backward, a.dims, a.layout.capacity));
   with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Backward(a, space));
   });

@@ -193,7 +193,7 @@ void lstm_forward_grid_cluster(const Context& context, const LstmForwardArgs& a)
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   lstm_gpu_input_products(context, a, space);
   fill_bytes(context, space.exchange, missing_byte,
-                             lstm_exchange_bytes(LstmPhase::forward, a.dims, a.layout.capacity));
+             lstm_exchange_bytes(LstmPhase::forward, a.dims, a.layout.capacity));
   with_kernel(a.dims, [&](const LaunchConfig& config, auto kernel) {
     launch(context, config, kernel, Forward(a, space));
   });
