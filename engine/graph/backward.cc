@@ -26,13 +26,7 @@ void GradientBuilder::contribute(ValueId id, ValueId gradient) {
 
 ValueId GradientBuilder::parameter_gradient(ValueId id) {
   if (id == no_value) return no_value;
-  // Look through the cast to the compute dtype.
-  for (const Node& node : graph_.nodes) {
-    if (node.op == "cast" && node.outputs[0] == id) {
-      id = node.inputs[0];
-      break;
-    }
-  }
+  id = parameter_behind(graph_, id);
   const Value parameter = graph_.value(id);
   if (parameter.role != ValueRole::parameter || !parameter.needs_gradient) return no_value;
   if (parameter.gradient == no_value) {
@@ -56,8 +50,8 @@ void GradientBuilder::emit(std::string op, std::vector<ValueId> inputs,
                            std::vector<ValueId> outputs, Attributes attributes, Phase phase,
                            int stage) {
   rule_of(op);
-  graph_.nodes.push_back(
-      {std::move(op), std::move(inputs), std::move(outputs), std::move(attributes), phase, stage});
+  graph_.nodes.push_back({std::move(op), std::move(inputs), std::move(outputs),
+                          std::move(attributes), phase, stage, of_});
 }
 
 BackwardResult append_backward_with_gradients(Graph& graph, ValueId loss) {
@@ -76,7 +70,9 @@ BackwardResult append_backward_with_gradients(Graph& graph, ValueId loss) {
     if (!rule.backward) continue;
     const bool receives = std::any_of(node.outputs.begin(), node.outputs.end(),
                                       [&](ValueId id) { return builder.of(id) != no_value; });
-    if (produces_loss || receives) rule.backward(builder, node);
+    if (!produces_loss && !receives) continue;
+    builder.differentiate(node);
+    rule.backward(builder, node);
   }
   BackwardResult result;
   result.nodes_added = static_cast<int>(graph.nodes.size() - forward_nodes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/graph/rules.h"
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc.h"
@@ -58,7 +59,7 @@ void check_labels(const Graph& graph, const BatchView& batch) {
     }
   }
   for (const Node& node : graph.nodes) {
-    if (!node.op.starts_with("ctc")) continue;
+    if (!rule_of(node.op).reads_labels) continue;
     const int64_t classes = graph.shape(node.inputs.front()).cols;
     const auto blank = static_cast<int32_t>(node.attributes.integer("blank"));
     for (size_t n = 0; n < sequences; ++n) {

@@ -155,7 +155,7 @@ ValueId Graph::as_compute(ValueId parameter) {
   if (parameter == no_value || value(parameter).dtype == compute) return parameter;
   // One cast per parameter, however often it is used.
   for (const Node& node : nodes) {
-    if (node.op == "cast" && node.inputs[0] == parameter) return node.outputs[0];
+    if (rule_of(node.op).converts && node.inputs[0] == parameter) return node.outputs[0];
   }
   return add_node("cast", {parameter}, {{"dtype", static_cast<int64_t>(compute)}})[0];
 }

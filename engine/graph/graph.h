@@ -111,6 +111,8 @@ struct Node {
   Attributes attributes;
   Phase phase = Phase::forward;
   int stage = 0;
+  // Of a gradient node: output 0 of the forward node that it belongs to.
+  ValueId gradient_of = no_value;
 };
 
 // Packed frames after subsampling: each sequence has ceil(length / factor) frames of its parent's.

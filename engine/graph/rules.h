@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/graph/graph.h"
+#include "engine/graph/time_rule.h"
+#include "engine/graph/work.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
 
@@ -75,7 +77,9 @@ class GradientBuilder {
   ValueId parameter_gradient(ValueId id);
   // An activation with the shape and dtype of `like`.
   ValueId like(ValueId like, std::string name);
-  // Appends a node with given outputs.
+  // The forward node whose gradients are emitted from now on.
+  void differentiate(const Node& node) { of_ = node.outputs.at(0); }
+  // Appends a node with given outputs, as a gradient of that one.
   void emit(std::string op, std::vector<ValueId> inputs, std::vector<ValueId> outputs,
             Attributes attributes, Phase phase, int stage);
 
@@ -84,6 +88,7 @@ class GradientBuilder {
  private:
   Graph& graph_;
   std::vector<ValueId> gradients_;  // by value id
+  ValueId of_ = no_value;
 };
 
 // Runs one node; owns the bound arguments.
@@ -96,24 +101,46 @@ struct InferredValue {
 };
 
 struct OpRule {
-  const char* op;
+  const char* op = "";
   // The outputs of a node about to be added; throws Error when the inputs do not fit. nullptr: the
   // op appears in backward passes only, where outputs are given.
-  std::vector<InferredValue> (*infer)(const Graph& graph, const Node& node);
+  std::vector<InferredValue> (*infer)(const Graph& graph, const Node& node) = nullptr;
   // Appends the gradient nodes; nullptr: nothing flows back.
-  void (*backward)(GradientBuilder& builder, const Node& node);
+  void (*backward)(GradientBuilder& builder, const Node& node) = nullptr;
   // Bytes of scratch; nullptr: none.
   size_t (*workspace)(const Context& context, const Graph& graph, const Node& node,
-                      const BatchCapacity& capacity);
+                      const BatchCapacity& capacity) = nullptr;
   // Binds memory and chooses the kernel variant.
-  Thunk (*bind)(const Binder& binder, const Node& node);
+  Thunk (*bind)(const Binder& binder, const Node& node) = nullptr;
+  // What the op does to time; by default the rule does not say, and who has to know refuses it.
+  TimeRule time = {};
+  // How much there is to do, for the planner; nullptr: the planner refuses the op.
+  WorkFunction work = nullptr;
+  // The op whose measured constants the planner takes for this one; nullptr: its own.
+  const char* priced_as = nullptr;
   // Output i may take the memory of input j when nobody reads that input later.
   std::vector<std::pair<int, int>> in_place = {};
   // Output 0 is a loss: append_backward may start here, with a gradient of 1 for each element.
   bool is_loss = false;
+  // The batch's labels are read: they have to be classes of input 0 other than the attribute blank.
+  bool reads_labels = false;
+  // Output 0 is input 0 in another dtype: gradients of parameters look through it.
+  bool converts = false;
+  // Output 0 is the sum of two gradients of one value, made by whoever contributed the second.
+  bool adds_gradients = false;
 };
 
 const OpRule& rule_of(std::string_view op);  // throws Error for an unknown op
 std::vector<std::string_view> rule_names();
+
+// An op beside those of the table for as long as this lives, for tests. `rule` outlives it. Not
+// thread-safe: none may be made or end while others look rules up.
+class ExtraRule {
+ public:
+  explicit ExtraRule(const OpRule& rule);
+  ~ExtraRule();
+  ExtraRule(const ExtraRule&) = delete;
+  ExtraRule& operator=(const ExtraRule&) = delete;
+};
 
 }  // namespace rondo

@@ -34,7 +34,13 @@ Thunk bind(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& cast_rule() {
-  static const OpRule rule{"cast", infer, backward, nullptr, bind};
+  static const OpRule rule{.op = "cast",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .converts = true};
   return rule;
 }
 

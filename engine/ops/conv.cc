@@ -181,29 +181,74 @@ Thunk bind_edges_grad(const Binder& b, const Node& node) {
   };
 }
 
+Halo halo_of(const Node& node) {
+  const int64_t span =
+      node.attributes.integer("dilation") * (node.attributes.integer("kernel") - 1);
+  const int64_t left = node.attributes.integer("left");
+  return {static_cast<int32_t>(left), static_cast<int32_t>(span - left)};
+}
+
+// y = windows W^T, dx = windows of dy times W, dW = dy^T windows; the windows are written once and
+// read once beside the operands.
+template <ConvPhase phase>
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+  constexpr bool weight_gradient = phase == ConvPhase::grad_weight;
+  const Shape& weight = g.shape(node.inputs.at(weight_gradient ? 4 : 1));
+  // What is gathered, and for the frames of what.
+  const Shape& from = g.shape(node.inputs.at(weight_gradient ? 1 : 0));
+  const Shape& to = g.shape(weight_gradient ? node.inputs.at(0) : node.outputs.at(0));
+  const double rows = rows_of(g, to, batch);
+  const double window = static_cast<double>(from.cols * node.attributes.integer("kernel"));
+  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  w.flops = 2 * rows * static_cast<double>(weight.rows * weight.cols);
+  w.bytes += 2 * rows * window * static_cast<double>(size_of(dtype_of(g, node)));
+  return w;
+}
+
 }  // namespace
 
 const OpRule& conv_rule() {
-  static const OpRule rule{"conv", infer, backward, workspace<ConvPhase::forward>, bind};
+  static const OpRule rule{
+      .op = "conv",
+      .infer = infer,
+      .backward = backward,
+      .workspace = workspace<ConvPhase::forward>,
+      .bind = bind,
+      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {3, 4}},
+      .work = work<ConvPhase::forward>,
+      .priced_as = "linear"};
   return rule;
 }
 const OpRule& conv_grad_input_rule() {
-  static const OpRule rule{"conv_grad_input", nullptr, nullptr, workspace<ConvPhase::grad_input>,
-                           bind_grad_input};
+  static const OpRule rule{
+      .op = "conv_grad_input",
+      .workspace = workspace<ConvPhase::grad_input>,
+      .bind = bind_grad_input,
+      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_gradients = {1, 2}},
+      .work = work<ConvPhase::grad_input>,
+      .priced_as = "linear_grad_input"};
   return rule;
 }
 const OpRule& conv_grad_weight_rule() {
-  static const OpRule rule{"conv_grad_weight", nullptr, nullptr, workspace<ConvPhase::grad_weight>,
-                           bind_grad_weight};
+  static const OpRule rule{
+      .op = "conv_grad_weight",
+      .workspace = workspace<ConvPhase::grad_weight>,
+      .bind = bind_grad_weight,
+      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {2, 3}},
+      .work = work<ConvPhase::grad_weight>,
+      .priced_as = "linear_grad_weight"};
   return rule;
 }
 const OpRule& edge_frames_rule() {
-  static const OpRule rule{"edge_frames", nullptr, nullptr, nullptr, bind_edges};
+  static const OpRule rule{
+      .op = "edge_frames", .bind = bind_edges, .time = {.kind = TimeKind::part}};
   return rule;
 }
 const OpRule& edge_frames_grad_rule() {
-  static const OpRule rule{"edge_frames_grad", nullptr,         nullptr, nullptr,
-                           bind_edges_grad,    {{0, 0}, {1, 1}}};
+  static const OpRule rule{.op = "edge_frames_grad",
+                           .bind = bind_edges_grad,
+                           .time = {.kind = TimeKind::part},
+                           .in_place = {{0, 0}, {1, 1}}};
   return rule;
 }
 

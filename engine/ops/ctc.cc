@@ -5,6 +5,7 @@
 #include "engine/ops/bind.h"
 #include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
+#include "kernels/ctc/ctc_chunk.h"
 
 namespace rondo {
 namespace {
@@ -46,10 +47,52 @@ Thunk bind(const Binder& b, const Node& node) {
   return bound(b, a);
 }
 
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+  const Shape& logits = g.shape(node.inputs.at(0));
+  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  w.bytes += bytes_of(g, node.inputs[0], batch);  // read twice
+  w.steps = steps_of(g, logits, batch);
+  w.recurrent_flops = rows_of(g, logits, batch) * (2 * batch.labels + 1);
+  w.exchanged = batch.sequences;
+  w.cells = rows_of(g, logits, batch);
+  return w;
+}
+
+// ctc -> ctc_chunk_alpha, ctc_chunk_grad.
+CutLoss cut(Graph& g, const Node& node, int32_t max_label_length) {
+  const ValueId logits = node.inputs[0];
+  const ValueId totals = g.add_input(total_frames_input, Shape::sequences(1), DType::i32);
+  const Shape border = Shape::sequences(ctc_border_width(max_label_length));
+  CutLoss c;
+  c.forward_in = g.add_activation("ctc.alpha_in", border, DType::f64);
+  c.forward_out = g.add_activation("ctc.alpha_out", border, DType::f64);
+  c.backward_in = g.add_activation("ctc.beta_in", border, DType::f64);
+  c.backward_out = g.add_activation("ctc.beta_out", border, DType::f64);
+  c.forward = {"ctc_chunk_alpha", {logits, totals, c.forward_in},
+               {c.forward_out},   node.attributes,
+               Phase::forward,    node.stage};
+  c.backward = {"ctc_chunk_grad",
+                {logits, totals, c.forward_in, c.backward_in},
+                {node.outputs[0], node.outputs[1], c.backward_out},
+                node.attributes,
+                Phase::backward,
+                node.stage};
+  return c;
+}
+
 }  // namespace
 
 const OpRule& ctc_rule() {
-  static const OpRule rule{"ctc", infer, backward, workspace, bind, {{1, 0}}, true};
+  static const OpRule rule{.op = "ctc",
+                           .infer = infer,
+                           .backward = backward,
+                           .workspace = workspace,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::loss, .cut = cut},
+                           .work = work,
+                           .in_place = {{1, 0}},
+                           .is_loss = true,
+                           .reads_labels = true};
   return rule;
 }
 

@@ -52,11 +52,20 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& ctc_chunk_alpha_rule() {
-  static const OpRule rule{"ctc_chunk_alpha", nullptr, nullptr, workspace, bind_alpha};
+  static const OpRule rule{.op = "ctc_chunk_alpha",
+                           .workspace = workspace,
+                           .bind = bind_alpha,
+                           .time = {.kind = TimeKind::part},
+                           .reads_labels = true};
   return rule;
 }
 const OpRule& ctc_chunk_grad_rule() {
-  static const OpRule rule{"ctc_chunk_grad", nullptr, nullptr, workspace, bind_grad, {{1, 0}}};
+  static const OpRule rule{.op = "ctc_chunk_grad",
+                           .workspace = workspace,
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::part},
+                           .in_place = {{1, 0}},
+                           .reads_labels = true};
   return rule;
 }
 

@@ -37,7 +37,13 @@ Thunk bind(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& dropout_rule() {
-  static const OpRule rule{"dropout", infer, backward, nullptr, bind, {{0, 0}}};
+  static const OpRule rule{.op = "dropout",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{0, 0}}};
   return rule;
 }
 

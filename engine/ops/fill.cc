@@ -16,7 +16,8 @@ Thunk bind(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& fill_rule() {
-  static const OpRule rule{"fill", nullptr, nullptr, nullptr, bind};
+  static const OpRule rule{
+      .op = "fill", .bind = bind, .time = {.kind = TimeKind::rows}, .work = operand_work};
   return rule;
 }
 

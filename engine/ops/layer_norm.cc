@@ -67,12 +67,21 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& layer_norm_rule() {
-  static const OpRule rule{"layer_norm", infer, backward, nullptr, bind};
+  static const OpRule rule{.op = "layer_norm",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work};
   return rule;
 }
 const OpRule& layer_norm_grad_rule() {
-  static const OpRule rule{"layer_norm_grad", nullptr,   nullptr,
-                           grad_workspace,    bind_grad, {{0, 4}}};
+  static const OpRule rule{.op = "layer_norm_grad",
+                           .workspace = grad_workspace,
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{0, 4}}};
   return rule;
 }
 

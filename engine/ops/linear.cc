@@ -75,20 +75,20 @@ GemmArgs grad_weight_args(const Graph& g, const Node& node, int64_t rows) {
   return a;
 }
 
-int64_t rows_of(const Graph& g, const BatchCapacity& capacity, ValueId id) {
+int64_t capacity_rows(const Graph& g, const BatchCapacity& capacity, ValueId id) {
   return value_elements(g, capacity, g.shape(id)) / g.shape(id).cols;
 }
 
 template <GemmArgs (*make)(const Graph&, const Node&, int64_t)>
 size_t workspace(const Context& context, const Graph& g, const Node& node,
                  const BatchCapacity& capacity) {
-  return gemm_workspace_bytes(context, make(g, node, rows_of(g, capacity, node.inputs[0])));
+  return gemm_workspace_bytes(context, make(g, node, capacity_rows(g, capacity, node.inputs[0])));
 }
 
 // Weight and bias gradients follow one another in the same scratch.
 size_t grad_weight_workspace(const Context& context, const Graph& g, const Node& node,
                              const BatchCapacity& capacity) {
-  const int64_t rows = rows_of(g, capacity, node.inputs[0]);
+  const int64_t rows = capacity_rows(g, capacity, node.inputs[0]);
   return std::max(workspace<grad_weight_args>(context, g, node, capacity),
                   reduce_rows_workspace_bytes(context, rows, g.shape(node.inputs[0]).cols));
 }
@@ -96,7 +96,7 @@ size_t grad_weight_workspace(const Context& context, const Graph& g, const Node&
 // The product that `make` describes, of the node's first two inputs.
 template <GemmArgs (*make)(const Graph&, const Node&, int64_t)>
 GemmArgs product(const Binder& b, const Node& node) {
-  GemmArgs a = make(b.graph(), node, rows_of(b.graph(), b.capacity(), node.inputs[0]));
+  GemmArgs a = make(b.graph(), node, capacity_rows(b.graph(), b.capacity(), node.inputs[0]));
   a.a = b.input(node, 0).data;
   a.b = b.input(node, 1).data;
   a.c = b.output(node, 0).data;
@@ -132,20 +132,42 @@ Thunk bind_grad_weight(const Binder& b, const Node& node) {
   };
 }
 
+// Two flops per row, input and output column.
+template <GemmArgs (*make)(const Graph&, const Node&, int64_t)>
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  const GemmArgs a = make(g, node, 1);
+  const double rows = rows_of(g, g.shape(node.inputs[0]), batch);
+  w.flops = 2 * rows * static_cast<double>(a.m * a.n * a.k);
+  return w;
+}
+
 }  // namespace
 
 const OpRule& linear_rule() {
-  static const OpRule rule{"linear", infer, backward, workspace<forward_args>, bind};
+  static const OpRule rule{.op = "linear",
+                           .infer = infer,
+                           .backward = backward,
+                           .workspace = workspace<forward_args>,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::rows},
+                           .work = work<forward_args>};
   return rule;
 }
 const OpRule& linear_grad_input_rule() {
-  static const OpRule rule{"linear_grad_input", nullptr, nullptr, workspace<grad_input_args>,
-                           bind_grad_input};
+  static const OpRule rule{.op = "linear_grad_input",
+                           .workspace = workspace<grad_input_args>,
+                           .bind = bind_grad_input,
+                           .time = {.kind = TimeKind::rows},
+                           .work = work<grad_input_args>};
   return rule;
 }
 const OpRule& linear_grad_weight_rule() {
-  static const OpRule rule{"linear_grad_weight", nullptr, nullptr, grad_weight_workspace,
-                           bind_grad_weight};
+  static const OpRule rule{.op = "linear_grad_weight",
+                           .workspace = grad_weight_workspace,
+                           .bind = bind_grad_weight,
+                           .time = {.kind = TimeKind::rows},
+                           .work = work<grad_weight_args>};
   return rule;
 }
 

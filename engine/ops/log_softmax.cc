@@ -38,11 +38,20 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& log_softmax_rule() {
-  static const OpRule rule{"log_softmax", infer, backward, nullptr, bind};
+  static const OpRule rule{.op = "log_softmax",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work};
   return rule;
 }
 const OpRule& log_softmax_grad_rule() {
-  static const OpRule rule{"log_softmax_grad", nullptr, nullptr, nullptr, bind_grad, {{0, 1}}};
+  static const OpRule rule{.op = "log_softmax_grad",
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{0, 1}}};
   return rule;
 }
 

@@ -53,12 +53,25 @@ Thunk bind_mse(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& cross_entropy_rule() {
-  static const OpRule rule{
-      "cross_entropy", infer_cross_entropy, backward, nullptr, bind_cross_entropy, {{1, 0}}, true};
+  static const OpRule rule{.op = "cross_entropy",
+                           .infer = infer_cross_entropy,
+                           .backward = backward,
+                           .bind = bind_cross_entropy,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{1, 0}},
+                           .is_loss = true};
   return rule;
 }
 const OpRule& mse_rule() {
-  static const OpRule rule{"mse", infer_mse, backward, nullptr, bind_mse, {{1, 0}}, true};
+  static const OpRule rule{.op = "mse",
+                           .infer = infer_mse,
+                           .backward = backward,
+                           .bind = bind_mse,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{1, 0}},
+                           .is_loss = true};
   return rule;
 }
 

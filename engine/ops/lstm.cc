@@ -172,20 +172,80 @@ Thunk bind_weight_grad(const Binder& b, const Node& node) {
   return bound(b, a);
 }
 
+// `dx`: the output of the backward node that both directions add to; no_place: none is.
+template <int dx>
+Node one_direction(const Node& node, int direction, bool later) {
+  Node copy = node;
+  const LstmRun run = direction == 0 ? LstmRun::first : LstmRun::second;
+  copy.attributes = node.attributes.with("run", static_cast<int64_t>(run));
+  if (dx != no_place && !later) copy.outputs[static_cast<size_t>(dx)] = no_value;
+  return copy;
+}
+
+template <LstmPhase phase>
+NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double cache_bytes) {
+  // The value whose level the layer runs at: x, gates or x.
+  const ValueId at = node.inputs.at(phase == LstmPhase::backward ? 1 : 0);
+  const double rows = rows_of(g, g.shape(at), batch), steps = steps_of(g, g.shape(at), batch);
+  const LstmDims d = dims_of(node);
+  const auto directions = static_cast<double>(d.directions);
+  const auto input = static_cast<double>(d.input), hidden = static_cast<double>(d.hidden);
+  const auto projection = static_cast<double>(d.projection);
+  const auto output = static_cast<double>(d.output());
+  const double outside = 2 * rows * directions * 4 * hidden * input;
+  const double inside = 2 * rows * directions * (4 * hidden * output + projection * hidden);
+  NodeWork w = operand_work(g, node, batch, cache_bytes);
+  if (phase == LstmPhase::weight_grad) {
+    w.flops = outside + inside;
+    return w;
+  }
+  const bool has_input_product =
+      phase == LstmPhase::forward || node.outputs.at(2) != no_value;  // y, or dx
+  w.flops = has_input_product ? outside : 0;
+  w.recurrent_flops = inside;
+  w.steps = steps;
+  w.exchanged = steps * hidden;
+  w.cells = rows * directions * hidden;
+  const double weights = 4 * hidden * output * static_cast<double>(size_of(g.value(at).dtype));
+  w.weight_bytes = steps * directions * weights;
+  w.far_weight_bytes = weights >= cache_bytes ? w.weight_bytes : 0;
+  return w;
+}
+
 }  // namespace
 
 const OpRule& lstm_rule() {
-  static const OpRule rule{"lstm", infer, backward, workspace<LstmPhase::forward>, bind};
+  static const OpRule rule{.op = "lstm",
+                           .infer = infer,
+                           .backward = backward,
+                           .workspace = workspace<LstmPhase::forward>,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::recurrent,
+                                    .states = {.initial = {1, 2}, .final = {1, 2}},
+                                    .one_direction = one_direction<no_place>},
+                           .work = work<LstmPhase::forward>};
   return rule;
 }
 const OpRule& lstm_backward_rule() {
-  static const OpRule rule{"lstm_backward", nullptr, nullptr, workspace<LstmPhase::backward>,
-                           bind_backward,   {{0, 1}}};
+  static const OpRule rule{.op = "lstm_backward",
+                           .workspace = workspace<LstmPhase::backward>,
+                           .bind = bind_backward,
+                           .time = {.kind = TimeKind::recurrent,
+                                    .states = {.initial = {no_place, 0},
+                                               .final_gradient = {4, 5},
+                                               .initial_gradient = {3, 4}},
+                                    .one_direction = one_direction<2>},
+                           .work = work<LstmPhase::backward>,
+                           .in_place = {{0, 1}}};
   return rule;
 }
 const OpRule& lstm_weight_grad_rule() {
-  static const OpRule rule{"lstm_weight_grad", nullptr, nullptr, workspace<LstmPhase::weight_grad>,
-                           bind_weight_grad};
+  static const OpRule rule{
+      .op = "lstm_weight_grad",
+      .workspace = workspace<LstmPhase::weight_grad>,
+      .bind = bind_weight_grad,
+      .time = {.kind = TimeKind::recurrent, .states = {.initial = {1, no_place}}},
+      .work = work<LstmPhase::weight_grad>};
   return rule;
 }
 

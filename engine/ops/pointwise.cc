@@ -75,15 +75,30 @@ Thunk bind_accumulate(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& pointwise_rule() {
-  static const OpRule rule{"pointwise", infer, backward, nullptr, bind, {{0, 0}}};
+  static const OpRule rule{.op = "pointwise",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{0, 0}}};
   return rule;
 }
 const OpRule& pointwise_grad_rule() {
-  static const OpRule rule{"pointwise_grad", nullptr, nullptr, nullptr, bind_grad, {{0, 1}}};
+  static const OpRule rule{.op = "pointwise_grad",
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{0, 1}}};
   return rule;
 }
 const OpRule& accumulate_rule() {
-  static const OpRule rule{"accumulate", nullptr, nullptr, nullptr, bind_accumulate, {{0, 0}}};
+  static const OpRule rule{.op = "accumulate",
+                           .bind = bind_accumulate,
+                           .time = {.kind = TimeKind::rows},
+                           .work = operand_work,
+                           .in_place = {{0, 0}},
+                           .adds_gradients = true};
   return rule;
 }
 

@@ -8,6 +8,10 @@
 namespace rondo {
 namespace {
 
+Pooling pooling_of(const Node& node) {
+  return static_cast<Pooling>(node.attributes.integer("pooling"));
+}
+
 std::vector<InferredValue> infer(const Graph& g, const Node& node) {
   const Shape& x = g.shape(node.inputs.at(0));
   RONDO_CHECK(x.axis == Axis::frames && x.planes == 1, "pooling reads frames, not ", to_string(x));
@@ -24,7 +28,7 @@ void backward(GradientBuilder& b, const Node& node) {
 
 Thunk bind(const Binder& b, const Node& node) {
   PoolArgs a;
-  a.pooling = static_cast<Pooling>(node.attributes.integer("pooling"));
+  a.pooling = pooling_of(node);
   a.layout = b.layout_of(node.inputs[0]);
   a.x = b.input(node, 0);
   a.y = b.output(node, 0);
@@ -33,7 +37,7 @@ Thunk bind(const Binder& b, const Node& node) {
 
 Thunk bind_grad(const Binder& b, const Node& node) {
   PoolGradArgs a;
-  a.pooling = static_cast<Pooling>(node.attributes.integer("pooling"));
+  a.pooling = pooling_of(node);
   a.layout = b.layout_of(node.outputs[0]);
   a.dy = b.input(node, 0);
   a.dx = b.output(node, 0);
@@ -43,11 +47,19 @@ Thunk bind_grad(const Binder& b, const Node& node) {
 }  // namespace
 
 const OpRule& pool_rule() {
-  static const OpRule rule{"pool", infer, backward, nullptr, bind};
+  static const OpRule rule{.op = "pool",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::pooled, .pooling = pooling_of},
+                           .work = operand_work};
   return rule;
 }
 const OpRule& pool_grad_rule() {
-  static const OpRule rule{"pool_grad", nullptr, nullptr, nullptr, bind_grad};
+  static const OpRule rule{.op = "pool_grad",
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::pooled, .pooling = pooling_of},
+                           .work = operand_work};
   return rule;
 }
 

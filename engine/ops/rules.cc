@@ -43,10 +43,22 @@ const std::vector<const OpRule*>& table() {
   return rules;
 }
 
+// Those of tests.
+std::vector<const OpRule*>& extra_rules() {
+  static std::vector<const OpRule*> rules;
+  return rules;
+}
+
 }  // namespace
+
+ExtraRule::ExtraRule(const OpRule& rule) { extra_rules().push_back(&rule); }
+ExtraRule::~ExtraRule() { extra_rules().pop_back(); }
 
 const OpRule& rule_of(std::string_view op) {
   for (const OpRule* rule : table()) {
+    if (op == rule->op) return *rule;
+  }
+  for (const OpRule* rule : extra_rules()) {
     if (op == rule->op) return *rule;
   }
   RONDO_CHECK(false, "no rule for op '", op, "'");

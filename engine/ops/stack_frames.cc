@@ -45,14 +45,25 @@ Thunk bind_grad(const Binder& b, const Node& node) {
   return bound(b, a);
 }
 
+// A group of frames is never divided: cuts are at multiples of every level's factor.
+Halo whole_groups(const Node&) { return {}; }
+
 }  // namespace
 
 const OpRule& stack_frames_rule() {
-  static const OpRule rule{"stack_frames", infer, backward, nullptr, bind};
+  static const OpRule rule{.op = "stack_frames",
+                           .infer = infer,
+                           .backward = backward,
+                           .bind = bind,
+                           .time = {.kind = TimeKind::window, .halo = whole_groups},
+                           .work = operand_work};
   return rule;
 }
 const OpRule& stack_frames_grad_rule() {
-  static const OpRule rule{"stack_frames_grad", nullptr, nullptr, nullptr, bind_grad};
+  static const OpRule rule{.op = "stack_frames_grad",
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::window, .halo = whole_groups},
+                           .work = operand_work};
   return rule;
 }
 

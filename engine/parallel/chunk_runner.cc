@@ -15,10 +15,13 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
           "chunks of a sequence one after the other need unidirectional layers: a "
           "bidirectional one reads the last frame first");
     }
-    forward_in_.insert(forward_in_.end(), {l.h0, l.c0});
-    forward_out_.insert(forward_out_.end(), {l.hn, l.cn});
-    backward_in_.insert(backward_in_.end(), {l.dhn, l.dcn});
-    backward_out_.insert(backward_out_.end(), {l.dh0, l.dc0});
+    const auto append = [](std::vector<ValueId>& all, const std::vector<ValueId>& more) {
+      all.insert(all.end(), more.begin(), more.end());
+    };
+    append(forward_in_, l.initial);
+    append(forward_out_, l.final);
+    append(backward_in_, l.final_gradient);
+    append(backward_out_, l.initial_gradient);
   }
   for (const HaloLayer& h : chunk.halos) {
     if (h.right > 0) {

@@ -19,11 +19,6 @@ bool is_parameter(const Graph& g, ValueId id) {
   return id != no_value && g.value(id).role == ValueRole::parameter;
 }
 
-// A cast of a parameter to the dtype it is computed in.
-bool prepares_weights(const Graph& g, const Node& node) {
-  return node.op == "cast" && is_parameter(g, node.inputs.at(0));
-}
-
 // The parameters that a node reads, through casts.
 std::vector<ValueId> parameters_of(const Graph& g, const std::vector<ValueId>& cast_from,
                                    const Node& node) {
@@ -153,6 +148,7 @@ void clear_received(const Plan& plan, const Graph& g, const Context& context, in
 }  // namespace
 
 std::vector<ModelLayer> find_layers(const Graph& g) {
+  require_time_rules(g, "be placed in the stages of a pipeline");
   const std::vector<ValueId> casts = find_casts(g);
   std::vector<ModelLayer> layers(1);
   bool has_weights = false;
@@ -205,7 +201,7 @@ void append_staged_backward(Graph& graph, ValueId loss) {
   append_backward(graph, loss);
   std::vector<int> made = producing_stages(graph);
   for (Node& node : graph.nodes) {
-    if (node.op != "accumulate") continue;
+    if (!rule_of(node.op).adds_gradients) continue;
     const int a = made[static_cast<size_t>(node.inputs.at(0))];
     const int b = made[static_cast<size_t>(node.inputs.at(1))];
     const int upper = std::max(a, b);

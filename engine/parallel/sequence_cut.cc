@@ -4,8 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "engine/parallel/halo_graph.h"
-#include "engine/parallel/sequence_graph.h"
+#include "engine/graph/time_rule.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -18,14 +17,15 @@ int32_t uncut_frames(const Graph& g) {
   return static_cast<int32_t>(block);
 }
 
-// Frames of its input that a convolution reads beside those at its own cut, at the most on one
+// Frames of its input that a window reads beside those at its own cut, at the most on one
 // side.
 int32_t halo_blocks(const Graph& g) {
   const int64_t block = uncut_frames(g);
   int64_t least = 1;
   for (const Node& node : g.nodes) {
-    if (node.op != "conv") continue;
-    const ConvHalo halo = conv_halo(node);
+    const TimeRule& rule = time_rule_of(node);
+    if (node.gradient_of != no_value || rule.kind != TimeKind::window) continue;
+    const Halo halo = rule.halo(node);
     const int64_t frames =
         int64_t{std::max(halo.left, halo.right)} * g.total_factor(g.shape(node.inputs[0]).level);
     least = std::max(least, (frames + block - 1) / block);

@@ -5,12 +5,9 @@
 #include "engine/parallel/halo_graph.h"
 #include "engine/parallel/sequence_cut.h"
 #include "kernels/base/error.h"
-#include "kernels/ctc/ctc_chunk.h"
 
 namespace rondo {
 namespace {
-
-constexpr size_t lstm_gates = 3;  // of the forward node's outputs; input 1 of the backward node
 
 // A copy of `like` that no node produces.
 ValueId fed(Graph& g, ValueId like, const std::string& name) {
@@ -22,12 +19,27 @@ ValueId kept(Graph& g, ValueId like, const std::string& name) {
   return id;
 }
 
-size_t find_backward(const Graph& g, const Node& forward) {
+// The gradient nodes of a forward node whose rules say the same of time as its own.
+std::vector<size_t> gradient_nodes(const Graph& g, const Node& forward) {
+  std::vector<size_t> found;
   for (size_t i = 0; i < g.nodes.size(); ++i) {
-    if (g.nodes[i].op == "lstm_backward" && g.nodes[i].inputs.at(1) == forward.outputs[lstm_gates])
-      return i;
+    if (g.nodes[i].gradient_of == forward.outputs[0] &&
+        time_rule_of(g.nodes[i]).kind == time_rule_of(forward).kind) {
+      found.push_back(i);
+    }
   }
-  return no_node;
+  return found;
+}
+
+// Nodes of the forward pass in its order.
+std::vector<size_t> forward_nodes(const Graph& g, TimeKind kind) {
+  std::vector<size_t> found;
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    if (g.nodes[i].gradient_of == no_value && time_rule_of(g.nodes[i]).kind == kind) {
+      found.push_back(i);
+    }
+  }
+  return found;
 }
 
 bool is_read(const Graph& g, ValueId id) {
@@ -36,38 +48,43 @@ bool is_read(const Graph& g, ValueId id) {
   });
 }
 
+// Puts the values of a layer's states where a node's rule has them.
+void feed(std::vector<ValueId>& operands, const StatePlaces& places,
+          const std::vector<ValueId>& states) {
+  for (size_t k = 0; k < states.size(); ++k) {
+    if (places[k] != no_place) operands.at(static_cast<size_t>(places[k])) = states[k];
+  }
+}
+
 RecurrentLayer expose(Graph& g, size_t index) {
   RecurrentLayer layer;
   layer.forward = index;
   const Node forward = g.nodes[index];
-  layer.directions = static_cast<int>(forward.attributes.integer("directions"));
-  layer.hn = forward.outputs[1];
-  layer.cn = forward.outputs[2];
-  if (forward.inputs[1] != no_value || forward.inputs[2] != no_value || is_read(g, layer.hn) ||
-      is_read(g, layer.cn)) {
-    fail_input("a model that sets or reads the states of an LSTM layer cannot be cut in time");
-  }
-  g.keep(layer.hn);
-  g.keep(layer.cn);
-  layer.h0 = g.nodes[index].inputs[1] = fed(g, layer.hn, "chunk.h0");
-  layer.c0 = g.nodes[index].inputs[2] = fed(g, layer.cn, "chunk.c0");
-  layer.backward = find_backward(g, forward);
-  if (layer.backward == no_node) return layer;
-  layer.dhn = fed(g, layer.hn, "chunk.dhn");
-  layer.dcn = fed(g, layer.cn, "chunk.dcn");
-  layer.dh0 = kept(g, layer.hn, "chunk.dh0");
-  layer.dc0 = kept(g, layer.cn, "chunk.dc0");
-  Node& backward = g.nodes[layer.backward];
-  backward.inputs[0] = layer.c0;
-  backward.inputs[4] = layer.dhn;
-  backward.inputs[5] = layer.dcn;
-  backward.outputs[3] = layer.dh0;
-  backward.outputs[4] = layer.dc0;
-  for (Node& node : g.nodes) {
-    // They share dgates.
-    if (node.op == "lstm_weight_grad" && node.inputs[4] == backward.outputs[0]) {
-      node.inputs[1] = layer.h0;
+  const RecurrentPlaces& states = time_rule_of(forward).states;
+  for (size_t k = 0; k < states.final.size() && states.final[k] != no_place; ++k) {
+    const ValueId last = forward.outputs.at(static_cast<size_t>(states.final[k]));
+    if (forward.inputs.at(static_cast<size_t>(states.initial[k])) != no_value || is_read(g, last)) {
+      fail_input("a model that sets or reads the states of a recurrent layer (", forward.op,
+                 ") cannot be cut in time");
     }
+    layer.directions = static_cast<int>(g.shape(last).planes);
+    layer.final.push_back(last);
+    layer.initial.push_back(fed(g, last, "chunk.initial"));
+    g.keep(last);
+  }
+  RONDO_CHECK(!layer.final.empty(), "a recurrent op without states: ", forward.op);
+  feed(g.nodes[index].inputs, states.initial, layer.initial);
+  for (size_t i : gradient_nodes(g, forward)) {
+    const RecurrentPlaces& places = time_rule_of(g.nodes[i]).states;
+    feed(g.nodes[i].inputs, places.initial, layer.initial);
+    if (places.initial_gradient[0] == no_place) continue;
+    layer.backward = i;
+    for (ValueId last : layer.final) {
+      layer.final_gradient.push_back(fed(g, last, "chunk.final_gradient"));
+      layer.initial_gradient.push_back(kept(g, last, "chunk.initial_gradient"));
+    }
+    feed(g.nodes[i].inputs, places.final_gradient, layer.final_gradient);
+    feed(g.nodes[i].outputs, places.initial_gradient, layer.initial_gradient);
   }
   return layer;
 }
@@ -76,7 +93,7 @@ PooledLayer divide(Graph& g, size_t index) {
   PooledLayer layer;
   layer.forward = index;
   const Node pool = g.nodes[index];
-  layer.pooling = static_cast<Pooling>(pool.attributes.integer("pooling"));
+  layer.pooling = time_rule_of(pool).pooling(pool);
   layer.level = g.shape(pool.inputs[0]).level;
   layer.partial = pool.outputs[0];
   g.keep(layer.partial);
@@ -84,13 +101,8 @@ PooledLayer divide(Graph& g, size_t index) {
   for (Node& node : g.nodes) {
     std::replace(node.inputs.begin(), node.inputs.end(), layer.partial, layer.whole);
   }
-  for (size_t i = 0; i < g.nodes.size(); ++i) {
-    // Its output has the shape of what was pooled; a graph of layers pools a value once.
-    if (g.nodes[i].op != "pool_grad" || g.nodes[i].attributes.items() != pool.attributes.items() ||
-        g.shape(g.nodes[i].outputs[0]) != g.shape(pool.inputs[0])) {
-      continue;
-    }
-    RONDO_CHECK(layer.backward == no_node, "two poolings of the same kind cannot be told apart");
+  for (size_t i : gradient_nodes(g, pool)) {
+    RONDO_CHECK(layer.backward == no_node, "a pooling with two gradients");
     layer.backward = i;
     layer.gradient = g.nodes[i].inputs[0];
     g.keep(layer.gradient);
@@ -108,46 +120,47 @@ void defer_weight_gradients(Graph& g) {
 void expose_all(ChunkGraph& c) {
   defer_weight_gradients(c.graph);
   c.halos = expose_halos(c.graph);
-  for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
-    if (c.graph.nodes[i].op == "lstm") c.layers.push_back(expose(c.graph, i));
+  for (size_t i : forward_nodes(c.graph, TimeKind::recurrent)) {
+    c.layers.push_back(expose(c.graph, i));
   }
-  for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
-    if (c.graph.nodes[i].op == "pool") c.pools.push_back(divide(c.graph, i));
+  for (size_t i : forward_nodes(c.graph, TimeKind::pooled)) {
+    c.pools.push_back(divide(c.graph, i));
   }
   c.block = uncut_frames(c.graph);
   c.least_blocks = halo_blocks(c.graph);
 }
 
-size_t find_ctc(const Graph& g) {
-  const auto it = std::find_if(g.nodes.begin(), g.nodes.end(),
-                               [](const Node& node) { return node.op == "ctc"; });
-  return it == g.nodes.end() ? no_node : static_cast<size_t>(it - g.nodes.begin());
+// The loss over time, which is cut into its two halves; no_node: the model has none.
+size_t find_loss(const Graph& g) {
+  const std::vector<size_t> found = forward_nodes(g, TimeKind::loss);
+  if (found.size() > 1) fail_input("a model with two losses over time cannot be cut in time");
+  return found.empty() ? no_node : found[0];
 }
 
-// ctc -> ctc_chunk_alpha, ctc_chunk_grad.
-void cut_ctc(ChunkGraph& c, size_t at, int32_t max_label_length) {
+void cut_loss(ChunkGraph& c, size_t at, int32_t max_label_length) {
   Graph& g = c.graph;
-  const Node ctc = g.nodes[at];
-  const ValueId logits = ctc.inputs[0];
-  const ValueId totals = g.add_input(total_frames_input, Shape::sequences(1), DType::i32);
-  const Shape border = Shape::sequences(ctc_border_width(max_label_length));
-  c.alpha_in = g.add_activation("ctc.alpha_in", border, DType::f64);
-  c.alpha_out = g.add_activation("ctc.alpha_out", border, DType::f64);
-  c.beta_in = g.add_activation("ctc.beta_in", border, DType::f64);
-  c.beta_out = g.add_activation("ctc.beta_out", border, DType::f64);
+  const Node loss = g.nodes[at];
+  c.logits = loss.inputs[0];
+  CutLoss halves = time_rule_of(loss).cut(g, loss, max_label_length);
+  c.alpha_in = halves.forward_in;
+  c.alpha_out = halves.forward_out;
+  c.beta_in = halves.backward_in;
+  c.beta_out = halves.backward_out;
   g.keep(c.alpha_out);
   g.keep(c.beta_out);
-  Node alpha{"ctc_chunk_alpha", {logits, totals, c.alpha_in},
-             {c.alpha_out},     ctc.attributes,
-             Phase::forward,    ctc.stage};
-  Node grad{"ctc_chunk_grad",
-            {logits, totals, c.alpha_in, c.beta_in},
-            {ctc.outputs[0], ctc.outputs[1], c.beta_out},
-            ctc.attributes,
-            Phase::backward,
-            ctc.stage};
-  g.nodes[at] = std::move(alpha);
-  g.nodes.insert(g.nodes.begin() + static_cast<ptrdiff_t>(at) + 1, std::move(grad));
+  g.nodes[at] = std::move(halves.forward);
+  g.nodes.insert(g.nodes.begin() + static_cast<ptrdiff_t>(at) + 1, std::move(halves.backward));
+}
+
+// The node that makes a value.
+size_t maker_of(const Graph& g, ValueId id) {
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    if (std::find(g.nodes[i].outputs.begin(), g.nodes[i].outputs.end(), id) !=
+        g.nodes[i].outputs.end()) {
+      return i;
+    }
+  }
+  return no_node;
 }
 
 }  // namespace
@@ -157,15 +170,13 @@ ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_le
   c.graph = training;
   c.loss = loss;
   c.graph.keep(loss);
-  const size_t ctc = find_ctc(c.graph);
-  if (ctc != no_node) {
-    c.logits = c.graph.nodes[ctc].inputs[0];
-    cut_ctc(c, ctc, max_label_length);
-  }
+  require_time_rules(training, "be cut in time");
+  const size_t at = find_loss(c.graph);
+  if (at != no_node) cut_loss(c, at, max_label_length);
   expose_all(c);
-  for (size_t i = 0; i < c.graph.nodes.size(); ++i) {
-    if (c.graph.nodes[i].op == "ctc_chunk_alpha") c.ctc_alpha = i;
-    if (c.graph.nodes[i].op == "ctc_chunk_grad") c.ctc_grad = i;
+  if (at != no_node) {
+    c.ctc_alpha = maker_of(c.graph, c.alpha_out);
+    c.ctc_grad = maker_of(c.graph, c.beta_out);
   }
   return c;
 }
@@ -174,11 +185,12 @@ ChunkGraph streaming_graph(const Graph& evaluation) {
   ChunkGraph c;
   c.graph = evaluation;
   for (Value& v : c.graph.values) v.keep = false;
-  const size_t ctc = find_ctc(c.graph);
-  if (ctc == no_node) fail_input("is not a ctc model: it writes no text");
-  c.logits = c.graph.nodes[ctc].inputs[0];
+  require_time_rules(evaluation, "stream");
+  const size_t at = find_loss(c.graph);
+  if (at == no_node) fail_input("is not a ctc model: it writes no text");
+  c.logits = c.graph.nodes[at].inputs[0];
   c.graph.keep(c.logits);
-  c.graph.nodes.erase(c.graph.nodes.begin() + static_cast<ptrdiff_t>(ctc));
+  c.graph.nodes.erase(c.graph.nodes.begin() + static_cast<ptrdiff_t>(at));
   expose_all(c);
   for (const HaloLayer& layer : c.halos) {
     if (layer.right == 0) continue;

@@ -6,7 +6,8 @@
 // final state and the gradient of the initial one are kept. In the backward pass the weight
 // gradients come last, one product per weight once everything else is done: nobody waits for them.
 //
-// Pure functions on data. Errors: InputError for what cannot be cut in time.
+// What an op does to time is its rule's to say (engine/graph/time_rule.h). Pure functions on data.
+// Errors: InputError for what cannot be cut in time.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +22,13 @@ namespace rondo {
 
 inline constexpr size_t no_node = static_cast<size_t>(-1);
 
-// States are [directions, N, P] (h) and [directions, N, H] (c). Direction 0 comes from the left,
+// States are [directions, N, columns]: of an LSTM h and c. Direction 0 comes from the left,
 // direction 1 from the right; their gradients go the other way.
 struct RecurrentLayer {
   size_t forward = no_node, backward = no_node;  // nodes; no_node: not in this graph
   int directions = 1;
-  ValueId h0 = no_value, c0 = no_value, hn = no_value, cn = no_value;
-  ValueId dh0 = no_value, dc0 = no_value, dhn = no_value, dcn = no_value;
+  std::vector<ValueId> initial, final;                    // a value per state
+  std::vector<ValueId> initial_gradient, final_gradient;  // empty without a backward node
 };
 
 // A pooling over frames, whose result needs all parts of a sequence: `partial` is that of the part,
@@ -59,6 +60,7 @@ struct HaloLayer {
   // Of the part alone, which is what its neighbours get.
   ValueId dbefore = no_value, dafter = no_value;
   ValueId dtail = no_value, dhead = no_value;
+  ValueId dx = no_value;  // the gradient of the input, with what came from the neighbours
   // With what the tail's gradient has for the frames before the part.
   ValueId dbefore_all = no_value;
 };
@@ -79,9 +81,6 @@ struct ChunkGraph {
   // So many blocks a part that is computed beside others must have, if it has any: the halos' most.
   int32_t least_blocks = 1;
 };
-
-// The i32 input [N, 1] of whole lengths, in frames of the logits, that a graph with ctc_chunk has.
-inline constexpr const char* total_frames_input = "sequence.total_frames";
 
 // Of a training graph whose loss is `loss`, for parts of sequences with all layers.
 // `max_label_length`: capacity.

@@ -7,16 +7,9 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/tensor.h"
-#include "kernels/lstm/lstm.h"
 
 namespace rondo {
 namespace {
-
-Node with_run(const Node& node, LstmRun run) {
-  Node copy = node;
-  copy.attributes = node.attributes.with("run", static_cast<int64_t>(run));
-  return copy;
-}
 
 size_t row_bytes(const Graph& graph, ValueId id) {
   return static_cast<size_t>(graph.shape(id).cols) * size_of(graph.value(id).dtype);
@@ -57,10 +50,10 @@ void SequenceShards::find_exchanges() {
   exchanges_.clear();
   int stage = 0;
   for (const RecurrentLayer& l : chunk_.layers) {
-    exchanges_.push_back({l.forward, l.directions, false, {l.h0, l.c0}, {l.hn, l.cn}, {}, stage});
+    exchanges_.push_back({l.forward, l.directions, false, l.initial, l.final, {}, stage});
     if (l.backward != no_node) {
       exchanges_.push_back(
-          {l.backward, l.directions, true, {l.dhn, l.dcn}, {l.dh0, l.dc0}, {}, stage});
+          {l.backward, l.directions, true, l.final_gradient, l.initial_gradient, {}, stage});
     }
     ++stage;
   }
@@ -96,12 +89,10 @@ SequenceShards::Pass SequenceShards::bind(Plan& plan, int stage) const {
     const Exchange& e = exchanges_[i];
     const Node& node = chunk_.graph.nodes[e.node];
     if (e.directions == 1 || (stage != all_stages && node.stage != stage)) continue;
-    const bool first_early = e.early(rank_, ranks_) == 0;
-    Node early = with_run(node, first_early ? LstmRun::first : LstmRun::second);
-    if (e.backward) early.outputs[2] = no_value;
-    pass.early[i] = plan.bind_part(e.node, early);
-    pass.late[i] =
-        plan.bind_part(e.node, with_run(node, first_early ? LstmRun::second : LstmRun::first));
+    const auto alone = time_rule_of(node).one_direction;
+    const int early = e.early(rank_, ranks_);
+    pass.early[i] = plan.bind_part(e.node, alone(node, early, false));
+    pass.late[i] = plan.bind_part(e.node, alone(node, 1 - early, true));
   }
   return pass;
 }

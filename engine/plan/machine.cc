@@ -64,9 +64,6 @@ const std::vector<LinkModel>& links() {
 }  // namespace
 
 const OpCost& DeviceModel::cost_of(std::string_view op, DType dtype) const {
-  // A convolution is a product of gathered frames; it is not measured by itself.
-  constexpr std::string_view conv = "conv";
-  if (op.starts_with(conv)) return cost_of(str("linear", op.substr(conv.size())), dtype);
   auto found = costs.find(key_of(op, dtype));
   if (found == costs.end()) found = costs.find(key_of("other", dtype));
   require(found != costs.end(), "device '", name, "' has no costs for ", name_of(dtype));

@@ -7,7 +7,7 @@
 // seconds, with constants per op and dtype: a launch, a time step of a recurrence, handing H values
 // per step between blocks, arithmetic outside and inside the time loop, memory traffic, pointwise
 // work, recurrent weights read for every step, and the same where a core's cache does not hold them
-// (NodeWork in engine/plan/cost.h). A message of S bytes takes latency + S / bandwidth.
+// (NodeWork in engine/graph/work.h). A message of S bytes takes latency + S / bandwidth.
 //
 // Constants come from measuring this machine (engine/plan/measure.h) or from presets. Presets are
 // derived from data sheets and published measurements; nothing predicted from them was measured.

@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <limits>
 
+#include "engine/graph/rules.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
 namespace {
 
-bool begins_layer(const Node& node) {
-  return node.op == "lstm" || node.op == "linear" || node.op == "conv";
-}
-
-bool casts_parameter(const Graph& g, const Node& node) {
-  return node.op == "cast" && g.value(node.inputs.at(0)).role == ValueRole::parameter;
+// A product with weights begins a layer.
+bool begins_layer(const Graph& g, const Node& node) {
+  const BatchShape any{.sequences = 1, .frames = 1};
+  return work_of(g, node, any, 0).flops > 0;
 }
 
 void add_seconds(LayerSeconds& layer, Phase phase, double seconds) {
@@ -53,8 +52,10 @@ ModelLayers::ModelLayers(const ModelFunction& model, DType compute) {
   graph_.compute = compute;
   const Outputs outputs = model(graph_);
   RONDO_CHECK(outputs.loss != no_value, "a model without a loss cannot be trained");
+  require_planned(graph_);
   number_layers();
   append_backward(graph_, outputs.loss);
+  require_planned(graph_);
   describe_layers();
 }
 
@@ -63,11 +64,11 @@ void ModelLayers::number_layers() {
   bool begun = false;
   std::vector<size_t> waiting;  // casts of weights, for the node that comes next
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-    if (casts_parameter(graph_, graph_.nodes[i])) {
+    if (prepares_weights(graph_, graph_.nodes[i])) {
       waiting.push_back(i);
       continue;
     }
-    if (begins_layer(graph_.nodes[i])) {
+    if (begins_layer(graph_, graph_.nodes[i])) {
       if (begun) ++layer;
       begun = true;
     }
@@ -97,13 +98,14 @@ void ModelLayers::describe_layers() {
   for (const Node& node : graph_.nodes) {
     if (node.phase != Phase::forward) continue;
     ModelLayer& layer = layers_[static_cast<size_t>(node.stage)];
-    if (node.op == "lstm") {
-      layer.directions = static_cast<int>(node.attributes.integer("directions"));
-      const int64_t hidden = node.attributes.integer("hidden");
-      const int64_t projection = node.attributes.integer("projection");
-      layer.state = static_cast<double>(hidden + (projection ? projection : hidden));
+    const TimeRule& rule = time_rule_of(node);
+    for (int place : rule.states.final) {
+      if (place == no_place) continue;
+      const Shape& state = graph_.shape(node.outputs[static_cast<size_t>(place)]);
+      layer.directions = static_cast<int>(state.planes);
+      layer.state += static_cast<double>(state.cols);
     }
-    layer.ctc = layer.ctc || node.op == "ctc";
+    layer.ctc = layer.ctc || rule.kind == TimeKind::loss;
     for (ValueId id : node.inputs) {
       if (id == no_value || made_by[static_cast<size_t>(id)] < 0) continue;
       const int from = made_by[static_cast<size_t>(id)];
@@ -130,7 +132,7 @@ std::vector<LayerSeconds> ModelLayers::seconds(const DeviceModel& device,
   std::vector<LayerSeconds> all(layers_.size());
   for (const Node& node : graph_.nodes) {
     add_seconds(all[static_cast<size_t>(node.stage)], node.phase,
-                seconds_of(device.cost_of(node.op, dtype_of(graph_, node)),
+                seconds_of(cost_of(device, graph_, node),
                            work_of(graph_, node, batch, device.cache_bytes)));
   }
   all.front().forward += load_seconds(device, batch);
@@ -146,13 +148,13 @@ std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
                                                    const BatchShape& batch) const {
   std::vector<Parts> all(layers_.size());
   for (const Node& node : graph_.nodes) {
-    if (node.op == "ctc") continue;
+    if (time_rule_of(node).kind == TimeKind::loss) continue;
     const auto l = static_cast<size_t>(node.stage);
     NodeWork work = work_of(graph_, node, batch, device.cache_bytes);
-    const bool recurrent = node.op.starts_with("lstm");
+    const bool recurrent = time_rule_of(node).kind == TimeKind::recurrent;
     if (recurrent && layers_[l].directions == 2) work = half_of(work);
     add_seconds(recurrent ? all[l].direction : all[l].rest, node.phase,
-                seconds_of(device.cost_of(node.op, dtype_of(graph_, node)), work));
+                seconds_of(cost_of(device, graph_, node), work));
   }
   all.front().rest.forward += load_seconds(device, batch);
   return all;
@@ -161,9 +163,9 @@ std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
 double ModelLayers::ctc_seconds(const DeviceModel& device, const BatchShape& batch) const {
   double sum = 0;
   for (const Node& node : graph_.nodes) {
-    if (node.op != "ctc") continue;
-    sum += seconds_of(device.cost_of(node.op, dtype_of(graph_, node)),
-                      work_of(graph_, node, batch, device.cache_bytes));
+    if (time_rule_of(node).kind != TimeKind::loss) continue;
+    sum +=
+        seconds_of(cost_of(device, graph_, node), work_of(graph_, node, batch, device.cache_bytes));
   }
   return sum;
 }

@@ -2,10 +2,12 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "engine/graph/rules.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/lengths.h"
 #include "engine/plan/model_layers.h"
 #include "kernels/base/error.h"
+#include "kernels/pointwise/pointwise.h"
 #include "tests/plan/simple_job.h"
 
 using namespace rondo;
@@ -22,6 +24,25 @@ TEST_CASE("one device: the sum of its nodes") {
   CHECK(p.frames_per_second == Approx(6400 / p.seconds));
   CHECK(p.bubble == 0);
   CHECK(p.fits);
+}
+
+TEST_CASE("a model with an op that does not say how much work it is cannot be planned") {
+  OpRule untold = rule_of("pointwise");
+  untold.op = "untold";
+  untold.work = nullptr;
+  const ExtraRule extra(untold);
+  Job job = lstm_job(2);
+  job.model = [](Graph& g) {
+    ValueId x = layers::linear(g, layers::input_frames(g, "features", 64), "below", 64);
+    x = g.add_node("untold", {x}, {{"function", static_cast<int64_t>(PointwiseFunction::tanh)}})[0];
+    const ValueId logits = layers::linear(g, x, "output", 16);
+    return Outputs{layers::ctc_loss(g, logits), logits};
+  };
+  CHECK_THROWS_WITH(Planner(job, simple_cluster(1)),
+                    Catch::Contains("the op 'untold' does not say how much work it is"));
+  untold.time = {};
+  CHECK_THROWS_WITH(Planner(job, simple_cluster(1)),
+                    Catch::Contains("the op 'untold' does not say what it does to time"));
 }
 
 TEST_CASE("data parallelism: the ring's formula") {

@@ -1,0 +1,50 @@
+#include "engine/graph/work.h"
+
+#include <cmath>
+
+namespace rondo {
+
+double rows_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
+  switch (shape.axis) {
+    case Axis::fixed:
+      return static_cast<double>(shape.rows);
+    case Axis::sequences:
+      return batch.sequences;
+    case Axis::frames:
+      break;
+  }
+  return batch.sequences *
+         std::ceil(batch.frames / static_cast<double>(g.total_factor(shape.level)));
+}
+
+double steps_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
+  return std::ceil(batch.steps() / static_cast<double>(g.total_factor(shape.level)));
+}
+
+double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {
+  if (id == no_value) return 0;
+  const Value& v = g.value(id);
+  return rows_of(g, v.shape, batch) * static_cast<double>(v.shape.cols * v.shape.planes) *
+         static_cast<double>(size_of(v.dtype));
+}
+
+DType dtype_of(const Graph& graph, const Node& node) {
+  for (const auto* ids : {&node.inputs, &node.outputs}) {
+    for (ValueId id : *ids) {
+      if (id == no_value) continue;
+      const Value& v = graph.value(id);
+      const bool activation = v.role == ValueRole::activation || v.role == ValueRole::input;
+      if (activation && (v.dtype == DType::f32 || v.dtype == DType::bf16)) return v.dtype;
+    }
+  }
+  return DType::f32;
+}
+
+NodeWork operand_work(const Graph& g, const Node& node, const BatchShape& batch, double) {
+  NodeWork w;
+  for (ValueId id : node.inputs) w.bytes += bytes_of(g, id, batch);
+  for (ValueId id : node.outputs) w.bytes += bytes_of(g, id, batch);
+  return w;
+}
+
+}  // namespace rondo
