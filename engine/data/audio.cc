@@ -18,9 +18,9 @@
 namespace rondo {
 namespace {
 
-constexpr int32_t kLowestRate = 100;
-constexpr int32_t kHighestRate = 768'000;
-constexpr int32_t kMostChannels = 256;
+constexpr int32_t lowest_rate = 100;
+constexpr int32_t highest_rate = 768'000;
+constexpr int32_t most_channels = 256;
 
 struct CloseSndfile {
   void operator()(SNDFILE* file) const { sf_close(file); }
@@ -76,11 +76,11 @@ class Source {
 
  private:
   void check(const SF_INFO& info) const {
-    if (info.samplerate < kLowestRate || info.samplerate > kHighestRate)
-      fail_input(name_, ": has a sample rate of ", info.samplerate, " Hz, expected ", kLowestRate,
-                 " to ", kHighestRate);
-    if (info.channels < 1 || info.channels > kMostChannels)
-      fail_input(name_, ": has ", info.channels, " channels, expected 1 to ", kMostChannels);
+    if (info.samplerate < lowest_rate || info.samplerate > highest_rate)
+      fail_input(name_, ": has a sample rate of ", info.samplerate, " Hz, expected ", lowest_rate,
+                 " to ", highest_rate);
+    if (info.channels < 1 || info.channels > most_channels)
+      fail_input(name_, ": has ", info.channels, " channels, expected 1 to ", most_channels);
     if (info.frames == 0) fail_input(name_, ": holds no samples");
     if (info.frames < 0 || info.frames == SF_COUNT_MAX)
       fail_input(name_, ": does not tell its length (damaged or truncated)");
@@ -169,7 +169,7 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const std::stri
 }
 
 Waveform decode(Source& source, int32_t sample_rate, AudioSegment segment) {
-  RONDO_CHECK(sample_rate == 0 || (sample_rate >= kLowestRate && sample_rate <= kHighestRate),
+  RONDO_CHECK(sample_rate == 0 || (sample_rate >= lowest_rate && sample_rate <= highest_rate),
               "sample rate is ", sample_rate);
   SF_INFO info{};
   const Sndfile file = source.open(info);

@@ -9,10 +9,10 @@ namespace rondo {
 namespace {
 
 // Below this a column is constant, and dividing would only magnify rounding.
-constexpr double kLeastVariance = 1e-10;
+constexpr double least_variance = 1e-10;
 
 double inverse_deviation(double variance) {
-  return variance > kLeastVariance ? 1.0 / std::sqrt(variance) : 0.0;
+  return variance > least_variance ? 1.0 / std::sqrt(variance) : 0.0;
 }
 
 }  // namespace

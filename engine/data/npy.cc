@@ -10,8 +10,8 @@
 namespace rondo::data {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr std::string_view npy_magic = "\x93NUMPY";
+constexpr int64_t most_elements = int64_t{1} << 40;
 
 // Reads the header's dictionary: only the literals that NumPy writes.
 class Dictionary {
@@ -106,12 +106,12 @@ class Dictionary {
       size_t digits = 0;
       while (digits < rest_.size() && rest_[digits] >= '0' && rest_[digits] <= '9') {
         value = value * 10 + (rest_[digits] - '0');
-        if (value > kMostElements) fail("a dimension is too large");
+        if (value > most_elements) fail("a dimension is too large");
         ++digits;
       }
       if (digits == 0) fail("a dimension expected");
       rest_.remove_prefix(digits);
-      if (value > 0 && elements > kMostElements / value) fail("the shape is too large");
+      if (value > 0 && elements > most_elements / value) fail("the shape is too large");
       elements *= value;
       out.push_back(value);
       if (out.size() > 32) fail("more than 32 dimensions");
@@ -193,7 +193,7 @@ int64_t NpyHeader::numel() const {
 
 NpyHeader parse_npy_header(std::span<const std::byte> start, std::string_view name) {
   if (start.empty()) fail_input(name, ": is empty, expected a .npy file");
-  if (start.size() < 10 || std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0)
+  if (start.size() < 10 || std::memcmp(start.data(), npy_magic.data(), npy_magic.size()) != 0)
     fail_input(name, ": is not a .npy file");
   const auto version = std::to_integer<int>(start[6]);
   if (version < 1 || version > 3)
@@ -263,7 +263,7 @@ std::string make_npy(std::span<const int64_t> shape, std::span<const float> valu
   dictionary += shape.size() == 1 ? ",), }" : "), }";
   while ((10 + dictionary.size() + 1) % 64 != 0) dictionary += ' ';
   dictionary += '\n';
-  std::string out(kMagic);
+  std::string out(npy_magic);
   out += '\x01';
   out += '\0';
   out += static_cast<char>(dictionary.size() & 0xff);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/base/hash.h"
+
 namespace rondo::data {
 
 // Mixes all 64 bits.
@@ -26,15 +28,20 @@ constexpr uint64_t combine64(uint64_t a, uint64_t b) {
   return mix64(mix64(a + 0x9e3779b97f4a7c15u) ^ (b * 0xd6e8feb86659fd93u + 0xcafef00dd15ea5e5u));
 }
 
-// FNV-1a, mixed: the key of an utterance from its name.
-constexpr uint64_t hash_name(std::string_view name) {
-  uint64_t h = 0xcbf29ce484222325u;
-  for (char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return mix64(h);
-}
+// The key of an utterance from its name.
+constexpr uint64_t hash_name(std::string_view name) { return mix64(fnv1a(name)); }
 
 // What the numbers are for: two uses for one utterance must not see the same ones.
-enum class Purpose : uint64_t { dither = 1, speed, noise, noise_samples, spec_augment, order, tie, draw };
+enum class Purpose : uint64_t {
+  dither = 1,
+  speed,
+  noise,
+  noise_samples,
+  spec_augment,
+  order,
+  tie,
+  draw
+};
 
 class Random {
  public:

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "engine/data/filter_kernel.h"
+#include "kernels/base/arithmetic.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 
@@ -16,12 +17,12 @@ namespace {
 
 // 80 zero crossings of the sinc and beta 9 (-90 dB) make a transition band of 0.14 of the lower
 // Nyquist frequency; it ends there.
-constexpr int kZeros = 40;  // to each side
-constexpr double kBeta = 9.0;
-constexpr double kCutoff = 0.93;  // the middle of the transition
+constexpr int zero_crossings = 40;  // to each side
+constexpr double kaiser_beta = 9.0;
+constexpr double transition_middle = 0.93;  // a share of the lower rate
 // Rows per cycle of the filter's cutoff, which bounds the table: beyond it rows are interpolated.
-constexpr double kPhases = 4096;
-constexpr double kFewestPhases = 64;
+constexpr double most_phases = 4096;
+constexpr double fewest_phases = 64;
 
 // Modified Bessel function of the first kind, order 0, by its power series.
 double bessel_i0(double x) {
@@ -39,7 +40,8 @@ double kernel(double t, double cutoff, double half_width) {
   if (std::abs(edge) >= 1) return 0;
   const double x = std::numbers::pi * cutoff * t;
   const double sinc = x == 0 ? 1.0 : std::sin(x) / x;
-  return cutoff * sinc * bessel_i0(kBeta * std::sqrt(1 - edge * edge)) / bessel_i0(kBeta);
+  return cutoff * sinc * bessel_i0(kaiser_beta * std::sqrt(1 - edge * edge)) /
+         bessel_i0(kaiser_beta);
 }
 
 data::FilterKernels best_kernels() {
@@ -48,8 +50,6 @@ data::FilterKernels best_kernels() {
   if (cpu.avx2) return isa_avx2::filter_kernels();
   return isa_generic::filter_kernels();
 }
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 }  // namespace
 
@@ -61,11 +61,11 @@ Resampler::Resampler(int32_t in_rate, int32_t out_rate) {
   down_ = in_rate / common;
   if (up_ == down_) return;
   const double lower = std::min(1.0, static_cast<double>(up_) / static_cast<double>(down_));
-  const double cutoff = kCutoff * lower;
-  const double half_width = kZeros / lower;
+  const double cutoff = transition_middle * lower;
+  const double half_width = zero_crossings / lower;
   const auto half_taps = static_cast<int32_t>(std::ceil(half_width));
   taps_ = 2 * half_taps;
-  const double most = std::max(kFewestPhases, std::ceil(kPhases * lower));
+  const double most = std::max(fewest_phases, std::ceil(most_phases * lower));
   phases_ = static_cast<int32_t>(std::min(static_cast<double>(up_), most));
   table_.resize(static_cast<size_t>(phases_ + 1) * static_cast<size_t>(taps_));
   // Row p serves outputs p / phases of a sample after an input sample, which tap half_taps - 1
@@ -102,7 +102,7 @@ float Resampler::sample(std::span<const float> in, int64_t whole, const float* r
 void Resampler::apply_by_phase(std::span<const float> in, std::vector<float>& out) const {
   const auto convolve = best_kernels().convolve;
   const int64_t before = taps_ / 2 - 1, size = static_cast<int64_t>(out.size());
-  const int64_t most = round_up((size + up_ - 1) / up_, data::filter_lanes);  // of a phase
+  const int64_t most = round_up(ceil_div(size, up_), data::filter_lanes);  // of a phase
   const int64_t column = most + (down_ + taps_) / down_ + 1;
   std::vector<float> columns(static_cast<size_t>(down_ * column));
   const auto samples = static_cast<int64_t>(in.size());

@@ -4,18 +4,15 @@
 
 #include "engine/graph/rules.h"
 #include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 
 namespace rondo {
 namespace {
 
 // FNV-1a over whatever is fed in.
 struct Hasher {
-  uint64_t state = 0xcbf29ce484222325ull;
-  void bytes(const void* data, size_t n) {
-    for (size_t i = 0; i < n; ++i) {
-      state = (state ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3ull;
-    }
-  }
+  uint64_t state = fnv1a_begin;
+  void bytes(const void* data, size_t n) { state = fnv1a(data, n, state); }
   template <class T>
   void number(T v) {
     bytes(&v, sizeof v);

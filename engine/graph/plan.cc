@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 TensorView matrix(void* data, DType dtype, int64_t planes, int64_t rows, int64_t cols) {
   if (planes == 1) return {data, dtype, {rows, cols}};
@@ -58,7 +57,7 @@ PackedCapacity level_capacity(const Graph& graph, const BatchCapacity& capacity,
     const int64_t factor = graph.levels[static_cast<size_t>(*it)].factor;
     // sum of ceil(len / f) <= (rows + N (f - 1)) / f
     c.rows = std::min(c.rows, (c.rows + c.sequences * (factor - 1)) / factor);
-    c.frames = static_cast<int32_t>(ceil_div(c.frames, factor));
+    c.frames = static_cast<int32_t>(ceil_div<int64_t>(c.frames, factor));
   }
   return c;
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 
@@ -91,10 +92,8 @@ ValueId add(Graph& g, ValueId a, ValueId b) { return pointwise(g, PointwiseFunct
 ValueId dropout(Graph& g, ValueId x, const std::string& name, double p) {
   RONDO_CHECK(p >= 0 && p < 1, "dropout '", name, "': p is ", p, ", expected [0, 1)");
   if (!g.training || p == 0) return x;
-  uint64_t key = 0xcbf29ce484222325ull;
-  for (char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return g.add_node("dropout", {x},
-                    {{"p", p}, {"layer", static_cast<int64_t>(key & 0x7fffffff)}})[0];
+  const auto layer = static_cast<int64_t>(fnv1a(name) & 0x7fffffff);
+  return g.add_node("dropout", {x}, {{"p", p}, {"layer", layer}})[0];
 }
 
 ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon) {

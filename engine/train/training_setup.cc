@@ -6,12 +6,13 @@
 #include "engine/train/open_data.h"
 #include "engine/train/run_files.h"
 #include "engine/train/stored_state.h"
+#include "kernels/base/hash.h"
 
 namespace rondo {
 
 uint64_t hash_of(const ManifestDataset& data) {
   uint64_t h = 0x9e3779b97f4a7c15ull;
-  for (int64_t i = 0; i < data.size(); ++i) h = (h ^ data.key(i)) * 0x100000001b3ull;
+  for (int64_t i = 0; i < data.size(); ++i) h = fnv1a(h, data.key(i));
   return h;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 
+#include "kernels/base/hash.h"
 #include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/check/peaks.h"
@@ -124,10 +125,8 @@ struct Runner {
 
   // FNV-1a of the compared bytes: the same on every run of a deterministic kernel.
   static std::string digest(const std::vector<Case::Output>& outputs) {
-    uint64_t hash = 0xcbf29ce484222325ull;
-    for (const auto& o : outputs) {
-      for (uint8_t byte : o.bytes) hash = (hash ^ byte) * 0x100000001b3ull;
-    }
+    uint64_t hash = fnv1a_begin;
+    for (const auto& o : outputs) hash = fnv1a(o.bytes.data(), o.bytes.size(), hash);
     char text[20];
     std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
     return text;

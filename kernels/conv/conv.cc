@@ -2,28 +2,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/base/carver.h"
 #include "kernels/conv/conv_impl.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/ops.h"
 
 namespace rondo {
 namespace {
-
-// Of the workspace, 64-byte aligned; without one only sizes are added up.
-class Carver {
- public:
-  explicit Carver(const TensorView& workspace) : base_(static_cast<char*>(workspace.data)) {}
-  void* take(size_t bytes) {
-    const size_t at = used_;
-    used_ += (bytes + 63) / 64 * 64;
-    return base_ ? base_ + at : nullptr;
-  }
-  size_t used() const { return used_; }
-
- private:
-  char* base_;
-  size_t used_ = 0;
-};
 
 // Rows of windows that are made at a time: few enough to still be in a CPU's cache when they are
 // multiplied, enough for a product to be worth its preparations. (In the simulator so few that
@@ -103,7 +88,7 @@ class Call {
       : device_(device), context_(context), phase_(phase), dims_(dims), dtype_(t) {
     const int64_t most = target_capacity(phase, dims, from.capacity, to.capacity);
     rows_ = window_rows(context, dims.kernel * window_cols(phase, dims), t, most);
-    Carver carver(workspace);
+    Carver carver(workspace.data);
     space_ = carve(carver, context, phase, dims, t, rows_);
     RONDO_CHECK(workspace && workspace.bytes() >= carver.used(), "conv: workspace of ",
                 workspace ? workspace.bytes() : 0, " bytes, needed ", carver.used());
@@ -358,7 +343,7 @@ size_t conv_workspace_bytes(const Context& context, ConvPhase phase, const ConvD
                             DType compute, const PackedCapacity& from, const PackedCapacity& to) {
   if (context.backend == Backend::ref) return 0;
   const int64_t most = target_capacity(phase, dims, from, to);
-  Carver carver({});
+  Carver carver(nullptr);
   carve(carver, context, phase, dims, compute,
         window_rows(context, dims.kernel * window_cols(phase, dims), compute, most));
   return carver.used();

@@ -21,33 +21,33 @@ struct Dimensions {
 
 // Points the tables and scratch of `c` into the slot at `base`; returns the slot's size.
 size_t carve(CtcChunkSequence& c, const Dimensions& d, std::byte* base) {
-  CtcCarver carver(base);
+  Carver carver(base);
   CtcSequence& s = c.s;
   const int64_t real = d.dtype == DType::f64 ? 8 : 4;
   s.tiles = d.labels / ctc_tile + 1;
-  s.padded = static_cast<int32_t>(ctc_round_up(s.tiles * ctc_tile, ctc_lanes));
+  s.padded = static_cast<int32_t>(round_up<int64_t>(s.tiles * ctc_tile, ctc_lanes));
   s.ring = 0;
   const int64_t frames = d.frames, bins = ctc_bins(d.classes, d.labels);
   const int64_t column = static_cast<int64_t>(s.tiles) * ctc_wide_column_tile;
   const int64_t block = ctc_wide_block(d.frames);
-  s.bin_stride = ctc_round_up(bins, ctc_lanes);
+  s.bin_stride = round_up(bins, ctc_lanes);
   carver.take(s.label_class, s.padded);
   carver.take(s.may_skip, s.padded + ctc_tile);
-  carver.take_bytes(s.y, ctc_ring_frames * s.padded * real);
-  carver.take_bytes(s.y_blank, ctc_ring_frames * real);
+  s.y = carver.take(ctc_ring_frames * s.padded * real, 1);
+  s.y_blank = carver.take(ctc_ring_frames * real, 1);
   carver.take(s.drop, ctc_ring_frames);
-  carver.take_bytes(s.row_max, frames * real);
-  carver.take_bytes(s.row_sum, frames * real);
+  s.row_max = carver.take(frames * real, 1);
+  s.row_sum = carver.take(frames * real, 1);
   carver.take(s.wide_y, 2 * s.padded);
   carver.take(s.scratch, 2 * column);
   carver.take(s.columns, (block + (frames + block - 1) / block) * column);
   carver.take(s.bin_class, bins);
   carver.take(s.bin_begin, bins + 1);
   carver.take(s.bin_position, d.labels);
-  for (void*& gather : s.gather) carver.take_bytes(gather, ctc_lanes * s.padded * real);
-  carver.take_bytes(s.transposed, s.padded * ctc_lanes * real);
-  carver.take_bytes(s.bin_sums, s.bin_stride * ctc_lanes * real);
-  carver.take_bytes(s.post, frames * s.bin_stride * real);
+  for (void*& gather : s.gather) gather = carver.take(ctc_lanes * s.padded * real, 1);
+  s.transposed = carver.take(s.padded * ctc_lanes * real, 1);
+  s.bin_sums = carver.take(s.bin_stride * ctc_lanes * real, 1);
+  s.post = carver.take(frames * s.bin_stride * real, 1);
   return carver.used();
 }
 

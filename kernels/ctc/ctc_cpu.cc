@@ -31,22 +31,22 @@ int64_t wide_columns(const Dimensions& d, int64_t column) {
 }
 
 // What grows with frames times labels: y, and of the lattice its columns and their exponents.
-void carve_lattice(CtcCarver& c, CtcSequence& s, const Dimensions& d) {
+void carve_lattice(Carver& c, CtcSequence& s, const Dimensions& d) {
   const int64_t frames = d.frames, column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
-  c.take_bytes(s.y, frames * s.padded * real_bytes(d));
+  s.y = c.take(frames * s.padded * real_bytes(d), 1);
   c.take(s.profiles, (frames + 4) * s.tiles);
   c.take(s.columns, std::max(frames * column, wide_columns(d, column)));
 }
 
 void set_tiles(CtcSequence& s, int32_t labels) {
   s.tiles = labels / ctc_tile + 1;
-  s.padded = static_cast<int32_t>(ctc_round_up(s.tiles * ctc_tile, ctc_lanes));
+  s.padded = static_cast<int32_t>(round_up<int64_t>(s.tiles * ctc_tile, ctc_lanes));
 }
 
 size_t lattice_bytes(const Dimensions& d) {
   CtcSequence s{};
   set_tiles(s, d.labels);
-  CtcCarver c(nullptr);
+  Carver c(nullptr);
   carve_lattice(c, s, d);
   return c.used();
 }
@@ -60,7 +60,7 @@ bool keeps_lattice(const Dimensions& d, size_t lattice_limit) {
 
 // Points the tables and scratch of `s` into the slot at `base`; returns the slot's size.
 size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
-  CtcCarver c(base);
+  Carver c(base);
   const int64_t real = real_bytes(d);
   set_tiles(s, d.labels);
   s.kept = kept;
@@ -79,16 +79,16 @@ size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
     c.take(sweep->carry, s.padded);
     c.take(sweep->skip, s.padded);
   }
-  c.take_bytes(s.y_blank, rows_of_y * real);
-  c.take_bytes(s.row_max, rows * real);
-  c.take_bytes(s.row_sum, rows * real);
+  s.y_blank = c.take(rows_of_y * real, 1);
+  s.row_max = c.take(rows * real, 1);
+  s.row_sum = c.take(rows * real, 1);
   c.take(s.drop, rows_of_y);
   c.take(s.scratch, 4 * column);
   c.take(s.wide_y, 2 * s.padded);
   if (d.with_grad && kept) {
     carve_lattice(c, s, d);
   } else {
-    c.take_bytes(s.y, rows_of_y * s.padded * real);
+    s.y = c.take(rows_of_y * s.padded * real, 1);
   }
   if (!d.with_grad) {
     c.take(s.profiles, 2 * s.tiles);
@@ -96,16 +96,16 @@ size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
   }
   if (!kept) c.take(s.columns, wide_columns(d, column));
   const int64_t bins = ctc_bins(d.classes, d.labels);
-  s.bin_stride = ctc_round_up(bins, ctc_lanes);
+  s.bin_stride = round_up(bins, ctc_lanes);
   c.take(s.bin_class, bins);
   c.take(s.bin_begin, bins + 1);
   c.take(s.bin_position, d.labels);
   c.take(s.factor, 2 * s.tiles);
   c.take(s.profile_of, frames);
-  for (void*& gather : s.gather) c.take_bytes(gather, ctc_lanes * s.padded * real);
-  c.take_bytes(s.transposed, s.padded * ctc_lanes * real);
-  c.take_bytes(s.bin_sums, s.bin_stride * ctc_lanes * real);
-  c.take_bytes(s.post, frames * s.bin_stride * real);
+  for (void*& gather : s.gather) gather = c.take(ctc_lanes * s.padded * real, 1);
+  s.transposed = c.take(s.padded * ctc_lanes * real, 1);
+  s.bin_sums = c.take(s.bin_stride * ctc_lanes * real, 1);
+  s.post = c.take(frames * s.bin_stride * real, 1);
   return c.used();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/base/arithmetic.h"
 #include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm_impl.h"
 
@@ -14,9 +15,6 @@ constexpr int64_t a_block_floats = 96 << 10;  // 384 KiB: a block of a in L2
 constexpr int64_t b_block_floats = 2 << 20;   // 8 MiB: the shared block of b in L3
 constexpr double work_per_thread = 1 << 20;   // multiply-adds worth waking a thread for
 constexpr int64_t private_floats = 8 << 20;   // 32 MiB: for a block of b per thread
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
 // Sizes that depend on the capacity alone, so that the workspace can be planned.
 struct Plan {

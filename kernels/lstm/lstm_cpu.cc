@@ -94,7 +94,7 @@ bool works_alone(const LstmCrew& crew, const Context& context, const LstmDims& d
 class ForwardCall {
  public:
   ForwardCall(const LstmKernels& kernels, const Context& context, const LstmForwardArgs& args,
-              LstmCarver& carver)
+              Carver& carver)
       : kernels_(kernels),
         context_(context),
         a_(args),
@@ -286,7 +286,7 @@ class ForwardCall {
 class BackwardCall {
  public:
   BackwardCall(const LstmKernels& kernels, const Context& context, const LstmBackwardArgs& args,
-               LstmCarver& carver)
+               Carver& carver)
       : kernels_(kernels),
         context_(context),
         a_(args),
@@ -402,7 +402,7 @@ class BackwardCall {
 
 void lstm_forward_cpu(const LstmCpu& cpu, const Context& context, const LstmForwardArgs& args) {
   check_lstm(args);
-  LstmCarver carver(args.workspace);
+  Carver carver(args.workspace.data);
   ForwardCall call(*cpu.of(args.x.dtype), context, args, carver);
   lstm_check_workspace(args.workspace, carver.used());
   call.run();
@@ -410,7 +410,7 @@ void lstm_forward_cpu(const LstmCpu& cpu, const Context& context, const LstmForw
 
 void lstm_backward_cpu(const LstmCpu& cpu, const Context& context, const LstmBackwardArgs& args) {
   check_lstm(args);
-  LstmCarver carver(args.workspace);
+  Carver carver(args.workspace.data);
   BackwardCall call(*cpu.of(args.dy.dtype), context, args, carver);
   lstm_check_workspace(args.workspace, carver.used());
   call.run();
@@ -421,7 +421,7 @@ size_t lstm_cpu_workspace_bytes(const Context& context, LstmPhase phase, const L
   if (phase == LstmPhase::weight_grad) {
     return lstm_weight_grad_workspace_bytes(context, dims, compute, capacity);
   }
-  LstmCarver carver({});
+  Carver carver(nullptr);
   if (phase == LstmPhase::forward) {
     LstmForwardSpace(carver, context, dims, compute, capacity);
   } else {

@@ -1,6 +1,7 @@
 // The CPU variants of the LSTM ops: one driver, the kernels of one instruction set each.
 #pragma once
 
+#include "kernels/base/carver.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lstm/lstm_loop.h"
 
@@ -28,23 +29,6 @@ size_t lstm_weight_grad_workspace_bytes(const Context& context, const LstmDims& 
                                         const PackedCapacity& capacity);
 
 // ---- shared by the driver's files ----
-
-// Hands out 64-byte aligned pieces of the workspace; without one it only adds up their sizes.
-class LstmCarver {
- public:
-  explicit LstmCarver(const TensorView& workspace) : base_(static_cast<char*>(workspace.data)) {}
-  template <class T = void>
-  T* take(int64_t elements, size_t element_size) {
-    const size_t at = used_;
-    used_ += (static_cast<size_t>(elements) * element_size + 63) / 64 * 64;
-    return base_ ? reinterpret_cast<T*>(base_ + at) : nullptr;
-  }
-  size_t used() const { return used_; }
-
- private:
-  char* base_;
-  size_t used_ = 0;
-};
 
 inline void lstm_check_workspace(const TensorView& workspace, size_t needed) {
   RONDO_CHECK(needed == 0 || (workspace && workspace.bytes() >= needed), "lstm: workspace of ",

@@ -71,7 +71,7 @@ struct LstmForwardSpace {
     size_t gemm_bytes;
   } own[lstm_max_own];
 
-  LstmForwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
+  LstmForwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
                    const PackedCapacity& capacity) {
     const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
     const int64_t rows = lstm_chunk_rows(dims, capacity);
@@ -86,7 +86,7 @@ struct LstmForwardSpace {
         s.projected = carver.take(N * lstm_state_stride(H), sizeof(float));
       }
     }
-    LstmCarver separate = carver;
+    Carver separate = carver;
     for (int d = 0; d < dims.directions; ++d) {
       direction[d].pre = carver.take<float>(rows * 4 * H, sizeof(float));
     }
@@ -100,7 +100,7 @@ struct LstmForwardSpace {
   }
 
  private:
-  void carve_own(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
+  void carve_own(Carver& carver, const Context& context, const LstmDims& dims, DType t,
                  int64_t rows, int groups) {
     Context alone = context;
     alone.pool = &lstm_one_thread();
@@ -126,7 +126,7 @@ struct LstmBackwardSpace {
   size_t gemm_bytes;
   void* own_r[lstm_max_own][2];  // of one group of one thread, in place of r above
 
-  LstmBackwardSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
+  LstmBackwardSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
                     const PackedCapacity& capacity) {
     const int64_t H = dims.hidden, P = dims.output(), N = capacity.sequences;
     for (int d = 0; d < dims.directions; ++d) {

@@ -30,7 +30,7 @@ struct WeightGradSpace {
   void* gemm;
   size_t gemm_bytes;
 
-  WeightGradSpace(LstmCarver& carver, const Context& context, const LstmDims& dims, DType t,
+  WeightGradSpace(Carver& carver, const Context& context, const LstmDims& dims, DType t,
                   const PackedCapacity& capacity) {
     const int64_t G = 4 * dims.hidden, P = dims.output();
     const int64_t rows = sum_rows(dims, t, capacity.rows);
@@ -50,7 +50,7 @@ struct WeightGradSpace {
 class WeightGradCall {
  public:
   WeightGradCall(const LstmKernels& kernels, const Context& context, const LstmWeightGradArgs& args,
-                 LstmCarver& carver)
+                 Carver& carver)
       : kernels_(kernels),
         context_(context),
         a_(args),
@@ -140,7 +140,7 @@ class WeightGradCall {
 
 void lstm_weight_grad_cpu(const LstmCpu& cpu, const Context& context, const LstmWeightGradArgs& a) {
   check_lstm(a);
-  LstmCarver carver(a.workspace);
+  Carver carver(a.workspace.data);
   WeightGradCall call(*cpu.of(a.x.dtype), context, a, carver);
   lstm_check_workspace(a.workspace, carver.used());
   call.run();
@@ -148,7 +148,7 @@ void lstm_weight_grad_cpu(const LstmCpu& cpu, const Context& context, const Lstm
 
 size_t lstm_weight_grad_workspace_bytes(const Context& context, const LstmDims& dims, DType compute,
                                         const PackedCapacity& capacity) {
-  LstmCarver carver({});
+  Carver carver(nullptr);
   WeightGradSpace(carver, context, dims, compute, capacity);
   return carver.used();
 }

@@ -77,21 +77,21 @@ void state_products(const Context& context, const Args& a, const Space& space, G
   run(context, g);
 }
 
-uint32_t* take_flags(LstmCarver& carver, const LstmDims& dims) {
+uint32_t* take_flags(Carver& carver, const LstmDims& dims) {
   return carver.take<uint32_t>(static_cast<int64_t>(lstm_grid_flag_bytes(dims)), 1);
 }
 
-bf16* take_exchange(LstmCarver& carver, const Context& context, LstmPhase phase,
-                    const LstmDims& dims, DType t, const PackedCapacity& capacity) {
+bf16* take_exchange(Carver& carver, const Context& context, LstmPhase phase, const LstmDims& dims,
+                    DType t, const PackedCapacity& capacity) {
   if (!lstm_suits("grid_cluster", context.backend, dims, t, capacity.sequences)) return nullptr;
   return carver.take<bf16>(static_cast<int64_t>(lstm_exchange_bytes(phase, dims, capacity)), 1);
 }
 
-void* take_gemm(LstmCarver& carver, size_t bytes) {
+void* take_gemm(Carver& carver, size_t bytes) {
   return carver.take(static_cast<int64_t>(bytes), 1);
 }
 
-LstmGpuForwardSpace forward_space(LstmCarver& carver, const Context& context, const LstmDims& dims,
+LstmGpuForwardSpace forward_space(Carver& carver, const Context& context, const LstmDims& dims,
                                   DType t, const PackedCapacity& capacity) {
   const int64_t D = dims.directions, H = dims.hidden, P = dims.output();
   const int64_t N = capacity.sequences, states = D * N;
@@ -112,8 +112,8 @@ LstmGpuForwardSpace forward_space(LstmCarver& carver, const Context& context, co
   return s;
 }
 
-LstmGpuBackwardSpace backward_space(LstmCarver& carver, const Context& context,
-                                    const LstmDims& dims, DType t, const PackedCapacity& capacity) {
+LstmGpuBackwardSpace backward_space(Carver& carver, const Context& context, const LstmDims& dims,
+                                    DType t, const PackedCapacity& capacity) {
   const int64_t D = dims.directions, H = dims.hidden, P = dims.output();
   const int64_t N = capacity.sequences, states = D * N;
   LstmGpuBackwardSpace s;
@@ -133,7 +133,7 @@ LstmGpuBackwardSpace backward_space(LstmCarver& carver, const Context& context,
   return s;
 }
 
-LstmGpuWeightGradSpace weight_grad_space(LstmCarver& carver, const Context& context,
+LstmGpuWeightGradSpace weight_grad_space(Carver& carver, const Context& context,
                                          const LstmDims& dims, DType t,
                                          const PackedCapacity& capacity) {
   const int64_t G = 4 * dims.hidden, P = dims.output(), rows = capacity.rows;
@@ -162,7 +162,7 @@ size_t lstm_exchange_bytes(LstmPhase phase, const LstmDims& dims, const PackedCa
 
 size_t lstm_gpu_workspace_bytes(const Context& context, LstmPhase phase, const LstmDims& dims,
                                 DType compute, const PackedCapacity& capacity) {
-  LstmCarver carver({});
+  Carver carver(nullptr);
   switch (phase) {
     case LstmPhase::forward:
       forward_space(carver, context, dims, compute, capacity);
@@ -178,21 +178,21 @@ size_t lstm_gpu_workspace_bytes(const Context& context, LstmPhase phase, const L
 }
 
 LstmGpuForwardSpace lstm_gpu_space(const Context& context, const LstmForwardArgs& a) {
-  LstmCarver carver(a.workspace);
+  Carver carver(a.workspace.data);
   const auto s = forward_space(carver, context, a.dims, a.x.dtype, a.layout.capacity);
   lstm_check_workspace(a.workspace, carver.used());
   return s;
 }
 
 LstmGpuBackwardSpace lstm_gpu_space(const Context& context, const LstmBackwardArgs& a) {
-  LstmCarver carver(a.workspace);
+  Carver carver(a.workspace.data);
   const auto s = backward_space(carver, context, a.dims, a.dy.dtype, a.layout.capacity);
   lstm_check_workspace(a.workspace, carver.used());
   return s;
 }
 
 LstmGpuWeightGradSpace lstm_gpu_space(const Context& context, const LstmWeightGradArgs& a) {
-  LstmCarver carver(a.workspace);
+  Carver carver(a.workspace.data);
   const auto s = weight_grad_space(carver, context, a.dims, a.x.dtype, a.layout.capacity);
   lstm_check_workspace(a.workspace, carver.used());
   return s;

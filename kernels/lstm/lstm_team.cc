@@ -1,4 +1,5 @@
 #include "kernels/lstm/lstm_team.h"
+#include "kernels/base/arithmetic.h"
 
 #include <algorithm>
 
@@ -17,8 +18,6 @@ constexpr double hidden_reading = 0.05;
 int groups_of(const LstmTeamProblem& p, const LstmTeam& team) {
   return team.splits * (team.directions_apart ? p.directions : 1);
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
