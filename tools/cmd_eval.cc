@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "engine/data/audio.h"
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/report/progress.h"
 #include "engine/train/recognizer.h"
@@ -27,10 +27,10 @@ struct EvalOptions {
 std::string field_of(const ManifestEntry& entry, const std::string& field) {
   if (field == "speaker") return entry.speaker;
   if (entry.extra.empty()) return {};
-  const auto extra = nlohmann::json::parse(entry.extra);
-  const auto it = extra.find(field);
-  if (it == extra.end()) return {};
-  return it->is_string() ? it->get<std::string>() : it->dump();
+  const Json extra = Json::parse(entry.extra);
+  const Json* value = extra.find(field);
+  if (!value) return {};
+  return value->is_string() ? value->get<std::string>() : value->dump();
 }
 
 bool has_field(const ManifestDataset& data, const std::string& field) {
@@ -102,14 +102,14 @@ void print_text(const EvalOptions& o, const std::string& group, const Evaluation
   }
 }
 
-nlohmann::json rates_json(const ErrorRate& e) {
-  return {{"wer", e.wer()},
-          {"cer", e.cer()},
-          {"utterances", e.utterances()},
-          {"words", e.words().reference},
-          {"substitutions", e.words().substitutions},
-          {"insertions", e.words().insertions},
-          {"deletions", e.words().deletions}};
+Json rates_json(const ErrorRate& e) {
+  return Json::object({{"wer", e.wer()},
+                       {"cer", e.cer()},
+                       {"utterances", e.utterances()},
+                       {"words", e.words().reference},
+                       {"substitutions", e.words().substitutions},
+                       {"insertions", e.words().insertions},
+                       {"deletions", e.words().deletions}});
 }
 
 int run_eval(const EvalOptions& o) {
@@ -128,36 +128,39 @@ int run_eval(const EvalOptions& o) {
   std::map<int64_t, std::string> lines;  // in the manifest's order
   EvaluationOptions options;
   options.task = task;
-  const Evaluation e = evaluate(
-      model.session(), *data, task == Task::ctc ? &model.alphabet() : nullptr, options,
-      [&](const Hypothesis& h) {
-        const ManifestEntry& entry = data->entry(h.utterance);
-        const auto reference =
-            task == Task::ctc ? reference_text(entry, model.alphabet()) : std::nullopt;
-        if (reference && !group.empty()) {
-          groups[field_of(entry, group)].add(*reference, h.text);
-        }
-        if (o.hypotheses.empty()) return;
-        nlohmann::json line = {{"name", data->name(h.utterance)}, {"loss", h.loss}};
-        if (task == Task::ctc) {
-          line["reference"] = reference.value_or("");
-          line["hypothesis"] = h.text;
-        } else if (task == Task::classify) {
-          line["class"] = h.class_index;
-        } else {
-          line["values"] = h.values;
-        }
-        lines[h.utterance] = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-      });
+  const Evaluation e =
+      evaluate(model.session(), *data, task == Task::ctc ? &model.alphabet() : nullptr, options,
+               [&](const Hypothesis& h) {
+                 const ManifestEntry& entry = data->entry(h.utterance);
+                 const auto reference =
+                     task == Task::ctc ? reference_text(entry, model.alphabet()) : std::nullopt;
+                 if (reference && !group.empty()) {
+                   groups[field_of(entry, group)].add(*reference, h.text);
+                 }
+                 if (o.hypotheses.empty()) return;
+                 Json line = Json::object({{"name", data->name(h.utterance)}, {"loss", h.loss}});
+                 if (task == Task::ctc) {
+                   line["reference"] = reference.value_or("");
+                   line["hypothesis"] = h.text;
+                 } else if (task == Task::classify) {
+                   line["class"] = h.class_index;
+                 } else {
+                   line["values"] = h.values;
+                 }
+                 lines[h.utterance] = line.dump_replacing();
+               });
   if (!o.hypotheses.empty()) {
     std::string text;
     for (const auto& [index, line] : lines) text += line + "\n";
     replace_text_file(o.hypotheses, text);
   }
   if (o.json) {
-    nlohmann::json j = {{"model", model.file()}, {"manifest", o.manifest},
-                        {"loss", e.loss},        {"utterances", e.utterances},
-                        {"seconds", e.seconds},  {"audio_seconds", e.audio_seconds}};
+    Json j = Json::object({{"model", model.file()},
+                           {"manifest", o.manifest},
+                           {"loss", e.loss},
+                           {"utterances", e.utterances},
+                           {"seconds", e.seconds},
+                           {"audio_seconds", e.audio_seconds}});
     if (task == Task::ctc) j["all"] = rates_json(e.errors);
     if (task == Task::classify) j["error"] = e.metric(task);
     for (const auto& [name, rates] : groups) j["groups"][group + "=" + name] = rates_json(rates);

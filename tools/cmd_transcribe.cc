@@ -7,12 +7,12 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "engine/data/audio.h"
 #include "engine/data/files.h"
 #include "engine/data/npy.h"
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/report/charts.h"
 #include "engine/train/recognizer_stream.h"
@@ -41,13 +41,13 @@ Waveform read_audio(const std::string& path, int32_t rate) {
 // Tenths of a millisecond: 0.81 rather than 0.8099999999999999.
 double rounded(double seconds) { return std::round(seconds * 1e4) / 1e4; }
 
-nlohmann::json tokens_json(const std::vector<Transcript::Token>& tokens) {
-  auto list = nlohmann::json::array();
+Json tokens_json(const std::vector<Transcript::Token>& tokens) {
+  Json list = Json::array();
   for (const auto& t : tokens) {
-    list.push_back({{"text", t.text},
-                    {"begin", rounded(t.begin)},
-                    {"end", rounded(t.end)},
-                    {"probability", t.probability}});
+    list.push_back(Json::object({{"text", t.text},
+                                 {"begin", rounded(t.begin)},
+                                 {"end", rounded(t.end)},
+                                 {"probability", t.probability}}));
   }
   return list;
 }
@@ -123,13 +123,12 @@ void draw(const TranscribeOptions& o, const Recognizer& model, const Transcript&
 void write_result(const TranscribeOptions& o, const std::string& file, const Transcript& t,
                   double seconds) {
   if (o.format == "jsonl") {
-    const nlohmann::json line = {{"audio_filepath", file},
-                                 {"duration", seconds},
-                                 {"text", t.text},
-                                 {"words", tokens_json(t.words)},
-                                 {"characters", tokens_json(t.characters)}};
-    std::printf("%s\n",
-                line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    const Json line = Json::object({{"audio_filepath", file},
+                                    {"duration", seconds},
+                                    {"text", t.text},
+                                    {"words", tokens_json(t.words)},
+                                    {"characters", tokens_json(t.characters)}});
+    std::printf("%s\n", line.dump_replacing().c_str());
   } else if (o.format == "npy") {
     const int64_t shape[] = {t.frames, t.classes};
     const std::string path = npy_path(o, file);

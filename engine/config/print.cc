@@ -1,9 +1,9 @@
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/config/config.h"
 #include "engine/config/schema.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -107,9 +107,9 @@ std::string value_toml(const Field& field) {
 namespace {
 
 struct JsonOf {
-  nlohmann::ordered_json operator()(const Choice& v) const { return v.names.at(v.get()); }
+  Json operator()(const Choice& v) const { return v.names.at(v.get()); }
   template <class T>
-  nlohmann::ordered_json operator()(const T* v) const {
+  Json operator()(const T* v) const {
     return *v;
   }
 };
@@ -156,13 +156,13 @@ std::string to_toml(const Config& config) {
 
 std::string to_json(const Config& config) {
   Config copy = config;
-  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  Json root = Json::object();
   for (const Field& f : schema::printed_fields(copy)) {
     (f.section().empty() ? root : root[f.section()])[f.name()] =
         std::visit(schema::JsonOf{}, f.value);
   }
   for (LayerConfig& layer : copy.model.layer) {
-    nlohmann::ordered_json table;
+    Json table;
     for (const Field& f : schema::layer_fields(layer))
       table[f.key] = std::visit(schema::JsonOf{}, f.value);
     root["model"]["layer"].push_back(std::move(table));

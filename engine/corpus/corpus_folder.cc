@@ -4,17 +4,16 @@
 
 #include <cerrno>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "engine/data/files.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr const char* description_file = "corpus.json";
 
@@ -28,9 +27,12 @@ void rename_folder(const fs::path& from, const fs::path& to) {
 std::string kind_of(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_regular_file(folder / description_file, ignored)) return {};
-  const json j = json::parse(data::read_whole_file((folder / description_file).string()), nullptr,
-                             /*allow_exceptions=*/false);
-  return j.is_object() && j.contains("kind") && j["kind"].is_string() ? j["kind"] : json("");
+  try {
+    const Json j = Json::parse(data::read_whole_file((folder / description_file).string()));
+    return j.at("kind").get<std::string>();
+  } catch (const JsonError&) {
+    return {};
+  }
 }
 
 fs::path resolve(const std::string& out) {
@@ -110,8 +112,8 @@ void CorpusFolder::check_replaceable() const {
 
 CorpusReport CorpusFolder::commit(const std::vector<Split>& splits,
                                   const std::string& description) {
-  json j = {{"kind", kind_}, {"version", 1}};
-  j["options"] = json::parse(description);
+  const Json j =
+      Json::object({{"kind", kind_}, {"options", Json::parse(description)}, {"version", 1}});
   CorpusReport report;
   for (const Split& split : splits) {
     SplitReport r{split.name, static_cast<int64_t>(split.entries.size()), 0};

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/corpus_folder.h"
 #include "engine/data/audio.h"
 #include "engine/data/random.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -293,17 +293,17 @@ CorpusReport prepare_fsdd(const PrepareFsddOptions& options) {
       entry.duration = string.audio.seconds();
       entry.text = numerals(string.digits);
       entry.speaker = maker.speaker_of(i);
-      entry.extra = nlohmann::json{{"takes", string.takes}}.dump();
+      entry.extra = Json::object({{"takes", string.takes}}).dump();
       write_wav(folder.path_of(entry.path_as_written), string.audio);
       split.entries.push_back(std::move(entry));
       if (options.progress) options.progress(++done, total);
     }
   }
-  const nlohmann::json description = {{"train", options.train},
-                                      {"dev", options.dev},
-                                      {"test", options.test},
-                                      {"seed", options.seed},
-                                      {"hold_out", options.hold_out}};
+  const Json description = Json::object({{"dev", options.dev},
+                                         {"hold_out", options.hold_out},
+                                         {"seed", options.seed},
+                                         {"test", options.test},
+                                         {"train", options.train}});
   return folder.commit(splits, description.dump());
 }
 

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 
@@ -13,6 +12,7 @@
 #include "engine/corpus/run_program.h"
 #include "engine/data/audio.h"
 #include "engine/data/random.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 #include "kernels/base/parallel.h"
 
@@ -173,7 +173,7 @@ ManifestEntry make(const PrepareSpeechDemoOptions& options, const CorpusFolder& 
   entry.text = u.text;
   entry.speaker = u.voice.name;
   entry.extra =
-      nlohmann::json{{"voice", u.voice.name}, {"seen", u.voice.seen}, {"snr_db", recording.snr_db}}
+      Json::object({{"seen", u.voice.seen}, {"snr_db", recording.snr_db}, {"voice", u.voice.name}})
           .dump();
   return entry;
 }
@@ -221,11 +221,11 @@ CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options) {
   splits.push_back(make_all("train", train));
   splits.push_back(make_all("dev", dev));
   splits.push_back(make_all("test", test));
-  const nlohmann::json description = {{"train", options.train},
-                                      {"dev", options.dev},
-                                      {"test", options.test},
-                                      {"sample_rate", options.sample_rate},
-                                      {"seed", options.seed}};
+  const Json description = Json::object({{"dev", options.dev},
+                                         {"sample_rate", options.sample_rate},
+                                         {"seed", options.seed},
+                                         {"test", options.test},
+                                         {"train", options.train}});
   return folder.commit(splits, description.dump());
 }
 

@@ -4,16 +4,14 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "engine/data/files.h"
 #include "engine/data/random.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
-
-using Json = nlohmann::json;
 
 // The network gets an output per class: what is beyond this is a mistake (an identifier, a date),
 // and would be one that asks for all memory.
@@ -30,7 +28,7 @@ class Line {
   }
 
   [[noreturn]] void wrong(const char* field, const Json& value, const char* expected) const {
-    std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    std::string shown = value.dump_replacing();
     if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
     fail("\"", field, "\" is ", shown, ", expected ", expected);
   }
@@ -52,19 +50,17 @@ class Line {
     return out;
   }
   int32_t integer(const char* field, const Json& value, int32_t least, const char* expected) const {
-    // Unsigned above 2^63 would turn negative in get<int64_t>.
-    if (value.is_number_unsigned() && value.get<uint64_t>() > largest_label)
-      wrong(field, value, expected);
-    if (!value.is_number_integer()) wrong(field, value, expected);
-    const auto out = value.get<int64_t>();
-    if (out < least || out > largest_label) wrong(field, value, expected);
+    // The smallest that is allowed is 0 or 1.
+    if (!value.is_unsigned()) wrong(field, value, expected);
+    const auto out = value.get<uint64_t>();
+    if (out < static_cast<uint64_t>(least) || out > largest_label) wrong(field, value, expected);
     return static_cast<int32_t>(out);
   }
   std::vector<int32_t> integers(const char* field, const Json& value, int32_t least,
                                 const char* expected) const {
     if (!value.is_array()) wrong(field, value, expected);
     std::vector<int32_t> out;
-    for (const Json& v : value) out.push_back(integer(field, v, least, expected));
+    for (const Json& v : value.elements()) out.push_back(integer(field, v, least, expected));
     return out;
   }
   std::vector<float> numbers(const char* field, const Json& value) const {
@@ -76,7 +72,7 @@ class Line {
       if (!std::isfinite(out.back())) wrong(field, value, expected);
     };
     if (value.is_array()) {
-      for (const Json& v : value) add(v);
+      for (const Json& v : value.elements()) add(v);
     } else {
       add(value);
     }
@@ -114,7 +110,7 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
     entry.frame_labels =
         line.integers(field, value, 0, "a list of classes, integers from 0 to 16777215");
   } else if (name == "speaker") {
-    entry.speaker = value.is_number_integer() ? value.dump() : line.string(field, value);
+    entry.speaker = value.is_integer() ? value.dump() : line.string(field, value);
   } else {
     extra[name] = value;
   }
@@ -125,16 +121,15 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
   Json object;
   try {
     object = Json::parse(text);
-  } catch (const Json::parse_error& e) {
+  } catch (const JsonError& e) {
+    if (e.kind != JsonError::Kind::syntax) line.fail(e.what());
     line.fail("is not valid JSON near column ", e.byte, ", expected one object per line");
-  } catch (const Json::exception&) {
-    line.fail("holds a number that is out of range");
   }
   if (!object.is_object()) line.fail("holds JSON that is not an object");
   ManifestEntry entry;
   entry.line = number;
   Json extra = Json::object();
-  for (const auto& [name, value] : object.items()) set_field(entry, line, name, value, extra);
+  for (const auto& [name, value] : object.members()) set_field(entry, line, name, value, extra);
   if (entry.path_as_written.empty())
     line.fail("has no \"audio_filepath\" (nor \"features_filepath\")");
   if (entry.text && entry.labels) line.fail("has both \"text\" and \"labels\", expected one");
@@ -189,7 +184,7 @@ Manifest parse_manifest(std::string_view content, const std::string& path) {
 }
 
 std::string to_json_line(const ManifestEntry& e) {
-  nlohmann::ordered_json out;
+  Json out;
   out[e.is_audio ? "audio_filepath" : "features_filepath"] = e.path_as_written;
   if (!e.features_key.empty()) out["features_key"] = e.features_key;
   if (e.offset != 0) out["offset"] = e.offset;
@@ -200,10 +195,13 @@ std::string to_json_line(const ManifestEntry& e) {
   if (e.labels) out["labels"] = *e.labels;
   if (!e.frame_labels.empty()) out["frame_labels"] = e.frame_labels;
   if (!e.speaker.empty()) out["speaker"] = e.speaker;
-  if (!e.extra.empty()) out.update(nlohmann::ordered_json::parse(e.extra));
+  if (!e.extra.empty()) {
+    const Json extra = Json::parse(e.extra);
+    for (const auto& [name, value] : extra.members()) out[name] = value;
+  }
   try {
     return out.dump();
-  } catch (const nlohmann::json::type_error&) {
+  } catch (const JsonError&) {
     fail_input(e.path_as_written, ": a manifest field is not valid UTF-8");
   }
 }

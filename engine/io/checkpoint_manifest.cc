@@ -2,16 +2,15 @@
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "engine/io/crc32c.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::json;
 
 constexpr const char* format_name = "rondo checkpoint 1";
 constexpr const char* seal_key = "  \"manifest_crc32c\": \"";
@@ -28,16 +27,16 @@ uint32_t parse_hex32(const std::string& text, const fs::path& path) {
   return value;
 }
 
-CheckpointManifest from_json(const json& root, const fs::path& path) {
+CheckpointManifest from_json(const Json& root, const fs::path& path) {
   CheckpointManifest manifest;
-  if (root.at("format") != format_name) {
+  if (!root.at("format").is(format_name)) {
     fail_input(path.string(), ": the format is ", root.at("format").dump(), ", expected \"",
                format_name, "\"");
   }
   manifest.info.generation = root.at("generation").get<uint64_t>();
   manifest.info.step = root.at("step").get<int64_t>();
   if (!root.at("metric").is_null()) manifest.info.metric = root.at("metric").get<double>();
-  for (const json& file : root.at("files")) {
+  for (const Json& file : root.at("files").elements()) {
     CheckpointFile entry;
     entry.name = file.at("name").get<std::string>();
     entry.size = file.at("size").get<uint64_t>();
@@ -58,7 +57,7 @@ bool valid_checkpoint_file(const std::string& name) {
 }
 
 std::string format_checkpoint_manifest(const CheckpointManifest& manifest) {
-  nlohmann::ordered_json root;
+  Json root;
   root["format"] = format_name;
   root["generation"] = manifest.info.generation;
   root["step"] = manifest.info.step;
@@ -66,10 +65,10 @@ std::string format_checkpoint_manifest(const CheckpointManifest& manifest) {
   if (manifest.info.metric && std::isfinite(*manifest.info.metric)) {
     root["metric"] = *manifest.info.metric;
   }
-  root["files"] = json::array();
+  root["files"] = Json::array();
   for (const CheckpointFile& file : manifest.files) {
-    root["files"].push_back(nlohmann::ordered_json{
-        {"name", file.name}, {"size", file.size}, {"crc32c", hex32(file.crc)}});
+    root["files"].push_back(
+        Json::object({{"name", file.name}, {"size", file.size}, {"crc32c", hex32(file.crc)}}));
   }
   std::string body = root.dump(2);
   body.resize(body.size() - 2);  // "\n}": the seal closes the object
@@ -88,8 +87,8 @@ CheckpointManifest parse_checkpoint_manifest(const std::string& text, const fs::
                expected.substr(std::string(seal_key).size(), 8), ")");
   }
   try {
-    return from_json(json::parse(text), path);
-  } catch (const json::exception& e) {
+    return from_json(Json::parse(text), path);
+  } catch (const JsonError& e) {
     fail_input(path.string(), ": is not a checkpoint's manifest: ", e.what());
   }
 }

@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::json;
 
 static_assert(std::endian::native == std::endian::little, "safetensors bytes are little-endian");
 
@@ -70,25 +69,26 @@ std::vector<const TensorToWrite*> file_order(std::span<const TensorToWrite> tens
 }
 
 std::string make_header(const std::vector<const TensorToWrite*>& order, const StringMap& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  Json header = Json::object();
+  std::set<std::string_view> names;
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
   for (const TensorToWrite* t : order) {
     RONDO_CHECK(!t->name.empty() && t->name != "__metadata__", "tensor name '", t->name, "'");
-    RONDO_CHECK(!header.contains(t->name), "two tensors are named '", t->name, "'");
+    RONDO_CHECK(names.insert(t->name).second, "two tensors are named '", t->name, "'");
     const std::optional<uint64_t> bytes = byte_count(t->shape, t->dtype);
     RONDO_CHECK(bytes, "tensor '", t->name, "' has the shape ", shape_text(t->shape));
     RONDO_CHECK(*bytes == 0 || t->data || t->fill, "tensor '", t->name, "' has no data");
-    header[t->name] = {{"dtype", stored_name(t->dtype)},
-                       {"shape", t->shape},
-                       {"data_offsets", {offset, offset + *bytes}}};
+    header[t->name] = Json::object({{"dtype", stored_name(t->dtype)},
+                                    {"shape", t->shape},
+                                    {"data_offsets", Json::array({offset, offset + *bytes})}});
     offset += *bytes;
   }
   std::string text;
   try {
     text = header.dump();
-  } catch (const json::exception& e) {
-    RONDO_CHECK(false, "a tensor name or metadata is not UTF-8: ", e.what());
+  } catch (const JsonError&) {
+    RONDO_CHECK(false, "a tensor name or metadata is not UTF-8");
   }
   const size_t misaligned = (8 + text.size()) % data_alignment;
   if (misaligned) text.append(data_alignment - misaligned, ' ');
@@ -109,76 +109,54 @@ void write_tensor(FileWriter& file, const TensorToWrite& tensor) {
   }
 }
 
-// Refuses repeated names, which a JSON tree would silently merge, and nesting deeper than the
-// format's three levels.
-class HeaderGuard {
- public:
-  explicit HeaderGuard(const std::string& file) : file_(file) {}
-
-  bool operator()(int depth, json::parse_event_t event, const json& parsed) {
-    if (event == json::parse_event_t::object_start || event == json::parse_event_t::array_start) {
-      if (depth >= 3) fail_input(file_, ": the header is nested too deeply");
-      seen_[static_cast<size_t>(depth)].clear();
-    } else if (event == json::parse_event_t::key && depth >= 1 && depth <= 3) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!seen_[static_cast<size_t>(depth - 1)].insert(key).second) {
-        fail_input(file_, ": the header has '", key, "' twice");
-      }
-    }
-    return true;
-  }
-
- private:
-  const std::string& file_;
-  std::set<std::string> seen_[3];
-};
-
 struct Entry {
   StoredTensor tensor;
   uint64_t begin = 0;
   uint64_t end = 0;
 };
 
-uint64_t unsigned_field(const json& value, const std::string& where) {
-  if (!value.is_number_unsigned()) {
-    fail_input(where, " holds ", value.dump().substr(0, 40), ", expected a non-negative integer");
+uint64_t unsigned_field(const Json& value, const std::string& where) {
+  if (!value.is_unsigned()) {
+    fail_input(where, " holds ", value.dump_replacing().substr(0, 40),
+               ", expected a non-negative integer");
   }
   return value.get<uint64_t>();
 }
 
-Entry parse_entry(const std::string& file, const std::string& name, const json& value,
+Entry parse_entry(const std::string& file, const std::string& name, const Json& value,
                   std::span<const std::byte> data) {
   const std::string where = str(file, ": tensor '", name, "'");
   if (!value.is_object()) fail_input(where, " is not described by a JSON object");
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     if (!value.contains(key)) fail_input(where, " has no '", key, "'");
   }
-  for (const auto& [key, ignored] : value.items()) {
+  for (const auto& [key, ignored] : value.members()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
       fail_input(where, " has the unknown field '", key, "'");
     }
   }
   Entry entry;
   entry.tensor.name = name;
-  const json& dtype = value["dtype"];
+  const Json& dtype = value.at("dtype");
   const auto known = dtype.is_string() ? dtype_from(dtype.get<std::string>()) : std::nullopt;
   if (!known) {
-    fail_input(where, " has the dtype ", dtype.dump(), ", expected F32, BF16, F64, I32, I64 or U8");
+    fail_input(where, " has the dtype ", dtype.dump_replacing(),
+               ", expected F32, BF16, F64, I32, I64 or U8");
   }
   entry.tensor.dtype = *known;
-  if (!value["shape"].is_array()) fail_input(where, ": its shape is not a list");
-  for (const json& d : value["shape"]) {
+  if (!value.at("shape").is_array()) fail_input(where, ": its shape is not a list");
+  for (const Json& d : value.at("shape").elements()) {
     const uint64_t dim = unsigned_field(d, where + ": its shape");
     if (dim > static_cast<uint64_t>(INT64_MAX))
       fail_input(where, ": dimension ", dim, " is too large");
     entry.tensor.shape.push_back(static_cast<int64_t>(dim));
   }
-  const json& offsets = value["data_offsets"];
+  const Json& offsets = value.at("data_offsets");
   if (!offsets.is_array() || offsets.size() != 2) {
     fail_input(where, ": data_offsets is not a list of two integers");
   }
-  entry.begin = unsigned_field(offsets[0], where + ": data_offsets");
-  entry.end = unsigned_field(offsets[1], where + ": data_offsets");
+  entry.begin = unsigned_field(offsets.at(0), where + ": data_offsets");
+  entry.end = unsigned_field(offsets.at(1), where + ": data_offsets");
   if (entry.begin > entry.end || entry.end > data.size()) {
     fail_input(where, " lies at bytes ", entry.begin, " to ", entry.end,
                " of the data, but the file has ", data.size(), " (is it truncated?)");
@@ -192,14 +170,15 @@ Entry parse_entry(const std::string& file, const std::string& name, const json& 
   return entry;
 }
 
-json parse_header(const std::string& file, std::string_view text) {
+Json parse_header(const std::string& file, std::string_view text) {
   if (text.empty() || text.front() != '{') {
     fail_input(file, ": is not a safetensors file: its header does not begin with '{'");
   }
   try {
-    return json::parse(text, HeaderGuard(file));
-  } catch (const json::exception& e) {
-    fail_input(file, ": the header is not valid JSON: ", e.what());
+    // Repeated names would be merged in silence; the format has three levels.
+    return Json::parse(text, {.depth = 3, .unique_names = true});
+  } catch (const JsonError& e) {
+    fail_input(file, ": the header ", e.what());
   }
 }
 
@@ -265,17 +244,17 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
                " bytes of the ", bytes.size() - 8, " that follow");
   }
   const auto* header_begin = reinterpret_cast<const char*>(bytes.data() + 8);
-  const json header = parse_header(name_, {header_begin, static_cast<size_t>(length)});
+  const Json header = parse_header(name_, {header_begin, static_cast<size_t>(length)});
   const std::span<const std::byte> data = bytes.subspan(8 + static_cast<size_t>(length));
 
   std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
+  for (const auto& [name, value] : header.members()) {
     if (name != "__metadata__") {
       entries.push_back(parse_entry(name_, name, value, data));
       continue;
     }
     if (!value.is_object()) fail_input(name_, ": __metadata__ is not a JSON object");
-    for (const auto& [key, text] : value.items()) {
+    for (const auto& [key, text] : value.members()) {
       if (!text.is_string()) fail_input(name_, ": metadata '", key, "' is not a string");
       metadata_[key] = text.get<std::string>();
     }

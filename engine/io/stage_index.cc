@@ -1,15 +1,13 @@
 #include "engine/io/stage_index.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
-
-using json = nlohmann::json;
 
 constexpr const char* format_name = "rondo stages 1";
 constexpr const char* whole_file = "model.safetensors";
@@ -44,14 +42,15 @@ void require_consistent(const StageIndex& index, const std::string& where) {
 }  // namespace
 
 std::string StageIndex::to_json() const {
-  json stages = json::array();
+  Json stages = Json::array();
   for (const Stage& s : optimizer) {
-    stages.push_back({{"files", s.files}, {"elements", s.elements}, {"offsets", s.offsets}});
+    stages.push_back(
+        Json::object({{"files", s.files}, {"elements", s.elements}, {"offsets", s.offsets}}));
   }
-  return json{{"format", format_name},
-              {"model", model},
-              {"tensors", tensors},
-              {"optimizer", std::move(stages)}}
+  return Json::object({{"format", format_name},
+                       {"model", model},
+                       {"tensors", tensors},
+                       {"optimizer", std::move(stages)}})
              .dump(2) +
          "\n";
 }
@@ -59,19 +58,19 @@ std::string StageIndex::to_json() const {
 StageIndex StageIndex::from_json(std::string_view text, const std::string& where) {
   StageIndex index;
   try {
-    const json root = json::parse(text);
-    if (root.at("format") != format_name) {
+    const Json root = Json::parse(text);
+    if (!root.at("format").is(format_name)) {
       fail_input(where, ": the format is ", root.at("format").dump(), ", expected \"", format_name,
                  "\"");
     }
     index.model = root.at("model").get<StringMap>();
     index.tensors = root.at("tensors").get<std::map<std::string, std::string>>();
-    for (const json& stage : root.at("optimizer")) {
+    for (const Json& stage : root.at("optimizer").elements()) {
       index.optimizer.push_back({stage.at("files").get<std::vector<std::string>>(),
                                  stage.at("elements").get<int64_t>(),
                                  stage.at("offsets").get<std::map<std::string, int64_t>>()});
     }
-  } catch (const json::exception& e) {
+  } catch (const JsonError& e) {
     fail_input(where, ": is not the index of a checkpoint's stages (", e.what(), ")");
   }
   require_consistent(index, where);

@@ -1,10 +1,10 @@
 // Machine files: what was measured, as JSON.
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
+#include "engine/io/json.h"
 #include "engine/plan/machine.h"
 #include "kernels/base/error.h"
 
@@ -31,19 +31,19 @@ constexpr std::pair<const char*, double OpCost::*> constants[] = {
 // An object of a file: each field is asked for by name, and done() refuses those nobody asked for.
 class Fields {
  public:
-  Fields(const nlohmann::json& value, std::string where) : where_(std::move(where)) {
+  Fields(const Json& value, std::string where) : where_(std::move(where)) {
     require(value.is_object(), where_, ": is ", value.type_name(), ", expected an object");
     object_ = &value;
   }
 
-  const nlohmann::json& value(const char* key) {
-    const auto found = object_->find(key);
-    require(found != object_->end(), where_, ": has no field '", key, "'");
+  const Json& value(const char* key) {
+    const Json* found = object_->find(key);
+    require(found != nullptr, where_, ": has no field '", key, "'");
     known_.insert(key);
     return *found;
   }
   double number(const char* key) {
-    const nlohmann::json& v = value(key);
+    const Json& v = value(key);
     require(v.is_number(), where_, ": '", key, "' should be a number");
     const auto x = v.get<double>();
     require(std::isfinite(x) && x >= 0, where_, ": '", key, "' is ", x,
@@ -57,39 +57,38 @@ class Fields {
     return static_cast<int>(x);
   }
   std::string text(const char* key) {
-    const nlohmann::json& v = value(key);
+    const Json& v = value(key);
     require(v.is_string(), where_, ": '", key, "' should be a string");
     return v.get<std::string>();
   }
   Fields object(const char* key) {
-    const nlohmann::json& v = value(key);
+    const Json& v = value(key);
     require(v.is_object(), where_, ": '", key, "' should be an object");
     return Fields(v, str(where_, ": ", key));
   }
-  const nlohmann::json& all() const { return *object_; }
+  const Json& all() const { return *object_; }
   const std::string& where() const { return where_; }
   void done() const {
-    for (const auto& [key, ignored] : object_->items()) {
+    for (const auto& [key, ignored] : object_->members()) {
       require(known_.contains(key), where_, ": unknown field '", key, "'");
     }
   }
 
  private:
-  const nlohmann::json* object_ = nullptr;
+  const Json* object_ = nullptr;
   std::string where_;
   std::set<std::string> known_;
 };
 
-nlohmann::json parse_json(std::string_view text, const std::string& name) {
+Json parse_json(std::string_view text, const std::string& name) {
   try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& e) {
+    return Json::parse(text);
+  } catch (const JsonError& e) {
+    if (e.kind != JsonError::Kind::syntax) throw InputError(str(name, ": ", e.what()));
     const auto line =
         std::count(text.begin(),
                    text.begin() + static_cast<std::ptrdiff_t>(std::min(e.byte, text.size())), '\n');
     throw InputError(str(name, ":", line + 1, ": is not valid JSON"));
-  } catch (const nlohmann::json::exception&) {
-    throw InputError(str(name, ": holds a number that is out of range"));
   }
 }
 
@@ -118,7 +117,7 @@ DeviceModel read_device(Fields root) {
   d.threads = f.count("threads");
   d.cache_bytes = f.number("cache_bytes");
   const Fields ops = f.object("seconds_per");
-  for (const auto& [op, value] : ops.all().items()) {
+  for (const auto& [op, value] : ops.all().members()) {
     Fields cost(value, str(ops.where(), ": ", op));
     for (const auto& [name, constant] : constants) d.costs[op].*constant = cost.number(name);
     cost.done();
@@ -127,11 +126,11 @@ DeviceModel read_device(Fields root) {
   return d;
 }
 
-nlohmann::ordered_json json_of(const LinkModel& link) {
-  nlohmann::ordered_json j = {
-      {"name", link.name}, {"latency", link.latency}, {"bandwidth", link.bandwidth}};
+Json json_of(const LinkModel& link) {
+  Json j =
+      Json::object({{"name", link.name}, {"latency", link.latency}, {"bandwidth", link.bandwidth}});
   if (link.ring_bandwidth > 0) {
-    j["ring"] = {{"latency", link.ring_latency}, {"bandwidth", link.ring_bandwidth}};
+    j["ring"] = Json::object({{"latency", link.ring_latency}, {"bandwidth", link.ring_bandwidth}});
   }
   return j;
 }
@@ -139,30 +138,29 @@ nlohmann::ordered_json json_of(const LinkModel& link) {
 }  // namespace
 
 std::string to_json(const MachineFile& machine) {
-  nlohmann::ordered_json costs = nlohmann::ordered_json::object();
+  Json costs = Json::object();
   for (const auto& [key, c] : machine.device.costs) {
-    costs[key] = nlohmann::ordered_json::object();
+    costs[key] = Json::object();
     for (const auto& [name, constant] : constants) costs[key][name] = c.*constant;
   }
-  const nlohmann::ordered_json j = {{"device",
-                                     {{"name", machine.device.name},
-                                      {"memory_bytes", machine.device.memory_bytes},
-                                      {"cores", machine.device.cores},
-                                      {"threads", machine.device.threads},
-                                      {"cache_bytes", machine.device.cache_bytes},
-                                      {"seconds_per", costs}}},
-                                    {"link", json_of(machine.link)}};
+  const Json device = Json::object({{"name", machine.device.name},
+                                    {"memory_bytes", machine.device.memory_bytes},
+                                    {"cores", machine.device.cores},
+                                    {"threads", machine.device.threads},
+                                    {"cache_bytes", machine.device.cache_bytes},
+                                    {"seconds_per", costs}});
+  const Json j = Json::object({{"device", device}, {"link", json_of(machine.link)}});
   return j.dump(2) + "\n";
 }
 
 std::string to_json(const LinkModel& link) {
-  nlohmann::ordered_json j = nlohmann::ordered_json::object();
+  Json j = Json::object();
   j["link"] = json_of(link);
   return j.dump(2) + "\n";
 }
 
 MachineFile parse_machine(std::string_view json, const std::string& name) {
-  const nlohmann::json document = parse_json(json, name);
+  const Json document = parse_json(json, name);
   const Fields root(document, name);
   MachineFile m{read_device(root), read_link(root)};
   require(document.size() == 2, name, ": has fields beside 'device' and 'link'");
@@ -170,7 +168,7 @@ MachineFile parse_machine(std::string_view json, const std::string& name) {
 }
 
 LinkModel parse_link(std::string_view json, const std::string& name) {
-  const nlohmann::json document = parse_json(json, name);
+  const Json document = parse_json(json, name);
   if (document.is_object() && document.contains("device")) return parse_machine(json, name).link;
   const Fields root(document, name);
   const LinkModel link = read_link(root);

@@ -7,34 +7,33 @@
 #include <cerrno>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::ordered_json;
 
-json to_json_value(const LogField& field) {
+Json to_json_value(const LogField& field) {
   if (const auto* x = std::get_if<double>(&field.value)) {
     if (std::isnan(*x)) return "nan";
     if (std::isinf(*x)) return *x > 0 ? "inf" : "-inf";
     return *x;
   }
-  return std::visit([](const auto& v) -> json { return v; }, field.value);
+  return std::visit([](const auto& v) -> Json { return v; }, field.value);
 }
 
-std::optional<double> number_of(const json& value) {
+std::optional<double> number_of(const Json& value) {
   if (value.is_number()) return value.get<double>();
-  if (value == "nan") return std::numeric_limits<double>::quiet_NaN();
-  if (value == "inf") return std::numeric_limits<double>::infinity();
-  if (value == "-inf") return -std::numeric_limits<double>::infinity();
+  if (value.is("nan")) return std::numeric_limits<double>::quiet_NaN();
+  if (value.is("inf")) return std::numeric_limits<double>::infinity();
+  if (value.is("-inf")) return -std::numeric_limits<double>::infinity();
   return std::nullopt;
 }
 
@@ -46,14 +45,14 @@ void forget_from(Series& series, double step) {
   }
 }
 
-void take_line(const json& object, TrainingLog& log) {
-  const json& event = object["event"];
-  const double step = object["step"].get<double>();
-  for (const auto& [key, value] : object.items()) {
+void take_line(const Json& object, TrainingLog& log) {
+  const auto event = object.at("event").get<std::string>();
+  const auto step = object.at("step").get<double>();
+  for (const auto& [key, value] : object.members()) {
     if (key == "event" || key == "step") continue;
     const std::optional<double> number = number_of(value);
     if (!number) continue;
-    const std::string name = event.get<std::string>() + "." + key;
+    const std::string name = event + "." + key;
     Series& series = log.series[name];
     series.name = name;
     forget_from(series, step);
@@ -87,12 +86,12 @@ JsonlWriter::~JsonlWriter() {
 }
 
 void JsonlWriter::write(std::span<const LogField> fields) {
-  json object = json::object();
+  Json object = Json::object();
   for (const LogField& field : fields) {
     RONDO_CHECK(!object.contains(field.name), "the field '", field.name, "' is given twice");
     object[field.name] = to_json_value(field);
   }
-  const std::string line = object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+  const std::string line = object.dump_replacing() + "\n";
   write_all(fd_, std::as_bytes(std::span(line.data(), line.size())), path_);
 }
 
@@ -104,13 +103,11 @@ TrainingLog read_training_log(const fs::path& path) {
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
     begin = end + 1;
     if (line.empty()) continue;
-    const json object = json::parse(line, nullptr, false);
-    if (!object.is_object() || !object.contains("event") || !object["event"].is_string() ||
-        !object.contains("step") || !object["step"].is_number()) {
+    try {
+      take_line(Json::parse(line), log);
+    } catch (const JsonError&) {
       ++log.skipped_lines;
-      continue;
     }
-    take_line(object, log);
   }
   return log;
 }

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "engine/io/checkpoint.h"
 #include "engine/io/crc32c.h"
+#include "engine/io/json.h"
 #include "engine/io/stage_index.h"
 #include "kernels/base/error.h"
 
@@ -38,8 +38,8 @@ template <class T>
 T json_field(const StringMap& metadata, const char* key, const std::string& where) {
   const std::string& text = field(metadata, key, where);
   try {
-    return nlohmann::json::parse(text).get<T>();
-  } catch (const nlohmann::json::exception&) {
+    return Json::parse(text).get<T>();
+  } catch (const JsonError&) {
     fail_input(where, ": metadata '", key, "' is not a JSON list of the expected kind");
   }
 }
@@ -52,9 +52,9 @@ StringMap ModelDescription::to_metadata() const {
   m["config"] = to_toml(config);
   m["features"] = std::to_string(sizes.features);
   m["outputs"] = std::to_string(sizes.outputs);
-  m["alphabet"] = nlohmann::json(alphabet).dump();
-  m["mean"] = nlohmann::json(mean).dump();
-  m["inverse_std"] = nlohmann::json(inverse_std).dump();
+  m["alphabet"] = Json(alphabet).dump();
+  m["mean"] = Json(mean).dump();
+  m["inverse_std"] = Json(inverse_std).dump();
   return m;
 }
 

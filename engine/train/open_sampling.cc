@@ -1,28 +1,26 @@
 #include "engine/train/open_sampling.h"
 
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
-using nlohmann::json;
-
 // A field of a manifest's line; null where it has none.
-json field_of(const ManifestEntry& entry, const std::string& name) {
-  if (name == "label") return entry.label ? json(*entry.label) : json();
-  if (name == "speaker") return entry.speaker.empty() ? json() : json(entry.speaker);
-  if (name == "text") return entry.text ? json(*entry.text) : json();
+Json field_of(const ManifestEntry& entry, const std::string& name) {
+  if (name == "label") return entry.label ? Json(*entry.label) : Json();
+  if (name == "speaker") return entry.speaker.empty() ? Json() : Json(entry.speaker);
+  if (name == "text") return entry.text ? Json(*entry.text) : Json();
   if (entry.extra.empty()) return {};
-  const json extra = json::parse(entry.extra);
-  const auto found = extra.find(name);
-  return found == extra.end() ? json() : *found;
+  const Json extra = Json::parse(entry.extra);
+  const Json* found = extra.find(name);
+  return found ? *found : Json();
 }
 
 double weight_of(const ManifestDataset& data, int64_t i, const std::string& name) {
-  const json value = field_of(data.entry(i), name);
+  const Json value = field_of(data.entry(i), name);
   if (value.is_null()) {
     fail_input(data.name(i), ": has no field \"", name,
                "\" with its weight (data.weight_field), which data.sampling = \"weighted\" needs");
@@ -36,7 +34,7 @@ double weight_of(const ManifestDataset& data, int64_t i, const std::string& name
 }
 
 std::string class_of(const ManifestDataset& data, int64_t i, const std::string& name) {
-  const json value = field_of(data.entry(i), name);
+  const Json value = field_of(data.entry(i), name);
   if (value.is_null()) {
     fail_input(data.name(i), ": has no field \"", name,
                "\" with its class (data.class_field), which data.sampling = \"class_balanced\" "

@@ -1,20 +1,22 @@
 #include "engine/train/shared_evaluation.h"
 
-#include <nlohmann/json.hpp>
+#include "engine/io/json.h"
 
 namespace rondo {
 namespace {
 
 void gather(const Ranks& ranks, std::vector<SampleHypothesis>& samples) {
   if (ranks.size() == 1) return;
-  nlohmann::json mine = nlohmann::json::array();
+  Json mine = Json::array();
   for (const SampleHypothesis& s : samples) {
-    mine.push_back({s.utterance, s.name, s.reference, s.hypothesis});
+    mine.push_back(Json::array({s.utterance, s.name, s.reference, s.hypothesis}));
   }
   samples.clear();
   for (const std::string& text : ranks.gather(mine.dump())) {
-    for (const auto& s : nlohmann::json::parse(text)) {
-      samples.push_back({s.at(0), s.at(1), s.at(2), s.at(3)});
+    const Json theirs = Json::parse(text);
+    for (const Json& s : theirs.elements()) {
+      samples.push_back({s.at(0).get<int64_t>(), s.at(1).get<std::string>(),
+                         s.at(2).get<std::string>(), s.at(3).get<std::string>()});
     }
   }
 }

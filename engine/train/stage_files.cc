@@ -1,9 +1,9 @@
 #include "engine/train/stage_files.h"
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "engine/io/stage_index.h"
 #include "kernels/base/error.h"
 
@@ -11,7 +11,6 @@ namespace rondo {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::json;
 
 std::string stage_file(const char* what, const StagePart& part) {
   return str(what, "-stage-", part.stage, "-of-", part.stages);
@@ -20,7 +19,8 @@ std::string stage_file(const char* what, const StagePart& part) {
 // Writes this rank's files; what rank 0 has to know of them.
 std::string write_part(const fs::path& directory, const StagePart& part) {
   CheckpointPart files(directory);
-  json told = {{"stage", part.stage}, {"part", part.part}, {"tensors", json::object()}};
+  Json told =
+      Json::object({{"stage", part.stage}, {"part", part.part}, {"tensors", Json::object()}});
   if (!part.weights.empty()) {
     const std::string file = stage_file("model", part) + ".safetensors";
     files.add_tensors(file, part.weights, {{stage_key, str(part.stage, " of ", part.stages)}});
@@ -36,8 +36,9 @@ std::string write_part(const fs::path& directory, const StagePart& part) {
     told["elements"] = part.flat_size;
     for (const auto& e : part.layout) told["offsets"][e.name] = e.offset;
   }
-  told["files"] = json::array();
-  for (const CheckpointFile& f : files.files()) told["files"].push_back({f.name, f.size, f.crc});
+  told["files"] = Json::array();
+  for (const CheckpointFile& f : files.files())
+    told["files"].push_back(Json::array({f.name, f.size, f.crc}));
   if (!files.files().empty()) sync_directory(directory);
   return told.dump();
 }
@@ -46,18 +47,20 @@ std::string write_part(const fs::path& directory, const StagePart& part) {
 StageIndex collect(const std::vector<std::string>& all, CheckpointWriter& writer) {
   StageIndex index;
   for (const std::string& text : all) {
-    const json told = json::parse(text);
-    for (const json& f : told.at("files")) {
+    const Json told = Json::parse(text);
+    for (const Json& f : told.at("files").elements()) {
       writer.adopt({f.at(0).get<std::string>(), f.at(1).get<uint64_t>(), f.at(2).get<uint32_t>()});
     }
-    for (const auto& [tensor, file] : told.at("tensors").items()) index.tensors[tensor] = file;
+    for (const auto& [tensor, file] : told.at("tensors").members()) {
+      index.tensors[tensor] = file.get<std::string>();
+    }
     if (!told.contains("optimizer")) continue;
-    const size_t stage = told.at("stage");
+    const auto stage = told.at("stage").get<size_t>();
     if (index.optimizer.size() <= stage) index.optimizer.resize(stage + 1);
     StageIndex::Stage& s = index.optimizer[stage];
     RONDO_CHECK(s.files.size() == told.at("part").get<size_t>(), "parts out of their order");
-    s.files.push_back(told.at("optimizer"));
-    s.elements = told.at("elements");
+    s.files.push_back(told.at("optimizer").get<std::string>());
+    s.elements = told.at("elements").get<int64_t>();
     s.offsets = told.at("offsets").get<std::map<std::string, int64_t>>();
   }
   return index;

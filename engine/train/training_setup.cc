@@ -1,8 +1,8 @@
 #include "engine/train/training_setup.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "engine/io/json.h"
 #include "engine/train/open_data.h"
 #include "engine/train/run_files.h"
 #include "engine/train/stored_state.h"
@@ -81,8 +81,8 @@ class Setup {
 
   // Alphabet and normalisation of a run that goes on are what they were.
   void read_description() {
-    const std::string text = ranks_.broadcast(nlohmann::json(metadata_).dump());
-    metadata_ = nlohmann::json::parse(text).get<StringMap>();
+    const std::string text = ranks_.broadcast(Json(metadata_).dump());
+    metadata_ = Json::parse(text).get<StringMap>();
     s_.resumed = !metadata_.empty();
     if (!s_.resumed) return;
     const auto stored = ModelDescription::from_metadata(metadata_, "the checkpoint of rank 0");

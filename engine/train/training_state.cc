@@ -1,7 +1,9 @@
 #include "engine/train/training_state.h"
 
-#include <nlohmann/json.hpp>
+#include <cmath>
+#include <limits>
 
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -10,63 +12,64 @@ namespace {
 constexpr int format_version = 1;
 
 // JSON has no infinity; the "best so far" of a new run is one.
-nlohmann::json number(double value) {
-  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
-}
-double number(const nlohmann::json& value) {
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+double number(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>();
 }
 
 }  // namespace
 
 std::string TrainingState::to_json() const {
-  const nlohmann::json j = {{"format", format_version},
-                            {"step", step},
-                            {"epoch", epoch},
-                            {"step_in_epoch", step_in_epoch},
-                            {"optimizer_steps", optimizer_steps},
-                            {"frames", frames},
-                            {"seconds", seconds},
-                            {"best_metric", number(best_metric)},
-                            {"best_loss", number(best_loss)},
-                            {"validations_without_progress", validations_without_progress},
-                            {"skipped_in_a_row", skipped_in_a_row},
-                            {"skipped", skipped},
-                            {"plateau_factor", plateau.factor},
-                            {"plateau_best", number(plateau.best)},
-                            {"plateau_bad_validations", plateau.bad_validations},
-                            {"placement", placement},
-                            {"validation_pending", validation_pending},
-                            {"data_hash", data_hash}};
+  const Json j = Json::object({{"format", format_version},
+                               {"step", step},
+                               {"epoch", epoch},
+                               {"step_in_epoch", step_in_epoch},
+                               {"optimizer_steps", optimizer_steps},
+                               {"frames", frames},
+                               {"seconds", seconds},
+                               {"best_metric", number(best_metric)},
+                               {"best_loss", number(best_loss)},
+                               {"validations_without_progress", validations_without_progress},
+                               {"skipped_in_a_row", skipped_in_a_row},
+                               {"skipped", skipped},
+                               {"plateau_factor", plateau.factor},
+                               {"plateau_best", number(plateau.best)},
+                               {"plateau_bad_validations", plateau.bad_validations},
+                               {"placement", placement},
+                               {"validation_pending", validation_pending},
+                               {"data_hash", data_hash}});
   return j.dump(2) + "\n";
 }
 
 TrainingState TrainingState::from_json(std::string_view text, const std::string& where) {
   TrainingState s;
   try {
-    const auto j = nlohmann::json::parse(text);
-    const int version = j.at("format");
+    const Json j = Json::parse(text);
+    const auto version = j.at("format").get<int>();
     if (version != format_version) {
       fail_input(where, ": state of format ", version, ", expected ", format_version);
     }
-    s.step = j.at("step");
-    s.epoch = j.at("epoch");
-    s.step_in_epoch = j.at("step_in_epoch");
-    s.optimizer_steps = j.at("optimizer_steps");
-    s.frames = j.at("frames");
-    s.seconds = j.at("seconds");
+    const auto take = [&j](const char* name, auto& value) {
+      value = j.at(name).get<std::remove_reference_t<decltype(value)>>();
+    };
+    take("step", s.step);
+    take("epoch", s.epoch);
+    take("step_in_epoch", s.step_in_epoch);
+    take("optimizer_steps", s.optimizer_steps);
+    take("frames", s.frames);
+    take("seconds", s.seconds);
     s.best_metric = number(j.at("best_metric"));
     s.best_loss = number(j.at("best_loss"));
-    s.validations_without_progress = j.at("validations_without_progress");
-    s.skipped_in_a_row = j.at("skipped_in_a_row");
-    s.skipped = j.at("skipped");
-    s.plateau.factor = j.at("plateau_factor");
+    take("validations_without_progress", s.validations_without_progress);
+    take("skipped_in_a_row", s.skipped_in_a_row);
+    take("skipped", s.skipped);
+    take("plateau_factor", s.plateau.factor);
     s.plateau.best = number(j.at("plateau_best"));
-    s.plateau.bad_validations = j.at("plateau_bad_validations");
-    s.placement = j.value("placement", "");
-    s.validation_pending = j.value("validation_pending", false);
-    s.data_hash = j.at("data_hash");
-  } catch (const nlohmann::json::exception& e) {
+    take("plateau_bad_validations", s.plateau.bad_validations);
+    if (j.contains("placement")) take("placement", s.placement);
+    if (j.contains("validation_pending")) take("validation_pending", s.validation_pending);
+    take("data_hash", s.data_hash);
+  } catch (const JsonError& e) {
     fail_input(where, ": is not the state of a training run (", e.what(), ")");
   }
   return s;
