@@ -5,9 +5,9 @@
 #include "kernels/base/cpu.h"
 #include "kernels/base/error.h"
 #include "kernels/lstm/lstm_cpu.h"
+#include "kernels/lstm/lstm_cudnn_peers.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
-#include "kernels/lstm/lstm_peers.h"
 #include "kernels/lstm/lstm_proven.h"
 
 namespace rondo {

@@ -1,7 +1,7 @@
 #include "kernels/lstm/lstm_step.h"
 
+#include "kernels/lstm/lstm_cudnn_peers.h"
 #include "kernels/lstm/lstm_gpu.h"
-#include "kernels/lstm/lstm_peers.h"
 #include "kernels/ops.h"
 
 namespace rondo {

@@ -1,7 +1,7 @@
 // The one header of CUDA kernel sources (*.cu). The same source compiles
 //   * with nvcc, for GPUs, in namespace rondo::cuda;
-//   * with the host compiler, for the simulator, in namespace rondo::sim, through a one-line
-//     <op>_sim.cc that includes the .cu.
+//   * with the host compiler, for the simulator, in namespace rondo::sim, through a line
+//     that the build writes and that includes the .cu.
 // Both can live in one library: everything a .cu defines goes into namespace rondo::RONDO_GPU.
 //
 //   #include "kernels/simt/simt.h"

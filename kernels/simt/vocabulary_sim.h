@@ -1,5 +1,5 @@
-// The CUDA vocabulary on the host; see kernels/simt/simt.h. Included by *_sim.cc files alone: it
-// defines the names CUDA kernels use (threadIdx is a macro).
+// The CUDA vocabulary on the host; see kernels/simt/simt.h. Included by .cu files alone, when
+// they are compiled for the host: it defines the names CUDA kernels use (threadIdx is a macro).
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-#include "kernels/lstm/lstm_peers.h"
+#include "kernels/lstm/lstm_cudnn_peers.h"
 
 #include <array>
 #include <map>

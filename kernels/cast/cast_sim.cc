@@ -1,1 +1,0 @@
-#include "kernels/cast/cast.cu"

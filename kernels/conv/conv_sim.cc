@@ -1,1 +1,0 @@
-#include "kernels/conv/conv.cu"

@@ -1,1 +1,0 @@
-#include "kernels/conv/edge_frames.cu"

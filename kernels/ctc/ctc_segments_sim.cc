@@ -1,1 +1,0 @@
-#include "kernels/ctc/ctc_segments.cu"

@@ -1,1 +1,0 @@
-#include "kernels/ctc/ctc.cu"

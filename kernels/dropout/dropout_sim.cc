@@ -1,1 +1,0 @@
-#include "kernels/dropout/dropout.cu"

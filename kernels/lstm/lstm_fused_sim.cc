@@ -1,1 +1,0 @@
-#include "kernels/lstm/lstm_fused.cu"

@@ -1,1 +1,0 @@
-#include "kernels/lstm/lstm_grid_cluster_backward.cu"

@@ -1,1 +1,0 @@
-#include "kernels/lstm/lstm_weight_grad.cu"

@@ -1,1 +1,0 @@
-#include "kernels/norm/norm.cu"

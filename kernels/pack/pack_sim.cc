@@ -1,1 +1,0 @@
-#include "kernels/pack/pack.cu"

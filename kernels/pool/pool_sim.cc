@@ -1,1 +1,0 @@
-#include "kernels/pool/pool.cu"

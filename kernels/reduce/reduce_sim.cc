@@ -1,1 +1,0 @@
-#include "kernels/reduce/reduce.cu"

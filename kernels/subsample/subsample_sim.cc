@@ -1,1 +1,0 @@
-#include "kernels/subsample/subsample.cu"

@@ -1,1 +1,0 @@
-#include "kernels/totals/totals.cu"

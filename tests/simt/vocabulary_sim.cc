@@ -1,1 +1,0 @@
-#include "tests/simt/vocabulary.cu"
