@@ -3,7 +3,9 @@
 #include <charconv>
 
 #include "kernels/base/cuda_device.h"
+#ifdef RONDO_WITH_SIM
 #include "kernels/simt/sim_device.h"
+#endif
 
 namespace rondo {
 
@@ -35,7 +37,12 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
     case DeviceKind::cpu:
       return &cpu_device();
     case DeviceKind::sim:
+#ifdef RONDO_WITH_SIM
       return &sim_device();
+#else
+      reason = "this program was built without the simulator (meson setup -Dsim=true)";
+      return nullptr;
+#endif
     case DeviceKind::cuda:
 #ifdef RONDO_WITH_CUDA
       return cuda_device(index, &reason);

@@ -129,17 +129,32 @@ struct JsonPrinter {
   static Library of(const Json& value) { return std::visit(JsonPrinter{}, value.value_); }
 };
 
-Json Json::array(std::initializer_list<Json> values) {
-  Json made;
-  made.value_ = Array(values);
-  return made;
+Json::Json() = default;
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
+Json::Json(std::nullptr_t) {}
+Json::Json(bool value) : value_(value) {}
+Json::Json(std::string value) : value_(std::move(value)) {}
+Json::Json(std::string_view value) : value_(std::string(value)) {}
+Json::Json(const char* value) : value_(std::string(value)) {}
+Json::Json(Array elements) : value_(std::move(elements)) {}
+Json::Json(Object members) : value_(std::move(members)) {}
+Json::Json(Number number) : value_(number.value) {}
+Json::Json(Unsigned number) : value_(number.value) {}
+Json::Json(Signed number) {
+  if (number.value < 0) {
+    value_ = number.value;
+  } else {
+    value_ = static_cast<uint64_t>(number.value);
+  }
 }
 
-Json Json::object(std::initializer_list<Member> members) {
-  Json made;
-  made.value_ = Object(members);
-  return made;
-}
+Json Json::array(std::initializer_list<Json> values) { return Json(Array(values)); }
+Json Json::object(std::initializer_list<Member> members) { return Json(Object(members)); }
 
 Json Json::parse(std::string_view text, const JsonLimits& limits) {
   JsonReader reader{limits, {}};

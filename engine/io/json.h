@@ -49,14 +49,27 @@ class Json {
   using Array = std::vector<Json>;
   using Object = std::vector<Member>;
 
-  Json() = default;
-  Json(std::nullptr_t) {}
-  Json(bool value) : value_(value) {}
+  // What a tree is made of is compiled in one place, not wherever one is used.
+  Json();
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
+
+  Json(std::nullptr_t);
+  Json(bool value);
+  Json(std::string value);
+  Json(std::string_view value);
+  Json(const char* value);
+  Json(Array elements);
+  Json(Object members);
   template <class T>
-  requires std::is_arithmetic_v<T> Json(T value) : value_(widened(value)) {}
-  Json(std::string value) : value_(std::move(value)) {}
-  Json(std::string_view value) : value_(std::string(value)) {}
-  Json(const char* value) : value_(std::string(value)) {}
+  requires std::is_floating_point_v<T> Json(T value) : Json(Number{static_cast<double>(value)}) {}
+  template <class T>
+  requires std::is_integral_v<T> && std::is_signed_v<T> Json(T value) : Json(Signed{value}) {}
+  template <class T>
+  requires std::is_integral_v<T> && std::is_unsigned_v<T> Json(T value) : Json(Unsigned{value}) {}
   template <class T>
   Json(const std::vector<T>& values);
   template <class T>
@@ -108,21 +121,24 @@ class Json {
   void push_back(Json value);
 
  private:
+  struct Number {
+    double value;
+  };
+  struct Signed {
+    int64_t value;
+  };
+  struct Unsigned {
+    uint64_t value;
+  };
+  explicit Json(Number number);
+  explicit Json(Signed number);
+  explicit Json(Unsigned number);
+
   friend struct JsonReader;
   friend struct JsonPrinter;
   using Value =
       std::variant<std::monostate, bool, int64_t, uint64_t, double, std::string, Array, Object>;
 
-  template <class T>
-  static Value widened(T value) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return static_cast<double>(value);
-    } else if (std::is_signed_v<T> && value < 0) {
-      return static_cast<int64_t>(value);
-    } else {
-      return static_cast<uint64_t>(value);
-    }
-  }
   bool is_signed() const { return std::holds_alternative<int64_t>(value_); }
   bool to_bool() const;
   double to_double() const;
@@ -139,11 +155,11 @@ struct Json::Member {
 };
 
 template <class T>
-Json::Json(const std::vector<T>& values) : value_(Array(values.begin(), values.end())) {}
+Json::Json(const std::vector<T>& values) : Json(Array(values.begin(), values.end())) {}
 
 template <class T>
-Json::Json(const std::map<std::string, T>& members) : value_(Object{}) {
-  for (const auto& [name, value] : members) std::get<Object>(value_).push_back({name, Json(value)});
+Json::Json(const std::map<std::string, T>& members) : Json(Object{}) {
+  for (const auto& [name, value] : members) (*this)[name] = Json(value);
 }
 
 namespace json_detail {

@@ -187,7 +187,9 @@ struct Runner {
     std::vector<Case::Output> first;
     const std::vector<Setting> all = settings(v.backend, e.label);
     for (const Setting& setting : all) {
+#ifdef RONDO_WITH_SIM
       set_sim_options(setting.sim);
+#endif
       Result r = run_once(e, v, context(v.backend, device, setting.threads));
       if (!r.accepted) {
         ++summary.skipped;

@@ -16,9 +16,11 @@ void checked(const Context& context, const CtcArgs& args) {
 }  // namespace
 
 // What RONDO_GPU_VARIANTS finds by name.
+#ifdef RONDO_WITH_SIM
 namespace sim {
 constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>;
 }
+#endif
 #ifdef RONDO_WITH_CUDA
 namespace cuda {
 constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>;
@@ -31,11 +33,13 @@ std::span<const Variant> ctc_variants() {
     variant<CtcArgs, checked<ctc_avx512>>("avx512", Backend::cpu, Role::standard, has_avx512),
     variant<CtcArgs, checked<ctc_avx2>>("avx2", Backend::cpu, Role::standard, has_avx2),
     variant<CtcArgs, checked<ctc_generic>>("generic", Backend::cpu),
-    variant<CtcArgs, checked<ctc_wide_avx512>>("wide_avx512", Backend::cpu, Role::named, has_avx512),
+    variant<CtcArgs, checked<ctc_wide_avx512>>("wide_avx512", Backend::cpu, Role::named,
+                                               has_avx512),
     variant<CtcArgs, checked<ctc_wide_avx2>>("wide_avx2", Backend::cpu, Role::named, has_avx2),
     variant<CtcArgs, checked<ctc_wide_generic>>("wide_generic", Backend::cpu, Role::named),
     RONDO_GPU_VARIANTS(CtcArgs, ctc_fast_checked, "fast", Role::standard, ctc_gpu_accepts),
-    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space_checked, "log_space", Role::standard, ctc_gpu_accepts),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space_checked, "log_space", Role::standard,
+                       ctc_gpu_accepts),
 #if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
     variant<CtcArgs, checked<ctc_cudnn>>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
 #endif

@@ -82,21 +82,27 @@ constexpr Variant blocked(const char* name) {
   return variant<GemmArgs, run_blocked<v>>(name, Backend::cpu, Role::standard, accepts<v>);
 }
 
-// As libraries that cannot see row_count: rows past it are computed too, from whatever is there.
-// By name, for tests of what calls products with spare rows.
-void gemm_all_rows(const Context& context, const GemmArgs& args) {
-  GemmArgs all = args;
-  if (!args.transpose_a) all.row_count = nullptr;
-  sim::gemm_gpu(context, all);
-}
-
+#ifdef RONDO_WITH_SIM
 bool gemm_all_rows_accepts(const Context& context, const void* args) {
   if (!gemm_gpu_accepts(context, args)) return false;
   const auto* g = static_cast<const GemmArgs*>(args);
   return !g || !g->row_count || g->spare_rows;
 }
+#endif
 
 }  // namespace
+
+#ifdef RONDO_WITH_SIM
+namespace sim {
+// As libraries that cannot see row_count: rows past it are computed too, from whatever is there.
+// By name, for tests of what calls products with spare rows.
+static void gemm_all_rows(const Context& context, const GemmArgs& args) {
+  GemmArgs all = args;
+  if (!args.transpose_a) all.row_count = nullptr;
+  gemm_gpu(context, all);
+}
+}  // namespace sim
+#endif
 
 size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args) {
   size_t bytes = 0;
@@ -129,8 +135,7 @@ std::span<const Variant> gemm_variants() {
                                        gemm_cublaslt_accepts),
 #endif
       RONDO_GPU_VARIANTS(GemmArgs, gemm_gpu, "portable", Role::standard, gemm_gpu_accepts),
-      variant<GemmArgs, gemm_all_rows>("all_rows", Backend::sim, Role::named,
-                                       gemm_all_rows_accepts),
+      RONDO_SIM_VARIANT(GemmArgs, gemm_all_rows, "all_rows", Role::named, gemm_all_rows_accepts),
   };
   return variants;
 }

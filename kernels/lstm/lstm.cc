@@ -175,30 +175,25 @@ constexpr auto variants(Gpu... gpu) {
 
 // The time loops on GPUs, in the order of kernels/lstm/lstm_conditions.h; on the simulator the
 // portable one comes first, and the others are there to be asked for. `stem`: lstm_forward, ...
-#define RONDO_SIM_LSTM(Args, function, name)                                     \
-  RONDO_ONE_GPU_VARIANT(Args, sim::function, Backend::sim, name, Role::standard, \
-                        sim::function##_accepts)
-#define RONDO_CUDA_LSTM(Args, function, name)                             \
-  RONDO_ONE_GPU_VARIANT(Args, cuda::function, Backend::cuda, name,        \
-                        function##_proven ? Role::standard : Role::named, \
-                        cuda::function##_accepts)
-#define RONDO_SIM_LSTM_LOOPS(Args, stem)                                                      \
-  RONDO_ONE_GPU_VARIANT(Args, sim::stem##_portable, Backend::sim, "portable", Role::standard, \
-                        lstm_gpu_accepts<Args>),                                              \
-      RONDO_SIM_LSTM(Args, stem##_cluster, "cluster"),                                        \
-      RONDO_SIM_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                              \
-      RONDO_SIM_LSTM(Args, stem##_grid, "grid"),                                              \
-      RONDO_ONE_GPU_VARIANT(Args, sim::stem##_fused, Backend::sim, "fused", Role::standard,   \
-                            lstm_fused_accepts<Args>)
+#define RONDO_SIM_LSTM(Args, function, name) \
+  RONDO_SIM_VARIANT(Args, function, name, Role::standard, sim::function##_accepts)
+#define RONDO_CUDA_LSTM(Args, function, name)                                                \
+  RONDO_CUDA_VARIANT(Args, function, name, function##_proven ? Role::standard : Role::named, \
+                     cuda::function##_accepts)
+#define RONDO_SIM_LSTM_LOOPS(Args, stem)                                                        \
+  RONDO_SIM_VARIANT(Args, stem##_portable, "portable", Role::standard, lstm_gpu_accepts<Args>), \
+      RONDO_SIM_LSTM(Args, stem##_cluster, "cluster"),                                          \
+      RONDO_SIM_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                                \
+      RONDO_SIM_LSTM(Args, stem##_grid, "grid"),                                                \
+      RONDO_SIM_VARIANT(Args, stem##_fused, "fused", Role::standard, lstm_fused_accepts<Args>)
 #ifdef RONDO_WITH_CUDA
-#define RONDO_LSTM_LOOPS(Args, stem)                                                          \
-  RONDO_SIM_LSTM_LOOPS(Args, stem), RONDO_CUDA_LSTM(Args, stem##_cluster, "cluster"),         \
-      RONDO_CUDA_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                             \
-      RONDO_CUDA_LSTM(Args, stem##_grid, "grid"),                                             \
-      RONDO_ONE_GPU_VARIANT(Args, cuda::stem##_fused, Backend::cuda, "fused", Role::standard, \
-                            lstm_fused_accepts<Args>),                                        \
-      RONDO_ONE_GPU_VARIANT(Args, cuda::stem##_portable, Backend::cuda, "portable",           \
-                            Role::standard, lstm_gpu_accepts<Args>)
+#define RONDO_LSTM_LOOPS(Args, stem)                                                             \
+  RONDO_SIM_LSTM_LOOPS(Args, stem), RONDO_CUDA_LSTM(Args, stem##_cluster, "cluster"),            \
+      RONDO_CUDA_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                                \
+      RONDO_CUDA_LSTM(Args, stem##_grid, "grid"),                                                \
+      RONDO_CUDA_VARIANT(Args, stem##_fused, "fused", Role::standard, lstm_fused_accepts<Args>), \
+      RONDO_CUDA_VARIANT(Args, stem##_portable, "portable", Role::standard,                      \
+                         lstm_gpu_accepts<Args>)
 #else
 #define RONDO_LSTM_LOOPS(Args, stem) RONDO_SIM_LSTM_LOOPS(Args, stem)
 #endif
