@@ -1,8 +1,8 @@
 // The configuration of a model and its training: a TOML file plus `key=value` overrides.
 //
-// Keys, defaults, ranges and documentation are declared once, in schema.cc; parsing, printing and
-// `rondo train --help-config` follow from there. Later sources win: defaults, then the file, then
-// the overrides in their order.
+// Keys, defaults, ranges and documentation are declared once, in schema.cc, and those of layers in
+// layer_types.cc; parsing, printing and `rondo train --help-config` follow from there. Later
+// sources win: defaults, then the file, then the overrides in their order.
 //
 // Errors: InputError with file:line (or the override) for an unknown key (naming the nearest known
 // one), a wrong type, a value out of range, or TOML that cannot be parsed. Thread safety: plain
@@ -17,24 +17,13 @@
 #include <vector>
 
 #include "comm/schedule.h"
+#include "engine/config/layer_types.h"
 #include "kernels/base/dtype.h"
-#include "kernels/conv/conv.h"
 #include "kernels/pool/pool.h"
 
 namespace rondo {
 
 enum class Task : uint8_t { ctc, classify, regress };
-enum class LayerType : uint8_t {
-  lstm,
-  linear,
-  conv,
-  layer_norm,
-  stack,
-  dropout,
-  relu,
-  tanh,
-  sigmoid
-};
 enum class FeatureType : uint8_t { log_mel, mfcc, ready };
 enum class Cmvn : uint8_t { none, utterance, global };
 enum class Sampling : uint8_t { once, weighted, class_balanced };
@@ -45,27 +34,6 @@ enum class Deterministic : uint8_t { same_world, world_invariant };
 enum class Sync : uint8_t { step, local, block, async };
 enum class RankTransport : uint8_t { automatic, tcp, gloo, shared };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
-
-// One [[model.layer]]. Which members count depends on the type; the others keep their defaults.
-struct LayerConfig {
-  LayerType type = LayerType::lstm;
-  int hidden = 256;           // lstm: cells per direction
-  int layers = 1;             // lstm
-  bool bidirectional = true;  // lstm
-  int projection = 0;         // lstm; 0: none
-  bool residual = false;      // lstm, linear: input added to the output where the sizes agree
-  double dropout = 0;         // lstm: between its layers
-  int size = 256;             // linear: outputs
-  int factor = 2;             // stack: so many frames become one
-  double rate = 0.1;          // dropout
-  int channels = 256;         // conv: outputs
-  int kernel = 5;             // conv: frames that one of its outputs is made of
-  int stride = 1;             // conv: so many frames become one
-  int dilation = 1;           // conv: frames from one of them to the next
-  ConvContext context = ConvContext::both;  // conv
-
-  bool operator==(const LayerConfig&) const = default;
-};
 
 // The layers between the features and the output layer, which is always there and linear.
 struct ModelConfig {

@@ -179,6 +179,16 @@ class Assign {
   const std::string* text_;
 };
 
+// The keys and values of a table: the first mistake of a file is the one that is named.
+std::vector<std::pair<std::string, const toml::node*>> in_order_of_lines(const toml::table& table) {
+  std::vector<std::pair<std::string, const toml::node*>> entries;
+  for (const auto& [key, node] : table) entries.emplace_back(key.str(), &node);
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+    return a.second->source().begin.line < b.second->source().begin.line;
+  });
+  return entries;
+}
+
 class Loader {
  public:
   explicit Loader(Config& config) : config_(config), fields_(schema::fields(config)) {
@@ -191,15 +201,9 @@ class Loader {
     }
   }
 
-  // A table of the document at `prefix`, in the order of the lines.
+  // A table of the document at `prefix`.
   void load(const toml::table& table, const std::string& prefix, const Source& source) {
-    std::vector<std::pair<std::string, const toml::node*>> entries;
-    for (const auto& [key, node] : table)
-      entries.emplace_back(prefix + std::string(key.str()), &node);
-    std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-      return a.second->source().begin.line < b.second->source().begin.line;
-    });
-    for (const auto& [key, node] : entries) set(key, *node, source);
+    for (const auto& [key, node] : in_order_of_lines(table)) set(prefix + key, *node, source);
   }
 
   void check_forms() const {
@@ -257,7 +261,7 @@ class Loader {
   }
 
   static LayerConfig parse_layer(const toml::table& table, const Source& source) {
-    LayerConfig layer;
+    LayerConfig layer(layer_types().front());
     const toml::node* type = table.get("type");
     if (!type) fail_input(source.at(table), ": a [[model.layer]] has no 'type'");
     Source plain = source;
@@ -266,12 +270,12 @@ class Loader {
     const std::vector<Field> fields = schema::layer_fields(layer);
     std::vector<std::string> known;
     for (const Field& f : fields) known.push_back("model.layer." + f.key);
-    for (const auto& [key, node] : table) {
-      const std::string name(key.str());
+    for (const auto& [name, node] : in_order_of_lines(table)) {
+      if (name == "type") continue;
       const auto it =
           std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.key == name; });
-      if (it == fields.end()) fail_unknown(plain, node, "model.layer." + name, known);
-      assign(*it, "model.layer." + name, node, plain);
+      if (it == fields.end()) fail_unknown(plain, *node, "model.layer." + name, known);
+      assign(*it, "model.layer." + name, *node, plain);
     }
     return layer;
   }
@@ -379,19 +383,15 @@ void apply_overrides(Config& config, std::span<const std::string> overrides) {
 std::vector<LayerConfig> expand_layers(const ModelConfig& model) {
   if (!model.layer.empty()) return model.layer;
   std::vector<LayerConfig> layers;
-  const auto add = [&](LayerType type) -> LayerConfig& {
-    layers.emplace_back().type = type;
-    return layers.back();
-  };
-  if (model.subsample > 1) add(LayerType::stack).factor = model.subsample;
+  if (model.subsample > 1) layers.emplace_back("stack").set("factor", model.subsample);
   for (int i = 0; i < model.layers; ++i) {
-    LayerConfig& lstm = add(LayerType::lstm);
-    lstm.hidden = model.hidden;
-    lstm.bidirectional = model.bidirectional;
-    lstm.projection = model.projection;
-    lstm.residual = model.residual;
-    if (model.layer_norm) add(LayerType::layer_norm);
-    if (model.dropout > 0) add(LayerType::dropout).rate = model.dropout;
+    layers.emplace_back("lstm")
+        .set("hidden", model.hidden)
+        .set("bidirectional", model.bidirectional)
+        .set("projection", model.projection)
+        .set("residual", model.residual);
+    if (model.layer_norm) layers.emplace_back("layer_norm");
+    if (model.dropout > 0) layers.emplace_back("dropout").set("rate", model.dropout);
   }
   return layers;
 }

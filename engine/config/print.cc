@@ -127,8 +127,10 @@ std::string pad(std::string s, size_t width) {
   return s;
 }
 
-bool has_limits(const Field& f) {
-  return std::holds_alternative<Choice>(f.value) || std::isfinite(f.range.low);
+// What a key is for, and what it may be where that is limited.
+std::string meaning(const Field& f) {
+  const bool limited = std::holds_alternative<Choice>(f.value) || std::isfinite(f.range.low);
+  return limited ? f.doc + " (" + expectation(f) + ")" : f.doc;
 }
 
 }  // namespace
@@ -191,19 +193,16 @@ std::string config_reference() {
       out += (out.empty() ? "# " : "\n# ") + std::string(schema::section_doc(section)) + "\n";
       if (!section.empty()) out += "[" + section + "]\n";
     }
-    out += schema::pad(f.name() + " = " + schema::value_toml(f), 34) + " # " + f.doc;
-    if (schema::has_limits(f)) out += " (" + schema::expectation(f) + ")";
-    out += "\n";
+    out += schema::pad(f.name() + " = " + schema::value_toml(f), 34) + " # " + schema::meaning(f) +
+           "\n";
   }
   out += "\n# Instead of the short form of [model], any number of layers in order:\n";
-  LayerConfig layer;
-  for (int type = 0; type <= static_cast<int>(LayerType::sigmoid); ++type) {
-    layer.type = static_cast<LayerType>(type);
+  for (const LayerType& type : layer_types()) {
+    LayerConfig layer(type);
     out += "#\n# [[model.layer]]\n";
     for (const Field& f : schema::layer_fields(layer)) {
-      const std::string line = schema::pad("# " + f.key + " = " + schema::value_toml(f), 34);
-      out += f.key == "type" ? "# type = " + schema::value_toml(f) + "\n"
-                             : line + " # " + f.doc + "\n";
+      out += schema::pad("# " + f.key + " = " + schema::value_toml(f), 34) + " # " +
+             (f.key == "type" ? f.doc : schema::meaning(f)) + "\n";
     }
   }
   return out;
@@ -213,9 +212,7 @@ std::string config_reference_markdown() {
   Config defaults;
   std::string out, section = "?";
   const auto row = [&](const Field& f) {
-    out += "| `" + f.key + "` | `" + schema::value_toml(f) + "` | " + f.doc;
-    if (schema::has_limits(f)) out += " (" + schema::expectation(f) + ")";
-    out += " |\n";
+    out += "| `" + f.key + "` | `" + schema::value_toml(f) + "` | " + schema::meaning(f) + " |\n";
   };
   for (const Field& f : schema::fields(defaults)) {
     if (f.section() != section) {
@@ -225,17 +222,17 @@ std::string config_reference_markdown() {
     }
     row(f);
   }
-  out += "\nKeys of a `[[model.layer]]`, by type:\n\n| type | keys and defaults |\n|---|---|\n";
-  LayerConfig layer;
-  for (int type = 0; type <= static_cast<int>(LayerType::sigmoid); ++type) {
-    layer.type = static_cast<LayerType>(type);
-    std::string keys;
+  out +=
+      "\nTypes of a `[[model.layer]]`, each with its keys below it:\n\n"
+      "| type | key | default | meaning |\n|---|---|---|---|\n";
+  for (const LayerType& type : layer_types()) {
+    LayerConfig layer(type);
+    out += "| `" + schema::quote_toml(type.name) + "` | | | " + type.help + " |\n";
     const std::vector<Field> all = schema::layer_fields(layer);
     for (size_t i = 1; i < all.size(); ++i) {
-      keys += (i > 1 ? ", " : "") +
-              ("`" + all[i].key + " = " + schema::value_toml(all[i]) + "` " + all[i].doc);
+      out += "| ";
+      row(all[i]);
     }
-    out += "| `" + schema::value_toml(all[0]) + "` | " + (keys.empty() ? "none" : keys) + " |\n";
   }
   return out;
 }

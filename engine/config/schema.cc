@@ -8,18 +8,7 @@
 namespace rondo::schema {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr Range any{};
-constexpr Range positive{.low = 0, .open_low = true};
-constexpr Range not_negative{.low = 0};
-constexpr Range share{.low = 0, .high = 1};
-constexpr Range below_one{.low = 0, .high = 1, .open_high = true};
-constexpr Range from(double low, double high = infinity) { return {.low = low, .high = high}; }
-
 constexpr std::array task_names{"ctc", "classify", "regress"};
-constexpr std::array layer_names{"lstm",    "linear", "conv", "layer_norm", "stack",
-                                 "dropout", "relu",   "tanh", "sigmoid"};
-constexpr std::array context_names{"both", "past", "future"};
 constexpr std::array pooling_names{"last", "mean"};
 constexpr std::array feature_names{"log_mel", "mfcc", "ready"};
 constexpr std::array cmvn_names{"none", "utterance", "global"};
@@ -264,6 +253,19 @@ Builder parallel_fields(ParallelConfig& c) {
   return b;
 }
 
+Binding binding(const LayerOption& option, LayerValue& value) {
+  return std::visit(
+      [&]<class T>(T& member) -> Binding {
+        if constexpr (std::is_same_v<T, size_t>) {
+          return Choice{option.choices, [&member] { return member; },
+                        [&member](size_t i) { member = i; }};
+        } else {
+          return &member;
+        }
+      },
+      value);
+}
+
 }  // namespace
 
 std::string Field::section() const {
@@ -293,47 +295,18 @@ std::vector<Field> fields(Config& c) {
   return all;
 }
 
-std::vector<Field> layer_fields(LayerConfig& c) {
-  Builder b("");
-  b.add("type", choice(c.type, layer_names), any, "the kind of layer");
-  switch (c.type) {
-    case LayerType::lstm:
-      b.add("hidden", &c.hidden, from(1, 65536), "cells per direction");
-      b.add("layers", &c.layers, from(1, 100), "layers of the same size");
-      b.add("bidirectional", &c.bidirectional, any, "read in both directions");
-      b.add("projection", &c.projection, from(0, 65536),
-            "projected outputs per direction; 0: none");
-      b.add("dropout", &c.dropout, below_one, "rate between these layers");
-      b.add("residual", &c.residual, any, "add the input to the output where the sizes agree");
-      break;
-    case LayerType::linear:
-      b.add("size", &c.size, from(1, 1 << 24), "outputs");
-      b.add("residual", &c.residual, any, "add the input to the output where the sizes agree");
-      break;
-    case LayerType::conv:
-      b.add("channels", &c.channels, from(1, 65536), "outputs");
-      b.add("kernel", &c.kernel, from(1, 1024), "frames that an output is made of");
-      b.add("stride", &c.stride, from(1, 64), "so many frames become one");
-      b.add("dilation", &c.dilation, from(1, 1024), "frames from one of the kernel to the next");
-      b.add(
-          "context", choice(c.context, context_names), any,
-          "the kernel's frames lie before and behind the output's own, or on one side alone; only "
-          "\"past\" can stream");
-      break;
-    case LayerType::stack:
-      b.add("factor", &c.factor, from(1, 64), "so many frames become one");
-      break;
-    case LayerType::dropout:
-      b.add("rate", &c.rate, below_one, "share of values set to zero");
-      break;
-    case LayerType::layer_norm:
-    case LayerType::relu:
-    case LayerType::tanh:
-    case LayerType::sigmoid:
-      break;
+std::vector<Field> layer_fields(LayerConfig& layer) {
+  const std::span<const LayerType> types = layer_types();
+  Choice type;
+  for (const LayerType& t : types) type.names.push_back(t.name);
+  type.get = [&layer, types] { return static_cast<size_t>(&layer.type() - types.data()); };
+  type.set = [&layer, types](size_t i) { layer = LayerConfig(types[i]); };
+  std::vector<Field> all = {{"type", std::move(type), any, layer.type().help}};
+  const std::vector<LayerOption>& options = layer.type().options;
+  for (size_t i = 0; i < options.size(); ++i) {
+    all.push_back({options[i].name, binding(options[i], layer.values()[i]), options[i].range,
+                   options[i].help});
   }
-  std::vector<Field> all;
-  b.append_to(all);
   return all;
 }
 

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "engine/config/config.h"
+#include "engine/config/range.h"
 
 namespace rondo::schema {
 
@@ -22,13 +22,6 @@ struct Choice {
 
 using Binding = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*,
                              std::vector<double>*, Choice>;
-
-struct Range {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool open_low = false;  // low itself is excluded
-  bool open_high = false;
-};
 
 struct Field {
   std::string key;  // dotted
@@ -44,7 +37,8 @@ struct Field {
 // included; the [[model.layer]] tables are not.
 std::vector<Field> fields(Config& config);
 
-// What a [[model.layer]] of this type may hold, "type" first.
+// What a [[model.layer]] of this type may hold, "type" first. Setting the type makes a new layer of
+// it, with the defaults: the other fields are no longer bound to anything then.
 std::vector<Field> layer_fields(LayerConfig& layer);
 
 // What each section is for.

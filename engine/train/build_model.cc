@@ -5,69 +5,13 @@
 namespace rondo {
 namespace {
 
-ValueId add_layer(Graph& g, ValueId x, const LayerConfig& layer, const std::string& name) {
-  switch (layer.type) {
-    case LayerType::lstm: {
-      layers::LstmOptions o;
-      o.hidden = layer.hidden;
-      o.layers = layer.layers;
-      o.bidirectional = layer.bidirectional;
-      o.projection = layer.projection;
-      o.dropout = layer.dropout;
-      o.residual = layer.residual;
-      return layers::lstm(g, x, name, o);
-    }
-    case LayerType::linear: {
-      const ValueId y = layers::linear(g, x, name, layer.size);
-      return layer.residual && g.shape(y) == g.shape(x) ? layers::add(g, y, x) : y;
-    }
-    case LayerType::conv: {
-      layers::ConvOptions o;
-      o.channels = layer.channels;
-      o.kernel = layer.kernel;
-      o.stride = layer.stride;
-      o.dilation = layer.dilation;
-      o.context = layer.context;
-      return layers::conv(g, x, name, o);
-    }
-    case LayerType::layer_norm:
-      return layers::layer_norm(g, x, name);
-    case LayerType::stack:
-      return layers::stack_frames(g, x, layer.factor);
-    case LayerType::dropout:
-      return layers::dropout(g, x, name, layer.rate);
-    case LayerType::relu:
-      return layers::relu(g, x);
-    case LayerType::tanh:
-      return layers::tanh(g, x);
-    case LayerType::sigmoid:
-      return layers::sigmoid(g, x);
+ValueId add_layers(Graph& g, ValueId x, const ModelConfig& model) {
+  int index = 0;
+  for (const LayerConfig& layer : expand_layers(model)) {
+    const LayerType& type = layer.type();
+    x = type.build(g, x, str(type.prefix, index++), layer);
   }
-  RONDO_CHECK(false, "unknown layer type");
-}
-
-const char* name_of(LayerType type) {
-  switch (type) {
-    case LayerType::lstm:
-      return "lstm";
-    case LayerType::linear:
-      return "linear";
-    case LayerType::conv:
-      return "conv";
-    case LayerType::layer_norm:
-      return "norm";
-    case LayerType::stack:
-      return "stack";
-    case LayerType::dropout:
-      return "dropout";
-    case LayerType::relu:
-      return "relu";
-    case LayerType::tanh:
-      return "tanh";
-    case LayerType::sigmoid:
-      return "sigmoid";
-  }
-  return "?";
+  return x;
 }
 
 }  // namespace
@@ -76,11 +20,7 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
   RONDO_CHECK(sizes.features > 0 && sizes.outputs > 0, "a model of ", sizes.features,
               " features and ", sizes.outputs, " outputs");
   return [model, task, sizes](Graph& g) {
-    ValueId x = layers::input_frames(g, features_input, sizes.features);
-    int index = 0;
-    for (const LayerConfig& layer : expand_layers(model)) {
-      x = add_layer(g, x, layer, str(name_of(layer.type), index++));
-    }
+    ValueId x = add_layers(g, layers::input_frames(g, features_input, sizes.features), model);
     if (task != Task::ctc) {
       x = model.pooling == Pooling::last ? layers::last_frame(g, x) : layers::mean_pool(g, x);
     }
@@ -98,12 +38,9 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
 }
 
 int64_t subsampling_of(const ModelConfig& model) {
-  int64_t factor = 1;
-  for (const LayerConfig& layer : expand_layers(model)) {
-    if (layer.type == LayerType::stack) factor *= layer.factor;
-    if (layer.type == LayerType::conv) factor *= layer.stride;
-  }
-  return factor;
+  Graph g;
+  const ValueId x = add_layers(g, layers::input_frames(g, features_input, 1), model);
+  return g.total_factor(g.shape(x).level);
 }
 
 OptimizerOptions optimizer_options(const Config& config) {

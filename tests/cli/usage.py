@@ -16,6 +16,75 @@ def test_help_of_settings_lists_them_with_defaults():
     run("train", "--help-config", says=["[model]", "hidden = 256", "# LSTM cells"])
 
 
+# Every type of layer: its options, each with its default and what it may be. Written by hand, because
+# parser, help and documentation are all made from one table: a row that is lost there is lost everywhere.
+COUNT, SHARE, FLAG = "an integer from %s", "a number of at least 0 and below 1", "true or false"
+LAYERS = {
+    "lstm": {"hidden": ("256", COUNT % "1 to 65536"), "layers": ("1", COUNT % "1 to 100"),
+             "bidirectional": ("true", FLAG), "projection": ("0", COUNT % "0 to 65536"),
+             "dropout": ("0.0", SHARE), "residual": ("false", FLAG)},
+    "linear": {"size": ("256", COUNT % "1 to 16777216"), "residual": ("false", FLAG)},
+    "conv": {"channels": ("256", COUNT % "1 to 65536"), "kernel": ("5", COUNT % "1 to 1024"),
+             "stride": ("1", COUNT % "1 to 64"), "dilation": ("1", COUNT % "1 to 1024"),
+             "context": ('"both"', 'one of "both", "past", "future"')},
+    "layer_norm": {},
+    "stack": {"factor": ("2", COUNT % "1 to 64")},
+    "dropout": {"rate": ("0.1", SHARE)},
+    "relu": {},
+    "tanh": {},
+    "sigmoid": {},
+}
+
+
+def layers_of_help(text):
+    """As LAYERS, with what stands behind the default as one text."""
+    layers = {}
+    for line in text.split("any number of layers in order:")[1].splitlines():
+        found = re.fullmatch(r"# (\w+) = (\S+) +# (.+)", line)
+        if found and found[1] == "type":
+            options = layers[found[2].strip('"')] = {}
+        elif found:
+            options[found[1]] = (found[2], found[3])
+    return layers
+
+
+def layers_of_docs(text):
+    layers = {}
+    for line in text.split("| type | key | default | meaning |")[1].splitlines()[2:]:
+        found = re.fullmatch(r'\| (?:`"(\w+)"` )?\| (?:`(\w+)` )?\| (?:`(\S+)` )?\| (.+) \|', line)
+        if not found:
+            break
+        if found[1]:
+            options = layers[found[1]] = {}
+        else:
+            options[found[2]] = (found[3], found[4])
+    return layers
+
+
+def test_types_of_layers_are_those_of_help_and_documentation():
+    _, err = fails("train", 'model.layer=[{type="?"}]', "--print-config", errs="expected one of")
+    accepted = re.findall(r'"(\w+)"', err.split("expected one of")[1])
+    check(accepted == list(LAYERS), accepted)
+    docs = pathlib.Path(__file__).parents[2] / "docs" / "training.md"
+    for told in (layers_of_help(run("train", "--help-config")[0]), layers_of_docs(docs.read_text())):
+        check(list(told) == accepted, told)
+        for name, options in LAYERS.items():
+            check(list(told[name]) == list(options), name, told[name])
+            for option, (default, expected) in options.items():
+                check(told[name][option][0] == default, name, option, told[name][option])
+                check(expected == FLAG or told[name][option][1].endswith(f" ({expected})"), told[name][option])
+
+
+def test_options_of_layers():
+    for name, options in LAYERS.items():
+        resolved = run("train", f'model.layer=[{{type="{name}"}}]', "--print-config")[0]
+        lines = [f'type = "{name}"'] + [f"{option} = {default}" for option, (default, _) in options.items()]
+        check(resolved.split("[[model.layer]]\n")[1].splitlines() == lines, resolved)
+        for option, (_, expected) in options.items():
+            fails("train", f'model.layer=[{{type="{name}",{option}=[]}}]', "--print-config",
+                  errs=f"model.layer.{option} is [], expected {expected}\n")
+
+
 def test_version_and_information():
     run("--version", says="rondo ")
     run("info", says=["cpu: ", "cuda: "])

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kernels/conv/conv.h"
 #include "tests/support/support.h"
 
 using namespace rondo;
@@ -80,7 +81,7 @@ TEST_CASE("override values: TOML, bare words, and text for string keys", "[confi
   CHECK(with({"training.checkpoint_dir=/a b/c=d"}).training.checkpoint_dir == "/a b/c=d");
   CHECK(with({"training.checkpoint_dir=\"/q r\""}).training.checkpoint_dir == "/q r");
   CHECK(with({"training.init_from="}).training.init_from.empty());
-  CHECK(with({"model.layer=[{type=\"linear\",size=7}]"}).model.layer.at(0).size == 7);
+  CHECK(with({"model.layer=[{type=\"linear\",size=7}]"}).model.layer.at(0).integer("size") == 7);
 }
 
 TEST_CASE("data=DIR sets the three manifests", "[config]") {
@@ -112,20 +113,19 @@ type = "relu"
                                 "conf.toml");
   const std::vector<LayerConfig> layers = expand_layers(c.model);
   REQUIRE(layers.size() == 3);
-  CHECK(layers[0].type == LayerType::stack);
-  CHECK(layers[0].factor == 3);
-  CHECK(layers[1].hidden == 128);
-  CHECK_FALSE(layers[1].bidirectional);
-  CHECK(layers[2].type == LayerType::relu);
+  CHECK(layers[0].type().name == "stack");
+  CHECK(layers[0].integer("factor") == 3);
+  CHECK(layers[1].integer("hidden") == 128);
+  CHECK_FALSE(layers[1].flag("bidirectional"));
+  CHECK(layers[2].type().name == "relu");
 
   const Config s =
       with({"model.layers=2", "model.subsample=3", "model.layer_norm=true", "model.residual=true"});
-  std::vector<LayerType> types;
-  for (const LayerConfig& l : expand_layers(s.model)) types.push_back(l.type);
-  CHECK(types == std::vector<LayerType>{LayerType::stack, LayerType::lstm, LayerType::layer_norm,
-                                        LayerType::dropout, LayerType::lstm, LayerType::layer_norm,
-                                        LayerType::dropout});
-  CHECK(expand_layers(s.model)[1].residual);
+  Strings types;
+  for (const LayerConfig& l : expand_layers(s.model)) types.push_back(l.type().name);
+  CHECK(types ==
+        Strings{"stack", "lstm", "layer_norm", "dropout", "lstm", "layer_norm", "dropout"});
+  CHECK(expand_layers(s.model)[1].flag("residual"));
   CHECK(expand_layers(with({"model.layers=0", "model.subsample=1"}).model).empty());
 }
 
@@ -147,6 +147,8 @@ TEST_CASE("unknown keys name file, line and the nearest known key", "[config]") 
              Contains("conf.toml:3: unknown key 'model.layer.hiden'"));
   CHECK_THAT(error_of("[[model.layer]]\ntype = \"linear\"\nsizes = 3\n"),
              Contains("did you mean 'model.layer.size'?"));
+  CHECK_THAT(error_of("[[model.layer]]\nzeed = 1\ntype = \"linear\"\nabc = 2\n"),
+             Contains("conf.toml:2: unknown key 'model.layer.zeed'"));
   // The first mistake of the file is named, not the first in alphabetical order.
   CHECK_THAT(error_of("[training]\nzeed = 1\nabc = 2\n"),
              Contains("conf.toml:2: unknown key 'training.zeed'"));
@@ -254,10 +256,8 @@ TEST_CASE("the resolved config round-trips through TOML", "[config]") {
   CHECK(parse_config(to_toml(Config{}), "resolved") == Config{});
 
   Config listed;
-  for (int t = 0; t <= static_cast<int>(LayerType::sigmoid); ++t) {
-    listed.model.layer.emplace_back().type = static_cast<LayerType>(t);
-  }
-  listed.model.layer[0].projection = 5;
+  for (const LayerType& type : layer_types()) listed.model.layer.emplace_back(type);
+  listed.model.layer[0].set("projection", 5);
   CHECK(parse_config(to_toml(listed), "resolved") == listed);
 }
 
@@ -322,16 +322,28 @@ dilation = 3
                                 "conf.toml");
   const std::vector<LayerConfig> layers = expand_layers(c.model);
   REQUIRE(layers.size() == 2);
-  CHECK(layers[0].type == LayerType::conv);
-  CHECK(layers[0].channels == 32);
-  CHECK(layers[0].kernel == 9);
-  CHECK(layers[0].stride == 2);
-  CHECK(layers[0].context == ConvContext::past);
-  CHECK(layers[1].kernel == 5);
-  CHECK(layers[1].dilation == 3);
-  CHECK(layers[1].context == ConvContext::both);
-  CHECK(with({"model.layer=[{type=\"conv\", context=\"future\"}]"}).model.layer[0].context ==
-        ConvContext::future);
+  CHECK(layers[0].type().name == "conv");
+  CHECK(layers[0].integer("channels") == 32);
+  CHECK(layers[0].integer("kernel") == 9);
+  CHECK(layers[0].integer("stride") == 2);
+  CHECK(layers[0].choice<ConvContext>("context") == ConvContext::past);
+  CHECK(layers[1].integer("kernel") == 5);
+  CHECK(layers[1].integer("dilation") == 3);
+  CHECK(layers[1].choice<ConvContext>("context") == ConvContext::both);
+  const Config future = with({"model.layer=[{type=\"conv\", context=\"future\"}]"});
+  CHECK(future.model.layer[0].choice<ConvContext>("context") == ConvContext::future);
+}
+
+TEST_CASE("a layer refuses types and options that do not exist", "[config]") {
+  CHECK_THROWS_WITH(LayerConfig("gru"), Contains("no layer type 'gru'"));
+  LayerConfig layer("stack");
+  CHECK(layer.set("factor", 4).integer("factor") == 4);
+  CHECK_THROWS_WITH(layer.integer("hidden"), Contains("of type 'stack' has no option 'hidden'"));
+  CHECK_THROWS_WITH(layer.set("hidden", 3), Contains("of type 'stack' has no option 'hidden'"));
+  CHECK_THROWS_WITH(layer.real("factor"), Contains("'factor' of a layer of type 'stack' has"));
+  CHECK_THROWS_WITH(layer.set("factor", 4.0), Contains("'factor' of a layer of type 'stack' has"));
+  CHECK(layer == LayerConfig("stack").set("factor", 4));
+  CHECK_FALSE(layer == LayerConfig("stack"));
 }
 
 TEST_CASE("every choice has the name of its enumerator", "[config]") {

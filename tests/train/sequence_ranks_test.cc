@@ -86,18 +86,11 @@ TEST_CASE("training in chunks: one chunk is the whole, several are not") {
 namespace {
 
 LayerConfig conv_layer(int kernel, ConvContext context) {
-  LayerConfig layer;
-  layer.type = LayerType::conv;
-  layer.channels = 8;
-  layer.kernel = kernel;
-  layer.context = context;
-  return layer;
+  return LayerConfig("conv").set("channels", 8).set("kernel", kernel).set("context", context);
 }
 
 ModelConfig conv_lstm(int kernel, ConvContext context) {
-  LayerConfig lstm;
-  lstm.hidden = 8;
-  lstm.bidirectional = false;
+  const auto lstm = LayerConfig("lstm").set("hidden", 8).set("bidirectional", false);
   ModelConfig model;
   model.layer = {conv_layer(kernel, context), lstm, conv_layer(2, context)};
   return model;

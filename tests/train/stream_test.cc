@@ -4,6 +4,7 @@
 #include <random>
 
 #include "engine/train/recognizer_stream.h"
+#include "kernels/conv/conv.h"
 #include "tests/data/temporary_folder.h"
 
 namespace rondo {
@@ -25,21 +26,17 @@ Config streaming_config() {
 }
 
 LayerConfig conv_layer(int kernel, int stride, int dilation, ConvContext context) {
-  LayerConfig layer;
-  layer.type = LayerType::conv;
-  layer.channels = 20;
-  layer.kernel = kernel;
-  layer.stride = stride;
-  layer.dilation = dilation;
-  layer.context = context;
-  return layer;
+  return LayerConfig("conv")
+      .set("channels", 20)
+      .set("kernel", kernel)
+      .set("stride", stride)
+      .set("dilation", dilation)
+      .set("context", context);
 }
 
 Config convolutional_config() {
   Config c = streaming_config();
-  LayerConfig lstm;
-  lstm.hidden = 24;
-  lstm.bidirectional = false;
+  const auto lstm = LayerConfig("lstm").set("hidden", 24).set("bidirectional", false);
   c.model.layer = {conv_layer(5, 1, 1, ConvContext::past), conv_layer(4, 3, 1, ConvContext::past),
                    lstm, conv_layer(3, 1, 2, ConvContext::past)};
   return c;
