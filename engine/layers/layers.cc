@@ -4,7 +4,6 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
-#include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 
 namespace rondo::layers {
@@ -84,9 +83,10 @@ ValueId lstm(Graph& g, ValueId x, const std::string& name, const LstmOptions& o)
   return x;
 }
 
-ValueId relu(Graph& g, ValueId x) { return pointwise(g, PointwiseFunction::relu, {x}); }
-ValueId tanh(Graph& g, ValueId x) { return pointwise(g, PointwiseFunction::tanh, {x}); }
-ValueId sigmoid(Graph& g, ValueId x) { return pointwise(g, PointwiseFunction::sigmoid, {x}); }
+ValueId activation(Graph& g, ValueId x, PointwiseFunction function) {
+  return pointwise(g, function, {x});
+}
+
 ValueId add(Graph& g, ValueId a, ValueId b) { return pointwise(g, PointwiseFunction::add, {a, b}); }
 
 ValueId dropout(Graph& g, ValueId x, const std::string& name, double p) {

@@ -18,6 +18,7 @@
 
 #include "engine/graph/graph.h"
 #include "kernels/conv/conv.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace rondo::layers {
 
@@ -67,9 +68,11 @@ ValueId lstm(Graph& g, ValueId x, const std::string& name, const LstmOptions& op
 LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const LstmOptions& options,
                            LstmState initial = {});
 
-ValueId relu(Graph& g, ValueId x);
-ValueId tanh(Graph& g, ValueId x);
-ValueId sigmoid(Graph& g, ValueId x);
+// A function of one operand, of each element.
+ValueId activation(Graph& g, ValueId x, PointwiseFunction function);
+inline ValueId relu(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::relu); }
+inline ValueId tanh(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::tanh); }
+inline ValueId sigmoid(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::sigmoid); }
 ValueId add(Graph& g, ValueId a, ValueId b);  // residual connections
 
 // Inverted dropout; nothing in a graph that is not for training. `name` keys the random numbers.

@@ -33,7 +33,8 @@ void backward(GradientBuilder& b, const Node& node) {
   RONDO_CHECK(f != PointwiseFunction::bias, "a bias of its own has no gradient; use linear");
   if (!b.needs(node.inputs[0])) return;
   const ValueId dx = b.like(node.inputs[0], "pointwise.dx");
-  b.emit("pointwise_grad", {node.outputs[0], dy}, {dx}, node.attributes, Phase::backward,
+  const bool of_input = saves_of(f) == PointwiseSaves::input;
+  b.emit("pointwise_grad", {of_input ? node.inputs[0] : node.outputs[0], dy}, {dx}, node.attributes, Phase::backward,
          node.stage);
   b.contribute(node.inputs[0], dx);
 }
@@ -55,7 +56,7 @@ Thunk bind(const Binder& b, const Node& node) {
 Thunk bind_grad(const Binder& b, const Node& node) {
   PointwiseGradArgs a;
   a.function = function_of(node);
-  a.y = as_matrix(b.input(node, 0));
+  a.saved = as_matrix(b.input(node, 0));
   a.dy = as_matrix(b.input(node, 1));
   a.dx = as_matrix(b.output(node, 0));
   if (b.graph().shape(node.inputs[0]).planes == 1) a.row_count = b.row_count(node.inputs[0]);

@@ -17,7 +17,9 @@ double apply(PointwiseFunction f, double x, double z) {
   return 0;
 }
 
-double derivative(PointwiseFunction f, double y) {
+// From x or y, as pointwise.h says.
+double derivative(PointwiseFunction f, double saved) {
+  const double y = saved;
   switch (f) {
     case PointwiseFunction::relu: return y > 0 ? 1 : 0;
     case PointwiseFunction::tanh: return 1 - y * y;
@@ -51,9 +53,9 @@ void pointwise_grad_ref(const Context&, const PointwiseGradArgs& a) {
   const int64_t n = covered_rows(a.dy, a.row_count) * a.dy.dim(1);
   visit_floating(a.dy.dtype, [&]<class T>(T) {
     for (int64_t i = 0; i < n; ++i) {
-      const double y = static_cast<double>(a.y.as<T>()[i]);
+      const double saved = a.saved ? static_cast<double>(a.saved.as<T>()[i]) : 0;
       a.dx.as<T>()[i] =
-          static_cast<T>(static_cast<double>(a.dy.as<T>()[i]) * derivative(a.function, y));
+          static_cast<T>(static_cast<double>(a.dy.as<T>()[i]) * derivative(a.function, saved));
     }
   });
 }

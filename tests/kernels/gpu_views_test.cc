@@ -102,7 +102,15 @@ TEST_CASE("views of a wrong shape are refused, with what was expected: small ops
       "pointwise: z is f32 [3], expected 6 elements");
   v.refused<PointwiseGradArgs>(
       [&](auto& a) {
-        a.y = x;
+        a.function = PointwiseFunction::tanh;
+        a.saved = wrong;
+        a.dy = x;
+        a.dx = x;
+      },
+      "pointwise_grad: saved is");
+  v.refused<PointwiseGradArgs>(
+      [&](auto& a) {
+        a.saved = x;
         a.dy = x;
         a.dx = wrong;
       },
