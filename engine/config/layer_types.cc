@@ -117,6 +117,11 @@ std::span<const LayerType> layer_types() {
        .help = "1 / (1 + exp(-x)) of each value",
        .options = {},
        .build = build_plain<layers::sigmoid>},
+      {.name = "gelu",
+       .prefix = "gelu",
+       .help = "x times the share of the normal distribution below x, of each value (GELU)",
+       .options = {},
+       .build = build_plain<layers::gelu>},
   };
   return rows;
 }

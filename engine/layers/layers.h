@@ -73,6 +73,7 @@ ValueId activation(Graph& g, ValueId x, PointwiseFunction function);
 inline ValueId relu(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::relu); }
 inline ValueId tanh(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::tanh); }
 inline ValueId sigmoid(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::sigmoid); }
+inline ValueId gelu(Graph& g, ValueId x) { return activation(g, x, PointwiseFunction::gelu); }
 ValueId add(Graph& g, ValueId a, ValueId b);  // residual connections
 
 // Inverted dropout; nothing in a graph that is not for training. `name` keys the random numbers.

@@ -57,6 +57,43 @@ struct Function<PointwiseFunction::sigmoid> {
   RONDO_POINTWISE_CALL V gradient(V y, V dy) { return dy * (y * (1.0f - y)); }
 };
 
+// x P(x), where P(x) is the share of the normal distribution below x. What lies beyond u = |x| is
+// bell(x) t p(t), where t = 1 / (1 + 0.34 u) and p is fitted on [0, 14.5]; no float is small enough
+// for what lies further out. Relative to x P(x) the result is accurate to 4 ulp.
+template <>
+struct Function<PointwiseFunction::gelu> {
+  RONDO_POINTWISE_CALL V value(V x) { return x * below(x, bell(x)); }
+  RONDO_POINTWISE_CALL V gradient(V x, V dy) {
+    const V b = bell(x);
+    return dy * (below(x, b) + x * (b * 0.398942280f));
+  }
+  // |x|, no more than 16: nothing is left there.
+  RONDO_POINTWISE_CALL V size(V x) {
+    const V u = select(x < 0.0f, -x, x);
+    return select(u < 16.0f, u, V{} + 16.0f);
+  }
+  // exp(-u*u/2). u*u would round by more the larger it is, so u = h + low, where h is a multiple of
+  // 1/128 and h*h is exact; the rest, at most 1/16, is a short series.
+  RONDO_POINTWISE_CALL V bell(V x) {
+    const V u = size(x), h = (u + 98304.0f) - 98304.0f, d = (h - u) * (h + u) * 0.5f;
+    return exp(h * h * -0.5f) * (1.0f + d * (1.0f + d * (0.5f + d * (1 / 6.0f + d * (1 / 24.0f)))));
+  }
+  RONDO_POINTWISE_CALL V below(V x, V bell) {
+    const V t = 1.0f / (1.0f + 0.34f * size(x));
+    V p = V{} - 2.587636746e-02f;
+    p = p * t + 1.383567601e-01f;
+    p = p * t - 2.708704472e-01f;
+    p = p * t + 1.997169852e-01f;
+    p = p * t - 4.310591146e-02f;
+    p = p * t + 1.147134602e-01f;
+    p = p * t + 1.153517365e-01f;
+    p = p * t + 1.360922307e-01f;
+    p = p * t + 1.356215775e-01f;
+    const V beyond = bell * t * p;
+    return select(x > 0.0f, 1.0f - beyond, beyond);
+  }
+};
+
 // visit(Function<f>{}) for the function the arguments name.
 template <class F>
 void visit_function(PointwiseFunction function, F visit) {
@@ -70,6 +107,8 @@ void visit_function(PointwiseFunction function, F visit) {
       return visit(Function<tanh>{});
     case sigmoid:
       return visit(Function<sigmoid>{});
+    case gelu:
+      return visit(Function<gelu>{});
     case add:
     case bias:
       break;

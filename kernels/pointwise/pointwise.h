@@ -17,7 +17,7 @@
 
 namespace rondo {
 
-enum class PointwiseFunction : uint8_t { copy, relu, tanh, sigmoid, add, bias };
+enum class PointwiseFunction : uint8_t { copy, relu, tanh, sigmoid, add, bias, gelu };
 
 // What the gradient needs of the forward pass.
 enum class PointwiseSaves : uint8_t { nothing, input, output };
@@ -34,6 +34,7 @@ inline constexpr PointwiseRow pointwise_functions[] = {
     {PointwiseFunction::relu, "relu", 1, PointwiseSaves::output},
     {PointwiseFunction::tanh, "tanh", 1, PointwiseSaves::output},
     {PointwiseFunction::sigmoid, "sigmoid", 1, PointwiseSaves::output},
+    {PointwiseFunction::gelu, "gelu", 1, PointwiseSaves::input},
     {PointwiseFunction::add, "add", 2, PointwiseSaves::nothing},
     {PointwiseFunction::bias, "bias", 2, PointwiseSaves::nothing},
 };

@@ -1,9 +1,15 @@
 #include <cmath>
+#include <numbers>
 
 #include "kernels/pointwise/pointwise_impl.h"
 
 namespace rondo {
 namespace {
+
+double normal_below(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
+double normal_density(double x) {
+  return std::exp(-x * x / 2) * std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+}
 
 double apply(PointwiseFunction f, double x, double z) {
   switch (f) {
@@ -11,6 +17,7 @@ double apply(PointwiseFunction f, double x, double z) {
     case PointwiseFunction::relu: return x > 0 || std::isnan(x) ? x : 0;
     case PointwiseFunction::tanh: return std::tanh(x);
     case PointwiseFunction::sigmoid: return 1 / (1 + std::exp(-x));
+    case PointwiseFunction::gelu: return x * normal_below(x);
     case PointwiseFunction::add:
     case PointwiseFunction::bias: return x + z;
   }
@@ -19,11 +26,12 @@ double apply(PointwiseFunction f, double x, double z) {
 
 // From x or y, as pointwise.h says.
 double derivative(PointwiseFunction f, double saved) {
-  const double y = saved;
+  const double x = saved, y = saved;
   switch (f) {
     case PointwiseFunction::relu: return y > 0 ? 1 : 0;
     case PointwiseFunction::tanh: return 1 - y * y;
     case PointwiseFunction::sigmoid: return y * (1 - y);
+    case PointwiseFunction::gelu: return normal_below(x) + x * normal_density(x);
     default: return 1;
   }
 }

@@ -33,6 +33,7 @@ LAYERS = {
     "relu": {},
     "tanh": {},
     "sigmoid": {},
+    "gelu": {},
 }
 
 
