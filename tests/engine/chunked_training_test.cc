@@ -31,7 +31,7 @@ Result run_chunked(const ModelFunction& model, DType compute, int32_t chunk_fram
 Outputs causal(Graph& g) {
   constexpr auto past = ConvContext::past;
   ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::tanh(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4, .context = past}));
+  x = layers::gelu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4, .context = past}));
   x = layers::conv(g, x, "half", {.channels = 7, .kernel = 3, .stride = 2, .context = past});
   x = layers::lstm(g, x, "encoder", {.hidden = 8});
   x = layers::conv(g, x, "wide", {.channels = 6, .kernel = 3, .dilation = 2, .context = past});

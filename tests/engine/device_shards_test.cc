@@ -42,7 +42,7 @@ Outputs small_bidirectional(Graph& g) {
 // Of both sides at the input, ahead, and of the past at another level.
 Outputs convolutional(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::relu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
+  x = layers::gelu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
   x = layers::conv(g, x, "ahead", {.channels = 7, .kernel = 3, .context = ConvContext::future});
   x = layers::conv(g, x, "half", {.channels = 8, .kernel = 5, .stride = 2});
   x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});

@@ -30,7 +30,7 @@ Outputs model(Graph& g) {
 // Layers that need frames of their neighbours.
 Outputs convolutional(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
-  x = layers::tanh(g, layers::conv(g, x, "front", {.channels = 8, .kernel = 3}));
+  x = layers::gelu(g, layers::conv(g, x, "front", {.channels = 8, .kernel = 3}));
   x = layers::lstm(g, x, "a", {.hidden = 12, .bidirectional = true});
   x = layers::conv(g, x, "between", {.channels = 10, .kernel = 4});
   x = layers::lstm(g, x, "b", {.hidden = 16});

@@ -21,7 +21,7 @@ constexpr auto patience = std::chrono::seconds(60);
 Outputs convolutional(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   x = layers::relu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
-  x = layers::tanh(g, layers::conv(g, x, "half", {.channels = 10, .kernel = 5, .stride = 2}));
+  x = layers::gelu(g, layers::conv(g, x, "half", {.channels = 10, .kernel = 5, .stride = 2}));
   x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
   x = layers::conv(g, x, "ahead", {.channels = 7, .kernel = 3, .context = ConvContext::future});
   x = layers::dropout(g, x, "dropout", 0.2);

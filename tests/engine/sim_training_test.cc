@@ -41,7 +41,7 @@ Outputs convolver(Graph& g) {
 Outputs classifier(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   const ValueId hidden = layers::tanh(g, layers::linear(g, x, "in", 12));
-  x = layers::add(g, hidden, layers::relu(g, layers::linear(g, hidden, "residual", 12)));
+  x = layers::add(g, hidden, layers::gelu(g, layers::linear(g, hidden, "residual", 12)));
   x = layers::mean_pool(g, layers::dropout(g, x, "dropout", 0.1));
   const ValueId logits = layers::linear(g, layers::sigmoid(g, x), "out", classes);
   return {layers::cross_entropy(g, logits, "class"), logits};
