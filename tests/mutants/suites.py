@@ -1,0 +1,72 @@
+"""Which tests ought to notice an error in which source: the one table of that.
+
+A command is a program of the build and its arguments. The cheap ones come first: the first that fails ends it.
+"""
+
+import fnmatch
+import shlex
+
+# Folder of kernels: (words that checkop's cases of its ops contain, other programs).
+KERNELS = {
+    "cast": ("accumulate cast fill scale", ["kernels_test"]),
+    "conv": ("conv edge_frames", ["kernels_test"]),
+    "ctc": ("ctc", ["ctc_test"]),
+    "dropout": ("dropout", ["kernels_test"]),
+    "gemm": ("gemm", ["gemm_test", "kernels_test"]),
+    "loss": ("cross_entropy mse", ["kernels_test"]),
+    "lstm": ("lstm", ["lstm_test", "kernels_test"]),
+    "norm": ("layer_norm", ["kernels_test"]),
+    "optimizer": ("adam ema optimizer_prepare sgd", ["kernels_test"]),
+    "pack": ("pack", ["kernels_test"]),
+    "pointwise": ("pointwise", ["kernels_test"]),
+    "pool": ("pool", ["kernels_test"]),
+    "reduce": ("count_nonfinite reduce_rows sum_squares", ["kernels_test"]),
+    "softmax": ("log_softmax", ["kernels_test"]),
+    "subsample": ("stack_frames", ["kernels_test"]),
+    "totals": ("combine_totals loss_totals", ["engine_test [device_ranks]"]),
+}
+# What only GPU kernels and the simulator use; of the other files of kernels the rest is the CPU's.
+ON_GPU = ["*.cu", "*_gpu.cc", "*_gpu_*.h", "*.cuh"]
+ENGINE = ["engine_test gradient*", "engine_test ~gradient*"]
+
+# (pattern of sources, commands); the first that fits. Kernels are above.
+RULES = [
+    ("kernels/base/*", ["kernels_test", "simt_test", "engine_test"]),
+    ("kernels/simt/instrument/*", ["instrument_test"]),
+    ("kernels/simt/*", ["simt_test", "checkop --backend sim --orders 1 --part 1/5"]),
+    ("kernels/*.cc", ["kernels_test", "checkop --part 1/5 --orders 1 --no-peers"]),
+    ("comm/*", ["comm_test", "processes_test"]),
+    ("engine/config/*", ["support_tests", "fuzz_test"]),
+    ("engine/corpus/*", ["corpus_test"]),
+    ("engine/data/*", ["data_test", "fuzz_test"]),
+    ("engine/io/*", ["support_tests", "fuzz_test", "engine_test", "train_test"]),
+    ("engine/plan/*", ["plan_test"]),
+    ("engine/report/*", ["support_tests"]),
+    ("engine/text/*", ["data_test", "train_test"]),
+    ("engine/train/*", ["train_test"]),
+    ("engine/*", [*ENGINE, "train_test"]),
+]
+# Not mutated: what checks, what compares with other people's libraries, what needs a GPU.
+LEFT_OUT = ["*_check.cc", "kernels/check/*", "*_peers.cc", "*cudnn*", "*cublaslt*", "*cuda_*", "*nccl*", "*/gloo/*"]
+
+
+def commands_for(path):
+    """The commands, as lists of words, that ought to notice an error in this source; none if no test is named."""
+    if any(fnmatch.fnmatchcase(path, pattern) for pattern in LEFT_OUT):
+        return []
+    parts = path.split("/")
+    if parts[0] == "kernels" and len(parts) > 2 and parts[1] in KERNELS:
+        return [shlex.split(c) for c in of_kernel(path, *KERNELS[parts[1]])]
+    for pattern, commands in RULES:
+        if fnmatch.fnmatchcase(path, pattern):
+            return [shlex.split(c) for c in commands]
+    return []
+
+
+def of_kernel(path, cases, others):
+    cpu, sim = f"checkop {cases} --backend cpu --no-peers", f"checkop {cases} --backend sim --no-peers --orders 1"
+    if any(fnmatch.fnmatchcase(path, pattern) for pattern in ON_GPU):
+        return [f"{sim} --part 1/5", sim, *others]
+    if path.endswith(("_simd.cc", "_ref.cc")) or "_cpu" in path:
+        return [f"{cpu} --part 1/5", *others, cpu]
+    return [f"{cpu} --part 1/5", f"{sim} --part 1/5", *others, cpu, sim]
