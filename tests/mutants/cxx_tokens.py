@@ -94,8 +94,19 @@ class Source:
         value = before.kind in ("word", "number") or before.text in (")", "]", "}")
         return spaced and value and before.text not in ("return", "operator", "case", "template", "else")
 
+    def stops(self, i, stops):
+        """Whether token i is one of stops; of what may be a sign or a type's bracket only the binary operator."""
+        text = self.tokens[i].text
+        return text in stops and (text not in ("+", "-", "*", "&", "<", ">") or self.is_binary(i))
+
     def skip(self, i, stops):
-        """The first token at or after i, at the same depth, whose text is in stops or that closes what is around."""
-        while i < len(self.tokens) and self.tokens[i].text not in stops and self.tokens[i].text not in CLOSES.values():
+        """The first token at or after i, at the same depth, that stops or that closes what is around."""
+        while i < len(self.tokens) and not self.stops(i, stops) and self.tokens[i].text not in CLOSES.values():
             i = self.partner.get(i, i) + 1
+        return i
+
+    def skip_back(self, i, stops):
+        """The last token at or before i, at the same depth, that stops or that opens what is around; or -1."""
+        while i >= 0 and not self.stops(i, stops) and self.tokens[i].text not in CLOSES:
+            i = self.partner.get(i, i) - 1
         return i

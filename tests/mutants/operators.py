@@ -19,6 +19,7 @@ KEYWORDS = set("""alignas auto break case catch class const constexpr continue d
     static_cast struct switch template throw try typedef typename union using virtual volatile while""".split())
 ASSIGNMENTS = {"=", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<=", ">>="}
 SUM_ENDS = {"+", "-", ";", ",", "<", ">", "<=", ">=", "==", "!=", "&&", "||", "?", ":", "=", "<<", ">>", "&", "|", "^"}
+FACTOR_ENDS = SUM_ENDS | {"*", "/", "%"}
 CONDITION_ENDS = {"&&", "||", ";", ",", "?", ":", "="}
 OTHER_WORD = {"min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin", "fminf": "fmaxf", "fmaxf": "fminf",
               "larger": "smaller", "smaller": "larger"}
@@ -84,6 +85,29 @@ def dropped(operators, ends):
                 if last > i and "string" not in (s.tokens[i - 1].kind, s.tokens[i + 1].kind):
                     yield s.tokens[i - 1].end, s.tokens[last].end, ""
     return made
+
+
+def dropped_first(s):
+    """Leaves out the first term of a sum; of a difference the sign stays."""
+    for i, t in enumerate(s.tokens):
+        if t.text in ("+", "-") and s.is_binary(i) and "string" not in (s.tokens[i - 1].kind, s.tokens[i + 1].kind):
+            before = s.skip_back(i - 1, SUM_ENDS | ASSIGNMENTS | {"return", "case"})
+            if 0 <= before < i - 1 and not s.is_text(before, "+", "-"):  # else dropped_term does the same
+                yield s.tokens[before + 1].start, t.start if t.text == "-" else s.tokens[i + 1].start, ""
+
+
+def one_branch(s):
+    """c ? a : b becomes a, and b."""
+    for i in range(len(s.tokens)):
+        if not s.is_text(i, "?"):
+            continue
+        begin = s.skip_back(i - 1, ASSIGNMENTS | {";", ",", "?", ":", "return", "<<"}) + 1
+        middle = s.skip(i + 1, {":", "?", ";"})
+        if s.is_text(middle, ":") and begin < i:
+            end = s.skip(middle + 1, {":", "?", ";", ","})
+            if end < len(s.tokens) and not s.is_text(end, "?"):
+                for a, b in ((i + 1, middle), (middle + 1, end)):
+                    yield s.tokens[begin].start, s.tokens[end - 1].end, s.text[s.tokens[a].start:s.tokens[b - 1].end]
 
 
 def statement_begins(s, i):
@@ -224,6 +248,9 @@ OPERATORS = {
     "constant_down": constant(-1),
     "factor": factor,
     "dropped_term": dropped({"+", "-"}, SUM_ENDS),
+    "dropped_first": dropped_first,
+    "dropped_factor": dropped({"*", "/"}, FACTOR_ENDS),
+    "one_branch": one_branch,
     "dropped_condition": dropped({"&&", "||"}, CONDITION_ENDS),
     "dropped_statement": dropped_statement,
     "dropped_jump": dropped_jump,
