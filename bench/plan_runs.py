@@ -81,7 +81,7 @@ def predict(rondo, machine, devices, config):
 
 
 def busy_seconds():
-    """Of all cores, in all processes."""
+    """The busy time of all cores, in all processes."""
     ticks = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     idle = ticks[3] + ticks[4]
     return (sum(ticks[:8]) - idle) / os.sysconf("SC_CLK_TCK")

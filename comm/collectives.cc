@@ -178,7 +178,7 @@ class Ring {
   bool adds_ = false;   // the transport does
   int64_t piece_ = 0;   // elements per message
   int64_t pieces_ = 0;  // messages per step
-  // Of this run: in step s, from first_ on, this rank sends chunk rank - shift_ - s.
+  // In step s of this run, from first_ on, this rank sends chunk rank - shift_ - s.
   int first_ = 0, steps_ = 0, shift_ = 0;
   bool rounds_ = false;  // what arrives in the last step of sums leaves as it is
   std::array<Message, ring_messages_ahead> messages_;

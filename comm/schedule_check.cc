@@ -90,7 +90,7 @@ class Checker {
     if (peer != a.peer) fault(str("the other stage is on rank ", peer));
   }
 
-  // Of a stage and a micro-batch, or -1.
+  // The place of a stage with a micro-batch, or with -1.
   size_t at(int stage, int micro_batch) const {
     return static_cast<size_t>(stage) * (static_cast<size_t>(schedule_.micro_batches) + 1) +
            static_cast<size_t>(micro_batch + 1);

@@ -30,12 +30,12 @@ struct PipelineTimeline {
 };
 
 struct PipelineCosts {
-  // Of forward, backward, input_backward, weight_backward, and of reduce (which follows the stage's
-  // gradients and delays nothing after it on this rank but the end).
+  // The time of forward, backward, input_backward, weight_backward and reduce (which follows the
+  // stage's gradients and delays nothing after it on this rank but the end).
   std::function<double(int rank, const Action&)> compute;
-  // Of send_activation and send_gradient: the link is taken for so long.
+  // The time for which send_activation and send_gradient take the link.
   std::function<double(int rank, const Action&)> transfer;
-  // Of the same, after their transfer; none: 0.
+  // The latency of the same, after their transfer; none: 0.
   std::function<double(int rank, const Action&)> latency = {};
 };
 

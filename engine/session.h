@@ -152,7 +152,7 @@ class Session {
 
   // Loss of a batch without dropout or gradients.
   const StepResult& evaluate(const BatchView& batch);
-  // Of the last accumulate(), update(), collect() or evaluate().
+  // The result of the last accumulate(), update(), collect() or evaluate().
   const StepResult& last_result() const;
   // Rows x columns of the prediction for a batch (packed order), as f32. `losses`: of the last
   // evaluate(). predict() needs neither labels nor targets; evaluate_and_predict() does both.

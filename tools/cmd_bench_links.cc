@@ -61,7 +61,7 @@ void tell(const LinkOptions& o, const std::string& between, int ranks,
   for (const plan::LinkTime& t : times) {
     const auto bytes = static_cast<double>(t.bytes);
     const bool ring = t.kind == plan::LinkTime::ring;
-    // Of a ring, what each of its links carries.
+    // A ring's figure is what each of its links carries.
     const double carried = ring ? 2 * bytes * (ranks - 1) / ranks : bytes;
     std::printf("%-8s %10zu %12.1f %8.2f %12.1f\n", ring ? "ring" : "message", t.bytes,
                 1e6 * t.seconds, 1e-9 * carried / t.seconds,

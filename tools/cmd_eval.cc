@@ -52,7 +52,7 @@ void require_apart(const EvalOptions& o, const ManifestDataset& data) {
   }
 }
 
-// Of the groups that the demo corpus marks itself, the words; of others, field and value.
+// Groups that the demo corpus marks itself have words; the others are named by field and value.
 std::string label_of(const EvalOptions& o, const std::string& group, const std::string& value) {
   if (o.group.empty() && value == "true") return "seen voices";
   if (o.group.empty() && value == "false") return "unseen voices";

@@ -104,7 +104,7 @@ plan::Job job_of(const Config& config, const PlanData& data) {
     fail_input("utterances of ", l.seconds,
                " s have more frames than data.batch_frames=", config.data.batch_frames, " holds");
   }
-  // Of an update, which may take several batches.
+  // The frames are those of an update, which may take several batches.
   if (data.seconds.empty()) {
     const double frames =
         static_cast<double>(config.data.batch_frames) * config.training.accumulation;

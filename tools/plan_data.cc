@@ -28,7 +28,7 @@ std::vector<double> durations(const Config& config, const ManifestDataset& sampl
   return seconds;
 }
 
-// Of this thread alone, so that what else the machine does counts little.
+// The processor time of this thread alone, so that what else the machine does counts little.
 double thread_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -44,7 +44,7 @@ double load_seconds(const ManifestDataset& sample) {
   return thread_seconds() - begin;
 }
 
-// Of an utterance, at the speed that is its turn.
+// The frames of an utterance, at the speed whose turn it is.
 int32_t frames_of(const Config& config, double seconds, size_t turn) {
   const std::vector<double>& speeds = config.augment.speed;
   const double speed = speeds.empty() ? 1 : speeds[turn % speeds.size()];
@@ -52,7 +52,7 @@ int32_t frames_of(const Config& config, double seconds, size_t turn) {
       std::max(1.0, std::round(seconds / speed / (config.features.hop_ms / 1000))));
 }
 
-// Of batches (utterances by number), the mean of all that is their sum, by batch.
+// The mean of batches (utterances by number), which stands for all of them.
 plan::WeightedShape mean_of(std::span<const std::vector<int64_t>> batches,
                             const std::vector<int32_t>& frames, double labels_per_frame) {
   plan::WeightedShape mean;

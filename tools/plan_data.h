@@ -17,9 +17,9 @@ struct PlanData {
   double input_seconds_per_frame = 0;  // of a core, to read an utterance and make its features
 };
 
-// Of data.train: lengths are the manifest's durations, or those of the utterances looked at, the
-// rest is that of 64 utterances from all over it, which are read twice and timed the second time.
-// Throws InputError as training would.
+// Looks at data.train: lengths are the manifest's durations, or those of the utterances looked at,
+// the rest is that of 64 utterances from all over it, which are read twice and timed the second
+// time. Throws InputError as training would.
 PlanData look_at_data(const Config& config);
 
 // The batches of an epoch of these durations (of at least some, again and again, where there are

@@ -48,7 +48,7 @@ std::string address_towards(const std::string& host, uint16_t port) {
   return result;
 }
 
-// Of this user alone, for ranks on one machine.
+// A directory of this user alone, for ranks on one machine.
 std::filesystem::path private_directory() {
   const auto base = std::filesystem::temp_directory_path();
   const auto path = base / str("rondo-", ::getuid());

@@ -15,7 +15,7 @@
 
 namespace rondo::channels {
 
-// Of recv `number` of the other side.
+// The announcement of recv `number` of the other side.
 struct Announcement {
   uint64_t number = 0, size = 0;
 };

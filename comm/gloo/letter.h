@@ -50,9 +50,9 @@ struct LetterView {
   std::span<const std::byte> body;
 };
 
-// Of memory that a letter was received into, which may be longer than it. Believes nothing that it
-// says: InputError for an unknown kind, a body longer than the memory or the limit, or a body that
-// letters of its kind do not have.
+// Reads a letter in the memory it was received into, which may be longer than it. Believes nothing
+// that it says: InputError for an unknown kind, a body longer than the memory or the limit, or a
+// body that letters of its kind do not have.
 inline LetterView parse_letter(std::span<const std::byte> bytes) {
   LetterView letter;
   if (bytes.size() < sizeof(LetterHead)) fail_input("a letter without a head");

@@ -79,7 +79,7 @@ class Group final : public StreamGroup {
   void look_for_reason();
   std::string absent_ranks();
   std::string describe_sum(const char* name, const TensorView& data, Reduction op) const;
-  // Of n elements, each rank's chunk is one that NCCL's own collectives take.
+  // Whether each rank's chunk of n elements is one that NCCL's own collectives take.
   bool by_nccl(int64_t n) const {
     return options_.algorithm == NcclAlgorithm::nccl && n % size() == 0;
   }

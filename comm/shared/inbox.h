@@ -64,10 +64,10 @@ class Stream {
   bool full() const { return head_->written.load() - head_->read.load() == capacity_; }
   bool half_empty() const { return head_->written.load() - head_->read.load() <= capacity_ / 2; }
 
-  // Of the writer: contiguous free memory; empty when it is full.
+  // The writer's contiguous free memory; empty when there is none.
   std::span<std::byte> room() const;
   void wrote(size_t n) const;
-  // Of the reader: contiguous bytes; empty when there are none. Throws Error when positions are
+  // The reader's contiguous bytes; empty when there are none. Throws Error when positions are
   // impossible.
   std::span<const std::byte> arrived() const;
   void took(size_t n) const;

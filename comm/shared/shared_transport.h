@@ -27,8 +27,8 @@ struct SharedTransportOptions {
   bool share = true;
   // A rank that cannot be reached through memory is an InputError that names it and the cause.
   bool required = false;
-  // Of each stream, less with many ranks; a multiple of 4096. A rank's inbox has one per rank, and
-  // at most 32 MiB up to 512 ranks.
+  // The size of each stream, less with many ranks; a multiple of 4096. A rank's inbox has one per
+  // rank, and at most 32 MiB up to 512 ranks.
   size_t stream_bytes = size_t{1} << 20;
   CommClock::duration timeout = std::chrono::seconds(60);
   CommClock::duration grace = std::chrono::milliseconds(250);

@@ -40,7 +40,7 @@ std::string parse_greeting(std::string_view bytes);
 
 std::string encode_answer(const Job& job, int from, int to, std::string_view their_challenge,
                           std::string_view challenge);
-// Of `bytes`, which may be the beginning of an answer: nothing while it may still become one.
+// Reads `bytes`, which may be the beginning of an answer: nothing while it may still become one.
 // InputError once it cannot, or its ranks are not of this world. Proves nothing yet.
 std::optional<Answer> parse_answer(std::string_view bytes, int world_size);
 bool proves(const Job& job, const Answer& answer, std::string_view challenge);

@@ -44,7 +44,7 @@ struct TcpOptions {
   // For all ranks to come together.
   CommClock::duration timeout = std::chrono::seconds(60);
   CommClock::duration grace = std::chrono::milliseconds(250);
-  // Of dropped connections, a line each, during construction. Empty: standard error.
+  // Hears of dropped connections, a line each, during construction. Empty: standard error.
   std::function<void(const std::string&)> log;
 };
 

@@ -162,8 +162,8 @@ bool Prefetcher::open_slot(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-// Of the lowest priority there is between threads that may run; what fails to be lowered works all
-// the same.
+// The thread gets the lowest priority there is between threads that may run; one that cannot be
+// lowered works all the same.
 void Prefetcher::step_back() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19); }
 
 void Prefetcher::work() {

@@ -156,7 +156,8 @@ class Graph {
   // The value named so, or no_value.
   ValueId find(std::string_view name) const;
 
-  // Of structure, shapes, dtypes and attributes: ranks compare it before they train together.
+  // A hash of structure, shapes, dtypes and attributes, which ranks compare before they train
+  // together.
   uint64_t hash() const;
 };
 

@@ -38,7 +38,7 @@ class Parameters {
   enum class Gradients : uint8_t { allocated, absent };
   Parameters(const Graph& graph, Device& device, int stage = -1,
              Gradients gradients = Gradients::allocated);
-  // Of several stages.
+  // The parameters of several stages.
   Parameters(const Graph& graph, Device& device, const std::vector<int>& stages,
              Gradients gradients = Gradients::allocated);
 

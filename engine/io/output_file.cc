@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a file that need not exist yet.
+// The resolved path of a file that need not exist yet.
 fs::path resolved(const fs::path& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path), error);

@@ -45,7 +45,7 @@ class AsyncSynchronizer final : public SessionSynchronizer {
   bool independent() const override { return true; }
   int64_t slowest_updates() const override;
   void finish(const Update& update) override;
-  // Of the weights that were last averaged or taken over: "staleness", the age of this rank's
+  // These tell of the weights last averaged or taken over: "staleness", the age of this rank's
   // weights less theirs; "divergence", the distance between them divided by the norm of this
   // rank's. So far: "averaged", "taken_over", "dropped".
   std::vector<LogValue> log_values() const override;

@@ -66,13 +66,13 @@ struct LinkSpeed {
   double bandwidth = 0;  // bytes of an array reduced per second
 };
 LinkSpeed measure_link(ProcessGroup& group);
-// Of a device's memory over `sums`; `control` is of the same ranks.
+// Measures sums of a device's memory over `sums`; `control` has the same ranks.
 LinkSpeed measure_link(DeviceGroup& sums, ProcessGroup& control);
 
 // Large enough that latency is an eighth of a bucket's time, within 64 KiB and 64 MiB.
 int64_t bucket_bytes_for(const LinkSpeed& link);
 
-// Of gradients in the memory of a cpu, over a group whose sums are exact (Wire::exact).
+// Sums gradients in the memory of a cpu, over a group whose sums are exact (Wire::exact).
 class BucketReducer final : public RankReducer {
  public:
   // Borrows the group.

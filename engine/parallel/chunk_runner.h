@@ -43,7 +43,7 @@ class ChunkRunner {
 
   // Appends the rows of a kept value, as f32.
   void append_floats(ValueId id, std::vector<float>& out) const;
-  // Of the last forward().
+  // The plan of the last forward().
   const Plan& plan() const { return plans_.latest(); }
   size_t arena_bytes() const { return plans_.largest().arena_bytes(); }
 
@@ -56,7 +56,7 @@ class ChunkRunner {
 
   const ChunkGraph& chunk_;
   BucketedPlans plans_;
-  // Of the layers, then of CTC where there is one.
+  // The values that cross the cuts of the layers, then of CTC where there is one.
   std::vector<ValueId> forward_in_, forward_out_, backward_in_, backward_out_;
   size_t of_layers_ = 0;  // of those backward
 };

@@ -37,14 +37,14 @@ class ChunkedTraining {
 
   // Plans memory for batches of up to `batch`; run() does so by itself for what does not fit.
   void reserve(const BatchCapacity& batch);
-  // Of a chunk of such batches, and what the activations of one take.
+  // The capacity of a chunk of such batches, and what the activations of one take.
   BatchCapacity chunk_capacity(const BatchCapacity& batch) const;
   size_t activation_bytes(const BatchCapacity& chunk) const;
 
   // Forward and backward of a batch; gradients are added to those of the parameters.
   void run(const BatchView& batch);
 
-  // Of the last run().
+  // The results of the last run().
   const LossTotals& totals() const { return totals_; }
   const std::vector<double>& losses() const { return losses_; }  // by sequence (ctc) or frame
   int32_t chunk_frames() const { return chunk_frames_; }

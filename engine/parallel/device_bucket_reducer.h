@@ -51,7 +51,7 @@ class DeviceBucketReducer final : public RankReducer {
   // What became of a bucket, or of the counts, in one update.
   struct Flight {
     Work work;
-    // Of CommClock, when the stream came there.
+    // The times on CommClock at which the stream came there.
     std::atomic<int64_t> began = 0, ended = 0;
   };
   struct Update {

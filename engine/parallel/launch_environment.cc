@@ -103,7 +103,7 @@ class Reader {
     settle(rank_, number("PMIX_RANK", 0, last));
     if (!get("SLURM_STEP_ID")) return;
     if (!rank_.value) read_slurm_rank(last);
-    // Of a heterogeneous job, what is said of the step may be about one component; SLURM_PROCID and
+    // In a heterogeneous job, what is said of the step may be about one component; SLURM_PROCID and
     // SLURM_NTASKS are about all.
     for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}) {
       if (heterogeneous() && std::string_view(name) == "SLURM_STEP_NUM_TASKS") continue;

@@ -37,7 +37,8 @@ namespace rondo {
 
 struct PipelineOptions {
   Wire wire = Wire::exact;  // bf16: f32 values are rounded on their way
-  // Of each message; over links since it was queued, which is before what it waits for is done.
+  // The limit of each message; over links it runs from when the message was queued, which is before
+  // what it waits for is done.
   CommClock::duration timeout = std::chrono::minutes(5);
   int look_ahead = 2;     // recvs that may be posted before their turn (StageTraffic)
   bool timeline = false;  // whether runs are recorded
@@ -91,12 +92,12 @@ class PipelineRank {
   // The plan that `micro_batch` had of `stage`, until another one takes it.
   const Plan& plan(int stage, int micro_batch) const;
 
-  // Of all plans.
+  // The bytes of all plans.
   size_t arena_bytes() const;
   size_t batch_bytes() const;
-  // Of messages, on the device.
+  // The bytes of messages, on the device.
   size_t message_bytes() const { return traffic_->memory_bytes(); }
-  // Of the last run, seconds from its start; empty unless options.timeline.
+  // The actions of the last run, in seconds from its start; empty unless options.timeline.
   const std::vector<TimedAction>& timeline() const { return timeline_.actions(); }
   // On the clock of the timeline.
   double seconds_since_start() const { return timeline_.seconds_at(CommClock::now()); }
@@ -140,7 +141,7 @@ class PipelineRank {
   BatchCapacity capacity_;
   bool planned_ = false;
 
-  // Of a run.
+  // The state of a run.
   std::span<const BatchView> batches_;
   std::vector<BatchView::Input> inputs_;  // that the stage reads
   std::vector<size_t> recvs_;             // indices of this rank's recv actions

@@ -73,7 +73,8 @@ class PipelineTrainer {
   // Forward and backward of one batch: this replica's micro-batches, as many as the schedule has,
   // some of them perhaps without sequences. `last`: of the update.
   void accumulate(std::span<const BatchView> micro_batches, bool last);
-  // Of a micro-batch of the last accumulate(), on the rank of the last stage; empty elsewhere.
+  // The losses of a micro-batch of the last accumulate(), on the last stage's rank; empty
+  // elsewhere.
   const std::vector<float>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
   // Over all replicas, the same on all ranks.
   const StepResult& update();
@@ -99,7 +100,7 @@ class PipelineTrainer {
 
   // This rank's part.
   Parameters& parameters() { return *parameters_; }
-  // Of the whole model: the flat array that checkpoints are laid out by.
+  // The parameters of the whole model: the flat array that checkpoints are laid out by.
   const std::vector<Parameters::Entry>& entries() const { return entries_; }
   int64_t flat_size() const { return flat_size_; }
   // The names of the arrays of the optimiser's state.
@@ -125,9 +126,9 @@ class PipelineTrainer {
   // "lstm0.0 lstm0.1 | output", and the numbers of "2,1".
   std::string placement_text() const { return describe_placement(layers_, counts_); }
   std::string placement() const;
-  // Of this rank in the last batch of the last update, with the reduction after it.
+  // What this rank did in the last batch of the last update, with the reduction after it.
   std::vector<TimedAction> timeline() const;
-  // Of this rank.
+  // This rank's memory and communication.
   Session::Memory memory() const;
   RankReducer::Times communication() const;
   const Context& context() const { return context_; }
@@ -155,7 +156,7 @@ class PipelineTrainer {
   void run_passes(std::span<const BatchView> micro_batches, PipelineHooks hooks);
   void apply_update();
   double sum_of_squares();
-  // Of this rank's stages, or of its part of them.
+  // The optimiser of this rank's stages, or of its part of them.
   Optimizer& optimizer() { return sharded_ ? sharded_->optimizer() : *optimizer_; }
   const Optimizer& optimizer() const { return sharded_ ? sharded_->optimizer() : *optimizer_; }
   void make_optimizer();

@@ -71,7 +71,7 @@ class Ranks {
   CommClock::duration patience_ = std::chrono::minutes(5);
 };
 
-// Of ranks that ran in this process: throws what was wrong, rather than what others said or saw of
+// Throws what was wrong on ranks that ran in this process, rather than what others said or saw of
 // it; the lowest rank's, with "rank N: " before the message. Returns when all succeeded.
 void rethrow_cause(const RankOutcome& outcome);
 

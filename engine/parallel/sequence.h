@@ -60,11 +60,11 @@ class SequenceRank {
   // gradients is added to those of the parameters: their sum over the ranks is the gradient.
   void run(std::span<const BatchView> micro_batches, CommClock::duration timeout);
 
-  // Of the last run(), to be summed over the ranks. A sequence and its loss count on the first one
-  // of the shards.
+  // The totals of the last run(), to be summed over the ranks. A sequence and its loss count on the
+  // first one of the shards.
   const LossTotals& totals() const { return totals_; }
-  // Of a micro-batch, in the order of its sequences: on the first shard, for losses of sequences
-  // (ctc).
+  // The losses of a micro-batch, in the order of its sequences: on the first shard, for losses of
+  // sequences (ctc).
   const std::vector<double>& losses(size_t micro_batch) const { return losses_.at(micro_batch); }
 
   // Called when a node of graph() that makes weight gradients has run for all micro-batches (on
@@ -74,11 +74,11 @@ class SequenceRank {
   void set_after_weight_gradient(AfterNode after) { after_weight_gradient_ = std::move(after); }
   // What a shard runs.
   const Graph& graph() const { return shards_->chunk().graph; }
-  // Of the last run(): SequenceShards::timeline(), and wait_for_timeline().
+  // The timeline of the last run(): SequenceShards::timeline(), and wait_for_timeline().
   const std::vector<TimedAction>& timeline() const { return shards_->timeline(); }
   void wait_for_timeline(bool waits);
 
-  // Of the activations of all micro-batches.
+  // The bytes of the activations of all micro-batches.
   size_t arena_bytes() const;
 
  private:

@@ -1,7 +1,7 @@
 // A batch cut in time: every sequence in as many parts as there are shards, as even as its blocks
 // allow.
 //
-// Of a sequence of b blocks (of ChunkGraph::block frames, the last one maybe shorter) shard s of p
+// Where a sequence has b blocks (of ChunkGraph::block frames, the last maybe shorter), shard s of p
 // owns blocks [b*s/p, b*(s+1)/p). Of a sequence with fewer blocks than shards some own nothing.
 // Where layers need frames of a neighbour, whoever owns anything owns `least` blocks
 // (halo_blocks()), but for the last frames of a sequence: one of fewer than p * least blocks is cut

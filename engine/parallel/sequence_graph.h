@@ -1,10 +1,11 @@
 // Graphs that see one chunk of every sequence: what a layer carries through time becomes values
 // that are written before its node runs and read afterwards.
 //
-// Of a training graph (with its backward nodes) or one for evaluation. Every recurrent layer gets
-// its initial state, and the gradient of its final state, as activations that no node produces; the
-// final state and the gradient of the initial one are kept. In the backward pass the weight
-// gradients come last, one product per weight once everything else is done: nobody waits for them.
+// A training graph (with its backward nodes) is cut, or one for evaluation. Every recurrent layer
+// gets its initial state, and the gradient of its final state, as activations that no node
+// produces; the final state and the gradient of the initial one are kept. In the backward pass the
+// weight gradients come last, one product per weight once everything else is done: nobody waits for
+// them.
 //
 // What an op does to time is its rule's to say (engine/graph/time_rule.h). Pure functions on data.
 // Errors: InputError for what cannot be cut in time.
@@ -57,7 +58,7 @@ struct HaloLayer {
   int32_t left = 0, right = 0;  // frames of that level
   size_t edges = no_node, edges_grad = no_node;
   ValueId before = no_value, after = no_value, tail = no_value, head = no_value;
-  // Of the part alone, which is what its neighbours get.
+  // The gradients of the part alone, which are what its neighbours get.
   ValueId dbefore = no_value, dafter = no_value;
   ValueId dtail = no_value, dhead = no_value;
   ValueId dx = no_value;  // the gradient of the input, with what came from the neighbours
@@ -82,13 +83,13 @@ struct ChunkGraph {
   int32_t least_blocks = 1;
 };
 
-// Of a training graph whose loss is `loss`, for parts of sequences with all layers.
+// Cuts a training graph whose loss is `loss`, for parts of sequences with all layers.
 // `max_label_length`: capacity.
 ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_length);
 
-// Of the evaluation graph of a ctc model, forward only: the logits are kept. Throws InputError for
-// bidirectional layers, which need the end of a recording, for convolutions that look ahead, and
-// for models that write no text.
+// Cuts the evaluation graph of a ctc model, forward only: the logits are kept. Throws InputError
+// for bidirectional layers, which need the end of a recording, for convolutions that look ahead,
+// and for models that write no text.
 ChunkGraph streaming_graph(const Graph& evaluation);
 
 }  // namespace rondo

@@ -140,7 +140,7 @@ bool SequenceShards::is_duplicate(const Node& node) const {
   });
 }
 
-// Of equal tags the transport keeps the order; the numbers only make messages readable.
+// The transport keeps the order of equal tags; the numbers only make messages readable.
 uint32_t SequenceShards::number(size_t micro_batch, size_t exchange, int direction) const {
   return static_cast<uint32_t>(
       ((micro_batch * exchanges_.size() + exchange) * 2 + static_cast<size_t>(direction)) * 2);
@@ -316,7 +316,7 @@ void SequenceShards::send_partial(Pass& pass, size_t exchange) {
   pass.partial = std::move(bytes);
 }
 
-// Of all shards, in the order of the ranks: the same bits everywhere.
+// The parts of all shards are added in the order of the ranks: the same bits everywhere.
 void SequenceShards::add_partials(Pass& pass, size_t exchange) {
   const PooledLayer& pool = *exchanges_[exchange].pool;
   const auto cols = static_cast<size_t>(chunk_.graph.shape(pool.partial).cols);

@@ -69,7 +69,7 @@ class SequenceShards {
     std::vector<Thunk> early = {}, late = {};  // by exchange, where there are two directions
     std::vector<std::byte> partial = {};       // of a pooling, as it was sent
   };
-  // Of a plan of chunk().graph, or of a stage of it.
+  // The pass of a plan of chunk().graph, or of a stage of it.
   Pass bind(Plan& plan, int stage = all_stages) const;
   // `part` of `whole` has been loaded into the plan, and lives until the pass is over.
   void begin(Pass& pass, const BatchPart& part, const BatchView& whole, size_t number) const;
@@ -84,7 +84,8 @@ class SequenceShards {
 
   // Behind a pooling all shards compute the same; its weight gradients count once.
   bool is_duplicate(const Node& node) const;
-  // Of a node that exchanges, one direction: its state comes, it is computed, the state goes on.
+  // Runs one direction of a node that exchanges: its state comes, it is computed, the state goes
+  // on.
   void run_direction(Pass& pass, size_t exchange, int direction);
   // Posts the receives of a run_direction() that will come, of the micro-batch whose part this
   // is.

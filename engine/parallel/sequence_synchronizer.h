@@ -14,7 +14,7 @@ namespace rondo {
 
 class SequenceSynchronizer final : public SessionSynchronizer {
  public:
-  // Of the gradients of a graph of the session's parameters, over all ranks.
+  // Makes what sums the gradients of a graph of the session's parameters over all ranks.
   using MakeReducer = std::function<std::unique_ptr<RankReducer>(const Graph& graph)>;
   // `shards` divides the size of the group, which is borrowed. `timeout`: of each exchange of a
   // batch. A batch is cut into so many micro-batches, which fill the wave. Throws InputError for
@@ -32,7 +32,7 @@ class SequenceSynchronizer final : public SessionSynchronizer {
   bool apply(const Update& update) override;
   bool meet(const Update&) override { return true; }
   RankReducer::Times times() const override { return reducer_->times(); }
-  // Of the update's last batch.
+  // The timeline of the update's last batch.
   std::vector<TimedAction> timeline() const override { return sequence_.timeline(); }
   void record_timeline() override { sequence_.wait_for_timeline(true); }
 

@@ -18,7 +18,8 @@
 
 namespace rondo {
 
-// Of a stage, in the order of its nodes: those of its forward, then those of its backward pass.
+// The exchanges of a stage, in the order of its nodes: those of its forward, then of its backward
+// pass.
 using StageExchanges = std::vector<WaveExchange>;
 
 struct ShardStep {

@@ -28,7 +28,7 @@ class ShardedOptimizer {
   ShardedOptimizer(const OptimizerOptions& options, Parameters& parameters, const Context& context,
                    ProcessGroup& group, DeviceGroup* devices = nullptr);
 
-  // Of this rank's part.
+  // The optimiser of this rank's part.
   Optimizer& optimizer() { return optimizer_; }
   const Optimizer& optimizer() const { return optimizer_; }
 

@@ -62,7 +62,7 @@ class ShardLayout {
       std::copy_n(part + place, n, flat + at);
     });
   }
-  // Of one parameter that is a part.
+  // A graph of one parameter, which is a part.
   Graph graph() const {
     Graph g;
     g.add_parameter("part", 1, part(), {Init::constant, 0});
@@ -99,7 +99,7 @@ class ShardedSynchronizer final : public SessionSynchronizer {
   std::vector<Optimizer::Slot> gather_state() override;
   void restore(const Ranks& ranks, const ReadSlot& read) override;
   void restart() override;
-  // Of this rank's part of the optimiser's state.
+  // The bytes of this rank's part of the optimiser's state.
   size_t optimizer_bytes() const { return optimizer_.bytes(); }
   RankReducer::Times times() const override;
 

@@ -42,7 +42,7 @@ void unpack_values(const Plan& plan, std::span<const ValueId> values, Wire wire,
 inline constexpr size_t device_message_alignment = 256;
 size_t device_message_bytes(const Graph& graph, const PackedHost& layout,
                             std::span<const ValueId> values, Wire wire);
-// Of the longest message of a batch within the capacity.
+// The bytes of the longest message of a batch within the capacity.
 size_t most_device_message_bytes(const Graph& graph, const BatchCapacity& capacity,
                                  std::span<const ValueId> values, Wire wire);
 void pack_on_device(const Plan& plan, std::span<const ValueId> values, Wire wire,

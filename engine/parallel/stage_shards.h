@@ -41,7 +41,7 @@ class StageShards {
   // runs graph(). The micro-batches are the same on all shards. Each message may take `timeout`.
   void run(PipelineRank& pipeline, std::span<const BatchView> micro_batches, PipelineHooks hooks,
            CommClock::duration timeout);
-  // Of the last run, on the ranks of the last stage: SequenceShards::add_losses().
+  // Adds the losses of the last run, on the ranks of the last stage: SequenceShards::add_losses().
   void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses);
 
  private:
@@ -52,7 +52,7 @@ class StageShards {
   void run_nodes(const ShardStep& step, const NodeDone& done);
   void exchange(const ShardStep& step, const NodeDone& done);
   bool empty(int micro_batch) const;
-  // Of SequenceShards.
+  // The number by which SequenceShards knows the step's exchange.
   size_t exchange_of(const ShardStep& step) const {
     return places_[static_cast<size_t>(step.action.stage)][static_cast<size_t>(step.exchange)];
   }
@@ -63,7 +63,7 @@ class StageShards {
   std::vector<std::vector<size_t>> places_;  // of exchanges_ in shards_.exchanges()
   std::vector<ShardStep> steps_;
 
-  // Of a run.
+  // The state of a run.
   size_t next_ = 0;                                             // of steps_
   std::map<std::pair<int, int>, SequenceShards::Pass> passes_;  // by stage, micro-batch
   std::vector<BatchPart> parts_;                                // by micro-batch

@@ -45,7 +45,7 @@ class StageTraffic {
   // Bytes of the longest message of these values.
   virtual size_t most_bytes(const Graph& graph, const BatchCapacity& capacity,
                             std::span<const ValueId> values) const = 0;
-  // Of the device.
+  // The bytes that this takes of the device's memory.
   virtual size_t memory_bytes() const = 0;
 
   virtual void begin_run() = 0;

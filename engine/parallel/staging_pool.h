@@ -14,7 +14,7 @@ namespace rondo {
 
 class StagingPool {
  public:
-  // Of a stream's copies from or to `data()`, which has at least the bytes that were asked for.
+  // A stream copies from or to `data()`, which has at least the bytes that were asked for.
   class Piece {
    public:
     std::byte* data() const { return memory_.data(); }

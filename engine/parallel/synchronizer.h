@@ -117,9 +117,9 @@ class Synchronizer {
   // Ranks do not wait for each other: meet() always says yes, but only the lasting votes of other
   // ranks are heard, some time later, and nothing is the same on all ranks before finish().
   virtual bool independent() const { return false; }
-  // Of independent ranks: updates since the start of the slowest one, as far as it is known.
+  // The updates since the start of the slowest of independent ranks, as far as they are known.
   virtual int64_t slowest_updates() const { return 0; }
-  // Of independent ranks, after the last update: waits for all; then they have met. Throws
+  // Independent ranks wait for all others here, after the last update; then they have met. Throws
   // UpdateWithdrawn on all ranks when one of them failed.
   virtual void finish(const Update&) {}
   // After UpdateWithdrawn: back to where the ranks last met. False if that is where they are.
@@ -148,7 +148,7 @@ class Synchronizer {
   virtual void record_timeline() {}
 };
 
-// Of ranks that hold the whole model, in a session.
+// The synchronizer of ranks that hold the whole model, in a session.
 class SessionSynchronizer : public Synchronizer {
  public:
   // Borrows the session.

@@ -23,7 +23,7 @@ struct WaveExchange {
   bool operator==(const WaveExchange&) const = default;
 };
 
-// Of two directions, the one that a shard computes first: the one whose end is nearer.
+// The one of two directions that a shard computes first: the one whose end is nearer.
 int early_direction(const WaveExchange& exchange, int shard, int shards);
 
 // The shard whose state a direction begins with, and the one that gets what it ends with; -1: there

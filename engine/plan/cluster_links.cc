@@ -21,7 +21,7 @@ class Hops {
   void add(int from, int to, bool asked) { hops_.push_back({from, to, asked}); }
 
   LinkModel slowest() const { return slowest(c_.link, c_.node_link); }
-  // Of links within nodes and between them.
+  // The slowest, given the links within nodes and between them.
   LinkModel slowest(const LinkModel& near, const LinkModel& far) const {
     const auto nodes = static_cast<size_t>(node_of(std::max(s_.devices(), c_.devices) - 1)) + 1;
     std::vector<int> leave(nodes), enter(nodes);

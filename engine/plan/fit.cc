@@ -41,7 +41,7 @@ double median_of(std::vector<double> values) {
 
 namespace {
 
-// Of rows and their times, both divided by `scale`: the non-negative constants of least squares.
+// The non-negative constants of least squares for rows and their times, both divided by `scale`.
 Row fit_scaled(std::span<const Sample> samples, const std::vector<double>& scale) {
   // Columns are divided by their norm, so that the descent does not crawl.
   std::vector<Row> rows;

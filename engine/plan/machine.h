@@ -51,8 +51,8 @@ struct LinkModel {
   bool measured = false;
   double latency = 0;    // seconds until the first byte is there
   double bandwidth = 0;  // bytes per second and direction
-  // Of a step of a ring that sums or gathers over all ranks at once, where it was measured apart
-  // (a bandwidth above 0); otherwise such a step is a message like others.
+  // A step of a ring that sums or gathers over all ranks at once takes these where it was measured
+  // apart (a bandwidth above 0); otherwise such a step is a message like others.
   double ring_latency = 0, ring_bandwidth = 0;
   double seconds(double bytes) const { return latency + bytes / bandwidth; }
   LinkModel in_ring() const {
@@ -88,7 +88,7 @@ struct MachineFile {
 std::string to_json(const MachineFile& machine);
 std::string to_json(const LinkModel& link);
 MachineFile parse_machine(std::string_view json, const std::string& name);
-// Of a file with a device, its link.
+// A file with a device gives that device's link.
 LinkModel parse_link(std::string_view json, const std::string& name);
 
 }  // namespace rondo::plan

@@ -19,7 +19,7 @@ double seconds_since(CommClock::time_point begin) {
   return std::chrono::duration<double>(CommClock::now() - begin).count();
 }
 
-// Of so many runs that all ranks begin together; the first one warms up.
+// The median of runs that all ranks begin together; the first one warms up.
 double median_seconds(ProcessGroup& control, size_t bytes, const std::function<void()>& action) {
   const size_t runs = bytes < (size_t{1} << 20) ? 41 : 9;
   std::vector<double> seconds;
@@ -53,7 +53,7 @@ void share(ProcessGroup& group, std::vector<LinkTime>& times) {
   for (size_t i = 0; i < times.size(); ++i) times[i].seconds = seconds[i];
 }
 
-// Of f32 elements.
+// The times of rings that sum f32 elements.
 std::vector<LinkTime> measure_rings(ProcessGroup& control,
                                     const std::function<void(int64_t elements)>& all_reduce) {
   std::vector<LinkTime> times;

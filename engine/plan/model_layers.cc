@@ -139,7 +139,7 @@ std::vector<LayerSeconds> ModelLayers::seconds(const DeviceModel& device,
   return all;
 }
 
-// Of a batch, to where the graph reads it.
+// The time that a batch takes to where the graph reads it.
 double ModelLayers::load_seconds(const DeviceModel& device, const BatchShape& batch) const {
   return seconds_of(device.cost_of("load", DType::f32), load_work(graph_, batch));
 }

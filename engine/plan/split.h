@@ -40,16 +40,16 @@ struct Job {
   OptimizerOptions optimizer = {};
   std::vector<WeightedShape> batches;
   DType wire = DType::f32;  // of activations between stages, where they are f32
-  // Of a core, to prepare a frame of a batch, and the threads that do so on each rank. Counts where
-  // ranks share the cores of their machine (DeviceModel::cores).
+  // A core takes so long to prepare a frame of a batch, and so many threads do so on each rank. It
+  // counts where ranks share the cores of their machine (DeviceModel::cores).
   double input_seconds_per_frame = 0;
   int input_threads = 1;
 };
 
 struct Split {
   int data = 1, pipeline = 1, sequence = 1;
-  // Of each replica. Without stages and shards: batches, one after the other, whose gradients add
-  // up.
+  // The micro-batches of each replica. Without stages and shards they are batches, one after the
+  // other, whose gradients add up.
   int micro_batches = 1;
   ScheduleKind schedule = ScheduleKind::gpipe;  // where staged()
   int chunks = 1;                               // stages per rank, ScheduleKind::interleaved

@@ -16,7 +16,7 @@ namespace {
 
 double gradient_bytes(int64_t weights) { return 4.0 * static_cast<double>(weights); }
 
-// Of the pipeline's rank that holds most.
+// The weights of the pipeline's rank that holds most.
 int64_t most_weights(const Split& s, const std::vector<int64_t>& of_stages) {
   std::vector<int64_t> sums(static_cast<size_t>(s.pipeline));
   for (size_t i = 0; i < of_stages.size(); ++i) sums[i % sums.size()] += of_stages[i];
@@ -247,7 +247,8 @@ StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
 
 namespace {
 
-// Of a rank, mean: its work, and that of its links.
+// The first is the time that a rank works, the second that its links do, both a mean over the
+// ranks.
 double busy_seconds(const Wave& wave, const Timeline& timeline) {
   double sum = 0;
   for (int r = 0; r < wave.ranks; ++r) sum += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
@@ -340,7 +341,7 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
     } else if (s.sequence > 1) {
       stored = s.micro_batches;
     }
-    // Of a rank's stages the largest, for as many as it stores at a time.
+    // The largest of a rank's stages counts, for as many micro-batches as it stores at a time.
     size_t arena = 0;
     for (int chunk = 0; chunk < s.chunks; ++chunk) {
       const int stage = s.pipeline * s.chunks == 1 ? all_stages : rank + chunk * s.pipeline;

@@ -42,7 +42,7 @@ class StepModel {
   double memory(const Split& split, const BatchShape& batch) const;
 
  private:
-  // Of the whole batch, what one rank computes at a time.
+  // The part of the whole batch that one rank computes at a time.
   static BatchShape part_of(const BatchShape& batch, const Split& s);
   StepTime replicated(const Split& s, const BatchShape& part) const;
   StepTime pipelined(const Split& s, const BatchShape& part) const;
@@ -80,7 +80,7 @@ class StepModel {
   std::vector<int> cut(const Split& s, const BatchShape& part) const;
   std::vector<int64_t> weights_of_stages(const std::vector<int>& first) const;
   double message_bytes(int layer, const BatchShape& part) const;
-  // Of so many arrays of the size of the weights, read or written.
+  // The time to read or write so many arrays of the size of the weights.
   double pass_seconds(int64_t weights, int arrays) const;
   double update_seconds(const Split& s, int64_t weights) const;
   double small_sums(const Split& s) const;

@@ -84,7 +84,7 @@ StepModel::PipelinePasses StepModel::pipeline_passes(const Split& s, const Batch
 
 namespace {
 
-// Of all weight gradients of a layer's shard, for one micro-batch.
+// The time of all weight gradients of a layer's shard, for one micro-batch.
 double weight_seconds(const WaveCosts& c, size_t layer) {
   const ModelLayers::Parts& p = c.layers[layer];
   return p.rest.weight_backward + std::max(1, c.directions[layer]) * p.direction.weight_backward;

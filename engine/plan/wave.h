@@ -32,7 +32,7 @@ struct WaveCosts {
   double ctc_bytes = 0;                // the same of the CTC recursion
   std::vector<LinkModel> beside = {};  // by shard but the last: to the next one
 
-  // Of stages; without any, all layers are one wave.
+  // The schedule of stages; without any, all layers are one wave.
   PipelineSchedule schedule = {};
   std::vector<int> first_layer = {};          // by stage, and the number of layers
   std::vector<double> output_bytes = {};      // by stage: what a shard gives to the next stage

@@ -47,8 +47,8 @@ struct Evaluation {
   double audio_seconds = 0;
   // The number to make small: WER, classification error, or the loss.
   double metric(Task task) const;
-  // Of parts, the whole, given what sums an array over them. Losses are summed in the order of
-  // batches, so the result does not depend on the number of parts, bit for bit.
+  // Makes the whole of its parts, given what sums an array over them. Losses are summed in the
+  // order of batches, so the result does not depend on the number of parts, bit for bit.
   void combine(const std::function<void(std::span<double>)>& sum);
 };
 
@@ -91,7 +91,7 @@ struct EvaluationOptions {
   int64_t batch_frames = 16000;
   int prefetch_threads = 1;
   bool references = true;  // false: no targets; loss and errors stay 0
-  // Of the batches, those whose number is `part` modulo `parts`; Evaluation::combine() adds up.
+  // The batches whose number is `part` modulo `parts` are evaluated; Evaluation::combine() adds up.
   int part = 0, parts = 1;
   // Asked between batches; true: stop there. Empty: never.
   std::function<bool()> stop = {};

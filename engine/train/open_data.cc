@@ -142,7 +142,8 @@ void require_data_settings(const Config& config) {
                "', but augment.noise is 0: no utterance would get noise");
   }
   if (config.features.type != FeatureType::ready) return;
-  // Of what only recordings have. features.hop_ms stays: it is the time between two frames.
+  // These settings are of what only recordings have. features.hop_ms stays: it is the time between
+  // two frames.
   static const std::set<std::string> of_recordings = {
       "features.bins",         "features.coefficients",    "features.rate",
       "features.frame_ms",     "features.low_hz",          "features.high_hz",

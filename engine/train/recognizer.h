@@ -47,10 +47,10 @@ class Recognizer {
   // For ctc models of recordings. The waveform must have the model's sample rate (Error); one
   // shorter than a frame gives empty text.
   Transcript transcribe(const Waveform& audio);
-  // Of features as the model was trained on, before normalisation.
+  // Takes features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);
   Matrix features(const Waveform& audio) const;
-  // Of the model's output [frames, classes].
+  // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
   // Seconds between two frames of the output.
   double frame_seconds() const;

@@ -62,7 +62,7 @@ void require_files_apart(const Config& config, const TrainerOptions& options) {
     for (const std::string& file : options.files_read) {
       output.require_not(file, "the configuration");
     }
-    // Of a run that goes on, nothing is read there.
+    // A run that goes on reads nothing there.
     if (config.training.init_from.empty() || options.start == StartFrom::checkpoint) continue;
     for (const std::string& file : files_of_model(config.training.init_from)) {
       output.require_not(file, "a file of training.init_from");

@@ -43,7 +43,7 @@ std::string write_part(const fs::path& directory, const StagePart& part) {
   return told.dump();
 }
 
-// Of all ranks, by rank: parts of a stage come in their order.
+// `all` is what each rank told, by rank: the parts of a stage come in their order.
 StageIndex collect(const std::vector<std::string>& all, CheckpointWriter& writer) {
   StageIndex index;
   for (const std::string& text : all) {

@@ -32,7 +32,7 @@ class TrainedModel {
   virtual bool averages() const = 0;
   // Updates that were not skipped.
   virtual int64_t optimizer_steps() const = 0;
-  // Of a run that goes on: after set_weights().
+  // A run that goes on calls this after set_weights().
   virtual void set_steps(int64_t steps, int64_t optimizer_steps) = 0;
 
   // What rank 0 reads becomes the weights of all ranks, and their moving average, if there is one.
@@ -51,7 +51,7 @@ class TrainedModel {
   // Those who share out the batches of an evaluation by `ranks`: each has a whole model, with
   // others or alone.
   virtual const Ranks& sharers(const Ranks& ranks) const = 0;
-  // Of the ranks that evaluate the same batches: whether any of them wants to stop.
+  // Whether any of the ranks that evaluate the same batches wants to stop.
   virtual bool any(bool stop) const = 0;
 };
 
@@ -130,7 +130,7 @@ class PipelineModelInTraining final : public TrainedModel {
 
 // InputError unless the file holds the weights of `entries`, and no others.
 void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries);
-// Of a file with these weights, which is borrowed.
+// Reads entries from a file with these weights, which is borrowed.
 ReadEntry weights_of(const SafetensorsFile& file);
 
 }  // namespace rondo

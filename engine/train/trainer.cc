@@ -81,7 +81,7 @@ class Trainer {
       validate(ranks_);
       agreed_ = s_.state;
     }
-    // Of what independent ranks can do alone, the first does it.
+    // What independent ranks can do alone, the first of them does.
     const bool apart = sync_->independent();
     const bool keeps = !apart || ranks_.first();
     bool done = finished();
@@ -315,7 +315,7 @@ class Trainer {
                    "training.clip, and look at the data");
   }
 
-  // Of an update that all ranks share, so that all of them come here.
+  // The trouble is one of an update that all ranks share, so that all of them come here.
   void stop_in_trouble() {
     save(ranks_);
     ranks_.at_first([&] { throw InputError(*trouble_); });
@@ -450,7 +450,7 @@ class Trainer {
   std::vector<double> votes_;  // of all ranks, as of their last meeting
   TrainingState agreed_;       // as of their last meeting
   const Ranks alone_;          // this one
-  // Of independent ranks: the position after so many updates, and those after the updates since.
+  // Independent ranks keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;
   int64_t passed_updates_ = 0;
   std::vector<double> rank_seconds_;    // of the last meeting, not reported yet

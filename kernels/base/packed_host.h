@@ -9,7 +9,7 @@
 
 namespace rondo {
 
-// Of a sequence: kernels round frames up to pieces of theirs in 32 bits.
+// The most frames of a sequence: kernels round frames up to pieces of theirs in 32 bits.
 inline constexpr int32_t most_sequence_frames = (1 << 30) - 1;
 
 // Owns the arrays of a PackedView in host memory, holding exactly the extent. Plain data; copying

@@ -117,7 +117,7 @@ class Case {
   // Processor time of the calling thread in each run: with one thread, a figure that other
   // programs on the machine disturb little.
   const std::vector<double>& thread_seconds() const { return thread_seconds_; }
-  // Of one of many runs in a row, without the host's waiting; 0: not on a GPU.
+  // The time of one of many runs in a row, without the host's waiting; 0: not on a GPU.
   double seconds_in_a_row() const { return seconds_in_a_row_; }
   double flops() const { return flops_; }
   double bytes() const { return bytes_; }
@@ -179,7 +179,7 @@ Suite full_suite();
 struct Options {
   // Substrings of "op/label"; cases run in the order of these, and within each in the suite's.
   std::vector<std::string> filters;
-  // Of each op the cases number `part`, part + parts, part + 2 parts, ..., counted from 1.
+  // The cases number `part`, part + parts, part + 2 parts, ... of each op run, counted from 1.
   int part = 1, parts = 1;
   std::string variant;   // only this variant name
   std::string backend;   // only this backend

@@ -18,7 +18,7 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Of the runs within `seconds`, at least three, after one to warm up.
+// The fastest of the runs within `seconds`, at least three, after one to warm up.
 template <class F>
 double fastest(double seconds, F&& run) {
   run();

@@ -15,7 +15,8 @@ struct Problem {
   bool bias = true;   // else accumulated gradients
 };
 
-// Of a sum of `terms` products of values in [-1, 1], as gemm's (kernels/gemm/gemm_check.cc).
+// The tolerance of a sum of `terms` products of values in [-1, 1], as gemm's
+// (kernels/gemm/gemm_check.cc).
 Tolerance sum_tolerance(double terms, DType out) {
   Tolerance t =
       Tolerance::ulps(DType::f32, 2 * std::sqrt(terms + 1), std::sqrt((terms + 1) / 9) + 1);

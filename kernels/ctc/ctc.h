@@ -63,8 +63,8 @@ struct CtcArgs {
   size_t lattice_limit = ctc_lattice_limit;
 };
 
-// Of a sequence, and of a row: kernels count states and their bytes in 32 bits (12 bytes at most of
-// a lattice's column for each label, 4 of a row for each class).
+// The most labels of a sequence, and classes of a row: kernels count states and their bytes in 32
+// bits (12 bytes at most of a lattice's column for each label, 4 of a row for each class).
 inline constexpr int32_t ctc_most_labels = (1 << 27) - 1, ctc_most_classes = (1 << 30) - 1;
 
 // Upper bound over every batch within the capacity, for context.backend and context.pool's size.

@@ -225,7 +225,7 @@ void add_sizes(Suite& suite) {
           s.labels = LabelKind::repeats;
           auto& entry =
               add(suite, str("sizes/", name_of(dtype), "/T", frames, "V", classes, "L", labels), s);
-          // Of so few frames there are few numbers of labels.
+          // With so few frames there are few numbers of labels.
           const bool simulated = (t + v + l) % 3 == 0 || frames <= 2;
           if (!simulated) entry.simulated.emplace();
         }

@@ -65,7 +65,7 @@ struct CtcChunkGradArgs : CtcChunk {
   TensorView grad;
 };
 
-// Of either op, an upper bound over every chunk within the capacity; 64-byte aligned scratch.
+// The scratch of either op, 64-byte aligned: an upper bound over every chunk within the capacity.
 size_t ctc_chunk_workspace_bytes(const Context& context, const PackedCapacity& capacity,
                                  DType dtype, int64_t classes, int32_t max_label_length);
 

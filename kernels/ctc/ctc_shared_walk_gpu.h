@@ -148,7 +148,7 @@ struct SharedWalk {
       stage.sums[f][w.lane] = w.posterior(u[f % 2], v[f % 2], factor, row.at[f]);
     }
   }
-  // Of chunk c. Before the first one, what is read is not written.
+  // The posteriors of chunk c are summed. Before the first one, what is read is not written.
   __device__ void sum_posteriors(int c) const {
     const int f = smaller(w.lane % 8, chunk_frames - 1);
     const int32_t own_row = stage.row[c & (row_slots - 1)][f];

@@ -62,7 +62,7 @@ struct Staged {
   }
 };
 
-// Of chunk c.
+// The rows of a chunk's frames.
 template <int P>
 struct StageRows {
   int32_t at[Stage<P>::frames];

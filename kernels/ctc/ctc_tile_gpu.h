@@ -91,7 +91,7 @@ template <bool up>
 __device__ bool is_first() {
   return threadIdx.x % 32 == (up ? 0 : 31);
 }
-// Of the lane that many before; its own where there is none.
+// The value of the lane that many before; a lane's own where there is none.
 template <bool up>
 __device__ int from_lane(int value, int lanes) {
   return up ? __shfl_up_sync(all_lanes, value, static_cast<unsigned>(lanes))

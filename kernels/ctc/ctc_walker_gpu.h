@@ -23,9 +23,10 @@ constexpr bool has_posteriors = p == Phase::posteriors || p == Phase::through;
 
 // A posterior is u * first * other * rest. Where an alignment enters lanes that both directions
 // have given low scales, or leaves lanes of high ones, one power of two does not hold first * rest.
-// Of 2^bits, what is negative is halved, so that neither u * first nor that times `other` leaves
-// the range of f32 if the posterior does not; what is positive comes last, up to 2^100, so that an
-// infinity never meets the 0 that has become of a small beta.
+// That product is 2^bits: what is negative of bits is halved between the two, so that neither
+// u * first nor that times `other` leaves the range of f32 if the posterior does not; what is
+// positive comes last, up to 2^100, so that an infinity never meets the 0 that has become of a
+// small beta.
 struct PosteriorFactor {
   float first, rest;
 };

@@ -58,7 +58,7 @@ struct LstmBackwardArrays {
         dc(space.dc) {}
 };
 
-// Of a variant's two functions, calls the one for the compute dtype, once the arguments are
+// Calls the one of a variant's two functions that is for the compute dtype, once the arguments are
 // checked.
 template <class Args>
 void lstm_run_typed(const Context& context, const Args& a, void (*f32)(const Context&, const Args&),

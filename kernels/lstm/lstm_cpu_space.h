@@ -62,7 +62,7 @@ struct LstmForwardSpace {
   } direction[2];
   void* gemm;
   size_t gemm_bytes;
-  // Of one group of one thread, in place of r, pre and gemm above.
+  // The memory of one group of one thread, in place of r, pre and gemm above.
   struct Own {
     void* r[2];
     char* x;

@@ -94,7 +94,7 @@ struct LstmGpuForwardSpace {
   void* h_cell;  // [D, N, H] of the compute dtype: h' before the projection; else absent
   uint32_t* flags;
   bf16* exchange;  // lstm_exchange_bytes(); absent where grid_cluster does not suit
-  // Of `portable`; T: the compute dtype.
+  // What follows is `portable`'s; T: the compute dtype.
   void* h;           // [D, N, P] T: the latest of every sequence
   float* recurrent;  // [D, N, 4H]: h R^T
   float* projected;  // [D, N, P]: h_cell P^T; absent without projection
@@ -106,7 +106,7 @@ struct LstmGpuBackwardSpace {
   float* dc;  // [D, N, H]
   uint32_t* flags;
   bf16* exchange;  // as above
-  // Of `portable`.
+  // What follows is `portable`'s.
   void* last_dgates;  // [D, N, 4H] T: the latest of every sequence
   float* recurrent;   // [D, N, P]: dgates R
   void* last_dh;      // [D, N, P] T: the latest gradient of h; absent without projection

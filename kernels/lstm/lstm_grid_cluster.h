@@ -62,7 +62,7 @@ struct Plan {
   static constexpr int team_threads = quads * pass_sequences / 2;
   static constexpr int teams = cell_warps * 32 / team_threads;
   static_assert(teams * team_threads == cell_warps * 32 && quads % blocks == 0 && 32 % quads == 0);
-  // Of parts for each team, between product warps and teams, which are passes apart.
+  // The buffers of parts for each team, between product warps and teams, which are passes apart.
   static constexpr int part_buffers = 4 / teams;
   // Where 255 to each thread are not to be had, the product warps get what the others do not need.
   static constexpr bool shares_registers = threads > 256;

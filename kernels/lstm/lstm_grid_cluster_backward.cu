@@ -60,7 +60,7 @@ __device__ void multiply(const Backward& b, Shared<P>& s) {
       [&](int n) { return b.visited_first(d, n); }, s, turns);
 }
 
-// Of a thread's cell.
+// The columns of a thread's cell.
 struct BackwardColumns {
   Column<const bf16> gates, dy, dhn;
   Column<const float> cells, c0;

@@ -59,7 +59,7 @@ __device__ void multiply(const Forward& f, Shared<P>& s) {
   }
 }
 
-// Of a thread's cell.
+// The columns of a thread's cell.
 struct ForwardColumns {
   Column<const float> pre;
   Column<float> c, cells;

@@ -170,7 +170,7 @@ struct Tf32Product {
     float high[row_tiles][4], low[row_tiles][4];
   };
 
-  // Of the weights' columns k and k + 1 of a lane's four.
+  // Adds the products of the weights' columns k and k + 1 of a lane's four.
   static __device__ void add_products(const float (&a)[4], const Four (&weights)[row_tiles][32],
                                       int k, Sums& sums) {
     const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -97,7 +97,7 @@ struct Place {
         first_sequence(s.team.first_sequences[group % s.team.splits]),
         sequences(s.team.first_sequences[group % s.team.splits + 1] - first_sequence) {}
 
-  // Of the first `rows` sequences, those of this place: sequence(0), ... sequence(count - 1).
+  // How many of the first `rows` sequences are this place's: sequence(0), ... sequence(count - 1).
   int64_t count(int64_t rows) const { return max_of(min_of(rows - first_sequence, sequences), 0); }
   int64_t sequence(int64_t i) const { return first_sequence + i; }
   void meet(const LstmLoopShape& s) const {

@@ -10,7 +10,7 @@ float float_of(uint32_t bits) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-// Of a pair of bf16.
+// One half of a pair of bf16.
 float half_of(uint32_t pair, int upper) {
   return float_of(upper ? pair & 0xffff0000u : pair << 16);
 }

@@ -9,9 +9,9 @@
 
 namespace rondo::simt {
 
-// Of all 128 threads of a group. take: until the block has as many to spare. Errors end the kernel:
-// warps of a group at different places, a second change, less to take or more to give than there
-// are, warps that never come.
+// All 128 threads of a group call these. take waits until the block has as many to spare. Errors
+// end the kernel: warps of a group at different places, a second change, less to take or more to
+// give than there are, warps that never come.
 void take_registers(unsigned n, Where where);
 void give_registers(unsigned n, Where where);
 

@@ -114,7 +114,7 @@ struct Watched {
   Watched& operator=(const Watched&) = delete;
 };
 
-// Of a cooperative grid: that the simulated GPU holds it. (A real one says so itself, and may have
+// Checks that the simulated GPU holds a cooperative grid. (A real one says so itself, and may have
 // more multiprocessors.)
 void check_resident(const LaunchConfig& config) {
   constexpr uint64_t resident_threads = 2048, resident_blocks = 32, reserved = 1024;

@@ -149,7 +149,8 @@ struct Block {
   std::vector<MBarrierState> mbarriers;
   std::vector<RegisterGroup> register_groups;
   unsigned spare_registers = 0;
-  // Of the cluster's barrier, when another block last asked for addresses here; ~0u: never.
+  // The generation of the cluster's barrier when another block last asked for addresses here; ~0u:
+  // never.
   unsigned mapped = ~0u;
 };
 

@@ -78,13 +78,13 @@ class GangRunner {
   size_t live_ = 0;                     // threads that have not exited
   bool leave_some_behind_ = false;
 
-  // Of the present warp: the lanes that are passed over, the place in lanes_ of who is next, and
-  // the most that a turn came to.
+  // The state of the present warp: the lanes that are passed over, the place in lanes_ of who is
+  // next, and the most that a turn came to.
   Warp warp_ = {};
   uint64_t behind_ = 0;
   size_t next_ = 0;
   Turn most_ = Turn::polled_in_vain;
-  // Of the present thread, as its turn began.
+  // The state of the present thread as its turn began.
   bool was_polling_ = false;
   uint32_t polls_ = 0, naps_ = 0;
 };

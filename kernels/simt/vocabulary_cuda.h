@@ -260,7 +260,7 @@ __device__ inline void store_async([[maybe_unused]] void* to,
 #endif
 }
 
-// Of the 128 threads of four warps, the first a multiple of four: up to n registers each, or down
+// The 128 threads of four warps, the first a multiple of four, go up to n registers each, or down
 // to n, once, in kernels whose launch bounds leave that many.
 template <int n>
 __device__ void take_registers() {

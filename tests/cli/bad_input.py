@@ -328,7 +328,7 @@ def test_damaged_models():
         # The last byte is one of a weight: only the checksum can tell.
         fails("transcribe", damaged, good, errs=["damaged.safetensors", "CRC-32C of its content is"]
               if number == 0 else "damaged.safetensors")
-        # Of the machine, too, nothing is said.
+        # Nothing is said of the machine, either.
         check(number or fails("info", "--model", damaged, errs="damaged")[0] == "", "more than the error")
     for length in [0, 5, 100, len(model) // 2, len(model) - 1]:
         damaged.write_bytes(model[:length])

@@ -309,7 +309,7 @@ def log_of(directory, event):
 
 
 def log_so_far(directory, event, log="log.jsonl"):
-    """Of a run that goes on, or did not end well: the last line may not be whole."""
+    """The entries of a run that goes on, or did not end well: the last line may not be whole."""
     entries = []
     with contextlib.suppress(FileNotFoundError):
         for line in (pathlib.Path(directory) / log).read_text().splitlines():

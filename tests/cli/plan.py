@@ -22,7 +22,7 @@ def splits(out):
 
 
 def test_ranking_of_eight_gpus_in_two_seconds():
-    # Of a core: what else the machine does counts little.
+    # It is a core's time: what else the machine does counts little.
     began = cpu_seconds()
     out, _ = run("plan", *LARGE, "--devices", 8, says=["All figures are predicted", "8 x h200, nvlink"])
     took = cpu_seconds() - began

@@ -71,7 +71,7 @@ void check_killed(const Stack& stack) {
   }
 }
 
-// Of two ranks that reduce, so that the one that gives up waits for the one that is stopped; a
+// Two ranks reduce, so that the one that gives up waits for the one that is stopped; a
 // third one hears of it. (Of three that reduce, it may as well wait for the third, which waits.)
 void check_stopped(const Stack& stack) {
   const Meeting meeting;

@@ -73,7 +73,7 @@ TEST_CASE("All-reduces through shared memory: exact sums on every rank", "[share
   }
 }
 
-// Of two threads the one that does not wait may take what the other one waits for, before the peer
+// The one of two threads that does not wait may take what the other one waits for, before the peer
 // has come to ring.
 TEST_CASE("A thread whose operation another one ends is woken", "[shared]") {
   const auto own = std::make_shared<const Inbox>(2, 4096);

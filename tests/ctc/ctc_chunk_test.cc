@@ -86,7 +86,7 @@ class ChunkedRun {
     return TensorView(b.data(), DType::f64, {sequences_, width_});
   }
 
-  // Of chunk k, its sequences longest first.
+  // The arrays of chunk k, its sequences longest first.
   struct Chunk {
     size_t k = 0;
     std::vector<int32_t> order, totals, labels, offsets = {0};

@@ -105,7 +105,7 @@ const Variant* named(const std::vector<Variant>& variants, const std::string& na
   return it == variants.end() ? nullptr : &*it;
 }
 
-// Of three sequences two would take more than the limit. They get the bits of the "wide_*"
+// Two of three sequences would take more than the limit. They get the bits of the "wide_*"
 // variant, the third those it has without a limit, whoever is beside it.
 TEST_CASE("ctc: a sequence whose lattice is not kept has the bits of the wide variant") {
   CtcProblem p({300, 200, 30}, 9, {std::vector<int32_t>(60, 3), std::vector<int32_t>(40, 5), {2}});

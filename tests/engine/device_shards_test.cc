@@ -39,7 +39,7 @@ Outputs small_bidirectional(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
-// Of both sides at the input, ahead, and of the past at another level.
+// Its convolutions read both sides at the input, ahead, and the past at another level.
 Outputs convolutional(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   x = layers::gelu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
@@ -142,7 +142,7 @@ TEST_CASE("shards on simulated devices: losses bit for bit, gradients but for th
          {ModelFunction(small_unidirectional), ModelFunction(small_bidirectional),
           ModelFunction(convolutional)}) {
       const Graph shape = shape_of(model, compute);
-      // Of the second, some shards own nothing of some sequences.
+      // Some shards own nothing of some sequences of the second batch.
       RandomBatch first({23, 20, 12}, classes, 1, 6), second({17, 4, 1}, classes, 2, 6);
       const std::vector<BatchView> batches = {first.view(shape, classes, 3),
                                               second.view(shape, classes, 4)};
@@ -358,7 +358,7 @@ TEST_CASE("chunks one after the other on a simulated device give the whole", "[d
   }
 }
 
-// Of last chunks, and of batches that are shorter than a chunk.
+// The short ones are last chunks, and batches that are shorter than a chunk.
 TEST_CASE("short batches of chunks on a simulated device run in plans of their own",
           "[device_shards]") {
   const Graph shape = shape_of(small_unidirectional, DType::f32);

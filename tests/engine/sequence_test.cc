@@ -17,7 +17,8 @@ namespace {
 
 constexpr auto patience = std::chrono::seconds(60);
 
-// Of both sides at the input, at another level, ahead, and with gaps; two of them in a row.
+// Its convolutions read both sides at the input, at another level, ahead, and with gaps; two stand
+// in a row.
 Outputs convolutional(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
   x = layers::relu(g, layers::conv(g, x, "front", {.channels = 9, .kernel = 4}));
@@ -87,7 +88,8 @@ TEST_CASE("shards sum to the gradient and loss of one rank, in f64") {
        {ModelFunction(unidirectional), ModelFunction(bidirectional), ModelFunction(framewise),
         ModelFunction(convolutional), ModelFunction(pooled<false>), ModelFunction(pooled<true>)}) {
     const Graph shape = shape_of(model, DType::f64);
-    // Of the second, some shards own nothing of some sequences, of the third nothing at all.
+    // Some shards own nothing of some sequences of the second batch, and nothing at all of the
+    // third.
     RandomBatch first({23, 20, 12}, classes, 1, 6), second({17, 4, 1}, classes, 2, 6),
         third({2}, classes, 3, 6);
     const std::vector<BatchView> batches = {first.view(shape, classes, 3),

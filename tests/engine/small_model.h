@@ -51,7 +51,7 @@ struct SmallBatches {
   }
 };
 
-// Of sessions whose memory the host can read.
+// The weights of a session whose memory the host can read.
 inline std::vector<float> weights_of(const Session& s) {
   const TensorView w = s.parameters().weights();
   return {w.as<float>(), w.as<float>() + w.numel()};

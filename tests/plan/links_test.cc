@@ -39,7 +39,7 @@ TEST_CASE("the constants of a link are found in its times") {
     CHECK(found.bandwidth == Approx(truth.bandwidth));
     CHECK(found.ring_latency == Approx(truth.ring_latency));
     CHECK(found.ring_bandwidth == Approx(truth.ring_bandwidth));
-    // Of a device, rings alone.
+    // A device has rings alone.
     const LinkModel rings = fit_link(std::span(times).subspan(3), ranks);
     CHECK(rings.latency == Approx(truth.ring_latency));
     CHECK(rings.bandwidth == Approx(truth.ring_bandwidth));

@@ -195,7 +195,7 @@ TEST_CASE("memory falls with the micro-batches a schedule stores") {
 
 TEST_CASE("sequence shards: unidirectional layers there and back") {
   const Planner planner(lstm_job(4), simple_cluster(4));
-  // Of four layers over four shards: 4 + 3 turns forward, and back 3 until the first shard begins,
+  // Four layers over four shards take 4 + 3 turns forward, and back 3 until the first shard begins,
   // then its 3.5 (the first layer has no gradient of its input) and 4 for the weights.
   const double turns = 7 + 3 + 3.5 + 4;
   for (int m : {1, 2, 8}) {
@@ -306,14 +306,14 @@ TEST_CASE("a divided optimiser: bytes of a rank, and of what travels") {
     // Two arrays of state; of the part two of state, its weights and gradients, and all parts.
     const double saved = 4 * (2 * weights - 4 * part(n) - n * part(n));
     CHECK(a.memory_bytes - b.memory_bytes == Approx(saved));
-    // Of a batch that takes no time but for its sums: half of the ring before the update, half
+    // A batch takes no time but for its sums: half of the ring before the update, half
     // behind it. Padding travels with the weights.
     const double half = (n - 1) * 4 * weights / n / 1e6, back = (n - 1) * 4 * part(n) / 1e6;
     CHECK(a.communication == Approx(2 * half).epsilon(1e-9));
     CHECK(b.communication == Approx(half + back).epsilon(1e-9));
     CHECK(b.hidden < 0.5);
   }
-  // Of a stage's ranks the gradients are summed whole, and the weights come back in addition.
+  // The ranks of a stage sum their gradients whole, and the weights come back in addition.
   Split stages{4, 2, 1, 2, ScheduleKind::gpipe};
   const Prediction a = planner.predict(stages);
   stages.shard_optimizer = true;

@@ -402,7 +402,8 @@ TEST_CASE("a block that exits while others may use its shared memory") {
   }
 }
 
-// Of three groups of four warps: the first gives, the others take, as many registers as it is told.
+// There are three groups of four warps: the first gives, the others take, as many registers as it
+// is told.
 enum class Registers { enough, too_many, half_a_group, twice, two_places };
 template <Registers how>
 __global__ void registers_kernel() {

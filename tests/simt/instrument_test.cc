@@ -254,7 +254,7 @@ __global__ void between_phases(float* y) {
   y[1] = y[0];
 }
 
-// Of two clusters that run one after the other, with their mbarriers at one address on the host.
+// Two clusters run one after the other, with their mbarriers at one address on the host.
 __global__ void strangers(float* y) {
   auto& s = shared<Inbox>();
   mbarrier_init(&s.delivered, 1);

@@ -34,7 +34,7 @@ simt::KernelCounters measure(const Shape& shape, int32_t frames, const std::stri
   return {};
 }
 
-// Of one step: what more steps add.
+// The counts of one step: what more steps add.
 struct Step {
   uint64_t block_barriers, cluster_barriers, products, global_written, remote_written;
 };

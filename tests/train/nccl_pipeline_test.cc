@@ -141,7 +141,7 @@ SessionOptions options() {
 // In the middle of each rank's training, before and after the passes of an update.
 using Look = std::function<void(const Ranks& world, int update, bool after)>;
 
-// Of the device: computations one after the other, everything within the batch.
+// The device's timeline has computations one after the other, everything within the batch.
 void check_timeline(const PipelineTrainer& trainer) {
   double end = 0;
   int computations = 0;

@@ -307,12 +307,12 @@ TEST_CASE("an update is drawn", "[pipelines]") {
   size_t boxes = 0;
   for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; ++at) ++boxes;
   CHECK(boxes >= 4 * 2 * 3);  // ranks, micro-batches, computations
-  // Of any run, here of two ranks that hold the whole model.
+  // Any run draws one, here two ranks that hold the whole model.
   Config whole = config(corpus, "whole", 3);
   require_success(train_on(2, whole, StartFrom::scratch,
                            [&](int, Config&, TrainerOptions& o) { o.timeline = file; }));
   CHECK_THAT(rondo::test::bytes_of(file), Contains("rank 1") && Contains("2 x 1 ranks"));
-  // Of shards, layer by layer: who waits for whose state is seen.
+  // Shards are drawn layer by layer: who waits for whose state is seen.
   Config shards = config(corpus, "shards", 3);
   shards.parallel.sequence = 2;
   require_success(train_on(2, shards, StartFrom::scratch,

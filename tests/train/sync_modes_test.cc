@@ -214,7 +214,7 @@ TEST_CASE("a model learns, in each mode") {
     INFO("sync " << static_cast<int>(sync) << ": WER " << wer);
     CHECK(wer <= 0.1);
     if (sync != Sync::async) continue;
-    // Of all ranks: one that the system lets run at another time than the others meets nobody.
+    // All ranks count: one that the system lets run at another time than the others meets nobody.
     double averaged = 0;
     for (int rank = 0; rank < 3; ++rank) {
       averaged += steps_of(c.training.checkpoint_dir, rank).back()["averaged"].get<double>();

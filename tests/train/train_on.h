@@ -71,8 +71,8 @@ inline std::filesystem::path newest(const std::string& directory) {
   return checkpoint_path(directory, list_checkpoints(directory).back().generation);
 }
 
-// Of a generation, however many files it has: the weights (slot ""), or a slot of the optimiser's
-// state, parameter after parameter in the order of the model's graph.
+// Reads a generation, however many files it has: the weights (slot ""), or a slot of the
+// optimiser's state, parameter after parameter in the order of the model's graph.
 inline std::vector<float> stored(const std::filesystem::path& generation, const std::string& slot) {
   const StoredState state(open_checkpoint(generation));
   const auto d = ModelDescription::from_metadata(state.weights().metadata(), generation);

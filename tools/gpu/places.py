@@ -24,7 +24,7 @@ ROOT = HERE if PACKED else HERE.parent
 PROGRAMS = {"checkop": "tools", "rondo": "tools", "simt_test": "tests/simt",
             "nccl_check": "tests/comm"}
 OPTIONAL = {"nccl_check"}  # of builds whose CUDA toolkit has NCCL's header
-# Of every Linux system, or the driver's.
+# What every Linux system has, or comes with the driver.
 NOT_PACKED = re.compile(r"^(ld-linux|libc\.so|libm\.so|libdl\.|librt\.|libpthread\.|libcuda\.so|"
                         r"libnvidia|linux-vdso)")
 

@@ -89,7 +89,7 @@ class Arena {
     }
     return true;
   }
-  // Of an allocated byte.
+  // The space of an allocated byte.
   Space space(const void* p) const { return static_cast<Space>(owners_[offset(p) / 8] >> 4); }
   Cell& cell(const void* p) { return cells_[offset(p) / cell_bytes]; }
   // The allocation nearest to p.

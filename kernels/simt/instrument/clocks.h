@@ -114,7 +114,8 @@ class HappensBefore {
   };
   struct Lane {
     Clock clock = 0;  // of its own last event, if later than those it shares
-    // Of what it has read from flags; at its last fence; what a fence to come will give it.
+    // What it knows from flags, what it knew at its last fence, and what a fence to come will give
+    // it.
     std::unique_ptr<Knowledge> learned, at_fence, pending;
   };
   struct BlockState {

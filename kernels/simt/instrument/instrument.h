@@ -34,8 +34,8 @@ struct KernelCounters {
   uint64_t async_bytes = 0;                                  // by cp.async, counted above as well
   uint64_t atomics = 0;                                      // operations, flags included
   uint64_t matrix_instructions = 0;                          // mma of a warp
-  // Of the block, or the warp, with the most of them in each launch: how many times it had to wait
-  // for others.
+  // How many times the block, or the warp, with the most of them in each launch had to wait for
+  // others.
   uint64_t block_barriers = 0, cluster_barriers = 0, grid_barriers = 0;
   uint64_t warp_exchanges = 0;
   std::set<size_t> shared_memory = {};  // bytes a block, of all launches
