@@ -31,15 +31,17 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/graph/batch.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/parameters.h"
-#include "engine/graph/plan.h"
 #include "engine/io/safetensors.h"
 #include "engine/layers/layers.h"
 #include "engine/optimizer.h"
+#include "kernels/base/op.h"
 
 namespace rondo {
 

@@ -83,16 +83,6 @@ void check_batch(const Graph& graph, const BatchView& batch) {
   check_labels(graph, batch);
 }
 
-BatchCapacity BatchView::extent() const {
-  BatchCapacity c;
-  c.packed = {layout->extent.rows, layout->extent.frames, layout->extent.sequences};
-  c.labels = static_cast<int64_t>(labels.size());
-  for (size_t n = 0; n + 1 < label_offsets.size(); ++n) {
-    c.max_label_length = std::max(c.max_label_length, label_offsets[n + 1] - label_offsets[n]);
-  }
-  return c;
-}
-
 BatchPlaces::BatchPlaces(const Graph& graph, const BatchCapacity& capacity) {
   const auto add = [this](size_t size) {
     const Piece piece{bytes, size};

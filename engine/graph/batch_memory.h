@@ -9,31 +9,14 @@
 #pragma once
 
 #include <array>
-#include <span>
-#include <string_view>
 #include <vector>
 
+#include "engine/graph/batch.h"
 #include "engine/graph/rules.h"
 #include "kernels/base/device.h"
 #include "kernels/base/packed_host.h"
 
 namespace rondo {
-
-// One batch in host memory, borrowed. Sequences are in packed order (longest first).
-struct BatchView {
-  struct Input {
-    std::string_view name;  // of a graph input
-    const void* data = nullptr;
-    size_t bytes = 0;
-  };
-  const PackedHost* layout = nullptr;
-  std::span<const int32_t> labels;         // concatenated, in packed order
-  std::span<const int32_t> label_offsets;  // [N + 1], or empty when there are no labels
-  std::span<const Input> inputs;
-  uint64_t step_seed = 0;  // keys this step's dropout
-
-  BatchCapacity extent() const;
-};
 
 // Throws InputError when lengths, label offsets or labels are not what they can be: kernels go by
 // them unasked. A label must be a class of the graph's CTC, and not its blank.

@@ -36,19 +36,6 @@ std::string activations_purpose(const Graph& graph, const BatchCapacity& capacit
 
 }  // namespace
 
-bool BatchCapacity::holds(const BatchCapacity& o) const {
-  return packed.rows >= o.packed.rows && packed.frames >= o.packed.frames &&
-         packed.sequences >= o.packed.sequences && max_label_length >= o.max_label_length &&
-         labels >= o.labels;
-}
-
-BatchCapacity BatchCapacity::merge(const BatchCapacity& a, const BatchCapacity& b) {
-  return {{std::max(a.packed.rows, b.packed.rows), std::max(a.packed.frames, b.packed.frames),
-           std::max(a.packed.sequences, b.packed.sequences)},
-          std::max(a.max_label_length, b.max_label_length),
-          std::max(a.labels, b.labels)};
-}
-
 PackedCapacity level_capacity(const Graph& graph, const BatchCapacity& capacity, int level) {
   PackedCapacity c = capacity.packed;
   std::vector<int> chain;

@@ -5,10 +5,10 @@
 #pragma once
 
 #include <functional>
-#include <span>
 #include <string_view>
 #include <vector>
 
+#include "engine/graph/batch.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/time_rule.h"
 #include "engine/graph/work.h"
@@ -16,18 +16,6 @@
 #include "kernels/base/packed.h"
 
 namespace rondo {
-
-// Upper bounds of a batch: what plans and captured graphs are keyed by.
-struct BatchCapacity {
-  PackedCapacity packed;  // of level 0
-  int32_t max_label_length = 0;
-  int64_t labels = 0;  // sum of label lengths
-
-  bool operator==(const BatchCapacity&) const = default;
-  bool holds(const BatchCapacity& other) const;
-  // Enough for both.
-  static BatchCapacity merge(const BatchCapacity& a, const BatchCapacity& b);
-};
 
 // The capacity of a level under that of level 0.
 PackedCapacity level_capacity(const Graph& graph, const BatchCapacity& capacity, int level);

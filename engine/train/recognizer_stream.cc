@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "engine/parallel/chunk_runner.h"
 #include "engine/train/open_data.h"
 #include "kernels/base/error.h"
 
@@ -28,7 +30,31 @@ ChunkGraph graph_of(Recognizer& model) {
 
 }  // namespace
 
-RecognizerStream::RecognizerStream(Recognizer& model, double chunk_seconds)
+struct RecognizerStream::State {
+  State(Recognizer& model, double chunk_seconds);
+  std::string accept(std::span<const float> samples);
+  Transcript finish();
+
+ private:
+  void take(Matrix features);
+  void run(int64_t frames);
+  std::string new_text();
+
+  Recognizer& model_;
+  ChunkGraph graph_;
+  int64_t chunk_frames_;
+  std::unique_ptr<ChunkRunner> runner_;
+  FeatureStream features_;
+  std::vector<float> waiting_;    // features not computed yet
+  int64_t done_frames_ = 0;       // features that were
+  Border border_;                 // at its right end
+  std::vector<float> logits_;     // of the whole recording
+  size_t decoded_ = 0;            // of them, as text
+  int32_t last_class_ = 0;        // of the last decoded frame
+  bool space_held_back_ = false;  // the end of a text may drop it
+};
+
+RecognizerStream::State::State(Recognizer& model, double chunk_seconds)
     : model_(model),
       graph_(graph_of(model)),
       features_(FeatureExtractor(feature_config(model.description().config.features))) {
@@ -42,14 +68,14 @@ RecognizerStream::RecognizerStream(Recognizer& model, double chunk_seconds)
                                           model.session().parameters());
 }
 
-std::string RecognizerStream::accept(std::span<const float> samples) {
+std::string RecognizerStream::State::accept(std::span<const float> samples) {
   take(features_.accept(samples));
   const int64_t dim = model_.description().sizes.features;
   while (static_cast<int64_t>(waiting_.size()) >= chunk_frames_ * dim) run(chunk_frames_);
   return new_text();
 }
 
-Transcript RecognizerStream::finish() {
+Transcript RecognizerStream::State::finish() {
   take(features_.finish());
   const int64_t dim = model_.description().sizes.features;
   while (!waiting_.empty()) {
@@ -65,7 +91,7 @@ Transcript RecognizerStream::finish() {
   return t;
 }
 
-void RecognizerStream::take(Matrix features) {
+void RecognizerStream::State::take(Matrix features) {
   const ModelDescription& d = model_.description();
   if (features.frames == 0) return;
   if (!d.mean.empty()) apply({d.mean, d.inverse_std}, features);
@@ -73,7 +99,7 @@ void RecognizerStream::take(Matrix features) {
 }
 
 // The first `frames` that wait.
-void RecognizerStream::run(int64_t frames) {
+void RecognizerStream::State::run(int64_t frames) {
   const int64_t dim = model_.description().sizes.features;
   const auto count = static_cast<size_t>(frames * dim);
   const int32_t lengths[] = {static_cast<int32_t>(frames)};
@@ -89,7 +115,7 @@ void RecognizerStream::run(int64_t frames) {
   done_frames_ += frames;
 }
 
-std::string RecognizerStream::new_text() {
+std::string RecognizerStream::State::new_text() {
   const int64_t classes = model_.description().sizes.outputs;
   const auto frames =
       static_cast<int32_t>((logits_.size() - decoded_) / static_cast<size_t>(classes));
@@ -109,5 +135,16 @@ std::string RecognizerStream::new_text() {
   last_class_ = !labels.empty() && labels.back().end_frame == frames ? labels.back().label : 0;
   return text;
 }
+
+RecognizerStream::RecognizerStream(Recognizer& model, double chunk_seconds)
+    : state_(std::make_unique<State>(model, chunk_seconds)) {}
+
+RecognizerStream::~RecognizerStream() = default;
+
+std::string RecognizerStream::accept(std::span<const float> samples) {
+  return state_->accept(samples);
+}
+
+Transcript RecognizerStream::finish() { return state_->finish(); }
 
 }  // namespace rondo

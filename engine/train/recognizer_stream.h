@@ -17,9 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "engine/parallel/chunk_runner.h"
 #include "engine/train/recognizer.h"
 
 namespace rondo {
@@ -28,6 +26,9 @@ class RecognizerStream {
  public:
   // Borrows the model. `chunk_seconds`: computed at a time, rounded up to whole output frames.
   RecognizerStream(Recognizer& model, double chunk_seconds);
+  ~RecognizerStream();
+  RecognizerStream(const RecognizerStream&) = delete;
+  RecognizerStream& operator=(const RecognizerStream&) = delete;
 
   // Samples at the model's rate, full scale [-1, 1], any number. Returns the text that has become
   // final: the pieces, and what is missing of the text at the end, make up the whole.
@@ -36,22 +37,8 @@ class RecognizerStream {
   Transcript finish();
 
  private:
-  void take(Matrix features);
-  void run(int64_t frames);
-  std::string new_text();
-
-  Recognizer& model_;
-  ChunkGraph graph_;
-  int64_t chunk_frames_;
-  std::unique_ptr<ChunkRunner> runner_;
-  FeatureStream features_;
-  std::vector<float> waiting_;    // features not computed yet
-  int64_t done_frames_ = 0;       // features that were
-  Border border_;                 // at its right end
-  std::vector<float> logits_;     // of the whole recording
-  size_t decoded_ = 0;            // of them, as text
-  int32_t last_class_ = 0;        // of the last decoded frame
-  bool space_held_back_ = false;  // the end of a text may drop it
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace rondo
