@@ -1,4 +1,5 @@
 // rondo info: the program, the machine, the kernels, a model.
+#include <rondo/version.h>
 #include <cstdio>
 #include <filesystem>
 #include <optional>

@@ -1,4 +1,5 @@
 // rondo train: a configuration in, a model out.
+#include <rondo/version.h>
 #include <signal.h>
 
 #include <cmath>

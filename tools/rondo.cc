@@ -1,4 +1,5 @@
 // rondo: trains, evaluates and runs CTC/LSTM sequence models.
+#include <rondo/version.h>
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
