@@ -31,9 +31,9 @@
 #include <iostream>
 #include <utility>
 
-#include "comm/collectives.h"
 #include "comm/gloo/gloo_transport.h"
-#include "comm/run_ranks.h"
+#include "comm/group/collectives.h"
+#include "comm/in_process/run_ranks.h"
 #include "comm/shared/shared_transport.h"
 
 using namespace rondo;

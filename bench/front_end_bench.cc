@@ -26,10 +26,10 @@
 #include "engine/data/resample.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/cpu.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/parallel.h"
 #include "kernels/check/peaks.h"
 #include "kernels/devices.h"
-#include "kernels/ops.h"
 
 using namespace rondo;
 

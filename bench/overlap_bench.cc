@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/decorators.h"
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/bucket_reducer.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
+#include "tests/comm/decorators.h"
 
 using namespace rondo;
 

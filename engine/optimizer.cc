@@ -1,7 +1,7 @@
 #include "engine/optimizer.h"
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
-#include "kernels/ops.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/reduce/reduce.h"
 

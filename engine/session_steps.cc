@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/session_state.h"
-#include "kernels/ops.h"
+#include "kernels/base/dispatch.h"
 
 namespace rondo {
 

@@ -1,4 +1,4 @@
-#include "kernels/ops.h"
+#include "kernels/base/dispatch.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "comm/memory_store.h"
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
+#include "comm/store/memory_store.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/parallel/launch_environment.h"

@@ -6,11 +6,11 @@
 
 #include "engine/train/model_file.h"
 #include "kernels/base/cpu.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/conditions.h"
 #include "kernels/devices.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/ops.h"
 #include "tools/command.h"
 
 namespace rondo {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <optional>
 
-#include "comm/sha256.h"
-#include "comm/tcp_store.h"
+#include "comm/base/sha256.h"
+#include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 #include "tools/child_process.h"

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <optional>
 
-#include "comm/memory_store.h"
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
+#include "comm/store/memory_store.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"
 #include "engine/io/output_file.h"

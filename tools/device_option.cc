@@ -3,9 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/conditions.h"
-#include "kernels/ops.h"
 
 namespace rondo {
 

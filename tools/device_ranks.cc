@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "comm/staged_group.h"
+#include "comm/group/staged_group.h"
 #include "kernels/base/error.h"
 #ifdef RONDO_HAVE_NCCL
 #include "comm/nccl/nccl_group.h"

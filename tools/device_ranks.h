@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/device_group.h"
-#include "comm/store.h"
+#include "comm/group/device_group.h"
+#include "comm/store/store.h"
 #include "tools/device_option.h"
 
 namespace rondo {

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include "comm/sha256.h"
+#include "comm/base/sha256.h"
 #include "comm/shared/shared_transport.h"
+#include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
-#include "comm/tcp_store.h"
 #include "kernels/base/error.h"
 #ifdef RONDO_HAVE_GLOO
 #include "comm/gloo/gloo_transport.h"

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "comm/process_group.h"
-#include "comm/store.h"
+#include "comm/group/process_group.h"
+#include "comm/store/store.h"
 #include "engine/config/config.h"
 #include "engine/parallel/launch_environment.h"
 

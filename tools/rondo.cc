@@ -6,7 +6,7 @@
 #include <cstring>
 #include <exception>
 
-#include "comm/error.h"
+#include "comm/base/error.h"
 #include "engine/parallel/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/transport.h"
+#include "comm/base/transport.h"
 
 namespace rondo::channels {
 

@@ -19,7 +19,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "comm/tcp/tcp_transport.h"
 
 namespace rondo {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <thread>
 
+#include "comm/group/stream_group.h"
 #include "comm/nccl/nccl_ring.h"
 #include "comm/nccl/notices.h"
-#include "comm/stream_group.h"
 #include "kernels/base/cuda_check.h"
 
 namespace rondo {

@@ -18,9 +18,9 @@
 
 #include <memory>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "comm/nccl/nccl_library.h"
-#include "comm/store.h"
+#include "comm/store/store.h"
 
 namespace rondo {
 

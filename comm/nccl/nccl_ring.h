@@ -7,8 +7,8 @@
 
 #include <array>
 
-#include "comm/collectives.h"
-#include "comm/device_group.h"
+#include "comm/group/collectives.h"
+#include "comm/group/device_group.h"
 #include "comm/nccl/nccl_comm.h"
 
 namespace rondo {

@@ -16,7 +16,7 @@
 #include <fstream>
 #include <utility>
 
-#include "comm/socket.h"
+#include "comm/base/socket.h"
 
 namespace rondo::shared_transport {
 namespace {

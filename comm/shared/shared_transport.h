@@ -18,7 +18,7 @@
 
 #include <memory>
 
-#include "comm/transport.h"
+#include "comm/base/transport.h"
 
 namespace rondo {
 

@@ -14,7 +14,7 @@
 #include <list>
 #include <thread>
 
-#include "comm/store.h"
+#include "comm/store/store.h"
 #include "comm/tcp/handshake.h"
 
 namespace rondo::tcp_transport {

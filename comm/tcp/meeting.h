@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "comm/socket.h"
+#include "comm/base/socket.h"
 #include "comm/tcp/tcp_transport.h"
 
 namespace rondo::tcp_transport {

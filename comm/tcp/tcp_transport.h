@@ -23,8 +23,8 @@
 #include <memory>
 #include <string>
 
-#include "comm/store.h"
-#include "comm/transport.h"
+#include "comm/base/transport.h"
+#include "comm/store/store.h"
 
 namespace rondo {
 

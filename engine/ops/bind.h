@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/graph/rules.h"
-#include "kernels/ops.h"
+#include "kernels/base/dispatch.h"
 
 namespace rondo {
 

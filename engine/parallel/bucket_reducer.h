@@ -15,7 +15,7 @@
 
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/parameters.h"
 #include "engine/parallel/data_parallel.h"

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "engine/session.h"
 
 namespace rondo {

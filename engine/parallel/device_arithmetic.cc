@@ -1,7 +1,7 @@
 #include "engine/parallel/device_arithmetic.h"
 
+#include "kernels/base/dispatch.h"
 #include "kernels/cast/cast.h"
-#include "kernels/ops.h"
 
 namespace rondo {
 

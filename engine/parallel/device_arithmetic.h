@@ -1,7 +1,7 @@
 // The kernels that groups of devices add and round with.
 #pragma once
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 
 namespace rondo {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
-#include "kernels/ops.h"
 
 namespace rondo {
 namespace {

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "engine/parallel/bucket_reducer.h"
 #include "kernels/totals/totals.h"
 

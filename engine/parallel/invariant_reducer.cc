@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/collectives.h"
+#include "comm/group/collectives.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

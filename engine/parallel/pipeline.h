@@ -27,7 +27,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "comm/schedule.h"
 #include "comm/schedule_timing.h"
 #include "engine/graph/bucket.h"

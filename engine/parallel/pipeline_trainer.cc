@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "engine/parallel/stage_messages.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
-#include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/totals/totals.h"
 

@@ -4,8 +4,8 @@
 
 #include "engine/parallel/device_bucket_reducer.h"
 #include "engine/parallel/pipeline_trainer.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
-#include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/totals/totals.h"
 

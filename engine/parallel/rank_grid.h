@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 
 namespace rondo {
 

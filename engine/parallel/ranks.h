@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/device_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/device_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -32,7 +32,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "engine/graph/bucket.h"
 #include "engine/parallel/sequence_shards.h"
 #include "engine/parallel/wave_order.h"

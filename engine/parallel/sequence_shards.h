@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "comm/schedule_timing.h"
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_cut.h"

@@ -20,7 +20,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "engine/parallel/staging_pool.h"
 #include "kernels/base/op.h"
 

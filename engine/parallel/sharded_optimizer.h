@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "engine/optimizer.h"
 #include "engine/parallel/sharded_synchronizer.h"
 

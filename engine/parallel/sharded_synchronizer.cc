@@ -1,7 +1,7 @@
 #include "engine/parallel/sharded_synchronizer.h"
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
-#include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
 
 namespace rondo {

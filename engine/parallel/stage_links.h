@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 
 namespace rondo {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/cast/cast.h"
-#include "kernels/ops.h"
 
 namespace rondo {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "engine/graph/plan.h"
 
 namespace rondo {

@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "engine/graph/plan.h"
 #include "engine/parallel/run_timeline.h"
 #include "engine/parallel/stage_links.h"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "comm/in_process.h"
+#include "comm/in_process/in_process.h"
 #include "engine/parallel/synchronizer.h"
 
 namespace rondo {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <random>
 
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/graph/plan.h"
 #include "engine/session.h"
 #include "kernels/base/error.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/fit.h"
 #include "kernels/base/error.h"

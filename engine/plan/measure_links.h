@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "engine/plan/machine.h"
 
 namespace rondo::plan {

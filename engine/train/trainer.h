@@ -25,7 +25,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "engine/config/config.h"
 #include "engine/data/waveform.h"
 #include "engine/session.h"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/in_process.h"
+#include "comm/in_process/in_process.h"
 #include "engine/parallel/rank_grid.h"
 #include "engine/train/trained_model.h"
 #include "engine/train/training_setup.h"

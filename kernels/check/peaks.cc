@@ -7,9 +7,9 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/ops.h"
 
 namespace rondo::check {
 namespace {

@@ -3,12 +3,12 @@
 #include <cstdio>
 #include <map>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/hash.h"
 #include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/check/peaks.h"
 #include "kernels/devices.h"
-#include "kernels/ops.h"
 #include "kernels/simt/sim_device.h"
 
 namespace rondo::check {

@@ -3,9 +3,9 @@
 #include <numeric>
 
 #include "kernels/base/carver.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/conv/conv_impl.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/ops.h"
 
 namespace rondo {
 namespace {

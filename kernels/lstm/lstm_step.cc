@@ -1,8 +1,8 @@
 #include "kernels/lstm/lstm_step.h"
 
+#include "kernels/base/dispatch.h"
 #include "kernels/lstm/lstm_cudnn_peers.h"
 #include "kernels/lstm/lstm_gpu.h"
-#include "kernels/ops.h"
 
 namespace rondo {
 namespace {

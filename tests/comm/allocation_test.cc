@@ -5,8 +5,8 @@
 #include <iostream>
 #include <thread>
 
-#include "comm/in_process.h"
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/in_process.h"
 #include "tests/engine/allocation_counter.h"
 
 namespace rondo {

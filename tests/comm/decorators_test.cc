@@ -1,4 +1,4 @@
-#include "comm/decorators.h"
+#include "tests/comm/decorators.h"
 
 #include <array>
 #include <atomic>
@@ -8,9 +8,9 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/in_process.h"
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/in_process.h"
+#include "comm/in_process/run_ranks.h"
 #include "tests/comm/time_limits.h"
 #include "tests/comm/transport_contract.h"
 

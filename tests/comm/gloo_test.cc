@@ -1,10 +1,10 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 
-#include "comm/collectives.h"
-#include "comm/decorators.h"
 #include "comm/gloo/gloo_transport.h"
-#include "comm/process_group.h"
+#include "comm/group/collectives.h"
+#include "comm/group/process_group.h"
+#include "tests/comm/decorators.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"
 #include "tests/comm/sums.h"

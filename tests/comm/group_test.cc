@@ -5,10 +5,10 @@
 #include <thread>
 #include <vector>
 
-#include "comm/collectives.h"
-#include "comm/decorators.h"
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/collectives.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/run_ranks.h"
+#include "tests/comm/decorators.h"
 #include "tests/comm/sums.h"
 #include "tests/comm/time_limits.h"
 

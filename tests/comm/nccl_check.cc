@@ -9,9 +9,9 @@
 #include <cstring>
 #include <thread>
 
-#include "comm/collectives.h"
-#include "comm/memory_store.h"
+#include "comm/group/collectives.h"
 #include "comm/nccl/nccl_group.h"
+#include "comm/store/memory_store.h"
 #include "engine/parallel/device_arithmetic.h"
 #include "kernels/devices.h"
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "comm/collectives.h"
-#include "comm/run_ranks.h"
+#include "comm/group/collectives.h"
+#include "comm/in_process/run_ranks.h"
 #include "kernels/simt/scheduler.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/comm/nccl_ranks.h"

@@ -1,9 +1,9 @@
 // Data parallel training over the NCCL adapter.
 #include <catch2/catch.hpp>
 
-#include "comm/memory_store.h"
-#include "comm/run_ranks.h"
-#include "comm/staged_group.h"
+#include "comm/group/staged_group.h"
+#include "comm/in_process/run_ranks.h"
+#include "comm/store/memory_store.h"
 #include "engine/parallel/device_arithmetic.h"
 #include "kernels/simt/scheduler.h"
 #include "kernels/simt/sim_device.h"

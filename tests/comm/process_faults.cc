@@ -3,7 +3,7 @@
 #include <csignal>
 #include <iostream>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "tests/comm/processes.h"
 #include "tests/comm/time_limits.h"
 

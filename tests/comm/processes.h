@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/socket.h"
+#include "comm/base/socket.h"
 
 namespace rondo {
 

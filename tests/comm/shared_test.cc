@@ -7,8 +7,8 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "comm/in_process.h"
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/in_process.h"
 #include "comm/shared/inbox.h"
 #include "comm/shared/shared_channel.h"
 #include "comm/shared/waiting.h"

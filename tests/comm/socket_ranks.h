@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
-#include "comm/tcp_store.h"
 #include "tests/comm/transport_contract.h"
 
 namespace rondo {

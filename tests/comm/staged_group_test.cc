@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "comm/collectives.h"
-#include "comm/run_ranks.h"
-#include "comm/staged_group.h"
+#include "comm/group/collectives.h"
+#include "comm/group/staged_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "kernels/simt/scheduler.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/comm/time_limits.h"

@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "comm/memory_store.h"
-#include "comm/socket.h"
-#include "comm/store_protocol.h"
-#include "comm/tcp_store.h"
+#include "comm/base/socket.h"
+#include "comm/store/memory_store.h"
+#include "comm/store/store_protocol.h"
+#include "comm/store/tcp_store.h"
 #include "tests/comm/time_limits.h"
 
 namespace rondo {

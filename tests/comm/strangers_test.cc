@@ -5,7 +5,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/meeting.h"
 #include "tests/comm/process_faults.h"

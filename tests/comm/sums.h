@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/group/collectives.h"
 #include "kernels/base/tensor.h"
 
 namespace rondo {

@@ -4,12 +4,12 @@
 #include <catch2/catch.hpp>
 
 #include "comm/channels/frame.h"
-#include "comm/collectives.h"
-#include "comm/decorators.h"
-#include "comm/memory_store.h"
-#include "comm/process_group.h"
+#include "comm/group/collectives.h"
+#include "comm/group/process_group.h"
+#include "comm/store/memory_store.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/meeting.h"
+#include "tests/comm/decorators.h"
 #include "tests/comm/socket_ranks.h"
 #include "tests/comm/sums.h"
 

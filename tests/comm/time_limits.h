@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/work.h"
+#include "comm/base/work.h"
 
 namespace rondo {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/transport.h"
+#include "comm/base/transport.h"
 
 namespace rondo {
 

@@ -3,8 +3,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/in_process.h"
-#include "comm/run_ranks.h"
+#include "comm/in_process/in_process.h"
+#include "comm/in_process/run_ranks.h"
 #include "tests/comm/time_limits.h"
 #include "tests/comm/transport_contract.h"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "comm/wire_arithmetic.h"
+#include "comm/group/wire_arithmetic.h"
 #include "kernels/base/cpu.h"
 
 using namespace rondo;

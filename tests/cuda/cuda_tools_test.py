@@ -158,7 +158,7 @@ class Comparing(unittest.TestCase):
         self.assertTrue(any("k: in the budget" in s for s in said))
 
     def test_instructions_of_persistent_kernels_are_the_stored_ones(self):
-        name = "kernels/lstm/lstm_grid_forward.cu: k"
+        name = "kernels/lstm/persistent/lstm_grid_forward.cu: k"
         counts = {name: {"mma": 8, "atomics": 0}, "kernels/cast/cast.cu: c": {"mma": 1, "atomics": 0}}
         self.assertEqual(budget.compare_instructions({name: {"mma": 8}}, counts, "90a"), [])
         self.assertIn("stored are {'mma': 16}",

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/device_group.h"
+#include "comm/group/device_group.h"
 #include "engine/parallel/device_bucket_reducer.h"
 #include "tests/engine/gradient_check.h"
 

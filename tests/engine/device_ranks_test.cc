@@ -2,8 +2,8 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 
-#include "comm/run_ranks.h"
-#include "comm/staged_group.h"
+#include "comm/group/staged_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "kernels/devices.h"
 #include "kernels/simt/scheduler.h"
 #include "kernels/simt/sim_device.h"

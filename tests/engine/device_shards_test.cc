@@ -3,13 +3,13 @@
 #include <cmath>
 #include <mutex>
 
-#include "comm/in_process.h"
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/in_process.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/chunked_training.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
-#include "kernels/ops.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/rank_check.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/data_parallel.h"
 #include "tests/engine/gradient_check.h"
 

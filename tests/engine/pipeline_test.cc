@@ -4,11 +4,11 @@
 #include <map>
 #include <mutex>
 
-#include "comm/decorators.h"
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline.h"
 #include "engine/parallel/placement.h"
 #include "kernels/base/parallel.h"
+#include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <numeric>
 
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/engine/wide_ctc.h"

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
 #include "tests/engine/gradient_check.h"

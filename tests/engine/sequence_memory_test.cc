@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "comm/gloo/gloo_transport.h"
-#include "comm/process_group.h"
+#include "comm/group/process_group.h"
 #include "engine/io/resident_memory.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"

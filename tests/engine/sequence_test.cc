@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "comm/in_process.h"
-#include "comm/process_group.h"
-#include "comm/run_ranks.h"
+#include "comm/group/process_group.h"
+#include "comm/in_process/in_process.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/sequence.h"
 #include "engine/session.h"
 #include "tests/engine/sequence_cases.h"

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "engine/session.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/lstm/lstm.h"
-#include "kernels/ops.h"
 #include "kernels/simt/scheduler.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/engine/gradient_check.h"

@@ -1,7 +1,7 @@
 // Stages of pipelines on simulated GPUs launch no more steps than their micro-batches need.
 #include <catch2/catch.hpp>
 
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/engine/gradient_check.h"

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/ctc/ctc.h"
-#include "kernels/ops.h"
 
 namespace rondo::test {
 

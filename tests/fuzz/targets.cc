@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "comm/gloo/letter.h"
-#include "comm/store_protocol.h"
+#include "comm/store/store_protocol.h"
 #include "comm/tcp/handshake.h"
 #include "engine/config/config.h"
 #include "engine/data/audio.h"

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kernels/base/device.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/ops.h"
 
 namespace {
 

@@ -112,7 +112,7 @@ def runs(pid):
 class Proofs(unittest.TestCase):
     """A kernel is chosen by default on GPUs as long as a result stands behind its present source."""
 
-    KERNEL, SOURCE = "lstm_forward/grid_cluster", "kernels/lstm/lstm_grid_cluster_forward.cu"
+    KERNEL, SOURCE = "lstm_forward/grid_cluster", "kernels/lstm/persistent/lstm_grid_cluster_forward.cu"
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -172,7 +172,7 @@ class Proofs(unittest.TestCase):
             self.assertEqual(self.proven(), [], more)
 
     def test_a_changed_source_header_or_wrapper_voids_the_result_and_a_comment_does_not(self):
-        for path, old in ((self.SOURCE, "compute_cells("), ("kernels/lstm/lstm_gpu_device.h", "expf"),
+        for path, old in ((self.SOURCE, "compute_cells("), ("kernels/lstm/gpu/lstm_gpu_device.h", "expf"),
                           ("kernels/simt/vocabulary_cuda.h", "__device__ inline void cp_async_commit")):
             with self.subTest(path):
                 self.commit_result()

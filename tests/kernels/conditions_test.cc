@@ -2,12 +2,12 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/recent_launches.h"
 #include "kernels/conditions.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_conditions.h"
-#include "kernels/ops.h"
 #include "kernels/simt/sim_device.h"
 
 namespace rondo {

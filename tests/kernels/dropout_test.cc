@@ -4,11 +4,11 @@
 #include <map>
 
 #include "kernels/base/device.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/base/parallel.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/dropout/philox.h"
-#include "kernels/ops.h"
 
 using namespace rondo;
 

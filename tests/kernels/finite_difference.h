@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/base/device.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/parallel.h"
-#include "kernels/ops.h"
 
 namespace rondo::test {
 

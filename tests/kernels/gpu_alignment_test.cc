@@ -3,12 +3,12 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/base/parallel.h"
 #include "kernels/cast/cast.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/norm/norm.h"
-#include "kernels/ops.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pack/pack.h"
 #include "kernels/pointwise/pointwise.h"

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/parallel.h"
 #include "kernels/norm/norm.h"
-#include "kernels/ops.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/simt/sim_device.h"
 

@@ -2,12 +2,12 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/cast/cast.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/loss/loss.h"
 #include "kernels/norm/norm.h"
-#include "kernels/ops.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"

@@ -4,12 +4,12 @@
 #include <cmath>
 
 #include "kernels/base/device.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/base/parallel.h"
 #include "kernels/cast/cast.h"
 #include "kernels/loss/loss.h"
 #include "kernels/norm/norm.h"
-#include "kernels/ops.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 #include "kernels/reduce/reduce.h"

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "kernels/ops.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/reduce/reduce.h"
 

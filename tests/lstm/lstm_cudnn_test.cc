@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/parallel.h"
 #include "kernels/check/suites.h"
-#include "kernels/lstm/lstm_cudnn.h"
-#include "kernels/ops.h"
+#include "kernels/lstm/gpu/lstm_cudnn.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/lstm/cudnn_stand_in.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kernels/base/device.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/lstm/lstm.h"
-#include "kernels/ops.h"
 
 namespace rondo::test {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/lstm/lstm.h"
-#include "kernels/ops.h"
 #include "kernels/simt/sim_device.h"
 
 namespace rondo::test {

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "kernels/lstm/lstm_team.h"
+#include "kernels/lstm/cpu/lstm_team.h"
 #include "tests/lstm/lstm_golden.h"
 #include "tests/lstm/lstm_problem.h"
 

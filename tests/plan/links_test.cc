@@ -2,7 +2,7 @@
 // count for what.
 #include <catch2/catch.hpp>
 
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/measure_links.h"
 #include "kernels/base/error.h"

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <mutex>
 
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "engine/plan/wave.h"
 #include "tests/engine/gradient_check.h"

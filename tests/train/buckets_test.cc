@@ -6,9 +6,9 @@
 #include <random>
 #include <thread>
 
-#include "comm/decorators.h"
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/parallel/bucket_reducer.h"
+#include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
 

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "comm/run_ranks.h"
-#include "comm/staged_group.h"
-#include "kernels/ops.h"
+#include "comm/group/staged_group.h"
+#include "comm/in_process/run_ranks.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/train/train_on.h"
 

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "comm/memory_store.h"
+#include "comm/group/staged_group.h"
 #include "comm/nccl/nccl_group.h"
-#include "comm/staged_group.h"
+#include "comm/store/memory_store.h"
 #include "engine/parallel/device_arithmetic.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "kernels/simt/scheduler.h"

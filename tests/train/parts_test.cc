@@ -3,7 +3,7 @@
 #include <mutex>
 #include <random>
 
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/data/sampler.h"
 #include "engine/layers/layers.h"
 #include "engine/parallel/invariant_reducer.h"

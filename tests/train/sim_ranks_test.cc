@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "comm/run_ranks.h"
-#include "comm/staged_group.h"
+#include "comm/group/staged_group.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/io/checkpoint.h"
 #include "engine/parallel/ranks.h"
 #include "engine/train/trainer.h"

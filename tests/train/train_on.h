@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/run_ranks.h"
+#include "comm/in_process/run_ranks.h"
 #include "engine/io/checkpoint.h"
 #include "engine/train/model_file.h"
 #include "engine/train/stored_state.h"

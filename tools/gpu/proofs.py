@@ -24,7 +24,7 @@ import sys
 
 HEADER = pathlib.Path("kernels/lstm/lstm_proven.h")
 RESULTS = pathlib.Path("bench/results")
-KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/lstm_{variant}_{way}.cu"
+KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/persistent/lstm_{variant}_{way}.cu"
            for variant in ("cluster", "grid_cluster", "grid") for way in ("forward", "backward")}
 # These are gpu_check's: all of them must have run to their end and passed.
 SECTIONS = ("checkop_twice", "full_size")

@@ -1,0 +1,176 @@
+#include "comm/base/socket.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace rondo {
+namespace {
+
+class Addresses {
+ public:
+  Addresses(const std::string& host, uint16_t port, bool passive) {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+    const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &first_);
+    if (error != 0) {
+      fail_input("'", host, "' is not an address of a machine: ", gai_strerror(error));
+    }
+  }
+  ~Addresses() { freeaddrinfo(first_); }
+  Addresses(const Addresses&) = delete;
+  Addresses& operator=(const Addresses&) = delete;
+
+  const addrinfo* first() const { return first_; }
+
+ private:
+  addrinfo* first_ = nullptr;
+};
+
+Socket open_socket(const addrinfo& a) {
+  return Socket(socket(a.ai_family, a.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a.ai_protocol));
+}
+
+void set_flag(const Socket& s, int level, int option) {
+  const int on = 1;
+  setsockopt(s.fd(), level, option, &on, sizeof(on));
+}
+
+bool wait_for(const Socket& s, short events, Deadline deadline) {
+  for (;;) {
+    pollfd p{s.fd(), events, 0};
+    const int n = poll(&p, 1, poll_timeout(deadline));
+    if (n > 0) return true;
+    if (CommClock::now() >= deadline) return false;
+    RONDO_CHECK(n == 0 || errno == EINTR, "poll: ", std::strerror(errno));
+  }
+}
+
+// move(done): bytes moved beyond the first `done`, as read(2) and write(2) return it.
+template <class Move>
+IoResult move_all(const Socket& s, size_t size, short events, Deadline deadline, Move move) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t n = move(done);
+    if (n > 0) {
+      done += static_cast<size_t>(n);
+    } else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      if (!wait_for(s, events, deadline)) return IoResult::timed_out;
+    } else {
+      return IoResult::closed;
+    }
+  }
+  return IoResult::done;
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Socket::~Socket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int poll_timeout(Deadline deadline) {
+  using std::chrono::milliseconds;
+  const auto now = CommClock::now();
+  if (deadline <= now) return 0;
+  if (deadline - now > std::chrono::minutes(1)) return 60'000;
+  return static_cast<int>(std::chrono::ceil<milliseconds>(deadline - now).count());
+}
+
+Socket listen_tcp(const std::string& host, uint16_t port) {
+  const Addresses addresses(host, port, true);
+  int error = 0;
+  for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
+    Socket s = open_socket(*a);
+    if (s) set_flag(s, SOL_SOCKET, SO_REUSEADDR);
+    if (s && bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(s.fd(), 128) == 0) return s;
+    error = errno;
+  }
+  fail_input("cannot listen at ", host_and_port(host, port), ": ", std::strerror(error));
+}
+
+uint16_t local_port(const Socket& s) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  RONDO_CHECK(getsockname(s.fd(), reinterpret_cast<sockaddr*>(&address), &length) == 0,
+              "getsockname: ", std::strerror(errno));
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+std::string host_and_port(const std::string& host, uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return str(v6 ? "[" : "", host, v6 ? "]:" : ":", port);
+}
+
+std::string peer_name(const Socket& s) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  const auto* a = reinterpret_cast<const sockaddr*>(&address);
+  if (getpeername(s.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      getnameinfo(a, length, host, sizeof(host), port, sizeof(port),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "?";
+  }
+  return str(host, ":", port);
+}
+
+Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why) {
+  const Addresses addresses(host, port, false);
+  for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
+    Socket s = open_socket(*a);
+    int error = errno;
+    if (s) {
+      error = connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
+      if (error == EINPROGRESS) {
+        socklen_t length = sizeof(error);
+        if (!wait_for(s, POLLOUT, deadline)) {
+          error = ETIMEDOUT;
+        } else if (getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
+          error = errno;
+        }
+      }
+      if (error == 0) {
+        set_socket_options(s);
+        return s;
+      }
+    }
+    why = std::strerror(error);
+  }
+  return Socket();
+}
+
+void set_socket_options(const Socket& s) {
+  set_flag(s, IPPROTO_TCP, TCP_NODELAY);
+  set_flag(s, SOL_SOCKET, SO_KEEPALIVE);
+}
+
+IoResult write_all(const Socket& s, std::string_view data, Deadline deadline) {
+  return move_all(s, data.size(), POLLOUT, deadline, [&](size_t done) {
+    return ::send(s.fd(), data.data() + done, data.size() - done, MSG_NOSIGNAL);
+  });
+}
+
+IoResult read_exactly(const Socket& s, std::span<char> data, Deadline deadline) {
+  return move_all(s, data.size(), POLLIN, deadline, [&](size_t done) {
+    return ::recv(s.fd(), data.data() + done, data.size() - done, 0);
+  });
+}
+
+}  // namespace rondo

@@ -1,0 +1,56 @@
+// Collective algorithms over a Link. They run in the calling thread and return when this rank's
+// part is done; every rank of the group calls the same one with the same sizes. They throw
+// CommError. The group around them (process_group.h) makes them asynchronous.
+//
+// Algorithm: the bandwidth-optimal ring (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", JPDC 69, 2009).
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "comm/group/link.h"
+#include "comm/group/process_group.h"
+#include "kernels/base/tensor.h"
+
+namespace rondo {
+
+// Elements [begin, end) of n belong to chunk c of `chunks`: sizes differ by at most one.
+struct ChunkRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+ChunkRange chunk_range(int64_t n, int chunks, int chunk);
+
+// How many messages of a ring are under way at once, and how many fit into its staging memory.
+constexpr int64_t ring_messages_ahead = 3;
+constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
+
+// The three below take `staging`: scratch memory, aligned for the element type, of at least
+// ring_staging_messages elements. Messages are at most that part of it; with chunks longer than
+// that, the sum of one piece overlaps the transfer of the next ones. Wire::bf16 is for f32 alone,
+// its messages are 512 KiB at most.
+
+// data (any shape, f32 or f64) += the other ranks' data. Chunk c is summed in the order of ranks
+// c, c+1, ..., c-1 and then copied, so the result is deterministic and the same, bit for bit, on
+// every rank. Rank r sends every chunk twice but chunk r+1 and chunk r+2 once each: together the
+// ranks send exactly 2(N-1) times the tensor. Two ranks with a short tensor send it to each other
+// whole, which is as much, and add: the same bits in half the rounds.
+void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging,
+                     Wire wire = Wire::exact);
+
+// Chunk r of rank r becomes the sum over all ranks, in the order of ranks r+1, r+2, ..., r. The
+// other chunks are left as partial sums. Rank r sends every chunk but its own, once.
+void ring_reduce_scatter(Link& link, const TensorView& data, std::span<std::byte> staging,
+                         Wire wire = Wire::exact);
+
+// Chunk r becomes rank r's, on all ranks; any dtype. Rank r sends every chunk but r+1, once.
+void ring_all_gather(Link& link, const TensorView& data, std::span<std::byte> staging);
+
+// Overwrites the data of all ranks but `root` with that of `root`: a binomial tree.
+void tree_broadcast(Link& link, std::span<std::byte> data, int root);
+
+// Returns after every rank has entered: ceil(log2 N) rounds (dissemination).
+void dissemination_barrier(Link& link);
+
+}  // namespace rondo
