@@ -1,46 +1,31 @@
+// The table of ops: a line for each list of variants.
+#include <span>
+#include <vector>
+
 #include "kernels/base/dispatch.h"
-
-#include <algorithm>
-#include <atomic>
-#include <map>
-
-#include "kernels/base/error.h"
-#include "kernels/lstm/lstm.h"
-#include "kernels/lstm/lstm_step.h"
-#include "kernels/gemm/gemm.h"
-#include "kernels/ctc/ctc.h"
-#include "kernels/ctc/ctc_chunk.h"
-#include "kernels/pointwise/pointwise.h"
-#include "kernels/softmax/softmax.h"
-#include "kernels/dropout/dropout.h"
-#include "kernels/reduce/reduce.h"
 #include "kernels/cast/cast.h"
-#include "kernels/optimizer/optimizer.h"
-#include "kernels/loss/loss.h"
-#include "kernels/pool/pool.h"
-#include "kernels/norm/norm.h"
-#include "kernels/subsample/subsample.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/edge_frames.h"
+#include "kernels/ctc/ctc.h"
+#include "kernels/ctc/ctc_chunk.h"
+#include "kernels/dropout/dropout.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/loss/loss.h"
+#include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_step.h"
+#include "kernels/norm/norm.h"
+#include "kernels/optimizer/optimizer.h"
 #include "kernels/pack/pack.h"
+#include "kernels/pointwise/pointwise.h"
+#include "kernels/pool/pool.h"
+#include "kernels/reduce/reduce.h"
+#include "kernels/softmax/softmax.h"
+#include "kernels/subsample/subsample.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
-namespace {
 
-struct Preference {
-  explicit Preference(std::string_view variant) : name(variant) {}
-  std::string name;
-  std::atomic<bool> taken = false;
-  std::atomic<const Variant*> declined = nullptr;  // which did not accept a call
-};
-
-std::map<std::string, Preference, std::less<>>& preferences() {
-  static std::map<std::string, Preference, std::less<>> table;
-  return table;
-}
-
-const std::vector<std::span<const Variant>>& table() {
+std::span<const std::span<const Variant>> all_ops() {
   static const std::vector<std::span<const Variant>> ops = {
       lstm_forward_variants(), lstm_backward_variants(),  lstm_weight_grad_variants(),
       lstm_step_variants(),
@@ -82,93 +67,6 @@ const std::vector<std::span<const Variant>>& table() {
       combine_totals_variants(),
   };
   return ops;
-}
-
-bool accepts(const Variant& v, const Context& context, const void* args) {
-  return v.accepts == nullptr || v.accepts(context, args);
-}
-
-std::span<const Variant> find_op(std::string_view op) {
-  for (std::span<const Variant> variants : table()) {
-    if (!variants.empty() && op == variants.front().op) return variants;
-  }
-  return {};
-}
-
-std::string joined(std::span<const std::string_view> names) {
-  std::string text;
-  for (std::string_view name : names) text += str(text.empty() ? "" : ", ", name);
-  return text;
-}
-
-std::string names_of_ops() {
-  std::vector<std::string_view> names;
-  for (std::span<const Variant> variants : table()) names.push_back(variants.front().op);
-  return joined(names);
-}
-
-}  // namespace
-
-std::span<const std::span<const Variant>> all_ops() { return table(); }
-
-const Variant& select_variant(const Context& context, std::string_view op, const void* args) {
-  const std::span<const Variant> variants = find_op(op);
-  if (!preferences().empty()) {
-    if (auto it = preferences().find(op); it != preferences().end()) {
-      Preference& preference = it->second;
-      for (const Variant& v : variants) {
-        if (v.backend != context.backend || preference.name != v.name) continue;
-        const bool taken = accepts(v, context, args);
-        if (taken) preference.taken.store(true, std::memory_order_relaxed);
-        if (taken) return v;
-        preference.declined.store(&v, std::memory_order_relaxed);
-      }
-    }
-  }
-  for (const Variant& v : variants) {
-    if (v.backend == context.backend && v.role == Role::standard && accepts(v, context, args)) {
-      return v;
-    }
-  }
-  // Not a broken contract: a device may lack a kernel, and the user chose the device.
-  fail_input("op ", op, " has no variant for ", name_of(context.backend),
-             " that accepts these arguments");
-}
-
-void prefer_variant(std::string_view op, std::string_view name, std::optional<Backend> backend) {
-  const std::span<const Variant> variants = find_op(op);
-  if (variants.empty()) {
-    fail_input("no op is called '", op, "'; the ops are ", names_of_ops());
-  }
-  if (name.empty()) {
-    if (auto it = preferences().find(op); it != preferences().end()) preferences().erase(it);
-    return;
-  }
-  std::vector<std::string_view> names;  // that may be preferred, once each
-  for (const Variant& v : variants) {
-    if (is_peer(v.role) || (backend && v.backend != *backend)) continue;
-    if (std::find(names.begin(), names.end(), v.name) == names.end()) names.push_back(v.name);
-  }
-  if (std::find(names.begin(), names.end(), name) == names.end()) {
-    const bool peer = std::any_of(variants.begin(), variants.end(), [&](const Variant& v) {
-      return is_peer(v.role) && name == v.name;
-    });
-    fail_input("op '", op, "' has no variant '", name, "'",
-               peer      ? " to compute with, only to compare with"
-               : backend ? str(" for ", name_of(*backend))
-                         : "",
-               "; it has ", joined(names));
-  }
-  preferences().erase(std::string(op));
-  preferences().try_emplace(std::string(op), name);
-}
-
-std::vector<const Variant*> preferred_in_vain() {
-  std::vector<const Variant*> variants;
-  for (const auto& [op, preference] : preferences()) {
-    if (!preference.taken && preference.declined) variants.push_back(preference.declined);
-  }
-  return variants;
 }
 
 }  // namespace rondo

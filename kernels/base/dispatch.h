@@ -1,4 +1,4 @@
-// The one table of ops and their variants, and dispatch over it.
+// Which variant of an op runs. The table of ops is kernels/ops.cc.
 #pragma once
 
 #include <optional>
