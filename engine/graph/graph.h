@@ -111,7 +111,7 @@ struct Node {
   Attributes attributes;
   Phase phase = Phase::forward;
   int stage = 0;
-  // Of a gradient node: output 0 of the forward node that it belongs to.
+  // What a gradient node belongs to: output 0 of the forward node; no_value for forward nodes.
   ValueId gradient_of = no_value;
 };
 

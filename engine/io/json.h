@@ -104,7 +104,7 @@ class Json {
   template <class T>
   T get() const;
 
-  // Of arrays and objects; 0 for anything else.
+  // How many elements or members there are; 0 for anything but arrays and objects.
   size_t size() const;
   bool empty() const { return size() == 0; }
   const Array& elements() const;
