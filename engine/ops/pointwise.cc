@@ -34,8 +34,8 @@ void backward(GradientBuilder& b, const Node& node) {
   if (!b.needs(node.inputs[0])) return;
   const ValueId dx = b.like(node.inputs[0], "pointwise.dx");
   const bool of_input = saves_of(f) == PointwiseSaves::input;
-  b.emit("pointwise_grad", {of_input ? node.inputs[0] : node.outputs[0], dy}, {dx}, node.attributes, Phase::backward,
-         node.stage);
+  b.emit("pointwise_grad", {of_input ? node.inputs[0] : node.outputs[0], dy}, {dx}, node.attributes,
+         Phase::backward, node.stage);
   b.contribute(node.inputs[0], dx);
 }
 
