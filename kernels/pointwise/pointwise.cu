@@ -44,13 +44,17 @@ __global__ void add_bias(T* y, const T* x, const Z* bias, int64_t capacity, int6
   }
 }
 
+// A constant, because device code may not call a host function even at compile time.
+template <PointwiseFunction f>
+constexpr bool reads_saved = saves_of(f) != PointwiseSaves::nothing;
+
 template <PointwiseFunction f, class T>
 __global__ void backward(T* dx, const T* saved, const T* dy, int64_t rows, int64_t cols,
                          const int32_t* row_count, bool vectors) {
   for_elements<wide<T>>(live_rows(rows, row_count) * cols, vectors, [&](int64_t i, auto chunk) {
     auto g = chunk.get(dy + i);
     Floats<chunk.n> v = {};
-    if constexpr (saves_of(f) != PointwiseSaves::nothing) v = chunk.get(saved + i);
+    if constexpr (reads_saved<f>) v = chunk.get(saved + i);
     for (int k = 0; k < chunk.n; ++k) g[k] = Function<f>::gradient(v[k], g[k]);
     chunk.put(dx + i, g);
   });
