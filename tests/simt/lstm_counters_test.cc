@@ -1,6 +1,6 @@
 // What a step of the LSTM's variants on GPUs costs, counted on the instrumented simulator:
-// launches, waiting, products, and traffic. docs/kernels.md derives its predictions from the same
-// figures.
+// launches, waiting, products, and traffic. docs/kernels/lstm_gpu_times.md derives its predictions
+// from the same figures.
 #include <catch2/catch.hpp>
 #include <initializer_list>
 #include <map>

@@ -6,7 +6,7 @@
 namespace rondo {
 namespace {
 
-// One core of a current x86 server, measured or rounded from what was (docs/kernels.md).
+// One core of a current x86 server, measured or rounded from what was (docs/kernels/lstm.md).
 constexpr double l2_bytes = 768 << 10;  // of 1 MiB, beside states and gates
 constexpr double l2_bytes_per_ns = 140, l3_bytes_per_ns = 90;
 // A barrier and what its threads wait for each other, when each has a core to itself. When they
