@@ -27,10 +27,13 @@ namespace rondo {
 
 std::span<const std::span<const Variant>> all_ops() {
   static const std::vector<std::span<const Variant>> ops = {
-      lstm_forward_variants(), lstm_backward_variants(),  lstm_weight_grad_variants(),
+      lstm_forward_variants(),
+      lstm_backward_variants(),
+      lstm_weight_grad_variants(),
       lstm_step_variants(),
       gemm_variants(),
-      pointwise_variants(),    pointwise_grad_variants(),
+      pointwise_variants(),
+      pointwise_grad_variants(),
       ctc_variants(),
       ctc_chunk_alpha_variants(),
       ctc_chunk_grad_variants(),

@@ -211,8 +211,8 @@ int run_train(const TrainOptions& given) {
     fail_input("more than ", most_ranks, " ranks as threads of one process: start them with ",
                "'rondo launch', as processes");
   }
-  // Not unasked: lockstep and world_invariant work in host memory, chunks by way of it, and pipelines
-  // and ranks on GPUs have not been measured.
+  // Not unasked: lockstep and world_invariant work in host memory, chunks by way of it, and
+  // pipelines and ranks on GPUs have not been measured.
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
                            config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;

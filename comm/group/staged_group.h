@@ -2,8 +2,8 @@
 // through the collective of a host group, and are copied back, all in stream order. For devices
 // without a network of their own, such as simulated ones.
 //
-// Not for GPUs, whose streams cannot wait for the host: functions that they call there may share one
-// thread, and what one of them waits for may be behind it.
+// Not for GPUs, whose streams cannot wait for the host: functions that they call there may share
+// one thread, and what one of them waits for may be behind it.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,8 @@ namespace rondo {
 
 class Lockstep {
  public:
-  // `plan` must outlive this object. Throws InputError when the host cannot read its device's memory.
+  // `plan` must outlive this object. Throws InputError when the host cannot read its device's
+  // memory.
   explicit Lockstep(Plan& plan, Parameters& parameters);
 
   // As Plan::load and Plan::run, for both. run() throws Error naming node, variant, value, element,

@@ -12,24 +12,36 @@ enum class DType : uint8_t { f32, bf16, f64, i32, i64, u8 };
 
 constexpr size_t size_of(DType t) {
   switch (t) {
-    case DType::f32: return 4;
-    case DType::bf16: return 2;
-    case DType::f64: return 8;
-    case DType::i32: return 4;
-    case DType::i64: return 8;
-    case DType::u8: return 1;
+    case DType::f32:
+      return 4;
+    case DType::bf16:
+      return 2;
+    case DType::f64:
+      return 8;
+    case DType::i32:
+      return 4;
+    case DType::i64:
+      return 8;
+    case DType::u8:
+      return 1;
   }
   return 0;
 }
 
 constexpr const char* name_of(DType t) {
   switch (t) {
-    case DType::f32: return "f32";
-    case DType::bf16: return "bf16";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::i64: return "i64";
-    case DType::u8: return "u8";
+    case DType::f32:
+      return "f32";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::i64:
+      return "i64";
+    case DType::u8:
+      return "u8";
   }
   return "?";
 }
@@ -66,16 +78,28 @@ static_assert(sizeof(bf16) == 2);
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
 template <>
-struct DTypeOf<bf16> { static constexpr DType value = DType::bf16; };
+struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
+};
 template <>
-struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
 template <>
-struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
 template <>
-struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
 template <>
-struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
 
 }  // namespace rondo

@@ -32,10 +32,14 @@ class ThreadPool;
 enum class Backend : uint8_t { ref, cpu, sim, cuda };
 constexpr const char* name_of(Backend b) {
   switch (b) {
-    case Backend::ref: return "ref";
-    case Backend::cpu: return "cpu";
-    case Backend::sim: return "sim";
-    case Backend::cuda: return "cuda";
+    case Backend::ref:
+      return "ref";
+    case Backend::cpu:
+      return "cpu";
+    case Backend::sim:
+      return "sim";
+    case Backend::cuda:
+      return "cuda";
   }
   return "?";
 }
@@ -74,7 +78,10 @@ struct Variant {
 template <class Args, void (*kernel)(const Context&, const Args&)>
 constexpr Variant variant(const char* name, Backend backend, Role role = Role::standard,
                           bool (*accepts)(const Context&, const void*) = nullptr) {
-  return {Args::op, name, backend, role,
+  return {Args::op,
+          name,
+          backend,
+          role,
           [](const Context& context, const void* args) {
             kernel(context, *static_cast<const Args*>(args));
           },

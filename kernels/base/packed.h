@@ -39,13 +39,13 @@ struct PackedExtent {
 // All pointers are to memory of the device that runs the kernel.
 struct PackedView {
   PackedCapacity capacity;
-  const PackedExtent* extent = nullptr;   // [1]
-  const int32_t* lengths = nullptr;       // [sequences], non-increasing, each >= 0
-  const int32_t* batch_sizes = nullptr;   // [frames], non-increasing, each >= 1 within the extent
-  const int32_t* row_offsets = nullptr;   // [frames + 1], row_offsets[extent.frames] == extent.rows
-  const int32_t* row_frame = nullptr;     // [rows], the frame of each row
-  const uint64_t* keys = nullptr;         // [sequences]
-  const int32_t* first_frame = nullptr;   // [sequences]
+  const PackedExtent* extent = nullptr;  // [1]
+  const int32_t* lengths = nullptr;      // [sequences], non-increasing, each >= 0
+  const int32_t* batch_sizes = nullptr;  // [frames], non-increasing, each >= 1 within the extent
+  const int32_t* row_offsets = nullptr;  // [frames + 1], row_offsets[extent.frames] == extent.rows
+  const int32_t* row_frame = nullptr;    // [rows], the frame of each row
+  const uint64_t* keys = nullptr;        // [sequences]
+  const int32_t* first_frame = nullptr;  // [sequences]
 };
 
 }  // namespace rondo

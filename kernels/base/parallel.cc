@@ -128,8 +128,8 @@ void ThreadPool::run(FunctionRef<void(int)> body, int workers) {
   }
   s.wake.notify_all();
   s.invoke(body, 0);
-  for (int spin = 0;
-       spin < spins_before_yield && s.running.load(std::memory_order_acquire) != 0; ++spin) {
+  for (int spin = 0; spin < spins_before_yield && s.running.load(std::memory_order_acquire) != 0;
+       ++spin) {
     relax();
   }
   std::unique_lock lock(s.mutex);

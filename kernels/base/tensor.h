@@ -43,7 +43,9 @@ struct TensorView {
     for (int i = 0; i < rank; ++i) n *= dims[static_cast<size_t>(i)];
     return n;
   }
-  [[gnu::always_inline]] size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype); }
+  [[gnu::always_inline]] size_t bytes() const {
+    return static_cast<size_t>(numel()) * size_of(dtype);
+  }
 
   // The elements, checked against the dtype: view.as<float>()[i].
   template <class T>
@@ -58,10 +60,17 @@ struct TensorView {
 template <class F>
 void visit_floating(DType t, F&& f) {
   switch (t) {
-    case DType::f32: f(float{}); return;
-    case DType::bf16: f(bf16{}); return;
-    case DType::f64: f(double{}); return;
-    default: RONDO_CHECK(false, name_of(t), " is not a floating type");
+    case DType::f32:
+      f(float{});
+      return;
+    case DType::bf16:
+      f(bf16{});
+      return;
+    case DType::f64:
+      f(double{});
+      return;
+    default:
+      RONDO_CHECK(false, name_of(t), " is not a floating type");
   }
 }
 

@@ -13,13 +13,19 @@ double normal_density(double x) {
 
 double apply(PointwiseFunction f, double x, double z) {
   switch (f) {
-    case PointwiseFunction::copy: return x;
-    case PointwiseFunction::relu: return x > 0 || std::isnan(x) ? x : 0;
-    case PointwiseFunction::tanh: return std::tanh(x);
-    case PointwiseFunction::sigmoid: return 1 / (1 + std::exp(-x));
-    case PointwiseFunction::gelu: return x * normal_below(x);
+    case PointwiseFunction::copy:
+      return x;
+    case PointwiseFunction::relu:
+      return x > 0 || std::isnan(x) ? x : 0;
+    case PointwiseFunction::tanh:
+      return std::tanh(x);
+    case PointwiseFunction::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case PointwiseFunction::gelu:
+      return x * normal_below(x);
     case PointwiseFunction::add:
-    case PointwiseFunction::bias: return x + z;
+    case PointwiseFunction::bias:
+      return x + z;
   }
   return 0;
 }
@@ -28,11 +34,16 @@ double apply(PointwiseFunction f, double x, double z) {
 double derivative(PointwiseFunction f, double saved) {
   const double x = saved, y = saved;
   switch (f) {
-    case PointwiseFunction::relu: return y > 0 ? 1 : 0;
-    case PointwiseFunction::tanh: return 1 - y * y;
-    case PointwiseFunction::sigmoid: return y * (1 - y);
-    case PointwiseFunction::gelu: return normal_below(x) + x * normal_density(x);
-    default: return 1;
+    case PointwiseFunction::relu:
+      return y > 0 ? 1 : 0;
+    case PointwiseFunction::tanh:
+      return 1 - y * y;
+    case PointwiseFunction::sigmoid:
+      return y * (1 - y);
+    case PointwiseFunction::gelu:
+      return normal_below(x) + x * normal_density(x);
+    default:
+      return 1;
   }
 }
 

@@ -10,8 +10,8 @@
 // sum_squares: x [n] f32, bf16 or f64; out [1] f32 or f64. Squares and sums are double: nothing
 //   overflows that is finite. NaN and infinities propagate.
 // count_nonfinite: x [n] f32, bf16 or f64; out [1] i32.
-//   workspace: u8, reduce_rows_workspace_bytes, lets GPUs spread rows over more blocks; may be absent.
-//   The result does not depend on it, nor on the capacity of x.
+//   workspace: u8, reduce_rows_workspace_bytes, lets GPUs spread rows over more blocks; may be
+//   absent. The result does not depend on it, nor on the capacity of x.
 // accumulate: added to what y / out holds; otherwise that is not read.
 // workspace: u8, at least reduce_workspace_bytes (sum_squares, count_nonfinite; devices whose
 //   blocks meet in memory need it, the host does not and takes an absent one).

@@ -1,5 +1,6 @@
 // Transports around a transport: for tests, measurements and slow links. Each borrows the inner
-// one, which must outlive it, and may be stacked. Thread safety and errors as in comm/base/transport.h.
+// one, which must outlive it, and may be stacked. Thread safety and errors as in
+// comm/base/transport.h.
 #pragma once
 
 #include <atomic>

@@ -110,7 +110,8 @@ TEST_CASE("a manifest that is written reads the same", "[manifest]") {
   CHECK(m.entries[1].target == e.target);
   CHECK(m.entries[1].speaker == "anna");
   CHECK(m.entries[1].extra == e.extra);
-  CHECK_THROWS_WITH(write_manifest(folder.path("no/m.jsonl"), {e}), Contains("m.jsonl: cannot be created"));
+  CHECK_THROWS_WITH(write_manifest(folder.path("no/m.jsonl"), {e}),
+                    Contains("m.jsonl: cannot be created"));
 }
 
 TEST_CASE("utterance keys follow what is written, not where it lies", "[manifest]") {

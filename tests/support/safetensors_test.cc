@@ -214,7 +214,8 @@ TEST_CASE("each kind of malformed file is named", "[safetensors]") {
   CHECK_THAT(error_of(R"({"a":{"dtype":"U8","shape":[],"data_offsets":[0,1],"x":1}})", "x"),
              Contains("unknown field 'x'"));
   CHECK_THAT(error_of(R"({"a":[[[[[]]]]]})"), Contains("nested more than 3 levels deep"));
-  CHECK_THAT(error_of("{\"a\":" + std::string(100000, '[')), Contains("nested more than 3 levels deep"));
+  CHECK_THAT(error_of("{\"a\":" + std::string(100000, '[')),
+             Contains("nested more than 3 levels deep"));
   CHECK_THAT(error_of(R"({"__metadata__":3})"), Contains("__metadata__ is not a JSON object"));
   CHECK_THAT(error_of(R"({"__metadata__":{"a":3}})"), Contains("metadata 'a' is not a string"));
 }

@@ -1,4 +1,5 @@
-// The backward pass over a grid of clusters; kernels/lstm/persistent/lstm_grid_cluster.h has the plan.
+// The backward pass over a grid of clusters; kernels/lstm/persistent/lstm_grid_cluster.h has the
+// plan.
 //
 // A cluster of eight blocks owns 64 or 128 cells: their columns of R, and so their dh, for which
 // each block reads an eighth of the gradients of the pre-activations of the step before (in

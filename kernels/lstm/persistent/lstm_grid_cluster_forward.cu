@@ -1,4 +1,5 @@
-// The forward pass over a grid of clusters; kernels/lstm/persistent/lstm_grid_cluster.h has the plan.
+// The forward pass over a grid of clusters; kernels/lstm/persistent/lstm_grid_cluster.h has the
+// plan.
 //
 // A cluster of two blocks owns 16 or 32 cells. h is exchanged; c stays with the thread that
 // computes the cell. The exchanged memory also holds the initial h of every sequence, so that every
