@@ -34,7 +34,7 @@ constexpr Tag message_tag(uint16_t group, uint32_t number) { return Tag{group} <
 constexpr Tag collective_tag(uint16_t group, uint32_t number) {
   return Tag{1} << 63 | message_tag(group, number);
 }
-// Where ranks compare what they are about to do in collective `number`.
+// The tag under which ranks compare what they are about to do in collective `number`.
 constexpr Tag verification_tag(uint16_t group, uint32_t number) {
   return Tag{1} << 62 | collective_tag(group, number);
 }

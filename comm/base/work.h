@@ -34,7 +34,7 @@ class WorkState {
  public:
   WorkState(std::string description, Deadline deadline)
       : description_(std::move(description)), deadline_(deadline) {}
-  // For classes that make their description when they are asked for it.
+  // This one is for classes that make their description when they are asked for it.
   explicit WorkState(Deadline deadline) : deadline_(deadline) {}
   virtual ~WorkState() = default;
   WorkState(const WorkState&) = delete;
@@ -122,7 +122,7 @@ class [[nodiscard]] Work {
   CommClock::time_point start() const;
   CommClock::time_point end() const;
 
-  // For code that builds operations out of others.
+  // This is for code that builds operations out of others.
   const std::shared_ptr<detail::WorkState>& shared_state() const { return state_; }
 
  private:

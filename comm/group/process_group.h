@@ -35,27 +35,28 @@ class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  // Within the group.
+  // The rank within the group.
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
   // A deadline of nullopt is the group's time-out, counted from the call.
   using Limit = std::optional<Deadline>;
 
-  // In place; f32 or f64, any shape, dense. The same bits on every rank and in every run.
+  // Works in place on f32 or f64 of any shape, dense. The bits are the same on every rank and in
+  // every run.
   virtual Work all_reduce(const TensorView& data, Reduction op, Limit deadline = {}) = 0;
-  // In place; f32 or f64. Of the elements seen as size() chunks (chunk_range of collectives.h),
-  // chunk rank() becomes the sum over all ranks; what the other chunks hold afterwards is
+  // Works in place on f32 or f64. Chunk rank() of the elements seen as size() chunks (chunk_range
+  // of collectives.h) becomes the sum over all ranks; what the other chunks hold afterwards is
   // unspecified.
   virtual Work reduce_scatter(const TensorView& data, Reduction op, Limit deadline = {}) = 0;
-  // In place; any dtype. Chunk r becomes rank r's chunk r, on all ranks.
+  // Works in place on any dtype. Chunk r becomes rank r's chunk r, on all ranks.
   virtual Work all_gather(const TensorView& data, Limit deadline = {}) = 0;
-  // In place; any dtype. root's data on all ranks.
+  // Works in place on any dtype. All ranks get root's data.
   virtual Work broadcast(const TensorView& data, int root, Limit deadline = {}) = 0;
   // Done once every rank has issued it and all its earlier collectives are done.
   virtual Work barrier(Limit deadline = {}) = 0;
 
-  // Not ordered with the collectives; see Transport. `peer` is a rank of the group.
+  // These are not ordered with the collectives; see Transport. `peer` is a rank of the group.
   virtual Work send(int peer, uint32_t tag, std::span<const std::byte> data,
                     Limit deadline = {}) = 0;
   virtual Work recv(int peer, uint32_t tag, std::span<std::byte> data, Limit deadline = {}) = 0;

@@ -47,8 +47,8 @@ class Store {
 // Start every job, and every restart of it, with a directory of its own: old values count.
 std::unique_ptr<Store> make_file_store(const std::string& directory);
 
-// For one group of ranks or one attempt: every key gets "<prefix>/" in front. `store` must outlive
-// it.
+// A store for one group of ranks or one attempt: every key gets "<prefix>/" in front. `store` must
+// outlive it.
 std::unique_ptr<Store> make_prefix_store(Store& store, const std::string& prefix);
 
 }  // namespace rondo

@@ -41,7 +41,7 @@ struct TcpOptions {
   // what the other ranks connect to.
   std::string interface;
   std::string bind_address = "127.0.0.1";
-  // For all ranks to come together.
+  // The time for all ranks to come together.
   CommClock::duration timeout = std::chrono::seconds(60);
   CommClock::duration grace = std::chrono::milliseconds(250);
   // Hears of dropped connections, a line each, during construction. Empty: standard error.

@@ -203,7 +203,7 @@ struct Config {
 // `path` may be empty: defaults and overrides alone.
 Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {});
 
-// From text; `name` stands for the file in messages (the config inside a checkpoint).
+// Reads text; `name` stands for the file in messages (the config inside a checkpoint).
 Config parse_config(std::string_view toml, const std::string& name,
                     std::span<const std::string> overrides = {});
 

@@ -44,7 +44,7 @@ struct AugmentKey {
   uint64_t utterance = 0;  // ManifestEntry::key
 };
 
-// In hundredths: 110 is 1.1 times as fast; 100 without speeds.
+// The speed in hundredths: 110 is 1.1 times as fast; 100 without speeds.
 int32_t speed_percent(const AugmentConfig& config, const AugmentKey& key);
 // How many samples `samples` become.
 int64_t samples_at_speed(int64_t samples, int32_t percent);

@@ -39,7 +39,7 @@ class Dataset {
   // Length of utterance i in an epoch: what load() will give (augmentation by speed changes it).
   virtual int32_t frames(int64_t i, uint64_t epoch) const = 0;
   virtual uint64_t key(int64_t i) const = 0;
-  // For messages: "train.jsonl:7".
+  // The name in messages: "train.jsonl:7".
   virtual std::string name(int64_t i) const = 0;
   // Throws InputError when the utterance cannot be read.
   virtual Example load(int64_t i, uint64_t epoch) const = 0;
@@ -102,7 +102,7 @@ class ManifestDataset final : public Dataset {
   std::string name(int64_t i) const override;
   Example load(int64_t i, uint64_t epoch) const override;
 
-  // Before normalisation and augmentation.
+  // The features before normalisation and augmentation.
   Matrix raw_features(int64_t i) const;
   // Labels of its sequence target; 0 without one.
   int64_t label_count(int64_t i) const { return static_cast<int64_t>(item(i).labels.size()); }

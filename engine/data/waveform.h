@@ -42,7 +42,7 @@ SampleRange sample_range(const AudioInfo& info, AudioSegment segment);
 class AudioReader {
  public:
   virtual ~AudioReader() = default;
-  // From the header alone. Throws InputError, naming the file.
+  // Reads the header alone. Throws InputError, naming the file.
   virtual AudioInfo info(const std::string& path) const = 0;
   // Decoded, mixed down to one channel, resampled to `sample_rate` (0: the file's own). Throws
   // InputError, naming the file.

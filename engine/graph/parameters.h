@@ -29,7 +29,7 @@ class Parameters {
     int stage = 0;
     int64_t taps = 0;  // of a convolution's weights
     int64_t numel() const { return rows * cols; }
-    // As files have it: [rows, cols], or [rows, cols / taps, taps].
+    // The shape as files have it: [rows, cols], or [rows, cols / taps, taps].
     std::vector<int64_t> shape() const;
   };
 

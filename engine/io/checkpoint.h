@@ -123,13 +123,13 @@ class CheckpointWriter {
   CheckpointWriter& operator=(CheckpointWriter&&) = delete;
   ~CheckpointWriter();
 
-  // As CheckpointPart's. After an exception the writer can only be destroyed.
+  // Writes as CheckpointPart's does. After an exception the writer can only be destroyed.
   void add_tensors(const std::string& file, std::span<const TensorToWrite> tensors,
                    const StringMap& metadata = {});
   void add_text(const std::string& file, std::string_view content);
 
-  // Where a CheckpointPart may write, until the writer is destroyed or commits; none may be at work
-  // any more by then.
+  // The folder where a CheckpointPart may write, until the writer is destroyed or commits; none may
+  // be at work any more by then.
   const std::filesystem::path& directory() const { return part_.directory(); }
   // A file that a CheckpointPart has written belongs to the generation. InputError unless it is
   // there, of this size.

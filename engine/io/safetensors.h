@@ -72,7 +72,7 @@ class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path,
                            FileBytes::Mode mode = FileBytes::Mode::map);
-  // From memory that outlives the object; `name` stands for the file in messages.
+  // Reads memory that outlives the object; `name` stands for the file in messages.
   SafetensorsFile(std::span<const std::byte> bytes, std::string name);
   // Several files as one, in their order, with these metadata instead of their own. InputError,
   // which names both files, when a tensor is in two of them.
@@ -83,7 +83,7 @@ class SafetensorsFile {
   SafetensorsFile& operator=(SafetensorsFile&&) = default;
   SafetensorsFile(const SafetensorsFile&) = delete;
 
-  // In the order of the file's bytes.
+  // The tensors in the order of the file's bytes.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;
   // InputError if it is missing.

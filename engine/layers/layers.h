@@ -78,7 +78,7 @@ ValueId add(Graph& g, ValueId a, ValueId b);  // residual connections
 
 // Inverted dropout; nothing in a graph that is not for training. `name` keys the random numbers.
 ValueId dropout(Graph& g, ValueId x, const std::string& name, double p);
-// Over the columns; <name>.weight and <name>.bias [1, cols].
+// Normalises over the columns; <name>.weight and <name>.bias are [1, cols].
 ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon = 1e-5);
 // Concatenates each `factor` frames into one; ceil(length / factor) frames remain.
 ValueId stack_frames(Graph& g, ValueId x, int factor);

@@ -21,8 +21,9 @@ class Alphabet final : public TextEncoder {
   static constexpr int32_t blank = 0;
 
   Alphabet() = default;
-  // From what a model stored. Throws InputError when a symbol is not exactly one code point in
-  // normal form C, or occurs twice; symbols that are "1 ", "2 ", ... are an alphabet of numbers.
+  // Makes the alphabet that a model stored. Throws InputError when a symbol is not exactly one code
+  // point in normal form C, or occurs twice; symbols that are "1 ", "2 ", ... are an alphabet of
+  // numbers.
   explicit Alphabet(std::vector<std::string> symbols);
   static Alphabet of_numbers(int32_t count);  // labels 1 to count
 

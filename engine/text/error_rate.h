@@ -40,7 +40,7 @@ EditCounts edit_counts(std::span<const std::string> reference,
 class ErrorRate {
  public:
   ErrorRate() = default;
-  // From sums made elsewhere.
+  // Takes sums made elsewhere.
   ErrorRate(const EditCounts& words, const EditCounts& characters, int64_t utterances,
             int64_t wrong)
       : words_(words), characters_(characters), utterances_(utterances), wrong_(wrong) {}

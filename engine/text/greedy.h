@@ -17,12 +17,12 @@ struct TimedLabel {
   bool operator==(const TimedLabel&) const = default;
 };
 
-// From the class of each frame.
+// Reads labels from the class of each frame.
 std::vector<TimedLabel> collapse_ctc(std::span<const int32_t> classes, int32_t blank = 0);
 
-// From scores (logits or log-probabilities): row t is scores[rows[t] * classes], the order of the
-// frames in a packed batch, or from `frames` consecutive rows. Of equal scores the lowest class
-// wins. Throws Error when a score is NaN, naming the frame.
+// Reads labels from scores (logits or log-probabilities): row t is scores[rows[t] * classes], the
+// order of the frames in a packed batch, or from `frames` consecutive rows. Of equal scores the
+// lowest class wins. Throws Error when a score is NaN, naming the frame.
 std::vector<TimedLabel> greedy_ctc(const float* scores, std::span<const int64_t> rows,
                                    int32_t classes, int32_t blank = 0);
 std::vector<TimedLabel> greedy_ctc(const float* scores, int32_t frames, int32_t classes,

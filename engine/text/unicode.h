@@ -28,7 +28,8 @@ std::vector<std::string> split_words(std::string_view text);
 
 bool is_white_space(char32_t code_point);
 
-// For messages: 'é' (U+00E9); control and unprintable characters by number alone.
+// A code point as messages have it: 'é' (U+00E9); control and unprintable characters by number
+// alone.
 std::string describe(char32_t code_point);
 
 }  // namespace rondo

@@ -1,5 +1,5 @@
-// From a configuration to datasets: the features, normalisation, augmentation and checks it asks
-// for.
+// Opens the datasets of a configuration: the features, normalisation, augmentation and checks it
+// asks for.
 #pragma once
 
 #include <memory>

@@ -44,8 +44,8 @@ class Recognizer {
   const Alphabet& alphabet() const { return alphabet_; }
   Session& session() { return *session_; }
 
-  // For ctc models of recordings. The waveform must have the model's sample rate (Error); one
-  // shorter than a frame gives empty text.
+  // Transcribes by ctc models of recordings. The waveform must have the model's sample rate
+  // (Error); one shorter than a frame gives empty text.
   Transcript transcribe(const Waveform& audio);
   // Takes features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);

@@ -15,7 +15,7 @@ struct CpuFeatures {
 // (for tests of the slower paths).
 const CpuFeatures& cpu_features();
 
-// For Variant::accepts of kernels compiled for one instruction set.
+// These are Variant::accepts of kernels compiled for one instruction set.
 inline bool has_avx2(const Context&, const void*) { return cpu_features().avx2; }
 inline bool has_avx512(const Context&, const void*) { return cpu_features().avx512; }
 inline bool has_avx512_bf16(const Context&, const void*) { return cpu_features().avx512_bf16; }

@@ -55,7 +55,7 @@ size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args);
 
 std::span<const Variant> gemm_variants();
 
-// For people: the library behind `cublaslt`, or why there is none.
+// What people are told: the library behind `cublaslt`, or why there is none.
 std::string gemm_library();
 
 }  // namespace rondo
