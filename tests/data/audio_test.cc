@@ -3,11 +3,14 @@
 #include "engine/data/audio.h"
 
 #include <sndfile.h>
+#include <sys/resource.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <cstring>
 #include <numeric>
+#include <tuple>
 
 #include "engine/data/files.h"
 #include "engine/data/resample.h"
@@ -216,6 +219,56 @@ TEST_CASE("a full disk while writing is an error", "[audio]") {
   if (!std::filesystem::exists("/dev/full")) return;
   CHECK_THROWS_AS(write_wav("/dev/full", w), InputError);
   CHECK(std::filesystem::exists("/dev/full"));
+}
+
+TEST_CASE("a WAV that could not be written to its end does not stay", "[audio]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("a.wav");
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit tight{20000, before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  CHECK_THROWS_WITH(write_wav(path, {8000, std::vector<float>(100000, 0.1f)}),
+                    Contains("a.wav: cannot be written to the end"));
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+// The filter as engine/data/resample.cc describes it: a sinc cut off at 0.93 of the lower Nyquist
+// frequency under a Kaiser window (beta 9) of 40 zero crossings to each side, each output's weights
+// divided by their sum.
+TEST_CASE("an impulse comes out as the filter's weights", "[resample]") {
+  const auto weight = [](double t, double lower) {
+    const double edge = t * lower / 40;
+    if (std::abs(edge) >= 1) return 0.0;
+    const double x = M_PI * 0.93 * lower * t;
+    return (x == 0 ? 1.0 : std::sin(x) / x) *
+           std::cyl_bessel_i(0.0, 9 * std::sqrt(1 - edge * edge)) / std::cyl_bessel_i(0.0, 9.0);
+  };
+  // Phase by phase, output by output, and between a table's rows.
+  for (const auto& [from, to, size] : {std::tuple{48000, 16000, 1000},
+                                       {16000, 22050, 6000},
+                                       {22050, 16000, 300},
+                                       {16001, 16000, 300}}) {
+    INFO(from << " -> " << to << ", " << size << " samples");
+    const double step = static_cast<double>(from) / to, lower = std::min(1.0, 1 / step);
+    const int at = size / 2;
+    std::vector<float> impulse(static_cast<size_t>(size));
+    impulse[static_cast<size_t>(at)] = 1;
+    const std::vector<float> got = resample(impulse, from, to);
+    double worst = 0;
+    for (size_t k = 0; k < got.size(); ++k) {
+      const double middle = static_cast<double>(k) * step;
+      double sum = 0;
+      for (int i = static_cast<int>(middle) - 200; i <= static_cast<int>(middle) + 200; ++i)
+        sum += weight(i - middle, lower);
+      const double difference = std::abs(got[k] - weight(at - middle, lower) / sum);
+      if (!(difference <= worst)) worst = difference;
+    }
+    CHECK(worst <= (from == 16001 ? 2e-6 : 1e-7));
+  }
 }
 
 TEST_CASE("resampling keeps tones and has the promised length", "[resample]") {

@@ -177,6 +177,17 @@ TEST_CASE("noise comes at the ratio that was asked for", "[augment]") {
   CHECK(changed < 130);
 }
 
+TEST_CASE("a silent recording of noise leaves the sound as it is",
+          "[augment]") {
+  AugmentConfig c;
+  c.noise_probability = 1;
+  c.noises = {{16000, std::vector<float>(50, 0.0f)}};
+  const std::vector<float> clean = tone(200);
+  std::vector<float> x = clean;
+  add_noise(c, {7, 0, 1}, x);
+  CHECK(x == clean);
+}
+
 TEST_CASE("spectral masks cover at most what is configured", "[augment]") {
   AugmentConfig c;
   c.time_masks = 1;

@@ -168,6 +168,17 @@ TEST_CASE("everything that cannot be trained on is found at once", "[dataset]") 
   CHECK_THAT(brief, Contains("and 7 more"));
 }
 
+TEST_CASE("a manifest of which nothing is left is named", "[dataset]") {
+  Corpus c;
+  const Manifest m = c.manifest(Corpus::line("gone.wav", "a"));
+  DatasetOptions o = small_options();
+  o.bad = BadUtterances::skip;
+  CHECK_THROWS_WITH(ManifestDataset(m, o, &c.reader, &c.alphabet),
+                    Catch::Matchers::StartsWith(m.path + ": 1 of 1 utterances cannot be used") &&
+                        Contains("; leaving them out leaves none\n") &&
+                        Contains("gone.wav: cannot be opened"));
+}
+
 TEST_CASE("subsampling counts when transcripts are checked", "[dataset]") {
   Corpus c;
   c.recording("a.wav", 0.1);  // 8 frames

@@ -188,6 +188,9 @@ TEST_CASE("unsound feature settings are named", "[features]") {
   c.high_hz = 9000;
   CHECK_THROWS_WITH(FeatureExtractor(c), Contains("high_hz is 9000"));
   c = {};
+  c.low_hz = 8000;  // half the sample rate leaves no room above it
+  CHECK_THROWS_WITH(FeatureExtractor(c), Contains("low_hz is 8000"));
+  c = {};
   c.mel_bins = 400;
   CHECK_THROWS_WITH(FeatureExtractor(c), Contains("mel_bins is 400"));
   c = {};

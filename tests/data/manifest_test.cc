@@ -60,6 +60,7 @@ TEST_CASE("a malformed manifest line is named with what was expected", "[manifes
       {"{\"audio_filepath\": \"a\", \"duration\": \"1\"}", "\"duration\" is \"1\", expected"},
       {"{\"audio_filepath\": \"a\", \"duration\": -1}", "\"duration\" is -1"},
       {"{\"audio_filepath\": \"a\", \"duration\": 1e400}", "m.jsonl:2: "},
+      {"{\"audio_filepath\": \"a\", \"duration\": 1e9}", "\"duration\" is 1000000000.0, expected"},
       {"{\"audio_filepath\": \"a\", \"offset\": -0.5}", "\"offset\" is -0.5"},
       {"{\"audio_filepath\": \"a\", \"text\": [\"x\"]}", "\"text\" is [\"x\"], expected a string"},
       {"{\"audio_filepath\": \"a\", \"text\": \"\xff\"}", "is not valid JSON"},
@@ -97,6 +98,7 @@ TEST_CASE("a manifest that is written reads the same", "[manifest]") {
   e.offset = 2;
   e.text = "zwei\n\"drei\"";
   e.target = {0.5f};
+  e.frame_labels = {2, 0, 1};
   e.speaker = "anna";
   e.extra = "{\"rate\":1.25}";
   const std::string path = folder.path("m.jsonl");
@@ -108,6 +110,7 @@ TEST_CASE("a manifest that is written reads the same", "[manifest]") {
   CHECK(m.entries[1].offset == 2);
   CHECK(m.entries[1].text == e.text);
   CHECK(m.entries[1].target == e.target);
+  CHECK(m.entries[1].frame_labels == e.frame_labels);
   CHECK(m.entries[1].speaker == "anna");
   CHECK(m.entries[1].extra == e.extra);
   CHECK_THROWS_WITH(write_manifest(folder.path("no/m.jsonl"), {e}),

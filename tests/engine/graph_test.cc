@@ -146,6 +146,30 @@ TEST_CASE("a batch that exceeds the capacity, or lacks an input, is refused") {
   CHECK_THROWS_WITH(plan.load(view), Catch::Contains("lacks input 'features'"));
 }
 
+// What is left of the labels of the batch before must not be taken for this one's.
+TEST_CASE("a batch without labels after one with them has none") {
+  Runner r;
+  RandomBatch batch({9, 4}, classes, 4);
+  const BatchView with = batch.view(r.graph, classes, 5);
+  BatchView without = with;
+  without.labels = {};
+  without.label_offsets = {};
+  const auto losses = [&](Plan& plan, const BatchView& view) {
+    plan.load(view);
+    plan.run();
+    const TensorView loss = plan.view(r.loss);
+    return std::vector<float>(loss.as<float>(), loss.as<float>() + 2);
+  };
+  Plan fresh(r.graph, r.context, with.extent(), *r.parameters);
+  Plan used(r.graph, r.context, with.extent(), *r.parameters);
+  const std::vector<int32_t> none(3, 0);
+  BatchView explicitly = without;
+  explicitly.label_offsets = none;
+  const std::vector<float> wanted = losses(fresh, explicitly);
+  CHECK(losses(used, with) != wanted);
+  CHECK(losses(used, without) == wanted);
+}
+
 TEST_CASE("a batch's bucket holds it, is not much longer, and is one of few") {
   const BatchCapacity most{{30000, 2000, 300}, 90, 9000};
   std::set<int32_t> frames, sequences;
