@@ -177,8 +177,7 @@ TEST_CASE("noise comes at the ratio that was asked for", "[augment]") {
   CHECK(changed < 130);
 }
 
-TEST_CASE("a silent recording of noise leaves the sound as it is",
-          "[augment]") {
+TEST_CASE("a silent recording of noise leaves the sound as it is", "[augment]") {
   AugmentConfig c;
   c.noise_probability = 1;
   c.noises = {{16000, std::vector<float>(50, 0.0f)}};
