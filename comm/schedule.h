@@ -1,11 +1,8 @@
 // Pipeline schedules: who computes and sends what, in which order.
 //
-// A schedule is a pure function of the numbers of stages and micro-batches. The engine runs the
-// action lists, one per rank; a simulator can time the same lists. check_schedule() proves that a
-// list is complete, ordered and free of deadlock.
-//
-// A simulator walks the lists as the engine does (pipeline_timing() of schedule_timing.h): a rank's
-// actions in order, sends without waiting, a computation as soon as its inputs have arrived.
+// A schedule is a pure function of the numbers of stages and micro-batches: a list of actions per
+// rank. comm/schedule_steps.h makes of it what the engine runs, where a stage may be several ranks.
+// check_schedule() proves that the lists are complete, ordered and free of deadlock.
 //
 // GPipe: Y. Huang et al., "GPipe: efficient training of giant neural networks using pipeline
 // parallelism", 2019. 1F1B: D. Narayanan et al., "PipeDream", 2019, with a flush after every
@@ -33,6 +30,15 @@ enum class ActionKind : uint8_t {
 };
 const char* name_of(ActionKind kind);
 
+// Any of the passes over a micro-batch.
+bool computes(ActionKind kind);
+bool is_send(ActionKind kind);
+bool is_recv(ActionKind kind);
+// Whether a message is an activation.
+bool goes_up(ActionKind kind);
+// Whether it computes what the stage before waits for.
+bool gives_gradient(ActionKind kind);
+
 struct Action {
   ActionKind kind;
   int stage;             // of the rank that acts
@@ -43,6 +49,10 @@ struct Action {
 };
 // "send_activation stage 0 micro-batch 3 to rank 1"
 std::string describe(const Action& action);
+// The stage at the other end of a send or recv.
+int other_stage(const Action& message);
+// The recv that takes what `send`, an action of `rank`, gives away.
+Action recv_of(const Action& send, int rank);
 
 struct PipelineSchedule {
   int stages = 0;
@@ -97,11 +107,7 @@ struct ScheduleReport {
   std::vector<int> peak_activations;
 };
 
-// Checks, for any schedule:
-//   * complete: every stage runs every micro-batch forward once and backward once, on its own rank,
-//     and every boundary between two ranks is crossed once in each direction and no other is;
-//   * ordered: nothing is computed or sent before its inputs are there;
-//   * free of deadlock when a send blocks until the peer has arrived at the matching recv.
+// Checks any schedule, one rank per rank: check_steps() of comm/schedule_steps.h.
 ScheduleReport check_schedule(const PipelineSchedule& schedule);
 
 }  // namespace rondo

@@ -78,9 +78,9 @@ PipelineTrainer::PipelineTrainer(const ModelFunction& model, const SessionOption
                       "sums of squares");
     PipelineOptions quiet = settings.options;
     quiet.timeline = false;
-    evaluator_ = std::make_unique<PipelineRank>(evaluation_.graph, context_, grid_.pipeline(),
-                                                forward_only(schedule, 1), *parameters_, quiet,
-                                                links_.get());
+    evaluator_ =
+        std::make_unique<StepRunner>(evaluation_.graph, context_, &grid_.pipeline(),
+                                     forward_only(schedule, 1), *parameters_, quiet, links_.get());
     make_pipeline(capacity);
   });
   compare_graphs();
@@ -129,18 +129,18 @@ void PipelineTrainer::make_pipeline(const BatchCapacity& capacity) {
   const PipelineSchedule schedule =
       make_schedule(settings_.schedule, split.pipeline, settings_.micro_batches, settings_.chunks);
   if (split.sequence > 1) {
-    shards_ =
-        std::make_unique<StageShards>(training_.graph, training_.loss, context_, grid_.sequence(),
-                                      schedule, grid_.stage_rank(), capacity.max_label_length);
-    if (!shards_->shards().chunk().pools.empty() && counts_.size() > 1) {
+    shards_ = std::make_unique<SequenceShards>(training_.graph, training_.loss, context_,
+                                               grid_.sequence(), 0, split.sequence,
+                                               capacity.max_label_length);
+    if (!shards_->chunk().pools.empty() && counts_.size() > 1) {
       fail_input("a model that pools its frames into one (task classify or regress) cannot be cut ",
                  "both in time (parallel.sequence) and into stages (parallel.pipeline, chunks)");
     }
   }
-  pipeline_ = std::make_unique<PipelineRank>(shards_ ? shards_->graph() : training_.graph, context_,
-                                             grid_.pipeline(), schedule, *parameters_,
-                                             settings_.options, links_.get());
-  pipeline_->reserve(shards_ ? shards_->shards().capacity(capacity) : capacity);
+  pipeline_ = std::make_unique<StepRunner>(
+      shards_ ? shards_->chunk().graph : training_.graph, context_, &grid_.pipeline(), schedule,
+      *parameters_, settings_.options, links_.get(), SharedSequences{shards_.get()});
+  pipeline_->reserve(shards_ ? shards_->capacity(capacity) : capacity);
 }
 
 void PipelineTrainer::reserve(const BatchCapacity& capacity) {
@@ -148,7 +148,7 @@ void PipelineTrainer::reserve(const BatchCapacity& capacity) {
   const BatchCapacity both = BatchCapacity::merge(capacity_, capacity);
   if (shards_ && both.max_label_length > capacity_.max_label_length) return make_pipeline(both);
   capacity_ = both;
-  pipeline_->reserve(shards_ ? shards_->shards().capacity(both) : both);
+  pipeline_->reserve(shards_ ? shards_->capacity(both) : both);
 }
 
 void PipelineTrainer::make_context(const SessionOptions& options) {
@@ -284,7 +284,7 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
   }
   clear_ = false;
   expect_losses(micro_batches);
-  PipelineHooks hooks;
+  StepHooks hooks;
   hooks.after_loss = [this](int m, const Plan& plan) { note_losses(m, plan); };
   if (reducer_ && last) {
     reducer_->last_batch();
@@ -295,7 +295,7 @@ void PipelineTrainer::accumulate(std::span<const BatchView> micro_batches, bool 
   or_abort([&] { run_passes(micro_batches, std::move(hooks)); });
 }
 
-void PipelineTrainer::run_passes(std::span<const BatchView> micro_batches, PipelineHooks hooks) {
+void PipelineTrainer::run_passes(std::span<const BatchView> micro_batches, StepHooks hooks) {
   if (!shards_) {
     pipeline_->run(micro_batches, hooks);
     return collect_losses();
@@ -303,7 +303,9 @@ void PipelineTrainer::run_passes(std::span<const BatchView> micro_batches, Pipel
   BatchCapacity most;
   for (const BatchView& batch : micro_batches) most = BatchCapacity::merge(most, batch.extent());
   reserve(most);
-  shards_->run(*pipeline_, micro_batches, std::move(hooks), settings_.options.timeout);
+  shards_->start(settings_.options.timeout);
+  pipeline_->run(micro_batches, hooks);
+  shards_->finish();
 }
 
 void PipelineTrainer::expect_losses(std::span<const BatchView> micro_batches) {
@@ -324,7 +326,7 @@ void PipelineTrainer::note_losses(int micro_batch, const Plan& plan) {
   const auto m = static_cast<size_t>(micro_batch);
   if (shards_) {
     std::vector<double> of_sequences;
-    shards_->add_losses(micro_batch, shard_totals_, of_sequences);
+    pipeline_->add_losses(micro_batch, shard_totals_, of_sequences);
     losses_[m].assign(of_sequences.begin(), of_sequences.end());
     return;
   }
@@ -356,7 +358,7 @@ const std::vector<float>& PipelineTrainer::evaluate_and_predict(const BatchView&
   const auto outputs =
       static_cast<size_t>(out.planes * live_rows(g, *batch.layout, out) * out.cols);
   evaluated_.clear();
-  PipelineHooks hooks;
+  StepHooks hooks;
   hooks.after_loss = [&](int, const Plan& plan) {
     append_floats(plan, evaluation_.loss, evaluated_);
     append_floats(plan, evaluation_.prediction, evaluated_);

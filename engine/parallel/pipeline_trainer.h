@@ -26,12 +26,11 @@
 
 #include "engine/parallel/bucket_reducer.h"
 #include "engine/parallel/host_array.h"
-#include "engine/parallel/pipeline.h"
 #include "engine/parallel/placement.h"
 #include "engine/parallel/rank_grid.h"
 #include "engine/parallel/ranks.h"
 #include "engine/parallel/sharded_optimizer.h"
-#include "engine/parallel/stage_shards.h"
+#include "engine/parallel/step_runner.h"
 #include "engine/session.h"
 
 namespace rondo {
@@ -122,7 +121,7 @@ class PipelineTrainer {
   const Graph& graph() const { return training_.graph; }
   const PipelineSchedule& schedule() const { return pipeline_->schedule(); }
   // Where sequences are cut; nullptr: they are whole.
-  const StageShards* shards() const { return shards_.get(); }
+  const SequenceShards* shards() const { return shards_.get(); }
   // "lstm0.0 lstm0.1 | output", and the numbers of "2,1".
   std::string placement_text() const { return describe_placement(layers_, counts_); }
   std::string placement() const;
@@ -153,7 +152,7 @@ class PipelineTrainer {
   // An action that queues sums of replicas: when it throws, the others hear of it, and nothing
   // stays queued.
   void or_abort(const std::function<void()>& action);
-  void run_passes(std::span<const BatchView> micro_batches, PipelineHooks hooks);
+  void run_passes(std::span<const BatchView> micro_batches, StepHooks hooks);
   void apply_update();
   double sum_of_squares();
   // The optimiser of this rank's stages, or of its part of them.
@@ -182,10 +181,10 @@ class PipelineTrainer {
   std::unique_ptr<Optimizer> optimizer_;       // one of these
   std::unique_ptr<ShardedOptimizer> sharded_;  //
   BatchCapacity capacity_;                     // of a whole micro-batch
-  std::unique_ptr<StageShards> shards_;        // nullptr: sequences are whole
+  std::unique_ptr<SequenceShards> shards_;     // nullptr: sequences are whole
   std::unique_ptr<StageLinks> links_;  // nullptr: a single stage, or none between the devices
   std::unique_ptr<DeviceGroup> sums_;  // of same_stages(); nullptr: a single replica, or likewise
-  std::unique_ptr<PipelineRank> pipeline_, evaluator_;
+  std::unique_ptr<StepRunner> pipeline_, evaluator_;
   std::unique_ptr<RankReducer> reducer_;
   HostArray gradients_on_host_;  // where they are summed, if they are on another device
   Buffer totals_, scratch_;

@@ -27,15 +27,12 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "comm/group/process_group.h"
-#include "engine/graph/bucket.h"
-#include "engine/parallel/sequence_shards.h"
-#include "engine/parallel/wave_order.h"
+#include "engine/parallel/step_runner.h"
 
 namespace rondo {
 
@@ -50,7 +47,6 @@ class SequenceRank {
   // `training` is a whole training graph with its backward nodes. Borrows all other arguments.
   SequenceRank(const Graph& training, ValueId loss, const Context& context, ProcessGroup& group,
                ShardRanks shards, Parameters& parameters);
-  ~SequenceRank();
 
   // Plans memory for `micro_batches` batches at a time, of up to `capacity` as a whole. run() does
   // so by itself for what does not fit.
@@ -79,23 +75,10 @@ class SequenceRank {
   void wait_for_timeline(bool waits);
 
   // The bytes of the activations of all micro-batches.
-  size_t arena_bytes() const;
+  size_t arena_bytes() const { return runner_ ? runner_->arena_bytes() : 0; }
 
  private:
-  struct MicroBatch {
-    BucketedPlans plans;
-    std::map<const Plan*, SequenceShards::Pass> passes = {};  // of plans
-    SequenceShards::Pass* pass = nullptr;                     // of the current run
-    std::unique_ptr<BatchPart> part = nullptr;
-  };
-  void build(const BatchCapacity& capacity, size_t micro_batches);
-  void load(size_t m, const BatchView& whole);
-  void list_turns(std::span<const WaveExchange> order);
-  void expect_turns();
-  void perform(const WaveStep& step);
-  // Between exchanges; `part`: which one comes behind them.
-  void run_nodes(size_t m, size_t begin, size_t end, int stage, size_t part);
-  void run_weight_gradients();
+  void make_shards();
 
   const Graph& training_;
   const ValueId loss_;
@@ -104,13 +87,10 @@ class SequenceRank {
   const ShardRanks ranks_;
   Parameters& parameters_;
 
-  BatchCapacity capacity_;  // of whole batches
+  BatchCapacity capacity_;    // of whole batches
+  size_t micro_batches_ = 0;  // most of a run
   std::unique_ptr<SequenceShards> shards_;
-  size_t weight_gradients_ = 0;  // the first of these nodes
-  std::vector<std::unique_ptr<MicroBatch>> micro_batches_;
-  size_t count_ = 0;                     // of the current run
-  std::vector<WaveStep> steps_, turns_;  // turns: those that wait for neighbours
-  size_t turned_ = 0, expected_ = 0;
+  std::unique_ptr<StepRunner> runner_;  // one stage, woven
   bool timed_ = false;
   AfterNode after_weight_gradient_;
   LossTotals totals_;

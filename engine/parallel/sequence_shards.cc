@@ -88,7 +88,7 @@ SequenceShards::Pass SequenceShards::bind(Plan& plan, int stage) const {
   for (size_t i = 0; i < exchanges_.size(); ++i) {
     const Exchange& e = exchanges_[i];
     const Node& node = chunk_.graph.nodes[e.node];
-    if (e.directions == 1 || (stage != all_stages && node.stage != stage)) continue;
+    if (e.directions == 1 || node.stage != stage) continue;
     const auto alone = time_rule_of(node).one_direction;
     const int early = e.early(rank_, ranks_);
     pass.early[i] = plan.bind_part(e.node, alone(node, early, false));

@@ -1,8 +1,8 @@
 // One rank's shard of a model that is cut in time: its part of every batch, and what the nodes that
 // need a neighbour's state, or its frames, get from it and pass on.
 //
-// SequenceRank runs whole models this way, StageShards the stages of one. See
-// engine/parallel/sequence.h for what is exchanged. On any device, whose memory is copied through
+// A StepRunner runs whole models and the stages of one this way. See engine/parallel/sequence.h for
+// what is exchanged. On any device, whose memory is copied through
 // the host at the cuts (engine/parallel/shard_borders.h); the context's stream orders everything.
 // One thread at a time. Throws InputError for models that cannot be cut
 // (engine/parallel/sequence_graph.h), CommError when a rank fails.
@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "comm/group/process_group.h"
+#include "comm/schedule_steps.h"
 #include "comm/schedule_timing.h"
 #include "engine/graph/plan.h"
 #include "engine/parallel/sequence_cut.h"
 #include "engine/parallel/sequence_graph.h"
 #include "engine/parallel/shard_borders.h"
-#include "engine/parallel/wave_order.h"
 #include "kernels/totals/totals.h"
 
 namespace rondo {
@@ -53,7 +53,7 @@ class SequenceShards {
 
     // Shards meet there, instead of handing a state on.
     bool meets() const { return pool || halo; }
-    WaveExchange order() const { return {directions, backward, meets(), halo != nullptr}; }
+    ShardExchange order() const { return {directions, backward, meets(), halo != nullptr}; }
     // Which direction is computed first.
     int early(int rank, int ranks) const { return early_direction(order(), rank, ranks); }
   };
@@ -69,8 +69,8 @@ class SequenceShards {
     std::vector<Thunk> early = {}, late = {};  // by exchange, where there are two directions
     std::vector<std::byte> partial = {};       // of a pooling, as it was sent
   };
-  // The pass of a plan of chunk().graph, or of a stage of it.
-  Pass bind(Plan& plan, int stage = all_stages) const;
+  // The pass of a plan of a stage of chunk().graph.
+  Pass bind(Plan& plan, int stage) const;
   // `part` of `whole` has been loaded into the plan, and lives until the pass is over.
   void begin(Pass& pass, const BatchPart& part, const BatchView& whole, size_t number) const;
 
@@ -112,8 +112,6 @@ class SequenceShards {
   void wait_for_timeline(bool waits) { timed_ = waits; }
   void note(ActionKind kind, int stage, int micro_batch, int peer, double began);
   double seconds() const;
-
-  static constexpr int all_stages = -1;
 
  private:
   void find_exchanges();

@@ -1,7 +1,7 @@
 // What crosses from a pipeline stage to a neighbour, packed into one message per micro-batch and
 // direction.
 //
-// Pure functions and plain data; see engine/parallel/pipeline.h.
+// Pure functions and plain data; see engine/parallel/step_runner.h.
 #pragma once
 
 #include <span>

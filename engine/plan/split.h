@@ -2,7 +2,7 @@
 // data x pipeline x sequence.
 //
 // Pipelines, sequence shards and both together are simulated over the action lists that the engine
-// runs (comm/schedule.h, engine/parallel/wave_order.h, engine/parallel/shard_steps.h), gradient
+// runs (comm/schedule_steps.h, engine/plan/step_tasks.h), gradient
 // buckets as tasks on ranks and links (engine/plan/timeline.h); memory is what the engine's planner
 // plans (engine/graph/planner.h), with weights, gradients, the buckets in which they travel, and
 // the optimiser's state, whole or divided over the ranks that hold the same weights.

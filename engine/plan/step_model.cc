@@ -94,10 +94,8 @@ double StepModel::message_bytes(int layer, const BatchShape& part) const {
 
 StepTime StepModel::time(const Split& s, const BatchShape& batch) const {
   const BatchShape part = part_of(batch, s);
-  StepTime t = s.staged() && s.sequence > 1 ? staged_shards(s, part)
-               : s.sequence > 1             ? sharded(s, part)
-               : s.pipeline > 1             ? pipelined(s, part)
-                                            : replicated(s, part);
+  const bool staged = s.staged() && (s.pipeline > 1 || s.sequence > 1);
+  StepTime t = staged ? stages(s, part) : whole_models(s, part);
   share_cores(s, batch, t);
   return t;
 }
@@ -217,78 +215,29 @@ std::vector<StepModel::Reduction> StepModel::reduce_stages(const std::vector<dou
 }
 
 // The last batch's backward pass beside the buckets that it completes.
-StepTime StepModel::replicated(const Split& s, const BatchShape& part) const {
-  const PipelinePasses passes = pipeline_passes(s, part);
-  const Reduction& reduction = passes.reductions.front();
+StepTime StepModel::whole_models(const Split& s, const BatchShape& part) const {
+  const Passes p = passes(s, part);
+  const Reduction& reduction = p.reductions.front();
   StepTime t;
-  t.computing = passes.timeline.busy(0) + reduction.copying;
   t.communication = reduction.seconds;
   t.exposed = reduction.exposed;
-  t.seconds = passes.timeline.duration();
+  t.bubble = std::max(0.0, 1 - p.busy / p.computed);
+  t.seconds = s.batches * p.computed + reduction.behind();
+  t.computing = s.batches * p.busy + reduction.copying;
+  t.messages = s.batches * p.messages;
   add_update(s, layers_.weights(), t);
   return t;
 }
 
-StepTime StepModel::pipelined(const Split& s, const BatchShape& part) const {
-  const PipelinePasses passes = pipeline_passes(s, part);
-  double busy = 0;
-  for (int r = 0; r < s.pipeline; ++r) busy += passes.timeline.busy(r) / s.pipeline;
-  const double duration = passes.timeline.duration();
-  // Each batch drains the pipeline, the last one is summed.
+// Each batch drains the pipeline, the last one is summed.
+StepTime StepModel::stages(const Split& s, const BatchShape& part) const {
+  const Passes p = passes(s, part);
   StepTime t;
-  t.bubble = 1 - busy / passes.computed;
-  t.exposed = left_of_sums(passes.reductions, duration - passes.computed, s.pipeline, t);
-  t.seconds = (s.batches - 1) * passes.computed + duration;
-  t.computing = s.batches * busy;
-  t.messages = s.batches * passes.messages / s.pipeline;
-  add_update(s, most_weights(s, weights_of_stages(cut(s, part))), t);
-  return t;
-}
-
-namespace {
-
-// The first is the time that a rank works, the second that its links do, both a mean over the
-// ranks.
-double busy_seconds(const Wave& wave, const Timeline& timeline) {
-  double sum = 0;
-  for (int r = 0; r < wave.ranks; ++r) sum += timeline.busy[static_cast<size_t>(r)] / wave.ranks;
-  return sum;
-}
-
-double messages_seconds(const Wave& wave, const Timeline& timeline) {
-  double sum = 0;
-  for (size_t r = static_cast<size_t>(wave.ranks); r < timeline.busy.size(); ++r) {
-    sum += timeline.busy[r];
-  }
-  return sum / wave.ranks;
-}
-
-}  // namespace
-
-StepTime StepModel::sharded(const Split& s, const BatchShape& part) const {
-  const ShardPasses passes = shard_passes(s, part);
-  const Reduction& reduction = passes.reductions.front();
-  const double busy = busy_seconds(passes.wave, passes.timeline);
-  StepTime t;
-  t.communication = reduction.seconds;
-  t.exposed = reduction.exposed;
-  t.bubble = 1 - busy / passes.computed;
-  t.seconds = s.batches * passes.computed + reduction.behind();
-  t.computing = s.batches * busy + reduction.copying;
-  t.messages = s.batches * messages_seconds(passes.wave, passes.timeline);
-  add_update(s, layers_.weights(), t);
-  return t;
-}
-
-StepTime StepModel::staged_shards(const Split& s, const BatchShape& part) const {
-  const ShardPasses passes = shard_passes(s, part);
-  const double busy = busy_seconds(passes.wave, passes.timeline), end = passes.timeline.end;
-  StepTime t;
-  t.bubble = 1 - busy / passes.computed;
-  t.exposed = left_of_sums(passes.reductions, end - passes.computed, s.pipeline, t);
-  t.seconds = (s.batches - 1) * passes.computed + end;
-  t.computing = s.batches * busy;
-  t.messages = s.batches * messages_seconds(passes.wave, passes.timeline);
+  t.bubble = 1 - p.busy / p.computed;
+  t.exposed = left_of_sums(p.reductions, p.timeline.end - p.computed, s.pipeline, t);
+  t.seconds = (s.batches - 1) * p.computed + p.timeline.end;
+  t.computing = s.batches * p.busy;
+  t.messages = s.batches * p.messages;
   add_update(s, most_weights(s, weights_of_stages(cut(s, part))), t);
   return t;
 }

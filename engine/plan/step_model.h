@@ -4,10 +4,9 @@
 
 #include <vector>
 
-#include "comm/schedule_timing.h"
 #include "engine/plan/model_layers.h"
 #include "engine/plan/split.h"
-#include "engine/plan/wave.h"
+#include "engine/plan/step_tasks.h"
 #include "kernels/base/op.h"
 #include "kernels/base/parallel.h"
 
@@ -44,10 +43,8 @@ class StepModel {
  private:
   // The part of the whole batch that one rank computes at a time.
   static BatchShape part_of(const BatchShape& batch, const Split& s);
-  StepTime replicated(const Split& s, const BatchShape& part) const;
-  StepTime pipelined(const Split& s, const BatchShape& part) const;
-  StepTime sharded(const Split& s, const BatchShape& part) const;
-  StepTime staged_shards(const Split& s, const BatchShape& part) const;
+  StepTime whole_models(const Split& s, const BatchShape& part) const;
+  StepTime stages(const Split& s, const BatchShape& part) const;
   struct Reduction {
     double seconds = 0, exposed = 0;
     double copying = 0;  // of the rank, to and from the memory in which buckets travel
@@ -57,20 +54,16 @@ class StepModel {
   std::vector<Reduction> reduce_stages(const std::vector<double>& layers,
                                        const std::vector<int>& first, const Split& s) const;
   // What is simulated of one batch (without stages and shards: of all).
-  struct PipelinePasses {
-    PipelineTimeline timeline;          // with what is left of the sums
+  struct Passes {
+    StepTasks tasks;
+    Timeline timeline;                  // with what is left of the sums
     std::vector<Reduction> reductions;  // by stage
-    double computed = 0;                // when all passes are over and all messages sent
-    double messages = 0;                // seconds in which links are taken
-  };
-  PipelinePasses pipeline_passes(const Split& s, const BatchShape& part) const;
-  struct ShardPasses {
-    Wave wave;
-    Timeline timeline;                  // with stages: with what is left of the sums
-    std::vector<Reduction> reductions;  // by stage; without stages one
     double computed = 0;                // when all passes are over
+    double busy = 0, messages = 0;      // seconds of a rank, mean, and of what it sends
   };
-  ShardPasses shard_passes(const Split& s, const BatchShape& part) const;
+  Passes passes(const Split& s, const BatchShape& part) const;
+  StepCosts step_costs(const Split& s, const BatchShape& part, const std::vector<int>& first,
+                       std::vector<double>& last_pass) const;
   static double left_of_sums(const std::vector<Reduction>& stages, double left, int pipeline,
                              StepTime& t);
   void add_update(const Split& s, int64_t weights, StepTime& t) const;

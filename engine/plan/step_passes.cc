@@ -3,149 +3,89 @@
 
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/step_model.h"
-#include "engine/plan/wave_timeline.h"
 
 namespace rondo::plan {
 namespace {
 
-bool is_send(const Action& a) {
-  return a.kind == ActionKind::send_activation || a.kind == ActionKind::send_gradient;
-}
-
-// To each rank's neighbours in the pipeline.
-struct StageLinks {
-  StageLinks(const Cluster& cluster, const Split& s) {
-    for (int p = 0; p < s.pipeline; ++p) {
-      up.push_back(stage_link(cluster, s, p, (p + 1) % s.pipeline));
-      down.push_back(stage_link(cluster, s, p, (p + s.pipeline - 1) % s.pipeline));
-    }
-  }
-  const LinkModel& of(int rank, const Action& a) const {
-    return (a.kind == ActionKind::send_activation ? up : down)[static_cast<size_t>(rank)];
-  }
-  std::vector<LinkModel> up, down;
-};
-
-double seconds_of_pass(const LayerSeconds& stage, ActionKind kind) {
-  switch (kind) {
-    case ActionKind::forward:
-      return stage.forward;
-    case ActionKind::backward:
-      return stage.backward();
-    case ActionKind::input_backward:
-      return stage.input_backward;
-    case ActionKind::weight_backward:
-      return stage.weight_backward;
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
-
-// Without stages, micro-batches follow each other on one rank, as in a pipeline of one.
-StepModel::PipelinePasses StepModel::pipeline_passes(const Split& s, const BatchShape& part) const {
-  const ScheduleKind kind = s.staged() ? s.schedule : ScheduleKind::gpipe;
-  const auto seconds = layers_.seconds(cluster_.device, part);
-  const std::vector<int> first = cut(s, part);
-  std::vector<LayerSeconds> stages(first.size() - 1);
-  for (size_t i = 0; i < stages.size(); ++i) {
-    for (int l = first[i]; l < first[i + 1]; ++l) stages[i] += seconds[static_cast<size_t>(l)];
-  }
-  std::vector<double> last_pass;
-  for (const LayerSeconds& l : seconds) {
-    last_pass.push_back(kind == ScheduleKind::zero_bubble ? l.weight_backward : l.backward());
-  }
-  PipelinePasses passes;
-  passes.reductions = reduce_stages(last_pass, first, s);
-  const StageLinks links(cluster_, s);
-  PipelineCosts costs;
-  costs.latency = [&](int rank, const Action& a) { return links.of(rank, a).latency; };
-  costs.transfer = [&](int rank, const Action& a) {
-    const int lower = a.kind == ActionKind::send_activation ? a.stage : a.stage - 1;
-    const double bytes = message_bytes(first[static_cast<size_t>(lower) + 1] - 1, part);
-    return bytes / links.of(rank, a).bandwidth;
-  };
-  costs.compute = [&](int, const Action& a) {
-    const auto stage = static_cast<size_t>(a.stage);
-    return a.kind == ActionKind::reduce ? passes.reductions[stage].behind()
-                                        : seconds_of_pass(stages[stage], a.kind);
-  };
-  passes.timeline =
-      pipeline_timing(make_schedule(kind, s.pipeline, s.micro_batches, s.chunks), costs);
-  for (const auto& rank : passes.timeline.ranks) {
-    for (const TimedAction& a : rank) {
-      if (is_send(a.action)) passes.messages += a.end - a.start;
-      if (a.action.kind != ActionKind::reduce) passes.computed = std::max(passes.computed, a.end);
-    }
-  }
-  return passes;
-}
-
-namespace {
-
-// The time of all weight gradients of a layer's shard, for one micro-batch.
-double weight_seconds(const WaveCosts& c, size_t layer) {
-  const ModelLayers::Parts& p = c.layers[layer];
-  return p.rest.weight_backward + std::max(1, c.directions[layer]) * p.direction.weight_backward;
-}
-
-WaveCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const Split& s,
-                      const BatchShape& part) {
-  WaveCosts c;
-  c.shards = s.sequence;
-  c.micro_batches = s.micro_batches;
+ShardCosts shard_costs(const ModelLayers& layers, const Cluster& cluster, const BatchShape& part) {
+  ShardCosts c;
   c.layers = layers.parts(cluster.device, part);
   for (const ModelLayer& layer : layers.layers()) {
     c.directions.push_back(layer.directions);
     c.state_bytes.push_back(4 * part.sequences * layer.state);
   }
-  for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster, s, k));
   c.alpha = c.beta = layers.ctc_seconds(cluster.device, part) / 2;
   c.ctc_bytes = 4 * part.sequences * (2 * part.labels + 1);
   return c;
 }
 
-double end_of_computing(const Wave& wave, const Timeline& timeline) {
-  double end = 0;
-  for (size_t i = 0; i < wave.work.tasks().size(); ++i) {
-    if (wave.work.tasks()[i].resource >= wave.ranks) continue;
-    end = std::max(end, timeline.intervals[i].end);
-  }
-  return end;
+// Without stages, micro-batches follow each other on one rank, as in a pipeline of one; those of
+// shards are woven.
+ShardedSchedule schedule_of(const Split& s) {
+  if (!s.staged() && s.sequence > 1) return woven_schedule({}, s.micro_batches, s.sequence);
+  const ScheduleKind kind = s.staged() ? s.schedule : ScheduleKind::gpipe;
+  return {make_schedule(kind, s.pipeline, s.micro_batches, s.chunks), {}, s.sequence};
 }
 
 }  // namespace
 
-StepModel::ShardPasses StepModel::shard_passes(const Split& s, const BatchShape& part) const {
-  WaveCosts c = shard_costs(layers_, cluster_, s, part);
-  ShardPasses passes;
-  std::vector<double> last_pass;
-  if (s.staged()) {
-    c.schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
-    c.first_layer = cut(s, part);
-    // Weight gradients come last in a shard's backward pass.
-    for (size_t l = 0; l < c.layers.size(); ++l) last_pass.push_back(weight_seconds(c, l));
-    passes.reductions = reduce_stages(last_pass, c.first_layer, s);
-    for (size_t stage = 0; stage < passes.reductions.size(); ++stage) {
-      c.output_bytes.push_back(message_bytes(c.first_layer[stage + 1] - 1, part));
-      c.reduce.push_back(passes.reductions[stage].behind());
+// `last_pass`: by layer, the seconds of what is computed beside the gradients' sums.
+StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
+                                const std::vector<int>& first,
+                                std::vector<double>& last_pass) const {
+  StepCosts c;
+  c.schedule = schedule_of(s);
+  const auto stages = static_cast<size_t>(c.schedule.schedule.stages);
+  if (s.sequence > 1) {
+    const ShardCosts costs = shard_costs(layers_, cluster_, part);
+    for (size_t i = 0; i < stages; ++i) {
+      c.stages.push_back(costs.of_layers(first[i], first[i + 1]));
     }
-    StageLinks links(cluster_, s);
-    c.up = std::move(links.up);
-    c.down = std::move(links.down);
+    // Weight gradients come last in a shard's backward pass; woven, weight by weight, of all
+    // micro-batches: some are summed while others are computed.
+    const int at_once = c.schedule.woven ? s.micro_batches : 1;
+    for (size_t l = 0; l < costs.layers.size(); ++l) {
+      last_pass.push_back(at_once * costs.weights(l));
+    }
+    for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster_, s, k));
   } else {
-    // Weight by weight, of all micro-batches: some are summed while others are computed.
-    for (size_t l = 0; l < c.layers.size(); ++l) {
-      last_pass.push_back(s.micro_batches * weight_seconds(c, l));
+    const auto seconds = layers_.seconds(cluster_.device, part);
+    for (size_t i = 0; i < stages; ++i) {
+      LayerSeconds sum;
+      for (int l = first[i]; l < first[i + 1]; ++l) sum += seconds[static_cast<size_t>(l)];
+      c.stages.push_back(costs_of_passes(sum));
     }
-    passes.reductions = {reduce_beside(last_pass, 0, s)};
+    const bool split = s.staged() && s.schedule == ScheduleKind::zero_bubble;
+    for (const LayerSeconds& l : seconds) {
+      last_pass.push_back(split ? l.weight_backward : l.backward());
+    }
   }
-  passes.wave = build_wave(c);
-  passes.timeline = simulate(passes.wave.work);
-  passes.computed =
-      s.staged() ? end_of_computing(passes.wave, passes.timeline) : passes.timeline.end;
-  return passes;
+  for (size_t i = 0; i < stages; ++i)
+    c.output_bytes.push_back(message_bytes(first[i + 1] - 1, part));
+  for (int p = 0; p < s.pipeline && s.pipeline > 1; ++p) {
+    c.up.push_back(stage_link(cluster_, s, p, (p + 1) % s.pipeline));
+    c.down.push_back(stage_link(cluster_, s, p, (p + s.pipeline - 1) % s.pipeline));
+  }
+  return c;
+}
+
+StepModel::Passes StepModel::passes(const Split& s, const BatchShape& part) const {
+  const std::vector<int> first = cut(s, part);
+  std::vector<double> last_pass;
+  StepCosts costs = step_costs(s, part, first, last_pass);
+  Passes p;
+  p.reductions = reduce_stages(last_pass, first, s);
+  for (const Reduction& r : p.reductions) costs.reduce.push_back(r.behind());
+  p.tasks = tasks_of(costs);
+  p.timeline = simulate(p.tasks.work);
+  const std::vector<Task>& tasks = p.tasks.work.tasks();
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const bool computes = tasks[i].resource < p.tasks.ranks;
+    if (computes) p.computed = std::max(p.computed, p.timeline.intervals[i].end);
+    const bool sums = p.tasks.actions[i] && p.tasks.actions[i]->kind == ActionKind::reduce;
+    if (!sums) (computes ? p.busy : p.messages) += tasks[i].seconds / p.tasks.ranks;
+  }
+  return p;
 }
 
 namespace {
@@ -171,18 +111,8 @@ PipelineTimeline in_a_row(const PipelineTimeline& one, const Split& s, double se
 }  // namespace
 
 PipelineTimeline StepModel::timeline(const Split& s, const BatchShape& batch) const {
-  const BatchShape part = part_of(batch, s);
-  if (s.sequence == 1) {
-    const PipelinePasses passes = pipeline_passes(s, part);
-    return in_a_row(passes.timeline, s, passes.computed);
-  }
-  const ShardPasses passes = shard_passes(s, part);
-  PipelineTimeline one = wave_timeline(passes.wave, passes.timeline);
-  if (!s.staged()) {
-    const double end = passes.computed + passes.reductions.front().behind();
-    for (auto& rank : one.ranks) rank.push_back({{ActionKind::reduce, 0}, passes.computed, end});
-  }
-  return in_a_row(one, s, passes.computed);
+  const Passes p = passes(s, part_of(batch, s));
+  return in_a_row(timeline_of(p.tasks, p.timeline), s, p.computed);
 }
 
 }  // namespace rondo::plan

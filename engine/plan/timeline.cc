@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -45,11 +46,15 @@ class Simulation {
     for (Queue& q : queues_) start_next(q);
     size_t ended = 0;
     while (!running_.empty()) {
-      const auto [time, id] = running_.top();
+      const auto [time, id, arrives] = running_.top();
       running_.pop();
       now_ = time;
-      ++ended;
-      finish(id);
+      if (!arrives) ++ended;
+      arrives ? release(id) : finish(id);
+      // At the same moment others may still end: a free resource chooses when all have.
+      if (!running_.empty() && std::get<double>(running_.top()) <= now_) continue;
+      for (int r : touched_) start_next(queues_[static_cast<size_t>(r)]);
+      touched_.clear();
     }
     if (ended < work_.tasks().size()) throw_stuck();
     timeline_.end = now_;
@@ -75,22 +80,26 @@ class Simulation {
     const double end = now_ + task(id).seconds;
     timeline_.intervals[static_cast<size_t>(id)] = {now_, end};
     timeline_.busy[static_cast<size_t>(task(id).resource)] += task(id).seconds;
-    running_.push({end, id});
+    running_.push({end, id, false});
   }
 
   void finish(int id) {
     queue_of(task(id)).busy = false;
+    touched_.push_back(task(id).resource);
+    if (task(id).latency > 0) {
+      running_.push({now_ + task(id).latency, id, true});
+    } else {
+      release(id);
+    }
+  }
+
+  // What waits for a task.
+  void release(int id) {
     for (int follower : followers_[static_cast<size_t>(id)]) {
       if (--waiting_[static_cast<size_t>(follower)] > 0) continue;
-      Queue& q = queue_of(task(follower));
-      q.ready.insert({task(follower).priority, follower});
-      // At the same moment others may still end: a free resource chooses when all have.
+      queue_of(task(follower)).ready.insert({task(follower).priority, follower});
       touched_.push_back(task(follower).resource);
     }
-    touched_.push_back(task(id).resource);
-    if (!running_.empty() && running_.top().first <= now_) return;
-    for (int r : touched_) start_next(queues_[static_cast<size_t>(r)]);
-    touched_.clear();
   }
 
   [[noreturn]] void throw_stuck() const {
@@ -108,10 +117,10 @@ class Simulation {
 
   const Work& work_;
   std::vector<Queue> queues_;
-  std::vector<int> waiting_;                 // by task: what it waits for and has not ended
-  std::vector<std::vector<int>> followers_;  // by task
-  std::vector<int> touched_;
-  using Ending = std::pair<double, int>;
+  std::vector<int> waiting_;                     // by task: what it waits for and has not ended
+  std::vector<std::vector<int>> followers_;      // by task
+  std::vector<int> touched_;                     // resources
+  using Ending = std::tuple<double, int, bool>;  // when, of which task; of its latency
   std::priority_queue<Ending, std::vector<Ending>, std::greater<>> running_;
   Timeline timeline_;
   double now_ = 0;

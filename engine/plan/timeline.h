@@ -4,7 +4,8 @@
 // A resource (a rank's compute, one direction of a link) does one task at a time, either in the
 // order in which its tasks were added, as an action list is executed, or whichever of those that
 // could start comes first by priority. A task starts when its resource is free and all it waits for
-// has ended. The result is exact for the given durations, and the same in every run.
+// has ended, and its latency passed. The result is exact for the given durations, and the same in
+// every run.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,8 @@ struct Task {
   int64_t priority = 0;         // Order::priority only
   // What it is, for pictures: a kind (timeline colours) and two numbers that tell it from others.
   int kind = 0, stage = -1, micro_batch = -1;
+  // Between its end, when its resource is free, and when what waits for it may start.
+  double latency = 0;
 };
 
 struct Interval {
@@ -51,7 +54,7 @@ class Work {
 struct Timeline {
   std::vector<Interval> intervals;  // by task
   std::vector<double> busy;         // by resource: seconds at work
-  double end = 0;                   // of the last task
+  double end = 0;                   // of the last task, with its latency
 };
 
 // Throws Error when tasks wait for each other in a circle, or behind one that waits for them on

@@ -1,7 +1,7 @@
 // A pipeline's run as a picture: one row per rank, one box per computation.
 //
-// For measured runs (PipelineRank::timeline) and for plans (pipeline_timing) alike. Pure functions;
-// the same input gives the same bytes.
+// For measured runs (StepRunner::timeline) and for plans (engine/plan/step_tasks.h) alike. Pure
+// functions; the same input gives the same bytes.
 #pragma once
 
 #include <string>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/parallel/stage_shards.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -57,7 +56,7 @@ void SessionModelInTraining::write_weights(const Ranks& ranks,
 
 std::string PipelineModelInTraining::describe(int ranks) const {
   const int stages = stages_.size();
-  const int shards = trainer_.shards() ? trainer_.shards()->shards().ranks() : 1;
+  const int shards = trainer_.shards() ? trainer_.shards()->ranks() : 1;
   const int pipelines = ranks / stages / shards, each = stages * shards;
   return str(place_of(context()), ", ", pipelines, pipelines == 1 ? " pipeline" : " pipelines",
              " of ", each, each == 1 ? " rank" : " ranks",

@@ -141,8 +141,9 @@ TEST_CASE("The checker finds a deadlock that buffered sends would hide", "[sched
                   {Kind::recv_activation, 1, 1, 0}, {Kind::forward, 1, 1},
                   {Kind::backward, 1, 1},           {Kind::send_gradient, 1, 1, 0}};
   const std::string problems = problems_of(s);
-  CHECK_THAT(problems, Contains("deadlock: rank 0 waits in send_activation stage 0 micro-batch 1"));
-  CHECK_THAT(problems, Contains("deadlock: rank 1 waits in send_gradient stage 1 micro-batch 0"));
+  CHECK_THAT(problems,
+             Contains("deadlock: rank 0: waits in send_activation stage 0 micro-batch 1"));
+  CHECK_THAT(problems, Contains("deadlock: rank 1: waits in send_gradient stage 1 micro-batch 0"));
   CHECK(check_schedule(s).peak_activations.empty());
 
   // The same with rank 0 taking the gradient first is fine, and stores less on rank 1.
@@ -158,7 +159,7 @@ TEST_CASE("The checker finds two ranks that expect messages in different order",
   for (Kind k : {Kind::recv_activation, Kind::forward}) {
     std::swap(a[position(a, k, 0)], a[position(a, k, 1)]);
   }
-  CHECK_THAT(problems_of(s), Contains("deadlock: rank 0 waits in send_activation stage 0 "
+  CHECK_THAT(problems_of(s), Contains("deadlock: rank 0: waits in send_activation stage 0 "
                                       "micro-batch 0 to rank 1"));
 }
 

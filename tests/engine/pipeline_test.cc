@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/pipeline.h"
 #include "engine/parallel/placement.h"
+#include "engine/parallel/step_runner.h"
 #include "kernels/base/parallel.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
@@ -116,9 +116,9 @@ PipelineResult run_pipeline(const Model& model, const Batches& batches,
     }
     Parameters parameters(model.graph, cpu_device(), own);
     parameters.initialize(9);
-    PipelineRank pipeline(model.graph, cpu.context, *group, schedule, parameters, options);
+    StepRunner pipeline(model.graph, cpu.context, group.get(), schedule, parameters, options);
     double loss = 0;
-    PipelineHooks hooks;
+    StepHooks hooks;
     hooks.after_loss = [&](int, const Plan& plan) {
       const TensorView losses = plan.view(model.loss);
       for (int64_t i = 0; i < plan.live_rows(model.graph.shape(model.loss)); ++i) {
@@ -235,8 +235,8 @@ TEST_CASE("a rank that fails in the middle of a step ends the others", "[pipelin
     const auto group = make_ring_group(transport);
     Cpu cpu;
     Parameters parameters(cut.graph, cpu_device(), rank);
-    PipelineRank pipeline(cut.graph, cpu.context, *group, schedule, parameters);
-    PipelineHooks hooks;
+    StepRunner pipeline(cut.graph, cpu.context, group.get(), schedule, parameters);
+    StepHooks hooks;
     hooks.after_loss = [](int micro_batch, const Plan&) {
       if (micro_batch == 3) throw Error("the disk is full");
     };
@@ -261,7 +261,7 @@ TEST_CASE("a value that jumps over a stage is refused", "[pipeline]") {
     const auto group = make_ring_group(transport);
     Cpu cpu;
     Parameters parameters(g, cpu_device());
-    CHECK_THROWS_WITH(PipelineRank(g, cpu.context, *group, gpipe_schedule(1, 1), parameters),
+    CHECK_THROWS_WITH(StepRunner(g, cpu.context, group.get(), gpipe_schedule(1, 1), parameters),
                       Catch::Contains("crosses from stage 0 to stage 2"));
   });
 }

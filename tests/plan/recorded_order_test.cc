@@ -4,7 +4,7 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
-#include "engine/plan/wave.h"
+#include "engine/plan/step_tasks.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;
@@ -66,7 +66,7 @@ Turns recorded(const Setting& s) {
     PipelineTrainer trainer(model, o, p, world, grid, capacity);
     trainer.accumulate(views, true);
     std::vector<Turn> mine;
-    for (const TimedAction& t : trainer.shards()->shards().timeline()) {
+    for (const TimedAction& t : trainer.shards()->timeline()) {
       switch (t.action.kind) {
         case ActionKind::forward:
         case ActionKind::input_backward:
@@ -89,25 +89,26 @@ Turns recorded(const Setting& s) {
 }
 
 Turns planned(const Setting& s) {
-  plan::WaveCosts c;
-  c.shards = s.shards;
-  c.micro_batches = s.micro_batches;
-  c.layers.resize(layers + 1);
-  c.directions = {2, 2, 2, 1, 1, 0};
-  c.alpha = c.beta = 1;
-  c.state_bytes.assign(layers + 1, 1);
+  plan::ShardCosts costs;
+  costs.layers.resize(layers + 1);
+  costs.directions = {2, 2, 2, 1, 1, 0};
+  costs.alpha = costs.beta = 1;
+  costs.state_bytes.assign(layers + 1, 1);
+  plan::StepCosts c;
+  c.schedule = {make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks), {}, s.shards};
   const plan::LinkModel link{"link", false, 1, 1};
   c.beside.assign(static_cast<size_t>(s.shards), link);
-  c.schedule = make_schedule(s.schedule, s.pipeline, s.micro_batches, s.chunks);
-  c.first_layer = {0};
+  int first = 0;
   for (const char digit : s.placement) {
-    if (digit != ',') c.first_layer.push_back(c.first_layer.back() + digit - '0');
+    if (digit == ',') continue;
+    c.stages.push_back(costs.of_layers(first, first + digit - '0'));
+    first += digit - '0';
   }
-  c.output_bytes.assign(static_cast<size_t>(c.schedule.stages), 1);
+  c.output_bytes.assign(c.stages.size(), 1);
   c.reduce = c.output_bytes;
   c.up.assign(static_cast<size_t>(s.pipeline), link);
   c.down = c.up;
-  const plan::Wave wave = plan::build_wave(c);
+  const plan::StepTasks wave = plan::tasks_of(c);
   CHECK(plan::simulate(wave.work).end > 0);
   Turns turns(static_cast<size_t>(wave.ranks));
   for (const plan::Task& t : wave.work.tasks()) {

@@ -1,11 +1,8 @@
 // The simulator against cases with exact answers.
 #include <catch2/catch.hpp>
-#include <map>
-#include <tuple>
+#include <cmath>
 
-#include "engine/parallel/wave_order.h"
-#include "engine/plan/timeline.h"
-#include "engine/plan/wave.h"
+#include "engine/plan/step_tasks.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;
@@ -27,6 +24,21 @@ TEST_CASE("tasks wait for their resource and for each other") {
   CHECK(t.end == 7);
   CHECK(t.busy[static_cast<size_t>(cpu)] == 7);
   CHECK(t.busy[static_cast<size_t>(link)] == 3);
+}
+
+TEST_CASE("what waits for a message waits for its latency, its link does not") {
+  Work work;
+  const int cpu = work.add_resource(Order::listed), link = work.add_resource(Order::listed);
+  Task message{link, 3};
+  message.latency = 10;
+  const int sent = work.add(message);
+  const int next = work.add({link, 1});
+  const int reads = work.add({cpu, 1, {sent, next}});
+  const Timeline t = simulate(work);
+  CHECK(t.intervals[static_cast<size_t>(sent)].end == 3);
+  CHECK(t.intervals[static_cast<size_t>(next)].end == 4);
+  CHECK(t.intervals[static_cast<size_t>(reads)].start == 13);
+  CHECK(t.busy[static_cast<size_t>(link)] == 4);
 }
 
 TEST_CASE("listed resources keep their order, others take the lowest priority that can start") {
@@ -68,50 +80,47 @@ TEST_CASE("a circle is an error that names a task") {
 namespace {
 
 // L equal layers over p shards; nothing but the forward passes takes time.
-WaveCosts forward_only(int shards, int micro_batches, int layers, int directions) {
-  WaveCosts c;
-  c.shards = shards;
-  c.micro_batches = micro_batches;
-  c.layers.resize(static_cast<size_t>(layers));
-  for (auto& l : c.layers) l.direction.forward = 1;
-  c.directions.assign(static_cast<size_t>(layers), directions);
-  c.state_bytes.assign(static_cast<size_t>(layers), 0);
-  c.beside.assign(static_cast<size_t>(shards), {"link", false, 0, 1});
-  return c;
-}
+struct Wave {
+  Wave(int shards, int micro_batches, int layers, int directions) {
+    costs.layers.resize(static_cast<size_t>(layers));
+    for (auto& l : costs.layers) l.direction.forward = 1;
+    costs.directions.assign(static_cast<size_t>(layers), directions);
+    costs.state_bytes.assign(static_cast<size_t>(layers), 0);
+    steps.schedule = woven_schedule({}, micro_batches, shards);
+    steps.beside.assign(static_cast<size_t>(shards), {"link", false, 0, 1});
+    steps.reduce = {0};
+  }
+  StepTasks tasks() {
+    steps.stages = {costs.of_layers(0, static_cast<int>(costs.layers.size()))};
+    return tasks_of(steps);
+  }
+  double end() { return simulate(tasks().work).end; }
+
+  ShardCosts costs;
+  StepCosts steps;
+};
 
 }  // namespace
 
-TEST_CASE("a shard's list holds every exchange once, in order, and is simulated as it stands") {
-  const std::vector<WaveExchange> row = {{2, false, false}, {1, false, false}, {2, true, false}};
-  for (int shards : {1, 2, 5}) {
-    for (int shard = 0; shard < shards; ++shard) {
-      const auto steps = wave_steps(row, 3, shard, shards);
-      CHECK(steps.size() == 3 * (5 + 4 + 1));
-      std::map<std::tuple<int, int, int>, int> seen;
-      int last = 0;
-      for (const WaveStep& s : steps) {
-        if (s.kind == WaveStep::Kind::exchange) ++seen[{s.exchange, s.micro_batch, s.direction}];
-        CHECK(s.exchange >= last);
-        last = s.exchange;
-      }
-      CHECK(seen.size() == 3 * 5);
-      for (const auto& [key, count] : seen) CHECK(count == 1);
-      CHECK(steps.back().kind == WaveStep::Kind::weight_gradients);
-    }
-  }
-  // The planner's shards carry out that list and nothing else.
-  WaveCosts c = forward_only(2, 3, 2, 2);
-  c.alpha = c.beta = 1;
-  const Wave wave = build_wave(c);
-  std::vector<WaveExchange> exchanges = {{2, false, false}, {2, false, false}, {1, false, false},
-                                         {1, true, false},  {2, true, false},  {2, true, false}};
+TEST_CASE("a shard's list is simulated as it stands") {
+  Wave wave(2, 3, 2, 2);
+  wave.costs.alpha = wave.costs.beta = 1;
+  const StepTasks tasks = wave.tasks();
+  ShardedSchedule schedule = wave.steps.schedule;
+  schedule.exchanges = {wave.steps.stages[0].order()};
+  CHECK(schedule.exchanges[0] ==
+        StageExchanges{{2, false}, {2, false}, {1, false}, {1, true}, {2, true}, {2, true}});
   for (int shard = 0; shard < 2; ++shard) {
     std::vector<int> micro_batches, expected;
-    for (const Task& t : wave.work.tasks()) {
+    for (const Task& t : tasks.work.tasks()) {
       if (t.resource == shard) micro_batches.push_back(t.micro_batch);
     }
-    for (const WaveStep& s : wave_steps(exchanges, 3, shard, 2)) expected.push_back(s.micro_batch);
+    for (const Step& s : rank_steps(schedule, 0, shard)) {
+      if (s.kind == Step::Kind::weights) expected.insert(expected.end(), {0, 1, 2});
+      if (s.kind == Step::Kind::nodes || s.kind == Step::Kind::exchange) {
+        expected.push_back(s.action.micro_batch);
+      }
+    }
     CHECK(micro_batches == expected);
   }
 }
@@ -120,9 +129,8 @@ TEST_CASE("unidirectional layers over shards take mL + p - 1 turns") {
   for (int p : {1, 2, 4, 8}) {
     for (int m : {1, 3, 8}) {
       for (int layers : {1, 2, 5}) {
-        const Wave wave = build_wave(forward_only(p, m, layers, 1));
         INFO(p << " shards, " << m << " micro-batches, " << layers << " layers");
-        CHECK(simulate(wave.work).end == m * layers + p - 1);
+        CHECK(Wave(p, m, layers, 1).end() == m * layers + p - 1);
       }
     }
   }
@@ -132,27 +140,109 @@ TEST_CASE("of a bidirectional layer both directions cross all shards") {
   // One micro-batch: a shard runs its two directions at different times, but each must wait for the
   // other end; p shards take p turns per layer, plus one where both meet in the middle shard.
   for (int p : {2, 4, 8}) {
-    const Wave wave = build_wave(forward_only(p, 1, 3, 2));
-    CHECK(simulate(wave.work).end >= 3 * p);
-    CHECK(simulate(wave.work).end <= 3 * (p + 1));
+    Wave wave(p, 1, 3, 2);
+    CHECK(wave.end() >= 3 * p);
+    CHECK(wave.end() <= 3 * (p + 1));
   }
   // Enough micro-batches fill the gaps.
-  const Wave full = build_wave(forward_only(2, 16, 3, 2));
-  const double turns = simulate(full.work).end, busy = 16 * 3 * 2;
+  const double turns = Wave(2, 16, 3, 2).end(), busy = 16 * 3 * 2;
   CHECK(busy / turns > 0.85);
 }
 
 TEST_CASE("messages, CTC and the way back lengthen the wave as they must") {
-  WaveCosts c = forward_only(4, 1, 1, 1);
+  Wave wave(4, 1, 1, 1);
+  ShardCosts& c = wave.costs;
   c.state_bytes = {0.5};
-  CHECK(simulate(build_wave(c).work).end == 4 + 3 * 0.5 + 3 * 0.5);  // gradients of states return
+  CHECK(wave.end() == 4 + 3 * 0.5 + 3 * 0.5);  // gradients of states return
   c.alpha = c.beta = 1;
   c.ctc_bytes = 0.25;
   // alpha follows the last layer shard by shard; beta comes all the way back.
-  CHECK(simulate(build_wave(c).work).end == 4 + 3 * 0.5 + 1 + (4 + 3 * 0.25));
+  CHECK(wave.end() == 4 + 3 * 0.5 + 1 + (4 + 3 * 0.25));
   // The LSTM's way back follows beta: the last shard begins when its beta is done, each further one
   // takes its turn and a message, which is longer than beta's.
   c.layers[0].direction.input_backward = 1;
   const double beta_of_last = 4 + 1.5 + 1 + 1;
-  CHECK(simulate(build_wave(c).work).end == beta_of_last + 4 * 1 + 3 * 0.5);
+  CHECK(wave.end() == beta_of_last + 4 * 1 + 3 * 0.5);
+}
+
+namespace {
+
+// A pipeline whose forward takes 1 and backward 2; messages as given.
+StepCosts pipeline_costs(PipelineSchedule schedule, double transfer = 0, double latency = 0) {
+  const auto stages = static_cast<size_t>(schedule.stages), ranks = schedule.actions.size();
+  StepCosts c;
+  c.schedule = {std::move(schedule)};
+  c.stages.assign(stages, costs_of_passes({1, 1, 1}));
+  c.output_bytes.assign(stages, transfer);
+  c.up.assign(ranks, {"link", false, latency, 1});
+  c.down = c.up;
+  c.reduce.assign(stages, 0);
+  return c;
+}
+
+// Idle time of the bubble that comm/schedule.h promises, in units of a forward of a rank's layers.
+double promised_idle(ScheduleKind kind, int p, int chunks) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+    case ScheduleKind::one_f_one_b:
+      return 3.0 * (p - 1);
+    case ScheduleKind::interleaved:
+      return 3.0 * (p - 1) / chunks;
+    case ScheduleKind::zero_bubble:
+      return p - 1;
+  }
+  return NAN;
+}
+
+}  // namespace
+
+TEST_CASE("every schedule has the bubble that it promises") {
+  int checked = 0;
+  for (ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b,
+                            ScheduleKind::interleaved, ScheduleKind::zero_bubble}) {
+    const int most_chunks = kind == ScheduleKind::interleaved ? 4 : 1;
+    for (int p = 1; p <= 16; ++p) {
+      for (int m : {1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 28, 33, 48, 64}) {
+        for (int chunks = 1; chunks <= most_chunks; ++chunks) {
+          if (!schedule_objection(kind, p, m, chunks).empty()) continue;
+          INFO(name_of(kind) << ": " << p << " ranks, " << m << " micro-batches, " << chunks);
+          const double end =
+              simulate(tasks_of(pipeline_costs(make_schedule(kind, p, m, chunks))).work).end;
+          CHECK(end / chunks - 3.0 * m == Approx(promised_idle(kind, p, chunks)).margin(1e-9));
+          ++checked;
+        }
+      }
+    }
+  }
+  CHECK(checked > 600);
+}
+
+TEST_CASE("messages of a pipeline take their time, one after the other, beside computations") {
+  // Rank 0 is done with its forwards at 3; the link takes 2 per activation: the last arrives at
+  // 1 + 3*2 + 0.5, its forward ends at 8.5, and its backward is the third of three.
+  const StepTasks tasks = tasks_of(pipeline_costs(gpipe_schedule(2, 3), 2, 0.5));
+  const PipelineTimeline t = timeline_of(tasks, simulate(tasks.work));
+  REQUIRE(t.ranks.size() == 2);
+  const auto end_of = [&](int rank, const Action& a) {
+    for (const TimedAction& done : t.ranks[static_cast<size_t>(rank)]) {
+      if (done.action == a) return done.end;
+    }
+    return -1.0;
+  };
+  CHECK(end_of(0, {ActionKind::forward, 0, 2}) == 3);
+  CHECK(end_of(0, {ActionKind::send_activation, 0, 2, 1}) == 7);
+  CHECK(end_of(1, {ActionKind::recv_activation, 1, 2, 0}) == 7.5);
+  CHECK(end_of(1, {ActionKind::forward, 1, 2}) == 8.5);
+  CHECK(end_of(1, {ActionKind::backward, 1, 2}) == 14.5);
+  CHECK(end_of(0, {ActionKind::backward, 0, 2}) == 19);
+  CHECK(t.duration() == 19);
+  CHECK(t.busy(0) == 9);
+  CHECK(t.bubble(0) == Approx(1 - 9.0 / 19));
+}
+
+TEST_CASE("a list that waits for ever has no timing") {
+  PipelineSchedule s = gpipe_schedule(2, 1);
+  std::swap(s.actions[0][0], s.actions[0][3]);  // the backward first
+  CHECK(s.actions[0][0].kind == ActionKind::backward);
+  CHECK_THROWS_AS(simulate(tasks_of(pipeline_costs(s)).work), Error);
 }

@@ -28,14 +28,6 @@ Cluster cluster_of(const Split& s, double optimizer_byte) {
   return c;
 }
 
-bool computes(ActionKind kind) {
-  return kind == ActionKind::forward || kind == ActionKind::backward ||
-         kind == ActionKind::input_backward || kind == ActionKind::weight_backward;
-}
-bool is_send(ActionKind kind) {
-  return kind == ActionKind::send_activation || kind == ActionKind::send_gradient;
-}
-
 // Counts, votes and the gradient's norm: they follow what is drawn.
 double small_sums(const Split& s, const Cluster& c) {
   if (s.devices() == 1) return 0;
@@ -175,7 +167,7 @@ TEST_CASE("a divided optimiser's sums are drawn, its weights' way back is not") 
   }
 }
 
-TEST_CASE("pipelines are drawn with every action of their schedule, in its order") {
+TEST_CASE("pipelines are drawn with every action of their schedule, computations in its order") {
   const Job job = lstm_job(recurrent, true);
   for (const Split& s : pipelined_splits()) {
     INFO(describe(s));
@@ -185,6 +177,10 @@ TEST_CASE("pipelines are drawn with every action of their schedule, in its order
     for (size_t r = 0; r < timeline.ranks.size(); ++r) {
       std::vector<Action> drawn, listed;
       for (const TimedAction& t : timeline.ranks[r]) drawn.push_back(t.action);
+      const auto computed = [](std::vector<Action> all) {
+        std::erase_if(all, [](const Action& a) { return !computes(a.kind); });
+        return all;
+      };
       for (int batch = 0; batch < s.batches; ++batch) {
         for (Action a : schedule.actions[r]) {
           if (a.kind == ActionKind::reduce && batch + 1 < s.batches) continue;
@@ -192,7 +188,8 @@ TEST_CASE("pipelines are drawn with every action of their schedule, in its order
           listed.push_back(a);
         }
       }
-      CHECK((drawn == listed));
+      CHECK((computed(drawn) == computed(listed)));
+      CHECK((std::is_permutation(drawn.begin(), drawn.end(), listed.begin(), listed.end())));
     }
     check_one_at_a_time(timeline);
     check_messages(timeline, 1, true);

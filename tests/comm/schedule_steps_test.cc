@@ -1,16 +1,16 @@
-// The order in which shards of a pipeline's stages work: right for every size, and the checker sees
-// what is wrong.
+// The order in which stages, shards, and shards of stages work: right for every size, and the
+// checker sees what is wrong.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "engine/parallel/shard_steps.h"
+#include "comm/schedule_steps.h"
 
 using namespace rondo;
 
 namespace {
 
-using Kind = ShardStep::Kind;
-using Lists = std::vector<std::vector<ShardStep>>;
+using Kind = Step::Kind;
+using Lists = std::vector<std::vector<Step>>;
 
 // Layers in turn bidirectional and not, so many to a stage; a convolution's halo in front of every
 // third stage's; CTC on the last one.
@@ -18,37 +18,28 @@ std::vector<StageExchanges> rows(int stages, int layers = 2, bool halos = false)
   std::vector<StageExchanges> all(static_cast<size_t>(stages));
   for (int s = 0; s < stages; ++s) {
     StageExchanges& row = all[static_cast<size_t>(s)];
-    std::vector<WaveExchange> forward;
+    std::vector<ShardExchange> forward;
     if (halos && s % 3 == 0) forward.push_back({1, false, true, true});
     for (int l = 0; l < layers; ++l) forward.push_back({(s + l) % 2 == 0 ? 2 : 1, false, false});
     if (s == stages - 1) forward.push_back({1, false, false});
     row = forward;
     for (auto e = forward.rbegin(); e != forward.rend(); ++e) {
-      row.push_back({e->directions, true, e->pooled, e->halo});
+      row.push_back({e->directions, true, e->meets, e->halo});
     }
   }
   return all;
 }
 
-Lists lists_of(const PipelineSchedule& schedule, const std::vector<StageExchanges>& exchanges,
-               int shards) {
-  Lists lists;
-  for (int rank = 0; rank < schedule.ranks(); ++rank) {
-    for (int shard = 0; shard < shards; ++shard) {
-      lists.push_back(shard_steps(schedule, exchanges, rank, shard, shards));
-    }
-  }
-  return lists;
-}
-
-std::string problems(const PipelineSchedule& schedule, const std::vector<StageExchanges>& exchanges,
-                     int shards, const Lists& lists) {
+std::string problems(const ShardedSchedule& schedule, const Lists& lists) {
   std::string text;
-  for (const auto& p : check_shard_steps(schedule, exchanges, shards, lists)) text += p + "\n";
+  for (const auto& p : check_steps(schedule, lists).problems) text += p + "\n";
   return text;
 }
+std::string problems(const ShardedSchedule& schedule) {
+  return problems(schedule, all_steps(schedule));
+}
 
-size_t find(const std::vector<ShardStep>& list, const ShardStep& step) {
+size_t find(const std::vector<Step>& list, const Step& step) {
   const auto found = std::find(list.begin(), list.end(), step);
   REQUIRE(found != list.end());
   return static_cast<size_t>(found - list.begin());
@@ -71,14 +62,71 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
         for (int shards : {1, 2, 3, 8, 16}) {
           INFO(name_of(kind) << ": " << ranks << " ranks, " << m << " micro-batches, " << shards
                              << " shards");
-          const Lists lists = lists_of(schedule, exchanges, shards);
-          CHECK(problems(schedule, exchanges, shards, lists) == "");
+          CHECK(problems({schedule, exchanges, shards}) == "");
           ++checked;
         }
       }
     }
   }
   CHECK(checked == 620);
+}
+
+TEST_CASE("Lists of shards that weave micro-batches are complete, ordered and free of deadlock") {
+  for (int m : {1, 2, 3, 8, 16, 64}) {
+    for (int shards : {1, 2, 3, 4, 8, 16}) {
+      for (const bool halos : {false, true}) {
+        INFO(m << " micro-batches, " << shards << " shards");
+        const ShardedSchedule schedule = woven_schedule(rows(1, 4, halos)[0], m, shards);
+        const ScheduleReport report = check_steps(schedule, all_steps(schedule));
+        CHECK(report.problems == std::vector<std::string>{});
+        CHECK(report.peak_activations == std::vector<int>(static_cast<size_t>(shards), m));
+      }
+    }
+  }
+}
+
+TEST_CASE("The list of a shard that weaves two micro-batches") {
+  // A convolution's halo and a bidirectional layer; the shard's left direction is the near one.
+  const ShardedSchedule schedule =
+      woven_schedule({{1, false, true, true}, {2, false}, {2, true}, {1, true, true, true}}, 2, 2);
+  const auto forward = [](int m) { return Action{ActionKind::forward, 0, m}; };
+  const auto backward = [](int m) { return Action{ActionKind::input_backward, 0, m}; };
+  const std::vector<Step> want = {
+      {Kind::expect, forward(0), 1, 0},  // what comes from the left, an exchange ahead
+      {Kind::expect, forward(1), 1, 0},
+      {Kind::nodes, forward(0), 0},
+      {Kind::nodes, forward(1), 0},
+      {Kind::offer, forward(0), 0},  // all give before one takes
+      {Kind::offer, forward(1), 0},
+      {Kind::exchange, forward(0), 0},
+      {Kind::exchange, forward(1), 0},
+      {Kind::expect, backward(0), 2, 1},  // the gradient of the state that came from the left
+      {Kind::expect, backward(1), 2, 1},
+      {Kind::nodes, forward(0), 1},
+      {Kind::nodes, forward(1), 1},
+      {Kind::exchange, forward(0), 1, 1},
+      {Kind::exchange, forward(1), 1, 1},
+      {Kind::exchange, forward(0), 1, 0},
+      {Kind::exchange, forward(1), 1, 0},
+      {Kind::nodes, forward(0)},
+      {Kind::nodes, forward(1)},
+      {Kind::nodes, backward(0), 2},
+      {Kind::nodes, backward(1), 2},
+      {Kind::exchange, backward(0), 2, 0},
+      {Kind::exchange, backward(1), 2, 0},
+      {Kind::exchange, backward(0), 2, 1},
+      {Kind::exchange, backward(1), 2, 1},
+      {Kind::nodes, backward(0), 3},
+      {Kind::nodes, backward(1), 3},
+      {Kind::offer, backward(0), 3},
+      {Kind::offer, backward(1), 3},
+      {Kind::exchange, backward(0), 3},
+      {Kind::exchange, backward(1), 3},
+      {Kind::nodes, backward(0)},
+      {Kind::nodes, backward(1)},
+      {Kind::weights, {ActionKind::weight_backward, 0}},
+      {Kind::action, {ActionKind::reduce, 0}}};
+  CHECK(rank_steps(schedule, 0, 1) == want);
 }
 
 TEST_CASE("The list of a shard at the left end of the last stage") {
@@ -88,7 +136,7 @@ TEST_CASE("The list of a shard at the left end of the last stage") {
   const PipelineSchedule schedule = gpipe_schedule(2, 1);
   const Action receive{ActionKind::recv_activation, 1, 0, 0}, forward{ActionKind::forward, 1, 0};
   const Action backward{ActionKind::backward, 1, 0};
-  const std::vector<ShardStep> want = {
+  const std::vector<Step> want = {
       {Kind::expect, forward, 0, 1},   // what comes from the right
       {Kind::action, receive},         //
       {Kind::expect, backward, 2, 0},  // beta
@@ -107,23 +155,23 @@ TEST_CASE("The list of a shard at the left end of the last stage") {
       {Kind::nodes, backward},
       {Kind::action, {ActionKind::send_gradient, 1, 0, 0}},
       {Kind::action, {ActionKind::reduce, 1}}};
-  CHECK(shard_steps(schedule, exchanges, 1, 0, 2) == want);
+  CHECK(rank_steps({schedule, exchanges, 2}, 1, 0) == want);
 }
 
 TEST_CASE("Neighbours wait for each other's halos, forward and backward") {
   const PipelineSchedule schedule = gpipe_schedule(1, 2);
   for (const bool halo : {true, false}) {  // else poolings, whose gradients wait for nobody
-    const std::vector<StageExchanges> exchanges = {{{1, false, true, halo}, {1, true, true, halo}}};
+    const ShardedSchedule shared{schedule, {{{1, false, true, halo}, {1, true, true, halo}}}, 2};
     for (const ActionKind kind : {ActionKind::forward, ActionKind::backward}) {
-      Lists lists = lists_of(schedule, exchanges, 2);
-      REQUIRE(problems(schedule, exchanges, 2, lists) == "");
-      // Nodes, the exchange, nodes: of one micro-batch and then of the other.
+      Lists lists = all_steps(shared);
+      REQUIRE(problems(shared, lists) == "");
+      // Nodes, both halves of the exchange, nodes: of one micro-batch and then of the other.
       const auto first = std::find_if(lists[1].begin(), lists[1].end(),
-                                      [&](const ShardStep& s) { return s.action.kind == kind; });
-      std::rotate(first, first + 3, first + 6);
-      const std::string text = problems(schedule, exchanges, 2, lists);
+                                      [&](const Step& s) { return s.action.kind == kind; });
+      std::rotate(first, first + 4, first + 8);
+      const std::string text = problems(shared, lists);
       if (halo || kind == ActionKind::forward) {
-        CHECK_THAT(text, Catch::Contains("deadlock: waits in exchange"));
+        CHECK_THAT(text, Catch::Contains("waits in exchange"));
       } else {
         CHECK(text == "");
       }
@@ -133,17 +181,16 @@ TEST_CASE("Neighbours wait for each other's halos, forward and backward") {
 
 // Lists of two stages of two shards, broken in one way.
 struct Broken {
-  const PipelineSchedule schedule = one_f_one_b_schedule(2, 4);
-  const std::vector<StageExchanges> exchanges = rows(2);
+  const ShardedSchedule schedule{one_f_one_b_schedule(2, 4), rows(2), 2};
   const Action forward{ActionKind::forward, 0, 1};
-  const ShardStep early{Kind::exchange, forward, 0, 0}, late{Kind::exchange, forward, 0, 1};
+  const Step early{Kind::exchange, forward, 0, 0}, late{Kind::exchange, forward, 0, 1};
 
   // What the checker says of them.
   template <class Break>
   std::string fault(Break&& break_lists) const {
-    Lists lists = lists_of(schedule, exchanges, 2);
+    Lists lists = all_steps(schedule);
     break_lists(lists);
-    return problems(schedule, exchanges, 2, lists);
+    return problems(schedule, lists);
   }
 };
 
@@ -154,7 +201,7 @@ TEST_CASE_METHOD(Broken, "The checker names steps that lists of stages and shard
   CHECK_THAT(fault([&](Lists& l) { l[0].insert(l[0].begin() + 20, l[0][find(l[0], late)]); }),
              !Catch::Equals(""));
   CHECK_THAT(fault([&](Lists& l) {
-               std::erase(l[0], ShardStep{Kind::expect, forward, 0, 1});
+               std::erase(l[0], Step{Kind::expect, forward, 0, 1});
              }),
              Catch::Contains("has not been expected"));
   CHECK_THAT(fault([&](Lists& l) {
@@ -166,7 +213,7 @@ TEST_CASE_METHOD(Broken, "The checker names steps that lists of stages and shard
              }),
              Catch::Contains("nobody sends it"));
   CHECK_THAT(fault([&](Lists& l) {
-               std::erase_if(l[1], [&](const ShardStep& s) {
+               std::erase_if(l[1], [&](const Step& s) {
                  return s.action == forward && s.kind != Kind::expect;
                });
              }),
@@ -176,7 +223,7 @@ TEST_CASE_METHOD(Broken, "The checker names steps that lists of stages and shard
 TEST_CASE_METHOD(Broken,
                  "The checker finds orders in which stages and shards wait for each other") {
   // Both shards begin with the direction whose end is far: each waits for the other.
-  const auto far_first = [&](std::vector<ShardStep>& list) {
+  const auto far_first = [&](std::vector<Step>& list) {
     std::swap(list[find(list, early)], list[find(list, late)]);
   };
   CHECK(fault([&](Lists& l) { far_first(l[0]); }) == "");
@@ -184,18 +231,18 @@ TEST_CASE_METHOD(Broken,
                far_first(l[0]);
                far_first(l[1]);
              }),
-             Catch::Contains("deadlock: waits in exchange 0"));
+             Catch::Contains("deadlock: shard 0 of rank 0: waits in exchange 0"));
   // A state is expected only after the shard has given away what the other one waits with.
   CHECK_THAT(fault([&](Lists& l) {
                for (size_t r : {0, 1}) {
-                 std::vector<ShardStep> expected;
-                 for (const ShardStep& s : l[r]) {
+                 std::vector<Step> expected;
+                 for (const Step& s : l[r]) {
                    if (s.kind == Kind::expect && s.action == forward) expected.push_back(s);
                  }
-                 std::erase_if(l[r], [&](const ShardStep& s) {
+                 std::erase_if(l[r], [&](const Step& s) {
                    return s.kind == Kind::expect && s.action == forward;
                  });
-                 for (const ShardStep& s : expected) {
+                 for (const Step& s : expected) {
                    const size_t at = find(l[r], {Kind::exchange, forward, s.exchange, s.direction});
                    l[r].insert(l[r].begin() + static_cast<std::ptrdiff_t>(at), s);
                  }
@@ -204,7 +251,7 @@ TEST_CASE_METHOD(Broken,
              Catch::Contains("deadlock"));
   // Two micro-batches change places on one of the shards.
   CHECK_THAT(fault([&](Lists& l) {
-               for (ShardStep& s : l[2]) {
+               for (Step& s : l[2]) {
                  int& m = s.action.micro_batch;
                  if (s.kind != Kind::action && s.action.kind == ActionKind::forward && m < 2) {
                    m = 1 - m;
