@@ -49,19 +49,6 @@ void Session::State::read_floats(const Plan& plan, ValueId id, std::vector<float
   }
 }
 
-void Session::State::count_losses(const Plan& plan, ValueId loss) {
-  read_floats(plan, loss, result.losses);
-  for (float l : result.losses) {
-    if (std::isfinite(l)) {
-      result.loss += static_cast<double>(l);
-    } else if (std::isinf(l) && l > 0) {
-      ++result.infeasible;
-    } else {
-      ++result.nonfinite;
-    }
-  }
-}
-
 Session::Session(ModelFunction model, SessionOptions options) : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.options = options;
@@ -79,10 +66,7 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   const Shape& loss = s.train.graph.shape(s.train.outputs.loss);
   RONDO_CHECK(loss.planes == 1 && loss.cols == 1, "the loss is ", to_string(loss),
               ", expected one number per row");
-  std::string why;
-  s.device = find_device(options.device, &why, options.device_index);
-  if (s.device == nullptr)
-    fail_input("device ", name_of(options.device), " is not available: ", why);
+  s.device = &require_device(options.device, options.device_index);
   s.stream = s.device->make_stream();
   s.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
   s.context = {options.reference ? Backend::ref : backend_of(options.device), s.device, &s.stream,
@@ -123,12 +107,10 @@ const StepResult& Session::evaluate(const BatchView& batch) {
   plan.load(batch);
   plan.run_recorded(0, [&] { plan.run(); });
   StepResult& r = s.result;
-  r.loss = r.gradient_norm = 0;
-  r.infeasible = r.nonfinite = 0;
+  r.gradient_norm = 0;
   r.skipped = false;
-  r.sequences = batch.layout->extent.sequences;
-  r.frames = batch.layout->extent.rows;
-  s.count_losses(plan, s.evaluate.outputs.loss);
+  s.read_floats(plan, s.evaluate.outputs.loss, r.losses);
+  set_totals(r, totals_of(batch, r.losses));
   return r;
 }
 

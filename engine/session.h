@@ -87,6 +87,10 @@ struct StepResult {
 };
 
 struct LossTotals;  // kernels/totals/totals.h
+// The sums and counts of `totals`; what else a result has stays as it is.
+void set_totals(StepResult& result, const LossTotals& totals);
+// What a batch with these losses adds to the totals.
+LossTotals totals_of(const BatchView& batch, std::span<const float> losses);
 StepResult step_result(const LossTotals& totals, std::span<const double> losses);
 
 // Sums gradients and counts over ranks; comm supplies one, a single rank needs none.

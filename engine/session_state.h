@@ -80,7 +80,6 @@ struct Session::State {
   void fetch_losses(const Plan& plan, InFlight& item);
   void add_nothing(InFlight& item);
   void add_computed(const StepResult& batch, InFlight& item);
-  void set_totals(const LossTotals& t);
   void set_losses(const InFlight& item);
   double reduce(LossTotals& t);
 
@@ -91,7 +90,6 @@ struct Session::State {
 
   // A value's live part as f32 (session.cc).
   void read_floats(const Plan& plan, ValueId id, std::vector<float>& out);
-  void count_losses(const Plan& plan, ValueId loss);
 };
 
 }  // namespace rondo

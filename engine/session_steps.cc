@@ -7,13 +7,25 @@
 
 namespace rondo {
 
+void set_totals(StepResult& result, const LossTotals& t) {
+  result.loss = t.loss;
+  result.sequences = static_cast<int64_t>(t.sequences);
+  result.frames = static_cast<int64_t>(t.frames);
+  result.infeasible = static_cast<int64_t>(t.infeasible);
+  result.nonfinite = static_cast<int64_t>(t.nonfinite);
+}
+
+LossTotals totals_of(const BatchView& batch, std::span<const float> losses) {
+  LossTotals t;
+  t.sequences = batch.layout->extent.sequences;
+  t.frames = static_cast<double>(batch.layout->extent.rows);
+  for (float loss : losses) count_loss(t, static_cast<double>(loss));
+  return t;
+}
+
 StepResult step_result(const LossTotals& totals, std::span<const double> losses) {
   StepResult r;
-  r.loss = totals.loss;
-  r.sequences = static_cast<int64_t>(totals.sequences);
-  r.frames = static_cast<int64_t>(totals.frames);
-  r.infeasible = static_cast<int64_t>(totals.infeasible);
-  r.nonfinite = static_cast<int64_t>(totals.nonfinite);
+  set_totals(r, totals);
   r.losses.assign(losses.begin(), losses.end());
   return r;
 }
@@ -93,14 +105,6 @@ void Session::State::add_computed(const StepResult& batch, InFlight& item) {
   }
   std::copy(batch.losses.begin(), batch.losses.end(),
             reinterpret_cast<float*>(item.loss_values.data()));
-}
-
-void Session::State::set_totals(const LossTotals& t) {
-  result.loss = t.loss;
-  result.sequences = static_cast<int64_t>(t.sequences);
-  result.frames = static_cast<int64_t>(t.frames);
-  result.infeasible = static_cast<int64_t>(t.infeasible);
-  result.nonfinite = static_cast<int64_t>(t.nonfinite);
 }
 
 void Session::State::set_losses(const InFlight& item) {
@@ -227,7 +231,7 @@ const StepResult& Session::collect() {
   item.done.synchronize();
   StepResult& r = s.result;
   const InFlight::Returned& back = item.returned();
-  s.set_totals(back.totals);
+  set_totals(r, back.totals);
   r.gradient_norm = 0;
   r.skipped = false;
   if (item.is_update) {

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "kernels/base/cuda_device.h"
+#include "kernels/base/error.h"
 #ifdef RONDO_WITH_SIM
 #include "kernels/simt/sim_device.h"
 #endif
@@ -52,6 +53,13 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
 #endif
   }
   return nullptr;
+}
+
+Device& require_device(DeviceKind kind, int index) {
+  std::string why;
+  Device* const device = find_device(kind, &why, index);
+  if (device == nullptr) fail_input("device ", name_of(kind), " is not available: ", why);
+  return *device;
 }
 
 Backend backend_of(DeviceKind kind) {

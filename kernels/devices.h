@@ -27,6 +27,9 @@ bool built_with_cuda();
 // without CUDA. `index` chooses among GPUs. Devices live as long as the process.
 Device* find_device(DeviceKind kind, std::string* why = nullptr, int index = 0);
 
+// The same; InputError when it is not there.
+Device& require_device(DeviceKind kind, int index = 0);
+
 // The kernels that run on such a device.
 Backend backend_of(DeviceKind kind);
 

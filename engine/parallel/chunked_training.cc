@@ -95,15 +95,7 @@ void ChunkedTraining::collect(bool leftmost) {
     runner_->append_floats(loss_, narrow);
     losses.assign(narrow.begin(), narrow.end());
   }
-  for (double loss : losses) {
-    if (std::isfinite(loss)) {
-      totals_.loss += loss;
-    } else if (std::isinf(loss) && loss > 0) {
-      ++totals_.infeasible;
-    } else {
-      ++totals_.nonfinite;
-    }
-  }
+  for (double loss : losses) count_loss(totals_, loss);
   losses_.insert(losses_.end(), losses.begin(), losses.end());
 }
 

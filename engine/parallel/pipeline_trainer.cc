@@ -152,11 +152,7 @@ void PipelineTrainer::reserve(const BatchCapacity& capacity) {
 }
 
 void PipelineTrainer::make_context(const SessionOptions& options) {
-  std::string why;
-  device_ = find_device(options.device, &why, options.device_index);
-  if (device_ == nullptr) {
-    fail_input("device ", name_of(options.device), " is not available: ", why);
-  }
+  device_ = &require_device(options.device, options.device_index);
   if (settings_.shard_optimizer && !device_->host_memory()) {
     fail_input("parallel.shard_optimizer in pipelines works in host memory, not with --device ",
                name_of(options.device));
@@ -164,11 +160,8 @@ void PipelineTrainer::make_context(const SessionOptions& options) {
   if (options.compute == DType::f64) fail_input("f64 is for gradient checks: it does not train");
   stream_ = device_->make_stream();
   pool_ = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
-  const Backend backend = options.reference                    ? Backend::ref
-                          : options.device == DeviceKind::cuda ? Backend::cuda
-                          : options.device == DeviceKind::sim  ? Backend::sim
-                                                               : Backend::cpu;
-  context_ = {backend, device_, &stream_, pool_.get()};
+  context_ = {options.reference ? Backend::ref : backend_of(options.device), device_, &stream_,
+              pool_.get()};
 }
 
 void PipelineTrainer::place(const PipelineSettings& settings, const BatchCapacity& capacity) {
@@ -371,17 +364,9 @@ const std::vector<float>& PipelineTrainer::evaluate_and_predict(const BatchView&
       .wait();
   StepResult& r = result_;
   r = {};
-  r.sequences = batch.layout->extent.sequences;
-  r.frames = batch.layout->extent.rows;
   const auto middle = evaluated_.begin() + static_cast<std::ptrdiff_t>(losses);
   r.losses.assign(evaluated_.begin(), middle);
-  for (float l : r.losses) {
-    if (std::isfinite(l)) {
-      r.loss += static_cast<double>(l);
-    } else {
-      ++(std::isinf(l) && l > 0 ? r.infeasible : r.nonfinite);
-    }
-  }
+  set_totals(r, totals_of(batch, r.losses));
   prediction_.assign(middle, evaluated_.end());
   return prediction_;
 }

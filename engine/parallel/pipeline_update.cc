@@ -109,11 +109,7 @@ void PipelineTrainer::apply_update() {
       .all_reduce(TensorView(counts, DType::f64, {Session::count_sums}), Reduction::sum)
       .wait();
   result_ = {};
-  result_.sequences = static_cast<int64_t>(counts[0]);
-  result_.frames = static_cast<int64_t>(counts[1]);
-  result_.infeasible = static_cast<int64_t>(counts[2]);
-  result_.nonfinite = static_cast<int64_t>(counts[3]);
-  result_.loss = counts[4];
+  set_totals(result_, {counts[4], counts[0], counts[1], counts[2], counts[3]});
   const double count = std::max(counts[0] - counts[2], 1.0);
   const Optimizer::Result applied =
       sharded_ ? sharded_->apply(count) : optimizer_->apply(context_, count);

@@ -371,13 +371,7 @@ void SequenceShards::add_losses(const Pass& pass, LossTotals& totals, std::vecto
     const double loss =
         value.dtype == DType::f64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
     losses[by_sequence ? static_cast<size_t>(pass.part->order()[i]) : i] = loss;
-    if (std::isfinite(loss)) {
-      totals.loss += loss;
-    } else if (std::isinf(loss) && loss > 0) {
-      ++totals.infeasible;
-    } else {
-      ++totals.nonfinite;
-    }
+    count_loss(totals, loss);
   }
 }
 

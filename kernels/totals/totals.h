@@ -15,6 +15,8 @@
 // Determinism: bitwise; sums are double, in a fixed order.
 #pragma once
 
+#include <cmath>
+
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
 
@@ -26,6 +28,16 @@ struct LossTotals {
   double sequences = 0, frames = 0;
   double infeasible = 0, nonfinite = 0;
 };
+// Adds one loss as the op does, in host memory.
+inline void count_loss(LossTotals& totals, double loss) {
+  if (std::isfinite(loss)) {
+    totals.loss += loss;
+  } else if (loss > 0) {
+    ++totals.infeasible;
+  } else {
+    ++totals.nonfinite;
+  }
+}
 inline constexpr int loss_totals_doubles = sizeof(LossTotals) / sizeof(double);
 
 struct LossTotalsArgs {
