@@ -9,6 +9,7 @@
 // data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -32,6 +33,7 @@ enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class Deterministic : uint8_t { same_world, world_invariant };
 enum class Sync : uint8_t { step, local, block, async };
+inline constexpr std::array sync_names{"step", "local", "block", "async"};
 enum class RankTransport : uint8_t { automatic, tcp, gloo, shared };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
 

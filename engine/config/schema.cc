@@ -17,7 +17,6 @@ constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "world_invariant"};
-constexpr std::array sync_names{"step", "local", "block", "async"};
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};

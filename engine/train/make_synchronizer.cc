@@ -16,8 +16,6 @@
 namespace rondo {
 namespace {
 
-constexpr const char* names[] = {"step", "local", "block", "async"};
-
 class Maker {
  public:
   Maker(const Config& config, const Ranks& ranks, Session& session, size_t ballot,
@@ -62,18 +60,6 @@ class Maker {
 
   std::unique_ptr<Synchronizer> sharded() {
     const int shards = config_.parallel.sequence;
-    if (config_.parallel.deterministic == Deterministic::world_invariant) {
-      fail_input(
-          "parallel.sequence and parallel.deterministic = \"world_invariant\" do not go "
-          "together: shards of a sequence sum in another order");
-    }
-    if (config_.parallel.sync != Sync::step) {
-      fail_input("parallel.sequence and parallel.sync = \"",
-                 names[static_cast<size_t>(config_.parallel.sync)], "\" do not go together");
-    }
-    if (config_.training.tbptt > 0) {
-      fail_input("parallel.sequence and training.tbptt do not go together");
-    }
     const std::chrono::duration<double> timeout(config_.parallel.timeout_seconds);
     return std::make_unique<SequenceSynchronizer>(
         session_, *ranks_.group(), shards, std::max(1, config_.parallel.micro_batches),
@@ -128,34 +114,6 @@ class Maker {
 
 bool shards_optimizer(const Config& config, const Ranks& ranks) {
   return config.parallel.shard_optimizer && ranks.size() > 1;
-}
-
-void require_parallel_settings(const Config& config) {
-  const ParallelConfig& p = config.parallel;
-  if (p.shard_optimizer && p.deterministic == Deterministic::world_invariant) {
-    fail_input(
-        "parallel.shard_optimizer and parallel.deterministic = \"world_invariant\" cannot be "
-        "combined");
-  }
-  if (wants_pipeline(config) && p.sync != Sync::step) {
-    fail_input(
-        "pipelines (parallel.pipeline, parallel.data, parallel.chunks) need parallel.sync = "
-        "\"step\"");
-  }
-  if (p.sync == Sync::step) return;
-  const std::string sync = str("parallel.sync = \"", names[static_cast<size_t>(p.sync)], "\"");
-  if (p.deterministic == Deterministic::world_invariant) {
-    fail_input("parallel.deterministic = \"world_invariant\" needs parallel.sync = \"step\"; with ",
-               sync, " the result depends on the number of ranks");
-  }
-  if (p.shard_optimizer) {
-    fail_input("parallel.shard_optimizer needs parallel.sync = \"step\"; with ", sync,
-               " every rank updates all weights");
-  }
-  if (p.sync == Sync::async && config.schedule.type == ScheduleType::plateau) {
-    fail_input("schedule.type = \"plateau\" needs validations of all ranks together; with ", sync,
-               " there are none");
-  }
 }
 
 std::unique_ptr<Synchronizer> make_synchronizer(

@@ -11,9 +11,6 @@
 
 namespace rondo {
 
-// Throws InputError for settings that do not go together.
-void require_parallel_settings(const Config& config);
-
 // Whether the optimizer's state is divided over these ranks.
 bool shards_optimizer(const Config& config, const Ranks& ranks);
 

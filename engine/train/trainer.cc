@@ -10,7 +10,7 @@
 
 #include "engine/io/file.h"
 #include "engine/io/signals.h"
-#include "engine/train/make_synchronizer.h"
+#include "engine/train/combinations.h"
 #include "engine/train/open_data.h"
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
@@ -477,7 +477,7 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
     if (config.data.train.empty()) {
       fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
     }
-    require_parallel_settings(config);
+    require_combination(config, options);
     if (config.training.checkpoint_dir.empty()) {
       fail_input("training.checkpoint_dir is empty: name the directory for checkpoints and logs");
     }

@@ -31,20 +31,6 @@ PipelineSettings pipeline_settings(const Config& config) {
 
 namespace {
 
-void refuse_with_pipelines(const Config& config, const TrainerOptions& options) {
-  if (config.parallel.sync != Sync::step) {
-    fail_input("--timeline draws runs with parallel.sync = \"step\"");
-  }
-  RONDO_CHECK(!options.group || options.transport, "a group without its transport");
-  if (config.parallel.deterministic == Deterministic::world_invariant) {
-    fail_input(
-        "parallel.deterministic = \"world_invariant\" is for ranks that hold the whole "
-        "model, not for pipelines");
-  }
-  if (options.lockstep) fail_input("--lockstep-ref runs on one rank, not in pipelines");
-  if (config.training.tbptt > 0) fail_input("training.tbptt does not go with pipelines");
-}
-
 // The graph of the whole model, to count its weights before it is cut.
 int64_t count_weights(const ModelFunction& model) {
   Graph graph;
@@ -87,10 +73,6 @@ class Maker {
 
   void make_session() {
     o_.setup.together([&] {
-      if (o_.trainer.lockstep && (config_.parallel.sequence > 1 || config_.training.tbptt > 0)) {
-        fail_input("--lockstep-ref compares whole batches: not with parallel.sequence, nor with ",
-                   "training.tbptt");
-      }
       SessionOptions o = session_options_here();
       if (shards_optimizer(config_, o_.ranks)) {
         o.optimizer = ShardedSynchronizer::without_state(o.optimizer);
@@ -109,8 +91,8 @@ class Maker {
   }
 
   void make_pipeline() {
+    RONDO_CHECK(!o_.trainer.group || o_.trainer.transport, "a group without its transport");
     const ParallelConfig& p = config_.parallel;
-    o_.setup.together([&] { refuse_with_pipelines(config_, o_.trainer); });
     const WorldSplit split = split_world(o_.ranks.size(), p.pipeline, p.data, p.sequence);
     const PipelineSettings settings = settings_here(split);
     const auto patience = settings.options.timeout;

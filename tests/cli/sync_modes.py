@@ -157,7 +157,7 @@ def test_wrong_settings():
                               ("parallel.shard_optimizer=2", "parallel.shard_optimizer")):
             fails("train", *READY, "data=.", setting, cwd=root, errs=says)
         fails("train", *READY, "data=.", "parallel.sync=local", "parallel.deterministic=world_invariant",
-              cwd=root, errs="needs parallel.sync = \"step\"")
+              cwd=root, errs="and parallel.sync = \"local\" do not go together")
 
 
 main(globals())

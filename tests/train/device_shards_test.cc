@@ -170,13 +170,13 @@ TEST_CASE("what shards and chunks on devices do not go with is said in a sentenc
   const More lockstep = [](TrainerOptions& o) { o.lockstep = true; };
   const Config shards = shards_config(corpus, "refused", 2, 2);
   CHECK_THAT(refused(shards, 2, lockstep),
-             Contains("--lockstep-ref compares whole batches: not with parallel.sequence, nor with "
-                      "training.tbptt"));
+             Contains("parallel.sequence and --lockstep-ref do not go together"));
   Config chunks = shards_config(corpus, "refused", 1, 2);
   chunks.training.tbptt = 5;
   CHECK_THAT(refused(chunks, 1), Contains("need unidirectional layers"));
   chunks.model.bidirectional = false;
-  CHECK_THAT(refused(chunks, 1, lockstep), Contains("--lockstep-ref compares whole batches"));
+  CHECK_THAT(refused(chunks, 1, lockstep),
+             Contains("--lockstep-ref and training.tbptt do not go together: it compares whole"));
   chunks.parallel.sequence = 2;
   CHECK_THAT(refused(chunks, 2),
              Contains("parallel.sequence and training.tbptt do not go together"));

@@ -286,10 +286,10 @@ TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]")
   CHECK_THAT(refusal(4, shards), Contains("must be a multiple of --pipeline 2 x --sequence 3"));
   Config local = pipeline(c, 2);
   local.parallel.sync = Sync::local;
-  CHECK_THAT(refusal(2, local), Contains("need parallel.sync = \"step\""));
+  CHECK_THAT(refusal(2, local), Contains("parallel.sync = \"local\" do not go together: stages"));
   Config invariant = pipeline(c, 2);
   invariant.parallel.deterministic = Deterministic::world_invariant;
-  CHECK_THAT(refusal(2, invariant), Contains("not for pipelines"));
+  CHECK_THAT(refusal(2, invariant), Contains("ranks that hold the whole model"));
   Config placed = pipeline(c, 2);
   placed.parallel.placement = "3,4";
   CHECK_THAT(refusal(2, placed), Contains("parallel.placement = \"3,4\": places 7 layers"));

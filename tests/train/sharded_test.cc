@@ -141,5 +141,5 @@ TEST_CASE("a sharded optimizer does not go with sums that hold for any number of
   const TrainingCorpus corpus;
   Config c = config_of(corpus, "refused", true);
   c.parallel.deterministic = Deterministic::world_invariant;
-  CHECK_THAT(message_of(train_on(2, c).errors.at(0)), Contains("cannot be combined"));
+  CHECK_THAT(message_of(train_on(2, c).errors.at(0)), Contains("do not go together"));
 }

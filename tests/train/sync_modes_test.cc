@@ -309,15 +309,15 @@ TEST_CASE("settings that do not go together are refused before anything is writt
     return message;
   };
   CHECK_THAT(refusal([](Config& c) { c.parallel.deterministic = Deterministic::world_invariant; }),
-             Contains("\"world_invariant\" needs parallel.sync = \"step\"; with parallel.sync = "
-                      "\"local\""));
+             Contains("\"world_invariant\" and parallel.sync = \"local\" do not go together"));
   CHECK_THAT(refusal([](Config& c) { c.parallel.pipeline = 2; }),
-             Contains("pipelines (parallel.pipeline, ") && Contains("need parallel.sync"));
+             Contains("a pipeline (parallel.pipeline, ") && Contains("parallel.sync = \"local\""));
   CHECK_THAT(refusal([](Config& c) { c.parallel.shard_optimizer = true; }),
-             Contains("parallel.shard_optimizer needs parallel.sync = \"step\""));
-  CHECK_THAT(refusal([](Config& c) {
-               c.parallel.sync = Sync::async;
-               c.schedule.type = ScheduleType::plateau;
-             }),
-             Contains("schedule.type = \"plateau\" needs validations of all ranks together"));
+             Contains("parallel.shard_optimizer and parallel.sync = \"local\" do not go"));
+  CHECK_THAT(
+      refusal([](Config& c) {
+        c.parallel.sync = Sync::async;
+        c.schedule.type = ScheduleType::plateau;
+      }),
+      Contains("schedule.type = \"plateau\" and parallel.sync = \"async\" do not go together"));
 }

@@ -1,0 +1,129 @@
+// What does not go together, and that users are told.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "engine/train/combinations.h"
+#include "kernels/base/error.h"
+#include "tests/support/support.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Run {
+  Config config;
+  TrainerOptions options;
+};
+
+void ask_for(Way way, Run& run) {
+  ParallelConfig& p = run.config.parallel;
+  switch (way) {
+    case Way::pipeline:
+      p.pipeline = 2;
+      break;
+    case Way::sequence:
+      p.sequence = 2;
+      break;
+    case Way::timeline:
+      run.options.timeline = "timeline.svg";
+      break;
+    case Way::tbptt:
+      run.config.training.tbptt = 5;
+      break;
+    case Way::lockstep:
+      run.options.lockstep = true;
+      break;
+    case Way::world_invariant:
+      p.deterministic = Deterministic::world_invariant;
+      break;
+    case Way::shard_optimizer:
+      p.shard_optimizer = true;
+      break;
+    case Way::out_of_step:
+      p.sync = Sync::block;
+      break;
+    case Way::async:
+      p.sync = Sync::async;
+      break;
+    case Way::plateau:
+      run.config.schedule.type = ScheduleType::plateau;
+      break;
+  }
+}
+
+std::string refusal(const std::vector<Way>& ways) {
+  Run run;
+  for (Way way : ways) ask_for(way, run);
+  try {
+    require_combination(run.config, run.options);
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+std::string as_written(Way way) {
+  return way == Way::out_of_step ? "parallel.sync = \"block\"" : name_of(way);
+}
+
+const std::vector<Way> all_ways = {
+    Way::pipeline,        Way::sequence,        Way::timeline,    Way::tbptt, Way::lockstep,
+    Way::world_invariant, Way::shard_optimizer, Way::out_of_step, Way::async, Way::plateau};
+
+std::string table() {
+  std::string rows = "|  | does not go with | because |\n|---|---|---|\n";
+  for (const Refusal& row : refusals()) {
+    std::string others;
+    for (Way other : row.others) {
+      others += str(others.empty() ? "" : "; ", name_of(other));
+    }
+    rows += str("| ", name_of(row.one), " | ", others, " | ", row.reason, " |\n");
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("every way to run is allowed alone") {
+  for (Way way : all_ways) CHECK(refusal({way}) == "");
+}
+
+TEST_CASE("two ways that do not go together are refused by both their names, with the reason") {
+  for (const Refusal& row : refusals()) {
+    for (Way other : row.others) {
+      CHECK(refusal({row.one, other}) ==
+            str(name_of(row.one), " and ", as_written(other), " do not go together: ", row.reason));
+    }
+  }
+}
+
+TEST_CASE("what goes together goes on going together") {
+  CHECK(refusal({Way::pipeline, Way::sequence, Way::shard_optimizer, Way::timeline}) == "");
+  CHECK(refusal({Way::sequence, Way::plateau, Way::shard_optimizer}) == "");
+  CHECK(refusal({Way::tbptt, Way::world_invariant}) == "");
+  CHECK(refusal({Way::tbptt, Way::shard_optimizer}) == "");
+  CHECK(refusal({Way::tbptt, Way::out_of_step}) == "");
+  CHECK(refusal({Way::out_of_step, Way::plateau}) == "");
+  CHECK(refusal({Way::lockstep, Way::world_invariant, Way::plateau}) == "");
+}
+
+TEST_CASE("the table of what does not go together stands in the documentation") {
+  const char* root = std::getenv("RONDO_SOURCE_ROOT");
+  if (!root) {
+    WARN("RONDO_SOURCE_ROOT is not set: docs/parallelism.md is not compared");
+    return;
+  }
+  const std::filesystem::path path = std::filesystem::path(root) / "docs/parallelism.md";
+  const std::string begin = "<!-- combinations: begin -->\n", end = "<!-- combinations: end -->";
+  std::string doc = test::slurp(path);
+  const size_t from = doc.find(begin), to = doc.find(end);
+  REQUIRE(from != std::string::npos);
+  REQUIRE(to != std::string::npos);
+  if (std::getenv("RONDO_UPDATE_DOCS")) {
+    doc.replace(from + begin.size(), to - from - begin.size(), table());
+    test::spit(path, doc);
+  }
+  INFO("run train_test with RONDO_UPDATE_DOCS=1 to write the table anew");
+  CHECK(test::slurp(path).find(begin + table() + end) != std::string::npos);
+}
