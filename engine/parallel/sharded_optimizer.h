@@ -16,7 +16,7 @@
 
 #include "comm/group/device_group.h"
 #include "engine/optimizer.h"
-#include "engine/parallel/sharded_synchronizer.h"
+#include "engine/parallel/shard_layout.h"
 
 namespace rondo {
 
