@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/bucket_reducer.h"
+#include "engine/reduce/bucket_reducer.h"
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
 #include "tests/comm/decorators.h"

@@ -66,7 +66,7 @@ struct SessionOptions {
   bool lockstep = false;       // run both and stop at the first difference
   bool training = true;        // false: no memory for gradients and optimiser
   // Above 0: training batches are computed in chunks of so many frames, with truncated
-  // backpropagation through time (engine/parallel/chunked_training.h).
+  // backpropagation through time (engine/cut/chunked_training.h).
   int32_t tbptt = 0;
   OptimizerOptions optimizer = {};
 };

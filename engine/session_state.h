@@ -4,10 +4,10 @@
 #include <array>
 #include <optional>
 
+#include "engine/cut/chunked_training.h"
 #include "engine/graph/bucket.h"
 #include "engine/graph/lockstep.h"
 #include "engine/graph/recording.h"
-#include "engine/parallel/chunked_training.h"
 #include "engine/session.h"
 #include "kernels/base/error.h"
 #include "kernels/totals/totals.h"

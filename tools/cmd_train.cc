@@ -15,7 +15,7 @@
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "engine/report/progress.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"

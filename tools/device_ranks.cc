@@ -7,7 +7,7 @@
 #include "kernels/base/error.h"
 #ifdef RONDO_HAVE_NCCL
 #include "comm/nccl/nccl_group.h"
-#include "engine/parallel/device_arithmetic.h"
+#include "engine/reduce/device_arithmetic.h"
 #endif
 
 namespace rondo {

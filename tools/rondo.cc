@@ -7,7 +7,7 @@
 #include <exception>
 
 #include "comm/base/error.h"
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/device_option.h"

@@ -1,4 +1,4 @@
-// ctc in chunks of time (kernels/ctc/ctc_chunk.h), as engine/parallel/sequence_graph.cc puts it in
+// ctc in chunks of time (kernels/ctc/ctc_chunk.h), as engine/cut/sequence_graph.cc puts it in
 // place of ctc. Attributes of both: blank, log_softmax_input (0/1), zero_infinity (0/1).
 //   ctc_chunk_alpha   inputs logits, total_frames, alpha_in; output alpha_out
 //   ctc_chunk_grad    inputs logits, total_frames, alpha_in, beta_in; outputs loss, dlogits,

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/parallel/stage_messages.h"
+#include "engine/steps/stage_messages.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"

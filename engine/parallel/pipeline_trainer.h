@@ -1,5 +1,5 @@
 // Trains and evaluates a model that is spread over pipeline stages, whose ranks may share each
-// sequence (engine/parallel/sequence.h), replicated over data-parallel groups (hybrid parallelism).
+// sequence (engine/steps/sequence.h), replicated over data-parallel groups (hybrid parallelism).
 //
 // A rank holds the weights, gradients, optimiser state and activations of its own stages alone, and
 // of its shard of the frames. Gradients are summed over the replicas and shards of a stage, in
@@ -14,7 +14,7 @@
 //
 // All ranks of the world make the same calls in the same order, but for what is said below. One
 // thread at a time. InputError for a model or settings that do not
-// fit the ranks, before anything is computed; CommError and PeerFailed as engine/parallel/ranks.h.
+// fit the ranks, before anything is computed; CommError and PeerFailed as engine/reduce/ranks.h.
 #pragma once
 
 #include <functional>
@@ -24,14 +24,14 @@
 #include <string>
 #include <vector>
 
-#include "engine/parallel/bucket_reducer.h"
-#include "engine/parallel/host_array.h"
 #include "engine/parallel/placement.h"
 #include "engine/parallel/rank_grid.h"
-#include "engine/parallel/ranks.h"
-#include "engine/parallel/sharded_optimizer.h"
-#include "engine/parallel/step_runner.h"
+#include "engine/reduce/bucket_reducer.h"
+#include "engine/reduce/host_array.h"
+#include "engine/reduce/ranks.h"
+#include "engine/reduce/sharded_optimizer.h"
 #include "engine/session.h"
+#include "engine/steps/step_runner.h"
 
 namespace rondo {
 

@@ -2,8 +2,8 @@
 // the stages, the optimiser.
 #include <algorithm>
 
-#include "engine/parallel/device_bucket_reducer.h"
 #include "engine/parallel/pipeline_trainer.h"
+#include "engine/reduce/device_bucket_reducer.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/reduce/reduce.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/parallel/stage_messages.h"
+#include "engine/steps/stage_messages.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -5,7 +5,7 @@
 // What is asked for is always the slowest of all replicas and shards, which the others wait for.
 #pragma once
 
-#include "engine/plan/machine.h"
+#include "engine/plan/machine/machine.h"
 #include "engine/plan/split.h"
 
 namespace rondo::plan {

@@ -6,7 +6,7 @@
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "engine/plan/cluster_links.h"
-#include "engine/plan/fit.h"
+#include "engine/plan/machine/fit.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/group/device_group.h"
-#include "engine/plan/machine.h"
+#include "engine/plan/machine/machine.h"
 
 namespace rondo::plan {
 
@@ -21,8 +21,8 @@ struct LinkTime {
 // after the other.
 double seconds_of(const LinkModel& link, LinkTime::Kind kind, int ranks, double bytes);
 
-// The constants, non-negative, that fit the times best (engine/plan/fit.h): those of messages, and
-// those of rings; without messages both are the rings'.
+// The constants, non-negative, that fit the times best (engine/plan/machine/fit.h): those of
+// messages, and those of rings; without messages both are the rings'.
 LinkModel fit_link(std::span<const LinkTime> times, int ranks);
 
 // Collective; the figures are rank 0's, the same on all ranks. Takes about a second. Throws

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "engine/plan/cost.h"
-#include "engine/plan/machine.h"
+#include "engine/plan/machine/cost.h"
+#include "engine/plan/machine/machine.h"
 #include "engine/session.h"
 
 namespace rondo::plan {

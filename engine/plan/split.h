@@ -6,7 +6,7 @@
 // buckets as tasks on ranks and links (engine/plan/timeline.h); memory is what the engine's planner
 // plans (engine/graph/planner.h), with weights, gradients, the buckets in which they travel, and
 // the optimiser's state, whole or divided over the ranks that hold the same weights.
-// Durations come from engine/plan/cost.h, links from engine/plan/cluster_links.h.
+// Durations come from engine/plan/machine/cost.h, links from engine/plan/cluster_links.h.
 //
 // Batches are prepared on cores that no rank computes on; what does not fit there delays the ranks
 // for the share of the time in which they compute. More ranks than cores take turns.
@@ -22,8 +22,8 @@
 
 #include "comm/schedule.h"
 #include "comm/schedule_timing.h"
-#include "engine/plan/cost.h"
-#include "engine/plan/machine.h"
+#include "engine/plan/machine/cost.h"
+#include "engine/plan/machine/machine.h"
 #include "engine/session.h"
 
 namespace rondo::plan {

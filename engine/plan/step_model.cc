@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/cut/sequence_cut.h"
 #include "engine/graph/batch_memory.h"
 #include "engine/graph/planner.h"
-#include "engine/parallel/bucket_reducer.h"
-#include "engine/parallel/sequence_cut.h"
-#include "engine/parallel/sharded_synchronizer.h"
 #include "engine/plan/cluster_links.h"
+#include "engine/reduce/bucket_reducer.h"
+#include "engine/sync/sharded_synchronizer.h"
 #include "kernels/devices.h"
 
 namespace rondo::plan {

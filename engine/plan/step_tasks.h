@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "comm/schedule_timing.h"
-#include "engine/plan/machine.h"
+#include "engine/plan/machine/machine.h"
 #include "engine/plan/stage_costs.h"
 #include "engine/plan/timeline.h"
 

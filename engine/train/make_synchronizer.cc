@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/parallel/async_synchronizer.h"
-#include "engine/parallel/device_bucket_reducer.h"
-#include "engine/parallel/local_synchronizer.h"
-#include "engine/parallel/sequence_synchronizer.h"
-#include "engine/parallel/sharded_synchronizer.h"
-#include "engine/parallel/step_synchronizer.h"
+#include "engine/reduce/device_bucket_reducer.h"
+#include "engine/sync/async_synchronizer.h"
+#include "engine/sync/local_synchronizer.h"
+#include "engine/sync/sequence_synchronizer.h"
+#include "engine/sync/sharded_synchronizer.h"
+#include "engine/sync/step_synchronizer.h"
 #include "engine/train/build_model.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "engine/config/config.h"
-#include "engine/parallel/ranks.h"
-#include "engine/parallel/synchronizer.h"
+#include "engine/reduce/ranks.h"
+#include "engine/sync/synchronizer.h"
 
 namespace rondo {
 

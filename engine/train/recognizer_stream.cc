@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/parallel/chunk_runner.h"
+#include "engine/cut/chunk_runner.h"
 #include "engine/train/open_data.h"
 #include "kernels/base/error.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/cut/sequence_cut.h"
 #include "engine/parallel/rank_grid.h"
-#include "engine/parallel/sequence_cut.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

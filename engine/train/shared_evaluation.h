@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "engine/train/evaluation.h"
 #include "engine/train/training_report.h"
 

@@ -4,7 +4,7 @@
 // files are complete; so they have to see one file system. Where a rank cannot write, or is gone,
 // nothing is committed, and the earlier generations stay as they are.
 //
-// Called by all ranks. Errors as engine/parallel/ranks.h: InputError on the rank whose disk
+// Called by all ranks. Errors as engine/reduce/ranks.h: InputError on the rank whose disk
 // refuses.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/parallel/pipeline_trainer.h"
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "engine/train/model_file.h"
 #include "engine/train/training_state.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/parallel/sharded_optimizer.h"
+#include "engine/reduce/sharded_optimizer.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/parallel/pipeline_trainer.h"
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "engine/session.h"
 #include "engine/train/evaluation.h"
 

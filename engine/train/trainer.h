@@ -16,7 +16,7 @@
 // With a process group, every rank of it calls train(); docs/distributed.md tells what they share.
 //
 // Errors: InputError for data, configuration and files. With several ranks, what fails on one of
-// them ends all: that rank throws what happened, the others PeerFailed (engine/parallel/ranks.h);
+// them ends all: that rank throws what happened, the others PeerFailed (engine/reduce/ranks.h);
 // CommError when a rank is gone or late. One thread at a time.
 #pragma once
 

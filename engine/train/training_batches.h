@@ -7,7 +7,7 @@
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
 #include "engine/graph/rules.h"
-#include "engine/parallel/synchronizer.h"
+#include "engine/sync/synchronizer.h"
 
 namespace rondo {
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "engine/config/config.h"
-#include "engine/parallel/ranks.h"
-#include "engine/parallel/slow_ranks.h"
-#include "engine/parallel/synchronizer.h"
+#include "engine/reduce/ranks.h"
 #include "engine/report/jsonl.h"
 #include "engine/report/progress.h"
 #include "engine/report/tensorboard.h"
+#include "engine/sync/slow_ranks.h"
+#include "engine/sync/synchronizer.h"
 #include "engine/train/evaluation.h"
 #include "engine/train/training_state.h"
 

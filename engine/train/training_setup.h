@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/io/checkpoint.h"
-#include "engine/parallel/ranks.h"
-#include "engine/parallel/synchronizer.h"
+#include "engine/reduce/ranks.h"
+#include "engine/sync/synchronizer.h"
 #include "engine/train/model_file.h"
 #include "engine/train/trained_model.h"
 #include "engine/train/trainer.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "engine/io/file.h"
-#include "engine/parallel/pipeline_synchronizer.h"
-#include "engine/parallel/sharded_synchronizer.h"
 #include "engine/report/timeline.h"
+#include "engine/sync/pipeline_synchronizer.h"
+#include "engine/sync/sharded_synchronizer.h"
 #include "engine/train/make_synchronizer.h"
 #include "engine/train/require_split.h"
 #include "engine/train/training_batches.h"

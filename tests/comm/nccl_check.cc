@@ -12,7 +12,7 @@
 #include "comm/group/collectives.h"
 #include "comm/nccl/nccl_group.h"
 #include "comm/store/memory_store.h"
-#include "engine/parallel/device_arithmetic.h"
+#include "engine/reduce/device_arithmetic.h"
 #include "kernels/devices.h"
 
 using namespace rondo;

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "engine/parallel/device_arithmetic.h"
+#include "engine/reduce/device_arithmetic.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/support/support.h"
 

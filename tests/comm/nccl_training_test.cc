@@ -4,7 +4,7 @@
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "comm/store/memory_store.h"
-#include "engine/parallel/device_arithmetic.h"
+#include "engine/reduce/device_arithmetic.h"
 #include "kernels/simt/scheduler.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/comm/nccl_ranks.h"

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "engine/parallel/chunked_training.h"
+#include "engine/cut/chunked_training.h"
 #include "tests/engine/sequence_cases.h"
 
 using namespace rondo;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/group/device_group.h"
-#include "engine/parallel/device_bucket_reducer.h"
+#include "engine/reduce/device_bucket_reducer.h"
 #include "tests/engine/gradient_check.h"
 
 namespace rondo::test {

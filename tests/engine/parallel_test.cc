@@ -5,7 +5,7 @@
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/data_parallel.h"
+#include "engine/reduce/data_parallel.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

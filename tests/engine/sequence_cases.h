@@ -9,8 +9,8 @@
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/sequence.h"
 #include "engine/session.h"
+#include "engine/steps/sequence.h"
 #include "tests/engine/gradient_check.h"
 
 namespace rondo::test {

@@ -8,8 +8,8 @@
 #include "comm/gloo/gloo_transport.h"
 #include "comm/group/process_group.h"
 #include "engine/io/resident_memory.h"
-#include "engine/parallel/sequence.h"
 #include "engine/session.h"
+#include "engine/steps/sequence.h"
 #include "tests/comm/processes.h"
 #include "tests/engine/gradient_check.h"
 

@@ -5,8 +5,8 @@
 #include "comm/group/process_group.h"
 #include "comm/in_process/in_process.h"
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/sequence.h"
 #include "engine/session.h"
+#include "engine/steps/sequence.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/engine/wide_ctc.h"
 

@@ -1,8 +1,8 @@
 // What ops say of time, and what becomes of those that say nothing.
 #include "engine/graph/time_rule.h"
 
+#include "engine/cut/sequence_graph.h"
 #include "engine/parallel/placement.h"
-#include "engine/parallel/sequence_graph.h"
 #include "kernels/pointwise/pointwise.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/engine/wide_ctc.h"

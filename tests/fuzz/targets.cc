@@ -18,7 +18,7 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/stage_index.h"
-#include "engine/plan/machine.h"
+#include "engine/plan/machine/machine.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/unicode.h"

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <random>
 
-#include "engine/plan/fit.h"
-#include "engine/plan/machine.h"
-#include "engine/plan/measure.h"
+#include "engine/plan/machine/fit.h"
+#include "engine/plan/machine/machine.h"
+#include "engine/plan/machine/measure.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

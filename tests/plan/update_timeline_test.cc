@@ -8,7 +8,7 @@
 
 #include "comm/schedule.h"
 #include "engine/plan/cluster_links.h"
-#include "engine/plan/cost.h"
+#include "engine/plan/machine/cost.h"
 #include "tests/plan/simple_job.h"
 
 using namespace rondo;

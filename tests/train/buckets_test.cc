@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "comm/in_process/run_ranks.h"
-#include "engine/parallel/bucket_reducer.h"
+#include "engine/reduce/bucket_reducer.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"

@@ -6,8 +6,8 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/data/sampler.h"
 #include "engine/layers/layers.h"
-#include "engine/parallel/invariant_reducer.h"
-#include "engine/parallel/slow_ranks.h"
+#include "engine/reduce/invariant_reducer.h"
+#include "engine/sync/slow_ranks.h"
 #include "tests/rank_check.h"
 
 using namespace rondo;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "engine/report/jsonl.h"
 #include "tests/engine/wide_ctc.h"
 #include "tests/train/train_on.h"

@@ -1,5 +1,5 @@
 // Training on several ranks gives what one rank gives, and ends with a cause when it cannot.
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 
 #include <catch2/catch.hpp>
 

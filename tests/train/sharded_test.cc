@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "engine/layers/layers.h"
-#include "engine/parallel/sharded_synchronizer.h"
+#include "engine/sync/sharded_synchronizer.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

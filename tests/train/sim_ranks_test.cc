@@ -5,7 +5,7 @@
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "engine/io/checkpoint.h"
-#include "engine/parallel/ranks.h"
+#include "engine/reduce/ranks.h"
 #include "engine/train/trainer.h"
 #include "kernels/simt/sim_device.h"
 #include "tests/train/train_on.h"

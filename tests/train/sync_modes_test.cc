@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "engine/parallel/async_synchronizer.h"
-#include "engine/parallel/local_synchronizer.h"
+#include "engine/sync/async_synchronizer.h"
+#include "engine/sync/local_synchronizer.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
 #include "tests/train/train_on.h"

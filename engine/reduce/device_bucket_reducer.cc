@@ -1,0 +1,154 @@
+#include "engine/reduce/device_bucket_reducer.h"
+
+#include <algorithm>
+
+#include "kernels/base/dispatch.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+int64_t ticks_now() { return CommClock::now().time_since_epoch().count(); }
+
+double seconds_between(int64_t from, int64_t to) {
+  return std::chrono::duration<double>(CommClock::duration(to - from)).count();
+}
+
+}  // namespace
+
+DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums,
+                                         const Context& compute, const Graph& graph,
+                                         const Parameters& parameters, int64_t bucket_bytes,
+                                         size_t ballot, BucketSums where)
+    : RankReducer(control, ballot),
+      sums_(sums),
+      compute_(compute),
+      gradients_(parameters.gradients()),
+      width_(static_cast<int64_t>(size_of(parameters.dtype()))),
+      where_(where),
+      buckets_(plan_buckets(graph, parameters, bucket_bytes / width_ / 4, bucket_bytes / width_)),
+      travelling_(buckets_.size()) {
+  RONDO_CHECK(control.size() == sums.size() && control.rank() == sums.rank(), "rank ",
+              control.rank(), " of ", control.size(), " sums as rank ", sums.rank(), " of ",
+              sums.size());
+  Device& device = sums.device();
+  RONDO_CHECK(&device == &parameters.device(), "gradients of another device");
+  Stream stream = device.make_stream();
+  const auto ranks = static_cast<size_t>(sums.size());
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    Bucket& b = travelling_[i];
+    b.layout = lay_out(buckets_[i], sums.size(), where);
+    const auto bytes = static_cast<size_t>(b.layout.chunk * width_) * ranks;
+    b.memory = Buffer(device, std::max<size_t>(bytes, 1), "gradient buckets");
+    device.fill_bytes(stream, b.memory.data(), 0, b.memory.bytes());
+    b.written = device.make_event();
+    b.summed = device.make_event();
+  }
+  parts_ = Buffer(device, ranks * sizeof(LossTotals), "sums of losses of all ranks");
+  device.fill_bytes(stream, parts_.data(), 0, parts_.bytes());
+  counted_ = device.make_event();
+  gathered_ = device.make_event();
+  for (auto& u : updates_) u = std::make_unique<Update>(buckets_.size() + 1);
+  stream.synchronize();
+}
+
+void DeviceBucketReducer::copy(const BucketLayout& layout, const Buffer& memory, Copy direction) {
+  auto* const flat = static_cast<std::byte*>(gradients_.data);
+  auto* const packed = memory.as<std::byte>();
+  const auto bytes = [this](int64_t elements) { return static_cast<size_t>(elements * width_); };
+  for (const BlockRows& r : layout.rows) {
+    if (direction == Copy::unpack && !comes_back(r, layout, where_, sums_.rank())) continue;
+    std::byte* const here = flat + r.flat * width_;
+    std::byte* const there = packed + r.packed * width_;
+    // A single row has no stride.
+    const size_t row = bytes(r.elements);
+    const size_t here_stride = std::max(bytes(r.flat_stride), row);
+    const size_t there_stride = std::max(bytes(r.packed_stride), row);
+    const auto rows = static_cast<size_t>(r.rows);
+    sums_.device().copy_rows(sums_.stream(),
+                             direction == Copy::pack
+                                 ? Device::Rows{there, there_stride, here, here_stride, row, rows}
+                                 : Device::Rows{here, here_stride, there, there_stride, row, rows});
+  }
+}
+
+void DeviceBucketReducer::launch() {
+  Bucket& b = travelling_[launched_];
+  Flight& f = update().flights[launched_];
+  Stream& stream = sums_.stream();
+  b.written.record(*compute_.stream);
+  b.written.wait(stream);
+  stream.enqueue([&f] { f.began = ticks_now(); });
+  copy(b.layout, b.memory, Copy::pack);
+  const TensorView packed(b.memory.data(), gradients_.dtype, {b.layout.chunk * sums_.size()});
+  f.work = where_ == BucketSums::everywhere ? sums_.all_reduce(packed, Reduction::sum)
+                                            : sums_.reduce_scatter(packed, Reduction::sum);
+  copy(b.layout, b.memory, Copy::unpack);
+  stream.enqueue([&f] { f.ended = ticks_now(); });
+  b.summed.record(stream);
+  ++launched_;
+}
+
+void DeviceBucketReducer::after_node(size_t node) {
+  if (!active_) return;
+  while (launched_ < buckets_.size() && buckets_[launched_].after_node <= node) launch();
+}
+
+void DeviceBucketReducer::sum_gradients(TensorView gradients) {
+  RONDO_CHECK(gradients.data == gradients_.data, "gradients of another session");
+  while (launched_ < buckets_.size()) launch();
+}
+
+// What each rank has, on all of them; nullptr: this one has nothing.
+void DeviceBucketReducer::gather(const LossTotals* own) {
+  Device& device = sums_.device();
+  Stream& stream = sums_.stream();
+  Flight& f = update().flights.back();
+  counted_.record(*compute_.stream);
+  counted_.wait(stream);
+  stream.enqueue([&f] { f.began = ticks_now(); });
+  LossTotals* const place = parts_.as<LossTotals>() + sums_.rank();
+  if (own) {
+    device.copy(stream, place, own, sizeof(LossTotals));
+  } else {
+    device.fill_bytes(stream, place, 0, sizeof(LossTotals));
+  }
+  f.work = sums_.all_gather(
+      TensorView(parts_.data(), DType::u8, {static_cast<int64_t>(parts_.bytes())}));
+  stream.enqueue([&f] { f.ended = ticks_now(); });
+  gathered_.record(stream);
+}
+
+void DeviceBucketReducer::sum_nothing() { gather(nullptr); }
+
+void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) {
+  RONDO_CHECK(begun_ - applied_ < updates_.size(), begun_ - applied_,
+              " updates under way, none of them applied");
+  sum_gradients(gradients);
+  gather(totals);
+  Update& u = update();
+  compute_.stream->enqueue([&u] { u.computed = ticks_now(); });
+  for (Bucket& b : travelling_) b.summed.wait(*compute_.stream);
+  gathered_.wait(*compute_.stream);
+  run(compute_, CombineTotalsArgs{parts_.as<LossTotals>(), sums_.size(), totals, inverse_count});
+  launched_ = 0;
+  active_ = false;
+  ++begun_;
+  sum_counts({}, false);
+}
+
+void DeviceBucketReducer::applied() {
+  RONDO_CHECK(applied_ < begun_, "an update that was not enqueued");
+  Update& u = *updates_[applied_++ % updates_.size()];
+  int64_t last = u.computed;
+  for (Flight& f : u.flights) {
+    std::exchange(f.work, Work()).wait();
+    times_.communication += seconds_between(f.began, f.ended);
+    last = std::max<int64_t>(last, f.ended);
+  }
+  times_.exposed += seconds_between(u.computed, last);
+  if (applied_ > 1) times_.computed += seconds_between(summed_at_, u.computed);
+  summed_at_ = last;
+}
+
+}  // namespace rondo

@@ -1,0 +1,86 @@
+// BucketReducer for gradients in the memory of a device: the same buckets and the same bits, all of
+// it enqueued.
+//
+// A bucket travels on the stream of the device group: it waits there for the event after the node
+// that wrote its last gradient, and the session's stream waits for the event after its sums are
+// back before it goes on to the update. So do the counts of utterances and frames, which each rank
+// gathers from all and adds up on its device. The host waits for no device: what it exchanges, the
+// ballot, is known to it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "comm/group/device_group.h"
+#include "engine/reduce/bucket_reducer.h"
+#include "kernels/totals/totals.h"
+
+namespace rondo {
+
+class DeviceBucketReducer final : public RankReducer {
+ public:
+  // `control`, in host memory, and `sums` are of the same ranks; `compute` is the session's. All
+  // are borrowed.
+  DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums, const Context& compute,
+                      const Graph& graph, const Parameters& parameters, int64_t bucket_bytes,
+                      size_t ballot = 0, BucketSums where = BucketSums::everywhere);
+
+  const std::vector<GradientBucket>& buckets() const { return buckets_; }
+
+  void last_batch() override { active_ = true; }
+  bool watches_nodes() const override { return active_; }
+  void after_node(size_t node) override;
+  bool enqueues() const override { return true; }
+  // Throws UpdateWithdrawn where a rank has withdrawn.
+  void enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) override;
+  // Called for each update, in their order. Throws CommError when its sums were not.
+  void applied() override;
+
+ protected:
+  void sum_gradients(TensorView gradients) override;
+  void sum_nothing() override;
+
+ private:
+  struct Bucket {
+    BucketLayout layout;
+    Buffer memory;  // as it travels
+    Event written, summed;
+  };
+  // What became of a bucket, or of the counts, in one update.
+  struct Flight {
+    Work work;
+    // The times on CommClock at which the stream came there.
+    std::atomic<int64_t> began = 0, ended = 0;
+  };
+  struct Update {
+    explicit Update(size_t count) : flights(count) {}
+    std::vector<Flight> flights;        // of the buckets, then of the counts
+    std::atomic<int64_t> computed = 0;  // when nothing but the sums was left to wait for
+  };
+
+  Update& update() { return *updates_[begun_ % updates_.size()]; }
+  void launch();
+  void gather(const LossTotals* own);
+  enum class Copy : uint8_t { pack, unpack };
+  void copy(const BucketLayout& layout, const Buffer& memory, Copy direction);
+
+  DeviceGroup& sums_;
+  const Context compute_;
+  const TensorView gradients_;
+  const int64_t width_;
+  const BucketSums where_;
+  const std::vector<GradientBucket> buckets_;
+  // Before the memory: to free that waits for work on the streams, which notes its times here.
+  std::array<std::unique_ptr<Update>, Session::most_in_flight + 1> updates_;
+  std::vector<Bucket> travelling_;
+  Buffer parts_;  // the totals of each rank
+  Event counted_, gathered_;
+  size_t begun_ = 0, applied_ = 0;  // updates
+  size_t launched_ = 0;             // buckets of the update that has begun
+  int64_t summed_at_ = 0;           // when the sums of the last update applied were there
+  bool active_ = false;
+};
+
+}  // namespace rondo

@@ -1,0 +1,218 @@
+#include "engine/reduce/invariant_reducer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/group/collectives.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint32_t nodes_tag = 0x6e6f6465, sums_tag = 0x73756d73;
+
+ShardRange left_half(ShardRange r) { return {r.begin, r.begin + r.size() / 2}; }
+ShardRange right_half(ShardRange r) { return {r.begin + r.size() / 2, r.end}; }
+
+void collect_nodes(ShardRange node, ShardRange range, std::vector<ShardRange>& out) {
+  if (node.end <= range.begin || node.begin >= range.end) return;
+  if (node.begin >= range.begin && node.end <= range.end) {
+    out.push_back(node);
+    return;
+  }
+  collect_nodes(left_half(node), range, out);
+  collect_nodes(right_half(node), range, out);
+}
+
+template <class T>
+void add(T* sum, const T* other, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += other[i];
+}
+
+// The sum of `node` ends up at at(node.begin).
+template <class T, class At>
+void add_tree(ShardRange node, int64_t n, const At& at) {
+  if (node.size() == 1) return;
+  add_tree<T>(left_half(node), n, at);
+  add_tree<T>(right_half(node), n, at);
+  add(at(node.begin), at(right_half(node).begin), n);
+}
+
+void wait_all(std::vector<Work>& works) {
+  for (Work& w : works) w.wait();
+  works.clear();
+}
+
+}  // namespace
+
+ShardRange shards_of_rank(int shards, int rank, int world_size) {
+  RONDO_CHECK(rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
+  return {shards * rank / world_size, shards * (rank + 1) / world_size};
+}
+
+std::vector<ShardRange> tree_nodes_within(int shards, ShardRange range) {
+  std::vector<ShardRange> nodes;
+  collect_nodes({0, shards}, range, nodes);
+  return nodes;
+}
+
+InvariantReducer::InvariantReducer(ProcessGroup& group, int shards, Device& device, Stream& stream,
+                                   size_t ballot)
+    : RankReducer(group, ballot),
+      count_(shards),
+      own_(shards_of_rank(shards, group.rank(), group.size())),
+      device_(device),
+      stream_(stream),
+      shards_(static_cast<size_t>(own_.size())),
+      filled_(static_cast<size_t>(own_.size())) {
+  RONDO_CHECK(shards >= group.size(), shards, " shards for ", group.size(), " ranks");
+  for (int r = 0; r < group.size(); ++r) {
+    const auto part = tree_nodes_within(shards, shards_of_rank(shards, r, group.size()));
+    of_.emplace_back(nodes_.size(), nodes_.size() + part.size());
+    nodes_.insert(nodes_.end(), part.begin(), part.end());
+  }
+}
+
+void InvariantReducer::allocate(const TensorView& gradients) {
+  for (Buffer& b : shards_) {
+    if (b.bytes() < gradients.bytes()) b = Buffer(cpu_device(), gradients.bytes(), "shards");
+  }
+  const size_t chunk =
+      static_cast<size_t>(chunk_range(gradients.numel(), group().size(), group().rank()).size());
+  const size_t bytes = std::max<size_t>(1, nodes_.size() * chunk * size_of(gradients.dtype));
+  if (received_.bytes() < bytes) received_ = Buffer(cpu_device(), bytes, "parts of gradients");
+  if (device_.kind() != DeviceKind::cpu && staging_.bytes() < gradients.bytes()) {
+    staging_ = StagingBuffer(device_, gradients.bytes(), "gradients by way of the host");
+  }
+}
+
+// Where the host reads and writes them.
+TensorView InvariantReducer::on_host(const TensorView& gradients) const {
+  TensorView host = gradients;
+  if (staging_.data()) host.data = staging_.data();
+  return host;
+}
+
+void InvariantReducer::take(int index, const Parameters& parameters) {
+  RONDO_CHECK(&parameters.device() == &device_, "gradients of another device");
+  RONDO_CHECK(index >= own_.begin && index < own_.end, "shard ", index, " of another rank");
+  const TensorView gradients = parameters.gradients();
+  allocate(gradients);
+  const TensorView g = on_host(gradients);
+  if (g.data != gradients.data) device_.copy(stream_, g.data, gradients.data, g.bytes());
+  stream_.synchronize();
+  char& filled = filled_[static_cast<size_t>(index - own_.begin)];
+  if (!filled) {
+    std::memcpy(shard(index), g.data, g.bytes());
+  } else if (g.dtype == DType::f64) {
+    add(reinterpret_cast<double*>(shard(index)), g.as<double>(), g.numel());
+  } else {
+    add(reinterpret_cast<float*>(shard(index)), g.as<float>(), g.numel());
+  }
+  filled = 1;
+  device_.fill_bytes(stream_, gradients.data, 0, gradients.bytes());
+}
+
+template <class T>
+void InvariantReducer::add_nodes(int64_t n) {
+  const auto at = [&](int index) { return reinterpret_cast<T*>(shard(index)); };
+  const auto [first, last] = of_[static_cast<size_t>(group().rank())];
+  for (size_t i = first; i < last; ++i) add_tree<T>(nodes_[i], n, at);
+}
+
+// Every rank gets its chunk of all nodes.
+void InvariantReducer::exchange_nodes(const TensorView& gradients) {
+  const size_t width = size_of(gradients.dtype);
+  const int world = group().size(), me = group().rank();
+  const ChunkRange mine = chunk_range(gradients.numel(), world, me);
+  const size_t bytes = static_cast<size_t>(mine.size()) * width;
+  std::vector<Work> works;
+  for (int r = 0; r < world; ++r) {
+    for (size_t i = of_[static_cast<size_t>(r)].first; i < of_[static_cast<size_t>(r)].second;
+         ++i) {
+      std::byte* into = received_.as<std::byte>() + i * bytes;
+      if (r == me) {
+        std::memcpy(into, shard(nodes_[i].begin) + static_cast<size_t>(mine.begin) * width, bytes);
+      } else {
+        works.push_back(group().recv(r, nodes_tag, {into, bytes}));
+      }
+    }
+  }
+  const auto [first, last] = of_[static_cast<size_t>(me)];
+  for (int r = 0; r < world; ++r) {
+    if (r == me) continue;
+    const ChunkRange c = chunk_range(gradients.numel(), world, r);
+    for (size_t i = first; i < last; ++i) {
+      works.push_back(group().send(r, nodes_tag,
+                                   {shard(nodes_[i].begin) + static_cast<size_t>(c.begin) * width,
+                                    static_cast<size_t>(c.size()) * width}));
+    }
+  }
+  wait_all(works);
+}
+
+// The rest of the tree, over the nodes received.
+template <class T>
+void InvariantReducer::finish_chunk(TensorView gradients, int64_t begin, int64_t end) {
+  const int64_t n = end - begin;
+  T* const parts = received_.as<T>();
+  const auto at = [&](int shard_index) {
+    const auto node = std::find_if(nodes_.begin(), nodes_.end(),
+                                   [&](const ShardRange& r) { return r.begin == shard_index; });
+    return parts + (node - nodes_.begin()) * n;
+  };
+  const std::function<void(ShardRange)> sum = [&](ShardRange node) {
+    if (std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end()) return;
+    sum(left_half(node));
+    sum(right_half(node));
+    add(at(node.begin), at(right_half(node).begin), n);
+  };
+  sum({0, count_});
+  std::copy_n(at(0), n, gradients.as<T>() + begin);
+}
+
+void InvariantReducer::exchange_sums(const TensorView& gradients) {
+  const size_t width = size_of(gradients.dtype);
+  const int world = group().size(), me = group().rank();
+  const auto part = [&](int r) {
+    const ChunkRange c = chunk_range(gradients.numel(), world, r);
+    return std::span<std::byte>(
+        static_cast<std::byte*>(gradients.data) + static_cast<size_t>(c.begin) * width,
+        static_cast<size_t>(c.size()) * width);
+  };
+  std::vector<Work> works;
+  for (int r = 0; r < world; ++r) {
+    if (r != me) works.push_back(group().recv(r, sums_tag, part(r)));
+  }
+  for (int r = 0; r < world; ++r) {
+    if (r != me) works.push_back(group().send(r, sums_tag, part(me)));
+  }
+  wait_all(works);
+}
+
+void InvariantReducer::sum_gradients(TensorView of_device) {
+  allocate(of_device);
+  const TensorView gradients = on_host(of_device);
+  for (int s = own_.begin; s < own_.end; ++s) {
+    char& filled = filled_[static_cast<size_t>(s - own_.begin)];
+    if (!filled) std::memset(shard(s), 0, gradients.bytes());
+    filled = 0;
+  }
+  const bool wide = gradients.dtype == DType::f64;
+  wide ? add_nodes<double>(gradients.numel()) : add_nodes<float>(gradients.numel());
+  const auto begin = CommClock::now();
+  exchange_nodes(gradients);
+  const ChunkRange mine = chunk_range(gradients.numel(), group().size(), group().rank());
+  wide ? finish_chunk<double>(gradients, mine.begin, mine.end)
+       : finish_chunk<float>(gradients, mine.begin, mine.end);
+  exchange_sums(gradients);
+  if (gradients.data != of_device.data) {
+    device_.copy(stream_, of_device.data, gradients.data, gradients.bytes());
+    stream_.synchronize();
+  }
+  const std::chrono::duration<double> took = CommClock::now() - begin;
+  times_.communication += took.count();
+  times_.exposed += took.count();
+}
+
+}  // namespace rondo

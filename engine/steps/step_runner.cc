@@ -1,0 +1,498 @@
+#include "engine/steps/step_runner.h"
+
+#include <algorithm>
+
+#include "engine/steps/stage_messages.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+using Kind = ActionKind;
+
+bool frees_activations(Kind k) { return k == Kind::backward || k == Kind::weight_backward; }
+
+bool splits_backward(const PipelineSchedule& schedule) {
+  for (const auto& list : schedule.actions) {
+    for (const Action& a : list) {
+      if (a.kind == Kind::weight_backward) return true;
+    }
+  }
+  return false;
+}
+
+// What the stage does not read takes no memory for batches.
+void forget_unread_inputs(Graph& graph, int stage) {
+  std::vector<bool> read(graph.values.size());
+  for (const Node& node : graph.nodes) {
+    if (node.stage != stage) continue;
+    for (ValueId id : node.inputs) {
+      if (id != no_value) read[static_cast<size_t>(id)] = true;
+    }
+  }
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    Value& value = graph.values[v];
+    if (value.role == ValueRole::input && !read[v]) value.role = ValueRole::activation;
+  }
+}
+
+// Whether an action runs the nodes of a phase.
+bool runs(Kind kind, Phase phase) {
+  switch (kind) {
+    case Kind::forward:
+      return phase == Phase::forward;
+    case Kind::backward:
+      return phase != Phase::forward;
+    case Kind::input_backward:
+      return phase == Phase::backward;
+    case Kind::weight_backward:
+      return phase == Phase::weight_gradient;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batches) {
+  PipelineSchedule s = schedule;
+  RONDO_CHECK(micro_batches <= s.micro_batches, micro_batches, " micro-batches of a schedule of ",
+              s.micro_batches);
+  s.micro_batches = micro_batches;
+  for (auto& list : s.actions) {
+    std::erase_if(list, [&](const Action& a) {
+      const bool forward = a.kind == Kind::forward || a.kind == Kind::send_activation ||
+                           a.kind == Kind::recv_activation;
+      return !forward || a.micro_batch >= micro_batches;
+    });
+  }
+  return s;
+}
+
+StepRunner::StepRunner(const Graph& graph, const Context& context, ProcessGroup* group,
+                       PipelineSchedule schedule, Parameters& parameters, PipelineOptions options,
+                       StageLinks* links, SharedSequences shared)
+    : context_(context),
+      group_(group),
+      rank_(group ? group->rank() : 0),
+      shards_(shared.shards),
+      schedule_{std::move(schedule), {}, shards_ ? shards_->ranks() : 1, shared.woven},
+      parameters_(parameters),
+      options_(options),
+      timeline_(options.timeline) {
+  const PipelineSchedule& s = schedule_.schedule;
+  RONDO_CHECK(group ? group->size() == s.ranks() : s.stages == 1, "a schedule of ", s.ranks(),
+              " ranks for a group of ", group ? group->size() : 0);
+  RONDO_CHECK(shards_ || !schedule_.woven, "woven micro-batches of whole sequences");
+  require_neighbours(graph);
+  for (int stage = 0; stage < s.stages; ++stage) {
+    if (s.rank_of_stage[static_cast<size_t>(stage)] != rank_) continue;
+    own_.push_back(stage);
+    cut(graph, stage);
+    assign_slots(stage);
+  }
+  if (shards_) list_exchanges();
+  steps_ = rank_steps(schedule_, rank_, shards_ ? shards_->rank() : 0);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (is_recv(steps_[i].action.kind)) recvs_.push_back(i);
+  }
+  const bool on_device = context.device->kind() != DeviceKind::cpu;
+  waits_for_computations_ = !on_device || (links == nullptr && s.ranks() > 1);
+  if (!group) return;
+  const TrafficOptions traffic{options.wire, options.timeout, options.look_ahead};
+  traffic_ = waits_for_computations_
+                 ? make_host_traffic(*group, traffic, timeline_)
+                 : make_device_traffic(context, *group, links, traffic, timeline_);
+}
+
+const std::vector<Action>& StepRunner::actions() const {
+  return schedule().actions[static_cast<size_t>(rank_)];
+}
+
+void StepRunner::list_exchanges() {
+  schedule_.exchanges.resize(static_cast<size_t>(schedule().stages));
+  for (size_t i = 0; i < shards_->exchanges().size(); ++i) {
+    const SequenceShards::Exchange& e = shards_->exchanges()[i];
+    const int stage = shards_->chunk().graph.nodes[e.node].stage;
+    schedule_.exchanges.at(static_cast<size_t>(stage)).push_back(e.order());
+    if (stages_.contains(stage)) of(stage).exchanges.push_back(i);
+  }
+}
+
+void StepRunner::cut(const Graph& graph, int stage) {
+  Stage& s = stages_[stage];
+  s.graph = graph;
+  s.from_lower = crossing_values(graph, stage - 1, stage);
+  s.to_lower = crossing_values(graph, stage, stage - 1);
+  s.from_upper = crossing_values(graph, stage + 1, stage);
+  s.to_upper = crossing_values(graph, stage, stage + 1);
+  forget_unread_inputs(s.graph, stage);
+  // In the order in which they run, which is the one that memory is planned for.
+  if (splits_backward(schedule())) {
+    std::stable_partition(s.graph.nodes.begin(), s.graph.nodes.end(),
+                          [](const Node& n) { return n.phase != Phase::weight_gradient; });
+  }
+}
+
+// The lowest plan that no other micro-batch has at the time.
+void StepRunner::assign_slots(int stage) {
+  Stage& s = of(stage);
+  s.slot_of.assign(static_cast<size_t>(schedule().micro_batches), 0);
+  std::vector<bool> taken;
+  for (const Action& a : actions()) {
+    if (a.stage != stage || a.micro_batch < 0) continue;
+    int& slot = s.slot_of[static_cast<size_t>(a.micro_batch)];
+    if (a.kind == Kind::forward) {
+      slot = static_cast<int>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+      if (static_cast<size_t>(slot) == taken.size()) taken.push_back(false);
+      taken[static_cast<size_t>(slot)] = true;
+    } else if (frees_activations(a.kind)) {
+      taken[static_cast<size_t>(slot)] = false;
+    }
+  }
+  s.slots = static_cast<int>(taken.size());
+}
+
+void StepRunner::reserve(const BatchCapacity& capacity) {
+  if (planned_ && capacity_.holds(capacity)) return;
+  if (planned_) context_.stream->synchronize();  // the plans may be running
+  planned_ = false;                              // where there is not enough memory
+  capacity_ = BatchCapacity::merge(capacity_, capacity);
+  passes_.clear();
+  for (auto& [stage, s] : stages_) {
+    s.plans.clear();
+    for (int i = 0; i < s.slots; ++i) {
+      s.plans.emplace_back(s.graph, context_, capacity_, parameters_, stage);
+    }
+  }
+  if (traffic_) traffic_->reserve(most_traffic());
+  planned_ = true;
+}
+
+// As if no micro-batch were empty.
+StageTraffic::Most StepRunner::most_traffic() const {
+  StageTraffic::Most most;
+  for (const auto& [stage, s] : stages_) {
+    for (const auto* values : {&s.from_lower, &s.to_lower, &s.from_upper, &s.to_upper}) {
+      most.bytes = std::max(most.bytes, traffic_->most_bytes(s.graph, capacity_, *values));
+    }
+  }
+  size_t expected = 0, handed_over = 0, taken = 0, turn = 0;
+  for (const Action& a : actions()) {
+    if (is_recv(a.kind)) ++turn;
+    expected = std::max(
+        expected, std::min(recvs_.size(), turn + static_cast<size_t>(traffic_->look_ahead())));
+    most.arrivals = std::max(most.arrivals, expected + handed_over - taken);
+    const bool forward = a.kind == Kind::forward;
+    if (!forward && !gives_gradient(a.kind)) continue;
+    if (forward ? a.stage > 0 : a.stage < schedule().stages - 1) ++taken;
+    if (stages_.contains(forward ? a.stage + 1 : a.stage - 1)) ++handed_over;
+    most.arrivals = std::max(most.arrivals, expected + handed_over - taken);
+  }
+  return most;
+}
+
+BucketedPlans& StepRunner::plans_of(const Action& a) {
+  Stage& s = of(a.stage);
+  return s.plans.at(static_cast<size_t>(s.slot_of.at(static_cast<size_t>(a.micro_batch))));
+}
+
+size_t StepRunner::arena_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [stage, s] : stages_) {
+    for (const BucketedPlans& plans : s.plans) bytes += plans.largest().arena_bytes();
+  }
+  return bytes;
+}
+
+size_t StepRunner::batch_bytes() const {
+  size_t bytes = 0;
+  for (const auto& [stage, s] : stages_) {
+    for (const BucketedPlans& plans : s.plans) bytes += plans.largest().batch_bytes();
+  }
+  return bytes;
+}
+
+bool StepRunner::empty(int micro_batch) const {
+  const auto m = static_cast<size_t>(micro_batch);
+  return m >= batches_.size() || batches_[m].layout->extent.sequences == 0;
+}
+
+uint32_t StepRunner::tag(bool up, int reader, int micro_batch) const {
+  return static_cast<uint32_t>(((up ? 0 : schedule().stages) + reader) * schedule().micro_batches +
+                               micro_batch);
+}
+
+StageMessage StepRunner::message(const Action& a, bool up, int reader) const {
+  const Stage& s = of(a.stage);
+  StageMessage m;
+  m.action = a;
+  m.up = up;
+  m.reader = reader;
+  m.graph = &s.graph;
+  if (reader == a.stage) {
+    m.values = up ? s.from_lower : s.from_upper;
+  } else {
+    m.values = up ? s.to_upper : s.to_lower;
+  }
+  m.layout = batches_[static_cast<size_t>(a.micro_batch)].layout;
+  m.tag = tag(up, reader, a.micro_batch);
+  return m;
+}
+
+void StepRunner::take_parts(std::span<const BatchView> micro_batches) {
+  whole_ = micro_batches;
+  parts_.clear();
+  batches_.clear();
+  if (!shards_) return batches_.assign(micro_batches.begin(), micro_batches.end());
+  parts_.reserve(micro_batches.size());
+  for (const BatchView& batch : micro_batches) {
+    batches_.push_back(parts_.emplace_back(shards_->cut(batch)).view());
+  }
+}
+
+void StepRunner::run(std::span<const BatchView> micro_batches, const StepHooks& hooks) {
+  RONDO_CHECK(micro_batches.size() <= static_cast<size_t>(schedule().micro_batches),
+              micro_batches.size(), " micro-batches for a schedule of ", schedule().micro_batches);
+  take_parts(micro_batches);
+  BatchCapacity most;
+  for (const BatchView& b : batches_) most = BatchCapacity::merge(most, b.extent());
+  reserve(most);
+  // All ranks' times have one zero then.
+  if (options_.timeline) group_->barrier().wait();
+  timeline_.start(actions().size());
+  posted_ = 0;
+  computing_.clear();
+  try {
+    run_steps(hooks);
+  } catch (const std::exception& e) {
+    if (traffic_) traffic_->abort(e.what());
+    throw;
+  }
+}
+
+void StepRunner::run_steps(const StepHooks& hooks) {
+  if (traffic_) traffic_->begin_run();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (traffic_) post_ahead(i);
+    perform(steps_[i], hooks);
+    if (traffic_) traffic_->advance();
+  }
+  if (traffic_) traffic_->end_run();
+}
+
+// Recvs whose turn has come, and the next few.
+void StepRunner::post_ahead(size_t step) {
+  const auto passed =
+      static_cast<size_t>(std::upper_bound(recvs_.begin(), recvs_.end(), step) - recvs_.begin());
+  const size_t until =
+      std::min(recvs_.size(), passed + static_cast<size_t>(traffic_->look_ahead()));
+  for (; posted_ < until; ++posted_) {
+    const Action& a = steps_[recvs_[posted_]].action;
+    if (!empty(a.micro_batch)) traffic_->expect(message(a, goes_up(a.kind), a.stage));
+  }
+}
+
+void StepRunner::perform(const Step& step, const StepHooks& hooks) {
+  const Action& a = step.action;
+  if (a.micro_batch >= 0 && empty(a.micro_batch)) return;
+  switch (step.kind) {
+    case Step::Kind::action:
+      return act(a, hooks);
+    case Step::Kind::expect: {
+      const auto m = static_cast<size_t>(a.micro_batch);
+      const size_t place = of(a.stage).exchanges[static_cast<size_t>(step.exchange)];
+      return shards_->expect(parts_[m], m, place, step.direction);
+    }
+    case Step::Kind::weights:
+      return run_weights(a.stage, hooks);
+    case Step::Kind::nodes:
+    case Step::Kind::offer:
+    case Step::Kind::exchange:
+      return compute(step, hooks);
+  }
+}
+
+// Other ranks may wait for this one's states before they come to what it waits for.
+void StepRunner::act(const Action& a, const StepHooks& hooks) {
+  if (shards_) shards_->post_leaving(SequenceShards::Leaving::all);
+  if (a.kind == Kind::reduce) {
+    const size_t place = timeline_.add(a);
+    timeline_.set_start(place, CommClock::now());
+    if (hooks.reduce) hooks.reduce(a.stage);
+    timeline_.set_end(place, CommClock::now());
+  } else if (is_send(a.kind)) {
+    const bool up = goes_up(a.kind);
+    traffic_->send(message(a, up, up ? a.stage + 1 : a.stage - 1), plan_of(a));
+  }
+}
+
+// A part of a computation, perhaps all of it.
+void StepRunner::compute(const Step& step, const StepHooks& hooks) {
+  const Action& a = step.action;
+  if (!computing_.contains({a.stage, a.micro_batch})) begin(a);
+  NodeDone done;
+  const bool last = a.micro_batch == schedule().micro_batches - 1 && a.kind != Kind::forward;
+  if (last && hooks.after_node && !schedule_.woven) {
+    done = [&](size_t node) { hooks.after_node(a.stage, node); };
+  }
+  if (step.kind != Step::Kind::nodes) return exchange(step, done);
+  run_nodes(step, done);
+  if (step.exchange == Step::no_exchange) end(a, hooks);
+}
+
+void StepRunner::begin(const Action& a) {
+  if (a.kind == Kind::forward) load(a);
+  receive_inputs(a);
+  const size_t place = timeline_.add(a);
+  computing_[{a.stage, a.micro_batch}] = place;
+  note_time(place, false);
+}
+
+void StepRunner::end(const Action& a, const StepHooks& hooks) {
+  if (waits_for_computations_) context_.stream->synchronize();
+  const auto found = computing_.find({a.stage, a.micro_batch});
+  note_time(found->second, true);
+  computing_.erase(found);
+  hand_over(a);
+  // CTC's comes with beta, from the right.
+  const bool in_backward = shards_ && shards_->chunk().ctc_grad != no_node;
+  const bool has_losses = in_backward ? gives_gradient(a.kind) : a.kind == Kind::forward;
+  if (has_losses && a.stage == schedule().stages - 1 && hooks.after_loss) {
+    hooks.after_loss(a.micro_batch, plan_of(a));
+  }
+}
+
+// When the stream comes here.
+void StepRunner::note_time(size_t place, bool end) {
+  if (!timeline_.records()) return;
+  const auto note = [this, place, end] {
+    const auto now = CommClock::now();
+    end ? timeline_.set_end(place, now) : timeline_.set_start(place, now);
+  };
+  waits_for_computations_ ? note() : context_.stream->enqueue(note);
+}
+
+void StepRunner::load(const Action& a) {
+  const auto m = static_cast<size_t>(a.micro_batch);
+  BatchView batch = batches_[m];
+  inputs_.clear();
+  for (const BatchView::Input& in : batch.inputs) {
+    if (of(a.stage).graph.find(in.name) != no_value) inputs_.push_back(in);
+  }
+  batch.inputs = inputs_;
+  Plan& plan = plans_of(a).plan_for(batch.extent());
+  plan.load(batch);
+  if (!shards_) return;
+  const auto [pass, is_new] = passes_.try_emplace(&plan);
+  if (is_new) pass->second = shards_->bind(plan, a.stage);
+  shards_->begin(pass->second, parts_[m], whole_[m], m);
+}
+
+// From behind the exchange before, if it is of this computation, to the one in front of which they
+// are; [begin, end).
+std::pair<size_t, size_t> StepRunner::nodes_of(const Step& step) const {
+  const Action& a = step.action;
+  const Stage& s = of(a.stage);
+  const auto node_of = [&](size_t i) { return shards_->exchanges()[s.exchanges[i]].node; };
+  size_t first = 0, end = s.graph.nodes.size(), until = s.exchanges.size();
+  if (step.exchange != Step::no_exchange) {
+    until = static_cast<size_t>(step.exchange);
+    end = node_of(until);
+  }
+  while (until > 0 && !runs(a.kind, s.graph.nodes[node_of(until - 1)].phase)) --until;
+  if (until > 0) first = node_of(until - 1) + 1;
+  const auto own = [&](const Node& n) { return n.stage == a.stage && runs(a.kind, n.phase); };
+  while (first < end && !own(s.graph.nodes[first])) ++first;
+  return {first, end};
+}
+
+void StepRunner::run_nodes(const Step& step, const NodeDone& done) {
+  const Action& a = step.action;
+  const Stage& s = of(a.stage);
+  const auto [first, end] = nodes_of(step);
+  if (first == end) return;
+  const double began = shards_ ? shards_->seconds() : 0;
+  Plan& plan = plan_of(a);
+  const auto pass = [&, first = first, end = end] {
+    for (size_t i = first; i < end; ++i) {
+      const Node& node = s.graph.nodes[i];
+      if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
+      if (!shards_ || !shards_->is_duplicate(node)) plan.run_node(i);
+      if (done) done(i);
+    }
+  };
+  if (done) {
+    pass();  // which is not the same every time
+  } else {
+    // Behind the exchanges' own.
+    const size_t place = step.exchange == Step::no_exchange ? s.exchanges.size()
+                                                            : static_cast<size_t>(step.exchange);
+    const size_t part = static_cast<size_t>(a.kind) * (s.exchanges.size() + 1) + place;
+    plan.run_recorded((shards_ ? shards_->recorded_parts() : 0) + part, pass);
+  }
+  if (!shards_) return;
+  shards_->post_leaving(SequenceShards::Leaving::arrived);
+  if (!schedule_.woven) return;
+  const bool behind = step.exchange == Step::no_exchange;
+  const int layer =
+      behind ? 0 : shards_->exchanges()[s.exchanges[static_cast<size_t>(step.exchange)]].stage;
+  shards_->note(a.kind, layer, a.micro_batch, -1, began);
+}
+
+void StepRunner::exchange(const Step& step, const NodeDone& done) {
+  const Action& a = step.action;
+  const size_t place = of(a.stage).exchanges[static_cast<size_t>(step.exchange)];
+  const SequenceShards::Exchange& e = shards_->exchanges()[place];
+  SequenceShards::Pass& pass = pass_of(a);
+  if (step.kind == Step::Kind::offer) return shards_->begin_meeting(pass, place);
+  bool last = true;
+  if (e.meets()) {
+    shards_->end_meeting(pass, place);
+  } else {
+    shards_->run_direction(pass, place, step.direction);
+    last = e.directions == 1 || step.direction != e.early(shards_->rank(), shards_->ranks());
+  }
+  if (last && done) done(e.node);
+}
+
+// Weight by weight, so that some are complete while others are still to come.
+void StepRunner::run_weights(int stage, const StepHooks& hooks) {
+  const std::vector<Node>& nodes = of(stage).graph.nodes;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].stage != stage || nodes[i].phase != Phase::weight_gradient) continue;
+    const double began = shards_->seconds();
+    for (int m = 0; m < schedule().micro_batches && !shards_->is_duplicate(nodes[i]); ++m) {
+      if (!empty(m)) plan_of({Kind::weight_backward, stage, m}).run_node(i);
+    }
+    shards_->post_leaving(SequenceShards::Leaving::arrived);
+    shards_->note(Kind::weight_backward, 0, -1, -1, began);
+    if (hooks.after_node) hooks.after_node(stage, i);
+  }
+}
+
+void StepRunner::add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses) {
+  const Action last{Kind::forward, schedule().stages - 1, micro_batch};
+  shards_->add_losses(pass_of(last), totals, losses);
+}
+
+void StepRunner::receive_inputs(const Action& a) {
+  const bool up = a.kind == Kind::forward;
+  if (!up && !gives_gradient(a.kind)) return;
+  const bool at_the_end = up ? a.stage == 0 : a.stage == schedule().stages - 1;
+  if (at_the_end) return;
+  if (shards_) shards_->post_leaving(SequenceShards::Leaving::all);
+  const StageMessage m = message(a, up, a.stage);
+  RONDO_CHECK(traffic_->expects(m), describe(a), " has no input");
+  traffic_->take(m, plan_of(a));
+}
+
+// To a stage of the same rank.
+void StepRunner::hand_over(const Action& a) {
+  const bool up = a.kind == Kind::forward;
+  if (!up && !gives_gradient(a.kind)) return;
+  const int reader = up ? a.stage + 1 : a.stage - 1;
+  if (stages_.contains(reader)) traffic_->hand_over(message(a, up, reader), plan_of(a));
+}
+
+}  // namespace rondo

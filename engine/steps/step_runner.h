@@ -1,0 +1,180 @@
+// Runs what one rank does in the passes of an update: the steps of a schedule
+// (comm/schedule_steps.h), for stages of a pipeline, for shards of sequences, and for both.
+//
+// The graph's nodes carry their stage; what one stage produces and a neighbour reads travels as one
+// message per micro-batch and direction, live rows only, so every micro-batch has its own shape.
+// Sends are given to the group and not waited for; recvs are posted ahead of their turn; a
+// computation waits for its own inputs alone. So messages travel beside the computations, and the
+// order of the schedule keeps them from deadlocking. What shards exchange inside a pass is
+// SequenceShards' (engine/steps/sequence_shards.h).
+//
+// Memory: a micro-batch needs a plan (activations) of its stage from its forward to its backward,
+// or to its weight gradient where that is apart; there are as many plans as the schedule stores
+// activations, and they are used again. All share the stage's parameters, into whose gradients they
+// accumulate, in the order of the micro-batches. Where the device records work each of them is one
+// per bucket (engine/graph/bucket.h), in the memory of the largest.
+//
+// On devices all of that is queued: messages go from device to device over StageLinks, on streams
+// of their own that events order with the computations, and the host waits at the end of a run.
+// Where there are no links they go by way of host memory, and the host waits for every computation.
+// Nodes between two messages are a recording, one launch from the third time on; not where somebody
+// is told of its nodes, which is the last backward pass of a batch whose gradients are summed over
+// replicas meanwhile, nor where weight gradients are made weight by weight. One thread at a time.
+// Throws CommError when a rank is gone or late; then the device may still be computing garbage.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/group/process_group.h"
+#include "comm/schedule_steps.h"
+#include "comm/schedule_timing.h"
+#include "engine/graph/bucket.h"
+#include "engine/steps/sequence_shards.h"
+#include "engine/steps/stage_traffic.h"
+
+namespace rondo {
+
+struct PipelineOptions {
+  Wire wire = Wire::exact;  // bf16: f32 values are rounded on their way
+  // The limit of each message; over links it runs from when the message was queued, which is before
+  // what it waits for is done.
+  CommClock::duration timeout = std::chrono::minutes(5);
+  int look_ahead = 2;     // recvs that may be posted before their turn (StageTraffic)
+  bool timeline = false;  // whether runs are recorded
+};
+
+struct StepHooks {
+  // The last stage has computed its losses, or on devices queued that: after its forward pass, or
+  // where shards need beta for them after its (input) backward pass. Not where micro-batches are
+  // woven.
+  std::function<void(int micro_batch, const Plan& plan)> after_loss = {};
+  // A node of the last micro-batch's backward has run, or been queued, on a stage of this rank.
+  // Where micro-batches are woven: one that makes weight gradients, for all of them.
+  std::function<void(int stage, size_t node)> after_node = {};
+  // The gradients of a stage of this rank are complete.
+  std::function<void(int stage)> reduce = {};
+};
+
+// How a runner's stages share each sequence with the ranks beside them.
+struct SharedSequences {
+  // Borrowed; its chunk().graph is what the runner runs. Whoever calls run() starts and finishes
+  // its messages. nullptr: sequences are whole.
+  SequenceShards* shards = nullptr;
+  bool woven = false;  // ShardedSchedule::woven
+};
+
+// The forward half of a schedule of so many micro-batches, for evaluation.
+PipelineSchedule forward_only(const PipelineSchedule& schedule, int micro_batches);
+
+class StepRunner {
+ public:
+  // `graph` is the whole graph, with its backward nodes if the schedule runs backwards. The group's
+  // ranks are those of the schedule; nullptr: the schedule has one stage, and whoever calls run()
+  // waits for the device. Borrows the group, the parameters (of this rank's stages at least), what
+  // the context points to and the links, which are of the same ranks; nullptr: none. Throws Error
+  // when a value crosses between stages that are not neighbours, or a parameter is used by two
+  // stages.
+  StepRunner(const Graph& graph, const Context& context, ProcessGroup* group,
+             PipelineSchedule schedule, Parameters& parameters, PipelineOptions options = {},
+             StageLinks* links = nullptr, SharedSequences shared = {});
+
+  // Memory for micro-batches, or this shard's parts of them, up to `capacity`; run() asks for more
+  // where it needs it.
+  void reserve(const BatchCapacity& capacity);
+
+  // All steps. Every rank gets all micro-batches' layouts, labels and seeds; inputs that its stages
+  // do not read may be missing. A micro-batch without sequences is passed over, and so is what the
+  // schedule has beyond those that are given.
+  void run(std::span<const BatchView> micro_batches, const StepHooks& hooks = {});
+
+  const PipelineSchedule& schedule() const { return schedule_.schedule; }
+  const std::vector<int>& stages() const { return own_; }
+  // The graph that a stage's plans run: after_node's indices count its nodes.
+  const Graph& stage_graph(int stage) const { return of(stage).graph; }
+  // SequenceShards::add_losses() on the ranks of the last stage, when a micro-batch has its losses
+  // and keeps its plan.
+  void add_losses(int micro_batch, LossTotals& totals, std::vector<double>& losses);
+
+  // The bytes of all plans.
+  size_t arena_bytes() const;
+  size_t batch_bytes() const;
+  // The bytes of messages, on the device.
+  size_t message_bytes() const { return traffic_ ? traffic_->memory_bytes() : 0; }
+  // The actions of the last run, in seconds from its start; empty unless options.timeline.
+  const std::vector<TimedAction>& timeline() const { return timeline_.actions(); }
+  // On the clock of the timeline.
+  double seconds_since_start() const { return timeline_.seconds_at(CommClock::now()); }
+
+ private:
+  using NodeDone = std::function<void(size_t node)>;
+  struct Stage {
+    Graph graph;
+    std::vector<ValueId> from_lower, to_lower, from_upper, to_upper;
+    std::vector<int> slot_of;  // by micro-batch
+    int slots = 0;
+    std::vector<BucketedPlans> plans;  // by slot
+    std::vector<size_t> exchanges;     // places in SequenceShards::exchanges()
+  };
+  Stage& of(int stage) { return stages_.at(stage); }
+  const Stage& of(int stage) const { return stages_.at(stage); }
+  const std::vector<Action>& actions() const;
+  void list_exchanges();
+  void cut(const Graph& graph, int stage);
+  void assign_slots(int stage);
+  BucketedPlans& plans_of(const Action& action);
+  Plan& plan_of(const Action& action) { return plans_of(action).latest(); }
+  SequenceShards::Pass& pass_of(const Action& action) { return passes_.at(&plan_of(action)); }
+  bool empty(int micro_batch) const;
+  uint32_t tag(bool up, int reader, int micro_batch) const;
+  StageMessage message(const Action& action, bool up, int reader) const;
+  StageTraffic::Most most_traffic() const;
+
+  void take_parts(std::span<const BatchView> micro_batches);
+  void run_steps(const StepHooks& hooks);
+  void post_ahead(size_t step);
+  void perform(const Step& step, const StepHooks& hooks);
+  void act(const Action& action, const StepHooks& hooks);
+  void compute(const Step& step, const StepHooks& hooks);
+  void begin(const Action& action);
+  void end(const Action& action, const StepHooks& hooks);
+  void load(const Action& action);
+  void run_nodes(const Step& step, const NodeDone& done);
+  std::pair<size_t, size_t> nodes_of(const Step& step) const;
+  void exchange(const Step& step, const NodeDone& done);
+  void run_weights(int stage, const StepHooks& hooks);
+  void receive_inputs(const Action& action);
+  void hand_over(const Action& action);
+  void note_time(size_t place, bool end);
+
+  const Context context_;
+  ProcessGroup* const group_;
+  const int rank_;
+  SequenceShards* const shards_;
+  ShardedSchedule schedule_;
+  Parameters& parameters_;
+  const PipelineOptions options_;
+  std::vector<Step> steps_;
+  std::vector<int> own_;
+  std::map<int, Stage> stages_;  // own
+  BatchCapacity capacity_;
+  bool planned_ = false;
+  std::map<const Plan*, SequenceShards::Pass> passes_;  // of shards
+
+  // The state of a run.
+  std::span<const BatchView> whole_;
+  std::vector<BatchPart> parts_;  // of shards, by micro-batch
+  std::vector<BatchView> batches_;
+  std::vector<BatchView::Input> inputs_;             // that the stage reads
+  std::vector<size_t> recvs_;                        // places of this rank's recvs in steps_
+  size_t posted_ = 0;                                // of them
+  std::map<std::pair<int, int>, size_t> computing_;  // stage, micro-batch: place in the timeline
+  RunTimeline timeline_;
+  bool waits_for_computations_ = true;
+  std::unique_ptr<StageTraffic> traffic_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,39 @@
+// Every update is shared: gradients are summed over the ranks, so all of them hold the same weights
+// all the time. With no reducer, a rank that works alone.
+#pragma once
+
+#include <memory>
+
+#include "comm/in_process/in_process.h"
+#include "engine/sync/synchronizer.h"
+
+namespace rondo {
+
+class StepSynchronizer final : public SessionSynchronizer {
+ public:
+  // A single rank.
+  explicit StepSynchronizer(Session& session) : SessionSynchronizer(session) {}
+  // Rank `rank` of `ranks` takes its shard of every batch.
+  StepSynchronizer(Session& session, std::unique_ptr<RankReducer> reducer, int rank, int ranks);
+  // Whatever the number of ranks, the same sums, along the tree over so many shards. `group`
+  // (borrowed; nullptr: a single rank) has no more ranks than that.
+  StepSynchronizer(Session& session, ProcessGroup* group, int shards, size_t ballot);
+  ~StepSynchronizer() override { session().set_reducer(nullptr); }
+
+  DataShare share() const override { return share_; }
+  // One step, so that a GPU has work while results are read. On the cpu they are there at once.
+  size_t lag() const override;
+  void accumulate(const BatchView& batch, int shard, bool last) override;
+  bool apply(const Update& update) override;
+  bool meet(const Update&) override { return true; }
+  RankReducer::Times times() const override;
+
+ private:
+  InProcessWorld world_of_one_{1};
+  std::unique_ptr<ProcessGroup> alone_;
+  std::unique_ptr<RankReducer> reducer_;
+  InvariantReducer* invariant_ = nullptr;  // the same, if it is one
+  DataShare share_;
+};
+
+}  // namespace rondo
