@@ -68,8 +68,30 @@ void print_rates(const std::string& name, const ErrorRate& e) {
       static_cast<long long>(e.words().insertions), static_cast<long long>(e.words().deletions));
 }
 
+double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+void print_unwritable(const Unwritable& text, const ErrorRate& e) {
+  if (!text.any()) return;
+  std::printf("%s\n  at least WER %s CER %s come of these alone\n", text.sentence().c_str(),
+              percent_text(share(text.words(), e.words().reference)).c_str(),
+              percent_text(share(text.characters(), e.characters().reference)).c_str());
+}
+
+Json unwritable_json(const Unwritable& text, const ErrorRate& e) {
+  Json kinds = Json::array();
+  for (const UnknownText& u : text.kinds()) kinds.push_back(Json::array({u.what, u.count}));
+  return Json::object({{"utterances", text.utterances()},
+                       {"characters", text.characters()},
+                       {"words", text.words()},
+                       {"wer", share(text.words(), e.words().reference)},
+                       {"cer", share(text.characters(), e.characters().reference)},
+                       {"kinds", kinds}});
+}
+
 void print_text(const EvalOptions& o, const std::string& group, const Evaluation& e, Task task,
-                const std::map<std::string, ErrorRate>& groups) {
+                const std::map<std::string, ErrorRate>& groups, const Unwritable& unwritable) {
   switch (task) {
     case Task::ctc:
       std::printf("WER %s CER %s on %s\n", percent_text(e.errors.wer()).c_str(),
@@ -88,6 +110,7 @@ void print_text(const EvalOptions& o, const std::string& group, const Evaluation
     std::printf("%s: %lld substituted, %lld inserted, %lld deleted\n",
                 counted(w.reference, "word").c_str(), static_cast<long long>(w.substitutions),
                 static_cast<long long>(w.insertions), static_cast<long long>(w.deletions));
+    print_unwritable(unwritable, e.errors);
     for (const auto& [name, rates] : groups) print_rates(label_of(o, group, name), rates);
     std::printf("loss %.4f per utterance", e.loss);
     if (e.infeasible) {
@@ -149,6 +172,8 @@ int run_eval(const EvalOptions& o) {
                  }
                  lines[h.utterance] = line.dump_replacing();
                });
+  Unwritable unwritable(model.alphabet());
+  if (task == Task::ctc) unwritable = unwritable_text(*data, model.alphabet());
   if (!o.hypotheses.empty()) {
     std::string text;
     for (const auto& [index, line] : lines) text += line + "\n";
@@ -162,11 +187,12 @@ int run_eval(const EvalOptions& o) {
                            {"seconds", e.seconds},
                            {"audio_seconds", e.audio_seconds}});
     if (task == Task::ctc) j["all"] = rates_json(e.errors);
+    if (unwritable.any()) j["unwritable"] = unwritable_json(unwritable, e.errors);
     if (task == Task::classify) j["error"] = e.metric(task);
     for (const auto& [name, rates] : groups) j["groups"][group + "=" + name] = rates_json(rates);
     std::printf("%s\n", j.dump().c_str());
   } else {
-    print_text(o, group, e, task, groups);
+    print_text(o, group, e, task, groups, unwritable);
   }
   return 0;
 }

@@ -34,6 +34,7 @@ class Alphabet final : public TextEncoder {
 
   const std::vector<std::string>& symbols() const { return symbols_; }
   int32_t classes() const override { return static_cast<int32_t>(symbols_.size()) + 1; }
+  bool is_of_numbers() const { return numbers_; }
 
   // normalize_transcript, then a label per character (or number). Those outside the alphabet are
   // left out of the labels and listed.

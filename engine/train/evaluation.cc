@@ -36,6 +36,14 @@ std::optional<std::string> reference_text(const ManifestEntry& entry, const Alph
   return entry.text;
 }
 
+Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet) {
+  Unwritable found(alphabet);
+  for (int64_t i = 0; i < data.size(); ++i) {
+    if (const auto reference = reference_text(data.entry(i), alphabet)) found.add(*reference);
+  }
+  return found;
+}
+
 std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances) {
   constexpr size_t shown = 8;
   std::string text;

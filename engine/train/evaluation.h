@@ -12,6 +12,7 @@
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
+#include "engine/text/unwritable.h"
 
 namespace rondo {
 
@@ -54,6 +55,9 @@ struct Evaluation {
 
 // What an utterance should have been written as: its text, or its labels' symbols.
 std::optional<std::string> reference_text(const ManifestEntry& entry, const Alphabet& alphabet);
+
+// What the references of these data hold that the alphabet has no symbol for.
+Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet);
 
 // What evaluation needs of a model, wherever it runs.
 class EvaluatedModel {

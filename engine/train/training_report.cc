@@ -119,6 +119,17 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
   }
 }
 
+void TrainingReport::unwritable(const Unwritable& text, const std::string& manifest) {
+  if (!text.any()) return;
+  message("warning: " + manifest + ": " + text.sentence());
+  const LogField fields[] = {{"event", std::string("unwritable")},
+                             {"where", manifest},
+                             {"utterances", text.utterances()},
+                             {"characters", text.characters()},
+                             {"words", text.words()}};
+  log_.write(fields);
+}
+
 void TrainingReport::step(const TrainingState& state, const StepResult& r, double rate,
                           double epoch, int64_t expected_steps, const StepTimes& times) {
   const double now = now_seconds();

@@ -47,6 +47,8 @@ class TrainingReport {
   // Into the log: what is planned, in bytes, and what is resident now.
   void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);
+  // What no training makes the model write of these references; nothing where there is none.
+  void unwritable(const Unwritable& text, const std::string& manifest);
   void step(const TrainingState& state, const StepResult& result, double rate, double epoch,
             int64_t expected_steps, const StepTimes& times);
   void validation(const TrainingState& state, const Evaluation& e, Task task, bool best,

@@ -105,6 +105,7 @@ class Setup {
     if (!config_.data.dev.empty()) {
       s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, options_.audio, text);
       require_apart_from_data(options_, *s_.dev);
+      note_unwritable(*s_.dev, config_.data.dev);
     }
     d.config = config_;
     d.sizes.features = s_.train->feature_dim();
@@ -128,7 +129,12 @@ class Setup {
           open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio, text);
       require_apart_from_data(options_, *test);
       require_fit(*test, config_.data.test, config_.task, d.sizes, config_.data.train);
+      note_unwritable(*test, config_.data.test);
     }
+  }
+
+  void note_unwritable(const ManifestDataset& data, const std::string& manifest) {
+    if (s_.alphabet) report_.unwritable(unwritable_text(data, *s_.alphabet), manifest);
   }
 
   // One rank's figures for all: sums over parts of the data would depend on the number of ranks.

@@ -192,6 +192,25 @@ def test_text_outside_the_alphabet():
         fails_to_train(root, "data.alphabet=abca", errs="data.alphabet: symbol 'a' (U+0061) occurs twice")
 
 
+def test_references_that_the_model_cannot_write():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=12, dev=4)
+        append(root / "dev.jsonl", {"features_filepath": "dev000.npy", "text": "aę cę"})
+        append(root / "test.jsonl", {"features_filepath": "dev000.npy", "text": "X"})
+        cannot = "1 of 5 utterances holds 3 characters this model cannot write: 'ę' (U+0119) 2 times, ' ' (U+0020)"
+        train(root, root / "run", "training.epochs=1", f"data.test={root}/test.jsonl",
+              says=[f"warning: {root}/dev.jsonl: {cannot}", f"warning: {root}/test.jsonl: 1 of 5 utterances holds 1 "])
+        told = [(e["where"], e["characters"], e["words"]) for e in log_of(root / "run", "unwritable")]
+        check(told == [(f"{root}/dev.jsonl", 3, 2), (f"{root}/test.jsonl", 1, 1)], told)
+        out, _ = run("eval", root / "run", root / "dev.jsonl", says=cannot)
+        letters = sum(len(json.loads(line)["text"]) for line in (root / "dev.jsonl").read_text().splitlines())
+        check(f"at least WER {100 * 2 / 6:.2f}% CER {100 * 3 / letters:.2f}% come of these alone" in out, out)
+        said = json.loads(run("eval", root / "run", root / "dev.jsonl", "--json")[0])
+        check(said["unwritable"]["cer"] == 3 / letters and said["all"]["cer"] >= 3 / letters, said)
+        out, _ = run("eval", root / "run", root / "train.jsonl")
+        check("cannot write" not in out, out)
+
+
 def test_many_bad_utterances_are_all_named():
     with folder() as root:
         append(features(root) / "train.jsonl", "".join(

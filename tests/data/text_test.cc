@@ -8,6 +8,7 @@
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
 #include "engine/text/unicode.h"
+#include "engine/text/unwritable.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;
@@ -50,6 +51,33 @@ TEST_CASE("an alphabet survives storing its symbols", "[text]") {
   CHECK_THROWS_AS(Alphabet({""}), InputError);
   CHECK_THROWS_AS(Alphabet({"e\xcc\x81"}), InputError);
   CHECK_THROWS_AS(Alphabet({"\xff"}), InputError);
+}
+
+TEST_CASE("what references hold that an alphabet cannot write is counted", "[text]") {
+  const std::vector<std::string> texts = {"a bc"};
+  const Alphabet a = Alphabet::from_transcripts(texts);
+  Unwritable found(a);
+  found.add("a b");
+  found.add("");
+  CHECK_FALSE(found.any());
+  found.add(" axx  by b\xc4\x99 ");  // e with ogonek
+  found.add("\xc4\x99\xc4\x99 a x");
+  CHECK(found.any());
+  CHECK(found.utterances() == 2);
+  CHECK(found.characters() == 7);
+  CHECK(found.words() == 5);
+  CHECK(found.sentence() ==
+        "2 of 4 utterances hold 7 characters this model cannot write: 'x' (U+0078) 3 times, "
+        "'\xc4\x99' (U+0119) 3 times, 'y' (U+0079)");
+  CHECK_THROWS_AS(found.add("\xff"), InputError);
+}
+
+TEST_CASE("what an alphabet of numbers cannot write is counted in numbers", "[text]") {
+  const Alphabet a = Alphabet::of_numbers(12);
+  Unwritable found(a);
+  found.add("12 13 4");
+  CHECK(found.words() == 1);
+  CHECK(found.sentence() == "1 of 1 utterance holds 1 number this model cannot write: 13");
 }
 
 TEST_CASE("an alphabet of numbers", "[text]") {
