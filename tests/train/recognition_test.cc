@@ -1,0 +1,198 @@
+// What a trained model is used for: times and probabilities of words, error rates of a manifest
+// (docs/training.md, Using a model).
+#include <catch2/catch.hpp>
+#include <random>
+
+#include "engine/train/recognizer.h"
+#include "tests/train/observed_run.h"
+
+using namespace rondo;
+using namespace rondo::test;
+
+namespace {
+
+// Noise, as long as the name of the file says in hundredths of a second.
+class NoiseReader final : public AudioReader {
+ public:
+  static int64_t samples(const std::string& path) {
+    return 80 * std::stol(std::filesystem::path(path).stem().string());
+  }
+  AudioInfo info(const std::string& path) const override { return {8000, 1, samples(path)}; }
+  Waveform read(const std::string& path, int32_t rate, AudioSegment) const override {
+    std::mt19937 random(static_cast<unsigned>(samples(path)));
+    std::normal_distribution<float> normal(0, 0.1f);
+    Waveform w{rate, {}};
+    for (int64_t i = 0; i < samples(path); ++i) {
+      w.samples.push_back(normal(random) * (1.1f + std::sin(static_cast<float>(i) * 0.002f)));
+    }
+    return w;
+  }
+};
+
+Config config_of(Cmvn cmvn) {
+  Config c;
+  c.features.rate = 8000;
+  c.features.bins = 16;
+  c.features.hop_ms = 12;
+  c.features.cmvn = cmvn;
+  c.model.hidden = 16;
+  c.model.layers = 1;
+  c.model.subsample = 3;
+  c.augment.spec_augment = true;  // which using a model has nothing to do with
+  c.augment.time_share = 0.5;
+  c.training.threads = 1;
+  return c;
+}
+
+std::string write_model(const TemporaryFolder& folder, const Config& config) {
+  ModelDescription d;
+  d.config = config;
+  d.alphabet = {" ", "a", "b", "c", "d"};
+  d.sizes = {config.features.bins, 6};
+  if (config.features.cmvn == Cmvn::global) {
+    for (int i = 0; i < config.features.bins; ++i) {
+      d.mean.push_back(15.0f + 0.1f * static_cast<float>(i));
+      d.inverse_std.push_back(0.25f);
+    }
+  }
+  Session session(build_model(config.model, config.task, d.sizes),
+                  session_options(config, DeviceId{}));
+  const TensorView w = session.parameters().weight("output.weight");
+  for (int64_t i = 0; i < w.numel(); ++i) w.as<float>()[i] *= 12;
+  save_model(folder.path("model.safetensors"), session, d);
+  return folder.path("model.safetensors");
+}
+
+}  // namespace
+
+TEST_CASE("times are seconds of the recording: frames of the output times hop and subsampling") {
+  const TemporaryFolder folder;
+  const Recognizer model(write_model(folder, config_of(Cmvn::none)), DeviceId{});
+  const double frame = 3 * 0.012;
+  CHECK(model.frame_seconds() == Approx(frame));
+  // Blank, a twice, b, blank, b, space, c twice, d: "abb cd".
+  const std::vector<size_t> path = {0, 2, 2, 3, 0, 3, 1, 4, 4, 5};
+  std::vector<float> logits;
+  std::vector<double> probabilities;
+  for (size_t t = 0; t < path.size(); ++t) {
+    double sum = 0;
+    for (size_t c = 0; c < 6; ++c) {
+      const float x =
+          c == path[t] ? 1 + 0.25f * static_cast<float>(t) : 0.1f * static_cast<float>(c);
+      logits.push_back(x);
+      sum += std::exp(static_cast<double>(x));
+    }
+    probabilities.push_back(std::exp(1 + 0.25 * static_cast<double>(t)) / sum);
+  }
+  const Transcript t = model.decode(logits);
+  CHECK(t.text == "abb cd");
+  CHECK(t.frames == 10);
+  CHECK(t.classes == 6);
+  struct Wanted {
+    std::string text;
+    int begin, end;
+    double probability;
+  };
+  const auto& p = probabilities;
+  const auto check_tokens = [&](const std::vector<Transcript::Token>& tokens,
+                                const std::vector<Wanted>& wanted) {
+    REQUIRE(tokens.size() == wanted.size());
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      CHECK(tokens[i].text == wanted[i].text);
+      CHECK(tokens[i].begin == Approx(wanted[i].begin * frame));
+      CHECK(tokens[i].end == Approx(wanted[i].end * frame));
+      CHECK(tokens[i].probability == Approx(wanted[i].probability).epsilon(1e-5));
+    }
+  };
+  const double a = (p[1] + p[2]) / 2, c = (p[7] + p[8]) / 2;
+  check_tokens(t.characters, {{"a", 1, 3, a},
+                              {"b", 3, 4, p[3]},
+                              {"b", 5, 6, p[5]},
+                              {" ", 6, 7, p[6]},
+                              {"c", 7, 9, c},
+                              {"d", 9, 10, p[9]}});
+  check_tokens(t.words, {{"abb", 1, 6, (a + p[3] + p[5]) / 3}, {"cd", 7, 10, (c + p[9]) / 2}});
+}
+
+TEST_CASE(
+    "a manifest's hypotheses are the transcripts of its recordings, whatever batch they are in") {
+  const TemporaryFolder folder;
+  const NoiseReader reader;
+  std::string manifest;
+  const std::vector<std::string> names = {"31.wav",  "150.wav", "77.wav",
+                                          "149.wav", "52.wav",  "9.wav"};
+  const std::vector<std::string> texts = {
+      "a", "b cd", "", "dd aa b", "c", "abcd abcd abcd abcd"};  // more than its frames can spell
+  for (size_t i = 0; i < names.size(); ++i) {
+    manifest += R"({"audio_filepath": ")" + names[i] + R"(", "text": ")" + texts[i] + "\"}\n";
+  }
+  folder.write("data.jsonl", manifest);
+  for (Cmvn cmvn : {Cmvn::none, Cmvn::utterance, Cmvn::global}) {
+    Recognizer model(write_model(folder, config_of(cmvn)), DeviceId{});
+    std::vector<std::string> wanted;
+    ErrorRate errors;
+    for (size_t i = 0; i < names.size(); ++i) {
+      const Transcript t = model.transcribe(reader.read(names[i], 8000, {}));
+      wanted.push_back(t.text);
+      errors.add(texts[i], t.text);
+    }
+    // So many that a transcript of another recording would be noticed.
+    CHECK(std::set<std::string>(wanted.begin(), wanted.end()).size() >= 4);
+    const auto data = model.open(folder.path("data.jsonl"), &reader, true);
+    for (int64_t batch_frames : {int64_t{200}, int64_t{100000}}) {
+      EvaluationOptions o;
+      o.batch_frames = batch_frames;
+      std::vector<std::string> found(names.size());
+      double losses = 0;
+      const Evaluation e =
+          evaluate(model.session(), *data, &model.alphabet(), o, [&](const Hypothesis& h) {
+            found.at(static_cast<size_t>(h.utterance)) = h.text;
+            if (std::isfinite(h.loss)) losses += h.loss;
+          });
+      CHECK(found == wanted);
+      CHECK(e.utterances == 6);
+      CHECK(e.infeasible == 1);
+      CHECK(e.counted == 5);
+      CHECK(e.loss == Approx(losses / 5));
+      CHECK(e.errors.words() == errors.words());
+      CHECK(e.errors.characters() == errors.characters());
+      // All errors over all words: not the mean of the utterances' rates.
+      CHECK(e.metric(Task::ctc) == Approx(static_cast<double>(errors.words().errors()) / 11));
+    }
+  }
+}
+
+TEST_CASE(
+    "a classifier's error is the share of wrong utterances; of equal scores the first counts") {
+  auto utterances = ColumnCorpus::utterances(9);
+  for (size_t i = 0; i < utterances.size(); ++i) {
+    utterances[i].more = "\"label\": " + std::to_string(i * 7 % 3);
+  }
+  const ColumnCorpus corpus(utterances);
+  Config c = corpus.with_dev("run");
+  c.data.test = corpus.folder.path("train.jsonl");
+  c.task = Task::classify;
+  c.optimizer.lr = 0.5;
+  const ObservedRun run = observe(c, ModelSizes{9, 3});
+  bool some = false;
+  for (const Json& v : log_events(run.directory, "validation")) {
+    const Weights& w = run.weights.at(v.at("step").get<size_t>());
+    double wrong = 0, loss = 0;
+    for (size_t i = 0; i < 9; ++i) {
+      std::vector<double> scores;
+      double sum = 0;
+      for (size_t k = 0; k < 3; ++k) {
+        scores.push_back(static_cast<double>(w[k * 9 + i]) + w[27 + k]);
+        sum += std::exp(scores.back());
+      }
+      const auto found = std::max_element(scores.begin(), scores.end()) - scores.begin();
+      wrong += found != static_cast<std::ptrdiff_t>(i * 7 % 3);
+      loss += std::log(sum) - scores[i * 7 % 3];
+    }
+    CHECK(v.at("error") == Approx(wrong / 9));
+    CHECK(v.at("loss") == Approx(loss / 9).epsilon(1e-5));
+    some |= wrong > 0;
+  }
+  CHECK(some);
+  CHECK(log_events(run.directory, "test").at(0).contains("error"));
+}
