@@ -1,5 +1,4 @@
 // checkop: compares and times every kernel variant; see kernels/check/check.h.
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -8,6 +7,7 @@
 #include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
+#include "tools/command_line.h"
 #ifdef RONDO_INSTRUMENTED
 #include <fstream>
 #include <set>
@@ -93,40 +93,41 @@ bool is_shared_memory_of(const std::string& path) {
 
 int main(int argc, char** argv) {
   rondo::check::Options options;
-  CLI::App app{"Compares every kernel variant with its reference, or times it (--bench)."};
+  rondo::CommandLine app(
+      "checkop", "Compares every kernel variant with its reference, or times it (--bench).");
   app.add_option("filters", options.filters,
                  "only cases whose OP/LABEL contains one of these, in their order");
   std::string part;
   app.add_option("--part", part,
                  "1/5: of each op only the first case of five, the sixth, the eleventh ...")
-      ->type_name("I/N");
+      .type_name("I/N");
   app.add_option("--variant", options.variant, "only this variant (generic, avx512, ...)");
   app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)")
-      ->check(CLI::IsMember({"cpu", "sim", "cuda"}))
-      ->type_name("NAME");
+      .one_of({"cpu", "sim", "cuda"})
+      .type_name("NAME");
   app.add_option("--threads", options.threads,
                  "thread counts; results must not depend on them (default: 1,2,3; with --bench one "
                  "per CPU)")
-      ->check(CLI::Range(1, 1024))
-      ->delimiter(',')
-      ->type_name("INT");
+      .range(1, 1024)
+      .delimiter(',')
+      .type_name("INT");
   app.add_option("--seed", options.seed, "seed of the random inputs");
   app.add_option("--orders", options.orders,
                  "in how many orders simulated threads run: 1 forward, 2 forward and another "
                  "(default), 3 forward, reverse and shuffled")
-      ->check(CLI::Range(1, 3));
-  app.add_flag_callback(
+      .range(1, 3);
+  app.add_flag(
       "--all-orders", [&] { options.orders = 3; }, "--orders 3");
   app.add_flag("--bench", options.bench, "time the benchmark shapes instead of checking");
   app.add_option("--seconds", options.bench_seconds, "time per case and variant with --bench")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->type_name("FLOAT");
+      .range(0.0, 3600.0)
+      .type_name("FLOAT");
   app.add_flag("--json", options.json, "one JSON line per case");
   app.add_flag("--announce", options.announce,
                "name each case and variant on stderr before it runs");
   app.add_option("--after", options.after,
                  "go on after this one, named as --list and --announce name it");
-  app.add_flag_callback(
+  app.add_flag(
       "--no-peers", [&] { options.peers = false; }, "without other libraries' kernels");
   app.add_option("--against", options.against,
                  "check the benchmark shapes, against this variant (ref takes minutes there)");
@@ -140,7 +141,7 @@ int main(int argc, char** argv) {
                "what each kernel did, summed over all cases, as JSON lines");
   app.add_option("--shared-memory", shared_memory,
                  "a file that must say what launches ask for of shared memory; -: print it")
-      ->type_name("FILE");
+      .type_name("FILE");
 #endif
   bool devices = false, sources = false;
   app.add_flag("--devices", devices, "list the devices of this machine, run nothing");
@@ -149,15 +150,15 @@ int main(int argc, char** argv) {
       "print the hashes of the GPU kernels' sources that this was compiled from, run nothing");
   app.footer("Example:  checkop lstm --bench --json");
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    if (!app.parse(argc, argv)) return 0;
+  } catch (const rondo::WrongUsage& e) {
+    return app.tell(e);
   }
-  if (app.count("--part") != 0 && !parse_part(part, options)) {
+  if (app.has("--part") && !parse_part(part, options)) {
     std::fprintf(stderr, "checkop: --part is '%s', expected I/N with 1 <= I <= N\n", part.c_str());
     return 2;
   }
-  if (options.bench && app.count("--threads") == 0) options.threads = {rondo::usable_cpus()};
+  if (options.bench && !app.has("--threads")) options.threads = {rondo::usable_cpus()};
   try {
     if (sources) {
       std::puts(compiled_kernel_sources);

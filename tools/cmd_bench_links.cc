@@ -120,7 +120,7 @@ int bench_links(const LinkOptions& o) {
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
   if (place) {
     if (o.transport == "threads") {
-      throw CLI::ValidationError("--transport threads within one of several processes");
+      throw WrongUsage("--transport threads within one of several processes");
     }
     measure_as_rank(o, *place);
     return 0;
@@ -132,30 +132,30 @@ int bench_links(const LinkOptions& o) {
 
 }  // namespace
 
-void add_bench_links(CLI::App& bench, Command* run) {
-  auto* command = bench.add_subcommand(
+void add_bench_links(Command& bench) {
+  Command& command = bench.add_command(
       "links", "Measure latency and bandwidth of what ranks send each other, for 'rondo plan'");
   auto o = std::make_shared<LinkOptions>();
-  command->add_option("--ranks", o->ranks, "so many, on this machine, in one ring")
-      ->check(CLI::Range(2, 1024))
-      ->capture_default_str();
+  command.add_option("--ranks", o->ranks, "so many, on this machine, in one ring")
+      .range(2, 1024)
+      .show_default();
   command
-      ->add_option("--transport", o->transport,
-                   "between threads of a process, or processes: auto, shared (memory), tcp, gloo "
-                   "(default: threads; under a launcher auto)")
-      ->check(CLI::IsMember({"threads", "auto", "shared", "tcp", "gloo"}))
-      ->type_name("NAME");
+      .add_option("--transport", o->transport,
+                  "between threads of a process, or processes: auto, shared (memory), tcp, gloo "
+                  "(default: threads; under a launcher auto)")
+      .one_of({"threads", "auto", "shared", "tcp", "gloo"})
+      .type_name("NAME");
   command
-      ->add_option("--device", o->device.text,
-                   "whose memory: cpu, sim, cuda or cuda:N (default: cpu)")
-      ->check(CLI::Validator(check_device_name, ""))
-      ->type_name("NAME");
-  command->add_option("--out", o->out, "write the link to FILE")->option_text("FILE");
-  command->footer(
+      .add_option("--device", o->device.text,
+                  "whose memory: cpu, sim, cuda or cuda:N (default: cpu)")
+      .check(check_device_name)
+      .type_name("NAME");
+  command.add_option("--out", o->out, "write the link to FILE").value_text("FILE");
+  command.footer(
       "\nExample:  rondo bench links --out links.json\n"
       "          rondo bench links --transport tcp --ranks 4\n"
       "          rondo launch -n 1 --nodes 2 --node-rank 0 --master HOST:PORT -- bench links\n");
-  command->callback([o, run] { *run = [o] { return bench_links(*o); }; });
+  command.action([o] { return bench_links(*o); });
 }
 
 }  // namespace rondo

@@ -199,25 +199,25 @@ int run_eval(const EvalOptions& o) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("eval", "Error rates of a model on a manifest");
+void add_eval(Command& program) {
+  Command& command = program.add_command("eval", "Error rates of a model on a manifest");
   auto o = std::make_shared<EvalOptions>();
-  command->add_option("model", o->model, "checkpoint directory or model file")
-      ->required()
-      ->check(CLI::Validator(check_file_name, ""));
-  command->add_option("manifest", o->manifest, "JSONL manifest with references")
-      ->required()
-      ->check(CLI::Validator(check_file_name, ""));
-  command->add_option("--group-by", o->group,
-                      "rates for each value of this manifest field (speaker, voice, ...)");
-  command->add_option("--hypotheses", o->hypotheses, "write what the model wrote, as JSONL");
-  command->add_flag("--json", o->json, "one JSON object instead of text");
-  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
-      ->check(CLI::Range(0, 4096))
-      ->type_name("INT");
-  add_device_option(*command, &o->device);
-  command->footer("\nExample:  rondo eval run digits/test.jsonl --group-by speaker\n");
-  command->callback([o, run] { *run = [o] { return run_eval(*o); }; });
+  command.add_option("model", o->model, "checkpoint directory or model file")
+      .required()
+      .check(check_file_name);
+  command.add_option("manifest", o->manifest, "JSONL manifest with references")
+      .required()
+      .check(check_file_name);
+  command.add_option("--group-by", o->group,
+                     "rates for each value of this manifest field (speaker, voice, ...)");
+  command.add_option("--hypotheses", o->hypotheses, "write what the model wrote, as JSONL");
+  command.add_flag("--json", o->json, "one JSON object instead of text");
+  command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT");
+  add_device_option(command, &o->device);
+  command.footer("\nExample:  rondo eval run digits/test.jsonl --group-by speaker\n");
+  command.action([o] { return run_eval(*o); });
 }
 
 }  // namespace rondo

@@ -126,29 +126,27 @@ void print_model(const InfoOptions& o, const Model& model) {
 
 }  // namespace
 
-void add_info(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("info", "The program, this machine, the kernels, a model");
+void add_info(Command& program) {
+  Command& command = program.add_command("info", "The program, this machine, the kernels, a model");
   auto o = std::make_shared<InfoOptions>();
-  command->add_flag("--kernels", o->kernels, "list every kernel variant and which would run");
-  command->add_option("--model", o->model, "describe a checkpoint directory or model file");
-  command->add_option("--batch", o->batch, "with --model: utterances of the planned step")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command->add_option("--seconds", o->seconds, "with --model: length of each utterance")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command->add_option("--labels", o->labels, "with --model: labels of each utterance")
-      ->check(CLI::Range(0, 100000))
-      ->capture_default_str();
-  command->footer("\nExample:  rondo info --model run\n");
-  command->callback([o, run] {
-    *run = [o] {
-      const std::optional<Model> model = load(*o);
-      print_machine();
-      if (o->kernels) print_kernels();
-      if (model) print_model(*o, *model);
-      return 0;
-    };
+  command.add_flag("--kernels", o->kernels, "list every kernel variant and which would run");
+  command.add_option("--model", o->model, "describe a checkpoint directory or model file");
+  command.add_option("--batch", o->batch, "with --model: utterances of the planned step")
+      .range(1, 100000)
+      .show_default();
+  command.add_option("--seconds", o->seconds, "with --model: length of each utterance")
+      .range(1, 100000)
+      .show_default();
+  command.add_option("--labels", o->labels, "with --model: labels of each utterance")
+      .range(0, 100000)
+      .show_default();
+  command.footer("\nExample:  rondo info --model run\n");
+  command.action([o] {
+    const std::optional<Model> model = load(*o);
+    print_machine();
+    if (o->kernels) print_kernels();
+    if (model) print_model(*o, *model);
+    return 0;
   });
 }
 

@@ -219,13 +219,12 @@ bool is_for_ranks(const std::vector<std::string>& words) {
 
 int run_launch(const LaunchOptions& o) {
   if (o.words.empty() || !is_for_ranks(o.words)) {
-    throw CLI::ValidationError(
-        "expected -- train ..., the command that every rank runs (or -- bench links)");
+    throw WrongUsage("expected -- train ..., the command that every rank runs (or -- bench links)");
   }
   if (o.node_rank >= o.nodes) {
-    throw CLI::ValidationError(str("--node-rank is ", o.node_rank, " of --nodes ", o.nodes));
+    throw WrongUsage(str("--node-rank is ", o.node_rank, " of --nodes ", o.nodes));
   }
-  if (o.nodes > 1 && o.master.empty()) throw CLI::ValidationError("--nodes needs --master");
+  if (o.nodes > 1 && o.master.empty()) throw WrongUsage("--nodes needs --master");
   TcpStoreServerOptions s;
   const char* token = std::getenv("RONDO_TOKEN");
   s.token = token ? token : "";
@@ -269,32 +268,32 @@ int launch_ranks(int ranks, const std::vector<std::string>& words) {
   return run_launch(o);
 }
 
-void add_launch(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("launch", "Train on several ranks, each a process");
+void add_launch(Command& program) {
+  Command& command = program.add_command("launch", "Train on several ranks, each a process");
   auto o = std::make_shared<LaunchOptions>();
-  command->add_option("-n,--ranks", o->ranks, "so many ranks on this machine")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+  command.add_option("-n,--ranks", o->ranks, "so many ranks on this machine")
+      .range(1, 4096)
+      .show_default();
   command
-      ->add_option("--max-restarts", o->max_restarts,
-                   "when a rank dies, start all again from the last checkpoint, so often")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  command->add_option("--grace", o->grace, "seconds until ranks are killed after one has failed")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
-  command->add_option("--nodes", o->nodes, "machines that run as many ranks each")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  command->add_option("--node-rank", o->node_rank, "which of them this is, from 0")
-      ->check(CLI::Range(0, 65535))
-      ->capture_default_str();
-  command->add_option("--master", o->master,
-                      "HOST:PORT of machine 0, where the ranks meet (with --nodes)");
-  command->add_option("command", o->words, "-- train and its arguments")->required();
-  command->footer(
+      .add_option("--max-restarts", o->max_restarts,
+                  "when a rank dies, start all again from the last checkpoint, so often")
+      .range(0, 1000000)
+      .show_default();
+  command.add_option("--grace", o->grace, "seconds until ranks are killed after one has failed")
+      .range(0.0, 1e6)
+      .show_default();
+  command.add_option("--nodes", o->nodes, "machines that run as many ranks each")
+      .range(1, 65536)
+      .show_default();
+  command.add_option("--node-rank", o->node_rank, "which of them this is, from 0")
+      .range(0, 65535)
+      .show_default();
+  command.add_option("--master", o->master,
+                     "HOST:PORT of machine 0, where the ranks meet (with --nodes)");
+  command.add_option("command", o->words, "-- train and its arguments").required();
+  command.footer(
       "\nExample:  rondo launch -n 4 --max-restarts 3 -- train recipe.toml data=digits\n");
-  command->callback([o, run] { *run = [o] { return run_launch(*o); }; });
+  command.action([o] { return run_launch(*o); });
 }
 
 }  // namespace rondo

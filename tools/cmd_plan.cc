@@ -394,85 +394,77 @@ int plan_command(const PlanOptions& o) {
 }
 
 // The machine that is planned for.
-void add_device_options(CLI::App* command, PlanOptions& o) {
-  command->add_option("--devices", o.devices, "how many")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  command->add_option("--device", o.device, "h200, or a file that --measure has written")
-      ->capture_default_str();
-  command->add_option("--link", o.link,
-                      "within a node: pcie, nvlink, infiniband, or a file of 'rondo bench links' "
-                      "(default: nvlink, or that of --device's file)");
-  command->add_option("--node-link", o.node_link, "between nodes: the same")->capture_default_str();
-  command->add_option("--per-node", o.per_node, "devices in a node")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
+void add_device_options(Command& command, PlanOptions& o) {
+  command.add_option("--devices", o.devices, "how many").range(1, 65536).show_default();
+  command.add_option("--device", o.device, "h200, or a file that --measure has written")
+      .show_default();
+  command.add_option("--link", o.link,
+                     "within a node: pcie, nvlink, infiniband, or a file of 'rondo bench links' "
+                     "(default: nvlink, or that of --device's file)");
+  command.add_option("--node-link", o.node_link, "between nodes: the same").show_default();
+  command.add_option("--per-node", o.per_node, "devices in a node").range(1, 65536).show_default();
 }
 
 // What is trained on, where the data are not there to say.
-void add_data_options(CLI::App* command, PlanOptions& o) {
-  command->add_option("--lengths", o.lengths,
-                      "SECONDS:SHARE,... of utterances (default: those of data.train, or 10 s)");
+void add_data_options(Command& command, PlanOptions& o) {
+  command.add_option("--lengths", o.lengths,
+                     "SECONDS:SHARE,... of utterances (default: those of data.train, or 10 s)");
   command
-      ->add_option("--labels-per-second", o.labels_per_second,
-                   "of speech (default: as in data.train, or 12)")
-      ->check(CLI::Range(0.01, 1000.0));
-  command->add_option("--features", o.features, "columns of ready features")
-      ->check(CLI::Range(1, 100000));
+      .add_option("--labels-per-second", o.labels_per_second,
+                  "of speech (default: as in data.train, or 12)")
+      .range(0.01, 1000.0);
+  command.add_option("--features", o.features, "columns of ready features").range(1, 100000);
   command
-      ->add_option("--outputs", o.outputs,
-                   "classes, with the blank (default: those of data.train, or 32)")
-      ->check(CLI::Range(2, 1000000));
+      .add_option("--outputs", o.outputs,
+                  "classes, with the blank (default: those of data.train, or 32)")
+      .range(2, 1000000);
 }
 
 // What is shown, drawn and written.
-void add_output_options(CLI::App* command, PlanOptions& o) {
-  command->add_option("--rows", o.rows, "lines of the ranking")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command->add_flag("--as-configured", o.as_configured,
-                    "only the split that the configuration's [parallel] asks for");
-  command->add_flag("--scaling", o.scaling, "also weak and strong scaling up to 1024 devices");
-  command->add_option("--picture", o.picture, "the same, also drawn as SVG to FILE")
-      ->option_text("FILE");
+void add_output_options(Command& command, PlanOptions& o) {
+  command.add_option("--rows", o.rows, "lines of the ranking").range(1, 100000).show_default();
+  command.add_flag("--as-configured", o.as_configured,
+                   "only the split that the configuration's [parallel] asks for");
+  command.add_flag("--scaling", o.scaling, "also weak and strong scaling up to 1024 devices");
+  command.add_option("--picture", o.picture, "the same, also drawn as SVG to FILE")
+      .value_text("FILE");
   command
-      ->add_option("--timeline", o.timeline,
-                   "draw one predicted update of the best split as SVG to FILE: one replica's "
-                   "ranks, until its gradients are summed")
-      ->option_text("FILE");
-  command->add_option("--write", o.write, "write the configuration with the best split to FILE")
-      ->option_text("FILE");
+      .add_option("--timeline", o.timeline,
+                  "draw one predicted update of the best split as SVG to FILE: one replica's "
+                  "ranks, until its gradients are summed")
+      .value_text("FILE");
+  command.add_option("--write", o.write, "write the configuration with the best split to FILE")
+      .value_text("FILE");
 }
 
-void add_measure_options(CLI::App* command, PlanOptions& o) {
+void add_measure_options(Command& command, PlanOptions& o) {
   command
-      ->add_option("--measure", o.measure,
-                   "measure this machine's CPU and write FILE, plan nothing")
-      ->option_text("FILE");
-  command->add_option("--ranks", o.ranks, "with --measure: so many compute at once")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--threads", o.threads, "with --measure: of each rank")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+      .add_option("--measure", o.measure, "measure this machine's CPU and write FILE, plan nothing")
+      .value_text("FILE");
+  command.add_option("--ranks", o.ranks, "with --measure: so many compute at once")
+      .range(1, 1024)
+      .show_default();
+  command.add_option("--threads", o.threads, "with --measure: of each rank")
+      .range(1, 1024)
+      .show_default();
 }
 
 }  // namespace
 
-void add_plan(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand(
+void add_plan(Command& program) {
+  Command& command = program.add_command(
       "plan", "Predict speed and memory of data x pipeline x sequence parallelism");
   auto o = std::make_shared<PlanOptions>();
-  command->add_option("config", o->words, "configuration file and key=value settings, as for train")
-      ->option_text("CONFIG KEY=VALUE ...");
+  command.add_option("config", o->words, "configuration file and key=value settings, as for train")
+      .value_text("CONFIG KEY=VALUE ...");
   add_device_options(command, *o);
   add_data_options(command, *o);
   add_output_options(command, *o);
   add_measure_options(command, *o);
-  command->footer(
+  command.footer(
       "\nExample:  rondo plan model.hidden=1024 model.layers=5 training.dtype=bf16 "
       "data.batch_frames=256000\n");
-  command->callback([o, run] { *run = [o] { return plan_command(*o); }; });
+  command.action([o] { return plan_command(*o); });
 }
 
 }  // namespace rondo

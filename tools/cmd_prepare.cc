@@ -44,68 +44,64 @@ int make_corpus(const std::function<CorpusReport()>& prepare) {
   }
 }
 
-void add_counts(CLI::App& command, int64_t* train, int64_t* dev, int64_t* test, const char* what) {
+void add_counts(Command& command, int64_t* train, int64_t* dev, int64_t* test, const char* what) {
   const auto add = [&](const char* name, int64_t* count, const char* use, int64_t least) {
     command.add_option(name, *count, str(use, " ", what))
-        ->check(CLI::Range(least, int64_t{1} << 40))
-        ->type_name("INT")
-        ->capture_default_str();
+        .range(least, int64_t{1} << 40)
+        .type_name("INT")
+        .show_default();
   };
   add("--train", train, "training", 1);
   add("--dev", dev, "validation", 0);
   add("--test", test, "test", 1);
 }
 
-void add_speech_demo(CLI::App& parent, Command* run) {
-  auto* command = parent.add_subcommand(
+void add_speech_demo(Command& parent) {
+  Command& command = parent.add_command(
       "speech-demo", "Digit strings and short commands spoken by espeak-ng in several voices");
   auto o = std::make_shared<PrepareSpeechDemoOptions>();
-  command->add_option("out", o->out, "folder of the corpus")->required();
-  add_counts(*command, &o->train, &o->dev, &o->test, "utterances");
-  command->add_option("--rate", o->sample_rate, "samples per second: 8000 or 16000")
-      ->check(CLI::IsMember({8000, 16000}))
-      ->type_name("INT")
-      ->capture_default_str();
-  command->add_option("--seed", o->seed)->capture_default_str();
-  command->add_option("--threads", o->threads, "0: one per CPU")
-      ->check(CLI::Range(0, 4096))
-      ->type_name("INT")
-      ->capture_default_str();
-  command->footer("\nExample:  rondo prepare speech-demo corpus\n");
-  command->callback([o, run] {
-    *run = [o] {
-      o->progress = progress_line();
-      return make_corpus([&] { return prepare_speech_demo(*o); });
-    };
+  command.add_option("out", o->out, "folder of the corpus").required();
+  add_counts(command, &o->train, &o->dev, &o->test, "utterances");
+  command.add_option("--rate", o->sample_rate, "samples per second: 8000 or 16000")
+      .one_of({8000, 16000})
+      .type_name("INT")
+      .show_default();
+  command.add_option("--seed", o->seed, "of what is chosen at random").show_default();
+  command.add_option("--threads", o->threads, "0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT")
+      .show_default();
+  command.footer("\nExample:  rondo prepare speech-demo corpus\n");
+  command.action([o] {
+    o->progress = progress_line();
+    return make_corpus([&] { return prepare_speech_demo(*o); });
   });
 }
 
-void add_fsdd(CLI::App& parent, Command* run) {
-  auto* command = parent.add_subcommand(
+void add_fsdd(Command& parent) {
+  Command& command = parent.add_command(
       "fsdd", "Strings of 3 to 7 digits out of the recordings of the Free Spoken Digit Dataset");
   auto o = std::make_shared<PrepareFsddOptions>();
-  command->add_option("dir", o->recordings, "folder of {digit}_{speaker}_{take}.wav")->required();
-  command->add_option("out", o->out, "folder of the corpus")->required();
-  command->add_option("--hold-out", o->hold_out, "this speaker in the test set only");
-  add_counts(*command, &o->train, &o->dev, &o->test, "strings");
-  command->add_option("--seed", o->seed)->capture_default_str();
-  command->footer("\nExample:  rondo prepare fsdd recordings digits --hold-out theo\n");
-  command->callback([o, run] {
-    *run = [o] {
-      o->progress = progress_line();
-      return make_corpus([&] { return prepare_fsdd(*o); });
-    };
+  command.add_option("dir", o->recordings, "folder of {digit}_{speaker}_{take}.wav").required();
+  command.add_option("out", o->out, "folder of the corpus").required();
+  command.add_option("--hold-out", o->hold_out, "this speaker in the test set only");
+  add_counts(command, &o->train, &o->dev, &o->test, "strings");
+  command.add_option("--seed", o->seed, "of what is chosen at random").show_default();
+  command.footer("\nExample:  rondo prepare fsdd recordings digits --hold-out theo\n");
+  command.action([o] {
+    o->progress = progress_line();
+    return make_corpus([&] { return prepare_fsdd(*o); });
   });
 }
 
 }  // namespace
 
-void add_prepare(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("prepare", "Make a corpus");
-  command->require_subcommand(1);
-  command->footer("\nExample:  rondo prepare speech-demo corpus\n");
-  add_speech_demo(*command, run);
-  add_fsdd(*command, run);
+void add_prepare(Command& program) {
+  Command& command = program.add_command("prepare", "Make a corpus");
+  command.require_command("what to prepare");
+  command.footer("\nExample:  rondo prepare speech-demo corpus\n");
+  add_speech_demo(command);
+  add_fsdd(command);
 }
 
 }  // namespace rondo

@@ -172,7 +172,7 @@ void require_one_beginning(const TrainOptions& o) {
   const char* attempt = std::getenv("RONDO_ATTEMPT");
   const bool again = attempt != nullptr && std::atoi(attempt) > 1;
   if (o.resume && !o.init_from.empty() && !again) {
-    throw CLI::ValidationError(
+    throw WrongUsage(
         "--resume continues with the weights of the run, --init-from would start with those of "
         "another; give one of them");
   }
@@ -230,40 +230,38 @@ int run_train(const TrainOptions& given) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("train", "Train a model");
+void add_train(Command& program) {
+  Command& command = program.add_command("train", "Train a model");
   auto o = std::make_shared<TrainOptions>();
-  command->add_option("config", o->words,
-                      "a TOML file, and settings that override it: key=value, or data=DIR for a "
-                      "prepared corpus");
-  command->add_flag("--resume", o->resume, "continue from the newest checkpoint");
-  command->add_option("--init-from", o->init_from, "start with the weights of another model");
-  add_device_option(*command, &o->device);
-  command->add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
-      ->check(CLI::Range(1, most_ranks))
-      ->capture_default_str();
+  command.add_option("config", o->words,
+                     "a TOML file, and settings that override it: key=value, or data=DIR for a "
+                     "prepared corpus");
+  command.add_flag("--resume", o->resume, "continue from the newest checkpoint");
+  command.add_option("--init-from", o->init_from, "start with the weights of another model");
+  add_device_option(command, &o->device);
+  command.add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
+      .range(1, most_ranks)
+      .show_default();
   command
-      ->add_option("--pipeline", o->pipeline,
-                   "so many ranks share the layers of the model (docs/parallelism.md)")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--data", o->data, "so many replicas of the pipeline")
-      ->check(CLI::Range(1, 4096));
-  command->add_option("--timeline", o->timeline,
-                      "draw what every rank did in the last update, as SVG");
+      .add_option("--pipeline", o->pipeline,
+                  "so many ranks share the layers of the model (docs/parallelism.md)")
+      .range(1, 4096);
+  command.add_option("--data", o->data, "so many replicas of the pipeline").range(1, 4096);
+  command.add_option("--timeline", o->timeline,
+                     "draw what every rank did in the last update, as SVG");
   command
-      ->add_option("--sequence", o->sequence,
-                   "so many neighbouring ranks share each sequence (parallel.sequence); without "
-                   "--ranks or a launcher, as many threads")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("INT");
-  command->add_flag(
-      "--lockstep-ref", o->lockstep,
-      "run every kernel beside its reference and stop at the first difference (slow)");
-  command->add_flag("--help-config", o->help_config, "list all settings with their defaults");
-  command->add_flag("--print-config", o->print_config, "print the resolved settings and stop");
-  command->footer(
+      .add_option("--sequence", o->sequence,
+                  "so many neighbouring ranks share each sequence (parallel.sequence); without "
+                  "--ranks or a launcher, as many threads")
+      .range(1, 4096)
+      .type_name("INT");
+  command.add_flag("--lockstep-ref", o->lockstep,
+                   "run every kernel beside its reference and stop at the first difference (slow)");
+  command.add_flag("--help-config", o->help_config, "list all settings with their defaults");
+  command.add_flag("--print-config", o->print_config, "print the resolved settings and stop");
+  command.footer(
       "\nExample:  rondo train tools/recipes/fsdd.toml data=digits training.checkpoint_dir=run\n");
-  command->callback([o, run] { *run = [o] { return run_train(*o); }; });
+  command.action([o] { return run_train(*o); });
 }
 
 }  // namespace rondo

@@ -200,7 +200,20 @@ void stream_one(const TranscribeOptions& o, Recognizer& model, RecognizerStream&
   if (!o.picture.empty()) draw(o, model, t, audio);
 }
 
+void require_fitting(const TranscribeOptions& o) {
+  if (o.format == "npy" && o.out.empty()) {
+    throw WrongUsage("--format npy needs --out FOLDER");
+  }
+  if (o.format != "npy" && !o.out.empty()) {
+    throw WrongUsage("--out is for --format npy; text and jsonl go to standard output");
+  }
+  if (!o.picture.empty() && o.files.size() != 1) {
+    throw WrongUsage("--picture takes a single recording");
+  }
+}
+
 int run_transcribe(const TranscribeOptions& o) {
+  require_fitting(o);
   if (o.format == "npy") check_names(o);
   require_apart(o);
   Recognizer model(o.model, resolve(o.device), o.threads);
@@ -230,48 +243,37 @@ int run_transcribe(const TranscribeOptions& o) {
 
 }  // namespace
 
-void add_transcribe(CLI::App& app, Command* run) {
-  auto* command = app.add_subcommand("transcribe", "Write what is said in recordings");
+void add_transcribe(Command& program) {
+  Command& command = program.add_command("transcribe", "Write what is said in recordings");
   auto o = std::make_shared<TranscribeOptions>();
-  command->add_option("model", o->model, "checkpoint directory or model file")
-      ->required()
-      ->check(CLI::Validator(check_file_name, ""));
-  command->add_option("files", o->files, "WAV, FLAC or Ogg recordings; '-': standard input")
-      ->required()
-      ->check(CLI::Validator(check_file_name, ""));
+  command.add_option("model", o->model, "checkpoint directory or model file")
+      .required()
+      .check(check_file_name);
+  command.add_option("files", o->files, "WAV, FLAC or Ogg recordings; '-': standard input")
+      .required()
+      .check(check_file_name);
   command
-      ->add_option("--format", o->format,
-                   "text; jsonl, with times and probabilities; npy, the logits for other decoders")
-      ->check(CLI::IsMember({"text", "jsonl", "npy"}))
-      ->capture_default_str();
-  command->add_option("--out", o->out, "folder for --format npy");
-  command->add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
-  command->add_flag("--stream", o->stream,
-                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
-                    "bits, one channel, at the model's rate");
-  command->add_option("--chunk-ms", o->chunk_ms, "with --stream: milliseconds of sound at a time")
-      ->check(CLI::Range(1.0, 3600000.0))
-      ->type_name("FLOAT")
-      ->capture_default_str();
-  command->add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
-      ->check(CLI::Range(0, 4096))
-      ->type_name("INT");
-  add_device_option(*command, &o->device);
-  command->footer(
+      .add_option("--format", o->format,
+                  "text; jsonl, with times and probabilities; npy, the logits for other decoders")
+      .one_of({"text", "jsonl", "npy"})
+      .show_default();
+  command.add_option("--out", o->out, "folder for --format npy");
+  command.add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
+  command.add_flag("--stream", o->stream,
+                   "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
+                   "bits, one channel, at the model's rate");
+  command.add_option("--chunk-ms", o->chunk_ms, "with --stream: milliseconds of sound at a time")
+      .range(1.0, 3600000.0)
+      .type_name("FLOAT")
+      .show_default();
+  command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT");
+  add_device_option(command, &o->device);
+  command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
-  command->callback([o, run] {
-    if (o->format == "npy" && o->out.empty()) {
-      throw CLI::ValidationError("--format npy needs --out FOLDER");
-    }
-    if (o->format != "npy" && !o->out.empty()) {
-      throw CLI::ValidationError("--out is for --format npy; text and jsonl go to standard output");
-    }
-    if (!o->picture.empty() && o->files.size() != 1) {
-      throw CLI::ValidationError("--picture takes a single recording");
-    }
-    *run = [o] { return run_transcribe(*o); };
-  });
+  command.action([o] { return run_transcribe(*o); });
 }
 
 }  // namespace rondo

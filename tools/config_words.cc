@@ -1,8 +1,7 @@
 #include "tools/config_words.h"
 
-#include <CLI/CLI.hpp>
-
 #include "kernels/base/error.h"
+#include "tools/command_line.h"
 
 namespace rondo {
 
@@ -16,8 +15,8 @@ Config config_from_words(const std::vector<std::string>& words,
     } else if (file.empty()) {
       file = word;
     } else {
-      throw CLI::ValidationError(str("two configuration files: '", file, "' and '", word,
-                                     "'; settings are written key=value"));
+      throw WrongUsage(str("two configuration files: '", file, "' and '", word,
+                           "'; settings are written key=value"));
     }
   }
   overrides.insert(overrides.end(), options.begin(), options.end());

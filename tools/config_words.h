@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-// `options`: settings that options stand for; they win over `words`. Throws CLI::ValidationError
+// `options`: settings that options stand for; they win over `words`. Throws WrongUsage
 // for two files, InputError for what load_config() refuses.
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options = {});

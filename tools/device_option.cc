@@ -24,8 +24,8 @@ DeviceId require_device(const std::string& text, const std::string& from) {
   return *id;
 }
 
-// Not CLI11's envname(): it would be read for commands that have no device, and a wrong value be
-// blamed on the option.
+// The variable is read here rather than by the parser, which would do so for commands that have no
+// device too, and blame a wrong value on the option.
 DeviceChoice::Named DeviceChoice::named() const {
   if (!text.empty()) return {text, "--device "};
   const char* variable = std::getenv("RONDO_DEVICE");
@@ -36,20 +36,20 @@ DeviceChoice::Named DeviceChoice::named() const {
   return {variable, "RONDO_DEVICE="};
 }
 
-void add_device_option(CLI::App& command, DeviceChoice* choice) {
+void add_device_option(Command& command, DeviceChoice* choice) {
   command
       .add_option("--device", choice->text,
                   "auto (a GPU if there is one), cpu, cuda, cuda:N, or sim (the GPU kernels, "
                   "simulated); default: what RONDO_DEVICE names, else auto")
-      ->check(CLI::Validator(check_device_name, ""))
-      ->type_name("NAME");
+      .check(check_device_name)
+      .type_name("NAME");
   command
       .add_option(
           "--kernels", choice->kernels,
           "variants to prefer where they fit, with commas between (info --kernels lists them)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("OP=VARIANT");
+      .delimiter(',')
+      .one_word()
+      .type_name("OP=VARIANT");
 }
 
 namespace {

@@ -1,11 +1,11 @@
 // --device and --kernels, for the commands that run a model.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "kernels/devices.h"
+#include "tools/command_line.h"
 
 namespace rondo {
 
@@ -22,9 +22,10 @@ struct DeviceChoice {
   std::vector<std::string> kernels;  // OP=VARIANT
 };
 
-void add_device_option(CLI::App& command, DeviceChoice* choice);
+void add_device_option(Command& command, DeviceChoice* choice);
 
-// What CLI11 says of a text that names no device; empty for auto, cpu, cuda, cuda:N and sim.
+// For CommandOption::check(): what is wrong with a text that names no device; empty for auto, cpu,
+// cuda, cuda:N and sim.
 std::string check_device_name(const std::string& text);
 
 // The device of this name, other than auto. Throws InputError, which says that it was named `from`

@@ -11,7 +11,6 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/device_option.h"
-#include "tools/usage_words.h"
 
 namespace {
 
@@ -26,12 +25,6 @@ Example: from recordings to text
 
 'rondo COMMAND --help' shows the options of a command and an example.)";
 
-int wrong_usage(const CLI::App& app, const CLI::ParseError& e) {
-  std::fprintf(stderr, "rondo: %s\n", rondo::describe_wrong_usage(app, e).c_str());
-  std::fprintf(stderr, "'%s --help' shows what is expected\n", rondo::chosen_command(app).c_str());
-  return 2;
-}
-
 // What was printed may lie in a buffer until now, and a full disk shows only here.
 void finish_output() {
   const bool failed_before = std::ferror(stdout) != 0;
@@ -45,36 +38,26 @@ void finish_output() {
 
 int main(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "");
-  CLI::App app{"Trains CTC/LSTM sequence models on speech, text lines or any feature sequence.",
-               "rondo"};
-  app.set_version_flag("--version", version);
-  app.require_subcommand(1);
-  app.footer(footer);
-  app.get_formatter()->column_width(32);
-  rondo::Command run;
-  rondo::add_prepare(app, &run);
-  rondo::add_train(app, &run);
-  rondo::add_launch(app, &run);
-  rondo::add_eval(app, &run);
-  rondo::add_transcribe(app, &run);
-  rondo::add_info(app, &run);
-  rondo::add_bench(app, &run);
-  rondo::add_plan(app, &run);
+  rondo::CommandLine line(
+      "rondo", "Trains CTC/LSTM sequence models on speech, text lines or any feature sequence.",
+      version);
+  line.require_command("a command");
+  line.footer(footer);
+  rondo::add_prepare(line);
+  rondo::add_train(line);
+  rondo::add_launch(line);
+  rondo::add_eval(line);
+  rondo::add_transcribe(line);
+  rondo::add_info(line);
+  rondo::add_bench(line);
+  rondo::add_plan(line);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& e) {
-    // CLI11 knows --help and --version as "errors" of code 0.
-    if (e.get_exit_code() != 0) return wrong_usage(app, e);
-    app.exit(e);
-    run = [] { return 0; };
-  }
-  try {
-    const int code = run();
+    const int code = line.parse(argc, argv) ? line.run() : 0;
     rondo::tell_preferred_in_vain();
     finish_output();
     return code;
-  } catch (const CLI::ParseError& e) {
-    return wrong_usage(app, e);
+  } catch (const rondo::WrongUsage& e) {
+    return line.tell(e);
   } catch (const rondo::InputError& e) {
     std::fprintf(stderr, "rondo: %s\n", e.what());
   } catch (const rondo::PeerFailed&) {

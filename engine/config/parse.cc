@@ -27,10 +27,10 @@ struct TomlAssertion {};
 // clang-format on
 
 #include "engine/config/config.h"
-#include "engine/config/nearest.h"
 #include "engine/config/schema.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
+#include "kernels/base/nearest.h"
 
 namespace rondo {
 namespace {

@@ -131,8 +131,26 @@ def test_wrong_usage_is_2():
         (["plan", "--devices", "0"], "--devices"),
         (["bench", "--backend", "abacus"], "abacus"),
         (["bench", "--seconds", "-1"], "--seconds"),
+        (["bench", "--json=maybe"], "--json is 'maybe', expected true or false"),
+        (["train", "--data", "1", "--data", "2"], "--data takes one value, not 2"),
+        (["prepare", "speech-demo", "o", "--rate", "fast"], "--rate is 'fast', expected one of 8000, 16000"),
+        # No number is not within limits.
+        (["transcribe", "model", "a.wav", "--chunk-ms", "nan"], "--chunk-ms is 'nan', expected a number from 1 to "),
     ]:
         run(*words, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
+
+
+def test_words_as_long_as_a_command_line_takes():
+    long = "x" * 100000
+    for words, text in [
+        (["train", "--data"], f"--data is '{long}', expected a number from 1 to 4096"),
+        (["train", "--device"], f"--device: '{long}' is no device"),
+        (["bench", "--backend"], f"--backend is '{long}', expected one of cpu, sim, cuda"),
+        (["prepare", "fsdd", "d", "o", "--seed"], f"--seed is '{long}', expected a whole number of at least 0"),
+        (["eval", "a", "b"], f"unexpected argument '{long}' of 'rondo eval'"),
+        ([], f"unknown command '{long}'; expected prepare, "),
+    ]:
+        run(*words, long, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
 
 
 def test_a_device_of_the_environment():

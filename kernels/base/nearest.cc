@@ -1,4 +1,4 @@
-#include "engine/config/nearest.h"
+#include "kernels/base/nearest.h"
 
 #include <algorithm>
 #include <utility>
