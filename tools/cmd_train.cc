@@ -76,6 +76,36 @@ TrainingSummary train_with_others(const Config& config, const TrainerOptions& op
   }
 }
 
+// The options of one of several ranks, and what they point to.
+struct RankOptions {
+  TrainerOptions trainer;
+  std::unique_ptr<ProcessGroup> group;
+  std::unique_ptr<DeviceGroup> sums;
+};
+
+// Of the rank at this place. Waits for the others; `common` are the options of all.
+RankOptions options_of_rank(const Config& config, const TrainerOptions& common,
+                            const DeviceChoice& choice, const RankPlace& place,
+                            Transport& transport, Store& store) {
+  RankOptions o{common, nullptr, nullptr};
+  TrainerOptions& t = o.trainer;
+  GroupOptions g;
+  g.timeout = timeout_of(config);
+  o.group = make_ring_group(transport, g);
+  t.group = o.group.get();
+  t.transport = &transport;
+  t.device = device_of_rank(choice, common.device, place.local_rank, place.local_size);
+  if (wants_pipeline(config)) {
+    t.devices =
+        make_device_groups(t.device, transport, store, "pipeline-" + place.attempt, g.timeout);
+  } else {
+    o.sums = make_device_group(t.device, transport, store, "sums-" + place.attempt, g.timeout);
+  }
+  t.sums = o.sums.get();
+  if (config.training.threads == 0) t.threads = std::max(1, usable_cpus() / place.local_size);
+  return o;
+}
+
 // Ranks as threads of this process, each with a device of its own where there are several.
 TrainingSummary train_in_threads(const Config& config, const TrainerOptions& options,
                                  const DeviceChoice& choice, int ranks) {
@@ -83,23 +113,12 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
   const auto table = make_memory_table();
   std::optional<TrainingSummary> summary;
   const RankOutcome outcome = run_ranks_and_collect(ranks, [&](int rank, Transport& transport) {
-    GroupOptions g;
-    g.timeout = timeout_of(config);
-    const auto group = make_ring_group(transport, g);
+    RankPlace place;
+    place.rank = place.local_rank = rank;
+    place.world_size = place.local_size = ranks;
     const auto store = make_memory_store(table);
-    TrainerOptions mine = options;
-    mine.group = group.get();
-    mine.transport = &transport;
-    mine.device = device_of_rank(choice, options.device, rank, ranks);
-    std::unique_ptr<DeviceGroup> sums;
-    if (wants_pipeline(config)) {
-      mine.devices = make_device_groups(mine.device, transport, *store, "pipeline", g.timeout);
-    } else {
-      sums = make_device_group(mine.device, transport, *store, "sums", g.timeout);
-    }
-    mine.sums = sums.get();
-    if (config.training.threads == 0) mine.threads = std::max(1, usable_cpus() / ranks);
-    const TrainingSummary s = train_with_others(config, mine);
+    const RankOptions mine = options_of_rank(config, options, choice, place, transport, *store);
+    const TrainingSummary s = train_with_others(config, mine.trainer);
     const std::lock_guard lock(mutex);
     if (rank == 0) summary = s;
   });
@@ -108,32 +127,18 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
 }
 
 // One rank of several processes.
-TrainingSummary train_as_rank(const Config& config, TrainerOptions options,
+TrainingSummary train_as_rank(const Config& config, const TrainerOptions& options,
                               const DeviceChoice& choice, const RankPlace& place) {
   const auto world = join_ranks(place, config.parallel.transport, timeout_of(config));
   Transport& transport = world->transport();
-  GroupOptions g;
-  g.timeout = timeout_of(config);
-  const auto group = make_ring_group(transport, g);
-  options.group = group.get();
-  options.transport = &transport;
-  options.device = device_of_rank(choice, options.device, place.local_rank, place.local_size);
-  std::unique_ptr<DeviceGroup> sums;
-  if (wants_pipeline(config)) {
-    options.devices = make_device_groups(options.device, transport, world->store(),
-                                         "pipeline-" + place.attempt, g.timeout);
-  } else {
-    sums = make_device_group(options.device, transport, world->store(), "sums-" + place.attempt,
-                             g.timeout);
-  }
-  options.sums = sums.get();
-  if (config.training.threads == 0) options.threads = std::max(1, usable_cpus() / place.local_size);
+  const RankOptions mine =
+      options_of_rank(config, options, choice, place, transport, world->store());
   const auto failed = [&](const std::exception& e) {
     transport.abort(e.what());
     return str("rank ", place.rank, ": ", e.what());
   };
   try {
-    return train_with_others(config, options);
+    return train_with_others(config, mine.trainer);
   } catch (const CommError&) {
     throw;  // it names the rank, and all know
   } catch (const PeerFailed&) {
