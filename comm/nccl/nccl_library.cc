@@ -8,48 +8,40 @@ namespace {
 
 constexpr int oldest_version = NCCL_VERSION(2, 18, 0);
 
-bool bind_all(void* l, Nccl& f) {
-  return find_function(l, "ncclGetVersion", f.get_version) &&
-         find_function(l, "ncclGetErrorString", f.get_error_string) &&
-         find_function(l, "ncclGetLastError", f.get_last_error) &&
-         find_function(l, "ncclGetUniqueId", f.get_unique_id) &&
-         find_function(l, "ncclCommInitRankConfig", f.comm_init_rank_config) &&
-         find_function(l, "ncclCommFinalize", f.comm_finalize) &&
-         find_function(l, "ncclCommDestroy", f.comm_destroy) &&
-         find_function(l, "ncclCommAbort", f.comm_abort) &&
-         find_function(l, "ncclCommGetAsyncError", f.comm_get_async_error) &&
-         find_function(l, "ncclGroupStart", f.group_start) &&
-         find_function(l, "ncclGroupEnd", f.group_end) && find_function(l, "ncclSend", f.send) &&
-         find_function(l, "ncclRecv", f.recv) && find_function(l, "ncclAllReduce", f.all_reduce) &&
-         find_function(l, "ncclBroadcast", f.broadcast) &&
-         find_function(l, "ncclAllGather", f.all_gather) &&
-         find_function(l, "ncclReduceScatter", f.reduce_scatter);
-}
-
-// What is wrong with the library; empty: nothing.
-std::string open(const std::string& file, void* opened, Nccl& library) {
-  library.name = file;
-  int version = 0;
-  if (!bind_all(opened, library)) return str(file, " lacks functions of NCCL 2.18");
-  if (library.get_version(&version) != ncclSuccess) return str(file, " does not tell its version");
-  if (version < oldest_version) {
-    return str(file, " is NCCL ", version / 10000, ".", version / 100 % 100, ", expected 2.18");
-  }
-  return "";
-}
-
 struct Search {
-  Nccl library;
-  bool found = false;
-  std::string why;
+  Nccl functions;
+  CudaLibrary library{"NCCL 2.18", "libnccl.so.2", "RONDO_NCCL"};
 
   Search() {
-    std::string file;
-    void* opened = open_cuda_library("libnccl.so.2", "RONDO_NCCL", &file);
-    why = opened ? open(file, opened, library)
-                 : str("NCCL was not found (tried ", file,
-                       "); install it or set RONDO_NCCL to its file");
-    found = why.empty();
+    functions.name = library.file();
+    library.find("ncclGetVersion", functions.get_version);
+    library.find("ncclGetErrorString", functions.get_error_string);
+    library.find("ncclGetLastError", functions.get_last_error);
+    library.find("ncclGetUniqueId", functions.get_unique_id);
+    library.find("ncclCommInitRankConfig", functions.comm_init_rank_config);
+    library.find("ncclCommFinalize", functions.comm_finalize);
+    library.find("ncclCommDestroy", functions.comm_destroy);
+    library.find("ncclCommAbort", functions.comm_abort);
+    library.find("ncclCommGetAsyncError", functions.comm_get_async_error);
+    library.find("ncclGroupStart", functions.group_start);
+    library.find("ncclGroupEnd", functions.group_end);
+    library.find("ncclSend", functions.send);
+    library.find("ncclRecv", functions.recv);
+    library.find("ncclAllReduce", functions.all_reduce);
+    library.find("ncclBroadcast", functions.broadcast);
+    library.find("ncclAllGather", functions.all_gather);
+    library.find("ncclReduceScatter", functions.reduce_scatter);
+    if (library.usable()) require_version();
+  }
+
+  void require_version() {
+    int version = 0;
+    if (functions.get_version(&version) != ncclSuccess) {
+      library.refuse(library.file() + " does not tell its version");
+    } else if (version < oldest_version) {
+      library.refuse(str(library.file(), " is NCCL ", version / 10000, ".", version / 100 % 100,
+                         ", expected 2.18"));
+    }
   }
 };
 
@@ -57,8 +49,7 @@ struct Search {
 
 const Nccl* find_nccl(std::string* why) {
   static const Search search;
-  if (!search.found && why) *why = search.why;
-  return search.found ? &search.library : nullptr;
+  return search.library.usable(why) ? &search.functions : nullptr;
 }
 
 }  // namespace rondo

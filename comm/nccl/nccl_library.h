@@ -31,7 +31,7 @@ struct Nccl {
 };
 
 // nullptr when there is none, with what was looked for in *why; 2.18 is the oldest that will do.
-// Looks, once per process, at RONDO_NCCL (a file) and where open_cuda_library() looks. The library
+// Looks, once per process, at RONDO_NCCL (a file) and where CudaLibrary looks. The library
 // stays open.
 const Nccl* find_nccl(std::string* why = nullptr);
 

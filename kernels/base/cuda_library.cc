@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <vector>
 
 #include "kernels/base/error.h"
 
@@ -50,22 +51,35 @@ std::vector<std::string> candidates(const std::string& name, const char* variabl
 
 }  // namespace
 
-void* open_cuda_library(const std::string& file, const char* variable, std::string* which) {
+CudaLibrary::CudaLibrary(const std::string& title, const std::string& file, const char* variable)
+    : title_(title) {
   std::string tried;
   for (const std::string& candidate : candidates(file, variable)) {
-    if (void* opened = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      *which = candidate;
-      return opened;
+    opened_ = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (opened_ != nullptr) {
+      file_ = candidate;
+      return;
     }
     tried += str(tried.empty() ? "" : ", ", candidate);
   }
-  *which = tried;
-  return nullptr;
+  refuse(str(title, " was not found (tried ", tried, "); install it or set ", variable,
+             " to its file"));
 }
 
-bool find_function(void* library, const char* name, void** function) {
-  *function = dlsym(library, name);
-  return *function != nullptr;
+void* CudaLibrary::address_of(const char* name) {
+  if (opened_ == nullptr) return nullptr;
+  void* found = dlsym(opened_, name);
+  if (found == nullptr) refuse(str(file_, " lacks ", name, ", a function of ", title_));
+  return found;
+}
+
+void CudaLibrary::refuse(const std::string& why) {
+  if (why_.empty()) why_ = why;
+}
+
+bool CudaLibrary::usable(std::string* why) const {
+  if (!why_.empty() && why != nullptr) *why = why_;
+  return why_.empty();
 }
 
 }  // namespace rondo

@@ -2,25 +2,37 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace rondo {
 
-// Opens `file` ("libcudnn.so.9"), which stays open, and says which it was in *which; nullptr with
-// all that was tried. Looks at the file that the environment variable `variable` names, and only
-// there when it is set; else where the system looks for libraries, in CUDA_HOME, CUDA_PATH and the
-// toolkit's usual folder, and in the nvidia packages of an active Python environment.
-void* open_cuda_library(const std::string& file, const char* variable, std::string* which);
+// A library, opened if it is found; it stays open.
+class CudaLibrary {
+ public:
+  // Opens `file` ("libcudnn.so.9"), which messages call `title` ("cuDNN 9"). Looks at the file that
+  // the environment variable `variable` names, and only there when it is set; else where the system
+  // looks for libraries, in CUDA_HOME, CUDA_PATH and the toolkit's usual folder, and in the nvidia
+  // packages of an active Python environment.
+  CudaLibrary(const std::string& title, const std::string& file, const char* variable);
 
-// A function of an open library; false when it is not there.
-bool find_function(void* library, const char* name, void** function);
+  // One of its functions, which it must have; nullptr when it is not there.
+  template <class Function>
+  void find(const char* name, Function*& function) {
+    function = reinterpret_cast<Function*>(address_of(name));
+  }
 
-template <class Function>
-bool find_function(void* library, const char* name, Function*& function) {
-  void* found = nullptr;
-  if (!find_function(library, name, &found)) return false;
-  function = reinterpret_cast<Function*>(found);
-  return true;
-}
+  // The library will not do, for this reason.
+  void refuse(const std::string& why);
+
+  // False, with the reason in *why, when it was not found, lacks a function, or was refused.
+  bool usable(std::string* why = nullptr) const;
+
+  const std::string& file() const { return file_; }
+
+ private:
+  void* address_of(const char* name);
+
+  std::string title_, file_, why_;
+  void* opened_ = nullptr;
+};
 
 }  // namespace rondo

@@ -9,57 +9,51 @@
 namespace rondo {
 namespace {
 
-bool bind_common(void* l, Cudnn& f) {
-  return find_function(l, "cudnnCreate", f.create) &&
-         find_function(l, "cudnnSetStream", f.set_stream) &&
-         find_function(l, "cudnnGetErrorString", f.error_string) &&
-         find_function(l, "cudnnCreateTensorDescriptor", f.create_tensor) &&
-         find_function(l, "cudnnSetTensorNdDescriptor", f.set_tensor) &&
-         find_function(l, "cudnnGetTensorNdDescriptor", f.get_tensor) &&
-         find_function(l, "cudnnDestroyTensorDescriptor", f.destroy_tensor);
-}
-
-bool bind_ctc(void* l, Cudnn& f) {
-  return find_function(l, "cudnnCreateCTCLossDescriptor", f.create_ctc) &&
-         find_function(l, "cudnnSetCTCLossDescriptor_v9", f.set_ctc) &&
-         find_function(l, "cudnnDestroyCTCLossDescriptor", f.destroy_ctc) &&
-         find_function(l, "cudnnGetCTCLossWorkspaceSize_v8", f.ctc_workspace_size) &&
-         find_function(l, "cudnnCTCLoss_v8", f.ctc_loss);
-}
-
-bool bind_rnn(void* l, Cudnn& f) {
-  return find_function(l, "cudnnCreateDropoutDescriptor", f.create_dropout) &&
-         find_function(l, "cudnnSetDropoutDescriptor", f.set_dropout) &&
-         find_function(l, "cudnnDestroyDropoutDescriptor", f.destroy_dropout) &&
-         find_function(l, "cudnnCreateRNNDescriptor", f.create_rnn) &&
-         find_function(l, "cudnnSetRNNDescriptor_v8", f.set_rnn) &&
-         find_function(l, "cudnnDestroyRNNDescriptor", f.destroy_rnn) &&
-         find_function(l, "cudnnBuildRNNDynamic", f.build_rnn) &&
-         find_function(l, "cudnnCreateRNNDataDescriptor", f.create_rnn_data) &&
-         find_function(l, "cudnnSetRNNDataDescriptor", f.set_rnn_data) &&
-         find_function(l, "cudnnDestroyRNNDataDescriptor", f.destroy_rnn_data) &&
-         find_function(l, "cudnnGetRNNTempSpaceSizes", f.rnn_space_sizes) &&
-         find_function(l, "cudnnGetRNNWeightSpaceSize", f.rnn_weight_size) &&
-         find_function(l, "cudnnGetRNNWeightParams", f.rnn_weight_params) &&
-         find_function(l, "cudnnRNNForward", f.rnn_forward) &&
-         find_function(l, "cudnnRNNBackwardData_v8", f.rnn_backward_data) &&
-         find_function(l, "cudnnRNNBackwardWeights_v8", f.rnn_backward_weights);
-}
-
 struct Search {
-  Cudnn library;
-  bool found = false;
-  std::string why;
+  Cudnn functions;
+  CudaLibrary library{str("cuDNN ", CUDNN_MAJOR), str("libcudnn.so.", CUDNN_MAJOR), "RONDO_CUDNN"};
 
   Search() {
-    const std::string file = str("libcudnn.so.", CUDNN_MAJOR);
-    std::string which;
-    void* l = open_cuda_library(file, "RONDO_CUDNN", &which);
-    found = l && bind_common(l, library) && bind_ctc(l, library) && bind_rnn(l, library);
-    if (found) return;
-    why = l ? str(which, " lacks functions of cuDNN ", CUDNN_MAJOR)
-            : str("cuDNN ", CUDNN_MAJOR, " was not found (tried ", which,
-                  "); install it or set RONDO_CUDNN to its file");
+    find_common();
+    find_ctc();
+    find_rnn();
+  }
+
+  void find_common() {
+    library.find("cudnnCreate", functions.create);
+    library.find("cudnnSetStream", functions.set_stream);
+    library.find("cudnnGetErrorString", functions.error_string);
+    library.find("cudnnCreateTensorDescriptor", functions.create_tensor);
+    library.find("cudnnSetTensorNdDescriptor", functions.set_tensor);
+    library.find("cudnnGetTensorNdDescriptor", functions.get_tensor);
+    library.find("cudnnDestroyTensorDescriptor", functions.destroy_tensor);
+  }
+
+  void find_ctc() {
+    library.find("cudnnCreateCTCLossDescriptor", functions.create_ctc);
+    library.find("cudnnSetCTCLossDescriptor_v9", functions.set_ctc);
+    library.find("cudnnDestroyCTCLossDescriptor", functions.destroy_ctc);
+    library.find("cudnnGetCTCLossWorkspaceSize_v8", functions.ctc_workspace_size);
+    library.find("cudnnCTCLoss_v8", functions.ctc_loss);
+  }
+
+  void find_rnn() {
+    library.find("cudnnCreateDropoutDescriptor", functions.create_dropout);
+    library.find("cudnnSetDropoutDescriptor", functions.set_dropout);
+    library.find("cudnnDestroyDropoutDescriptor", functions.destroy_dropout);
+    library.find("cudnnCreateRNNDescriptor", functions.create_rnn);
+    library.find("cudnnSetRNNDescriptor_v8", functions.set_rnn);
+    library.find("cudnnDestroyRNNDescriptor", functions.destroy_rnn);
+    library.find("cudnnBuildRNNDynamic", functions.build_rnn);
+    library.find("cudnnCreateRNNDataDescriptor", functions.create_rnn_data);
+    library.find("cudnnSetRNNDataDescriptor", functions.set_rnn_data);
+    library.find("cudnnDestroyRNNDataDescriptor", functions.destroy_rnn_data);
+    library.find("cudnnGetRNNTempSpaceSizes", functions.rnn_space_sizes);
+    library.find("cudnnGetRNNWeightSpaceSize", functions.rnn_weight_size);
+    library.find("cudnnGetRNNWeightParams", functions.rnn_weight_params);
+    library.find("cudnnRNNForward", functions.rnn_forward);
+    library.find("cudnnRNNBackwardData_v8", functions.rnn_backward_data);
+    library.find("cudnnRNNBackwardWeights_v8", functions.rnn_backward_weights);
   }
 };
 
@@ -67,8 +61,7 @@ struct Search {
 
 const Cudnn* find_cudnn(std::string* why) {
   static const Search search;
-  if (!search.found && why) *why = search.why;
-  return search.found ? &search.library : nullptr;
+  return search.library.usable(why) ? &search.functions : nullptr;
 }
 
 cudnnHandle_t cudnn_handle(const Cudnn& library, Stream& stream) {

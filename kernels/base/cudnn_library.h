@@ -49,7 +49,7 @@ struct Cudnn {
   }
 };
 
-// nullptr when there is none, with what was looked for in *why; open_cuda_library() says where,
+// nullptr when there is none, with what was looked for in *why; CudaLibrary says where,
 // once per process, with RONDO_CUDNN for a file of one's own.
 const Cudnn* find_cudnn(std::string* why = nullptr);
 

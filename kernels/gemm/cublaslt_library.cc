@@ -6,36 +6,27 @@
 namespace rondo {
 namespace {
 
-bool bind_all(void* l, CublasLt& f) {
-  return find_function(l, "cublasLtCreate", f.create) &&
-         find_function(l, "cublasLtGetVersion", f.get_version) &&
-         find_function(l, "cublasLtGetStatusString", f.get_status_string) &&
-         find_function(l, "cublasLtMatmulDescCreate", f.desc_create) &&
-         find_function(l, "cublasLtMatmulDescDestroy", f.desc_destroy) &&
-         find_function(l, "cublasLtMatmulDescSetAttribute", f.desc_set) &&
-         find_function(l, "cublasLtMatrixLayoutCreate", f.layout_create) &&
-         find_function(l, "cublasLtMatrixLayoutDestroy", f.layout_destroy) &&
-         find_function(l, "cublasLtMatrixLayoutSetAttribute", f.layout_set) &&
-         find_function(l, "cublasLtMatmulPreferenceCreate", f.preference_create) &&
-         find_function(l, "cublasLtMatmulPreferenceDestroy", f.preference_destroy) &&
-         find_function(l, "cublasLtMatmulPreferenceSetAttribute", f.preference_set) &&
-         find_function(l, "cublasLtMatmulAlgoGetHeuristic", f.get_heuristic) &&
-         find_function(l, "cublasLtMatmul", f.matmul);
-}
-
 struct Search {
-  CublasLt library;
-  bool found = false;
-  std::string why;
+  CublasLt functions;
+  CudaLibrary library{str("cuBLASLt ", CUBLAS_VER_MAJOR), str("libcublasLt.so.", CUBLAS_VER_MAJOR),
+                      "RONDO_CUBLASLT"};
 
   Search() {
-    const std::string file = str("libcublasLt.so.", CUBLAS_VER_MAJOR);
-    void* opened = open_cuda_library(file, "RONDO_CUBLASLT", &library.name);
-    found = opened && bind_all(opened, library);
-    if (found) return;
-    why = opened ? str(library.name, " lacks functions of cuBLASLt ", CUBLAS_VER_MAJOR)
-                 : str("cuBLASLt ", CUBLAS_VER_MAJOR, " was not found (tried ", library.name,
-                       "); install CUDA's cuBLAS or set RONDO_CUBLASLT to its file");
+    functions.name = library.file();
+    library.find("cublasLtCreate", functions.create);
+    library.find("cublasLtGetVersion", functions.get_version);
+    library.find("cublasLtGetStatusString", functions.get_status_string);
+    library.find("cublasLtMatmulDescCreate", functions.desc_create);
+    library.find("cublasLtMatmulDescDestroy", functions.desc_destroy);
+    library.find("cublasLtMatmulDescSetAttribute", functions.desc_set);
+    library.find("cublasLtMatrixLayoutCreate", functions.layout_create);
+    library.find("cublasLtMatrixLayoutDestroy", functions.layout_destroy);
+    library.find("cublasLtMatrixLayoutSetAttribute", functions.layout_set);
+    library.find("cublasLtMatmulPreferenceCreate", functions.preference_create);
+    library.find("cublasLtMatmulPreferenceDestroy", functions.preference_destroy);
+    library.find("cublasLtMatmulPreferenceSetAttribute", functions.preference_set);
+    library.find("cublasLtMatmulAlgoGetHeuristic", functions.get_heuristic);
+    library.find("cublasLtMatmul", functions.matmul);
   }
 };
 
@@ -43,8 +34,7 @@ struct Search {
 
 const CublasLt* find_cublaslt(std::string* why) {
   static const Search search;
-  if (!search.found && why) *why = search.why;
-  return search.found ? &search.library : nullptr;
+  return search.library.usable(why) ? &search.functions : nullptr;
 }
 
 }  // namespace rondo

@@ -27,7 +27,7 @@ struct CublasLt {
   std::string name;  // the file it came from
 };
 
-// nullptr when there is none, with what was looked for in *why; open_cuda_library() says where,
+// nullptr when there is none, with what was looked for in *why; CudaLibrary says where,
 // once per process, with RONDO_CUBLASLT for a file of one's own.
 const CublasLt* find_cublaslt(std::string* why = nullptr);
 
