@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/parallel.h"
+
 namespace rondo::gloo_transport {
 namespace {
 
@@ -53,8 +55,10 @@ void Channel::start(std::string_view peer_nonce) {
   send_letter({.kind = LetterKind::hello, .size = letter_magic}, std::as_bytes(std::span(proof)));
   greeting_sent_ = true;
   if (farewell_) send_abort(*farewell_);
-  reader_ = std::thread([this] { read_letters(); });
-  writer_ = std::thread([this] { write_on(); });
+  // stop() joins what was started: the transport calls it when the other cannot be.
+  const std::string what = str("rank ", rank(), ": a thread that serves rank ", peer());
+  reader_ = start_thread(what, [this] { read_letters(); });
+  writer_ = start_thread(what, [this] { write_on(); });
 }
 
 void Channel::wait_for_hello(Deadline deadline) {

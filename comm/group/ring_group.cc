@@ -6,6 +6,7 @@
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
 #include "kernels/base/device.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {
@@ -198,7 +199,7 @@ RingGroup::RingGroup(Transport& transport, GroupOptions options)
   const size_t message = std::max(options_.message_bytes, sizeof(double)) / sizeof(double);
   staging_ =
       Buffer(cpu_device(), ring_staging_messages * message * sizeof(double), "the ring's messages");
-  thread_ = std::thread([this] { work(); });
+  thread_ = start_thread("the thread of a process group", [this] { work(); });
 }
 
 RingGroup::~RingGroup() {

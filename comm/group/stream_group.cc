@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/base/parallel.h"
+
 namespace rondo {
 namespace {
 
@@ -59,7 +61,7 @@ void StreamGroup::check_peer(int peer) const {
 }
 
 void StreamGroup::start() {
-  thread_ = std::thread([this] { work(); });
+  thread_ = start_thread("the thread of a group of devices", [this] { work(); });
 }
 
 bool StreamGroup::stop() {

@@ -1,9 +1,9 @@
 #include "comm/in_process/run_ranks.h"
 
 #include <atomic>
-#include <thread>
 
 #include "comm/in_process/in_process.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo {
 
@@ -13,26 +13,33 @@ RankOutcome run_ranks_and_collect(int n, const RankFunction& function) {
   outcome.errors.resize(static_cast<size_t>(n));
   std::atomic<int> first_failed{-1};
 
+  const auto failed = [&](int rank, const char* message) {
+    outcome.errors[static_cast<size_t>(rank)] = std::current_exception();
+    int none = -1;
+    first_failed.compare_exchange_strong(none, rank);
+    world.transport(rank).abort(message);
+  };
   const auto run = [&](int rank) {
-    Transport& transport = world.transport(rank);
-    const auto failed = [&](const char* message) {
-      outcome.errors[static_cast<size_t>(rank)] = std::current_exception();
-      int none = -1;
-      first_failed.compare_exchange_strong(none, rank);
-      transport.abort(message);
-    };
     try {
-      function(rank, transport);
+      function(rank, world.transport(rank));
       world.lose(rank, "it has finished");
     } catch (const std::exception& e) {
-      failed(e.what());
+      failed(rank, e.what());
     } catch (...) {
-      failed("an exception of unknown type");
+      failed(rank, "an exception of unknown type");
     }
   };
 
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < n; ++rank) threads.emplace_back(run, rank);
+  threads.reserve(static_cast<size_t>(n));
+  for (int rank = 0; rank < n; ++rank) {
+    try {
+      threads.push_back(
+          start_thread(str("the thread of rank ", rank, " of ", n), [&run, rank] { run(rank); }));
+    } catch (const std::exception& e) {  // the rank has failed, which ends the others
+      failed(rank, e.what());
+    }
+  }
   for (std::thread& t : threads) t.join();
   outcome.first_failed = first_failed;
   return outcome;

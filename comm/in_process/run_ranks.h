@@ -18,7 +18,7 @@ struct RankOutcome {
 
 // Waits for all ranks. When one throws, the world is aborted with its message, so that ranks which
 // wait end with a CommError that names it; a rank that returns while another still waits for it
-// counts as lost (peer_lost).
+// counts as lost (peer_lost). A rank whose thread cannot be started has failed by that (NoThread).
 RankOutcome run_ranks_and_collect(int n, const RankFunction& function);
 
 // The same; rethrows the exception of the rank that failed first.

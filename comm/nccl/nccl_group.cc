@@ -8,6 +8,7 @@
 #include "comm/nccl/nccl_ring.h"
 #include "comm/nccl/notices.h"
 #include "kernels/base/cuda_check.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {
@@ -150,7 +151,11 @@ void Group::look_for_reason() {
 void Group::break_off(const CommError& why, bool tell) noexcept {
   if (tell) tell_others(why.what());
   // In a thread of its own: NCCL may wait for the other ranks to abort too.
-  aborter_ = std::thread([this] { comm_->abort(); });
+  try {
+    aborter_ = start_thread("the thread that ends NCCL", [this] { comm_->abort(); });
+  } catch (const std::exception&) {  // this one waits then
+    comm_->abort();
+  }
 }
 
 void Group::tell_others(const std::string& reason) noexcept {

@@ -1,10 +1,12 @@
 #include "comm/shared/waiting.h"
 
+#include "kernels/base/parallel.h"
+
 namespace rondo::shared_transport {
 
 void Waiting::start(std::vector<std::shared_ptr<channels::Channel>> channels) {
   channels_ = std::move(channels);
-  pump_ = std::thread([this] { pump(); });
+  pump_ = start_thread("the thread that moves messages through shared memory", [this] { pump(); });
 }
 
 void Waiting::stop() {

@@ -13,6 +13,7 @@
 #include "comm/base/socket.h"
 #include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {
@@ -47,7 +48,7 @@ class TcpStoreServer::Impl {
     port_ = local_port(listener_);
     wake_ = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     RONDO_CHECK(bool(wake_), "eventfd: ", std::strerror(errno));
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_thread("the thread of the store", [this] { serve(); });
   }
   ~Impl() {
     const uint64_t one = 1;

@@ -12,6 +12,7 @@
 #include "comm/channels/channel_transport.h"
 #include "comm/tcp/meeting.h"
 #include "comm/tcp/tcp_channel.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {
@@ -74,7 +75,8 @@ TcpTransport::TcpTransport(const TcpOptions& options)
   for (const auto& c : world_.channels) {
     if (c) watch(c->fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, c.get());
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread(str("rank ", options.rank, ": the thread of its connections"),
+                         [this] { run(); });
 }
 
 void TcpTransport::watch(int fd, uint32_t events, TcpChannel* channel) {

@@ -65,7 +65,8 @@ struct PrefetchOptions {
 // not always the same one.
 class Prefetcher {
  public:
-  // `source` gives the next request, or nothing at the end; `dataset` is borrowed.
+  // `source` gives the next request, or nothing at the end; `dataset` is borrowed. Throws NoThread
+  // (<rondo/device.h>) when the system does not start all threads; none is left then.
   Prefetcher(const Dataset& dataset, std::function<std::optional<BatchRequest>()> source,
              const PrefetchOptions& options);
   ~Prefetcher();
@@ -88,6 +89,7 @@ class Prefetcher {
   struct Slot;
   struct State;
 
+  void end();
   static void step_back();
   void work();
   bool open_slot(std::unique_lock<std::mutex>& lock);

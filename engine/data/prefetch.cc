@@ -7,11 +7,11 @@
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "engine/data/batch.h"
 #include "kernels/base/error.h"
+#include "kernels/base/parallel.h"
 
 namespace rondo {
 
@@ -56,15 +56,25 @@ Prefetcher::Prefetcher(const Dataset& dataset, std::function<std::optional<Batch
   RONDO_CHECK(options.threads >= 0 && options.depth >= 1, "threads ", options.threads, ", depth ",
               options.depth);
   state_->depth = options.depth;
-  for (int i = 0; i < options.threads; ++i) {
-    state_->threads.emplace_back([this, background = options.background] {
-      if (background) step_back();
-      work();
-    });
+  state_->threads.reserve(static_cast<size_t>(options.threads));
+  try {
+    for (int i = 0; i < options.threads; ++i) {
+      state_->threads.push_back(
+          start_thread(str("thread ", i + 1, " of ", options.threads, " that read data"),
+                       [this, background = options.background] {
+                         if (background) step_back();
+                         work();
+                       }));
+    }
+  } catch (...) {
+    end();
+    throw;
   }
 }
 
-Prefetcher::~Prefetcher() {
+Prefetcher::~Prefetcher() { end(); }
+
+void Prefetcher::end() {
   {
     const std::lock_guard lock(state_->mutex);
     state_->stop = true;

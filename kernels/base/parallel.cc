@@ -8,7 +8,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
-#include <thread>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -47,6 +47,15 @@ void SpinBarrier::arrive_and_wait() {
   }
 }
 
+std::thread start_thread(const std::string& what, std::function<void()> body) {
+  try {
+    return std::thread(std::move(body));
+  } catch (const std::system_error& e) {
+    throw NoThread(str(what, " cannot be started: ", e.code().message(),
+                       "; there is a limit on processes or memory"));
+  }
+}
+
 struct ThreadPool::State {
   std::mutex call_mutex;  // one call at a time
   std::mutex mutex;
@@ -82,6 +91,15 @@ struct ThreadPool::State {
     }
   }
 
+  void end() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    wake.notify_all();
+    for (auto& t : threads) t.join();
+  }
+
   void invoke(const FunctionRef<void(int)>& job, int index) {
     try {
       job(index);
@@ -94,19 +112,19 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   RONDO_CHECK(threads >= 1, "a pool needs at least one thread, got ", threads);
-  for (int i = 1; i < threads; ++i) {
-    state_->threads.emplace_back([this, i] { state_->work(i); });
+  state_->threads.reserve(static_cast<size_t>(threads) - 1);
+  try {
+    for (int i = 1; i < threads; ++i) {
+      state_->threads.push_back(start_thread(str("thread ", i + 1, " of ", threads),
+                                             [state = state_.get(), i] { state->work(i); }));
+    }
+  } catch (...) {
+    state_->end();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wake.notify_all();
-  for (auto& t : state_->threads) t.join();
-}
+ThreadPool::~ThreadPool() { state_->end(); }
 
 int ThreadPool::size() const { return static_cast<int>(state_->threads.size()) + 1; }
 

@@ -3,8 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <thread>
 #include <type_traits>
+
+#include "kernels/base/error.h"
 
 namespace rondo {
 
@@ -28,9 +33,22 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-// Threads that are created once. The calling thread is worker 0 of every call; size() == 1 runs
-// everything inline. One call at a time per pool (calls from several threads are serialised).
-// The first exception thrown by a worker is rethrown in the caller.
+// The system starts no further thread: there is a limit on processes or memory (ulimit -u, ulimit
+// -v, a container's). The message says which thread, of how many, and the system's reason.
+class NoThread : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// A thread of the host. Every thread of the library is started here, because a std::thread that
+// cannot be made throws something that names nothing. Throws NoThread: "WHAT cannot be started:
+// ...".
+std::thread start_thread(const std::string& what, std::function<void()> body);
+
+// Threads that are created once; throws NoThread, without a thread left, if one cannot be. The
+// calling thread is worker 0 of every call; size() == 1 runs everything inline. One call at a time
+// per pool (calls from several threads are serialised). The first exception thrown by a worker is
+// rethrown in the caller.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);

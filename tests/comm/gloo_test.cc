@@ -9,6 +9,7 @@
 #include "tests/comm/processes.h"
 #include "tests/comm/sums.h"
 #include "tests/comm/time_limits.h"
+#include "tests/few_threads.h"
 
 // Gloo does not free the list of interfaces when the one it looks for is not there.
 extern "C" const char* __lsan_default_suppressions();
@@ -25,6 +26,19 @@ using Catch::Matchers::Contains;
 TEST_CASE("Gloo keeps the transport's promises", "[gloo]") {
   check_transport_contract(
       [](int ranks) { return std::make_unique<SocketThreads>(ranks, Stack{make_gloo_transport}); });
+}
+
+TEST_CASE("A rank that cannot start its threads says so, and the others hear of it", "[gloo]") {
+  const Meeting meeting;
+  Processes ranks(4, [&](int rank, const Processes::Say&) {
+    if (rank == 3) test::limit_threads();  // to fewer than two per peer
+    const auto transport = join(meeting, rank, 4, {make_gloo_transport});
+    transport->recv(3, message_tag(0, 1), {}, within(10min)).wait();
+  });
+  CHECK_THAT(ranks.line(3), Catch::Matchers::Matches(
+                                "threw rank 3: a thread that serves rank [012] cannot be started: "
+                                "Resource temporarily unavailable; .*"));
+  for (const int rank : {0, 1, 2}) CHECK_THAT(ranks.line(rank), Contains("threw peer lost: "));
 }
 
 TEST_CASE("A world of one rank needs nobody", "[gloo]") {

@@ -7,6 +7,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "tests/comm/time_limits.h"
 #include "tests/comm/transport_contract.h"
+#include "tests/few_threads.h"
 
 namespace rondo {
 namespace {
@@ -38,6 +39,19 @@ class InProcess final : public TestWorld {
 TEST_CASE("Ranks as threads keep the transport's promises", "[transport]") {
   check_transport_contract([](int ranks) { return std::make_unique<InProcess>(ranks); });
 }
+
+#ifndef __SANITIZE_THREAD__  // which does not fork
+TEST_CASE("Ranks as threads that cannot be started have failed, which ends the others",
+          "[transport]") {
+  const std::string said = test::with_few_threads([] {
+    run_ranks(9, [](int rank, Transport& transport) {
+      transport.recv((rank + 1) % 9, message_tag(0, 1), {}, within(10min)).wait();
+    });
+  });
+  CHECK_THAT(said, Catch::Matchers::Matches(
+                       "InputError: the thread of rank [1-8] of 9 cannot be started: .*"));
+}
+#endif
 
 TEST_CASE("A passed deadline is a timeout that names the operation", "[transport]") {
   InProcessWorld world(2);

@@ -13,6 +13,7 @@
 
 #include "engine/data/random.h"
 #include "kernels/base/error.h"
+#include "tests/few_threads.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;
@@ -114,6 +115,15 @@ std::vector<HostBatch> all_batches(const FakeDataset& d, int threads, int depth)
 }
 
 }  // namespace
+
+TEST_CASE("threads that read data and cannot be started are an error", "[batch]") {
+  const FakeDataset d;
+  CHECK_THAT(test::with_few_threads([&] {
+               Prefetcher(d, requests(d, 40), {500, 2});
+             }),
+             Catch::Matchers::Matches("InputError: thread [2-9] of 500 that read data cannot be "
+                                      "started: Resource temporarily unavailable; .*"));
+}
 
 TEST_CASE("a batch is packed longest first, time-major", "[batch]") {
   const FakeDataset d;

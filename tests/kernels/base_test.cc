@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/base/parallel.h"
+#include "tests/few_threads.h"
 
 using namespace rondo;
 
@@ -86,6 +87,23 @@ TEST_CASE("the pool runs every index once and passes exceptions on") {
     pool.run([&](int) { after++; });
     CHECK(after == threads);
   }
+}
+
+TEST_CASE("a pool of more threads than the system starts is an error, and leaves none") {
+  using Catch::Matchers::Matches;
+  CHECK_THAT(test::with_few_threads([] { ThreadPool(1000); }),
+             Matches("InputError: thread [2-9] of 1000 cannot be started: Resource temporarily "
+                     "unavailable; there is a limit on processes or memory"));
+  // What it had started is gone, and its memory with it: as many can be had again.
+  CHECK(test::with_few_threads([] {
+          for (int i = 0; i < 20; ++i) {
+            try {
+              ThreadPool(1000);
+            } catch (const InputError&) {
+            }
+            ThreadPool(2).run([](int) {});
+          }
+        }) == "done");
 }
 
 TEST_CASE("workers of one call meet at a barrier") {

@@ -159,6 +159,8 @@ ctcStatus_t status_of(F&& f) noexcept {
     return CTC_STATUS_SUCCESS;
   } catch (const OutOfMemory&) {
     return CTC_STATUS_MEMOPS_FAILED;
+  } catch (const NoThread&) {
+    return CTC_STATUS_EXECUTION_FAILED;
   } catch (const InputError&) {
     return CTC_STATUS_INVALID_VALUE;
   } catch (const std::bad_alloc&) {
