@@ -140,6 +140,26 @@ class StreamGuard {
   Stream* stream_;
 };
 
+// Sequences whose labels do not fit into their frames cost 0. Of the others, a cost above `most`
+// per frame means that each alignment meets a class whose softmax is 0 in this type: infinity.
+template <class T>
+void adjust_costs(const CtcPadded& b) {
+  // -log of half the smallest number there is.
+  constexpr double most = sizeof(T) == sizeof(float) ? 103.98 : 745.14;
+  auto* costs = static_cast<T*>(b.costs);
+  const int32_t* labels = b.flat_labels;
+  for (int32_t n = 0; n < b.sequences; ++n) {
+    const auto count = static_cast<size_t>(b.label_lengths[n]);
+    const int32_t frames = b.input_lengths[n];
+    if (ctc_min_frames({labels, count}) > frames) {
+      costs[n] = 0;
+    } else if (static_cast<double>(costs[n]) > most * frames) {
+      costs[n] = std::numeric_limits<T>::infinity();
+    }
+    labels += count;
+  }
+}
+
 void clear_padding(const CtcPadded& b, const Totals& t) {
   const size_t row_bytes = static_cast<size_t>(b.classes) * size_of(b.dtype);
   auto* grad = static_cast<std::byte*>(b.gradients);
@@ -185,7 +205,6 @@ void ctc_padded(const Context& context, void (*run)(const Context&, const CtcArg
   args.label_offsets = tables.label_offsets;
   args.max_label_length = t.longest_labels;
   args.blank = b.blank;
-  args.zero_infinity = true;
   const int64_t rows = t.capacity.rows, classes = b.classes;
   args.logits = TensorView(const_cast<void*>(b.activations), b.dtype, {rows, classes});
   if (b.gradients) args.grad = TensorView(b.gradients, b.dtype, {rows, classes});
@@ -198,10 +217,11 @@ void ctc_padded(const Context& context, void (*run)(const Context&, const CtcArg
   if (on_host) {
     std::memcpy(b.costs, tables.loss, loss_bytes);
     if (b.gradients) clear_padding(b, t);
-    return;
+  } else {
+    context.device->copy(*context.stream, b.costs, tables.loss, loss_bytes);
+    guard.finish();
   }
-  context.device->copy(*context.stream, b.costs, tables.loss, loss_bytes);
-  guard.finish();
+  b.dtype == DType::f64 ? adjust_costs<double>(b) : adjust_costs<float>(b);
 }
 
 }  // namespace rondo

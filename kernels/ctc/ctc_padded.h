@@ -1,8 +1,9 @@
 // CTC on padded batches, for the C API: the caller's (T, N, V) memory is used as it is, by a layout
 // whose row of frame t of sequence n is t * N + n. Sequences may come in any order of length.
 //
-// Loss and gradient as in ctc.h, with the loss and gradient of infeasible sequences 0 and the
-// gradient of frames past a sequence's length 0.
+// Loss and gradient as in ctc.h, but that a sequence whose labels do not fit into its frames has
+// loss 0, and one whose cost per frame is more than a softmax of its type can show has +inf; the
+// gradient of frames past a sequence's length is 0.
 #pragma once
 
 #include "kernels/ctc/ctc.h"

@@ -8,9 +8,20 @@
  * taken before softmax; gradients are with respect to them, and 0 in frames past a sequence's
  * length.
  *
- * Labels must lie in [0, alphabet_size) and must not be the blank. A sequence whose labels do not
- * fit into its frames has cost 0 and gradient 0. There is no limit on the length of labels.
- * NaN in a sequence's activations makes its cost and gradient NaN, and no other's.
+ * Costs that are not ordinary numbers, as in warp-ctc where nothing else is said:
+ *   labels that do not fit into the frames    cost 0, gradient 0: the sequence does not count
+ *   labels of probability 0: a class that     cost +infinity, gradient 0 (there: the softmax);
+ *     every alignment needs has activation    who sums costs looks for isinf()
+ *     -infinity
+ *   the same by finite activations: the cost  cost +infinity, gradient that of the finite cost
+ *     per frame is above 103.98 (double:      (there: the softmax)
+ *     745.14), what a softmax can be
+ *   NaN in a sequence's activations           its cost and gradient are NaN, and no other's
+ *
+ * Labels must lie in [0, alphabet_size) and must not be the blank: CTC_STATUS_INVALID_VALUE, and
+ * nothing is written. warp-ctc does not look: it reads beyond the activations for the former, and
+ * for the latter takes the cost of alignments that pass through one more blank there, which no
+ * text has. There is no limit on the length of labels.
  *
  * Memory: activations, gradients and workspace are host memory with CTC_CPU, device memory of the
  * current device with CTC_GPU. Labels, lengths and costs are always host memory. The caller owns
