@@ -126,7 +126,8 @@ class Session {
   // Plans memory for training batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);
 
-  // One optimiser step: forward, backward, update.
+  // One optimiser step: forward, backward, update. A batch for ctc_loss has label offsets: without
+  // them it is an InputError here, in accumulate(), enqueue() and evaluate().
   const StepResult& train_step(const BatchView& batch);
   // The same in pieces: gradients of several batches are summed, divided once by the number of all
   // their sequences, and applied. A batch without sequences adds nothing.

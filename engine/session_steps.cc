@@ -147,12 +147,14 @@ void Session::enqueue(const BatchView& batch, Next next) {
   State& s = *state_;
   RONDO_CHECK(s.optimizer, "this session was made without memory for training");
   RONDO_CHECK(!s.updated, "enqueue_update() must follow the batch that announced it");
+  RONDO_CHECK(batch.layout != nullptr, "a batch needs a layout");
   InFlight& item = s.begin_item(false);
   if (batch.layout->extent.sequences == 0) {
     s.add_nothing(item);
     return s.end_item(item);
   }
   if (s.chunked) {
+    check_batch(s.train.graph, batch);
     return enqueue_computed([&] {
       s.chunked->run(batch);
       return step_result(s.chunked->totals(), s.chunked->losses());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/error.h"
+
 namespace rondo {
 
 bool BatchCapacity::holds(const BatchCapacity& o) const {
@@ -18,6 +20,7 @@ BatchCapacity BatchCapacity::merge(const BatchCapacity& a, const BatchCapacity& 
 }
 
 BatchCapacity BatchView::extent() const {
+  RONDO_CHECK(layout != nullptr, "a batch needs a layout");
   BatchCapacity c;
   c.packed = {layout->extent.rows, layout->extent.frames, layout->extent.sequences};
   c.labels = static_cast<int64_t>(labels.size());

@@ -22,7 +22,8 @@ struct BatchCapacity {
   static BatchCapacity merge(const BatchCapacity& a, const BatchCapacity& b);
 };
 
-// One batch in host memory, borrowed. Sequences are in packed order (longest first).
+// One batch in host memory, borrowed. Sequences are in packed order (longest first). What takes one
+// throws Error for a null `layout`, and for null `data` where there are bytes of it.
 struct BatchView {
   struct Input {
     std::string_view name;  // of a graph input
@@ -30,8 +31,10 @@ struct BatchView {
     size_t bytes = 0;
   };
   const PackedHost* layout = nullptr;
-  std::span<const int32_t> labels;         // concatenated, in packed order
-  std::span<const int32_t> label_offsets;  // [N + 1], or empty when there are no labels
+  std::span<const int32_t> labels;  // concatenated, in packed order
+  // [N + 1]. Empty only where nothing that runs reads labels: for ctc_loss that is an InputError,
+  // and an empty text is said by two equal offsets.
+  std::span<const int32_t> label_offsets;
   std::span<const Input> inputs;
   uint64_t step_seed = 0;  // keys this step's dropout
 

@@ -81,6 +81,10 @@ void check_batch(const Graph& graph, const BatchView& batch) {
   RONDO_CHECK(batch.layout != nullptr, "a batch needs a layout");
   check_layout(*batch.layout);
   check_labels(graph, batch);
+  for (const BatchView::Input& in : batch.inputs) {
+    RONDO_CHECK(in.data != nullptr || in.bytes == 0, "input '", in.name, "' has ", in.bytes,
+                " bytes at no address");
+  }
 }
 
 BatchPlaces::BatchPlaces(const Graph& graph, const BatchCapacity& capacity) {

@@ -90,6 +90,7 @@ Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capa
     const Node& node = graph.nodes[binding_];
     if (!memory_.needed[binding_] || !in_stage(node, stage)) continue;
     thunks_[binding_] = rule_of(node.op).bind(*this, node);
+    if (rule_of(node.op).reads_labels && reads_labels_.empty()) reads_labels_ = node.op;
     for (ValueId id : node.inputs) {
       if (id != no_value) reads_[static_cast<size_t>(id)] = true;
     }
@@ -109,8 +110,13 @@ std::unique_ptr<Plan> Plan::within(const Plan& whole, const BatchCapacity& capac
 size_t Plan::node_count() const { return thunks_.size(); }
 
 void Plan::load(const BatchView& b) {
-  RONDO_CHECK(b.layout != nullptr, "a batch needs a layout");
   const BatchCapacity extent = b.extent();
+  // Without this a forgotten text would train towards blanks alone.
+  if (!reads_labels_.empty() && b.label_offsets.empty() && extent.packed.sequences > 0) {
+    fail_input("a batch of ", extent.packed.sequences, " sequences has no label offsets, and ",
+               reads_labels_, " reads them; expected ", extent.packed.sequences + 1,
+               " (two equal ones for an empty text)");
+  }
   RONDO_CHECK(capacity_.holds(extent), "batch of ", extent.packed.rows, " rows, ",
               extent.packed.frames, " frames, ", extent.packed.sequences, " sequences, ",
               extent.labels, " labels (longest ", extent.max_label_length, ") exceeds the plan's ",

@@ -90,6 +90,7 @@ class Plan final : public Binder {
   std::shared_ptr<Held> held_;
   std::vector<Thunk> thunks_;
   std::vector<bool> reads_;            // values that nodes of this plan read
+  std::string_view reads_labels_;      // the first op of this plan that does; empty: none
   size_t binding_ = 0;                 // the node being bound
   std::vector<Recording> recordings_;  // by part
 };

@@ -88,6 +88,42 @@ TEST_CASE("a non-finite gradient skips the step and is counted") {
   CHECK_FALSE(session.train_step(batches.views[0]).skipped);
 }
 
+TEST_CASE("a batch that lacks its layout, data or label offsets is an error") {
+  Batches batches(1);
+  for (const int32_t tbptt : {0, 8}) {
+    SessionOptions o = options();
+    o.tbptt = tbptt;
+    const auto one_way = [](Graph& g) {
+      ValueId x = layers::input_frames(g, "features", 6);
+      x = layers::lstm(g, x, "encoder", {.hidden = 8});
+      const ValueId logits = layers::linear(g, x, "out", classes);
+      return Outputs{.loss = layers::ctc_loss(g, logits), .prediction = logits};
+    };
+    Session session(one_way, o);
+    const auto refused = [&](const BatchView& batch, const char* why) {
+      CHECK_THROWS_WITH(session.train_step(batch), Catch::Contains(why));
+      CHECK_THROWS_WITH(session.evaluate(batch), Catch::Contains(why));
+    };
+    BatchView batch = batches.views[0];
+    batch.layout = nullptr;
+    refused(batch, "a batch needs a layout");
+    CHECK_THROWS_WITH(session.predict(batch), Catch::Contains("a batch needs a layout"));
+    CHECK_THROWS_WITH(batch.extent(), Catch::Contains("a batch needs a layout"));
+    batch = batches.views[0];
+    std::vector<BatchView::Input> inputs(batch.inputs.begin(), batch.inputs.end());
+    inputs[0].data = nullptr;
+    batch.inputs = inputs;
+    refused(batch, "input 'features' has ");
+    CHECK_THROWS_WITH(session.predict(batch), Catch::Contains(" bytes at no address"));
+    batch = batches.views[0];
+    batch.labels = {};
+    batch.label_offsets = {};
+    refused(batch, "has no label offsets");
+    CHECK_NOTHROW(session.predict(batch));
+    CHECK_NOTHROW(session.train_step(batches.views[0]));
+  }
+}
+
 TEST_CASE("an infeasible sequence has infinite loss, no gradient, and is not counted") {
   RandomBatch feasible({20, 10}, classes, 3, 2), with_bad({20, 10}, classes, 3, 2);
   // The second sequence gets more labels than its 5 frames allow.
