@@ -205,6 +205,8 @@ int run_train(const TrainOptions& given) {
   t.lockstep = o.lockstep;
   t.timeline = o.timeline;
   t.version = RONDO_VERSION;
+  t.out = stdout;
+  t.stop = stop_requested;
   t.files_read = {config_file_of(o.words)};
   const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
   if (!place && o.ranks == 1) {

@@ -45,20 +45,37 @@ void forget_from(Series& series, double step) {
   }
 }
 
+void take_number(TrainingLog& log, const std::string& event, const std::string& key, double step,
+                 double number) {
+  const std::string name = event + "." + key;
+  Series& series = log.series[name];
+  series.name = name;
+  forget_from(series, step);
+  series.x.push_back(step);
+  series.y.push_back(number);
+}
+
 void take_line(const Json& object, TrainingLog& log) {
   const auto event = object.at("event").get<std::string>();
   const auto step = object.at("step").get<double>();
   for (const auto& [key, value] : object.members()) {
     if (key == "event" || key == "step") continue;
     const std::optional<double> number = number_of(value);
-    if (!number) continue;
-    const std::string name = event + "." + key;
-    Series& series = log.series[name];
-    series.name = name;
-    forget_from(series, step);
-    series.x.push_back(step);
-    series.y.push_back(*number);
+    if (number) take_number(log, event, key, step, *number);
   }
+}
+
+std::optional<double> number_of(const LogField& field) {
+  if (const auto* x = std::get_if<double>(&field.value)) return *x;
+  if (const auto* n = std::get_if<int64_t>(&field.value)) return static_cast<double>(*n);
+  return std::nullopt;
+}
+
+const LogField* find_field(std::span<const LogField> fields, std::string_view name) {
+  for (const LogField& f : fields) {
+    if (f.name == name) return &f;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -93,6 +110,17 @@ void JsonlWriter::write(std::span<const LogField> fields) {
   }
   const std::string line = object.dump_replacing() + "\n";
   write_all(fd_, std::as_bytes(std::span(line.data(), line.size())), path_);
+}
+
+void TrainingLog::add(std::span<const LogField> fields) {
+  const LogField* const event = find_field(fields, "event");
+  const LogField* const step = find_field(fields, "step");
+  if (event == nullptr || step == nullptr || !number_of(*step)) return;
+  for (const LogField& f : fields) {
+    const std::optional<double> number = &f == event || &f == step ? std::nullopt : number_of(f);
+    if (!number) continue;
+    take_number(*this, std::get<std::string>(event->value), f.name, *number_of(*step), *number);
+  }
 }
 
 TrainingLog read_training_log(const fs::path& path) {

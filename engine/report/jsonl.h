@@ -53,6 +53,9 @@ struct TrainingLog {
   // from an earlier step replaces what the log held from there on.
   std::map<std::string, Series> series;
   int skipped_lines = 0;  // not JSON objects
+
+  // What a line of these fields, which has "event" and "step", adds to it; others add nothing.
+  void add(std::span<const LogField> fields);
 };
 
 // InputError if the file cannot be read.

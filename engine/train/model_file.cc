@@ -145,7 +145,14 @@ void save_model(const std::string& path, const Session& session,
 
 void save_model(const std::string& path, std::span<const TensorToWrite> tensors,
                 const ModelDescription& description) {
-  StringMap metadata = description.to_metadata();
+  // Where the run wrote says nothing of the model: the same run in another directory writes the
+  // same file.
+  ModelDescription anywhere = description;
+  const TrainingConfig usual;
+  anywhere.config.training.checkpoint_dir = usual.checkpoint_dir;
+  anywhere.config.training.log = usual.log;
+  anywhere.config.training.tensorboard = usual.tensorboard;
+  StringMap metadata = anywhere.to_metadata();
   Checksum sum(metadata);
   std::map<std::string, const TensorToWrite*> by_name;
   for (const TensorToWrite& t : tensors) by_name[t.name] = &t;

@@ -41,7 +41,10 @@ std::string log_path(const Config& config, int rank) {
   std::error_code ignored;
   if (fs::is_regular_file(path, ignored)) {
     const std::string found = data::read_file_start(path.string(), beginning.size());
-    if (!beginning.starts_with(found)) {
+    // A power cut can leave zeros in place of what was written last.
+    const size_t text = std::min(found.find('\0'), found.size());
+    if (!beginning.starts_with(found.substr(0, text)) ||
+        found.find_first_not_of('\0', text) != std::string::npos) {
       fail_input(path.string(),
                  ": is there and is no log of a training run: it does not begin with ", beginning,
                  "; expected a new file for training.log");

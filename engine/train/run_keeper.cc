@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "engine/io/signals.h"
 #include "engine/train/average.h"
 #include "engine/train/open_data.h"
 #include "engine/train/shared_evaluation.h"
@@ -39,7 +38,7 @@ Evaluation RunKeeper::evaluate_on(const Ranks& ranks, const ManifestDataset& dat
                                   std::vector<SampleHypothesis>* samples) {
   return evaluate_together(model_.sharers(ranks), model_.evaluated(), data, config_,
                            s_.alphabet.get(), samples,
-                           [this] { return model_.any(stop_requested()); });
+                           [this] { return model_.any(options_.stop && options_.stop()); });
 }
 
 std::string RunKeeper::best_model() const {

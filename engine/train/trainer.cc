@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "engine/io/file.h"
-#include "engine/io/signals.h"
 #include "engine/train/combinations.h"
 #include "engine/train/open_data.h"
 #include "engine/train/run_files.h"
@@ -42,7 +41,7 @@ class Trainer {
     });
     setup.together([&] {
       fs::create_directories(config_.training.checkpoint_dir);
-      report_ = std::make_unique<TrainingReport>(config_, options_.out, ranks_);
+      report_ = std::make_unique<TrainingReport>(config_, options_, ranks_);
     });
     if (store_) report_->warnings(store_->take_warnings());
     s_ = set_up_training(setup, config_, options_, *report_);
@@ -158,7 +157,7 @@ class Trainer {
     const double now = now_seconds();
     const TrainingConfig& t = config_.training;
     std::fill(votes_.begin(), votes_.end(), 0.0);
-    votes_[vote_stop] = stop_requested() ? 1 : 0;
+    votes_[vote_stop] = options_.stop && options_.stop() ? 1 : 0;
     votes_[vote_seconds + static_cast<size_t>(ranks_.rank())] = computed_;
     if (!ranks_.first()) return;
     votes_[vote_end] = (t.max_seconds > 0 && now - started_ >= t.max_seconds) || !progresses();
@@ -310,9 +309,11 @@ class Trainer {
         state.skipped_in_a_row < config_.training.non_finite_limit) {
       return;
     }
-    trouble_ = str("training stopped at step ", step, ": ", state.skipped_in_a_row,
-                   " steps in a row had a gradient that is not finite; lower optimizer.lr or "
-                   "training.clip, and look at the data");
+    const std::string which =
+        state.skipped_in_a_row == 1 ? "a step" : str(state.skipped_in_a_row, " steps in a row");
+    trouble_ = str("training stopped at step ", step, ": ", which,
+                   " had a gradient that is not finite; lower optimizer.lr or training.clip, and "
+                   "look at the data");
   }
 
   // The trouble is one of an update that all ranks share, so that all of them come here.

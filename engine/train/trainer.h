@@ -13,6 +13,10 @@
 //   learning_curve.svg      drawn from the log at each validation
 //   log.rank-N.jsonl        what the other ranks saw, where there are several
 //
+// train() prints nothing unless it is given somewhere to print, installs no signal handlers, and
+// leaves nothing in the process: who wants to stop it passes TrainerOptions::stop, and who wants to
+// know how it goes passes an observer.
+//
 // With a process group, every rank of it calls train(); docs/distributed.md tells what they share.
 //
 // Errors: InputError for data, configuration and files. With several ranks, what fails on one of
@@ -21,6 +25,7 @@
 #pragma once
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,20 +43,52 @@ enum class StartFrom : uint8_t {
   checkpoint,  // continue from the newest whole one
 };
 
+// Hears of a run while it goes on, in the thread that called train(), and of what its rank sees.
+// What it throws ends the run as any failure of this rank does.
+class TrainingObserver {
+ public:
+  struct Step {
+    int64_t step = 0;  // updates so far
+    double epoch = 0;  // with its fraction
+    double loss = 0;   // mean over the update's sequences; NaN if none counted
+    double learning_rate = 0;
+    double gradient_norm = 0;  // before clipping
+    bool skipped = false;      // the gradient was not finite: the weights are unchanged
+  };
+  struct Validation {
+    int64_t step = 0;
+    double loss = 0;    // mean over the utterances
+    double metric = 0;  // ctc: word error rate; classify: error rate; regress: the loss
+    bool best = false;  // so far; model.safetensors is this model
+  };
+  virtual ~TrainingObserver() = default;
+  // Lines for a person, warnings among them ("warning: ...").
+  virtual void message(const std::string& text) { static_cast<void>(text); }
+  virtual void stepped(const Step& step) { static_cast<void>(step); }
+  virtual void validated(const Validation& validation) { static_cast<void>(validation); }
+};
+
 struct TrainerOptions {
   StartFrom start = StartFrom::scratch;
   DeviceId device = {};
   bool lockstep = false;
   const AudioReader* audio = nullptr;  // borrowed; nullptr: ready features only
-  std::FILE* out = stdout;             // progress and messages (of rank 0)
-  ProcessGroup* group = nullptr;       // borrowed; nullptr: a single rank
-  Transport* transport = nullptr;      // borrowed; that of the group, where there is one
-  std::string timeline;                // of the last update, as SVG; empty: none
-  DeviceGroup* sums = nullptr;         // borrowed; of the same ranks, if they are on devices
-  DeviceGroupMaker devices = {};       // for pipelines on devices; see RankGrid
-  int threads = 0;                     // of this rank; 0: training.threads
-  std::string version;                 // of the program: the ranks compare it
-  std::string note = {};  // for the log and the terminal when training begins; empty: none
+  // Borrowed: progress and messages of rank 0. nullptr: nothing is printed, and messages go to the
+  // log, as those of the other ranks do.
+  std::FILE* out = nullptr;
+  TrainingObserver* observer = nullptr;  // borrowed; nullptr: none
+  // Asked between updates, and between the batches of a validation: true saves and returns. Empty:
+  // the run ends by itself. With a std::stop_token: [token] { return token.stop_requested(); }.
+  // Any rank may say so, and all stop.
+  std::function<bool()> stop = {};
+  ProcessGroup* group = nullptr;   // borrowed; nullptr: a single rank
+  Transport* transport = nullptr;  // borrowed; that of the group, where there is one
+  std::string timeline;            // of the last update, as SVG; empty: none
+  DeviceGroup* sums = nullptr;     // borrowed; of the same ranks, if they are on devices
+  DeviceGroupMaker devices = {};   // for pipelines on devices; see RankGrid
+  int threads = 0;                 // of this rank; 0: training.threads
+  std::string version;             // of the program: the ranks compare it
+  std::string note = {};           // for the log and the terminal when training begins; empty: none
   // What the caller has read, a configuration say: the run refuses to write there.
   std::vector<std::string> files_read = {};
 };
@@ -62,7 +99,7 @@ struct TrainingSummary {
   double seconds = 0;              // of training and validation, over all resumed parts
   double best_metric = 0;          // of the best model on dev; NaN without dev data
   double input_wait_share = 0;     // of the time since this start
-  bool stopped_by_signal = false;  // saved and stopped early
+  bool stopped_by_signal = false;  // TrainerOptions::stop said so: saved and stopped early
 };
 
 TrainingSummary train(const Config& config, const TrainerOptions& options);

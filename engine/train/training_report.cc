@@ -48,28 +48,45 @@ std::string metric_text(Task task, double metric) {
   return {};
 }
 
-TrainingReport::TrainingReport(const Config& config, std::FILE* out, const Ranks& ranks)
+TrainingReport::TrainingReport(const Config& config, const TrainerOptions& options,
+                               const Ranks& ranks)
     : config_(config),
       rank_(ranks.rank()),
       ranks_(ranks.size()),
+      observer_(options.observer),
       log_(log_path(config, rank_)),
       log_path_(log_path(config, rank_)),
       rank_seconds_(static_cast<size_t>(ranks_)),
       slow_(ranks_) {
   if (rank_ != 0) return;
-  bar_ = std::make_unique<ProgressBar>(out, ProgressStyle::detect(out));
+  if (options.out != nullptr) {
+    bar_ = std::make_unique<ProgressBar>(options.out, ProgressStyle::detect(options.out));
+  }
   if (!config.training.tensorboard.empty()) {
     tensorboard_ = std::make_unique<TensorBoardWriter>(config.training.tensorboard);
   }
 }
 
+void TrainingReport::log(std::span<const LogField> fields) {
+  log_.write(fields);
+  if (logged_) logged_->add(fields);
+}
+
+// The log is read once: that of a long run has hundreds of megabytes.
+void TrainingReport::draw_curve() {
+  if (!logged_) logged_ = read_training_log(log_path_);
+  const fs::path picture = fs::path(config_.training.checkpoint_dir) / "learning_curve.svg";
+  replace_text_file(picture, learning_curve_svg(learning_curve_of(*logged_, run_name(config_))));
+}
+
 void TrainingReport::message(const std::string& text) {
+  if (observer_ != nullptr) observer_->message(text);
   if (bar_) {
     bar_->message(text);
     return;
   }
   const LogField fields[] = {{"event", std::string("message")}, {"text", text}};
-  log_.write(fields);
+  log(fields);
 }
 
 void TrainingReport::warnings(const std::vector<std::string>& texts) {
@@ -96,7 +113,7 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
                              {"seed", static_cast<int64_t>(config_.training.seed)},
                              {"rank", static_cast<int64_t>(rank_)},
                              {"ranks", static_cast<int64_t>(ranks_)}};
-  log_.write(fields);
+  log(fields);
 }
 
 void TrainingReport::memory(const TrainingState& state, size_t activations) {
@@ -104,7 +121,7 @@ void TrainingReport::memory(const TrainingState& state, size_t activations) {
                              {"step", state.step},
                              {"activations", static_cast<int64_t>(activations)},
                              {"resident", static_cast<int64_t>(resident_memory().bytes)}};
-  log_.write(fields);
+  log(fields);
 }
 
 void TrainingReport::problems(const ManifestDataset& data, const std::string& manifest) {
@@ -115,7 +132,7 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
   for (const DatasetProblem& p : data.problems()) {
     const LogField fields[] = {
         {"event", std::string("left_out")}, {"where", p.where}, {"what", p.what}};
-    log_.write(fields);
+    log(fields);
   }
 }
 
@@ -133,6 +150,11 @@ void TrainingReport::unwritable(const Unwritable& text, const std::string& manif
 void TrainingReport::step(const TrainingState& state, const StepResult& r, double rate,
                           double epoch, int64_t expected_steps, const StepTimes& times) {
   const double now = now_seconds();
+  if (observer_ != nullptr) {
+    const int64_t counted = r.sequences - r.infeasible - r.nonfinite;
+    const double loss = counted > 0 ? r.mean_loss() : std::nan("");
+    observer_->stepped({state.step, epoch, loss, rate, r.gradient_norm, r.skipped});
+  }
   if (first_step_ < 0) first_step_ = state.step - 1;
   loss_sum_ += r.loss;
   sequences_ += r.sequences - r.infeasible - r.nonfinite;
@@ -144,8 +166,8 @@ void TrainingReport::step(const TrainingState& state, const StepResult& r, doubl
     if (!slow.empty()) {
       const LogField fields[] = {
           {"event", std::string("slow_rank")}, {"step", state.step}, {"text", slow}};
-      log_.write(fields);
-      if (bar_) message("warning: " + slow);
+      log(fields);
+      if (rank_ == 0) message("warning: " + slow);
     }
   }
   if (state.step % config_.training.log_every_steps != 0 && !r.skipped) return;
@@ -203,7 +225,7 @@ void TrainingReport::log_step(const TrainingState& state, const StepResult& r, d
     }
   }
   for (const LogValue& v : times.more) fields.push_back({v.name, v.value});
-  log_.write(fields);
+  log(fields);
   if (!tensorboard_) return;
   tensorboard_->scalar("loss/train", state.step, static_cast<float>(loss));
   tensorboard_->scalar("learning_rate", state.step, static_cast<float>(rate));
@@ -214,6 +236,7 @@ void TrainingReport::log_step(const TrainingState& state, const StepResult& r, d
 void TrainingReport::validation(const TrainingState& state, const Evaluation& e, Task task,
                                 bool best, std::vector<SampleHypothesis> samples) {
   const double metric = e.metric(task);
+  if (observer_ != nullptr) observer_->validated({state.step, e.loss, metric, best});
   progress_.wer = task == Task::ctc ? metric : std::nan("");
   std::string line = format("step %-6" PRId64 " dev loss %.4f", state.step, e.loss);
   if (task != Task::regress) line += "  " + metric_text(task, metric);
@@ -240,7 +263,7 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   } else if (task == Task::classify) {
     fields.push_back({"error", metric});
   }
-  log_.write(fields);
+  log(fields);
   if (tensorboard_) {
     tensorboard_->scalar("loss/dev", state.step, static_cast<float>(e.loss));
     if (task == Task::ctc) {
@@ -252,9 +275,7 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   // Validation is not training speed.
   logged_at_ = now_seconds();
   if (rank_ != 0) return;
-  const fs::path picture = fs::path(config_.training.checkpoint_dir) / "learning_curve.svg";
-  replace_text_file(picture, learning_curve_svg(learning_curve_of(read_training_log(log_path_),
-                                                                  run_name(config_))));
+  draw_curve();
 }
 
 void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task task) {
@@ -270,14 +291,14 @@ void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task 
   } else if (task == Task::classify) {
     fields.push_back({"error", metric});
   }
-  log_.write(fields);
+  log(fields);
 }
 
 void TrainingReport::end(const TrainingState& state) {
   const LogField fields[] = {{"event", std::string("end")},
                              {"step", state.step},
                              {"peak_resident", static_cast<int64_t>(resident_memory().peak)}};
-  log_.write(fields);
+  log(fields);
   if (bar_) bar_->finish();
 }
 

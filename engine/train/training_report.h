@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "engine/sync/slow_ranks.h"
 #include "engine/sync/synchronizer.h"
 #include "engine/train/evaluation.h"
+#include "engine/train/trainer.h"
 #include "engine/train/training_state.h"
 
 namespace rondo {
@@ -39,7 +42,7 @@ struct StepTimes {
 // logs of their own: log.rank-1.jsonl beside log.jsonl.
 class TrainingReport {
  public:
-  TrainingReport(const Config& config, std::FILE* out, const Ranks& ranks);
+  TrainingReport(const Config& config, const TrainerOptions& options, const Ranks& ranks);
 
   // `model`: "on cpu with 2 threads".
   void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
@@ -54,24 +57,29 @@ class TrainingReport {
   void validation(const TrainingState& state, const Evaluation& e, Task task, bool best,
                   std::vector<SampleHypothesis> samples);
   void test(const TrainingState& state, const Evaluation& e, Task task);
-  // On the terminal; of the other ranks, in their log.
+  // On the terminal; of the other ranks, and where there is none, in the log.
   void message(const std::string& text);
   void warnings(const std::vector<std::string>& texts);
   // The log's last line tells the most that was resident.
   void end(const TrainingState& state);
 
  private:
+  void log(std::span<const LogField> fields);
+  void draw_curve();
   void show_progress(const TrainingState& state, double epoch, int64_t expected_steps, double now);
   void log_step(const TrainingState& state, const StepResult& r, double rate, double epoch,
                 const StepTimes& times, double seconds);
 
   const Config& config_;
   const int rank_, ranks_;
-  std::unique_ptr<ProgressBar> bar_;  // rank 0
+  TrainingObserver* const observer_;
+  std::unique_ptr<ProgressBar> bar_;  // rank 0, where there is somewhere to print
   JsonlWriter log_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   Progress progress_;
   std::string log_path_;
+  // What the log says, once it has been read for the first curve.
+  std::optional<TrainingLog> logged_;
   // Sums since the last logged step.
   double loss_sum_ = 0, logged_at_ = 0, waited_before_ = 0;
   int64_t sequences_ = 0, frames_ = 0;
