@@ -28,6 +28,7 @@ struct TomlAssertion {};
 
 #include "engine/config/config.h"
 #include "engine/config/schema.h"
+#include "engine/config/toml_depth.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"
@@ -77,6 +78,8 @@ std::string_view last_part(std::string_view key) { return key.substr(key.rfind('
 // The known key a wrong one most likely meant: close as a whole, or of the right name in the wrong
 // section. Empty if nothing is near.
 std::string nearest_key(const std::string& key, const std::vector<std::string>& known) {
+  constexpr size_t longest = 100;  // nothing is near a longer one, and to look would take long
+  if (key.size() > longest) return {};
   std::string best;
   size_t best_distance = std::max<size_t>(2, last_part(key).size() / 3) + 1;
   for (const std::string& k : known) {
@@ -301,6 +304,7 @@ size_t malformed_header_line(std::string_view text) {
 }
 
 toml::table parse_toml(std::string_view text, const std::string& name) {
+  require_shallow_toml(text, name);
   try {
     return toml::parse(text, std::string_view(name));
   } catch (const toml::parse_error& e) {
@@ -320,6 +324,7 @@ toml::table bare_word(const std::string& value) {
 toml::table parse_override_value(const std::string& value, const Source& source) {
   static constexpr std::string_view openers = "\"'[{";
   const bool opens = !value.empty() && openers.find(value.front()) != std::string_view::npos;
+  if (opens) require_shallow_toml(value, source.name);
   try {
     toml::table table = toml::parse("v = " + value);
     if (table.size() == 1 && table.contains("v")) return table;
@@ -340,11 +345,12 @@ bool is_key(std::string_view key) {
 
 void load_override(Loader& loader, const std::string& text) {
   const size_t equals = text.find('=');
+  const std::string shown = text.size() > 120 ? text.substr(0, 117) + "..." : text;
   if (equals == std::string::npos || !is_key(std::string_view(text).substr(0, equals))) {
-    fail_input("override '", text, "' is not of the form key=value");
+    fail_input("override '", shown, "' is not of the form key=value");
   }
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
-  const Source source{"override '" + text + "'", false, &value};
+  const Source source{"override '" + shown + "'", false, &value};
   toml::table parsed = parse_override_value(value, source);
   // As the document would nest it: a.b.c=v is a table a holding b.c.
   toml::table root;

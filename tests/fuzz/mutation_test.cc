@@ -75,3 +75,29 @@ TEST_CASE("damaged inputs are refused with InputError, never worse", "[fuzz]") {
     CHECK(refused > 150);
   }
 }
+
+TEST_CASE("a megabyte of one thing, nested or not, is refused or read, and soon", "[fuzz]") {
+  constexpr size_t megabyte = size_t{1} << 20;
+  const std::string nothing(1, '\0');
+  for (const FuzzTarget& target : fuzz_targets()) {
+    const std::vector<std::string> seeds = target.seeds();
+    for (const std::string& piece :
+         {nothing, std::string("\xff"), std::string("["), std::string("{"), std::string("("),
+          std::string("{\"a\":"), std::string("[["), std::string("a."), std::string("a.b=1\n"),
+          std::string("\""), std::string("'"), std::string("\n"), std::string("1"),
+          std::string("{'a':("), seeds.front()}) {
+      std::string much;
+      while (much.size() < megabyte) much += piece;
+      const std::string& seed = seeds.back();
+      for (const std::string& input :
+           {much, seed + much, much + seed, seed.substr(0, seed.size() / 2) + much + seed}) {
+        INFO(target.name << ", much of " << piece.substr(0, 20));
+        try {
+          target.run(std::as_bytes(std::span(input.data(), input.size())));
+        } catch (const rondo::InputError& e) {
+          CHECK(std::string_view(e.what()).size() < 10000);
+        }
+      }
+    }
+  }
+}

@@ -159,6 +159,7 @@ void run_text(std::span<const std::byte> bytes) {
   require(e.unknown.empty(), "an alphabet does not know its own text");
   require(a.decode(e.labels) == once, "decoding does not give the text back");
   require(Alphabet(a.symbols()).encode(once).labels == e.labels, "stored symbols differ");
+  if (bytes.size() > 10000) return;  // errors are counted in quadratic time
   ErrorRate rate;
   rate.add(text_of(bytes), once);
   require(rate.cer() == 0, "a text differs from itself");
@@ -185,7 +186,9 @@ std::vector<std::string> config_seeds() {
       "task = \"ctc\"\ndata = \"out\"\n[training]\nepochs = 3 # \xc3\xa4\nseed = 4\n[augment]\n"
       "speed = [0.9, 1.1]\n[optimizer]\ntype = '''adam'''\n",
       "[[model.layer]]\ntype = 'lstm'\nhidden = 8\n[[model.layer]]\ntype = \"relu\"\n",
-      "[data]\nalphabet = \"\xc3\xa4\"\n"};
+      "[data]\nalphabet = \"\xc3\xa4\"\n",
+      // A nesting that is allowed, from which more can grow.
+      "model.layer = [{ type = 'lstm', hidden = 8 }, { type = 'relu' }]\ntraining.epochs = 2\n"};
 }
 
 // The seal is computed anew, so that the mutations get past it.

@@ -26,6 +26,40 @@ TEST_CASE("an empty file gives the defaults", "[config]") {
   CHECK(load_config("") == Config{});
 }
 
+// The parser is recursive: without a limit before it the stack overflows.
+TEST_CASE("a key or a bracket that nests too deep is named, and the stack survives", "[config]") {
+  std::string key = "a";
+  for (int i = 0; i < 300000; ++i) key += ".a";
+  const auto deep_key = Contains("a key has more than 64 parts: '");
+  for (const std::string& text :
+       {key + " = 1", "[" + key + "]", "[[" + key + "]]", "x = { " + key + " = 1 }",
+        "\"" + std::string("q\".") + key + " = 1"}) {
+    const std::string error = error_of("[model]\nhidden = 8  # a.b\n\n" + text + "\n");
+    CHECK_THAT(error, Contains("conf.toml:4: a key has more than 64 parts: '"));
+    CHECK(error.size() < 200);
+  }
+  CHECK_THAT(error_of(key + " = 1"), deep_key);
+  CHECK_THAT(override_error("optimizer.lr={ " + key + " = 1 }"), deep_key);
+  CHECK_THAT(override_error(key + "=1"), Contains("'"));
+  for (const char open : {'[', '{'}) {
+    CHECK_THAT(error_of("x = " + std::string(300000, open)),
+               Contains("conf.toml:1: there are more than 64 brackets within each other"));
+  }
+  // Dots and brackets that are text, and many values, are not depth.
+  std::string dots(300000, '.');
+  const Config c = parse_config("# " + dots + "\n[data]\nalphabet = \"" + dots + "\\\"" +
+                                    "\"\ntrain = '" + dots + "[[['\n[model]\nhidden = 7 # " + dots,
+                                "conf.toml");
+  CHECK(c.data.train == dots + "[[[");
+  CHECK(c.model.hidden == 7);
+  std::string speeds = "1.0";
+  for (int i = 0; i < 200; ++i) speeds += ",\n 1.0";
+  CHECK(parse_config("[augment]\nspeed = [" + speeds + "]", "conf.toml").augment.speed.size() ==
+        201);
+  CHECK_THAT(error_of("[data]\nalphabet = \"\"\"\n" + dots + "\"\"\"\nnone.such = 1\n"),
+             Contains("conf.toml:4: unknown key"));
+}
+
 TEST_CASE("a file sets typed values of every kind", "[config]") {
   const Config c = parse_config(R"(
 task = "classify"
