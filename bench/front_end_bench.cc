@@ -18,16 +18,16 @@
 #include <thread>
 #include <vector>
 
-#include "engine/data/acoustic_features.h"
-#include "engine/data/audio.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/audio/resample.h"
 #include "engine/data/augment.h"
 #include "engine/data/batch.h"
-#include "engine/data/cmvn.h"
-#include "engine/data/resample.h"
+#include "engine/data/features/acoustic_features.h"
+#include "engine/data/features/cmvn.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/cpu.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/base/parallel.h"
 #include "kernels/check/peaks.h"
 #include "kernels/devices.h"
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "bench/clock.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/base/parallel.h"
 #include "kernels/check/peaks.h"
 #include "kernels/lstm/lstm_bytes.h"
 

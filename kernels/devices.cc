@@ -2,10 +2,10 @@
 
 #include <charconv>
 
-#include "kernels/base/cuda_device.h"
 #include "kernels/base/error.h"
+#include "kernels/base/gpu/cuda_device.h"
 #ifdef RONDO_WITH_SIM
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #endif
 
 namespace rondo {

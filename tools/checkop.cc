@@ -3,11 +3,11 @@
 #include <cstdio>
 #include <string>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
-#include "tools/command_line.h"
+#include "tools/command_line/command_line.h"
 #ifdef RONDO_INSTRUMENTED
 #include <fstream>
 #include <set>

@@ -2,12 +2,12 @@
 #include <cstdio>
 #include <vector>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
 #include "tools/command.h"
-#include "tools/device_option.h"
+#include "tools/command_line/device_option.h"
 
 namespace rondo {
 namespace {

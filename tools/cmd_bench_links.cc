@@ -10,9 +10,9 @@
 #include "engine/plan/measure_links.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/device_option.h"
-#include "tools/device_ranks.h"
-#include "tools/rank_world.h"
+#include "tools/command_line/device_option.h"
+#include "tools/ranks/device_ranks.h"
+#include "tools/ranks/rank_world.h"
 
 namespace rondo {
 namespace {

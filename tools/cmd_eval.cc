@@ -3,15 +3,15 @@
 #include <map>
 #include <memory>
 
-#include "engine/data/audio.h"
+#include "engine/data/audio/audio.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/report/progress.h"
-#include "engine/train/recognizer.h"
+#include "engine/train/recognition/recognizer.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/device_option.h"
+#include "tools/command_line/device_option.h"
 
 namespace rondo {
 namespace {

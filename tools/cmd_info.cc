@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "engine/train/model_file.h"
+#include "engine/train/model/model_file.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"

@@ -13,8 +13,8 @@
 #include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
-#include "tools/child_process.h"
 #include "tools/command.h"
+#include "tools/ranks/child_process.h"
 
 extern char** environ;
 

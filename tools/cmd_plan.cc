@@ -15,13 +15,13 @@
 #include "engine/plan/split.h"
 #include "engine/report/charts.h"
 #include "engine/report/timeline.h"
-#include "engine/train/build_model.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/cpu.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 #include "tools/command.h"
-#include "tools/config_words.h"
+#include "tools/command_line/config_words.h"
 #include "tools/plan_data.h"
 
 namespace rondo {

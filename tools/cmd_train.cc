@@ -11,7 +11,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "comm/store/memory_store.h"
 #include "engine/config/config.h"
-#include "engine/data/audio.h"
+#include "engine/data/audio/audio.h"
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
@@ -22,10 +22,10 @@
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/config_words.h"
-#include "tools/device_option.h"
-#include "tools/device_ranks.h"
-#include "tools/rank_world.h"
+#include "tools/command_line/config_words.h"
+#include "tools/command_line/device_option.h"
+#include "tools/ranks/device_ranks.h"
+#include "tools/ranks/rank_world.h"
 
 namespace rondo {
 namespace {

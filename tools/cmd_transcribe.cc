@@ -8,17 +8,17 @@
 #include <map>
 #include <memory>
 
-#include "engine/data/audio.h"
-#include "engine/data/files.h"
-#include "engine/data/npy.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/files.h"
+#include "engine/data/features/npy.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/report/charts.h"
-#include "engine/train/recognizer_stream.h"
+#include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/device_option.h"
+#include "tools/command_line/device_option.h"
 
 namespace rondo {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/command_line.h"
+#include "tools/command_line/command_line.h"
 
 namespace rondo {
 

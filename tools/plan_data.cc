@@ -7,10 +7,10 @@
 #include <numeric>
 #include <span>
 
-#include "engine/data/audio.h"
+#include "engine/data/audio/audio.h"
 #include "engine/data/batch.h"
 #include "engine/data/sampler.h"
-#include "engine/train/open_data.h"
+#include "engine/train/model/open_data.h"
 
 namespace rondo {
 namespace {

@@ -10,7 +10,7 @@
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/device_option.h"
+#include "tools/command_line/device_option.h"
 
 namespace {
 

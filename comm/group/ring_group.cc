@@ -5,8 +5,8 @@
 
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
-#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo {
 namespace {

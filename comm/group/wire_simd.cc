@@ -1,6 +1,6 @@
-// Compiled once per instruction set; see kernels/base/simd.h.
+// Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "comm/group/wire_arithmetic.h"
-#include "kernels/base/simd_rows.h"
+#include "kernels/base/cpu/simd_rows.h"
 
 namespace rondo::RONDO_ISA {
 namespace {

@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include "comm/in_process/in_process.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo {
 

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "kernels/base/cuda_check.h"
+#include "kernels/base/gpu/cuda_check.h"
 
 namespace rondo {
 namespace {

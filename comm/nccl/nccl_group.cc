@@ -7,8 +7,8 @@
 #include "comm/group/stream_group.h"
 #include "comm/nccl/nccl_ring.h"
 #include "comm/nccl/notices.h"
-#include "kernels/base/cuda_check.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/gpu/cuda_check.h"
 
 namespace rondo {
 namespace {

@@ -1,7 +1,7 @@
 #include "comm/nccl/nccl_library.h"
 
-#include "kernels/base/cuda_library.h"
 #include "kernels/base/error.h"
+#include "kernels/base/gpu/cuda_library.h"
 
 namespace rondo {
 namespace {

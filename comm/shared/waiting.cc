@@ -1,6 +1,6 @@
 #include "comm/shared/waiting.h"
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo::shared_transport {
 

@@ -13,7 +13,7 @@
 #include "comm/base/socket.h"
 #include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo {
 namespace {

@@ -12,7 +12,7 @@
 #include "comm/channels/channel_transport.h"
 #include "comm/tcp/meeting.h"
 #include "comm/tcp/tcp_channel.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo {
 namespace {

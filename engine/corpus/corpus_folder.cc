@@ -6,7 +6,7 @@
 #include <cstring>
 #include <set>
 
-#include "engine/data/files.h"
+#include "engine/data/features/files.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
 

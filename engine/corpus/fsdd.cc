@@ -9,8 +9,8 @@
 
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/corpus_folder.h"
-#include "engine/data/audio.h"
-#include "engine/data/random.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/random.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
 

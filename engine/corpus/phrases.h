@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/random.h"
+#include "engine/data/features/random.h"
 
 namespace rondo::corpus {
 

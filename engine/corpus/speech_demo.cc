@@ -10,11 +10,11 @@
 #include "engine/corpus/corpus_folder.h"
 #include "engine/corpus/phrases.h"
 #include "engine/corpus/run_program.h"
-#include "engine/data/audio.h"
-#include "engine/data/random.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/random.h"
 #include "engine/io/json.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {

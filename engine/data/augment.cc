@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/data/random.h"
-#include "engine/data/resample.h"
+#include "engine/data/audio/resample.h"
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

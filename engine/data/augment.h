@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/data/matrix.h"
-#include "engine/data/waveform.h"
+#include "engine/data/audio/waveform.h"
+#include "engine/data/features/matrix.h"
 
 namespace rondo {
 

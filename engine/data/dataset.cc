@@ -5,9 +5,9 @@
 #include <limits>
 #include <sstream>
 
-#include "engine/data/feature_file.h"
+#include "engine/data/features/feature_file.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 
 namespace rondo {
 namespace {

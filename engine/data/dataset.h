@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/acoustic_features.h"
+#include "engine/data/audio/waveform.h"
 #include "engine/data/augment.h"
-#include "engine/data/cmvn.h"
+#include "engine/data/features/acoustic_features.h"
+#include "engine/data/features/cmvn.h"
 #include "engine/data/manifest.h"
 #include "engine/data/text_encoder.h"
-#include "engine/data/waveform.h"
 
 namespace rondo {
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "engine/data/files.h"
-#include "engine/data/random.h"
+#include "engine/data/features/files.h"
+#include "engine/data/features/random.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
 

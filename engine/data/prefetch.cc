@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "engine/data/batch.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 
 namespace rondo {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/data/random.h"
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo {
 

@@ -7,8 +7,8 @@
 #include "engine/plan/model_layers.h"
 #include "engine/plan/split.h"
 #include "engine/plan/step_tasks.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/op.h"
-#include "kernels/base/parallel.h"
 
 namespace rondo::plan {
 

@@ -9,7 +9,7 @@
 #include "engine/sync/sequence_synchronizer.h"
 #include "engine/sync/sharded_synchronizer.h"
 #include "engine/sync/step_synchronizer.h"
-#include "engine/train/build_model.h"
+#include "engine/train/model/build_model.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "engine/data/files.h"
+#include "engine/data/features/files.h"
 #include "engine/io/output_file.h"
-#include "engine/train/model_file.h"
+#include "engine/train/model/model_file.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
-#include "engine/train/average.h"
-#include "engine/train/open_data.h"
+#include "engine/train/model/open_data.h"
 #include "engine/train/shared_evaluation.h"
-#include "engine/train/stage_files.h"
+#include "engine/train/state/average.h"
+#include "engine/train/state/stage_files.h"
 
 namespace rondo {
 namespace {

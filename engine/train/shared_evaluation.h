@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/reduce/ranks.h"
-#include "engine/train/evaluation.h"
+#include "engine/train/recognition/evaluation.h"
 #include "engine/train/training_report.h"
 
 namespace rondo {

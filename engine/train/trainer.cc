@@ -10,7 +10,7 @@
 
 #include "engine/io/file.h"
 #include "engine/train/combinations.h"
-#include "engine/train/open_data.h"
+#include "engine/train/model/open_data.h"
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/training_batches.h"

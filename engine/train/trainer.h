@@ -32,7 +32,7 @@
 
 #include "comm/group/device_group.h"
 #include "engine/config/config.h"
-#include "engine/data/waveform.h"
+#include "engine/data/audio/waveform.h"
 #include "engine/session.h"
 #include "kernels/devices.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/train/open_sampling.h"
+#include "engine/train/model/open_sampling.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -15,9 +15,9 @@
 #include "engine/report/tensorboard.h"
 #include "engine/sync/slow_ranks.h"
 #include "engine/sync/synchronizer.h"
-#include "engine/train/evaluation.h"
+#include "engine/train/recognition/evaluation.h"
+#include "engine/train/state/training_state.h"
 #include "engine/train/trainer.h"
-#include "engine/train/training_state.h"
 
 namespace rondo {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "engine/io/json.h"
-#include "engine/train/open_data.h"
+#include "engine/train/model/open_data.h"
+#include "engine/train/model/stored_state.h"
 #include "engine/train/run_files.h"
-#include "engine/train/stored_state.h"
 #include "kernels/base/hash.h"
 
 namespace rondo {

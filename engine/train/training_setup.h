@@ -9,11 +9,11 @@
 #include "engine/io/checkpoint.h"
 #include "engine/reduce/ranks.h"
 #include "engine/sync/synchronizer.h"
-#include "engine/train/model_file.h"
-#include "engine/train/trained_model.h"
+#include "engine/train/model/model_file.h"
+#include "engine/train/state/trained_model.h"
+#include "engine/train/state/training_state.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
-#include "engine/train/training_state.h"
 
 namespace rondo {
 

@@ -8,7 +8,7 @@
 
 #include "comm/in_process/in_process.h"
 #include "engine/parallel/rank_grid.h"
-#include "engine/train/trained_model.h"
+#include "engine/train/state/trained_model.h"
 #include "engine/train/training_setup.h"
 
 namespace rondo {

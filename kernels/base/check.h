@@ -74,7 +74,7 @@ template <class... Args>
 
 // RONDO_CHECK(rows >= 0, "rows is ", rows): a contract that does not hold throws Error.
 #ifdef RONDO_ISA
-// Files compiled once per instruction set use no templates (see kernels/base/simd.h).
+// Files compiled once per instruction set use no templates (see kernels/base/cpu/simd.h).
 #define RONDO_CHECK(condition, ...)                                      \
   do {                                                                   \
     if (!(condition)) [[unlikely]]                                       \

@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm.h"
 
 namespace rondo::check {

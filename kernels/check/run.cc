@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <map>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/hash.h"
-#include "kernels/base/parallel.h"
 #include "kernels/check/check.h"
 #include "kernels/check/peaks.h"
 #include "kernels/devices.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 namespace rondo::check {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/conv/conv_impl.h"
 #include "kernels/conv/edge_frames_rows.h"
 

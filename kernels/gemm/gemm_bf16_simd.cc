@@ -1,6 +1,6 @@
 // The bf16 tile: products of pairs of bf16, summed in f32 (vdpbf16ps; it flushes subnormals to
 // zero and rounds to nearest even whatever the mode).
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 
 #include "kernels/gemm/gemm_blocked.h"
 #include "kernels/gemm/gemm_pack.h"

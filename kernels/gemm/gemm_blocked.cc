@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "kernels/base/arithmetic.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/gemm/gemm_impl.h"
 
 namespace rondo {

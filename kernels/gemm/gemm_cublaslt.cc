@@ -20,8 +20,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/base/cuda_check.h"
 #include "kernels/base/device.h"
+#include "kernels/base/gpu/cuda_check.h"
 
 namespace rondo {
 namespace {

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/gemm/gemm_impl.h"
 
 namespace rondo {

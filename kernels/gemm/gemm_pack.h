@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,6 +1,6 @@
-// The f32 tile, compiled once per instruction set (kernels/base/simd.h). bf16 inputs are widened
-// while packing.
-#include "kernels/base/simd.h"
+// The f32 tile, compiled once per instruction set (kernels/base/cpu/simd.h). bf16 inputs are
+// widened while packing.
+#include "kernels/base/cpu/simd.h"
 
 #include <utility>
 

@@ -9,7 +9,7 @@
 // nor the threads. What one thread does is set by an LstmTeam.
 #pragma once
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/lstm/lstm.h"
 
 namespace rondo {

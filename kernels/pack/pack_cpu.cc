@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/pack/pack_impl.h"
 
 namespace rondo {

@@ -7,7 +7,7 @@
 #include "kernels/pointwise/pointwise.h"
 
 #if defined(RONDO_ISA)
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 #define RONDO_POINTWISE_TARGET RONDO_ISA
 #define RONDO_POINTWISE_CALL static inline
 #else

@@ -1,6 +1,6 @@
-// Compiled once per instruction set; see kernels/base/simd.h.
-#include "kernels/base/parallel.h"
-#include "kernels/base/simd_rows.h"
+// Compiled once per instruction set; see kernels/base/cpu/simd.h.
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/simd_rows.h"
 #include "kernels/pointwise/functions.h"
 #include "kernels/pointwise/pointwise_impl.h"
 

@@ -1,5 +1,5 @@
-// Compiled once per instruction set; see kernels/base/simd.h.
-#include "kernels/base/simd_rows.h"
+// Compiled once per instruction set; see kernels/base/cpu/simd.h.
+#include "kernels/base/cpu/simd_rows.h"
 #include "kernels/reduce/reduce_impl.h"
 
 namespace rondo::RONDO_ISA {

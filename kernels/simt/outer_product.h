@@ -3,7 +3,7 @@
 
 #include "kernels/simt/simt.h"
 #if !defined(__CUDACC__)
-#include "kernels/simt/outer_product_sim.h"
+#include "kernels/simt/sim/outer_product_sim.h"
 #endif
 
 namespace rondo::RONDO_GPU {

@@ -55,11 +55,11 @@
 //   resident_clusters(config, kernel) resident_blocks(config, kernel)
 #pragma once
 
-#include "kernels/base/launch.h"
+#include "kernels/base/gpu/launch.h"
 #include "kernels/base/op.h"
 
 #if defined(__CUDACC__)
 #include "kernels/simt/vocabulary_cuda.h"
 #else
-#include "kernels/simt/vocabulary_sim.h"
+#include "kernels/simt/sim/vocabulary_sim.h"
 #endif

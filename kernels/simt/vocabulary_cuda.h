@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/base/cuda_check.h"
+#include "kernels/base/gpu/cuda_check.h"
 
 #define RONDO_GPU cuda
 // Before a loop: unroll it n times.

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "engine/reduce/device_arithmetic.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/support/support.h"
 
 namespace rondo::test {

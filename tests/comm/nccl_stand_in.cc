@@ -13,7 +13,7 @@
 
 #include "kernels/base/device.h"
 #include "kernels/base/dtype.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 
 #include "comm/group/collectives.h"
 #include "comm/in_process/run_ranks.h"
-#include "kernels/simt/scheduler.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/scheduler.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/comm/nccl_ranks.h"
 #include "tests/comm/time_limits.h"
 

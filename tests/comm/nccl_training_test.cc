@@ -5,8 +5,8 @@
 #include "comm/in_process/run_ranks.h"
 #include "comm/store/memory_store.h"
 #include "engine/reduce/device_arithmetic.h"
-#include "kernels/simt/scheduler.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/scheduler.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/comm/nccl_ranks.h"
 #include "tests/engine/device_ranks.h"
 

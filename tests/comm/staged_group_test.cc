@@ -6,8 +6,8 @@
 #include "comm/group/collectives.h"
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
-#include "kernels/simt/scheduler.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/scheduler.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/comm/time_limits.h"
 
 using namespace rondo;

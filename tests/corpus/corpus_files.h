@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/files.h"
+#include "engine/data/features/files.h"
 #include "engine/data/manifest.h"
 
 namespace rondo {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "engine/corpus/corpus.h"
-#include "engine/data/audio.h"
-#include "engine/data/random.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 #include "tests/corpus/corpus_files.h"
 #include "tests/data/temporary_folder.h"

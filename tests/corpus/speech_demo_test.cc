@@ -9,7 +9,7 @@
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/phrases.h"
 #include "engine/corpus/run_program.h"
-#include "engine/data/audio.h"
+#include "engine/data/audio/audio.h"
 #include "kernels/base/error.h"
 #include "tests/corpus/corpus_files.h"
 #include "tests/data/temporary_folder.h"

@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/ctc_chunk.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/devices.h"
 #include "tests/ctc/ctc_problem.h"

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <vector>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "tests/ctc/ctc_gpu_problem.h"
 
 namespace rondo::test {

@@ -2,9 +2,9 @@
 // what log space makes of them is right.
 #include <thread>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/ctc_padded.h"
-#include "kernels/simt/scheduler.h"
+#include "kernels/simt/sim/scheduler.h"
 #include "tests/ctc/ctc_gpu_problem.h"
 
 namespace rondo::test {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

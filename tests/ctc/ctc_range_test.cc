@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
-#include "kernels/base/parallel.h"
 #include "kernels/ctc/ctc_impl.h"
 #include "tests/ctc/ctc_problem.h"
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <new>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
-#include "kernels/base/parallel.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace {

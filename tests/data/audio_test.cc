@@ -1,6 +1,6 @@
-// engine/data/audio.h and resample.h: decoding, mixing down, resampling, and every kind of bad
-// file.
-#include "engine/data/audio.h"
+// engine/data/audio/audio.h and resample.h: decoding, mixing down, resampling, and every kind of
+// bad file.
+#include "engine/data/audio/audio.h"
 
 #include <sndfile.h>
 #include <sys/resource.h>
@@ -12,8 +12,8 @@
 #include <numeric>
 #include <tuple>
 
-#include "engine/data/files.h"
-#include "engine/data/resample.h"
+#include "engine/data/audio/resample.h"
+#include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"
 
@@ -236,9 +236,9 @@ TEST_CASE("a WAV that could not be written to its end does not stay", "[audio]")
   CHECK_FALSE(std::filesystem::exists(path));
 }
 
-// The filter as engine/data/resample.cc describes it: a sinc cut off at 0.93 of the lower Nyquist
-// frequency under a Kaiser window (beta 9) of 40 zero crossings to each side, each output's weights
-// divided by their sum.
+// The filter as engine/data/audio/resample.cc describes it: a sinc cut off at 0.93 of the lower
+// Nyquist frequency under a Kaiser window (beta 9) of 40 zero crossings to each side, each output's
+// weights divided by their sum.
 TEST_CASE("an impulse comes out as the filter's weights", "[resample]") {
   const auto weight = [](double t, double lower) {
     const double edge = t * lower / 40;

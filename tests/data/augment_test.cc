@@ -1,12 +1,12 @@
-// engine/data/cmvn.h and augment.h.
+// engine/data/features/cmvn.h and augment.h.
 #include "engine/data/augment.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 
-#include "engine/data/cmvn.h"
-#include "engine/data/random.h"
+#include "engine/data/features/cmvn.h"
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

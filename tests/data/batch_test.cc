@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine/data/random.h"
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 #include "tests/few_threads.h"
 

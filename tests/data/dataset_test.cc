@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "engine/data/audio.h"
-#include "engine/data/feature_file.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/feature_file.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"

@@ -1,6 +1,6 @@
-// engine/data/acoustic_features.h against stored values of kaldi-native-fbank, and its own
+// engine/data/features/acoustic_features.h against stored values of kaldi-native-fbank, and its own
 // promises.
-#include "engine/data/acoustic_features.h"
+#include "engine/data/features/acoustic_features.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/data/feature_file.h"
-#include "engine/data/files.h"
-#include "engine/data/npy.h"
+#include "engine/data/features/feature_file.h"
+#include "engine/data/features/files.h"
+#include "engine/data/features/npy.h"
 #include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"

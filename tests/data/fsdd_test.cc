@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "engine/data/audio.h"
+#include "engine/data/audio/audio.h"
 #include "engine/data/batch.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/error.h"

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "engine/data/files.h"
+#include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"
 

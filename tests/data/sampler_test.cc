@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "engine/data/random.h"
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

@@ -5,8 +5,8 @@
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "kernels/devices.h"
-#include "kernels/simt/scheduler.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/scheduler.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/engine/device_ranks.h"
 
 using namespace rondo;

@@ -10,7 +10,7 @@
 #include "engine/session.h"
 #include "engine/steps/sequence.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/rank_check.h"
 

@@ -10,7 +10,7 @@
 
 #include "engine/graph/plan.h"
 #include "engine/layers/layers.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo::test {
 

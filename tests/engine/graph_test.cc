@@ -5,7 +5,7 @@
 #include "engine/graph/bucket.h"
 #include "engine/graph/lockstep.h"
 #include "engine/graph/planner.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -7,7 +7,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/placement.h"
 #include "engine/steps/step_runner.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
 

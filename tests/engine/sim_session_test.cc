@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/session.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/engine/small_model.h"
 
 using namespace rondo;

@@ -5,8 +5,8 @@
 #include "engine/session.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/lstm/lstm.h"
-#include "kernels/simt/scheduler.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/scheduler.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

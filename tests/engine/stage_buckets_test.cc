@@ -3,7 +3,7 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

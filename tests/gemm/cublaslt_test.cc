@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kernels/gemm/gemm_cublaslt.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 using namespace rondo;
 

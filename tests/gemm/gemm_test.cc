@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/base/parallel.h"
 #include "kernels/gemm/gemm.h"
 
 namespace {

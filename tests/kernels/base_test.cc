@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dtype.h"
 #include "kernels/base/error.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/base/parallel.h"
 #include "tests/few_threads.h"
 
 using namespace rondo;

@@ -3,12 +3,12 @@
 #include <string>
 
 #include "kernels/base/dispatch.h"
-#include "kernels/base/recent_launches.h"
+#include "kernels/base/gpu/recent_launches.h"
 #include "kernels/conditions.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_conditions.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 namespace rondo {
 namespace {

@@ -1,7 +1,7 @@
 // Convolutions: known values, gradients against finite differences, and parts of sequences.
 #include "kernels/conv/conv.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
-#include "kernels/base/parallel.h"
 
 #include "kernels/base/packed_host.h"
 #include "kernels/conv/edge_frames.h"

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/base/parallel.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/dropout/philox.h"
 

@@ -7,9 +7,9 @@
 #include <random>
 #include <vector>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/base/parallel.h"
 
 namespace rondo::test {
 

@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/base/parallel.h"
 #include "kernels/cast/cast.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/norm/norm.h"
@@ -13,7 +13,7 @@
 #include "kernels/pack/pack.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/reduce/reduce.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
 

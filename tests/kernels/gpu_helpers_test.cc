@@ -6,7 +6,7 @@
 
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/gemm/gemm_impl.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #ifdef RONDO_INSTRUMENTED
 #include "kernels/simt/instrument/instrument.h"
 #endif

@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/base/parallel.h"
 #include "kernels/norm/norm.h"
 #include "kernels/reduce/reduce.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 using namespace rondo;
 

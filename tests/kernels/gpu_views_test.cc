@@ -12,7 +12,7 @@
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
 #include "kernels/reduce/reduce.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
 

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/base/parallel.h"
 #include "kernels/cast/cast.h"
 #include "kernels/loss/loss.h"
 #include "kernels/norm/norm.h"

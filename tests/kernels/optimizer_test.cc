@@ -1,6 +1,6 @@
 // Optimisers against PyTorch's numbers (tests/golden/optimizer_golden.py), step by step.
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
-#include "kernels/base/parallel.h"
 #include "tests/kernels/optimizer_golden.h"
 
 #include <catch2/catch.hpp>

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/packed_host.h"
-#include "kernels/base/parallel.h"
 #include "kernels/lstm/lstm_impl.h"
 
 namespace rondo::test {

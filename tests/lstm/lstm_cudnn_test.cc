@@ -3,11 +3,11 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/base/parallel.h"
 #include "kernels/check/suites.h"
 #include "kernels/lstm/gpu/lstm_cudnn.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/lstm/cudnn_stand_in.h"
 
 using namespace rondo;

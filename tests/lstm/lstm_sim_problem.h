@@ -12,7 +12,7 @@
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/lstm/lstm.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 namespace rondo::test {
 

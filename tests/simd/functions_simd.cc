@@ -1,4 +1,4 @@
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 #include "tests/simd/simd_functions.h"
 
 namespace rondo::RONDO_ISA {

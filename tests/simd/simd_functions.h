@@ -1,4 +1,4 @@
-// kernels/base/simd.h behind plain functions, once per instruction set.
+// kernels/base/cpu/simd.h behind plain functions, once per instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Accuracy of kernels/base/simd.h against libm in double, over floats of every exponent.
+// Accuracy of kernels/base/cpu/simd.h against libm in double, over floats of every exponent.
 #include <algorithm>
 #include <bit>
 #include <catch2/catch.hpp>
@@ -80,7 +80,7 @@ void check_all(uint32_t step, bool print) {
     const char* name;
     Vector SimdFunctions::*vector;
     double (*exact)(double);
-    double bound;  // stated in kernels/base/simd.h
+    double bound;  // stated in kernels/base/cpu/simd.h
   };
   const Function functions[] = {
       {"exp", &SimdFunctions::exp, [](double v) { return std::exp(v); }, 1.1},
@@ -108,7 +108,7 @@ void check_all(uint32_t step, bool print) {
 
 TEST_CASE("exp, log, tanh and sigmoid keep their stated accuracy") { check_all(16381, false); }
 
-// Run by the suite `full`; prints what kernels/base/simd.h states.
+// Run by the suite `full`; prints what kernels/base/cpu/simd.h states.
 TEST_CASE("the same over a denser grid", "[.][dense]") { check_all(509, true); }
 
 TEST_CASE("bf16 loads and stores agree with rondo::bf16") {

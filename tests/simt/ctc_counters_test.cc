@@ -4,7 +4,7 @@
 
 #include "kernels/base/device.h"
 #include "kernels/simt/instrument/instrument.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

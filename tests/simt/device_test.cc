@@ -10,7 +10,7 @@
 
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "kernels/simt/simt.h"
 
 namespace rondo::sim {

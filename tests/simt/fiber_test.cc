@@ -1,5 +1,5 @@
 // Fibers: who runs after whom, and that each goes on where it stopped.
-#include "kernels/simt/fiber.h"
+#include "kernels/simt/sim/fiber.h"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "kernels/simt/simt.h"
 
 namespace rondo::test {

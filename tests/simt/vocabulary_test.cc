@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/devices.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 
 namespace rondo {
 namespace {

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "engine/train/open_data.h"
+#include "engine/train/model/open_data.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;

@@ -6,7 +6,7 @@
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "kernels/base/dispatch.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

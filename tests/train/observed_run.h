@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "engine/train/training_state.h"
+#include "engine/train/state/training_state.h"
 #include "tests/train/train_on.h"
 
 namespace rondo::test {

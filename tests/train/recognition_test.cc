@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "engine/train/recognizer.h"
+#include "engine/train/recognition/recognizer.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;

@@ -7,7 +7,7 @@
 #include "engine/io/checkpoint.h"
 #include "engine/reduce/ranks.h"
 #include "engine/train/trainer.h"
-#include "kernels/simt/sim_device.h"
+#include "kernels/simt/sim/sim_device.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "engine/train/recognizer_stream.h"
+#include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/conv/conv.h"
 #include "tests/data/temporary_folder.h"
 

@@ -13,9 +13,9 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/io/checkpoint.h"
-#include "engine/train/model_file.h"
-#include "engine/train/stored_state.h"
-#include "engine/train/trained_model.h"
+#include "engine/train/model/model_file.h"
+#include "engine/train/model/stored_state.h"
+#include "engine/train/state/trained_model.h"
 #include "engine/train/trainer.h"
 #include "tests/train/training_corpus.h"
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "kernels/base/cpu.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
-#include "kernels/base/parallel.h"
 #include "kernels/ctc/c_api/ctc.h"
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/ctc/ctc_impl.h"
@@ -17,8 +17,8 @@
 #ifdef RONDO_WITH_CUDA
 #include <cuda_runtime.h>
 
-#include "kernels/base/cuda_check.h"
-#include "kernels/base/cuda_device.h"
+#include "kernels/base/gpu/cuda_check.h"
+#include "kernels/base/gpu/cuda_device.h"
 #endif
 
 namespace rondo {

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "kernels/base/cpu.h"
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/cpu/ctc_cpu.h"
 #include "kernels/ctc/ctc_chunk_impl.h"
 #include "kernels/ctc/ctc_gpu.h"

@@ -7,7 +7,7 @@
 
 #include "kernels/ctc/cpu/ctc_cpu.h"
 
-#include "kernels/base/parallel.h"
+#include "kernels/base/cpu/parallel.h"
 
 namespace rondo {
 namespace {

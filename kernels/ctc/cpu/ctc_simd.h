@@ -1,10 +1,10 @@
 // Vectors of doubles, reductions and transposes for the cpu variants of ctc; to be included by
-// their *_simd.cc files alone (kernels/base/simd.h).
+// their *_simd.cc files alone (kernels/base/cpu/simd.h).
 #pragma once
 
 #include <utility>
 
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 
 namespace rondo::RONDO_ISA {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <mutex>
 
-#include "kernels/base/cudnn_library.h"
+#include "kernels/base/gpu/cudnn_library.h"
 #include "kernels/ctc/ctc_gpu.h"
 
 namespace rondo {

@@ -1,10 +1,10 @@
 // sigmoid and tanh for the cells of the LSTM's time loops, where they are a third of the work at
-// H = 128. Half the instructions of kernels/base/simd.h's: 2^n comes from the rounding constant's
-// own bits, the argument is clamped instead of treated by cases, and sigmoid's error is bounded
-// against 1, not against itself. For lstm_loop_simd.cc.
+// H = 128. Half the instructions of kernels/base/cpu/simd.h's: 2^n comes from the rounding
+// constant's own bits, the argument is clamped instead of treated by cases, and sigmoid's error is
+// bounded against 1, not against itself. For lstm_loop_simd.cc.
 #pragma once
 
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 
 namespace rondo::RONDO_ISA {
 namespace {

@@ -1,4 +1,4 @@
-// Compiled once per instruction set; see kernels/base/simd.h.
+// Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/gemm/gemm_pack.h"
 #include "kernels/lstm/cpu/lstm_activation.h"
 #include "kernels/lstm/cpu/lstm_tile.h"

@@ -5,7 +5,7 @@
 // same bits in every tile. So tiles may be cut, and dealt to threads, as suits the machine.
 #pragma once
 
-#include "kernels/base/simd.h"
+#include "kernels/base/cpu/simd.h"
 
 #if defined(__AVX2__)
 #include <immintrin.h>

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/base/cudnn_library.h"
+#include "kernels/base/gpu/cudnn_library.h"
 #include "kernels/lstm/lstm_step.h"
 
 namespace rondo {

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <string>
 
-#include "kernels/simt/observer.h"
+#include "kernels/simt/sim/observer.h"
 
 namespace rondo::simt {
 

@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "kernels/base/error.h"
-#include "kernels/simt/gang.h"
+#include "kernels/simt/sim/gang.h"
 
 namespace rondo::simt {
 

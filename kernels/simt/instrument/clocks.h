@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/simt/scheduler.h"
+#include "kernels/simt/sim/scheduler.h"
 
 namespace rondo::simt {
 

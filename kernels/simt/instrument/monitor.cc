@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
-#include "kernels/simt/gang.h"
 #include "kernels/simt/instrument/source_line.h"
+#include "kernels/simt/sim/gang.h"
 
 namespace rondo::simt {
 

@@ -9,7 +9,7 @@
 #include "kernels/simt/instrument/arena.h"
 #include "kernels/simt/instrument/clocks.h"
 #include "kernels/simt/instrument/instrument.h"
-#include "kernels/simt/observer.h"
+#include "kernels/simt/sim/observer.h"
 
 namespace rondo::simt {
 

@@ -1,0 +1,36 @@
+// Decoding and writing audio files, by libsndfile: WAV, FLAC, Ogg (Vorbis, Opus) and what else it
+// was built with.
+//
+// Errors: InputError, one sentence that names the file, for one that is missing, unreadable, empty,
+// truncated or no audio; for a sample rate outside [100, 768000] Hz, and for samples that are not
+// finite. A WAV whose header announces more than the file holds is truncated, unless it announces
+// the largest size there is, as programs do that write to a pipe.
+// Thread safety: every function may be called from several threads at once.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/data/audio/waveform.h"
+
+namespace rondo {
+
+class SndfileReader final : public AudioReader {
+ public:
+  AudioInfo info(const std::string& path) const override;
+  Waveform read(const std::string& path, int32_t sample_rate,
+                AudioSegment segment = {}) const override;
+};
+
+// The same from memory (standard input, a test); `name` stands for the file in messages.
+Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,
+                      AudioSegment segment = {});
+
+enum class WavFormat { pcm16, float32 };
+
+// Writes a mono WAV. Samples beyond full scale are clipped with pcm16. Throws InputError when the
+// file cannot be written or the disk is full; what was written so far is removed then.
+void write_wav(const std::string& path, const Waveform& audio, WavFormat format = WavFormat::pcm16);
+
+}  // namespace rondo

@@ -1,0 +1,21 @@
+#include "engine/data/audio/waveform.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rondo {
+
+SampleRange sample_range(const AudioInfo& info, AudioSegment segment) {
+  const double rate = info.sample_rate;
+  const double length = static_cast<double>(info.frames);
+  // Negated, so that a NaN is outside as well.
+  if (!(segment.offset >= 0 && std::round(segment.offset * rate) < length)) return {};
+  SampleRange out;
+  out.first = std::llround(segment.offset * rate);
+  out.count = info.frames - out.first;
+  if (segment.duration >= 0 && segment.duration * rate < length)
+    out.count = std::min<int64_t>(out.count, std::llround(segment.duration * rate));
+  return out;
+}
+
+}  // namespace rondo

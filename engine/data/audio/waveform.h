@@ -1,0 +1,53 @@
+// A mono recording in memory, and what can read one: engine/data/audio/audio.h does, by libsndfile.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rondo {
+
+struct Waveform {
+  int32_t sample_rate = 0;     // Hz
+  std::vector<float> samples;  // full scale is [-1, 1]
+
+  double seconds() const {
+    return sample_rate > 0 ? static_cast<double>(samples.size()) / sample_rate : 0;
+  }
+};
+
+struct AudioInfo {
+  int32_t sample_rate = 0;
+  int32_t channels = 0;
+  int64_t frames = 0;  // samples per channel
+
+  double seconds() const { return sample_rate > 0 ? static_cast<double>(frames) / sample_rate : 0; }
+};
+
+// A part of a file, in seconds; a negative duration reaches to the end.
+struct AudioSegment {
+  double offset = 0;
+  double duration = -1;
+};
+
+// Where a segment lies in a file, in samples of the file; count is 0 when nothing is left of it.
+struct SampleRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+SampleRange sample_range(const AudioInfo& info, AudioSegment segment);
+
+// The seam between the data code, which knows no audio library, and one that does.
+// Thread safety: const members may be called from several threads at once.
+class AudioReader {
+ public:
+  virtual ~AudioReader() = default;
+  // Reads the header alone. Throws InputError, naming the file.
+  virtual AudioInfo info(const std::string& path) const = 0;
+  // Decoded, mixed down to one channel, resampled to `sample_rate` (0: the file's own). Throws
+  // InputError, naming the file.
+  virtual Waveform read(const std::string& path, int32_t sample_rate,
+                        AudioSegment segment = {}) const = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,118 @@
+// Log-mel filterbank and MFCC features, with Kaldi's conventions (compute-fbank-feats,
+// compute-mfcc-feats): a model trained on them sees what one trained on Kaldi's would.
+//
+// Per frame: dither, DC offset removed, energy, pre-emphasis, window, zero-padding to a power of
+// two, power spectrum, triangular filters on the mel scale 1127 ln(1 + f / 700), log with a floor
+// of FLT_EPSILON; for MFCC an orthonormal DCT-II and a cepstral lifter. Sources: Kaldi's
+// documentation of "feature extraction"; Davis and Mermelstein 1980; Young et al., "The HTK Book".
+// Unlike Kaldi: dither is 0 by default, and random only through `dither_seed`.
+//
+// Thread safety: FeatureExtractor is immutable after construction; FeatureStream is not shared.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/data/features/matrix.h"
+
+namespace rondo {
+
+enum class FeatureKind : uint8_t { log_mel, mfcc };
+enum class WindowKind : uint8_t { povey, hamming, hanning, blackman, rectangular };
+// complete: only frames that fit into the recording ("snip_edges"). centered: one frame per shift,
+// reflecting the samples at both ends.
+enum class FrameEdges : uint8_t { complete, centered };
+
+struct FeatureConfig {
+  FeatureKind kind = FeatureKind::log_mel;
+  int32_t sample_rate = 16000;  // Hz
+  float frame_length_ms = 25;
+  float frame_shift_ms = 10;
+  WindowKind window = WindowKind::povey;
+  FrameEdges edges = FrameEdges::complete;
+  float preemphasis = 0.97f;
+  bool remove_dc_offset = true;
+  float dither = 0;  // standard deviation, in units of 16-bit samples
+  uint64_t dither_seed = 0;
+
+  int32_t mel_bins = 80;
+  float low_hz = 20;
+  float high_hz = 0;  // 0 or negative: so far below half the sample rate
+  bool power = true;  // false: magnitude spectrum
+
+  int32_t cepstra = 13;  // MFCC: coefficients, C0 included
+  float lifter = 22;     // MFCC: 0 = none
+
+  // Log energy: an extra first column of log-mel features; in place of C0 for MFCC.
+  bool energy = false;
+  bool raw_energy = true;  // before pre-emphasis and windowing
+  float energy_floor = 0;
+
+  // Kaldi's features are those of 16-bit samples; ours lie in [-1, 1].
+  float sample_scale = 32768;
+
+  bool operator==(const FeatureConfig&) const = default;
+
+  int32_t window_samples() const;
+  int32_t shift_samples() const;
+  int32_t dim() const;  // columns of the result
+  // How many frames so many samples give.
+  int64_t frames(int64_t samples) const;
+  // Throws InputError: which value is out of range, and the range.
+  void validate() const;
+};
+
+FeatureKind feature_kind(const std::string& name);  // throws InputError on an unknown name
+WindowKind window_kind(const std::string& name);
+const char* name_of(FeatureKind kind);
+const char* name_of(WindowKind kind);
+
+namespace data {
+struct OwnedFeatureTables;
+}
+
+class FeatureExtractor {
+ public:
+  // Throws InputError when the configuration is not sound.
+  explicit FeatureExtractor(const FeatureConfig& config);
+  const FeatureConfig& config() const { return config_; }
+
+  // All frames of a recording, full scale [-1, 1]. A recording shorter than a frame gives none.
+  // `dither_key` tells recordings apart when there is dither (a FeatureStream's key is 0).
+  Matrix compute(std::span<const float> samples, uint64_t dither_key = 0) const;
+
+ private:
+  friend class FeatureStream;
+  // Frames [first, first + count) into `out`, given samples [offset, offset + part.size()) of a
+  // recording of `total` samples (the frames before the end do not depend on it).
+  void compute_frames(std::span<const float> part, int64_t offset, int64_t total, int64_t first,
+                      int64_t count, uint64_t dither_key, float* out) const;
+
+  FeatureConfig config_;
+  std::shared_ptr<const data::OwnedFeatureTables> tables_;
+};
+
+// The same features, bit for bit, while the recording arrives in pieces.
+class FeatureStream {
+ public:
+  explicit FeatureStream(FeatureExtractor extractor) : extractor_(std::move(extractor)) {}
+
+  // The frames that have become complete.
+  Matrix accept(std::span<const float> samples);
+  // The recording is over: the frames that reflect its end (centered edges only). Afterwards the
+  // stream is as new.
+  Matrix finish();
+
+ private:
+  Matrix take(int64_t up_to, int64_t total);
+
+  FeatureExtractor extractor_;
+  std::vector<float> kept_;  // samples [offset_, received)
+  int64_t offset_ = 0;
+  int64_t next_frame_ = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,124 @@
+#include "engine/data/features/feature_file.h"
+
+#include <filesystem>
+#include <limits>
+#include <span>
+
+#include "engine/data/features/files.h"
+#include "engine/data/features/npy.h"
+#include "engine/io/safetensors.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& s) {
+  return std::as_bytes(std::span(s.data(), s.size()));
+}
+
+FeatureShape checked_shape(std::span<const int64_t> shape, const std::string& path) {
+  std::string shown = "(";
+  for (size_t i = 0; i < shape.size(); ++i) shown += (i ? ", " : "") + std::to_string(shape[i]);
+  shown += ")";
+  if (shape.size() != 1 && shape.size() != 2)
+    fail_input(path, ": has shape ", shown, ", expected (frames, features)");
+  const int64_t dim = shape.size() == 2 ? shape[1] : 1;
+  if (shape[0] < 1 || dim < 1)
+    fail_input(path, ": has shape ", shown, ", expected at least one frame and one feature");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  if (shape[0] > most || dim > most)
+    fail_input(path, ": has shape ", shown, ", which is too large");
+  return {shape[0], static_cast<int32_t>(dim)};
+}
+
+bool is_safetensors(const std::string& path, const std::string& key) {
+  if (path.ends_with(".safetensors")) return true;
+  if (!path.ends_with(".npy"))
+    fail_input(path, ": is neither .npy nor .safetensors, expected ready features");
+  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+  return false;
+}
+
+const StoredTensor& find_tensor(const SafetensorsFile& file, const std::string& key) {
+  if (!key.empty()) return file.at(key);
+  if (const StoredTensor* found = file.find("features")) return *found;
+  if (file.tensors().size() != 1)
+    fail_input(file.name(), ": holds ", file.tensors().size(),
+               " tensors, none called \"features\": features_key must name one");
+  return file.tensors().front();
+}
+
+template <class T>
+void convert(const StoredTensor& tensor, std::vector<float>& out) {
+  const std::span<const T> values = tensor.as<T>();
+  out.assign(values.size(), 0.0f);
+  for (size_t i = 0; i < values.size(); ++i) out[i] = static_cast<float>(values[i]);
+}
+
+}  // namespace
+
+Matrix features_from(const SafetensorsFile& file, const std::string& key) {
+  const StoredTensor& tensor = find_tensor(file, key);
+  const FeatureShape shape = checked_shape(tensor.shape, file.name());
+  Matrix out;
+  out.frames = shape.frames;
+  out.dim = shape.dim;
+  switch (tensor.dtype) {
+    case DType::f32:
+      convert<float>(tensor, out.data);
+      break;
+    case DType::f64:
+      convert<double>(tensor, out.data);
+      break;
+    case DType::bf16:
+      convert<bf16>(tensor, out.data);
+      break;
+    default:
+      fail_input(file.name(), ": tensor \"", tensor.name, "\" is ", name_of(tensor.dtype),
+                 ", expected F32, F64 or BF16");
+  }
+  return out;
+}
+
+FeatureShape feature_file_shape(const std::string& path, const std::string& key) {
+  if (is_safetensors(path, key)) {
+    const SafetensorsFile file(path);
+    return checked_shape(find_tensor(file, key).shape, path);
+  }
+  const std::string start = data::read_file_start(path, data::needed_npy_header_bytes);
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(start), path);
+  const FeatureShape shape = checked_shape(header.shape, path);
+  std::error_code unknown;
+  const uintmax_t bytes = std::filesystem::file_size(path, unknown);
+  if (!unknown) data::check_npy_size(bytes, header, path);
+  return shape;
+}
+
+Matrix read_feature_file(const std::string& path, const std::string& key) {
+  // Copied, not mapped: a data set may be rewritten while it is read.
+  if (is_safetensors(path, key))
+    return features_from(SafetensorsFile(path, FileBytes::Mode::copy), key);
+  const std::string content = data::read_whole_file(path);
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
+  const FeatureShape shape = checked_shape(header.shape, path);
+  Matrix out;
+  out.frames = shape.frames;
+  out.dim = shape.dim;
+  out.data = data::npy_floats(bytes_of(content), header, path);
+  return out;
+}
+
+std::vector<int32_t> read_integer_file(const std::string& path) {
+  const std::string content = data::read_whole_file(path);
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
+  if (header.shape.size() != 1)
+    fail_input(path, ": has ", header.shape.size(), " dimensions, expected one");
+  return data::npy_integers(bytes_of(content), header, path);
+}
+
+void write_feature_file(const std::string& path, const Matrix& features) {
+  const std::vector<int64_t> shape = {features.frames, features.dim};
+  data::write_whole_file(path, data::make_npy(shape, features.data));
+}
+
+}  // namespace rondo

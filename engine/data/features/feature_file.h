@@ -1,0 +1,37 @@
+// Ready features in files: .npy, or a tensor of a .safetensors file (one file may hold many
+// utterances; each reading opens it anew, so very large ones are better split); [frames, dim], or
+// [frames] for a signal of one value per frame.
+//
+// Errors: InputError that names the file: unknown ending, wrong shape or type, no frames, values
+// that are not finite. Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/data/features/matrix.h"
+
+namespace rondo {
+
+class SafetensorsFile;
+
+struct FeatureShape {
+  int64_t frames = 0;
+  int32_t dim = 0;
+};
+
+// `key` names the tensor of a .safetensors file; empty: its only tensor, or the one called
+// "features". A .npy file has no keys.
+FeatureShape feature_file_shape(const std::string& path, const std::string& key);
+Matrix read_feature_file(const std::string& path, const std::string& key);
+// The same from a .safetensors file that is open (elements F32, F64 or BF16).
+Matrix features_from(const SafetensorsFile& file, const std::string& key);
+
+// Integers from a .npy file of one dimension (classes of frames).
+std::vector<int32_t> read_integer_file(const std::string& path);
+
+// Atomically, as '<f4' [frames, dim].
+void write_feature_file(const std::string& path, const Matrix& features);
+
+}  // namespace rondo

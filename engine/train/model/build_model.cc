@@ -1,0 +1,83 @@
+#include "engine/train/model/build_model.h"
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+ValueId add_layers(Graph& g, ValueId x, const ModelConfig& model) {
+  int index = 0;
+  for (const LayerConfig& layer : expand_layers(model)) {
+    const LayerType& type = layer.type();
+    x = type.build(g, x, str(type.prefix, index++), layer);
+  }
+  return x;
+}
+
+}  // namespace
+
+ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes) {
+  RONDO_CHECK(sizes.features > 0 && sizes.outputs > 0, "a model of ", sizes.features,
+              " features and ", sizes.outputs, " outputs");
+  return [model, task, sizes](Graph& g) {
+    ValueId x = add_layers(g, layers::input_frames(g, features_input, sizes.features), model);
+    if (task != Task::ctc) {
+      x = model.pooling == Pooling::last ? layers::last_frame(g, x) : layers::mean_pool(g, x);
+    }
+    const ValueId out = layers::linear(g, x, "output", sizes.outputs);
+    switch (task) {
+      case Task::ctc:
+        return Outputs{layers::ctc_loss(g, out), out};
+      case Task::classify:
+        return Outputs{layers::cross_entropy(g, out, targets_input), out};
+      case Task::regress:
+        return Outputs{layers::mean_squared_error(g, out, targets_input), out};
+    }
+    RONDO_CHECK(false, "unknown task");
+  };
+}
+
+int64_t subsampling_of(const ModelConfig& model) {
+  Graph g;
+  const ValueId x = add_layers(g, layers::input_frames(g, features_input, 1), model);
+  return g.total_factor(g.shape(x).level);
+}
+
+OptimizerOptions optimizer_options(const Config& config) {
+  OptimizerOptions o;
+  switch (config.optimizer.type) {
+    case OptimizerType::sgd:
+      o.kind = OptimizerOptions::sgd;
+      break;
+    case OptimizerType::adam:
+      o.kind = OptimizerOptions::adam;
+      break;
+    case OptimizerType::adamw:
+      o.kind = OptimizerOptions::adamw;
+      break;
+  }
+  o.learning_rate = config.optimizer.lr;
+  o.momentum = config.optimizer.momentum;
+  o.nesterov = config.optimizer.nesterov;
+  o.beta1 = config.optimizer.beta1;
+  o.beta2 = config.optimizer.beta2;
+  o.epsilon = config.optimizer.eps;
+  o.weight_decay = config.optimizer.weight_decay;
+  o.clip_norm = config.training.clip;
+  o.ema_decay = config.training.ema;
+  return o;
+}
+
+SessionOptions session_options(const Config& config, DeviceId device) {
+  SessionOptions o;
+  o.device = device.kind;
+  o.device_index = device.index;
+  o.threads = config.training.threads;
+  o.seed = config.training.seed;
+  o.compute = config.training.dtype;
+  o.optimizer = optimizer_options(config);
+  o.tbptt = config.training.tbptt;
+  return o;
+}
+
+}  // namespace rondo

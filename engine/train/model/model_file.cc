@@ -1,0 +1,208 @@
+#include "engine/train/model/model_file.h"
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "engine/io/checkpoint.h"
+#include "engine/io/crc32c.h"
+#include "engine/io/json.h"
+#include "engine/io/stage_index.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+constexpr const char* format_name = "rondo-model-1";
+
+const std::string& field(const StringMap& metadata, const char* key, const std::string& where) {
+  const auto it = metadata.find(key);
+  if (it == metadata.end()) {
+    fail_input(where, ": is not a rondo model: its metadata lack '", key, "'");
+  }
+  return it->second;
+}
+
+int64_t positive(const StringMap& metadata, const char* key, const std::string& where) {
+  const std::string& text = field(metadata, key, where);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value <= 0 || value > 1 << 24) {
+    fail_input(where, ": metadata '", key, "' is '", text, "', expected a number of columns");
+  }
+  return value;
+}
+
+template <class T>
+T json_field(const StringMap& metadata, const char* key, const std::string& where) {
+  const std::string& text = field(metadata, key, where);
+  try {
+    return Json::parse(text).get<T>();
+  } catch (const JsonError&) {
+    fail_input(where, ": metadata '", key, "' is not a JSON list of the expected kind");
+  }
+}
+
+}  // namespace
+
+StringMap ModelDescription::to_metadata() const {
+  StringMap m;
+  m["format"] = format_name;
+  m["config"] = to_toml(config);
+  m["features"] = std::to_string(sizes.features);
+  m["outputs"] = std::to_string(sizes.outputs);
+  m["alphabet"] = Json(alphabet).dump();
+  m["mean"] = Json(mean).dump();
+  m["inverse_std"] = Json(inverse_std).dump();
+  return m;
+}
+
+ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
+                                                 const std::string& where) {
+  if (field(metadata, "format", where) != format_name) {
+    fail_input(where, ": format '", metadata.at("format"), "', expected '", format_name, "'");
+  }
+  ModelDescription d;
+  d.config = parse_config(field(metadata, "config", where), where + " (its configuration)");
+  d.sizes.features = positive(metadata, "features", where);
+  d.sizes.outputs = positive(metadata, "outputs", where);
+  d.alphabet = json_field<std::vector<std::string>>(metadata, "alphabet", where);
+  d.mean = json_field<std::vector<float>>(metadata, "mean", where);
+  d.inverse_std = json_field<std::vector<float>>(metadata, "inverse_std", where);
+  const auto features = static_cast<size_t>(d.sizes.features);
+  const bool global = d.config.features.cmvn == Cmvn::global;
+  if (d.mean.size() != (global ? features : 0) || d.inverse_std.size() != d.mean.size()) {
+    fail_input(where, ": normalisation of ", d.mean.size(), " and ", d.inverse_std.size(),
+               " columns, expected ", global ? features : 0);
+  }
+  return d;
+}
+
+namespace {
+
+constexpr const char* checksum_key = "checksum";
+
+// The same for every order of tensors in the file.
+struct Checksum {
+  uint32_t value = 0;
+
+  explicit Checksum(const StringMap& metadata) {
+    for (const auto& [key, text] : metadata) {
+      if (key == checksum_key) continue;
+      add(key);
+      add(text);
+    }
+  }
+  void add(std::string_view text) {
+    value = crc32c(text, value);
+    value = crc32c(std::string_view("\0", 1), value);
+  }
+  void add(const std::string& name, std::span<const std::byte> bytes) {
+    add(name);
+    value = crc32c(bytes, value);
+  }
+};
+
+std::string hex(uint32_t value) {
+  char text[9];
+  std::snprintf(text, sizeof text, "%08x", value);
+  return text;
+}
+
+// As a file has it; as it stands when it is no number, which is damage too.
+std::string hex_of_decimal(const std::string& text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? hex(value) : "'" + text + "'";
+}
+
+SafetensorsFile find_model(const std::string& path, std::vector<std::string>* warnings) {
+  namespace fs = std::filesystem;
+  constexpr const char* file = "model.safetensors";
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (!fs::exists(status)) fail_input(path, ": no such model file or checkpoint directory");
+  if (!fs::is_directory(status)) return SafetensorsFile(path);
+  if (fs::exists(fs::path(path) / "manifest.json", error)) {
+    return open_weights(open_checkpoint(path));
+  }
+  if (fs::exists(fs::path(path) / file, error)) return SafetensorsFile(fs::path(path) / file);
+  const auto checkpoint = open_latest(path);
+  if (!checkpoint) fail_input(path, ": holds no model and no checkpoint");
+  if (warnings) {
+    for (const std::string& w : checkpoint->warnings()) warnings->push_back(w);
+  }
+  return open_weights(*checkpoint);
+}
+
+}  // namespace
+
+void save_model(const std::string& path, const Session& session,
+                const ModelDescription& description) {
+  save_model(path, weights_to_write(session.parameters()), description);
+}
+
+void save_model(const std::string& path, std::span<const TensorToWrite> tensors,
+                const ModelDescription& description) {
+  // Where the run wrote says nothing of the model: the same run in another directory writes the
+  // same file.
+  ModelDescription anywhere = description;
+  const TrainingConfig usual;
+  anywhere.config.training.checkpoint_dir = usual.checkpoint_dir;
+  anywhere.config.training.log = usual.log;
+  anywhere.config.training.tensorboard = usual.tensorboard;
+  StringMap metadata = anywhere.to_metadata();
+  Checksum sum(metadata);
+  std::map<std::string, const TensorToWrite*> by_name;
+  for (const TensorToWrite& t : tensors) by_name[t.name] = &t;
+  std::vector<std::byte> bytes;
+  for (const auto& [name, t] : by_name) {
+    size_t size = size_of(t->dtype);
+    for (int64_t n : t->shape) size *= static_cast<size_t>(n);
+    bytes.resize(size);
+    t->fill(0, bytes);
+    sum.add(name, bytes);
+  }
+  metadata[checksum_key] = str(sum.value);
+  write_safetensors(std::filesystem::path(path), tensors, metadata);
+}
+
+SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings) {
+  SafetensorsFile file = find_model(path, warnings);
+  if (const auto stage = file.metadata().find(stage_key); stage != file.metadata().end()) {
+    fail_input(file.name(), ": holds stage ", stage->second,
+               " of a model alone; name its checkpoint directory instead");
+  }
+  const auto stored = file.metadata().find(checksum_key);
+  if (stored == file.metadata().end()) return file;
+  Checksum sum(file.metadata());
+  std::map<std::string, const StoredTensor*> by_name;
+  for (const StoredTensor& t : file.tensors()) by_name[t.name] = &t;
+  for (const auto& [name, t] : by_name) sum.add(name, t->bytes);
+  if (stored->second != str(sum.value)) {
+    fail_input(file.name(), ": is damaged: the CRC-32C of its content is ", hex(sum.value),
+               ", expected ", hex_of_decimal(stored->second),
+               "; the checkpoint-* directories of its run may still be good");
+  }
+  return file;
+}
+
+std::vector<std::string> files_of_model(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return {path};
+  std::vector<std::string> files;
+  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end;
+       at.increment(error)) {
+    const fs::path& file = at->path();
+    const std::string extension = file.extension().string();
+    if (extension == ".safetensors" || extension == ".json" || extension == ".toml" ||
+        file.filename() == "log.jsonl") {
+      files.push_back(file.string());
+    }
+  }
+  return files;
+}
+
+}  // namespace rondo

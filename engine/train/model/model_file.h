@@ -1,0 +1,46 @@
+// A trained model as one safetensors file: weights, and in its metadata everything else that is
+// needed to use them (configuration, alphabet, normalisation).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/config/config.h"
+#include "engine/io/safetensors.h"
+#include "engine/session.h"
+#include "engine/train/model/build_model.h"
+
+namespace rondo {
+
+// What a model is, without its weights. Plain data.
+struct ModelDescription {
+  Config config;
+  ModelSizes sizes;
+  std::vector<std::string> alphabet;     // ctc with text: the symbols of labels 1, 2, ...
+  std::vector<float> mean, inverse_std;  // features.cmvn = "global"; otherwise empty
+
+  StringMap to_metadata() const;
+  // Throws InputError naming `where` when a field is missing or not as expected.
+  static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
+};
+
+// Writes the session's weights and the description, with a checksum of both in the metadata, and
+// replaces the file at once. Throws InputError.
+void save_model(const std::string& path, std::span<const TensorToWrite> weights,
+                const ModelDescription& description);
+void save_model(const std::string& path, const Session& session,
+                const ModelDescription& description);
+
+// A model given as a checkpoint directory (its best model; before there is one, the newest whole
+// generation), as a generation, or as the file itself. What carries a checksum is compared with it.
+// Throws InputError when there is none or it is damaged; *warnings gets a line for each damaged
+// generation that was passed over.
+SafetensorsFile open_model(const std::string& path, std::vector<std::string>* warnings);
+
+// What there is of such a model: weights, descriptions and settings, and its log. Empty when it
+// does not exist.
+std::vector<std::string> files_of_model(const std::string& path);
+
+}  // namespace rondo

@@ -1,0 +1,210 @@
+#include "engine/train/model/open_data.h"
+
+#include <algorithm>
+#include <set>
+
+#include "engine/text/unicode.h"
+#include "engine/train/model/build_model.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+FeatureConfig feature_config(const FeaturesConfig& f) {
+  FeatureConfig c;
+  c.kind = f.type == FeatureType::mfcc ? FeatureKind::mfcc : FeatureKind::log_mel;
+  c.sample_rate = f.rate;
+  c.frame_length_ms = static_cast<float>(f.frame_ms);
+  c.frame_shift_ms = static_cast<float>(f.hop_ms);
+  c.mel_bins = f.bins;
+  c.cepstra = f.coefficients;
+  c.low_hz = static_cast<float>(f.low_hz);
+  c.high_hz = static_cast<float>(f.high_hz);
+  c.preemphasis = static_cast<float>(f.preemphasis);
+  c.dither = static_cast<float>(f.dither);
+  return c;
+}
+
+CmvnMode cmvn_mode_of(Cmvn cmvn) {
+  switch (cmvn) {
+    case Cmvn::none:
+      return CmvnMode::none;
+    case Cmvn::utterance:
+      return CmvnMode::mean_variance;
+    case Cmvn::global:
+      return CmvnMode::global;
+  }
+  return CmvnMode::none;
+}
+
+TargetKind target_kind(Task task) {
+  switch (task) {
+    case Task::ctc:
+      return TargetKind::sequence;
+    case Task::classify:
+      return TargetKind::utterance_class;
+    case Task::regress:
+      return TargetKind::regression;
+  }
+  return TargetKind::none;
+}
+
+namespace {
+
+AugmentConfig augmentation(const AugmentSettings& a) {
+  AugmentConfig c;
+  c.speeds.assign(a.speed.begin(), a.speed.end());
+  c.noise_probability = static_cast<float>(a.noise);
+  c.snr_low_db = static_cast<float>(a.noise_snr_low);
+  c.snr_high_db = static_cast<float>(a.noise_snr_high);
+  if (a.spec_augment) {
+    c.time_masks = a.time_masks;
+    c.time_mask_frames = a.time_width;
+    c.time_mask_share = static_cast<float>(a.time_share);
+    c.frequency_masks = a.frequency_masks;
+    c.frequency_mask_bins = a.frequency_width;
+  }
+  return c;
+}
+
+}  // namespace
+
+namespace {
+
+std::vector<Waveform> noise_recordings(const Config& config, const AudioReader* audio) {
+  std::vector<Waveform> out;
+  const std::string& path = config.augment.noise_recordings;
+  if (path.empty() || !(config.augment.noise > 0)) return out;
+  if (!audio) fail_input("augment.noise_recordings: this program cannot read recordings");
+  const Manifest manifest = read_manifest(path);
+  for (const ManifestEntry& e : manifest.entries) {
+    const std::string where = manifest.where(e);
+    if (!e.is_audio) fail_input(where, ": ", e.path, " holds ready features, expected a recording");
+    try {
+      out.push_back(audio->read(e.path, config.features.rate, {e.offset, e.duration.value_or(-1)}));
+    } catch (const InputError& error) {
+      fail_input(where, ": ", error.what());
+    }
+    if (out.back().samples.empty()) fail_input(where, ": ", e.path, " holds no samples");
+  }
+  return out;
+}
+
+void thin(std::vector<ManifestEntry>& entries, size_t most) {
+  const size_t n = entries.size();
+  if (n <= most) return;
+  std::vector<ManifestEntry> kept;
+  for (size_t i = 0; i < most; ++i) kept.push_back(std::move(entries[i * n / most]));
+  entries = std::move(kept);
+}
+
+}  // namespace
+
+std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
+                                              DataUse use, const AudioReader* audio,
+                                              const TextEncoder* text, size_t most) {
+  DatasetOptions o;
+  o.features = feature_config(config.features);
+  o.cmvn = cmvn_mode_of(config.features.cmvn);
+  o.seed = config.training.seed;
+  o.target = use == DataUse::inference ? TargetKind::none : target_kind(config.task);
+  o.max_frames = use == DataUse::training ? config.data.max_frames : 0;
+  o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
+  if (use == DataUse::training) {
+    o.augment = augmentation(config.augment);
+    o.augment.noises = noise_recordings(config, audio);
+    using Kind = DatasetProblem::Kind;
+    o.left_out.push_back(Kind::too_long);
+    if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
+    if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
+    const int64_t factor = subsampling_of(config.model);
+    o.output_frames = [factor](int64_t frames) { return (frames + factor - 1) / factor; };
+  } else {
+    // References may hold characters the model cannot write: they count as errors, not as bad data.
+    o.unknown = UnknownCharacters::skip;
+    o.output_frames = [](int64_t) { return int64_t{1} << 40; };
+  }
+  Manifest read = read_manifest(manifest);
+  if (most > 0) thin(read.entries, most);
+  const bool recordings = config.features.type != FeatureType::ready;
+  for (const ManifestEntry& e : read.entries) {
+    if (e.is_audio == recordings) continue;
+    fail_input(read.where(e), ": ", e.path,
+               e.is_audio ? " is a recording" : " holds ready features", ", but features.type is ",
+               recordings ? "not \"ready\"" : "\"ready\"");
+  }
+  return std::make_unique<ManifestDataset>(read, o, audio, text);
+}
+
+void require_data_settings(const Config& config) {
+  const AugmentSettings& a = config.augment;
+  if (!a.noise_recordings.empty() && !(a.noise > 0)) {
+    fail_input("augment.noise_recordings is '", a.noise_recordings,
+               "', but augment.noise is 0: no utterance would get noise");
+  }
+  if (config.features.type != FeatureType::ready) return;
+  // These settings are of what only recordings have. features.hop_ms stays: it is the time between
+  // two frames.
+  static const std::set<std::string> of_recordings = {
+      "features.bins",         "features.coefficients",    "features.rate",
+      "features.frame_ms",     "features.low_hz",          "features.high_hz",
+      "features.preemphasis",  "features.dither",          "augment.speed",
+      "augment.noise",         "augment.noise_recordings", "augment.noise_snr_low",
+      "augment.noise_snr_high"};
+  for (const std::string& change : config_differences(Config(), config)) {
+    const std::string key = change.substr(0, change.find(':'));
+    if (!of_recordings.contains(key)) continue;
+    fail_input(key, " is", change.substr(change.rfind(" -> ") + 3),
+               ", but features.type is \"ready\": it works on recordings alone");
+  }
+}
+
+void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,
+                 const ModelSizes& sizes, const std::string& where) {
+  if (data.feature_dim() != sizes.features) {
+    fail_input(manifest, ": its features have ", data.feature_dim(), " columns, ", where, " has ",
+               sizes.features);
+  }
+  if (task == Task::classify && data.classes() > sizes.outputs) {
+    fail_input(manifest, ": holds class ", data.classes() - 1, ", ", where, " has classes 0 to ",
+               sizes.outputs - 1);
+  }
+  if (task == Task::regress && data.target_dim() != sizes.outputs) {
+    fail_input(manifest, ": its targets have ", data.target_dim(), " numbers, ", where, " has ",
+               sizes.outputs);
+  }
+}
+
+Alphabet make_alphabet(const Config& config) {
+  if (!config.data.alphabet.empty()) {
+    std::vector<std::string> symbols;
+    for (char32_t c : code_points(to_nfc(config.data.alphabet))) symbols.push_back(to_utf8(c));
+    try {
+      return Alphabet(std::move(symbols));
+    } catch (const InputError& e) {
+      fail_input("data.", e.what());  // "alphabet: symbol ..."
+    }
+  }
+  const Manifest manifest = read_manifest(config.data.train);
+  const std::vector<std::string> transcripts = manifest.transcripts();
+  if (!transcripts.empty()) {
+    Alphabet alphabet = Alphabet::from_transcripts(transcripts);
+    if (alphabet.symbols().empty()) {
+      fail_input(config.data.train, ": the texts of all ", transcripts.size(),
+                 " utterances are empty: there is no character to learn");
+    }
+    return alphabet;
+  }
+  int32_t largest = 0;
+  for (const ManifestEntry& e : manifest.entries) {
+    if (e.labels && !e.labels->empty())
+      largest = std::max(largest, *std::max_element(e.labels->begin(), e.labels->end()));
+  }
+  if (largest == 0 && std::any_of(manifest.entries.begin(), manifest.entries.end(),
+                                  [](const ManifestEntry& e) { return e.labels.has_value(); })) {
+    fail_input(config.data.train,
+               ": the labels of all utterances are empty: there is none to learn");
+  }
+  return Alphabet::of_numbers(largest);
+}
+
+}  // namespace rondo

@@ -1,0 +1,43 @@
+// Opens the datasets of a configuration: the features, normalisation, augmentation and checks it
+// asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/config/config.h"
+#include "engine/data/dataset.h"
+#include "engine/text/alphabet.h"
+#include "engine/train/model/build_model.h"
+
+namespace rondo {
+
+enum class DataUse : uint8_t {
+  training,    // augmented; bad utterances as the configuration says
+  evaluation,  // as recorded; utterances that cannot be aligned are kept where possible
+  inference,   // no targets
+};
+
+FeatureConfig feature_config(const FeaturesConfig& features);
+CmvnMode cmvn_mode_of(Cmvn cmvn);
+TargetKind target_kind(Task task);
+
+// Throws InputError for settings that the kind of features leaves without effect.
+void require_data_settings(const Config& config);
+
+// `audio` and `text` are borrowed by the result. With `most` above 0 at most so many utterances,
+// from all over the manifest. Throws InputError.
+std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
+                                              DataUse use, const AudioReader* audio,
+                                              const TextEncoder* text, size_t most = 0);
+
+// InputError unless the data have the columns, and the classes or targets, of the model; `where`
+// names the model, or the data it was made for.
+void require_fit(const ManifestDataset& data, const std::string& manifest, Task task,
+                 const ModelSizes& sizes, const std::string& where);
+
+// The alphabet of a configuration: data.alphabet, or the characters of the training transcripts, or
+// the numbers up to the largest label where the training data are label sequences without text.
+Alphabet make_alphabet(const Config& config);
+
+}  // namespace rondo

@@ -1,0 +1,249 @@
+#include "engine/train/recognition/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine/train/model/build_model.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
+                     uint64_t step_seed) {
+  inputs.clear();
+  inputs.push_back({features_input, batch.features.data(), batch.features.size() * sizeof(float)});
+  if (task == Task::classify) {
+    inputs.push_back({targets_input, batch.classes.data(), batch.classes.size() * 4});
+  } else if (task == Task::regress) {
+    inputs.push_back({targets_input, batch.targets.data(), batch.targets.size() * 4});
+  }
+  BatchView view;
+  view.layout = &batch.layout;
+  view.inputs = inputs;
+  view.step_seed = step_seed;
+  if (task == Task::ctc) {
+    view.labels = batch.labels;
+    view.label_offsets = batch.label_offsets;
+  }
+  return view;
+}
+
+std::optional<std::string> reference_text(const ManifestEntry& entry, const Alphabet& alphabet) {
+  if (entry.labels) return alphabet.decode(*entry.labels);
+  return entry.text;
+}
+
+Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet) {
+  Unwritable found(alphabet);
+  for (int64_t i = 0; i < data.size(); ++i) {
+    if (const auto reference = reference_text(data.entry(i), alphabet)) found.add(*reference);
+  }
+  return found;
+}
+
+std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances) {
+  constexpr size_t shown = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(shown, utterances.size()); ++i) {
+    text += str(i ? ", " : "", data.name(utterances[i]));
+  }
+  if (utterances.size() > shown) text += str(" and ", utterances.size() - shown, " more");
+  return text;
+}
+
+double Evaluation::metric(Task task) const {
+  switch (task) {
+    case Task::ctc:
+      return errors.wer();
+    case Task::classify:
+      return utterances ? static_cast<double>(wrong) / static_cast<double>(utterances) : 0;
+    case Task::regress:
+      return loss;
+  }
+  return loss;
+}
+
+void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
+  const auto& w = errors.words();
+  const auto& c = errors.characters();
+  const int64_t counts[] = {utterances,
+                            wrong,
+                            infeasible,
+                            counted,
+                            w.substitutions,
+                            w.insertions,
+                            w.deletions,
+                            w.reference,
+                            c.substitutions,
+                            c.insertions,
+                            c.deletions,
+                            c.reference,
+                            errors.utterances(),
+                            errors.wrong_utterances(),
+                            stopped};
+  std::vector<double> sums(std::begin(counts), std::end(counts));
+  sums.insert(sums.end(), batch_losses.begin(), batch_losses.end());
+  sum(sums);
+  const auto at = [&](size_t i) { return static_cast<int64_t>(sums[i]); };
+  utterances = at(0);
+  wrong = at(1);
+  infeasible = at(2);
+  counted = at(3);
+  stopped = at(14) > 0;
+  errors = ErrorRate({at(4), at(5), at(6), at(7)}, {at(8), at(9), at(10), at(11)}, at(12), at(13));
+  std::copy(sums.begin() + std::size(counts), sums.end(), batch_losses.begin());
+  const double total = std::accumulate(batch_losses.begin(), batch_losses.end(), 0.0);
+  loss = counted > 0 ? total / static_cast<double>(counted) : 0;
+}
+
+namespace {
+
+// The rows of one sequence out of a packed prediction, as consecutive frames.
+struct Unpacked {
+  std::vector<float> scores;
+  int32_t frames = 0;
+};
+
+void unpack(const std::vector<float>& packed, const PackedHost& layout, int64_t factor, size_t n,
+            int64_t cols, Unpacked& out) {
+  // The output's layout: lengths divided by the subsampling factor.
+  out.frames = static_cast<int32_t>((layout.lengths[n] + factor - 1) / factor);
+  out.scores.resize(static_cast<size_t>(out.frames * cols));
+  int64_t row = static_cast<int64_t>(n);
+  for (int32_t t = 0; t < out.frames; ++t) {
+    std::copy_n(packed.begin() + row * cols, cols, out.scores.begin() + t * cols);
+    // Sequences active at frame t of the output are those longer than t * factor.
+    const auto active =
+        std::partition_point(layout.lengths.begin(), layout.lengths.end(),
+                             [&](int32_t l) { return (l + factor - 1) / factor > t; });
+    row += active - layout.lengths.begin();
+  }
+}
+
+class Evaluator {
+ public:
+  Evaluator(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
+            const EvaluationOptions& options, const std::function<void(const Hypothesis&)>& each)
+      : model_(model),
+        data_(data),
+        text_(text),
+        options_(options),
+        each_(each),
+        shape_(model.prediction_shape()),
+        factor_(model.subsampling()) {}
+
+  void batch(const HostBatch& batch) {
+    const BatchView view = batch_view(batch, options_.task, inputs_);
+    const std::vector<float>& prediction =
+        options_.references ? model_.evaluate_and_predict(view) : model_.predict(view);
+    if (options_.references) {
+      last_ = &model_.last_result();
+      result.batch_losses[static_cast<size_t>(batch.step)] = last_->loss;
+      result.counted += last_->sequences - last_->infeasible - last_->nonfinite;
+      result.infeasible += last_->infeasible;
+    }
+    for (size_t n = 0; n < batch.utterances.size(); ++n) utterance(batch, prediction, n);
+  }
+
+  Evaluation result;
+
+ private:
+  void utterance(const HostBatch& batch, const std::vector<float>& prediction, size_t n) {
+    Hypothesis h;
+    h.utterance = batch.utterances[n];
+    h.loss = options_.references ? static_cast<double>(last_->losses[n]) : 0;
+    ++result.utterances;
+    const auto cols = static_cast<size_t>(shape_.cols);
+    if (options_.task == Task::ctc) {
+      unpack(prediction, batch.layout, factor_, n, shape_.cols, unpacked_);
+      h.output_frames = unpacked_.frames;
+      h.scores = unpacked_.scores;
+      if (std::any_of(h.scores.begin(), h.scores.end(), [](float v) { return std::isnan(v); })) {
+        fail_input(data_.name(h.utterance),
+                   ": the model's output is not a number; its weights have grown out of range (a "
+                   "lower optimizer.lr helps, or training.clip), or the features are not finite");
+      }
+      h.labels =
+          greedy_ctc(unpacked_.scores.data(), unpacked_.frames, static_cast<int32_t>(shape_.cols));
+      if (text_) {
+        h.text = text_->decode(labels_of(h.labels));
+        const auto reference = reference_text(data_.entry(h.utterance), *text_);
+        if (options_.references && reference) result.errors.add(*reference, h.text);
+      }
+    } else {
+      h.values.assign(prediction.begin() + static_cast<int64_t>(n * cols),
+                      prediction.begin() + static_cast<int64_t>((n + 1) * cols));
+      h.scores = h.values;
+      if (options_.task == Task::classify) {
+        h.class_index = static_cast<int32_t>(std::max_element(h.values.begin(), h.values.end()) -
+                                             h.values.begin());
+        if (options_.references && h.class_index != batch.classes[n]) ++result.wrong;
+      }
+    }
+    if (each_) each_(h);
+  }
+
+  EvaluatedModel& model_;
+  const ManifestDataset& data_;
+  const Alphabet* text_;
+  const EvaluationOptions& options_;
+  const std::function<void(const Hypothesis&)>& each_;
+  Shape shape_;
+  int64_t factor_;
+  std::vector<BatchView::Input> inputs_;
+  const StepResult* last_ = nullptr;
+  Unpacked unpacked_;
+};
+
+}  // namespace
+
+Evaluation evaluate(Session& session, const ManifestDataset& data, const Alphabet* text,
+                    const EvaluationOptions& options,
+                    const std::function<void(const Hypothesis&)>& each) {
+  SessionModel model(session);
+  return evaluate(model, data, text, options, each);
+}
+
+Evaluation evaluate(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
+                    const EvaluationOptions& options,
+                    const std::function<void(const Hypothesis&)>& each) {
+  const auto start = std::chrono::steady_clock::now();
+  Evaluator evaluator(model, data, text, options, each);
+  if (data.size() > 0) {
+    SamplerConfig sampling;
+    sampling.order = BatchOrder::longest_first;
+    std::vector<int32_t> lengths;
+    for (int64_t i = 0; i < data.size(); ++i) lengths.push_back(data.frames(i, 0));
+    sampling.batch_frames =
+        std::max<int64_t>(options.batch_frames, *std::max_element(lengths.begin(), lengths.end()));
+    Sampler sampler(
+        data.size(), [&](int64_t i, uint64_t) { return lengths[static_cast<size_t>(i)]; },
+        sampling);
+    const int64_t steps = sampler.steps(0);
+    evaluator.result.batch_losses.assign(static_cast<size_t>(steps), 0.0);
+    int64_t given = options.part;
+    Prefetcher prefetch(data,
+                        [&]() -> std::optional<BatchRequest> {
+                          if (given >= steps) return std::nullopt;
+                          const int64_t step = given;
+                          given += options.parts;
+                          return sampler.at(0, step);
+                        },
+                        {options.prefetch_threads, 3});
+    HostBatch batch;
+    while (!evaluator.result.stopped && prefetch.next(batch)) {
+      evaluator.batch(batch);
+      evaluator.result.stopped = options.stop && options.stop();
+    }
+  }
+  evaluator.result.combine([](std::span<double>) {});
+  evaluator.result.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  evaluator.result.audio_seconds = data.total_seconds();
+  return evaluator.result;
+}
+
+}  // namespace rondo

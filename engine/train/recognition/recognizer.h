@@ -1,0 +1,70 @@
+// A trained model ready to use: weights, features, normalisation, alphabet.
+//
+//   Recognizer model("run", DeviceKind::cpu);
+//   std::cout << model.transcribe(waveform).text << "\n";
+//
+// Errors: InputError for files that are missing, damaged or not a model. One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/data/audio/waveform.h"
+#include "engine/data/features/acoustic_features.h"
+#include "engine/text/alphabet.h"
+#include "engine/train/model/model_file.h"
+#include "engine/train/recognition/evaluation.h"
+#include "kernels/devices.h"
+
+namespace rondo {
+
+// One utterance, decoded. Times are in seconds from its start.
+struct Transcript {
+  std::string text;
+  struct Token {
+    std::string text;
+    double begin = 0, end = 0;
+    double probability = 0;  // mean of the softmax over its frames
+  };
+  std::vector<Token> characters, words;
+  std::vector<float> logits;  // [frames, classes]
+  int64_t frames = 0, classes = 0;
+};
+
+class Recognizer {
+ public:
+  // `path`: a checkpoint directory, a generation, or a model file. threads 0: all CPUs that
+  // may be used.
+  Recognizer(const std::string& path, DeviceId device, int threads = 0);
+
+  const ModelDescription& description() const { return description_; }
+  const std::string& file() const { return file_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }
+  const Alphabet& alphabet() const { return alphabet_; }
+  Session& session() { return *session_; }
+
+  // Transcribes by ctc models of recordings. The waveform must have the model's sample rate
+  // (Error); one shorter than a frame gives empty text.
+  Transcript transcribe(const Waveform& audio);
+  // Takes features as the model was trained on, before normalisation.
+  Transcript transcribe(Matrix features);
+  Matrix features(const Waveform& audio) const;
+  // Decodes the model's output [frames, classes].
+  Transcript decode(std::vector<float> logits) const;
+  // Seconds between two frames of the output.
+  double frame_seconds() const;
+
+  // Scores a manifest; see evaluate(). Opens it with the model's features and normalisation.
+  std::unique_ptr<ManifestDataset> open(const std::string& manifest, const AudioReader* audio,
+                                        bool references) const;
+
+ private:
+  std::vector<std::string> warnings_;
+  std::string file_;
+  ModelDescription description_;
+  Alphabet alphabet_;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace rondo

@@ -1,0 +1,150 @@
+#include "engine/train/recognition/recognizer_stream.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "engine/cut/chunk_runner.h"
+#include "engine/train/model/open_data.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+ChunkGraph graph_of(Recognizer& model) {
+  const FeaturesConfig& f = model.description().config.features;
+  if (f.type == FeatureType::ready) {
+    fail_input(model.file(), ": was trained on ready features, not on recordings");
+  }
+  if (f.cmvn == Cmvn::utterance) {
+    fail_input(model.file(),
+               ": normalises each recording by its own mean (features.cmvn = \"utterance\"), which "
+               "is known at its end only; train with \"global\" or \"none\" to stream");
+  }
+  try {
+    return streaming_graph(model.session().evaluation_graph());
+  } catch (const InputError& e) {
+    fail_input(model.file(), ": ", e.what());
+  }
+}
+
+}  // namespace
+
+struct RecognizerStream::State {
+  State(Recognizer& model, double chunk_seconds);
+  std::string accept(std::span<const float> samples);
+  Transcript finish();
+
+ private:
+  void take(Matrix features);
+  void run(int64_t frames);
+  std::string new_text();
+
+  Recognizer& model_;
+  ChunkGraph graph_;
+  int64_t chunk_frames_;
+  std::unique_ptr<ChunkRunner> runner_;
+  FeatureStream features_;
+  std::vector<float> waiting_;    // features not computed yet
+  int64_t done_frames_ = 0;       // features that were
+  Border border_;                 // at its right end
+  std::vector<float> logits_;     // of the whole recording
+  size_t decoded_ = 0;            // of them, as text
+  int32_t last_class_ = 0;        // of the last decoded frame
+  bool space_held_back_ = false;  // the end of a text may drop it
+};
+
+RecognizerStream::State::State(Recognizer& model, double chunk_seconds)
+    : model_(model),
+      graph_(graph_of(model)),
+      features_(FeatureExtractor(feature_config(model.description().config.features))) {
+  RONDO_CHECK(chunk_seconds > 0, "chunks of ", chunk_seconds, " seconds");
+  const double hop = model.description().config.features.hop_ms / 1000;
+  const auto blocks = static_cast<int64_t>(std::ceil(chunk_seconds / hop / graph_.block));
+  chunk_frames_ = std::max<int64_t>(blocks, 1) * graph_.block;
+  BatchCapacity capacity;
+  capacity.packed = {chunk_frames_, static_cast<int32_t>(chunk_frames_), 1};
+  runner_ = std::make_unique<ChunkRunner>(graph_, model.session().context(), capacity,
+                                          model.session().parameters());
+}
+
+std::string RecognizerStream::State::accept(std::span<const float> samples) {
+  take(features_.accept(samples));
+  const int64_t dim = model_.description().sizes.features;
+  while (static_cast<int64_t>(waiting_.size()) >= chunk_frames_ * dim) run(chunk_frames_);
+  return new_text();
+}
+
+Transcript RecognizerStream::State::finish() {
+  take(features_.finish());
+  const int64_t dim = model_.description().sizes.features;
+  while (!waiting_.empty()) {
+    run(std::min(chunk_frames_, static_cast<int64_t>(waiting_.size()) / dim));
+  }
+  Transcript t = model_.decode(std::move(logits_));
+  logits_.clear();
+  border_.clear();
+  space_held_back_ = false;
+  done_frames_ = 0;
+  decoded_ = 0;
+  last_class_ = 0;
+  return t;
+}
+
+void RecognizerStream::State::take(Matrix features) {
+  const ModelDescription& d = model_.description();
+  if (features.frames == 0) return;
+  if (!d.mean.empty()) apply({d.mean, d.inverse_std}, features);
+  waiting_.insert(waiting_.end(), features.data.begin(), features.data.end());
+}
+
+// The first `frames` that wait.
+void RecognizerStream::State::run(int64_t frames) {
+  const int64_t dim = model_.description().sizes.features;
+  const auto count = static_cast<size_t>(frames * dim);
+  const int32_t lengths[] = {static_cast<int32_t>(frames)};
+  const int32_t first[] = {static_cast<int32_t>(done_frames_)};
+  const PackedHost layout = build_packed(lengths, {}, first);
+  const BatchView::Input input{features_input, waiting_.data(), count * sizeof(float)};
+  BatchView view;
+  view.layout = &layout;
+  view.inputs = {&input, 1};
+  runner_->forward(view, border_);
+  runner_->append_floats(graph_.logits, logits_);
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<ptrdiff_t>(count));
+  done_frames_ += frames;
+}
+
+std::string RecognizerStream::State::new_text() {
+  const int64_t classes = model_.description().sizes.outputs;
+  const auto frames =
+      static_cast<int32_t>((logits_.size() - decoded_) / static_cast<size_t>(classes));
+  if (frames == 0) return "";
+  const std::vector<TimedLabel> labels =
+      greedy_ctc(logits_.data() + decoded_, frames, static_cast<int32_t>(classes));
+  std::string text;
+  for (const TimedLabel& l : labels) {
+    // A label that goes on from the chunk before was written there.
+    if (l.first_frame == 0 && l.label == last_class_) continue;
+    if (space_held_back_) text += ' ';
+    text += model_.alphabet().symbols().at(static_cast<size_t>(l.label) - 1);
+    space_held_back_ = text.back() == ' ';
+    if (space_held_back_) text.pop_back();
+  }
+  decoded_ = logits_.size();
+  last_class_ = !labels.empty() && labels.back().end_frame == frames ? labels.back().label : 0;
+  return text;
+}
+
+RecognizerStream::RecognizerStream(Recognizer& model, double chunk_seconds)
+    : state_(std::make_unique<State>(model, chunk_seconds)) {}
+
+RecognizerStream::~RecognizerStream() = default;
+
+std::string RecognizerStream::accept(std::span<const float> samples) {
+  return state_->accept(samples);
+}
+
+Transcript RecognizerStream::finish() { return state_->finish(); }
+
+}  // namespace rondo

@@ -1,0 +1,136 @@
+// The model that a run trains, wherever its parts are: for evaluation, and for checkpoints and
+// model files.
+//
+// Weights are laid out as one flat array over the whole model (Parameters::entries_of). Members
+// that take ranks are called by all of them; rank 0 is the one that has files. One thread at a
+// time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/parallel/pipeline_trainer.h"
+#include "engine/reduce/ranks.h"
+#include "engine/session.h"
+#include "engine/train/recognition/evaluation.h"
+
+namespace rondo {
+
+class TrainedModel {
+ public:
+  virtual ~TrainedModel() = default;
+
+  virtual const std::vector<Parameters::Entry>& entries() const = 0;
+  virtual int64_t flat_size() const = 0;
+  int64_t trainable() const;
+  virtual const Context& context() const = 0;
+  // "on cpu with 2 threads", for `ranks` of them.
+  virtual std::string describe(int ranks) const = 0;
+
+  virtual void set_learning_rate(double rate) = 0;
+  virtual bool averages() const = 0;
+  // Updates that were not skipped.
+  virtual int64_t optimizer_steps() const = 0;
+  // A run that goes on calls this after set_weights().
+  virtual void set_steps(int64_t steps, int64_t optimizer_steps) = 0;
+
+  // What rank 0 reads becomes the weights of all ranks, and their moving average, if there is one.
+  // `read` is called there, for each of entries(), and must not throw.
+  virtual void set_weights(const Ranks& ranks, const ReadEntry& read) = 0;
+  // Starting weights are rank 0's.
+  virtual void share_weights(const Ranks& ranks) = 0;
+  // On rank 0 `write` is called with the weights, wherever they are; all ranks go on when it has
+  // returned, or stop with its message.
+  virtual void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) = 0;
+  // What this rank writes where each stage writes its own part of a checkpoint; nothing where the
+  // model is in one place.
+  virtual std::optional<StagePart> part() const { return std::nullopt; }
+
+  virtual EvaluatedModel& evaluated() = 0;
+  // Those who share out the batches of an evaluation by `ranks`: each has a whole model, with
+  // others or alone.
+  virtual const Ranks& sharers(const Ranks& ranks) const = 0;
+  // Whether any of the ranks that evaluate the same batches wants to stop.
+  virtual bool any(bool stop) const = 0;
+};
+
+// In one place. Borrows the session.
+class SessionModelInTraining final : public TrainedModel {
+ public:
+  explicit SessionModelInTraining(Session& session) : session_(session), evaluated_(session) {}
+
+  const std::vector<Parameters::Entry>& entries() const override;
+  int64_t flat_size() const override { return session_.parameters().flat_size(); }
+  const Context& context() const override { return session_.context(); }
+  std::string describe(int ranks) const override;
+  void set_learning_rate(double rate) override { session_.set_learning_rate(rate); }
+  bool averages() const override { return session_.optimizer().averages(); }
+  int64_t optimizer_steps() const override { return session_.optimizer().steps(); }
+  void set_steps(int64_t steps, int64_t optimizer_steps) override;
+  void set_weights(const Ranks& ranks, const ReadEntry& read) override;
+  void share_weights(const Ranks& ranks) override;
+  void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) override;
+  EvaluatedModel& evaluated() override { return evaluated_; }
+  const Ranks& sharers(const Ranks& ranks) const override { return ranks; }
+  bool any(bool stop) const override { return stop; }
+
+ private:
+  Session& session_;
+  SessionModel evaluated_;
+};
+
+// Spread over the stages of pipelines.
+class PipelineModelInTraining final : public TrainedModel {
+ public:
+  // `stages`: the ranks of this one's pipeline; `replicas`: those with the same stages. Borrows the
+  // trainer.
+  PipelineModelInTraining(PipelineTrainer& trainer, const Ranks& stages, const Ranks& replicas)
+      : trainer_(trainer), evaluated_(trainer), stages_(stages), replicas_(replicas) {}
+
+  const std::vector<Parameters::Entry>& entries() const override { return trainer_.entries(); }
+  int64_t flat_size() const override { return trainer_.flat_size(); }
+  const Context& context() const override { return trainer_.context(); }
+  std::string describe(int ranks) const override;
+  void set_learning_rate(double rate) override { trainer_.set_learning_rate(rate); }
+  bool averages() const override { return trainer_.averages(); }
+  int64_t optimizer_steps() const override { return trainer_.optimizer_steps(); }
+  void set_steps(int64_t steps, int64_t optimizer_steps) override;
+  void set_weights(const Ranks& ranks, const ReadEntry& read) override;
+  // They are made from the seed and the names of parameters.
+  void share_weights(const Ranks&) override {}
+  void write_weights(const Ranks& ranks, const PipelineTrainer::WriteTensors& write) override;
+  std::optional<StagePart> part() const override;
+  EvaluatedModel& evaluated() override { return evaluated_; }
+  const Ranks& sharers(const Ranks&) const override { return replicas_; }
+  bool any(bool stop) const override;
+
+ private:
+  class Evaluated final : public EvaluatedModel {
+   public:
+    explicit Evaluated(PipelineTrainer& trainer) : trainer_(trainer) {}
+    Shape prediction_shape() const override { return trainer_.prediction_shape(); }
+    int64_t subsampling() const override { return trainer_.subsampling(); }
+    const std::vector<float>& predict(const BatchView& batch) override {
+      return trainer_.evaluate_and_predict(batch);
+    }
+    const std::vector<float>& evaluate_and_predict(const BatchView& batch) override {
+      return trainer_.evaluate_and_predict(batch);
+    }
+    const StepResult& last_result() const override { return trainer_.last_result(); }
+
+   private:
+    PipelineTrainer& trainer_;
+  };
+
+  PipelineTrainer& trainer_;
+  Evaluated evaluated_;
+  const Ranks stages_, replicas_;
+};
+
+// InputError unless the file holds the weights of `entries`, and no others.
+void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries);
+// Reads entries from a file with these weights, which is borrowed.
+ReadEntry weights_of(const SafetensorsFile& file);
+
+}  // namespace rondo

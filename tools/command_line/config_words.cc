@@ -1,0 +1,33 @@
+#include "tools/command_line/config_words.h"
+
+#include "kernels/base/error.h"
+#include "tools/command_line/command_line.h"
+
+namespace rondo {
+
+Config config_from_words(const std::vector<std::string>& words,
+                         const std::vector<std::string>& options) {
+  std::string file;
+  std::vector<std::string> overrides;
+  for (const std::string& word : words) {
+    if (word.find('=') != std::string::npos) {
+      overrides.push_back(word);
+    } else if (file.empty()) {
+      file = word;
+    } else {
+      throw WrongUsage(str("two configuration files: '", file, "' and '", word,
+                           "'; settings are written key=value"));
+    }
+  }
+  overrides.insert(overrides.end(), options.begin(), options.end());
+  return load_config(file, overrides);
+}
+
+std::string config_file_of(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word.find('=') == std::string::npos) return word;
+  }
+  return {};
+}
+
+}  // namespace rondo

@@ -1,0 +1,117 @@
+#include "tools/ranks/device_ranks.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "comm/group/staged_group.h"
+#include "kernels/base/error.h"
+#ifdef RONDO_HAVE_NCCL
+#include "comm/nccl/nccl_group.h"
+#include "engine/reduce/device_arithmetic.h"
+#endif
+
+namespace rondo {
+namespace {
+
+// Groups on one transport are told apart by their ids; the trainer's own has 0.
+constexpr uint16_t sums_group = 1;
+
+// A group on a rank's device: which ranks, and how they find each other.
+struct Members {
+  std::vector<int> world_ranks;  // in the group's order
+  std::string name;              // in the store
+  uint16_t id;                   // on the transport
+};
+
+Members all_ranks(const Transport& transport, const std::string& name) {
+  Members m{std::vector<int>(static_cast<size_t>(transport.world_size())), name, sums_group};
+  std::iota(m.world_ranks.begin(), m.world_ranks.end(), 0);
+  return m;
+}
+
+#ifdef RONDO_HAVE_NCCL
+bool have_nccl() { return find_nccl() != nullptr; }
+
+std::unique_ptr<DeviceGroup> over_nccl(Device& device, Transport& transport, Store& store,
+                                       const Members& members, CommClock::duration timeout) {
+  std::string why;
+  NcclOptions o;
+  o.nccl = find_nccl(&why);
+  if (o.nccl == nullptr) fail_input("ranks on GPUs need NCCL: ", why);
+  o.device = &device;
+  o.arithmetic = device_arithmetic(device);
+  const auto& ranks = members.world_ranks;
+  o.rank =
+      static_cast<int>(std::find(ranks.begin(), ranks.end(), transport.rank()) - ranks.begin());
+  o.world_size = static_cast<int>(ranks.size());
+  o.store = &store;
+  o.name = members.name;
+  o.timeout = timeout;
+  return make_nccl_group(o);
+}
+#else
+bool have_nccl() { return false; }
+
+std::unique_ptr<DeviceGroup> over_nccl(Device&, Transport&, Store&, const Members&,
+                                       CommClock::duration) {
+  fail_input("ranks on GPUs need NCCL, without whose header this program was built");
+}
+#endif
+
+std::unique_ptr<DeviceGroup> make_group(Device& device, Transport& transport, Store& store,
+                                        const Members& members, CommClock::duration timeout) {
+  if (device.kind() == DeviceKind::cuda) {
+    return over_nccl(device, transport, store, members, timeout);
+  }
+  GroupOptions g;
+  g.members = members.world_ranks;
+  g.id = members.id;
+  g.timeout = timeout;
+  return make_staged_group(device, make_ring_group(transport, g), timeout);
+}
+
+Device& device_with(DeviceId id) {
+  std::string why;
+  Device* const device = find_device(id.kind, &why, id.index);
+  if (device == nullptr) fail_input("device ", name_of(id.kind), " is not available: ", why);
+  return *device;
+}
+
+}  // namespace
+
+DeviceId device_of_rank(const DeviceChoice& choice, DeviceId device, int local_rank,
+                        int local_size) {
+  if (device.kind != DeviceKind::cuda || local_size == 1) return device;
+  const DeviceChoice::Named named = choice.named();
+  if (named.text.find(':') != std::string::npos) {
+    fail_input(named.from, named.text, " with ", local_size,
+               " ranks: each has a GPU of its own, expected cuda");
+  }
+  std::string why;
+  if (find_device(DeviceKind::cuda, &why, local_size - 1) == nullptr) {
+    fail_input(named.from, named.text, " with ", local_size,
+               " ranks on this machine, each with a GPU of its own: ", why);
+  }
+  return {DeviceKind::cuda, local_rank};
+}
+
+std::unique_ptr<DeviceGroup> make_device_group(DeviceId id, Transport& transport, Store& store,
+                                               const std::string& name,
+                                               CommClock::duration timeout) {
+  if (id.kind == DeviceKind::cpu) return nullptr;
+  return make_group(device_with(id), transport, store, all_ranks(transport, name), timeout);
+}
+
+DeviceGroupMaker make_device_groups(DeviceId id, Transport& transport, Store& store,
+                                    const std::string& name, CommClock::duration timeout) {
+  if (id.kind == DeviceKind::cpu || (id.kind == DeviceKind::cuda && !have_nccl())) return {};
+  Device& device = device_with(id);
+  return [&device, &transport, &store, name, timeout](const std::vector<int>& members,
+                                                      uint16_t group) {
+    std::string unique = str(name, "-", group);
+    for (int rank : members) unique += str("-", rank);
+    return make_group(device, transport, store, {members, unique, group}, timeout);
+  };
+}
+
+}  // namespace rondo
