@@ -48,7 +48,7 @@ Config configuration(const TrainOptions& o) {
   if (o.data > 0) options.push_back(str("parallel.data=", o.data));
   if (o.sequence > 0) options.push_back(str("parallel.sequence=", o.sequence));
   if (!o.init_from.empty()) options.push_back("training.init_from=" + o.init_from);
-  return config_from_words(o.words, options);
+  return config_from_words(o.words, options, o.resume);
 }
 
 CommClock::duration timeout_of(const Config& config) {
@@ -189,12 +189,12 @@ int run_train(const TrainOptions& given) {
     std::fputs(config_reference().c_str(), stdout);
     return 0;
   }
+  require_one_beginning(o);
   const Config config = configuration(o);
   if (o.print_config) {
     std::fputs(to_toml(config).c_str(), stdout);
     return 0;
   }
-  require_one_beginning(o);
   require_folder_of(o.timeline);
   SignalGuard signals;
   // Training does not end because nobody reads its messages any more; main() tells of it at the

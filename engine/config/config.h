@@ -202,12 +202,13 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// `path` may be empty: defaults and overrides alone.
-Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+// `path` may be empty: overrides alone. `base`: what is not set.
+Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
+                   const Config& base = {});
 
 // Reads text; `name` stands for the file in messages (the config inside a checkpoint).
 Config parse_config(std::string_view toml, const std::string& name,
-                    std::span<const std::string> overrides = {});
+                    std::span<const std::string> overrides = {}, const Config& base = {});
 
 // `key=value` on top of a config: dotted keys; values as in TOML, bare words as strings, and for a
 // string key the text as it stands. `data=DIR` sets data.train, .dev and .test to DIR/train.jsonl,

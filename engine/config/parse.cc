@@ -222,7 +222,10 @@ class Loader {
     for (const Field& f : fields_) {
       if (f.key == key) {
         assign(f, key, node, source);
-        if (schema::is_short_form(key)) short_form_ = source.at(node) + ": " + key;
+        if (schema::is_short_form(key)) {
+          short_form_ = source.at(node) + ": " + key;
+          if (!layers_set_) config_.model.layer.clear();  // those of the base
+        }
         return;
       }
     }
@@ -261,6 +264,7 @@ class Loader {
       layers.push_back(parse_layer(*element.as_table(), source));
     }
     config_.model.layer = std::move(layers);
+    layers_set_ = true;
   }
 
   static LayerConfig parse_layer(const toml::table& table, const Source& source) {
@@ -288,6 +292,7 @@ class Loader {
   std::vector<std::string> known_;
   std::vector<std::string> sections_;
   std::string short_form_;  // where a key of the short form was set last
+  bool layers_set_ = false;   // by what was loaded
 };
 
 // The first line that opens a table with a dot, which is what the parser stumbles over; 1 if there
@@ -362,8 +367,8 @@ void load_override(Loader& loader, const std::string& text) {
 }  // namespace
 
 Config parse_config(std::string_view toml, const std::string& name,
-                    std::span<const std::string> overrides) {
-  Config config;
+                    std::span<const std::string> overrides, const Config& base) {
+  Config config = base;
   Loader loader(config);
   const toml::table document = parse_toml(toml, name);
   loader.load(document, "", {name, true, nullptr});
@@ -372,10 +377,11 @@ Config parse_config(std::string_view toml, const std::string& name,
   return config;
 }
 
-Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
+Config load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
+                   const Config& base) {
   constexpr uint64_t max_config_bytes = 16 << 20;
-  if (path.empty()) return parse_config("", "defaults", overrides);
-  return parse_config(read_text_file(path, max_config_bytes), path.string(), overrides);
+  if (path.empty()) return parse_config("", "defaults", overrides, base);
+  return parse_config(read_text_file(path, max_config_bytes), path.string(), overrides, base);
 }
 
 void apply_overrides(Config& config, std::span<const std::string> overrides) {

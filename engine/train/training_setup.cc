@@ -47,7 +47,7 @@ class Setup {
                  ": holds a training run already; continue it with --resume, or "
                  "choose another training.checkpoint_dir");
     }
-    if (!s_.checkpoint) return;
+    if (!s_.checkpoint) return find_origin();
     const SafetensorsFile file = open_weights(*s_.checkpoint);
     const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
     metadata_ = file.metadata();
@@ -56,6 +56,23 @@ class Setup {
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_.message("warning: differs from the run so far: " + d);
     }
+  }
+
+  // Weights of another model want its features, its layers and its normalisation. Files of weights
+  // alone have no description to compare.
+  void find_origin() {
+    if (config_.training.init_from.empty()) return;
+    const SafetensorsFile file = open_model(config_.training.init_from, nullptr);
+    if (!file.metadata().contains("config")) return;
+    const auto model = ModelDescription::from_metadata(file.metadata(), file.name());
+    const auto differences = differing_from_model(model.config, config_);
+    if (!differences.empty()) {
+      fail_input("training.init_from: ", file.name(), " was trained with other settings: ",
+                 differences.front(),
+                 differences.size() > 1 ? str(" (and ", differences.size() - 1, " more)") : "",
+                 "; leave them out to take the model's");
+    }
+    origin_ = file.metadata();
   }
 
   // A run that goes on has weights of its own: others asked for would not be taken.
@@ -84,18 +101,29 @@ class Setup {
     const std::string text = ranks_.broadcast(Json(metadata_).dump());
     metadata_ = Json::parse(text).get<StringMap>();
     s_.resumed = !metadata_.empty();
-    if (!s_.resumed) return;
+    if (!s_.resumed) return read_origin();
     const auto stored = ModelDescription::from_metadata(metadata_, "the checkpoint of rank 0");
     s_.description.alphabet = stored.alphabet;
     s_.description.mean = stored.mean;
     s_.description.inverse_std = stored.inverse_std;
   }
 
+  void read_origin() {
+    if (config_.training.init_from.empty()) return;
+    origin_ = Json::parse(ranks_.broadcast(Json(origin_).dump())).get<StringMap>();
+    if (origin_.empty()) return;
+    const auto model = ModelDescription::from_metadata(origin_, "training.init_from of rank 0");
+    s_.description.mean = model.mean;
+    s_.description.inverse_std = model.inverse_std;
+    if (config_.data.alphabet.empty()) s_.description.alphabet = model.alphabet;
+  }
+
   void open_data() {
     ModelDescription& d = s_.description;
     if (config_.task == Task::ctc) {
       s_.alphabet =
-          std::make_unique<Alphabet>(s_.resumed ? Alphabet(d.alphabet) : make_alphabet(config_));
+          std::make_unique<Alphabet>(s_.resumed || !d.alphabet.empty() ? Alphabet(d.alphabet)
+                                                                       : make_alphabet(config_));
       d.alphabet = s_.alphabet->symbols();
     }
     const TextEncoder* text = s_.alphabet.get();
@@ -141,7 +169,8 @@ class Setup {
   void normalise() {
     if (config_.features.cmvn != Cmvn::global) return;
     ModelDescription& d = s_.description;
-    if (!s_.resumed) {
+    // Otherwise they are those of the run so far, or of the model it began with.
+    if (d.mean.size() != static_cast<size_t>(d.sizes.features)) {
       ranks_.at_first([&] {
         const GlobalCmvn cmvn = global_cmvn(*s_.train, 0, usable_cpus());
         d.mean = cmvn.mean;
@@ -195,6 +224,7 @@ class Setup {
   const TrainerOptions& options_;
   TrainingReport& report_;
   StringMap metadata_;  // of a run that goes on
+  StringMap origin_;    // of the model that training.init_from names
   TrainingSetup s_;
 };
 

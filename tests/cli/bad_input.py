@@ -379,12 +379,39 @@ def test_weights_of_another_model():
     with folder() as root:
         features(root)
         train(root, root / "run", "training.epochs=1")
-        for setting, text in [("model.hidden=12", "expected"), ("model.layers=2", "no tensor")]:
+        for setting, text in [("model.hidden=12", "model.hidden: 24 -> 12"), ("model.layers=2", "model.layers: 1 -> 2"),
+                              ("model.subsample=2", "model.subsample: 1 -> 2"), ("features.cmvn=global", "features.cmvn: "),
+                              ("task=classify", "task: ")]:
             fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/b", setting,
-                  "training.epochs=1", "--init-from", root / "run", errs=["model.safetensors", text])
+                  "training.epochs=1", "--init-from", root / "run",
+                  errs=["model.safetensors was trained with other settings: ", text, "leave them out to take the model's"])
         fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
               "model.hidden=12", "training.epochs=2", "--resume",
               errs=["checkpoint-", "model.safetensors"])
+
+
+def metadata(model):
+    whole = model.read_bytes()
+    return json.loads(whole[8:8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
+
+
+def test_a_model_to_begin_with_brings_its_settings():
+    with folder() as root:
+        features(root)
+        train(root, root / "run", "training.epochs=1", "features.cmvn=global", "model.hidden=7", "data.alphabet=abcd")
+        write_manifest(root / "train.jsonl", [{"features_filepath": f"train00{i}.npy", "text": "a"} for i in range(2)])
+        more = ["training.threads=1", "data.batch_frames=100", f"data.train={root}/train.jsonl", "training.epochs=1"]
+        run("train", *more, "--init-from", root / "run", f"training.checkpoint_dir={root}/b", "model.dropout=0.3",
+            says="weights from ")
+        stored = [metadata(root / name / "model.safetensors") for name in ("run", "b")]
+        for key in ("alphabet", "mean", "inverse_std"):
+            check(stored[0][key] == stored[1][key] != "[]", key, stored)
+        # What the run has is what it goes on with, though nothing of it is said again.
+        run("train", *more, f"training.checkpoint_dir={root}/b", "training.epochs=2", "--resume", says="trained 2 steps",
+            not_says="differs from the run so far: model")
+        append(root / "train.jsonl", {"features_filepath": "train000.npy", "text": "x"})
+        fails("train", *more, "--init-from", root / "run", f"training.checkpoint_dir={root}/c", lines=2,
+              errs="outside the alphabet: 'x' (U+0078)")
 
 
 def test_weights_for_a_run_that_has_some():

@@ -1,12 +1,14 @@
 #include "tools/command_line/config_words.h"
 
+#include "engine/io/checkpoint.h"
+#include "engine/train/model/model_file.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
 
 namespace rondo {
 
 Config config_from_words(const std::vector<std::string>& words,
-                         const std::vector<std::string>& options) {
+                         const std::vector<std::string>& options, bool resumes) {
   std::string file;
   std::vector<std::string> overrides;
   for (const std::string& word : words) {
@@ -20,7 +22,11 @@ Config config_from_words(const std::vector<std::string>& words,
     }
   }
   overrides.insert(overrides.end(), options.begin(), options.end());
-  return load_config(file, overrides);
+  const Config config = load_config(file, overrides);
+  const TrainingConfig& t = config.training;
+  const bool goes_on = resumes && !list_checkpoints(t.checkpoint_dir).empty();
+  const std::string& model = goes_on ? t.checkpoint_dir : t.init_from;
+  return model.empty() ? config : load_config(file, overrides, config_of_model(model));
 }
 
 std::string config_file_of(const std::vector<std::string>& words) {

@@ -8,10 +8,12 @@
 
 namespace rondo {
 
-// `options`: settings that options stand for; they win over `words`. Throws WrongUsage
-// for two files, InputError for what load_config() refuses.
+// `options`: settings that options stand for; they win over `words`. What nothing sets of the task,
+// the features and the model is as the model of training.init_from has it, or, where a run goes on
+// (`resumes`), as that run has it; else the defaults. Throws WrongUsage for two files, InputError
+// for what load_config() refuses and for a model that cannot be read.
 Config config_from_words(const std::vector<std::string>& words,
-                         const std::vector<std::string>& options = {});
+                         const std::vector<std::string>& options = {}, bool resumes = false);
 
 // The configuration file among the words; empty without one.
 std::string config_file_of(const std::vector<std::string>& words);

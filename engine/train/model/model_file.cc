@@ -81,6 +81,45 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
 
 namespace {
 
+// A configuration with what a model is, and nothing else of it.
+Config model_part(const Config& config) {
+  Config part;
+  part.task = config.task;
+  part.features = config.features;
+  part.model = config.model;
+  return part;
+}
+
+// The layers but for dropout, which only training has.
+std::vector<LayerConfig> weighted_layers(const ModelConfig& model) {
+  std::vector<LayerConfig> layers = expand_layers(model);
+  std::erase_if(layers, [](const LayerConfig& l) { return l.type().name == "dropout"; });
+  return layers;
+}
+
+}  // namespace
+
+Config config_of_model(const std::string& path) {
+  const SafetensorsFile file = open_model(path, nullptr);
+  if (!file.metadata().contains("config")) return {};
+  return model_part(ModelDescription::from_metadata(file.metadata(), file.name()).config);
+}
+
+std::vector<std::string> differing_from_model(const Config& stored, const Config& wanted) {
+  const Config a = model_part(stored);
+  Config b = model_part(wanted);
+  b.features.dither = a.features.dither;
+  if (weighted_layers(a.model) == weighted_layers(b.model)) {  // however they are written
+    ModelConfig same = a.model;
+    same.pooling = b.model.pooling;
+    same.outputs = b.model.outputs;
+    b.model = same;
+  }
+  return config_differences(a, b);
+}
+
+namespace {
+
 constexpr const char* checksum_key = "checksum";
 
 // The same for every order of tensors in the file.

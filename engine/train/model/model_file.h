@@ -26,6 +26,16 @@ struct ModelDescription {
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
 
+// A configuration of defaults, but that task, features and model are those of a model: what training
+// from its weights cannot change. Throws as open_model(); the defaults where the file has weights
+// alone.
+Config config_of_model(const std::string& path);
+
+// "features.bins: 40 -> 80" for every setting by which `wanted` would read or build something else
+// than a model with `stored` was trained on: all of task, features and model, but what is for
+// training alone (dropout, dither).
+std::vector<std::string> differing_from_model(const Config& stored, const Config& wanted);
+
 // Writes the session's weights and the description, with a checksum of both in the metadata, and
 // replaces the file at once. Throws InputError.
 void save_model(const std::string& path, std::span<const TensorToWrite> weights,
