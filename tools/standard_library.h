@@ -1,8 +1,6 @@
 // What of the standard library most sources include, for builds that read it once for many of them
-// (-Db_pch=true, as in tools/quickstart). Sources include what they need themselves: other builds
-// know nothing of this file.
-#pragma once
-
+// (-Dprecompiled_headers=true, as in tools/quickstart). Sources include what they need themselves:
+// other builds know nothing of this file.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
