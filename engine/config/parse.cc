@@ -96,7 +96,9 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 [[noreturn]] void fail_unknown(const Source& source, const toml::node& node, const std::string& key,
                                const std::vector<std::string>& known) {
   const std::string near = nearest_key(key, known);
-  fail_input(source.at(node), ": unknown key '", key, "'",
+  constexpr size_t most = 100;
+  fail_input(source.at(node), ": unknown key '",
+             key.size() > most ? key.substr(0, most) + "..." : key, "'",
              near.empty() ? "; --help-config lists all keys" : "; did you mean '" + near + "'?");
 }
 
@@ -291,8 +293,8 @@ class Loader {
   std::vector<Field> fields_;
   std::vector<std::string> known_;
   std::vector<std::string> sections_;
-  std::string short_form_;  // where a key of the short form was set last
-  bool layers_set_ = false;   // by what was loaded
+  std::string short_form_;   // where a key of the short form was set last
+  bool layers_set_ = false;  // by what was loaded
 };
 
 // The first line that opens a table with a dot, which is what the parser stumbles over; 1 if there

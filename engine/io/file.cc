@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t buffer_bytes = 1 << 20;
+constexpr const char* temporary_suffix = ".tmp-";
 
 std::string reason(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -109,6 +110,14 @@ void sync_fd(int fd, const fs::path& path) {
   while (rc != 0 && errno == EINTR);
   // Some file systems cannot sync a directory and say so with EINVAL.
   if (rc != 0 && errno != EINVAL) fail_path("synced to the disk", path, errno);
+}
+
+// Where a symbolic link leads; a file that is none, or leads nowhere, is itself.
+fs::path target_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
+  const fs::path target = fs::canonical(path, error);
+  return error ? path : target;
 }
 
 // A message with the name that the user knows.
@@ -256,13 +265,9 @@ void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
     file.close();
     return;
   }
-  fs::path path = name;
-  if (fs::is_symlink(fs::symlink_status(name, ignored))) {
-    const fs::path target = fs::canonical(name, ignored);
-    if (!ignored) path = target;
-  }
+  const fs::path path = target_of(name);
   fs::path temporary = path;
-  temporary += ".tmp-" + std::to_string(::getpid());
+  temporary += temporary_suffix + std::to_string(::getpid());
   try {
     FileWriter file(temporary);
     write(file);
@@ -277,6 +282,23 @@ void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
   }
   const fs::path parent = path.parent_path();
   sync_directory(parent.empty() ? "." : parent);
+}
+
+void remove_temporaries(const fs::path& name) {
+  const fs::path path = target_of(name);
+  const std::string prefix = path.filename().string() + temporary_suffix;
+  const fs::path parent = path.parent_path();
+  std::error_code error;
+  std::vector<fs::path> left;
+  fs::directory_iterator it(parent.empty() ? fs::path(".") : parent, error);
+  for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    if (!file.starts_with(prefix)) continue;
+    const std::string number = file.substr(prefix.size());
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
+    left.push_back(it->path());
+  }
+  for (const fs::path& file : left) remove_tree(file);
 }
 
 void replace_text_file(const fs::path& path, std::string_view content) {

@@ -82,10 +82,16 @@ class FileWriter {
 void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
 // Replaces `path` at once: temporary file beside it, sync, rename, sync of the directory. After a
-// crash there is either the old content or the new. `write` fills the file. A symbolic link is
-// followed; what is not a regular file (a pipe, a terminal, /dev/null) is written to as it is.
+// crash there is either the old content or the new, and what the process had written of the new
+// stays beside it as `path`.tmp-PID: see remove_temporaries(). `write` fills the file. A symbolic
+// link is followed; what is not a regular file (a pipe, a terminal, /dev/null) is written to as it
+// is.
 void replace_file(const std::filesystem::path& path, FunctionRef<void(FileWriter&)> write);
 void replace_text_file(const std::filesystem::path& path, std::string_view content);
+
+// Removes the temporary files that processes which were killed left of replace_file(`path`). Only
+// for who knows, by a lock say, that nobody writes `path` now.
+void remove_temporaries(const std::filesystem::path& path);
 
 // Makes renames and creations inside a directory durable.
 void sync_directory(const std::filesystem::path& directory);

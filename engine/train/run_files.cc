@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "engine/data/features/files.h"
+#include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/model_file.h"
 #include "kernels/base/error.h"
@@ -71,6 +72,18 @@ void require_files_apart(const Config& config, const TrainerOptions& options) {
       output.require_not(file, "a file of training.init_from");
     }
   }
+}
+
+std::vector<std::string> remove_leftovers(const Config& config) {
+  std::vector<std::string> warnings;
+  for (const char* name : {"model.safetensors", "learning_curve.svg", "config.toml"}) {
+    try {
+      remove_temporaries(fs::path(config.training.checkpoint_dir) / name);
+    } catch (const InputError& e) {  // it wastes space and blocks nothing
+      warnings.push_back(str("a leftover of an earlier run stays: ", e.what()));
+    }
+  }
+  return warnings;
 }
 
 void require_apart_from_data(const TrainerOptions& options, const ManifestDataset& data) {

@@ -23,4 +23,8 @@ void require_files_apart(const Config& config, const TrainerOptions& options);
 // the files of a run have names of their own.)
 void require_apart_from_data(const TrainerOptions& options, const ManifestDataset& data);
 
+// Removes what runs that were killed left half-written beside the files of this one. Only while the
+// checkpoint directory is locked. Returns a warning for each that stays.
+std::vector<std::string> remove_leftovers(const Config& config);
+
 }  // namespace rondo

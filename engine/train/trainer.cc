@@ -43,7 +43,10 @@ class Trainer {
       fs::create_directories(config_.training.checkpoint_dir);
       report_ = std::make_unique<TrainingReport>(config_, options_, ranks_);
     });
-    if (store_) report_->warnings(store_->take_warnings());
+    if (store_) {
+      report_->warnings(store_->take_warnings());
+      report_->warnings(remove_leftovers(config_));
+    }
     s_ = set_up_training(setup, config_, options_, *report_);
     votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);

@@ -67,8 +67,8 @@ class Setup {
     const auto model = ModelDescription::from_metadata(file.metadata(), file.name());
     const auto differences = differing_from_model(model.config, config_);
     if (!differences.empty()) {
-      fail_input("training.init_from: ", file.name(), " was trained with other settings: ",
-                 differences.front(),
+      fail_input("training.init_from: ", file.name(),
+                 " was trained with other settings: ", differences.front(),
                  differences.size() > 1 ? str(" (and ", differences.size() - 1, " more)") : "",
                  "; leave them out to take the model's");
     }
@@ -121,9 +121,8 @@ class Setup {
   void open_data() {
     ModelDescription& d = s_.description;
     if (config_.task == Task::ctc) {
-      s_.alphabet =
-          std::make_unique<Alphabet>(s_.resumed || !d.alphabet.empty() ? Alphabet(d.alphabet)
-                                                                       : make_alphabet(config_));
+      s_.alphabet = std::make_unique<Alphabet>(
+          s_.resumed || !d.alphabet.empty() ? Alphabet(d.alphabet) : make_alphabet(config_));
       d.alphabet = s_.alphabet->symbols();
     }
     const TextEncoder* text = s_.alphabet.get();

@@ -158,3 +158,27 @@ TEST_CASE("a step that ends training is one step, not steps in a row", "[trainer
                                                  : ": 3 steps in a row had a gradient"));
   }
 }
+
+TEST_CASE("what a killed run left half-written is gone after the next", "[trainer]") {
+  const TrainingCorpus corpus;
+  Config config = corpus.config("run");
+  config.training.max_steps = 5;
+  fs::create_directory(config.training.checkpoint_dir);
+  const auto in_run = [&](const char* name) {
+    return fs::path(config.training.checkpoint_dir) / name;
+  };
+  const std::vector<const char*> gone = {"model.safetensors.tmp-4711", "config.toml.tmp-4711",
+                                         "learning_curve.svg.tmp-12"};
+  const std::vector<const char*> kept = {"model.safetensors.tmp-old", "notes.tmp-4711"};
+  for (const char* name : gone) std::ofstream(in_run(name)) << "half";
+  for (const char* name : kept) std::ofstream(in_run(name)) << "mine";
+  {
+    // Of a run that goes on.
+    const CheckpointStore other(config.training.checkpoint_dir, {});
+    CHECK_THROWS_AS(train(config, {}), InputError);
+    for (const char* name : gone) CHECK(fs::exists(in_run(name)));
+  }
+  train(config, {});
+  for (const char* name : gone) CHECK_FALSE(fs::exists(in_run(name)));
+  for (const char* name : kept) CHECK(fs::exists(in_run(name)));
+}
