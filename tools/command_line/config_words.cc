@@ -26,7 +26,9 @@ Config config_from_words(const std::vector<std::string>& words,
   const TrainingConfig& t = config.training;
   const bool goes_on = resumes && !list_checkpoints(t.checkpoint_dir).empty();
   const std::string& model = goes_on ? t.checkpoint_dir : t.init_from;
-  return model.empty() ? config : load_config(file, overrides, config_of_model(model));
+  // A rank other than 0 may not have it; rank 0 says so when it is nowhere.
+  if (model.empty() || files_of_model(model).empty()) return config;
+  return load_config(file, overrides, config_of_model(model));
 }
 
 std::string config_file_of(const std::vector<std::string>& words) {

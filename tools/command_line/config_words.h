@@ -11,7 +11,7 @@ namespace rondo {
 // `options`: settings that options stand for; they win over `words`. What nothing sets of the task,
 // the features and the model is as the model of training.init_from has it, or, where a run goes on
 // (`resumes`), as that run has it; else the defaults. Throws WrongUsage for two files, InputError
-// for what load_config() refuses and for a model that cannot be read.
+// for what load_config() refuses and for a model that is there and cannot be read.
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options = {}, bool resumes = false);
 
