@@ -3,8 +3,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <map>
 #include <memory>
 
@@ -34,7 +32,19 @@ struct TranscribeOptions {
 
 Waveform read_audio(const std::string& path, int32_t rate) {
   if (path != "-") return SndfileReader().read(path, rate);
-  std::string bytes(std::istreambuf_iterator<char>(std::cin), {});
+  // An endless stream would take all memory.
+  constexpr size_t most = size_t{1} << 30, piece = size_t{1} << 20;
+  std::string bytes;
+  for (size_t n = 1; n > 0 && bytes.size() <= most;) {
+    const size_t before = bytes.size();
+    bytes.resize(before + piece);
+    n = std::fread(bytes.data() + before, 1, piece, stdin);
+    bytes.resize(before + n);
+  }
+  if (bytes.size() > most) {
+    fail_input("standard input holds more than ", most,
+               " bytes; give so long a recording as a file, or use --stream");
+  }
   return decode_audio(std::as_bytes(std::span(bytes)), "standard input", rate);
 }
 

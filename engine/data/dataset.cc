@@ -159,6 +159,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
     return;
   }
   const AudioInfo info = audio_->info(e.path);
+  if (info.frames == 0) fail_input(e.path, ": holds no samples");
   const SampleRange range = sample_range(info, {e.offset, e.duration.value_or(-1)});
   if (range.count == 0)
     fail_input(e.path, ": offset ", e.offset, " s",

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/data/features/files.h"
 #include "engine/io/file.h"
 #include "engine/train/combinations.h"
 #include "engine/train/model/open_data.h"
@@ -487,6 +488,7 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
     }
     require_data_settings(config);
     require_files_apart(config, options);
+    data::require_regular_file(config.data.train);  // read several times, unlike a pipe
     read_manifest(config.data.train);
   };
   if (options.group) {

@@ -1,4 +1,6 @@
 // Ready features: .npy and what is wrong with it.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -6,6 +8,7 @@
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
 #include "engine/data/features/npy.h"
+#include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"
@@ -184,4 +187,17 @@ TEST_CASE("a failed write leaves the old file and no other", "[files]") {
     ++count;
   CHECK(count == 2);
   CHECK(read_file_start(path, 2) == "ne");
+}
+
+TEST_CASE("pipes and devices are waited for and read no further than they must be", "[files]") {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path("pipe.npy");  // that nobody writes
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto not_regular = Catch::Contains("is not a regular file, expected a file");
+  CHECK_THROWS_WITH(feature_file_shape(pipe, ""), not_regular);
+  CHECK_THROWS_WITH(read_feature_file(pipe, ""), not_regular);
+  CHECK_THROWS_WITH(data::read_regular_file("/dev/zero"), not_regular);
+  CHECK_THROWS_WITH(data::require_regular_file(folder.path("")), Catch::Contains("is a directory"));
+  CHECK_THROWS_WITH(read_manifest("/dev/zero"),
+                    "/dev/zero: has more than 268435456 bytes, expected fewer");
 }

@@ -1,7 +1,9 @@
 #include "engine/data/audio/audio.h"
 
+#include <fcntl.h>
 #include <sndfile.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,7 +37,7 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 // An open recording, from a file or from memory, with the callbacks libsndfile wants.
 class Source {
  public:
-  explicit Source(const std::string& path) : name_(path), file_(std::fopen(path.c_str(), "rb")) {
+  explicit Source(const std::string& path) : name_(path), file_(open(path)) {
     if (!file_) fail_input(name_, ": cannot be opened: ", std::strerror(errno));
     struct stat status {};
     if (fstat(fileno(file_.get()), &status) != 0)
@@ -75,13 +77,20 @@ class Source {
   }
 
  private:
+  // Without waiting for the writer of a pipe, which is then refused.
+  static std::FILE* open(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    std::FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "rb");
+    if (fd >= 0 && file == nullptr) ::close(fd);
+    return file;
+  }
+
   void check(const SF_INFO& info) const {
     if (info.samplerate < lowest_rate || info.samplerate > highest_rate)
       fail_input(name_, ": has a sample rate of ", info.samplerate, " Hz, expected ", lowest_rate,
                  " to ", highest_rate);
     if (info.channels < 1 || info.channels > most_channels)
       fail_input(name_, ": has ", info.channels, " channels, expected 1 to ", most_channels);
-    if (info.frames == 0) fail_input(name_, ": holds no samples");
     if (info.frames < 0 || info.frames == SF_COUNT_MAX)
       fail_input(name_, ": does not tell its length (damaged or truncated)");
   }
@@ -175,14 +184,15 @@ Waveform decode(Source& source, int32_t sample_rate, AudioSegment segment) {
   const Sndfile file = source.open(info);
   const AudioInfo shape{info.samplerate, info.channels, info.frames};
   const SampleRange range = sample_range(shape, segment);
-  if (range.count == 0)
+  const bool whole = segment.offset == 0 && segment.duration < 0;
+  if (range.count == 0 && !whole)
     fail_input(source.name(), ": the part from ", segment.offset, " s",
                segment.duration >= 0 ? str(" of ", segment.duration, " s") : "",
                " holds no samples (the recording has ", shape.seconds(), " s)");
   Waveform out;
   out.sample_rate = sample_rate == 0 ? info.samplerate : sample_rate;
   out.samples = read_mono(file.get(), info, source.name(), range.first, range.count);
-  if (out.sample_rate != info.samplerate)
+  if (out.sample_rate != info.samplerate && !out.samples.empty())
     out.samples = resample(out.samples, info.samplerate, out.sample_rate);
   return out;
 }

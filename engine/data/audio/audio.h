@@ -3,9 +3,11 @@
 //
 // Errors: InputError, one sentence that names the file, for one that is missing, unreadable, empty,
 // truncated or no audio; for a sample rate outside [100, 768000] Hz, and for samples that are not
-// finite. A WAV whose header announces more than the file holds is truncated, unless it announces
-// the largest size there is, as programs do that write to a pipe.
-// Thread safety: every function may be called from several threads at once.
+// finite. A whole recording of no samples is an empty Waveform; a part that holds none is an error.
+// What is no regular file (a pipe, a device) is refused without waiting for it. A WAV whose header
+// announces more than the file holds is truncated, unless it announces the largest size there is,
+// as programs do that write to a pipe. Thread safety: every function may be called from several
+// threads at once.
 #pragma once
 
 #include <span>

@@ -98,7 +98,7 @@ Matrix read_feature_file(const std::string& path, const std::string& key) {
   // Copied, not mapped: a data set may be rewritten while it is read.
   if (is_safetensors(path, key))
     return features_from(SafetensorsFile(path, FileBytes::Mode::copy), key);
-  const std::string content = data::read_whole_file(path);
+  const std::string content = data::read_regular_file(path);
   const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
   const FeatureShape shape = checked_shape(header.shape, path);
   Matrix out;
@@ -109,7 +109,7 @@ Matrix read_feature_file(const std::string& path, const std::string& key) {
 }
 
 std::vector<int32_t> read_integer_file(const std::string& path) {
-  const std::string content = data::read_whole_file(path);
+  const std::string content = data::read_regular_file(path);
   const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
   if (header.shape.size() != 1)
     fail_input(path, ": has ", header.shape.size(), " dimensions, expected one");
