@@ -1,4 +1,5 @@
 // rondo eval: error rates of a model on a manifest.
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -112,7 +113,7 @@ void print_text(const EvalOptions& o, const std::string& group, const Evaluation
                 static_cast<long long>(w.insertions), static_cast<long long>(w.deletions));
     print_unwritable(unwritable, e.errors);
     for (const auto& [name, rates] : groups) print_rates(label_of(o, group, name), rates);
-    std::printf("loss %.4f per utterance", e.loss);
+    std::printf("loss %s per utterance", loss_text(e.loss).c_str());
     if (e.infeasible) {
       std::printf(", without %lld whose text is too long for their frames",
                   static_cast<long long>(e.infeasible));
@@ -182,7 +183,7 @@ int run_eval(const EvalOptions& o) {
   if (o.json) {
     Json j = Json::object({{"model", model.file()},
                            {"manifest", o.manifest},
-                           {"loss", e.loss},
+                           {"loss", std::isnan(e.loss) ? Json() : Json(e.loss)},
                            {"utterances", e.utterances},
                            {"seconds", e.seconds},
                            {"audio_seconds", e.audio_seconds}});

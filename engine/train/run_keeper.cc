@@ -1,6 +1,8 @@
 #include "engine/train/run_keeper.h"
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "engine/train/model/open_data.h"
 #include "engine/train/shared_evaluation.h"
@@ -65,7 +67,7 @@ std::optional<double> RunKeeper::validate(const Ranks& ranks) {
       metric < state.best_metric || (metric == state.best_metric && e.loss < state.best_loss);
   if (better) {
     state.best_metric = metric;
-    state.best_loss = e.loss;
+    state.best_loss = std::isnan(e.loss) ? std::numeric_limits<double>::infinity() : e.loss;
     save_best(ranks);
   }
   sync_.swap_average();

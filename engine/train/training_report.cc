@@ -185,7 +185,7 @@ void TrainingReport::show_progress(const TrainingState& state, double epoch, int
   progress_.epochs = config_.training.epochs;
   progress_.epoch = std::min<int64_t>(static_cast<int64_t>(std::ceil(epoch)), progress_.epochs);
   progress_.done = epoch - std::floor(epoch) == 0 ? 1 : epoch - std::floor(epoch);
-  progress_.loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : 0;
+  progress_.loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : std::nan("");
   progress_.frames_per_second = static_cast<double>(frames_) / std::max(now - logged_at_, 1e-9);
   const double per_step = (now - started_) / static_cast<double>(state.step - first_step_);
   double remaining = per_step * static_cast<double>(expected_steps - state.step);
@@ -198,7 +198,7 @@ void TrainingReport::show_progress(const TrainingState& state, double epoch, int
 
 void TrainingReport::log_step(const TrainingState& state, const StepResult& r, double rate,
                               double epoch, const StepTimes& times, double seconds) {
-  const double loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : 0;
+  const double loss = sequences_ > 0 ? loss_sum_ / static_cast<double>(sequences_) : std::nan("");
   const double frames_per_second = static_cast<double>(frames_) / seconds;
   std::vector<LogField> fields = {
       {"event", std::string("step")},
@@ -238,7 +238,8 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   const double metric = e.metric(task);
   if (observer_ != nullptr) observer_->validated({state.step, e.loss, metric, best});
   progress_.wer = task == Task::ctc ? metric : std::nan("");
-  std::string line = format("step %-6" PRId64 " dev loss %.4f", state.step, e.loss);
+  std::string line =
+      format("step %-6" PRId64 " dev loss %s", state.step, loss_text(e.loss).c_str());
   if (task != Task::regress) line += "  " + metric_text(task, metric);
   if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
   if (best) line += "  (best so far)";
@@ -265,7 +266,9 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
   }
   log(fields);
   if (tensorboard_) {
-    tensorboard_->scalar("loss/dev", state.step, static_cast<float>(e.loss));
+    if (!std::isnan(e.loss)) {
+      tensorboard_->scalar("loss/dev", state.step, static_cast<float>(e.loss));
+    }
     if (task == Task::ctc) {
       tensorboard_->scalar("wer/dev", state.step, static_cast<float>(e.errors.wer()));
       tensorboard_->scalar("cer/dev", state.step, static_cast<float>(e.errors.cer()));

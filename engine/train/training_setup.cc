@@ -257,6 +257,7 @@ SafetensorsFile foreign_weights(const Config& config, const ModelDescription& de
   report.warnings(warnings);
   require_same_outputs(file, description);
   require_weights(file, model.entries());
+  require_finite(file);
   report.message("weights from " + file.name());
   return file;
 }

@@ -3,10 +3,14 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
 
 #include "engine/io/signals.h"
 #include "engine/report/charts.h"
 #include "engine/report/jsonl.h"
+#include "engine/train/open_data.h"
+#include "engine/train/recognizer.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;
@@ -46,7 +50,123 @@ struct Notes final : TrainingObserver {
   }
 };
 
+// Recordings that are not in files: "b-17" is the letter b as a tone of 0.2 s, between pauses of
+// noise or, for odd numbers, of digital silence.
+class Tones final : public AudioReader {
+ public:
+  AudioInfo info(const std::string& path) const override {
+    return {8000, 1, static_cast<int64_t>(samples(path).size())};
+  }
+  Waveform read(const std::string& path, int32_t rate, AudioSegment) const override {
+    REQUIRE(rate == 8000);
+    return {rate, samples(path)};
+  }
+
+ private:
+  static std::vector<float> samples(const std::string& path) {
+    const std::string name = fs::path(path).filename().string();
+    const auto number = static_cast<unsigned>(std::stoi(name.substr(2)));
+    std::mt19937 random(number);
+    std::normal_distribution<float> noise(0, number % 2 ? 0.0f : 0.003f);
+    std::vector<float> x(4000 + 40 * (number % 7));
+    for (size_t i = 0; i < x.size(); ++i) {
+      x[i] = noise(random);
+      if (i < 1200 || i >= 2800) continue;
+      x[i] += 0.3f * std::sin(0.3f * static_cast<float>(name[0] - 'a' + 1) * static_cast<float>(i));
+    }
+    return x;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a trained model writes nothing for digital silence and for no sound at all",
+          "[trainer]") {
+  const TemporaryFolder folder;
+  for (const char* part : {"train", "dev"}) {
+    std::string manifest;
+    for (int i = 0; i < 24; ++i) {
+      const std::string letter(1, static_cast<char>('a' + i % 3));
+      manifest += "{\"audio_filepath\": \"" + letter + "-" + std::to_string(i) +
+                  "\", \"text\": \"" + letter + "\"}\n";
+    }
+    folder.write(std::string(part) + ".jsonl", manifest);
+  }
+  const Tones tones;
+  for (const Cmvn cmvn : {Cmvn::utterance, Cmvn::global, Cmvn::none}) {
+    Config c;
+    c.data.train = folder.path("train.jsonl");
+    c.data.dev = folder.path("dev.jsonl");
+    c.data.batch_frames = 400;
+    c.features.rate = 8000;
+    c.features.bins = 20;
+    c.features.cmvn = cmvn;
+    c.model.hidden = 16;
+    c.model.layers = 1;
+    c.model.dropout = 0;
+    c.training.threads = 1;
+    c.training.epochs = 60;
+    c.training.max_steps = cmvn == Cmvn::utterance ? 240 : 20;
+    c.training.checkpoint_dir = folder.path(std::string("run") + name_of(cmvn_mode_of(cmvn)));
+    c.optimizer.lr = 0.02;
+    TrainerOptions o;
+    o.audio = &tones;
+    INFO(name_of(cmvn_mode_of(cmvn)));
+    const double metric = train(c, o).best_metric;
+    Recognizer model(c.training.checkpoint_dir, DeviceId{}, 1);
+    const bool by_itself = cmvn == Cmvn::utterance;
+    if (by_itself) {  // it has learnt to write, and would
+      CHECK(metric < 0.1);
+      CHECK(model.transcribe(tones.read("b-4", 8000, {})).text == "b");
+    }
+    for (const size_t samples : {size_t{0}, size_t{10}, size_t{4000}, size_t{80000}}) {
+      const Waveform silence{8000, std::vector<float>(samples)};
+      const Transcript t = model.transcribe(silence);
+      if (by_itself || samples < 100) CHECK(t.text == "");
+      CHECK(
+          std::all_of(t.logits.begin(), t.logits.end(), [](float x) { return std::isfinite(x); }));
+    }
+  }
+}
+
+TEST_CASE("a model with weights that are no numbers is named, with the tensor", "[trainer]") {
+  const TrainingCorpus corpus;
+  Config config = corpus.config("run");
+  config.training.max_steps = 2;
+  train(config, {});
+  const std::string file = corpus.folder.path("run") + "/model.safetensors";
+  const SafetensorsFile good(file);
+  const StoredTensor& first = good.tensors().front();
+  std::vector<float> values(first.as<float>().begin(), first.as<float>().end());
+  std::vector<TensorToWrite> tensors;
+  for (const StoredTensor& t : good.tensors()) {
+    const void* const data =
+        &t == &first ? static_cast<const void*>(values.data()) : t.bytes.data();
+    tensors.push_back({t.name, t.dtype, t.shape, data});
+  }
+  StringMap metadata = good.metadata();
+  metadata.erase("checksum");
+  for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+    values.at(1) = bad;
+    const std::string broken = corpus.folder.path("broken.safetensors");
+    write_safetensors(fs::path(broken), tensors, metadata);
+    CHECK_THROWS_WITH(Recognizer(broken, DeviceId{}, 1),
+                      Catch::Contains(": tensor '" + first.name + "' holds ") &&
+                          Catch::Contains(" at element 1, expected finite weights"));
+    Config next = corpus.config("next");
+    next.training.init_from = broken;
+    CHECK_THROWS_AS(train(next, {}), InputError);
+  }
+}
+
+TEST_CASE("a loss over no utterances is no number", "[trainer]") {
+  Evaluation nothing;
+  nothing.combine([](std::span<double>) {});
+  CHECK(std::isnan(nothing.loss));
+  CHECK(nothing.metric(Task::regress) == std::numeric_limits<double>::infinity());
+  CHECK(loss_text(nothing.loss) == "n/a");
+  CHECK(loss_text(0.25) == "0.2500");
+}
 
 TEST_CASE("train() prints nothing unasked, and tells its observer", "[trainer]") {
   const TrainingCorpus corpus;

@@ -1,6 +1,8 @@
 #include "engine/train/model/model_file.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -225,6 +227,20 @@ SafetensorsFile open_model(const std::string& path, std::vector<std::string>* wa
                "; the checkpoint-* directories of its run may still be good");
   }
   return file;
+}
+
+void require_finite(const SafetensorsFile& file) {
+  for (const StoredTensor& t : file.tensors()) {
+    if (t.dtype != DType::f32) continue;
+    const std::span<const float> values = t.as<float>();
+    const auto bad =
+        std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+    if (bad == values.end()) continue;
+    fail_input(file.name(), ": tensor '", t.name, "' holds ", *bad, " at element ",
+               bad - values.begin(),
+               ", expected finite weights; its training went out of range (a ",
+               "lower optimizer.lr helps, or training.clip)");
+  }
 }
 
 std::vector<std::string> files_of_model(const std::string& path) {

@@ -53,4 +53,8 @@ SafetensorsFile open_model(const std::string& path, std::vector<std::string>* wa
 // does not exist.
 std::vector<std::string> files_of_model(const std::string& path);
 
+// Throws InputError naming file, tensor and element where a weight is not a finite number: such a
+// model computes nothing.
+void require_finite(const SafetensorsFile& file);
+
 }  // namespace rondo

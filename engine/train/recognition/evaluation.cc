@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <numeric>
 
@@ -54,6 +55,13 @@ std::string names_of(const ManifestDataset& data, std::span<const int64_t> utter
   return text;
 }
 
+std::string loss_text(double loss) {
+  if (std::isnan(loss)) return "n/a";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", loss);
+  return text;
+}
+
 double Evaluation::metric(Task task) const {
   switch (task) {
     case Task::ctc:
@@ -61,9 +69,10 @@ double Evaluation::metric(Task task) const {
     case Task::classify:
       return utterances ? static_cast<double>(wrong) / static_cast<double>(utterances) : 0;
     case Task::regress:
-      return loss;
+      break;
   }
-  return loss;
+  // Of nothing it is no achievement.
+  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
 }
 
 void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
@@ -96,7 +105,7 @@ void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
   errors = ErrorRate({at(4), at(5), at(6), at(7)}, {at(8), at(9), at(10), at(11)}, at(12), at(13));
   std::copy(sums.begin() + std::size(counts), sums.end(), batch_losses.begin());
   const double total = std::accumulate(batch_losses.begin(), batch_losses.end(), 0.0);
-  loss = counted > 0 ? total / static_cast<double>(counted) : 0;
+  loss = counted > 0 ? total / static_cast<double>(counted) : std::nan("");
 }
 
 namespace {

@@ -35,8 +35,11 @@ struct Hypothesis {
   double loss = 0;
 };
 
+// "0.1234"; "n/a" for NaN, which a loss over no utterances is.
+std::string loss_text(double loss);
+
 struct Evaluation {
-  double loss = 0;                   // mean over the utterances with a finite loss
+  double loss = 0;                   // mean over those with a finite loss; NaN if there is none
   int64_t counted = 0;               // so many
   std::vector<double> batch_losses;  // sums, by batch; 0 for those of other parts
   ErrorRate errors;                  // ctc
@@ -46,7 +49,7 @@ struct Evaluation {
   bool stopped = false;    // options.stop said so (of any part): the figures are not of all data
   double seconds = 0;
   double audio_seconds = 0;
-  // The number to make small: WER, classification error, or the loss.
+  // The number to make small: WER, classification error, or the loss (of nothing: infinity).
   double metric(Task task) const;
   // Makes the whole of its parts, given what sums an array over them. Losses are summed in the
   // order of batches, so the result does not depend on the number of parts, bit for bit.

@@ -1,5 +1,6 @@
 #include "engine/train/recognition/recognizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/text/unicode.h"
@@ -56,6 +57,7 @@ Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
     fail_input(file_, ": an alphabet of ", alphabet_.symbols().size(), " symbols for ",
                description_.sizes.outputs, " outputs");
   }
+  require_finite(file);
   SessionOptions o = session_options(description_.config, device);
   o.threads = threads;
   o.training = false;
@@ -79,7 +81,14 @@ Matrix Recognizer::features(const Waveform& audio) const {
   return FeatureExtractor(feature_config(f)).compute(audio.samples);
 }
 
-Transcript Recognizer::transcribe(const Waveform& audio) { return transcribe(features(audio)); }
+Transcript Recognizer::transcribe(const Waveform& audio) {
+  Matrix x = features(audio);
+  // Normalised by itself, digital silence is what the mean of speech is, and gets text.
+  const std::vector<float>& s = audio.samples;
+  const bool silent = std::all_of(s.begin(), s.end(), [&](float v) { return v == s.front(); });
+  if (silent && description_.config.features.cmvn == Cmvn::utterance) x = Matrix();
+  return transcribe(std::move(x));
+}
 
 Transcript Recognizer::transcribe(Matrix x) {
   if (description_.config.task != Task::ctc) {

@@ -3,7 +3,8 @@
 //   Recognizer model("run", DeviceKind::cpu);
 //   std::cout << model.transcribe(waveform).text << "\n";
 //
-// Errors: InputError for files that are missing, damaged or not a model. One thread at a time.
+// Errors: InputError for files that are missing, damaged, not a model, or hold weights that are not
+// finite. One thread at a time.
 #pragma once
 
 #include <memory>
@@ -45,7 +46,8 @@ class Recognizer {
   Session& session() { return *session_; }
 
   // Transcribes by ctc models of recordings. The waveform must have the model's sample rate
-  // (Error); one shorter than a frame gives empty text.
+  // (Error); one shorter than a frame gives empty text, and so does digital silence where
+  // features.cmvn is "utterance" (without frames: it would be normalised to mean speech).
   Transcript transcribe(const Waveform& audio);
   // Takes features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);
