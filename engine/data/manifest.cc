@@ -1,5 +1,6 @@
 #include "engine/data/manifest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -84,9 +85,19 @@ class Line {
   int64_t number_;
 };
 
+constexpr std::string_view known_fields[] = {"audio_filepath", "features_filepath",
+                                             "features_key",   "offset",
+                                             "duration",       "text",
+                                             "label",          "target",
+                                             "labels",         "frame_labels",
+                                             "speaker"};
+
 void set_field(ManifestEntry& entry, const Line& line, const std::string& name, const Json& value,
                Json& extra) {
   const char* field = name.c_str();
+  const bool known =
+      std::find(std::begin(known_fields), std::end(known_fields), name) != std::end(known_fields);
+  if (known && value.is_null()) return;  // absent, as tools write it
   if (name == "audio_filepath" || name == "features_filepath") {
     if (!entry.path_as_written.empty())
       line.fail("both \"audio_filepath\" and \"features_filepath\" are given, expected one");
@@ -95,9 +106,9 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
   } else if (name == "features_key") {
     entry.features_key = line.string(field, value);
   } else if (name == "offset") {
-    if (!value.is_null()) entry.offset = line.seconds(field, value);
+    entry.offset = line.seconds(field, value);
   } else if (name == "duration") {
-    if (!value.is_null()) entry.duration = line.seconds(field, value);
+    entry.duration = line.seconds(field, value);
   } else if (name == "text") {
     entry.text = line.string(field, value);
   } else if (name == "label") {

@@ -11,8 +11,9 @@
 //   labels             label sequence as integers >= 1 (0 is the blank), instead of text
 //   frame_labels       class of each frame, a list of integers >= 0
 //   speaker            string or number, kept as a string
-// Everything else is kept in `extra`, untouched. Empty lines are skipped; a byte order mark at the
-// start is allowed. Exactly one of audio_filepath and features_filepath must be there.
+// null means that a field is absent. Everything else is kept in `extra`, untouched. Empty lines are
+// skipped; a byte order mark at the start is allowed. Exactly one of audio_filepath and
+// features_filepath must be there.
 //
 // Errors: InputError that names file:line and what was expected.
 // Thread safety: plain data.

@@ -11,6 +11,22 @@ using namespace rondo;
 using Catch::Matchers::Contains;
 using Catch::Matchers::Equals;
 
+TEST_CASE("a field of a manifest that is null is absent", "[manifest]") {
+  const Manifest m = parse_manifest(
+      R"({"audio_filepath": "a.wav", "features_filepath": null, "features_key": null, "offset": null,)"
+      R"( "duration": null, "text": "x", "label": null, "target": null, "labels": null,)"
+      R"( "frame_labels": null, "speaker": null, "mine": null})",
+      "m.jsonl");
+  const ManifestEntry& e = m.entries.at(0);
+  CHECK(e.is_audio);
+  CHECK(e.text == "x");
+  CHECK_FALSE((e.duration || e.label || e.labels));
+  CHECK((e.target.empty() && e.frame_labels.empty() && e.speaker.empty()));
+  CHECK(e.extra == R"({"mine":null})");
+  CHECK_THROWS_WITH(parse_manifest(R"({"audio_filepath": null})", "m.jsonl"),
+                    Catch::Contains("has no \"audio_filepath\""));
+}
+
 TEST_CASE("a manifest's fields are read and the rest is kept", "[manifest]") {
   const Manifest m = parse_manifest(
       "\xef\xbb\xbf{\"audio_filepath\": \"a/b.wav\", \"duration\": 1.5, \"text\": \"hallo\", "
