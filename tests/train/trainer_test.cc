@@ -9,8 +9,8 @@
 #include "engine/io/signals.h"
 #include "engine/report/charts.h"
 #include "engine/report/jsonl.h"
-#include "engine/train/open_data.h"
-#include "engine/train/recognizer.h"
+#include "engine/train/model/open_data.h"
+#include "engine/train/recognition/recognizer.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;
