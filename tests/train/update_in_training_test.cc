@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <numbers>
 
+#include "kernels/base/error.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;
@@ -166,8 +167,7 @@ TEST_CASE("a gradient is that of the mean over the update's utterances, then cli
   for (int accumulation : {1, 3}) {
     for (int ranks : {1, 2}) {
       for (bool invariant : {false, true}) {
-        const std::string name = "a" + std::to_string(accumulation) + "r" + std::to_string(ranks) +
-                                 (invariant ? "i" : "s");
+        const std::string name = str("a", accumulation, "r", ranks, invariant ? "i" : "s");
         Config c = corpus.config(name);
         c.training.accumulation = accumulation;
         c.training.max_steps = 6;
