@@ -196,7 +196,9 @@ std::vector<std::pair<std::string, const toml::node*>> in_order_of_lines(const t
 
 class Loader {
  public:
-  explicit Loader(Config& config) : config_(config), fields_(schema::fields(config)) {
+  // `has_layers`: the configuration lists layers that a key of the short form does not replace.
+  Loader(Config& config, bool has_layers)
+      : config_(config), fields_(schema::fields(config)), has_layers_(has_layers) {
     for (const Field& f : fields_) known_.push_back(f.key);
     known_.emplace_back("model.layer");
     for (const Field& f : fields_) {
@@ -226,7 +228,7 @@ class Loader {
         assign(f, key, node, source);
         if (schema::is_short_form(key)) {
           short_form_ = source.at(node) + ": " + key;
-          if (!layers_set_) config_.model.layer.clear();  // those of the base
+          if (!has_layers_) config_.model.layer.clear();  // those of the base
         }
         return;
       }
@@ -266,7 +268,7 @@ class Loader {
       layers.push_back(parse_layer(*element.as_table(), source));
     }
     config_.model.layer = std::move(layers);
-    layers_set_ = true;
+    has_layers_ = true;
   }
 
   static LayerConfig parse_layer(const toml::table& table, const Source& source) {
@@ -293,8 +295,8 @@ class Loader {
   std::vector<Field> fields_;
   std::vector<std::string> known_;
   std::vector<std::string> sections_;
-  std::string short_form_;   // where a key of the short form was set last
-  bool layers_set_ = false;  // by what was loaded
+  std::string short_form_;  // where a key of the short form was set last
+  bool has_layers_;
 };
 
 // The first line that opens a table with a dot, which is what the parser stumbles over; 1 if there
@@ -371,7 +373,7 @@ void load_override(Loader& loader, const std::string& text) {
 Config parse_config(std::string_view toml, const std::string& name,
                     std::span<const std::string> overrides, const Config& base) {
   Config config = base;
-  Loader loader(config);
+  Loader loader(config, false);
   const toml::table document = parse_toml(toml, name);
   loader.load(document, "", {name, true, nullptr});
   for (const std::string& text : overrides) load_override(loader, text);
@@ -388,7 +390,7 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 
 void apply_overrides(Config& config, std::span<const std::string> overrides) {
   Config changed = config;
-  Loader loader(changed);
+  Loader loader(changed, !changed.model.layer.empty());
   for (const std::string& text : overrides) load_override(loader, text);
   loader.check_forms();
   config = std::move(changed);
