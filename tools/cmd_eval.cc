@@ -13,6 +13,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
+#include "tools/command_line/path_words.h"
 
 namespace rondo {
 namespace {
@@ -137,6 +138,8 @@ Json rates_json(const ErrorRate& e) {
 }
 
 int run_eval(const EvalOptions& o) {
+  require_model_first("rondo eval", o.model, o.manifest);
+  require_manifest(o.manifest);
   const SndfileReader audio;
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());

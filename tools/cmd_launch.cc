@@ -36,10 +36,8 @@ class Attempt {
       : options_(options) {
     std::vector<std::string> arguments{"rondo"};
     arguments.insert(arguments.end(), options.words.begin(), options.words.end());
-    if (number > 1 &&
-        std::find(arguments.begin(), arguments.end(), "--resume") == arguments.end()) {
-      arguments.push_back("--resume");
-    }
+    // The first attempt may have saved nothing.
+    if (number > 1) go_on(arguments);
     for (int i = 0; i < options.ranks; ++i) {
       std::vector<std::string> environment = inherited();
       environment.insert(environment.end(), settings.begin(), settings.end());
@@ -130,6 +128,15 @@ class Attempt {
     std::string report;  // its "rondo: ..." line, without the name
     bool given_up = false;
   };
+
+  static void go_on(std::vector<std::string>& arguments) {
+    const auto resumes = [](const std::string& a) {
+      return a == "--resume" || a == "--resume-or-start";
+    };
+    if (std::none_of(arguments.begin(), arguments.end(), resumes)) {
+      arguments.push_back("--resume-or-start");
+    }
+  }
 
   int rank_of(int local) const { return options_.node_rank * options_.ranks + local; }
 

@@ -32,23 +32,30 @@ namespace {
 
 struct TrainOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
-  bool resume = false, lockstep = false, help_config = false, print_config = false;
+  bool resume = false, resume_or_start = false;
+  bool lockstep = false, help_config = false, print_config = false;
   std::string init_from;
   DeviceChoice device;
   int ranks = 1;
-  int pipeline = 0, data = 0, sequence = 0;  // 0: as configured
+  int stages = 0, replicas = 0, shards = 0;  // 0: as configured
   std::string timeline;
 };
 
 constexpr int most_ranks = 256;  // as threads: each has some more of its own
 
+StartFrom start_of(const TrainOptions& o) {
+  return o.resume            ? StartFrom::checkpoint
+         : o.resume_or_start ? StartFrom::checkpoint_if_any
+                             : StartFrom::scratch;
+}
+
 Config configuration(const TrainOptions& o) {
   std::vector<std::string> options;
-  if (o.pipeline > 0) options.push_back(str("parallel.pipeline=", o.pipeline));
-  if (o.data > 0) options.push_back(str("parallel.data=", o.data));
-  if (o.sequence > 0) options.push_back(str("parallel.sequence=", o.sequence));
+  if (o.stages > 0) options.push_back(str("parallel.pipeline=", o.stages));
+  if (o.replicas > 0) options.push_back(str("parallel.data=", o.replicas));
+  if (o.shards > 0) options.push_back(str("parallel.sequence=", o.shards));
   if (!o.init_from.empty()) options.push_back("training.init_from=" + o.init_from);
-  return config_from_words(o.words, options, o.resume);
+  return config_from_words(o.words, options, o.resume || o.resume_or_start);
 }
 
 CommClock::duration timeout_of(const Config& config) {
@@ -172,14 +179,18 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
   return 0;
 }
 
-// A launcher that starts again adds --resume, and the first attempt may have saved nothing.
+// --data was a number of replicas before it had a name of its own.
+std::string wrong_replicas(const std::string& text) {
+  if (text.find_first_not_of("+-0123456789") == std::string::npos) return {};
+  return str("'", shortened(text),
+             "' is no number of replicas; a corpus is named by data=", shortened(text));
+}
+
 void require_one_beginning(const TrainOptions& o) {
-  const char* attempt = std::getenv("RONDO_ATTEMPT");
-  const bool again = attempt != nullptr && std::atoi(attempt) > 1;
-  if (o.resume && !o.init_from.empty() && !again) {
+  if (o.resume && !o.init_from.empty()) {
     throw WrongUsage(
         "--resume continues with the weights of the run, --init-from would start with those of "
-        "another; give one of them");
+        "another; give one of them, or --resume-or-start for the second unless there is a first");
   }
 }
 
@@ -201,7 +212,7 @@ int run_train(const TrainOptions& given) {
   // end.
   ::signal(SIGPIPE, SIG_IGN);
   TrainerOptions t;
-  t.start = o.resume ? StartFrom::checkpoint : StartFrom::scratch;
+  t.start = start_of(o);
   t.lockstep = o.lockstep;
   t.timeline = o.timeline;
   t.version = RONDO_VERSION;
@@ -243,25 +254,30 @@ void add_train(Command& program) {
   command.add_option("config", o->words,
                      "a TOML file, and settings that override it: key=value, or data=DIR for a "
                      "prepared corpus");
-  command.add_flag("--resume", o->resume, "continue from the newest checkpoint");
+  command.add_flag(
+      "--resume", o->resume,
+      "continue from the newest checkpoint; --resume DIR takes the settings of that run");
+  command.add_flag(
+      "--resume-or-start", o->resume_or_start,
+      "the same, but begin where there is none yet: for jobs that may be started again");
   command.add_option("--init-from", o->init_from, "start with the weights of another model");
   add_device_option(command, &o->device);
   command.add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
       .range(1, most_ranks)
       .show_default();
   command
-      .add_option("--pipeline", o->pipeline,
+      .add_option("--stages,--pipeline", o->stages,
                   "so many ranks share the layers of the model (docs/parallelism.md)")
       .range(1, 4096);
-  command.add_option("--data", o->data, "so many replicas of the pipeline").range(1, 4096);
+  command.add_option("--replicas,--data", o->replicas, "so many replicas of the stages")
+      .check(wrong_replicas)
+      .range(1, 4096);
+  command
+      .add_option("--shards,--sequence", o->shards,
+                  "so many neighbouring ranks share each sequence, a part of its frames each")
+      .range(1, 4096);
   command.add_option("--timeline", o->timeline,
                      "draw what every rank did in the last update, as SVG");
-  command
-      .add_option("--sequence", o->sequence,
-                  "so many neighbouring ranks share each sequence (parallel.sequence); without "
-                  "--ranks or a launcher, as many threads")
-      .range(1, 4096)
-      .type_name("INT");
   command.add_flag("--lockstep-ref", o->lockstep,
                    "run every kernel beside its reference and stop at the first difference (slow)");
   command.add_flag("--help-config", o->help_config, "list all settings with their defaults");

@@ -17,6 +17,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
+#include "tools/command_line/path_words.h"
 
 namespace rondo {
 namespace {
@@ -224,6 +225,7 @@ void require_fitting(const TranscribeOptions& o) {
 
 int run_transcribe(const TranscribeOptions& o) {
   require_fitting(o);
+  require_model_first("rondo transcribe", o.model, o.files.front());
   if (o.format == "npy") check_names(o);
   require_apart(o);
   Recognizer model(o.model, resolve(o.device), o.threads);

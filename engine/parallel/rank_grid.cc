@@ -20,13 +20,13 @@ WorldSplit split_world(int world, int pipeline, int data, int sequence) {
     return {static_cast<int>(world / column), pipeline, sequence};
   }
   if (data * column == world) return {data, pipeline, sequence};
-  const std::string shards = sequence > 1 ? str(" x --sequence ", sequence) : "";
+  const std::string shards = sequence > 1 ? str(" x --shards ", sequence) : "";
   if (data == 0) {
     fail_input(world, world == 1 ? " rank" : " ranks", " cannot be shared out to pipelines of ",
-               column, " ranks: the number of ranks must be a multiple of --pipeline",
+               column, " ranks: the number of ranks must be a multiple of --stages",
                sequence > 1 ? str(" ", pipeline, shards) : "");
   }
-  fail_input("--data ", data, " x --pipeline ", pipeline, shards, " is ", data * column,
+  fail_input("--replicas ", data, " x --stages ", pipeline, shards, " is ", data * column,
              " ranks, not the ", world, " there are");
 }
 

@@ -38,6 +38,7 @@ class Trainer {
     const Ranks setup = make_ranks(10);
     require_same_settings(setup, config_, options.version);
     setup.at_first([&] {
+      require_checkpoint();
       store_ = std::make_unique<CheckpointStore>(config_.training.checkpoint_dir, policy());
     });
     setup.together([&] {
@@ -64,6 +65,14 @@ class Trainer {
                    s_.state, s_.resumed);
     if (!options_.note.empty()) report_->message(options_.note);
     for (const std::string& text : strategy_.messages) report_->message(text);
+  }
+
+  // Before the directory is made: it may be the name that is wrong.
+  void require_checkpoint() const {
+    const std::string& run = config_.training.checkpoint_dir;
+    if (options_.start != StartFrom::checkpoint || !list_checkpoints(run).empty()) return;
+    fail_input(run, ": holds no checkpoint to continue from; begin without --resume, or with ",
+               "--resume-or-start, which begins where there is none");
   }
 
   TrainingSummary run() {

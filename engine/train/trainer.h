@@ -39,8 +39,9 @@
 namespace rondo {
 
 enum class StartFrom : uint8_t {
-  scratch,     // the directory must hold no checkpoint
-  checkpoint,  // continue from the newest whole one
+  scratch,            // the directory must hold no checkpoint
+  checkpoint,         // continue from the newest whole one; InputError where there is none
+  checkpoint_if_any,  // the same, but from scratch where there is none
 };
 
 // Hears of a run while it goes on, in the thread that called train(), and of what its rank sees.

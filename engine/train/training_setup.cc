@@ -38,7 +38,7 @@ class Setup {
   void find_start() {
     require_validation();
     const std::filesystem::path directory = config_.training.checkpoint_dir;
-    if (options_.start == StartFrom::checkpoint) {
+    if (options_.start != StartFrom::scratch) {
       s_.checkpoint = open_latest(directory);
       if (!s_.checkpoint)
         report_.message(directory.string() + " holds no checkpoint: starting anew");

@@ -329,7 +329,8 @@ def test_models_that_are_none():
     fails("transcribe", root / "nowhere", good, errs="no such model file or checkpoint directory")
     with folder() as empty:
         fails("transcribe", empty, good, errs="holds no model and no checkpoint")
-    fails("transcribe", good, good, errs="not a safetensors file")
+    fails("transcribe", good, good, errs="is a recording, expected a model")
+    fails("info", "--model", good, errs="not a safetensors file")
     (root / "other.safetensors").write_bytes(safetensors({"x": [[1.0, 2.0]]}))
     fails("info", "--model", root / "other.safetensors", errs="is not a rondo model")
 
@@ -424,6 +425,26 @@ def test_weights_for_a_run_that_has_some():
               says="trained 2 steps")
         fails_to_train(root, "training.max_steps=3", f"training.init_from={root}/run", "--resume",
                        errs=[f"training.init_from is '{root}/run'", f"began with '{root}/a'"])
+
+
+def test_a_run_to_continue():
+    with folder() as root:
+        features(root)
+        fails_to_train(root, "--resume", errs=["run: holds no checkpoint to continue from", "--resume-or-start"])
+        check(not (root / "run").exists(), "made a directory for a run that is not there")
+        fails("train", "--resume", root / "nowhere", errs="nowhere: cannot be opened")
+        fails("train", "--resume", root, errs="holds no training run to continue")
+        train(root, root / "run", "training.max_steps=1", "--resume-or-start", says="starting anew")
+        # A run has its settings with it, whatever it was called when they were written.
+        (root / "run").rename(root / "moved")
+        run("train", "--resume", root / "moved", "training.max_steps=3", says=["continuing after step 1", "trained 3 steps"])
+        check(not (root / "run").exists(), "went on in the directory of before")
+        run("train", "--resume-or-start", root / "moved", says="trained 3 steps")
+        # It begins with another model only once.
+        both = ["train", *READY, f"data={root}", "training.max_steps=2", "--init-from", root / "moved",
+                "--resume-or-start", f"training.checkpoint_dir={root}/tuned"]
+        run(*both, says="weights from ")
+        run(*both, "training.max_steps=4", says=["continuing after step 2", "trained 4 steps"], not_says="weights from ")
 
 
 def test_weights_for_other_characters():

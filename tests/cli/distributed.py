@@ -42,7 +42,7 @@ def test_signals_stop_all_after_the_same_update():
         expected = single(root)
         last = last_step(root / "whole" / "run")
         for n, whom in ((2, None), (3, 1), (1, None)):
-            process = signalled_midway(launch(n, "--resume"), root, 10, last, whom, signal.SIGTERM)
+            process = signalled_midway(launch(n, "--resume-or-start"), root, 10, last, whom, signal.SIGTERM)
             out, err = ends(process, 20, 128 + signal.SIGTERM)
             step = int(out.split("signal after step ")[1].split(";")[0])
             newest = sorted((root / "run").glob("checkpoint-*"))[-1]

@@ -11,7 +11,7 @@ STAGES = ["model.layers=4", "parallel.deterministic=same_world", "training.clip=
 
 
 # Each stage writes its own files, so that their bytes are the same only where the cut is.
-TWO_STAGES = ["--pipeline", 2, "parallel.placement=3,2"]
+TWO_STAGES = ["--stages", 2, "parallel.placement=3,2"]
 
 
 # The simulator is slow: a few steps.
@@ -39,7 +39,7 @@ def same(expected, root):
 
 
 def test_shards_in_processes_are_threads():
-    for n, more in ((4, ["--sequence", 4]), (4, ["--sequence", 2])):
+    for n, more in ((4, ["--shards", 4]), (4, ["--shards", 2])):
         with expecting(n, *more) as (root, expected):
             out, err = run(*pipelines(n, *more), cwd=root)
             check(err == "", err)
@@ -48,7 +48,7 @@ def test_shards_in_processes_are_threads():
 
 
 def test_shards_on_devices_in_processes_are_threads():
-    for n, more in ((2, [*SIMULATED, "--sequence", 2]), (4, [*SIMULATED, *TWO_STAGES, "--sequence", 2])):
+    for n, more in ((2, [*SIMULATED, "--shards", 2]), (4, [*SIMULATED, *TWO_STAGES, "--shards", 2])):
         with expecting(n, *more) as (root, expected):
             out, err = run(*pipelines(n, *more), cwd=root)
             check(err == "", err)
@@ -57,8 +57,8 @@ def test_shards_on_devices_in_processes_are_threads():
 
 
 def test_processes_are_threads():
-    for n, more in ((2, TWO_STAGES), (4, [*TWO_STAGES, "--data", 2]),
-                    (4, [*TWO_STAGES, "--sequence", 2, "parallel.shard_optimizer=true"])):
+    for n, more in ((2, TWO_STAGES), (4, [*TWO_STAGES, "--replicas", 2]),
+                    (4, [*TWO_STAGES, "--shards", 2, "parallel.shard_optimizer=true"])):
         with expecting(n, *more) as (root, expected):
             out, err = run(*pipelines(n, *more), "--timeline", "update.svg", cwd=root,
                            says=["stages (parallel.placement=", "1f1b, 4 micro-batches"])
@@ -74,7 +74,7 @@ def test_processes_are_threads():
 
 
 def test_a_stage_or_shard_is_killed():
-    for more in (["--pipeline", 3], ["--sequence", 3], ["--sequence", 3, "--device", "sim"]):
+    for more in (["--stages", 3], ["--shards", 3], ["--shards", 3, "--device", "sim"]):
         with corpus() as root:
             process = start(*pipelines(3, *more, "training.max_steps=100000",
                                        "training.epochs=100000", options=["--grace", 5]), cwd=root)
@@ -85,12 +85,12 @@ def test_a_stage_or_shard_is_killed():
 
 
 def test_killed_shards_start_again():
-    check_killed_start_again(["--sequence", 4], (0, 2))  # one that writes and has the losses; another
+    check_killed_start_again(["--shards", 4], (0, 2))  # one that writes and has the losses; another
 
 
 def test_killed_stages_start_again():
     # A first stage, which writes; a last one, which has the losses.
-    check_killed_start_again([*TWO_STAGES, "--data", 2], (0, 3))
+    check_killed_start_again([*TWO_STAGES, "--replicas", 2], (0, 3))
 
 
 def check_killed_start_again(more, victims):
@@ -183,7 +183,7 @@ def test_data_that_turn_out_bad():
         (root / "late.npy").write_bytes(npy([[1.0] * 5 + [float("nan")]] * 60))
         with open(root / "train.jsonl", "a") as manifest:
             manifest.write(json.dumps({"features_filepath": "late.npy", "text": "abcabc"}) + "\n")
-        process = start(*pipelines(2, "--pipeline", 2), cwd=root)
+        process = start(*pipelines(2, "--stages", 2), cwd=root)
         _, err = ends(process, 20, 1)
         one_line(err, "rank ", "late.npy: frame 0 column 5 is not a finite number")
         state = sorted((root / "run").glob("checkpoint-*"))[-1] / "state.json"
@@ -193,11 +193,11 @@ def test_data_that_turn_out_bad():
 def test_other_splits_go_on():
     with corpus() as root:
         # As many threads as the split needs.
-        run(*words(*STAGES, "--pipeline", 2, "training.max_steps=11"), cwd=root,
+        run(*words(*STAGES, "--stages", 2, "training.max_steps=11"), cwd=root,
             says="1 pipeline of 2 ranks")
         run(*words(*STAGES, "training.max_steps=17"), "--resume", cwd=root,
             says=["continuing after step 11", "parallel.pipeline: 2 -> 1"])
-        run(*pipelines(4, "--pipeline", 2, "--data", 2, "training.max_steps=23"), "--resume", cwd=root,
+        run(*pipelines(4, "--stages", 2, "--replicas", 2, "training.max_steps=23"), "--resume", cwd=root,
             says="continuing after step 17")
 
 
@@ -214,25 +214,25 @@ def test_what_cannot_be():
         def refused(*more, ranks=2, says):
             fails(*words(*STAGES, *more), "--ranks", ranks, cwd=root, errs=says)
             check(not list(root.glob("run/checkpoint-*")), "it has trained")
-        refused("--pipeline", 2, ranks=3, says="3 ranks cannot be shared out to pipelines of 2 ranks")
-        refused("--pipeline", 2, "--data", 2, says="--data 2 x --pipeline 2 is 4 ranks, not the 2")
-        refused("--pipeline", 6, "parallel.micro_batches=6", ranks=6,
+        refused("--stages", 2, ranks=3, says="3 ranks cannot be shared out to pipelines of 2 ranks")
+        refused("--stages", 2, "--replicas", 2, says="--replicas 2 x --stages 2 is 4 ranks, not the 2")
+        refused("--stages", 6, "parallel.micro_batches=6", ranks=6,
                 says="a pipeline of 6 stages for a model of 5 layers (lstm0.0 lstm")
-        refused("--pipeline", 2, "parallel.micro_batches=1",
+        refused("--stages", 2, "parallel.micro_batches=1",
                 says="the 1f1b schedule of 2 ranks needs at least 2 micro-batches, not 1")
-        refused("--pipeline", 2, "parallel.placement=4,2", says="places 6 layers, the model has 5")
-        refused("--pipeline", 2, "parallel.placement=4;1", says="expected the number of layers")
-        refused("--pipeline", 2, "parallel.stage_memory_mb=1", "model.hidden=200",
+        refused("--stages", 2, "parallel.placement=4,2", says="places 6 layers, the model has 5")
+        refused("--stages", 2, "parallel.placement=4;1", says="expected the number of layers")
+        refused("--stages", 2, "parallel.stage_memory_mb=1", "model.hidden=200",
                 says="no cut of the model's 5 layers into 2 stages fits 1 MiB per stage")
-        refused("--pipeline", 2, "parallel.chunks=2", says="parallel.chunks: the 1f1b schedule has one stage per rank")
-        refused("--pipeline", 2, "parallel.chunks=2", "parallel.schedule=interleaved", "parallel.micro_batches=3",
+        refused("--stages", 2, "parallel.chunks=2", says="parallel.chunks: the 1f1b schedule has one stage per rank")
+        refused("--stages", 2, "parallel.chunks=2", "parallel.schedule=interleaved", "parallel.micro_batches=3",
                 says="parallel.micro_batches: the interleaved schedule of 2 ranks needs a multiple of 2")
-        refused("--sequence", 40, ranks=40, says=["parallel.sequence=40: the longest utterance of ", "each shard needs one"])
-        refused("--sequence", 2, ranks=3, says="parallel.sequence is 2, which does not divide the 3 ranks")
-        run("train", "--pipeline", 0, code=2, errs="--pipeline")
-        refused("--pipeline", 2, "--timeline", root / "no" / "t.svg", says="no is not a directory")
+        refused("--shards", 40, ranks=40, says=["parallel.sequence=40: the longest utterance of ", "each shard needs one"])
+        refused("--shards", 2, ranks=3, says="parallel.sequence is 2, which does not divide the 3 ranks")
+        run("train", "--stages", 0, code=2, errs="--stages")
+        refused("--stages", 2, "--timeline", root / "no" / "t.svg", says="no is not a directory")
         # Not one of some thousand threads is started.
-        fails(*words(*STAGES), "--sequence", 4096, "--data", 4096, cwd=root,
+        fails(*words(*STAGES), "--shards", 4096, "--replicas", 4096, cwd=root,
               errs="more than 256 ranks as threads of one process")
 
 

@@ -95,9 +95,9 @@ def test_kill_at_random_moments():
                     time.sleep(rng.uniform(0, 0.02))
                     return True
 
-            ended_by(signal.SIGKILL, words("--resume"), parts, moment,
+            ended_by(signal.SIGKILL, words("--resume-or-start"), parts, moment,
                      lambda: last_step(parts / "run") < last)
-        run(*words("--resume"), cwd=parts)
+        run(*words("--resume-or-start"), cwd=parts)
         check_same(whole, parts / "run")
         # A finished run has nothing left to do, and says so.
         run(*words("--resume"), cwd=parts)
@@ -128,7 +128,7 @@ def test_interrupted_and_terminated():
         whole, parts = uninterrupted(root)
         last = last_step(whole)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            out = ended_by(number, words("--resume"), parts, None, lambda: last_step(parts / "run") < last - 5)
+            out = ended_by(number, words("--resume-or-start"), parts, None, lambda: last_step(parts / "run") < last - 5)
             check("stopped by a signal after step" in out and "--resume" in out, out)
             # Saved at that very step, not at the last one that was due.
             step = int(out.split("signal after step ")[1].split(";")[0])
@@ -262,7 +262,7 @@ def test_full_disk():
                  lambda: last_step(parts / "run") < last - 5)
         # No file may grow beyond 20 kB: the log still can, a checkpoint cannot.
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
-        fails(*words("--resume"), cwd=parts, preexec_fn=limit, errs=["cannot be written: File too large"])
+        fails(*words("--resume-or-start"), cwd=parts, preexec_fn=limit, errs=["cannot be written: File too large"])
         run("info", "--model", parts / "run", says="alphabet")
         run(*words("--resume"), cwd=parts, says="continuing after step")
         check_same(whole, parts / "run")
@@ -300,7 +300,7 @@ def test_two_at_once():
                         "training.epochs=100000", cwd=root, stdout=subprocess.DEVNULL)
         try:
             wait_until(lambda: (root / "run/log.jsonl").exists(), process)
-            fails("train", *READY, "data=.", "training.checkpoint_dir=run", "--resume", cwd=root,
+            fails("train", *READY, "data=.", "training.checkpoint_dir=run", "--resume-or-start", cwd=root,
                   errs="run")
         finally:
             process.kill()

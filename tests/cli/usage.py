@@ -132,7 +132,7 @@ def test_wrong_usage_is_2():
         (["bench", "--backend", "abacus"], "abacus"),
         (["bench", "--seconds", "-1"], "--seconds"),
         (["bench", "--json=maybe"], "--json is 'maybe', expected true or false"),
-        (["train", "--data", "1", "--data", "2"], "--data takes one value, not 2"),
+        (["train", "--replicas", "1", "--replicas", "2"], "--replicas takes one value, not 2"),
         (["prepare", "speech-demo", "o", "--rate", "fast"], "--rate is 'fast', expected one of 8000, 16000"),
         # No number is not within limits.
         (["transcribe", "model", "a.wav", "--chunk-ms", "nan"], "--chunk-ms is 'nan', expected a number from 1 to "),
@@ -140,17 +140,52 @@ def test_wrong_usage_is_2():
         run(*words, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
 
 
+def test_what_was_probably_meant():
+    with folder() as root:
+        feature_corpus(root, "ctc", train=4, dev=2)
+        train(root, root / "run", "training.max_steps=1")
+        (root / "a.wav").write_bytes(b"RIFF0000WAVE")
+        model, lines = root / "run" / "model.safetensors", root / "train.jsonl"
+        for words, says in [
+            (["train", root / "run"], [f"'{root}/run' is a training run", f"--resume {root}/run continues"]),
+            (["train", root], [f"'{root}' is a folder with manifests", f"data={root}"]),
+            (["train", root / "run" / "none.toml", lines], "two configuration files"),
+            (["train", lines], ["is a manifest", f"data.train={lines}"]),
+            (["train", model], ["is a model", f"--init-from {model}"]),
+            (["train", root / "a.wav"], ["is a recording", "a manifest"]),
+            (["train", f"data={lines}"], ["names a folder", f"data.train={lines}"]),
+            (["train", "--data", root], ["is no number of replicas", f"data={root}"]),
+            (["eval", lines, root / "run"], ["which comes first", f"rondo eval {root}/run {lines}"]),
+            (["eval", root / "run", root], [f"'{root}' is a folder with manifests", f"{root}/dev.jsonl, {root}/test.jsonl, {lines}"]),
+            (["eval", root / "run", root / "a.wav"], "'rondo transcribe' takes recordings"),
+            (["eval", root / "run", model], "is a model, expected a manifest"),
+            (["eval", root, lines], "is a folder with manifests, expected a model"),
+            (["transcribe", root / "a.wav", model], ["which comes first", f"rondo transcribe {model} {root}/a.wav"]),
+        ]:
+            code = 2 if any(text in str(says) for text in ("two conf", "comes first", "no number")) else 1
+            run(*words, code=code, errs=says)
+
+
+def test_flags_of_splits_had_other_names():
+    for now, before in (("--stages", "--pipeline"), ("--replicas", "--data"), ("--shards", "--sequence")):
+        out = [run("train", name, 2, "--print-config")[0] for name in (now, before)]
+        check(out[0] == out[1] != run("train", "--print-config")[0], now)
+        help_text = run("train", "--help")[0]
+        check(now in help_text and before + " " not in help_text, help_text)
+
+
 def test_words_as_long_as_a_command_line_takes():
-    long = "x" * 100000
+    word = "x" * 100000
+    long = "x" * 60 + "... (100000 characters)"
     for words, text in [
-        (["train", "--data"], f"--data is '{long}', expected a number from 1 to 4096"),
+        (["train", "--stages"], f"--stages is '{long}', expected a number from 1 to 4096"),
         (["train", "--device"], f"--device: '{long}' is no device"),
         (["bench", "--backend"], f"--backend is '{long}', expected one of cpu, sim, cuda"),
         (["prepare", "fsdd", "d", "o", "--seed"], f"--seed is '{long}', expected a whole number of at least 0"),
         (["eval", "a", "b"], f"unexpected argument '{long}' of 'rondo eval'"),
         ([], f"unknown command '{long}'; expected prepare, "),
     ]:
-        run(*words, long, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
+        run(*words, word, code=2, errs=["rondo: ", text, "--help' shows what is expected"])
 
 
 def test_a_device_of_the_environment():

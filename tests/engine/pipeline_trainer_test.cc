@@ -381,15 +381,15 @@ TEST_CASE("what does not fit the ranks is said before training", "[pipeline]") {
   CHECK(split_world(4, 2, 2).pipeline == 2);
   CHECK_THROWS_WITH(split_world(5, 2, 0),
                     "5 ranks cannot be shared out to pipelines of 2 ranks: the "
-                    "number of ranks must be a multiple of --pipeline");
+                    "number of ranks must be a multiple of --stages");
   CHECK_THROWS_WITH(split_world(4, 2, 3),
-                    "--data 3 x --pipeline 2 is 6 ranks, not the 4 there are");
+                    "--replicas 3 x --stages 2 is 6 ranks, not the 4 there are");
   CHECK(split_world(12, 2, 0, 3).data == 2);
   CHECK_THROWS_WITH(split_world(8, 2, 0, 3),
                     "8 ranks cannot be shared out to pipelines of 6 ranks: the number of ranks "
-                    "must be a multiple of --pipeline 2 x --sequence 3");
+                    "must be a multiple of --stages 2 x --shards 3");
   CHECK_THROWS_WITH(split_world(8, 2, 3, 2),
-                    "--data 3 x --pipeline 2 x --sequence 2 is 12 ranks, not the 8 there are");
+                    "--replicas 3 x --stages 2 x --shards 2 is 12 ranks, not the 8 there are");
 
   const Data data;
   const auto complaint = [&](int ranks, PipelineSettings p, bool unlike = false) {

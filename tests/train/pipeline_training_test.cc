@@ -276,14 +276,14 @@ TEST_CASE("a pipeline that cannot be is refused before training", "[pipelines]")
   const Config c = config(corpus, "refused");
   CHECK_THAT(refusal(3, pipeline(c, 2)),
              Contains("3 ranks cannot be shared out to pipelines of 2"));
-  CHECK_THAT(refusal(4, pipeline(c, 2, 3)), Contains("--data 3 x --pipeline 2 is 6 ranks"));
+  CHECK_THAT(refusal(4, pipeline(c, 2, 3)), Contains("--replicas 3 x --stages 2 is 6 ranks"));
   CHECK_THAT(refusal(1, pipeline(c, 2)), Contains("1 rank cannot be shared out"));
   CHECK_THAT(refusal(7, pipeline(c, 7, 1, 8)),
              Contains("a pipeline of 7 stages for a model of 6 layers (lstm"));
   CHECK_THAT(refusal(4, pipeline(c, 4, 1, 3)), Contains("needs at least 4 micro-batches, not 3"));
   Config shards = pipeline(c, 2);
   shards.parallel.sequence = 3;
-  CHECK_THAT(refusal(4, shards), Contains("must be a multiple of --pipeline 2 x --sequence 3"));
+  CHECK_THAT(refusal(4, shards), Contains("must be a multiple of --stages 2 x --shards 3"));
   Config local = pipeline(c, 2);
   local.parallel.sync = Sync::local;
   CHECK_THAT(refusal(2, local), Contains("parallel.sync = \"local\" do not go together: stages"));

@@ -35,10 +35,23 @@ std::vector<std::string> commands_of(const CLI::App& app) {
 std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* o : app.get_options()) {
-    for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+    if (!o->get_lnames().empty()) names.push_back("--" + o->get_lnames().front());
   }
   return names;
 }
+
+// Shows one long name for each option. Others are earlier names, kept for lines that have them.
+class CurrentNames : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional || option->get_lnames().empty()) {
+      return CLI::Formatter::make_option_name(option, is_positional);
+    }
+    std::string names;
+    for (const std::string& name : option->get_snames()) names += "-" + name + ",";
+    return names + "--" + option->get_lnames().front();
+  }
+};
 
 // Whether it takes arguments beside options and commands.
 bool takes_words(const CLI::App& command) {
@@ -85,7 +98,7 @@ std::string reworded(const CLI::App& app, const CLI::ParseError& error) {
   const size_t equals = text.find(is);
   if (text.starts_with(not_converted) && equals != std::string::npos) {
     const std::string option = text.substr(not_converted.size(), equals - not_converted.size());
-    return str(option, " is '", text.substr(equals + is.size()), "', expected ",
+    return str(option, " is '", shortened(text.substr(equals + is.size())), "', expected ",
                expected_by(app, option));
   }
   // "OPTION: 1 required TYPE missing", "OPTION: At Most 1 required but received 2"
@@ -109,7 +122,8 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error,
   const auto option =
       std::find_if(extra.begin(), extra.end(), [](const auto& w) { return w.starts_with("-"); });
   if (option != extra.end() && (commands.empty() || option == extra.begin())) {
-    return str("unknown option '", *option, "'", of, or_rather(*option, options_of(command)));
+    return str("unknown option '", shortened(*option), "'", of,
+               or_rather(*option, options_of(command)));
   }
   if (!commands.empty()) {
     if (extra.empty()) {
@@ -118,13 +132,13 @@ std::string describe(const CLI::App& app, const CLI::ParseError& error,
     }
     const std::string rather = or_rather(extra.front(), commands);
     if (rather.empty() && takes_words(command)) {
-      return str("unexpected argument '", extra.front(), "'", of);
+      return str("unexpected argument '", shortened(extra.front()), "'", of);
     }
-    return str("unknown command '", extra.front(), "'", of,
+    return str("unknown command '", shortened(extra.front()), "'", of,
                rather.empty() ? "; expected " + list_of(commands) : rather);
   }
   if (!extra.empty() && dynamic_cast<const CLI::ExtrasError*>(&error)) {
-    return str("unexpected argument '", extra.front(), "'", of);
+    return str("unexpected argument '", shortened(extra.front()), "'", of);
   }
   return reworded(command, error);
 }
@@ -146,7 +160,8 @@ void add_check(CLI::Option* option, const std::string& kind, const std::string& 
   option->check(CLI::Validator(
       [=](const std::string& text) {
         if (right(text)) return std::string();
-        throw WrongUsage(str(option->get_name(), " is '", text, "', expected ", expected));
+        throw WrongUsage(
+            str(option->get_name(), " is '", shortened(text), "', expected ", expected));
       },
       kind));
 }
@@ -166,6 +181,12 @@ void add_members(CLI::Option* option, const std::vector<Item>& values) {
 }
 
 }  // namespace
+
+std::string shortened(const std::string& word) {
+  constexpr size_t most = 200, shown = 60;
+  return word.size() > most ? str(word.substr(0, shown), "... (", word.size(), " characters)")
+                            : word;
+}
 
 template <class T>
 CommandOption& CommandOption::range(T least, T most) {
@@ -300,6 +321,7 @@ CommandLine::CommandLine(const std::string& name, const std::string& description
                          const std::string& version)
     : CommandLine(std::make_unique<CLI::App>(description, name)) {
   if (!version.empty()) app_->set_version_flag("--version", version);
+  app_->formatter(std::make_shared<CurrentNames>());
   app_->get_formatter()->column_width(help_column);
 }
 

@@ -28,6 +28,9 @@ class WrongUsage : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A word as messages show it: not all of one that is as long as a page.
+std::string shortened(const std::string& word);
+
 // Says more of an option that was added. Each of these holds for every value of a list.
 class CommandOption {
  public:
@@ -76,7 +79,8 @@ class Command {
   // its own.
   Command& add_command(const std::string& name, const std::string& description);
 
-  // `names`: "-n,--ranks", or "config" for an argument, known by its place. T: int, int64_t,
+  // `names`: "-n,--ranks", or "config" for an argument, known by its place; of several long names
+  // the help shows the first, the others are what it was called before. T: int, int64_t,
   // uint64_t, double, std::string, or a vector of int or std::string.
   template <class T>
   CommandOption add_option(const std::string& names, T& value, const std::string& help);

@@ -1,11 +1,36 @@
 #include "tools/command_line/config_words.h"
 
+#include <filesystem>
+
 #include "engine/io/checkpoint.h"
 #include "engine/train/model/model_file.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
+#include "tools/command_line/path_words.h"
 
 namespace rondo {
+
+namespace {
+
+// The settings that a run has written, as what it goes on with.
+std::string settings_of_run(const std::string& directory) {
+  const std::string file = (std::filesystem::path(directory) / "config.toml").string();
+  if (!list_checkpoints(directory).empty() && std::filesystem::exists(file)) return file;
+  fail_input("'", directory, "' holds no training run to continue: expected its config.toml and a ",
+             "checkpoint");
+}
+
+// data=DIR names a folder.
+void require_corpus_of(const std::string& word) {
+  const std::string before = "data=";
+  if (!word.starts_with(before)) return;
+  const std::string path = word.substr(before.size());
+  if (kind_of_path(path) != PathKind::manifest) return;
+  fail_input("data= names a folder that has train.jsonl, and '", path,
+             "' is a manifest: write data.train=", path);
+}
+
+}  // namespace
 
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options, bool resumes) {
@@ -13,6 +38,7 @@ Config config_from_words(const std::vector<std::string>& words,
   std::vector<std::string> overrides;
   for (const std::string& word : words) {
     if (word.find('=') != std::string::npos) {
+      require_corpus_of(word);
       overrides.push_back(word);
     } else if (file.empty()) {
       file = word;
@@ -20,6 +46,12 @@ Config config_from_words(const std::vector<std::string>& words,
       throw WrongUsage(str("two configuration files: '", file, "' and '", word,
                            "'; settings are written key=value"));
     }
+  }
+  if (resumes && std::filesystem::is_directory(file)) {
+    overrides.insert(overrides.begin(), "training.checkpoint_dir=" + file);
+    file = settings_of_run(file);
+  } else {
+    require_configuration(file);
   }
   overrides.insert(overrides.end(), options.begin(), options.end());
   const Config config = load_config(file, overrides);

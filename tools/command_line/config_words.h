@@ -1,4 +1,5 @@
-// The configuration of a command line: a TOML file and key=value settings, in any order.
+// The configuration of a command line: a TOML file and key=value settings, in any order; where a
+// run goes on, its directory may take the place of the file.
 #pragma once
 
 #include <string>
@@ -8,10 +9,12 @@
 
 namespace rondo {
 
-// `options`: settings that options stand for; they win over `words`. What nothing sets of the task,
-// the features and the model is as the model of training.init_from has it, or, where a run goes on
-// (`resumes`), as that run has it; else the defaults. Throws WrongUsage for two files, InputError
-// for what load_config() refuses and for a model that is there and cannot be read.
+// `resumes`: a run goes on, if there is one. `options`: settings that options stand for; they win
+// over `words`. What nothing sets of the task, the features and the model is as the model of
+// training.init_from has it, or, where a run goes on
+// (`resumes`), as that run has it; else the defaults. Throws WrongUsage for two files and for what
+// is no configuration, InputError for what load_config() refuses and for a model that is there and
+// cannot be read.
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options = {}, bool resumes = false);
 

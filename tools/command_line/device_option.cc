@@ -6,12 +6,13 @@
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/conditions.h"
+#include "tools/command_line/command_line.h"
 
 namespace rondo {
 
 std::string check_device_name(const std::string& text) {
   if (text == "auto" || device_named(text)) return "";
-  return str("'", text, "' is no device; expected auto, cpu, cuda, cuda:N or sim");
+  return str("'", shortened(text), "' is no device; expected auto, cpu, cuda, cuda:N or sim");
 }
 
 DeviceId require_device(const std::string& text, const std::string& from) {
