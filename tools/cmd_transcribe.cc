@@ -1,106 +1,82 @@
-// rondo transcribe: recordings in, text out.
+// rondo transcribe and rondo predict: what a trained model says of recordings and features.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <map>
 #include <memory>
 
-#include "engine/data/audio/audio.h"
-#include "engine/data/features/files.h"
-#include "engine/data/features/npy.h"
 #include "engine/io/file.h"
-#include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/report/charts.h"
 #include "engine/train/recognition/recognizer_stream.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/recognition/predictions.h"
 
 namespace rondo {
 namespace {
 
-struct TranscribeOptions {
+struct PredictOptions {
+  std::string command;  // "transcribe" or "predict"
   std::string model, format = "text", out, picture;
   std::vector<std::string> files;
-  int threads = 0;
+  int threads = 0, channel = -1;
   bool stream = false;
   double chunk_ms = 500;
   DeviceChoice device;
 };
 
-Waveform read_audio(const std::string& path, int32_t rate) {
-  if (path != "-") return SndfileReader().read(path, rate);
-  // An endless stream would take all memory.
-  constexpr size_t most = size_t{1} << 30, piece = size_t{1} << 20;
-  std::string bytes;
-  for (size_t n = 1; n > 0 && bytes.size() <= most;) {
-    const size_t before = bytes.size();
-    bytes.resize(before + piece);
-    n = std::fread(bytes.data() + before, 1, piece, stdin);
-    bytes.resize(before + n);
-  }
-  if (bytes.size() > most) {
-    fail_input("standard input holds more than ", most,
-               " bytes; give so long a recording as a file, or use --stream");
-  }
-  return decode_audio(std::as_bytes(std::span(bytes)), "standard input", rate);
+PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>& inputs) {
+  PredictionStyle style;
+  style.format = o.format == "jsonl" ? PredictionFormat::jsonl
+                 : o.format == "npy" ? PredictionFormat::npy
+                                     : PredictionFormat::text;
+  style.folder = o.out;
+  // A folder of one recording is written as a folder of two.
+  style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
+  return style;
 }
 
-// Tenths of a millisecond: 0.81 rather than 0.8099999999999999.
-double rounded(double seconds) { return std::round(seconds * 1e4) / 1e4; }
-
-Json tokens_json(const std::vector<Transcript::Token>& tokens) {
-  Json list = Json::array();
-  for (const auto& t : tokens) {
-    list.push_back(Json::object({{"text", t.text},
-                                 {"begin", rounded(t.begin)},
-                                 {"end", rounded(t.end)},
-                                 {"probability", t.probability}}));
-  }
-  return list;
-}
-
-std::string npy_path(const TranscribeOptions& o, const std::string& file) {
-  const std::filesystem::path name =
-      file == "-" ? std::filesystem::path("stdin") : std::filesystem::path(file).filename();
-  return (std::filesystem::path(o.out) / name).replace_extension(".npy").string();
-}
-
-// Files of one name in several folders, or of one stem, would replace each other's logits.
-void check_names(const TranscribeOptions& o) {
+// Files of one name in several folders, or of one stem, would replace each other's outputs.
+void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
   std::map<std::string, std::string> taken;
-  for (const std::string& file : o.files) {
-    const auto [other, is_new] = taken.emplace(npy_path(o, file), file);
-    if (is_new || other->second == file) continue;
-    fail_input("the logits of '", other->second, "' and of '", file, "' would both go to '",
-               other->first, "'; give them different names, or use several --out folders");
+  for (const ModelInput& input : inputs) {
+    const auto [other, is_new] = taken.emplace(npy_path(style, input), input.name);
+    if (is_new || other->second == input.name) continue;
+    fail_input("the outputs for '", other->second, "' and for '", input.name,
+               "' would both go to '", other->first,
+               "'; give them different names, or use several --out folders");
   }
 }
 
-// Pictures and logits go to files of their own.
-void require_apart(const TranscribeOptions& o) {
+// Pictures and outputs go to files of their own.
+void require_apart(const PredictOptions& o, const PredictionStyle& style,
+                   const std::vector<ModelInput>& inputs) {
   const OutputFile picture(o.picture, "--picture");
   std::vector<OutputFile> outputs{picture};
-  if (o.format == "npy") {
-    for (const std::string& file : o.files) {
-      outputs.emplace_back(npy_path(o, file), "--out");
+  if (style.format == PredictionFormat::npy) {
+    require_own_names(style, inputs);
+    for (const ModelInput& input : inputs) {
+      outputs.emplace_back(npy_path(style, input), "--out");
       outputs.back().require_not(picture);
     }
   }
   const std::vector<std::string> model = files_of_model(o.model);
   for (const OutputFile& output : outputs) {
-    for (const std::string& file : o.files) {
-      if (file != "-") output.require_not(file, "the recording");
+    for (const ModelInput& input : inputs) {
+      if (input.path != "-") {
+        output.require_not(input.path, input.is_audio ? "the recording" : "the features");
+      }
     }
     for (const std::string& file : model) output.require_not(file, "a file of the model");
   }
 }
 
 // How the model's outputs align with what it wrote.
-void draw(const TranscribeOptions& o, const Recognizer& model, const Transcript& t,
+void draw(const PredictOptions& o, const Recognizer& model, const Transcript& t,
           const Waveform& audio) {
   if (t.frames == 0) fail_input(o.files.front(), ": is shorter than a frame: nothing to draw");
   std::vector<float> posteriors(t.logits.size());
@@ -131,28 +107,6 @@ void draw(const TranscribeOptions& o, const Recognizer& model, const Transcript&
   replace_text_file(o.picture, alignment_svg(p));
 }
 
-void write_result(const TranscribeOptions& o, const std::string& file, const Transcript& t,
-                  double seconds) {
-  if (o.format == "jsonl") {
-    const Json line = Json::object({{"audio_filepath", file},
-                                    {"duration", seconds},
-                                    {"text", t.text},
-                                    {"words", tokens_json(t.words)},
-                                    {"characters", tokens_json(t.characters)}});
-    std::printf("%s\n", line.dump_replacing().c_str());
-  } else if (o.format == "npy") {
-    const int64_t shape[] = {t.frames, t.classes};
-    const std::string path = npy_path(o, file);
-    replace_text_file(path, data::make_npy(shape, t.logits));
-    std::printf("%s\n", path.c_str());
-  } else if (o.files.size() == 1) {
-    std::printf("%s\n", t.text.c_str());
-  } else {
-    std::printf("%s\t%s\n", file.c_str(), t.text.c_str());
-  }
-  std::fflush(stdout);
-}
-
 // Raw 16-bit samples from standard input, as they come; nothing at its end.
 std::vector<float> read_samples(size_t most, bool first) {
   std::vector<int16_t> raw(most);
@@ -170,12 +124,10 @@ std::vector<float> read_samples(size_t most, bool first) {
   return samples;
 }
 
-// Text is printed as it becomes final, when that is all there is to print.
-void stream_one(const TranscribeOptions& o, Recognizer& model, RecognizerStream& stream,
-                const std::string& file) {
-  const int rate = model.description().config.features.rate;
-  const auto step = std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * rate), 1);
-  const bool show = o.format == "text" && o.files.size() == 1;
+// The whole recording, heard in chunks; text is shown as it becomes final, if that is asked.
+Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const ModelInput& input,
+                      bool show, Waveform& audio) {
+  const auto step = std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * audio.sample_rate), 1);
   std::string shown;
   const auto feed = [&](std::span<const float> samples) {
     const std::string text = stream.accept(samples);
@@ -184,9 +136,7 @@ void stream_one(const TranscribeOptions& o, Recognizer& model, RecognizerStream&
     std::fflush(stdout);
     shown += text;
   };
-  Waveform audio;
-  audio.sample_rate = rate;
-  if (file == "-") {
+  if (input.path == "-") {
     for (bool first = true;; first = false) {
       const std::vector<float> samples = read_samples(step, first);
       if (samples.empty()) break;
@@ -196,22 +146,107 @@ void stream_one(const TranscribeOptions& o, Recognizer& model, RecognizerStream&
       }
     }
   } else {
-    audio = read_audio(file, rate);
+    audio = read_audio(input, audio.sample_rate);
     for (size_t at = 0; at < audio.samples.size(); at += step) {
       feed(std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)));
     }
   }
-  const Transcript t = stream.finish();
+  Transcript t = stream.finish();
   if (show) {
     std::printf("%s\n", t.text.c_str() + shown.size());
     std::fflush(stdout);
-  } else {
-    write_result(o, file, t, audio.seconds());
   }
-  if (!o.picture.empty()) draw(o, model, t, audio);
+  return t;
 }
 
-void require_fitting(const TranscribeOptions& o) {
+// Runs `action`; the other inputs may be fine where this one is not. Whether it went well.
+bool attempt(const std::function<void()>& action) {
+  try {
+    action();
+    return true;
+  } catch (const InputError& e) {
+    std::fprintf(stderr, "rondo: %s\n", e.what());
+    return false;
+  }
+}
+
+// One recording at a time, as streams and pictures want it. How many failed.
+int transcribe_each(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
+                    const std::vector<ModelInput>& inputs) {
+  std::unique_ptr<RecognizerStream> stream;
+  if (o.stream) stream = std::make_unique<RecognizerStream>(model, o.chunk_ms / 1000);
+  const bool show = o.stream && style.format == PredictionFormat::text && !style.named;
+  int failures = 0;
+  for (const ModelInput& input : inputs) {
+    failures += !attempt([&] {
+      Waveform audio;
+      audio.sample_rate = model.description().config.features.rate;
+      Prediction p;
+      if (stream) {
+        p.transcript = stream_one(o, *stream, input, show, audio);
+      } else {
+        audio = read_audio(input, audio.sample_rate);
+        p.transcript = model.transcribe(audio);
+      }
+      if (!show) write_prediction(style, Task::ctc, input, p, audio.seconds());
+      if (!o.picture.empty()) draw(o, model, p.transcript, audio);
+    });
+  }
+  return failures;
+}
+
+struct LoadedInput {
+  const ModelInput* input = nullptr;
+  Matrix features = {};
+  double seconds = 0;
+  std::string failure = {};
+};
+
+void load(LoadedInput& loaded, const Recognizer& model) {
+  try {
+    loaded.features = read_features(*loaded.input, model, &loaded.seconds);
+  } catch (const InputError& e) {
+    loaded.failure = e.what();
+  }
+}
+
+// Several inputs at once, in their order. How many failed.
+int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
+                   const std::vector<ModelInput>& inputs) {
+  constexpr int64_t enough_frames = 16000;
+  constexpr size_t most_inputs = 256;
+  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
+  const Task task = model.description().config.task;
+  int failures = 0;
+  for (size_t next = 0; next < inputs.size();) {
+    std::vector<LoadedInput> group;
+    std::vector<Matrix> features;
+    int64_t frames = 0;
+    // As many recordings are in memory as one batch takes, and one per thread.
+    while (next < inputs.size() && frames < enough_frames && group.size() < most_inputs) {
+      const size_t begin = group.size();
+      const size_t more = std::min(inputs.size() - next, static_cast<size_t>(pool.size()));
+      for (size_t i = 0; i < more; ++i) group.push_back({&inputs[next++]});
+      pool.for_each(static_cast<int64_t>(more),
+                    [&](int64_t i) { load(group[begin + static_cast<size_t>(i)], model); });
+      for (size_t i = begin; i < group.size(); ++i) frames += group[i].features.frames;
+    }
+    for (LoadedInput& g : group) {
+      if (g.failure.empty()) features.push_back(std::move(g.features));
+    }
+    const std::vector<Prediction> predictions = model.predict(std::move(features));
+    auto prediction = predictions.begin();
+    for (const LoadedInput& g : group) {
+      failures += !attempt([&] {
+        if (!g.failure.empty()) throw InputError(g.failure);
+        write_prediction(style, task, *g.input, *prediction++, g.seconds);
+      });
+    }
+  }
+  return failures;
+}
+
+void require_fitting(const PredictOptions& o) {
   if (o.format == "npy" && o.out.empty()) {
     throw WrongUsage("--format npy needs --out FOLDER");
   }
@@ -221,55 +256,77 @@ void require_fitting(const TranscribeOptions& o) {
   if (!o.picture.empty() && o.files.size() != 1) {
     throw WrongUsage("--picture takes a single recording");
   }
+  if (std::count(o.files.begin(), o.files.end(), "-") > 1) {
+    throw WrongUsage("standard input, '-', can be read once");
+  }
 }
 
-int run_transcribe(const TranscribeOptions& o) {
+int run_predict(const PredictOptions& o) {
   require_fitting(o);
-  require_model_first("rondo transcribe", o.model, o.files.front());
-  if (o.format == "npy") check_names(o);
-  require_apart(o);
+  require_model_first("rondo " + o.command, o.model, o.files.front());
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  std::unique_ptr<RecognizerStream> stream;
-  if (o.stream) stream = std::make_unique<RecognizerStream>(model, o.chunk_ms / 1000);
-  if (!o.out.empty()) make_directories(o.out);
-  int failures = 0;
-  for (const std::string& file : o.files) {
-    try {
-      if (stream) {
-        stream_one(o, model, *stream, file);
-        continue;
-      }
-      const Waveform audio = read_audio(file, model.description().config.features.rate);
-      const Transcript t = model.transcribe(audio);
-      write_result(o, file, t, audio.seconds());
-      if (!o.picture.empty()) draw(o, model, t, audio);
-    } catch (const InputError& e) {
-      // The others may be fine.
-      std::fprintf(stderr, "rondo: %s\n", e.what());
-      ++failures;
-    }
+  const Config& config = model.description().config;
+  if (o.command == "transcribe" && config.task != Task::ctc) {
+    fail_input(model.file(),
+               ": is not a ctc model: it writes no text; 'rondo predict' tells what it ", "says");
   }
+  const bool ready = config.features.type == FeatureType::ready;
+  std::vector<ModelInput> inputs = inputs_of(o.files, ready);
+  for (ModelInput& input : inputs) {
+    if (input.segment.channel < 0) input.segment.channel = o.channel;
+  }
+  if (!o.picture.empty() && inputs.size() != 1) {
+    fail_input(o.files.front(), ": holds ", inputs.size(),
+               " inputs, --picture takes one recording");
+  }
+  const PredictionStyle style = style_of(o, inputs);
+  require_apart(o, style, inputs);
+  if (!o.out.empty()) make_directories(o.out);
+  const bool alone = o.stream || !o.picture.empty();
+  if (alone && ready) {
+    fail_input(model.file(), ": was trained on ready features; ",
+               o.stream ? "--stream" : "--picture", " takes recordings");
+  }
+  const int failures =
+      alone ? transcribe_each(o, model, style, inputs) : predict_groups(o, model, style, inputs);
   return failures ? 1 : 0;
+}
+
+void add_common_options(Command& command, PredictOptions* o) {
+  command.add_option("model", o->model, "checkpoint directory or model file")
+      .required()
+      .check(check_file_name);
+  command
+      .add_option("files", o->files,
+                  "recordings or ready features (.npy, .safetensors), folders of them, manifests "
+                  "(.jsonl); '-': standard input")
+      .required()
+      .check(check_file_name);
+  command
+      .add_option("--format", o->format,
+                  "text; jsonl, with all that is known; npy, the network's outputs")
+      .one_of({"text", "jsonl", "npy"})
+      .show_default();
+  command.add_option("--out", o->out, "folder for --format npy");
+  command
+      .add_option("--channel", o->channel,
+                  "of recordings that have several, from 0; else their mean")
+      .range(0, 255)
+      .type_name("INT");
+  command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT");
+  add_device_option(command, &o->device);
 }
 
 }  // namespace
 
 void add_transcribe(Command& program) {
   Command& command = program.add_command("transcribe", "Write what is said in recordings");
-  auto o = std::make_shared<TranscribeOptions>();
-  command.add_option("model", o->model, "checkpoint directory or model file")
-      .required()
-      .check(check_file_name);
-  command.add_option("files", o->files, "WAV, FLAC or Ogg recordings; '-': standard input")
-      .required()
-      .check(check_file_name);
-  command
-      .add_option("--format", o->format,
-                  "text; jsonl, with times and probabilities; npy, the logits for other decoders")
-      .one_of({"text", "jsonl", "npy"})
-      .show_default();
-  command.add_option("--out", o->out, "folder for --format npy");
+  auto o = std::make_shared<PredictOptions>();
+  o->command = "transcribe";
+  add_common_options(command, o.get());
   command.add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
   command.add_flag("--stream", o->stream,
                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
@@ -278,14 +335,21 @@ void add_transcribe(Command& program) {
       .range(1.0, 3600000.0)
       .type_name("FLOAT")
       .show_default();
-  command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
-      .range(0, 4096)
-      .type_name("INT");
-  add_device_option(command, &o->device);
   command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
+      "          rondo transcribe run folder > transcripts.tsv\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
-  command.action([o] { return run_transcribe(*o); });
+  command.action([o] { return run_predict(*o); });
+}
+
+void add_predict(Command& program) {
+  Command& command = program.add_command(
+      "predict", "What a model of any task says: text, a class and its probability, or numbers");
+  auto o = std::make_shared<PredictOptions>();
+  o->command = "predict";
+  add_common_options(command, o.get());
+  command.footer("\nExample:  rondo predict run test.jsonl --format jsonl\n");
+  command.action([o] { return run_predict(*o); });
 }
 
 }  // namespace rondo

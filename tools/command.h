@@ -24,6 +24,7 @@ void add_train(Command& program);
 void add_launch(Command& program);
 void add_eval(Command& program);
 void add_transcribe(Command& program);
+void add_predict(Command& program);
 void add_info(Command& program);
 void add_bench(Command& program);
 void add_plan(Command& program);

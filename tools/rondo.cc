@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   rondo::add_launch(line);
   rondo::add_eval(line);
   rondo::add_transcribe(line);
+  rondo::add_predict(line);
   rondo::add_info(line);
   rondo::add_bench(line);
   rondo::add_plan(line);

@@ -36,13 +36,6 @@ void require_duration(const ManifestEntry& e, const AudioInfo& info) {
              " and \"duration\" ", *e.duration, " it has ", end, " s");
 }
 
-void require_finite(const Matrix& m, const std::string& path) {
-  for (size_t i = 0; i < m.data.size(); ++i)
-    if (!std::isfinite(m.data[i]))
-      fail_input(path, ": frame ", static_cast<int64_t>(i) / m.dim, " column ",
-                 static_cast<int64_t>(i) % m.dim, " is not a finite number");
-}
-
 }  // namespace
 
 const char* name_of(DatasetProblem::Kind kind) {
@@ -160,7 +153,8 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   }
   const AudioInfo info = audio_->info(e.path);
   if (info.frames == 0) fail_input(e.path, ": holds no samples");
-  const SampleRange range = sample_range(info, {e.offset, e.duration.value_or(-1)});
+  require_channel(info, e.segment(), e.path);
+  const SampleRange range = sample_range(info, e.segment());
   if (range.count == 0)
     fail_input(e.path, ": offset ", e.offset, " s",
                e.duration ? str(" and duration ", *e.duration, " s leave") : " leaves",
@@ -169,11 +163,23 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   item.samples = (range.count * rate + info.sample_rate - 1) / info.sample_rate;
 }
 
+namespace {
+
+void require_not_wrong(const ManifestEntry& e, const std::string& field) {
+  for (const auto& [name, sentence] : e.wrong_targets) {
+    if (name == field) throw Unusable{Kind::target, sentence};
+  }
+}
+
+[[noreturn]] void fail_missing(const ManifestEntry& e, const char* field) {
+  require_not_wrong(e, field);
+  throw Unusable{Kind::target, str(e.path, ": has no \"", field, "\"")};
+}
+
+}  // namespace
+
 void ManifestDataset::check_target(Item& item) const {
   const ManifestEntry& e = item.entry;
-  const auto missing = [&](const char* field) {
-    throw Unusable{Kind::target, str(e.path, ": has no \"", field, "\"")};
-  };
   switch (options_.target) {
     case TargetKind::none:
       return;
@@ -188,7 +194,8 @@ void ManifestDataset::check_target(Item& item) const {
         item.labels = *e.labels;
         return;
       }
-      if (!e.text) missing("text");
+      require_not_wrong(e, "labels");
+      if (!e.text) fail_missing(e, "text");
       if (!text_) fail_input(e.path, ": this program has no alphabet for its text");
       EncodedText encoded;
       try {
@@ -203,13 +210,13 @@ void ManifestDataset::check_target(Item& item) const {
       return;
     }
     case TargetKind::utterance_class:
-      if (!e.label) missing("label");
+      if (!e.label) fail_missing(e, "label");
       return;
     case TargetKind::frame_class:
-      if (e.frame_labels.empty()) missing("frame_labels");
+      if (e.frame_labels.empty()) fail_missing(e, "frame_labels");
       return;
     case TargetKind::regression:
-      if (e.target.empty()) missing("target");
+      if (e.target.empty()) fail_missing(e, "target");
       return;
   }
 }
@@ -305,8 +312,7 @@ Matrix ManifestDataset::features_of(const Item& item, const AugmentKey* augment)
     require_finite(m, e.path);
     return m;
   }
-  Waveform audio =
-      audio_->read(e.path, extractor_->config().sample_rate, {e.offset, e.duration.value_or(-1)});
+  Waveform audio = audio_->read(e.path, extractor_->config().sample_rate, e.segment());
   uint64_t dither_key = item.key;
   if (augment) {
     change_speed(audio.samples, speed_percent(options_.augment, *augment));

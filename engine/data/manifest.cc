@@ -1,6 +1,7 @@
 #include "engine/data/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,11 @@ namespace {
 // and would be one that asks for all memory.
 constexpr int32_t largest_label = (1 << 24) - 1;
 
+// A value that is not what its field takes. The sentence has no place before it.
+struct WrongValue {
+  std::string what;
+};
+
 // One line while it is taken apart; knows where it stands for the messages.
 class Line {
  public:
@@ -31,7 +37,7 @@ class Line {
   [[noreturn]] void wrong(const char* field, const Json& value, const char* expected) const {
     std::string shown = value.dump_replacing();
     if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
-    fail("\"", field, "\" is ", shown, ", expected ", expected);
+    throw WrongValue{str("\"", field, "\" is ", shown, ", expected ", expected)};
   }
 
   std::string string(const char* field, const Json& value) const {
@@ -85,19 +91,21 @@ class Line {
   int64_t number_;
 };
 
-constexpr std::string_view known_fields[] = {"audio_filepath", "features_filepath",
-                                             "features_key",   "offset",
-                                             "duration",       "text",
-                                             "label",          "target",
-                                             "labels",         "frame_labels",
-                                             "speaker"};
+constexpr std::array input_fields =
+    std::to_array<std::string_view>({"audio_filepath", "features_filepath", "features_key",
+                                     "offset", "duration", "channel", "speaker"});
+constexpr std::array target_fields =
+    std::to_array<std::string_view>({"text", "label", "target", "labels", "frame_labels"});
 
+template <class Names>
+bool is_among(const Names& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Throws WrongValue.
 void set_field(ManifestEntry& entry, const Line& line, const std::string& name, const Json& value,
                Json& extra) {
   const char* field = name.c_str();
-  const bool known =
-      std::find(std::begin(known_fields), std::end(known_fields), name) != std::end(known_fields);
-  if (known && value.is_null()) return;  // absent, as tools write it
   if (name == "audio_filepath" || name == "features_filepath") {
     if (!entry.path_as_written.empty())
       line.fail("both \"audio_filepath\" and \"features_filepath\" are given, expected one");
@@ -109,6 +117,8 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
     entry.offset = line.seconds(field, value);
   } else if (name == "duration") {
     entry.duration = line.seconds(field, value);
+  } else if (name == "channel") {
+    entry.channel = line.integer(field, value, 0, "a channel, an integer from 0");
   } else if (name == "text") {
     entry.text = line.string(field, value);
   } else if (name == "label") {
@@ -140,7 +150,19 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
   ManifestEntry entry;
   entry.line = number;
   Json extra = Json::object();
-  for (const auto& [name, value] : object.members()) set_field(entry, line, name, value, extra);
+  for (const auto& [name, value] : object.members()) {
+    const bool is_target = is_among(target_fields, name);
+    // null is absent, as tools write it.
+    if (value.is_null() && (is_target || is_among(input_fields, name))) continue;
+    try {
+      set_field(entry, line, name, value, extra);
+    } catch (const WrongValue& wrong) {
+      // Only a task that wants this target needs to care; NeMo writes "label": "infer".
+      if (!is_target) line.fail(wrong.what);
+      extra[name] = value;
+      entry.wrong_targets.emplace_back(name, wrong.what);
+    }
+  }
   if (entry.path_as_written.empty())
     line.fail("has no \"audio_filepath\" (nor \"features_filepath\")");
   if (entry.text && entry.labels) line.fail("has both \"text\" and \"labels\", expected one");
@@ -154,11 +176,16 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
 
 }  // namespace
 
+AudioSegment ManifestEntry::segment() const {
+  return {offset, duration.value_or(-1), channel.value_or(-1)};
+}
+
 uint64_t ManifestEntry::key() const {
   uint64_t bits;
   std::memcpy(&bits, &offset, sizeof bits);
-  return data::combine64(data::combine64(data::hash_name(path_as_written), bits),
-                         data::hash_name(features_key));
+  const uint64_t key = data::combine64(data::combine64(data::hash_name(path_as_written), bits),
+                                       data::hash_name(features_key));
+  return channel ? data::combine64(key, static_cast<uint64_t>(*channel)) : key;
 }
 
 std::string Manifest::where(const ManifestEntry& entry) const { return str(path, ":", entry.line); }
@@ -200,6 +227,7 @@ std::string to_json_line(const ManifestEntry& e) {
   if (!e.features_key.empty()) out["features_key"] = e.features_key;
   if (e.offset != 0) out["offset"] = e.offset;
   if (e.duration) out["duration"] = *e.duration;
+  if (e.channel) out["channel"] = *e.channel;
   if (e.text) out["text"] = *e.text;
   if (e.label) out["label"] = *e.label;
   if (!e.target.empty()) out["target"] = e.target;

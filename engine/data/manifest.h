@@ -3,6 +3,7 @@
 //   audio_filepath     recording; relative paths resolve against the manifest's folder
 //   offset             seconds into it at which the utterance begins (default 0)
 //   duration           seconds; without it the recording's header tells
+//   channel            which one of the recording, from 0; without it their mean
 //   features_filepath  ready features instead of a recording: .npy or .safetensors
 //   features_key       which tensor of a .safetensors file (default: the only one, or "features")
 //   text               transcript
@@ -11,9 +12,10 @@
 //   labels             label sequence as integers >= 1 (0 is the blank), instead of text
 //   frame_labels       class of each frame, a list of integers >= 0
 //   speaker            string or number, kept as a string
-// null means that a field is absent. Everything else is kept in `extra`, untouched. Empty lines are
-// skipped; a byte order mark at the start is allowed. Exactly one of audio_filepath and
-// features_filepath must be there.
+// null means that a field is absent. Everything else is kept in `extra`, untouched, and so is a
+// target (text, label, target, labels, frame_labels) whose value is none: a dataset that wants it
+// says what is wrong, by `wrong_targets`, others do not care. Empty lines are skipped; a byte order
+// mark at the start is allowed. Exactly one of audio_filepath and features_filepath must be there.
 //
 // Errors: InputError that names file:line and what was expected.
 // Thread safety: plain data.
@@ -23,7 +25,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "engine/data/audio/waveform.h"
 
 namespace rondo {
 
@@ -35,6 +40,7 @@ struct ManifestEntry {
   std::string features_key;
   double offset = 0;
   std::optional<double> duration;
+  std::optional<int32_t> channel;
   std::optional<std::string> text;
   std::optional<int32_t> label;
   std::vector<float> target;
@@ -42,9 +48,15 @@ struct ManifestEntry {
   std::vector<int32_t> frame_labels;
   std::string speaker;
   std::string extra;  // the other fields, a JSON object; empty if there are none
+  // Fields and sentences: "label", "\"label\" is \"infer\", expected a class, ...".
+  std::vector<std::pair<std::string, std::string>> wrong_targets;
 
-  // Tells utterances apart in augmentation and dropout: a hash of the path as written, the offset
-  // and the features' key, so that it survives moving the corpus and reordering the manifest.
+  // The part of the recording that it is.
+  AudioSegment segment() const;
+
+  // Tells utterances apart in augmentation and dropout: a hash of the path as written, the offset,
+  // the channel and the features' key, so that it survives moving the corpus and reordering the
+  // manifest.
   uint64_t key() const;
 };
 

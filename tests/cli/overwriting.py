@@ -25,7 +25,7 @@ def test_of_transcribing_and_evaluating():
                 errs=["--picture: ", "would overwrite a file of the model"])
         shutil.copy(recording, root / "sound.npy")
         refused("transcribe", run_dir, root / "sound.npy", "--format", "npy", "--out", root,
-                keeps=[root / "sound.npy"], errs=["--out: ", "sound.npy' would overwrite the recording"])
+                keeps=[root / "sound.npy"], errs=["--out: ", "sound.npy' would overwrite the features"])
         refused("transcribe", run_dir, recording, "--format", "npy", "--out", root, "--picture",
                 root / "dev000.npy", keeps=[], errs=["would both be written to", "dev000.npy"])
         for file, kind in [(manifest, "the manifest"), (recording, "the recording"),

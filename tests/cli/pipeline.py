@@ -104,6 +104,53 @@ def check_logits(model, recording, out, text):
     check("".join(" abc"[b - 1] for b in path) == text, "the logits spell", path, "not", text)
 
 
+def test_what_can_be_transcribed():
+    with folder() as root:
+        tone_corpus(root, train=24, dev=6)
+        train(root, root / "run", "training.epochs=2", base=TONE)
+        model = root / "run" / "model.safetensors"
+        lines = [json.loads(line) for line in (root / "dev.jsonl").open()]
+        names = [line["audio_filepath"] for line in lines]
+        alone = [run("transcribe", model, root / name)[0].rstrip("\n") for name in names]
+        # A manifest with texts and without, and a folder at any depth: a line each, in order.
+        by_manifest = run("transcribe", model, root / "dev.jsonl")[0].splitlines()
+        check(by_manifest == [f"{name}\t{text}" for name, text in zip(names, alone)], by_manifest, alone)
+        (root / "deep" / "er").mkdir(parents=True)
+        for name in names:
+            shutil.copy(root / name, root / "deep" / "er")
+        (root / "deep" / "notes.txt").write_text("no recording")
+        by_folder = run("transcribe", model, root / "deep")[0].splitlines()
+        check(by_folder == [f"{root}/deep/er/{name}\t{text}" for name, text in zip(names, alone)], by_folder)
+        # Parts, which are known by where they begin; what the manifest says stays with them.
+        whole = lines[0]["duration"]
+        write_manifest(root / "parts.jsonl",
+                       [{"audio_filepath": names[0], "offset": at, "duration": whole / 2, "who": "me", "text": "x", "label": "infer"}
+                        for at in (0, whole / 2)])
+        parts = [json.loads(line) for line in run("transcribe", model, root / "parts.jsonl", "--format", "jsonl")[0].splitlines()]
+        check([p["offset"] if "offset" in p else 0 for p in parts] == [0, whole / 2], parts)
+        check(all(p["who"] == "me" and p["reference"] == "x" and p["duration"] == whole / 2 for p in parts), parts)
+        out = run("transcribe", model, root / "parts.jsonl", "--format", "npy", "--out", root / "logits")[0].splitlines()
+        check(len(set(out)) == 2 and all(pathlib.Path(name).exists() for name in out), out)
+        # Of several channels one can be chosen, on the line or in a manifest.
+        mono = (root / names[0]).read_bytes()[44:]
+        stereo = b"".join(mono[i:i + 2] + b"\0\0" for i in range(0, len(mono), 2))
+        with wave.open(str(root / "two.wav"), "wb") as file:
+            file.setparams((2, 2, RATE, 0, "NONE", ""))
+            file.writeframes(stereo)
+        check(run("transcribe", model, root / "two.wav", "--channel", 0)[0].rstrip("\n") == alone[0], "channel 0")
+        write_manifest(root / "two.jsonl", [{"audio_filepath": "two.wav", "channel": c} for c in (0, 1)])
+        both = run("transcribe", model, root / "two.jsonl")[0].splitlines()
+        check(both == [f"two.wav\t{alone[0]}", "two.wav\t"], both)
+        fails("transcribe", model, root / "two.wav", "--channel", 2, errs="two.wav: has no channel 2, it has 2")
+        # What cannot be is said of each; the others are transcribed.
+        out, err = run("transcribe", model, root / "notes.wav", root / names[0], root / "deep" / "notes.txt", code=1)
+        check(out == f"{root}/{names[0]}\t{alone[0]}\n" and len(err.splitlines()) == 2, out, err)
+        fails("transcribe", model, root / "run", errs="holds no recordings (.wav, .flac")
+        (root / "x.npy").write_bytes(npy([[0.0] * 4] * 9))
+        fails("transcribe", model, root / "x.npy", errs="holds ready features, ")
+        fails("transcribe", model, root / "dev.jsonl", "--picture", root / "p.svg", errs="holds 6 inputs, --picture takes one")
+
+
 def test_ready_features_npy_and_safetensors():
     with folder() as root:
         feature_corpus(root, "ctc")
@@ -133,13 +180,29 @@ def test_classes_and_numbers():
         said = [json.loads(line)["class"] for line in (root / "h.jsonl").open()]
         check(sum(g != s for g, s in zip(given, said)) <= 1, given, said)
         check(json.loads(run("eval", root / "run", root / "dev.jsonl", "--json")[0])["error"] < 0.1)
-        fails("transcribe", root / "run", root / "dev000.npy", errs="")
+        fails("transcribe", root / "run", root / "dev000.npy", errs="writes no text; 'rondo predict'")
+        # Files, a manifest, a folder and standard input are the same inputs.
+        lines = run("predict", root / "run", root / "dev.jsonl")[0].splitlines()
+        check([int(line.split("\t")[1]) for line in lines] == said, lines, said)
+        files = run("predict", root / "run", *(root / line.split("\t")[0] for line in lines))[0].splitlines()
+        check([line.split("\t")[1:] for line in files] == [line.split("\t")[1:] for line in lines], files)
+        check(set(files) <= set(run("predict", root / "run", root)[0].splitlines()), "others in the folder")
+        first = (root / lines[0].split("\t")[0]).read_bytes()
+        check(run("predict", root / "run", "-", stdin=first)[0].split() == lines[0].split()[1:], "from standard input")
+        rich = [json.loads(line) for line in run("predict", root / "run", root / "dev.jsonl", "--format", "jsonl")[0].splitlines()]
+        for line, label in zip(rich, given):
+            check(line["label"] == label and abs(sum(line["probabilities"]) - 1) < 1e-9, line)
+            check(line["probability"] == max(line["probabilities"]) == line["probabilities"][line["class"]], line)
     with folder() as root:
         feature_corpus(root, "regress")
         train(root, root / "run", "task=regress", "training.epochs=12", says="dev loss ")
         run("eval", root / "run", root / "dev.jsonl", "--hypotheses", root / "h.jsonl", says="loss ")
         given = [json.loads(line)["target"] for line in (root / "dev.jsonl").open()]
         said = [json.loads(line)["values"] for line in (root / "h.jsonl").open()]
+        rich = run("predict", root / "run", root / "dev.jsonl", "--format", "jsonl")[0].splitlines()
+        check([json.loads(line)["values"] for line in rich] == said, "other values than eval's")
+        plain = run("predict", root / "run", root / "dev.jsonl")[0].splitlines()[0].split("\t")[1].split()
+        check(max(abs(float(a) - b) for a, b in zip(plain, said[0])) < 1e-4, plain, said[0])
         error = max(abs(a - b) for g, s in zip(given, said) for a, b in zip(g, s))
         check(error < 0.4, "the greatest error is", error)
 

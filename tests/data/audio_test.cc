@@ -117,6 +117,25 @@ TEST_CASE("channels are averaged and any rate becomes the model's", "[audio]") {
     REQUIRE(std::abs(w.samples[i] - 0.5f * (l[i] + r[i])) <= 1e-4f);
 }
 
+TEST_CASE("one channel can be chosen", "[audio]") {
+  const TemporaryFolder folder;
+  std::vector<float> interleaved;
+  for (int i = 0; i < 40000; ++i) {
+    for (int c = 0; c < 3; ++c) interleaved.push_back(0.25f * static_cast<float>(c));
+  }
+  const std::string path =
+      write_audio(folder.path("s.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 3, interleaved);
+  const SndfileReader reader;
+  for (int c = 0; c < 3; ++c) {
+    const Waveform w = reader.read(path, 0, {1, 3, c});
+    REQUIRE(w.samples.size() == 24000);
+    for (float v : w.samples) REQUIRE(v == 0.25f * static_cast<float>(c));
+  }
+  CHECK(reader.read(path, 0).samples[7] == Approx(0.25));
+  CHECK_THROWS_WITH(reader.read(path, 0, {0, -1, 3}),
+                    Contains("s.wav: has no channel 3, it has 3 (numbers 0 to 2)"));
+}
+
 TEST_CASE("a segment is the part of the whole", "[audio]") {
   const TemporaryFolder folder;
   const std::vector<float> x = tone(440, 8000, 8000);
@@ -204,7 +223,7 @@ TEST_CASE("unusable sample rates and samples are refused", "[audio]") {
   CHECK_THROWS_WITH(reader.read(file(50, {1, 2}), 16000), Contains("sample rate of 50 Hz"));
   CHECK_THROWS_WITH(reader.read(file(2000000, {1, 2}), 16000), Contains("sample rate of 2000000"));
   CHECK_THROWS_WITH(reader.read(file(16000, {0, NAN}), 16000),
-                    Contains("sample 1 is not a finite"));
+                    Contains("sample 1 (6.25e-05 s) is not a finite"));
   CHECK_THROWS_WITH(reader.read(file(16000, {INFINITY}), 16000), Contains("sample 0"));
 }
 

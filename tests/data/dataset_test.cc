@@ -237,6 +237,19 @@ TEST_CASE("ready features come with every kind of target", "[dataset]") {
   refuses(a, TargetKind::utterance_class, "has no \"label\"");
   refuses(a, TargetKind::regression, "has no \"target\"");
   refuses(a, TargetKind::frame_class, "has no \"frame_labels\"");
+  const auto with = [](const std::string& field) {
+    return R"({"features_filepath": "a.npy", )" + field + "}";
+  };
+  // What another task would want may be anything; what this one wants is named.
+  refuses(with(R"("label": "infer")"), TargetKind::utterance_class,
+          "\"label\" is \"infer\", expected a class, an integer from 0");
+  refuses(with(R"("text": 5)"), TargetKind::sequence, "\"text\" is 5, expected a string");
+  refuses(with(R"("labels": [0])"), TargetKind::sequence, "\"labels\" is 0, expected a list");
+  refuses(with(R"("target": "far")"), TargetKind::regression, "\"target\" is \"far\"");
+  refuses(with(R"("frame_labels": 3)"), TargetKind::frame_class, "\"frame_labels\" is 3");
+  o.target = TargetKind::sequence;
+  const std::string nemo = with(R"("labels": [1, 2], "label": "infer", "target": "none")");
+  CHECK(ManifestDataset(c.manifest(nemo), o, nullptr, nullptr).label_count(0) == 2);
   refuses(a + nl + R"({"features_filepath": "wide.npy"})", TargetKind::none,
           "has 4 features per frame, the others have 3");
   refuses(R"({"features_filepath": "a.npy", "frame_labels": [1]})", TargetKind::frame_class,

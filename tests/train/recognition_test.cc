@@ -196,3 +196,52 @@ TEST_CASE(
   CHECK(some);
   CHECK(log_events(run.directory, "test").at(0).contains("error"));
 }
+
+TEST_CASE("several inputs at once are what each is alone, bit for bit") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, config_of(Cmvn::global)), DeviceId{});
+  const NoiseReader reader;
+  std::vector<Matrix> features;
+  for (const char* name : {"90.wav", "40.wav", "150.wav", "40.wav", "7.wav"}) {
+    features.push_back(model.features(reader.read(name, 8000, {})));
+  }
+  features.emplace_back();  // an empty recording
+  const std::vector<Prediction> all = model.predict(features);
+  REQUIRE(all.size() == features.size());
+  for (size_t i = 0; i < features.size(); ++i) {
+    const Transcript alone = model.transcribe(features[i]);
+    INFO(i);
+    CHECK(all[i].transcript.text == alone.text);
+    CHECK(all[i].transcript.logits == alone.logits);
+    CHECK(all[i].transcript.frames == (features[i].frames + 2) / 3);
+  }
+  CHECK_FALSE(all[2].transcript.text.empty());
+  CHECK(all[5].transcript.text.empty());
+  CHECK(model.predict({}).empty());
+  CHECK_THROWS_WITH(model.predict({Matrix(5, 7)}), Catch::Contains("features of 7 columns"));
+}
+
+TEST_CASE("a model of classes says the most probable one") {
+  const TemporaryFolder folder;
+  Config config = config_of(Cmvn::none);
+  config.task = Task::classify;
+  Recognizer model(write_model(folder, config), DeviceId{});
+  const NoiseReader reader;
+  const auto all = model.predict({model.features(reader.read("90.wav", 8000, {})),
+                                  model.features(reader.read("30.wav", 8000, {}))});
+  for (const Prediction& p : all) {
+    REQUIRE(p.values.size() == 6);
+    REQUIRE(p.probabilities.size() == 6);
+    double sum = 0;
+    for (size_t c = 0; c < 6; ++c) {
+      sum += p.probabilities[c];
+      CHECK(p.values[c] <= p.values[static_cast<size_t>(p.class_index)]);
+      CHECK(std::log(p.probabilities[c] / p.probabilities[0]) ==
+            Approx(p.values[c] - p.values[0]).margin(1e-5));
+    }
+    CHECK(sum == Approx(1));
+  }
+  CHECK(all[0].values != all[1].values);
+  CHECK_THROWS_WITH(model.transcribe(Matrix(5, 16)), Catch::Contains("is not a ctc model"));
+  CHECK_THROWS_WITH(model.predict({Matrix()}), Catch::Contains("no frame"));
+}

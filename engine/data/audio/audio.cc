@@ -126,7 +126,14 @@ class Source {
   uint64_t at_ = 0;
 };
 
-void mix_down(const float* interleaved, size_t channels, std::vector<float>& mono, size_t from) {
+// One channel of frames that interleave `channels`, or their mean.
+void mix_down(const float* interleaved, size_t channels, int32_t channel, std::vector<float>& mono,
+              size_t from) {
+  if (channel >= 0) {
+    interleaved += channel;
+    for (size_t i = from; i < mono.size(); ++i, interleaved += channels) mono[i] = *interleaved;
+    return;
+  }
   const float share = 1.0f / static_cast<float>(channels);
   for (size_t i = from; i < mono.size(); ++i, interleaved += channels) {
     float sum = 0;
@@ -144,9 +151,9 @@ size_t find_nonfinite(const float* x, size_t n) {
   return static_cast<size_t>(std::find_if(x, x + n, [](float v) { return !std::isfinite(v); }) - x);
 }
 
-// The frames of the segment, mixed down.
+// `count` frames from the `first`; `channel`: see AudioSegment.
 std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const std::string& name,
-                             int64_t first, int64_t count) {
+                             int64_t first, int64_t count, int32_t channel) {
   // FLAC and Ogg seek slowly and, when damaged, not at all: only where needed.
   if (first > 0 && sf_seek(file, first, SEEK_SET) != first)
     fail_input(name, ": cannot be read from sample ", first, " of ", info.frames,
@@ -168,11 +175,12 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const std::stri
       fail_input(name, ": ends after ", first + static_cast<int64_t>(done),
                  " samples, its header announces ", info.frames, " (damaged or truncated)");
     mono.resize(done + static_cast<size_t>(got));
-    if (channels > 1) mix_down(interleaved.data(), channels, mono, done);
+    if (channels > 1) mix_down(interleaved.data(), channels, channel, mono, done);
     if (const size_t at = find_nonfinite(to, static_cast<size_t>(got));
         at < static_cast<size_t>(got))
-      fail_input(name, ": sample ", first + static_cast<int64_t>(done + at),
-                 " is not a finite number");
+      fail_input(name, ": sample ", first + static_cast<int64_t>(done + at), " (",
+                 static_cast<double>(first + static_cast<int64_t>(done + at)) / info.samplerate,
+                 " s) is not a finite number");
   }
   return mono;
 }
@@ -183,6 +191,7 @@ Waveform decode(Source& source, int32_t sample_rate, AudioSegment segment) {
   SF_INFO info{};
   const Sndfile file = source.open(info);
   const AudioInfo shape{info.samplerate, info.channels, info.frames};
+  require_channel(shape, segment, source.name());
   const SampleRange range = sample_range(shape, segment);
   const bool whole = segment.offset == 0 && segment.duration < 0;
   if (range.count == 0 && !whole)
@@ -191,7 +200,8 @@ Waveform decode(Source& source, int32_t sample_rate, AudioSegment segment) {
                " holds no samples (the recording has ", shape.seconds(), " s)");
   Waveform out;
   out.sample_rate = sample_rate == 0 ? info.samplerate : sample_rate;
-  out.samples = read_mono(file.get(), info, source.name(), range.first, range.count);
+  out.samples =
+      read_mono(file.get(), info, source.name(), range.first, range.count, segment.channel);
   if (out.sample_rate != info.samplerate && !out.samples.empty())
     out.samples = resample(out.samples, info.samplerate, out.sample_rate);
   return out;

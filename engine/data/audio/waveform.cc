@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/error.h"
+
 namespace rondo {
+
+void require_channel(const AudioInfo& info, const AudioSegment& segment, const std::string& name) {
+  if (segment.channel < info.channels) return;
+  fail_input(name, ": has no channel ", segment.channel, ", it has ", info.channels,
+             info.channels == 1 ? " (number 0)" : str(" (numbers 0 to ", info.channels - 1, ")"));
+}
 
 SampleRange sample_range(const AudioInfo& info, AudioSegment segment) {
   const double rate = info.sample_rate;

@@ -24,11 +24,16 @@ struct AudioInfo {
   double seconds() const { return sample_rate > 0 ? static_cast<double>(frames) / sample_rate : 0; }
 };
 
-// A part of a file, in seconds; a negative duration reaches to the end.
+// A part of a file: seconds, where a negative duration reaches to the end, and which channel, from
+// 0; a negative one is their mean.
 struct AudioSegment {
   double offset = 0;
   double duration = -1;
+  int32_t channel = -1;
 };
+
+// Throws InputError where a recording called `name` does not have the channel.
+void require_channel(const AudioInfo& info, const AudioSegment& segment, const std::string& name);
 
 // Where a segment lies in a file, in samples of the file; count is 0 when nothing is left of it.
 struct SampleRange {

@@ -1,5 +1,7 @@
 #include "engine/data/features/feature_file.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <span>
@@ -99,13 +101,27 @@ Matrix read_feature_file(const std::string& path, const std::string& key) {
   if (is_safetensors(path, key))
     return features_from(SafetensorsFile(path, FileBytes::Mode::copy), key);
   const std::string content = data::read_regular_file(path);
-  const data::NpyHeader header = data::parse_npy_header(bytes_of(content), path);
-  const FeatureShape shape = checked_shape(header.shape, path);
+  return features_from_npy(bytes_of(content), path);
+}
+
+Matrix features_from_npy(std::span<const std::byte> bytes, const std::string& name) {
+  const data::NpyHeader header = data::parse_npy_header(bytes, name);
+  const FeatureShape shape = checked_shape(header.shape, name);
   Matrix out;
   out.frames = shape.frames;
   out.dim = shape.dim;
-  out.data = data::npy_floats(bytes_of(content), header, path);
+  out.data = data::npy_floats(bytes, header, name);
   return out;
+}
+
+void require_finite(const Matrix& features, const std::string& file) {
+  const auto& values = features.data;
+  const auto bad =
+      std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad == values.end()) return;
+  const int64_t at = bad - values.begin();
+  fail_input(file, ": frame ", at / features.dim, " column ", at % features.dim,
+             " is not a finite number");
 }
 
 std::vector<int32_t> read_integer_file(const std::string& path) {

@@ -2,11 +2,13 @@
 // utterances; each reading opens it anew, so very large ones are better split); [frames, dim], or
 // [frames] for a signal of one value per frame.
 //
-// Errors: InputError that names the file: unknown ending, wrong shape or type, no frames, values
-// that are not finite. Thread safety: pure functions.
+// Errors: InputError that names the file: unknown ending, wrong shape or type, no frames. Thread
+// safety: pure functions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +29,12 @@ FeatureShape feature_file_shape(const std::string& path, const std::string& key)
 Matrix read_feature_file(const std::string& path, const std::string& key);
 // The same from a .safetensors file that is open (elements F32, F64 or BF16).
 Matrix features_from(const SafetensorsFile& file, const std::string& key);
+
+// The same of the bytes of a .npy file; `name` stands for the file in messages.
+Matrix features_from_npy(std::span<const std::byte> bytes, const std::string& name);
+
+// InputError that names `file`, the frame and the column of a value that is not finite.
+void require_finite(const Matrix& features, const std::string& file);
 
 // Integers from a .npy file of one dimension (classes of frames).
 std::vector<int32_t> read_integer_file(const std::string& path);

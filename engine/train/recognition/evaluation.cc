@@ -45,6 +45,23 @@ Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet
   return found;
 }
 
+std::vector<float> unpack(const std::vector<float>& packed, const PackedHost& layout,
+                          int64_t factor, size_t n, int64_t cols) {
+  std::vector<float> scores;
+  int64_t row = static_cast<int64_t>(n);
+  // The output's layout: lengths divided by the subsampling factor.
+  const int64_t frames = (layout.lengths[n] + factor - 1) / factor;
+  for (int64_t t = 0; t < frames; ++t) {
+    scores.insert(scores.end(), packed.begin() + row * cols, packed.begin() + (row + 1) * cols);
+    // Sequences active at frame t of the output are those longer than t * factor.
+    const auto active =
+        std::partition_point(layout.lengths.begin(), layout.lengths.end(),
+                             [&](int32_t l) { return (l + factor - 1) / factor > t; });
+    row += active - layout.lengths.begin();
+  }
+  return scores;
+}
+
 std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances) {
   constexpr size_t shown = 8;
   std::string text;
@@ -110,28 +127,6 @@ void Evaluation::combine(const std::function<void(std::span<double>)>& sum) {
 
 namespace {
 
-// The rows of one sequence out of a packed prediction, as consecutive frames.
-struct Unpacked {
-  std::vector<float> scores;
-  int32_t frames = 0;
-};
-
-void unpack(const std::vector<float>& packed, const PackedHost& layout, int64_t factor, size_t n,
-            int64_t cols, Unpacked& out) {
-  // The output's layout: lengths divided by the subsampling factor.
-  out.frames = static_cast<int32_t>((layout.lengths[n] + factor - 1) / factor);
-  out.scores.resize(static_cast<size_t>(out.frames * cols));
-  int64_t row = static_cast<int64_t>(n);
-  for (int32_t t = 0; t < out.frames; ++t) {
-    std::copy_n(packed.begin() + row * cols, cols, out.scores.begin() + t * cols);
-    // Sequences active at frame t of the output are those longer than t * factor.
-    const auto active =
-        std::partition_point(layout.lengths.begin(), layout.lengths.end(),
-                             [&](int32_t l) { return (l + factor - 1) / factor > t; });
-    row += active - layout.lengths.begin();
-  }
-}
-
 class Evaluator {
  public:
   Evaluator(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
@@ -167,16 +162,15 @@ class Evaluator {
     ++result.utterances;
     const auto cols = static_cast<size_t>(shape_.cols);
     if (options_.task == Task::ctc) {
-      unpack(prediction, batch.layout, factor_, n, shape_.cols, unpacked_);
-      h.output_frames = unpacked_.frames;
-      h.scores = unpacked_.scores;
+      unpacked_ = unpack(prediction, batch.layout, factor_, n, shape_.cols);
+      h.output_frames = static_cast<int32_t>(unpacked_.size() / cols);
+      h.scores = unpacked_;
       if (std::any_of(h.scores.begin(), h.scores.end(), [](float v) { return std::isnan(v); })) {
         fail_input(data_.name(h.utterance),
                    ": the model's output is not a number; its weights have grown out of range (a "
                    "lower optimizer.lr helps, or training.clip), or the features are not finite");
       }
-      h.labels =
-          greedy_ctc(unpacked_.scores.data(), unpacked_.frames, static_cast<int32_t>(shape_.cols));
+      h.labels = greedy_ctc(unpacked_.data(), h.output_frames, static_cast<int32_t>(shape_.cols));
       if (text_) {
         h.text = text_->decode(labels_of(h.labels));
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
@@ -204,7 +198,7 @@ class Evaluator {
   int64_t factor_;
   std::vector<BatchView::Input> inputs_;
   const StepResult* last_ = nullptr;
-  Unpacked unpacked_;
+  std::vector<float> unpacked_;
 };
 
 }  // namespace

@@ -20,6 +20,11 @@ namespace rondo {
 BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
                      uint64_t step_seed = 0);
 
+// The rows of sequence n, in time, of a packed prediction [rows, cols] for batches of `layout`,
+// whose frames are `factor` times as many: [frames, cols].
+std::vector<float> unpack(const std::vector<float>& packed, const PackedHost& layout,
+                          int64_t factor, size_t n, int64_t cols);
+
 // The names of the first few, and how many there are besides.
 std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances);
 

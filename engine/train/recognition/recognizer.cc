@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/data/batch.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
@@ -10,13 +11,18 @@
 namespace rondo {
 namespace {
 
-// Probability of class `label` in a row of logits.
-double probability(const float* row, int64_t classes, int32_t label) {
-  float largest = row[0];
-  for (int64_t c = 1; c < classes; ++c) largest = std::max(largest, row[c]);
+// The softmax of a row of logits.
+std::vector<double> softmax(std::span<const float> row) {
+  const float largest = *std::max_element(row.begin(), row.end());
+  std::vector<double> p;
   double sum = 0;
-  for (int64_t c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(row[c] - largest));
-  return std::exp(static_cast<double>(row[label] - largest)) / sum;
+  for (float v : row) sum += p.emplace_back(std::exp(static_cast<double>(v - largest)));
+  for (double& v : p) v /= sum;
+  return p;
+}
+
+double probability(std::span<const float> row, int32_t label) {
+  return softmax(row)[static_cast<size_t>(label)];
 }
 
 std::vector<Transcript::Token> words_of(const std::vector<Transcript::Token>& characters) {
@@ -78,34 +84,87 @@ Matrix Recognizer::features(const Waveform& audio) const {
   }
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
-  return FeatureExtractor(feature_config(f)).compute(audio.samples);
+  const std::vector<float>& samples = audio.samples;
+  const bool silent =
+      std::all_of(samples.begin(), samples.end(), [&](float v) { return v == samples.front(); });
+  const bool by_itself = description_.config.task == Task::ctc && f.cmvn == Cmvn::utterance;
+  if (silent && by_itself) return {};
+  return FeatureExtractor(feature_config(f)).compute(samples);
 }
 
-Transcript Recognizer::transcribe(const Waveform& audio) {
-  Matrix x = features(audio);
-  // Normalised by itself, digital silence is what the mean of speech is, and gets text.
-  const std::vector<float>& s = audio.samples;
-  const bool silent = std::all_of(s.begin(), s.end(), [&](float v) { return v == s.front(); });
-  if (silent && description_.config.features.cmvn == Cmvn::utterance) x = Matrix();
-  return transcribe(std::move(x));
-}
+Transcript Recognizer::transcribe(const Waveform& audio) { return transcribe(features(audio)); }
 
 Transcript Recognizer::transcribe(Matrix x) {
   if (description_.config.task != Task::ctc) {
     fail_input(file_, ": is not a ctc model: it writes no text");
   }
-  if (x.frames == 0) return decode({});
-  RONDO_CHECK(x.dim == description_.sizes.features, "features of ", x.dim,
-              " columns, the model reads ", description_.sizes.features);
-  normalize_utterance(x, cmvn_mode_of(description_.config.features.cmvn));
-  if (!description_.mean.empty()) apply({description_.mean, description_.inverse_std}, x);
-  const int32_t lengths[] = {static_cast<int32_t>(x.frames)};
-  const PackedHost layout = build_packed(lengths);
-  const BatchView::Input input{features_input, x.data.data(), x.data.size() * sizeof(float)};
+  std::vector<Matrix> one;
+  one.push_back(std::move(x));
+  return predict(std::move(one)).front().transcript;
+}
+
+std::vector<Prediction> Recognizer::predict(std::vector<Matrix> features) {
+  std::vector<Prediction> all;
+  for (auto& values : outputs(std::move(features))) all.push_back(interpret(std::move(values)));
+  return all;
+}
+
+std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features) {
+  std::vector<std::vector<float>> all(features.size());
+  BatchRequest request;
+  std::vector<Example> examples;
+  for (size_t i = 0; i < features.size(); ++i) {
+    Matrix& x = features[i];
+    if (x.frames == 0) continue;
+    if (x.dim != description_.sizes.features) {
+      fail_input("features of ", x.dim, " columns, expected the ", description_.sizes.features,
+                 " that ", file_, " reads");
+    }
+    normalize_utterance(x, cmvn_mode_of(description_.config.features.cmvn));
+    if (!description_.mean.empty()) apply({description_.mean, description_.inverse_std}, x);
+    request.utterances.push_back(static_cast<int64_t>(i));
+    examples.emplace_back().features = std::move(x);
+  }
+  if (examples.empty()) return all;
+  HostBatch batch;
+  pack_batch(request, examples, std::vector<uint64_t>(examples.size()),
+             static_cast<int32_t>(description_.sizes.features), batch);
+  const BatchView::Input input{features_input, batch.features.data(),
+                               batch.features.size() * sizeof(float)};
   BatchView view;
-  view.layout = &layout;
+  view.layout = &batch.layout;
   view.inputs = {&input, 1};
-  return decode(session_->predict(view));
+  const std::vector<float>& packed = session_->predict(view);
+  const int64_t cols = description_.sizes.outputs;
+  for (size_t n = 0; n < batch.utterances.size(); ++n) {
+    std::vector<float>& values = all[static_cast<size_t>(batch.utterances[n])];
+    const auto pooled = packed.begin() + static_cast<int64_t>(n) * cols;
+    values = description_.config.task == Task::ctc
+                 ? unpack(packed, batch.layout, session_->subsampling(), n, cols)
+                 : std::vector<float>(pooled, pooled + cols);
+    if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) {
+      fail_input(file_,
+                 ": its output is not a number; its weights have grown out of range, or the "
+                 "features are too large");
+    }
+  }
+  return all;
+}
+
+Prediction Recognizer::interpret(std::vector<float> outputs) const {
+  Prediction p;
+  if (description_.config.task == Task::ctc) {
+    p.transcript = decode(std::move(outputs));
+    return p;
+  }
+  if (outputs.empty()) fail_input("there is no frame to predict from");
+  if (description_.config.task == Task::classify) {
+    p.class_index =
+        static_cast<int32_t>(std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
+    p.probabilities = softmax(outputs);
+  }
+  p.values = std::move(outputs);
+  return p;
 }
 
 Transcript Recognizer::decode(std::vector<float> logits) const {
@@ -122,8 +181,9 @@ Transcript Recognizer::decode(std::vector<float> logits) const {
     c.begin = l.first_frame * frame_seconds();
     c.end = l.end_frame * frame_seconds();
     for (int32_t f = l.first_frame; f < l.end_frame; ++f) {
-      c.probability +=
-          probability(&t.logits[static_cast<size_t>(f * t.classes)], t.classes, l.label);
+      c.probability += probability(std::span(t.logits).subspan(static_cast<size_t>(f * t.classes),
+                                                               static_cast<size_t>(t.classes)),
+                                   l.label);
     }
     c.probability /= l.end_frame - l.first_frame;
     t.characters.push_back(std::move(c));

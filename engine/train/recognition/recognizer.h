@@ -33,6 +33,14 @@ struct Transcript {
   int64_t frames = 0, classes = 0;
 };
 
+// What a model says of one utterance.
+struct Prediction {
+  Transcript transcript;              // ctc
+  int32_t class_index = -1;           // classify: the most probable one
+  std::vector<double> probabilities;  // classify, of each class
+  std::vector<float> values;          // classify: logits; regress: the numbers
+};
+
 class Recognizer {
  public:
   // `path`: a checkpoint directory, a generation, or a model file. threads 0: all CPUs that
@@ -45,12 +53,17 @@ class Recognizer {
   const Alphabet& alphabet() const { return alphabet_; }
   Session& session() { return *session_; }
 
-  // Transcribes by ctc models of recordings. The waveform must have the model's sample rate
-  // (Error); one shorter than a frame gives empty text, and so does digital silence where
-  // features.cmvn is "utterance" (without frames: it would be normalised to mean speech).
+  // Transcribes by ctc models. The waveform must have the model's sample rate (Error); one shorter
+  // than a frame gives empty text, and so does digital silence where features() are none of it.
   Transcript transcribe(const Waveform& audio);
   // Takes features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);
+  // What the model says of each of these features, by whatever its task is. Several at once are
+  // faster than one after the other and give the same bits. InputError for other columns than the
+  // model reads, for outputs that are not numbers, and, unless the task is ctc, for no frames.
+  std::vector<Prediction> predict(std::vector<Matrix> features);
+  // Of a recording. None (0 frames) of digital silence for a ctc model with features.cmvn
+  // "utterance": normalised by itself it is what the mean of speech is, and would get text.
   Matrix features(const Waveform& audio) const;
   // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
@@ -62,6 +75,9 @@ class Recognizer {
                                         bool references) const;
 
  private:
+  std::vector<std::vector<float>> outputs(std::vector<Matrix> features);
+  Prediction interpret(std::vector<float> outputs) const;
+
   std::vector<std::string> warnings_;
   std::string file_;
   ModelDescription description_;

@@ -1,0 +1,117 @@
+#include "tools/recognition/predictions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "engine/data/features/npy.h"
+#include "engine/io/file.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+// Tenths of a millisecond: 0.81 rather than 0.8099999999999999.
+double rounded(double seconds) { return std::round(seconds * 1e4) / 1e4; }
+
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+Json tokens_json(const std::vector<Transcript::Token>& tokens) {
+  Json list = Json::array();
+  for (const auto& t : tokens) {
+    list.push_back(Json::object({{"text", t.text},
+                                 {"begin", rounded(t.begin)},
+                                 {"end", rounded(t.end)},
+                                 {"probability", t.probability}}));
+  }
+  return list;
+}
+
+double probability_of(const Prediction& p) {
+  return p.probabilities.at(static_cast<size_t>(p.class_index));
+}
+
+// What is known of the input. Its text is what should have been written, beside what was.
+Json line_of(const ModelInput& input, double seconds) {
+  Json line = Json::object({});
+  if (input.known.is_null()) {
+    line[input.is_audio ? "audio_filepath" : "features_filepath"] = input.path;
+    if (!input.key.empty()) line["features_key"] = input.key;
+  } else {
+    for (const auto& [name, value] : input.known.members()) {
+      line[name == "text" ? "reference" : name] = value;
+    }
+  }
+  if (input.is_audio && !line.contains("duration")) line["duration"] = seconds;
+  return line;
+}
+
+std::string json_text(Task task, const ModelInput& input, const Prediction& p, double seconds) {
+  Json line = line_of(input, seconds);
+  switch (task) {
+    case Task::ctc:
+      line["text"] = p.transcript.text;
+      line["words"] = tokens_json(p.transcript.words);
+      line["characters"] = tokens_json(p.transcript.characters);
+      break;
+    case Task::classify:
+      line["class"] = p.class_index;
+      line["probability"] = probability_of(p);
+      line["probabilities"] = p.probabilities;
+      break;
+    case Task::regress:
+      line["values"] = p.values;
+      break;
+  }
+  return line.dump_replacing();
+}
+
+std::string plain_text(Task task, const Prediction& p) {
+  if (task == Task::ctc) return p.transcript.text;
+  if (task == Task::classify) return str(p.class_index, "\t", number_text(probability_of(p)));
+  std::string text;
+  for (float v : p.values) text += (text.empty() ? "" : " ") + number_text(v);
+  return text;
+}
+
+}  // namespace
+
+std::string npy_path(const PredictionStyle& style, const ModelInput& input) {
+  std::string name =
+      input.path == "-" ? "stdin" : std::filesystem::path(input.path).stem().string();
+  if (!input.key.empty()) name += "-" + input.key;
+  if (input.segment.offset > 0) name += "-" + number_text(input.segment.offset);
+  std::replace(name.begin(), name.end(), '/', '_');
+  return (std::filesystem::path(style.folder) / (name + ".npy")).string();
+}
+
+void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
+                      const Prediction& p, double seconds) {
+  std::string line;
+  switch (style.format) {
+    case PredictionFormat::text:
+      line = (style.named ? input.name + "\t" : "") + plain_text(task, p);
+      break;
+    case PredictionFormat::jsonl:
+      line = json_text(task, input, p, seconds);
+      break;
+    case PredictionFormat::npy: {
+      const bool frames = task == Task::ctc;
+      const std::vector<float>& values = frames ? p.transcript.logits : p.values;
+      const int64_t shape[] = {p.transcript.frames, p.transcript.classes};
+      const int64_t row[] = {static_cast<int64_t>(values.size())};
+      line = npy_path(style, input);
+      replace_text_file(line, frames ? data::make_npy(shape, values) : data::make_npy(row, values));
+      break;
+    }
+  }
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace rondo
