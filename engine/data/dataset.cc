@@ -73,7 +73,7 @@ std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utter
   return out.str();
 }
 
-ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions& options,
+ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& options,
                                  const AudioReader* audio, const TextEncoder* text)
     : manifest_path_(manifest.path), options_(options), audio_(audio), text_(text) {
   options_.augment.validate();
@@ -83,10 +83,12 @@ ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions&
   for (const Waveform& noise : options_.augment.noises)
     RONDO_CHECK(noise.sample_rate == options_.features.sample_rate, "noise at ", noise.sample_rate,
                 " Hz, features at ", options_.features.sample_rate);
-  for (const ManifestEntry& e : manifest.entries) {
+  items_.reserve(manifest.entries.size());
+  for (ManifestEntry& e : manifest.entries) {
     items_.emplace_back();
-    items_.back().entry = e;
+    items_.back().entry = std::move(e);
   }
+  manifest.entries = {};
   std::vector<std::optional<DatasetProblem>> found(items_.size());
   std::vector<int32_t> dims(items_.size());
   ThreadPool pool(std::max(1, options_.threads));
@@ -94,18 +96,19 @@ ManifestDataset::ManifestDataset(const Manifest& manifest, const DatasetOptions&
     const auto at = static_cast<size_t>(i);
     found[at] = prepare(items_[at], dims[at]);
   });
+  options_.lengths = nullptr;
   settle_dimensions(found, dims);
 
   const auto utterances = static_cast<int64_t>(items_.size());
-  std::vector<Item> kept;
+  size_t kept = 0;
   for (size_t i = 0; i < items_.size(); ++i) {
     if (found[i]) {
       problems_.push_back(std::move(*found[i]));
-    } else {
-      kept.push_back(std::move(items_[i]));
+    } else if (kept++ != i) {
+      items_[kept - 1] = std::move(items_[i]);
     }
   }
-  items_ = std::move(kept);
+  items_.resize(kept);
   const bool fatal = options_.bad == BadUtterances::error &&
                      std::any_of(problems_.begin(), problems_.end(), [&](const auto& p) {
                        const auto& out = options_.left_out;
@@ -151,7 +154,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
     item.samples = std::llround(*e.duration * rate);
     return;
   }
-  const AudioInfo info = audio_->info(e.path);
+  const AudioInfo info = (options_.lengths ? options_.lengths : audio_)->info(e.path);
   if (info.frames == 0) fail_input(e.path, ": holds no samples");
   require_channel(info, e.segment(), e.path);
   const SampleRange range = sample_range(info, e.segment());

@@ -77,6 +77,8 @@ struct DatasetOptions {
   // starts sooner, but a missing file is noticed only in its batch, and lengths are as inexact as
   // the manifest's.
   bool trust_durations = false;
+  // Who tells the lengths of recordings when the dataset is made; nullptr: its AudioReader.
+  const AudioReader* lengths = nullptr;
   int threads = 1;  // that open files at the start
 };
 
@@ -92,7 +94,7 @@ class ManifestDataset final : public Dataset {
   // none (recordings or transcripts are then an InputError). With BadUtterances::error any problem
   // of a kind that is not left out throws InputError with the summary of all; what is skipped is
   // listed in problems(), but an InputError is still thrown when nothing remains.
-  ManifestDataset(const Manifest& manifest, const DatasetOptions& options, const AudioReader* audio,
+  ManifestDataset(Manifest manifest, const DatasetOptions& options, const AudioReader* audio,
                   const TextEncoder* text);
 
   int64_t size() const override { return static_cast<int64_t>(items_.size()); }

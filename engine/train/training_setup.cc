@@ -120,13 +120,15 @@ class Setup {
 
   void open_data() {
     ModelDescription& d = s_.description;
+    Manifest training = read_manifest(config_.data.train);
     if (config_.task == Task::ctc) {
-      s_.alphabet = std::make_unique<Alphabet>(
-          s_.resumed || !d.alphabet.empty() ? Alphabet(d.alphabet) : make_alphabet(config_));
+      s_.alphabet = std::make_unique<Alphabet>(s_.resumed || !d.alphabet.empty()
+                                                   ? Alphabet(d.alphabet)
+                                                   : make_alphabet(config_, training));
       d.alphabet = s_.alphabet->symbols();
     }
     const TextEncoder* text = s_.alphabet.get();
-    s_.train = open_dataset(config_, config_.data.train, DataUse::training, options_.audio, text);
+    s_.train = open_dataset(config_, std::move(training), DataUse::training, options_.audio, text);
     report_.problems(*s_.train, config_.data.train);
     require_apart_from_data(options_, *s_.train);
     if (!config_.data.dev.empty()) {

@@ -103,10 +103,10 @@ TEST_CASE("a target that is none is kept for who wants it", "[manifest]") {
   CHECK_FALSE(nemo.label.has_value());
   CHECK(nemo.extra == "{\"label\":\"infer\"}");
   CHECK(to_json_line(nemo).find("\"infer\"") != std::string::npos);
-  for (const char* wrong : {"\"text\": [\"x\"]", "\"label\": 1.5", "\"label\": -1",
-                            "\"label\": 18446744073709551615", "\"label\": 16777216",
-                            "\"labels\": [0]", "\"target\": [1, \"x\"]", "\"target\": 1e39",
-                            "\"frame_labels\": [-1]"}) {
+  for (const char* wrong :
+       {"\"text\": [\"x\"]", "\"label\": 1.5", "\"label\": -1", "\"label\": 18446744073709551615",
+        "\"label\": 16777216", "\"labels\": [0]", "\"target\": [1, \"x\"]", "\"target\": 1e39",
+        "\"frame_labels\": [-1]"}) {
     INFO(wrong);
     const ManifestEntry e = parse(wrong);
     CHECK_FALSE((e.text || e.label || e.labels || !e.target.empty() || !e.frame_labels.empty()));

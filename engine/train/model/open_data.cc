@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/data/length_cache.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/build_model.h"
 #include "kernels/base/error.h"
@@ -97,11 +98,29 @@ void thin(std::vector<ManifestEntry>& entries, size_t most) {
   entries = std::move(kept);
 }
 
+// Below this, opening all headers takes less than a second.
+constexpr size_t lengths_worth_keeping = 10000;
+
+void keep(const LengthCache& lengths) {
+  try {
+    lengths.save();
+  } catch (const InputError&) {
+    // A folder that cannot be written: the next run opens the headers again, and that is all.
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
                                               const TextEncoder* text, size_t most) {
+  Manifest read = read_manifest(manifest);
+  if (most > 0) thin(read.entries, most);
+  return open_dataset(config, std::move(read), use, audio, text);
+}
+
+std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
+                                              const AudioReader* audio, const TextEncoder* text) {
   DatasetOptions o;
   o.features = feature_config(config.features);
   o.cmvn = cmvn_mode_of(config.features.cmvn);
@@ -123,16 +142,21 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::s
     o.unknown = UnknownCharacters::skip;
     o.output_frames = [](int64_t) { return int64_t{1} << 40; };
   }
-  Manifest read = read_manifest(manifest);
-  if (most > 0) thin(read.entries, most);
   const bool recordings = config.features.type != FeatureType::ready;
-  for (const ManifestEntry& e : read.entries) {
+  for (const ManifestEntry& e : manifest.entries) {
     if (e.is_audio == recordings) continue;
-    fail_input(read.where(e), ": ", e.path,
+    fail_input(manifest.where(e), ": ", e.path,
                e.is_audio ? " is a recording" : " holds ready features", ", but features.type is ",
                recordings ? "not \"ready\"" : "\"ready\"");
   }
-  return std::make_unique<ManifestDataset>(read, o, audio, text);
+  const bool many = manifest.entries.size() >= lengths_worth_keeping;
+  if (!many || !audio)
+    return std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
+  const LengthCache lengths(manifest.path + ".lengths", *audio);
+  o.lengths = &lengths;
+  auto data = std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
+  if (lengths.asked() > 0) keep(lengths);
+  return data;
 }
 
 void require_data_settings(const Config& config) {
@@ -174,7 +198,7 @@ void require_fit(const ManifestDataset& data, const std::string& manifest, Task 
   }
 }
 
-Alphabet make_alphabet(const Config& config) {
+Alphabet make_alphabet(const Config& config, const Manifest& manifest) {
   if (!config.data.alphabet.empty()) {
     std::vector<std::string> symbols;
     for (char32_t c : code_points(to_nfc(config.data.alphabet))) symbols.push_back(to_utf8(c));
@@ -184,7 +208,6 @@ Alphabet make_alphabet(const Config& config) {
       fail_input("data.", e.what());  // "alphabet: symbol ..."
     }
   }
-  const Manifest manifest = read_manifest(config.data.train);
   const std::vector<std::string> transcripts = manifest.transcripts();
   if (!transcripts.empty()) {
     Alphabet alphabet = Alphabet::from_transcripts(transcripts);

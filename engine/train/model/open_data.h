@@ -25,8 +25,11 @@ TargetKind target_kind(Task task);
 // Throws InputError for settings that the kind of features leaves without effect.
 void require_data_settings(const Config& config);
 
-// `audio` and `text` are borrowed by the result. With `most` above 0 at most so many utterances,
-// from all over the manifest. Throws InputError.
+// `audio` and `text` are borrowed by the result. Of a large manifest of recordings it keeps their
+// lengths in a file beside it (length_cache.h). Throws InputError.
+std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
+                                              const AudioReader* audio, const TextEncoder* text);
+// The same of a file. With `most` above 0 at most so many utterances, from all over it.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
                                               const TextEncoder* text, size_t most = 0);
@@ -37,7 +40,8 @@ void require_fit(const ManifestDataset& data, const std::string& manifest, Task 
                  const ModelSizes& sizes, const std::string& where);
 
 // The alphabet of a configuration: data.alphabet, or the characters of the training transcripts, or
-// the numbers up to the largest label where the training data are label sequences without text.
-Alphabet make_alphabet(const Config& config);
+// the numbers up to the largest label where the training data (`manifest`) are label sequences
+// without text.
+Alphabet make_alphabet(const Config& config, const Manifest& manifest);
 
 }  // namespace rondo

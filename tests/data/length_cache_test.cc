@@ -1,0 +1,99 @@
+// Lengths of recordings that are kept from one run to the next.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/data/features/files.h"
+#include "engine/data/length_cache.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+
+namespace {
+
+// As long as the file has bytes; counts how often it is asked.
+class SizeReader final : public AudioReader {
+ public:
+  mutable int asked = 0;
+  AudioInfo info(const std::string& path) const override {
+    ++asked;
+    if (!std::filesystem::exists(path)) fail_input(path, ": is not there");
+    return {8000, 1, static_cast<int64_t>(std::filesystem::file_size(path))};
+  }
+  Waveform read(const std::string&, int32_t rate, AudioSegment) const override {
+    return {rate, {}};
+  }
+};
+
+struct Folder {
+  TemporaryFolder folder;
+  std::string cache = folder.path("train.jsonl.lengths");
+  std::vector<std::string> files;
+
+  Folder() {
+    for (int i = 0; i < 20; ++i) {
+      files.push_back(folder.path(str(i, ".wav")));
+      data::write_whole_file(files.back(), std::string(static_cast<size_t>(i), 'x'));
+    }
+  }
+
+  // How many of the files the reader is asked for; keeps what it said.
+  int ask() const {
+    const SizeReader reader;
+    const LengthCache lengths(cache, reader);
+    for (const std::string& f : files) {
+      const AudioInfo info = lengths.info(f);
+      CHECK(info.frames == static_cast<int64_t>(std::filesystem::file_size(f)));
+      CHECK(info.sample_rate == 8000);
+      CHECK(info.channels == 1);
+    }
+    CHECK(lengths.asked() == reader.asked);
+    lengths.save();
+    return reader.asked;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("lengths are kept, and asked for again where a file has changed", "[lengths]") {
+  const Folder f;
+  CHECK(f.ask() == 20);
+  CHECK(f.ask() == 0);
+  data::write_whole_file(f.files[7], "another content");
+  CHECK(f.ask() == 1);
+  CHECK(f.ask() == 0);
+  // The same size, written later.
+  using namespace std::chrono_literals;
+  std::filesystem::last_write_time(f.files[3], std::filesystem::file_time_type::clock::now() + 5s);
+  CHECK(f.ask() == 1);
+}
+
+TEST_CASE("of files that are gone the reader says so, as without a cache", "[lengths]") {
+  const Folder f;
+  f.ask();
+  std::filesystem::remove(f.files[2]);
+  const SizeReader reader;
+  const LengthCache lengths(f.cache, reader);
+  CHECK_THROWS_WITH(lengths.info(f.files[2]), Catch::Contains("is not there"));
+}
+
+TEST_CASE("a damaged file of lengths counts as empty", "[lengths]") {
+  const Folder f;
+  f.ask();
+  const std::string whole = data::read_regular_file(f.cache);
+  const auto with = [&](const std::string& bytes) {
+    data::write_whole_file(f.cache, bytes);
+    return f.ask();
+  };
+  CHECK(with(whole) == 0);
+  for (const size_t at : {size_t{0}, size_t{16}, size_t{40}, whole.size() - 1}) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    INFO(at);
+    CHECK(with(damaged) == 20);
+  }
+  CHECK(with(whole.substr(0, whole.size() - 7)) == 20);
+  CHECK(with(whole + "x") == 20);
+  CHECK(with("") == 20);
+}
