@@ -61,6 +61,8 @@ struct DataConfig {
   std::string alphabet;
   OnBadData text_outside_alphabet = OnBadData::error;
   OnBadData text_too_long = OnBadData::error;
+  OnBadData unreadable = OnBadData::error;
+  double unreadable_limit = 0.01;
   int batch_frames = 8000;
   int max_frames = 0;
   bool sorta_grad = true;

@@ -76,6 +76,10 @@ Builder data_fields(DataConfig& c) {
         "what to do with a text that has other characters");
   b.add("text_too_long", choice(c.text_too_long, bad_data_names), any,
         "what to do with a text that its frames cannot spell");
+  b.add("unreadable", choice(c.unreadable, bad_data_names), any,
+        "what to do with a file that is missing or cannot be read, when training begins");
+  b.add("unreadable_limit", &c.unreadable_limit, share,
+        "with \"skip\": a larger share of such files is an error all the same");
   b.add("batch_frames", &c.batch_frames, from(1, 1e9),
         "frames per batch, padding not counted (there is none)");
   b.add("max_frames", &c.max_frames, from(0, 1e9),

@@ -88,6 +88,15 @@ def test_training_recordings_that_are_none():
                        errs=["1 of 4 utterances", "train.jsonl:3: ", "train002.wav: is truncated"])
         (root / "train002.wav").unlink()
         fails_to_train(root, base=TONE, lines=2, errs=["train002.wav: cannot be opened"])
+        # A few may be left out; not so many that something else must be wrong.
+        skip = ["data.unreadable=skip", "training.epochs=1"]
+        fails_to_train(root, *skip, base=TONE, lines=3,
+                       errs=["1 of 4 utterances cannot be used: 1 unreadable", "than data.unreadable_limit, 0.01, allows"])
+        train(root, root / "run", *skip, "data.unreadable_limit=0.25", base=TONE,
+              says=["left out", "train002.wav: cannot be opened", "data: 3 utterances"])
+        (root / "train001.wav").unlink()
+        fails_to_train(root, *skip, "data.unreadable_limit=0.25", "training.checkpoint_dir=b", base=TONE, lines=4,
+                       errs="2 of 4 utterances cannot be used: 2 unreadable")
 
 
 def test_recordings_that_end_before_their_manifest_says():

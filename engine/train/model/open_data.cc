@@ -109,6 +109,31 @@ void keep(const LengthCache& lengths) {
   }
 }
 
+std::unique_ptr<ManifestDataset> make_dataset(Manifest manifest, DatasetOptions o,
+                                              const AudioReader* audio, const TextEncoder* text) {
+  if (!audio || manifest.entries.size() < lengths_worth_keeping) {
+    return std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
+  }
+  const LengthCache lengths(manifest.path + ".lengths", *audio);
+  o.lengths = &lengths;
+  auto data = std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
+  if (lengths.asked() > 0) keep(lengths);
+  return data;
+}
+
+// A few bad files are no reason to stop; a disk that is not mounted is one.
+void require_readable(const ManifestDataset& data, const Config& config) {
+  const auto& problems = data.problems();
+  const auto unreadable = std::count_if(problems.begin(), problems.end(), [](const auto& p) {
+    return p.kind == DatasetProblem::Kind::unreadable;
+  });
+  const int64_t all = data.size() + static_cast<int64_t>(problems.size());
+  const double limit = config.data.unreadable_limit;
+  if (static_cast<double>(unreadable) <= limit * static_cast<double>(all)) return;
+  fail_input(summarize(problems, all, config.data.train),
+             "\nmore files cannot be read than data.unreadable_limit, ", limit, ", allows");
+}
+
 }  // namespace
 
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
@@ -135,6 +160,7 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
     o.left_out.push_back(Kind::too_long);
     if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
     if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
+    if (config.data.unreadable == OnBadData::skip) o.left_out.push_back(Kind::unreadable);
     const int64_t factor = subsampling_of(config.model);
     o.output_frames = [factor](int64_t frames) { return (frames + factor - 1) / factor; };
   } else {
@@ -149,13 +175,8 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
                e.is_audio ? " is a recording" : " holds ready features", ", but features.type is ",
                recordings ? "not \"ready\"" : "\"ready\"");
   }
-  const bool many = manifest.entries.size() >= lengths_worth_keeping;
-  if (!many || !audio)
-    return std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
-  const LengthCache lengths(manifest.path + ".lengths", *audio);
-  o.lengths = &lengths;
-  auto data = std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
-  if (lengths.asked() > 0) keep(lengths);
+  std::unique_ptr<ManifestDataset> data = make_dataset(std::move(manifest), o, audio, text);
+  if (use == DataUse::training) require_readable(*data, config);
   return data;
 }
 
