@@ -1,4 +1,4 @@
-// rondo prepare: makes corpora.
+// rondo prepare: corpora to try with. Those of one's own data are in cmd_prepare_list.cc.
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,41 +7,42 @@
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/prepare_progress.h"
 
 namespace rondo {
-namespace {
 
-void report(const CorpusReport& r) {
-  std::printf("%s:", r.path.c_str());
-  for (const SplitReport& s : r.splits) {
-    std::printf(" %s %lld utterances (%.1f min)%s", s.name.c_str(),
-                static_cast<long long>(s.utterances), s.seconds / 60,
-                &s == &r.splits.back() ? "\n" : ",");
-  }
-}
-
-CorpusProgress progress_line() {
+CorpusProgress progress_line(const char* what) {
   const bool shown = isatty(STDERR_FILENO);
-  return [shown](int64_t done, int64_t total) {
+  return [shown, what](int64_t done, int64_t total) {
     if (stop_requested()) fail_input("stopped by a signal");
     if (!shown) return;
-    std::fprintf(stderr, "\r%lld of %lld utterances%s", static_cast<long long>(done),
-                 static_cast<long long>(total), done == total ? "\n" : "");
+    std::fprintf(stderr, "\r%lld of %lld %s%s", static_cast<long long>(done),
+                 static_cast<long long>(total), what, done == total ? "\n" : "");
   };
 }
 
-// Makes the corpus unless a signal comes; then nothing is left behind.
-int make_corpus(const std::function<CorpusReport()>& prepare) {
+int prepare_unless_stopped(const std::function<int()>& prepare) {
   const SignalGuard signals;
   try {
-    report(prepare());
-    return 0;
+    return prepare();
   } catch (const InputError&) {
     // espeak-ng gets the terminal's signals too, and may be the one that fails.
     if (!stop_requested()) throw;
     std::fprintf(stderr, "rondo: stopped by a signal; no corpus was made\n");
     return 128 + stop_signal();
   }
+}
+
+namespace {
+
+int report(const CorpusReport& r) {
+  std::printf("%s:", r.path.c_str());
+  for (const SplitReport& s : r.splits) {
+    std::printf(" %s %lld utterances (%.1f min)%s", s.name.c_str(),
+                static_cast<long long>(s.utterances), s.seconds / 60,
+                &s == &r.splits.back() ? "\n" : ",");
+  }
+  return 0;
 }
 
 void add_counts(Command& command, int64_t* train, int64_t* dev, int64_t* test, const char* what) {
@@ -73,8 +74,8 @@ void add_speech_demo(Command& parent) {
       .show_default();
   command.footer("\nExample:  rondo prepare speech-demo corpus\n");
   command.action([o] {
-    o->progress = progress_line();
-    return make_corpus([&] { return prepare_speech_demo(*o); });
+    o->progress = progress_line("utterances");
+    return prepare_unless_stopped([&] { return report(prepare_speech_demo(*o)); });
   });
 }
 
@@ -89,17 +90,21 @@ void add_fsdd(Command& parent) {
   command.add_option("--seed", o->seed, "of what is chosen at random").show_default();
   command.footer("\nExample:  rondo prepare fsdd recordings digits --hold-out theo\n");
   command.action([o] {
-    o->progress = progress_line();
-    return make_corpus([&] { return prepare_fsdd(*o); });
+    o->progress = progress_line("utterances");
+    return prepare_unless_stopped([&] { return report(prepare_fsdd(*o)); });
   });
 }
 
 }  // namespace
 
 void add_prepare(Command& program) {
-  Command& command = program.add_command("prepare", "Make a corpus");
+  Command& command =
+      program.add_command("prepare", "Make manifests for your recordings, or a corpus to try with");
   command.require_command("what to prepare");
-  command.footer("\nExample:  rondo prepare speech-demo corpus\n");
+  command.footer(
+      "\nExample:  rondo prepare folder recordings mine     (a.wav with a.txt beside it)\n"
+      "          rondo prepare speech-demo corpus\n");
+  add_prepare_lists(command);
   add_speech_demo(command);
   add_fsdd(command);
 }

@@ -31,6 +31,8 @@ void add_plan(Command& program);
 
 // Adds `rondo bench links` to `bench`.
 void add_bench_links(Command& bench);
+// Adds the layouts of one's own data to `prepare`.
+void add_prepare_lists(Command& prepare);
 
 // Runs a command as so many processes of this machine, as `rondo launch` does; the exit code.
 int launch_ranks(int ranks, const std::vector<std::string>& words);

@@ -71,7 +71,7 @@ CorpusFolder::CorpusFolder(const std::string& out, std::string_view kind,
   fs::create_directories(out_.parent_path(), error);
   if (error) fail_input(out_.parent_path().string(), ": cannot be made: ", error.message());
   fs::remove_all(temporary_, error);
-  if (!error) fs::create_directories(temporary_ / "wav", error);
+  if (!error) fs::create_directories(temporary_, error);
   if (error) fail_input(out_.string(), ": cannot be made: ", error.message());
 }
 
@@ -82,6 +82,12 @@ CorpusFolder::~CorpusFolder() {
 
 std::string CorpusFolder::path_of(std::string_view relative) const {
   return (temporary_ / relative).string();
+}
+
+void CorpusFolder::make_wav_folder() const {
+  std::error_code error;
+  fs::create_directories(temporary_ / "wav", error);
+  if (error) fail_input(temporary_.string(), ": cannot be written: ", error.message());
 }
 
 void CorpusFolder::check_replaceable() const {
@@ -98,8 +104,11 @@ void CorpusFolder::check_replaceable() const {
                kind.empty() ? "no corpus" : "a corpus of the kind '" + kind + "'",
                "; expected a new folder, or an earlier corpus of the kind '", kind_, "'");
   }
-  const std::set<std::string> own = {"train.jsonl", "dev.jsonl", "test.jsonl", "wav",
-                                     description_file};
+  std::set<std::string> own = {"wav", "lengths.svg", description_file};
+  for (const char* split : {"train.jsonl", "dev.jsonl", "test.jsonl"}) {
+    own.insert(split);
+    own.insert(std::string(split) + ".lengths");  // which training keeps beside a manifest
+  }
   for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
     if (!own.contains(name)) {

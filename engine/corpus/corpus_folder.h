@@ -28,8 +28,11 @@ class CorpusFolder {
   CorpusFolder(const CorpusFolder&) = delete;
   CorpusFolder& operator=(const CorpusFolder&) = delete;
 
-  // Where "wav/name.wav" goes for now.
+  // Where "wav/name.wav" goes for now; the folder wav/ is there once it was asked for.
   std::string path_of(std::string_view relative) const;
+  void make_wav_folder() const;
+  // Where the corpus will be, absolute.
+  const std::filesystem::path& final_path() const { return out_; }
 
   // Writes the manifests and corpus.json (`description`: a JSON object) and renames. An earlier
   // corpus at this place is gone afterwards. Recordings are not synced to the disk one by one:

@@ -37,6 +37,14 @@ struct ScalingChart {
 };
 std::string scaling_svg(const ScalingChart& chart);
 
+// How many values lie in each of some thirty equal steps from 0. A few very large ones share the
+// last step, which says so.
+struct Histogram {
+  std::string title, x_label, y_label;
+  std::vector<double> values;  // at least 0
+};
+std::string histogram_svg(const Histogram& chart);
+
 // A stretch of frames [begin, end) that spells one label.
 struct AlignedLabel {
   std::string text;

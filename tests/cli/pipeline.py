@@ -104,6 +104,36 @@ def check_logits(model, recording, out, text):
     check("".join(" abc"[b - 1] for b in path) == text, "the logits spell", path, "not", text)
 
 
+def test_from_a_folder_of_recordings_to_a_model():
+    with folder() as root:
+        tone_corpus(root, train=60, dev=0)
+        lines = [json.loads(line) for line in (root / "train.jsonl").open()]
+        for line in lines:
+            (root / "data" / line["speaker"]).mkdir(parents=True, exist_ok=True)
+            place = root / "data" / line["speaker"] / line["audio_filepath"]
+            shutil.copy(root / line["audio_filepath"], place)
+            place.with_suffix(".txt").write_text(line["text"].upper() + "!\n")
+        (root / "data" / "broken.wav").write_text("no sound")
+        (root / "data" / "broken.txt").write_text("A")
+        out, _ = run("prepare", "folder", root / "data", root / "mine", "--lowercase", "--strip-punctuation", "--dev", "0.2",
+                     says=["divided by utterance", "4 characters: space a b c", "left out, missing or unreadable: 1 of 61",
+                           "broken.wav: is not audio", f"train with data={root}/mine"])
+        check([line.split()[1] for line in out.splitlines()[1:4]] == ["45", "12", "3"], out)
+        check((root / "mine" / "lengths.svg").read_text().startswith("<svg"), "no histogram")
+        fails("prepare", "folder", root / "data", root / "mine", "--strict", lines=2, errs=["of 61 utterances", "broken.wav"])
+        train(root / "mine", root / "run", "training.epochs=25", base=TONE, says="45 utterances")
+        check(rate(run("eval", root / "run", root / "mine" / "dev.jsonl")[0]) < 30, "has not learnt")
+        # A table of the same recordings.
+        table = "".join(f"{line['speaker']}\t{line['audio_filepath']}\t{line['text']}\n" for line in lines)
+        (root / "clips.tsv").write_text("who\tfile\tsaid\n" + table)
+        run("prepare", "csv", root / "clips.tsv", root / "table", "--audio-column", "file", "--text-column", "said",
+            "--speaker-column", "who", "--test", 0, says="2 speakers are too few")
+        fails("prepare", "csv", root / "clips.tsv", root / "t2", "--audio-column", "wav", "--text-column", "said",
+              errs="has no column 'wav', it has who, file, said")
+        # Where something else is, it stays.
+        fails("prepare", "folder", root / "data", root / "table", errs="holds a corpus of the kind 'csv'")
+
+
 def test_what_can_be_transcribed():
     with folder() as root:
         tone_corpus(root, train=24, dev=6)

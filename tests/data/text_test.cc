@@ -7,6 +7,7 @@
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
+#include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "engine/text/unwritable.h"
 #include "kernels/base/error.h"
@@ -172,6 +173,21 @@ TEST_CASE("word and character error rates", "[text]") {
   ErrorRate sum = rate;
   sum += same;
   CHECK(sum.words().reference == 6);
+}
+
+TEST_CASE("transcripts by rule", "[text]") {
+  const TextRules lower{true, false}, bare{false, true}, both{true, true};
+  CHECK(apply_rules({}, " A \t b ") == "A b");
+  CHECK(apply_rules(lower, "\u00c4RGER \u0130") == "\u00e4rger i");
+  CHECK(apply_rules(bare, "\u201cYes,\u201d he said\u2014no!") == "Yes he said no");
+  CHECK(apply_rules(bare, "don't 'quote' rock 'n' roll's d\u2019accord '") ==
+        "don't quote rock n roll's d\u2019accord");
+  CHECK(apply_rules(bare, "well-known snake_case 5 + 3 = 8 $") ==
+        "well known snake case 5 + 3 = 8 $");
+  CHECK(apply_rules(both, "\u00bfQu\u00c9?") == "qu\u00e9");
+  CHECK(apply_rules(both, "e\u0301") == "\u00e9");  // composed, as the alphabet has it
+  CHECK(apply_rules(both, "...") == "");
+  CHECK_THROWS_AS(apply_rules(both, "\xff"), InputError);
 }
 
 TEST_CASE("greedy decoding collapses repeats and keeps time", "[text]") {

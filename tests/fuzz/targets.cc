@@ -10,6 +10,7 @@
 #include "comm/store/store_protocol.h"
 #include "comm/tcp/handshake.h"
 #include "engine/config/config.h"
+#include "engine/corpus/lists/csv.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/npy.h"
@@ -368,6 +369,25 @@ std::vector<std::string> machine_seeds() {
 
 }  // namespace
 
+namespace {
+
+void run_csv(std::span<const std::byte> bytes) {
+  const std::string text(text_of(bytes));
+  for (const bool quotes : {true, false}) {
+    for (const corpus::CsvRow& row : corpus::parse_csv(text, ',', quotes, "x.csv")) {
+      require(!row.fields.empty() && row.line > 0, "a row without fields or line");
+    }
+  }
+}
+
+std::vector<std::string> csv_seeds() {
+  return {"path,sentence\na.wav,\"one, \"\"two\"\"\nthree\"\n",
+          "\xef\xbb\xbf"
+          "a,b\r\n,\r\n\"\",x\r\n"};
+}
+
+}  // namespace
+
 const std::vector<FuzzTarget>& fuzz_targets() {
   static const std::vector<FuzzTarget> targets = {
       {"manifest", run_manifest, manifest_seeds},
@@ -383,6 +403,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"frames", run_frames, frame_seeds},
       {"answer", run_answer, answer_seeds},
       {"machine", run_machine, machine_seeds},
+      {"csv", run_csv, csv_seeds},
   };
   return targets;
 }

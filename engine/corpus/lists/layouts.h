@@ -1,0 +1,64 @@
+// Data sets as people have them, read as lists of utterances.
+//
+// Errors: InputError that names the file, the line and what was expected: of the list itself. What
+// is wrong with single recordings or texts is for who uses the list (list_corpus.h).
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace rondo::corpus {
+
+struct ListedUtterance {
+  std::string where;                 // for messages: "clips.tsv:7"; empty: the path says it
+  std::string path;                  // of the recording, absolute
+  double offset = 0, duration = -1;  // seconds; a negative duration is to the end
+  std::string text;
+  bool has_text = true;  // false: none was found
+  std::string speaker;   // empty: not known
+  std::string split;     // train, dev or test; empty: not said
+};
+
+// Recordings at any depth, each with its text beside it: a.wav and a.txt. With
+// `speakers_in_folders` the name of the folder that a recording is in is its speaker's.
+std::vector<ListedUtterance> list_folder(const std::string& folder,
+                                         bool speakers_in_folders = false);
+
+// LibriSpeech: SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, "SPEAKER-CHAPTER-0001 TEXT" for each
+// SPEAKER-CHAPTER-0001.flac beside it. Below folders called train…, dev… or test… these are the
+// splits.
+std::vector<ListedUtterance> list_librispeech(const std::string& folder);
+
+// Kaldi: wav.scp, text, and if they are there segments and utt2spk. Recordings that are the output
+// of commands are refused. A relative path is seen from the working directory, as by Kaldi.
+std::vector<ListedUtterance> list_kaldi(const std::string& folder);
+
+// A table with a row per recording.
+struct TableLayout {
+  // Files for each split; those of "" say none.
+  struct File {
+    std::string path, split;
+  };
+  std::vector<File> files;
+  char delimiter = ',';
+  bool quotes = true;
+  // Names of columns in the first line or, with `header` false, their numbers from 0. A list of
+  // several counts from its end: the first that is not empty. `speaker` may be empty: none.
+  bool header = true;
+  std::string audio;
+  std::vector<std::string> text;
+  std::string speaker;
+  std::string folder;  // that paths are relative to
+  std::string ending;  // added to what the audio column says: ".wav"
+};
+std::vector<ListedUtterance> list_table(const TableLayout& layout);
+
+// Layouts of well-known data sets in a folder. Common Voice: train.tsv, dev.tsv, test.tsv, clips/.
+// LJSpeech: metadata.csv, wavs/. DeepSpeech and Coqui: CSV files, which may be named train=, dev=,
+// test=; else their names tell the split ("train.csv", "clips-dev.csv").
+TableLayout common_voice(const std::string& folder);
+TableLayout lj_speech(const std::string& folder);
+TableLayout deep_speech(const std::vector<std::string>& files);
+
+}  // namespace rondo::corpus

@@ -1,0 +1,242 @@
+#include "engine/corpus/lists/list_corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+#include "engine/corpus/corpus_folder.h"
+#include "engine/data/features/files.h"
+#include "engine/data/features/random.h"
+#include "engine/io/json.h"
+#include "engine/report/charts.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/cpu.h"
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+using corpus::ListedUtterance;
+
+// What is wrong with an utterance.
+struct Flaw {
+  std::string cause, what;
+};
+
+// Measures the recording and applies the rules to the text.
+std::optional<Flaw> examine(ListedUtterance& u, const AudioReader& audio,
+                            const PrepareListOptions& o) {
+  if (!u.has_text) return Flaw{"without a text", u.path + ": no text goes with it"};
+  try {
+    u.text = apply_rules(o.text, u.text);
+  } catch (const InputError& e) {
+    return Flaw{"with a text that is not UTF-8", str(u.path, ": ", e.what())};
+  }
+  if (u.text.empty()) return Flaw{"with an empty text", u.path + ": its text is empty"};
+  try {
+    const AudioInfo info = audio.info(u.path);
+    if (u.duration < 0) u.duration = info.seconds() - u.offset;
+    if (u.offset + u.duration > 1.01 * info.seconds() + 0.1) {
+      return Flaw{"beyond the end of its recording",
+                  str(u.path, ": has ", info.seconds(), " s, the part ends after ",
+                      u.offset + u.duration, " s")};
+    }
+  } catch (const InputError& e) {
+    return Flaw{"missing or unreadable", e.what()};
+  }
+  if (!(u.duration >= o.least_seconds)) {
+    return Flaw{"too short", str(u.path, ": has ", u.duration, " s, expected ", o.least_seconds)};
+  }
+  return std::nullopt;
+}
+
+// Leaves in `list` what can be used, in its order.
+void sift(std::vector<ListedUtterance>& list, const AudioReader& audio, const PrepareListOptions& o,
+          DataSummary& summary) {
+  constexpr size_t block = 512;
+  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
+  std::vector<ListedUtterance> kept;
+  for (size_t begin = 0; begin < list.size(); begin += block) {
+    const size_t count = std::min(block, list.size() - begin);
+    std::vector<std::optional<Flaw>> flaws(count);
+    pool.for_each(static_cast<int64_t>(count), [&](int64_t i) {
+      flaws[static_cast<size_t>(i)] = examine(list[begin + static_cast<size_t>(i)], audio, o);
+    });
+    for (size_t i = 0; i < count; ++i) {
+      ListedUtterance& u = list[begin + i];
+      if (flaws[i]) {
+        summary.left_out[flaws[i]->cause].push_back({u.where, flaws[i]->what});
+      } else {
+        kept.push_back(std::move(u));
+      }
+    }
+    if (o.progress) {
+      o.progress(static_cast<int64_t>(begin + count), static_cast<int64_t>(list.size()));
+    }
+  }
+  list = std::move(kept);
+}
+
+[[noreturn]] void fail_unusable(const DataSummary& summary, const char* end) {
+  std::string text;
+  size_t shown = 0;
+  for (const auto& [cause, problems] : summary.left_out) {
+    text += str(text.empty() ? "" : ", ", problems.size(), " ", cause);
+  }
+  for (const auto& [cause, problems] : summary.left_out) {
+    for (const DataSummary::Problem& p : problems) {
+      if (shown++ < 10) text += str("\n  ", p.where.empty() ? "" : p.where + ": ", p.what);
+    }
+  }
+  fail_input("of ", summary.listed, " utterances ", text, end);
+}
+
+// The same for every order of the list.
+uint64_t draw(uint64_t seed, const std::string& what) {
+  return data::combine64(seed, data::hash_name(what));
+}
+
+size_t share_of(double share, size_t all) {
+  const auto wanted = static_cast<size_t>(std::llround(share * static_cast<double>(all)));
+  return share > 0 && all >= 3 ? std::max<size_t>(wanted, 1) : wanted;
+}
+
+// Groups of utterances that belong together: those of a speaker, or each for itself.
+using Groups = std::map<std::string, std::vector<ListedUtterance*>>;
+
+// Gives whole groups to test and dev until their shares are reached. Whether both got some, if they
+// are wanted.
+bool deal(const Groups& groups, size_t all, const PrepareListOptions& o) {
+  std::vector<std::pair<uint64_t, const std::vector<ListedUtterance*>*>> order;
+  for (const auto& [name, members] : groups) order.emplace_back(draw(o.seed, name), &members);
+  std::sort(order.begin(), order.end());
+  const size_t all_test = share_of(o.test, all), all_dev = share_of(o.dev, all);
+  size_t test = all_test, dev = all_dev;
+  for (const auto& [key, members] : order) {
+    // A group that is much larger than what is still wanted stays to train on.
+    const auto take = [&](size_t& wanted) {
+      if (wanted == 0 || members->size() > std::max<size_t>(2 * wanted, 1)) return false;
+      wanted -= std::min(wanted, members->size());
+      return true;
+    };
+    const char* split = take(test) ? "test" : take(dev) ? "dev" : "train";
+    for (ListedUtterance* u : *members) u->split = split;
+  }
+  return (all_test == 0 || test < all_test) && (all_dev == 0 || dev < all_dev);
+}
+
+// Says how.
+std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions& o) {
+  const bool given =
+      std::any_of(list.begin(), list.end(), [](const auto& u) { return !u.split.empty(); });
+  if (given) {
+    for (ListedUtterance& u : list) {
+      if (u.split.empty()) u.split = "train";
+    }
+    return "as the data are divided";
+  }
+  Groups by_speaker, alone;
+  bool known = true;
+  for (ListedUtterance& u : list) {
+    known = known && !u.speaker.empty();
+    by_speaker[u.speaker].push_back(&u);
+    alone[str(fs::path(u.path).filename().string(), " ", u.offset, " ", u.path)].push_back(&u);
+  }
+  constexpr size_t enough_speakers = 4;
+  if (known && by_speaker.size() >= enough_speakers && deal(by_speaker, list.size(), o)) {
+    return "by speaker: nobody is in two parts";
+  }
+  deal(alone, list.size(), o);
+  if (!known) return "by utterance, drawn with the seed";
+  return str("by utterance, drawn with the seed (", by_speaker.size(),
+             " speakers are too few for parts of these shares)");
+}
+
+std::string written_path(const std::string& path, const fs::path& out) {
+  const fs::path around = out.parent_path();
+  const fs::path relative = fs::path(path).lexically_relative(out);
+  const fs::path below = fs::path(path).lexically_relative(around);
+  const bool near = !below.empty() && *below.begin() != "..";
+  return near ? relative.string() : path;
+}
+
+DataSummary::Part part_of(const std::string& name, const std::vector<const ListedUtterance*>& all) {
+  DataSummary::Part part;
+  part.name = name;
+  std::set<std::string> speakers;
+  std::vector<double> lengths;
+  for (const ListedUtterance* u : all) {
+    ++part.utterances;
+    part.words += static_cast<int64_t>(split_words(u->text).size());
+    part.seconds += u->duration;
+    lengths.push_back(u->duration);
+    if (!u->speaker.empty()) speakers.insert(u->speaker);
+  }
+  part.speakers = static_cast<int64_t>(speakers.size());
+  std::sort(lengths.begin(), lengths.end());
+  if (!lengths.empty()) {
+    part.shortest = lengths.front();
+    part.median = lengths[lengths.size() / 2];
+    part.longest = lengths.back();
+  }
+  return part;
+}
+
+ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
+  ManifestEntry entry;
+  entry.path_as_written = written_path(u.path, out);
+  entry.offset = u.offset;
+  // To a tenth of a millisecond; a whole recording is measured again when it is used.
+  entry.duration = std::round(u.duration * 1e4) / 1e4;
+  entry.text = u.text;
+  entry.speaker = u.speaker;
+  return entry;
+}
+
+std::string histogram(const std::vector<ListedUtterance>& list, const std::string& title) {
+  std::vector<double> seconds;
+  for (const ListedUtterance& u : list) seconds.push_back(u.duration);
+  return histogram_svg({title, "seconds", "recordings", seconds});
+}
+
+}  // namespace
+
+DataSummary prepare_list(std::vector<ListedUtterance> list, const AudioReader& audio,
+                         const PrepareListOptions& o) {
+  corpus::CorpusFolder folder(o.out, o.kind, o.source);
+  DataSummary summary;
+  summary.listed = static_cast<int64_t>(list.size());
+  sift(list, audio, o, summary);
+  if (list.empty()) fail_unusable(summary, "\nthere is nothing left to train on");
+  if (o.strict && !summary.left_out.empty()) fail_unusable(summary, "");
+  summary.division = divide(list, o);
+  std::vector<corpus::Split> splits;
+  for (const char* name : {"train", "dev", "test"}) {
+    std::vector<const ListedUtterance*> members;
+    corpus::Split& split = splits.emplace_back(corpus::Split{name, {}});
+    for (const ListedUtterance& u : list) {
+      if (u.split != name) continue;
+      members.push_back(&u);
+      split.entries.push_back(entry_of(u, folder.final_path()));
+    }
+    if (!members.empty()) summary.parts.push_back(part_of(name, members));
+  }
+  for (const ListedUtterance& u : list) {
+    for (char32_t c : code_points(u.text)) ++summary.characters[to_utf8(c)];
+  }
+  data::write_whole_file(folder.path_of("lengths.svg"), histogram(list, o.out));
+  const Json description = Json::object({{"dev", o.dev},
+                                         {"lowercase", o.text.lowercase},
+                                         {"seed", o.seed},
+                                         {"source", o.source},
+                                         {"strip_punctuation", o.text.strip_punctuation},
+                                         {"test", o.test}});
+  folder.commit(splits, description.dump());
+  return summary;
+}
+
+}  // namespace rondo

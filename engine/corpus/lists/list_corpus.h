@@ -1,0 +1,56 @@
+// Manifests for data that are there already: measured, checked, divided. The recordings stay where
+// they are.
+//
+// Errors, threads and what becomes of `out` are as for every corpus (corpus.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/corpus/corpus.h"
+#include "engine/corpus/lists/layouts.h"
+#include "engine/data/audio/waveform.h"
+#include "engine/text/text_rules.h"
+
+namespace rondo {
+
+struct PrepareListOptions {
+  std::string kind;    // of the corpus: "folder", "csv", ...
+  std::string source;  // the folder that the list was read from; empty: none
+  std::string out;
+  // Shares of the utterances to validate and to test with, where the list does not say. Speakers
+  // are kept apart when there are four or more and all are known; otherwise utterances are drawn.
+  double dev = 0.05, test = 0.05;
+  uint64_t seed = 1;
+  TextRules text;
+  double least_seconds = 0.1;
+  bool strict = false;  // an utterance that cannot be used is an error
+  int threads = 0;      // 0: as many as there are CPUs
+  CorpusProgress progress = {};
+};
+
+struct DataSummary {
+  struct Part {
+    std::string name;  // train, dev, test
+    int64_t utterances = 0, words = 0, speakers = 0;
+    double seconds = 0, shortest = 0, median = 0, longest = 0;
+  };
+  struct Problem {
+    std::string where, what;
+  };
+  std::vector<Part> parts;
+  std::string division;                       // how the parts were made: "by speaker", ...
+  std::map<std::string, int64_t> characters;  // of all texts, UTF-8
+  std::map<std::string, std::vector<Problem>> left_out;  // by cause, in the list's order
+  int64_t listed = 0;
+};
+
+// Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json and lengths.svg, a histogram. Paths
+// are relative to OUT where the recordings lie in it or in the folder around it, otherwise
+// absolute. Throws InputError where nothing is left.
+DataSummary prepare_list(std::vector<corpus::ListedUtterance> list, const AudioReader& audio,
+                         const PrepareListOptions& options);
+
+}  // namespace rondo

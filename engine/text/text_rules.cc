@@ -1,0 +1,59 @@
+#include "engine/text/text_rules.h"
+
+#include <utf8proc.h>
+
+#include <vector>
+
+#include "engine/text/unicode.h"
+
+namespace rondo {
+namespace {
+
+utf8proc_category_t category_of(char32_t c) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+}
+
+bool is_punctuation(char32_t c) {
+  const utf8proc_category_t k = category_of(c);
+  return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+bool is_letter_or_digit(char32_t c) {
+  const utf8proc_category_t k = category_of(c);
+  return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NO;
+}
+
+std::vector<char32_t> without_punctuation(const std::vector<char32_t>& text) {
+  std::vector<char32_t> kept;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char32_t c = text[i];
+    const bool inside = i > 0 && i + 1 < text.size() && is_letter_or_digit(text[i - 1]) &&
+                        is_letter_or_digit(text[i + 1]);
+    const bool apostrophe = c == U'\'' || c == U'\u2019';
+    if (!is_punctuation(c) || (apostrophe && inside)) {
+      kept.push_back(c);
+    } else if (category_of(c) == UTF8PROC_CATEGORY_PD || category_of(c) == UTF8PROC_CATEGORY_PC) {
+      kept.push_back(U' ');
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string apply_rules(const TextRules& rules, std::string_view text) {
+  std::string normal = normalize_transcript(text);
+  if (!rules.any()) return normal;
+  std::vector<char32_t> points = code_points(normal);
+  if (rules.strip_punctuation) points = without_punctuation(points);
+  std::string changed;
+  for (char32_t c : points) {
+    if (rules.lowercase) {
+      c = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+    }
+    changed += to_utf8(c);
+  }
+  return normalize_transcript(changed);
+}
+
+}  // namespace rondo

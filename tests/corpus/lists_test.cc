@@ -1,0 +1,303 @@
+// Manifests for data sets as people have them.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <set>
+
+#include "engine/corpus/lists/csv.h"
+#include "engine/corpus/lists/list_corpus.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/files.h"
+#include "engine/data/manifest.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using corpus::CsvRow;
+using corpus::ListedUtterance;
+using corpus::parse_csv;
+
+class Data {
+ public:
+  std::string path(const std::string& name) const { return folder_.path(str("data/", name)); }
+  std::string out() const { return folder_.path("out"); }
+
+  void text(const std::string& name, const std::string& content) const {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    data::write_whole_file(path(name), content);
+  }
+  void recording(const std::string& name, double seconds = 1) const {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    write_wav(path(name), {8000, std::vector<float>(static_cast<size_t>(8000 * seconds), 0.1f)});
+  }
+
+  DataSummary prepare(const std::vector<ListedUtterance>& list, PrepareListOptions o = {}) const {
+    o.kind = "test";
+    o.out = out();
+    return prepare_list(list, SndfileReader(), o);
+  }
+  std::vector<ManifestEntry> manifest(const std::string& split) const {
+    return read_manifest(str(out(), "/", split, ".jsonl")).entries;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+std::vector<std::vector<std::string>> fields(const std::string& text, char delimiter = ',',
+                                             bool quotes = true) {
+  std::vector<std::vector<std::string>> all;
+  for (const CsvRow& row : parse_csv(text, delimiter, quotes, "t.csv")) all.push_back(row.fields);
+  return all;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// So many utterances of one second, of speakers with so many each.
+std::vector<ListedUtterance> spoken(const Data& data, int speakers, int each) {
+  std::vector<ListedUtterance> list;
+  for (int s = 0; s < speakers; ++s) {
+    for (int i = 0; i < each; ++i) {
+      const std::string name = str("s", s, "/", i, ".wav");
+      data.recording(name, 0.2);
+      ListedUtterance u;
+      u.path = data.path(name);
+      u.text = std::string("a");
+      u.speaker = str("s", s);
+      list.push_back(u);
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("CSV as RFC 4180 has it", "[csv]") {
+  CHECK(fields("a,b\n1,2\n") == Rows{{"a", "b"}, {"1", "2"}});
+  CHECK(fields("a,b\r\n1,2") == Rows{{"a", "b"}, {"1", "2"}});
+  CHECK(fields("\xef\xbb\xbf"
+               "a,b\n\n,\n") == Rows{{"a", "b"}, {"", ""}});
+  CHECK(fields("\"x, \"\"y\"\"\nz\",2\n3,\"\"\n") == Rows{{"x, \"y\"\nz", "2"}, {"3", ""}});
+  CHECK(fields("a\t\"b\tc", '\t', false) == Rows{{"a", "\"b", "c"}});
+  CHECK(parse_csv("a\n\"b\nc\"\nd\n", ',', true, "t")[2].line == 4);
+  CHECK_THROWS_WITH(fields("a\n\"b"), Contains("t.csv:2: a quote is opened and not closed"));
+  CHECK_THROWS_WITH(fields("\"b\"c,d"), Contains("t.csv:1: a quoted field is followed by 'c'"));
+}
+
+TEST_CASE("recordings with a text beside each", "[lists]") {
+  const Data d;
+  d.recording("a.wav");
+  d.text("a.txt", "  one\n");
+  d.recording("deep/er/b.WAV");
+  d.text("deep/er/b.txt", "two");
+  d.recording("c.wav");
+  d.text("notes.txt", "no recording");
+  const auto list = corpus::list_folder(d.path(""), true);
+  REQUIRE(list.size() == 3);
+  CHECK(list[0].text == "one");
+  CHECK_FALSE(list[1].has_text);
+  CHECK(list[2].path == fs::canonical(d.path("deep/er/b.WAV")));
+  CHECK(list[2].speaker == "er");
+  CHECK_THROWS_WITH(corpus::list_folder(d.path("none")), Contains("cannot be read as a folder"));
+  d.text("empty/x.txt", "");
+  CHECK_THROWS_WITH(corpus::list_folder(d.path("empty")), Contains("holds no recordings"));
+}
+
+TEST_CASE("a table of any columns", "[lists]") {
+  const Data d;
+  d.text("t.csv", "who,file,said\nanna,x/1.wav,\"one, two\"\nben,/abs/2.wav,three\n");
+  corpus::TableLayout layout;
+  layout.files = {{d.path("t.csv"), ""}};
+  layout.audio = "file";
+  layout.text = {"said"};
+  layout.speaker = "who";
+  const auto list = list_table(layout);
+  REQUIRE(list.size() == 2);
+  CHECK(list[0].path == d.path("x/1.wav"));
+  CHECK(list[0].text == "one, two");
+  CHECK(list[0].where == str(d.path("t.csv"), ":2"));
+  CHECK(list[1].path == "/abs/2.wav");
+  CHECK(list[1].speaker == "ben");
+  layout.text = {"sentence"};
+  CHECK_THROWS_WITH(list_table(layout),
+                    Contains("t.csv: has no column 'sentence', it has who, file, said"));
+}
+
+TEST_CASE("Common Voice, LJSpeech and DeepSpeech", "[lists]") {
+  const Data d;
+  d.text("cv/train.tsv", "client_id\tpath\tsentence\nx\ta.mp3\tHe said \"no\n");
+  d.text("cv/test.tsv", "client_id\tpath\tsentence\ny\tb.mp3\tYes.\n");
+  const auto voices = list_table(corpus::common_voice(d.path("cv")));
+  REQUIRE(voices.size() == 2);
+  CHECK(voices[0].path == fs::canonical(d.path("cv")) / "clips/a.mp3");
+  CHECK(voices[0].text == "He said \"no");
+  CHECK(voices[0].speaker == "x");
+  CHECK(voices[1].split == "test");
+  CHECK_THROWS_WITH(corpus::common_voice(d.path("")), Contains("as Common Voice has them"));
+
+  d.text("lj/metadata.csv", "LJ1|In 1900,|In nineteen hundred,\nLJ2|Only|\n");
+  const auto read = list_table(corpus::lj_speech(d.path("lj")));
+  REQUIRE(read.size() == 2);
+  CHECK(read[0].text == "In nineteen hundred,");
+  CHECK(read[1].text == "Only");
+  CHECK(fs::path(read[0].path).filename() == "LJ1.wav");
+
+  const std::string head = "wav_filename,wav_filesize,transcript\n";
+  d.text("ds/clips-train.csv", str(head, "a.wav,5,one\n"));
+  d.text("ds/other.csv", str(head, "b.wav,5,two\n"));
+  const auto clips = list_table(
+      corpus::deep_speech({d.path("ds/clips-train.csv"), str("dev=", d.path("ds/other.csv"))}));
+  REQUIRE(clips.size() == 2);
+  CHECK(clips[0].split == "train");
+  CHECK(clips[0].path == d.path("ds/a.wav"));
+  CHECK(clips[1].split == "dev");
+  CHECK(list_table(corpus::deep_speech({d.path("ds/other.csv")}))[0].split.empty());
+}
+
+TEST_CASE("LibriSpeech, by the names of its folders", "[lists]") {
+  const Data d;
+  d.text("train-clean-5/19/198/19-198.trans.txt",
+         "19-198-0001 NORTHANGER ABBEY\n19-198-0002 AND\n");
+  d.text("dev-clean/84/121/84-121.trans.txt", "84-121-0001 GO\n");
+  const auto list = corpus::list_librispeech(d.path(""));
+  REQUIRE(list.size() == 3);
+  CHECK(list[0].split == "dev");
+  CHECK(list[0].speaker == "84");
+  CHECK(list[1].text == "NORTHANGER ABBEY");
+  CHECK(fs::path(list[1].path).filename() == "19-198-0001.flac");
+  CHECK(list[1].split == "train");
+  // A development set by itself is all there is to train on.
+  CHECK(corpus::list_librispeech(d.path("dev-clean"))[0].split.empty());
+}
+
+TEST_CASE("a data directory of Kaldi", "[lists]") {
+  const Data d;
+  d.text("k/wav.scp", "r1 /w/1.wav\nr2   /w/2.wav\n");
+  d.text("k/text", "u1 one two\nu2 three\nr1 whole\n");
+  d.text("k/utt2spk", "u1 anna\n");
+  const auto whole = corpus::list_kaldi(d.path("k"));
+  REQUIRE(whole.size() == 2);
+  CHECK(whole[0].text == "whole");
+  CHECK_FALSE(whole[1].has_text);
+  d.text("k/segments", "u1 r1 0.5 2.25\nu2 r2 1 -1\n");
+  const auto parts = corpus::list_kaldi(d.path("k"));
+  REQUIRE(parts.size() == 2);
+  CHECK(parts[0].path == "/w/1.wav");
+  CHECK(parts[0].offset == 0.5);
+  CHECK(parts[0].duration == 1.75);
+  CHECK(parts[0].speaker == "anna");
+  CHECK(parts[0].text == "one two");
+  CHECK(parts[1].duration == -1);
+  for (const auto& [line, says] : std::vector<std::pair<std::string, std::string>>{
+           {"u1 r9 0 1", "recording 'r9' is not in wav.scp"},
+           {"u1 r1 0", "expected UTTERANCE RECORDING BEGIN END"},
+           {"u1 r1 x 1", "'x' is no time"},
+           {"u1 r1 2 1", "ends at 1 s, which is not after 2 s"}}) {
+    d.text("k/segments", line);
+    CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k")), Contains(str("segments:1: ", says)));
+  }
+  d.text("k/wav.scp", "r1 sph2pipe -f wav x.sph |\n");
+  CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k")), Contains("is the output of a command"));
+}
+
+TEST_CASE("what cannot be used is left out, and said", "[lists]") {
+  const Data d;
+  std::vector<ListedUtterance> list;
+  const auto add = [&](const std::string& name, const std::string& text) -> ListedUtterance& {
+    ListedUtterance u;
+    u.where = str("list:", list.size() + 1);
+    u.path = d.path(name);
+    u.text = text;
+    return list.emplace_back(u);
+  };
+  d.recording("good.wav", 2);
+  d.recording("short.wav", 0.05);
+  d.text("noise.wav", "no sound");
+  add("good.wav", "  Gut \xc3\xa4 ");
+  add("missing.wav", "x");
+  add("noise.wav", "x");
+  add("short.wav", "x");
+  add("good.wav", " ");
+  add("good.wav", "\xff");
+  add("good.wav", "").has_text = false;
+  ListedUtterance& beyond = add("good.wav", "x");
+  beyond.offset = 1;
+  beyond.duration = 3;
+  const DataSummary s = d.prepare(list);
+  CHECK(s.listed == 8);
+  std::set<std::string> causes;
+  for (const auto& [cause, problems] : s.left_out) {
+    for (const auto& p : problems) causes.insert(str(p.where, " ", cause));
+  }
+  CHECK(causes ==
+        std::set<std::string>{"list:2 missing or unreadable", "list:3 missing or unreadable",
+                              "list:4 too short", "list:5 with an empty text",
+                              "list:6 with a text that is not UTF-8", "list:7 without a text",
+                              "list:8 beyond the end of its recording"});
+  const auto train = d.manifest("train");
+  REQUIRE(train.size() == 1);
+  CHECK(train[0].text == "Gut \xc3\xa4");
+  CHECK(train[0].path_as_written == "../data/good.wav");
+  CHECK(train[0].duration == 2.0);
+  CHECK(s.characters.at("\xc3\xa4") == 1);
+  CHECK(fs::exists(str(d.out(), "/lengths.svg")));
+  PrepareListOptions strict;
+  strict.strict = true;
+  CHECK_THROWS_WITH(d.prepare(list, strict), Contains("of 8 utterances") && Contains("list:7: "));
+  list.erase(list.begin());
+  CHECK_THROWS_WITH(d.prepare(list), Contains("there is nothing left to train on"));
+  CHECK(d.manifest("train").size() == 1);  // what was there stays
+}
+
+TEST_CASE("nobody is in two parts, whatever the order of the list", "[lists]") {
+  const Data d;
+  std::vector<ListedUtterance> list = spoken(d, 20, 5);
+  PrepareListOptions o;
+  o.dev = 0.1;
+  o.test = 0.2;
+  const DataSummary s = d.prepare(list, o);
+  CHECK_THAT(s.division, Contains("by speaker"));
+  std::map<std::string, std::set<std::string>> parts;
+  std::map<std::string, size_t> sizes;
+  for (const char* split : {"train", "dev", "test"}) {
+    for (const ManifestEntry& e : d.manifest(split)) parts[e.speaker].insert(split);
+    sizes[split] = d.manifest(split).size();
+  }
+  CHECK(parts.size() == 20);
+  for (const auto& [speaker, in] : parts) CHECK(in.size() == 1);
+  CHECK(sizes["test"] == 20);
+  CHECK(sizes["dev"] == 10);
+  std::reverse(list.begin(), list.end());
+  const auto before = d.manifest("test");
+  d.prepare(list, o);
+  std::set<std::string> a, b;
+  for (const ManifestEntry& e : before) a.insert(e.path);
+  for (const ManifestEntry& e : d.manifest("test")) b.insert(e.path);
+  CHECK(a == b);
+  o.seed = 2;
+  d.prepare(list, o);
+  b.clear();
+  for (const ManifestEntry& e : d.manifest("test")) b.insert(e.path);
+  CHECK(a != b);
+}
+
+TEST_CASE("of few speakers, or of nobody known, utterances are drawn", "[lists]") {
+  const Data d;
+  std::vector<ListedUtterance> list = spoken(d, 3, 20);
+  CHECK_THAT(d.prepare(list).division, Contains("3 speakers are too few"));
+  CHECK(d.manifest("dev").size() == 3);
+  CHECK(d.manifest("test").size() == 3);
+  CHECK(d.manifest("train").size() == 54);
+  list[7].speaker.clear();
+  CHECK(d.prepare(list).division == "by utterance, drawn with the seed");
+  // As the data say, where they do.
+  list[0].split = "test";
+  CHECK_THAT(d.prepare(list).division, Contains("as the data are divided"));
+  CHECK(d.manifest("test").size() == 1);
+  CHECK(d.manifest("train").size() == 59);
+}
+
+}  // namespace rondo

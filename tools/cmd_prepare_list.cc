@@ -1,0 +1,217 @@
+// rondo prepare folder, csv, librispeech, ...: manifests for data that are there already.
+#include <cstdio>
+#include <memory>
+
+#include "engine/corpus/lists/list_corpus.h"
+#include "engine/data/audio/audio.h"
+#include "engine/report/progress.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+#include "tools/command.h"
+#include "tools/prepare_progress.h"
+
+namespace rondo {
+namespace {
+
+using corpus::ListedUtterance;
+
+struct ListOptions {
+  std::vector<std::string> sources;  // folders or files, the last one OUT
+  std::string audio_column, text_column, speaker_column, audio_folder, delimiter;
+  bool speakers_in_folders = false;
+  PrepareListOptions prepare;
+};
+
+std::string length_text(double seconds) {
+  char text[32];
+  const bool hours = seconds >= 3600;
+  std::snprintf(text, sizeof text, hours ? "%.1f h" : "%.1f min", seconds / (hours ? 3600 : 60));
+  return text;
+}
+
+void print_parts(const DataSummary& s) {
+  std::printf("%-8s %10s %9s %9s %9s %9s %9s %9s\n", "", "utterances", "length", "speakers",
+              "words", "shortest", "median", "longest");
+  for (const DataSummary::Part& p : s.parts) {
+    std::printf("%-8s %10lld %9s %9s %9lld %8.1fs %8.1fs %8.1fs\n", p.name.c_str(),
+                static_cast<long long>(p.utterances), length_text(p.seconds).c_str(),
+                p.speakers > 0 ? std::to_string(p.speakers).c_str() : "-",
+                static_cast<long long>(p.words), p.shortest, p.median, p.longest);
+  }
+}
+
+// All by how they look, the rare ones by name.
+void print_characters(const DataSummary& s) {
+  constexpr int64_t rare = 5;
+  std::string all, few;
+  int shown = 0;
+  for (const auto& [character, count] : s.characters) {
+    all += " " + (character == " " ? std::string("space") : character);
+    if (count >= rare) continue;
+    if (++shown <= 10) {
+      few += str(few.empty() ? "" : ", ", describe(code_points(character).front()), " ",
+                 count == 1 ? "once" : str(count, " times"));
+    }
+  }
+  std::printf("%zu characters:%s\n", s.characters.size(), all.c_str());
+  if (shown == 0) return;
+  std::printf("  too rare to be learnt, fewer than %lld times: %s%s\n",
+              static_cast<long long>(rare), few.c_str(),
+              shown > 10 ? str(" and ", shown - 10, " more").c_str() : "");
+}
+
+void print_left_out(const DataSummary& s) {
+  for (const auto& [cause, problems] : s.left_out) {
+    std::printf("left out, %s: %zu of %lld\n", cause.c_str(), problems.size(),
+                static_cast<long long>(s.listed));
+    for (size_t i = 0; i < std::min<size_t>(problems.size(), 10); ++i) {
+      std::printf("  %s%s%s\n", problems[i].where.c_str(), problems[i].where.empty() ? "" : ": ",
+                  problems[i].what.c_str());
+    }
+    if (problems.size() > 10) std::printf("  and %zu more\n", problems.size() - 10);
+  }
+}
+
+int prepare(const ListOptions& o, const std::vector<ListedUtterance>& list) {
+  const SndfileReader audio;
+  const DataSummary s = prepare_list(list, audio, o.prepare);
+  print_parts(s);
+  std::printf("divided %s\n", s.division.c_str());
+  print_characters(s);
+  print_left_out(s);
+  std::printf("%s: manifests, and lengths.svg; train with data=%s\n", o.prepare.out.c_str(),
+              o.prepare.out.c_str());
+  return 0;
+}
+
+void add_list_options(Command& command, ListOptions* o) {
+  PrepareListOptions& p = o->prepare;
+  const auto share = [&](const char* name, double* value, const char* what) {
+    command.add_option(name, *value, what).range(0.0, 0.9).type_name("FLOAT").show_default();
+  };
+  share("--dev", &p.dev, "share to validate with, where the data do not say");
+  share("--test", &p.test, "share to test with, where the data do not say");
+  command.add_flag("--lowercase", p.text.lowercase, "texts in lower case");
+  command.add_flag("--strip-punctuation", p.text.strip_punctuation,
+                   "texts without punctuation; dashes become spaces, apostrophes in words stay");
+  command.add_flag("--strict", p.strict, "what cannot be used is an error; else it is left out");
+  command.add_option("--seed", p.seed, "of what is drawn for --dev and --test").show_default();
+  command.add_option("--threads", p.threads, "that open recordings; 0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT");
+}
+
+using Lister = std::function<std::vector<ListedUtterance>(const ListOptions&)>;
+
+// A layout that is a folder.
+Command& add_folder_layout(Command& parent, const char* name, const char* what, const char* dir,
+                           const std::shared_ptr<ListOptions>& o, const Lister& list) {
+  Command& command = parent.add_command(name, what);
+  o->prepare.kind = name;
+  command.add_option("dir", o->prepare.source, dir).required();
+  command.add_option("out", o->prepare.out, "folder of the manifests").required();
+  add_list_options(command, o.get());
+  command.footer(str("\nExample:  rondo prepare ", name, " data mine --lowercase\n"));
+  command.action([o, list] {
+    o->prepare.progress = progress_line("recordings");
+    return prepare_unless_stopped([&] { return prepare(*o, list(*o)); });
+  });
+  return command;
+}
+
+void add_folder(Command& parent) {
+  auto o = std::make_shared<ListOptions>();
+  Command& command = add_folder_layout(
+      parent, "folder", "Manifests for recordings with a .txt beside each",
+      "folder of recordings and texts, at any depth", o, [](const ListOptions& given) {
+        return corpus::list_folder(given.prepare.source, given.speakers_in_folders);
+      });
+  command.add_flag("--speakers-in-folders", o->speakers_in_folders,
+                   "the folder that a recording is in names its speaker");
+}
+
+char delimiter_of(const ListOptions& o, const std::string& file) {
+  if (o.delimiter == "tab") return '\t';
+  if (o.delimiter == "bar") return '|';
+  if (o.delimiter == "semicolon") return ';';
+  if (o.delimiter == "comma") return ',';
+  return file.ends_with(".tsv") ? '\t' : ',';
+}
+
+void add_csv(Command& parent) {
+  Command& command = parent.add_command("csv", "Manifests for a table with a row per recording");
+  auto o = std::make_shared<ListOptions>();
+  o->prepare.kind = "csv";
+  command.add_option("file", o->prepare.source, "CSV or TSV; its first line names the columns")
+      .required();
+  command.add_option("out", o->prepare.out, "folder of the manifests").required();
+  command.add_option("--audio-column", o->audio_column, "column of the recordings' paths")
+      .required();
+  command.add_option("--text-column", o->text_column, "column of the texts").required();
+  command.add_option("--speaker-column", o->speaker_column, "column of the speakers");
+  command.add_option("--audio-folder", o->audio_folder,
+                     "what paths are relative to; default: the folder of the table");
+  command.add_option("--delimiter", o->delimiter, "default: tab for .tsv, otherwise comma")
+      .one_of({"comma", "tab", "bar", "semicolon"});
+  add_list_options(command, o.get());
+  command.footer(
+      "\nExample:  rondo prepare csv clips.csv mine --audio-column file --text-column sentence\n");
+  command.action([o] {
+    o->prepare.progress = progress_line("recordings");
+    corpus::TableLayout layout;
+    layout.files = {{o->prepare.source, ""}};
+    layout.delimiter = delimiter_of(*o, o->prepare.source);
+    layout.audio = o->audio_column;
+    layout.text = {o->text_column};
+    layout.speaker = o->speaker_column;
+    layout.folder = o->audio_folder;
+    return prepare_unless_stopped([&] { return prepare(*o, list_table(layout)); });
+  });
+}
+
+void add_deep_speech(Command& parent) {
+  Command& command = parent.add_command(
+      "deepspeech", "Manifests for CSV files of DeepSpeech and Coqui (wav_filename, transcript)");
+  auto o = std::make_shared<ListOptions>();
+  o->prepare.kind = "deepspeech";
+  command.add_option("out", o->prepare.out, "folder of the manifests").required();
+  command
+      .add_option("files", o->sources,
+                  "the tables; train=FILE, dev=FILE, test=FILE say what each is for, else their "
+                  "names")
+      .required();
+  add_list_options(command, o.get());
+  command.footer(
+      "\nExample:  rondo prepare deepspeech mine clips/train.csv clips/dev.csv clips/test.csv\n");
+  command.action([o] {
+    o->prepare.progress = progress_line("recordings");
+    return prepare_unless_stopped(
+        [&] { return prepare(*o, list_table(corpus::deep_speech(o->sources))); });
+  });
+}
+
+}  // namespace
+
+void add_prepare_lists(Command& parent) {
+  const auto options = [] { return std::make_shared<ListOptions>(); };
+  add_folder(parent);
+  add_csv(parent);
+  add_folder_layout(
+      parent, "common-voice", "Manifests for a language of Common Voice",
+      "folder of train.tsv, dev.tsv, test.tsv and clips/", options(),
+      [](const ListOptions& o) { return list_table(corpus::common_voice(o.prepare.source)); });
+  add_folder_layout(
+      parent, "librispeech", "Manifests for LibriSpeech, or what is laid out like it",
+      "folder of SPEAKER/CHAPTER/*.trans.txt, or of several such", options(),
+      [](const ListOptions& o) { return corpus::list_librispeech(o.prepare.source); });
+  add_folder_layout(parent, "ljspeech", "Manifests for LJSpeech, or what is laid out like it",
+                    "folder of metadata.csv and wavs/", options(), [](const ListOptions& o) {
+                      return list_table(corpus::lj_speech(o.prepare.source));
+                    });
+  add_deep_speech(parent);
+  add_folder_layout(parent, "kaldi", "Manifests for a data directory of Kaldi",
+                    "folder of wav.scp, text and perhaps segments and utt2spk", options(),
+                    [](const ListOptions& o) { return corpus::list_kaldi(o.prepare.source); });
+}
+
+}  // namespace rondo
