@@ -34,7 +34,7 @@ struct TrainOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   bool resume = false, resume_or_start = false;
   bool lockstep = false, help_config = false, print_config = false;
-  std::string init_from;
+  std::string init_from, alphabet;
   DeviceChoice device;
   int ranks = 1;
   int stages = 0, replicas = 0, shards = 0;  // 0: as configured
@@ -55,6 +55,11 @@ Config configuration(const TrainOptions& o) {
   if (o.replicas > 0) options.push_back(str("parallel.data=", o.replicas));
   if (o.shards > 0) options.push_back(str("parallel.sequence=", o.shards));
   if (!o.init_from.empty()) options.push_back("training.init_from=" + o.init_from);
+  if (!o.alphabet.empty()) {
+    // The union of both is what extending one by the other gives.
+    options.push_back("training.init_alphabet=" +
+                      (o.alphabet == "union" ? std::string("extend") : o.alphabet));
+  }
   return config_from_words(o.words, options, o.resume || o.resume_or_start);
 }
 
@@ -202,6 +207,9 @@ int run_train(const TrainOptions& given) {
   }
   require_one_beginning(o);
   const Config config = configuration(o);
+  if (!o.alphabet.empty() && config.training.init_from.empty()) {
+    throw WrongUsage("--alphabet says what becomes of the characters of --init-from's model");
+  }
   if (o.print_config) {
     std::fputs(to_toml(config).c_str(), stdout);
     return 0;
@@ -261,6 +269,11 @@ void add_train(Command& program) {
       "--resume-or-start", o->resume_or_start,
       "the same, but begin where there is none yet: for jobs that may be started again");
   command.add_option("--init-from", o->init_from, "start with the weights of another model");
+  command
+      .add_option("--alphabet", o->alphabet,
+                  "with --init-from: keep that model's characters; extend them by those of the "
+                  "training texts (union: the same); new: those of the training texts alone")
+      .one_of({"keep", "extend", "union", "new"});
   add_device_option(command, &o->device);
   command.add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
       .range(1, most_ranks)

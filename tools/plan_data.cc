@@ -118,7 +118,8 @@ PlanData look_at_data(const Config& config) {
   const SndfileReader audio;
   std::unique_ptr<Alphabet> alphabet;
   if (config.task == Task::ctc)
-    alphabet = std::make_unique<Alphabet>(make_alphabet(config, read_manifest(config.data.train)));
+    alphabet =
+        std::make_unique<Alphabet>(make_alphabet(config, read_texts(config, config.data.train)));
   const auto sample = open_dataset(config, config.data.train, DataUse::training, &audio,
                                    alphabet.get(), utterances_looked_at);
   PlanData d;

@@ -19,6 +19,7 @@
 
 #include "comm/schedule.h"
 #include "engine/config/layer_types.h"
+#include "engine/text/text_rules.h"
 #include "kernels/base/dtype.h"
 #include "kernels/pool/pool.h"
 
@@ -108,6 +109,10 @@ struct AugmentSettings {
   bool operator==(const AugmentSettings&) const = default;
 };
 
+// What a model that begins with the weights of another one writes: the other's characters, those
+// and what the training texts have besides, or those of the training texts alone.
+enum class InitAlphabet : uint8_t { keep, extend, anew };
+
 struct TrainingConfig {
   int epochs = 50;
   double max_seconds = 0;
@@ -134,6 +139,7 @@ struct TrainingConfig {
   OnNonFinite non_finite = OnNonFinite::skip;
   int non_finite_limit = 20;
   std::string init_from;
+  InitAlphabet init_alphabet = InitAlphabet::keep;
 
   bool operator==(const TrainingConfig&) const = default;
 };
@@ -195,6 +201,7 @@ struct Config {
   ModelConfig model;
   DataConfig data;
   FeaturesConfig features;
+  TextRules text;
   AugmentSettings augment;
   TrainingConfig training;
   OptimizerConfig optimizer;

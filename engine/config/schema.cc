@@ -15,6 +15,7 @@ constexpr std::array cmvn_names{"none", "utterance", "global"};
 constexpr std::array sampling_names{"once", "weighted", "class_balanced"};
 constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
+constexpr std::array init_alphabet_names{"keep", "extend", "new"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "world_invariant"};
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared"};
@@ -100,6 +101,16 @@ Builder data_fields(DataConfig& c) {
   return b;
 }
 
+Builder text_fields(TextRules& c) {
+  Builder b("text");
+  b.add("lowercase", &c.lowercase, any, "texts, those to compare with as well, in lower case");
+  b.add("strip_punctuation", &c.strip_punctuation, any,
+        "without punctuation: dashes become spaces, apostrophes within words stay");
+  b.add("compatibility", &c.compatibility, any,
+        "characters that look alike are one (Unicode's NFKC rather than NFC)");
+  return b;
+}
+
 Builder features_fields(FeaturesConfig& c) {
   Builder b("features");
   b.add("type", choice(c.type, feature_names), any,
@@ -173,6 +184,9 @@ Builder training_fields(TrainingConfig& c) {
         "so many skipped updates in a row stop the training");
   b.add("init_from", &c.init_from, any,
         "checkpoint to take the weights from (not the optimiser's state)");
+  b.add("init_alphabet", choice(c.init_alphabet, init_alphabet_names), any,
+        "with init_from, the characters: that model's; those and the training texts' others; the "
+        "training texts' alone");
   return b;
 }
 
@@ -290,6 +304,7 @@ std::vector<Field> fields(Config& c) {
   model_fields(c.model).append_to(all);
   data_fields(c.data).append_to(all);
   features_fields(c.features).append_to(all);
+  text_fields(c.text).append_to(all);
   augment_fields(c.augment).append_to(all);
   training_fields(c.training).append_to(all);
   optimizer_fields(c.optimizer).append_to(all);

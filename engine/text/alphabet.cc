@@ -108,6 +108,23 @@ std::string Alphabet::decode(std::span<const int32_t> labels) const {
   return out;
 }
 
+Alphabet extended(const Alphabet& first, const Alphabet& second) {
+  if (first.is_of_numbers() != second.is_of_numbers()) {
+    fail_input("an alphabet of ", first.is_of_numbers() ? "numbers" : "characters",
+               " cannot be extended by ", second.is_of_numbers() ? "numbers" : "characters");
+  }
+  if (first.is_of_numbers()) {
+    return Alphabet::of_numbers(std::max(first.classes(), second.classes()) - 1);
+  }
+  std::vector<std::string> symbols = first.symbols();
+  for (const std::string& symbol : second.symbols()) {
+    if (std::find(symbols.begin(), symbols.end(), symbol) == symbols.end()) {
+      symbols.push_back(symbol);
+    }
+  }
+  return Alphabet(std::move(symbols));
+}
+
 std::vector<int32_t> encode_or_fail(const TextEncoder& encoder, std::string_view text,
                                     UnknownCharacters policy, std::string_view where) {
   EncodedText encoded = encoder.encode(text);

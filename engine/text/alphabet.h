@@ -51,6 +51,10 @@ class Alphabet final : public TextEncoder {
   std::unordered_map<char32_t, int32_t> labels_;
 };
 
+// The symbols of the first, with their labels, and after them those that only the second has.
+// Throws InputError where one is of numbers and the other of characters.
+Alphabet extended(const Alphabet& first, const Alphabet& second);
+
 // The labels of `text`. With `error`, characters outside the alphabet throw InputError, which names
 // them with their code points: the text of `where` comes first ("train.jsonl:7"). With `skip` they
 // are left out.

@@ -2,9 +2,11 @@
 
 #include <utf8proc.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "engine/text/unicode.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -39,11 +41,25 @@ std::vector<char32_t> without_punctuation(const std::vector<char32_t>& text) {
   return kept;
 }
 
+std::string compatible(const std::string& text) {
+  utf8proc_uint8_t* mapped = nullptr;
+  const auto options =
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT);
+  const utf8proc_ssize_t n =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &mapped, options);
+  if (n < 0) fail_input("text: ", utf8proc_errmsg(n));
+  const std::string result(reinterpret_cast<const char*>(mapped), static_cast<size_t>(n));
+  std::free(mapped);
+  return result;
+}
+
 }  // namespace
 
 std::string apply_rules(const TextRules& rules, std::string_view text) {
   std::string normal = normalize_transcript(text);
   if (!rules.any()) return normal;
+  if (rules.compatibility) normal = compatible(normal);
   std::vector<char32_t> points = code_points(normal);
   if (rules.strip_punctuation) points = without_punctuation(points);
   std::string changed;

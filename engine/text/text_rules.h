@@ -14,7 +14,11 @@ struct TextRules {
   // goes; an apostrophe between letters or digits stays.
   bool strip_punctuation = false;
 
-  bool any() const { return lowercase || strip_punctuation; }
+  // Normal form KC instead of C: ligatures, full-width and other compatibility characters become
+  // the plain ones.
+  bool compatibility = false;
+
+  bool any() const { return lowercase || strip_punctuation || compatibility; }
   bool operator==(const TextRules&) const = default;
 };
 

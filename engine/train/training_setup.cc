@@ -115,16 +115,28 @@ class Setup {
     const auto model = ModelDescription::from_metadata(origin_, "training.init_from of rank 0");
     s_.description.mean = model.mean;
     s_.description.inverse_std = model.inverse_std;
-    if (config_.data.alphabet.empty()) s_.description.alphabet = model.alphabet;
+    origin_alphabet_ = model.alphabet;
+  }
+
+  // What the model writes.
+  Alphabet alphabet(const Manifest& training) const {
+    if (s_.resumed) return Alphabet(s_.description.alphabet);
+    const InitAlphabet wanted = config_.training.init_alphabet;
+    if (origin_alphabet_.empty() || wanted == InitAlphabet::anew) {
+      return make_alphabet(config_, training);
+    }
+    if (wanted == InitAlphabet::extend) {
+      return extended(Alphabet(origin_alphabet_), make_alphabet(config_, training));
+    }
+    return config_.data.alphabet.empty() ? Alphabet(origin_alphabet_)
+                                         : make_alphabet(config_, training);
   }
 
   void open_data() {
     ModelDescription& d = s_.description;
-    Manifest training = read_manifest(config_.data.train);
+    Manifest training = read_texts(config_, config_.data.train);
     if (config_.task == Task::ctc) {
-      s_.alphabet = std::make_unique<Alphabet>(s_.resumed || !d.alphabet.empty()
-                                                   ? Alphabet(d.alphabet)
-                                                   : make_alphabet(config_, training));
+      s_.alphabet = std::make_unique<Alphabet>(alphabet(training));
       d.alphabet = s_.alphabet->symbols();
     }
     const TextEncoder* text = s_.alphabet.get();
@@ -226,6 +238,7 @@ class Setup {
   TrainingReport& report_;
   StringMap metadata_;  // of a run that goes on
   StringMap origin_;    // of the model that training.init_from names
+  std::vector<std::string> origin_alphabet_;
   TrainingSetup s_;
 };
 
@@ -241,27 +254,46 @@ std::string shown(const std::vector<std::string>& alphabet) {
              " characters)");
 }
 
+// Weights of another model, and which of its outputs become which of this one's.
+struct ForeignWeights {
+  SafetensorsFile file;
+  OutputRows rows;  // empty: as they are
+};
+
 // Equally many characters that are others would go unnoticed. Files of weights alone have no
 // description to compare.
-void require_same_outputs(const SafetensorsFile& file, const ModelDescription& description) {
-  if (description.config.task != Task::ctc || !file.metadata().contains("alphabet")) return;
+OutputRows rows_from(const SafetensorsFile& file, const Config& config,
+                     const ModelDescription& description) {
+  if (description.config.task != Task::ctc || !file.metadata().contains("alphabet")) return {};
   const auto other = ModelDescription::from_metadata(file.metadata(), file.name());
-  if (other.config.task != Task::ctc || other.alphabet == description.alphabet) return;
-  fail_input("training.init_from: ", file.name(), " writes ", shown(other.alphabet), ", this run ",
-             shown(description.alphabet), "; data.alphabet sets the characters of a run");
+  if (other.config.task != Task::ctc || other.alphabet == description.alphabet) return {};
+  if (config.training.init_alphabet == InitAlphabet::keep) {
+    fail_input("training.init_from: ", file.name(), " writes ", shown(other.alphabet),
+               ", this run ", shown(description.alphabet),
+               "; data.alphabet sets the characters of a run, training.init_alphabet (--alphabet) "
+               "takes others");
+  }
+  return same_symbols(other.alphabet, description.alphabet);
 }
 
-// Weights of another model; its shapes must be those of this one.
-SafetensorsFile foreign_weights(const Config& config, const ModelDescription& description,
-                                const TrainedModel& model, TrainingReport& report) {
+// The shapes must be those of this model, but for outputs that are others.
+ForeignWeights foreign_weights(const Config& config, const ModelDescription& description,
+                               const TrainedModel& model, TrainingReport& report) {
   std::vector<std::string> warnings;
-  SafetensorsFile file = open_model(config.training.init_from, &warnings);
+  ForeignWeights foreign{open_model(config.training.init_from, &warnings), {}};
   report.warnings(warnings);
-  require_same_outputs(file, description);
-  require_weights(file, model.entries());
-  require_finite(file);
-  report.message("weights from " + file.name());
-  return file;
+  foreign.rows = rows_from(foreign.file, config, description);
+  require_weights(foreign.file, model.entries(), foreign.rows);
+  require_finite(foreign.file);
+  report.message("weights from " + foreign.file.name());
+  if (!foreign.rows.from.empty()) {
+    const auto known = std::count_if(foreign.rows.from.begin(), foreign.rows.from.end(),
+                                     [](int64_t row) { return row >= 0; }) -
+                       1;
+    report.message(str("alphabet: ", shown(description.alphabet), ", ", known,
+                       " of them known to that model"));
+  }
+  return foreign;
 }
 
 // The optimiser's state, and what a strategy keeps besides, of the run so far.
@@ -346,7 +378,7 @@ TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
                       TrainedModel& model, Synchronizer& synchronizer, TrainingReport& report) {
   std::optional<StoredState> stored;
-  std::optional<SafetensorsFile> foreign;
+  std::optional<ForeignWeights> foreign;
   ranks.at_first([&] {
     if (setup.checkpoint) {
       stored.emplace(*setup.checkpoint);
@@ -356,9 +388,10 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
     }
   });
   if (setup.resumed || !config.training.init_from.empty()) {
-    model.set_weights(ranks, stored    ? weights_of(stored->weights())
-                             : foreign ? weights_of(*foreign)
-                                       : ReadEntry());
+    model.set_weights(ranks, stored ? weights_of(stored->weights())
+                             : foreign
+                                 ? weights_of(foreign->file, foreign->rows, config.training.seed)
+                                 : ReadEntry());
   } else {
     model.share_weights(ranks);
   }

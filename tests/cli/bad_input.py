@@ -467,6 +467,46 @@ def test_weights_for_other_characters():
               errs=["model.safetensors writes 'abc' (3 characters), this run 'cab' (3 characters)"])
 
 
+def rows_of(model):
+    """The output layer of a model: the bytes of a row of weights and of a bias, by symbol ("": the blank)."""
+    whole = (model / "model.safetensors").read_bytes()
+    begin = 8 + int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:begin])
+    symbols = ["", *json.loads(header["__metadata__"]["alphabet"])]
+    places = [header[f"output.{name}"]["data_offsets"] for name in ("weight", "bias")]
+    weight, bias = (whole[begin + first:begin + last] for first, last in places)
+    size = len(weight) // len(symbols)
+    return {s: (weight[i * size:(i + 1) * size], bias[i * 4:(i + 1) * 4]) for i, s in enumerate(symbols)}
+
+
+def test_fine_tuning_for_other_characters():
+    with folder() as root:
+        features(root)
+        train(root, root / "run", "training.epochs=2", "data.alphabet=abc ")
+        write_manifest(root / "train.jsonl", [{"features_filepath": f"train00{i}.npy", "text": t} for i, t in enumerate(["xb", "bA"])])
+        tune = ["train", "features.type=ready", "training.threads=1", "data.batch_frames=100", f"data.train={root}/train.jsonl",
+                "training.epochs=1", "optimizer.lr=1e-30", "--init-from", root / "run"]
+        known = rows_of(root / "run")
+        fails(*tune, f"training.checkpoint_dir={root}/keep", lines=3, errs=["outside the alphabet: 'x' (U+0078)"])
+        for word in ("extend", "union"):
+            run(*tune, "--alphabet", word, f"training.checkpoint_dir={root}/{word}",
+                says="alphabet: 'abc Ax' (6 characters), 4 of them known to that model")
+            more = rows_of(root / word)
+            check(list(more) == ["", *"abc Ax"], list(more))
+            check(all(more[s] == row for s, row in known.items()), "known rows have changed")
+            check(more["A"][0] != more["x"][0] and abs(struct.unpack("<f", more["A"][1])[0]) < 1e-20, "new rows")
+        run(*tune, "--alphabet", "new", "text.lowercase=true", f"training.checkpoint_dir={root}/new",
+            says="alphabet: 'abx' (3 characters), 2 of them known to that model")
+        other = rows_of(root / "new")
+        check(list(other) == ["", *"abx"] and all(other[s] == known[s] for s in ("", "a", "b")), list(other))
+        # The rule for texts goes with the model: references are read by it.
+        write_manifest(root / "test.jsonl", [{"features_filepath": "train000.npy", "text": "ABBA"}])
+        run("eval", root / "new", root / "test.jsonl", not_says="cannot write", says="WER")
+        run("eval", root / "extend", root / "test.jsonl", says="'B' (U+0042) 2 times")
+        fails_with = run("train", *READY, f"data={root}", "--alphabet", "new", code=2)[1]
+        check("--init-from's model" in fails_with, fails_with)
+
+
 def test_a_run_is_not_overwritten():
     with folder() as root:
         features(root)

@@ -186,6 +186,7 @@ TEST_CASE("transcripts by rule", "[text]") {
         "well known snake case 5 + 3 = 8 $");
   CHECK(apply_rules(both, "\u00bfQu\u00c9?") == "qu\u00e9");
   CHECK(apply_rules(both, "e\u0301") == "\u00e9");  // composed, as the alphabet has it
+  CHECK(apply_rules({false, false, true}, "\ufb01ne \uff21 \u2460") == "fine A 1");
   CHECK(apply_rules(both, "...") == "");
   CHECK_THROWS_AS(apply_rules(both, "\xff"), InputError);
 }

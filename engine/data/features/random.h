@@ -40,7 +40,8 @@ enum class Purpose : uint64_t {
   spec_augment,
   order,
   tie,
-  draw
+  draw,
+  new_class
 };
 
 class Random {

@@ -88,6 +88,7 @@ Config model_part(const Config& config) {
   Config part;
   part.task = config.task;
   part.features = config.features;
+  part.text = config.text;
   part.model = config.model;
   return part;
 }
@@ -111,6 +112,7 @@ std::vector<std::string> differing_from_model(const Config& stored, const Config
   const Config a = model_part(stored);
   Config b = model_part(wanted);
   b.features.dither = a.features.dither;
+  b.text = a.text;
   if (weighted_layers(a.model) == weighted_layers(b.model)) {  // however they are written
     ModelConfig same = a.model;
     same.pooling = b.model.pooling;

@@ -26,9 +26,9 @@ struct ModelDescription {
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
 
-// A configuration of defaults, but that task, features and model are those of a model: what
-// training from its weights cannot change. Throws as open_model(); the defaults where the file has
-// weights alone.
+// A configuration of defaults, but that task, features, model and text are those of a model: what
+// training from its weights cannot change, and what its texts are to be like. Throws as
+// open_model(); the defaults where the file has weights alone.
 Config config_of_model(const std::string& path);
 
 // "features.bins: 40 -> 80" for every setting by which `wanted` would read or build something else

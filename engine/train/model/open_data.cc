@@ -139,7 +139,7 @@ void require_readable(const ManifestDataset& data, const Config& config) {
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const AudioReader* audio,
                                               const TextEncoder* text, size_t most) {
-  Manifest read = read_manifest(manifest);
+  Manifest read = read_texts(config, manifest);
   if (most > 0) thin(read.entries, most);
   return open_dataset(config, std::move(read), use, audio, text);
 }
@@ -178,6 +178,19 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
   std::unique_ptr<ManifestDataset> data = make_dataset(std::move(manifest), o, audio, text);
   if (use == DataUse::training) require_readable(*data, config);
   return data;
+}
+
+Manifest read_texts(const Config& config, const std::string& manifest) {
+  Manifest read = read_manifest(manifest);
+  if (!config.text.any()) return read;
+  for (ManifestEntry& e : read.entries) {
+    try {
+      if (e.text) e.text = apply_rules(config.text, *e.text);
+    } catch (const InputError& error) {
+      fail_input(read.where(e), ": ", error.what());
+    }
+  }
+  return read;
 }
 
 void require_data_settings(const Config& config) {

@@ -25,8 +25,12 @@ TargetKind target_kind(Task task);
 // Throws InputError for settings that the kind of features leaves without effect.
 void require_data_settings(const Config& config);
 
-// `audio` and `text` are borrowed by the result. Of a large manifest of recordings it keeps their
-// lengths in a file beside it (length_cache.h). Throws InputError.
+// The manifest, its texts changed by the configuration's rules. Throws InputError, by the line of a
+// text that is not UTF-8.
+Manifest read_texts(const Config& config, const std::string& manifest);
+
+// `manifest`: by read_texts(). `audio` and `text` are borrowed by the result. Of a large manifest
+// of recordings it keeps their lengths in a file beside it (length_cache.h). Throws InputError.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
                                               const AudioReader* audio, const TextEncoder* text);
 // The same of a file. With `most` above 0 at most so many utterances, from all over it.

@@ -1,7 +1,9 @@
 #include "engine/train/state/trained_model.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "engine/data/features/random.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -90,9 +92,33 @@ bool PipelineModelInTraining::any(bool stop) const {
   return wanted > 0;
 }
 
-void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries) {
+OutputRows same_symbols(const std::vector<std::string>& others,
+                        const std::vector<std::string>& symbols) {
+  OutputRows rows{{0}, static_cast<int64_t>(others.size()) + 1};
+  for (const std::string& symbol : symbols) {
+    const auto at = std::find(others.begin(), others.end(), symbol);
+    rows.from.push_back(at == others.end() ? -1 : at - others.begin() + 1);
+  }
+  return rows;
+}
+
+namespace {
+
+constexpr const char* output_weight = "output.weight";  // [classes, inputs]
+constexpr const char* output_bias = "output.bias";      // [1, classes]
+
+bool is_output(const Parameters::Entry& e) {
+  return e.name == output_weight || e.name == output_bias;
+}
+
+}  // namespace
+
+void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries,
+                     const OutputRows& rows) {
   for (const auto& e : entries) {
-    file.at(e.name, DType::f32, e.shape());
+    std::vector<int64_t> shape = e.shape();
+    if (!rows.from.empty() && is_output(e)) shape[e.name == output_weight ? 0 : 1] = rows.others;
+    file.at(e.name, DType::f32, shape);
   }
   for (const auto& t : file.tensors()) {
     const bool known = std::any_of(entries.begin(), entries.end(),
@@ -103,9 +129,25 @@ void require_weights(const SafetensorsFile& file, const std::vector<Parameters::
   }
 }
 
-ReadEntry weights_of(const SafetensorsFile& file) {
-  return [&file](const Parameters::Entry& e, std::span<float> into) {
-    std::ranges::copy(file.at(e.name).as<float>(), into.begin());
+ReadEntry weights_of(const SafetensorsFile& file, OutputRows rows, uint64_t seed) {
+  return [&file, rows = std::move(rows), seed](const Parameters::Entry& e, std::span<float> into) {
+    const std::span<const float> stored = file.at(e.name).as<float>();
+    if (rows.from.empty() || !is_output(e)) {
+      std::ranges::copy(stored, into.begin());
+      return;
+    }
+    const auto columns = static_cast<size_t>(e.name == output_weight ? e.cols : 1);
+    const double bound = e.name == output_weight ? 1 / std::sqrt(static_cast<double>(columns)) : 0;
+    for (size_t c = 0; c < rows.from.size(); ++c) {
+      const std::span<float> row = into.subspan(c * columns, columns);
+      if (rows.from[c] >= 0) {
+        std::ranges::copy(stored.subspan(static_cast<size_t>(rows.from[c]) * columns, columns),
+                          row.begin());
+        continue;
+      }
+      data::Random random(seed, 0, c, data::Purpose::new_class);
+      for (float& v : row) v = static_cast<float>(random.uniform(-bound, bound));
+    }
   };
 }
 

@@ -128,9 +128,20 @@ class PipelineModelInTraining final : public TrainedModel {
   const Ranks stages_, replicas_;
 };
 
+// Which row of another model's output layer each class takes; -1: none, it is new. Empty: as it is.
+struct OutputRows {
+  std::vector<int64_t> from;
+  int64_t others = 0;  // classes of the other model
+};
+// By symbol; class 0 is the blank of both.
+OutputRows same_symbols(const std::vector<std::string>& others,
+                        const std::vector<std::string>& symbols);
+
 // InputError unless the file holds the weights of `entries`, and no others.
-void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries);
-// Reads entries from a file with these weights, which is borrowed.
-ReadEntry weights_of(const SafetensorsFile& file);
+void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries,
+                     const OutputRows& rows = {});
+// Reads entries from a file with these weights, which is borrowed. The weights of new classes are
+// drawn with the seed, uniformly up to 1 / sqrt(inputs), their biases are 0.
+ReadEntry weights_of(const SafetensorsFile& file, OutputRows rows = {}, uint64_t seed = 0);
 
 }  // namespace rondo
