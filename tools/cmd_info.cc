@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "engine/io/json.h"
 #include "engine/train/model/model_file.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/dispatch.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct InfoOptions {
   std::string model;
-  bool kernels = false;
+  bool kernels = false, json = false;
   int seconds = 10, batch = 16, labels = 50;
 };
 
@@ -124,6 +125,33 @@ void print_model(const InfoOptions& o, const Model& model) {
       static_cast<double>(m.batch) / mebibyte, static_cast<double>(m.total()) / mebibyte);
 }
 
+// What a program that uses the model has to know.
+Json model_json(const Model& model) {
+  const ModelDescription& d = model.description;
+  const FeaturesConfig& f = d.config.features;
+  const Session& session = *model.session;
+  const Json settings = Json::parse(to_json(d.config));
+  Json features = Json::object({{"type", settings.at("features").at("type")},
+                                {"columns", d.sizes.features},
+                                {"hop_ms", f.hop_ms},
+                                {"normalisation", settings.at("features").at("cmvn")}});
+  if (f.type != FeatureType::ready) features["rate"] = f.rate;
+  Json j = Json::object({{"file", model.path},
+                         {"rondo", RONDO_VERSION},
+                         {"task", settings.at("task")},
+                         {"weights", session.parameters().trainable()},
+                         {"features", features},
+                         {"subsampling", session.subsampling()},
+                         {"outputs", d.sizes.outputs}});
+  j["frame_seconds"] = f.hop_ms / 1000 * static_cast<double>(session.subsampling());
+  if (d.config.task == Task::ctc) {
+    j["blank"] = 0;
+    j["alphabet"] = d.alphabet;  // of labels 1, 2, ...
+  }
+  j["settings"] = settings;
+  return j;
+}
+
 }  // namespace
 
 void add_info(Command& program) {
@@ -131,6 +159,7 @@ void add_info(Command& program) {
   auto o = std::make_shared<InfoOptions>();
   command.add_flag("--kernels", o->kernels, "list every kernel variant and which would run");
   command.add_option("--model", o->model, "describe a checkpoint directory or model file");
+  command.add_flag("--json", o->json, "with --model: what a program needs to know, as JSON");
   command.add_option("--batch", o->batch, "with --model: utterances of the planned step")
       .range(1, 100000)
       .show_default();
@@ -142,7 +171,12 @@ void add_info(Command& program) {
       .show_default();
   command.footer("\nExample:  rondo info --model run\n");
   command.action([o] {
+    if (o->json && o->model.empty()) throw WrongUsage("--json describes a --model");
     const std::optional<Model> model = load(*o);
+    if (o->json) {
+      std::printf("%s\n", model_json(*model).dump(1).c_str());
+      return 0;
+    }
     print_machine();
     if (o->kernels) print_kernels();
     if (model) print_model(*o, *model);

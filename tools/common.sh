@@ -6,11 +6,12 @@ die() {
   exit 1
 }
 
-# Debian packages for building and testing. espeak-ng is for the demo corpus, openmpi-bin for tests
-# of ranks that mpirun starts, iproute2 for those of two machines in network namespaces.
+# Debian packages for building; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev
-  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev catch2 python3 espeak-ng
-  openmpi-bin iproute2)
+  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev python3 espeak-ng)
+# And for testing: openmpi-bin is for ranks that mpirun starts, iproute2 for two machines in network
+# namespaces.
+test_packages=(catch2 openmpi-bin iproute2)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.
@@ -77,11 +78,31 @@ for test in about["tests"]:
 ' "$1" "$2" | sort -u
 }
 
-# build DIR [TARGET...] : shows the compiler's words only when it fails.
+# show_progress LOG : "[12/388]" on the terminal, once a second, from what ninja has written so far.
+show_progress() {
+  local step
+  while sleep 1; do
+    step=$(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1)
+    printf '\r%s\033[K' "$step" >&2
+  done
+}
+
+# build DIR [TARGET...] : shows on a terminal how far it is, and the compiler's words only when it
+# fails.
 build() {
-  local log
+  local log watcher='' status=0
   log=$(mktemp)
-  if ! ninja -C "$@" > "$log" 2>&1; then
+  if [ -t 2 ]; then
+    show_progress "$log" &
+    watcher=$!
+  fi
+  ninja -C "$@" > "$log" 2>&1 || status=$?
+  if [ -n "$watcher" ]; then
+    kill "$watcher" 2> /dev/null || true
+    wait "$watcher" 2> /dev/null || true
+    printf '\r\033[K' >&2
+  fi
+  if [ "$status" -ne 0 ]; then
     grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 60 >&2
     rm -f "$log"
     die "building $1 failed"

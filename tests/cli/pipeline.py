@@ -142,6 +142,9 @@ def test_what_can_be_transcribed():
         lines = [json.loads(line) for line in (root / "dev.jsonl").open()]
         names = [line["audio_filepath"] for line in lines]
         alone = [run("transcribe", model, root / name)[0].rstrip("\n") for name in names]
+        about = json.loads(run("info", "--model", model, "--json")[0])
+        check(about["task"] == "ctc" and about["alphabet"] == [" ", "a", "b", "c"] and about["outputs"] == 5, about)
+        check(about["features"]["rate"] == RATE and about["frame_seconds"] > 0, about)
         # A manifest with texts and without, and a folder at any depth: a line each, in order.
         by_manifest = run("transcribe", model, root / "dev.jsonl")[0].splitlines()
         check(by_manifest == [f"{name}\t{text}" for name, text in zip(names, alone)], by_manifest, alone)
