@@ -9,9 +9,9 @@ die() {
 # Debian packages for building; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev
   nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev python3 espeak-ng)
-# And for testing: openmpi-bin is for ranks that mpirun starts, iproute2 for two machines in network
-# namespaces.
-test_packages=(catch2 openmpi-bin iproute2)
+# And for testing: git is for checks of the sources, openmpi-bin for ranks that mpirun starts, iproute2
+# for two machines in network namespaces.
+test_packages=(catch2 git openmpi-bin iproute2)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.

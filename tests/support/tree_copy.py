@@ -17,6 +17,8 @@ FILE = 1 << 30    # and of a file that it may write
 
 
 def git(*arguments, cwd):
+    if not shutil.which("git"):  # sources may have come without it
+        return subprocess.CompletedProcess(arguments, 127, "", "there is no git")
     return subprocess.run(["git", *arguments], cwd=cwd, capture_output=True, text=True, check=False)
 
 
