@@ -18,7 +18,9 @@ struct LearningCurve {
   std::string title;
   std::string x_label = "updates";
   std::vector<Series> loss;  // drawn on a logarithmic axis if positive over more than a decade
-  std::vector<Series> error_rates;  // WER, CER as shares: 0.12 is drawn as 12%
+  // WER, CER as shares: 0.12 is drawn as 12%. Over more than a factor of five the axis is
+  // logarithmic; zeros then lie on a line of their own at its foot.
+  std::vector<Series> error_rates;
 };
 
 // Two panels over a common axis; a panel without points is left out, and values that are not finite
@@ -26,7 +28,8 @@ struct LearningCurve {
 // extremes.
 std::string learning_curve_svg(const LearningCurve& curve);
 
-// "step.loss", "validation.loss", and "validation.wer", "validation.cer" of a training log.
+// "step.loss", "validation.loss", and "validation.wer", "validation.cer", "validation.error" of a
+// training log.
 LearningCurve learning_curve_of(const TrainingLog& log, std::string title);
 
 // Efficiency (1: as fast per device as one device is alone) against the number of devices, which is

@@ -4,6 +4,7 @@
 
 #include "engine/report/charts.h"
 #include "engine/report/svg.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -12,14 +13,16 @@ using svg::Picture;
 using svg::Point;
 
 constexpr double width = 760, panel_height = 220, left = 64, right = 20, top = 40, gap = 34,
-                 bottom = 48;
+                 bottom = 48, zero_strip = 20;
 
 struct Axis {
   double low = 0, high = 1;  // data
   double from = 0, to = 1;   // pixels
   bool log = false;
+  double ground = 0;  // where a logarithmic axis has its zero, in pixels
 
   double operator()(double v) const {
+    if (log && v <= 0) return ground;
     const double share = log ? std::log(v / low) / std::log(high / low) : (v - low) / (high - low);
     return from + share * (to - from);
   }
@@ -44,6 +47,16 @@ Extent extent_of(const std::vector<Series>& all, std::vector<double> Series::*me
   return e;
 }
 
+double least_positive(const std::vector<Series>& all) {
+  Extent e;
+  for (const Series& s : all) {
+    for (double v : s.y) {
+      if (v > 0) e.add(v);
+    }
+  }
+  return e.low;
+}
+
 bool has_points(const std::vector<Series>& all) {
   return std::any_of(all.begin(), all.end(), [](const Series& s) { return !s.x.empty(); });
 }
@@ -65,12 +78,22 @@ std::vector<Point> thin(const std::vector<Point>& points) {
   return kept;
 }
 
+// Loss and error rates fall by orders of magnitude: on a linear axis the end of a run is a line on
+// the ground. Error rates may reach zero, which then has a strip of its own below the logarithmic
+// part.
 Axis vertical_axis(const std::vector<Series>& all, bool is_loss, double y) {
   const Extent e = extent_of(all, &Series::y);
-  Axis axis{0, 1, y + panel_height, y};
+  const double ground = y + panel_height;
+  Axis axis{0, 1, ground, y};
   if (e.empty()) return axis;
   if (is_loss && e.low > 0 && e.high > 10 * e.low) {
-    return {e.low * 0.9, e.high * 1.1, y + panel_height, y, true};
+    return {e.low * 0.9, e.high * 1.1, ground, y, true, ground};
+  }
+  if (!is_loss && e.low >= 0) {
+    const double least = least_positive(all);
+    if (e.high > 5 * least) {
+      return {least * 0.9, e.high * 1.1, ground - (e.low > 0 ? 0 : zero_strip), y, true, ground};
+    }
   }
   axis.low = std::min(0.0, e.low);
   axis.high = e.high > axis.low ? axis.low + (e.high - axis.low) * 1.05 : axis.low + 1;
@@ -132,13 +155,15 @@ void draw_series(Picture& picture, const Series& series, size_t colour, const Ax
 void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, const Axis& x,
                 double y, size_t first_colour) {
   const Axis axis = vertical_axis(all, is_loss, y);
-  const std::vector<double> marks =
+  std::vector<double> marks =
       axis.log ? svg::log_ticks(axis.low, axis.high) : svg::ticks(axis.low, axis.high);
   const double step = marks.size() > 1 ? marks[1] - marks[0] : 1;
+  if (axis.log && axis.from < axis.ground) marks.insert(marks.begin(), 0);
   for (double v : marks) {
     picture.line({left, axis(v)}, {width - right, axis(v)}, "grid");
-    const std::string text = is_loss ? svg::tick_text(v, axis.log ? v : step)
-                                     : svg::tick_text(v * 100, step * 100) + "%";
+    const double resolution = !axis.log ? step : v > 0 ? v : 1;
+    const std::string text =
+        is_loss ? svg::tick_text(v, resolution) : svg::tick_text(v * 100, resolution * 100) + "%";
     picture.text({left - 8, axis(v) + 4}, text, "note", "end");
   }
   for (double v : svg::ticks(x.low, x.high)) {
@@ -146,7 +171,8 @@ void draw_panel(Picture& picture, const std::vector<Series>& all, bool is_loss, 
   }
   picture.line({left, y + panel_height}, {width - right, y + panel_height}, "axis");
   picture.text({16, y + panel_height / 2},
-               is_loss ? (axis.log ? "loss (log)" : "loss") : "error rate", "label", "middle", -90);
+               str(is_loss ? "loss" : "error rate", axis.log ? " (log)" : ""), "label", "middle",
+               -90);
   double legend = width - right;
   for (size_t i = 0; i < all.size(); ++i) draw_series(picture, all[i], first_colour + i, x, axis);
   for (size_t i = all.size(); i-- > 0;) {
@@ -206,6 +232,7 @@ LearningCurve learning_curve_of(const TrainingLog& log, std::string title) {
   take("validation.loss", "validation", curve.loss);
   take("validation.wer", "WER", curve.error_rates);
   take("validation.cer", "CER", curve.error_rates);
+  take("validation.error", "error", curve.error_rates);
   return curve;
 }
 

@@ -144,9 +144,9 @@ TEST_CASE("a learning curve has both panels, axes and a legend", "[charts]") {
   CHECK(s == learning_curve_svg(example_curve()));
   CHECK_THAT(s, !Contains("-0"));
   CHECK_THAT(s, Contains("&lt;fsdd&gt; &amp; more") && Contains(">loss (log)<") &&
-                    Contains(">error rate<") && Contains(">updates<") && Contains(">training<") &&
-                    Contains(">WER<") && Contains(">50%<") && Contains(">3000<") &&
-                    Contains("prefers-color-scheme"));
+                    Contains(">error rate (log)<") && Contains(">updates<") &&
+                    Contains(">training<") && Contains(">WER<") && Contains(">0.1%<") &&
+                    Contains(">3000<") && Contains("prefers-color-scheme"));
   CHECK(count(s, "<polyline") == 5);  // the long series as measured and as a running mean
   CHECK(s.size() < 100000);           // 3000 points are thinned
 }
@@ -170,6 +170,30 @@ TEST_CASE("learning curves without points, with one, and with values that are no
   check_xml(learning_curve_svg(c));
 }
 
+TEST_CASE("the end of error rates is seen, and rates of zero are", "[charts]") {
+  constexpr double top = 54, ground = 54 + 220;
+  LearningCurve c;
+  c.error_rates = {{"WER", {1, 2, 3}, {1.0, 0.02, 0.01}}};
+  const std::string fallen = learning_curve_svg(c);
+  check_xml(fallen);
+  // From 1 % less a tenth to 100 % and a tenth, in logarithms.
+  const auto at = [&](double v) {
+    return svg::number(ground + std::log(v / 0.009) / std::log(1.1 / 0.009) * (top - ground));
+  };
+  CHECK_THAT(fallen, Contains(">error rate (log)<") && Contains(">1%<") && Contains(">2%<") &&
+                         !Contains(">0%<") && Contains("," + at(1) + " ") &&
+                         Contains("," + at(0.02) + " ") && Contains("," + at(0.01) + "\""));
+  c.error_rates[0].y.back() = 0;
+  const std::string zero = learning_curve_svg(c);
+  check_xml(zero);
+  CHECK_THAT(zero, Contains(">0%<") && Contains("," + svg::number(ground) + "\""));
+  // What has not fallen yet is as well seen from zero.
+  c.error_rates[0].y = {0.5, 0.2, 0.11};
+  CHECK_THAT(learning_curve_svg(c), Contains(">error rate<") && Contains(">0%<"));
+  c.error_rates[0].y = {0, 0, 0};
+  check_xml(learning_curve_svg(c));
+}
+
 TEST_CASE("thinning keeps a spike", "[charts]") {
   LearningCurve c;
   c.loss = {series("training", 50000, 1, [](double x) { return x == 31234 ? 9.0 : 1.0; })};
@@ -188,6 +212,8 @@ TEST_CASE("a curve straight from a log", "[charts]") {
   CHECK(c.loss[0].name == "training");
   REQUIRE(c.error_rates.size() == 1);
   CHECK(c.error_rates[0].name == "WER");
+  log.series = {{"validation.error", {"validation.error", {2}, {0.5}}}};
+  CHECK(learning_curve_of(log, "run").error_rates.at(0).name == "error");
 }
 
 TEST_CASE("an alignment shows sound, spectrum, posteriors, labels and time", "[charts]") {
