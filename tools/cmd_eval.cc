@@ -1,25 +1,33 @@
 // rondo eval: error rates of a model on a manifest.
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "engine/data/audio/audio.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
-#include "engine/report/progress.h"
+#include "engine/report/charts.h"
+#include "engine/report/evaluation_report.h"
+#include "engine/report/jsonl.h"
+#include "engine/text/edit_alignment.h"
 #include "engine/train/recognition/recognizer.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/eval_results.h"
 
 namespace rondo {
 namespace {
 
 struct EvalOptions {
-  std::string model, manifest, group, hypotheses;
+  std::string model, manifest, group, hypotheses, report;
   int threads = 0;
   bool json = false;
   DeviceChoice device;
@@ -43,99 +51,133 @@ bool has_field(const ManifestDataset& data, const std::string& field) {
 }
 
 void require_apart(const EvalOptions& o, const ManifestDataset& data) {
-  const OutputFile hypotheses(o.hypotheses, "--hypotheses");
-  hypotheses.require_not(o.manifest, "the manifest");
-  for (const std::string& file : files_of_model(o.model)) {
-    hypotheses.require_not(file, "a file of the model");
-  }
-  for (int64_t i = 0; i < data.size(); ++i) {
-    const ManifestEntry& e = data.entry(i);
-    hypotheses.require_not(e.path, e.is_audio ? "the recording" : "the features");
-  }
-}
-
-// Groups that the demo corpus marks itself have words; the others are named by field and value.
-std::string label_of(const EvalOptions& o, const std::string& group, const std::string& value) {
-  if (o.group.empty() && value == "true") return "seen voices";
-  if (o.group.empty() && value == "false") return "unseen voices";
-  return group + " " + value;
-}
-
-void print_rates(const std::string& name, const ErrorRate& e) {
-  std::printf(
-      "%-24s WER %7s  CER %7s  %5lld %s, %s (%lld substituted, %lld inserted, %lld deleted)\n",
-      name.c_str(), percent_text(e.wer()).c_str(), percent_text(e.cer()).c_str(),
-      static_cast<long long>(e.utterances()), e.utterances() == 1 ? "utterance" : "utterances",
-      counted(e.words().reference, "word").c_str(), static_cast<long long>(e.words().substitutions),
-      static_cast<long long>(e.words().insertions), static_cast<long long>(e.words().deletions));
-}
-
-double share(int64_t part, int64_t whole) {
-  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
-}
-
-void print_unwritable(const Unwritable& text, const ErrorRate& e) {
-  if (!text.any()) return;
-  std::printf("%s\n  at least WER %s CER %s come of these alone\n", text.sentence().c_str(),
-              percent_text(share(text.words(), e.words().reference)).c_str(),
-              percent_text(share(text.characters(), e.characters().reference)).c_str());
-}
-
-Json unwritable_json(const Unwritable& text, const ErrorRate& e) {
-  Json kinds = Json::array();
-  for (const UnknownText& u : text.kinds()) kinds.push_back(Json::array({u.what, u.count}));
-  return Json::object({{"utterances", text.utterances()},
-                       {"characters", text.characters()},
-                       {"words", text.words()},
-                       {"wer", share(text.words(), e.words().reference)},
-                       {"cer", share(text.characters(), e.characters().reference)},
-                       {"kinds", kinds}});
-}
-
-void print_text(const EvalOptions& o, const std::string& group, const Evaluation& e, Task task,
-                const std::map<std::string, ErrorRate>& groups, const Unwritable& unwritable) {
-  switch (task) {
-    case Task::ctc:
-      std::printf("WER %s CER %s on %s\n", percent_text(e.errors.wer()).c_str(),
-                  percent_text(e.errors.cer()).c_str(), counted(e.utterances, "utterance").c_str());
-      break;
-    case Task::classify:
-      std::printf("error %.2f%% on %s\n", 100 * e.metric(task),
-                  counted(e.utterances, "utterance").c_str());
-      break;
-    case Task::regress:
-      std::printf("loss %.6g on %s\n", e.loss, counted(e.utterances, "utterance").c_str());
-      break;
-  }
-  if (task == Task::ctc) {
-    const EditCounts& w = e.errors.words();
-    std::printf("%s: %lld substituted, %lld inserted, %lld deleted\n",
-                counted(w.reference, "word").c_str(), static_cast<long long>(w.substitutions),
-                static_cast<long long>(w.insertions), static_cast<long long>(w.deletions));
-    print_unwritable(unwritable, e.errors);
-    for (const auto& [name, rates] : groups) print_rates(label_of(o, group, name), rates);
-    std::printf("loss %s per utterance", loss_text(e.loss).c_str());
-    if (e.infeasible) {
-      std::printf(", without %lld whose text is too long for their frames",
-                  static_cast<long long>(e.infeasible));
+  const OutputFile outputs[] = {{o.hypotheses, "--hypotheses"}, {o.report, "--report"}};
+  outputs[1].require_not(outputs[0]);
+  require_folder_of(o.report);
+  for (const OutputFile& output : outputs) {
+    output.require_not(o.manifest, "the manifest");
+    for (const std::string& file : files_of_model(o.model)) {
+      output.require_not(file, "a file of the model");
     }
-    std::printf("\n");
-  }
-  if (e.audio_seconds > 0) {
-    std::printf("%.1f s of audio in %.1f s: %.0f times real time (%s)\n", e.audio_seconds,
-                e.seconds, e.audio_seconds / e.seconds, o.model.c_str());
+    for (int64_t i = 0; i < data.size(); ++i) {
+      const ManifestEntry& e = data.entry(i);
+      output.require_not(e.path, e.is_audio ? "the recording" : "the features");
+    }
   }
 }
 
-Json rates_json(const ErrorRate& e) {
-  return Json::object({{"wer", e.wer()},
-                       {"cer", e.cer()},
-                       {"utterances", e.utterances()},
-                       {"words", e.words().reference},
-                       {"substitutions", e.words().substitutions},
-                       {"insertions", e.words().insertions},
-                       {"deletions", e.words().deletions}});
+// The learning curve of the run whose folder the model was given as.
+std::optional<LearningCurve> curve_of(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const fs::path log = fs::path(model) / "log.jsonl";
+  if (!fs::is_regular_file(log, ignored)) return std::nullopt;
+  const fs::path folder = fs::path(model) / "";  // "run" and "run/" alike
+  return learning_curve_of(read_training_log(log), folder.parent_path().filename().string());
 }
+
+Json edits_json(const std::vector<TextEdit>& edits) {
+  const auto text = [](const std::string& t) { return t.empty() ? Json() : Json(t); };
+  Json all = Json::array();
+  for (const TextEdit& e : edits) {
+    all.push_back(Json::array(
+        {std::string(1, static_cast<char>(e.edit)), text(e.reference), text(e.hypothesis)}));
+  }
+  return all;
+}
+
+Json rate_json(const EditCounts& counts) {
+  return counts.reference > 0 ? Json(counts.rate()) : Json();
+}
+
+// Takes what a model writes, utterance by utterance.
+class Collector {
+ public:
+  Collector(const EvalOptions& options, const ManifestDataset& data, const Recognizer& model,
+            int64_t classes, EvalResults& results)
+      : options_(options), data_(data), model_(model), results_(results) {
+    if (results.task != Task::classify) return;
+    const auto n = static_cast<size_t>(classes);
+    results.matrix.assign(n, std::vector<int64_t>(n));
+  }
+
+  void take(const Hypothesis& h) {
+    Json line = Json::object({{"name", data_.name(h.utterance)}, {"loss", h.loss}});
+    switch (results_.task) {
+      case Task::ctc:
+        take_text(h, line);
+        break;
+      case Task::classify:
+        take_class(h, line);
+        break;
+      case Task::regress:
+        take_values(h, line);
+        break;
+    }
+    if (!options_.hypotheses.empty()) lines_[h.utterance] = line.dump_replacing();
+  }
+
+  // After the last: the worst come into the results.
+  void finish() {
+    for (auto& [key, utterance] : worst_) results_.worst.push_back(std::move(utterance));
+    worst_.clear();
+  }
+
+  // In the manifest's order.
+  std::string lines() const {
+    std::string text;
+    for (const auto& [index, line] : lines_) text += line + "\n";
+    return text;
+  }
+
+ private:
+  void take_text(const Hypothesis& h, Json& line) {
+    const ManifestEntry& entry = data_.entry(h.utterance);
+    const auto reference = reference_text(entry, model_.alphabet());
+    line["reference"] = reference.value_or("");
+    line["hypothesis"] = h.text;
+    if (!reference) return;
+    const AlignedTranscripts aligned = align_transcripts(*reference, h.text);
+    const EditCounts &words = aligned.word_counts, &characters = aligned.character_counts;
+    EvaluatedUtterance utterance{h.utterance, data_.name(h.utterance), entry.speaker};
+    utterance.in_seconds = entry.is_audio;
+    utterance.length = entry.is_audio ? data_.seconds(h.utterance) : data_.frames(h.utterance, 0);
+    results_.errors.add(utterance, aligned);
+    if (!results_.group.empty()) {
+      results_.groups[field_of(entry, results_.group)] +=
+          ErrorRate(words, characters, 1, characters.errors() > 0);
+    }
+    line["wer"] = rate_json(words);
+    line["cer"] = rate_json(characters);
+    line["edits"] = edits_json(aligned.words);
+  }
+
+  void take_class(const Hypothesis& h, Json& line) {
+    line["class"] = h.class_index;
+    const auto reference = static_cast<size_t>(data_.entry(h.utterance).label.value());
+    ++results_.matrix.at(reference).at(static_cast<size_t>(h.class_index));
+  }
+
+  void take_values(const Hypothesis& h, Json& line) {
+    line["values"] = h.values;
+    // The highest first, of equal ones the first of the manifest; no number is the worst.
+    const auto key = [](double loss, int64_t index) {
+      return std::pair(std::isnan(loss) ? -std::numeric_limits<double>::infinity() : -loss, index);
+    };
+    worst_[key(h.loss, h.utterance)] = {data_.name(h.utterance), h.loss,
+                                        data_.entry(h.utterance).target, h.values};
+    if (worst_.size() > most_worst) worst_.erase(std::prev(worst_.end()));
+  }
+
+  static constexpr size_t most_worst = 20;
+
+  const EvalOptions& options_;
+  const ManifestDataset& data_;
+  const Recognizer& model_;
+  EvalResults& results_;
+  std::map<int64_t, std::string> lines_;
+  std::map<std::pair<double, int64_t>, report::Regression::Utterance> worst_;
+};
 
 int run_eval(const EvalOptions& o) {
   require_model_first("rondo eval", o.model, o.manifest);
@@ -145,58 +187,32 @@ int run_eval(const EvalOptions& o) {
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   const auto data = model.open(o.manifest, &audio, true);
   require_apart(o, *data);
-  const Task task = model.description().config.task;
+  EvalResults results;
+  results.model = o.model;
+  results.model_file = model.file();
+  results.manifest = o.manifest;
+  results.task = model.description().config.task;
   // Voices of the demo corpus are marked as seen or unseen in training.
-  const std::string group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
-  if (!group.empty() && !has_field(*data, group)) {
-    fail_input(o.manifest, ": no utterance has the field '", group, "' of --group-by");
+  results.group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
+  results.group_is_asked_for = !o.group.empty();
+  if (!results.group.empty() && !has_field(*data, results.group)) {
+    fail_input(o.manifest, ": no utterance has the field '", results.group, "' of --group-by");
   }
-  std::map<std::string, ErrorRate> groups;
-  std::map<int64_t, std::string> lines;  // in the manifest's order
+  if (!o.report.empty()) results.curve = curve_of(o.model);
+  Collector collector(o, *data, model, model.session().prediction_shape().cols, results);
   EvaluationOptions options;
-  options.task = task;
-  const Evaluation e =
-      evaluate(model.session(), *data, task == Task::ctc ? &model.alphabet() : nullptr, options,
-               [&](const Hypothesis& h) {
-                 const ManifestEntry& entry = data->entry(h.utterance);
-                 const auto reference =
-                     task == Task::ctc ? reference_text(entry, model.alphabet()) : std::nullopt;
-                 if (reference && !group.empty()) {
-                   groups[field_of(entry, group)].add(*reference, h.text);
-                 }
-                 if (o.hypotheses.empty()) return;
-                 Json line = Json::object({{"name", data->name(h.utterance)}, {"loss", h.loss}});
-                 if (task == Task::ctc) {
-                   line["reference"] = reference.value_or("");
-                   line["hypothesis"] = h.text;
-                 } else if (task == Task::classify) {
-                   line["class"] = h.class_index;
-                 } else {
-                   line["values"] = h.values;
-                 }
-                 lines[h.utterance] = line.dump_replacing();
-               });
-  Unwritable unwritable(model.alphabet());
-  if (task == Task::ctc) unwritable = unwritable_text(*data, model.alphabet());
-  if (!o.hypotheses.empty()) {
-    std::string text;
-    for (const auto& [index, line] : lines) text += line + "\n";
-    replace_text_file(o.hypotheses, text);
-  }
+  options.task = results.task;
+  const bool is_text = results.task == Task::ctc;
+  results.evaluation = evaluate(model.session(), *data, is_text ? &model.alphabet() : nullptr,
+                                options, [&](const Hypothesis& h) { collector.take(h); });
+  collector.finish();
+  if (is_text) results.unwritable = unwritable_text(*data, model.alphabet());
+  if (!o.hypotheses.empty()) replace_text_file(o.hypotheses, collector.lines());
+  if (!o.report.empty()) replace_text_file(o.report, evaluation_html(results_page(results)));
   if (o.json) {
-    Json j = Json::object({{"model", model.file()},
-                           {"manifest", o.manifest},
-                           {"loss", std::isnan(e.loss) ? Json() : Json(e.loss)},
-                           {"utterances", e.utterances},
-                           {"seconds", e.seconds},
-                           {"audio_seconds", e.audio_seconds}});
-    if (task == Task::ctc) j["all"] = rates_json(e.errors);
-    if (unwritable.any()) j["unwritable"] = unwritable_json(unwritable, e.errors);
-    if (task == Task::classify) j["error"] = e.metric(task);
-    for (const auto& [name, rates] : groups) j["groups"][group + "=" + name] = rates_json(rates);
-    std::printf("%s\n", j.dump().c_str());
+    std::printf("%s\n", results_json(results).dump().c_str());
   } else {
-    print_text(o, group, e, task, groups, unwritable);
+    print_text(results);
   }
   return 0;
 }
@@ -214,13 +230,16 @@ void add_eval(Command& program) {
       .check(check_file_name);
   command.add_option("--group-by", o->group,
                      "rates for each value of this manifest field (speaker, voice, ...)");
-  command.add_option("--hypotheses", o->hypotheses, "write what the model wrote, as JSONL");
+  command.add_option("--hypotheses", o->hypotheses,
+                     "write what the model wrote, and how it differs, as JSONL");
+  command.add_option("--report", o->report, "write a page (HTML) with the errors in detail");
   command.add_flag("--json", o->json, "one JSON object instead of text");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");
   add_device_option(command, &o->device);
-  command.footer("\nExample:  rondo eval run digits/test.jsonl --group-by speaker\n");
+  command.footer(
+      "\nExample:  rondo eval run digits/test.jsonl --group-by speaker --report report.html\n");
   command.action([o] { return run_eval(*o); });
 }
 

@@ -362,11 +362,14 @@ Example ManifestDataset::load(int64_t i, uint64_t epoch) const {
   return out;
 }
 
+double ManifestDataset::seconds(int64_t i) const {
+  const Item& it = item(i);
+  return it.entry.is_audio ? static_cast<double>(it.samples) / extractor_->config().sample_rate : 0;
+}
+
 double ManifestDataset::total_seconds() const {
   double total = 0;
-  for (const Item& it : items_)
-    if (it.entry.is_audio)
-      total += static_cast<double>(it.samples) / extractor_->config().sample_rate;
+  for (int64_t i = 0; i < size(); ++i) total += seconds(i);
   return total;
 }
 

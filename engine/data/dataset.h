@@ -114,7 +114,8 @@ class ManifestDataset final : public Dataset {
   int32_t target_dim() const { return target_dim_; }
   // Largest class + 1, 0 without classes.
   int32_t classes() const { return classes_; }
-  double total_seconds() const;  // 0 for ready features
+  double seconds(int64_t i) const;  // of a recording; 0 for ready features
+  double total_seconds() const;
   void set_global_cmvn(GlobalCmvn cmvn) { options_.global_cmvn = std::move(cmvn); }
 
  private:

@@ -1,0 +1,322 @@
+#include "engine/report/evaluation_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/report/html.h"
+#include "engine/report/progress.h"
+#include "kernels/base/error.h"
+
+namespace rondo::report {
+namespace {
+
+// A page is read by people: what is longer is cut.
+constexpr size_t most_edits = 1000;
+constexpr size_t most_classes = 40;
+constexpr size_t most_numbers = 8;
+
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f%%", 100 * share);
+  return text;
+}
+
+double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+std::string rate(const Counts& c) {
+  if (c.reference == 0 && c.errors() > 0) return "n/a";
+  return percent(share(c.errors(), c.reference));
+}
+
+std::string tag(const char* name, std::string_view text, std::string_view css = {}) {
+  const std::string attribute = css.empty() ? "" : str(" class=\"", css, "\"");
+  return str("<", name, attribute, ">", html_text(text), "</", name, ">");
+}
+
+// Text from data, in its own direction of writing.
+std::string isolated(std::string_view text) { return str("<bdi>", html_text(text), "</bdi>"); }
+
+std::string figure(std::string_view name, std::string_view value,
+                   const std::vector<std::string>& lines) {
+  std::string s = "<div class=\"figure\">" + tag("span", name) + tag("b", value);
+  for (const std::string& line : lines) s += tag("span", line);
+  return s + "</div>\n";
+}
+
+std::string edits_text(const Counts& c) {
+  return str(c.substitutions, " substituted, ", c.insertions, " inserted, ", c.deletions,
+             " deleted");
+}
+
+std::string of(int64_t part, int64_t whole, std::string_view noun) {
+  return str(part, " of ", counted(whole, noun));
+}
+
+std::string rate_figure(std::string_view name, std::string_view noun, const Counts& c,
+                        const std::optional<Interval>& interval) {
+  std::vector<std::string> lines;
+  if (c.errors() == 0) {
+    lines.emplace_back("no error seen, so nothing to resample");
+  } else if (interval) {
+    lines.push_back(str("95% interval ", percent(interval->low), " to ", percent(interval->high)));
+  } else {
+    lines.emplace_back("too little for an interval");
+  }
+  lines.push_back(str(counted(c.errors(), "error"), " in ", counted(c.reference, noun)));
+  lines.push_back(edits_text(c));
+  return figure(name, rate(c), lines);
+}
+
+std::string bar_cell(double value, double greatest) {
+  const double width = greatest > 0 ? 100 * std::clamp(value / greatest, 0.0, 1.0) : 0;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", width);
+  return str("<td class=\"bar\"><i style=\"width:", text, "%\"></i></td>");
+}
+
+std::string rate_row(const Rates& r, double greatest) {
+  return str("<tr><td class=\"name\">", isolated(r.name), "</td><td>", r.utterances, "</td><td>",
+             r.words.reference, "</td><td>", rate(r.words), "</td>",
+             bar_cell(share(r.words.errors(), r.words.reference), greatest), "<td>",
+             r.words.substitutions, "</td><td>", r.words.insertions, "</td><td>", r.words.deletions,
+             "</td><td>", rate(r.characters), "</td></tr>\n");
+}
+
+std::string rate_table(const RateTable& table) {
+  double greatest = 0;
+  for (const Rates& r : table.rows) {
+    greatest = std::max(greatest, share(r.words.errors(), r.words.reference));
+  }
+  std::string s = tag("h2", table.title) + "\n<div class=\"wide\"><table>\n<tr>" +
+                  tag("th", table.column, "name") +
+                  "<th>utterances</th><th>words</th><th>WER</th><th class=\"bar\"></th>"
+                  "<th>substituted</th><th>inserted</th><th>deleted</th><th>CER</th></tr>\n";
+  for (const Rates& r : table.rows) s += rate_row(r, greatest);
+  return s + "</table></div>\n";
+}
+
+std::string confusion_table(std::string_view title, const std::vector<Confusion>& rows,
+                            int64_t all) {
+  if (rows.empty()) return {};
+  int64_t shown = 0;
+  std::string s = "<table>" + tag("caption", title) + "\n";
+  for (const Confusion& c : rows) {
+    s += "<tr><td class=\"name\">";
+    if (!c.reference.empty()) s += "<bdi><del>" + html_text(c.reference) + "</del></bdi>";
+    if (!c.reference.empty() && !c.hypothesis.empty()) s += " ";
+    if (!c.hypothesis.empty()) s += "<bdi><ins>" + html_text(c.hypothesis) + "</ins></bdi>";
+    s += str("</td><td>", c.count, "</td></tr>\n");
+    shown += c.count;
+  }
+  if (shown < all)
+    s += str("<tr><td class=\"name soft\">others</td><td>", all - shown, "</td></tr>\n");
+  return s + "</table>\n";
+}
+
+std::string confusion_section(std::string_view title, const Confusions& c) {
+  if (c.all.errors() == 0) return {};
+  return tag("h2", title) + "\n<div class=\"lists\">\n" +
+         confusion_table("Substituted", c.substitutions, c.all.substitutions) +
+         confusion_table("Inserted", c.insertions, c.all.insertions) +
+         confusion_table("Deleted", c.deletions, c.all.deletions) + "</div>\n";
+}
+
+std::string cut_note(size_t all) {
+  if (all <= most_edits) return {};
+  return " " + tag("span", str("… and ", all - most_edits, " more"), "soft");
+}
+
+std::string lost(std::string_view text) { return "<del>" + html_text(text) + "</del>"; }
+std::string added(std::string_view text) { return "<ins>" + html_text(text) + "</ins>"; }
+
+std::string aligned_words(const std::vector<EditMark>& edits) {
+  std::string s = "<p class=\"aligned\" dir=\"auto\">";
+  for (size_t i = 0; i < std::min(edits.size(), most_edits); ++i) {
+    const EditMark& e = edits[i];
+    if (i) s += " ";
+    if (e.edit == 's') {
+      s += "<span class=\"swap\">" + lost(e.reference) + " " + added(e.hypothesis) + "</span>";
+    } else {
+      s += e.edit == 'd'   ? lost(e.reference)
+           : e.edit == 'i' ? added(e.hypothesis)
+                           : html_text(e.reference);
+    }
+  }
+  return s + cut_note(edits.size()) + "</p>\n";
+}
+
+// Letters are shown in runs: what is lost of one, then what is there instead.
+std::string aligned_characters(const std::vector<EditMark>& edits) {
+  std::string s = "<p class=\"aligned letters\" dir=\"auto\">", gone, instead;
+  const auto visible = [](const std::string& text) { return text == " " ? "␣" : text; };
+  const auto flush = [&] {
+    if (!gone.empty()) s += lost(gone);
+    if (!instead.empty()) s += added(instead);
+    gone.clear();
+    instead.clear();
+  };
+  for (size_t i = 0; i < std::min(edits.size(), most_edits); ++i) {
+    const EditMark& e = edits[i];
+    if (e.edit == '=') {
+      flush();
+      s += html_text(e.reference);
+    } else {
+      gone += visible(e.reference);
+      instead += visible(e.hypothesis);
+    }
+  }
+  flush();
+  return s + cut_note(edits.size()) + "</p>\n";
+}
+
+std::string worst_section(const std::vector<AlignedUtterance>& worst) {
+  if (worst.empty()) return {};
+  std::string s =
+      tag("h2", "Worst utterances") +
+      "\n<p class=\"soft\">By errors in words. <del>Struck out</del>: in the reference, "
+      "not written. <ins>Underlined</ins>: written, not in the reference. Both in a "
+      "box: one in place of the other. Below, the same by characters.</p>\n";
+  for (const AlignedUtterance& u : worst) {
+    s += str("<article><h3>", isolated(u.name), "</h3>\n<p class=\"soft\">");
+    if (!u.note.empty()) s += isolated(u.note) + ": ";
+    s += html_text(str(counted(u.words.errors(), "error"), " in ",
+                       counted(u.words.reference, "word"), ", ", u.characters.errors(), " in ",
+                       counted(u.characters.reference, "character"))) +
+         "</p>\n" + aligned_words(u.word_edits) + aligned_characters(u.character_edits) +
+         "</article>\n";
+  }
+  return s;
+}
+
+std::string transcription_sections(const Transcription& t) {
+  std::string s;
+  for (const RateTable& table : t.tables) {
+    if (!table.rows.empty()) s += rate_table(table);
+  }
+  return s + confusion_section("Confused words", t.words) +
+         confusion_section("Confused characters", t.characters) + worst_section(t.worst);
+}
+
+std::string transcription_figures(const Transcription& t) {
+  return rate_figure("Word error rate (WER)", "word", t.all.words, t.wer_interval) +
+         rate_figure("Character error rate (CER)", "character", t.all.characters, t.cer_interval) +
+         figure("Utterances with an error", percent(share(t.wrong_utterances, t.all.utterances)),
+                {of(t.wrong_utterances, t.all.utterances, "utterance")});
+}
+
+std::string matrix_row(const std::vector<int64_t>& row, size_t reference) {
+  int64_t all = 0;
+  for (const int64_t n : row) all += n;
+  std::string s = str("<tr><th scope=\"row\">", reference, "</th>");
+  for (size_t answer = 0; answer < row.size(); ++answer) {
+    s += str(answer == reference ? "<td class=\"right\">" : "<td>",
+             row[answer] > 0 ? std::to_string(row[answer]) : "", "</td>");
+  }
+  return str(s, "<td>", all, "</td><td>", all > 0 ? percent(share(all - row[reference], all)) : "",
+             "</td></tr>\n");
+}
+
+std::string matrix_table(const std::vector<std::vector<int64_t>>& matrix) {
+  std::string s =
+      "<p class=\"soft\">A row is a class of the reference, a column what the model "
+      "said; right answers are framed.</p>\n<div class=\"wide\"><table class=\"matrix\">\n"
+      "<tr><th></th>";
+  for (size_t answer = 0; answer < matrix.size(); ++answer) {
+    s += str("<th scope=\"col\">", answer, "</th>");
+  }
+  s += "<th>all</th><th>error</th></tr>\n";
+  for (size_t i = 0; i < matrix.size(); ++i) s += matrix_row(matrix[i], i);
+  return s + "</table></div>\n";
+}
+
+// Of many classes the pairs that are confused most.
+std::string matrix_list(const std::vector<std::vector<int64_t>>& matrix) {
+  std::vector<Confusion> all;
+  int64_t wrong = 0;
+  for (size_t i = 0; i < matrix.size(); ++i) {
+    for (size_t j = 0; j < matrix[i].size(); ++j) {
+      if (i == j || matrix[i][j] == 0) continue;
+      all.push_back({std::to_string(i), std::to_string(j), matrix[i][j]});
+      wrong += matrix[i][j];
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Confusion& a, const Confusion& b) { return a.count > b.count; });
+  all.resize(std::min(all.size(), most_classes));
+  return "<div class=\"lists\">" + confusion_table("Reference and answer", all, wrong) + "</div>\n";
+}
+
+std::string classification_sections(const Classification& c) {
+  return tag("h2", "Confused classes") + "\n" +
+         (c.matrix.size() <= most_classes ? matrix_table(c.matrix) : matrix_list(c.matrix));
+}
+
+std::string numbers_text(const std::vector<float>& values) {
+  std::string s;
+  for (size_t i = 0; i < std::min(values.size(), most_numbers); ++i) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.4g", static_cast<double>(values[i]));
+    s += str(i ? ", " : "", text);
+  }
+  return values.size() > most_numbers ? s + ", …" : s;
+}
+
+std::string loss_text(double loss) {
+  if (std::isnan(loss)) return "n/a";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", loss);
+  return text;
+}
+
+std::string regression_sections(const Regression& r) {
+  std::string s =
+      tag("h2", "Worst utterances") +
+      "\n<div class=\"wide\"><table>\n<tr><th class=\"name\">utterance</th><th>loss</th>"
+      "<th>reference</th><th>answer</th></tr>\n";
+  for (const Regression::Utterance& u : r.worst) {
+    s += str("<tr><td class=\"name\">", isolated(u.name), "</td>", tag("td", loss_text(u.loss)),
+             tag("td", numbers_text(u.target)), tag("td", numbers_text(u.answer)), "</tr>\n");
+  }
+  return s + "</table></div>\n";
+}
+
+std::string heading(const EvaluationPage& page) {
+  std::string s = str("<h1>", isolated(page.title), "</h1>\n<dl>\n");
+  for (const auto& [name, value] : page.facts) {
+    s += str(tag("dt", name), "<dd>", isolated(value), "</dd>\n");
+  }
+  return s + "</dl>\n";
+}
+
+std::string figures(const EvaluationPage& page) {
+  std::string s = "<div class=\"figures\">\n";
+  if (page.transcription) s += transcription_figures(*page.transcription);
+  if (page.classification) {
+    const Classification& c = *page.classification;
+    s += figure("Error", percent(share(c.wrong, c.utterances)),
+                {of(c.wrong, c.utterances, "utterance")});
+  }
+  s += figure("Loss", loss_text(page.loss), {"mean per utterance"}) + "</div>\n";
+  if (page.transcription) s += tag("p", page.transcription->interval_method, "soft") + "\n";
+  for (const std::string& remark : page.remarks) s += tag("p", remark) + "\n";
+  return s;
+}
+
+}  // namespace
+
+std::string evaluation_html(const EvaluationPage& page) {
+  std::string s = heading(page) + figures(page);
+  if (page.curve) {
+    s += tag("h2", "Training") + "\n<div class=\"wide curve\">" + learning_curve_svg(*page.curve) +
+         "</div>\n";
+  }
+  if (page.transcription) s += transcription_sections(*page.transcription);
+  if (page.classification) s += classification_sections(*page.classification);
+  if (page.regression) s += regression_sections(*page.regression);
+  return html_page(page.title, s);
+}
+
+}  // namespace rondo::report

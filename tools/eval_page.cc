@@ -1,0 +1,85 @@
+// What rondo eval --report writes.
+#include <cinttypes>
+#include <cstdio>
+
+#include "engine/report/progress.h"
+#include "kernels/base/error.h"
+#include "tools/eval_results.h"
+
+namespace rondo {
+namespace {
+
+constexpr size_t most_confusions = 20;
+
+std::optional<report::Interval> interval_of(const std::optional<RateInterval>& interval) {
+  if (!interval) return std::nullopt;
+  return report::Interval{interval->low, interval->high};
+}
+
+report::RateTable group_table(const EvalResults& r) {
+  report::RateTable table{"Groups", r.group, {}};
+  for (const auto& [value, rates] : r.groups) {
+    table.rows.push_back(rates_for_report(group_label(r, value), rates));
+  }
+  return table;
+}
+
+report::Transcription transcription_of(const EvalResults& r) {
+  report::Transcription t;
+  const ErrorRate& e = r.evaluation.errors;
+  t.all = rates_for_report("all", e);
+  t.wrong_utterances = e.wrong_utterances();
+  t.wer_interval = interval_of(r.errors.wer_interval());
+  t.cer_interval = interval_of(r.errors.cer_interval());
+  t.interval_method = str(
+      "The 95% interval is a percentile bootstrap over utterances: ", bootstrap_samples,
+      " draws of as many utterances, with replacement, from a fixed seed. It takes utterances for "
+      "independent; with few speakers it is too narrow.");
+  t.tables.push_back(group_table(r));
+  // Not twice the same.
+  if (r.group != "speaker") t.tables.push_back(r.errors.by_speaker());
+  t.tables.push_back(r.errors.by_length());
+  t.words = r.errors.confused_words(most_confusions);
+  t.characters = r.errors.confused_characters(most_confusions);
+  t.worst = r.errors.worst();
+  return t;
+}
+
+std::vector<std::string> remarks_of(const EvalResults& r) {
+  std::vector<std::string> remarks;
+  if (r.unwritable && r.unwritable->any()) remarks.push_back(r.unwritable->sentence() + ".");
+  if (r.evaluation.infeasible > 0) {
+    remarks.push_back(str("The loss leaves out ", counted(r.evaluation.infeasible, "utterance"),
+                          " whose text is too long for their frames."));
+  }
+  return remarks;
+}
+
+}  // namespace
+
+report::EvaluationPage results_page(const EvalResults& r) {
+  const Evaluation& e = r.evaluation;
+  report::EvaluationPage page;
+  page.title = str("Evaluation of ", r.model);
+  page.facts = {{"model", r.model_file},
+                {"manifest", r.manifest},
+                {"utterances", std::to_string(e.utterances)}};
+  if (e.audio_seconds > 0) page.facts.push_back({"recordings", format_duration(e.audio_seconds)});
+  page.remarks = remarks_of(r);
+  page.loss = e.loss;
+  page.curve = r.curve;
+  switch (r.task) {
+    case Task::ctc:
+      page.transcription = transcription_of(r);
+      break;
+    case Task::classify:
+      page.classification = report::Classification{e.utterances, e.wrong, r.matrix};
+      break;
+    case Task::regress:
+      page.regression = report::Regression{e.utterances, r.worst};
+      break;
+  }
+  return page;
+}
+
+}  // namespace rondo

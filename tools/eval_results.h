@@ -1,0 +1,43 @@
+// What `rondo eval` finds, and the forms in which it tells it: text, JSON, a page.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/io/json.h"
+#include "engine/report/charts.h"
+#include "engine/report/evaluation_report.h"
+#include "engine/text/unwritable.h"
+#include "engine/train/recognition/error_analysis.h"
+#include "engine/train/recognition/evaluation.h"
+
+namespace rondo {
+
+struct EvalResults {
+  std::string model, model_file, manifest;  // as given; the file that was read
+  Task task = Task::ctc;
+  Evaluation evaluation;
+  std::optional<LearningCurve> curve;  // of the run that made the model
+
+  // ctc
+  ErrorAnalysis errors;
+  std::string group;                        // a field of the manifest; empty: none
+  bool group_is_asked_for = false;          // --group-by, not what the demo corpus marks
+  std::map<std::string, ErrorRate> groups;  // by the field's value
+  std::optional<Unwritable> unwritable;
+
+  std::vector<std::vector<int64_t>> matrix;          // classify: [reference][answer]
+  std::vector<report::Regression::Utterance> worst;  // regress: the highest losses first
+};
+
+// To standard output.
+void print_text(const EvalResults& results);
+Json results_json(const EvalResults& results);
+report::EvaluationPage results_page(const EvalResults& results);
+
+// The name of a group for people.
+std::string group_label(const EvalResults& results, const std::string& value);
+
+}  // namespace rondo
