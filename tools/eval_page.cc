@@ -17,9 +17,11 @@ std::optional<report::Interval> interval_of(const std::optional<RateInterval>& i
 }
 
 report::RateTable group_table(const EvalResults& r) {
-  report::RateTable table{"Groups", r.group, {}};
+  report::RateTable table{"Voices", "voices", {}};
+  if (r.group_is_asked_for) table = {"By " + r.group, r.group, {}};
   for (const auto& [value, rates] : r.groups) {
-    table.rows.push_back(rates_for_report(group_label(r, value), rates));
+    const std::string label = r.group_is_asked_for ? value : group_label(r, value);
+    table.rows.push_back(rates_for_report(label.empty() ? "unknown" : label, rates));
   }
   return table;
 }

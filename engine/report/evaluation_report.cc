@@ -15,6 +15,7 @@ namespace {
 constexpr size_t most_edits = 1000;
 constexpr size_t most_classes = 40;
 constexpr size_t most_numbers = 8;
+constexpr size_t most_rows = 100;
 
 std::string percent(double share) {
   char text[32];
@@ -77,49 +78,60 @@ std::string bar_cell(double value, double greatest) {
   return str("<td class=\"bar\"><i style=\"width:", text, "%\"></i></td>");
 }
 
+double wer(const Rates& r) { return share(r.words.errors(), r.words.reference); }
+
 std::string rate_row(const Rates& r, double greatest) {
   return str("<tr><td class=\"name\">", isolated(r.name), "</td><td>", r.utterances, "</td><td>",
-             r.words.reference, "</td><td>", rate(r.words), "</td>",
-             bar_cell(share(r.words.errors(), r.words.reference), greatest), "<td>",
-             r.words.substitutions, "</td><td>", r.words.insertions, "</td><td>", r.words.deletions,
-             "</td><td>", rate(r.characters), "</td></tr>\n");
+             r.words.reference, "</td><td>", rate(r.words), "</td>", bar_cell(wer(r), greatest),
+             "<td>", r.words.substitutions, "</td><td>", r.words.insertions, "</td><td>",
+             r.words.deletions, "</td><td>", rate(r.characters), "</td></tr>\n");
 }
 
 std::string rate_table(const RateTable& table) {
-  double greatest = 0;
-  for (const Rates& r : table.rows) {
-    greatest = std::max(greatest, share(r.words.errors(), r.words.reference));
+  std::vector<Rates> rows = table.rows;
+  std::string title = table.title;
+  if (rows.size() > most_rows) {
+    title += str(": the worst ", most_rows, " of ", rows.size());
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const Rates& a, const Rates& b) { return wer(a) > wer(b); });
+    rows.resize(most_rows);
   }
-  std::string s = tag("h2", table.title) + "\n<div class=\"wide\"><table>\n<tr>" +
-                  tag("th", table.column, "name") +
-                  "<th>utterances</th><th>words</th><th>WER</th><th class=\"bar\"></th>"
-                  "<th>substituted</th><th>inserted</th><th>deleted</th><th>CER</th></tr>\n";
-  for (const Rates& r : table.rows) s += rate_row(r, greatest);
-  return s + "</table></div>\n";
+  double greatest = 0;
+  for (const Rates& r : rows) greatest = std::max(greatest, wer(r));
+  std::string s =
+      tag("h2", title) + "\n<div class=\"wide\"><table>\n<thead><tr>" +
+      tag("th", table.column, "name") +
+      "<th>utterances</th><th>words</th><th>WER</th><th class=\"bar\"></th>"
+      "<th>substituted</th><th>inserted</th><th>deleted</th><th>CER</th></tr></thead>\n<tbody>\n";
+  for (const Rates& r : rows) s += rate_row(r, greatest);
+  return s + "</tbody></table></div>\n";
+}
+
+std::string confused_texts(const Confusion& c) {
+  if (c.reference.empty()) return isolated(c.hypothesis);
+  if (c.hypothesis.empty()) return isolated(c.reference);
+  return isolated(c.reference) + " → " + isolated(c.hypothesis);
 }
 
 std::string confusion_table(std::string_view title, const std::vector<Confusion>& rows,
                             int64_t all) {
   if (rows.empty()) return {};
   int64_t shown = 0;
-  std::string s = "<table>" + tag("caption", title) + "\n";
+  std::string s = "<table>" + tag("caption", title) + "\n<tbody>\n";
   for (const Confusion& c : rows) {
-    s += "<tr><td class=\"name\">";
-    if (!c.reference.empty()) s += "<bdi><del>" + html_text(c.reference) + "</del></bdi>";
-    if (!c.reference.empty() && !c.hypothesis.empty()) s += " ";
-    if (!c.hypothesis.empty()) s += "<bdi><ins>" + html_text(c.hypothesis) + "</ins></bdi>";
-    s += str("</td><td>", c.count, "</td></tr>\n");
+    s += str("<tr><td class=\"name\">", confused_texts(c), "</td><td>", c.count, "</td></tr>\n");
     shown += c.count;
   }
-  if (shown < all)
+  if (shown < all) {
     s += str("<tr><td class=\"name soft\">others</td><td>", all - shown, "</td></tr>\n");
-  return s + "</table>\n";
+  }
+  return s + "</tbody></table>\n";
 }
 
 std::string confusion_section(std::string_view title, const Confusions& c) {
   if (c.all.errors() == 0) return {};
   return tag("h2", title) + "\n<div class=\"lists\">\n" +
-         confusion_table("Substituted", c.substitutions, c.all.substitutions) +
+         confusion_table("Substituted: reference → written", c.substitutions, c.all.substitutions) +
          confusion_table("Inserted", c.insertions, c.all.insertions) +
          confusion_table("Deleted", c.deletions, c.all.deletions) + "</div>\n";
 }
@@ -172,21 +184,35 @@ std::string aligned_characters(const std::vector<EditMark>& edits) {
   return s + cut_note(edits.size()) + "</p>\n";
 }
 
+bool is_longer_than_a_character(const std::string& text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }) > 1;
+}
+
+// Whether characters tell more than words: a word was written that is a little wrong.
+bool characters_help(const std::vector<EditMark>& words) {
+  return std::any_of(words.begin(), words.end(), [](const EditMark& e) {
+    return e.edit == 's' &&
+           (is_longer_than_a_character(e.reference) || is_longer_than_a_character(e.hypothesis));
+  });
+}
+
 std::string worst_section(const std::vector<AlignedUtterance>& worst) {
   if (worst.empty()) return {};
   std::string s =
       tag("h2", "Worst utterances") +
       "\n<p class=\"soft\">By errors in words. <del>Struck out</del>: in the reference, "
       "not written. <ins>Underlined</ins>: written, not in the reference. Both in a "
-      "box: one in place of the other. Below, the same by characters.</p>\n";
+      "box: one in place of the other. Below in small, the same by characters.</p>\n";
   for (const AlignedUtterance& u : worst) {
     s += str("<article><h3>", isolated(u.name), "</h3>\n<p class=\"soft\">");
     if (!u.note.empty()) s += isolated(u.note) + ": ";
     s += html_text(str(counted(u.words.errors(), "error"), " in ",
                        counted(u.words.reference, "word"), ", ", u.characters.errors(), " in ",
                        counted(u.characters.reference, "character"))) +
-         "</p>\n" + aligned_words(u.word_edits) + aligned_characters(u.character_edits) +
-         "</article>\n";
+         "</p>\n" + aligned_words(u.word_edits);
+    if (characters_help(u.word_edits)) s += aligned_characters(u.character_edits);
+    s += "</article>\n";
   }
   return s;
 }
@@ -223,13 +249,13 @@ std::string matrix_table(const std::vector<std::vector<int64_t>>& matrix) {
   std::string s =
       "<p class=\"soft\">A row is a class of the reference, a column what the model "
       "said; right answers are framed.</p>\n<div class=\"wide\"><table class=\"matrix\">\n"
-      "<tr><th></th>";
+      "<thead><tr><th></th>";
   for (size_t answer = 0; answer < matrix.size(); ++answer) {
     s += str("<th scope=\"col\">", answer, "</th>");
   }
-  s += "<th>all</th><th>error</th></tr>\n";
+  s += "<th>all</th><th>error</th></tr></thead>\n<tbody>\n";
   for (size_t i = 0; i < matrix.size(); ++i) s += matrix_row(matrix[i], i);
-  return s + "</table></div>\n";
+  return s + "</tbody></table></div>\n";
 }
 
 // Of many classes the pairs that are confused most.
@@ -246,7 +272,7 @@ std::string matrix_list(const std::vector<std::vector<int64_t>>& matrix) {
   std::stable_sort(all.begin(), all.end(),
                    [](const Confusion& a, const Confusion& b) { return a.count > b.count; });
   all.resize(std::min(all.size(), most_classes));
-  return "<div class=\"lists\">" + confusion_table("Reference and answer", all, wrong) + "</div>\n";
+  return "<div class=\"lists\">" + confusion_table("Reference → answer", all, wrong) + "</div>\n";
 }
 
 std::string classification_sections(const Classification& c) {
@@ -267,20 +293,20 @@ std::string numbers_text(const std::vector<float>& values) {
 std::string loss_text(double loss) {
   if (std::isnan(loss)) return "n/a";
   char text[32];
-  std::snprintf(text, sizeof text, "%.6g", loss);
+  std::snprintf(text, sizeof text, "%.4g", loss);
   return text;
 }
 
 std::string regression_sections(const Regression& r) {
   std::string s =
       tag("h2", "Worst utterances") +
-      "\n<div class=\"wide\"><table>\n<tr><th class=\"name\">utterance</th><th>loss</th>"
-      "<th>reference</th><th>answer</th></tr>\n";
+      "\n<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">utterance</th><th>loss</th>"
+      "<th>reference</th><th>answer</th></tr></thead>\n<tbody>\n";
   for (const Regression::Utterance& u : r.worst) {
     s += str("<tr><td class=\"name\">", isolated(u.name), "</td>", tag("td", loss_text(u.loss)),
              tag("td", numbers_text(u.target)), tag("td", numbers_text(u.answer)), "</tr>\n");
   }
-  return s + "</table></div>\n";
+  return s + "</tbody></table></div>\n";
 }
 
 std::string heading(const EvaluationPage& page) {

@@ -35,7 +35,8 @@ caption { text-align: left; font-weight: 600; padding: .2rem 0; }
 th, td { padding: .2rem .7rem .2rem 0; text-align: right; border-bottom: 1px solid var(--rule);
   overflow-wrap: normal; }
 th { font-weight: 600; color: var(--faded); font-size: .8125rem; vertical-align: bottom; }
-th.name, td.name { text-align: left; }
+th.name, td.name { text-align: left; min-width: 6rem; }
+.wide td.name { min-width: 9rem; }
 td.bar { width: 9rem; padding-right: 0; }
 td.bar i { display: block; height: .7rem; min-width: 1px; background: var(--mark); border-radius: 2px; }
 .lists { display: grid; grid-template-columns: repeat(auto-fit, minmax(14rem, 1fr)); gap: 1rem 2.5rem; align-items: start; }
@@ -46,9 +47,10 @@ td.bar i { display: block; height: .7rem; min-width: 1px; background: var(--mark
 article { margin: 0 0 1.1rem; padding: .6rem .9rem; border: 1px solid var(--rule); border-radius: .5rem; }
 .aligned { font-size: 1.0625rem; line-height: 1.9; max-width: none; margin: .3rem 0 0; }
 .letters { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .875rem; white-space: pre-wrap; }
-del, ins { padding: .1em .25em; border-radius: .25em; text-decoration-thickness: 2px; }
+del, ins { padding: .1em .25em; border-radius: .25em; text-decoration-thickness: 1px; }
 del { color: var(--lost); background: var(--lost-page); text-decoration-line: line-through; }
-ins { color: var(--added); background: var(--added-page); text-decoration-line: underline; text-underline-offset: .18em; }
+ins { color: var(--added); background: var(--added-page); text-decoration-line: underline; text-decoration-thickness: 2px;
+  text-underline-offset: .18em; }
 .letters del, .letters ins { padding: .1em 0; }
 .swap { border: 1px solid var(--rule); border-radius: .4em; padding: .12em .1em; }
 .curve svg { display: block; width: 100%; min-width: 34rem; height: auto; }

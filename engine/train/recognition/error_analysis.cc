@@ -30,6 +30,14 @@ std::vector<report::EditMark> marks_of(const std::vector<TextEdit>& edits) {
   return marks;
 }
 
+std::string note_of(const EvaluatedUtterance& u) {
+  std::string note;
+  for (const std::string& part : {u.path, u.speaker}) {
+    if (!part.empty()) note += part + ", ";
+  }
+  return note + length_text(u.length, u.in_seconds);
+}
+
 // A character that stands alone, as it can be seen.
 std::string visible(const std::string& character) {
   if (character.empty()) return {};
@@ -109,10 +117,8 @@ void ErrorAnalysis::keep_if_bad(const EvaluatedUtterance& utterance,
   const auto place = at - worst_indices_.begin();
   if (static_cast<size_t>(place) == most_worst) return;
   worst_indices_.insert(at, utterance.index);
-  std::string note = length_text(utterance.length, utterance.in_seconds);
-  if (!utterance.speaker.empty()) note = utterance.speaker + ", " + note;
   worst_.insert(worst_.begin() + place,
-                {utterance.name, note, counts_for_report(aligned.word_counts),
+                {utterance.name, note_of(utterance), counts_for_report(aligned.word_counts),
                  counts_for_report(aligned.character_counts), marks_of(aligned.words),
                  marks_of(aligned.characters)});
   worst_indices_.resize(std::min(worst_indices_.size(), most_worst));
@@ -140,7 +146,7 @@ std::optional<RateInterval> ErrorAnalysis::cer_interval() const {
 }
 
 report::RateTable ErrorAnalysis::by_speaker() const {
-  report::RateTable table{"Speakers", "speaker", {}};
+  report::RateTable table{"By speaker", "speaker", {}};
   std::map<std::string, report::Rates> rows;
   for (const auto& [index, u] : utterances_) {
     const std::string& speaker = u.utterance.speaker;
@@ -154,7 +160,7 @@ report::RateTable ErrorAnalysis::by_speaker() const {
 }
 
 report::RateTable ErrorAnalysis::by_length() const {
-  report::RateTable table{"Length of the recording", "length", {}};
+  report::RateTable table{"By length of the recording", "length", {}};
   std::vector<const Counted*> sorted;
   for (const auto& [index, u] : utterances_) sorted.push_back(&u);
   const size_t parts = std::min(most_parts, sorted.size() / fewest_per_part);

@@ -19,9 +19,10 @@ namespace rondo {
 struct EvaluatedUtterance {
   int64_t index = 0;  // of the dataset; no two have the same
   std::string name;
-  std::string speaker;     // may be empty
-  double length = 0;       // in the unit of `in_seconds`
-  bool in_seconds = true;  // false: in frames
+  std::string path;     // of its recording or features, as the manifest has it
+  std::string speaker;  // may be empty
+  double length = 0;
+  bool in_seconds = true;  // false: the length is in frames
 };
 
 // The result does not depend on the order in which utterances are added. The counts of each are

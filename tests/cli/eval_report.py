@@ -1,0 +1,205 @@
+"""What rondo eval tells of errors: the page of --report, also in a browser, the edits of --hypotheses, intervals."""
+
+import functools
+import html.parser
+
+from cli_support import *
+
+HOSTILE = "<script>alert(\"x\")</script> & 'b' \u0001 </article> \u05d0\u05d1"
+VOID = {"meta", "br"}
+
+
+class Page(html.parser.HTMLParser):
+    """Elements with their attributes, the text of each, and whether tags are balanced."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.text = [], [], ""
+        self.feed(text)
+        self.close()
+        check(not self.open, "not closed:", self.open)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        check(self.open and self.open.pop() == tag, "closes what is not open:", tag)
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.text += data
+
+    def count(self, tag):
+        return sum(t == tag for t, _ in self.elements)
+
+
+def check_alone(page):
+    """Nothing from outside, nothing that runs."""
+    for tag, attributes in page.elements:
+        check(tag not in ("script", "link", "img", "iframe", "object", "form"), tag)
+        for name, value in attributes.items():
+            check(not name.startswith("on") and name not in ("src", "href", "srcset", "data"), tag, name, value)
+
+
+@functools.cache
+def place():
+    directory = tempfile.TemporaryDirectory(prefix="rondo eval ")
+    root = pathlib.Path(directory.name)
+    tone_corpus(root)
+    # Long enough to write something, too short to write it right.
+    train(root, root / "run", "training.max_steps=40", base=TONE)
+    lines = [json.loads(line) for line in (root / "dev.jsonl").read_text().splitlines()]
+    lines[3]["text"], lines[5]["text"], lines[5]["speaker"] = HOSTILE, "", "<i>"
+    write_manifest(root / "hostile.jsonl", lines)
+    return directory, root
+
+
+def root_of_place():
+    return place()[1]
+
+
+def report(root, manifest, *words, **more):
+    out, _ = run("eval", root / "run", root / manifest, "--report", root / "r.html", *words, **more)
+    return out, (root / "r.html").read_text()
+
+
+def test_the_page():
+    root = root_of_place()
+    out, text = report(root, "hostile.jsonl", "--json")
+    said, page = json.loads(out)["all"], Page(text)
+    check_alone(page)
+    check(said["substitutions"] + said["insertions"] + said["deletions"] > 5, "too good a model for this test", said)
+    low, high = said["wer_interval"]
+    check(0 <= low < said["wer"] < high, said)
+    check(0 <= said["cer_interval"][0] < said["cer"] < said["cer_interval"][1], said)
+    for part in (f"{100 * said['wer']:.2f}%", f"95% interval {100 * low:.2f}% to {100 * high:.2f}%",
+                 f"{said['substitutions']} substituted, {said['insertions']} inserted, {said['deletions']} deleted",
+                 "By speaker", "By length of the recording", "Confused words", "Worst utterances",
+                 "error rate", "updates", "dev003.wav, s1, ", HOSTILE.split()[0], "<i>"):
+        check(part in page.text, part, "is not in", page.text)
+    check(page.count("svg") == 1 and page.count("article") > 5, text)
+    # The same page again, byte for byte; without the run's folder it has no curve.
+    check(report(root, "hostile.jsonl")[1] == text, "another page")
+    run("eval", root / "run" / "model.safetensors", root / "dev.jsonl", "--report", root / "r.html")
+    check("<svg" not in (root / "r.html").read_text(), "a curve of what run?")
+
+
+def test_edits_of_hypotheses():
+    root = root_of_place()
+    out, _ = run("eval", root / "run", root / "hostile.jsonl", "--hypotheses", root / "h.jsonl", "--json")
+    said, counts = json.loads(out)["all"], {"=": 0, "s": 0, "i": 0, "d": 0}
+    for line in map(json.loads, (root / "h.jsonl").read_text().splitlines()):
+        reference, hypothesis = line["reference"].split(), line["hypothesis"].split()
+        check([e[1] for e in line["edits"] if e[0] != "i"] == reference, line)
+        check([e[2] for e in line["edits"] if e[0] != "d"] == hypothesis, line)
+        for kind, wanted, got in line["edits"]:
+            counts[kind] += 1
+            check({"=": wanted == got, "s": wanted != got and None not in (wanted, got), "i": wanted is None,
+                   "d": got is None}[kind], line)
+        errors = sum(kind != "=" for kind, _, _ in line["edits"])
+        if reference:
+            check(math.isclose(line["wer"], errors / len(reference)) and line["cer"] >= 0, line)
+        else:
+            check(line["wer"] is None and line["cer"] is None, line)
+    check([counts["s"], counts["i"], counts["d"]] ==
+          [said["substitutions"], said["insertions"], said["deletions"]], counts, said)
+
+
+def test_what_is_printed_of_errors():
+    root = root_of_place()
+    out, _ = run("eval", root / "run", root / "dev.jsonl", "--hypotheses", root / "h.jsonl")
+    *_, confused, worst = out.splitlines()
+    check(re.fullmatch(r"most confused: (\S+ as \S+ \(\d+\)(, |$)){1,5}", confused), out)
+    check(re.fullmatch(r"worst utterance: .*dev\.jsonl:\d+ \(\d+ errors? in \d+ words?\)", worst), out)
+    # Where the model is always right: references are what it wrote.
+    lines = [json.loads(line) for line in (root / "dev.jsonl").read_text().splitlines()]
+    for line, written in zip(lines, (root / "h.jsonl").read_text().splitlines(), strict=True):
+        line["text"] = json.loads(written)["hypothesis"]
+    write_manifest(root / "right.jsonl", [line for line in lines if line["text"]])
+    out, text = report(root, "right.jsonl", says="WER 0.00%", not_says="worst utterance")
+    check("confused" not in out.lower() and "no error seen" in Page(text).text, out)
+
+
+def test_other_tasks():
+    for kind, settings, parts in (("classify", ["task=classify"], ["Error", "Confused classes", "all"]),
+                                  ("regress", ["task=regress"], ["Loss", "Worst utterances", "answer"])):
+        with folder() as root:
+            feature_corpus(root, kind)
+            train(root, root / "run", *settings, "training.max_steps=3")
+            out, text = report(root, "dev.jsonl", "--json")
+            page = Page(text)
+            check_alone(page)
+            for part in parts:
+                check(part in page.text, part, page.text)
+            check("Word error rate" not in page.text and "most confused" not in out, out)
+            if kind == "classify":
+                said = f"{100 * json.loads(out)['error']:.2f}%"
+                check(said in page.text, said, page.text)
+                cells = [int(n) for n in re.findall(r'<td(?: class="right")?>(\d+)</td>', text)]
+                check(sum(cells) == 2 * 12, "the matrix and its sums:", cells)
+
+
+def test_a_page_that_cannot_be_written():
+    root = root_of_place()
+    for file, sentence in ((root / "dev.jsonl", "--report: '{}' would overwrite the manifest"),
+                           (root / "dev001.wav", "--report: '{}' would overwrite the recording"),
+                           (root / "run" / "log.jsonl", "--report: '{}' would overwrite a file of the model"),
+                           (root / "none" / "r.html", "{}"), (root, "{}")):
+        fails("eval", root / "run", root / "dev.jsonl", "--report", file, errs=sentence.format(file))
+    fails("eval", root / "run", root / "dev.jsonl", "--report", root / "x", "--hypotheses", root / "x",
+          errs="would both be written to")
+
+
+def browser():
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    raise Skip("there is no Chromium to view the page with")
+
+
+def view(root, file, *words):
+    """What the browser writes to stdout, and the lines of its console."""
+    command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+               f"--user-data-dir={root}/profile", "--enable-logging=stderr", "--hide-scrollbars", *words,
+               file.as_uri()]
+    process = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True, cwd=root)
+    return process.stdout.decode(), re.findall(r".*CONSOLE.*", process.stderr.decode(errors="replace"))
+
+
+def check_same(found, expected):
+    for i, (one, other) in enumerate(zip(found, expected)):
+        check(one == other, "at", i, found[max(0, i - 5):i + 5], "instead of", expected[max(0, i - 5):i + 5])
+    check(len(found) == len(expected), "ends with", found[-5:], "instead of", expected[-5:])
+
+
+def test_in_a_browser():
+    browser()
+    root = root_of_place()
+    _, text = report(root, "hostile.jsonl")
+    dom, console = view(root, root / "r.html", "--dump-dom")
+    check(console == [], console)
+    page, written = Page(dom), Page(text)
+    check_alone(page)
+    # What the browser understands is what was written.
+    check_same([t for t, _ in page.elements], [t for t, _ in written.elements])
+    check_same(page.text.split(), written.text.split())
+    check(HOSTILE.split()[0] in page.text, page.text)
+    for width, height, more in ((1100, 2000, []), (1100, 2000, ["--force-dark-mode"]), (500, 2000, [])):
+        picture = root / "page.png"
+        _, console = view(root, root / "r.html", f"--screenshot={picture}", f"--window-size={width},{height}", *more)
+        check(console == [], console)
+        png = picture.read_bytes()
+        check(struct.unpack(">II", png[16:24]) == (width, height) and len(png) > 20000, width, len(png))
+    # This test hears a console: the policy of the page lets no script run.
+    (root / "bad.html").write_text(text.replace("<main>", "<main><script>document.title='x'</script>"))
+    dom, console = view(root, root / "bad.html", "--dump-dom")
+    check(len(console) == 1 and "Content Security Policy" in console[0], console)
+    check("<title>x</title>" not in dom, dom)
+
+
+main(globals())
