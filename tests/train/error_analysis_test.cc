@@ -18,8 +18,9 @@ ErrorAnalysis analysis_of(const std::vector<Said>& all, bool backwards = false) 
   ErrorAnalysis analysis;
   for (size_t k = 0; k < all.size(); ++k) {
     const size_t i = backwards ? all.size() - 1 - k : k;
-    analysis.add({static_cast<int64_t>(i), str("m.jsonl:", i + 1), "r.wav", all[i].speaker, all[i].length},
-                 align_transcripts(all[i].reference, all[i].hypothesis));
+    analysis.add(
+        {static_cast<int64_t>(i), str("m.jsonl:", i + 1), "r.wav", all[i].speaker, all[i].length},
+        align_transcripts(all[i].reference, all[i].hypothesis));
   }
   return analysis;
 }
