@@ -10,7 +10,7 @@ using namespace rondo;
 namespace {
 
 struct Said {
-  std::string reference, hypothesis, speaker;
+  std::string reference, hypothesis, speaker = {};
   double length = 1;
 };
 
