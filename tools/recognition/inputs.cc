@@ -1,7 +1,6 @@
 #include "tools/recognition/inputs.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -18,24 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array recording_endings = {".wav", ".flac", ".ogg", ".oga", ".opus",
-                                          ".mp3", ".aiff", ".aif", ".au",  ".w64"};
-
-std::string ending_of(const std::string& path) {
-  std::string ending = fs::path(path).extension().string();
-  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return ending;
-}
-
-bool is_recording(const std::string& path) {
-  const std::string ending = ending_of(path);
-  return std::find(recording_endings.begin(), recording_endings.end(), ending) !=
-         recording_endings.end();
-}
-
 bool is_feature_file(const std::string& path) {
-  const std::string ending = ending_of(path);
-  return ending == ".npy" || ending == ".safetensors";
+  return path.ends_with(".npy") || path.ends_with(".safetensors");
 }
 
 // "12.5", without zeros at its end.
@@ -62,7 +45,7 @@ void add_file(const std::string& path, std::vector<ModelInput>& inputs) {
   ModelInput input;
   input.name = input.path = path;
   input.is_audio = !is_feature_file(path);
-  if (ending_of(path) != ".safetensors" || !fs::is_regular_file(path)) {
+  if (!path.ends_with(".safetensors") || !fs::is_regular_file(path)) {
     inputs.push_back(std::move(input));
     return;
   }
@@ -79,7 +62,7 @@ void add_folder(const std::string& folder, bool ready_features, std::vector<Mode
   try {
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       const std::string path = entry.path().string();
-      const bool wanted = ready_features ? ending_of(path) == ".npy" : is_recording(path);
+      const bool wanted = ready_features ? path.ends_with(".npy") : is_recording_name(path);
       if (wanted && entry.is_regular_file()) files.push_back(path);
     }
   } catch (const fs::filesystem_error& e) {
@@ -137,7 +120,7 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool re
       inputs.back().is_audio = !ready_features;
     } else if (fs::is_directory(word, ignored)) {
       add_folder(word, ready_features, inputs);
-    } else if (ending_of(word) == ".jsonl") {
+    } else if (word.ends_with(".jsonl")) {
       for (const ManifestEntry& e : read_manifest(word).entries) {
         inputs.push_back(from_manifest(e));
       }

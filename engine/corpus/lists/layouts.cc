@@ -5,6 +5,7 @@
 #include <map>
 
 #include "engine/corpus/lists/csv.h"
+#include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 
@@ -19,18 +20,6 @@ fs::path existing_folder(const std::string& folder) {
   if (error) fail_input(folder, ": cannot be read as a folder: ", error.message());
   if (!fs::is_directory(path)) fail_input(folder, ": is not a folder");
   return path;
-}
-
-std::string ending_of(const fs::path& path) {
-  std::string ending = path.extension().string();
-  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return ending;
-}
-
-bool is_recording(const fs::path& path) {
-  static constexpr std::array endings = {".wav", ".flac", ".ogg", ".oga", ".opus",
-                                         ".mp3", ".aiff", ".aif", ".au",  ".w64"};
-  return std::find(endings.begin(), endings.end(), ending_of(path)) != endings.end();
 }
 
 // Files at any depth, sorted.
@@ -106,7 +95,9 @@ std::string split_named(const std::string& name) {
 
 std::vector<ListedUtterance> list_folder(const std::string& folder, bool speakers_in_folders) {
   std::vector<ListedUtterance> list;
-  for (const fs::path& file : files_below(existing_folder(folder), is_recording)) {
+  for (const fs::path& file : files_below(existing_folder(folder), [](const fs::path& p) {
+         return is_recording_name(p.string());
+       })) {
     ListedUtterance u;
     u.path = file.string();
     fs::path text = file;

@@ -4,7 +4,6 @@
 // is wrong with single recordings or texts is for who uses the list (list_corpus.h).
 #pragma once
 
-#include <array>
 #include <string>
 #include <vector>
 

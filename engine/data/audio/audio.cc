@@ -222,6 +222,16 @@ Waveform SndfileReader::read(const std::string& path, int32_t sample_rate,
   return decode(source, sample_rate, segment);
 }
 
+bool is_recording_name(std::string_view path) {
+  constexpr std::string_view endings[] = {".wav", ".flac", ".ogg", ".oga", ".opus",
+                                          ".mp3", ".aiff", ".aif", ".au",  ".w64"};
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string ending(path.substr(dot));
+  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::find(std::begin(endings), std::end(endings), ending) != std::end(endings);
+}
+
 Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,
                       AudioSegment segment) {
   Source source(bytes, name);

@@ -29,6 +29,10 @@ class SndfileReader final : public AudioReader {
 Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,
                       AudioSegment segment = {});
 
+// Whether a file is called like a recording (.wav, .flac, .ogg, .opus, .mp3, ..., in either case):
+// for choosing among the files of a folder.
+bool is_recording_name(std::string_view path);
+
 enum class WavFormat { pcm16, float32 };
 
 // Writes a mono WAV. Samples beyond full scale are clipped with pcm16. Throws InputError when the
