@@ -30,6 +30,7 @@ struct TomlAssertion {};
 #include "engine/config/schema.h"
 #include "engine/config/toml_depth.h"
 #include "engine/io/file.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"
 
@@ -352,9 +353,19 @@ bool is_key(std::string_view key) {
   });
 }
 
+// A configuration is UTF-8: it is stored with the model, and other programs read it.
+void require_utf8(const std::string& text, const std::string& shown) {
+  try {
+    static_cast<void>(Json(text).dump());
+  } catch (const JsonError&) {
+    fail_input("override '", shown, "' is not UTF-8; a file name that is not has to be renamed");
+  }
+}
+
 void load_override(Loader& loader, const std::string& text) {
   const size_t equals = text.find('=');
   const std::string shown = text.size() > 120 ? text.substr(0, 117) + "..." : text;
+  require_utf8(text, shown);
   if (equals == std::string::npos || !is_key(std::string_view(text).substr(0, equals))) {
     fail_input("override '", shown, "' is not of the form key=value");
   }

@@ -135,6 +135,18 @@ def test_settings_that_ready_features_do_not_have():
         train(root, root / "run", "features.hop_ms=20", "augment.spec_augment=true", "training.max_steps=1")
 
 
+def test_names_that_are_not_utf8():
+    with folder() as root:
+        features(root)
+        strange = os.fsdecode(os.fsencode(root) + b"/caf\xe9")
+        for key in ("data.train", "training.checkpoint_dir"):
+            fails("train", *READY, f"data={root}", f"{key}={strange}", errs=["override '", "is not UTF-8", "renamed"])
+        # What is only read may be called so.
+        train(root, root / "run", "training.max_steps=1")
+        os.rename(root / "dev.jsonl", strange)
+        run("eval", root / "run", strange, says="WER")
+
+
 def test_noise_for_no_utterance():
     root = tone_model()
     fails_to_train(root, "augment.noise_recordings=dev.jsonl", base=TONE,

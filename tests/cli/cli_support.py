@@ -133,7 +133,7 @@ def output_of(process, seconds, stdin=None):
     patience = Patience(seconds)
     while True:
         try:
-            return tuple((b or b"").decode() for b in process.communicate(stdin, timeout=0.25))
+            return tuple((b or b"").decode(errors="replace") for b in process.communicate(stdin, timeout=0.25))
         except subprocess.TimeoutExpired:
             stdin = None  # communicate() remembers
             if patience.is_over():

@@ -106,6 +106,8 @@ def test_wrong_usage_is_2():
         (["prepare", "fsdd"], "dir is required\n'rondo prepare fsdd --help'"),
         (["prepare", "speech-demo", "o", "--train", "-4"], "--train is '-4', expected a number from 1 to "),
         (["prepare", "speech-demo", "o", "--rate", "11025"], "--rate is '11025', expected one of 8000, 16000"),
+        (["prepare", "fsdd", "d", "o", "--seed", "-1"], "--seed is '-1', expected a whole number of at least 0"),
+        (["prepare", "fsdd", "d", "o", "--seed", "18446744073709551616"], "expected a whole number of at least 0"),
         (["prepare", "fsdd", "d", "o", "--seed", "abc"], "--seed is 'abc', expected a whole number of at least 0"),
         (["eval", "a", "b", "c"], "unexpected argument 'c' of 'rondo eval'"),
         (["launch", "-n", "2", "--", "eval", "a", "b"], "expected -- train ..."),

@@ -226,8 +226,9 @@ TEST_CASE("what cannot be used is left out, and said", "[lists]") {
   ListedUtterance& beyond = add("good.wav", "x");
   beyond.offset = 1;
   beyond.duration = 3;
+  add("caf\xe9.wav", "x");
   const DataSummary s = d.prepare(list);
-  CHECK(s.listed == 8);
+  CHECK(s.listed == 9);
   std::set<std::string> causes;
   for (const auto& [cause, problems] : s.left_out) {
     for (const auto& p : problems) causes.insert(str(p.where, " ", cause));
@@ -236,6 +237,7 @@ TEST_CASE("what cannot be used is left out, and said", "[lists]") {
         std::set<std::string>{"list:2 missing or unreadable", "list:3 missing or unreadable",
                               "list:4 too short", "list:5 with an empty text",
                               "list:6 with a text that is not UTF-8", "list:7 without a text",
+                              "list:9 with a name that is not UTF-8",
                               "list:8 beyond the end of its recording"});
   const auto train = d.manifest("train");
   REQUIRE(train.size() == 1);
@@ -246,7 +248,7 @@ TEST_CASE("what cannot be used is left out, and said", "[lists]") {
   CHECK(fs::exists(str(d.out(), "/lengths.svg")));
   PrepareListOptions strict;
   strict.strict = true;
-  CHECK_THROWS_WITH(d.prepare(list, strict), Contains("of 8 utterances") && Contains("list:7: "));
+  CHECK_THROWS_WITH(d.prepare(list, strict), Contains("of 9 utterances") && Contains("list:7: "));
   list.erase(list.begin());
   CHECK_THROWS_WITH(d.prepare(list), Contains("there is nothing left to train on"));
   CHECK(d.manifest("train").size() == 1);  // what was there stays

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <type_traits>
 
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"
@@ -273,7 +275,16 @@ Command& Command::add_command(const std::string& name, const std::string& descri
 
 template <class T>
 CommandOption Command::add_option(const std::string& names, T& value, const std::string& help) {
-  return CommandOption(app_->add_option(names, value, help));
+  CLI::Option* option = app_->add_option(names, value, help);
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    // The parser would take "-1" as the largest number, and a longer one as well.
+    add_check(option, "", "a whole number of at least 0", [](const std::string& text) {
+      uint64_t number = 0;
+      const char* const end = text.data() + text.size();
+      return std::from_chars(text.data(), end, number) == std::from_chars_result{end, std::errc{}};
+    });
+  }
+  return CommandOption(option);
 }
 template CommandOption Command::add_option(const std::string&, int&, const std::string&);
 template CommandOption Command::add_option(const std::string&, int64_t&, const std::string&);

@@ -32,6 +32,11 @@ std::optional<Flaw> examine(ListedUtterance& u, const AudioReader& audio,
                             const PrepareListOptions& o) {
   if (!u.has_text) return Flaw{"without a text", u.path + ": no text goes with it"};
   try {
+    code_points(u.path);  // a manifest is UTF-8
+  } catch (const InputError&) {
+    return Flaw{"with a name that is not UTF-8", u.path + ": has to be renamed"};
+  }
+  try {
     u.text = apply_rules(o.text, u.text);
   } catch (const InputError& e) {
     return Flaw{"with a text that is not UTF-8", str(u.path, ": ", e.what())};
