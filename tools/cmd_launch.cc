@@ -157,10 +157,18 @@ class Attempt {
 
   // This process's variables, without those that say which rank of something else it is.
   static std::vector<std::string> inherited() {
-    static constexpr const char* dropped[] = {
-        "RANK=",        "WORLD_SIZE=",    "LOCAL_RANK=",           "LOCAL_WORLD_SIZE=",
-        "MASTER_ADDR=", "MASTER_PORT=",   "OMPI_COMM_WORLD_",      "PMIX_",
-        "RONDO_TOKEN=", "RONDO_ATTEMPT=", "RONDO_STORE_IS_SERVED="};
+    static constexpr const char* dropped[] = {"RANK=",
+                                              "WORLD_SIZE=",
+                                              "LOCAL_RANK=",
+                                              "LOCAL_WORLD_SIZE=",
+                                              "MASTER_ADDR=",
+                                              "MASTER_PORT=",
+                                              "OMPI_COMM_WORLD_",
+                                              "PMIX_",
+                                              "RONDO_TOKEN=",
+                                              "RONDO_ATTEMPT=",
+                                              "RONDO_STORE_IS_SERVED=",
+                                              "TORCHELASTIC_"};
     std::vector<std::string> kept;
     for (char** v = environ; *v; ++v) {
       if (std::none_of(std::begin(dropped), std::end(dropped),

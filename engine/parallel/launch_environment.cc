@@ -126,25 +126,51 @@ class Reader {
     return number("SLURM_HET_SIZE", 1, most_ranks).value.value_or(1) > 1;
   }
 
+  // A name out of what a launcher calls the job.
+  static std::string directory_name(std::string_view job) {
+    std::string name;
+    for (const char c : job) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    return name;
+  }
+
+  // torchrun's agent starts its ranks anew when one has failed, and also when machines come or go;
+  // the number of restarts counts the former alone.
+  void read_torchrun(const char* run, RankPlace& p) const {
+    const int64_t restarts = number("TORCHELASTIC_RESTART_COUNT", 0, INT32_MAX).value.value_or(0);
+    p.attempt = str(restarts, "of", p.world_size);
+    if (p.local_size == p.world_size) {
+      const char* port = get("MASTER_PORT");
+      p.meeting_directory = directory_name(str("torchrun-", run, "-", port ? port : ""));
+      return;
+    }
+    read_master(p);
+    // The agent of the first machine serves a store of its own there.
+    const char* served = get("TORCHELASTIC_USE_AGENT_STORE");
+    if (served && std::string_view(served) == "True") {
+      p.master_port = static_cast<uint16_t>(p.master_port == 65535 ? 65534 : p.master_port + 1);
+    }
+    require_token(p);
+  }
+
+  static void require_token(const RankPlace& p) {
+    if (!p.token.empty()) return;
+    fail_input("the ranks that meet at ", p.master_address, ":", p.master_port,
+               " need a job token: set RONDO_TOKEN to the same secret for all of them");
+  }
+
   void read_meeting(RankPlace& p) const {
     if (const char* token = get("RONDO_TOKEN")) p.token = token;
     if (const char* attempt = get("RONDO_ATTEMPT")) p.attempt = attempt;
     p.master_serves = get("RONDO_STORE_IS_SERVED") == nullptr;
+    const char* torchrun = get("TORCHELASTIC_RUN_ID");
+    if (torchrun && flags_.master.empty()) return read_torchrun(torchrun, p);
     read_master(p);
-    if (!p.master_address.empty()) {
-      if (p.token.empty()) {
-        fail_input("the ranks that meet at ", p.master_address, ":", p.master_port,
-                   " need a job token: set RONDO_TOKEN to the same secret for all of them");
-      }
-      return;
-    }
+    if (!p.master_address.empty()) return require_token(p);
     // Open MPI names the job in one of these, depending on its version.
     for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
       const char* job = get(name);
       if (!job || p.local_size != p.world_size) continue;
-      for (const char* c = job; *c; ++c) {
-        p.meeting_directory += std::isalnum(static_cast<unsigned char>(*c)) ? *c : '_';
-      }
+      p.meeting_directory = directory_name(job);
       return;
     }
     fail_input("nothing says where the ", p.world_size,

@@ -8,6 +8,10 @@
 // a batch script has them too, and is not a rank. In a heterogeneous job (SLURM_HET_SIZE above 1)
 // SLURM_PROCID, SLURM_NTASKS and SLURM_JOB_NODELIST are about all components, as Slurm documents.
 //
+// torchrun sets the variables of the first kind, and TORCHELASTIC_RUN_ID. Its ranks on one machine
+// meet in a directory; on several at the port after MASTER_PORT, where its agent has that one
+// (TORCHELASTIC_USE_AGENT_STORE). Each of its restarts is an attempt of its own.
+//
 // Where the ranks meet: MASTER_ADDR and MASTER_PORT, or of Slurm its first node and a port made
 // from the job's number; a job token (RONDO_TOKEN) lets them in. Ranks of mpirun that are all on
 // this machine need neither: they meet in a directory that only their user can read.

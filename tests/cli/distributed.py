@@ -129,6 +129,73 @@ def test_mpirun():
         check_same(expected, root / "run")
 
 
+def torchrun():
+    found = os.environ.get("RONDO_TORCHRUN") or shutil.which("torchrun")
+    if not found:
+        raise Skip("no torchrun (it is of PyTorch; RONDO_TORCHRUN may name it)")
+    return found
+
+
+def under_torchrun(folder, options, *command, env=None):
+    """A run of two ranks in a copy of the corpus, to its end."""
+    folder.mkdir()
+    for file in folder.parent.glob("*.*"):
+        shutil.copy(file, folder)
+    command = [torchrun(), *options, "--nproc-per-node", 2, "--no-python", *command, RONDO, *words(), "--resume-or-start"]
+    process = subprocess.Popen(list(map(str, command)), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    ends(process, TIMEOUT, 0)
+
+
+def test_torchrun():
+    torchrun()
+    with corpus() as root:
+        expected = single(root)
+        for i, options in enumerate((["--standalone"], ["--master-port", free_port()],
+                                     ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"])):
+            under_torchrun(root / f"machine-{i}", options)
+            check_same(expected, root / f"machine-{i}" / "run")
+
+
+def test_torchrun_starts_ranks_again():
+    torchrun()
+    with corpus() as root:
+        expected = single(root)
+        # The first attempt of rank 1 is killed in the middle of the run.
+        script = root / "rank.sh"
+        script.write_text("""#!/bin/sh
+if [ "$RANK" = 1 ] && [ "$TORCHELASTIC_RESTART_COUNT" = 0 ]; then
+  "$@" &
+  until [ -e run/log.jsonl ] && [ $(grep -c '"step"' run/log.jsonl) -ge 12 ]; do sleep 0.02; done
+  kill -9 $!
+  touch killed
+  exit 9
+fi
+exec "$@"
+""")
+        script.chmod(0o755)
+        under_torchrun(root / "machine", ["--standalone", "--max-restarts", 2], script)
+        check((root / "machine" / "killed").exists(), "no rank was killed")
+        check_same(expected, root / "machine" / "run")
+
+
+def test_what_a_killed_job_has_left_is_not_believed():
+    with corpus() as root:
+        expected = single(root)
+        env = dict(os.environ, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="2", MASTER_PORT="1",
+                   MASTER_ADDR="localhost", TORCHELASTIC_RUN_ID=f"test-{os.getpid()}", TORCHELASTIC_RESTART_COUNT="0")
+        both = lambda: [subprocess.Popen([RONDO, *map(str, words())], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                         env=dict(env, RANK=str(r), LOCAL_RANK=str(r))) for r in (1, 0)]
+        ranks = both()
+        wait_for_step(root, 5, ranks[1])
+        for process in ranks:
+            process.kill()
+            process.communicate()
+        shutil.rmtree(root / "run")
+        for process in both():
+            ends(process, TIMEOUT, 0)
+        check_same(expected, root / "run")
+
+
 def test_two_launchers_as_two_machines():
     with corpus() as root:
         expected = single(root)

@@ -93,6 +93,37 @@ TEST_CASE("RANK and its like", "[launch]") {
   CHECK(served.attempt == "3");
 }
 
+TEST_CASE("torchrun", "[launch]") {
+  const Variables v = {{"RANK", "1"},
+                       {"WORLD_SIZE", "2"},
+                       {"LOCAL_RANK", "1"},
+                       {"LOCAL_WORLD_SIZE", "2"},
+                       {"MASTER_ADDR", "localhost"},
+                       {"MASTER_PORT", "29400"},
+                       {"TORCHELASTIC_RUN_ID", "a1-b2"},
+                       {"TORCHELASTIC_RESTART_COUNT", "0"},
+                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  // On one machine they need neither a port nor a secret.
+  const RankPlace p = place(v).value();
+  CHECK(p.master_address.empty());
+  CHECK(p.meeting_directory == "torchrun_a1_b2_29400");
+  CHECK(p.local_rank == 1);
+  const std::string first = p.attempt;
+  CHECK(place(with(v, {{"TORCHELASTIC_RESTART_COUNT", "2"}})).value().attempt != first);
+  // On several, the agent has the port that it names.
+  const Variables several = with(v, {{"WORLD_SIZE", "4"}, {"RONDO_TOKEN", "t"}});
+  const RankPlace q = place(several).value();
+  CHECK(q.master_address == "localhost");
+  CHECK(q.master_port == 29401);
+  CHECK(q.master_serves);
+  CHECK(q.attempt != first);  // machines have come, which is no restart to torchrun
+  CHECK(place(with(several, {{"MASTER_PORT", "65535"}})).value().master_port == 65534);
+  CHECK(place(with(several, {{"TORCHELASTIC_USE_AGENT_STORE", "False"}})).value().master_port ==
+        29400);
+  CHECK_THAT(refusal(with(several, {{"RONDO_TOKEN", ""}})),
+             Contains("the ranks that meet at localhost:29401 need a job token"));
+}
+
 TEST_CASE("Open MPI on one machine", "[launch]") {
   const RankPlace p = place(open_mpi).value();
   CHECK(p.rank == 2);

@@ -3,17 +3,16 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <filesystem>
 
 #include "comm/base/sha256.h"
 #include "comm/shared/shared_transport.h"
 #include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
 #include "kernels/base/error.h"
+#include "tools/ranks/meeting_directory.h"
 #ifdef RONDO_HAVE_GLOO
 #include "comm/gloo/gloo_transport.h"
 #endif
@@ -46,21 +45,6 @@ std::string address_towards(const std::string& host, uint16_t port) {
   ::freeaddrinfo(found);
   if (result.empty()) fail_input("MASTER_ADDR ", host, ": no way to reach it from here");
   return result;
-}
-
-// A directory of this user alone, for ranks on one machine.
-std::filesystem::path private_directory() {
-  const auto base = std::filesystem::temp_directory_path();
-  const auto path = base / str("rondo-", ::getuid());
-  struct stat s {};
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    fail_input(path.string(), ": cannot be made: ", std::strerror(errno));
-  }
-  if (::lstat(path.c_str(), &s) != 0 || !S_ISDIR(s.st_mode) || s.st_uid != ::getuid() ||
-      (s.st_mode & 077) != 0) {
-    fail_input(path.string(), ": is not a directory that only this user can enter");
-  }
-  return path;
 }
 
 std::unique_ptr<Transport> make_base(const TcpOptions& options, RankTransport transport) {
@@ -97,12 +81,6 @@ class ProcessWorld final : public RankWorld {
     s.timeout = deadline - CommClock::now();
     transport_ = make_shared_transport(std::move(transport_), s);
   }
-  ~ProcessWorld() override {
-    std::error_code ignored;
-    if (place_.rank == 0 && !directory_.empty()) {
-      std::filesystem::remove_all(directory_, ignored);
-    }
-  }
 
   Transport& transport() override { return *transport_; }
   Store& store() override { return *store_; }
@@ -120,15 +98,15 @@ class ProcessWorld final : public RankWorld {
   }
 
   void meet_in_directory(Deadline deadline) {
-    directory_ = private_directory() / place_.meeting_directory;
-    store_ = make_file_store(directory_.string());
-    const std::string key = "token-" + place_.attempt;
-    if (place_.rank == 0) store_->set(key, random_token(), deadline);
-    place_.token = store_->get(key, deadline);
+    directory_ = std::make_unique<MeetingDirectory>(
+        str(place_.meeting_directory, "-", place_.attempt), place_.rank == 0, deadline);
+    store_ = make_file_store(directory_->path().string());
+    if (place_.rank == 0) store_->set("token", random_token(), deadline);
+    place_.token = store_->get("token", deadline);
   }
 
   RankPlace place_;
-  std::filesystem::path directory_;
+  std::unique_ptr<MeetingDirectory> directory_;
   std::unique_ptr<TcpStoreServer> server_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Transport> transport_;
