@@ -151,6 +151,19 @@ class Assign {
     *member = std::move(values);
     return true;
   }
+  bool operator()(std::vector<TextReplacement>* member) const {
+    const auto* array = node_.as_array();
+    if (!array) return false;
+    std::vector<TextReplacement> values;
+    for (const toml::node& element : *array) {
+      const auto* text = element.as_string();
+      const auto replacement = text ? TextReplacement::parse(text->get()) : std::nullopt;
+      if (!replacement) return false;
+      values.push_back(*replacement);
+    }
+    *member = std::move(values);
+    return true;
+  }
   bool operator()(const schema::Choice& choice) const {
     const std::string* s = string();
     if (!s) return false;

@@ -79,6 +79,8 @@ std::string expectation(const Field& field) {
   if (std::holds_alternative<std::vector<double>*>(field.value)) {
     return "a list of numbers" + (range.empty() ? "" : ", each" + range);
   }
+  if (std::holds_alternative<std::vector<TextReplacement>*>(field.value))
+    return "a list of \"FROM=TO\"";
   std::string s;
   for (const std::string& name : std::get<Choice>(field.value).names) {
     s += (s.empty() ? "" : ", ") + ("\"" + name + "\"");
@@ -99,6 +101,11 @@ std::string value_toml(const Field& field) {
       for (double x : *v) s += (s.size() > 1 ? ", " : "") + float_toml(x);
       return s + "]";
     }
+    std::string operator()(const std::vector<TextReplacement>* v) const {
+      std::string s = "[";
+      for (const TextReplacement& r : *v) s += (s.size() > 1 ? ", " : "") + quote_toml(r.text());
+      return s + "]";
+    }
     std::string operator()(const Choice& v) const { return quote_toml(v.names.at(v.get())); }
   };
   return std::visit(Visitor{}, field.value);
@@ -108,6 +115,11 @@ namespace {
 
 struct JsonOf {
   Json operator()(const Choice& v) const { return v.names.at(v.get()); }
+  Json operator()(const std::vector<TextReplacement>* v) const {
+    Json list = Json::array();
+    for (const TextReplacement& r : *v) list.push_back(r.text());
+    return list;
+  }
   template <class T>
   Json operator()(const T* v) const {
     return *v;

@@ -103,6 +103,8 @@ Builder data_fields(DataConfig& c) {
 
 Builder text_fields(TextRules& c) {
   Builder b("text");
+  b.add("replace", &c.replace, any,
+        "what is written otherwise, before all else, as [\"ß=ss\", \"&= and \"]");
   b.add("lowercase", &c.lowercase, any, "texts, those to compare with as well, in lower case");
   b.add("strip_punctuation", &c.strip_punctuation, any,
         "without punctuation: dashes become spaces, apostrophes within words stay");

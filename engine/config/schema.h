@@ -21,7 +21,7 @@ struct Choice {
 };
 
 using Binding = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*,
-                             std::vector<double>*, Choice>;
+                             std::vector<double>*, std::vector<TextReplacement>*, Choice>;
 
 struct Field {
   std::string key;  // dotted

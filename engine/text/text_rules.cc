@@ -54,11 +54,25 @@ std::string compatible(const std::string& text) {
   return result;
 }
 
+void replace_all(std::string& text, const TextReplacement& r) {
+  for (size_t at = text.find(r.from); at != std::string::npos;
+       at = text.find(r.from, at + r.to.size())) {
+    text.replace(at, r.from.size(), r.to);
+  }
+}
+
 }  // namespace
+
+std::optional<TextReplacement> TextReplacement::parse(std::string_view text) {
+  const size_t equals = text.find('=', 1);
+  if (text.empty() || equals == std::string_view::npos) return std::nullopt;
+  return TextReplacement{to_nfc(text.substr(0, equals)), to_nfc(text.substr(equals + 1))};
+}
 
 std::string apply_rules(const TextRules& rules, std::string_view text) {
   std::string normal = normalize_transcript(text);
   if (!rules.any()) return normal;
+  for (const TextReplacement& r : rules.replace) replace_all(normal, r);
   if (rules.compatibility) normal = compatible(normal);
   std::vector<char32_t> points = code_points(normal);
   if (rules.strip_punctuation) points = without_punctuation(points);

@@ -3,10 +3,21 @@
 // Thread safety: pure functions. Errors: InputError when the text is not valid UTF-8.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rondo {
+
+struct TextReplacement {
+  std::string from, to;  // normal form C; `from` is not empty
+
+  // Of "FROM=TO", where FROM may begin with "=" and TO may be empty; nothing for what is not so.
+  static std::optional<TextReplacement> parse(std::string_view text);
+  std::string text() const { return from + "=" + to; }
+  bool operator==(const TextReplacement&) const = default;
+};
 
 struct TextRules {
   bool lowercase = false;
@@ -18,7 +29,10 @@ struct TextRules {
   // the plain ones.
   bool compatibility = false;
 
-  bool any() const { return lowercase || strip_punctuation || compatibility; }
+  // One after another, wherever they occur, before all other rules.
+  std::vector<TextReplacement> replace = {};
+
+  bool any() const { return !replace.empty() || lowercase || strip_punctuation || compatibility; }
   bool operator==(const TextRules&) const = default;
 };
 

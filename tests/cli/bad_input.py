@@ -515,6 +515,10 @@ def test_fine_tuning_for_other_characters():
         write_manifest(root / "test.jsonl", [{"features_filepath": "train000.npy", "text": "ABBA"}])
         run("eval", root / "new", root / "test.jsonl", not_says="cannot write", says="WER")
         run("eval", root / "extend", root / "test.jsonl", says="'B' (U+0042) 2 times")
+        run(*tune, "--alphabet", "extend", 'text.replace=["A=a", "B=bb"]', f"training.checkpoint_dir={root}/replaced")
+        run("eval", root / "replaced", root / "test.jsonl", "--hypotheses", root / "h.jsonl", not_says="cannot write", says="WER")
+        check(json.loads((root / "h.jsonl").read_text())["reference"] == "abbbba", "the reference is not changed alike")
+        fails(*tune, 'text.replace=["A"]', f"training.checkpoint_dir={root}/no", errs='text.replace is ["A"], expected a list of "FROM=TO"')
         fails_with = run("train", *READY, f"data={root}", "--alphabet", "new", code=2)[1]
         check("--init-from's model" in fails_with, fails_with)
 

@@ -191,6 +191,24 @@ TEST_CASE("transcripts by rule", "[text]") {
   CHECK_THROWS_AS(apply_rules(both, "\xff"), InputError);
 }
 
+TEST_CASE("replacements in transcripts", "[text]") {
+  const auto with = [](std::vector<std::string> all) {
+    TextRules rules;
+    for (const std::string& r : all) rules.replace.push_back(TextReplacement::parse(r).value());
+    return rules;
+  };
+  CHECK(apply_rules(with({"\u00df=ss", "&= and "}), "Ma\u00df&Zahl \u00df") == "Mass and Zahl ss");
+  CHECK(apply_rules(with({"a=b", "b=c"}), "ab") == "cc");  // one after another
+  CHECK(apply_rules(with({"a=aa"}), "aba") == "aabaa");
+  CHECK(apply_rules(with({"==equals", "[noise]="}), "x = y [noise]") == "x equals y");
+  CHECK(apply_rules(with({"e\u0301=e"}), "\u00e9 e\u0301") == "e e");  // in normal form
+  TextRules lower = with({"USA=united states"});
+  lower.lowercase = true;
+  CHECK(apply_rules(lower, "USA usa") == "united states usa");
+  CHECK(TextReplacement::parse("a=b=c") == TextReplacement{"a", "b=c"});
+  for (const char* wrong : {"", "=", "a", "=b"}) CHECK_FALSE(TextReplacement::parse(wrong));
+}
+
 TEST_CASE("greedy decoding collapses repeats and keeps time", "[text]") {
   const std::vector<int32_t> path = {0, 1, 1, 0, 1, 2, 2, 2, 0, 0, 2};
   CHECK(collapse_ctc(path) ==
