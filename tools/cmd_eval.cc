@@ -139,8 +139,7 @@ class Collector {
     if (!reference) return;
     const AlignedTranscripts aligned = align_transcripts(*reference, h.text);
     const EditCounts &words = aligned.word_counts, &characters = aligned.character_counts;
-    EvaluatedUtterance utterance{h.utterance, data_.name(h.utterance), entry.path_as_written,
-                                 entry.speaker};
+    EvaluatedUtterance utterance{h.utterance, data_.name(h.utterance), entry.name(), entry.speaker};
     utterance.in_seconds = entry.is_audio;
     utterance.length = entry.is_audio ? data_.seconds(h.utterance) : data_.frames(h.utterance, 0);
     results_.errors.add(utterance, aligned);

@@ -4,6 +4,7 @@
 
 #include "engine/corpus/lists/list_corpus.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/features/files.h"
 #include "engine/report/progress.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
@@ -18,7 +19,8 @@ using corpus::ListedUtterance;
 struct ListOptions {
   std::vector<std::string> sources;  // folders or files, the last one OUT
   std::string audio_column, text_column, speaker_column, audio_folder, delimiter;
-  bool speakers_in_folders = false;
+  bool speakers_in_folders = false, features = false;
+  std::string replacements;
   PrepareListOptions prepare;
 };
 
@@ -72,15 +74,35 @@ void print_left_out(const DataSummary& s) {
   }
 }
 
-int prepare(const ListOptions& o, const std::vector<ListedUtterance>& list) {
+std::vector<TextReplacement> read_replacements(const std::string& file) {
+  std::vector<TextReplacement> replacements;
+  const std::string text = data::read_regular_file(file);
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    const auto replacement = TextReplacement::parse(line);
+    if (!replacement) fail_input(file, ":", number, ": is '", line, "', expected FROM=TO");
+    replacements.push_back(*replacement);
+  }
+  return replacements;
+}
+
+int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   const SndfileReader audio;
+  if (!o.replacements.empty()) o.prepare.text.replace = read_replacements(o.replacements);
   const DataSummary s = prepare_list(list, audio, o.prepare);
   print_parts(s);
   std::printf("divided %s\n", s.division.c_str());
   print_characters(s);
   print_left_out(s);
-  std::printf("%s: manifests, and lengths.svg; train with data=%s\n", o.prepare.out.c_str(),
-              o.prepare.out.c_str());
+  const bool ready = !list.front().is_audio;
+  std::printf("%s: manifests, and lengths.svg; train with data=%s%s\n", o.prepare.out.c_str(),
+              o.prepare.out.c_str(), ready ? " features.type=ready" : "");
   return 0;
 }
 
@@ -91,6 +113,10 @@ void add_list_options(Command& command, ListOptions* o) {
   };
   share("--dev", &p.dev, "share to validate with, where the data do not say");
   share("--test", &p.test, "share to test with, where the data do not say");
+  command
+      .add_option("--replace", o->replacements,
+                  "a file of lines FROM=TO: what the texts write otherwise, before all else")
+      .check(check_file_name);
   command.add_flag("--lowercase", p.text.lowercase, "texts in lower case");
   command.add_flag("--strip-punctuation", p.text.strip_punctuation,
                    "texts without punctuation; dashes become spaces, apostrophes in words stay");
@@ -169,25 +195,32 @@ void add_csv(Command& parent) {
   });
 }
 
-void add_deep_speech(Command& parent) {
-  Command& command = parent.add_command(
-      "deepspeech", "Manifests for CSV files of DeepSpeech and Coqui (wav_filename, transcript)");
+// A layout that is one file or several.
+void add_files_layout(Command& parent, const char* name, const char* what, const char* files,
+                      const char* example, const Lister& list) {
+  Command& command = parent.add_command(name, what);
   auto o = std::make_shared<ListOptions>();
-  o->prepare.kind = "deepspeech";
+  o->prepare.kind = name;
   command.add_option("out", o->prepare.out, "folder of the manifests").required();
-  command
-      .add_option("files", o->sources,
-                  "the tables; train=FILE, dev=FILE, test=FILE say what each is for, else their "
-                  "names")
-      .required();
+  command.add_option("files", o->sources, files).required();
   add_list_options(command, o.get());
-  command.footer(
-      "\nExample:  rondo prepare deepspeech mine clips/train.csv clips/dev.csv clips/test.csv\n");
-  command.action([o] {
+  command.footer(str("\nExample:  rondo prepare ", name, " mine ", example, "\n"));
+  command.action([o, list] {
     o->prepare.progress = progress_line("recordings");
-    return prepare_unless_stopped(
-        [&] { return prepare(*o, list_table(corpus::deep_speech(o->sources))); });
+    return prepare_unless_stopped([&] { return prepare(*o, list(*o)); });
   });
+}
+
+void add_kaldi(Command& parent) {
+  auto o = std::make_shared<ListOptions>();
+  Command& command =
+      add_folder_layout(parent, "kaldi", "Manifests for a data directory of Kaldi",
+                        "folder of wav.scp or feats.scp, text and perhaps segments and utt2spk", o,
+                        [](const ListOptions& given) {
+                          return corpus::list_kaldi(given.prepare.source, given.features);
+                        });
+  command.add_flag("--features", o->features,
+                   "the matrices of feats.scp; default where there is no wav.scp");
 }
 
 }  // namespace
@@ -208,10 +241,17 @@ void add_prepare_lists(Command& parent) {
                     "folder of metadata.csv and wavs/", options(), [](const ListOptions& o) {
                       return list_table(corpus::lj_speech(o.prepare.source));
                     });
-  add_deep_speech(parent);
-  add_folder_layout(parent, "kaldi", "Manifests for a data directory of Kaldi",
-                    "folder of wav.scp, text and perhaps segments and utt2spk", options(),
-                    [](const ListOptions& o) { return corpus::list_kaldi(o.prepare.source); });
+  add_files_layout(
+      parent, "deepspeech",
+      "Manifests for CSV files of DeepSpeech and Coqui (wav_filename, transcript)",
+      "the tables; train=FILE, dev=FILE, test=FILE say what each is for, else their names",
+      "clips/train.csv clips/dev.csv clips/test.csv",
+      [](const ListOptions& o) { return list_table(corpus::deep_speech(o.sources)); });
+  add_kaldi(parent);
+  add_files_layout(
+      parent, "tar", "Manifests for recordings in tar archives, which are read where they are",
+      "archives with a .txt or .json beside each recording; a folder: the .tar files in it",
+      "shards/train-*.tar", [](const ListOptions& o) { return corpus::list_tar(o.sources); });
 }
 
 }  // namespace rondo

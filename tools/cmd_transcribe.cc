@@ -67,8 +67,8 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
   const std::vector<std::string> model = files_of_model(o.model);
   for (const OutputFile& output : outputs) {
     for (const ModelInput& input : inputs) {
-      if (input.path != "-") {
-        output.require_not(input.path, input.is_audio ? "the recording" : "the features");
+      if (input.file.path != "-") {
+        output.require_not(input.file.path, input.is_audio ? "the recording" : "the features");
       }
     }
     for (const std::string& file : model) output.require_not(file, "a file of the model");
@@ -136,7 +136,7 @@ Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const M
     std::fflush(stdout);
     shown += text;
   };
-  if (input.path == "-") {
+  if (input.file.path == "-") {
     for (bool first = true;; first = false) {
       const std::vector<float> samples = read_samples(step, first);
       if (samples.empty()) break;

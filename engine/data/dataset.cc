@@ -142,7 +142,7 @@ std::optional<DatasetProblem> ManifestDataset::prepare(Item& item, int32_t& dim)
 void ManifestDataset::measure(Item& item, int32_t& dim) const {
   const ManifestEntry& e = item.entry;
   if (!e.is_audio) {
-    const FeatureShape shape = feature_file_shape(e.path, e.features_key);
+    const FeatureShape shape = feature_file_shape(e.file(), e.features_key);
     item.ready_frames = shape.frames;
     dim = shape.dim;
     return;
@@ -154,7 +154,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
     item.samples = std::llround(*e.duration * rate);
     return;
   }
-  const AudioInfo info = (options_.lengths ? options_.lengths : audio_)->info(e.path);
+  const AudioInfo info = (options_.lengths ? options_.lengths : audio_)->info(e.file());
   if (info.frames == 0) fail_input(e.path, ": holds no samples");
   require_channel(info, e.segment(), e.path);
   const SampleRange range = sample_range(info, e.segment());
@@ -308,14 +308,14 @@ int32_t ManifestDataset::frames(int64_t i, uint64_t epoch) const {
 Matrix ManifestDataset::features_of(const Item& item, const AugmentKey* augment) const {
   const ManifestEntry& e = item.entry;
   if (!e.is_audio) {
-    Matrix m = read_feature_file(e.path, e.features_key);
+    Matrix m = read_feature_file(e.file(), e.features_key);
     if (m.dim != feature_dim_ || m.frames != item.ready_frames)
       fail_input(e.path, ": has changed since training began: now ", m.frames, " frames of ", m.dim,
                  " features");
     require_finite(m, e.path);
     return m;
   }
-  Waveform audio = audio_->read(e.path, extractor_->config().sample_rate, e.segment());
+  Waveform audio = audio_->read(e.file(), extractor_->config().sample_rate, e.segment());
   uint64_t dither_key = item.key;
   if (augment) {
     change_speed(audio.samples, speed_percent(options_.augment, *augment));

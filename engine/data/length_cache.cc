@@ -57,9 +57,9 @@ void LengthCache::load() {
   std::memcpy(kept_.data(), bytes.data() + magic.size() + sizeof count, count * sizeof(Record));
 }
 
-AudioInfo LengthCache::info(const std::string& path) const {
-  const std::optional<Stamp> stamp = stamp_of(path);
-  const uint64_t key = fnv1a(path);
+AudioInfo LengthCache::info(const FilePart& file) const {
+  const std::optional<Stamp> stamp = stamp_of(file.path);
+  const uint64_t key = fnv1a(file.name());
   if (stamp) {
     const auto at = std::lower_bound(kept_.begin(), kept_.end(), key,
                                      [](const Record& r, uint64_t k) { return r.key < k; });
@@ -68,7 +68,7 @@ AudioInfo LengthCache::info(const std::string& path) const {
       return {at->sample_rate, at->channels, at->frames};
     }
   }
-  const AudioInfo info = reader_.info(path);
+  const AudioInfo info = reader_.info(file);
   if (stamp) {
     const std::lock_guard lock(mutex_);
     asked_.push_back(

@@ -24,10 +24,10 @@ class LengthCache final : public AudioReader {
   LengthCache(std::string file, const AudioReader& reader);
 
   // As the reader's, which is asked for what is not kept, or has changed.
-  AudioInfo info(const std::string& path) const override;
-  Waveform read(const std::string& path, int32_t sample_rate,
+  AudioInfo info(const FilePart& file) const override;
+  Waveform read(const FilePart& file, int32_t sample_rate,
                 AudioSegment segment = {}) const override {
-    return reader_.read(path, sample_rate, segment);
+    return reader_.read(file, sample_rate, segment);
   }
 
   // How many recordings the reader was asked for.
@@ -38,7 +38,7 @@ class LengthCache final : public AudioReader {
 
  private:
   struct Record {
-    uint64_t key = 0;  // a hash of the path
+    uint64_t key = 0;  // a hash of the path and where the recording begins
     int64_t size = 0, modified_ns = 0;
     int64_t frames = 0;
     int32_t sample_rate = 0, channels = 0;

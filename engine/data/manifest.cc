@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -74,6 +75,18 @@ class Line {
     for (const Json& v : value.elements()) out.push_back(integer(field, v, least, expected));
     return out;
   }
+  // [first, count] into the entry.
+  void bytes(const char* field, const Json& value, ManifestEntry& entry) const {
+    const char* expected = "a list of two, the first byte and how many";
+    const bool is_pair = value.is_array() && value.size() == 2;
+    if (!is_pair || !value.at(size_t{0}).is_unsigned() || !value.at(1).is_unsigned())
+      wrong(field, value, expected);
+    entry.first_byte = value.at(size_t{0}).get<uint64_t>();
+    entry.byte_count = value.at(1).get<uint64_t>();
+    constexpr uint64_t most = uint64_t{1} << 62;
+    if (entry.first_byte > most || entry.byte_count > most || entry.byte_count == 0)
+      wrong(field, value, expected);
+  }
   std::vector<float> numbers(const char* field, const Json& value) const {
     std::vector<float> out;
     const auto add = [&](const Json& v) {
@@ -96,7 +109,7 @@ class Line {
 };
 
 constexpr std::array input_fields =
-    std::to_array<std::string_view>({"audio_filepath", "features_filepath", "features_key",
+    std::to_array<std::string_view>({"audio_filepath", "features_filepath", "features_key", "bytes",
                                      "offset", "duration", "channel", "speaker"});
 constexpr std::array target_fields =
     std::to_array<std::string_view>({"text", "label", "target", "labels", "frame_labels"});
@@ -117,6 +130,8 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
     entry.is_audio = name == "audio_filepath";
   } else if (name == "features_key") {
     entry.features_key = line.string(field, value);
+  } else if (name == "bytes") {
+    line.bytes(field, value, entry);
   } else if (name == "offset") {
     entry.offset = line.seconds(field, value);
   } else if (name == "duration") {
@@ -189,7 +204,20 @@ uint64_t ManifestEntry::key() const {
   std::memcpy(&bits, &offset, sizeof bits);
   const uint64_t key = data::combine64(data::combine64(data::hash_name(path_as_written), bits),
                                        data::hash_name(features_key));
-  return channel ? data::combine64(key, static_cast<uint64_t>(*channel)) : key;
+  const uint64_t placed = first_byte == 0 ? key : data::combine64(key, first_byte);
+  return channel ? data::combine64(placed, static_cast<uint64_t>(*channel)) : placed;
+}
+
+std::string ManifestEntry::name() const {
+  if (!extra.empty()) {
+    const Json fields = Json::parse(extra);
+    const Json* id = fields.find("id");
+    if (id && id->is_string()) return id->get<std::string>();
+  }
+  char seconds[32] = "";
+  if (offset > 0) std::snprintf(seconds, sizeof seconds, ":%.6g", offset);
+  const std::string place = file().is_whole() ? "" : str(":", first_byte);
+  return str(path_as_written, place, features_key.empty() ? "" : ":", features_key, seconds);
 }
 
 std::string Manifest::where(const ManifestEntry& entry) const { return str(path, ":", entry.line); }
@@ -279,6 +307,11 @@ std::string to_json_line(const ManifestEntry& e) {
   Json out;
   out[e.is_audio ? "audio_filepath" : "features_filepath"] = e.path_as_written;
   if (!e.features_key.empty()) out["features_key"] = e.features_key;
+  if (e.byte_count != FilePart::to_the_end) {
+    out["bytes"] = Json::array();
+    out["bytes"].push_back(e.first_byte);
+    out["bytes"].push_back(e.byte_count);
+  }
   if (e.offset != 0) out["offset"] = e.offset;
   if (e.duration) out["duration"] = *e.duration;
   if (e.channel) out["channel"] = *e.channel;

@@ -5,6 +5,9 @@
 //   duration           seconds; without it the recording's header tells
 //   channel            which one of the recording, from 0; without it their mean
 //   features_filepath  ready features instead of a recording: .npy or .safetensors
+//   bytes              [first, count]: the recording or the features (.npy, a matrix of Kaldi's)
+//   are
+//                      these bytes of the file, an archive
 //   features_key       which tensor of a .safetensors file (default: the only one, or "features")
 //   text               transcript
 //   label              class of the whole utterance, an integer >= 0
@@ -38,6 +41,7 @@ struct ManifestEntry {
   std::string path_as_written;
   bool is_audio = true;  // false: ready features
   std::string features_key;
+  uint64_t first_byte = 0, byte_count = FilePart::to_the_end;
   double offset = 0;
   std::optional<double> duration;
   std::optional<int32_t> channel;
@@ -51,12 +55,17 @@ struct ManifestEntry {
   // Fields and sentences: "label", "\"label\" is \"infer\", expected a class, ...".
   std::vector<std::pair<std::string, std::string>> wrong_targets;
 
+  // Where it lies.
+  FilePart file() const { return {path, first_byte, byte_count}; }
   // The part of the recording that it is.
   AudioSegment segment() const;
+  // What it is called where results are shown: its "id", if that is a string, else the path as
+  // written, with the first byte, the features' key and the offset behind it.
+  std::string name() const;
 
-  // Tells utterances apart in augmentation and dropout: a hash of the path as written, the offset,
-  // the channel and the features' key, so that it survives moving the corpus and reordering the
-  // manifest.
+  // Tells utterances apart in augmentation and dropout: a hash of the path as written, the first
+  // byte, the offset, the channel and the features' key, so that it survives moving the corpus and
+  // reordering the manifest.
   uint64_t key() const;
 };
 

@@ -1,5 +1,7 @@
 """From data to text: train, eval, transcribe, info, and the options of training, on tiny data."""
 
+import tarfile
+
 from cli_support import *
 
 
@@ -130,6 +132,25 @@ def test_from_a_folder_of_recordings_to_a_model():
             "--speaker-column", "who", "--test", 0, says="2 speakers are too few")
         fails("prepare", "csv", root / "clips.tsv", root / "t2", "--audio-column", "wav", "--text-column", "said",
               errs="has no column 'wav', it has who, file, said")
+        # The same in an archive, one recording after another.
+        with tarfile.open(root / "data.tar", "w") as archive:
+            for path in sorted((root / "data").rglob("*.*")):
+                archive.add(path, path.relative_to(root / "data"))
+        run("prepare", "tar", root / "shards", root / "data.tar", "--lowercase", "--strip-punctuation", "--dev", "0.2",
+            says=["4 characters: space a b c", "left out, missing or unreadable: 1 of 61", "data.tar:broken.wav: "])
+        train(root / "shards", root / "run2", "training.max_steps=4", base=TONE, says="45 utterances")
+        out, _ = run("transcribe", root / "run", root / "shards" / "test.jsonl")
+        names = [line.split("\t")[0] for line in out.splitlines()]
+        check(len(names) == 3 and all((root / "data" / f"{name}.wav").exists() for name in names), names)
+        apart, _ = run("transcribe", root / "run", *(root / "data" / f"{name}.wav" for name in names))
+        check([a.split("\t")[1] for a in out.splitlines()] == [a.split("\t")[1] for a in apart.splitlines()], out, apart)
+        (root / "data.tar").write_bytes((root / "data.tar").read_bytes()[:50000])
+        fails("eval", root / "run2", root / "shards" / "test.jsonl", lines=4,
+              errs=["data.tar, ", "the file ends before that"])
+        (root / "map.txt").write_text("A=x\n\nB= \r\n")
+        run("prepare", "folder", root / "data", root / "mapped", "--replace", root / "map.txt", says="4 characters: space ! C x")
+        (root / "map.txt").write_text("A=x\nB\n")
+        fails("prepare", "folder", root / "data", root / "mapped", "--replace", root / "map.txt", errs="map.txt:2: is 'B', expected FROM=TO")
         # Where something else is, it stays.
         fails("prepare", "folder", root / "data", root / "table", errs="holds a corpus of the kind 'csv'")
 

@@ -5,10 +5,14 @@
 
 #include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/list_corpus.h"
+#include "engine/corpus/lists/tar.h"
+#include "engine/corpus/run_program.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
 #include "engine/data/manifest.h"
 #include "kernels/base/error.h"
+#include "tests/data/kaldi_golden.h"
 #include "tests/data/temporary_folder.h"
 
 namespace rondo {
@@ -64,7 +68,7 @@ std::vector<ListedUtterance> spoken(const Data& data, int speakers, int each) {
       const std::string name = str("s", s, "/", i, ".wav");
       data.recording(name, 0.2);
       ListedUtterance u;
-      u.path = data.path(name);
+      u.file = data.path(name);
       u.text = std::string("a");
       u.speaker = str("s", s);
       list.push_back(u);
@@ -99,7 +103,7 @@ TEST_CASE("recordings with a text beside each", "[lists]") {
   REQUIRE(list.size() == 3);
   CHECK(list[0].text == "one");
   CHECK_FALSE(list[1].has_text);
-  CHECK(list[2].path == fs::canonical(d.path("deep/er/b.WAV")));
+  CHECK(list[2].file.path == fs::canonical(d.path("deep/er/b.WAV")));
   CHECK(list[2].speaker == "er");
   CHECK_THROWS_WITH(corpus::list_folder(d.path("none")), Contains("cannot be read as a folder"));
   d.text("empty/x.txt", "");
@@ -116,10 +120,10 @@ TEST_CASE("a table of any columns", "[lists]") {
   layout.speaker = "who";
   const auto list = list_table(layout);
   REQUIRE(list.size() == 2);
-  CHECK(list[0].path == d.path("x/1.wav"));
+  CHECK(list[0].file.path == d.path("x/1.wav"));
   CHECK(list[0].text == "one, two");
   CHECK(list[0].where == str(d.path("t.csv"), ":2"));
-  CHECK(list[1].path == "/abs/2.wav");
+  CHECK(list[1].file.path == "/abs/2.wav");
   CHECK(list[1].speaker == "ben");
   layout.text = {"sentence"};
   CHECK_THROWS_WITH(list_table(layout),
@@ -132,7 +136,7 @@ TEST_CASE("Common Voice, LJSpeech and DeepSpeech", "[lists]") {
   d.text("cv/test.tsv", "client_id\tpath\tsentence\ny\tb.mp3\tYes.\n");
   const auto voices = list_table(corpus::common_voice(d.path("cv")));
   REQUIRE(voices.size() == 2);
-  CHECK(voices[0].path == fs::canonical(d.path("cv")) / "clips/a.mp3");
+  CHECK(voices[0].file.path == fs::canonical(d.path("cv")) / "clips/a.mp3");
   CHECK(voices[0].text == "He said \"no");
   CHECK(voices[0].speaker == "x");
   CHECK(voices[1].split == "test");
@@ -143,7 +147,7 @@ TEST_CASE("Common Voice, LJSpeech and DeepSpeech", "[lists]") {
   REQUIRE(read.size() == 2);
   CHECK(read[0].text == "In nineteen hundred,");
   CHECK(read[1].text == "Only");
-  CHECK(fs::path(read[0].path).filename() == "LJ1.wav");
+  CHECK(fs::path(read[0].file.path).filename() == "LJ1.wav");
 
   const std::string head = "wav_filename,wav_filesize,transcript\n";
   d.text("ds/clips-train.csv", str(head, "a.wav,5,one\n"));
@@ -152,7 +156,7 @@ TEST_CASE("Common Voice, LJSpeech and DeepSpeech", "[lists]") {
       corpus::deep_speech({d.path("ds/clips-train.csv"), str("dev=", d.path("ds/other.csv"))}));
   REQUIRE(clips.size() == 2);
   CHECK(clips[0].split == "train");
-  CHECK(clips[0].path == d.path("ds/a.wav"));
+  CHECK(clips[0].file.path == d.path("ds/a.wav"));
   CHECK(clips[1].split == "dev");
   CHECK(list_table(corpus::deep_speech({d.path("ds/other.csv")}))[0].split.empty());
 }
@@ -167,7 +171,7 @@ TEST_CASE("LibriSpeech, by the names of its folders", "[lists]") {
   CHECK(list[0].split == "dev");
   CHECK(list[0].speaker == "84");
   CHECK(list[1].text == "NORTHANGER ABBEY");
-  CHECK(fs::path(list[1].path).filename() == "19-198-0001.flac");
+  CHECK(fs::path(list[1].file.path).filename() == "19-198-0001.flac");
   CHECK(list[1].split == "train");
   // A development set by itself is all there is to train on.
   CHECK(corpus::list_librispeech(d.path("dev-clean"))[0].split.empty());
@@ -185,7 +189,7 @@ TEST_CASE("a data directory of Kaldi", "[lists]") {
   d.text("k/segments", "u1 r1 0.5 2.25\nu2 r2 1 -1\n");
   const auto parts = corpus::list_kaldi(d.path("k"));
   REQUIRE(parts.size() == 2);
-  CHECK(parts[0].path == "/w/1.wav");
+  CHECK(parts[0].file.path == "/w/1.wav");
   CHECK(parts[0].offset == 0.5);
   CHECK(parts[0].duration == 1.75);
   CHECK(parts[0].speaker == "anna");
@@ -203,13 +207,123 @@ TEST_CASE("a data directory of Kaldi", "[lists]") {
   CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k")), Contains("is the output of a command"));
 }
 
+TEST_CASE("features that Kaldi has made", "[lists]") {
+  const Data d;
+  std::string archive, index;
+  for (const GoldenMatrix& m : golden_matrices) {
+    archive += str(m.token, " ");
+    index += str(m.token, " ", d.path("k/feats.ark"), ":", archive.size(), "\n");
+    for (int b : m.bytes) archive += static_cast<char>(b);
+  }
+  d.text("k/feats.ark", archive);
+  d.text("k/feats.scp", index);
+  d.text("k/text", "FM one\nDM two\nCM three\nCM2 four\nCM3 five\n");
+  d.text("k/utt2spk", "CM anna\n");
+  d.text("k/frame_shift", "0.02\n");
+  const auto list = corpus::list_kaldi(d.path("k"));
+  REQUIRE(list.size() == 5);
+  CHECK_FALSE(list[0].is_audio);
+  CHECK(list[2].id == "CM");
+  CHECK(list[2].speaker == "anna");
+  PrepareListOptions o;
+  o.dev = o.test = 0;
+  const DataSummary s = d.prepare(list, o);
+  CHECK(s.parts.at(0).seconds == Approx(5 * 9 * 0.02));
+  const auto train = d.manifest("train");
+  REQUIRE(train.size() == 5);
+  for (size_t i = 0; i < train.size(); ++i) {
+    const GoldenMatrix& golden = golden_matrices[i];
+    CHECK_FALSE(train[i].is_audio);
+    CHECK(train[i].byte_count == golden.bytes.size());
+    CHECK(train[i].name() == golden.token);
+    const Matrix read = read_feature_file(train[i].file(), train[i].features_key);
+    CHECK(read.data.front() == Approx(golden.values.front()).margin(1e-4));
+    CHECK(read.data.back() == Approx(golden.values.back()).margin(1e-4));
+  }
+  // Recordings come first where there are some.
+  d.text("k/wav.scp", "FM /w/1.wav\n");
+  CHECK(corpus::list_kaldi(d.path("k"))[0].is_audio);
+  CHECK_FALSE(corpus::list_kaldi(d.path("k"), true)[0].is_audio);
+  d.text("k/feats.scp", "FM /f.ark\n");
+  CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k"), true),
+                    Contains("feats.scp:1: '/f.ark' is no matrix in an archive"));
+  d.text("k/feats.scp", "FM copy-feats ark:x ark:- |\n");
+  CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k"), true), Contains("output of a command"));
+}
+
+TEST_CASE("recordings in tar archives are read where they are", "[lists]") {
+  const Data d;
+  const std::string deep = std::string(60, 'd') + "/" + std::string(60, 'e') + "/";
+  const std::vector<std::string> names = {"a", "sub/b", deep + "c", "silent"};
+  for (const std::string& name : names) {
+    d.recording(str("in/", name, ".wav"), name == "a" ? 1 : 0.5);
+    if (name != "silent") d.text(str("in/", name, ".txt"), str("text of ", name.back(), "\n"));
+  }
+  d.text("in/sub/b.json", R"({"text": "other", "speaker": "ben"})");
+  fs::remove(d.path("in/sub/b.txt"));
+  for (const std::string& format : std::vector<std::string>{"gnu", "pax", "ustar"}) {
+    INFO(format);
+    const std::string archive = d.path(format + ".tar");
+    const auto tar = [&](std::vector<std::string> arguments) {
+      const auto done = corpus::run_program("tar", arguments, std::chrono::seconds(20), "");
+      REQUIRE(done.status == 0);
+    };
+    tar({"--format", format, "--sort=name", "-cf", archive, "-C", d.path("in"), "."});
+    const auto list = corpus::list_tar({archive});
+    REQUIRE(list.size() == 4);
+    std::map<std::string, const ListedUtterance*> by_end;
+    for (const ListedUtterance& u : list) by_end[u.id.substr(u.id.rfind('/') + 1)] = &u;
+    CHECK(by_end.at("a")->text == "text of a");
+    CHECK(by_end.at("c")->text == "text of c");
+    CHECK(by_end.at("c")->id == str("./", deep, "c"));
+    CHECK(by_end.at("b")->text == "other");
+    CHECK(by_end.at("b")->speaker == "ben");
+    CHECK_FALSE(by_end.at("silent")->has_text);
+    PrepareListOptions o;
+    o.dev = o.test = 0;
+    const DataSummary s = d.prepare(list, o);
+    CHECK(s.parts.at(0).seconds == Approx(2));
+    CHECK(s.left_out.at("without a text").size() == 1);
+    for (const ManifestEntry& e : d.manifest("train")) {
+      const Waveform w = SndfileReader().read(e.file(), 8000, e.segment());
+      CHECK(w.seconds() == Approx(*e.duration));
+      CHECK(w.samples[7] == Approx(0.1).margin(1e-4));
+    }
+  }
+}
+
+TEST_CASE("tar archives that are damaged, compressed or no archives", "[lists]") {
+  const Data d;
+  d.recording("in/a.wav");
+  d.text("in/a.txt", "one");
+  const auto done =
+      corpus::run_program("tar", {"-cf", d.path("good.tar"), "-C", d.path("in"), "a.wav", "a.txt"},
+                          std::chrono::seconds(20), "");
+  REQUIRE(done.status == 0);
+  const std::string good = data::read_regular_file(d.path("good.tar"));
+  const auto fails = [&](std::string bytes, const std::string& says) {
+    d.text("bad.tar", bytes);
+    CHECK_THROWS_WITH(corpus::list_tar({d.path("bad.tar")}), Contains(says));
+  };
+  fails("\x1f\x8b" + good, "bad.tar: is compressed, expected a plain tar archive");
+  fails("hello", "bad.tar: at byte 0 ends within a header");
+  fails(std::string(600, 'x'), "at byte 0 ");
+  fails(good.substr(0, 5000), "at byte 0 is cut off: its file of 16044 bytes");
+  std::string changed = good;
+  changed[3] = 'x';  // in a name
+  fails(changed, "at byte 0 holds no header of a tar archive");
+  fails(std::string(1024, '\0'), "holds no recordings");
+  CHECK_THROWS_WITH(corpus::list_tar({d.path("in")}), Contains("holds no tar archives"));
+  CHECK(corpus::list_tar({d.path("")}).size() == 1);  // good.tar; bad.tar is empty
+}
+
 TEST_CASE("what cannot be used is left out, and said", "[lists]") {
   const Data d;
   std::vector<ListedUtterance> list;
   const auto add = [&](const std::string& name, const std::string& text) -> ListedUtterance& {
     ListedUtterance u;
     u.where = str("list:", list.size() + 1);
-    u.path = d.path(name);
+    u.file = d.path(name);
     u.text = text;
     return list.emplace_back(u);
   };
@@ -293,6 +407,12 @@ TEST_CASE("of few speakers, or of nobody known, utterances are drawn", "[lists]"
   CHECK(d.manifest("dev").size() == 3);
   CHECK(d.manifest("test").size() == 3);
   CHECK(d.manifest("train").size() == 54);
+  // Wherever the data lie, the same are drawn.
+  const Data elsewhere;
+  elsewhere.prepare(spoken(elsewhere, 3, 20));
+  const auto here = d.manifest("test"), there = elsewhere.manifest("test");
+  for (size_t i = 0; i < here.size(); ++i)
+    CHECK(here[i].path_as_written == there[i].path_as_written);
   list[7].speaker.clear();
   CHECK(d.prepare(list).division == "by utterance, drawn with the seed");
   // As the data say, where they do.

@@ -7,10 +7,12 @@
 
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
+#include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
 #include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
+#include "tests/data/kaldi_golden.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;
@@ -132,7 +134,7 @@ TEST_CASE("feature files are written as NumPy writes them and read back", "[npy]
   CHECK(
       read_feature_file(folder.write("s.npy", npy_of("<f4", "(2,)", raw<float>({1, 2}))), "").dim ==
       1);
-  CHECK_THROWS_WITH(read_feature_file(path, "k"), Contains("has no keys"));
+  CHECK_THROWS_WITH(read_feature_file(path, "k"), Contains("only a .safetensors file has keys"));
   CHECK_THROWS_WITH(read_feature_file(folder.path("f.txt"), ""), Contains("neither .npy nor"));
   CHECK_THROWS_WITH(read_feature_file(folder.path("none.npy"), ""), Contains("cannot be opened"));
   const auto shaped = [&](const std::string& shape) {
@@ -200,4 +202,81 @@ TEST_CASE("pipes and devices are waited for and read no further than they must b
   CHECK_THROWS_WITH(data::require_regular_file(folder.path("")), Catch::Contains("is a directory"));
   CHECK_THROWS_WITH(read_manifest("/dev/zero"),
                     "/dev/zero: has more than 268435456 bytes, expected fewer");
+}
+
+namespace {
+
+std::string bytes_of(const GoldenMatrix& m) {
+  std::string bytes;
+  for (int b : m.bytes) bytes += static_cast<char>(b);
+  return bytes;
+}
+
+void require_golden(const Matrix& read, const GoldenMatrix& golden) {
+  REQUIRE(read.frames == golden.rows);
+  REQUIRE(read.dim == golden.columns);
+  for (size_t i = 0; i < read.data.size(); ++i)
+    REQUIRE(read.data[i] == Approx(golden.values[i]).epsilon(1e-5).margin(1e-5));
+}
+
+}  // namespace
+
+TEST_CASE("matrices of Kaldi's are read out of their archives", "[kaldi]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("feats.1.ark");
+  std::string archive;
+  std::vector<FilePart> places;
+  for (const GoldenMatrix& m : golden_matrices) {
+    archive += str("utt-", m.token, " ");
+    places.emplace_back(path, archive.size(), m.bytes.size());
+    archive += bytes_of(m);
+  }
+  write_whole_file(path, archive);
+  for (size_t i = 0; i < places.size(); ++i) {
+    INFO(golden_matrices[i].token);
+    require_golden(read_feature_file(places[i], ""), golden_matrices[i]);
+    // What comes behind it is another matrix.
+    require_golden(read_feature_file({path, places[i].first}, ""), golden_matrices[i]);
+    CHECK(feature_file_shape(places[i], "").frames == golden_matrices[i].rows);
+    CHECK(feature_file_shape(places[i], "").dim == golden_matrices[i].columns);
+    const FilePart cut(path, places[i].first, places[i].size - 1);
+    CHECK_THROWS_WITH(feature_file_shape(cut, ""), Contains("is truncated"));
+    CHECK_THROWS_WITH(read_feature_file(cut, ""), Contains("is truncated"));
+  }
+  CHECK_THROWS_WITH(read_feature_file(path, ""), Contains("\"bytes\" that say where"));
+  CHECK_THROWS_WITH(read_feature_file({path, 0, 8}, ""), Contains("feats.1.ark, 8 bytes from"));
+  CHECK_THROWS_WITH(read_feature_file({path, archive.size() - 2, 9}, ""),
+                    Contains("the file ends before that"));
+  CHECK_THROWS_WITH(read_feature_file(places[0], "key"), Contains("only a .safetensors file"));
+}
+
+TEST_CASE("matrices of Kaldi's that are damaged", "[kaldi]") {
+  const auto read = [](const std::string& bytes) {
+    return kaldi_floats(bytes_of(bytes), parse_kaldi_header(bytes_of(bytes), "x"), "x");
+  };
+  const std::string good = bytes_of(golden_matrices.front());
+  CHECK_THROWS_WITH(read(good.substr(0, 9)), Contains("x: ends within the matrix's header"));
+  CHECK_THROWS_WITH(read("BFM"), Contains("is not binary as Kaldi writes it"));
+  std::string other = good;
+  other.replace(2, 2, "FV");  // a vector
+  CHECK_THROWS_WITH(read(other), Contains("holds no matrix"));
+  other = good;
+  other[5] = 8;  // an integer of eight bytes
+  CHECK_THROWS_WITH(read(other), Contains("no integer of four bytes"));
+  other = good;
+  other[9] = '\xff';  // the rows' highest byte
+  CHECK_THROWS_WITH(read(other), Contains("has a matrix of -"));
+  other[9] = other[14] = 0x7f;
+  CHECK_THROWS_WITH(read(other), Contains("which is too large"));
+}
+
+TEST_CASE("a .npy file is read out of an archive", "[npy]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("features.tar");
+  const std::string file = npy_of("<f4", "(2, 3)", raw<float>({1, 2, 3, 4, 5, 6}));
+  write_whole_file(path, std::string(512, 'h') + file + std::string(512, 'z'));
+  const FilePart part(path, 512, file.size());
+  CHECK(feature_file_shape(part, "").frames == 2);
+  CHECK(read_feature_file(part, "").data == std::vector<float>{1, 2, 3, 4, 5, 6});
+  CHECK_THROWS_WITH(read_feature_file({path, 512, file.size() + 1}, ""), Contains("features.tar"));
 }

@@ -16,14 +16,12 @@ namespace {
 class SizeReader final : public AudioReader {
  public:
   mutable int asked = 0;
-  AudioInfo info(const std::string& path) const override {
+  AudioInfo info(const FilePart& file) const override {
     ++asked;
-    if (!std::filesystem::exists(path)) fail_input(path, ": is not there");
-    return {8000, 1, static_cast<int64_t>(std::filesystem::file_size(path))};
+    if (!std::filesystem::exists(file.path)) fail_input(file.path, ": is not there");
+    return {8000, 1, static_cast<int64_t>(file.size_in(std::filesystem::file_size(file.path)))};
   }
-  Waveform read(const std::string&, int32_t rate, AudioSegment) const override {
-    return {rate, {}};
-  }
+  Waveform read(const FilePart&, int32_t rate, AudioSegment) const override { return {rate, {}}; }
 };
 
 struct Folder {

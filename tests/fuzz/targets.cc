@@ -2,6 +2,7 @@
 
 #include <sndfile.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -11,8 +12,10 @@
 #include "comm/tcp/handshake.h"
 #include "engine/config/config.h"
 #include "engine/corpus/lists/csv.h"
+#include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/feature_file.h"
+#include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
 #include "engine/data/manifest.h"
 #include "engine/io/checkpoint_manifest.h"
@@ -386,6 +389,62 @@ std::vector<std::string> csv_seeds() {
           "a,b\r\n,\r\n\"\",x\r\n"};
 }
 
+void run_kaldi(std::span<const std::byte> bytes) {
+  const data::KaldiHeader header = data::parse_kaldi_header(bytes, "x.ark");
+  const std::vector<float> values = data::kaldi_floats(bytes, header, "x.ark");
+  require(static_cast<int64_t>(values.size()) == int64_t{header.rows} * header.columns,
+          "the wrong number of elements");
+}
+
+std::vector<std::string> kaldi_seeds() {
+  const std::string zero(1, '\0'), magic = zero + "B", three = "\3" + zero + zero + zero,
+                                   two = "\2" + zero + zero + zero, one("\0\0\x80\x3f", 4);
+  return {magic + "FM \4" + two + "\4" + three + std::string(24, 'x'),
+          magic + "DM \4" + two + "\4" + three + std::string(48, 'x'),
+          magic + "CM " + one + one + two + three + std::string(24 + 6, 'x'),
+          magic + "CM2 " + one + one + two + three + std::string(12, 'x'),
+          magic + "CM3 " + one + one + two + three + std::string(6, 'x')};
+}
+
+void run_tar(std::span<const std::byte> bytes) {
+  const data::ReadAt read_at = [&](uint64_t first, std::span<std::byte> to) {
+    const size_t begin = std::min<uint64_t>(first, bytes.size());
+    const size_t n = std::min(to.size(), bytes.size() - begin);
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(begin), n, to.begin());
+    return n;
+  };
+  for (const corpus::TarMember& m : corpus::tar_members(read_at, bytes.size(), "x.tar")) {
+    require(m.first <= bytes.size() && m.size <= bytes.size() - m.first, "a file beyond the end");
+  }
+}
+
+// A header of a file of `type` with its content.
+std::string tar_file(const std::string& name, char type, const std::string& content) {
+  std::string block(512, '\0');
+  char size[12];
+  std::snprintf(size, sizeof size, "%011zo", content.size());
+  block.replace(0, name.size(), name);
+  block.replace(124, 11, size);
+  block.replace(148, 8, "        ");
+  block[156] = type;
+  block.replace(257, 8, std::string("ustar\0", 6) + "00");
+  unsigned sum = 0;
+  for (const char c : block) sum += static_cast<unsigned char>(c);
+  char checksum[8];
+  std::snprintf(checksum, sizeof checksum, "%06o", sum);
+  block.replace(148, 7, checksum, 7);
+  block += content;
+  return block + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+std::vector<std::string> tar_seeds() {
+  const std::string end(1024, '\0');
+  return {tar_file("a.wav", '0', "sound") + tar_file("a.txt", '0', "text") + end,
+          tar_file("@LongLink", 'L', "long/name.wav") + tar_file("x", '0', "") + end,
+          tar_file("pax", 'x', "19 path=of/pax.wav\n10 size=1\n") + tar_file("x", '0', "y") + end,
+          tar_file("dir", '5', "") + tar_file("g", 'g', "whatever")};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -404,6 +463,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"answer", run_answer, answer_seeds},
       {"machine", run_machine, machine_seeds},
       {"csv", run_csv, csv_seeds},
+      {"kaldi", run_kaldi, kaldi_seeds},
+      {"tar", run_tar, tar_seeds},
   };
   return targets;
 }

@@ -16,9 +16,9 @@ constexpr double seconds = 1;
 // Recordings of noise whose loudness changes, as many samples as their rate asks for.
 class NoiseReader final : public AudioReader {
  public:
-  AudioInfo info(const std::string&) const override { return {16000, 1, 16000}; }
-  Waveform read(const std::string& path, int32_t rate, AudioSegment) const override {
-    std::mt19937 random(static_cast<unsigned>(path.size()));
+  AudioInfo info(const FilePart&) const override { return {16000, 1, 16000}; }
+  Waveform read(const FilePart& file, int32_t rate, AudioSegment) const override {
+    std::mt19937 random(static_cast<unsigned>(file.path.size()));
     std::normal_distribution<float> normal(0, 0.1f);
     Waveform w{rate, {}};
     for (int i = 0; i < static_cast<int>(seconds * rate); ++i) {

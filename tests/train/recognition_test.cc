@@ -17,12 +17,12 @@ class NoiseReader final : public AudioReader {
   static int64_t samples(const std::string& path) {
     return 80 * std::stol(std::filesystem::path(path).stem().string());
   }
-  AudioInfo info(const std::string& path) const override { return {8000, 1, samples(path)}; }
-  Waveform read(const std::string& path, int32_t rate, AudioSegment) const override {
-    std::mt19937 random(static_cast<unsigned>(samples(path)));
+  AudioInfo info(const FilePart& file) const override { return {8000, 1, samples(file.path)}; }
+  Waveform read(const FilePart& file, int32_t rate, AudioSegment) const override {
+    std::mt19937 random(static_cast<unsigned>(samples(file.path)));
     std::normal_distribution<float> normal(0, 0.1f);
     Waveform w{rate, {}};
-    for (int64_t i = 0; i < samples(path); ++i) {
+    for (int64_t i = 0; i < samples(file.path); ++i) {
       w.samples.push_back(normal(random) * (1.1f + std::sin(static_cast<float>(i) * 0.002f)));
     }
     return w;

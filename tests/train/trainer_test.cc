@@ -54,12 +54,12 @@ struct Notes final : TrainingObserver {
 // noise or, for odd numbers, of digital silence.
 class Tones final : public AudioReader {
  public:
-  AudioInfo info(const std::string& path) const override {
-    return {8000, 1, static_cast<int64_t>(samples(path).size())};
+  AudioInfo info(const FilePart& file) const override {
+    return {8000, 1, static_cast<int64_t>(samples(file.path).size())};
   }
-  Waveform read(const std::string& path, int32_t rate, AudioSegment) const override {
+  Waveform read(const FilePart& file, int32_t rate, AudioSegment) const override {
     REQUIRE(rate == 8000);
-    return {rate, samples(path)};
+    return {rate, samples(file.path)};
   }
 
  private:

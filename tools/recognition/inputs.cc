@@ -21,29 +21,20 @@ bool is_feature_file(const std::string& path) {
   return path.ends_with(".npy") || path.ends_with(".safetensors");
 }
 
-// "12.5", without zeros at its end.
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", seconds);
-  return text;
-}
-
 ModelInput from_manifest(const ManifestEntry& e) {
   ModelInput input;
-  input.name = e.path_as_written;
-  input.path = e.path;
+  input.name = e.name();
+  input.file = e.file();
   input.key = e.features_key;
   input.is_audio = e.is_audio;
   input.segment = e.segment();
   input.known = Json::parse(to_json_line(e));
-  if (!e.features_key.empty()) input.name += ":" + e.features_key;
-  if (e.offset > 0) input.name += ":" + seconds_text(e.offset);
   return input;
 }
 
 void add_file(const std::string& path, std::vector<ModelInput>& inputs) {
   ModelInput input;
-  input.name = input.path = path;
+  input.name = input.file.path = path;
   input.is_audio = !is_feature_file(path);
   if (!path.ends_with(".safetensors") || !fs::is_regular_file(path)) {
     inputs.push_back(std::move(input));
@@ -96,13 +87,13 @@ std::string read_standard_input() {
 
 Matrix read_ready_features(const ModelInput& input) {
   Matrix features;
-  if (input.path == "-") {
+  if (input.file.path == "-") {
     const std::string bytes = read_standard_input();
     features = features_from_npy(std::as_bytes(std::span(bytes)), "standard input");
   } else if (!input.key.empty()) {
-    features = features_from(SafetensorsFile(input.path), input.key);
+    features = features_from(SafetensorsFile(input.file.path), input.key);
   } else {
-    features = read_feature_file(input.path, input.key);
+    features = read_feature_file(input.file, input.key);
   }
   require_finite(features, input.name);
   return features;
@@ -116,7 +107,7 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool re
     std::error_code ignored;
     if (word == "-") {
       inputs.emplace_back();
-      inputs.back().name = inputs.back().path = word;
+      inputs.back().name = inputs.back().file.path = word;
       inputs.back().is_audio = !ready_features;
     } else if (fs::is_directory(word, ignored)) {
       add_folder(word, ready_features, inputs);
@@ -132,7 +123,7 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool re
 }
 
 Waveform read_audio(const ModelInput& input, int32_t sample_rate) {
-  if (input.path != "-") return SndfileReader().read(input.path, sample_rate, input.segment);
+  if (input.file.path != "-") return SndfileReader().read(input.file, sample_rate, input.segment);
   const std::string bytes = read_standard_input();
   return decode_audio(std::as_bytes(std::span(bytes)), "standard input", sample_rate,
                       input.segment);

@@ -13,7 +13,7 @@ namespace rondo {
 
 struct ModelInput {
   std::string name;      // as it was given; a part of a recording has its seconds behind it
-  std::string path;      // "-": standard input
+  FilePart file;         // "-": standard input
   std::string key = {};  // which tensor of a .safetensors file
   AudioSegment segment = {};
   bool is_audio = true;  // false: ready features

@@ -40,7 +40,7 @@ double probability_of(const Prediction& p) {
 Json line_of(const ModelInput& input, double seconds) {
   Json line = Json::object({});
   if (input.known.is_null()) {
-    line[input.is_audio ? "audio_filepath" : "features_filepath"] = input.path;
+    line[input.is_audio ? "audio_filepath" : "features_filepath"] = input.file.path;
     if (!input.key.empty()) line["features_key"] = input.key;
   } else {
     for (const auto& [name, value] : input.known.members()) {
@@ -82,8 +82,9 @@ std::string plain_text(Task task, const Prediction& p) {
 }  // namespace
 
 std::string npy_path(const PredictionStyle& style, const ModelInput& input) {
-  std::string name =
-      input.path == "-" ? "stdin" : std::filesystem::path(input.path).stem().string();
+  std::string name = std::filesystem::path(input.file.path).stem().string();
+  if (input.file.path == "-") name = "stdin";
+  if (!input.file.is_whole()) name = input.name;  // the archive's says little
   if (!input.key.empty()) name += "-" + input.key;
   if (input.segment.offset > 0) name += "-" + number_text(input.segment.offset);
   std::replace(name.begin(), name.end(), '/', '_');

@@ -5,76 +5,17 @@
 #include <map>
 
 #include "engine/corpus/lists/csv.h"
+#include "engine/corpus/lists/list_files.h"
+#include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path existing_folder(const std::string& folder) {
-  std::error_code error;
-  const fs::path path = fs::canonical(folder, error);
-  if (error) fail_input(folder, ": cannot be read as a folder: ", error.message());
-  if (!fs::is_directory(path)) fail_input(folder, ": is not a folder");
-  return path;
-}
-
-// Files at any depth, sorted.
-template <class Wanted>
-std::vector<fs::path> files_below(const fs::path& folder, const Wanted& wanted) {
-  std::vector<fs::path> files;
-  try {
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      if (wanted(entry.path()) && entry.is_regular_file()) files.push_back(entry.path());
-    }
-  } catch (const fs::filesystem_error& e) {
-    fail_input(folder.string(), ": cannot be read as a folder: ", e.code().message());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-std::string trimmed(std::string_view text) {
-  constexpr std::string_view space = " \t\r\n";
-  const size_t begin = text.find_first_not_of(space);
-  if (begin == std::string_view::npos) return {};
-  return std::string(text.substr(begin, text.find_last_not_of(space) - begin + 1));
-}
-
-// "KEY VALUE" lines, as Kaldi's files and LibriSpeech's transcripts are.
-struct KeyedLine {
-  int64_t number = 0;
-  std::string key, value;
-};
-
-std::vector<KeyedLine> keyed_lines(const fs::path& file) {
-  const std::string text = data::read_regular_file(file.string());
-  std::vector<KeyedLine> lines;
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = trimmed(std::string_view(text).substr(at, end - at));
-    at = end + 1;
-    ++number;
-    if (line.empty()) continue;
-    const size_t space = std::min(line.find_first_of(" \t"), line.size());
-    lines.push_back({number, line.substr(0, space), trimmed(line.substr(space))});
-  }
-  return lines;
-}
-
-std::map<std::string, std::string> keyed_map(const fs::path& file) {
-  std::map<std::string, std::string> map;
-  for (KeyedLine& line : keyed_lines(file)) {
-    if (!map.emplace(line.key, line.value).second) {
-      fail_input(file.string(), ":", line.number, ": '", line.key, "' is there twice");
-    }
-  }
-  return map;
-}
 
 // "train-clean-100" and "my-dev.csv" say what they are for.
 std::string split_named(const std::string& name) {
@@ -99,7 +40,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
          return is_recording_name(p.string());
        })) {
     ListedUtterance u;
-    u.path = file.string();
+    u.file.path = file.string();
     fs::path text = file;
     text.replace_extension(".txt");
     u.has_text = fs::is_regular_file(text);
@@ -126,7 +67,7 @@ std::vector<ListedUtterance> list_librispeech(const std::string& folder) {
     for (KeyedLine& line : keyed_lines(file)) {
       ListedUtterance u;
       u.where = str(file.string(), ":", line.number);
-      u.path = (file.parent_path() / (line.key + ".flac")).string();
+      u.file.path = (file.parent_path() / (line.key + ".flac")).string();
       u.text = std::move(line.value);
       u.speaker = line.key.substr(0, line.key.find('-'));
       u.split = split;
@@ -147,79 +88,64 @@ std::vector<ListedUtterance> list_librispeech(const std::string& folder) {
 
 namespace {
 
-// "12.5"; InputError names the place.
-double seconds_of(const std::string& text, const std::string& where) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value >= 0 && value < 1e9)) {
-    fail_input(where, ": '", text, "' is no time, expected seconds");
+// What is beside a recording: text, or an object of JSON.
+void read_text(const std::string& archive, const TarMember& member, ListedUtterance& u) {
+  const std::string content = data::read_regular_file({archive, member.first, member.size});
+  u.has_text = true;
+  if (!member.name.ends_with(".json")) {
+    u.text = trimmed(content);
+    return;
   }
-  return value;
+  try {
+    const Json object = Json::parse(content);
+    const auto string = [&](const char* name) {
+      const Json* value = object.is_object() ? object.find(name) : nullptr;
+      return value && value->is_string() ? value->get<std::string>() : std::string();
+    };
+    u.text = trimmed(string("text"));
+    u.speaker = string("speaker");
+  } catch (const JsonError& e) {
+    fail_input(u.where, ": ", member.name, " is not valid JSON near byte ", e.byte);
+  }
 }
 
-std::string recording_of(const KeyedLine& line, const fs::path& file) {
-  if (line.value.empty()) fail_input(file.string(), ":", line.number, ": names no recording");
-  if (line.value.ends_with("|")) {
-    fail_input(file.string(), ":", line.number, ": '", line.key, "' is the output of a command (",
-               line.value, "), expected a file: run the commands once and name what they wrote");
+void list_archive(const std::string& archive, std::vector<ListedUtterance>& list) {
+  const std::vector<TarMember> members = tar_members(archive);
+  const auto stem = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
+  std::map<std::string, const TarMember*> texts;
+  for (const TarMember& m : members) {
+    if (m.name.ends_with(".txt") || m.name.ends_with(".json")) texts[stem(m.name)] = &m;
   }
-  return fs::absolute(line.value).lexically_normal().string();
+  const std::string path = fs::absolute(archive).lexically_normal().string();
+  for (const TarMember& m : members) {
+    if (!is_recording_name(m.name)) continue;
+    ListedUtterance& u = list.emplace_back();
+    u.where = str(archive, ":", m.name);
+    u.id = stem(m.name);
+    u.file = {path, m.first, m.size};
+    const auto text = texts.find(u.id);
+    u.has_text = text != texts.end();
+    if (u.has_text) read_text(archive, *text->second, u);
+  }
 }
 
 }  // namespace
 
-std::vector<ListedUtterance> list_kaldi(const std::string& folder) {
-  const fs::path root = existing_folder(folder);
-  std::map<std::string, std::string> recordings;
-  for (const KeyedLine& line : keyed_lines(root / "wav.scp")) {
-    recordings[line.key] = recording_of(line, root / "wav.scp");
-  }
-  const auto texts = keyed_map(root / "text");
-  const bool has_speakers = fs::exists(root / "utt2spk");
-  const auto speakers =
-      has_speakers ? keyed_map(root / "utt2spk") : std::map<std::string, std::string>();
+std::vector<ListedUtterance> list_tar(const std::vector<std::string>& archives) {
   std::vector<ListedUtterance> list;
-  const auto add = [&](const std::string& name, const std::string& recording,
-                       const std::string& where) -> ListedUtterance& {
-    const auto path = recordings.find(recording);
-    if (path == recordings.end()) {
-      fail_input(where, ": recording '", recording, "' is not in wav.scp");
+  for (const std::string& archive : archives) {
+    if (!fs::is_directory(archive)) {
+      list_archive(archive, list);
+      continue;
     }
-    ListedUtterance u;
-    u.where = where;
-    u.path = path->second;
-    const auto text = texts.find(name);
-    u.has_text = text != texts.end();
-    if (u.has_text) u.text = text->second;
-    if (const auto speaker = speakers.find(name); speaker != speakers.end()) {
-      u.speaker = speaker->second;
-    }
-    list.push_back(std::move(u));
-    return list.back();
-  };
-  const fs::path segments = root / "segments";
-  if (!fs::exists(segments)) {
-    for (const KeyedLine& line : keyed_lines(root / "wav.scp")) {
-      add(line.key, line.key, str((root / "wav.scp").string(), ":", line.number));
-    }
-    return list;
+    const auto is_archive = [](const fs::path& p) { return p.extension() == ".tar"; };
+    const std::vector<fs::path> files = files_below(existing_folder(archive), is_archive);
+    if (files.empty()) fail_input(archive, ": holds no tar archives (.tar)");
+    for (const fs::path& file : files) list_archive(file.string(), list);
   }
-  for (const KeyedLine& line : keyed_lines(segments)) {
-    const std::string where = str(segments.string(), ":", line.number);
-    const std::vector<CsvRow> rows = parse_csv(line.value, ' ', false, where);
-    std::vector<std::string> parts = rows.empty() ? std::vector<std::string>() : rows[0].fields;
-    std::erase(parts, "");
-    if (parts.size() < 3) {
-      fail_input(where, ": expected UTTERANCE RECORDING BEGIN END, in seconds");
-    }
-    ListedUtterance& u = add(line.key, parts[0], where);
-    u.offset = seconds_of(parts[1], where);
-    // Kaldi's end of -1 is the end of the recording.
-    if (parts[2] != "-1") u.duration = seconds_of(parts[2], where) - u.offset;
-    if (parts[2] != "-1" && !(u.duration > 0)) {
-      fail_input(where, ": ends at ", parts[2], " s, which is not after ", parts[1], " s");
-    }
-  }
+  if (list.empty())
+    fail_input(archives.empty() ? "" : archives.front(),
+               ": holds no recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
   return list;
 }
 
@@ -259,7 +185,7 @@ void list_file(const TableLayout& layout, const TableLayout::File& file,
     u.where = str(file.path, ":", rows[i].line);
     if (field(audio).empty())
       fail_input(u.where, ": names no recording in column '", layout.audio, "'");
-    u.path = (folder / (field(audio) + layout.ending)).lexically_normal().string();
+    u.file.path = (folder / (field(audio) + layout.ending)).lexically_normal().string();
     u.has_text = std::any_of(texts.begin(), texts.end(),
                              [&](size_t c) { return c < rows[i].fields.size(); });
     for (size_t column : texts) {

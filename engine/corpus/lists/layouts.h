@@ -7,11 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/features/file_part.h"
+
 namespace rondo::corpus {
 
 struct ListedUtterance {
-  std::string where;                 // for messages: "clips.tsv:7"; empty: the path says it
-  std::string path;                  // of the recording, absolute
+  std::string where;  // for messages: "clips.tsv:7"; empty: the file's name says it
+  std::string id;     // what it is called; empty: the file's name says it
+  FilePart file;      // the recording, or ready features; its path is absolute
+  bool is_audio = true;
+  double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end
   std::string text;
   bool has_text = true;  // false: none was found
@@ -30,8 +35,13 @@ std::vector<ListedUtterance> list_folder(const std::string& folder,
 std::vector<ListedUtterance> list_librispeech(const std::string& folder);
 
 // Kaldi: wav.scp, text, and if they are there segments and utt2spk. Recordings that are the output
-// of commands are refused. A relative path is seen from the working directory, as by Kaldi.
-std::vector<ListedUtterance> list_kaldi(const std::string& folder);
+// of commands are refused. A relative path is seen from the working directory, as by Kaldi. With
+// `features`, or where there is no wav.scp, feats.scp says where the utterances' matrices are.
+std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features = false);
+
+// Tar archives that are not compressed, each recording with its text beside it, as a.wav and a.txt
+// or a.json (with "text" and, if it is known, "speaker"). A folder stands for the .tar files in it.
+std::vector<ListedUtterance> list_tar(const std::vector<std::string>& archives);
 
 // A table with a row per recording.
 struct TableLayout {

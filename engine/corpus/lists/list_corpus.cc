@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "engine/corpus/corpus_folder.h"
+#include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
+#include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/random.h"
 #include "engine/io/json.h"
 #include "engine/report/charts.h"
@@ -27,34 +30,46 @@ struct Flaw {
   std::string cause, what;
 };
 
+// Seconds; where a matrix ends is known from its header alone.
+double measure(ListedUtterance& u, const AudioReader& audio) {
+  if (u.is_audio) return audio.info(u.file).seconds();
+  const std::string start = data::read_file_start(u.file, data::needed_kaldi_header_bytes);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(start));
+  u.file.size = data::parse_kaldi_header(bytes, u.file.name()).total_bytes();
+  const FeatureShape shape = feature_file_shape(u.file, "");
+  return static_cast<double>(shape.frames) * u.seconds_per_frame;
+}
+
 // Measures the recording and applies the rules to the text.
 std::optional<Flaw> examine(ListedUtterance& u, const AudioReader& audio,
                             const PrepareListOptions& o) {
-  if (!u.has_text) return Flaw{"without a text", u.path + ": no text goes with it"};
+  if (!u.has_text) return Flaw{"without a text", u.file.path + ": no text goes with it"};
   try {
-    code_points(u.path);  // a manifest is UTF-8
+    code_points(u.file.path);  // a manifest is UTF-8
+    code_points(u.id);
   } catch (const InputError&) {
-    return Flaw{"with a name that is not UTF-8", u.path + ": has to be renamed"};
+    return Flaw{"with a name that is not UTF-8", u.file.path + ": has to be renamed"};
   }
   try {
     u.text = apply_rules(o.text, u.text);
   } catch (const InputError& e) {
-    return Flaw{"with a text that is not UTF-8", str(u.path, ": ", e.what())};
+    return Flaw{"with a text that is not UTF-8", str(u.file.path, ": ", e.what())};
   }
-  if (u.text.empty()) return Flaw{"with an empty text", u.path + ": its text is empty"};
+  if (u.text.empty()) return Flaw{"with an empty text", u.file.path + ": its text is empty"};
   try {
-    const AudioInfo info = audio.info(u.path);
-    if (u.duration < 0) u.duration = info.seconds() - u.offset;
-    if (u.offset + u.duration > 1.01 * info.seconds() + 0.1) {
+    const double seconds = measure(u, audio);
+    if (u.duration < 0) u.duration = seconds - u.offset;
+    if (u.offset + u.duration > 1.01 * seconds + 0.1) {
       return Flaw{"beyond the end of its recording",
-                  str(u.path, ": has ", info.seconds(), " s, the part ends after ",
+                  str(u.file.path, ": has ", seconds, " s, the part ends after ",
                       u.offset + u.duration, " s")};
     }
   } catch (const InputError& e) {
     return Flaw{"missing or unreadable", e.what()};
   }
   if (!(u.duration >= o.least_seconds)) {
-    return Flaw{"too short", str(u.path, ": has ", u.duration, " s, expected ", o.least_seconds)};
+    return Flaw{"too short",
+                str(u.file.path, ": has ", u.duration, " s, expected ", o.least_seconds)};
   }
   return std::nullopt;
 }
@@ -134,6 +149,20 @@ bool deal(const Groups& groups, size_t all, const PrepareListOptions& o) {
   return (all_test == 0 || test < all_test) && (all_dev == 0 || dev < all_dev);
 }
 
+// How many characters of the paths name folders that all files are in.
+size_t common_folder(const std::vector<ListedUtterance>& list) {
+  std::string_view common = list.front().file.path;
+  const auto shorten = [&] { common = common.substr(0, common.rfind('/') + 1); };
+  shorten();
+  for (const ListedUtterance& u : list) {
+    while (!u.file.path.starts_with(common)) {
+      common.remove_suffix(1);
+      shorten();
+    }
+  }
+  return common.size();
+}
+
 // Says how.
 std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions& o) {
   const bool given =
@@ -145,11 +174,15 @@ std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions&
     return "as the data are divided";
   }
   Groups by_speaker, alone;
+  const size_t common = common_folder(list);
   bool known = true;
   for (ListedUtterance& u : list) {
     known = known && !u.speaker.empty();
     by_speaker[u.speaker].push_back(&u);
-    alone[str(fs::path(u.path).filename().string(), " ", u.offset, " ", u.path)].push_back(&u);
+    // Wherever the data lie, the draw is the same.
+    FilePart file = u.file;
+    file.path.erase(0, common);
+    alone[str(u.id, " ", u.offset, " ", file.name())].push_back(&u);
   }
   constexpr size_t enough_speakers = 4;
   if (known && by_speaker.size() >= enough_speakers && deal(by_speaker, list.size(), o)) {
@@ -193,12 +226,16 @@ DataSummary::Part part_of(const std::string& name, const std::vector<const Liste
 
 ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   ManifestEntry entry;
-  entry.path_as_written = written_path(u.path, out);
+  entry.path_as_written = written_path(u.file.path, out);
+  entry.first_byte = u.file.first;
+  entry.byte_count = u.file.size;
+  entry.is_audio = u.is_audio;
   entry.offset = u.offset;
   // To a tenth of a millisecond; a whole recording is measured again when it is used.
-  entry.duration = std::round(u.duration * 1e4) / 1e4;
+  if (u.is_audio) entry.duration = std::round(u.duration * 1e4) / 1e4;
   entry.text = u.text;
   entry.speaker = u.speaker;
+  if (!u.id.empty()) entry.extra = Json::object({{"id", u.id}}).dump();
   return entry;
 }
 
@@ -234,8 +271,11 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const AudioReader& a
     for (char32_t c : code_points(u.text)) ++summary.characters[to_utf8(c)];
   }
   data::write_whole_file(folder.path_of("lengths.svg"), histogram(list, o.out));
+  Json replacements = Json::array();
+  for (const TextReplacement& r : o.text.replace) replacements.push_back(r.text());
   const Json description = Json::object({{"dev", o.dev},
                                          {"lowercase", o.text.lowercase},
+                                         {"replace", replacements},
                                          {"seed", o.seed},
                                          {"source", o.source},
                                          {"strip_punctuation", o.text.strip_punctuation},

@@ -1,20 +1,19 @@
 #include "engine/data/audio/audio.h"
 
-#include <fcntl.h>
 #include <sndfile.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "engine/data/audio/container_check.h"
 #include "engine/data/audio/resample.h"
+#include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -29,22 +28,14 @@ struct CloseSndfile {
 };
 using Sndfile = std::unique_ptr<SNDFILE, CloseSndfile>;
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
-
 // An open recording, from a file or from memory, with the callbacks libsndfile wants.
 class Source {
  public:
-  explicit Source(const std::string& path) : name_(path), file_(open(path)) {
-    if (!file_) fail_input(name_, ": cannot be opened: ", std::strerror(errno));
-    struct stat status {};
-    if (fstat(fileno(file_.get()), &status) != 0)
-      fail_input(name_, ": cannot be read: ", std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) fail_input(name_, ": is not a regular file, expected audio");
-    size_ = static_cast<uint64_t>(status.st_size);
-  }
+  explicit Source(const FilePart& part)
+      : name_(part.name()),
+        file_(std::in_place, part.path),
+        first_(part.first),
+        size_(part.size_in(file_->size())) {}
   Source(std::span<const std::byte> bytes, std::string_view name)
       : name_(name), bytes_(bytes), size_(bytes.size()) {}
 
@@ -57,8 +48,7 @@ class Source {
       std::memcpy(to.data(), bytes_.data() + offset, n);
       return n;
     }
-    if (fseeko(file_.get(), static_cast<off_t>(offset), SEEK_SET) != 0) return 0;
-    return std::fread(to.data(), 1, n, file_.get());
+    return file_->read_at(first_ + offset, to.first(n));
   }
 
   Sndfile open(SF_INFO& info) {
@@ -77,14 +67,6 @@ class Source {
   }
 
  private:
-  // Without waiting for the writer of a pipe, which is then refused.
-  static std::FILE* open(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    std::FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "rb");
-    if (fd >= 0 && file == nullptr) ::close(fd);
-    return file;
-  }
-
   void check(const SF_INFO& info) const {
     if (info.samplerate < lowest_rate || info.samplerate > highest_rate)
       fail_input(name_, ": has a sample rate of ", info.samplerate, " Hz, expected ", lowest_rate,
@@ -120,7 +102,8 @@ class Source {
   }
 
   std::string name_;
-  File file_;
+  std::optional<data::RegularFile> file_;  // none: from memory
+  uint64_t first_ = 0;                     // byte of the file
   std::span<const std::byte> bytes_;
   uint64_t size_ = 0;
   uint64_t at_ = 0;
@@ -209,16 +192,16 @@ Waveform decode(Source& source, int32_t sample_rate, AudioSegment segment) {
 
 }  // namespace
 
-AudioInfo SndfileReader::info(const std::string& path) const {
-  Source source(path);
+AudioInfo SndfileReader::info(const FilePart& file) const {
+  Source source(file);
   SF_INFO info{};
-  const Sndfile file = source.open(info);
+  const Sndfile opened = source.open(info);
   return {info.samplerate, info.channels, info.frames};
 }
 
-Waveform SndfileReader::read(const std::string& path, int32_t sample_rate,
+Waveform SndfileReader::read(const FilePart& file, int32_t sample_rate,
                              AudioSegment segment) const {
-  Source source(path);
+  Source source(file);
   return decode(source, sample_rate, segment);
 }
 

@@ -20,8 +20,8 @@ namespace rondo {
 
 class SndfileReader final : public AudioReader {
  public:
-  AudioInfo info(const std::string& path) const override;
-  Waveform read(const std::string& path, int32_t sample_rate,
+  AudioInfo info(const FilePart& file) const override;
+  Waveform read(const FilePart& file, int32_t sample_rate,
                 AudioSegment segment = {}) const override;
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/features/file_part.h"
+
 namespace rondo {
 
 struct Waveform {
@@ -48,10 +50,10 @@ class AudioReader {
  public:
   virtual ~AudioReader() = default;
   // Reads the header alone. Throws InputError, naming the file.
-  virtual AudioInfo info(const std::string& path) const = 0;
+  virtual AudioInfo info(const FilePart& file) const = 0;
   // Decoded, mixed down to one channel, resampled to `sample_rate` (0: the file's own). Throws
   // InputError, naming the file.
-  virtual Waveform read(const std::string& path, int32_t sample_rate,
+  virtual Waveform read(const FilePart& file, int32_t sample_rate,
                         AudioSegment segment = {}) const = 0;
 };
 

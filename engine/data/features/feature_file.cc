@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <span>
 
 #include "engine/data/features/files.h"
+#include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
 #include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
@@ -33,12 +33,30 @@ FeatureShape checked_shape(std::span<const int64_t> shape, const std::string& pa
   return {shape[0], static_cast<int32_t>(dim)};
 }
 
-bool is_safetensors(const std::string& path, const std::string& key) {
-  if (path.ends_with(".safetensors")) return true;
-  if (!path.ends_with(".npy"))
-    fail_input(path, ": is neither .npy nor .safetensors, expected ready features");
-  if (!key.empty()) fail_input(path, ": features_key is given, but a .npy file has no keys");
+bool is_safetensors(const FilePart& file, const std::string& key) {
+  const bool ending = file.path.ends_with(".safetensors");
+  if (ending && file.is_whole()) return true;
+  if (ending) fail_input(file.name(), ": is a part of a .safetensors file, expected features_key");
+  if (file.is_whole() && file.path.ends_with(".ark"))
+    fail_input(file.path, ": is an archive of matrices, expected \"bytes\" that say where one is");
+  if (file.is_whole() && !file.path.ends_with(".npy"))
+    fail_input(file.path, ": is neither .npy nor .safetensors, expected ready features");
+  if (!key.empty())
+    fail_input(file.name(), ": features_key is given, but only a .safetensors file has keys");
   return false;
+}
+
+// A matrix of Kaldi's, known by its first bytes, or a .npy file.
+Matrix features_from_bytes(std::span<const std::byte> bytes, const std::string& name) {
+  if (!data::is_kaldi_binary(bytes)) return features_from_npy(bytes, name);
+  const data::KaldiHeader header = data::parse_kaldi_header(bytes, name);
+  const int64_t shape[] = {header.rows, header.columns};
+  checked_shape(shape, name);
+  Matrix out;
+  out.frames = header.rows;
+  out.dim = header.columns;
+  out.data = data::kaldi_floats(bytes, header, name);
+  return out;
 }
 
 const StoredTensor& find_tensor(const SafetensorsFile& file, const std::string& key) {
@@ -82,26 +100,32 @@ Matrix features_from(const SafetensorsFile& file, const std::string& key) {
   return out;
 }
 
-FeatureShape feature_file_shape(const std::string& path, const std::string& key) {
-  if (is_safetensors(path, key)) {
-    const SafetensorsFile file(path);
-    return checked_shape(find_tensor(file, key).shape, path);
+FeatureShape feature_file_shape(const FilePart& file, const std::string& key) {
+  if (is_safetensors(file, key)) {
+    const SafetensorsFile tensors(file.path);
+    return checked_shape(find_tensor(tensors, key).shape, file.path);
   }
-  const std::string start = data::read_file_start(path, data::needed_npy_header_bytes);
-  const data::NpyHeader header = data::parse_npy_header(bytes_of(start), path);
-  const FeatureShape shape = checked_shape(header.shape, path);
-  std::error_code unknown;
-  const uintmax_t bytes = std::filesystem::file_size(path, unknown);
-  if (!unknown) data::check_npy_size(bytes, header, path);
+  const std::string name = file.name();
+  const std::string start = data::read_file_start(file, data::needed_npy_header_bytes);
+  const uint64_t size = data::regular_file_size(file);
+  if (data::is_kaldi_binary(bytes_of(start))) {
+    const data::KaldiHeader header = data::parse_kaldi_header(bytes_of(start), name);
+    data::check_kaldi_size(size, header, name);
+    const int64_t shape[] = {header.rows, header.columns};
+    return checked_shape(shape, name);
+  }
+  const data::NpyHeader header = data::parse_npy_header(bytes_of(start), name);
+  const FeatureShape shape = checked_shape(header.shape, name);
+  data::check_npy_size(size, header, name);
   return shape;
 }
 
-Matrix read_feature_file(const std::string& path, const std::string& key) {
+Matrix read_feature_file(const FilePart& file, const std::string& key) {
   // Copied, not mapped: a data set may be rewritten while it is read.
-  if (is_safetensors(path, key))
-    return features_from(SafetensorsFile(path, FileBytes::Mode::copy), key);
-  const std::string content = data::read_regular_file(path);
-  return features_from_npy(bytes_of(content), path);
+  if (is_safetensors(file, key))
+    return features_from(SafetensorsFile(file.path, FileBytes::Mode::copy), key);
+  const std::string content = data::read_regular_file(file);
+  return features_from_bytes(bytes_of(content), file.name());
 }
 
 Matrix features_from_npy(std::span<const std::byte> bytes, const std::string& name) {

@@ -1,6 +1,7 @@
-// Ready features in files: .npy, or a tensor of a .safetensors file (one file may hold many
-// utterances; each reading opens it anew, so very large ones are better split); [frames, dim], or
-// [frames] for a signal of one value per frame.
+// Ready features in files: .npy, a tensor of a .safetensors file (one file may hold many
+// utterances; each reading opens it anew, so very large ones are better split), or a part of a file
+// that is a .npy file or a matrix of a Kaldi archive (kaldi_matrix.h); [frames, dim], or [frames]
+// for a signal of one value per frame.
 //
 // Errors: InputError that names the file: unknown ending, wrong shape or type, no frames. Thread
 // safety: pure functions.
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/features/file_part.h"
 #include "engine/data/features/matrix.h"
 
 namespace rondo {
@@ -25,8 +27,8 @@ struct FeatureShape {
 
 // `key` names the tensor of a .safetensors file; empty: its only tensor, or the one called
 // "features". A .npy file has no keys.
-FeatureShape feature_file_shape(const std::string& path, const std::string& key);
-Matrix read_feature_file(const std::string& path, const std::string& key);
+FeatureShape feature_file_shape(const FilePart& file, const std::string& key);
+Matrix read_feature_file(const FilePart& file, const std::string& key);
 // The same from a .safetensors file that is open (elements F32, F64 or BF16).
 Matrix features_from(const SafetensorsFile& file, const std::string& key);
 

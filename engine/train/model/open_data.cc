@@ -81,7 +81,7 @@ std::vector<Waveform> noise_recordings(const Config& config, const AudioReader* 
     const std::string where = manifest.where(e);
     if (!e.is_audio) fail_input(where, ": ", e.path, " holds ready features, expected a recording");
     try {
-      out.push_back(audio->read(e.path, config.features.rate, e.segment()));
+      out.push_back(audio->read(e.file(), config.features.rate, e.segment()));
     } catch (const InputError& error) {
       fail_input(where, ": ", error.what());
     }
