@@ -12,6 +12,7 @@
 #include "kernels/conditions.h"
 #include "kernels/devices.h"
 #include "kernels/gemm/gemm.h"
+#include "tools/build_id.h"
 #include "tools/command.h"
 
 namespace rondo {
@@ -27,7 +28,7 @@ constexpr double mebibyte = 1024.0 * 1024.0;
 
 void print_machine() {
   const CpuFeatures& f = cpu_features();
-  std::printf("rondo %s\n", RONDO_VERSION);
+  std::printf("rondo %s (sources %s)\n", RONDO_VERSION, build_id);
   std::printf("cpu: %d usable, %s\n", usable_cpus(),
               f.avx512_bf16 ? "AVX-512 with bf16"
               : f.avx512    ? "AVX-512"

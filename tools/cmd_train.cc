@@ -21,6 +21,7 @@
 #include "engine/train/training_report.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
+#include "tools/build_id.h"
 #include "tools/command.h"
 #include "tools/command_line/config_words.h"
 #include "tools/command_line/device_option.h"
@@ -223,7 +224,7 @@ int run_train(const TrainOptions& given) {
   t.start = start_of(o);
   t.lockstep = o.lockstep;
   t.timeline = o.timeline;
-  t.version = RONDO_VERSION;
+  t.version = str(RONDO_VERSION, " (sources ", build_id, ")");
   t.out = stdout;
   t.stop = stop_requested;
   t.files_read = {config_file_of(o.words)};

@@ -8,6 +8,7 @@
 #include "engine/data/features/feature_file.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 
 namespace rondo {
 namespace {
@@ -298,6 +299,24 @@ const ManifestDataset::Item& ManifestDataset::item(int64_t i) const {
 
 std::string ManifestDataset::name(int64_t i) const {
   return str(manifest_path_, ":", item(i).entry.line);
+}
+
+uint64_t ManifestDataset::content_hash(int64_t i) const {
+  const Item& it = item(i);
+  const ManifestEntry& e = it.entry;
+  uint64_t h = fnv1a(fnv1a_begin, it.key);
+  for (const int64_t length : {it.samples, it.ready_frames}) {
+    h = fnv1a(h, static_cast<uint64_t>(length));
+  }
+  const auto add = [&h](const auto& values) {
+    h = fnv1a(h, values.size());
+    h = fnv1a(values.data(), values.size() * sizeof values[0], h);
+  };
+  add(e.text.value_or(""));
+  add(it.labels);
+  add(e.target);
+  add(e.frame_labels);
+  return fnv1a(h, static_cast<uint64_t>(e.label.value_or(-1)));
 }
 
 int32_t ManifestDataset::frames(int64_t i, uint64_t epoch) const {

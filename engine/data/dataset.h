@@ -102,6 +102,9 @@ class ManifestDataset final : public Dataset {
   int32_t frames(int64_t i, uint64_t epoch) const override;
   uint64_t key(int64_t i) const override { return item(i).key; }
   std::string name(int64_t i) const override;
+  // A hash of what the utterance is and is to become: its key, its length, its text or other
+  // targets. What is inside of a recording is not looked at.
+  uint64_t content_hash(int64_t i) const;
   Example load(int64_t i, uint64_t epoch) const override;
 
   // The features before normalisation and augmentation.

@@ -11,12 +11,49 @@
 namespace rondo {
 
 uint64_t hash_of(const ManifestDataset& data) {
-  uint64_t h = 0x9e3779b97f4a7c15ull;
-  for (int64_t i = 0; i < data.size(); ++i) h = fnv1a(h, data.key(i));
+  uint64_t h = fnv1a_begin;
+  for (int64_t i = 0; i < data.size(); ++i) h = fnv1a(h, data.content_hash(i));
   return h;
 }
 
 namespace {
+
+// Hashes of parts of the data, so that a difference has a place: as text, to be sent.
+constexpr int64_t parts_of_data = 256;
+int64_t first_of_part(int64_t part, int64_t utterances) {
+  return part * utterances / parts_of_data;
+}
+
+std::string hashes_of_parts(const ManifestDataset* data) {
+  const int64_t n = data ? data->size() : 0;
+  Json hashes = Json::array({n});
+  for (int64_t part = 0; part < parts_of_data; ++part) {
+    uint64_t h = fnv1a_begin;
+    const int64_t end = first_of_part(part + 1, n);
+    for (int64_t i = first_of_part(part, n); i < end; ++i) h = fnv1a(h, data->content_hash(i));
+    hashes.push_back(h);
+  }
+  return hashes.dump();
+}
+
+// InputError where the parts' hashes are not those of rank 0.
+void require_same_data(const ManifestDataset* data, const std::string& manifest,
+                       const std::string& own, const std::string& first) {
+  if (own == first) return;
+  const Json mine = Json::parse(own), other = Json::parse(first);
+  const auto n = mine.at(size_t{0}).get<int64_t>(), others = other.at(size_t{0}).get<int64_t>();
+  if (n != others) {
+    fail_input(manifest, ": holds ", n, " utterances that can be used, that of rank 0 ", others);
+  }
+  size_t part = 0;
+  const auto hash = [&](const Json& of) { return of.at(part + 1).get<uint64_t>(); };
+  while (hash(mine) == hash(other)) ++part;
+  const auto at = static_cast<int64_t>(part);
+  const int64_t begin = first_of_part(at, n), end = first_of_part(at + 1, n);
+  const std::string last = end - begin == 1 ? "" : " to " + data->name(end - 1);
+  fail_input(manifest, ": is not that of rank 0: another text, target, length or name in ",
+             data->name(begin), last);
+}
 
 class Setup {
  public:
@@ -211,24 +248,21 @@ class Setup {
       s_.state.data_hash = hash_of(*s_.train);
     }
     ranks_.at_first([&] {
-      if (s_.state.data_hash == hash_of(*s_.train)) return;
-      fail_input(config_.data.train, ": holds other utterances than the run in ",
+      // Runs of before this was kept do not say.
+      if (s_.state.data_hash == 0 || s_.state.data_hash == hash_of(*s_.train)) return;
+      fail_input(config_.data.train, ": holds other utterances, texts or lengths than the run in ",
                  config_.training.checkpoint_dir,
                  " was trained on; start a new run with --init-from");
     });
   }
 
   void compare_data() {
-    const std::string train = str(hash_of(*s_.train));
-    const std::string dev = str(s_.dev ? hash_of(*s_.dev) : 0);
+    if (ranks_.size() == 1) return;
+    const std::string train = hashes_of_parts(s_.train.get()), dev = hashes_of_parts(s_.dev.get());
     const std::string first_train = ranks_.broadcast(train), first_dev = ranks_.broadcast(dev);
     ranks_.together([&] {
-      if (train != first_train) {
-        fail_input(config_.data.train, ": holds other utterances than that of rank 0");
-      }
-      if (dev != first_dev) {
-        fail_input(config_.data.dev, ": holds other utterances than that of rank 0");
-      }
+      require_same_data(s_.train.get(), config_.data.train, train, first_train);
+      require_same_data(s_.dev.get(), config_.data.dev, dev, first_dev);
     });
   }
 

@@ -160,26 +160,39 @@ def test_a_rank_is_slow():
                   "due", slow_by_their_seconds(root), seconds_of_steps(root))
 
 
-def another_version(root):
-    """The program as another version of itself: its bytes but for the version."""
-    program = pathlib.Path(RONDO).read_bytes()
-    version = run("--version")[0].split()[1].encode()
+def of_other_sources(root):
+    """The program as if it were built from other sources: its bytes but for what says so."""
+    said = run("info")[0].split("(sources ")[1].split(")")[0]
     other = root / "other-rondo"
-    other.write_bytes(program.replace(version[:4], b"9" + version[1:4]))
+    other.write_bytes(pathlib.Path(RONDO).read_bytes().replace(said.encode(), said[::-1].encode()))
     other.chmod(0o755)
-    says = subprocess.run([other, "--version"], capture_output=True).stdout
-    check(says.split()[1] == b"9" + version[1:], "no other version:", says)
-    return other, version.decode()
+    return other, said
 
 
-def test_ranks_of_another_version():
+def test_ranks_of_other_sources():
     with corpus() as root:
-        other, version = another_version(root)
+        other, said = of_other_sources(root)
         a, b = as_ranks(root, {0: ([], {}), 1: ([], {})}, free_port(), programs={1: other})
-        one_line(ends(b, 20, 1)[1],
-                 f"rank 1: is version 9{version[1:]} of the program, rank 0 version {version}")
+        one_line(ends(b, 20, 1)[1], "rank 1: is version ", f"(sources {said[::-1]}) of the program, rank 0 version ",
+                 f"(sources {said})")
         check(ends(a, 20, 1)[1] == "", "rank 0 has nothing of its own to say")
         check(not (root / "run").exists(), "a run that did not start left something")
+
+
+def test_other_data_on_one_rank():
+    with corpus() as root:
+        lines = [json.loads(line) for line in (root / "train.jsonl").open()]
+        for what, change, says in (
+                ("text", lambda: lines[7].update(text=lines[7]["text"] + "a"), "another text, target, length or name in "),
+                ("more", lambda: lines.append(lines[0]), f"holds {len(lines) + 1} utterances that can be used, that of rank 0 {len(lines)}")):
+            change()
+            manifest = root / f"other-{what}.jsonl"
+            write_manifest(manifest, lines)
+            a, b = as_ranks(root, {0: ([], {}), 1: ([f"data.train={manifest}"], {})}, free_port())
+            one_line(ends(b, 20, 1)[1], "rank 1: ", f"other-{what}.jsonl", says)
+            ends(a, 20, 1)
+            left = sorted(p.name for p in (root / "run").rglob("*"))
+            check(not any("checkpoint" in name or "model" in name for name in left), left)
 
 
 main(globals())

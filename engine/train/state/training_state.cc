@@ -37,7 +37,7 @@ std::string TrainingState::to_json() const {
                                {"plateau_bad_validations", plateau.bad_validations},
                                {"placement", placement},
                                {"validation_pending", validation_pending},
-                               {"data_hash", data_hash}});
+                               {"data_content", data_hash}});
   return j.dump(2) + "\n";
 }
 
@@ -68,7 +68,7 @@ TrainingState TrainingState::from_json(std::string_view text, const std::string&
     take("plateau_bad_validations", s.plateau.bad_validations);
     if (j.contains("placement")) take("placement", s.placement);
     if (j.contains("validation_pending")) take("validation_pending", s.validation_pending);
-    take("data_hash", s.data_hash);
+    if (j.contains("data_content")) take("data_content", s.data_hash);
   } catch (const JsonError& e) {
     fail_input(where, ": is not the state of a training run (", e.what(), ")");
   }

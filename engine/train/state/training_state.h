@@ -29,7 +29,7 @@ struct TrainingState {
   bool validation_pending = false;
   PlateauState plateau;
   std::string placement;   // layers per pipeline stage, "3,4"; empty without a pipeline
-  uint64_t data_hash = 0;  // of the training utterances: a resumed run must see the same
+  uint64_t data_hash = 0;  // hash_of() the training data; 0: not known
 
   std::string to_json() const;
   // Throws InputError naming `where`.
