@@ -12,8 +12,10 @@
 #include "comm/base/sha256.h"
 #include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
+#include "engine/parallel/launch_environment.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/ranks/addresses.h"
 #include "tools/ranks/child_process.h"
 
 extern char** environ;
@@ -218,15 +220,6 @@ class Attempt {
   std::optional<Deadline> give_up_at_;
 };
 
-std::pair<std::string, uint16_t> split_master(const std::string& master) {
-  const size_t colon = master.rfind(':');
-  const int port = colon == std::string::npos ? 0 : std::atoi(master.c_str() + colon + 1);
-  if (colon == std::string::npos || colon == 0 || port < 1 || port > 65535) {
-    fail_input("--master is '", master, "', expected HOST:PORT");
-  }
-  return {master.substr(0, colon), static_cast<uint16_t>(port)};
-}
-
 bool is_for_ranks(const std::vector<std::string>& words) {
   if (words.front() == "train") return true;
   return words.size() > 1 && words[0] == "bench" && words[1] == "links";
@@ -247,9 +240,12 @@ int run_launch(const LaunchOptions& o) {
     fail_input("several machines need a job token: set RONDO_TOKEN to the same secret on all");
   }
   if (s.token.empty()) s.token = random_token();
-  if (!o.master.empty()) std::tie(s.bind_address, s.port) = split_master(o.master);
-  std::unique_ptr<TcpStoreServer> server;
   std::string address = s.bind_address;
+  if (!o.master.empty()) {
+    std::tie(address, s.port) = split_address("--master", o.master);
+    s.bind_address = listening_address(address, o.nodes > 1);
+  }
+  std::unique_ptr<TcpStoreServer> server;
   uint16_t port = s.port;
   if (o.node_rank == 0) {
     server = std::make_unique<TcpStoreServer>(s);

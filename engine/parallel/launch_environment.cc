@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstring>
 #include <string_view>
+#include <tuple>
 
 #include "kernels/base/error.h"
 
@@ -179,13 +180,7 @@ class Reader {
 
   void read_master(RankPlace& p) const {
     if (!flags_.master.empty()) {
-      const size_t colon = flags_.master.rfind(':');
-      if (colon == std::string::npos || colon == 0) {
-        fail_input("--master is '", flags_.master, "', expected HOST:PORT");
-      }
-      p.master_address = flags_.master.substr(0, colon);
-      p.master_port = static_cast<uint16_t>(
-          parse_number("--master's port", flags_.master.c_str() + colon + 1, 1, 65535));
+      std::tie(p.master_address, p.master_port) = split_address("--master", flags_.master);
       return;
     }
     const char* address = get("MASTER_ADDR");
@@ -220,6 +215,19 @@ class Reader {
 
 std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment) {
   return Reader(flags, environment).place();
+}
+
+std::pair<std::string, uint16_t> split_address(const std::string& what, const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const bool bracketed = text.starts_with('[') && colon > 1 && text[colon - 1] == ']';
+  const std::string host = bracketed ? text.substr(1, colon - 2) : text.substr(0, colon);
+  // Without brackets nobody knows where the address ends.
+  if (colon == std::string::npos || host.empty() ||
+      (!bracketed && host.find_first_of("[]:") != std::string::npos)) {
+    fail_input(what, " is '", text, "', expected HOST:PORT, of an IPv6 address [HOST]:PORT");
+  }
+  const int64_t port = parse_number(what + "'s port", text.c_str() + colon + 1, 1, 65535);
+  return {host, static_cast<uint16_t>(port)};
 }
 
 std::string first_host(const std::string& nodelist) {

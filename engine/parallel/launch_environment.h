@@ -23,6 +23,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace rondo {
 
@@ -47,6 +48,9 @@ struct RankPlace {
 
 // Nothing when nobody started this process as one of several ranks.
 std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment);
+
+// "host:29400" or, of an IPv6 address, "[::1]:29400". InputError names `what` it is of.
+std::pair<std::string, uint16_t> split_address(const std::string& what, const std::string& text);
 
 // "gpu[07-09,12],login" -> "gpu07", "rack[0-1]-n[04,06]-ib" -> "rack0-n04-ib": the first host of
 // Slurm's notation. InputError when it is none.

@@ -57,7 +57,20 @@ class Cable:
         return subprocess.Popen(["ip", "netns", "exec", self.names[machine], RONDO, *map(str, command)],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
 
-    def launch(self, root, ranks, *more, options=()):
+    @contextlib.contextmanager
+    def names_in_hosts(self, *lines):
+        """/etc/hosts of each machine, as `ip netns exec` lays it over the common one."""
+        folders = [pathlib.Path("/etc/netns") / name for name in self.names]
+        try:
+            for folder, text in zip(folders, lines):
+                folder.mkdir(parents=True)
+                (folder / "hosts").write_text("127.0.0.1 localhost\n" + text + "\n")
+            yield
+        finally:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def launch(self, root, ranks, *more, options=(), host=HOSTS[0]):
         """What docs/distributed.md says, on each machine, in a folder of its own."""
         env = dict(os.environ, RONDO_TOKEN="secret")
         both = []
@@ -68,7 +81,7 @@ class Cable:
                 for file in root.glob("*.*"):
                     shutil.copy(file, folder)
             command = launch(ranks, *more, options=[
-                "--nodes", 2, "--node-rank", i, "--master", f"{HOSTS[0]}:{PORT}", *options])
+                "--nodes", 2, "--node-rank", i, "--master", f"{host}:{PORT}", *options])
             both.append(self.start(i, *command, cwd=folder, env=env))
         return both
 
@@ -81,6 +94,26 @@ def test_two_machines():
             check(err == "", err)
         check_same(expected, root / "machine-0" / "run")
         check(not list((root / "machine-1" / "run").glob("checkpoint-*")), "machine 1 saved as well")
+
+
+def test_a_machine_whose_name_is_its_loopback():
+    """As Debian's installer writes it: 127.0.1.1 for the machine itself, another address for the others."""
+    with corpus() as root, Cable() as cable:
+        expected = single(root)
+        with cable.names_in_hosts("127.0.1.1 first", f"{HOSTS[0]} first"):
+            for process in cable.launch(root, 1, host="first"):
+                _, err = ends(process, 90, 0)
+                check(err == "", err)
+            check_same(expected, root / "machine-0" / "run")
+            # Without a launcher of ours, and each rank by the variables alone.
+            env = dict(os.environ, RONDO_TOKEN="secret", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
+                       MASTER_ADDR="first", MASTER_PORT=str(PORT))
+            for i in range(2):
+                shutil.rmtree(root / f"machine-{i}" / "run", ignore_errors=True)
+            both = [cable.start(i, *words(), cwd=root / f"machine-{i}", env=dict(env, RANK=str(i))) for i in range(2)]
+            for process in both:
+                ends(process, 90, 0)
+            check_same(expected, root / "machine-0" / "run")
 
 
 def test_the_cable_is_cut():

@@ -93,6 +93,22 @@ TEST_CASE("RANK and its like", "[launch]") {
   CHECK(served.attempt == "3");
 }
 
+TEST_CASE("addresses with a port", "[launch]") {
+  using Address = std::pair<std::string, uint16_t>;
+  CHECK(split_address("--master", "10.0.0.1:29400") == Address{"10.0.0.1", 29400});
+  CHECK(split_address("--master", "node-1.cluster:1") == Address{"node-1.cluster", 1});
+  CHECK(split_address("--master", "[::1]:29400") == Address{"::1", 29400});
+  for (const char* wrong : {"host", ":5", "::1:5", "[::1]5", "[]:5", "[::1:5", ""}) {
+    INFO(wrong);
+    CHECK_THROWS_WITH(split_address("--master", wrong),
+                      Contains("expected HOST:PORT, of an IPv6 address [HOST]:PORT"));
+  }
+  for (const char* wrong : {"h:", "h:0", "h:65536", "h:x", "[::1]:"}) {
+    INFO(wrong);
+    CHECK_THROWS_WITH(split_address("--master", wrong), Contains("--master's port is '"));
+  }
+}
+
 TEST_CASE("torchrun", "[launch]") {
   const Variables v = {{"RANK", "1"},
                        {"WORLD_SIZE", "2"},
