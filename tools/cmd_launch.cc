@@ -236,9 +236,7 @@ int run_launch(const LaunchOptions& o) {
   TcpStoreServerOptions s;
   const char* token = std::getenv("RONDO_TOKEN");
   s.token = token ? token : "";
-  if (s.token.empty() && o.nodes > 1) {
-    fail_input("several machines need a job token: set RONDO_TOKEN to the same secret on all");
-  }
+  if (o.nodes > 1) require_job_token(s.token, o.master, true);
   if (s.token.empty()) s.token = random_token();
   std::string address = s.bind_address;
   if (!o.master.empty()) {

@@ -1,5 +1,7 @@
 // rondo: trains, evaluates and runs CTC/LSTM sequence models.
 #include <rondo/version.h>
+#include <sys/resource.h>
+
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
@@ -34,10 +36,20 @@ void finish_output() {
                     errno != 0 ? rondo::str(": ", std::strerror(errno)) : "");
 }
 
+// A rank has a connection to each of the others, and a launcher pipes from all: what the system
+// allows, rather than the 1024 that are usual for programs that select().
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "");
+  allow_many_descriptors();
   rondo::CommandLine line(
       "rondo", "Trains CTC/LSTM sequence models on speech, text lines or any feature sequence.",
       version);

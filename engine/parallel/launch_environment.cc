@@ -154,9 +154,8 @@ class Reader {
   }
 
   static void require_token(const RankPlace& p) {
-    if (!p.token.empty()) return;
-    fail_input("the ranks that meet at ", p.master_address, ":", p.master_port,
-               " need a job token: set RONDO_TOKEN to the same secret for all of them");
+    require_job_token(p.token, str(p.master_address, ":", p.master_port),
+                      p.local_size < p.world_size);
   }
 
   void read_meeting(RankPlace& p) const {
@@ -215,6 +214,20 @@ class Reader {
 
 std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment) {
   return Reader(flags, environment).place();
+}
+
+void require_job_token(const std::string& token, const std::string& meeting, bool other_machines) {
+  constexpr size_t least = 16;
+  if (token.empty()) {
+    fail_input("the ranks that meet at ", meeting,
+               " need a job token: set RONDO_TOKEN to the same secret for all of them");
+  }
+  const bool inside = meeting.starts_with("127.") || meeting.starts_with("localhost:") ||
+                      meeting.starts_with("::1:");
+  if (!other_machines || inside || token.size() >= least) return;
+  fail_input("RONDO_TOKEN has ", token.size(),
+             " characters: where ranks of several machines meet (", meeting, ") it takes at least ",
+             least, ", as of openssl rand -hex 16");
 }
 
 std::pair<std::string, uint16_t> split_address(const std::string& what, const std::string& text) {

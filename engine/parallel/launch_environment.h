@@ -49,6 +49,10 @@ struct RankPlace {
 // Nothing when nobody started this process as one of several ranks.
 std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment);
 
+// InputError unless a job token is there and, where other machines can try to guess it, has at
+// least 16 characters. `meeting`: where the ranks meet, for messages.
+void require_job_token(const std::string& token, const std::string& meeting, bool other_machines);
+
 // "host:29400" or, of an IPv6 address, "[::1]:29400". InputError names `what` it is of.
 std::pair<std::string, uint16_t> split_address(const std::string& what, const std::string& text);
 

@@ -1,5 +1,7 @@
 """Ranks as real processes: launched in every way there is; what the run ends with."""
 
+import resource
+
 from ranks_support import *
 
 
@@ -101,6 +103,18 @@ def test_nobody_listens_beyond_this_machine():
         alone.communicate()
 
 
+def test_few_file_descriptors():
+    with corpus() as root:
+        limit = lambda soft, hard: lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for process in as_ranks(root, {r: ([], {}) for r in range(4)}, free_port(), preexec=dict.fromkeys(range(4), limit(8, 4096))):
+            ends(process, TIMEOUT, 0)
+        # What the system does not allow is said by the rank that lacks them.
+        shutil.rmtree(root / "run")
+        few = as_ranks(root, {r: (["parallel.timeout_seconds=5"], {}) for r in range(4)}, free_port(), preexec={1: limit(8, 8)})
+        errors = [output_of(process, TIMEOUT)[1] for process in few]
+        check("Too many open files" in errors[1] or "Too many open files" in errors[0], errors)
+
+
 def test_a_rank_that_never_comes():
     with corpus() as root:
         a, = as_ranks(root, {0: (["parallel.timeout_seconds=2"], {})}, free_port())
@@ -200,7 +214,7 @@ def test_two_launchers_as_two_machines():
     with corpus() as root:
         expected = single(root)
         master = f"127.0.0.1:{free_port()}"
-        env = dict(os.environ, RONDO_TOKEN="secret")
+        env = dict(os.environ, RONDO_TOKEN="a secret of these tests")
         both = [start(*launch(2, options=["--nodes", 2, "--node-rank", i, "--master", master]),
                       cwd=root, env=env) for i in range(2)]
         for process in both:

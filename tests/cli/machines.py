@@ -72,7 +72,7 @@ class Cable:
 
     def launch(self, root, ranks, *more, options=(), host=HOSTS[0]):
         """What docs/distributed.md says, on each machine, in a folder of its own."""
-        env = dict(os.environ, RONDO_TOKEN="secret")
+        env = dict(os.environ, RONDO_TOKEN="a secret of these tests")
         both = []
         for i in range(2):
             folder = root / f"machine-{i}"
@@ -106,7 +106,7 @@ def test_a_machine_whose_name_is_its_loopback():
                 check(err == "", err)
             check_same(expected, root / "machine-0" / "run")
             # Without a launcher of ours, and each rank by the variables alone.
-            env = dict(os.environ, RONDO_TOKEN="secret", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
+            env = dict(os.environ, RONDO_TOKEN="a secret of these tests", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
                        MASTER_ADDR="first", MASTER_PORT=str(PORT))
             for i in range(2):
                 shutil.rmtree(root / f"machine-{i}" / "run", ignore_errors=True)

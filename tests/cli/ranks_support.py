@@ -143,7 +143,7 @@ def free_port():
     return s.getsockname()[1]
 
 
-def as_ranks(root, ranks, port, token="secret", preexec={}, programs={}):
+def as_ranks(root, ranks, port, token="a secret of these tests", preexec={}, programs={}):
     """Processes as another launcher would start them: {rank: (more words, more variables)}; by rank,
     what to call in a new process, and another program than RONDO."""
     processes = []

@@ -12,6 +12,8 @@ using Variables = std::map<std::string, std::string>;
 
 namespace {
 
+const std::string token = "0123456789abcdef";
+
 std::optional<RankPlace> place(const Variables& variables, const RankFlags& flags = {}) {
   return find_place(flags, [&](const char* name) -> const char* {
     const auto it = variables.find(name);
@@ -50,7 +52,7 @@ const Variables slurm = {{"SLURM_JOB_ID", "8213377"},
                          {"SLURM_PROCID", "3"},
                          {"SLURM_LOCALID", "1"},
                          {"SLURM_NODEID", "1"},
-                         {"RONDO_TOKEN", "secret"}};
+                         {"RONDO_TOKEN", token}};
 
 Variables with(Variables base, const Variables& more) {
   for (const auto& [name, value] : more) base[name] = value;
@@ -76,7 +78,7 @@ TEST_CASE("RANK and its like", "[launch]") {
                        {"LOCAL_WORLD_SIZE", "4"},
                        {"MASTER_PORT", "29500"},
                        {"MASTER_ADDR", "10.0.0.7"},
-                       {"RONDO_TOKEN", "t"}};
+                       {"RONDO_TOKEN", token}};
   const RankPlace p = place(v).value();
   CHECK(p.rank == 5);
   CHECK(p.world_size == 8);
@@ -85,12 +87,22 @@ TEST_CASE("RANK and its like", "[launch]") {
   CHECK(p.master_address == "10.0.0.7");
   CHECK(p.master_port == 29500);
   CHECK(p.master_serves);
-  CHECK(p.token == "t");
+  CHECK(p.token == token);
   CHECK(p.attempt == "1");
   const RankPlace served =
       place(with(v, {{"RONDO_STORE_IS_SERVED", "1"}, {"RONDO_ATTEMPT", "3"}})).value();
   CHECK_FALSE(served.master_serves);
   CHECK(served.attempt == "3");
+}
+
+TEST_CASE("a token that can be guessed is refused where other machines can try", "[launch]") {
+  CHECK_NOTHROW(require_job_token(token, "10.0.0.1:5", true));
+  CHECK_NOTHROW(require_job_token("short", "10.0.0.1:5", false));
+  for (const char* inside : {"127.0.0.1:5", "localhost:5", "::1:5"})
+    CHECK_NOTHROW(require_job_token("short", inside, true));
+  CHECK_THROWS_WITH(require_job_token("short", "node1:5", true),
+                    Contains("RONDO_TOKEN has 5 characters") && Contains("at least 16"));
+  CHECK_THROWS_WITH(require_job_token("", "127.0.0.1:5", false), Contains("need a job token"));
 }
 
 TEST_CASE("addresses with a port", "[launch]") {
@@ -127,7 +139,7 @@ TEST_CASE("torchrun", "[launch]") {
   const std::string first = p.attempt;
   CHECK(place(with(v, {{"TORCHELASTIC_RESTART_COUNT", "2"}})).value().attempt != first);
   // On several, the agent has the port that it names.
-  const Variables several = with(v, {{"WORLD_SIZE", "4"}, {"RONDO_TOKEN", "t"}});
+  const Variables several = with(v, {{"WORLD_SIZE", "4"}, {"RONDO_TOKEN", token}});
   const RankPlace q = place(several).value();
   CHECK(q.master_address == "localhost");
   CHECK(q.master_port == 29401);
@@ -152,8 +164,8 @@ TEST_CASE("Open MPI on one machine", "[launch]") {
                                      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}})),
              Contains("MASTER_ADDR and MASTER_PORT"));
   const RankPlace q =
-      place(
-          with(open_mpi, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "4000"}, {"RONDO_TOKEN", "x"}}))
+      place(with(open_mpi,
+                 {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "4000"}, {"RONDO_TOKEN", token}}))
           .value();
   CHECK(q.master_address == "node1");
   CHECK(q.meeting_directory.empty());
@@ -166,7 +178,7 @@ TEST_CASE("Slurm's srun", "[launch]") {
   CHECK(p.local_rank == 1);
   CHECK(p.master_address == "gpu07");
   CHECK(p.master_port == 23377);
-  CHECK(p.token == "secret");
+  CHECK(p.token == token);
   // PMIx under srun: the rank is PMIx's, the size is Slurm's.
   Variables pmix = with(slurm, {{"PMIX_RANK", "3"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}});
   CHECK(place(pmix).value().world_size == 4);
@@ -185,7 +197,7 @@ TEST_CASE("Slurm's srun", "[launch]") {
 }
 
 TEST_CASE("flags come first", "[launch]") {
-  const RankPlace p = place({{"RONDO_TOKEN", "t"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
+  const RankPlace p = place({{"RONDO_TOKEN", token}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
                             {1, 2, "10.1.1.1:7000"})
                           .value();
   CHECK(p.rank == 1);
@@ -279,7 +291,7 @@ TEST_CASE("recorded Slurm environment: a task of srun", "[launch]") {
                               {"SLURM_STEP_NUM_TASKS", "4"},
                               {"SLURM_STEP_TASKS_PER_NODE", "4"},
                               {"SLURM_TASKS_PER_NODE", "4"}};
-  const RankPlace p = place(with(one_node, {{"RONDO_TOKEN", "t"}})).value();
+  const RankPlace p = place(with(one_node, {{"RONDO_TOKEN", token}})).value();
   CHECK(p.rank == 1);
   CHECK(p.world_size == 4);
   CHECK(p.local_rank == 1);
@@ -340,7 +352,7 @@ TEST_CASE("recorded environment of mpirun within Slurm", "[launch]") {
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                             {"MASTER_ADDR", "node2"},
                             {"MASTER_PORT", "4000"}};
-  const RankPlace p = place(with(daemon, {{"RONDO_TOKEN", "t"}})).value();
+  const RankPlace p = place(with(daemon, {{"RONDO_TOKEN", token}})).value();
   CHECK(p.rank == 3);
   CHECK(p.world_size == 4);
   CHECK(p.local_size == 2);
@@ -366,7 +378,7 @@ TEST_CASE("heterogeneous jobs and sparse environments of Slurm", "[launch]") {
                          {"SLURM_NPROCS", "3"},
                          {"SLURM_PROCID", "2"},
                          {"SLURM_LOCALID", "0"},
-                         {"RONDO_TOKEN", "t"}};
+                         {"RONDO_TOKEN", token}};
   RankPlace p = place(het).value();
   CHECK(p.rank == 2);
   CHECK(p.world_size == 3);
@@ -375,7 +387,7 @@ TEST_CASE("heterogeneous jobs and sparse environments of Slurm", "[launch]") {
 
   const Variables sparse = {
       {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "3"}, {"SLURM_JOB_NODELIST", "a[1-3,7],b-x[01-02]"},
-      {"SLURM_NTASKS", "6"}, {"SLURM_PROCID", "5"},  {"RONDO_TOKEN", "t"}};
+      {"SLURM_NTASKS", "6"}, {"SLURM_PROCID", "5"},  {"RONDO_TOKEN", token}};
   p = place(sparse).value();
   CHECK(p.rank == 5);
   CHECK(p.world_size == 6);
