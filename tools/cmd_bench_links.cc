@@ -117,7 +117,7 @@ int measure_processes(const LinkOptions& o) {
 
 int bench_links(const LinkOptions& o) {
   require_folder_of(o.out);
-  const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
+  const auto place = find_place([](const char* name) { return std::getenv(name); });
   if (place) {
     if (o.transport == "threads") {
       throw WrongUsage("--transport threads within one of several processes");

@@ -228,7 +228,7 @@ int run_train(const TrainOptions& given) {
   t.out = stdout;
   t.stop = stop_requested;
   t.files_read = {config_file_of(o.words)};
-  const auto place = find_place({}, [](const char* name) { return std::getenv(name); });
+  const auto place = find_place([](const char* name) { return std::getenv(name); });
   if (!place && o.ranks == 1) {
     const ParallelConfig& p = config.parallel;
     const int64_t ranks = int64_t{std::max(p.data, 1)} * p.pipeline * p.sequence;

@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstring>
 #include <string_view>
-#include <tuple>
 
 #include "kernels/base/error.h"
 
@@ -30,8 +29,7 @@ constexpr int64_t most_ranks = 1 << 20;
 
 class Reader {
  public:
-  Reader(const RankFlags& flags, const Environment& environment)
-      : flags_(flags), environment_(environment) {}
+  explicit Reader(const Environment& environment) : environment_(environment) {}
 
   std::optional<RankPlace> place() {
     read_ranks();
@@ -86,13 +84,6 @@ class Reader {
 
   void read_ranks() {
     const int64_t last = most_ranks - 1;
-    const auto flag = [](std::optional<int> value, const char* name) {
-      Given g{std::nullopt, name};
-      if (value) g.value = *value;
-      return g;
-    };
-    rank_ = flag(flags_.rank, "--rank");
-    size_ = flag(flags_.world_size, "--world-size");
     settle(rank_, number("RANK", 0, last));
     settle(size_, number("WORLD_SIZE", 1, most_ranks));
     settle(local_rank_, number("LOCAL_RANK", 0, last));
@@ -163,7 +154,7 @@ class Reader {
     if (const char* attempt = get("RONDO_ATTEMPT")) p.attempt = attempt;
     p.master_serves = get("RONDO_STORE_IS_SERVED") == nullptr;
     const char* torchrun = get("TORCHELASTIC_RUN_ID");
-    if (torchrun && flags_.master.empty()) return read_torchrun(torchrun, p);
+    if (torchrun) return read_torchrun(torchrun, p);
     read_master(p);
     if (!p.master_address.empty()) return require_token(p);
     // Open MPI names the job in one of these, depending on its version.
@@ -178,10 +169,6 @@ class Reader {
   }
 
   void read_master(RankPlace& p) const {
-    if (!flags_.master.empty()) {
-      std::tie(p.master_address, p.master_port) = split_address("--master", flags_.master);
-      return;
-    }
     const char* address = get("MASTER_ADDR");
     const Given port = number("MASTER_PORT", 1, 65535);
     if (address) p.master_address = address;
@@ -204,7 +191,6 @@ class Reader {
     }
   }
 
-  const RankFlags& flags_;
   const Environment& environment_;
   Given rank_, size_, local_rank_, local_size_;
   bool slurm_ = false;
@@ -212,8 +198,8 @@ class Reader {
 
 }  // namespace
 
-std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment) {
-  return Reader(flags, environment).place();
+std::optional<RankPlace> find_place(const Environment& environment) {
+  return Reader(environment).place();
 }
 
 void require_job_token(const std::string& token, const std::string& meeting, bool other_machines) {

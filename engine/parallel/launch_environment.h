@@ -1,8 +1,8 @@
 // Where this process stands among the ranks of a job, as its launcher says.
 //
-// Read in this order: flags; RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (rondo launch, and
+// Read in this order: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (rondo launch, and
 // launchers that use these names); OMPI_COMM_WORLD_* (Open MPI's mpirun); PMIX_RANK (others that
-// speak PMIx; the size is Slurm's); SLURM_* (srun). What two of the first four say must agree.
+// speak PMIx; the size is Slurm's); SLURM_* (srun). What two of the first three say must agree.
 // Slurm's variables are a fallback: another launcher inside a Slurm step inherits those of the
 // step, and they mean that launcher, not its ranks. They count only within a step (SLURM_STEP_ID);
 // a batch script has them too, and is not a rank. In a heterogeneous job (SLURM_HET_SIZE above 1)
@@ -30,11 +30,6 @@ namespace rondo {
 // Looks up a variable; nullptr when it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
-struct RankFlags {
-  std::optional<int> rank, world_size;
-  std::string master;  // HOST:PORT; empty: not given
-};
-
 struct RankPlace {
   int rank = 0, world_size = 1;
   int local_rank = 0, local_size = 1;
@@ -47,7 +42,7 @@ struct RankPlace {
 };
 
 // Nothing when nobody started this process as one of several ranks.
-std::optional<RankPlace> find_place(const RankFlags& flags, const Environment& environment);
+std::optional<RankPlace> find_place(const Environment& environment);
 
 // InputError unless a job token is there and, where other machines can try to guess it, has at
 // least 16 characters. `meeting`: where the ranks meet, for messages.

@@ -14,16 +14,16 @@ namespace {
 
 const std::string token = "0123456789abcdef";
 
-std::optional<RankPlace> place(const Variables& variables, const RankFlags& flags = {}) {
-  return find_place(flags, [&](const char* name) -> const char* {
+std::optional<RankPlace> place(const Variables& variables) {
+  return find_place([&](const char* name) -> const char* {
     const auto it = variables.find(name);
     return it == variables.end() ? nullptr : it->second.c_str();
   });
 }
 
-std::string refusal(const Variables& variables, const RankFlags& flags = {}) {
+std::string refusal(const Variables& variables) {
   try {
-    place(variables, flags);
+    place(variables);
   } catch (const InputError& e) {
     return e.what();
   }
@@ -196,16 +196,6 @@ TEST_CASE("Slurm's srun", "[launch]") {
   CHECK_THAT(refusal(no_token), Contains("gpu07:23377") && Contains("RONDO_TOKEN"));
 }
 
-TEST_CASE("flags come first", "[launch]") {
-  const RankPlace p = place({{"RONDO_TOKEN", token}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}},
-                            {1, 2, "10.1.1.1:7000"})
-                          .value();
-  CHECK(p.rank == 1);
-  CHECK(p.world_size == 2);
-  CHECK(p.master_address == "10.1.1.1");
-  CHECK(p.master_port == 7000);
-}
-
 TEST_CASE("what is incomplete, wrong or in conflict is refused in one sentence", "[launch]") {
   CHECK_THAT(refusal({{"RANK", "1"}}), Contains("RANK is 1, but nothing says how many ranks"));
   CHECK_THAT(refusal({{"WORLD_SIZE", "2"}}), Contains("nothing says which rank"));
@@ -222,9 +212,6 @@ TEST_CASE("what is incomplete, wrong or in conflict is refused in one sentence",
              Contains("RANK is 1, but OMPI_COMM_WORLD_RANK is 2"));
   CHECK_THAT(refusal(with(open_mpi, {{"PMIX_RANK", "0"}})),
              Contains("OMPI_COMM_WORLD_RANK is 2, but PMIX_RANK is 0"));
-  CHECK_THAT(refusal({{"RANK", "1"}, {"WORLD_SIZE", "2"}}, {0, 2, ""}),
-             Contains("--rank is 0, but RANK is 1"));
-  CHECK_THAT(refusal({}, {0, 2, "nowhere"}), Contains("--master is 'nowhere', expected HOST:PORT"));
 }
 
 TEST_CASE("the first host of a list of nodes", "[launch]") {

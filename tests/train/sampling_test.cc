@@ -98,6 +98,12 @@ TEST_CASE("manifests without usable weights or classes are refused by line") {
     mine.data.sampling = Sampling::class_balanced;
     return value == "[1]" ? weight + refusal(mine) : weight;
   };
+  // Words will do, also under the name of a field that has numbers where classes are the task.
+  const TrainingCorpus words;
+  add_fields(words, [](int line) { return str("\"label\": \"", line % 2 ? "odd" : "even", "\""); });
+  Config named = weighted(words, "run");
+  named.data.sampling = Sampling::class_balanced;
+  require_success(train_on(1, named));
   for (const char* value : {"-1", "\"2\"", "1e101", "true"}) {
     CHECK_THAT(with(value), Contains("train.jsonl:3: the weight \"weight\" is ") &&
                                 Contains("expected a number from 0 to 1e+100"));

@@ -10,7 +10,8 @@ namespace {
 
 // A field of a manifest's line; null where it has none.
 Json field_of(const ManifestEntry& entry, const std::string& name) {
-  if (name == "label") return entry.label ? Json(*entry.label) : Json();
+  // A label that is no number of a class, a name for instance, is among the other fields.
+  if (name == "label" && entry.label) return *entry.label;
   if (name == "speaker") return entry.speaker.empty() ? Json() : Json(entry.speaker);
   if (name == "text") return entry.text ? Json(*entry.text) : Json();
   if (entry.extra.empty()) return {};
