@@ -28,7 +28,8 @@ struct TrainingSetup {
   std::optional<Checkpoint> checkpoint;  // rank 0's, of a run that goes on
 };
 
-// The hash of all utterances (content_hash()), in their order: a run that goes on must see the same.
+// The hash of all utterances (content_hash()), in their order: a run that goes on must see the
+// same.
 uint64_t hash_of(const ManifestDataset& data);
 
 // Throws InputError, on the rank that differs, unless every rank runs the same version with the
