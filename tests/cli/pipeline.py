@@ -175,6 +175,18 @@ def test_what_can_be_transcribed():
         (root / "deep" / "notes.txt").write_text("no recording")
         by_folder = run("transcribe", model, root / "deep")[0].splitlines()
         check(by_folder == [f"{root}/deep/er/{name}\t{text}" for name, text in zip(names, alone)], by_folder)
+        # By a beam: the first of the best is the text, and its words have times.
+        for line in run("transcribe", model, root / "dev.jsonl", "--beam", 30, "--nbest", 4, "--format", "jsonl")[0].splitlines():
+            said = json.loads(line)
+            best = said["alternatives"]
+            check(len(best) == 4 and best[0]["text"] == said["text"] and
+                  said["text"].split() == [w["text"] for w in said["words"]], said)
+            scores = [b["log_probability"] for b in best]
+            check(scores == sorted(scores, reverse=True) and scores[0] <= 0, scores)
+            times = [w[key] for w in said["words"] for key in ("begin", "end")]
+            check(times == sorted(times) and (not times or times[-1] <= said["duration"] + 0.1), times)
+        by_beam = run("transcribe", model, root / "dev.jsonl", "--beam", 1)[0].splitlines()
+        check([line.split("\t")[0] for line in by_beam] == names, by_beam)
         # Parts, which are known by where they begin; what the manifest says stays with them.
         whole = lines[0]["duration"]
         write_manifest(root / "parts.jsonl",

@@ -58,6 +58,13 @@ std::string json_text(Task task, const ModelInput& input, const Prediction& p, d
       line["text"] = p.transcript.text;
       line["words"] = tokens_json(p.transcript.words);
       line["characters"] = tokens_json(p.transcript.characters);
+      if (!p.transcript.alternatives.empty()) {
+        Json all = Json::array();
+        for (const auto& a : p.transcript.alternatives) {
+          all.push_back(Json::object({{"text", a.text}, {"log_probability", a.log_probability}}));
+        }
+        line["alternatives"] = std::move(all);
+      }
       break;
     case Task::classify:
       line["class"] = p.class_index;

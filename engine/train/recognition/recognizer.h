@@ -8,12 +8,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
 #include "engine/data/features/acoustic_features.h"
+#include "engine/decode/beam_search.h"
 #include "engine/text/alphabet.h"
+#include "engine/text/greedy.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/recognition/evaluation.h"
 #include "kernels/devices.h"
@@ -29,6 +32,12 @@ struct Transcript {
     double probability = 0;  // mean of the softmax over its frames
   };
   std::vector<Token> characters, words;
+  // With a beam: the best label sequences, the first of which the text is.
+  struct Alternative {
+    std::string text;
+    double log_probability = 0;  // natural logarithm
+  };
+  std::vector<Alternative> alternatives;
   std::vector<float> logits;  // [frames, classes]
   int64_t frames = 0, classes = 0;
 };
@@ -67,6 +76,9 @@ class Recognizer {
   Matrix features(const Waveform& audio) const;
   // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
+  // How decode() finds the text: by a beam, or, without one, greedily. The times of a beam's labels
+  // are those of their best alignment.
+  void set_beam(std::optional<BeamOptions> beam) { beam_ = beam; }
   // Seconds between two frames of the output.
   double frame_seconds() const;
 
@@ -78,6 +90,9 @@ class Recognizer {
   std::vector<std::vector<float>> outputs(std::vector<Matrix> features);
   Prediction interpret(std::vector<float> outputs) const;
 
+  std::vector<TimedLabel> find_labels(Transcript& t) const;
+
+  std::optional<BeamOptions> beam_;
   std::vector<std::string> warnings_;
   std::string file_;
   ModelDescription description_;
