@@ -1,0 +1,222 @@
+// Scores against KenLM's, the automaton against the definition, and files that are wrong.
+#include "engine/lm/language_model.h"
+
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+#include <sstream>
+
+#include "engine/io/file.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/lm/lm_golden.h"
+
+using namespace rondo;
+
+namespace {
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string w; in >> w;) words.push_back(w);
+  return words;
+}
+
+void check_golden(const LanguageModel& model, const GoldenModel& golden, double tolerance) {
+  int equal_lengths = 0, all = 0;
+  for (const GoldenSentence& s : golden.sentences) {
+    INFO(s.words);
+    LanguageModel::State state = model.begin_sentence();
+    std::vector<std::string> words = words_of(s.words);
+    words.push_back("</s>");
+    REQUIRE(words.size() == s.scores.size());
+    for (size_t i = 0; i < words.size(); ++i) {
+      int32_t length = 0;
+      if (words[i] == "</s>") CHECK(std::abs(model.end_score(state) - s.scores[i]) <= tolerance);
+      const double score = model.score(state, model.word(words[i]), state, length);
+      INFO(i << " " << words[i] << " " << score << " " << s.scores[i]);
+      // KenLM adds floats.
+      CHECK(std::abs(score - s.scores[i]) <= tolerance * std::max(1.0, std::abs(score)));
+      // KenLM counts n-grams that it filled in between a longer one and its words.
+      CHECK(length <= s.lengths[i]);
+      equal_lengths += length == s.lengths[i];
+      ++all;
+    }
+  }
+  CHECK(equal_lengths > 0.85 * all);
+}
+
+std::string message_of(const std::string& content) {
+  try {
+    LanguageModel::parse(content, "m.arpa");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "was accepted";
+}
+
+const std::string small =
+    "made by hand\n\n\\data\\\nngram 1=4\nngram 2=2\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n"
+    "-0.5\ta\t-0.25\n-0.75\tb\n\n\\2-grams:\n-0.125\t<s> a\n-0.0625\ta </s>\n\n\\end\\\n";
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("scores are KenLM's", "[lm]") {
+  for (const GoldenModel& golden : golden_models) {
+    check_golden(LanguageModel::parse(golden.arpa, "golden"), golden, 1e-6);
+  }
+}
+
+TEST_CASE("a model that was built scores as the ARPA file does", "[lm]") {
+  const TemporaryFolder folder;
+  for (const GoldenModel& golden : golden_models) {
+    const std::string arpa = folder.write("m.arpa", golden.arpa), out = folder.path("m.lm");
+    build_language_model(arpa, out, 0);
+    const LanguageModel built = LanguageModel::open(out), read = LanguageModel::open(arpa);
+    check_golden(built, golden, 1e-6);
+    CHECK(built.order() == read.order());
+    CHECK(built.states() == read.states());
+    // There are fewer different weights than 65536, so quantised ones are exact.
+    build_language_model(arpa, out, 16);
+    CHECK(LanguageModel::open(out).quantized_bits() == 16);
+    check_golden(LanguageModel::open(out), golden, 1e-6);
+  }
+}
+
+TEST_CASE("quantised weights are near the exact ones", "[lm]") {
+  const TemporaryFolder folder;
+  std::mt19937 random(7);
+  std::normal_distribution<double> weight(-3, 1);
+  std::string bigrams, unigrams;
+  for (int i = 0; i < 300; ++i) {
+    unigrams += str("-2\tw", i, "\t-0.5\n");
+    for (int k = 0; k < 10; ++k) {
+      bigrams += str(-std::abs(weight(random)), "\tw", i, " w", 7 * k + i % 7, "\n");
+    }
+  }
+  const std::string arpa = folder.write(
+      "m.arpa", "\\data\\\nngram 1=302\nngram 2=3000\n\\1-grams:\n-99\t<s>\n-2\t</s>\n" + unigrams +
+                    "\\2-grams:\n" + bigrams + "\\end\\\n");
+  const LanguageModel exact = LanguageModel::open(arpa);
+  double before = 1;
+  for (const int bits : {4, 8, 12}) {
+    build_language_model(arpa, folder.path("m.lm"), bits);
+    const LanguageModel model = LanguageModel::open(folder.path("m.lm"));
+    double sum = 0;
+    for (LanguageModel::Word w = 1; w < exact.words(); ++w) {
+      for (LanguageModel::Word v = 1; v < exact.words(); ++v) {
+        LanguageModel::State a, b, unused;
+        exact.score(0, w, a);
+        model.score(0, w, b);
+        REQUIRE(a == b);
+        const double difference = std::abs(exact.score(a, v, unused) - model.score(b, v, unused));
+        sum += difference / 3000;
+      }
+    }
+    CHECK(sum < 2.0 / (1 << bits));
+    CHECK(sum < before / 4);
+    before = sum;
+  }
+}
+
+TEST_CASE("states are as short as they can be", "[lm]") {
+  const LanguageModel m = LanguageModel::parse(small, "small");
+  CHECK(m.order() == 2);
+  CHECK(m.words() == 5);  // <unk> among them
+  CHECK(m.states() == 3);
+  LanguageModel::State next = 9;
+  CHECK(m.score(m.begin_sentence(), m.word("b"), next) == -1.25);
+  CHECK(next == m.empty_context());  // nothing follows b, and it has no back-off weight
+  CHECK(m.score(m.empty_context(), m.word("c"), next) == -100);
+  CHECK(m.word("c") == LanguageModel::unknown);
+  CHECK(m.text(m.word("b")) == "b");
+  CHECK(m.end_score(m.empty_context()) == -1);
+}
+
+TEST_CASE("compressed files and files of other systems are read", "[lm]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("m.arpa.gz");
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, small.data(), static_cast<unsigned>(small.size()));
+  gzclose(file);
+  CHECK(LanguageModel::open(path).states() == 3);
+  const std::string whole = read_text_file(path);
+  folder.write("short.gz", whole.substr(0, whole.size() - 12));
+  CHECK_THROWS_WITH(
+      LanguageModel::open(folder.path("short.gz")),
+      Catch::Contains("short.gz: cannot be read: the compressed file ends too early"));
+  std::string crlf;
+  for (const char c : small) crlf += c == '\n' ? "\r\n" : std::string(1, c);
+  CHECK(LanguageModel::parse(crlf, "crlf").states() == 3);
+  // SRILM's spaces, KenLM's tabs between words, <UNK>, an order without n-grams.
+  const LanguageModel m = LanguageModel::parse(
+      with(with(with(small, "ngram 1=4\nngram 2=2", "ngram 1 =   5\nngram 2=2\nngram 3=0"),
+                "-0.75\tb", "-0.75 b\n-3 <UNK>"),
+           "\n\\end\\", "\\3-grams:\n\\end\\"),
+      "m");
+  CHECK(m.order() == 3);
+  LanguageModel::State next;
+  CHECK(m.score(0, m.word("nobody"), next) == -3);
+}
+
+TEST_CASE("wrong ARPA files are refused in one sentence", "[lm]") {
+  const auto changed = [](const std::string& from, const std::string& to) {
+    return message_of(with(small, from, to));
+  };
+  CHECK(message_of("") ==
+        "m.arpa: is no language model: no line of an ARPA file is \\data\\, and it was not written "
+        "by "
+        "rondo lm build");
+  CHECK(changed("ngram 2=2", "ngram 3=2") ==
+        "m.arpa:5: expected 'ngram 2=COUNT', found 'ngram 3=2'");
+  CHECK(changed("ngram 1=4", "ngram 1=5") ==
+        "m.arpa:13: expected 5 1-grams, of which 4 are there, found '\\2-grams:'");
+  CHECK(changed("ngram 1=4", "ngram 1=3") ==
+        "m.arpa:11: expected \\2-grams: after the 3 1-grams that \\data\\ promises, found "
+        "'-0.75\tb'");
+  CHECK(changed("</s>", "e") ==
+        "m.arpa:11: the 1-grams end here without </s>, which a model of sentences has");
+  CHECK(changed("-0.75\tb", "-0.75\ta") ==
+        "m.arpa:11: the word 'a' stands twice among the 1-grams");
+  CHECK(changed("-0.75\tb", "0.75\tb") ==
+        "m.arpa:11: the logarithm of a probability is '0.75', expected at most 0");
+  CHECK(changed("-0.75\tb", "nan\tb") ==
+        "m.arpa:11: the logarithm of the probability is 'nan', expected a number");
+  CHECK(
+      changed("-0.75\tb", "-0.75\tb\t-1\t2") ==
+      "m.arpa:11: expected log10 p, 1 word and perhaps a back-off weight, found '-0.75\tb\t-1\t2'");
+  CHECK(changed("a </s>", "a </s>\n-1\tb a") ==
+        "m.arpa:16: expected \\end\\ after the 2 2-grams that \\data\\ promises, found '-1\tb a'");
+  CHECK(changed("a </s>", "c </s>") == "m.arpa:15: the word 'c' is not among the 1-grams");
+  CHECK(changed("-0.0625\ta </s>", "-0.0625\t<s> a") ==
+        "m.arpa: the 2-gram '<s> a' stands there twice");
+  CHECK(changed("\\end\\\n", "") == "m.arpa:16: the file ends here, expected \\end\\");
+  const std::string trigrams = with(with(small, "ngram 2=2", "ngram 2=2\nngram 3=1"), "\\end\\",
+                                    "\\3-grams:\n-1\ta b a\n\\end\\");
+  CHECK(message_of(trigrams) ==
+        "m.arpa:19: the words before the last, 'a b', are not among the 2-grams");
+}
+
+TEST_CASE("damaged models are refused", "[lm]") {
+  const TemporaryFolder folder;
+  build_language_model(folder.write("m.arpa", small), folder.path("m.lm"), 8);
+  const std::string good = read_text_file(folder.path("m.lm"));
+  const auto message = [&](std::string bytes) { return message_of(bytes); };
+  CHECK(message(good.substr(0, 20)) ==
+        "m.arpa: is damaged: it has 20 bytes, fewer than its header");
+  CHECK(message(good.substr(0, good.size() - 1)) ==
+        str("m.arpa: is damaged: it has ", good.size() - 1, " bytes, expected ", good.size()));
+  for (size_t i = 8; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 4);
+    CHECK(message(bad) != "was accepted");
+  }
+}
