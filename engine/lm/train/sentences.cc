@@ -1,0 +1,68 @@
+#include "engine/lm/train/sentences.h"
+
+#include <algorithm>
+
+#include "engine/io/json.h"
+#include "engine/text/unicode.h"
+
+namespace rondo::lm {
+namespace {
+
+// Such text is in normal form, and only its white space needs care.
+bool is_ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<signed char>(c) >= 0; });
+}
+
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+size_t bytes_of_code_point(char first) {
+  const auto c = static_cast<unsigned char>(first);
+  return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+}
+
+}  // namespace
+
+SentenceReader::SentenceReader(const std::string& path, const SentenceOptions& options)
+    : lines_(path),
+      options_(options),
+      is_manifest_(path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {}
+
+void SentenceReader::split(std::string_view text, std::vector<std::string_view>& tokens) {
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && !is_space(text[end])) ++end;
+    if (end > at && !options_.characters) tokens.push_back(text.substr(at, end - at));
+    for (size_t c = at; options_.characters && c < end; c += bytes_of_code_point(text[c])) {
+      if (c == at && !tokens.empty()) tokens.push_back(space_token);
+      tokens.push_back(text.substr(c, bytes_of_code_point(text[c])));
+    }
+    at = end + 1;
+  }
+}
+
+bool SentenceReader::next(std::vector<std::string_view>& tokens) {
+  tokens.clear();
+  std::string_view line;
+  if (!lines_.next(line)) return false;
+  if (lines_.line() == 1 && line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+  try {
+    if (is_manifest_) {
+      if (line.find_first_not_of(" \t") == line.npos) return true;
+      text_ = Json::parse(line).at("text").get<std::string>();
+      line = text_;
+    }
+    if (options_.rules.any() || !is_ascii(line)) {
+      text_ = apply_rules(options_.rules, line);
+      line = text_;
+    }
+  } catch (const JsonError& e) {
+    lines_.fail(e.what());
+  } catch (const InputError& e) {
+    lines_.fail(e.what());
+  }
+  split(line, tokens);
+  return true;
+}
+
+}  // namespace rondo::lm
