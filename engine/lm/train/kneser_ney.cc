@@ -122,7 +122,7 @@ struct KneserNey::Adjuster {
 void KneserNey::adjust_counts() {
   windows_->sort();
   const double all = options_.order * (options_.order + 1) / 2.0;
-  for (int32_t n = 1; n <= options_.order; ++n) by_context_.push_back(sorter(n, 2, 0.5 * n / all));
+  for (int32_t n = 1; n <= options_.order; ++n) by_context_.push_back(sorter(n, 2, 0.45 * n / all));
   Adjuster adjuster{*this};
   while (const uint32_t* window = windows_->next()) adjuster.take(window);
   adjuster.end();
@@ -244,7 +244,7 @@ void KneserNey::interpolate(int32_t order, Word words, NgramSink& sink) {
   if (gammas) gammas->sort();
   Joined backoff(gammas, n), lower(order > 1 ? lower_.get() : nullptr, n - 1);
   std::unique_ptr<RecordSorter> probabilities;
-  if (!last) probabilities = std::make_unique<RecordSorter>(sorter(order, 1, 1.0 / 16));
+  if (!last) probabilities = std::make_unique<RecordSorter>(sorter(order, 1, 0.1));
   std::vector<Word> ngram(n);
   std::vector<bool> given(order == 1 ? words : 0);
   const auto give = [&](const uint32_t* key, double p) {
@@ -291,8 +291,8 @@ void KneserNey::estimate(Word words, NgramSink& sink) {
   find_discounts();
   const double all = options_.order * (options_.order + 1) / 2.0;
   for (int32_t n = 1; n <= options_.order; ++n) {
-    by_suffix_.push_back(sorter(n, 2, 0.25 * n / all));
-    gammas_.push_back(sorter(std::max(n - 1, 1), 1, 0.125 * n / all));
+    by_suffix_.push_back(sorter(n, 2, 0.4 * n / all));
+    gammas_.push_back(sorter(std::max(n - 1, 1), 1, 0.1 * n / all));
     discount(n);
   }
   std::vector<uint64_t> counts;

@@ -1,6 +1,7 @@
 #include "engine/lm/train/record_sorter.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <system_error>
 
 #include "engine/io/file.h"
@@ -39,6 +41,23 @@ void add_value(uint32_t* sum, const uint32_t* value) {
 }
 
 }  // namespace
+
+template <class T>
+LargeArray<T>::LargeArray(uint64_t count) : bytes_(std::max<uint64_t>(count, 1) * sizeof(T)) {
+  void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+  ::madvise(p, bytes_, MADV_HUGEPAGE);
+  data_ = static_cast<T*>(p);
+}
+
+template <class T>
+LargeArray<T>::~LargeArray() {
+  if (data_) ::munmap(data_, bytes_);
+}
+
+template class LargeArray<uint32_t>;
+template class LargeArray<uint64_t>;
 
 // A sorted part of the file, read piece by piece.
 struct RecordSorter::Run {
@@ -79,19 +98,16 @@ void RecordSorter::note_order() {
 uint32_t* RecordSorter::add() {
   note_order();
   if (count_ == capacity_) spill();
-  // Pages that nothing is written to cost nothing.
-  if (!records_) records_.reset(new uint32_t[capacity_ * stride_]);
+  if (!records_.data()) records_ = LargeArray<uint32_t>(capacity_ * stride_);
   return record(count_++);
 }
 
 // Sorts prefixes_ and sequence_ with them, the least significant digits first.
 void RecordSorter::radix_sort(uint32_t bits) {
   constexpr uint32_t digit = 11;
-  other_prefixes_.resize(count_);
-  other_sequence_.resize(count_);
   for (uint32_t shift = 0; shift < bits; shift += digit) {
     std::array<uint32_t, (1 << digit)> begins{};
-    for (const uint64_t p : prefixes_) ++begins[(p >> shift) & ((1 << digit) - 1)];
+    for (uint64_t i = 0; i < count_; ++i) ++begins[(prefixes_[i] >> shift) & ((1 << digit) - 1)];
     uint32_t sum = 0;
     for (uint32_t& begin : begins) sum += std::exchange(begin, sum);
     for (uint64_t i = 0; i < count_; ++i) {
@@ -99,8 +115,8 @@ void RecordSorter::radix_sort(uint32_t bits) {
       other_prefixes_[to] = prefixes_[i];
       other_sequence_[to] = sequence_[i];
     }
-    prefixes_.swap(other_prefixes_);
-    sequence_.swap(other_sequence_);
+    std::swap(prefixes_, other_prefixes_);
+    std::swap(sequence_, other_sequence_);
   }
 }
 
@@ -109,8 +125,7 @@ void RecordSorter::sort_equal_prefixes() {
     uint64_t end = begin + 1;
     while (end < count_ && prefixes_[end] == prefixes_[begin]) ++end;
     if (end - begin > 1) {
-      std::sort(sequence_.begin() + static_cast<ptrdiff_t>(begin),
-                sequence_.begin() + static_cast<ptrdiff_t>(end),
+      std::sort(sequence_.data() + begin, sequence_.data() + end,
                 [this](uint32_t a, uint32_t b) { return less(record(a), record(b)); });
     }
     begin = end;
@@ -119,13 +134,16 @@ void RecordSorter::sort_equal_prefixes() {
 
 void RecordSorter::order_records() {
   note_order();
-  sequence_.clear();
   if (in_order_) return;
   // As many of the key's words as 64 bits hold decide nearly all.
   const uint32_t word_bits = std::max(1u, static_cast<uint32_t>(std::bit_width(all_bits_)));
   const auto words = std::min<uint32_t>(64 / word_bits, static_cast<uint32_t>(options_.key_words));
-  prefixes_.resize(count_);
-  sequence_.resize(count_);
+  if (!prefixes_.data()) {
+    prefixes_ = LargeArray<uint64_t>(capacity_);
+    other_prefixes_ = LargeArray<uint64_t>(capacity_);
+    sequence_ = LargeArray<uint32_t>(capacity_);
+    other_sequence_ = LargeArray<uint32_t>(capacity_);
+  }
   for (uint64_t i = 0; i < count_; ++i) {
     const uint32_t* r = record(i);
     uint64_t prefix = 0;
@@ -150,7 +168,7 @@ void RecordSorter::spill() {
     out.clear();
   };
   for (uint64_t i = 0; i < count_; ++i) {
-    const uint32_t* r = record(sequence_.empty() ? i : sequence_[i]);
+    const uint32_t* r = record(in_order_ ? i : sequence_[i]);
     if (options_.add_up && !out.empty() && same_key(&out[out.size() - stride_], r)) {
       add_value(&out[out.size() - 2], r + options_.key_words);
       continue;
@@ -190,13 +208,13 @@ void RecordSorter::sort() {
     order_records();
   }
   // Only the sequence is read from here on.
-  prefixes_ = {};
-  other_prefixes_ = {};
-  other_sequence_ = {};
+  prefixes_ = LargeArray<uint64_t>();
+  other_prefixes_ = LargeArray<uint64_t>();
+  other_sequence_ = LargeArray<uint32_t>();
   read_ = 0;
   if (!runs_.empty()) {
-    records_.reset();
-    sequence_ = {};
+    records_ = LargeArray<uint32_t>();
+    sequence_ = LargeArray<uint32_t>();
     const uint64_t share = options_.memory / runs_.size() / (stride_ * 4);
     const uint64_t records = std::clamp<uint64_t>(share, 16, 1 << 16);
     for (size_t r = 0; r < runs_.size(); ++r) {
@@ -214,7 +232,7 @@ void RecordSorter::sort() {
 const uint32_t* RecordSorter::next_in_memory() {
   if (read_ == count_) return nullptr;
   const uint64_t i = read_++;
-  if (sequence_.empty()) return record(i);
+  if (in_order_) return record(i);
   if (i + 8 < count_) __builtin_prefetch(record(sequence_[i + 8]));
   return record(sequence_[i]);
 }

@@ -10,11 +10,36 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/io/descriptor.h"
 
 namespace rondo::lm {
+
+// Numbers that begin as anything, in pages of the system's larger size where it has them: sorting
+// jumps about in them. Memory that nothing was written to costs nothing.
+template <class T>
+class LargeArray {
+ public:
+  LargeArray() = default;
+  explicit LargeArray(uint64_t count);
+  LargeArray(LargeArray&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  LargeArray& operator=(LargeArray other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~LargeArray();
+
+  T& operator[](uint64_t i) { return data_[i]; }
+  T* data() const { return data_; }
+
+ private:
+  T* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
 
 // A record is `key_words` numbers, by which it is sorted, the first one first, and `value_words`.
 class RecordSorter {
@@ -44,7 +69,7 @@ class RecordSorter {
  private:
   struct Run;
 
-  uint32_t* record(uint64_t i) { return records_.get() + i * stride_; }
+  uint32_t* record(uint64_t i) { return records_.data() + i * stride_; }
   bool less(const uint32_t* a, const uint32_t* b) const;
   bool same_key(const uint32_t* a, const uint32_t* b) const;
   void order_records();
@@ -60,9 +85,9 @@ class RecordSorter {
   Options options_;
   size_t stride_ = 0;  // of records, in words
   uint64_t capacity_ = 0, count_ = 0, read_ = 0;
-  std::unique_ptr<uint32_t[]> records_;
-  std::vector<uint64_t> prefixes_, other_prefixes_;  // the keys' first words, packed
-  std::vector<uint32_t> sequence_, other_sequence_;  // the records in order; empty: as they are
+  LargeArray<uint32_t> records_;
+  LargeArray<uint64_t> prefixes_, other_prefixes_;  // the keys' first words, packed
+  LargeArray<uint32_t> sequence_, other_sequence_;  // the records in order, unless they are
   bool in_order_ = true;
   uint32_t all_bits_ = 0;  // of all keys, by or
   std::unique_ptr<Descriptor> file_;
