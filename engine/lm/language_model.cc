@@ -1,5 +1,8 @@
 #include "engine/lm/language_model.h"
 
+#include <bit>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -101,8 +104,8 @@ void LanguageModel::Model::view(std::span<const std::byte> bytes) {
 }
 
 // What is read of the records is checked where it leads, so that no file makes this read beyond
-// the image or go in circles: an arc's state is one that there is, and contexts back off to shorter
-// ones.
+// the image, go in circles or return what is no number: an arc's state is one that there is, and
+// contexts back off to shorter ones.
 double LanguageModel::Model::score(State state, Word word, State& next, int32_t& length) const {
   const Level* levels_begin = levels.data();
   const Level* level = levels_begin;
@@ -139,9 +142,10 @@ double LanguageModel::Model::score(State state, Word word, State& next, int32_t&
     while (state < level->first_state) --level;
   }
   next = level->arcs.last(arc);
-  if (next >= image.header.states) fail_damaged();
+  total += level->arcs.weight(arc);
+  if (next >= image.header.states || !std::isfinite(total)) fail_damaged();
   length = static_cast<int32_t>(level - levels_begin) + 1;
-  return total + level->arcs.weight(arc);
+  return total;
 }
 
 LanguageModel LanguageModel::open(const std::string& path) {

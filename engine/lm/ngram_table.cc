@@ -20,11 +20,8 @@ void NgramTable::begin(std::span<const uint64_t> counts) {
 
 uint64_t NgramTable::find(int32_t order, uint64_t begin, uint64_t end, Word word) const {
   const Entry* entries = level(order).entries.data();
-  // Galloping: arcs are often looked for in ascending order from where the last one was.
-  uint64_t step = 1;
-  while (begin + step < end && entries[begin + step].word < word) step *= 2;
-  const Entry* last = entries + std::min(begin + step + 1, end);
-  const Entry* found = std::lower_bound(entries + begin + step / 2, last, word,
+  const Entry* last = entries + end;
+  const Entry* found = std::lower_bound(entries + begin, last, word,
                                         [](const Entry& e, Word w) { return e.word < w; });
   return found != last && found->word == word ? static_cast<uint64_t>(found - entries) : end;
 }

@@ -22,6 +22,8 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/stage_index.h"
+#include "engine/lm/language_model.h"
+#include "engine/lm/model_image.h"
 #include "engine/plan/machine/machine.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
@@ -445,6 +447,59 @@ std::vector<std::string> tar_seeds() {
           tar_file("dir", '5', "") + tar_file("g", 'g', "whatever")};
 }
 
+// Every word after every state that begins or follows: all must be a logarithm of something.
+void require_scores(const LanguageModel& model) {
+  LanguageModel::State state = model.begin_sentence();
+  for (LanguageModel::Word w = 0; w < std::min<LanguageModel::Word>(model.words(), 50); ++w) {
+    for (const LanguageModel::State from : {state, model.empty_context()}) {
+      require(!std::isnan(model.score(from, w, state)), "a score that is no number");
+      require(state < model.states(), "a state that does not exist");
+    }
+    require(model.word(model.text(w)) < model.words(), "a word that does not exist");
+  }
+}
+
+void run_arpa(std::span<const std::byte> bytes) {
+  require_scores(LanguageModel::parse(text_of(bytes), "m.arpa"));
+}
+
+std::vector<std::string> arpa_seeds() {
+  return {
+      "\\data\\\nngram 1=4\nngram 2=2\nngram 3=1\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n"
+      "-0.5\ta\t-0.25\n-0.75\tb\n\n\\2-grams:\n-0.125\t<s> a\t-1\n-0.0625\ta b\n\n"
+      "\\3-grams:\n-2\t<s> a b\n\n\\end\\\n",
+      "\\data\\\r\nngram 1 = 3\r\n\\1-grams:\r\n-1 <unk>\r\n-1e-1 <s> 0\r\n-1 </s>\r\n\\end\\"};
+}
+
+// The model's checksum is made right again, so that what it covers is looked at.
+void run_language_model(std::span<const std::byte> bytes) {
+  std::string image(text_of(bytes));
+  if (image.size() >= sizeof(lm::ImageHeader) + 4) {
+    const uint64_t size = image.size();
+    std::memcpy(image.data() + offsetof(lm::ImageHeader, bytes), &size, sizeof size);
+    const uint32_t crc = crc32c(std::string_view(image).substr(0, image.size() - 4));
+    std::memcpy(image.data() + image.size() - 4, &crc, 4);
+  }
+  require_scores(LanguageModel::parse(image, "m.lm"));
+}
+
+std::vector<std::string> language_model_seeds() {
+  std::vector<std::string> images;
+  for (const int32_t bits : {0, 4}) {
+    lm::Vocabulary vocabulary;
+    lm::NgramTable table(vocabulary);
+    const std::string arpa = arpa_seeds().front();
+    LineReader lines(arpa, "seed");
+    lm::read_arpa(lines, vocabulary, table);
+    table.end();
+    images.emplace_back();
+    lm::write_image(table, vocabulary, bits, [&](std::span<const std::byte> piece) {
+      images.back().append(text_of(piece));
+    });
+  }
+  return images;
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -465,6 +520,8 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"csv", run_csv, csv_seeds},
       {"kaldi", run_kaldi, kaldi_seeds},
       {"tar", run_tar, tar_seeds},
+      {"arpa", run_arpa, arpa_seeds},
+      {"language_model", run_language_model, language_model_seeds},
   };
   return targets;
 }
