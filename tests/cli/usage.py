@@ -3,7 +3,8 @@
 from cli_support import *
 
 COMMANDS = [["prepare"], ["prepare", "speech-demo"], ["prepare", "fsdd"], ["train"], ["eval"],
-            ["transcribe"], ["info"], ["bench"], ["launch"], ["plan"]]
+            ["transcribe"], ["info"], ["bench"], ["launch"], ["plan"],
+            ["lm"], ["lm", "train"], ["lm", "build"]]
 
 
 def test_every_help_has_an_example():
