@@ -133,7 +133,7 @@ void print_training(const LanguageModelReport& r, bool characters) {
     std::printf("%5zu %12llu %12llu   %.4f %.4f %.4f%s\n", k + 1,
                 static_cast<unsigned long long>(e.found), static_cast<unsigned long long>(e.kept),
                 e.discounts[0], e.discounts[1], e.discounts[2],
-                e.fell_back ? "  (fixed: the text is too small to estimate them)" : "");
+                e.fell_back ? "  (fixed ones: its own cannot be estimated)" : "");
   }
 }
 
