@@ -81,7 +81,11 @@ std::string apply_rules(const TextRules& rules, std::string_view text) {
     if (rules.lowercase) {
       c = static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
     }
-    changed += to_utf8(c);
+    if (c < 0x80) {
+      changed += static_cast<char>(c);
+    } else {
+      changed += to_utf8(c);
+    }
   }
   return normalize_transcript(changed);
 }

@@ -17,6 +17,11 @@ void for_each_code_point(std::string_view text, F&& f) {
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   size_t at = 0;
   while (at < text.size()) {
+    if (bytes[at] < 0x80) {
+      f(static_cast<char32_t>(bytes[at]), at);
+      ++at;
+      continue;
+    }
     utf8proc_int32_t c = -1;
     const auto n =
         utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &c);
@@ -33,8 +38,11 @@ void for_each_code_point(std::string_view text, F&& f) {
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
-  for_each_code_point(text, [](char32_t, size_t) {});
-  if (text.empty()) return {};
+  // Below the combining marks everything is in normal form (UAX #15, section 9: quick check).
+  constexpr char32_t first_mark = 0x300;
+  bool plain = true;
+  for_each_code_point(text, [&](char32_t c, size_t) { plain = plain && c < first_mark; });
+  if (plain) return std::string(text);
   utf8proc_uint8_t* out = nullptr;
   const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                               static_cast<utf8proc_ssize_t>(text.size()), &out,
