@@ -157,6 +157,9 @@ LanguageModel LanguageModel::open(const std::string& path) {
   if (std::filesystem::is_regular_file(path, ignored)) {
     std::ifstream(path, std::ios::binary).read(start, sizeof start);
   }
+  if (std::string_view(start, sizeof start) == "mmap lm ") {
+    fail_input(path, ": is of KenLM's own form, expected an ARPA file or what rondo lm wrote");
+  }
   if (is_image({start, sizeof start})) {
     model->file = FileBytes(path, FileBytes::Mode::map);
     model->view(model->file.bytes());

@@ -27,9 +27,9 @@ class LanguageModel {
   static constexpr Word unknown = 0;
 
   // An ARPA file (also compressed by gzip) or what `rondo lm build` wrote; which, the content says.
-  // An ARPA file is read into memory: about 20 bytes an n-gram while it is read, about 10 after.
+  // An ARPA file is read into memory: about 35 bytes an n-gram while it is read, at most 15 after.
   // The other is mapped, and must not be shortened while the model is in use; its checksum is
-  // verified. Throws InputError that names the file and the line or what is wrong in it.
+  // verified. Throws InputError that names the file, and the line or what is wrong in it.
   static LanguageModel open(const std::string& path);
   // The same of a file's content; `name` stands for the file in messages.
   static LanguageModel parse(std::string_view content, const std::string& name);

@@ -135,6 +135,8 @@ def test_what_cannot_be_is_said_in_a_sentence():
         fails("lm", "train", root / "text", *out, "--prune", 0, 2, 1, errs="order 3 is pruned at 1, expected at least 2")
         fails("lm", "train", root / "text", "--out", root / "text", errs="would overwrite a text")
         fails("lm", "build", root / "text", root / "m.lm", errs="is no language model")
+        (root / "k.binary").write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(100))
+        fails("lm", "query", root / "k.binary", root / "text", errs="k.binary: is of KenLM's own form")
         fails("lm", "query", root / "nowhere.lm", root / "text", errs="nowhere.lm: cannot be opened")
 
 

@@ -57,14 +57,13 @@ class KneserNey {
 
  private:
   struct Adjuster;
-  // A unigram's uniform part, or an n-gram's discounted part and its context's gamma.
+  // With this share of the memory.
   RecordSorter sorter(int32_t keys, int32_t values, double share, bool add_up = false) const;
   int64_t pruned_at(int32_t order) const;
   void adjust_counts();
   void find_discounts();
   void discount(int32_t order);
   void interpolate(int32_t order, Word words, NgramSink& sink);
-  void give_unigrams(Word words, NgramSink& sink);
   OrderEstimate& estimate_of(int32_t order) { return orders_[static_cast<size_t>(order - 1)]; }
 
   EstimationOptions options_;
