@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   rondo::add_transcribe(line);
   rondo::add_predict(line);
   rondo::add_lm(line);
+  rondo::add_decode(line);
   rondo::add_info(line);
   rondo::add_bench(line);
   rondo::add_plan(line);

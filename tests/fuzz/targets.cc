@@ -18,6 +18,7 @@
 #include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
 #include "engine/data/manifest.h"
+#include "engine/decode/vocabulary.h"
 #include "engine/io/checkpoint_manifest.h"
 #include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
@@ -500,6 +501,21 @@ std::vector<std::string> language_model_seeds() {
   return images;
 }
 
+void run_vocabulary(std::span<const std::byte> bytes) {
+  const Vocabulary v = Vocabulary::parse(text_of(bytes), {}, "", "tokens");
+  std::vector<int32_t> labels;
+  for (int32_t label = 0; label < v.classes(); ++label) {
+    labels.push_back(label);
+    if (v.token(label).is_written) require(v.find(v.token(label).name) == label, "another class");
+  }
+  v.spell(v.text(labels));
+}
+
+std::vector<std::string> vocabulary_seeds() {
+  return {"<blank>\na\nb\n \n", "<blk> 0\n\xe2\x96\x81the 2\n\xe2\x96\x81 1\n",
+          "[\"\", \"|\", \"a\"]", "{\"a\": 1, \"[PAD]\": 0, \"<unk>\": 2}"};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -521,6 +537,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"kaldi", run_kaldi, kaldi_seeds},
       {"tar", run_tar, tar_seeds},
       {"arpa", run_arpa, arpa_seeds},
+      {"vocabulary", run_vocabulary, vocabulary_seeds},
       {"language_model", run_language_model, language_model_seeds},
   };
   return targets;

@@ -1,6 +1,7 @@
 #include "tools/recognition/inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <span>
@@ -85,7 +86,7 @@ std::string read_standard_input() {
   return bytes;
 }
 
-Matrix read_ready_features(const ModelInput& input) {
+Matrix read_matrix(const ModelInput& input) {
   Matrix features;
   if (input.file.path == "-") {
     const std::string bytes = read_standard_input();
@@ -95,11 +96,23 @@ Matrix read_ready_features(const ModelInput& input) {
   } else {
     features = read_feature_file(input.file, input.key);
   }
-  require_finite(features, input.name);
   return features;
 }
 
 }  // namespace
+
+Matrix read_scores(const ModelInput& input) {
+  if (input.is_audio) {
+    fail_input(input.name, ": is no .npy or .safetensors file of a model's outputs");
+  }
+  Matrix scores = read_matrix(input);
+  for (size_t i = 0; i < scores.data.size(); ++i) {
+    if (!std::isnan(scores.data[i])) continue;
+    fail_input(input.name, ": frame ", i / static_cast<size_t>(scores.dim), ", class ",
+               i % static_cast<size_t>(scores.dim), ": is no number");
+  }
+  return scores;
+}
 
 std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool ready_features) {
   std::vector<ModelInput> inputs;
@@ -137,7 +150,8 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, double* s
   }
   Matrix features;
   if (ready) {
-    features = read_ready_features(input);
+    features = read_matrix(input);
+    require_finite(features, input.name);
   } else {
     const Waveform audio = read_audio(input, model.description().config.features.rate);
     *seconds = audio.seconds();

@@ -26,6 +26,8 @@ struct ModelInput {
 // and for a folder that holds none.
 std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool ready_features);
 
+// The outputs of a model, [frames, classes]. Throws InputError for values that are NaN.
+Matrix read_scores(const ModelInput& input);
 // The recording, or all of standard input as one, at `sample_rate`. Throws InputError.
 Waveform read_audio(const ModelInput& input, int32_t sample_rate);
 // What the model reads of an input; *seconds: the length of a recording. Throws InputError.

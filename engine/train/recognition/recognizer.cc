@@ -22,37 +22,6 @@ std::vector<double> softmax(std::span<const float> row) {
   return p;
 }
 
-double probability(std::span<const float> row, int32_t label) {
-  return softmax(row)[static_cast<size_t>(label)];
-}
-
-std::vector<Transcript::Token> words_of(const std::vector<Transcript::Token>& characters) {
-  std::vector<Transcript::Token> words;
-  Transcript::Token word;
-  int count = 0;
-  const auto flush = [&] {
-    if (count == 0) return;
-    word.probability /= count;
-    words.push_back(word);
-    word = {};
-    count = 0;
-  };
-  for (const Transcript::Token& c : characters) {
-    const bool ends = c.text.back() == ' ';  // a space, or a number of an alphabet of numbers
-    const std::string text = ends ? c.text.substr(0, c.text.size() - 1) : c.text;
-    if (!text.empty()) {
-      if (count == 0) word.begin = c.begin;
-      word.text += text;
-      word.end = c.end;
-      word.probability += c.probability;
-      ++count;
-    }
-    if (ends) flush();
-  }
-  flush();
-  return words;
-}
-
 }  // namespace
 
 Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
@@ -60,6 +29,7 @@ Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
   file_ = file.name();
   description_ = ModelDescription::from_metadata(file.metadata(), file_);
   alphabet_ = Alphabet(description_.alphabet);
+  vocabulary_ = Vocabulary::of(alphabet_);
   if (description_.config.task == Task::ctc && alphabet_.classes() != description_.sizes.outputs) {
     fail_input(file_, ": an alphabet of ", alphabet_.symbols().size(), " symbols for ",
                description_.sizes.outputs, " outputs");
@@ -185,20 +155,7 @@ Transcript Recognizer::decode(std::vector<float> logits) const {
   t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
   const std::vector<TimedLabel> labels = find_labels(t);
   t.text = alphabet_.decode(labels_of(labels));
-  for (const TimedLabel& l : labels) {
-    Transcript::Token c;
-    c.text = alphabet_.symbols().at(static_cast<size_t>(l.label) - 1);
-    c.begin = l.first_frame * frame_seconds();
-    c.end = l.end_frame * frame_seconds();
-    for (int32_t f = l.first_frame; f < l.end_frame; ++f) {
-      c.probability += probability(std::span(t.logits).subspan(static_cast<size_t>(f * t.classes),
-                                                               static_cast<size_t>(t.classes)),
-                                   l.label);
-    }
-    c.probability /= l.end_frame - l.first_frame;
-    t.characters.push_back(std::move(c));
-  }
-  t.words = words_of(t.characters);
+  set_labels(t, vocabulary_, labels, frame_seconds());
   return t;
 }
 

@@ -15,6 +15,7 @@
 #include "engine/data/audio/waveform.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/decode/beam_search.h"
+#include "engine/decode/transcript.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/greedy.h"
 #include "engine/train/model/model_file.h"
@@ -22,25 +23,6 @@
 #include "kernels/devices.h"
 
 namespace rondo {
-
-// One utterance, decoded. Times are in seconds from its start.
-struct Transcript {
-  std::string text;
-  struct Token {
-    std::string text;
-    double begin = 0, end = 0;
-    double probability = 0;  // mean of the softmax over its frames
-  };
-  std::vector<Token> characters, words;
-  // With a beam: the best label sequences, the first of which the text is.
-  struct Alternative {
-    std::string text;
-    double log_probability = 0;  // natural logarithm
-  };
-  std::vector<Alternative> alternatives;
-  std::vector<float> logits;  // [frames, classes]
-  int64_t frames = 0, classes = 0;
-};
 
 // What a model says of one utterance.
 struct Prediction {
@@ -60,6 +42,7 @@ class Recognizer {
   const std::string& file() const { return file_; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Alphabet& alphabet() const { return alphabet_; }
+  const Vocabulary& vocabulary() const { return vocabulary_; }
   Session& session() { return *session_; }
 
   // Transcribes by ctc models. The waveform must have the model's sample rate (Error); one shorter
@@ -97,6 +80,7 @@ class Recognizer {
   std::string file_;
   ModelDescription description_;
   Alphabet alphabet_;
+  Vocabulary vocabulary_;
   std::unique_ptr<Session> session_;
 };
 

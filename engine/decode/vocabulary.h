@@ -1,0 +1,82 @@
+// What the classes of a CTC model stand for, any program's: characters, pieces of words, phonemes.
+//
+// Thread safety: immutable after construction.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/text/alphabet.h"
+
+namespace rondo {
+
+// Where one word ends and the next begins.
+enum class WordBorder : uint8_t {
+  separator,  // a token of its own stands between words: a space, |, <space>
+  prefix,     // a token that begins with U+2581 begins a word (SentencePiece)
+  every,      // each token is a word: phonemes, numbers
+  none,       // there are no words
+};
+
+class Vocabulary {
+ public:
+  Vocabulary() = default;  // of nothing
+  // A class of the model.
+  struct Token {
+    std::string name;                    // as the file has it
+    std::string piece;                   // what it adds to its word; empty: nothing
+    bool opens = false, closes = false;  // a word begins before it, ends behind it
+    bool is_written = true;              // false: the blank, <s> and the like; never part of a text
+  };
+
+  // `tokens[i]` is class i. `blank`: its class; by default the one token that is called <blank>,
+  // <blk>, <ctc>, <eps>, <pad>, [PAD] or nothing (""), with <blank> before <pad>. `border`: a token
+  // that separates words, "none" or "every"; empty: told from the tokens: U+2581 before others is a
+  // prefix; else " ", "|", "<space>" or U+2581 alone is a separator; else every token is a word
+  // where some have several characters, and there are no words where none has. Throws InputError
+  // that begins with `name`.
+  Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
+             const std::string& border, const std::string& name);
+  // A file: tokens one a line, also with their class behind them ("a 5", as k2 and ESPnet have
+  // it), a JSON list of tokens, or a JSON object from tokens to classes (Hugging Face's
+  // vocab.json). Classes must be 0, 1, 2, ... without gaps.
+  static Vocabulary open(const std::string& path, std::optional<int32_t> blank,
+                         const std::string& border);
+  // The same of the file's content; for the fuzzer.
+  static Vocabulary parse(std::string_view content, std::optional<int32_t> blank,
+                          const std::string& border, const std::string& name);
+  // Of a model of rondo's own.
+  static Vocabulary of(const Alphabet& alphabet);
+
+  int32_t classes() const { return static_cast<int32_t>(tokens_.size()); }
+  int32_t blank() const { return blank_; }
+  WordBorder border() const { return border_; }
+  const Token& token(int32_t label) const { return tokens_.at(static_cast<size_t>(label)); }
+  // The class called so, or none.
+  std::optional<int32_t> find(std::string_view name) const;
+
+  // Of WordBorder::separator: the class that separates words.
+  int32_t separator() const { return separator_; }
+
+  // Words with one space between, or what the tokens say in a row where there are no words.
+  std::string text(std::span<const int32_t> labels) const;
+
+  // The labels of a word, or of a text where there are no words; the longest token that fits is
+  // taken first. None where it cannot be spelled.
+  std::optional<std::vector<int32_t>> spell(std::string_view word) const;
+
+ private:
+  void set_border(const std::string& border, const std::string& name);
+
+  std::vector<Token> tokens_;
+  int32_t blank_ = 0, separator_ = -1;
+  WordBorder border_ = WordBorder::none;
+  std::vector<std::pair<std::string, int32_t>> by_name_;  // sorted
+  size_t longest_ = 0;                                    // name, in bytes
+};
+
+}  // namespace rondo

@@ -1,0 +1,89 @@
+"""rondo decode: outputs that other programs made, with every kind of vocabulary."""
+
+import json
+import math
+import struct
+
+from cli_support import check, fails, folder, main, run
+
+
+def said(*words):
+    return run(*words)[0]
+
+
+def write_npy(path, rows):
+    """Rows of numbers as NumPy's format has them."""
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({len(rows)}, {len(rows[0])}), }}"
+    header += " " * (63 - (len(header) + 10) % 64) + "\n"
+    data = b"".join(struct.pack("<f", v) for row in rows for v in row)
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data)
+
+
+def spoken(labels, classes, sure=0.9):
+    """Probabilities of frames in which these classes are the likely ones."""
+    return [[sure if c == label else (1 - sure) / (classes - 1) for c in range(classes)] for label in labels]
+
+
+def test_vocabularies():
+    with folder() as root:
+        write_npy(root / "a.npy", spoken([0, 2, 2, 3, 0, 1, 4, 0, 4], 5))
+        for content, text in [
+            ("<blank>\n \nt\no\ne\n", "to ee"),
+            ("<pad>\n|\nt\no\ne\n", "to ee"),
+            ("<blk> 0\n<space> 1\nt 2\no 3\ne 4\n", "to ee"),
+            ('["", "|", "t", "o", "e"]', "to ee"),
+            ('{"e": 4, "[PAD]": 0, "o": 3, "|": 1, "t": 2}', "to ee"),
+            ("<blk>\n▁a\n▁t\no\ne\n", "to aee"),
+            ("<eps>\nSIL\nT\nOW\nIY\n", "T OW SIL IY IY"),
+            ("<eps>\nx\nt\no\ne\n", "toxee"),
+            ("[PAD]\n<unk>\nt\no\ne\n", "toee"),
+        ]:
+            (root / "tokens").write_text(content)
+            for beam in 0, 20:
+                out = said("decode", root / "tokens", root / "a.npy", "--beam", beam)
+                check(out.strip() == text, repr(out), content, beam)
+        (root / "tokens").write_text("b\na\nt\no\ne\n")
+        out = said("decode", root / "tokens", root / "a.npy", "--blank", 0, "--word-border", "a")
+        check(out.strip() == "to ee", out)
+        fails("decode", root / "tokens", root / "a.npy", errs="which of its 5 tokens is the blank")
+        fails("decode", root / "tokens", root / "a.npy", "--blank", 5, errs="the blank is class 5, and there are 5")
+
+
+def test_what_is_told():
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        write_npy(root / "x.npy", spoken([0, 2, 2, 0, 1, 3], 4))
+        write_npy(root / "y.npy", [[math.log(p) + 3 for p in row] for row in spoken([3, 3, 0, 3], 4)])
+        out = said("decode", root / "tokens", root / "x.npy", "--frame-ms", 20, "--format", "jsonl", "--nbest", 3)
+        line = json.loads(out)
+        check(line["text"] == "a b" and [w["text"] for w in line["words"]] == ["a", "b"], line)
+        check((line["words"][0]["begin"], line["words"][0]["end"]) == (0.02, 0.06), line)
+        check(abs(line["words"][0]["probability"] - 0.9) < 1e-6, line)
+        best = [a["log_probability"] for a in line["alternatives"]]
+        check(len(best) == 3 and best == sorted(best, reverse=True) and best[0] < 0, line)
+        # Logits, probabilities and their logarithms are one and the same; any number of threads is.
+        both = [said("decode", root / "tokens", root, "--threads", n) for n in (1, 2)]
+        check(both[0] == both[1] == f"{root}/x.npy\ta b\n{root}/y.npy\tbb\n", both)
+
+
+def test_mistakes():
+    with folder() as root:
+        write_npy(root / "x.npy", spoken([0, 1], 2))
+        (root / "three").write_text("<blank>\na\nb\n")
+        fails("decode", root / "three", root / "x.npy", errs="has 2 classes per frame")
+        (root / "gap").write_text("<blank> 0\na 2\n")
+        fails("decode", root / "gap", root / "x.npy", errs="class 1 has no token")
+        (root / "twice").write_text("<blank>\na\na\n")
+        fails("decode", root / "twice", root / "x.npy", errs="have the same token, 'a'")
+        (root / "object").write_text('{"<blank>": "x"}')
+        fails("decode", root / "object", root / "x.npy", errs="expected a JSON list of tokens")
+        (root / "two").write_text("<blank>\na\n")
+        write_npy(root / "nan.npy", [[0, 1], [0, math.nan]])
+        fails("decode", root / "two", root / "nan.npy", errs="frame 1, class 1: is no number")
+        write_npy(root / "raw.npy", [[0, 5], [-1, 2]])
+        fails("decode", root / "two", root / "raw.npy", "--scores", "probabilities", errs="is not of probabilities")
+        fails("decode", root / "two", root / "raw.npy", "--word-border", "#", errs="has no token '#' that could separate")
+        check(said("decode", root / "two", root / "raw.npy").strip() == "a", "logits")
+
+
+main(globals())
