@@ -17,11 +17,13 @@
 #include "engine/report/jsonl.h"
 #include "engine/text/edit_alignment.h"
 #include "engine/train/recognition/recognizer.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
 #include "tools/eval_results.h"
+#include "tools/recognition/decoding.h"
 
 namespace rondo {
 namespace {
@@ -30,6 +32,7 @@ struct EvalOptions {
   std::string model, manifest, group, hypotheses, report;
   int threads = 0;
   bool json = false;
+  DecodingOptions decoding;
   DeviceChoice device;
 };
 
@@ -203,6 +206,11 @@ int run_eval(const EvalOptions& o) {
   EvaluationOptions options;
   options.task = results.task;
   const bool is_text = results.task == Task::ctc;
+  if (!is_text && o.decoding.asks_for_search())
+    fail_input(model.file(), ": is not a ctc model: there is no text to search for");
+  const std::optional<Decoder> decoder = make_decoder(o.decoding, model.vocabulary());
+  options.decoder = decoder ? &*decoder : nullptr;
+  options.decoder_threads = o.threads > 0 ? o.threads : usable_cpus();
   results.evaluation = evaluate(model.session(), *data, is_text ? &model.alphabet() : nullptr,
                                 options, [&](const Hypothesis& h) { collector.take(h); });
   collector.finish();
@@ -228,6 +236,7 @@ void add_eval(Command& program) {
   command.add_option("manifest", o->manifest, "JSONL manifest with references")
       .required()
       .check(check_file_name);
+  add_decoding_options(command, &o->decoding, false);
   command.add_option("--group-by", o->group,
                      "rates for each value of this manifest field (speaker, voice, ...)");
   command.add_option("--hypotheses", o->hypotheses,

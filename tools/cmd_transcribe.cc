@@ -14,6 +14,7 @@
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/recognition/decoding.h"
 #include "tools/recognition/predictions.h"
 
 namespace rondo {
@@ -23,9 +24,10 @@ struct PredictOptions {
   std::string command;  // "transcribe" or "predict"
   std::string model, format = "text", out, picture;
   std::vector<std::string> files;
-  int threads = 0, channel = -1, beam = 0, nbest = 1;
+  int threads = 0, channel = -1;
   bool stream = false;
   double chunk_ms = 500;
+  DecodingOptions decoding;
   DeviceChoice device;
 };
 
@@ -253,12 +255,7 @@ void require_fitting(const PredictOptions& o) {
   if (o.format != "npy" && !o.out.empty()) {
     throw WrongUsage("--out is for --format npy; text and jsonl go to standard output");
   }
-  if (o.beam > 0 && o.stream) {
-    throw WrongUsage("--beam is for whole recordings, not with --stream");
-  }
-  if (o.nbest > 1 && (o.beam < o.nbest || o.format != "jsonl")) {
-    throw WrongUsage("--nbest takes --format jsonl and a --beam that is at least as large");
-  }
+  require_fitting(o.decoding, o.format);
   if (!o.picture.empty() && o.files.size() != 1) {
     throw WrongUsage("--picture takes a single recording");
   }
@@ -272,17 +269,12 @@ int run_predict(const PredictOptions& o) {
   require_model_first("rondo " + o.command, o.model, o.files.front());
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  if (o.beam > 0) {
-    BeamOptions beam;
-    beam.beam = o.beam;
-    beam.nbest = o.nbest;
-    model.set_beam(beam);
-  }
   const Config& config = model.description().config;
   if (o.command == "transcribe" && config.task != Task::ctc) {
     fail_input(model.file(),
                ": is not a ctc model: it writes no text; 'rondo predict' tells what it ", "says");
   }
+  model.set_decoder(make_decoder(o.decoding, model.vocabulary()));
   const bool ready = config.features.type == FeatureType::ready;
   std::vector<ModelInput> inputs = inputs_of(o.files, ready);
   for (ModelInput& input : inputs) {
@@ -339,16 +331,7 @@ void add_transcribe(Command& program) {
   auto o = std::make_shared<PredictOptions>();
   o->command = "transcribe";
   add_common_options(command, o.get());
-  command
-      .add_option("--beam", o->beam,
-                  "search for the most probable text among so many beginnings of one; 0: the best "
-                  "class of each frame")
-      .range(0, 100000)
-      .type_name("INT");
-  command.add_option("--nbest", o->nbest, "so many of them, as alternatives of --format jsonl")
-      .range(1, 100000)
-      .type_name("INT")
-      .show_default();
+  add_decoding_options(command, &o->decoding, true);
   command.add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
   command.add_flag("--stream", o->stream,
                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
@@ -360,6 +343,7 @@ void add_transcribe(Command& program) {
   command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          rondo transcribe run folder > transcripts.tsv\n"
+      "          rondo transcribe run folder --lm 3gram.lm --hot-words names.txt\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
   command.action([o] { return run_predict(*o); });
 }

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include "engine/decode/forced_alignment.h"
+#include "engine/text/greedy.h"
 
 namespace rondo {
 namespace {
@@ -14,21 +18,12 @@ double probability(std::span<const float> row, int32_t label) {
   return std::exp(static_cast<double>(row[static_cast<size_t>(label)] - largest)) / sum;
 }
 
-}  // namespace
-
+// Fills in characters and words from the labels, found in t.logits.
 void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
-                double frame_seconds) {
-  t.characters.clear();
-  t.words.clear();
-  int in_word = 0;  // labels
-  const auto close = [&] {
-    if (in_word > 0) t.words.back().probability /= in_word;
-    in_word = 0;
-  };
+                std::span<const SpelledWord> words, double frame_seconds) {
   for (const TimedLabel& l : labels) {
-    const Vocabulary::Token& token = vocabulary.token(l.label);
-    Transcript::Token c;
-    c.text = token.name;
+    Transcript::Token& c = t.characters.emplace_back();
+    c.text = vocabulary.token(l.label).name;
     c.begin = l.first_frame * frame_seconds;
     c.end = l.end_frame * frame_seconds;
     for (int32_t f = l.first_frame; f < l.end_frame; ++f) {
@@ -37,18 +32,47 @@ void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const Tim
       c.probability += probability(row, l.label);
     }
     c.probability /= l.end_frame - l.first_frame;
-    if (token.opens) close();
-    if (!token.piece.empty()) {
-      if (in_word++ == 0) t.words.push_back({{}, c.begin, c.end, 0});
-      Transcript::Token& word = t.words.back();
-      word.text += token.piece;
-      word.end = c.end;
-      word.probability += c.probability;
-    }
-    if (token.closes) close();
-    t.characters.push_back(std::move(c));
   }
-  close();
+  for (const SpelledWord& w : words) {
+    if (w.first_label == w.end_label) continue;
+    const auto parts = std::span(t.characters)
+                           .subspan(static_cast<size_t>(w.first_label),
+                                    static_cast<size_t>(w.end_label - w.first_label));
+    Transcript::Token& word = t.words.emplace_back();
+    word.text = w.text;
+    word.begin = parts.front().begin;
+    word.end = parts.back().end;
+    for (const Transcript::Token& c : parts) word.probability += c.probability;
+    word.probability /= static_cast<double>(parts.size());
+  }
+}
+
+}  // namespace
+
+Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
+                         const Decoder* decoder, double frame_seconds) {
+  Transcript t;
+  t.logits = std::move(logits);
+  t.classes = vocabulary.classes();
+  t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
+  const auto frames = static_cast<int32_t>(t.frames);
+  if (!decoder) {
+    auto labels = greedy_ctc(t.logits.data(), frames, vocabulary.classes(), vocabulary.blank());
+    std::erase_if(labels, [&](const auto& l) { return !vocabulary.token(l.label).is_written; });
+    const std::vector<int32_t> written = labels_of(labels);
+    t.text = vocabulary.text(written);
+    set_labels(t, vocabulary, labels, vocabulary.words(written), frame_seconds);
+    return t;
+  }
+  const std::vector<DecodedText> texts = decoder->decode(t.logits.data(), frames);
+  for (const DecodedText& d : texts)
+    t.alternatives.push_back({d.text, d.score, d.log_probability, d.lm_log10});
+  const DecodedText& best = texts.front();
+  t.text = best.text;
+  const auto labels = forced_alignment(t.logits.data(), frames, vocabulary.classes(), best.labels,
+                                       vocabulary.blank());
+  set_labels(t, vocabulary, labels, best.words, frame_seconds);
+  return t;
 }
 
 }  // namespace rondo

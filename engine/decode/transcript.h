@@ -1,15 +1,15 @@
 // What was recognised: a text, its words and labels with their times and probabilities.
 //
-// Thread safety: plain data and pure functions.
+// Errors: those of a decoder and of a forced alignment. Thread safety: plain data and pure
+// functions.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/decode/decoder.h"
 #include "engine/decode/vocabulary.h"
-#include "engine/text/greedy.h"
 
 namespace rondo {
 
@@ -23,18 +23,20 @@ struct Transcript {
                              // its labels
   };
   std::vector<Token> characters, words;  // `characters`: labels, whatever they stand for
-  // With a beam: the best label sequences, the first of which the text is.
+  // By a decoder: the best texts, the first of which is this one. See DecodedText.
   struct Alternative {
     std::string text;
-    double log_probability = 0;  // natural logarithm
+    double score = 0, log_probability = 0, lm_log10 = 0;
   };
   std::vector<Alternative> alternatives;
   std::vector<float> logits;  // [frames, classes]
   int64_t frames = 0, classes = 0;
 };
 
-// Fills in characters and words from the labels, found in t.logits. The text stays.
-void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
-                double frame_seconds);
+// What a model's outputs say: `logits` [frames, classes of the vocabulary]. With `decoder`, the
+// best text that it finds, with the times of its best alignment; without, the best class of each
+// frame. `frame_seconds`: from one frame to the next.
+Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
+                         const Decoder* decoder, double frame_seconds);
 
 }  // namespace rondo

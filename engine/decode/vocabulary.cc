@@ -242,6 +242,24 @@ std::string Vocabulary::text(std::span<const int32_t> labels) const {
   return text;
 }
 
+std::vector<SpelledWord> Vocabulary::words(std::span<const int32_t> labels) const {
+  std::vector<SpelledWord> words;
+  if (border_ == WordBorder::none) return words;
+  bool is_open = false;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const Token& t = token(labels[i]);
+    if (t.opens) is_open = false;
+    if (!t.piece.empty()) {
+      if (!is_open) words.push_back({{}, static_cast<int32_t>(i), 0});
+      is_open = true;
+      words.back().text += t.piece;
+      words.back().end_label = static_cast<int32_t>(i) + 1;
+    }
+    if (t.closes) is_open = false;
+  }
+  return words;
+}
+
 std::optional<std::vector<int32_t>> Vocabulary::spell(std::string_view word) const {
   std::string marked(border_ == WordBorder::prefix ? mark : std::string_view());
   marked += word;

@@ -22,6 +22,14 @@ enum class WordBorder : uint8_t {
   none,       // there are no words
 };
 
+// A word within a text of labels.
+struct SpelledWord {
+  std::string text;
+  int32_t first_label = 0, end_label = 0;
+
+  bool operator==(const SpelledWord&) const = default;
+};
+
 class Vocabulary {
  public:
   Vocabulary() = default;  // of nothing
@@ -64,6 +72,8 @@ class Vocabulary {
 
   // Words with one space between, or what the tokens say in a row where there are no words.
   std::string text(std::span<const int32_t> labels) const;
+  // None where there are no words.
+  std::vector<SpelledWord> words(std::span<const int32_t> labels) const;
 
   // The labels of a word, or of a text where there are no words; the longest token that fits is
   // taken first. None where it cannot be spelled.

@@ -66,6 +66,61 @@ def test_what_is_told():
         check(both[0] == both[1] == f"{root}/x.npy\ta b\n{root}/y.npy\tbb\n", both)
 
 
+def test_knowledge():
+    """A language model, a lexicon, hot words: what each changes."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        # "a" and "b" are as probable as each other in the second place.
+        rows = spoken([2, 0, 1, 0], 4) + [[0.02, 0.02, 0.47, 0.49]]
+        write_npy(root / "x.npy", rows)
+        check(said("decode", root / "tokens", root / "x.npy").strip() == "a b", "alone")
+        (root / "text").write_text("a a\na a\na a a\nb\n")
+        run("lm", "train", root / "text", "--order", "2", "--discount-fallback", "--out", root / "2gram.lm")
+        check(said("decode", root / "tokens", root / "x.npy", "--lm", root / "2gram.lm").strip() == "a a", "model")
+        (root / "lexicon").write_text("a\n")
+        check(said("decode", root / "tokens", root / "x.npy", "--lexicon", root / "lexicon").strip() == "a a", "lexicon")
+        (root / "alias").write_text("x\ta\ny\tb\n")
+        line = json.loads(said("decode", root / "tokens", root / "x.npy", "--lexicon", root / "alias", "--format", "jsonl"))
+        check(line["text"] == "x y" and [w["text"] for w in line["words"]] == ["x", "y"], line)
+        check(line["words"][1]["begin"] == 4 and line["words"][1]["end"] == 5, line)
+        (root / "hot").write_text("a a\t4\n")
+        out = said("decode", root / "tokens", root / "x.npy", "--hot-words", root / "hot", "--nbest", 2, "--format", "jsonl")
+        line = json.loads(out)
+        check([a["text"] for a in line["alternatives"]] == ["a a", "a b"], line)
+        best = line["alternatives"][0]
+        check(abs(best["score"] - best["log_probability"] - 4) < 1e-6 and best["lm_log10"] == 0, best)
+
+        fails("decode", root / "tokens", root / "x.npy", "--lm", root / "none", errs="none")
+        run("decode", root / "tokens", root / "x.npy", "--beam", 0, "--lm", root / "2gram.lm", code=2, errs="--beam 0 is none")
+        (root / "bad").write_text("a\nc\td\n")
+        fails("decode", root / "tokens", root / "x.npy", "--lexicon", root / "bad", errs="bad:2: the model has no token 'd'")
+        (root / "upper").write_text("A A\nB\n")
+        run("lm", "train", root / "upper", "--order", "2", "--discount-fallback", "--out", root / "upper.lm")
+        errs = run("decode", root / "tokens", root / "x.npy", "--lm", root / "upper.lm")[1]
+        check("can spell 0 of the 2 words" in errs, errs)
+
+
+def test_tuning():
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        rows = spoken([2, 0, 1, 0], 4) + [[0.02, 0.02, 0.47, 0.49]]
+        for name in "xyz":
+            write_npy(root / f"{name}.npy", rows)
+        with open(root / "dev.jsonl", "w") as out:
+            for name in "xyz":
+                out.write(json.dumps({"features_filepath": f"{name}.npy", "text": "a a"}) + "\n")
+        (root / "text").write_text("a a\na a\na a a\nb\n")
+        run("lm", "train", root / "text", "--order", "2", "--discount-fallback", "--out", root / "2gram.lm")
+        out = said("tune", root / "tokens", root / "dev.jsonl", "--lm", root / "2gram.lm")
+        check("3 utterances" in out and "WER 50.00 %" in out, out)
+        best = out.splitlines()[-1]
+        check("(WER 0.00 %" in best, out)
+        weights = best.split("best: ")[1].split("  (")[0].split()
+        check(said("decode", root / "tokens", root / "x.npy", "--lm", root / "2gram.lm", *weights).strip() == "a a", best)
+        run("tune", root / "tokens", root / "dev.jsonl", code=2, errs="--lm is missing")
+        fails("tune", root / "tokens", root / "x.npy", "--lm", root / "2gram.lm", errs="has no text to compare with")
+
+
 def test_mistakes():
     with folder() as root:
         write_npy(root / "x.npy", spoken([0, 1], 2))

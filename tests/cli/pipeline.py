@@ -70,6 +70,11 @@ def test_streaming_writes_what_transcribing_writes():
         check(run("transcribe", model, recording, "--stream", "--chunk-ms", "70")[0] == text, text)
         raw = recording.read_bytes()[44:]  # write_wav's header
         check(run("transcribe", model, "-", "--stream", stdin=raw)[0] == text, "from a pipe")
+        (root / "letters").write_text("aa ab\nba bb\n")
+        run("lm", "train", root / "letters", "--order", 2, "--discount-fallback", "--out", root / "letters.lm")
+        by_search = [run("transcribe", model, recording, "--lm", root / "letters.lm", *more)[0]
+                     for more in ([], ["--stream", "--chunk-ms", "70"])]
+        check(by_search[0] == by_search[1], by_search)
         logits = []
         for name, more in (("whole", []), ("streamed", ["--stream", "--chunk-ms", "33"])):
             run("transcribe", model, recording, "--format", "npy", "--out", root / name, *more)
@@ -185,6 +190,16 @@ def test_what_can_be_transcribed():
             check(scores == sorted(scores, reverse=True) and scores[0] <= 0, scores)
             times = [w[key] for w in said["words"] for key in ("begin", "end")]
             check(times == sorted(times) and (not times or times[-1] <= said["duration"] + 0.1), times)
+        # With a language model: eval and transcribe say the same, and what one says is what tune says.
+        run("lm", "train", root / "train.jsonl", "--order", 2, "--discount-fallback", "--out", root / "2gram.lm")
+        best = run("tune", model, root / "dev.jsonl", "--lm", root / "2gram.lm")[0].splitlines()[-1]
+        weights = best.split("best: ")[1].split("  (")[0].split()
+        known = ["--lm", root / "2gram.lm", *weights]
+        rates = run("eval", model, root / "dev.jsonl", *known, "--hypotheses", root / "known.jsonl")[0]
+        check(best.split("(WER ")[1].split(" %")[0] == rates.split("WER ")[1].split("%")[0], best, rates)
+        written = [json.loads(line)["hypothesis"] for line in (root / "known.jsonl").open()]
+        heard = run("transcribe", model, root / "dev.jsonl", *known)[0].splitlines()
+        check([line.split("\t")[1] for line in heard] == written, heard, written)
         by_beam = run("transcribe", model, root / "dev.jsonl", "--beam", 1)[0].splitlines()
         check([line.split("\t")[0] for line in by_beam] == names, by_beam)
         # Parts, which are known by where they begin; what the manifest says stays with them.

@@ -1,4 +1,4 @@
-// Beam search and forced alignment beside all alignments that there are.
+// Decoders and forced alignment beside all alignments that there are.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <map>
 #include <random>
 
-#include "engine/decode/beam_search.h"
+#include "engine/decode/decoder.h"
 #include "engine/decode/forced_alignment.h"
 #include "kernels/base/error.h"
 
@@ -59,17 +59,24 @@ std::map<std::vector<int32_t>, double> all_texts(const Scores& s, bool sum, int3
   return probabilities;
 }
 
-BeamOptions options(int32_t beam, int32_t nbest, bool sum = true, int32_t blank = 0) {
-  BeamOptions o;
+DecoderOptions options(int32_t beam, int32_t nbest, bool sum = true) {
+  DecoderOptions o;
   o.beam = beam;
   o.nbest = nbest;
   o.sum = sum;
-  o.blank = blank;
   return o;
 }
 
-std::vector<BeamHypothesis> search(const Scores& s, const BeamOptions& o) {
-  return beam_search(s.values.data(), s.frames, s.classes, o);
+// Classes that are called "a", "b", ..., without words; the blank has no name.
+Vocabulary letters(int32_t classes, int32_t blank = 0) {
+  std::vector<std::string> tokens;
+  for (int32_t c = 0; c < classes; ++c)
+    tokens.push_back(c == blank ? "<blank>" : std::string(1, static_cast<char>('a' + c)));
+  return Vocabulary(tokens, {}, "none", "test");
+}
+
+std::vector<DecodedText> search(const Scores& s, const DecoderOptions& o, int32_t blank = 0) {
+  return Decoder(letters(s.classes, blank), o).decode(s.values.data(), s.frames);
 }
 
 }  // namespace
@@ -80,17 +87,17 @@ TEST_CASE("a beam that holds everything finds every text with its exact probabil
     for (const bool sum : {true, false}) {
       const int32_t blank = static_cast<int32_t>(seed % 3);
       const auto expected = all_texts(s, sum, blank);
-      const auto found = search(s, options(100000, 100000, sum, blank));
+      const auto found = search(s, options(100000, 100000, sum), blank);
       INFO("seed " << seed << " sum " << sum);
       REQUIRE(found.size() == expected.size());
       double before = std::numeric_limits<double>::infinity();
-      for (const BeamHypothesis& h : found) {
+      for (const DecodedText& h : found) {
         REQUIRE(expected.count(h.labels) == 1);
         CHECK(h.log_probability == Approx(std::log(expected.at(h.labels))).epsilon(1e-9));
         CHECK(h.log_probability <= before);
         before = h.log_probability;
       }
-      CHECK(search(s, options(100000, 1, sum, blank)).front().labels == found.front().labels);
+      CHECK(search(s, options(100000, 1, sum), blank).front().labels == found.front().labels);
     }
   }
 }
@@ -102,7 +109,7 @@ TEST_CASE("a narrow beam gives lower bounds, and what it gives is there", "[beam
     const auto expected = all_texts(s, true, 0);
     const auto found = search(s, options(8, 8));
     REQUIRE(found.size() == 8);
-    for (const BeamHypothesis& h : found)
+    for (const DecodedText& h : found)
       CHECK(h.log_probability <= std::log(expected.at(h.labels)) + 1e-9);
     const auto best = std::max_element(expected.begin(), expected.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
@@ -124,17 +131,16 @@ TEST_CASE("the sum over alignments can prefer what no best alignment does", "[be
 
 TEST_CASE("a floor leaves classes out of single frames, repeats stay", "[beam]") {
   const Scores s = random_scores(6, 5, 3);
-  BeamOptions o = options(1000, 1000);
+  DecoderOptions o = options(1000, 1000);
   o.token_floor = std::log(0.15);
   const auto all = all_texts(s, true, 0);
   const auto found = search(s, o);
   CHECK(found.size() < all.size() / 2);
-  for (const BeamHypothesis& h : found)
-    CHECK(h.log_probability <= std::log(all.at(h.labels)) + 1e-9);
+  for (const DecodedText& h : found) CHECK(h.log_probability <= std::log(all.at(h.labels)) + 1e-9);
 }
 
 TEST_CASE("nothing to hear, and scores that are none", "[beam]") {
-  const auto none = beam_search(nullptr, 0, 3, {});
+  const auto none = Decoder(letters(3), {}).decode(nullptr, 0);
   REQUIRE(none.size() == 1);
   CHECK(none[0].labels.empty());
   CHECK(none[0].log_probability == 0);
@@ -145,7 +151,7 @@ TEST_CASE("nothing to hear, and scores that are none", "[beam]") {
   s.values[7] = -std::numeric_limits<float>::infinity();  // a probability of 0 is one
   CHECK_NOTHROW(search(s, {}));
   CHECK_THROWS_AS(search(s, options(0, 1)), Error);
-  CHECK_THROWS_AS(search(s, options(1, 1, true, 3)), Error);
+  CHECK_THROWS_AS(search(s, options(1, 0)), Error);
 }
 
 TEST_CASE("a forced alignment is the most probable of all that spell the text", "[alignment]") {

@@ -18,6 +18,7 @@
 #include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
 #include "engine/data/manifest.h"
+#include "engine/decode/lexicon.h"
 #include "engine/decode/vocabulary.h"
 #include "engine/io/checkpoint_manifest.h"
 #include "engine/io/crc32c.h"
@@ -516,6 +517,35 @@ std::vector<std::string> vocabulary_seeds() {
           "[\"\", \"|\", \"a\"]", "{\"a\": 1, \"[PAD]\": 0, \"<unk>\": 2}"};
 }
 
+void run_word_lists(std::span<const std::byte> bytes) {
+  static const Vocabulary letters({"<blank>", "|", "a", "b", "\xc3\xa9"}, {}, "", "tokens");
+  const std::string_view text = text_of(bytes);
+  bool read = false;
+  std::string why;
+  try {
+    for (const Spelling& s : parse_lexicon(text, letters, "words")) {
+      require(!s.word.empty() && !s.labels.empty(), "a word of nothing");
+      for (const int32_t label : s.labels)
+        require(label > letters.separator() && label < letters.classes(), "a label of no letter");
+    }
+    read = true;
+  } catch (const InputError& e) {
+    why = e.what();
+  }
+  try {
+    for (const HotWord& h : parse_hot_words(text, 1, "words"))
+      require(!h.phrase.empty() && std::isfinite(h.weight), "a hot word of nothing");
+    read = true;
+  } catch (const InputError& e) {
+    why = e.what();
+  }
+  if (!read) throw InputError(why);
+}
+
+std::vector<std::string> word_list_seeds() {
+  return {"ab\ta b\nab a a b\n\nb\r\n", "a b\t-2.5\nb\t3\n", "\xc3\xa9\t\xc3\xa9\n"};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -538,6 +568,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"tar", run_tar, tar_seeds},
       {"arpa", run_arpa, arpa_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
+      {"word_lists", run_word_lists, word_list_seeds},
       {"language_model", run_language_model, language_model_seeds},
   };
   return targets;

@@ -61,7 +61,10 @@ std::string json_text(Task task, const ModelInput& input, const Prediction& p, d
       if (!p.transcript.alternatives.empty()) {
         Json all = Json::array();
         for (const auto& a : p.transcript.alternatives) {
-          all.push_back(Json::object({{"text", a.text}, {"log_probability", a.log_probability}}));
+          all.push_back(Json::object({{"text", a.text},
+                                      {"score", a.score},
+                                      {"log_probability", a.log_probability},
+                                      {"lm_log10", a.lm_log10}}));
         }
         line["alternatives"] = std::move(all);
       }

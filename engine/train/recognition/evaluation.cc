@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "engine/train/model/build_model.h"
+#include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -137,7 +139,10 @@ class Evaluator {
         options_(options),
         each_(each),
         shape_(model.prediction_shape()),
-        factor_(model.subsampling()) {}
+        factor_(model.subsampling()) {
+    if (text) vocabulary_ = Vocabulary::of(*text);
+    if (options.decoder) threads_.emplace(options.decoder_threads);
+  }
 
   void batch(const HostBatch& batch) {
     const BatchView view = batch_view(batch, options_.task, inputs_);
@@ -149,56 +154,86 @@ class Evaluator {
       result.counted += last_->sequences - last_->infeasible - last_->nonfinite;
       result.infeasible += last_->infeasible;
     }
-    for (size_t n = 0; n < batch.utterances.size(); ++n) utterance(batch, prediction, n);
+    if (options_.task == Task::ctc) {
+      read_texts(batch, prediction);
+    } else {
+      for (size_t n = 0; n < batch.utterances.size(); ++n) values(batch, prediction, n);
+    }
   }
 
   Evaluation result;
 
  private:
-  void utterance(const HostBatch& batch, const std::vector<float>& prediction, size_t n) {
+  Hypothesis begin(const HostBatch& batch, size_t n) {
     Hypothesis h;
     h.utterance = batch.utterances[n];
     h.loss = options_.references ? static_cast<double>(last_->losses[n]) : 0;
     ++result.utterances;
-    const auto cols = static_cast<size_t>(shape_.cols);
-    if (options_.task == Task::ctc) {
-      unpacked_ = unpack(prediction, batch.layout, factor_, n, shape_.cols);
-      h.output_frames = static_cast<int32_t>(unpacked_.size() / cols);
-      h.scores = unpacked_;
-      if (std::any_of(h.scores.begin(), h.scores.end(), [](float v) { return std::isnan(v); })) {
-        fail_input(data_.name(h.utterance),
+    return h;
+  }
+
+  // What a model says of one utterance, unless it is text.
+  void values(const HostBatch& batch, const std::vector<float>& prediction, size_t n) {
+    Hypothesis h = begin(batch, n);
+    const int64_t cols = shape_.cols;
+    const auto row = prediction.begin() + static_cast<int64_t>(n) * cols;
+    h.values.assign(row, row + cols);
+    h.scores = h.values;
+    if (options_.task == Task::classify) {
+      h.class_index = static_cast<int32_t>(std::max_element(h.values.begin(), h.values.end()) -
+                                           h.values.begin());
+      if (options_.references && h.class_index != batch.classes[n]) ++result.wrong;
+    }
+    if (each_) each_(h);
+  }
+
+  void read_texts(const HostBatch& batch, const std::vector<float>& prediction) {
+    const size_t count = batch.utterances.size();
+    std::vector<std::vector<float>> scores(count);
+    for (size_t n = 0; n < count; ++n) {
+      scores[n] = unpack(prediction, batch.layout, factor_, n, shape_.cols);
+      if (std::any_of(scores[n].begin(), scores[n].end(), [](float v) { return std::isnan(v); })) {
+        fail_input(data_.name(batch.utterances[n]),
                    ": the model's output is not a number; its weights have grown out of range (a "
                    "lower optimizer.lr helps, or training.clip), or the features are not finite");
       }
-      h.labels = greedy_ctc(unpacked_.data(), h.output_frames, static_cast<int32_t>(shape_.cols));
+    }
+    std::vector<std::string> found(count);
+    const auto classes = static_cast<int32_t>(shape_.cols);
+    const auto frames = [&](size_t n) {
+      return static_cast<int32_t>(scores[n].size() / static_cast<size_t>(classes));
+    };
+    if (options_.decoder) {
+      threads_->for_each(static_cast<int64_t>(count), [&](int64_t i) {
+        const auto n = static_cast<size_t>(i);
+        found[n] = options_.decoder->decode(scores[n].data(), frames(n)).front().text;
+      });
+    }
+    for (size_t n = 0; n < count; ++n) {
+      Hypothesis h = begin(batch, n);
+      h.scores = scores[n];
+      h.output_frames = frames(n);
+      h.labels = greedy_ctc(scores[n].data(), h.output_frames, classes);
       if (text_) {
-        h.text = text_->decode(labels_of(h.labels));
+        h.text = options_.decoder ? found[n] : vocabulary_.text(labels_of(h.labels));
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
       }
-    } else {
-      h.values.assign(prediction.begin() + static_cast<int64_t>(n * cols),
-                      prediction.begin() + static_cast<int64_t>((n + 1) * cols));
-      h.scores = h.values;
-      if (options_.task == Task::classify) {
-        h.class_index = static_cast<int32_t>(std::max_element(h.values.begin(), h.values.end()) -
-                                             h.values.begin());
-        if (options_.references && h.class_index != batch.classes[n]) ++result.wrong;
-      }
+      if (each_) each_(h);
     }
-    if (each_) each_(h);
   }
 
   EvaluatedModel& model_;
   const ManifestDataset& data_;
   const Alphabet* text_;
+  Vocabulary vocabulary_;  // the same, where it is
   const EvaluationOptions& options_;
   const std::function<void(const Hypothesis&)>& each_;
   Shape shape_;
   int64_t factor_;
   std::vector<BatchView::Input> inputs_;
   const StepResult* last_ = nullptr;
-  std::vector<float> unpacked_;
+  std::optional<ThreadPool> threads_;  // of the decoder
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "engine/config/config.h"
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
+#include "engine/decode/decoder.h"
 #include "engine/session.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
@@ -30,9 +31,9 @@ std::string names_of(const ManifestDataset& data, std::span<const int64_t> utter
 
 // What the model wrote for one utterance.
 struct Hypothesis {
-  int64_t utterance = 0;  // of the dataset
-  std::string text;       // ctc
-  std::vector<TimedLabel> labels;
+  int64_t utterance = 0;           // of the dataset
+  std::string text;                // ctc
+  std::vector<TimedLabel> labels;  // of each frame's best class
   int32_t output_frames = 0;
   int32_t class_index = -1;       // classify
   std::vector<float> values;      // regress
@@ -103,13 +104,16 @@ struct EvaluationOptions {
   int64_t batch_frames = 16000;
   int prefetch_threads = 1;
   bool references = true;  // false: no targets; loss and errors stay 0
+  // ctc: finds the texts, in as many threads; without it each frame's best class is written.
+  const Decoder* decoder = nullptr;
+  int decoder_threads = 1;
   // The batches whose number is `part` modulo `parts` are evaluated; Evaluation::combine() adds up.
   int part = 0, parts = 1;
   // Asked between batches; true: stop there. Empty: never.
   std::function<bool()> stop = {};
 };
 
-// Greedy decoding. `text` is nullptr unless the task is ctc. `each` sees every utterance, in
+// `text` is nullptr unless the task is ctc. `each` sees every utterance, in
 // batches of similar length, longest first. Throws InputError when an utterance cannot be read.
 Evaluation evaluate(EvaluatedModel& model, const ManifestDataset& data, const Alphabet* text,
                     const EvaluationOptions& options,

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/data/batch.h"
-#include "engine/decode/forced_alignment.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
@@ -138,25 +137,8 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
   return p;
 }
 
-std::vector<TimedLabel> Recognizer::find_labels(Transcript& t) const {
-  const auto frames = static_cast<int32_t>(t.frames), classes = static_cast<int32_t>(t.classes);
-  if (!beam_) return greedy_ctc(t.logits.data(), frames, classes);
-  const std::vector<BeamHypothesis> best = beam_search(t.logits.data(), frames, classes, *beam_);
-  for (const BeamHypothesis& h : best) {
-    t.alternatives.push_back({alphabet_.decode(h.labels), h.log_probability});
-  }
-  return forced_alignment(t.logits.data(), frames, classes, best.front().labels);
-}
-
 Transcript Recognizer::decode(std::vector<float> logits) const {
-  Transcript t;
-  t.classes = description_.sizes.outputs;
-  t.logits = std::move(logits);
-  t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
-  const std::vector<TimedLabel> labels = find_labels(t);
-  t.text = alphabet_.decode(labels_of(labels));
-  set_labels(t, vocabulary_, labels, frame_seconds());
-  return t;
+  return transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds());
 }
 
 std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,

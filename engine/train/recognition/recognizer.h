@@ -14,10 +14,9 @@
 
 #include "engine/data/audio/waveform.h"
 #include "engine/data/features/acoustic_features.h"
-#include "engine/decode/beam_search.h"
+#include "engine/decode/decoder.h"
 #include "engine/decode/transcript.h"
 #include "engine/text/alphabet.h"
-#include "engine/text/greedy.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/recognition/evaluation.h"
 #include "kernels/devices.h"
@@ -59,9 +58,10 @@ class Recognizer {
   Matrix features(const Waveform& audio) const;
   // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
-  // How decode() finds the text: by a beam, or, without one, greedily. The times of a beam's labels
-  // are those of their best alignment.
-  void set_beam(std::optional<BeamOptions> beam) { beam_ = beam; }
+  // How decode() finds the text: by this decoder, made for vocabulary(), or, without one, by the
+  // best class of each frame.
+  void set_decoder(std::optional<Decoder> decoder) { decoder_ = std::move(decoder); }
+  const Decoder* decoder() const { return decoder_ ? &*decoder_ : nullptr; }
   // Seconds between two frames of the output.
   double frame_seconds() const;
 
@@ -73,9 +73,7 @@ class Recognizer {
   std::vector<std::vector<float>> outputs(std::vector<Matrix> features);
   Prediction interpret(std::vector<float> outputs) const;
 
-  std::vector<TimedLabel> find_labels(Transcript& t) const;
-
-  std::optional<BeamOptions> beam_;
+  std::optional<Decoder> decoder_;
   std::vector<std::string> warnings_;
   std::string file_;
   ModelDescription description_;

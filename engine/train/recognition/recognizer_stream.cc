@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "engine/cut/chunk_runner.h"
+#include "engine/text/greedy.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 
@@ -39,19 +42,22 @@ struct RecognizerStream::State {
   void take(Matrix features);
   void run(int64_t frames);
   std::string new_text();
+  std::string new_text_of_search(const float* scores, int32_t frames);
 
   Recognizer& model_;
   ChunkGraph graph_;
   int64_t chunk_frames_;
   std::unique_ptr<ChunkRunner> runner_;
   FeatureStream features_;
-  std::vector<float> waiting_;    // features not computed yet
-  int64_t done_frames_ = 0;       // features that were
-  Border border_;                 // at its right end
-  std::vector<float> logits_;     // of the whole recording
-  size_t decoded_ = 0;            // of them, as text
-  int32_t last_class_ = 0;        // of the last decoded frame
-  bool space_held_back_ = false;  // the end of a text may drop it
+  std::vector<float> waiting_;  // features not computed yet
+  int64_t done_frames_ = 0;     // features that were
+  Border border_;               // at its right end
+  std::vector<float> logits_;   // of the whole recording
+  size_t decoded_ = 0;          // of them, as text
+  int32_t last_class_ = 0;      // of the last decoded frame
+  bool has_text_ = false, border_waits_ = false;
+  std::optional<DecoderStream> search_;  // where the model has a decoder
+  size_t shown_ = 0;                     // bytes of its text
 };
 
 RecognizerStream::State::State(Recognizer& model, double chunk_seconds)
@@ -64,6 +70,7 @@ RecognizerStream::State::State(Recognizer& model, double chunk_seconds)
   chunk_frames_ = std::max<int64_t>(blocks, 1) * graph_.block;
   BatchCapacity capacity;
   capacity.packed = {chunk_frames_, static_cast<int32_t>(chunk_frames_), 1};
+  if (model.decoder()) search_.emplace(*model.decoder());
   runner_ = std::make_unique<ChunkRunner>(graph_, model.session().context(), capacity,
                                           model.session().parameters());
 }
@@ -84,10 +91,12 @@ Transcript RecognizerStream::State::finish() {
   Transcript t = model_.decode(std::move(logits_));
   logits_.clear();
   border_.clear();
-  space_held_back_ = false;
+  has_text_ = border_waits_ = false;
   done_frames_ = 0;
   decoded_ = 0;
   last_class_ = 0;
+  shown_ = 0;
+  if (search_) search_.emplace(*model_.decoder());
   return t;
 }
 
@@ -120,20 +129,36 @@ std::string RecognizerStream::State::new_text() {
   const auto frames =
       static_cast<int32_t>((logits_.size() - decoded_) / static_cast<size_t>(classes));
   if (frames == 0) return "";
+  if (search_) {
+    const size_t first = std::exchange(decoded_, logits_.size());
+    return new_text_of_search(logits_.data() + first, frames);
+  }
   const std::vector<TimedLabel> labels =
       greedy_ctc(logits_.data() + decoded_, frames, static_cast<int32_t>(classes));
   std::string text;
   for (const TimedLabel& l : labels) {
     // A label that goes on from the chunk before was written there.
     if (l.first_frame == 0 && l.label == last_class_) continue;
-    if (space_held_back_) text += ' ';
-    text += model_.alphabet().symbols().at(static_cast<size_t>(l.label) - 1);
-    space_held_back_ = text.back() == ' ';
-    if (space_held_back_) text.pop_back();
+    std::string symbol = model_.alphabet().symbols().at(static_cast<size_t>(l.label) - 1);
+    const bool is_border = symbol.back() == ' ';
+    if (is_border) symbol.pop_back();
+    if (!symbol.empty()) {
+      if (border_waits_) text += ' ';
+      text += symbol;
+      has_text_ = true;
+    }
+    // Written with the next word: there is none at either end of a text, nor several in a row.
+    border_waits_ = has_text_ && is_border;
   }
   decoded_ = logits_.size();
   last_class_ = !labels.empty() && labels.back().end_frame == frames ? labels.back().label : 0;
   return text;
+}
+
+std::string RecognizerStream::State::new_text_of_search(const float* scores, int32_t frames) {
+  search_->accept(scores, frames);
+  const std::string stable = search_->partial().stable;
+  return stable.substr(std::exchange(shown_, stable.size()));
 }
 
 RecognizerStream::RecognizerStream(Recognizer& model, double chunk_seconds)

@@ -8,8 +8,11 @@
 // features, logits and text. For ctc models whose LSTM layers are unidirectional and whose features
 // are normalised by the training data's statistics or not at all.
 //
-// Latency: text follows the sound by at most the chunk, plus a feature window and the frames that
-// subsampling makes into one, plus the time of computing.
+// Where the model has a decoder, text is final when all that the search still considers begins with
+// it.
+//
+// Latency: without one, text follows the sound by at most the chunk, plus a feature window and the
+// frames that subsampling makes into one, plus the time of computing.
 //
 // Errors: InputError for a model that cannot stream, saying why. One thread at a time.
 #pragma once
@@ -24,7 +27,8 @@ namespace rondo {
 
 class RecognizerStream {
  public:
-  // Borrows the model. `chunk_seconds`: computed at a time, rounded up to whole output frames.
+  // Borrows the model, whose decoder must be set before. `chunk_seconds`: computed at a time,
+  // rounded up to whole output frames.
   RecognizerStream(Recognizer& model, double chunk_seconds);
   ~RecognizerStream();
   RecognizerStream(const RecognizerStream&) = delete;

@@ -1,0 +1,184 @@
+#include "engine/decode/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+
+#include "engine/decode/prefix_search.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+using decode::no_word;
+using decode::PrefixSearch;
+
+struct Decoder::Tables {
+  Tables(Vocabulary v, const DecoderOptions& o, const DecoderKnowledge& knowledge)
+      : vocabulary(std::move(v)),
+        options(o),
+        grammar(vocabulary, options, knowledge),
+        has_lexicon(!knowledge.lexicon.empty()) {}
+
+  std::string text(const PrefixSearch::Path& path, int32_t last_word) const;
+  std::vector<SpelledWord> words(const PrefixSearch::Path& path, int32_t last_word) const;
+  std::vector<DecodedText> texts(PrefixSearch& search) const;
+
+  const Vocabulary vocabulary;
+  const DecoderOptions options;
+  const decode::Grammar grammar;
+  const bool has_lexicon;  // words have texts of their own
+};
+
+namespace {
+
+void check(const DecoderOptions& o) {
+  RONDO_CHECK(o.beam >= 1 && o.nbest >= 1, "beam is ", o.beam, ", nbest ", o.nbest);
+  RONDO_CHECK(o.lm_weight >= 0 && std::isfinite(o.lm_weight), "lm_weight is ", o.lm_weight);
+  RONDO_CHECK(std::isfinite(o.word_score) && std::isfinite(o.unknown_score), "word_score is ",
+              o.word_score, ", unknown_score ", o.unknown_score);
+  RONDO_CHECK(!std::isnan(o.token_floor) && o.score_range >= 0, "token_floor is ", o.token_floor,
+              ", score_range ", o.score_range);
+}
+
+}  // namespace
+
+std::vector<SpelledWord> Decoder::Tables::words(const PrefixSearch::Path& path,
+                                                int32_t last_word) const {
+  if (!has_lexicon) return vocabulary.words(path.labels);
+  std::vector<SpelledWord> words;
+  const auto count = static_cast<int32_t>(path.labels.size());
+  int32_t first = 0;
+  const auto end = [&](int32_t word, int32_t at) {
+    const auto separates = [&](int32_t i) {
+      return path.labels[static_cast<size_t>(i)] == vocabulary.separator();
+    };
+    int32_t behind = at;
+    while (first < behind && separates(first)) ++first;
+    while (first < behind && separates(behind - 1)) --behind;
+    words.push_back({grammar.word_text(word), first, behind});
+    first = at;
+  };
+  for (int32_t i = 0; i < count; ++i)
+    if (const int32_t word = path.words[static_cast<size_t>(i)]; word != no_word) end(word, i);
+  if (last_word != no_word) end(last_word, count);
+  return words;
+}
+
+std::string Decoder::Tables::text(const PrefixSearch::Path& path, int32_t last_word) const {
+  if (!has_lexicon) return vocabulary.text(path.labels);
+  std::string text;
+  const auto add = [&](int32_t word) {
+    if (word == no_word) return;
+    if (!text.empty() && vocabulary.border() != WordBorder::none) text += ' ';
+    text += grammar.word_text(word);
+  };
+  for (const int32_t word : path.words) add(word);
+  add(last_word);
+  return text;
+}
+
+// Endings of one text are added up, or the best of them counts.
+std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
+  struct Group {
+    std::string text;
+    PrefixSearch::Ending best;
+    double probability = 0;
+  };
+  std::vector<Group> groups;
+  std::unordered_map<std::string, size_t> by_text;
+  for (const PrefixSearch::Ending& e : search.endings()) {
+    std::string text = this->text(search.path(e.node), e.word);
+    const auto [at, is_new] = by_text.try_emplace(text, groups.size());
+    if (is_new) groups.push_back({std::move(text), e, 0});
+    Group& g = groups[at->second];
+    if (e.probability > g.best.probability) g.best = e;
+    g.probability =
+        options.sum ? g.probability + e.probability : std::max(g.probability, e.probability);
+  }
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group& a, const Group& b) { return a.probability > b.probability; });
+  if (groups.size() > static_cast<size_t>(options.nbest))
+    groups.resize(static_cast<size_t>(options.nbest));
+  std::vector<DecodedText> texts;
+  for (Group& g : groups) {
+    const PrefixSearch::Path path = search.path(g.best.node);
+    DecodedText& t = texts.emplace_back();
+    t.text = std::move(g.text);
+    t.words = words(path, g.best.word);
+    t.labels = path.labels;
+    t.score = std::log(g.probability) + search.log_scale();
+    t.log_probability = t.score - search.log_gains(g.best);
+    if (!search.is_possible())
+      t.score = t.log_probability = -std::numeric_limits<double>::infinity();
+    std::vector<int32_t> spoken = path.words;
+    spoken.push_back(g.best.word);
+    std::erase(spoken, no_word);
+    t.lm_log10 = grammar.lm_log10(path.labels, spoken);
+  }
+  return texts;
+}
+
+Decoder::Decoder(Vocabulary vocabulary, const DecoderOptions& options,
+                 const DecoderKnowledge& knowledge) {
+  check(options);
+  tables_ = std::make_shared<const Tables>(std::move(vocabulary), options, knowledge);
+}
+
+const Vocabulary& Decoder::vocabulary() const { return tables_->vocabulary; }
+const DecoderOptions& Decoder::options() const { return tables_->options; }
+ModelUnit Decoder::unit() const { return tables_->grammar.unit(); }
+const std::vector<std::string>& Decoder::warnings() const { return tables_->grammar.warnings(); }
+
+std::vector<DecodedText> Decoder::decode(const float* scores, int32_t frames) const {
+  DecoderStream stream(*this);
+  stream.accept(scores, frames);
+  return stream.finish();
+}
+
+struct DecoderStream::State {
+  explicit State(std::shared_ptr<const Decoder::Tables> t)
+      : tables(std::move(t)), search(tables->vocabulary, tables->grammar, tables->options) {}
+
+  std::shared_ptr<const Decoder::Tables> tables;
+  PrefixSearch search;
+};
+
+DecoderStream::DecoderStream(const Decoder& decoder)
+    : state_(std::make_unique<State>(decoder.tables_)) {}
+DecoderStream::~DecoderStream() = default;
+DecoderStream::DecoderStream(DecoderStream&&) noexcept = default;
+DecoderStream& DecoderStream::operator=(DecoderStream&&) noexcept = default;
+
+void DecoderStream::accept(const float* scores, int32_t frames) {
+  RONDO_CHECK(frames >= 0, frames, " frames");
+  const int64_t classes = state_->tables->vocabulary.classes();
+  for (int32_t t = 0; t < frames; ++t) state_->search.advance(scores + t * classes);
+}
+
+DecoderStream::Partial DecoderStream::partial() const {
+  const Decoder::Tables& tables = *state_->tables;
+  const PrefixSearch& search = state_->search;
+  Partial p;
+  p.blank_frames = search.blank_frames();
+  p.text = tables.text(search.path(search.best_node()), no_word);
+  PrefixSearch::Path common = search.path(search.common_node());
+  if (!tables.has_lexicon && tables.vocabulary.border() != WordBorder::none) {
+    // The last word may still grow, unless a token has closed it.
+    const auto closes = [&](int32_t label) { return tables.vocabulary.token(label).closes; };
+    while (!common.labels.empty() && !closes(common.labels.back())) {
+      const bool opens = tables.vocabulary.token(common.labels.back()).opens;
+      common.labels.pop_back();
+      if (opens) break;
+    }
+  }
+  p.stable = tables.text(common, no_word);
+  return p;
+}
+
+std::vector<DecodedText> DecoderStream::finish() {
+  std::vector<DecodedText> texts = state_->tables->texts(state_->search);
+  state_ = std::make_unique<State>(state_->tables);
+  return texts;
+}
+
+}  // namespace rondo

@@ -1,0 +1,294 @@
+#include "engine/decode/grammar.h"
+
+#include <unordered_set>
+
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo::decode {
+namespace {
+
+bool has_borders(const Vocabulary& v) {
+  return v.border() == WordBorder::separator || v.border() == WordBorder::prefix;
+}
+
+std::vector<int32_t> characters_of(std::string_view text) {
+  std::vector<int32_t> characters;
+  for (const char32_t c : code_points(text)) characters.push_back(static_cast<int32_t>(c));
+  return characters;
+}
+
+// A token as a language model of tokens calls it; a separator has several names.
+LanguageModel::Word number_of(const LanguageModel& model, const Vocabulary& vocabulary,
+                              int32_t label) {
+  const LanguageModel::Word number = model.word(vocabulary.token(label).name);
+  if (number != LanguageModel::unknown || label != vocabulary.separator()) return number;
+  for (const char* usual : {"<space>", "|", "\xe2\x96\x81"}) {
+    if (const auto other = model.word(usual); other != LanguageModel::unknown) return other;
+  }
+  return number;
+}
+
+bool is_of_tokens(const LanguageModel& model, const Vocabulary& vocabulary) {
+  switch (vocabulary.border()) {
+    case WordBorder::every:
+      return true;
+    case WordBorder::separator:
+      return number_of(model, vocabulary, vocabulary.separator()) != LanguageModel::unknown;
+    case WordBorder::prefix:
+      for (int32_t label = 0; label < vocabulary.classes(); ++label) {
+        const Vocabulary::Token& t = vocabulary.token(label);
+        if (t.opens && model.word(t.name) != LanguageModel::unknown) return true;
+      }
+      return false;
+    case WordBorder::none:
+      break;
+  }
+  LanguageModel::Word tokens = 0;
+  for (LanguageModel::Word w = 0; w < model.words(); ++w)
+    tokens += vocabulary.find(model.text(w)).has_value();
+  return 2 * uint64_t{tokens} > model.words();
+}
+
+bool is_special(std::string_view word) {
+  return word == "<unk>" || word == "<s>" || word == "</s>";
+}
+
+// Which words the tokens may spell: those whose characters all occur in some token.
+class Spellable {
+ public:
+  explicit Spellable(const Vocabulary& vocabulary) {
+    for (int32_t label = 0; label < vocabulary.classes(); ++label)
+      for (const char32_t c : code_points(vocabulary.token(label).piece)) characters_.insert(c);
+  }
+  bool operator()(std::string_view word) const {
+    for (const char32_t c : code_points(word))
+      if (!characters_.contains(c)) return false;
+    return !word.empty();
+  }
+
+ private:
+  std::unordered_set<char32_t> characters_;
+};
+
+}  // namespace
+
+Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
+                 const DecoderKnowledge& knowledge)
+    : options_(options), model_(knowledge.language_model) {
+  const bool has_lexicon = !knowledge.lexicon.empty();
+  if (model_) {
+    choose_unit(vocabulary, has_lexicon);
+    start_.history = model_->begin_sentence();
+  }
+  needs_separator_ = vocabulary.border() == WordBorder::separator;
+  opens_words_ = vocabulary.border() == WordBorder::prefix;
+  takes_unknown_ = !has_lexicon && has_borders(vocabulary);
+  set_roles(vocabulary, has_lexicon);
+  const double word_score = scores_tokens_ ? 0 : options_.word_score;
+  known_word_gain_ = std::exp(word_score);
+  unknown_word_gain_ = std::exp(word_score + options_.unknown_score);
+  if (has_lexicon) {
+    phrase_symbols_ = PhraseSymbols::words;
+  } else if (vocabulary.border() == WordBorder::every) {
+    phrase_symbols_ = PhraseSymbols::labels;
+  }
+  if (has_lexicon || scores_words_) add_words(vocabulary, knowledge);
+  if (!knowledge.hot_words.empty()) add_phrases(vocabulary, knowledge.hot_words);
+  set_bounds();
+}
+
+void Grammar::choose_unit(const Vocabulary& vocabulary, bool has_lexicon) {
+  unit_ = options_.unit;
+  if (unit_ == ModelUnit::automatic)
+    unit_ =
+        !has_lexicon && is_of_tokens(*model_, vocabulary) ? ModelUnit::tokens : ModelUnit::words;
+  if (unit_ == ModelUnit::words && !has_lexicon && vocabulary.border() == WordBorder::every)
+    fail_input("a language model of words needs a lexicon where each token is a word of its own");
+  scores_words_ = unit_ == ModelUnit::words;
+  scores_tokens_ = !scores_words_;
+}
+
+void Grammar::set_roles(const Vocabulary& vocabulary, bool has_lexicon) {
+  for (int32_t label = 0; label < vocabulary.classes(); ++label) {
+    const Vocabulary::Token& token = vocabulary.token(label);
+    Role role;
+    role.separates = label == vocabulary.separator();
+    role.opens = opens_words_ && token.opens;
+    if (has_lexicon) {
+      role.symbols = {label};
+    } else {
+      role.symbols = characters_of(token.piece);
+    }
+    if (scores_tokens_) role.number = number_of(*model_, vocabulary, label);
+    roles_.push_back(std::move(role));
+  }
+}
+
+int32_t Grammar::word_called(const std::string& text) {
+  const auto [at, is_new] = by_text_.try_emplace(text, static_cast<int32_t>(words_.size()));
+  if (is_new) {
+    const auto number = scores_words_ ? model_->word(text) : LanguageModel::unknown;
+    words_.push_back({text, number});
+  }
+  return at->second;
+}
+
+void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge) {
+  std::vector<WordTrie::Entry> entries;
+  for (const Spelling& s : knowledge.lexicon) entries.push_back({s.labels, word_called(s.word), 0});
+  const Spellable spellable(vocabulary);
+  if (entries.empty()) {
+    int64_t all = 0;
+    for (LanguageModel::Word w = 0; w < model_->words(); ++w) {
+      const std::string text(model_->text(w));
+      if (is_special(text)) continue;
+      ++all;
+      if (spellable(text)) entries.push_back({characters_of(text), word_called(text), 0});
+    }
+    const auto spelled = static_cast<int64_t>(entries.size());
+    if (2 * spelled < all)
+      warnings_.push_back(str("the model's tokens can spell ", spelled, " of the ", all,
+                              " words of the language model"));
+  } else if (scores_words_) {
+    int64_t known = 0;
+    for (const Word& w : words_) known += w.number != LanguageModel::unknown;
+    if (2 * known < static_cast<int64_t>(words_.size()))
+      warnings_.push_back(str("the language model knows ", known, " of the ", words_.size(),
+                              " words of the lexicon"));
+  }
+  // Words to be expected are in the list.
+  const auto listed = static_cast<int32_t>(words_.size());
+  std::unordered_map<int32_t, double> credits;
+  for (const HotWord& hot : knowledge.hot_words) {
+    const std::vector<std::string> words = split_words(hot.phrase);
+    for (const std::string& word : words) {
+      double& credit = credits[word_called(word)];
+      credit = std::max(credit, hot.weight / static_cast<double>(words.size()));
+      if (word_called(word) < listed) continue;
+      if (knowledge.lexicon.empty()) {
+        entries.push_back({characters_of(word), word_called(word), 0});
+        continue;
+      }
+      const auto labels = vocabulary.spell(word);
+      if (!labels)
+        fail_input("the hot word '", word, "' is not in the lexicon, and tokens do not spell it");
+      entries.push_back({*labels, word_called(word), 0});
+    }
+  }
+  LanguageModel::State ignored;
+  const auto unigram = [&](LanguageModel::Word number) {
+    return score_of(number, model_->score(model_->empty_context(), number, ignored));
+  };
+  for (WordTrie::Entry& e : entries) {
+    const LanguageModel::Word number = words_[static_cast<size_t>(e.word)].number;
+    e.weight = scores_words_ ? unigram(number) : std::log(known_word_gain_);
+    // Of phrases spelled in words the matcher hears when these are over.
+    if (phrase_symbols_ == PhraseSymbols::words && credits.contains(e.word))
+      e.weight += credits.at(e.word);
+  }
+  if (takes_unknown_) {
+    const double weight =
+        scores_words_ ? unigram(LanguageModel::unknown) : std::log(unknown_word_gain_);
+    outside_gain_ = std::exp(weight);
+    outside_inverse_gain_ = std::exp(-weight);
+  }
+  trie_ = WordTrie(std::move(entries));
+  for (Role& role : roles_)
+    for (int32_t& symbol : role.symbols) symbol = trie_.number(symbol);
+  lists_followers_ = !knowledge.lexicon.empty() && trie_.has_few_symbols();
+  if (!lists_followers_) return;
+  for (const Role& role : roles_) {
+    const int32_t number = role.symbols.front();
+    follower_bits_.push_back(role.separates                ? separator_bit
+                             : number == WordTrie::nowhere ? 0
+                                                           : uint64_t{1} << number);
+  }
+}
+
+void Grammar::add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words) {
+  const bool marks_borders =
+      phrase_symbols_ == PhraseSymbols::characters && has_borders(vocabulary);
+  std::vector<PhraseMatcher::Phrase> phrases;
+  for (const HotWord& hot : hot_words) {
+    std::vector<int32_t>& symbols = phrases.emplace_back().symbols;
+    phrases.back().weight = hot.weight;
+    if (marks_borders) symbols.push_back(border_symbol);
+    for (const std::string& word : split_words(hot.phrase)) {
+      switch (phrase_symbols_) {
+        case PhraseSymbols::words:
+          symbols.push_back(word_called(word));
+          break;
+        case PhraseSymbols::labels: {
+          const auto label = vocabulary.find(word);
+          if (!label) fail_input("the hot word '", word, "' is no token of the model");
+          symbols.push_back(*label);
+          break;
+        }
+        case PhraseSymbols::characters: {
+          const std::vector<int32_t> characters = characters_of(word);
+          symbols.insert(symbols.end(), characters.begin(), characters.end());
+          break;
+        }
+      }
+      if (marks_borders) symbols.push_back(border_symbol);
+    }
+  }
+  matcher_ = PhraseMatcher(phrases);
+  if (phrase_symbols_ != PhraseSymbols::words) {
+    for (int32_t label = 0; label < vocabulary.classes(); ++label) {
+      std::vector<int32_t>& symbols = roles_[static_cast<size_t>(label)].phrase_symbols;
+      const Vocabulary::Token& token = vocabulary.token(label);
+      if (phrase_symbols_ == PhraseSymbols::labels) {
+        symbols = {label};
+        continue;
+      }
+      if (marks_borders && (token.opens || label == vocabulary.separator()))
+        symbols.push_back(border_symbol);
+      for (const int32_t c : characters_of(token.piece)) symbols.push_back(c);
+    }
+  }
+  if (marks_borders) {
+    start_.phrase = matcher_.step(0, border_symbol, start_gain_);
+    border_ends_phrases_ = true;
+  }
+}
+
+void Grammar::set_bounds() {
+  const double best_of_model =
+      std::exp(options_.word_score + std::max(0.0, options_.unknown_score));
+  if (scores_tokens_) most_gain_ = best_of_model;
+  if (!trie_.empty()) {
+    most_begin_ = std::max({1.0, trie_.most_gain(), takes_unknown_ ? outside_gain_ : 0});
+    most_end_ = scores_words_ ? best_of_model : std::max(known_word_gain_, unknown_word_gain_);
+    most_end_ *= most_begin_;
+  }
+  if (matcher_.empty()) return;
+  size_t steps = 0;
+  for (const Role& role : roles_) steps = std::max(steps, role.phrase_symbols.size());
+  phrase_steps_ = steps == 0   ? PhraseSteps::words
+                  : steps == 1 ? PhraseSteps::labels
+                               : PhraseSteps::several;
+  if (phrase_steps_ == PhraseSteps::several)
+    most_gain_ *=
+        matcher_.most_gain_of_steps(border_ends_phrases_ ? 1 : static_cast<int32_t>(steps));
+}
+
+double Grammar::lm_log10(std::span<const int32_t> labels, std::span<const int32_t> words) const {
+  if (!model_) return 0;
+  LanguageModel::State history = start_.history;
+  double log10 = 0;
+  if (scores_tokens_) {
+    for (const int32_t label : labels)
+      log10 += model_->score(history, roles_[static_cast<size_t>(label)].number, history);
+  } else {
+    for (const int32_t word : words) {
+      const auto number =
+          word == unknown_word ? LanguageModel::unknown : words_[static_cast<size_t>(word)].number;
+      log10 += model_->score(history, number, history);
+    }
+  }
+  return options_.sentence_end ? log10 + model_->end_score(history) : log10;
+}
+
+}  // namespace rondo::decode

@@ -1,0 +1,118 @@
+#include "engine/decode/lexicon.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "engine/io/file.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+constexpr uint64_t most_bytes = uint64_t{1} << 30;
+constexpr double most_hot_weight = 1000;
+constexpr std::string_view spaces = " \t";
+
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(spaces);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(spaces) - first + 1);
+}
+
+// Calls `take(line, where)` with each line that holds something; `where` is "FILE:LINE".
+template <class Take>
+void for_each_line(std::string_view content, const std::string& name, const Take& take) {
+  for (size_t number = 1; !content.empty(); ++number) {
+    const size_t end = std::min(content.find('\n'), content.size());
+    std::string_view line = content.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string where = str(name, ":", number);
+    if (!trimmed(line).empty()) take(line, where);
+    content.remove_prefix(std::min(end + 1, content.size()));
+  }
+}
+
+std::string normalized(std::string_view text, const std::string& where) {
+  try {
+    return normalize_transcript(text);
+  } catch (const InputError& e) {
+    fail_input(where, ": ", e.what());
+  }
+}
+
+std::vector<int32_t> labels_of(std::string_view tokens, const Vocabulary& vocabulary,
+                               const std::string& where) {
+  std::vector<int32_t> labels;
+  while (!(tokens = trimmed(tokens)).empty()) {
+    const std::string_view token = tokens.substr(0, tokens.find_first_of(spaces));
+    const auto label = vocabulary.find(token);
+    if (!label) fail_input(where, ": the model has no token '", token, "'");
+    labels.push_back(*label);
+    tokens.remove_prefix(token.size());
+  }
+  // The separator behind a word is what other programs' lexicons end with.
+  if (labels.size() > 1 && labels.back() == vocabulary.separator()) labels.pop_back();
+  for (const int32_t label : labels) {
+    if (label == vocabulary.separator())
+      fail_input(where, ": '", vocabulary.token(label).name,
+                 "' separates words, it cannot be part of one");
+  }
+  return labels;
+}
+
+}  // namespace
+
+std::vector<Spelling> parse_lexicon(std::string_view content, const Vocabulary& vocabulary,
+                                    const std::string& name) {
+  std::vector<Spelling> lexicon;
+  for_each_line(content, name, [&](std::string_view line, const std::string& where) {
+    line = trimmed(line);
+    const std::string_view word = line.substr(0, line.find_first_of(spaces));
+    std::vector<int32_t> labels = labels_of(line.substr(word.size()), vocabulary, where);
+    if (labels.empty()) {
+      const auto spelled = vocabulary.spell(word);
+      if (!spelled || spelled->empty())
+        fail_input(where, ": '", word,
+                   "' has no tokens behind it, and the model's do not spell it");
+      labels = *spelled;
+    }
+    lexicon.push_back({normalized(word, where), std::move(labels)});
+  });
+  if (lexicon.empty()) fail_input(name, ": holds no words");
+  return lexicon;
+}
+
+std::vector<Spelling> open_lexicon(const std::string& path, const Vocabulary& vocabulary) {
+  return parse_lexicon(read_text_file(path, most_bytes), vocabulary, path);
+}
+
+std::vector<HotWord> parse_hot_words(std::string_view content, double weight,
+                                     const std::string& name) {
+  std::vector<HotWord> words;
+  for_each_line(content, name, [&](std::string_view line, const std::string& where) {
+    HotWord hot{{}, weight};
+    const size_t tab = line.find_last_of('\t');
+    if (tab != std::string_view::npos) {
+      const std::string_view number = trimmed(line.substr(tab));
+      const auto [stop, error] =
+          std::from_chars(number.data(), number.data() + number.size(), hot.weight);
+      if (error != std::errc() || stop != number.data() + number.size() ||
+          !(std::abs(hot.weight) <= most_hot_weight))
+        fail_input(where, ": the weight is '", number, "', expected a number from ",
+                   -most_hot_weight, " to ", most_hot_weight);
+      line = line.substr(0, tab);
+    }
+    hot.phrase = normalized(line, where);
+    if (hot.phrase.empty()) fail_input(where, ": has a weight and no word");
+    words.push_back(std::move(hot));
+  });
+  if (words.empty()) fail_input(name, ": holds no words");
+  return words;
+}
+
+std::vector<HotWord> open_hot_words(const std::string& path, double weight) {
+  return parse_hot_words(read_text_file(path, most_bytes), weight, path);
+}
+
+}  // namespace rondo

@@ -1,0 +1,80 @@
+#include "engine/decode/phrase_matcher.h"
+
+#include <algorithm>
+
+#include "kernels/base/error.h"
+
+namespace rondo::decode {
+
+PhraseMatcher::PhraseMatcher(std::span<const Phrase> phrases) {
+  if (phrases.empty()) return;
+  std::vector<const Phrase*> sorted;
+  for (const Phrase& p : phrases) {
+    RONDO_CHECK(!p.symbols.empty() && std::isfinite(p.weight), "a phrase of ", p.symbols.size(),
+                " symbols with the weight ", p.weight);
+    sorted.push_back(&p);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Phrase* a, const Phrase* b) { return a->symbols < b->symbols; });
+  struct Part {
+    size_t begin, end, depth;
+  };
+  std::vector<Part> parts = {{0, sorted.size(), 0}};
+  // Of each state: the weights of the phrases that end in it, and the credit of those that go on.
+  std::vector<double> ends, credits;
+  states_.emplace_back();
+  for (size_t n = 0; n < parts.size(); ++n) {
+    auto [begin, end, depth] = parts[n];
+    double ending = 0, credit = 0;
+    // Of those that are there twice the last one counts.
+    for (; begin < end && sorted[begin]->symbols.size() == depth; ++begin)
+      ending = sorted[begin]->weight;
+    for (size_t i = begin; i < end; ++i) {
+      credit = std::max(credit, sorted[i]->weight * static_cast<double>(depth) /
+                                    static_cast<double>(sorted[i]->symbols.size()));
+    }
+    ends.push_back(ending);
+    credits.push_back(credit);
+    states_[n].first_child = static_cast<int32_t>(states_.size());
+    while (begin < end) {
+      const int32_t symbol = sorted[begin]->symbols[depth];
+      size_t last = begin;
+      while (last < end && sorted[last]->symbols[depth] == symbol) ++last;
+      states_.push_back({.symbol = symbol, .shorter = static_cast<int32_t>(n)});
+      parts.push_back({begin, last, depth + 1});
+      begin = last;
+    }
+    states_[n].end_child = static_cast<int32_t>(states_.size());
+  }
+  // `shorter` is still the parent; the states above have theirs already.
+  for (size_t n = 1; n < states_.size(); ++n) {
+    const int32_t parent = states_[n].shorter;
+    int32_t shorter = 0;
+    for (int32_t s = parent; s != 0;) {
+      s = states_[static_cast<size_t>(s)].shorter;
+      const int32_t found = child(s, states_[n].symbol);
+      if (found >= 0) {
+        shorter = found;
+        break;
+      }
+    }
+    states_[n].shorter = shorter;
+    ends[n] += ends[static_cast<size_t>(shorter)];
+    credits[n] = std::max(credits[n], credits[static_cast<size_t>(shorter)]);
+    states_[n].arrival = std::exp(ends[n] + credits[n]);
+    states_[n].inverse_credit = std::exp(-credits[n]);
+    most_end_ = std::max(most_end_, ends[n]);
+    most_credit_ = std::max(most_credit_, credits[n]);
+  }
+  // A step leads to a child, or to where one of a shorter suffix leads, or to the state of nothing.
+  std::vector<double> arrivals(states_.size(), 1);
+  for (size_t n = 0; n < states_.size(); ++n) {
+    State& s = states_[n];
+    if (n > 0) arrivals[n] = arrivals[static_cast<size_t>(s.shorter)];
+    for (int32_t c = s.first_child; c < s.end_child; ++c)
+      arrivals[n] = std::max(arrivals[n], states_[static_cast<size_t>(c)].arrival);
+    s.most = arrivals[n] * s.inverse_credit;
+  }
+}
+
+}  // namespace rondo::decode

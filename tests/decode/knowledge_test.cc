@@ -1,0 +1,501 @@
+// Searches with a lexicon, a language model and hot words beside the scores of all texts that there
+// are.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "engine/decode/decoder.h"
+#include "engine/decode/tuning.h"
+#include "engine/text/greedy.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr double ln10 = 2.302585092994045684;
+
+struct Scores {
+  int32_t frames = 0, classes = 0;
+  std::vector<float> values;
+};
+
+Scores random_scores(int32_t frames, int32_t classes, unsigned seed, float spread = 1.5F) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, spread);
+  Scores s{frames, classes, {}};
+  for (int32_t i = 0; i < frames * classes; ++i) s.values.push_back(normal(random));
+  return s;
+}
+
+// The probability of every label sequence: of all its alignments, or of the best.
+std::map<std::vector<int32_t>, double> all_sequences(const Scores& s, int32_t blank, bool sum) {
+  std::map<std::vector<int32_t>, double> sequences;
+  std::vector<int32_t> path(static_cast<size_t>(s.frames));
+  for (;;) {
+    double p = 1;
+    for (int32_t t = 0; t < s.frames; ++t) {
+      const float* row = &s.values[static_cast<size_t>(t * s.classes)];
+      double all = 0;
+      for (int32_t c = 0; c < s.classes; ++c) all += std::exp(static_cast<double>(row[c]));
+      p *= std::exp(static_cast<double>(row[path[static_cast<size_t>(t)]])) / all;
+    }
+    double& of_sequence = sequences[labels_of(collapse_ctc(path, blank))];
+    of_sequence = sum ? of_sequence + p : std::max(of_sequence, p);
+    size_t at = 0;
+    while (at < path.size() && ++path[at] == s.classes) path[at++] = 0;
+    if (at == path.size()) return sequences;
+  }
+}
+
+// What the knowledge says of a text, word by word: none if it cannot be.
+using Worth = std::function<double(const std::vector<std::string>& words)>;
+
+struct Expected {
+  std::map<std::string, double> scores;
+
+  void add(const std::string& text, double probability, double worth, bool sum) {
+    double& p = probabilities_[text];
+    const double here = probability * std::exp(worth);
+    p = sum ? p + here : std::max(p, here);
+    scores[text] = std::log(p);
+  }
+
+ private:
+  std::map<std::string, double> probabilities_;
+};
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += (text.empty() ? "" : " ") + w;
+  return text;
+}
+
+void compare(const Scores& s, const Decoder& decoder, const Expected& expected) {
+  const auto found = decoder.decode(s.values.data(), s.frames);
+  REQUIRE(found.size() == expected.scores.size());
+  std::set<std::string> seen;
+  double before = std::numeric_limits<double>::infinity();
+  for (const DecodedText& t : found) {
+    INFO("'" << t.text << "'");
+    REQUIRE(expected.scores.count(t.text) == 1);
+    CHECK(seen.insert(t.text).second);
+    CHECK(t.score == Approx(expected.scores.at(t.text)).epsilon(1e-9).margin(1e-9));
+    CHECK(!(t.score > before));
+    before = t.score;
+  }
+}
+
+DecoderOptions everything(bool sum) {
+  DecoderOptions o;
+  o.beam = 1 << 20;
+  o.nbest = 1 << 20;
+  o.sum = sum;
+  o.lm_weight = 0.8;
+  o.word_score = 0.7;
+  o.unknown_score = -1.5;
+  return o;
+}
+
+// A trigram model of the words a, b, ab and ba, by hand; "bb" is none of them.
+const char* const word_model = R"(\data\
+ngram 1=7
+ngram 2=5
+ngram 3=1
+
+\1-grams:
+-2.0	<unk>
+-99	<s>	-0.3
+-0.9	</s>
+-0.7	a	-0.2
+-0.9	b	-0.1
+-0.8	ab	-0.25
+-1.1	ba
+
+\2-grams:
+-0.3	<s> a	-0.4
+-0.5	a b	-0.1
+-0.6	ab ba
+-0.2	b </s>
+-0.9	a a
+
+\3-grams:
+-0.1	<s> a b
+
+\end\
+)";
+
+double lm_score(const LanguageModel& model, const std::vector<std::string>& words,
+                const DecoderOptions& o) {
+  LanguageModel::State state = model.begin_sentence();
+  double log10 = 0, score = 0;
+  for (const std::string& w : words) {
+    const auto number = model.word(w);
+    log10 += model.score(state, number, state);
+    score += o.word_score + (number == LanguageModel::unknown ? o.unknown_score : 0);
+  }
+  return score + o.lm_weight * ln10 * (log10 + model.end_score(state));
+}
+
+double hot_score(const std::vector<HotWord>& hot, const std::vector<std::string>& words) {
+  double score = 0;
+  for (const HotWord& h : hot) {
+    const std::vector<std::string> phrase = split_words(h.phrase);
+    for (size_t i = 0; i + phrase.size() <= words.size(); ++i)
+      if (std::equal(phrase.begin(), phrase.end(), words.begin() + static_cast<ptrdiff_t>(i)))
+        score += h.weight;
+  }
+  return score;
+}
+
+const std::vector<std::string> spaced = {"<blank>", " ", "a", "b"};
+
+}  // namespace
+
+TEST_CASE("a language model of words scores each text as by itself", "[decoder]") {
+  const LanguageModel model = LanguageModel::parse(word_model, "test");
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const Scores s = random_scores(5, 4, seed);
+    for (const bool sum : {true, false}) {
+      DecoderOptions o = everything(sum);
+      o.sentence_end = seed != 3;
+      DecoderKnowledge k;
+      k.language_model = model;
+      if (seed % 2 == 1) k.hot_words = {{"ab", 1.5}, {"a b", 2}, {"bb", 3}, {"b", -1}};
+      const Decoder decoder(vocabulary, o, k);
+      CHECK(decoder.unit() == ModelUnit::words);
+      Expected expected;
+      for (const auto& [labels, p] : all_sequences(s, 0, sum)) {
+        const std::string text = vocabulary.text(labels);
+        const std::vector<std::string> words = split_words(text);
+        double worth = lm_score(model, words, o) + hot_score(k.hot_words, words);
+        if (!o.sentence_end) {
+          LanguageModel::State state = model.begin_sentence();
+          for (const std::string& w : words) model.score(state, model.word(w), state);
+          worth -= o.lm_weight * ln10 * model.end_score(state);
+        }
+        expected.add(text, p, worth, sum);
+      }
+      INFO("seed " << seed << " sum " << sum);
+      compare(s, decoder, expected);
+    }
+  }
+}
+
+TEST_CASE("what a text is made of is told", "[decoder]") {
+  const LanguageModel model = LanguageModel::parse(word_model, "test");
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  const Scores s = random_scores(5, 4, 9);
+  const DecoderOptions o = everything(true);
+  DecoderKnowledge k;
+  k.language_model = model;
+  const auto sequences = all_sequences(s, 0, true);
+  std::map<std::string, double> by_text;
+  for (const auto& [labels, p] : sequences) by_text[vocabulary.text(labels)] += p;
+  for (const DecodedText& t : Decoder(vocabulary, o, k).decode(s.values.data(), s.frames)) {
+    INFO("'" << t.text << "'");
+    CHECK(t.log_probability == Approx(std::log(by_text.at(t.text))).epsilon(1e-9));
+    CHECK(vocabulary.text(t.labels) == t.text);
+    std::vector<std::string> words;
+    for (const SpelledWord& w : t.words) {
+      words.push_back(w.text);
+      const auto labels = std::span(t.labels).subspan(
+          static_cast<size_t>(w.first_label), static_cast<size_t>(w.end_label - w.first_label));
+      CHECK(vocabulary.text(labels) == w.text);
+    }
+    CHECK(words == split_words(t.text));
+    LanguageModel::State state = model.begin_sentence();
+    double log10 = 0;
+    for (const std::string& w : words) log10 += model.score(state, model.word(w), state);
+    CHECK(t.lm_log10 == Approx(log10 + model.end_score(state)).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("a lexicon lets its words alone be found, by any of their spellings", "[decoder]") {
+  // Phonemes: "one" has two pronunciations, "won" sounds like one of them, "i" begins "in".
+  const Vocabulary vocabulary({"W", "<eps>", "N", "I"}, {}, "every", "test");
+  const std::vector<Spelling> lexicon = {
+      {"one", {0, 2}}, {"one", {0, 3, 2}}, {"won", {0, 2}}, {"i", {3}}, {"in", {3, 2}}};
+  DecoderOptions o = everything(true);
+  const LanguageModel model = LanguageModel::parse(R"(\data\
+ngram 1=6
+ngram 2=2
+
+\1-grams:
+-2.0	<unk>
+-99	<s>	-0.3
+-0.9	</s>
+-0.7	one	-0.2
+-0.9	won
+-0.8	i	-0.25
+
+\2-grams:
+-0.3	<s> i
+-0.5	i won
+
+\end\
+)",
+                                                   "test");
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const Scores s = random_scores(5, 4, seed, 1);
+    for (const bool sum : {true, false}) {
+      o.sum = sum;
+      DecoderKnowledge k;
+      k.lexicon = lexicon;
+      if (seed % 2 == 0) k.language_model = model;
+      if (seed >= 2) k.hot_words = {{"won", 1}, {"i one", 2}, {"in", -0.5}};
+      Expected expected;
+      for (const auto& [labels, p] : all_sequences(s, 1, sum)) {
+        std::vector<std::string> words;
+        // Every way to divide the labels into words.
+        const std::function<void(size_t)> divide = [&](size_t at) {
+          if (at == labels.size()) {
+            double worth = hot_score(k.hot_words, words);
+            worth += k.language_model ? lm_score(model, words, o)
+                                      : o.word_score * static_cast<double>(words.size());
+            expected.add(joined(words), p, worth, sum);
+            return;
+          }
+          for (const Spelling& w : lexicon) {
+            if (at + w.labels.size() > labels.size() ||
+                !std::equal(w.labels.begin(), w.labels.end(),
+                            labels.begin() + static_cast<ptrdiff_t>(at)))
+              continue;
+            words.push_back(w.word);
+            divide(at + w.labels.size());
+            words.pop_back();
+          }
+        };
+        divide(0);
+      }
+      INFO("seed " << seed << " sum " << sum);
+      compare(s, Decoder(vocabulary, o, k), expected);
+    }
+  }
+}
+
+TEST_CASE("words may be divided into pieces in any way", "[decoder]") {
+  const Vocabulary vocabulary({"\xe2\x96\x81",
+                               "\xe2\x96\x81"
+                               "a",
+                               "a", "b", "<blank>"},
+                              {}, "", "test");
+  REQUIRE(vocabulary.border() == WordBorder::prefix);
+  const LanguageModel model = LanguageModel::parse(word_model, "test");
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    const Scores s = random_scores(4, 5, seed);
+    const DecoderOptions o = everything(true);
+    DecoderKnowledge k;
+    k.language_model = model;
+    if (seed > 0) k.hot_words = {{"ab a", 2}, {"b", 1}};
+    Expected expected;
+    for (const auto& [labels, p] : all_sequences(s, 4, true)) {
+      const std::string text = vocabulary.text(labels);
+      const auto words = split_words(text);
+      expected.add(text, p, lm_score(model, words, o) + hot_score(k.hot_words, words), true);
+    }
+    INFO("seed " << seed);
+    compare(s, Decoder(vocabulary, o, k), expected);
+  }
+}
+
+TEST_CASE("a language model of characters scores each token", "[decoder]") {
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  const LanguageModel model = LanguageModel::parse(R"(\data\
+ngram 1=6
+ngram 2=3
+
+\1-grams:
+-2.0	<unk>
+-99	<s>	-0.3
+-0.9	</s>
+-0.7	a	-0.2
+-0.9	b	-0.1
+-1.2	<space>	-0.4
+
+\2-grams:
+-0.3	<s> a
+-0.2	a b
+-0.5	b <space>
+
+\end\
+)",
+                                                   "test");
+  const Scores s = random_scores(5, 4, 5);
+  const DecoderOptions o = everything(true);
+  DecoderKnowledge k;
+  k.language_model = model;
+  const Decoder decoder(vocabulary, o, k);
+  CHECK(decoder.unit() == ModelUnit::tokens);
+  Expected expected;
+  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+    std::vector<std::string> tokens;
+    for (const int32_t label : labels)
+      tokens.push_back(label == 1 ? "<space>" : spaced[static_cast<size_t>(label)]);
+    expected.add(vocabulary.text(labels), p, lm_score(model, tokens, o), true);
+  }
+  compare(s, decoder, expected);
+}
+
+TEST_CASE("hot words without any list of words, and where there are no words", "[decoder]") {
+  const Scores s = random_scores(5, 4, 11);
+  DecoderKnowledge k;
+  k.hot_words = {{"ab", 2}, {"b", 0.5}, {"a b", 1}, {"ba b", 1}};
+  const DecoderOptions o = everything(true);
+  const Vocabulary with_spaces(spaced, {}, "", "test");
+  Expected expected;
+  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+    const std::string text = with_spaces.text(labels);
+    expected.add(text, p, hot_score(k.hot_words, split_words(text)), true);
+  }
+  compare(s, Decoder(with_spaces, o, k), expected);
+
+  // Anywhere, overlapping too.
+  const Vocabulary without({"<blank>", "c", "a", "b"}, {}, "none", "test");
+  k.hot_words = {{"ab", 2}, {"b", 0.5}, {"aba", 1}};
+  Expected anywhere;
+  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+    const std::string text = without.text(labels);
+    double worth = 0;
+    for (const HotWord& h : k.hot_words)
+      for (size_t at = 0; (at = text.find(h.phrase, at)) != std::string::npos; ++at)
+        worth += h.weight;
+    anywhere.add(text, p, worth, true);
+  }
+  compare(s, Decoder(without, o, k), anywhere);
+}
+
+TEST_CASE("a stream of any pieces ends with the bits of the whole, and what was stable stays",
+          "[decoder]") {
+  const LanguageModel model = LanguageModel::parse(word_model, "test");
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  const Scores s = random_scores(300, 4, 21, 4);
+  DecoderOptions o;
+  o.beam = 20;
+  o.nbest = 5;
+  DecoderKnowledge k;
+  k.language_model = model;
+  k.hot_words = {{"ab a", 1}};
+  const Decoder decoder(vocabulary, o, k);
+  const auto whole = decoder.decode(s.values.data(), s.frames);
+  for (const int32_t piece : {1, 7, 299}) {
+    DecoderStream stream(decoder);
+    std::string stable;
+    for (int32_t t = 0; t < s.frames; t += piece) {
+      stream.accept(s.values.data() + t * s.classes, std::min(piece, s.frames - t));
+      const DecoderStream::Partial p = stream.partial();
+      CHECK(p.stable.starts_with(stable));
+      CHECK(p.text.starts_with(p.stable));
+      stable = p.stable;
+    }
+    const auto texts = stream.finish();
+    REQUIRE(texts.size() == whole.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+      CHECK(texts[i].text == whole[i].text);
+      CHECK(texts[i].score == whole[i].score);
+    }
+    CHECK(texts[0].text.starts_with(stable));
+    CHECK(!stable.empty());
+    // As new.
+    stream.accept(s.values.data(), s.frames);
+    CHECK(stream.finish()[0].score == whole[0].score);
+  }
+}
+
+TEST_CASE("a long search throws away what it does not need", "[decoder]") {
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  const Scores s = random_scores(20000, 4, 22, 8);
+  DecoderOptions o;
+  o.beam = 16;
+  const auto found = Decoder(vocabulary, o).decode(s.values.data(), s.frames);
+  // The last part by itself, since what was there is far behind.
+  const auto end = Decoder(vocabulary, o).decode(s.values.data() + 19000 * 4, 1000);
+  CHECK(found[0].text.ends_with(end[0].text.substr(end[0].text.size() - 50)));
+}
+
+TEST_CASE("a text that only zero probabilities lead to", "[decoder]") {
+  const float none = -std::numeric_limits<float>::infinity();
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  DecoderKnowledge k;
+  k.lexicon = {{"ab", {2, 3}}};
+  // Nothing but "b" is possible, and no word is that.
+  const float row[] = {none, none, none, 0};
+  const auto found = Decoder(vocabulary, {}, k).decode(row, 1);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].text.empty());
+  CHECK(found[0].score == none);
+  // A word that is not over is left out where no other is.
+  const float begun[] = {none, none, 0, none};
+  const auto half = Decoder(vocabulary, {}, k).decode(begun, 1);
+  CHECK(half[0].text.empty());
+  CHECK(half[0].score > -10);
+}
+
+TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {
+  const Vocabulary vocabulary(spaced, {}, "", "test");
+  const auto lexicon = parse_lexicon("ab\ta b\nab a a b  \n\nb\nba b a\r\n", vocabulary, "l");
+  CHECK(lexicon ==
+        std::vector<Spelling>{{"ab", {2, 3}}, {"ab", {2, 2, 3}}, {"b", {3}}, {"ba", {3, 2}}});
+  using Catch::Contains;
+  CHECK_THROWS_WITH(parse_lexicon("a a\nac a c\n", vocabulary, "l"),
+                    Contains("l:2: the model has no token 'c'"));
+  CHECK_THROWS_WITH(parse_lexicon("abc\n", vocabulary, "l"), Contains("l:1: 'abc' has no tokens"));
+  CHECK_THROWS_WITH(parse_lexicon("\n\n", vocabulary, "l"), Contains("l: holds no words"));
+  CHECK_THROWS_WITH(parse_lexicon("\xff a\n", vocabulary, "l"), Contains("l:1: "));
+  const auto hot = parse_hot_words("new york\nab\t-2.5\n", 7, "h");
+  CHECK(hot == std::vector<HotWord>{{"new york", 7}, {"ab", -2.5}});
+  CHECK_THROWS_WITH(parse_hot_words("a\nab\tx\n", 1, "h"), Contains("h:2: the weight is 'x'"));
+  CHECK_THROWS_WITH(parse_hot_words("\t3\n", 1, "h"), Contains("h:1: has a weight and no word"));
+  CHECK_THROWS_WITH(parse_hot_words("ab\tnan\n", 1, "h"), Contains("the weight is 'nan'"));
+
+  DecoderKnowledge k;
+  k.lexicon = {{"x", {2}}};
+  k.hot_words = {{"xyz", 1}};
+  CHECK_THROWS_WITH(Decoder(vocabulary, {}, k), Contains("hot word 'xyz'"));
+  DecoderOptions o;
+  o.lm_weight = -1;
+  CHECK_THROWS_AS(Decoder(vocabulary, o), Error);
+}
+
+TEST_CASE("a language model whose words the tokens cannot spell is warned of", "[decoder]") {
+  DecoderKnowledge k;
+  k.language_model = LanguageModel::parse(word_model, "test");
+  const Vocabulary upper({"<blank>", " ", "A", "B"}, {}, "", "test");
+  CHECK(Decoder(upper, {}, k).warnings().size() == 1);
+  CHECK(Decoder(Vocabulary(spaced, {}, "", "test"), {}, k).warnings().empty());
+}
+
+TEST_CASE("tuning finds weights that make fewer errors, and the middle of equally good ones",
+          "[tuning]") {
+  // "b" is what is said and the outputs prefer "ab" a little: a weight is needed, not too small.
+  const Scores s{2, 4, {-9, -9, 1.3F, 1, -9, -9, -9, 3}};
+  const std::vector<KnownOutputs> data = {{s.values, "b"}, {s.values, "b"}};
+  const Vocabulary vocabulary({"<blank>", " ", "a", "b"}, {}, "", "test");
+  DecoderKnowledge k;
+  k.language_model = LanguageModel::parse(word_model, "test");
+  DecoderOptions o;
+  o.unknown_score = 0;
+  ThreadPool threads(2);
+  TuningOptions tuning;
+  tuning.lm_weights = {0, 0.1, 1, 2};
+  tuning.word_scores = {-1, 0, 1};
+  int tried = 0;
+  const TriedWeights best =
+      tune_weights(data, vocabulary, o, k, tuning, threads, [&](const TriedWeights&) { ++tried; });
+  CHECK(tried == 12);
+  CHECK(best.errors.words().errors() == 0);
+  CHECK(best.lm_weight >= 1);
+  CHECK(best.word_score == 0);
+  const Decoder without(vocabulary, o);
+  CHECK(errors_of(data, vocabulary, &without, threads).words().errors() == 2);
+  CHECK(errors_of(data, vocabulary, nullptr, threads).words().errors() == 2);
+  const std::vector<KnownOutputs> unknown = {{s.values, ""}};
+  CHECK_THROWS_WITH(tune_weights(unknown, vocabulary, o, k, tuning, threads, {}),
+                    Catch::Contains("none of the 1 utterances has a text"));
+}

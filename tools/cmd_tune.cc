@@ -1,0 +1,128 @@
+// rondo tune: the weights of a language model that make the fewest errors on data with texts.
+#include <cstdio>
+#include <memory>
+
+#include "engine/data/audio/audio.h"
+#include "engine/decode/tuning.h"
+#include "engine/train/recognition/recognizer.h"
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/error.h"
+#include "tools/command.h"
+#include "tools/command_line/device_option.h"
+#include "tools/command_line/path_words.h"
+#include "tools/recognition/decoding.h"
+#include "tools/recognition/outputs.h"
+
+namespace rondo {
+namespace {
+
+struct TuneOptions {
+  std::string model, manifest, metric = "wer";
+  OutputsOptions outputs;
+  DecodingOptions decoding;
+  int threads = 0;
+  DeviceChoice device;
+};
+
+struct TuningData {
+  Vocabulary vocabulary;
+  std::vector<KnownOutputs> utterances;
+};
+
+// Of a model of rondo's: it is run over the manifest once.
+TuningData run_model(const TuneOptions& o) {
+  require_manifest(o.manifest);
+  const SndfileReader audio;
+  Recognizer model(o.model, resolve(o.device), o.threads);
+  for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+  if (model.description().config.task != Task::ctc)
+    fail_input(model.file(), ": is not a ctc model: it writes no text");
+  const auto data = model.open(o.manifest, &audio, true);
+  TuningData all{model.vocabulary(), {}};
+  all.utterances.resize(static_cast<size_t>(data->size()));
+  evaluate(model.session(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
+    KnownOutputs& known = all.utterances[static_cast<size_t>(h.utterance)];
+    known.scores.assign(h.scores.begin(), h.scores.end());
+    known.reference =
+        reference_text(data->entry(h.utterance), model.alphabet()).value_or(std::string());
+  });
+  return all;
+}
+
+// Of any other model: the manifest's features are its outputs.
+TuningData read_outputs(const TuneOptions& o) {
+  TuningData all{open_vocabulary(o.model, o.outputs), {}};
+  for (const ModelInput& input : inputs_of({o.manifest}, true)) {
+    const Json* text = input.known.is_null() ? nullptr : input.known.find("text");
+    if (!text || !text->is_string())
+      fail_input(input.name,
+                 ": has no text to compare with; expected a manifest of outputs and "
+                 "texts");
+    Matrix scores = read_logits(input, o.outputs, all.vocabulary, o.model);
+    all.utterances.push_back({std::move(scores.data), text->get<std::string>()});
+  }
+  return all;
+}
+
+void print_row(const TriedWeights& t) {
+  std::printf("%10.4g  %10.4g  %7.2f %%  %7.2f %%\n", t.lm_weight, t.word_score,
+              100 * t.errors.wer(), 100 * t.errors.cer());
+  std::fflush(stdout);
+}
+
+int run_tune(const TuneOptions& o) {
+  if (o.decoding.lm.empty()) throw WrongUsage("--lm is missing: whose weights are to be found?");
+  const PathKind kind = kind_of_path(o.model);
+  const bool is_model =
+      kind == PathKind::run || kind == PathKind::model || kind == PathKind::folder;
+  const TuningData data = is_model ? run_model(o) : read_outputs(o);
+  const DecoderKnowledge knowledge = read_knowledge(o.decoding, data.vocabulary);
+  ThreadPool threads(o.threads > 0 ? o.threads : usable_cpus());
+  const ErrorRate greedy = errors_of(data.utterances, data.vocabulary, nullptr, threads);
+  std::printf("%zu utterances; by the best class of each frame WER %.2f %%, CER %.2f %%\n\n",
+              data.utterances.size(), 100 * greedy.wer(), 100 * greedy.cer());
+  std::printf(" lm-weight  word-score        WER        CER\n");
+  TuningOptions tuning;
+  tuning.by_characters = o.metric == "cer";
+  const TriedWeights best =
+      tune_weights(data.utterances, data.vocabulary, search_options(o.decoding), knowledge, tuning,
+                   threads, print_row);
+  std::printf("\nbest: --lm-weight %.4g --word-score %.4g  (WER %.2f %%, CER %.2f %%)\n",
+              best.lm_weight, best.word_score, 100 * best.errors.wer(), 100 * best.errors.cer());
+  return 0;
+}
+
+}  // namespace
+
+void add_tune(Command& program) {
+  Command& command = program.add_command(
+      "tune", "Find the language model's weights that make the fewest errors on data with texts");
+  auto o = std::make_shared<TuneOptions>();
+  command
+      .add_option("model", o->model,
+                  "checkpoint directory or model file; or what the classes of another program's "
+                  "model are, as for rondo decode")
+      .required()
+      .check(check_file_name);
+  command
+      .add_option("manifest", o->manifest,
+                  "JSONL manifest with texts that were not trained on; of another program's model, "
+                  "with its outputs as features")
+      .required()
+      .check(check_file_name);
+  add_decoding_options(command, &o->decoding, false);
+  command.add_option("--metric", o->metric, "what to make small: errors in words or in characters")
+      .one_of({"wer", "cer"})
+      .show_default();
+  add_outputs_options(command, &o->outputs);
+  command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT");
+  add_device_option(command, &o->device);
+  command.footer(
+      "\nExample:  rondo tune run mine/dev.jsonl --lm 3gram.lm\n"
+      "          rondo tune tokens.txt outputs.jsonl --lm 3gram.lm --beam 50\n");
+  command.action([o] { return run_tune(*o); });
+}
+
+}  // namespace rondo

@@ -1,0 +1,113 @@
+#include "tools/recognition/decoding.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+
+DecoderOptions search_options(const DecodingOptions& o) {
+  DecoderOptions s = o.search;
+  s.beam = o.beam < 0 ? usual_beam : o.beam;
+  s.nbest = o.nbest;
+  if (o.token_floor > 0) s.token_floor = std::log(o.token_floor);
+  if (o.score_range > 0) s.score_range = o.score_range;
+  s.unit = o.unit == "words"    ? ModelUnit::words
+           : o.unit == "tokens" ? ModelUnit::tokens
+                                : ModelUnit::automatic;
+  return s;
+}
+
+void add_decoding_options(Command& command, DecodingOptions* o, bool has_nbest) {
+  CommandOption beam =
+      command
+          .add_option("--beam", o->beam,
+                      std::string("search for the most probable text among so many beginnings of "
+                                  "one; 0: the best class of each frame") +
+                          (o->beam < 0 ? "; 100 where what follows is given, else 0" : ""))
+          .range(0, 100000)
+          .type_name("INT");
+  if (o->beam >= 0) beam.show_default();
+  command.add_option("--lm", o->lm, "n-gram language model: ARPA, or of rondo lm")
+      .type_name("FILE");
+  command
+      .add_option(
+          "--lexicon", o->lexicon,
+          "the only words there are: a line each, with the tokens that spell it if they are "
+          "not its letters")
+      .type_name("FILE");
+  command
+      .add_option("--hot-words", o->hot_words,
+                  "words and phrases to be expected: a line each, with a weight behind a tab if it "
+                  "has its own")
+      .type_name("FILE");
+  command
+      .add_option("--lm-weight", o->search.lm_weight,
+                  "of the language model, beside the network's 1")
+      .range(0.0, 100.0)
+      .type_name("FLOAT")
+      .show_default();
+  command.add_option("--word-score", o->search.word_score, "for each word; more makes texts longer")
+      .range(-100.0, 100.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--unknown-score", o->search.unknown_score,
+                  "for each word that the language model does not know")
+      .range(-1000.0, 100.0)
+      .type_name("FLOAT")
+      .show_default();
+  command.add_option("--hot-word-weight", o->hot_word_weight, "of those without a weight")
+      .range(-1000.0, 1000.0)
+      .type_name("FLOAT")
+      .show_default();
+  command.add_option("--lm-unit", o->unit, "what the language model's words are")
+      .one_of({"auto", "words", "tokens"})
+      .show_default();
+  command
+      .add_option("--token-floor", o->token_floor,
+                  "classes less probable than this in a frame begin nothing there; faster")
+      .range(0.0, 1.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--score-range", o->score_range,
+                  "drop what is worse than the best by more than this; faster. 0: nothing")
+      .range(0.0, 10000.0)
+      .type_name("FLOAT")
+      .show_default();
+  if (!has_nbest) return;
+  command.add_option("--nbest", o->nbest, "so many texts, as alternatives of --format jsonl")
+      .range(1, 100000)
+      .type_name("INT")
+      .show_default();
+}
+
+void require_fitting(const DecodingOptions& o, const std::string& format) {
+  const int beam = o.asks_for_search() ? (o.beam < 0 ? usual_beam : o.beam) : 0;
+  if (o.nbest > 1 && (beam < o.nbest || format != "jsonl"))
+    throw WrongUsage("--nbest takes --format jsonl and a --beam that is at least as large");
+}
+
+DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& vocabulary) {
+  DecoderKnowledge k;
+  if (!o.lm.empty()) k.language_model = LanguageModel::open(o.lm);
+  if (!o.lexicon.empty()) k.lexicon = open_lexicon(o.lexicon, vocabulary);
+  if (!o.hot_words.empty()) k.hot_words = open_hot_words(o.hot_words, o.hot_word_weight);
+  return k;
+}
+
+std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary) {
+  if (!o.asks_for_search()) {
+    if (o.knows_something())
+      throw WrongUsage("--lm, --lexicon and --hot-words need a search, --beam 0 is none");
+    return {};
+  }
+  Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary));
+  for (const std::string& w : decoder.warnings())
+    std::fprintf(stderr, "warning: %s: %s\n", (o.lm.empty() ? o.lexicon : o.lm).c_str(), w.c_str());
+  return decoder;
+}
+
+}  // namespace rondo

@@ -1,0 +1,42 @@
+// How the outputs of a model become text: the options of commands for it, and the decoder that they
+// ask for.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "engine/decode/decoder.h"
+#include "tools/command_line/command_line.h"
+
+namespace rondo {
+
+inline constexpr int usual_beam = 100;
+
+struct DecodingOptions {
+  int beam = -1;  // not given: 0, or the usual one where something is known that needs a search
+  int nbest = 1;
+  std::string lm, lexicon, hot_words, unit = "auto";
+  double hot_word_weight = 5, token_floor = 0, score_range = 0;
+  DecoderOptions search = {};
+
+  bool knows_something() const { return !lm.empty() || !lexicon.empty() || !hot_words.empty(); }
+  bool asks_for_search() const { return beam > 0 || (beam < 0 && knows_something()); }
+};
+
+// `has_nbest`: whether the command shows several texts.
+void add_decoding_options(Command& command, DecodingOptions* options, bool has_nbest);
+
+// Throws WrongUsage for several texts where the format has no place for them, or the beam none.
+void require_fitting(const DecodingOptions& options, const std::string& format);
+
+// For a model with these classes; none where no search is asked for. Reads the files, says on
+// standard error what looks wrong in them. Throws WrongUsage for options that do not go together,
+// InputError.
+std::optional<Decoder> make_decoder(const DecodingOptions& options, const Vocabulary& vocabulary);
+
+// What the options say of the search.
+DecoderOptions search_options(const DecodingOptions& options);
+// What the options name, read.
+DecoderKnowledge read_knowledge(const DecodingOptions& options, const Vocabulary& vocabulary);
+
+}  // namespace rondo
