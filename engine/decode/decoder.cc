@@ -17,7 +17,8 @@ struct Decoder::Tables {
       : vocabulary(std::move(v)),
         options(o),
         grammar(vocabulary, options, knowledge),
-        has_lexicon(!knowledge.lexicon.empty()) {}
+        has_lexicon(!knowledge.lexicon.empty()),
+        silence(knowledge.silence) {}
 
   std::string text(const PrefixSearch::Path& path, int32_t last_word) const;
   std::vector<SpelledWord> words(const PrefixSearch::Path& path, int32_t last_word) const;
@@ -27,6 +28,7 @@ struct Decoder::Tables {
   const DecoderOptions options;
   const decode::Grammar grammar;
   const bool has_lexicon;  // words have texts of their own
+  const int32_t silence;
 };
 
 namespace {
@@ -50,7 +52,8 @@ std::vector<SpelledWord> Decoder::Tables::words(const PrefixSearch::Path& path,
   int32_t first = 0;
   const auto end = [&](int32_t word, int32_t at) {
     const auto separates = [&](int32_t i) {
-      return path.labels[static_cast<size_t>(i)] == vocabulary.separator();
+      const int32_t label = path.labels[static_cast<size_t>(i)];
+      return label == vocabulary.separator() || label == silence;
     };
     int32_t behind = at;
     while (first < behind && separates(first)) ++first;
@@ -121,6 +124,9 @@ std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
 Decoder::Decoder(Vocabulary vocabulary, const DecoderOptions& options,
                  const DecoderKnowledge& knowledge) {
   check(options);
+  RONDO_CHECK(knowledge.silence >= -1 && knowledge.silence < vocabulary.classes() &&
+                  knowledge.silence != vocabulary.blank(),
+              "silence is class ", knowledge.silence);
   tables_ = std::make_shared<const Tables>(std::move(vocabulary), options, knowledge);
 }
 

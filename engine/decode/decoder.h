@@ -77,6 +77,8 @@ struct DecoderKnowledge {
   // all its words that the tokens can spell, in any division into tokens; other words are unknown
   // ones. (Where tokens have no borders between words, there are no unknown words.)
   std::vector<Spelling> lexicon;
+  // A token that may stand between the lexicon's words, and at either end; -1: there is none.
+  int32_t silence = -1;
   // Phrases of whole words. Those that the lexicon does not have are added to it. Without borders
   // between words they are found anywhere.
   std::vector<HotWord> hot_words;

@@ -77,6 +77,12 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
                  const DecoderKnowledge& knowledge)
     : options_(options), model_(knowledge.language_model) {
   const bool has_lexicon = !knowledge.lexicon.empty();
+  for (const Spelling& s : knowledge.lexicon) {
+    if (std::find(s.labels.begin(), s.labels.end(), knowledge.silence) != s.labels.end())
+      fail_input("the word '", s.word, "' of the lexicon has '",
+                 vocabulary.token(knowledge.silence).name,
+                 "' in it, which stands between words alone");
+  }
   if (model_) {
     choose_unit(vocabulary, has_lexicon);
     start_.history = model_->begin_sentence();
@@ -84,7 +90,7 @@ Grammar::Grammar(const Vocabulary& vocabulary, const DecoderOptions& options,
   needs_separator_ = vocabulary.border() == WordBorder::separator;
   opens_words_ = vocabulary.border() == WordBorder::prefix;
   takes_unknown_ = !has_lexicon && has_borders(vocabulary);
-  set_roles(vocabulary, has_lexicon);
+  set_roles(vocabulary, knowledge);
   const double word_score = scores_tokens_ ? 0 : options_.word_score;
   known_word_gain_ = std::exp(word_score);
   unknown_word_gain_ = std::exp(word_score + options_.unknown_score);
@@ -109,11 +115,12 @@ void Grammar::choose_unit(const Vocabulary& vocabulary, bool has_lexicon) {
   scores_tokens_ = !scores_words_;
 }
 
-void Grammar::set_roles(const Vocabulary& vocabulary, bool has_lexicon) {
+void Grammar::set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge) {
+  const bool has_lexicon = !knowledge.lexicon.empty();
   for (int32_t label = 0; label < vocabulary.classes(); ++label) {
     const Vocabulary::Token& token = vocabulary.token(label);
     Role role;
-    role.separates = label == vocabulary.separator();
+    role.separates = label == vocabulary.separator() || (has_lexicon && label == knowledge.silence);
     role.opens = opens_words_ && token.opens;
     if (has_lexicon) {
       role.symbols = {label};

@@ -122,7 +122,7 @@ class Grammar {
   static constexpr int32_t border_symbol = 0x110000;  // no character
 
   void choose_unit(const Vocabulary& vocabulary, bool has_lexicon);
-  void set_roles(const Vocabulary& vocabulary, bool has_lexicon);
+  void set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
   void add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
   void add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
   void set_bounds();

@@ -280,6 +280,47 @@ ngram 2=2
   }
 }
 
+TEST_CASE("silence may stand between the words of a lexicon, and need not", "[decoder]") {
+  const Vocabulary vocabulary({"<eps>", "SIL", "A", "B"}, {}, "every", "test");
+  DecoderKnowledge k;
+  k.lexicon = {{"a", {2}}, {"ab", {2, 3}}, {"b", {3}}};
+  k.silence = 1;
+  const Scores s = random_scores(5, 4, 3, 1);
+  const DecoderOptions o = everything(true);
+  Expected expected;
+  for (const auto& [labels, p] : all_sequences(s, 0, true)) {
+    std::vector<std::string> words;
+    const std::function<void(size_t)> divide = [&](size_t at) {
+      if (at == labels.size()) {
+        expected.add(joined(words), p, o.word_score * static_cast<double>(words.size()), true);
+        return;
+      }
+      if (labels[at] == k.silence) {
+        divide(at + 1);
+        return;
+      }
+      for (const Spelling& w : k.lexicon) {
+        if (at + w.labels.size() > labels.size() ||
+            !std::equal(w.labels.begin(), w.labels.end(),
+                        labels.begin() + static_cast<ptrdiff_t>(at)))
+          continue;
+        words.push_back(w.word);
+        divide(at + w.labels.size());
+        words.pop_back();
+      }
+    };
+    divide(0);
+  }
+  const Decoder decoder(vocabulary, o, k);
+  compare(s, decoder, expected);
+  for (const DecodedText& t : decoder.decode(s.values.data(), s.frames))
+    for (const SpelledWord& w : t.words)
+      for (int32_t i = w.first_label; i < w.end_label; ++i)
+        CHECK(t.labels[static_cast<size_t>(i)] != k.silence);
+  k.lexicon.push_back({"pause", {2, 1}});
+  CHECK_THROWS_WITH(Decoder(vocabulary, o, k), Catch::Contains("'pause' of the lexicon has 'SIL'"));
+}
+
 TEST_CASE("words may be divided into pieces in any way", "[decoder]") {
   const Vocabulary vocabulary({"\xe2\x96\x81",
                                "\xe2\x96\x81"

@@ -38,6 +38,10 @@ void add_decoding_options(Command& command, DecodingOptions* o, bool has_nbest) 
           "not its letters")
       .type_name("FILE");
   command
+      .add_option("--silence", o->silence,
+                  "with --lexicon: a token that may stand between words, SIL for phonemes, say")
+      .type_name("TOKEN");
+  command
       .add_option("--hot-words", o->hot_words,
                   "words and phrases to be expected: a line each, with a weight behind a tab if it "
                   "has its own")
@@ -94,6 +98,12 @@ DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& voca
   DecoderKnowledge k;
   if (!o.lm.empty()) k.language_model = LanguageModel::open(o.lm);
   if (!o.lexicon.empty()) k.lexicon = open_lexicon(o.lexicon, vocabulary);
+  if (!o.silence.empty()) {
+    if (o.lexicon.empty()) throw WrongUsage("--silence goes with --lexicon");
+    const auto label = vocabulary.find(o.silence);
+    if (!label) fail_input("--silence: the model has no token '", o.silence, "'");
+    k.silence = *label;
+  }
   if (!o.hot_words.empty()) k.hot_words = open_hot_words(o.hot_words, o.hot_word_weight);
   return k;
 }

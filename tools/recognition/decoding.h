@@ -15,7 +15,7 @@ inline constexpr int usual_beam = 100;
 struct DecodingOptions {
   int beam = -1;  // not given: 0, or the usual one where something is known that needs a search
   int nbest = 1;
-  std::string lm, lexicon, hot_words, unit = "auto";
+  std::string lm, lexicon, silence, hot_words, unit = "auto";
   double hot_word_weight = 5, token_floor = 0, score_range = 0;
   DecoderOptions search = {};
 
