@@ -6,6 +6,7 @@
 #include "kernels/cast/cast.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/edge_frames.h"
+#include "kernels/conv2d/conv2d.h"
 #include "kernels/ctc/ctc.h"
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/dropout/dropout.h"
@@ -64,6 +65,9 @@ std::span<const std::span<const Variant>> all_ops() {
       conv_grad_weight_variants(),
       edge_frames_variants(),
       edge_frames_grad_variants(),
+      conv2d_variants(),
+      conv2d_grad_input_variants(),
+      conv2d_grad_weight_variants(),
       pack_variants(),
       unpack_variants(),
       loss_totals_variants(),

@@ -19,6 +19,7 @@ Suite full_suite() {
   norm_check(suite);
   subsample_check(suite);
   conv_check(suite);
+  conv2d_check(suite);
   pack_check(suite);
   totals_check(suite);
   return suite;

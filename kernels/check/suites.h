@@ -20,6 +20,7 @@ void pool_check(Suite& suite);
 void norm_check(Suite& suite);
 void subsample_check(Suite& suite);
 void conv_check(Suite& suite);
+void conv2d_check(Suite& suite);
 void pack_check(Suite& suite);
 void totals_check(Suite& suite);
 

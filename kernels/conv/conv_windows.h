@@ -1,4 +1,5 @@
-// Where the frames of a window lie, for host code and GPU kernels: of kernels/conv alone.
+// Where the frames of a window lie, for host code and GPU kernels: of kernels/conv and
+// kernels/conv2d.
 #pragma once
 
 #include "kernels/base/dtype.h"

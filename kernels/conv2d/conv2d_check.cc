@@ -1,0 +1,213 @@
+#include <cmath>
+
+#include "kernels/check/suites.h"
+#include "kernels/conv2d/conv2d.h"
+
+namespace rondo::check {
+namespace {
+
+struct Problem {
+  Conv2dDims dims;
+  int32_t behind = 0;  // padding behind the last frame
+  DType dtype = DType::f32;
+  bool halo = false;  // frames before and behind are there
+  bool bias = true;   // else accumulated gradients
+};
+
+// The tolerance of a sum of `terms` products of values in [-1, 1], as gemm's
+// (kernels/gemm/gemm_check.cc).
+Tolerance sum_tolerance(double terms, DType out) {
+  Tolerance t =
+      Tolerance::ulps(DType::f32, 2 * std::sqrt(terms + 1), std::sqrt((terms + 1) / 9) + 1);
+  t.relative = Tolerance::ulps(out, out == DType::bf16 ? 2 : 4).relative;
+  return t;
+}
+
+// Positions that windows have along an axis, with `behind` positions of padding at the end.
+int32_t windows(const Conv2dAxis& a, int32_t size, int32_t behind) {
+  const int64_t slack = int64_t{a.before} + size + behind - a.span();
+  return size == 0 || slack < 0 ? 0 : static_cast<int32_t>(slack / a.stride + 1);
+}
+
+template <class Args>
+Args with_layouts(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
+  Args args;
+  args.dims = p.dims;
+  std::vector<int32_t> shorter;
+  for (int32_t length : lengths) shorter.push_back(windows(p.dims.time, length, p.behind));
+  args.from = c.packed(lengths, 5, 1);
+  args.to = c.packed(shorter, 3, 1);
+  return args;
+}
+
+int64_t in_cols(const Problem& p) { return p.dims.in_height * p.dims.in; }
+int64_t out_cols(const Problem& p) { return p.dims.out_height * p.dims.out; }
+int64_t weight_cols(const Problem& p) {
+  return p.dims.in * p.dims.height.kernel * p.dims.time.kernel;
+}
+
+// Frames before a part that convolutions reach; one more or less than that is right as well.
+int64_t before_frames(const Problem& p) { return p.dims.time.before; }
+int64_t after_frames(const Problem& p) { return p.behind + 1; }
+
+TensorView halo_input(Case& c, const PackedView& layout, int64_t frames, const Problem& p) {
+  if (!p.halo || frames == 0) return {};
+  return c.input({frames, layout.capacity.sequences, in_cols(p)}, p.dtype);
+}
+
+template <class Args>
+void finish(Case& c, Args& args, Conv2dPhase phase, const Problem& p, size_t bytes) {
+  args.workspace = c.workspace(conv2d_workspace_bytes(c.context(), phase, p.dims));
+  c.work(2 * static_cast<double>(p.dims.out * weight_cols(p) * p.dims.out_height) *
+             static_cast<double>(c.extent_rows(args.to)),
+         static_cast<double>(bytes));
+  c.run(args);
+}
+
+void forward_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
+  auto args = with_layouts<Conv2dArgs>(c, p, lengths);
+  args.x = c.rows_input(args.from, in_cols(p), p.dtype);
+  args.before = halo_input(c, args.from, before_frames(p), p);
+  args.after = halo_input(c, args.from, after_frames(p), p);
+  args.w = c.input({p.dims.out, weight_cols(p)}, p.dtype);
+  if (p.bias) args.bias = c.input({p.dims.out}, DType::f32);
+  args.y = c.rows_output("y", args.to, out_cols(p), p.dtype,
+                         sum_tolerance(static_cast<double>(weight_cols(p)), p.dtype));
+  finish(c, args, Conv2dPhase::forward, p, args.x.bytes() + args.w.bytes() + args.y.bytes());
+}
+
+void grad_input_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
+  auto args = with_layouts<Conv2dGradInputArgs>(c, p, lengths);
+  args.dy = c.rows_input(args.to, out_cols(p), p.dtype);
+  args.w = c.input({p.dims.out, weight_cols(p)}, p.dtype);
+  const double terms = static_cast<double>(p.dims.out * weight_cols(p) / p.dims.in);
+  const Tolerance t = sum_tolerance(terms, p.dtype);
+  args.dx = c.rows_output("dx", args.from, in_cols(p), p.dtype, t);
+  if (p.halo) {
+    const int64_t n = args.from.capacity.sequences;
+    if (before_frames(p) > 0)
+      args.dbefore = c.output("dbefore", {before_frames(p), n, in_cols(p)}, p.dtype, t);
+    args.dafter = c.output("dafter", {after_frames(p), n, in_cols(p)}, p.dtype, t);
+  }
+  finish(c, args, Conv2dPhase::grad_input, p, args.dx.bytes() + args.w.bytes() + args.dy.bytes());
+}
+
+void grad_weight_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
+  auto args = with_layouts<Conv2dGradWeightArgs>(c, p, lengths);
+  args.x = c.rows_input(args.from, in_cols(p), p.dtype);
+  args.before = halo_input(c, args.from, before_frames(p), p);
+  args.after = halo_input(c, args.from, after_frames(p), p);
+  args.dy = c.rows_input(args.to, out_cols(p), p.dtype);
+  const int64_t pixels = c.extent_rows(args.to) * p.dims.out_height;
+  const Tolerance t = sum_tolerance(static_cast<double>(pixels) + 1, DType::f32);
+  args.accumulate = !p.bias;
+  const auto sums = [&](const char* name, std::initializer_list<int64_t> shape) {
+    return args.accumulate ? c.in_out(name, shape, DType::f32, t)
+                           : c.output(name, shape, DType::f32, t);
+  };
+  args.dw = sums("dw", {p.dims.out, weight_cols(p)});
+  args.dbias = sums("dbias", {p.dims.out});
+  finish(c, args, Conv2dPhase::grad_weight, p, args.x.bytes() + args.dw.bytes() + args.dy.bytes());
+}
+
+void add_all(Suite& suite, const std::string& label, const Problem& p,
+             const std::vector<int32_t>& lengths) {
+  suite.add<Conv2dArgs>(label, [=](Case& c) { forward_case(c, p, lengths); });
+  suite.add<Conv2dGradInputArgs>(label, [=](Case& c) { grad_input_case(c, p, lengths); });
+  suite.add<Conv2dGradWeightArgs>(label, [=](Case& c) { grad_weight_case(c, p, lengths); });
+}
+
+// An axis of a case: its windows, and the padding behind the last position.
+struct Axis {
+  Conv2dAxis axis;
+  int32_t behind;
+};
+
+std::string name_of_axis(const Axis& a) {
+  return str(a.axis.kernel, "/", a.axis.stride, "/", a.axis.dilation, "-", a.axis.before, "+",
+             a.behind);
+}
+
+// The layers of kraken's default recogniser for lines 48 high and 1,043 wide.
+void add_benches(Suite& suite) {
+  struct Layer {
+    int64_t in, out;
+    int32_t width, height, frames;
+  };
+  for (Layer l : {Layer{1, 32, 13, 48, 1043}, Layer{32, 32, 13, 24, 522}, Layer{32, 64, 9, 12, 261},
+                  Layer{64, 64, 9, 6, 131}}) {
+    for (DType dtype : {DType::f32, DType::bf16}) {
+      Problem p;
+      p.dims = {l.in, l.out, l.height, l.height, conv2d_same(3, 1, 1), conv2d_same(l.width, 1, 1)};
+      p.behind = l.width / 2;
+      p.dtype = dtype;
+      const std::vector<int32_t> lines(8, l.frames);
+      const std::string label = str("kernel 3x", l.width, "/", name_of(dtype), "/8x", l.height, "x",
+                                    l.frames, "/", l.in, "->", l.out);
+      suite.add_bench<Conv2dArgs>(label, [=](Case& c) { forward_case(c, p, lines); });
+      suite.add_bench<Conv2dGradInputArgs>(label, [=](Case& c) { grad_input_case(c, p, lines); });
+      suite.add_bench<Conv2dGradWeightArgs>(label, [=](Case& c) { grad_weight_case(c, p, lines); });
+    }
+  }
+}
+
+}  // namespace
+
+void conv2d_check(Suite& suite) {
+  const std::vector<std::vector<int32_t>> batches = {{}, {1}, {6, 6, 6}, {37, 18, 17, 5, 2, 1, 0}};
+  // One tap; odd and even kernels; no padding; strides, which gradients undo class by class; gaps
+  // between taps, also such that no tap reaches some rows; windows wholly before the first row.
+  const Axis heights[] = {{{1, 1, 1, 0}, 0}, {{3, 1, 1, 1}, 1}, {{4, 2, 1, 2}, 1},
+                          {{3, 3, 2, 1}, 2}, {{2, 1, 3, 0}, 0}, {{2, 2, 2, 1}, 3}};
+  const Axis times[] = {{{1, 1, 1, 0}, 0}, {{3, 1, 1, 1}, 1}, {{5, 2, 1, 2}, 2},
+                        {{3, 3, 2, 4}, 1}, {{4, 1, 1, 3}, 0}, {{2, 2, 2, 0}, 2}};
+  struct Size {
+    int64_t in, out;
+    int32_t height;
+  };
+  const Size sizes[] = {{1, 3, 7}, {2, 17, 13}, {3, 33, 5}, {5, 40, 29}, {1, 1, 4}};
+  int number = 0;
+  for (const Axis& height : heights) {
+    for (const Axis& time : times) {
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        // Every pair of axes with one of the sizes and batches, by turns.
+        const Size& s = sizes[number % 5];
+        const size_t batch = number % 3 == 0 ? static_cast<size_t>(number / 3 % 4) : 3;
+        Problem p;
+        p.dims = {s.in,        s.out,    s.height, windows(height.axis, s.height, height.behind),
+                  height.axis, time.axis};
+        p.behind = time.behind;
+        p.dtype = dtype;
+        p.halo = number % 2 == 0;
+        p.bias = number % 4 < 2;
+        ++number;
+        if (p.dims.out_height == 0) continue;
+        add_all(suite,
+                str("height ", name_of_axis(height), " time ", name_of_axis(time),
+                    p.halo ? " halo/" : "/", name_of(dtype), "/batch ", batch, "/", s.height, "x",
+                    s.in, "->", s.out),
+                p, batches[batch]);
+      }
+    }
+  }
+  // Every height of a tile, and panels of every width.
+  for (int32_t height = 1; height <= 26; height += height < 14 ? 1 : 4) {
+    for (int64_t out : {4, 16, 24, 64}) {
+      Problem p;
+      p.dims = {2, out, height, height, conv2d_same(3, 1, 1), conv2d_same(3, 1, 1)};
+      p.behind = 1;
+      add_all(suite, str("tiles/f32/", height, "x2->", out), p, {5, 3});
+    }
+  }
+  // Blocks of frames, and more of them than partitions of the sums.
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Problem p;
+    p.dims = {4, 5, 6, 6, conv2d_same(3, 1, 1), conv2d_same(19, 1, 1)};
+    p.behind = 9;
+    p.dtype = dtype;
+    add_all(suite, str("kernel 3x19/long/", name_of(dtype), "/6x4->5"), p, {300, 70, 20, 3});
+  }
+  add_benches(suite);
+}
+
+}  // namespace rondo::check

@@ -1,0 +1,404 @@
+// The driver of the CPU kernels, one for all instruction sets: who computes what. The register
+// tiles are in conv2d_simd.cc.
+#include <algorithm>
+#include <atomic>
+
+#include "kernels/base/arithmetic.h"
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/conv2d/conv2d_impl.h"
+#include "kernels/conv2d/conv2d_strip.h"
+#include "kernels/conv2d/conv2d_tiles.h"
+
+namespace rondo {
+namespace {
+
+// Frames of the result that a thread takes at a time: so many that those before and behind, which
+// are copied as well, are at most as many again.
+int64_t block_frames(const Conv2dGather& g) { return std::max(16, g.time.count); }
+
+// Sums of weight gradients are made in so many parts, each by one thread, and added in order: the
+// bits are the same for any number of threads.
+constexpr int64_t most_partitions = 8;
+
+// Floats of dy that stay in the first cache while the kernel's columns go over them.
+constexpr int64_t near_floats = 4096;
+
+// Neighbouring frames of one sequence: places first to last among the wanted ones.
+struct Block {
+  int64_t sequence, first, last;
+};
+
+// Frames that are wanted, in blocks. Sequences without any have none.
+class Blocks {
+ public:
+  Blocks(const ConvTargets& frames, int64_t size) : frames_(frames), size_(size) {
+    for (int64_t n = 0; n < sequences(); ++n) count_ += ceil_div(length(n), size);
+  }
+  int64_t count() const { return count_; }
+  Block at(int64_t i) const {
+    int64_t n = 0;
+    for (; i >= ceil_div(length(n), size_); ++n) i -= ceil_div(length(n), size_);
+    return {n, i * size_, std::min((i + 1) * size_, length(n)) - 1};
+  }
+  // Whether the batch has the sequence, of which the frame at place j is frame j + shift(n).
+  bool exists(int64_t n) const { return n < frames_.layout.extent->sequences; }
+  int64_t shift(int64_t n) const {
+    return frames_.part == ConvPart::before  ? -frames_.halo_frames
+           : frames_.part == ConvPart::after ? frames_.layout.lengths[n]
+                                             : 0;
+  }
+  // The row at place j.
+  int64_t row(int64_t n, int64_t j) const {
+    const PackedView& layout = frames_.layout;
+    return (own() ? layout.row_offsets[j] : j * layout.capacity.sequences) + n;
+  }
+
+ private:
+  bool own() const { return frames_.part == ConvPart::frames; }
+  int64_t sequences() const {
+    return own() ? frames_.layout.extent->sequences : frames_.layout.capacity.sequences;
+  }
+  int64_t length(int64_t n) const {
+    return own() ? frames_.layout.lengths[n] : frames_.halo_frames;
+  }
+
+  ConvTargets frames_;
+  int64_t size_, count_ = 0;
+};
+
+// The workspace: what all threads share, then a piece for each.
+template <class Thread, class... Args>
+size_t thread_bytes(const Args&... args) {
+  Carver carver(nullptr);
+  const Thread thread(carver, args...);
+  return carver.used();
+}
+
+void check_workspace(const TensorView& workspace, size_t needed) {
+  RONDO_CHECK(workspace && workspace.bytes() >= needed, "conv2d: workspace of ",
+              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
+  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
+              "conv2d: workspace is not aligned to 64 bytes");
+}
+
+// body(thread, i) for i in [0, n), handed out to whoever is free; each worker makes its Thread of
+// its own piece of memory.
+template <class Thread, class F, class... Args>
+void for_items(const Context& context, char* memory, int64_t n, F body, const Args&... args) {
+  const size_t bytes = thread_bytes<Thread>(args...);
+  std::atomic<int64_t> next{0};
+  context.pool->run(
+      [&](int worker) {
+        Carver carver(memory + static_cast<size_t>(worker) * bytes);
+        Thread thread(carver, args...);
+        for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) body(thread, i);
+      },
+      static_cast<int>(std::clamp<int64_t>(n, 1, context.pool->size())));
+}
+
+// ---- what each pixel is made of: y of x, dx of dy ----
+
+struct GatherThread {
+  Conv2dStrip strip;
+  Conv2dSegment* segments = nullptr;
+
+  GatherThread(Carver& carver, const Conv2dGather& g) : strip(carver, g, block_frames(g)) {
+    carver.take(segments, int64_t{g.height.count} * g.time.count);
+  }
+};
+
+Conv2dTerms gather_terms(Carver& carver, const Conv2dKernel& kernel, const Conv2dGather& g) {
+  return {carver, g, kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
+}
+
+struct GatherCall {
+  const Conv2dKernel& kernel;
+  const Conv2dGather& g;
+  const ConvSource& source;
+  const DType dtype;
+  const Conv2dTerms& terms;
+
+  void block(GatherThread& thread, const Blocks& blocks, const Block& b, void* out) const {
+    const int64_t cols = g.target_cols(), n = b.sequence;
+    const auto row = [&](int64_t j) {
+      return static_cast<char*>(out) +
+             static_cast<size_t>(blocks.row(n, j) * cols) * size_of(dtype);
+    };
+    if (!blocks.exists(n)) {
+      for (int64_t j = b.first; j <= b.last; ++j)
+        std::fill_n(row(j), static_cast<size_t>(cols) * size_of(dtype), char{0});
+      return;
+    }
+    const int64_t shift = blocks.shift(n);
+    thread.strip.fill(source, dtype, n, b.first + shift, b.last + shift);
+    for (int64_t j = b.first; j <= b.last; ++j) frame(thread, j + shift, row(j));
+  }
+
+ private:
+  // Frame t, to y; the strip has what it is made of.
+  void frame(GatherThread& thread, int64_t t, char* y) const {
+    for (const Conv2dHeightClass& c : terms.classes()) {
+      if (c.pixels == 0) continue;
+      Conv2dPixels p;
+      p.segments = thread.segments;
+      p.segment_count = list_segments(thread, c, t);
+      p.pixels = c.pixels;
+      p.x_step = g.height.multiply * g.source_channels;
+      p.panel = terms.panel();
+      p.dtype = dtype;
+      p.y_step = c.step * g.target_channels;
+      for (int64_t i = 0; i < terms.panels(); ++i) {
+        const int64_t channel = i * p.panel;
+        p.w = terms.weights(i);
+        p.bias = terms.bias(i);
+        p.y = y + static_cast<size_t>(c.first * g.target_channels + channel) * size_of(dtype);
+        p.channels = std::min(p.panel, g.target_channels - channel);
+        kernel.pixels(p);
+      }
+    }
+  }
+
+  int64_t list_segments(GatherThread& thread, const Conv2dHeightClass& c, int64_t t) const {
+    int64_t count = 0;
+    for (int64_t l = 0; l < g.time.count; ++l) {
+      const int64_t at = t * g.time.multiply + l * g.time.step + g.time.offset;
+      if (at % g.time.divide != 0) continue;
+      for (const Conv2dRun& run : terms.runs(c)) {
+        const float* x = thread.strip.at(at / g.time.divide, run.offset);
+        if (x == nullptr) continue;
+        thread.segments[count++] = {x, terms.first_term(c, l, run.first_tap),
+                                    run.taps * g.source_channels};
+      }
+    }
+    return count;
+  }
+};
+
+size_t gather_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
+  Carver carver(nullptr);
+  gather_terms(carver, kernel, g);
+  return carver.used() + static_cast<size_t>(context.pool->size()) * thread_bytes<GatherThread>(g);
+}
+
+void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g,
+            const ConvSource& source, DType dtype, const TensorView& w, const TensorView& bias,
+            std::span<const Conv2dTarget> targets, const TensorView& workspace) {
+  RONDO_CHECK(dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
+  check_workspace(workspace, gather_workspace(kernel, context, g));
+  Carver carver(workspace.data);
+  Conv2dTerms terms = gather_terms(carver, kernel, g);
+  terms.list_classes();
+  terms.arrange(context, w, bias);
+  const GatherCall call{kernel, g, source, dtype, terms};
+  char* memory = static_cast<char*>(workspace.data) + carver.used();
+  for (const Conv2dTarget& target : targets) {
+    if (target.out == nullptr) continue;
+    const Blocks blocks(target.frames, block_frames(g));
+    for_items<GatherThread>(
+        context, memory, blocks.count(),
+        [&](GatherThread& thread, int64_t i) {
+          call.block(thread, blocks, blocks.at(i), target.out);
+        },
+        g);
+  }
+}
+
+// ---- gradients of the weights ----
+
+// Sums over a part of the frames: [panels][terms][panel] of the weights, then [panels][panel] of
+// the bias.
+struct WeightSums {
+  int64_t panel, panels, terms;
+  int64_t floats() const { return panels * (terms + 1) * panel; }
+  float* weights(float* sums, int64_t p) const { return sums + p * terms * panel; }
+  float* bias(float* sums, int64_t p) const { return sums + (panels * terms + p) * panel; }
+};
+
+struct WeightThread {
+  Conv2dStrip strip;
+  float* dy = nullptr;  // [frames of a block, height, panels * panel], zero past the last channel
+  const float** x_frames = nullptr;
+  const float** dy_frames = nullptr;
+
+  WeightThread(Carver& carver, const Conv2dGather& g, const WeightSums& sums)
+      : strip(carver, g, block_frames(g)) {
+    const int64_t frames = block_frames(g);
+    carver.take(dy, frames * g.target_height * sums.panels * sums.panel);
+    carver.take(x_frames, frames);
+    carver.take(dy_frames, frames);
+  }
+};
+
+class WeightCall {
+ public:
+  WeightCall(const Conv2dKernel& kernel, const Conv2dGather& g, const ConvSource& source,
+             const Conv2dGradWeightArgs& args, const Conv2dTerms& terms, const WeightSums& sums)
+      : kernel_(kernel), g_(g), source_(source), args_(args), terms_(terms), sums_(sums) {}
+
+  void block(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
+    thread.strip.fill(source_, args_.dy.dtype, b.sequence, b.first, b.last);
+    copy_dy(thread, blocks, b, sums);
+    const int64_t near =
+        std::clamp<int64_t>(near_floats / (g_.target_height * sums_.panel), 1, block_frames(g_));
+    for (int64_t t = b.first; t <= b.last; t += near) {
+      const int64_t end = std::min(t + near, b.last + 1);
+      for (int64_t p = 0; p < sums_.panels; ++p) {
+        for (int64_t l = 0; l < g_.time.count; ++l) column(thread, b.first, t, end, p, l, sums);
+      }
+    }
+  }
+
+ private:
+  int64_t dy_cols() const { return sums_.panels * sums_.panel; }
+
+  // dy as floats in whole panels; and its sums, which are the bias's gradient.
+  void copy_dy(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
+    const int64_t channels = g_.target_channels, cols = dy_cols();
+    float* bias = sums_.bias(sums, 0);
+    float* to = thread.dy;
+    for (int64_t t = b.first; t <= b.last; ++t) {
+      const auto at = static_cast<size_t>(blocks.row(b.sequence, t) * g_.target_cols());
+      const char* from = static_cast<const char*>(args_.dy.data) + at * size_of(args_.dy.dtype);
+      for (int64_t h = 0; h < g_.target_height; ++h, to += cols) {
+        conv2d_floats(to, from, args_.dy.dtype, channels);
+        from += static_cast<size_t>(channels) * size_of(args_.dy.dtype);
+        std::fill(to + channels, to + cols, 0.0f);
+        for (int64_t o = 0; o < channels; ++o) bias[o] += to[o];
+      }
+    }
+  }
+
+  // Column l of the kernel, panel p, frames [t, end) of the block that begins at `first`.
+  void column(WeightThread& thread, int64_t first, int64_t t, int64_t end, int64_t p, int64_t l,
+              float* sums) const {
+    const Conv2dHeightClass& all = terms_.classes()[0];  // forward there is no other
+    for (const Conv2dRun& run : terms_.runs(all)) {
+      Conv2dOuter o;
+      o.x = thread.x_frames;
+      o.dy = thread.dy_frames;
+      for (int64_t f = t; f < end; ++f) {
+        const float* x =
+            thread.strip.at(f * g_.time.multiply + l * g_.time.step + g_.time.offset, run.offset);
+        if (x == nullptr) continue;
+        thread.x_frames[o.frames] = x;
+        thread.dy_frames[o.frames++] =
+            thread.dy + (f - first) * g_.target_height * dy_cols() + p * sums_.panel;
+      }
+      o.pixels = g_.target_height;
+      o.x_step = g_.height.multiply * g_.source_channels;
+      o.dy_step = dy_cols();
+      o.terms = run.taps * g_.source_channels;
+      o.panel = sums_.panel;
+      o.sums = sums_.weights(sums, p) + terms_.first_term(all, l, run.first_tap) * o.panel;
+      if (o.frames > 0) kernel_.outer(o);
+    }
+  }
+
+  const Conv2dKernel& kernel_;
+  const Conv2dGather& g_;
+  const ConvSource& source_;
+  const Conv2dGradWeightArgs& args_;
+  const Conv2dTerms& terms_;
+  const WeightSums& sums_;
+};
+
+WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
+  WeightSums s;
+  s.terms = int64_t{g.height.count} * g.time.count * g.source_channels;
+  s.panel = kernel.panel(g.target_channels, g.height.count * g.source_channels);
+  s.panels = ceil_div(g.target_channels, s.panel);
+  return s;
+}
+
+size_t weight_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
+  const WeightSums sums = weight_sums(kernel, g);
+  Carver carver(nullptr);
+  const Conv2dTerms terms(carver, g, sums.panel);
+  carver.take<float>(most_partitions * sums.floats(), sizeof(float));
+  return carver.used() +
+         static_cast<size_t>(context.pool->size()) * thread_bytes<WeightThread>(g, sums);
+}
+
+// dw and dbias (+)= the partitions' sums.
+void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dTerms& terms,
+                    const WeightSums& s, float* sums, int64_t partitions,
+                    const Conv2dGradWeightArgs& a) {
+  const auto total = [&](const float* first, bool accumulate, float& out) {
+    double sum = accumulate ? static_cast<double>(out) : 0;
+    for (int64_t i = 0; i < partitions; ++i) sum += static_cast<double>(first[i * s.floats()]);
+    out = static_cast<float>(sum);
+  };
+  float* dw = a.dw ? a.dw.as<float>() : nullptr;
+  float* dbias = a.dbias ? a.dbias.as<float>() : nullptr;
+  const Conv2dHeightClass& all = terms.classes()[0];
+  context.pool->for_range(g.target_channels, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      const int64_t p = o / s.panel, lane = o % s.panel;
+      if (dbias) total(s.bias(sums, p) + lane, a.accumulate, dbias[o]);
+      if (dw == nullptr) continue;
+      const float* weights = s.weights(sums, p) + lane;
+      for (int64_t l = 0; l < g.time.count; ++l) {
+        for (int64_t k = 0; k < g.height.count; ++k) {
+          const float* term = weights + terms.first_term(all, l, k) * s.panel;
+          float* to = dw + o * g.target_stride + terms.kernel_row(all, k) * g.time.count + l;
+          for (int64_t c = 0; c < g.source_channels; ++c)
+            total(term + c * s.panel, a.accumulate, to[c * g.source_stride]);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+size_t conv2d_cpu_workspace(const Conv2dKernel& kernel, const Context& context, Conv2dPhase phase,
+                            const Conv2dDims& dims) {
+  if (phase == Conv2dPhase::grad_weight)
+    return weight_workspace(kernel, context, conv2d_forward(dims));
+  return gather_workspace(
+      kernel, context,
+      phase == Conv2dPhase::forward ? conv2d_forward(dims) : conv2d_backward(dims));
+}
+
+void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dArgs& a) {
+  check_conv2d(a);
+  const Conv2dTarget y{{ConvPart::frames, a.to, 0}, a.y.data};
+  gather(kernel, context, conv2d_forward(a.dims), conv2d_source(a.from, a.x, a.before, a.after),
+         a.x.dtype, a.w, a.bias, {&y, 1}, a.workspace);
+}
+
+void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dGradInputArgs& a) {
+  check_conv2d(a);
+  gather(kernel, context, conv2d_backward(a.dims), conv2d_source(a.to, a.dy, {}, {}), a.dy.dtype,
+         a.w, {}, conv2d_grad_targets(a).parts, a.workspace);
+}
+
+void conv2d_with(const Conv2dKernel& kernel, const Context& context,
+                 const Conv2dGradWeightArgs& a) {
+  check_conv2d(a);
+  RONDO_CHECK(a.x.dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
+  const Conv2dGather g = conv2d_forward(a.dims);
+  const WeightSums s = weight_sums(kernel, g);
+  check_workspace(a.workspace, weight_workspace(kernel, context, g));
+  Carver carver(a.workspace.data);
+  Conv2dTerms terms(carver, g, s.panel);
+  terms.list_classes();
+  float* sums = carver.take<float>(most_partitions * s.floats(), sizeof(float));
+  const ConvSource source = conv2d_source(a.from, a.x, a.before, a.after);
+  const WeightCall call(kernel, g, source, a, terms, s);
+  const Blocks blocks({ConvPart::frames, a.to, 0}, block_frames(g));
+  const int64_t partitions = std::min(most_partitions, blocks.count());
+  for_items<WeightThread>(
+      context, static_cast<char*>(a.workspace.data) + carver.used(), partitions,
+      [&](WeightThread& thread, int64_t i) {
+        float* part = sums + i * s.floats();
+        std::fill_n(part, s.floats(), 0.0f);
+        const int64_t end = blocks.count() * (i + 1) / partitions;
+        for (int64_t b = blocks.count() * i / partitions; b < end; ++b)
+          call.block(thread, blocks, blocks.at(b), part);
+      },
+      g, s);
+  add_partitions(context, g, terms, s, sums, partitions, a);
+}
+
+}  // namespace rondo

@@ -1,0 +1,62 @@
+// The variants of conv2d and what they share, for its folder alone.
+#pragma once
+
+#include "kernels/base/host_device.h"
+#include "kernels/base/variants.h"
+#include "kernels/conv/conv_windows.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/simt/gpu_variant.h"
+
+namespace rondo {
+
+// Check what conv2d.h says of the arguments that the host can see.
+void check_conv2d(const Conv2dArgs& args);
+void check_conv2d(const Conv2dGradInputArgs& args);
+void check_conv2d(const Conv2dGradWeightArgs& args);
+
+// A convolution as sums over what each pixel of the result is made of: y of x forward, dx of dy for
+// the gradient. Weight (target o, source c, row k, column l) is w[o * target_stride + c *
+// source_stride + k * width + l].
+struct Conv2dGather {
+  ConvTaps height, time;
+  int64_t source_channels = 0, target_channels = 0;
+  int32_t source_height = 0, target_height = 0;
+  int64_t source_stride = 0, target_stride = 0;
+
+  int64_t source_cols() const { return source_height * source_channels; }
+  int64_t target_cols() const { return target_height * target_channels; }
+};
+Conv2dGather conv2d_forward(const Conv2dDims& dims);
+Conv2dGather conv2d_backward(const Conv2dDims& dims);
+
+ConvSource conv2d_source(const PackedView& layout, const TensorView& rows, const TensorView& before,
+                         const TensorView& after);
+
+// Frames that are wanted, and where they go.
+struct Conv2dTarget {
+  ConvTargets frames;
+  void* out = nullptr;
+};
+struct Conv2dGradTargets {
+  Conv2dTarget parts[3];  // dx, dbefore, dafter
+};
+Conv2dGradTargets conv2d_grad_targets(const Conv2dGradInputArgs& args);
+
+void conv2d_ref(const Context& context, const Conv2dArgs& args);
+void conv2d_grad_input_ref(const Context& context, const Conv2dGradInputArgs& args);
+void conv2d_grad_weight_ref(const Context& context, const Conv2dGradWeightArgs& args);
+
+struct Conv2dKernel;
+void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dArgs& args);
+void conv2d_with(const Conv2dKernel& kernel, const Context& context,
+                 const Conv2dGradInputArgs& args);
+void conv2d_with(const Conv2dKernel& kernel, const Context& context,
+                 const Conv2dGradWeightArgs& args);
+size_t conv2d_cpu_workspace(const Conv2dKernel& kernel, const Context& context, Conv2dPhase phase,
+                            const Conv2dDims& dims);
+
+RONDO_DECLARE_GPU(conv2d_gpu, Conv2dArgs);
+RONDO_DECLARE_GPU(conv2d_grad_input_gpu, Conv2dGradInputArgs);
+RONDO_DECLARE_GPU(conv2d_grad_weight_gpu, Conv2dGradWeightArgs);
+
+}  // namespace rondo

@@ -1,0 +1,64 @@
+// Between the driver of the CPU kernels (conv2d_cpu.cc, one for all instruction sets) and the
+// register tiles that are compiled per instruction set (conv2d_simd.cc).
+//
+// A panel is as many output channels as a tile has: Conv2dKernel::panel of them, in whole vectors.
+// Weights lie panel by panel, within it term by term: [panels][terms][panel], zero past the last
+// channel. A term is one value of x that a pixel is made of.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.h"
+
+namespace rondo {
+
+// Terms that lie one after the other in memory.
+struct Conv2dSegment {
+  const float* x;      // those of the first pixel
+  int64_t first_term;  // among the panel's
+  int64_t length;
+};
+
+// Pixels of one frame, and one panel of their channels: y = bias + sum over the segments' terms.
+struct Conv2dPixels {
+  const Conv2dSegment* segments = nullptr;
+  int64_t segment_count = 0;
+  int64_t pixels = 0;
+  int64_t x_step = 0;  // floats from a pixel's terms to the next one's
+  int64_t panel = 0;
+  const float* w = nullptr;     // [terms, panel]
+  const float* bias = nullptr;  // [panel]
+  void* y = nullptr;            // f32 or bf16
+  DType dtype = DType::f32;
+  int64_t y_step = 0;    // elements from pixel to pixel
+  int64_t channels = 0;  // of the panel, as many as there are: at most `panel`
+};
+
+// Gradients of the weights of `terms` terms that lie one after the other, for one panel:
+// sums[i][o] += sum over frames f and pixels p of x[f][p * x_step + i] * dy[f][p * dy_step + o].
+struct Conv2dOuter {
+  const float* const* x = nullptr;   // [frames], the first pixel's
+  const float* const* dy = nullptr;  // [frames], the first pixel's
+  int64_t frames = 0, pixels = 0;
+  int64_t x_step = 0, dy_step = 0;
+  int64_t terms = 0, panel = 0;
+  float* sums = nullptr;  // [terms, panel]
+};
+
+struct Conv2dKernel {
+  // The panel for so many channels, of frames with so many pixels.
+  int64_t (*panel)(int64_t channels, int64_t pixels);
+  void (*pixels)(const Conv2dPixels&);
+  void (*outer)(const Conv2dOuter&);
+};
+
+#define RONDO_DECLARE(isa)                        \
+  namespace isa {                                 \
+  extern const Conv2dKernel* const conv2d_kernel; \
+  }
+RONDO_DECLARE(isa_generic)
+RONDO_DECLARE(isa_avx2)
+RONDO_DECLARE(isa_avx512)
+#undef RONDO_DECLARE
+
+}  // namespace rondo
