@@ -19,6 +19,7 @@
 #include "kernels/pack/pack.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
+#include "kernels/pool2d/pool2d.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
@@ -56,6 +57,8 @@ std::span<const std::span<const Variant>> all_ops() {
       mse_variants(),
       pool_variants(),
       pool_grad_variants(),
+      pool2d_variants(),
+      pool2d_grad_variants(),
       layer_norm_variants(),
       layer_norm_grad_variants(),
       stack_frames_variants(),

@@ -16,6 +16,7 @@ Suite full_suite() {
   optimizer_check(suite);
   loss_check(suite);
   pool_check(suite);
+  pool2d_check(suite);
   norm_check(suite);
   subsample_check(suite);
   conv_check(suite);

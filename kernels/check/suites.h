@@ -17,6 +17,7 @@ void cast_check(Suite& suite);
 void optimizer_check(Suite& suite);
 void loss_check(Suite& suite);
 void pool_check(Suite& suite);
+void pool2d_check(Suite& suite);
 void norm_check(Suite& suite);
 void subsample_check(Suite& suite);
 void conv_check(Suite& suite);

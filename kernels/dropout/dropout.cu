@@ -16,7 +16,7 @@ struct Dropout {
   const uint64_t* step_seed;
   uint32_t layer, threshold;
   float scale;
-  int64_t cols;
+  int64_t channels, cols, pixels;  // a row has pixels * cols values
   bool vectors;
 };
 
@@ -25,9 +25,9 @@ template <int N, class T, int lanes>
 __device__ void drop_in_row(const Team<lanes>& team, const Dropout<T>& a, uint64_t key, int64_t r) {
   constexpr int per_block = 16 / N;
   const Chunk<N> chunk;
-  const DropoutRow row = dropout_row(a.layout, r);
-  const T* x = a.x + r * a.cols;
-  T* y = a.y + r * a.cols;
+  const DropoutRow row = dropout_row(a.layout, a.channels, r);
+  const T* x = a.x + r * a.pixels * a.cols;
+  T* y = a.y + r * a.pixels * a.cols;
   for (int64_t g = team.rank; g / per_block * 64 < a.cols; g += lanes) {
     const int64_t block = g / per_block, first = g % per_block * N;
     uint32_t words[N][4];
@@ -41,9 +41,11 @@ __device__ void drop_in_row(const Team<lanes>& team, const Dropout<T>& a, uint64
     for (int j = 0; j < 4; ++j) {
       const int64_t at = block * 64 + 16 * j + first;
       if (at >= a.cols) break;
-      auto v = chunk.get(x + at);
-      for (int k = 0; k < N; ++k) v[k] = words[k][j] >= a.threshold ? v[k] * a.scale : 0.0f;
-      chunk.put(y + at, v);
+      for (int64_t i = at; i < a.cols * a.pixels; i += a.cols) {
+        auto v = chunk.get(x + i);
+        for (int k = 0; k < N; ++k) v[k] = words[k][j] >= a.threshold ? v[k] * a.scale : 0.0f;
+        chunk.put(y + i, v);
+      }
     }
   }
 }
@@ -71,7 +73,9 @@ void dropout_as(const Context& context, const DropoutArgs& args) {
                   args.layer,
                   dropout_threshold(args.p),
                   static_cast<float>(1 / (1 - args.p)),
-                  args.x.dim(1),
+                  args.channels,
+                  dropout_columns(args),
+                  dropout_pixels(args),
                   false};
   a.vectors = aligned_rows<wide<float>>(a.cols, a.x, a.y);
   // A thread has four chunks at a time, hence a quarter of the usual threads.
@@ -84,7 +88,7 @@ void dropout_as(const Context& context, const DropoutArgs& args) {
 }  // namespace
 
 void dropout_gpu(const Context& context, const DropoutArgs& a) {
-  RONDO_CHECK(a.p >= 0 && a.p < 1, "dropout probability is ", a.p, ", expected [0, 1)");
+  check_dropout(a);
   check_like("dropout", "y", a.y, a.x);
   if (a.x.numel() == 0) return;
   visit_narrow(a.x.dtype, [&]<class T>(T) { dropout_as<T>(context, a); });

@@ -5,10 +5,11 @@ namespace rondo::check {
 namespace {
 
 void dropout_case(Case& c, DType dtype, std::vector<int32_t> lengths, int64_t cols, double p,
-                  bool pooled) {
+                  bool pooled, int64_t channels = 0) {
   DropoutArgs args;
   args.layout = c.packed(std::move(lengths), pooled ? 0 : 3, pooled ? 2 : 0);
   args.p = p;
+  args.channels = channels;
   args.layer = static_cast<uint32_t>(c.random(1000));
   args.step_seed = c.longs({static_cast<uint64_t>(c.random(INT64_MAX))});
   const Tolerance tolerance = Tolerance::exact();  // one rounding, the same everywhere
@@ -35,6 +36,15 @@ void dropout_check(Suite& suite) {
                                    dropout_case(c, dtype, {9, 7, 7, 1}, cols, p, pooled);
                                  });
         }
+      }
+    }
+    for (int64_t channels : {1, 7, 16, 64, 65}) {
+      for (bool pooled : {false, true}) {
+        suite.add<DropoutArgs>(
+            str(pooled ? "pooled/" : "", "channels/", name_of(dtype), "/6x", channels),
+            [=](Case& c) {
+              dropout_case(c, dtype, {9, 7, 7, 1}, 6 * channels, 0.3, pooled, channels);
+            });
       }
     }
     suite.add<DropoutArgs>(str("empty/", name_of(dtype)),

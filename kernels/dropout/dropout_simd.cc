@@ -58,9 +58,11 @@ struct Mask {
   float scale;
 };
 
-// Word j of lanes i..i+W of a block of 64 columns belongs to columns 16 j + i ...
+// Word j of lanes i..i+W of a block of 64 columns belongs to columns 16 j + i ... The row has
+// `pixels` times `cols` values.
 template <class T>
-void dropout_row_cpu(const Mask& mask, DropoutRow row, const T* x, T* y, int64_t cols) {
+void dropout_row_cpu(const Mask& mask, DropoutRow row, const T* x, T* y, int64_t cols,
+                     int64_t pixels) {
   vu lanes;
   for (int i = 0; i < W; ++i) lanes[i] = static_cast<uint32_t>(i);
   const vf scale = broadcast(mask.scale);
@@ -78,7 +80,8 @@ void dropout_row_cpu(const Mask& mask, DropoutRow row, const T* x, T* y, int64_t
         const int64_t end = first + W < cols ? first + W : cols;
         for_vectors(end - first, [&](int64_t, auto part) {
           const vi keep = random.w[j] >= threshold;
-          part.put(y + first, select(keep, part.get(x + first) * scale, vf{}));
+          for (int64_t at = first; at < cols * pixels; at += cols)
+            part.put(y + at, select(keep, part.get(x + at) * scale, vf{}));
         });
       }
     }
@@ -100,7 +103,8 @@ void apply(const Context& context, const DropoutArgs& a) {
       return;
     }
     for (int64_t r = begin; r < end; ++r) {
-      dropout_row_cpu(mask, dropout_row(a.layout, r), x + r * cols, y + r * cols, cols);
+      dropout_row_cpu(mask, dropout_row(a.layout, a.channels, r), x + r * cols, y + r * cols,
+                      dropout_columns(a), dropout_pixels(a));
     }
   });
 }
@@ -108,7 +112,7 @@ void apply(const Context& context, const DropoutArgs& a) {
 }  // namespace
 
 void dropout_cpu(const Context& context, const DropoutArgs& a) {
-  RONDO_CHECK(a.p >= 0 && a.p < 1);
+  check_dropout(a);
   if (a.x.dtype == DType::f32) return apply<float>(context, a);
   RONDO_CHECK(a.x.dtype == DType::bf16);
   apply<uint16_t>(context, a);

@@ -1,4 +1,5 @@
 // Dropout: the generator's known answers, and what the mask may and may not depend on.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
@@ -23,7 +24,7 @@ struct Utterance {
 using Rows = std::map<std::pair<uint64_t, int32_t>, std::vector<float>>;
 
 Rows dropped(const Variant& variant, const std::vector<Utterance>& batch, int64_t cols, double p,
-             uint32_t layer = 5, uint64_t seed = 77) {
+             uint32_t layer = 5, uint64_t seed = 77, int64_t channels = 0) {
   std::vector<int32_t> lengths, first_frame;
   std::vector<uint64_t> keys;
   for (const Utterance& u : batch) {
@@ -42,7 +43,8 @@ Rows dropped(const Variant& variant, const std::vector<Utterance>& batch, int64_
                             TensorView(y.data(), DType::f32, {rows, cols}),
                             p,
                             layer,
-                            &seed};
+                            &seed,
+                            channels};
   variant.run(context, &args);
   Rows result;
   for (int64_t r = 0; r < rows; ++r) {
@@ -122,6 +124,26 @@ TEST_CASE("an utterance gets the same mask in any batch, shard or chunk") {
       REQUIRE(pieces.at(where) == row);
       REQUIRE(dropped(ref(), {{key, where.second, 1}}, 100, 0.3).at(where) == row);
     }
+  }
+}
+
+TEST_CASE(
+    "dropped channels are dropped in all pixels of a sequence, whatever part of it is there") {
+  const uint64_t key = 991;
+  const auto over_channels = [](const Variant& v, const std::vector<Utterance>& batch) {
+    return dropped(v, batch, 4 * 40, 0.3, 5, 77, 40);
+  };
+  // Those of the first frame of a layer that drops each value by itself.
+  const std::vector<float> expected = dropped(ref(), {{key, 0, 1}}, 40, 0.3).at({key, 0});
+  const auto zeros = std::count(expected.begin(), expected.end(), 0.0f);
+  CHECK((zeros > 0 && zeros < 40));
+  for (const Variant& v : runnable_variants()) {
+    INFO(v.name);
+    const Rows rows = over_channels(v, {{7, 0, 20}, {key, 13, 17}, {9, 0, 2}});
+    for (int32_t t = 13; t < 30; ++t) {
+      for (size_t i = 0; i < 160; ++i) REQUIRE(rows.at({key, t})[i] == expected[i % 40]);
+    }
+    CHECK(rows.at({7, 0}) != rows.at({key, 13}));
   }
 }
 

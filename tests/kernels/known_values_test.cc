@@ -12,6 +12,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/pool/pool.h"
+#include "kernels/pool2d/pool2d.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
@@ -243,4 +244,44 @@ TEST_CASE("gelu and its gradient at known points, and to the last places far fro
   }
   INFO(worst * 0x1p23 << " ulp");
   CHECK(worst <= 4 * 0x1p-23);
+}
+
+TEST_CASE("pooling over images: windows, what is left at the end, what is dropped at the bottom") {
+  // Three columns of three pixels with two channels: the second holds ten times the first.
+  Floats x = {1, 10, 4, 40, 9, 90, 3, 30, 2, 20, 9, 90, 7, 70, 8, 80, 9, 90};
+  Floats dy = {1, 2, 3, 4};
+  const PackedHost from = build_packed(std::vector<int32_t>{3});
+  const PackedHost to = build_packed(std::vector<int32_t>{2});
+  const Pool2dDims dims = {2, 3, 2, 2};
+  const auto pooled = [&](Backend backend, Pooling2d pooling) {
+    Floats y(4, nan_value);
+    run_on(backend,
+           Pool2dArgs{pooling, dims, from.view(), to.view(), view(x, 3, 6), view(y, 2, 2)});
+    return y;
+  };
+  const auto gradient = [&](Backend backend, Pooling2d pooling) {
+    Floats dx(x.size(), nan_value);
+    run_on(backend, Pool2dGradArgs{pooling, dims, from.view(), to.view(), view(x, 3, 6),
+                                   view(dy, 2, 2), view(dx, 3, 6)});
+    return dx;
+  };
+  for (Backend backend : backends) {
+    CHECK(pooled(backend, Pooling2d::greatest) == Floats{4, 40, 8, 80});
+    CHECK(pooled(backend, Pooling2d::mean) == Floats{2.5, 25, 7.5, 75});
+    CHECK(gradient(backend, Pooling2d::greatest) ==
+          Floats{0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 4, 0, 0});
+    CHECK(gradient(backend, Pooling2d::mean) ==
+          Floats{.25, .5, .25, .5, 0, 0, .25, .5, .25, .5, 0, 0, 1.5, 2, 1.5, 2, 0, 0});
+    // The greatest twice: the first has the gradient. A NaN is passed on.
+    Floats tied = {1, 5, 5, nan_value}, greatest(2), dx(4, untouched), dy2 = {6, 7};
+    const PackedHost one = build_packed(std::vector<int32_t>{1});
+    const Pool2dDims high = {1, 4, 2, 1};
+    run_on(backend, Pool2dArgs{Pooling2d::greatest, high, one.view(), one.view(), view(tied, 1, 4),
+                               view(greatest, 1, 2)});
+    CHECK((greatest[0] == 5 && std::isnan(greatest[1])));
+    tied = {5, 5, nan_value, 5};
+    run_on(backend, Pool2dGradArgs{Pooling2d::greatest, high, one.view(), one.view(),
+                                   view(tied, 1, 4), view(dy2, 1, 2), view(dx, 1, 4)});
+    CHECK(dx == Floats{6, 0, 7, 0});
+  }
 }

@@ -22,6 +22,7 @@ KERNELS = {
     "pack": ("pack", ["kernels_test"]),
     "pointwise": ("pointwise", ["kernels_test"]),
     "pool": ("pool", ["kernels_test"]),
+    "pool2d": ("pool2d", ["kernels_test"]),
     "reduce": ("count_nonfinite reduce_rows sum_squares", ["kernels_test"]),
     "softmax": ("log_softmax", ["kernels_test"]),
     "subsample": ("stack_frames", ["kernels_test"]),
