@@ -96,9 +96,10 @@ void print_model(const InfoOptions& o, const Model& model) {
               static_cast<long long>(d.sizes.features), static_cast<long long>(d.sizes.outputs),
               static_cast<long long>(session.subsampling()));
   for (const auto& e : session.parameters().entries()) {
-    const std::string columns = e.taps ? str(e.cols / e.taps, " x ", e.taps) : str(e.cols);
-    std::printf("  %-32s %6lld x %-11s %10lld\n", e.name.c_str(), static_cast<long long>(e.rows),
-                columns.c_str(), static_cast<long long>(e.numel()));
+    std::string columns;
+    for (int64_t size : e.shape()) columns += columns.empty() ? str(size) : str(" x ", size);
+    std::printf("  %-32s %-20s %10lld\n", e.name.c_str(), columns.c_str(),
+                static_cast<long long>(e.numel()));
   }
   std::printf("  %lld weights, graph of %zu nodes, hash %016llx\n",
               static_cast<long long>(session.parameters().trainable()),

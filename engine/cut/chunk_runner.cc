@@ -27,7 +27,7 @@ ChunkRunner::ChunkRunner(const ChunkGraph& chunk, const Context& context,
     if (h.right > 0) {
       fail_input("chunks of a sequence one after the other need convolutions of the past: ", h.name,
                  " reads ", h.right, h.right == 1 ? " frame" : " frames",
-                 " ahead (context = \"past\" does not)");
+                 " ahead (a conv with context = \"past\" does not)");
     }
     forward_in_.push_back(h.before);
     forward_out_.push_back(h.tail);

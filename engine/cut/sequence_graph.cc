@@ -195,7 +195,7 @@ ChunkGraph streaming_graph(const Graph& evaluation) {
   for (const HaloLayer& layer : c.halos) {
     if (layer.right == 0) continue;
     fail_input("has a convolution that looks ahead, ", layer.name,
-               ": only those with context = \"past\" can stream");
+               ": only a conv with context = \"past\" can stream");
   }
   for (const RecurrentLayer& layer : c.layers) {
     if (layer.directions == 1) continue;

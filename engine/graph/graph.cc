@@ -38,7 +38,8 @@ std::string to_string(const Shape& s) {
       lead = "sequences";
       break;
   }
-  return str(s.planes == 1 ? "" : str(s.planes, " x "), lead, " x ", s.cols);
+  return str(s.planes == 1 ? "" : str(s.planes, " x "), lead, " x ",
+             s.height == 0 ? str(s.cols) : str("(", s.height, " x ", s.cols / s.height, ")"));
 }
 
 Attributes::Attributes(std::initializer_list<std::pair<std::string, Item>> items) : items_(items) {

@@ -38,11 +38,17 @@ struct Shape {
   int64_t rows = 1;  // fixed only
   int64_t cols = 1;
   int64_t planes = 1;  // directions of an LSTM's states
+  // Frames only: a frame is a column of so many pixels, from top to bottom, and of each pixel all
+  // cols / height channels. 0: a frame is no image, just values.
+  int64_t height = 0;
 
   bool operator==(const Shape&) const = default;
   static Shape fixed(int64_t rows, int64_t cols) { return {Axis::fixed, 0, rows, cols, 1}; }
   static Shape frames(int level, int64_t cols, int64_t planes = 1) {
     return {Axis::frames, level, 0, cols, planes};
+  }
+  static Shape image(int level, int64_t height, int64_t channels) {
+    return {Axis::frames, level, 0, height * channels, 1, height};
   }
   static Shape sequences(int64_t cols, int64_t planes = 1) {
     return {Axis::sequences, 0, 0, cols, planes};
@@ -75,7 +81,8 @@ struct Value {
   bool needs_gradient = false;
   bool keep = false;            // still readable after the run
   Init init;                    // parameters
-  int64_t taps = 0;             // of a convolution's weights: in files [rows, cols / taps, taps]
+  int64_t taps = 0;             // of a convolution's weights: in files [rows, cols / taps, taps],
+  int64_t tap_rows = 0;         // or [rows, cols / taps, tap_rows, taps / tap_rows]
   ValueId gradient = no_value;  // parameters: the value with role gradient
   int stage = 0;
 };

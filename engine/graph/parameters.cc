@@ -72,7 +72,8 @@ std::vector<Parameters::Entry> place_entries(const Graph& graph,
   *flat_size = 0;
   for (const Value& v : graph.values) {
     if (v.role != ValueRole::parameter || !wanted(v.stage)) continue;
-    entries.push_back({v.name, v.shape.rows, v.shape.cols, *flat_size, v.init, v.stage, v.taps});
+    entries.push_back(
+        {v.name, v.shape.rows, v.shape.cols, *flat_size, v.init, v.stage, v.taps, v.tap_rows});
     *flat_size +=
         (entries.back().numel() + entry_alignment - 1) / entry_alignment * entry_alignment;
   }
@@ -114,7 +115,8 @@ void Parameters::initialize(uint64_t seed) {
 
 std::vector<int64_t> Parameters::Entry::shape() const {
   if (taps == 0) return {rows, cols};
-  return {rows, cols / taps, taps};
+  if (tap_rows == 0) return {rows, cols / taps, taps};
+  return {rows, cols / taps, tap_rows, taps / tap_rows};
 }
 
 bool Parameters::has(std::string_view name) const {

@@ -27,9 +27,9 @@ class Parameters {
     int64_t offset = 0;  // elements from the start of the flat arrays
     Init init;
     int stage = 0;
-    int64_t taps = 0;  // of a convolution's weights
+    int64_t taps = 0, tap_rows = 0;  // of a convolution's weights
     int64_t numel() const { return rows * cols; }
-    // The shape as files have it: [rows, cols], or [rows, cols / taps, taps].
+    // The shape as files have it: that of Value::taps.
     std::vector<int64_t> shape() const;
   };
 

@@ -1,5 +1,6 @@
 #include "engine/layers/layers.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/base/error.h"
@@ -89,11 +90,14 @@ ValueId activation(Graph& g, ValueId x, PointwiseFunction function) {
 
 ValueId add(Graph& g, ValueId a, ValueId b) { return pointwise(g, PointwiseFunction::add, {a, b}); }
 
-ValueId dropout(Graph& g, ValueId x, const std::string& name, double p) {
+ValueId dropout(Graph& g, ValueId x, const std::string& name, double p, DropoutOver over) {
   RONDO_CHECK(p >= 0 && p < 1, "dropout '", name, "': p is ", p, ", expected [0, 1)");
   if (!g.training || p == 0) return x;
   const auto layer = static_cast<int64_t>(fnv1a(name) & 0x7fffffff);
-  return g.add_node("dropout", {x}, {{"p", p}, {"layer", layer}})[0];
+  const Shape& shape = g.shape(x);
+  const int64_t channels =
+      over == DropoutOver::channels ? shape.cols / std::max<int64_t>(shape.height, 1) : 0;
+  return g.add_node("dropout", {x}, {{"p", p}, {"layer", layer}, {"channels", channels}})[0];
 }
 
 ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon) {

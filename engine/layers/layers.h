@@ -19,6 +19,7 @@
 #include "engine/graph/graph.h"
 #include "kernels/conv/conv.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/pool2d/pool2d.h"
 
 namespace rondo::layers {
 
@@ -41,6 +42,31 @@ struct ConvOptions {
 // come out, frame t at frame t * stride of the input. <name>.weight [channels, columns of x *
 // kernel], in files [channels, columns of x, kernel], <name>.bias [1, channels].
 ValueId conv(Graph& g, ValueId x, const std::string& name, const ConvOptions& options);
+
+// Images. A value is an image where its shape has a height (Shape::height): its frames are columns
+// of pixels. Anything else on the frames axis is taken for one of one channel, each of its columns
+// a pixel, the first at the top. What is no layer for images reads an image as it lies in memory,
+// from top to bottom all channels of each pixel, and makes plain frames of it, except for
+// activations, dropout, and layer norm, which leave it an image.
+struct Conv2dOptions {
+  int64_t channels = 0;                         // of the output
+  int kernel_height = 1, kernel_width = 1;      // taps along height and time
+  int stride_height = 1, stride_width = 1;      // so many rows, or frames, become one
+  int dilation_height = 1, dilation_width = 1;  // rows, or frames, from tap to tap
+};
+
+// A convolution over height and time. Images are padded with zeros so that ceil(height /
+// stride_height) rows and ceil(length / stride_width) frames come out; of an even kernel one row
+// more is above, and one frame more before, than below and behind. <name>.weight [channels,
+// channels of x * taps], in files [channels, channels of x, kernel_height, kernel_width],
+// <name>.bias [1, channels].
+ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions& options);
+// The greatest, or the mean, of each `height` x `width` pixels that lie side by side: floor(image's
+// height / height) rows and ceil(length / width) frames come out, the last of what is left. Throws
+// InputError, which begins with `name`, where the image is less than `height` high.
+ValueId pool2d(Graph& g, ValueId x, const std::string& name, Pooling2d pooling, int height,
+               int width);
+
 struct LstmOptions {
   int64_t hidden = 0;
   int layers = 1;
@@ -77,7 +103,11 @@ inline ValueId gelu(Graph& g, ValueId x) { return activation(g, x, PointwiseFunc
 ValueId add(Graph& g, ValueId a, ValueId b);  // residual connections
 
 // Inverted dropout; nothing in a graph that is not for training. `name` keys the random numbers.
-ValueId dropout(Graph& g, ValueId x, const std::string& name, double p);
+// Over channels: all pixels of a channel in a sequence, or all its frames where it is no image, are
+// dropped together.
+enum class DropoutOver : uint8_t { values, channels };
+ValueId dropout(Graph& g, ValueId x, const std::string& name, double p,
+                DropoutOver over = DropoutOver::values);
 // Normalises over the columns; <name>.weight and <name>.bias are [1, cols].
 ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon = 1e-5);
 // Concatenates each `factor` frames into one; ceil(length / factor) frames remain.

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "engine/ops/bind.h"
+#include "engine/ops/convolution.h"
 #include "engine/ops/rules_list.h"
 #include "kernels/base/error.h"
 #include "kernels/conv/edge_frames.h"
@@ -32,10 +33,6 @@ ConvDims dims_of(const Graph& g, const Node& node, ValueId w) {
   d.out = g.shape(w).rows;
   d.in = g.shape(w).cols / d.kernel;
   return d;
-}
-
-int level_of(const Node& node, const char* key) {
-  return static_cast<int>(node.attributes.integer(key));
 }
 
 std::vector<InferredValue> infer(const Graph& g, const Node& node) {
@@ -77,19 +74,6 @@ size_t workspace(const Context& context, const Graph& g, const Node& node,
   return std::max(bytes, reduce_rows_workspace_bytes(
                              context, level_capacity(g, capacity, level_of(node, "to")).rows,
                              g.shape(node.inputs[0]).cols));
-}
-
-// [frames, N, cols], also for one frame.
-TensorView edge(const Binder& b, ValueId id) {
-  const TensorView v = id == no_value ? TensorView{} : b.view(id);
-  return v ? with_planes(v, b.graph().shape(id).planes) : v;
-}
-
-template <class Args>
-void set_layouts(const Binder& b, const Node& node, Args& a) {
-  a.from = b.layout(level_of(node, "from"));
-  a.to = b.layout(level_of(node, "to"));
-  a.workspace = b.workspace();
 }
 
 Thunk bind(const Binder& b, const Node& node) {
@@ -181,13 +165,6 @@ Thunk bind_edges_grad(const Binder& b, const Node& node) {
   };
 }
 
-Halo halo_of(const Node& node) {
-  const int64_t span =
-      node.attributes.integer("dilation") * (node.attributes.integer("kernel") - 1);
-  const int64_t left = node.attributes.integer("left");
-  return {static_cast<int32_t>(left), static_cast<int32_t>(span - left)};
-}
-
 // y = windows W^T, dx = windows of dy times W, dW = dy^T windows; the windows are written once and
 // read once beside the operands.
 template <ConvPhase phase>
@@ -214,7 +191,7 @@ const OpRule& conv_rule() {
       .backward = backward,
       .workspace = workspace<ConvPhase::forward>,
       .bind = bind,
-      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {3, 4}},
+      .time = {.kind = TimeKind::window, .halo = convolution_halo, .halo_inputs = {3, 4}},
       .work = work<ConvPhase::forward>,
       .priced_as = "linear"};
   return rule;
@@ -224,7 +201,7 @@ const OpRule& conv_grad_input_rule() {
       .op = "conv_grad_input",
       .workspace = workspace<ConvPhase::grad_input>,
       .bind = bind_grad_input,
-      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_gradients = {1, 2}},
+      .time = {.kind = TimeKind::window, .halo = convolution_halo, .halo_gradients = {1, 2}},
       .work = work<ConvPhase::grad_input>,
       .priced_as = "linear_grad_input"};
   return rule;
@@ -234,7 +211,7 @@ const OpRule& conv_grad_weight_rule() {
       .op = "conv_grad_weight",
       .workspace = workspace<ConvPhase::grad_weight>,
       .bind = bind_grad_weight,
-      .time = {.kind = TimeKind::window, .halo = halo_of, .halo_inputs = {2, 3}},
+      .time = {.kind = TimeKind::window, .halo = convolution_halo, .halo_inputs = {2, 3}},
       .work = work<ConvPhase::grad_weight>,
       .priced_as = "linear_grad_weight"};
   return rule;

@@ -1,4 +1,5 @@
-// dropout: attributes p, layer (keys the random numbers). Its gradient is the same op on dy.
+// dropout: attributes p, layer (keys the random numbers), channels (0: of each value by itself).
+// Its gradient is the same op on dy.
 #include "kernels/dropout/dropout.h"
 
 #include "engine/ops/bind.h"
@@ -29,6 +30,7 @@ Thunk bind(const Binder& b, const Node& node) {
   a.x = b.input(node, 0);
   a.y = b.output(node, 0);
   a.p = node.attributes.real("p");
+  a.channels = node.attributes.integer("channels");
   a.layer = static_cast<uint32_t>(node.attributes.integer("layer"));
   a.step_seed = b.step_seed();
   return bound(b, a);

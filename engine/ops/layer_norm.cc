@@ -14,6 +14,7 @@ std::vector<InferredValue> infer(const Graph& g, const Node& node) {
   const DType t = g.value(node.inputs[0]).dtype;
   const DType statistics = t == DType::f64 ? DType::f64 : DType::f32;
   Shape per_row = x;
+  per_row.height = 0;
   per_row.cols = 1;
   return {{"layer_norm", x, t},
           {"layer_norm.mean", per_row, statistics},

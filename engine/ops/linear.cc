@@ -16,6 +16,7 @@ std::vector<InferredValue> infer(const Graph& g, const Node& node) {
   RONDO_CHECK(x.cols == w.cols && x.planes == 1, "linear: input has ", x.cols,
               " columns, the weights expect ", w.cols);
   Shape y = x;
+  y.height = 0;
   y.cols = w.rows;
   return {{"linear", y, g.value(node.inputs[0]).dtype}};
 }

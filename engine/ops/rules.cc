@@ -14,6 +14,9 @@ const std::vector<const OpRule*>& table() {
       &conv_rule(),
       &conv_grad_input_rule(),
       &conv_grad_weight_rule(),
+      &conv2d_rule(),
+      &conv2d_grad_input_rule(),
+      &conv2d_grad_weight_rule(),
       &cross_entropy_rule(),
       &ctc_rule(),
       &ctc_chunk_alpha_rule(),
@@ -37,6 +40,8 @@ const std::vector<const OpRule*>& table() {
       &pointwise_grad_rule(),
       &pool_rule(),
       &pool_grad_rule(),
+      &pool2d_rule(),
+      &pool2d_grad_rule(),
       &stack_frames_rule(),
       &stack_frames_grad_rule(),
   };

@@ -10,6 +10,9 @@ const OpRule& cast_rule();
 const OpRule& conv_rule();
 const OpRule& conv_grad_input_rule();
 const OpRule& conv_grad_weight_rule();
+const OpRule& conv2d_rule();
+const OpRule& conv2d_grad_input_rule();
+const OpRule& conv2d_grad_weight_rule();
 const OpRule& cross_entropy_rule();
 const OpRule& ctc_rule();
 const OpRule& ctc_chunk_alpha_rule();
@@ -33,6 +36,8 @@ const OpRule& pointwise_rule();
 const OpRule& pointwise_grad_rule();
 const OpRule& pool_rule();
 const OpRule& pool_grad_rule();
+const OpRule& pool2d_rule();
+const OpRule& pool2d_grad_rule();
 const OpRule& stack_frames_rule();
 const OpRule& stack_frames_grad_rule();
 

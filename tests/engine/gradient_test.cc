@@ -91,6 +91,13 @@ TEST_CASE("gradient: dropout with a fixed mask") {
                             layers::linear(g, layers::dropout(g, front(g, 6), "d", 0.4), "out", 4));
   });
 }
+TEST_CASE("gradient: dropout over channels") {
+  require_correct([](Graph& g) {
+    ValueId x = layers::conv2d(g, front(g, 4), "a", {.channels = 3, .kernel_height = 3});
+    x = layers::dropout(g, x, "d", 0.4, layers::DropoutOver::channels);
+    return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+  });
+}
 TEST_CASE("gradient: LSTM with residuals and layer norm") {
   require_correct([](Graph& g) {
     const ValueId y = layers::lstm(
@@ -132,6 +139,38 @@ TEST_CASE("gradient: convolutions with strides") {
           return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
         },
         4, {29, 13, 7, 6, 1}, 6);
+  }
+}
+
+TEST_CASE("gradient: convolutions over images") {
+  require_correct(
+      [](Graph& g) {
+        ValueId x = layers::conv2d(
+            g, front(g, 5), "a",
+            {.channels = 3, .kernel_height = 3, .kernel_width = 2, .dilation_height = 2});
+        x = layers::tanh(g, x);
+        x = layers::conv2d(g, x, "b",
+                           {.channels = 2,
+                            .kernel_height = 2,
+                            .kernel_width = 5,
+                            .stride_height = 2,
+                            .stride_width = 3});
+        return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+      },
+      4, {13, 8, 7, 2, 1}, 3);
+}
+
+TEST_CASE("gradient: pooling over images") {
+  for (Pooling2d pooling : {Pooling2d::greatest, Pooling2d::mean}) {
+    require_correct(
+        [pooling](Graph& g) {
+          ValueId x = layers::conv2d(g, front(g, 7), "a",
+                                     {.channels = 2, .kernel_height = 3, .kernel_width = 3});
+          x = layers::pool2d(g, x, "pool", pooling, 2, 3);
+          x = layers::conv2d(g, x, "b", {.channels = 3, .kernel_height = 3});
+          return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+        },
+        4, {13, 8, 7, 2, 1}, 3);
   }
 }
 

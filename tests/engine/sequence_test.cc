@@ -31,6 +31,20 @@ Outputs convolutional(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
+// Images: windows that reach over cuts, before and behind pooling, and channels that are dropped in
+// all parts alike.
+Outputs images(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::conv2d(g, x, "front", {.channels = 4, .kernel_height = 3, .kernel_width = 5});
+  x = layers::dropout(g, layers::relu(g, x), "dropout", 0.3, layers::DropoutOver::channels);
+  x = layers::pool2d(g, x, "pool", Pooling2d::greatest, 2, 2);
+  x = layers::conv2d(g, x, "wide",
+                     {.channels = 3, .kernel_height = 2, .kernel_width = 4, .stride_height = 2});
+  x = layers::lstm(g, x, "encoder", {.hidden = 8, .bidirectional = true});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
 }  // namespace
 
 TEST_CASE("shards own all frames once, in whole blocks, and are even") {
@@ -86,7 +100,8 @@ TEST_CASE("shards of layers that need frames of a neighbour own enough of them, 
 TEST_CASE("shards sum to the gradient and loss of one rank, in f64") {
   for (const ModelFunction& model :
        {ModelFunction(unidirectional), ModelFunction(bidirectional), ModelFunction(framewise),
-        ModelFunction(convolutional), ModelFunction(pooled<false>), ModelFunction(pooled<true>)}) {
+        ModelFunction(convolutional), ModelFunction(images), ModelFunction(pooled<false>),
+        ModelFunction(pooled<true>)}) {
     const Graph shape = shape_of(model, DType::f64);
     // Some shards own nothing of some sequences of the second batch, and nothing at all of the
     // third.
@@ -167,7 +182,7 @@ TEST_CASE(
 TEST_CASE("shards differ from one rank by the order of sums alone, in f32") {
   const WideCtc same_arithmetic;
   for (const ModelFunction& model : {ModelFunction(unidirectional), ModelFunction(bidirectional),
-                                     ModelFunction(convolutional)}) {
+                                     ModelFunction(convolutional), ModelFunction(images)}) {
     const Graph shape = shape_of(model, DType::f32);
     RandomBatch batch({64, 50, 37, 9}, classes, 1, 6);
     const std::vector<BatchView> together = {batch.view(shape, classes, 3)};

@@ -37,6 +37,20 @@ Outputs convolver(Graph& g) {
   return {layers::ctc_loss(g, logits), logits};
 }
 
+// Lines of text in small.
+Outputs reader(Graph& g) {
+  ValueId x = layers::input_frames(g, "features", 6);
+  x = layers::relu(
+      g, layers::conv2d(g, x, "front", {.channels = 5, .kernel_height = 3, .kernel_width = 5}));
+  x = layers::dropout(g, x, "dropout", 0.2, layers::DropoutOver::channels);
+  x = layers::pool2d(g, x, "pool", Pooling2d::greatest, 2, 2);
+  x = layers::conv2d(g, x, "second", {.channels = 4, .kernel_height = 2, .kernel_width = 3});
+  x = layers::pool2d(g, x, "mean", Pooling2d::mean, 2, 1);
+  x = layers::lstm(g, x, "encoder", {.hidden = 8});
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {layers::ctc_loss(g, logits), logits};
+}
+
 // One class per sequence: pooling, activations, a residual, cross-entropy.
 Outputs classifier(Graph& g) {
   ValueId x = layers::input_frames(g, "features", 6);
@@ -159,6 +173,11 @@ TEST_CASE("simulated GPU: a CTC model trains as on the CPU, in bf16") {
 TEST_CASE("simulated GPU: a model with convolutions trains as on the CPU") {
   train_side_by_side(convolver, 2, DType::f32, OptimizerOptions::adamw, {1e-5, 1e-5});
   train_side_by_side(convolver, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
+}
+
+TEST_CASE("simulated GPU: a model for images trains as on the CPU") {
+  train_side_by_side(reader, 2, DType::f32, OptimizerOptions::adamw, {1e-5, 1e-5});
+  train_side_by_side(reader, 2, DType::bf16, OptimizerOptions::adamw, {4e-3, 2e-3});
 }
 
 TEST_CASE("simulated GPU: a classifier and a regressor train as on the CPU") {

@@ -127,7 +127,7 @@ TEST_CASE("models that need the end of a recording do not stream, and say why") 
   for (ConvContext context : {ConvContext::both, ConvContext::future}) {
     c = convolutional_config();
     c.model.layer.push_back(conv_layer(2, 1, 2, context));
-    refused(c, "has a convolution that looks ahead, conv4: only those with context = \"past\"");
+    refused(c, "has a convolution that looks ahead, conv4: only a conv with context = \"past\"");
   }
   c = streaming_config();
   c.features.cmvn = Cmvn::utterance;

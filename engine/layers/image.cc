@@ -1,0 +1,70 @@
+#include <cmath>
+
+#include "engine/layers/layers.h"
+#include "kernels/base/error.h"
+#include "kernels/conv2d/conv2d.h"
+
+namespace rondo::layers {
+namespace {
+
+int64_t height_of(const Shape& shape) { return shape.height == 0 ? shape.cols : shape.height; }
+
+int level_after(Graph& g, ValueId x, int stride) {
+  const int from = g.shape(x).level;
+  return stride == 1 ? from : g.add_level(from, stride);
+}
+
+}  // namespace
+
+ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions& o) {
+  RONDO_CHECK(o.channels >= 1 && o.kernel_height >= 1 && o.kernel_width >= 1 &&
+                  o.stride_height >= 1 && o.stride_width >= 1 && o.dilation_height >= 1 &&
+                  o.dilation_width >= 1,
+              "conv2d '", name, "': ", o.channels, " channels, kernel ", o.kernel_height, " x ",
+              o.kernel_width, ", stride ", o.stride_height, " x ", o.stride_width, ", dilation ",
+              o.dilation_height, " x ", o.dilation_width);
+  const Shape shape = g.shape(x);
+  const int64_t height = height_of(shape), in = shape.cols / height;
+  const int64_t taps = int64_t{o.kernel_height} * o.kernel_width;
+  const Conv2dAxis time = conv2d_same(o.kernel_width, o.stride_width, o.dilation_width);
+  const Conv2dAxis rows = conv2d_same(o.kernel_height, o.stride_height, o.dilation_height);
+  const int to = level_after(g, x, o.stride_width);
+  const double bound = 1 / std::sqrt(static_cast<double>(in * taps));
+  const ValueId w =
+      g.add_parameter(name + ".weight", o.channels, in * taps, {Init::uniform, bound});
+  g.value(w).taps = taps;
+  g.value(w).tap_rows = o.kernel_height;
+  const ValueId b = g.add_parameter(name + ".bias", 1, o.channels, {Init::constant, 0});
+  return g.add_node("conv2d", {x, g.as_compute(w), b, no_value, no_value},
+                    {{"kernel", int64_t{o.kernel_width}},
+                     {"stride", int64_t{o.stride_width}},
+                     {"dilation", int64_t{o.dilation_width}},
+                     {"left", int64_t{time.before}},
+                     {"kernel_rows", int64_t{o.kernel_height}},
+                     {"row_stride", int64_t{o.stride_height}},
+                     {"row_dilation", int64_t{o.dilation_height}},
+                     {"above", int64_t{rows.before}},
+                     {"height", height},
+                     {"out_height", (height + o.stride_height - 1) / o.stride_height},
+                     {"from", int64_t{shape.level}},
+                     {"to", int64_t{to}}})[0];
+}
+
+ValueId pool2d(Graph& g, ValueId x, const std::string& name, Pooling2d pooling, int height,
+               int width) {
+  RONDO_CHECK(height >= 1 && width >= 1, "pool2d '", name, "': windows of ", height, " x ", width);
+  const int64_t found = height_of(g.shape(x));
+  if (height > found) {
+    fail_input(
+        name, ": windows ", height, " high find an image that is ", found,
+        " high; expected fewer layers before it that make the image lower, or taller features");
+  }
+  return g.add_node("pool2d", {x},
+                    {{"pooling", static_cast<int64_t>(pooling)},
+                     {"height", found},
+                     {"rows", int64_t{height}},
+                     {"columns", int64_t{width}},
+                     {"level", int64_t{level_after(g, x, width)}}})[0];
+}
+
+}  // namespace rondo::layers
