@@ -51,6 +51,7 @@ struct ModelConfig {
   bool residual = false;
 
   std::vector<LayerConfig> layer;
+  int input_height = 0;
   Pooling pooling = Pooling::mean;
   int outputs = 0;
 

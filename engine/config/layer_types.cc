@@ -34,6 +34,22 @@ ValueId build_conv(Graph& g, ValueId x, const std::string& name, const LayerConf
                        .context = layer.choice<ConvContext>("context")});
 }
 
+ValueId build_conv2d(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
+  return layers::conv2d(g, x, name,
+                        {.channels = layer.integer("channels"),
+                         .kernel_height = layer.integer("kernel_height"),
+                         .kernel_width = layer.integer("kernel_width"),
+                         .stride_height = layer.integer("stride_height"),
+                         .stride_width = layer.integer("stride_width"),
+                         .dilation_height = layer.integer("dilation_height"),
+                         .dilation_width = layer.integer("dilation_width")});
+}
+
+ValueId build_pool2d(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
+  return layers::pool2d(g, x, name, layer.choice<Pooling2d>("pooling"), layer.integer("height"),
+                        layer.integer("width"));
+}
+
 ValueId build_layer_norm(Graph& g, ValueId x, const std::string& name, const LayerConfig&) {
   return layers::layer_norm(g, x, name);
 }
@@ -43,7 +59,7 @@ ValueId build_stack(Graph& g, ValueId x, const std::string&, const LayerConfig& 
 }
 
 ValueId build_dropout(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
-  return layers::dropout(g, x, name, layer.real("rate"));
+  return layers::dropout(g, x, name, layer.real("rate"), layer.choice<layers::DropoutOver>("over"));
 }
 
 // A layer without parameters and options.
@@ -85,7 +101,36 @@ std::span<const LayerType> layer_types() {
                     "the kernel's frames lie before and behind the output's own, or on one side "
                     "alone; only \"past\" can stream",
                     {"both", "past", "future"}}},
-       .build = build_conv},
+       .build = build_conv,
+       .frames_per_frame = "stride"},
+      {.name = "conv2d",
+       .prefix = "conv2d",
+       .help = "a convolution over height and time of images, whose columns of pixels are frames",
+       .options = {{"channels", 32, from(1, 65536), "outputs per pixel"},
+                   {"kernel_height", 3, from(1, 1024),
+                    "pixels that an output is made of, along the "
+                    "height"},
+                   {"kernel_width", 3, from(1, 1024), "the same, along time"},
+                   {"stride_height", 1, from(1, 64), "so many rows of pixels become one"},
+                   {"stride_width", 1, from(1, 64), "so many frames become one"},
+                   {"dilation_height", 1, from(1, 1024), "rows from one of the kernel to the next"},
+                   {"dilation_width", 1, from(1, 1024),
+                    "frames from one of the kernel to the next"}},
+       .build = build_conv2d,
+       .frames_per_frame = "stride_width"},
+      {.name = "pool2d",
+       .prefix = "pool2d",
+       .help = "one pixel of an image for all in a window; windows lie side by side",
+       .options = {{"pooling",
+                    static_cast<size_t>(Pooling2d::greatest),
+                    any,
+                    "the greatest value of each channel, or the mean",
+                    {"max", "mean"}},
+                   {"height", 2, from(1, 1024),
+                    "rows of a window; what fills none at the bottom is dropped"},
+                   {"width", 2, from(1, 64), "frames of a window; the last one has what is left"}},
+       .build = build_pool2d,
+       .frames_per_frame = "width"},
       {.name = "layer_norm",
        .prefix = "norm",
        .help =
@@ -96,11 +141,17 @@ std::span<const LayerType> layer_types() {
        .prefix = "stack",
        .help = "neighbouring frames side by side as one",
        .options = {{"factor", 2, from(1, 64), "so many frames become one"}},
-       .build = build_stack},
+       .build = build_stack,
+       .frames_per_frame = "factor"},
       {.name = "dropout",
        .prefix = "dropout",
        .help = "values set to zero at random, in training alone",
-       .options = {{"rate", 0.1, below_one, "share of values set to zero"}},
+       .options = {{"rate", 0.1, below_one, "share of values set to zero"},
+                   {"over",
+                    static_cast<size_t>(layers::DropoutOver::values),
+                    any,
+                    "each value by itself, or a channel in all pixels and frames of a sequence",
+                    {"values", "channels"}}},
        .build = build_dropout},
       {.name = "relu",
        .prefix = "relu",

@@ -39,6 +39,8 @@ struct LayerType {
   std::vector<LayerOption> options;
   // Adds the layer behind x and returns its output. `name` begins the names of its parameters.
   ValueId (*build)(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer);
+  // The option that says how many frames become one; nullptr: every frame stays.
+  const char* frames_per_frame = nullptr;
 };
 
 // All of them, in the order in which they are listed for users.

@@ -59,6 +59,8 @@ Builder model_fields(ModelConfig& c) {
         "outputs per direction after a linear projection of the cells; 0: none");
   b.add("layer_norm", &c.layer_norm, any, "layer normalisation after each LSTM layer");
   b.add("residual", &c.residual, any, "add a layer's input to its output where the sizes agree");
+  b.add("input_height", &c.input_height, from(0, 1 << 24),
+        "values per frame that the features must have, as the height of images; 0: any");
   b.add("pooling", choice(c.pooling, pooling_names), any,
         "how frames become one vector (tasks classify and regress)");
   b.add("outputs", &c.outputs, from(0, 1 << 24),

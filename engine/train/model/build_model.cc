@@ -19,8 +19,15 @@ ValueId add_layers(Graph& g, ValueId x, const ModelConfig& model) {
 ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes) {
   RONDO_CHECK(sizes.features > 0 && sizes.outputs > 0, "a model of ", sizes.features,
               " features and ", sizes.outputs, " outputs");
+  if (model.input_height > 0 && model.input_height != sizes.features) {
+    fail_input("the features have ", sizes.features, " values per frame, expected ",
+               model.input_height, ", which is model.input_height (of VGSL, the images' height)");
+  }
   return [model, task, sizes](Graph& g) {
     ValueId x = add_layers(g, layers::input_frames(g, features_input, sizes.features), model);
+    RONDO_CHECK(g.total_factor(g.shape(x).level) == subsampling_of(model), "layers make one of ",
+                g.total_factor(g.shape(x).level), " frames, their types say ",
+                subsampling_of(model));
     if (task != Task::ctc) {
       x = model.pooling == Pooling::last ? layers::last_frame(g, x) : layers::mean_pool(g, x);
     }
@@ -38,9 +45,12 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
 }
 
 int64_t subsampling_of(const ModelConfig& model) {
-  Graph g;
-  const ValueId x = add_layers(g, layers::input_frames(g, features_input, 1), model);
-  return g.total_factor(g.shape(x).level);
+  int64_t factor = 1;
+  for (const LayerConfig& layer : expand_layers(model)) {
+    const char* option = layer.type().frames_per_frame;
+    if (option) factor *= layer.integer(option);
+  }
+  return factor;
 }
 
 OptimizerOptions optimizer_options(const Config& config) {
