@@ -29,6 +29,7 @@ struct TomlAssertion {};
 #include "engine/config/config.h"
 #include "engine/config/schema.h"
 #include "engine/config/toml_depth.h"
+#include "engine/config/vgsl.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
@@ -215,6 +216,7 @@ class Loader {
       : config_(config), fields_(schema::fields(config)), has_layers_(has_layers) {
     for (const Field& f : fields_) known_.push_back(f.key);
     known_.emplace_back("model.layer");
+    known_.emplace_back("model.vgsl");
     for (const Field& f : fields_) {
       if (!f.section().empty() && (sections_.empty() || sections_.back() != f.section())) {
         sections_.push_back(f.section());
@@ -229,14 +231,17 @@ class Loader {
 
   void check_forms() const {
     if (config_.model.layer.empty() || short_form_.empty()) return;
-    fail_input(short_form_,
-               " belongs to the short form of [model] and cannot be combined with [[model.layer]]");
+    fail_input(
+        short_form_,
+        " belongs to the short form of [model] and cannot be combined with [[model.layer]] or "
+        "model.vgsl");
   }
 
  private:
   void set(const std::string& key, const toml::node& node, const Source& source) {
     if (key == "data" && set_corpus(node, source)) return;
     if (key == "model.layer") return set_layers(node, source);
+    if (key == "model.vgsl") return set_vgsl(node, source);
     for (const Field& f : fields_) {
       if (f.key == key) {
         assign(f, key, node, source);
@@ -281,6 +286,23 @@ class Loader {
       if (!element.is_table()) fail_value(source, element, "model.layer", "a table");
       layers.push_back(parse_layer(*element.as_table(), source));
     }
+    list_layers(std::move(layers), node, source);
+  }
+
+  void set_vgsl(const toml::node& node, const Source& source) {
+    const std::string* text = node.is_string() ? &node.as_string()->get() : source.text;
+    if (!text) fail_value(source, node, "model.vgsl", "a string");
+    VgslModel model = parse_vgsl(*text, source.at(node) + ": model.vgsl");
+    list_layers(std::move(model.layers), node, source);
+    config_.model.input_height = model.height;
+  }
+
+  void list_layers(std::vector<LayerConfig> layers, const toml::node& node, const Source& source) {
+    if (listed_in_ == source.name)
+      fail_input(source.at(node),
+                 ": layers are listed by [[model.layer]] and by model.vgsl; "
+                 "expected one of them");
+    listed_in_ = source.name;
     config_.model.layer = std::move(layers);
     has_layers_ = true;
   }
@@ -310,6 +332,7 @@ class Loader {
   std::vector<std::string> known_;
   std::vector<std::string> sections_;
   std::string short_form_;  // where a key of the short form was set last
+  std::string listed_in_;   // the source that listed layers last
   bool has_layers_;
 };
 
@@ -384,7 +407,8 @@ void load_override(Loader& loader, const std::string& text) {
   }
   const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
   const Source source{"override '" + shown + "'", false, &value};
-  toml::table parsed = parse_override_value(value, source);
+  const bool verbatim = key == "model.vgsl" && value.starts_with('[');  // no list of TOML's
+  toml::table parsed = verbatim ? bare_word(value) : parse_override_value(value, source);
   // As the document would nest it: a.b.c=v is a table a holding b.c.
   toml::table root;
   root.insert(last_part(key), std::move(*parsed.get("v")));

@@ -208,6 +208,10 @@ std::string config_reference() {
     out += schema::pad(f.name() + " = " + schema::value_toml(f), 34) + " # " + schema::meaning(f) +
            "\n";
   }
+  out +=
+      "\n# For images of text lines, instead of the short form of [model], a VGSL string:\n#\n"
+      "# [model]\n"
+      "# vgsl = \"[1,48,0,1 Cr3,13,32 Mp2,2 Cr3,9,64 Mp2,2 S1(1x0)1,3 Lbx200 Do0.5]\"\n";
   out += "\n# Instead of the short form of [model], any number of layers in order:\n";
   for (const LayerType& type : layer_types()) {
     LayerConfig layer(type);

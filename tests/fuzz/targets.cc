@@ -11,6 +11,7 @@
 #include "comm/store/store_protocol.h"
 #include "comm/tcp/handshake.h"
 #include "engine/config/config.h"
+#include "engine/config/vgsl.h"
 #include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
@@ -197,6 +198,20 @@ std::vector<std::string> config_seeds() {
       "[data]\nalphabet = \"\xc3\xa4\"\n",
       // A nesting that is allowed, from which more can grow.
       "model.layer = [{ type = 'lstm', hidden = 8 }, { type = 'relu' }]\ntraining.epochs = 2\n"};
+}
+
+void run_vgsl(std::span<const std::byte> bytes) {
+  const VgslModel model = parse_vgsl(text_of(bytes), "input.toml:1: model.vgsl");
+  require(model.height > 0 && !model.layers.empty(), "a model without layers was accepted");
+  Config config;
+  config.model.input_height = model.height;
+  config.model.layer = model.layers;
+  require(parse_config(to_toml(config), "printed") == config, "a layer is out of its bounds");
+}
+
+std::vector<std::string> vgsl_seeds() {
+  return {"[1,48,0,1 Cr3,13,32 Do0.1,2 Mp2,2 S1(1x0)1,3 Lbx200 Do O1c99]",
+          "[1,9,0,1 Cl{a}3,3,4,3,2,2,5 Mp{b}3,2,3,2 Lfx{c}7]", "[0,1,0,1 Cs1,7,5 Ct1,7,5 Do.25]"};
 }
 
 // The seal is computed anew, so that the mutations get past it.
@@ -556,6 +571,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"audio", run_audio, audio_seeds},
       {"text", run_text, text_seeds},
       {"config", run_config, config_seeds},
+      {"vgsl", run_vgsl, vgsl_seeds},
       {"checkpoint", run_checkpoint, checkpoint_seeds},
       {"stages", run_stages, stages_seeds},
       {"store", run_store, store_seeds},

@@ -1,0 +1,257 @@
+#include "engine/config/vgsl.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "engine/layers/layers.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+class Parser {
+ public:
+  Parser(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+
+  VgslModel parse() {
+    read_input();
+    while (skip_blanks(), layer_ = at_, !take("]")) read_layer();
+    if (model_.layers.empty()) fail_at(layer_, "a layer");
+    require_frames("before the end");
+    skip_blanks();
+    if (at_ < text_.size()) fail("the end, after ']'");
+    return std::move(model_);
+  }
+
+ private:
+  // What the layers so far make: images so many rows high, or plain frames of values.
+  struct Shape {
+    bool image = true;
+    int height = 0;
+  };
+
+  [[noreturn]] void fail_at(size_t position, const std::string& expected) const {
+    constexpr size_t most = 24;
+    std::string found(text_.substr(position));
+    if (const size_t blank = found.find_first_of(" \t\n"); blank != std::string::npos && blank > 0)
+      found.resize(blank);
+    if (found.size() > most) found = found.substr(0, most) + "...";
+    fail_input(where_, ", character ", position + 1, ": found ",
+               position >= text_.size() ? "the end" : "'" + found + "'", ", expected ", expected);
+  }
+  [[noreturn]] void fail(const std::string& expected) const { fail_at(at_, expected); }
+
+  void skip_blanks() {
+    while (at_ < text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n' || text_[at_] == '\r'))
+      ++at_;
+  }
+  bool take(std::string_view what) {
+    if (!text_.substr(at_).starts_with(what)) return false;
+    at_ += what.size();
+    return true;
+  }
+  void need(std::string_view what) {
+    if (!take(what)) fail(str("'", what, "'"));
+  }
+  // One of `letters`, or 0.
+  char take_letter(std::string_view letters) {
+    if (at_ >= text_.size() || letters.find(text_[at_]) == std::string_view::npos) return 0;
+    return text_[at_++];
+  }
+
+  int number(const char* what, int low, int high) {
+    const size_t first = at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    int value = 0;
+    const auto [end, error] = std::from_chars(text_.data() + first, text_.data() + at_, value);
+    if (at_ == first || error != std::errc() || value < low || value > high) {
+      fail_at(first,
+              low == high ? str(low, " as ", what) : str(what, ", from ", low, " to ", high));
+    }
+    return value;
+  }
+  // An option of a layer, within that option's bounds.
+  void set_number(LayerConfig& layer, const char* option, const char* what) {
+    for (const LayerOption& o : layer.type().options) {
+      if (o.name != option) continue;
+      layer.set(option,
+                number(what, static_cast<int>(o.range.low), static_cast<int>(o.range.high)));
+    }
+  }
+  // {name}, which is read over.
+  void skip_name() {
+    if (!take("{")) return;
+    while (at_ < text_.size() && text_[at_] != '}') ++at_;
+    need("}");
+  }
+
+  // [1,48,0,1
+  void read_input() {
+    skip_blanks();
+    need("[");
+    number("images at a time", 0, 65536);  // ours are as many as fit
+    need(",");
+    shape_.height = model_.height = number("the height of the images", 1, 65536);
+    need(",");
+    number("the width, which is any", 0, 0);
+    need(",");
+    number("the channels of the images", 1, 1);
+  }
+
+  void read_layer() {
+    if (read_output_) fail("']' after the output layer");
+    if (take("C")) return read_convolution();
+    if (take("Mp")) return read_pooling();
+    if (take("L")) return read_lstm();
+    if (take("Do")) return read_dropout();
+    if (take("S")) return read_fold();
+    if (take("O1c")) {
+      skip_name();
+      number("the number of classes", 1, 1 << 24);  // the alphabet says it
+      read_output_ = true;
+      return end_layer();
+    }
+    fail(
+        "a layer: C (convolution), Mp (pooling), L (LSTM), Do (dropout), S1(1x0)1,3 or O1c (the "
+        "output)");
+  }
+
+  // A layer ends at a blank or a bracket.
+  void end_layer() {
+    if (at_ < text_.size() && text_[at_] != ']' && text_[at_] != ' ' && text_[at_] != '\t' &&
+        text_[at_] != '\n' && text_[at_] != '\r')
+      fail("a blank or ']'");
+  }
+
+  void read_convolution() {
+    const char activation = take_letter("strl");
+    if (activation == 0) fail("s, t, r or l: sigmoid, tanh, ReLU or none");
+    skip_name();
+    LayerConfig layer(shape_.image ? "conv2d" : "conv");
+    if (shape_.image) {
+      set_number(layer, "kernel_height", "the kernel's height");
+    } else {
+      number("the kernel's height: the frames are no images here", 1, 1);
+    }
+    need(",");
+    set_number(layer, shape_.image ? "kernel_width" : "kernel", "the kernel's width");
+    need(",");
+    set_number(layer, "channels", "the number of channels");
+    for (const char* what : {"stride", "dilation"}) {
+      if (!take(",")) break;
+      if (shape_.image) {
+        set_number(layer, (str(what) + "_height").c_str(), str("the ", what, " in height").c_str());
+      } else {
+        number(what, 1, 1);
+      }
+      need(",");
+      set_number(layer, shape_.image ? (str(what) + "_width").c_str() : what,
+                 str("the ", what, " in width").c_str());
+    }
+    end_layer();
+    if (shape_.image) {
+      const int stride = layer.integer("stride_height");
+      shape_.height = (shape_.height + stride - 1) / stride;
+    }
+    model_.layers.push_back(std::move(layer));
+    if (activation != 'l')
+      model_.layers.emplace_back(activation == 's'   ? "sigmoid"
+                                 : activation == 't' ? "tanh"
+                                                     : "relu");
+  }
+
+  void read_pooling() {
+    skip_name();
+    require_image();
+    LayerConfig layer("pool2d");
+    const size_t height_at = at_;
+    set_number(layer, "height", "the height of a window");
+    need(",");
+    set_number(layer, "width", "the width of a window");
+    const int height = layer.integer("height"), width = layer.integer("width");
+    if (height > shape_.height)
+      fail_at(height_at, str("windows of at most the ", shape_.height, " rows that are left here"));
+    if (take(",")) {
+      const size_t steps_at = at_;
+      const int down = number("a step", 1, 1024);
+      need(",");
+      const int along = number("a step", 1, 64);
+      if (down != height || along != width)
+        fail_at(steps_at, str("windows side by side, with steps of ", height, ",", width));
+    }
+    end_layer();
+    shape_.height /= height;
+    model_.layers.push_back(std::move(layer));
+  }
+
+  void read_lstm() {
+    const char direction = take_letter("fb");
+    if (direction == 0) fail("f or b: an LSTM that reads forwards, or in both directions");
+    if (!take("x")) fail("x: an LSTM along the width");
+    require_frames("before the LSTM");
+    skip_name();
+    LayerConfig layer("lstm");
+    set_number(layer, "hidden", "the number of cells");
+    end_layer();
+    layer.set("bidirectional", direction == 'b');
+    model_.layers.push_back(std::move(layer));
+  }
+
+  // Do[rate][,dimension]: 0.5,1 where they are not given.
+  void read_dropout() {
+    skip_name();
+    LayerConfig layer("dropout");
+    layer.set("rate", 0.5);
+    if (at_ < text_.size() && (is_digit(text_[at_]) || text_[at_] == '.')) {
+      double rate = 0;
+      const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(),
+                                                rate, std::chars_format::fixed);
+      if (error != std::errc() || !(rate < 1)) fail("a share of at least 0 and below 1");
+      at_ = static_cast<size_t>(end - text_.data());
+      layer.set("rate", rate);
+    }
+    if (take(",")) {
+      const int dimension = number("the dimension: values (1) or channels (2)", 1, 2);
+      if (dimension == 2) layer.set("over", layers::DropoutOver::channels);
+    }
+    end_layer();
+    model_.layers.push_back(std::move(layer));
+  }
+
+  // Pixels on top of each other become one frame's values, as whatever reads frames has them
+  // anyway.
+  void read_fold() {
+    skip_name();
+    if (!take("1(1x0)1,3")) fail_at(layer_, "S1(1x0)1,3, which folds the height into the channels");
+    require_image();
+    end_layer();
+    shape_.image = false;
+  }
+
+  void require_image() const {
+    if (!shape_.image) fail_at(layer_, "a layer for frames: the height has been folded already");
+  }
+  void require_frames(const char* when) {
+    if (shape_.image && shape_.height > 1)
+      fail_at(layer_, str("S1(1x0)1,3 ", when, ": the images are still ", shape_.height, " high"));
+    shape_.image = false;
+  }
+
+  std::string_view text_;
+  const std::string& where_;
+  size_t at_ = 0, layer_ = 0;  // where we are; where the layer begins
+  bool read_output_ = false;
+  Shape shape_;
+  VgslModel model_;
+};
+
+}  // namespace
+
+VgslModel parse_vgsl(std::string_view text, const std::string& where) {
+  return Parser(text, where).parse();
+}
+
+}  // namespace rondo
