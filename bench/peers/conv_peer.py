@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Convolutions beside PyTorch (oneDNN inside) on the shapes of `checkop conv --bench`.
+"""Convolutions over time and over images beside PyTorch (oneDNN inside) on the shapes of `checkop
+conv --bench` and `checkop conv2d --bench`.
 
-Ours read packed rows [frames x sequences, channels]; PyTorch's conv1d gets [sequences, channels,
+Ours read packed rows [frames x sequences, channels]; PyTorch gets [sequences, channels, (height,)
 frames], its own layout, and its best of that and of a convolution of two dimensions with channels
 last counts. All sequences have the same length, so nothing is padded. Gradients are those of one
 operand at a time. Rounds alternate between the two and the fastest run of each counts, because the
@@ -14,34 +15,55 @@ import common
 
 torch = common.import_or_skip("torch")
 
-CASE = re.compile(r"kernel (\d+) stride (\d+)/(f32|bf16)/(\d+)x(\d+)x(\d+)->(\d+)")
+# What a case convolves: kernel, stride, sequences, frames, channels in and out; and of images the
+# heights of kernel and image.
+LINES = re.compile(r"kernel (?P<kernel>\d+) stride (?P<stride>\d+)/(?P<dtype>f32|bf16)/(?P<sequences>\d+)"
+                   r"x(?P<frames>\d+)x(?P<cols>\d+)->(?P<out>\d+)")
+IMAGES = re.compile(r"kernel (?P<rows>\d+)x(?P<kernel>\d+)/(?P<dtype>f32|bf16)/(?P<sequences>\d+)"
+                    r"x(?P<height>\d+)x(?P<frames>\d+)/(?P<cols>\d+)->(?P<out>\d+)")
+
+
+def problem(case):
+    """The shapes of a case: {} where it is none of ours."""
+    found = LINES.fullmatch(case) or IMAGES.fullmatch(case)
+    if not found:
+        return {}
+    sizes = {"rows": 1, "height": 1, "stride": 1}
+    sizes.update((name, int(size)) for name, size in found.groupdict().items() if name != "dtype")
+    return sizes | {"dtype": torch.float32 if found["dtype"] == "f32" else torch.bfloat16}
+
+
+def layouts(p):
+    """(x, w, strides, paddings) in each layout that the peer knows."""
+    x = torch.empty(p["sequences"], p["cols"], p["height"], p["frames"]).uniform_(-1, 1).to(p["dtype"])
+    w = torch.empty(p["out"], p["cols"], p["rows"], p["kernel"]).uniform_(-1, 1).to(p["dtype"])
+    last = (v.contiguous(memory_format=torch.channels_last) for v in (x, w))
+    strides, paddings = [1, p["stride"]], [p["rows"] // 2, p["kernel"] // 2]
+    if p["height"] == 1:
+        yield x.squeeze(2), w.squeeze(2), strides[1:], paddings[1:]
+    else:
+        yield x, w, strides, paddings
+    yield *last, strides, paddings
 
 
 def calls(op, case):
     """The peer's ways to compute one case."""
-    found = CASE.match(case)
-    kernel, stride, sequences, frames, cols, out = (int(found[i]) for i in (1, 2, 4, 5, 6, 7))
-    dtype = torch.float32 if found[3] == "f32" else torch.bfloat16
-    x = torch.empty(sequences, cols, frames).uniform_(-1, 1).to(dtype)
-    w = torch.empty(out, cols, kernel).uniform_(-1, 1).to(dtype)
-    bias = torch.empty(out).uniform_(-1, 1).to(dtype) if op == "conv" else None
-    last = torch.channels_last
-    x2, w2 = (v.unsqueeze(2).contiguous(memory_format=last) for v in (x, w))
-    plain = (x, w, [stride], [kernel // 2], [1])
-    planes = (x2, w2, [1, stride], [0, kernel // 2], [1, 1])
+    p = problem(case)
+    forward_op = not op.endswith(("_grad_input", "_grad_weight"))
+    bias = torch.empty(p["out"]).uniform_(-1, 1).to(p["dtype"]) if forward_op else None
     functions = []
-    for a, b, strides, padding, dilation in (plain, planes):
-        def forward(a=a, b=b, strides=strides, padding=padding, dilation=dilation):
-            return torch.convolution(a, b, bias, strides, padding, dilation, False,
-                                     [0] * len(strides), 1)
-        if op == "conv":
+    for x, w, strides, padding in layouts(p):
+        ones, zeros = [1] * len(strides), [0] * len(strides)
+        def forward(a=x, b=w, s=strides, p=padding, ones=ones, zeros=zeros):
+            return torch.convolution(a, b, bias, s, p, ones, False, zeros, 1)
+        if forward_op:
             functions.append(forward)
             continue
         dy = torch.empty_like(forward()).uniform_(-1, 1)
-        mask = [op == "conv_grad_input", op == "conv_grad_weight", False]
-        functions.append(lambda a=a, b=b, s=strides, p=padding, d=dilation, dy=dy, mask=mask:
-                         torch.ops.aten.convolution_backward(dy, a, b, None, s, p, d, False,
-                                                             [0] * len(s), 1, mask))
+        mask = [op.endswith("_grad_input"), op.endswith("_grad_weight"), False]
+        functions.append(lambda a=x, b=w, s=strides, p=padding, dy=dy, ones=ones, zeros=zeros, mask=mask:
+                         torch.ops.aten.convolution_backward(dy, a, b, None, s, p, ones, False, zeros,
+                                                             1, mask))
     return functions
 
 
@@ -53,12 +75,14 @@ def main():
 
     def ours():
         rows = common.run_checkop("conv", timing.threads, timing.seconds, backend="cpu")
-        return [row for row in rows if CASE.match(row["case"])]
+        return [row for row in rows if problem(row["case"])]
 
     rows = timing.in_turns("torch", ours, calls)
     rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows]
-    for kind in ("f32", "bf16"):
-        common.print_ratios(f"conv {kind}", [r for r in rows if f"/{kind}/" in r["case"]])
+    for op in ("conv", "conv2d"):
+        for kind in ("f32", "bf16"):
+            common.print_ratios(f"{op} {kind}", [r for r in rows if f"/{kind}/" in r["case"] and
+                                                 (r["op"].split("_")[0] == op)])
     print(common.write_json("conv-peers", rows, threads=timing.threads, clock=timing.clock,
                             peaks=peaks, peer_versions={"torch": torch.__version__}))
 
