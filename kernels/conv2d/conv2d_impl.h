@@ -24,7 +24,7 @@ struct Conv2dGather {
   int64_t source_stride = 0, target_stride = 0;
 
   int64_t source_cols() const { return source_height * source_channels; }
-  int64_t target_cols() const { return target_height * target_channels; }
+  RONDO_HOST_DEVICE int64_t target_cols() const { return target_height * target_channels; }
 };
 Conv2dGather conv2d_forward(const Conv2dDims& dims);
 Conv2dGather conv2d_backward(const Conv2dDims& dims);

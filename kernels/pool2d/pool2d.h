@@ -17,6 +17,7 @@
 // Determinism: bitwise, for any thread count.
 #pragma once
 
+#include "kernels/base/host_device.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
 
@@ -28,7 +29,7 @@ struct Pool2dDims {
   int64_t channels = 1;
   int32_t height = 1;             // of x
   int32_t rows = 1, columns = 1;  // of a window; rows <= height, columns <= 64
-  constexpr int32_t out_height() const { return height / rows; }
+  RONDO_HOST_DEVICE constexpr int32_t out_height() const { return height / rows; }
 };
 
 struct Pool2dArgs {
