@@ -8,7 +8,8 @@ die() {
 
 # Debian packages for building; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev zlib1g-dev
-  nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev python3 espeak-ng)
+  libpng-dev libjpeg62-turbo-dev libtiff-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev python3
+  espeak-ng)
 # And for testing: git is for checks of the sources, openmpi-bin for ranks that mpirun starts, iproute2
 # for two machines in network namespaces.
 test_packages=(catch2 git openmpi-bin iproute2)

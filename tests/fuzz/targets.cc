@@ -18,6 +18,8 @@
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
+#include "engine/data/image/image.h"
+#include "engine/data/image/line_features.h"
 #include "engine/data/manifest.h"
 #include "engine/decode/lexicon.h"
 #include "engine/decode/vocabulary.h"
@@ -157,6 +159,41 @@ std::vector<std::string> audio_seeds() {
           encode(SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 8000, 1),
           encode(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1),
           encode(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, 1)};
+}
+
+void run_image(std::span<const std::byte> bytes) {
+  // What it takes may be many times the file; that is bounded, but slow to find out so often.
+  constexpr int64_t most_pixels = 1 << 20;
+  const ImageInfo size = image_info(bytes, "x.pgm");
+  if (int64_t{size.width} * size.height > most_pixels) return;
+  const GreyImage image = decode_image(bytes, "x.pgm");
+  require(image.width == size.width && image.height == size.height, "two sizes");
+  require(image.pixels.size() == static_cast<size_t>(size.width) * static_cast<size_t>(size.height),
+          "the wrong number of pixels");
+  LineConfig line;
+  line.height = 8;
+  line.ink = Ink::automatic;
+  line.require_line(size, "x.pgm");
+  const Matrix m = line_features(line, image, line.scaled_width(size));
+  for (float v : m.data) require(v >= 0 && v <= 1, "ink beyond 0 to 1");
+}
+
+std::vector<std::string> image_seeds() {
+  GreyImage g(9, 5);
+  for (size_t i = 0; i < g.pixels.size(); ++i) g.pixels[i] = static_cast<uint8_t>(i * 37);
+  return {"P1\n3 2\n101\n0 1 0\n", "P2 #c\n2 1 4 0 4\n", "P3\n2 1\n255\n255 0 0  0 255 0\n",
+          std::string("P4\n10 1\n\x80\x40", 10),
+          "P5\n9 5\n255\n" + std::string(g.pixels.begin(), g.pixels.end()),
+          std::string("P6 1 1 65535\n\x00\x00\xff\xff\x12\x34", 19), make_png(g),
+          // Of a TIFF: two rows of four pixels, not compressed.
+          std::string("II*\0\x10\0\0\0\0\x40\x80\xff\xff\x80\x40\0", 16) +
+              std::string("\x08\0"
+                          "\0\1\4\0\1\0\0\0\4\0\0\0\1\1\4\0\1\0\0\0\2\0\0\0"
+                          "\2\1\3\0\1\0\0\0\x08\0\0\0\3\1\3\0\1\0\0\0\1\0\0\0"
+                          "\6\1\3\0\1\0\0\0\1\0\0\0\x11\1\4\0\1\0\0\0\x08\0\0\0"
+                          "\x16\1\4\0\1\0\0\0\2\0\0\0\x17\1\4\0\1\0\0\0\x08\0\0\0"
+                          "\0\0\0\0",
+                          102)};
 }
 
 void run_text(std::span<const std::byte> bytes) {
@@ -569,6 +606,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"npy", run_npy, npy_seeds},
       {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},
+      {"image", run_image, image_seeds},
       {"text", run_text, text_seeds},
       {"config", run_config, config_seeds},
       {"vgsl", run_vgsl, vgsl_seeds},

@@ -1,0 +1,47 @@
+// The formats that image.cc chooses from (internal to engine/data/image). Each throws InputError,
+// naming the file, and asks `require_image_size` before it takes memory for the pixels.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "engine/data/image/grey_image.h"
+
+namespace rondo::image {
+
+using Bytes = std::span<const std::byte>;
+
+struct Format {
+  const char* name;
+  bool (*matches)(Bytes start);  // its first bytes; there may be fewer than it needs
+  ImageInfo (*info)(Bytes bytes, const std::string& name);
+  GreyImage (*decode)(Bytes bytes, const std::string& name);
+};
+
+bool is_png(Bytes start);
+ImageInfo png_info(Bytes bytes, const std::string& name);
+GreyImage decode_png(Bytes bytes, const std::string& name);
+
+bool is_jpeg(Bytes start);
+ImageInfo jpeg_info(Bytes bytes, const std::string& name);
+GreyImage decode_jpeg(Bytes bytes, const std::string& name);
+
+bool is_tiff(Bytes start);
+ImageInfo tiff_info(Bytes bytes, const std::string& name);
+GreyImage decode_tiff(Bytes bytes, const std::string& name);
+
+bool is_pnm(Bytes start);
+ImageInfo pnm_info(Bytes bytes, const std::string& name);
+GreyImage decode_pnm(Bytes bytes, const std::string& name);
+
+// What was announced, before memory is taken for it.
+ImageInfo require_image_size(int64_t width, int64_t height, const std::string& name);
+
+// ITU-R BT.601, as libjpeg and PNG's viewers weigh colours: 0.299 R + 0.587 G + 0.114 B.
+inline uint8_t luminance(uint32_t r, uint32_t g, uint32_t b) {
+  return static_cast<uint8_t>((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
+}
+
+}  // namespace rondo::image

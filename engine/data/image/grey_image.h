@@ -1,0 +1,44 @@
+// A grey picture in memory, and what can read one: engine/data/image/image.h does, by libpng,
+// libjpeg and libtiff.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/data/features/file_part.h"
+
+namespace rondo {
+
+struct ImageInfo {
+  int32_t width = 0, height = 0;  // pixels
+};
+
+struct GreyImage {
+  int32_t width = 0, height = 0;  // pixels
+  std::vector<uint8_t> pixels;    // [height, width], rows from the top; 0 is black, 255 white
+
+  GreyImage() = default;
+  GreyImage(int32_t width_, int32_t height_)
+      : width(width_),
+        height(height_),
+        pixels(static_cast<size_t>(width_) * static_cast<size_t>(height_)) {}
+  ImageInfo info() const { return {width, height}; }
+  uint8_t* row(int32_t y) { return pixels.data() + static_cast<size_t>(y) * stride(); }
+  const uint8_t* row(int32_t y) const { return pixels.data() + static_cast<size_t>(y) * stride(); }
+
+ private:
+  size_t stride() const { return static_cast<size_t>(width); }
+};
+
+// The seam between the data code, which knows no library of images, and one that does.
+// Thread safety: const members may be called from several threads at once.
+class ImageReader {
+ public:
+  virtual ~ImageReader() = default;
+  // Reads the header alone, where the format has one. Throws InputError, naming the file.
+  virtual ImageInfo info(const FilePart& file) const = 0;
+  // Decoded; colours become their luminance. Throws InputError, naming the file.
+  virtual GreyImage read(const FilePart& file) const = 0;
+};
+
+}  // namespace rondo

@@ -1,0 +1,91 @@
+#include "engine/data/image/image.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "engine/data/features/files.h"
+#include "engine/data/image/decoders.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace image {
+
+ImageInfo require_image_size(int64_t width, int64_t height, const std::string& name) {
+  if (width < 1 || height < 1) {
+    fail_input(name, ": is ", width, " x ", height, " pixels, expected at least one");
+  }
+  // Each side first, so that their product is no overflow.
+  if (width > most_image_side || height > most_image_side || width * height > most_image_pixels) {
+    fail_input(name, ": is ", width, " x ", height, " pixels, expected at most ", most_image_pixels,
+               " and ", most_image_side, " to a side");
+  }
+  return {static_cast<int32_t>(width), static_cast<int32_t>(height)};
+}
+
+namespace {
+
+constexpr std::array formats = std::to_array<Format>({
+    {"PNG", is_png, png_info, decode_png},
+    {"JPEG", is_jpeg, jpeg_info, decode_jpeg},
+    {"TIFF", is_tiff, tiff_info, decode_tiff},
+    {"PGM", is_pnm, pnm_info, decode_pnm},
+});
+
+const Format& format_of(Bytes bytes, const std::string& name) {
+  if (bytes.empty()) fail_input(name, ": is empty, expected an image");
+  for (const Format& f : formats) {
+    if (f.matches(bytes)) return f;
+  }
+  fail_input(name, ": is no image that can be read (PNG, JPEG, TIFF, PGM, PPM or PBM)");
+}
+
+std::string read_image_file(const FilePart& file) {
+  const uint64_t size = data::regular_file_size(file);
+  if (size > most_image_bytes) {
+    fail_input(file.name(), ": has ", size, " bytes, expected an image of at most ",
+               most_image_bytes);
+  }
+  return data::read_regular_file(file);
+}
+
+Bytes bytes_of(const std::string& content) { return std::as_bytes(std::span(content)); }
+
+}  // namespace
+}  // namespace image
+
+ImageInfo image_info(std::span<const std::byte> bytes, const std::string& name) {
+  return image::format_of(bytes, name).info(bytes, name);
+}
+
+GreyImage decode_image(std::span<const std::byte> bytes, const std::string& name) {
+  return image::format_of(bytes, name).decode(bytes, name);
+}
+
+ImageInfo ImageFileReader::info(const FilePart& file) const {
+  // Mostly the header is there; a TIFF may have it at the end.
+  constexpr size_t start_bytes = 1 << 16;
+  const std::string start = data::read_file_start(file, start_bytes);
+  try {
+    return image_info(image::bytes_of(start), file.name());
+  } catch (const InputError&) {
+    if (start.size() < start_bytes) throw;
+  }
+  return image_info(image::bytes_of(image::read_image_file(file)), file.name());
+}
+
+GreyImage ImageFileReader::read(const FilePart& file) const {
+  return decode_image(image::bytes_of(image::read_image_file(file)), file.name());
+}
+
+bool is_image_name(std::string_view path) {
+  static constexpr std::array endings = std::to_array<std::string_view>(
+      {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".pbm", ".pgm", ".ppm", ".pnm"});
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string ending(path.substr(dot));
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
+
+}  // namespace rondo

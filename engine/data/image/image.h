@@ -1,0 +1,45 @@
+// Decoding and writing image files: PNG by libpng, JPEG by libjpeg, TIFF by libtiff, and PBM, PGM
+// and PPM (netpbm's formats), which are read here.
+//
+// What a file is, its first bytes say, not its name. Of a TIFF the first page is read. Colours
+// become their luminance, what is transparent shows white paper, 16 bits become 8.
+//
+// Errors: InputError, one sentence that names the file, for one that is missing, unreadable, empty,
+// truncated, damaged or no image, and for one of more than `most_image_pixels`, whatever it takes
+// in the file: a small file may announce gigabytes. What is no regular file (a pipe, a device) is
+// refused without waiting for it. Thread safety: every function may be called from several threads
+// at once.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "engine/data/image/grey_image.h"
+
+namespace rondo {
+
+// Lines have less than a hundredth of them.
+inline constexpr int64_t most_image_pixels = int64_t{1} << 26;
+inline constexpr int32_t most_image_side = 1 << 20;
+inline constexpr uint64_t most_image_bytes = uint64_t{1} << 28;
+
+class ImageFileReader final : public ImageReader {
+ public:
+  ImageInfo info(const FilePart& file) const override;
+  GreyImage read(const FilePart& file) const override;
+};
+
+// The same from memory (standard input, a test); `name` stands for the file in messages.
+ImageInfo image_info(std::span<const std::byte> bytes, const std::string& name);
+GreyImage decode_image(std::span<const std::byte> bytes, const std::string& name);
+
+// Whether a file is called like an image (.png, .jpg, .jpeg, .tif, .tiff, .pbm, .pgm, .ppm, .pnm,
+// in either case): for choosing among the files of a folder.
+bool is_image_name(std::string_view path);
+
+// The bytes of a PNG of 8-bit grey.
+std::string make_png(const GreyImage& image);
+
+}  // namespace rondo

@@ -1,0 +1,112 @@
+// JPEG, by libjpeg. Its way out of an error is a jump, so what lies between has no destructors.
+#include <csetjmp>
+#include <cstdio>
+// libjpeg's header wants size_t and FILE.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "engine/data/image/decoders.h"
+#include "kernels/base/error.h"
+
+namespace rondo::image {
+namespace {
+
+struct Errors {
+  jpeg_error_mgr manager;  // the first member: libjpeg knows this alone
+  std::jmp_buf out;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void jump_out(j_common_ptr jpeg) {
+  auto* errors = reinterpret_cast<Errors*>(jpeg->err);
+  errors->manager.format_message(jpeg, errors->message);
+  std::longjmp(errors->out, 1);
+}
+
+// libjpeg fills up with grey what it does not find; that would be learnt.
+void take_message(j_common_ptr jpeg, int level) {
+  const int code = jpeg->err->msg_code;
+  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) jump_out(jpeg);
+}
+
+// A small file may ask for a million passes over a large picture.
+void count_scans(j_common_ptr jpeg) {
+  constexpr int most_scans = 100;
+  const auto* decompress = reinterpret_cast<jpeg_decompress_struct*>(jpeg);
+  if (decompress->input_scan_number <= most_scans) return;
+  auto* errors = reinterpret_cast<Errors*>(jpeg->err);
+  std::snprintf(errors->message, sizeof errors->message, "it has more than %d scans", most_scans);
+  std::longjmp(errors->out, 1);
+}
+
+struct Jpeg {
+  jpeg_decompress_struct state{};
+  Errors errors{};
+  jpeg_progress_mgr progress{};
+
+  Jpeg() {
+    state.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = jump_out;
+    errors.manager.emit_message = take_message;
+    progress.progress_monitor = count_scans;
+  }
+  ~Jpeg() { jpeg_destroy_decompress(&state); }
+  Jpeg(const Jpeg&) = delete;
+  Jpeg& operator=(const Jpeg&) = delete;
+
+  [[noreturn]] void fail(const std::string& name) const {
+    fail_input(name, ": is no whole JPEG: ", errors.message);
+  }
+};
+
+bool read_header(Jpeg& jpeg, Bytes bytes) {
+  if (setjmp(jpeg.errors.out)) return false;
+  jpeg_create_decompress(&jpeg.state);
+  jpeg.state.progress = &jpeg.progress;
+  jpeg_mem_src(&jpeg.state, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&jpeg.state, TRUE);
+  return true;
+}
+
+bool read_pixels(Jpeg& jpeg, GreyImage& out) {
+  if (setjmp(jpeg.errors.out)) return false;
+  jpeg.state.out_color_space = JCS_GRAYSCALE;
+  jpeg_start_decompress(&jpeg.state);
+  while (jpeg.state.output_scanline < jpeg.state.output_height) {
+    JSAMPROW row = out.row(static_cast<int32_t>(jpeg.state.output_scanline));
+    jpeg_read_scanlines(&jpeg.state, &row, 1);
+  }
+  jpeg_finish_decompress(&jpeg.state);
+  return true;
+}
+
+ImageInfo begin(Jpeg& jpeg, Bytes bytes, const std::string& name) {
+  if (!read_header(jpeg, bytes)) jpeg.fail(name);
+  const J_COLOR_SPACE colours = jpeg.state.jpeg_color_space;
+  if (colours == JCS_CMYK || colours == JCS_YCCK) {
+    fail_input(name, ": is a JPEG in printers' colours (CMYK), expected grey or RGB");
+  }
+  return require_image_size(jpeg.state.image_width, jpeg.state.image_height, name);
+}
+
+}  // namespace
+
+bool is_jpeg(Bytes start) {
+  return start.size() >= 3 && start[0] == std::byte{0xff} && start[1] == std::byte{0xd8} &&
+         start[2] == std::byte{0xff};
+}
+
+ImageInfo jpeg_info(Bytes bytes, const std::string& name) {
+  Jpeg jpeg;
+  return begin(jpeg, bytes, name);
+}
+
+GreyImage decode_jpeg(Bytes bytes, const std::string& name) {
+  Jpeg jpeg;
+  const ImageInfo size = begin(jpeg, bytes, name);
+  GreyImage out(size.width, size.height);
+  if (!read_pixels(jpeg, out)) jpeg.fail(name);
+  return out;
+}
+
+}  // namespace rondo::image

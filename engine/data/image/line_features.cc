@@ -1,0 +1,143 @@
+#include "engine/data/image/line_features.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+// Fewer grey levels than this between ink and paper are noise, and are not stretched to 0 and 1.
+constexpr float least_contrast = 32;
+
+// The pixels that a scaled one is the weighted mean of.
+struct Taps {
+  int32_t first = 0;
+  std::vector<float> weights;  // their sum is 1
+};
+
+// A triangle around each pixel's middle that reaches to the next pixel's, or, where the picture
+// gets smaller, to what would be the next pixel of the result.
+std::vector<Taps> taps_of(int32_t from, int64_t to) {
+  std::vector<Taps> all(static_cast<size_t>(to));
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double reach = std::max(scale, 1.0);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double middle = (static_cast<double>(i) + 0.5) * scale - 0.5;
+    const auto first = std::max<int64_t>(static_cast<int64_t>(std::ceil(middle - reach)), 0);
+    const auto last = std::min<int64_t>(static_cast<int64_t>(std::floor(middle + reach)), from - 1);
+    Taps& t = all[i];
+    t.first = static_cast<int32_t>(first);
+    double sum = 0;
+    for (int64_t at = first; at <= last; ++at) {
+      const double weight = std::max(1 - std::abs(static_cast<double>(at) - middle) / reach, 1e-6);
+      t.weights.push_back(static_cast<float>(weight));
+      sum += weight;
+    }
+    for (float& w : t.weights) w = static_cast<float>(w / sum);
+  }
+  return all;
+}
+
+// Grey values [columns, height]: turned, so that a column lies together.
+Matrix scaled(const GreyImage& image, int32_t height, int64_t columns) {
+  const std::vector<Taps> down = taps_of(image.height, height),
+                          along = taps_of(image.width, columns);
+  const auto width = static_cast<size_t>(image.width);
+  std::vector<float> lines(width * static_cast<size_t>(height));  // [height, width]
+  for (size_t y = 0; y < down.size(); ++y) {
+    float* to = &lines[y * width];
+    for (size_t k = 0; k < down[y].weights.size(); ++k) {
+      const uint8_t* row = image.row(down[y].first + static_cast<int32_t>(k));
+      const float weight = down[y].weights[k];
+      for (size_t x = 0; x < width; ++x) to[x] += weight * static_cast<float>(row[x]);
+    }
+  }
+  Matrix out(columns, height);
+  for (int64_t x = 0; x < columns; ++x) {
+    const Taps& taps = along[static_cast<size_t>(x)];
+    for (size_t y = 0; y < down.size(); ++y) {
+      const float* from = &lines[y * width + static_cast<size_t>(taps.first)];
+      float sum = 0;
+      for (size_t k = 0; k < taps.weights.size(); ++k) sum += taps.weights[k] * from[k];
+      out.row(x)[y] = sum;
+    }
+  }
+  return out;
+}
+
+using Histogram = std::array<int64_t, 256>;
+
+// The grey below which this share of the pixels is.
+float level(const Histogram& histogram, double share) {
+  int64_t all = 0;
+  for (int64_t n : histogram) all += n;
+  const auto wanted = static_cast<int64_t>(share * static_cast<double>(all - 1));
+  int64_t below = 0;
+  for (size_t grey = 0; grey < histogram.size(); ++grey) {
+    below += histogram[grey];
+    if (below > wanted) return static_cast<float>(grey);
+  }
+  return 255;
+}
+
+Histogram histogram_of(const std::vector<float>& greys) {
+  Histogram h{};
+  for (float v : greys) ++h[static_cast<size_t>(std::lround(std::clamp(v, 0.0f, 255.0f)))];
+  return h;
+}
+
+}  // namespace
+
+int64_t LineConfig::scaled_width(ImageInfo size, int32_t permille) const {
+  const double width = static_cast<double>(size.width) * height * permille;
+  return std::max<int64_t>(std::llround(width / (1000.0 * size.height)), 1);
+}
+
+void LineConfig::require_line(ImageInfo size, const std::string& name) const {
+  const int64_t columns = scaled_width(size);
+  if (columns <= most_line_columns) return;
+  fail_input(name, ": is ", size.width, " x ", size.height, " pixels, ", columns,
+             " columns at a height of ", height, "; expected a line of text, at most ",
+             most_line_columns, " columns");
+}
+
+void LineConfig::validate() const {
+  if (height < 4 || height > 1024) fail_input("height is ", height, ", expected 4 to 1024");
+  if (padding < 0 || padding > 1024) fail_input("padding is ", padding, ", expected 0 to 1024");
+}
+
+Matrix line_features(const LineConfig& c, const GreyImage& image, int64_t columns) {
+  Matrix grey = scaled(image, c.height, columns);
+  bool light = c.ink == Ink::light;
+  if (c.ink == Ink::automatic) {
+    const Histogram h = histogram_of(grey.data);
+    light = level(h, 0.5) - level(h, 0.01) < level(h, 0.99) - level(h, 0.5);
+  }
+  if (light) {
+    for (float& v : grey.data) v = 255 - v;
+  }
+  float paper = 255, range = 255;
+  if (c.contrast) {
+    const Histogram h = histogram_of(grey.data);
+    paper = level(h, 0.75);
+    range = std::max(paper - level(h, 0.01), least_contrast);
+  }
+  Matrix out(c.frames(columns), c.height);
+  float* to = out.row(c.padding);
+  for (size_t i = 0; i < grey.data.size(); ++i) {
+    to[i] = std::clamp((paper - grey.data[i]) / range, 0.0f, 1.0f);
+  }
+  return out;
+}
+
+bool is_blank(const GreyImage& image) {
+  Histogram h{};
+  for (uint8_t v : image.pixels) ++h[v];
+  return level(h, 0.99) - level(h, 0.01) < least_contrast / 2;
+}
+
+}  // namespace rondo

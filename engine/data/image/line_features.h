@@ -1,0 +1,52 @@
+// From the image of a text line to frames: a frame is a column of the line, scaled to one height.
+//
+// Values are ink: 0 is paper, 1 is full ink. Scaling keeps the aspect and averages over what a
+// pixel covers (a triangle filter, as wide as the scale), so thin strokes become grey and do not
+// vanish.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/data/features/matrix.h"
+#include "engine/data/image/grey_image.h"
+
+namespace rondo {
+
+// What is written with. `automatic`: whichever of dark and light the smaller part of the image is.
+enum class Ink : uint8_t { dark, light, automatic };
+
+// What is wider is no line of text, and would take the memory of thousands.
+inline constexpr int64_t most_line_columns = 1 << 16;
+
+struct LineConfig {
+  int32_t height = 48;  // pixels after scaling, the columns of the features
+  int32_t padding = 8;  // columns of paper before the line, and as many behind it
+  Ink ink = Ink::dark;
+  // The line's own paper becomes 0 and its ink 1: the grey of three quarters of its pixels' and
+  // that of the darkest hundredth. Without it, black is 1 and white 0.
+  bool contrast = true;
+
+  bool operator==(const LineConfig&) const = default;
+
+  // Columns of an image of this size after scaling, `permille` of 1000 times as wide as it is; the
+  // padding is not counted. At least 1.
+  int64_t scaled_width(ImageInfo size, int32_t permille = 1000) const;
+  // Throws InputError, naming the file, where these are more than `most_line_columns`.
+  void require_line(ImageInfo size, const std::string& name) const;
+  // The frames that line_features() gives of so many columns.
+  int64_t frames(int64_t scaled_columns) const { return scaled_columns + 2 * padding; }
+  // Throws InputError: which value is out of range, and the range.
+  void validate() const;
+};
+
+// [padding + columns + padding, height], a column from top to bottom in each row. `columns`: what
+// scaled_width() says.
+Matrix line_features(const LineConfig& config, const GreyImage& image, int64_t columns);
+
+// Whether there is nothing on it: its darkest and its lightest hundredth are as good as one grey.
+bool is_blank(const GreyImage& image);
+
+}  // namespace rondo

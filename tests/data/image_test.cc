@@ -1,0 +1,224 @@
+// Images of lines: decoding, and frames out of them.
+#include "engine/data/image/image.h"
+
+#include <cstdio>
+// libjpeg's header wants size_t and FILE.
+#include <jpeglib.h>
+#include <tiffio.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "engine/data/image/line_features.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A white page with a black bar, `from` to `to` across, and a grey corner.
+GreyImage bar(int32_t width, int32_t height, int32_t from, int32_t to) {
+  GreyImage g(width, height);
+  std::fill(g.pixels.begin(), g.pixels.end(), uint8_t{255});
+  for (int32_t y = 0; y < height; ++y)
+    for (int32_t x = from; x < to; ++x) g.row(y)[x] = 0;
+  g.row(0)[0] = 128;
+  return g;
+}
+
+std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s)); }
+
+std::string jpeg_of(const GreyImage& g, bool progressive = false) {
+  jpeg_compress_struct c{};
+  jpeg_error_mgr errors;
+  c.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&c);
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&c, &out, &size);
+  c.image_width = static_cast<JDIMENSION>(g.width);
+  c.image_height = static_cast<JDIMENSION>(g.height);
+  c.input_components = 1;
+  c.in_color_space = JCS_GRAYSCALE;
+  jpeg_set_defaults(&c);
+  jpeg_set_quality(&c, 100, TRUE);
+  if (progressive) jpeg_simple_progression(&c);
+  jpeg_start_compress(&c, TRUE);
+  while (c.next_scanline < c.image_height) {
+    auto* row = const_cast<JSAMPROW>(g.row(static_cast<int32_t>(c.next_scanline)));
+    jpeg_write_scanlines(&c, &row, 1);
+  }
+  jpeg_finish_compress(&c);
+  jpeg_destroy_compress(&c);
+  std::string bytes(reinterpret_cast<char*>(out), size);
+  std::free(out);
+  return bytes;
+}
+
+std::string tiff_of(const GreyImage& g, const std::string& path, uint16_t compression) {
+  TIFF* t = TIFFOpen(path.c_str(), "w");
+  TIFFSetField(t, TIFFTAG_IMAGEWIDTH, g.width);
+  TIFFSetField(t, TIFFTAG_IMAGELENGTH, g.height);
+  TIFFSetField(t, TIFFTAG_BITSPERSAMPLE, 8);
+  TIFFSetField(t, TIFFTAG_SAMPLESPERPIXEL, 1);
+  TIFFSetField(t, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+  TIFFSetField(t, TIFFTAG_COMPRESSION, compression);
+  TIFFSetField(t, TIFFTAG_ROWSPERSTRIP, 4);
+  for (int32_t y = 0; y < g.height; ++y)
+    TIFFWriteScanline(t, const_cast<uint8_t*>(g.row(y)), static_cast<uint32_t>(y), 0);
+  TIFFClose(t);
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string pgm_of(const GreyImage& g) {
+  return str("P5\n# a comment\n", g.width, " ", g.height, "\n255\n") +
+         std::string(g.pixels.begin(), g.pixels.end());
+}
+
+std::string failure_of(const std::string& bytes) {
+  try {
+    decode_image(bytes_of(bytes), "x.png");
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("every format gives the pixels that were written", "[image]") {
+  const TemporaryFolder folder;
+  const GreyImage g = bar(37, 12, 10, 20);
+  for (const std::string& bytes :
+       {make_png(g), pgm_of(g), tiff_of(g, folder.path("a.tif"), COMPRESSION_NONE),
+        tiff_of(g, folder.path("b.tif"), COMPRESSION_LZW),
+        tiff_of(g, folder.path("c.tif"), COMPRESSION_ADOBE_DEFLATE)}) {
+    const GreyImage back = decode_image(bytes_of(bytes), "x");
+    CHECK(back.width == 37);
+    CHECK(back.height == 12);
+    CHECK(back.pixels == g.pixels);
+    CHECK(image_info(bytes_of(bytes), "x").width == 37);
+  }
+  for (const bool progressive : {false, true}) {
+    const GreyImage back = decode_image(bytes_of(jpeg_of(g, progressive)), "x");
+    REQUIRE(back.pixels.size() == g.pixels.size());
+    int largest = 0;
+    for (size_t i = 0; i < g.pixels.size(); ++i)
+      largest = std::max(largest, std::abs(back.pixels[i] - g.pixels[i]));
+    CHECK(largest <= 6);
+  }
+}
+
+TEST_CASE("netpbm's six kinds are read", "[image]") {
+  const auto pixels = [](const std::string& bytes) {
+    return decode_image(bytes_of(bytes), "x").pixels;
+  };
+  using Pixels = std::vector<uint8_t>;
+  CHECK(pixels("P1\n3 2\n101\n0 1 0\n") == Pixels{0, 255, 0, 255, 0, 255});
+  CHECK(pixels("P2 #c\n2 1 4 0 4\n") == Pixels{0, 255});
+  CHECK(pixels("P3\n2 1\n255\n255 0 0  0 255 0\n") == Pixels{76, 150});
+  CHECK(pixels(std::string("P4\n10 1\n\x80\x40", 10)) ==
+        Pixels{0, 255, 255, 255, 255, 255, 255, 255, 255, 0});
+  CHECK(pixels(std::string("P5 2 1 65535\n\x80\x00\xff\xff", 17)) == Pixels{128, 255});
+  CHECK(pixels(std::string("P6 1 1 255\n\x00\x00\xff", 14)) == Pixels{29});
+}
+
+TEST_CASE("what is no whole image is named in one sentence", "[image]") {
+  const TemporaryFolder folder;
+  const GreyImage g = bar(64, 48, 10, 20);
+  CHECK_THAT(failure_of(""), Contains("x.png: is empty"));
+  CHECK_THAT(failure_of("hello, world"), Contains("x.png: is no image that can be read"));
+  CHECK_THAT(failure_of("P5 3"), Contains("is truncated"));
+  CHECK_THAT(failure_of("P5 3 3 255\nab"), Contains("3 x 3 pixels take 9 bytes, it has 2"));
+  CHECK_THAT(failure_of("P5 0 3 255\nab"), Contains("is 0 x 3 pixels"));
+  CHECK_THAT(failure_of("P2 1 1 x 1"), Contains("the largest sample, a number, at byte 7"));
+  // All formats, cut short at many places: an error each time, and never a picture.
+  for (const std::string& whole : {make_png(g), pgm_of(g), jpeg_of(g), jpeg_of(g, true),
+                                   tiff_of(g, folder.path("a.tif"), COMPRESSION_LZW)}) {
+    for (size_t keep = 3; keep + 12 < whole.size();
+         keep += std::max<size_t>(whole.size() / 40, 1)) {
+      INFO(whole.substr(1, 3) << " cut to " << keep << " of " << whole.size());
+      CHECK_THAT(failure_of(whole.substr(0, keep)), Contains("x.png: "));
+    }
+  }
+}
+
+TEST_CASE("a small file that announces a huge picture is refused", "[image]") {
+  CHECK_THAT(failure_of("P5 1000000 1000000 255\n"), Contains("1000000 x 1000000 pixels"));
+  CHECK_THAT(failure_of("P4 99999999 1\n"), Contains("expected at most"));
+  GreyImage wide(1000000, 70);
+  const std::string bomb = make_png(wide);
+  CHECK(bomb.size() < (1 << 18));
+  CHECK_THAT(failure_of(bomb), Contains("1000000 x 70 pixels, expected at most 67108864"));
+}
+
+TEST_CASE("a file is what it holds, and its header is enough for its size", "[image]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("line.jpg");
+  std::ofstream(path, std::ios::binary) << make_png(bar(100, 40, 1, 2));
+  const ImageFileReader reader;
+  CHECK(reader.info(path).width == 100);
+  CHECK(reader.read(path).height == 40);
+  std::ofstream(path, std::ios::binary | std::ios::app) << std::string(100, 'x');
+  CHECK(reader.info({path, 0, 60}).width == 100);
+  CHECK_THROWS_AS(reader.read({path, 0, 60}), InputError);
+  CHECK_THROWS_AS(reader.read(folder.path("none.png")), InputError);
+  CHECK_THROWS_AS(reader.read(folder.path("")), InputError);
+  CHECK(is_image_name("a/b.PNG"));
+  CHECK(is_image_name("b.bin.tif"));
+  CHECK_FALSE(is_image_name("png"));
+  CHECK_FALSE(is_image_name("a.png.txt"));
+}
+
+TEST_CASE("a line becomes columns of ink", "[image]") {
+  LineConfig c;
+  c.height = 12;
+  c.padding = 3;
+  const GreyImage g = bar(60, 24, 20, 40);
+  REQUIRE(c.scaled_width(g.info()) == 30);
+  CHECK(c.scaled_width(g.info(), 1100) == 33);
+  CHECK(c.scaled_width({1, 100}) == 1);
+  const Matrix m = line_features(c, g, 30);
+  REQUIRE(m.frames == 36);
+  REQUIRE(m.dim == 12);
+  for (int64_t x : {0, 2, 6, 9, 28, 33, 35}) CHECK(m.row(x)[6] == 0);
+  for (int64_t x : {15, 18, 20}) CHECK(m.row(x)[6] == 1);
+  // Of the ink as much as the picture has: a third of 30 columns.
+  double sum = 0;
+  for (int64_t x = 0; x < m.frames; ++x) sum += m.row(x)[6];
+  CHECK(std::abs(sum - 10) < 0.01);
+}
+
+TEST_CASE("paper and ink have their own grey, whichever is darker", "[image]") {
+  GreyImage faint = bar(80, 20, 30, 40);
+  for (uint8_t& v : faint.pixels) v = v == 0 ? 90 : 170;
+  LineConfig c;
+  c.height = 20;
+  c.padding = 0;
+  CHECK(line_features(c, faint, 80).row(35)[10] == 1);
+  CHECK(line_features(c, faint, 80).row(5)[10] < 1e-5f);
+  c.contrast = false;
+  CHECK(std::abs(line_features(c, faint, 80).row(35)[10] - 165.0 / 255) < 1e-5);
+  GreyImage inverted = bar(80, 20, 30, 40);
+  for (uint8_t& v : inverted.pixels) v = static_cast<uint8_t>(255 - v);
+  for (const Ink ink : {Ink::light, Ink::automatic}) {
+    c.ink = ink;
+    CHECK(line_features(c, inverted, 80).row(35)[10] == 1);
+    CHECK(line_features(c, inverted, 80).row(5)[10] < 1e-5f);
+  }
+  CHECK(line_features(c, bar(80, 20, 30, 40), 80).row(35)[10] == 1);
+  CHECK_FALSE(is_blank(faint));
+  GreyImage blank = bar(80, 20, 0, 0);
+  CHECK(is_blank(blank));
+}
+
+TEST_CASE("what is too wide for a line is refused before memory is taken", "[image]") {
+  const LineConfig c;
+  CHECK_NOTHROW(c.require_line({3000, 60}, "x"));
+  CHECK_THROWS_AS(c.require_line({1 << 20, 10}, "x"), InputError);
+}
