@@ -37,7 +37,7 @@ int run_decode(const DecodeOptions& o) {
   require_fitting(o.decoding, o.format);
   const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
   const std::optional<Decoder> decoder = make_decoder(o.decoding, vocabulary);
-  const std::vector<ModelInput> inputs = inputs_of(o.files, true);
+  const std::vector<ModelInput> inputs = inputs_of(o.files, InputKind::features);
   PredictionStyle style;
   if (o.format == "jsonl") style.format = PredictionFormat::jsonl;
   style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
@@ -62,7 +62,7 @@ int run_decode(const DecodeOptions& o) {
         std::fprintf(stderr, "rondo: %s\n", wrong[n].c_str());
         ++failures;
       } else {
-        write_prediction(style, Task::ctc, inputs[first + n], found[n], 0);
+        write_prediction(style, Task::ctc, inputs[first + n], found[n], {});
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/data/audio/audio.h"
+#include "engine/data/image/image.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
@@ -64,7 +65,7 @@ void require_apart(const EvalOptions& o, const ManifestDataset& data) {
     }
     for (int64_t i = 0; i < data.size(); ++i) {
       const ManifestEntry& e = data.entry(i);
-      output.require_not(e.path, e.is_audio ? "the recording" : "the features");
+      output.require_not(e.path, name_of(e.kind));
     }
   }
 }
@@ -143,8 +144,9 @@ class Collector {
     const AlignedTranscripts aligned = align_transcripts(*reference, h.text);
     const EditCounts &words = aligned.word_counts, &characters = aligned.character_counts;
     EvaluatedUtterance utterance{h.utterance, data_.name(h.utterance), entry.name(), entry.speaker};
-    utterance.in_seconds = entry.is_audio;
-    utterance.length = entry.is_audio ? data_.seconds(h.utterance) : data_.frames(h.utterance, 0);
+    utterance.in_seconds = entry.kind == InputKind::recording;
+    utterance.length =
+        utterance.in_seconds ? data_.seconds(h.utterance) : data_.frames(h.utterance, 0);
     results_.errors.add(utterance, aligned);
     if (!results_.group.empty()) {
       results_.groups[field_of(entry, results_.group)] +=
@@ -186,9 +188,10 @@ int run_eval(const EvalOptions& o) {
   require_model_first("rondo eval", o.model, o.manifest);
   require_manifest(o.manifest);
   const SndfileReader audio;
+  const ImageFileReader images;
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
-  const auto data = model.open(o.manifest, &audio, true);
+  const auto data = model.open(o.manifest, {&audio, &images}, true);
   require_apart(o, *data);
   EvalResults results;
   results.model = o.model;

@@ -117,8 +117,10 @@ void print_model(const InfoOptions& o, const Model& model) {
   c.max_label_length = o.labels;
   c.labels = int64_t{o.labels} * o.batch;
   const Session::Memory m = session.predict_memory(c);
-  std::printf("memory of a training step on %d utterances of %d s (%d labels each), planned:\n",
-              o.batch, o.seconds, o.labels);
+  const bool is_image = d.config.features.type == FeatureType::image;
+  const std::string length = is_image ? str(frames, " columns") : str(o.seconds, " s");
+  std::printf("memory of a training step on %d utterances of %s (%d labels each), planned:\n",
+              o.batch, length.c_str(), o.labels);
   std::printf(
       "  weights %.1f + gradients %.1f + optimiser %.1f + activations %.1f + batch %.1f = "
       "%.1f MiB\n",
@@ -135,9 +137,15 @@ Json model_json(const Model& model) {
   const Json settings = Json::parse(to_json(d.config));
   Json features = Json::object({{"type", settings.at("features").at("type")},
                                 {"columns", d.sizes.features},
-                                {"hop_ms", f.hop_ms},
                                 {"normalisation", settings.at("features").at("cmvn")}});
-  if (f.type != FeatureType::ready) features["rate"] = f.rate;
+  const bool is_image = f.type == FeatureType::image;
+  if (is_image) {
+    for (const char* key : {"height", "padding", "ink", "contrast"}) {
+      features[key] = settings.at("features").at(key);
+    }
+  } else if (f.type != FeatureType::ready) {
+    features["rate"] = f.rate;
+  }
   Json j = Json::object({{"file", model.path},
                          {"rondo", RONDO_VERSION},
                          {"task", settings.at("task")},
@@ -145,7 +153,10 @@ Json model_json(const Model& model) {
                          {"features", features},
                          {"subsampling", session.subsampling()},
                          {"outputs", d.sizes.outputs}});
-  j["frame_seconds"] = f.hop_ms / 1000 * static_cast<double>(session.subsampling());
+  if (!is_image) {
+    j["features"]["hop_ms"] = f.hop_ms;
+    j["frame_seconds"] = f.hop_ms / 1000 * static_cast<double>(session.subsampling());
+  }
   if (d.config.task == Task::ctc) {
     j["blank"] = 0;
     j["alphabet"] = d.alphabet;  // of labels 1, 2, ...

@@ -78,7 +78,9 @@ PlanData data_of(const PlanOptions& o, const Config& config) {
     if (f.type == FeatureType::ready && o.features == 0) {
       fail_input("features.type=ready without data.train: give --features, the number of columns");
     }
-    d.features = f.type == FeatureType::mfcc ? f.coefficients : f.bins;
+    d.features = f.type == FeatureType::mfcc    ? f.coefficients
+                 : f.type == FeatureType::image ? f.height
+                                                : f.bins;
   }
   if (!o.lengths.empty()) {
     d.lengths = plan::parse_lengths(o.lengths);

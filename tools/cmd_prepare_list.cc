@@ -100,7 +100,7 @@ int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   std::printf("divided %s\n", s.division.c_str());
   print_characters(s);
   print_left_out(s);
-  const bool ready = !list.front().is_audio;
+  const bool ready = list.front().kind == InputKind::features;
   std::printf("%s: manifests, and lengths.svg; train with data=%s%s\n", o.prepare.out.c_str(),
               o.prepare.out.c_str(), ready ? " features.type=ready" : "");
   return 0;

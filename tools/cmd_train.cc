@@ -12,6 +12,7 @@
 #include "comm/store/memory_store.h"
 #include "engine/config/config.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
@@ -71,7 +72,9 @@ CommClock::duration timeout_of(const Config& config) {
 
 TrainingSummary train_alone(const Config& config, TrainerOptions options) {
   const SndfileReader audio;
+  const ImageFileReader images;
   options.audio = &audio;
+  options.images = &images;
   return train(config, options);
 }
 

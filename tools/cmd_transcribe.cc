@@ -8,6 +8,7 @@
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/report/charts.h"
+#include "engine/train/model/open_data.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
@@ -70,7 +71,7 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
   for (const OutputFile& output : outputs) {
     for (const ModelInput& input : inputs) {
       if (input.file.path != "-") {
-        output.require_not(input.file.path, input.is_audio ? "the recording" : "the features");
+        output.require_not(input.file.path, name_of(input.kind));
       }
     }
     for (const std::string& file : model) output.require_not(file, "a file of the model");
@@ -190,7 +191,8 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
         audio = read_audio(input, audio.sample_rate);
         p.transcript = model.transcribe(audio);
       }
-      if (!show) write_prediction(style, Task::ctc, input, p, audio.seconds());
+      if (!show)
+        write_prediction(style, Task::ctc, input, p, {.seconds = audio.seconds(), .image = {}});
       if (!o.picture.empty()) draw(o, model, p.transcript, audio);
     });
   }
@@ -200,15 +202,29 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
 struct LoadedInput {
   const ModelInput* input = nullptr;
   Matrix features = {};
-  double seconds = 0;
+  InputExtent extent = {};
   std::string failure = {};
 };
 
 void load(LoadedInput& loaded, const Recognizer& model) {
   try {
-    loaded.features = read_features(*loaded.input, model, &loaded.seconds);
+    loaded.features = read_features(*loaded.input, model, &loaded.extent);
   } catch (const InputError& e) {
     loaded.failure = e.what();
+  }
+}
+
+// From columns of the scaled line to pixels of the image.
+void place(Transcript& t, ImageInfo image, const LineConfig& line) {
+  const double scale = static_cast<double>(image.height) / line.height;
+  const auto pixel = [&](double column) {
+    return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(image.width));
+  };
+  for (auto* tokens : {&t.words, &t.characters}) {
+    for (Transcript::Token& token : *tokens) {
+      token.begin = pixel(token.begin);
+      token.end = pixel(token.end);
+    }
   }
 }
 
@@ -219,6 +235,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
   constexpr size_t most_inputs = 256;
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   const Task task = model.description().config.task;
+  const LineConfig line = line_config(model.description().config.features);
   int failures = 0;
   for (size_t next = 0; next < inputs.size();) {
     std::vector<LoadedInput> group;
@@ -236,12 +253,13 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
     for (LoadedInput& g : group) {
       if (g.failure.empty()) features.push_back(std::move(g.features));
     }
-    const std::vector<Prediction> predictions = model.predict(std::move(features));
+    std::vector<Prediction> predictions = model.predict(std::move(features));
     auto prediction = predictions.begin();
     for (const LoadedInput& g : group) {
       failures += !attempt([&] {
         if (!g.failure.empty()) throw InputError(g.failure);
-        write_prediction(style, task, *g.input, *prediction++, g.seconds);
+        if (g.input->kind == InputKind::image) place(prediction->transcript, g.extent.image, line);
+        write_prediction(style, task, *g.input, *prediction++, g.extent);
       });
     }
   }
@@ -275,8 +293,8 @@ int run_predict(const PredictOptions& o) {
                ": is not a ctc model: it writes no text; 'rondo predict' tells what it ", "says");
   }
   model.set_decoder(make_decoder(o.decoding, model.vocabulary()));
-  const bool ready = config.features.type == FeatureType::ready;
-  std::vector<ModelInput> inputs = inputs_of(o.files, ready);
+  const InputKind kind = input_kind(config.features.type);
+  std::vector<ModelInput> inputs = inputs_of(o.files, kind);
   for (ModelInput& input : inputs) {
     if (input.segment.channel < 0) input.segment.channel = o.channel;
   }
@@ -288,8 +306,9 @@ int run_predict(const PredictOptions& o) {
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
   const bool alone = o.stream || !o.picture.empty();
-  if (alone && ready) {
-    fail_input(model.file(), ": was trained on ready features; ",
+  if (alone && kind != InputKind::recording) {
+    fail_input(model.file(), ": was trained on ",
+               kind == InputKind::image ? "images" : "ready features", "; ",
                o.stream ? "--stream" : "--picture", " takes recordings");
   }
   const int failures =
@@ -303,8 +322,9 @@ void add_common_options(Command& command, PredictOptions* o) {
       .check(check_file_name);
   command
       .add_option("files", o->files,
-                  "recordings or ready features (.npy, .safetensors), folders of them, manifests "
-                  "(.jsonl); '-': standard input")
+                  "recordings, images of text lines or ready features (.npy, .safetensors), "
+                  "whichever the model reads, folders of them, manifests (.jsonl); '-': standard "
+                  "input")
       .required()
       .check(check_file_name);
   command
@@ -327,7 +347,8 @@ void add_common_options(Command& command, PredictOptions* o) {
 }  // namespace
 
 void add_transcribe(Command& program) {
-  Command& command = program.add_command("transcribe", "Write what is said in recordings");
+  Command& command = program.add_command(
+      "transcribe", "Write what is said in recordings, or stands in images of lines");
   auto o = std::make_shared<PredictOptions>();
   o->command = "transcribe";
   add_common_options(command, o.get());
@@ -344,6 +365,7 @@ void add_transcribe(Command& program) {
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          rondo transcribe run folder > transcripts.tsv\n"
       "          rondo transcribe run folder --lm 3gram.lm --hot-words names.txt\n"
+      "          rondo transcribe lines line.png\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
   command.action([o] { return run_predict(*o); });
 }

@@ -9,6 +9,7 @@
 
 #include "engine/data/audio/audio.h"
 #include "engine/data/batch.h"
+#include "engine/data/image/image.h"
 #include "engine/data/sampler.h"
 #include "engine/train/model/open_data.h"
 
@@ -116,11 +117,12 @@ std::vector<plan::WeightedShape> sampled_batches(const Config& config,
 
 PlanData look_at_data(const Config& config) {
   const SndfileReader audio;
+  const ImageFileReader images;
   std::unique_ptr<Alphabet> alphabet;
   if (config.task == Task::ctc)
     alphabet =
         std::make_unique<Alphabet>(make_alphabet(config, read_texts(config, config.data.train)));
-  const auto sample = open_dataset(config, config.data.train, DataUse::training, &audio,
+  const auto sample = open_dataset(config, config.data.train, DataUse::training, {&audio, &images},
                                    alphabet.get(), utterances_looked_at);
   PlanData d;
   d.features = sample->feature_dim();

@@ -19,6 +19,7 @@
 
 #include "comm/schedule.h"
 #include "engine/config/layer_types.h"
+#include "engine/data/image/line_features.h"
 #include "engine/text/text_rules.h"
 #include "kernels/base/dtype.h"
 #include "kernels/pool/pool.h"
@@ -26,7 +27,7 @@
 namespace rondo {
 
 enum class Task : uint8_t { ctc, classify, regress };
-enum class FeatureType : uint8_t { log_mel, mfcc, ready };
+enum class FeatureType : uint8_t { log_mel, mfcc, ready, image };
 enum class Cmvn : uint8_t { none, utterance, global };
 enum class Sampling : uint8_t { once, weighted, class_balanced };
 enum class OnBadData : uint8_t { error, skip };
@@ -89,6 +90,10 @@ struct FeaturesConfig {
   double high_hz = 0;
   double preemphasis = 0.97;
   double dither = 0;
+  int height = 48;
+  int padding = 8;
+  Ink ink = Ink::dark;
+  bool contrast = true;
   Cmvn cmvn = Cmvn::utterance;
 
   bool operator==(const FeaturesConfig&) const = default;
@@ -108,6 +113,23 @@ struct AugmentSettings {
   double noise_snr_high = 30;
 
   bool operator==(const AugmentSettings&) const = default;
+};
+
+// See engine/data/line_distortion.h.
+struct DistortSettings {
+  double probability = 0.5;
+  double stretch = 0;
+  double slant = 0;
+  double rotation = 0;
+  double elastic = 0;
+  double thickness = 0;
+  double blur = 0;
+  double fade = 0;
+  double noise = 0;
+  int cutouts = 0;
+  double cutout_size = 12;
+
+  bool operator==(const DistortSettings&) const = default;
 };
 
 // What a model that begins with the weights of another one writes: the other's characters, those
@@ -204,6 +226,7 @@ struct Config {
   FeaturesConfig features;
   TextRules text;
   AugmentSettings augment;
+  DistortSettings distort;
   TrainingConfig training;
   OptimizerConfig optimizer;
   ScheduleConfig schedule;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::array task_names{"ctc", "classify", "regress"};
 constexpr std::array pooling_names{"last", "mean"};
-constexpr std::array feature_names{"log_mel", "mfcc", "ready"};
+constexpr std::array feature_names{"log_mel", "mfcc", "ready", "image"};
+constexpr std::array ink_names{"dark", "light", "auto"};
 constexpr std::array cmvn_names{"none", "utterance", "global"};
 constexpr std::array sampling_names{"once", "weighted", "class_balanced"};
 constexpr std::array bad_data_names{"error", "skip"};
@@ -118,7 +119,8 @@ Builder text_fields(TextRules& c) {
 Builder features_fields(FeaturesConfig& c) {
   Builder b("features");
   b.add("type", choice(c.type, feature_names), any,
-        "log-mel energies, MFCC, or features stored in files (.npy, safetensors)");
+        "log-mel energies, MFCC, features stored in files (.npy, safetensors), or columns of the "
+        "images of text lines");
   b.add("bins", &c.bins, from(1, 1024), "mel bins");
   b.add("coefficients", &c.coefficients, from(1, 1024), "cepstral coefficients (mfcc)");
   b.add("rate", &c.rate, from(1000, 384000), "samples per second; other rates are resampled");
@@ -128,8 +130,14 @@ Builder features_fields(FeaturesConfig& c) {
   b.add("high_hz", &c.high_hz, not_negative, "upper edge of the highest mel bin; 0: half the rate");
   b.add("preemphasis", &c.preemphasis, share, "first-order high-pass coefficient");
   b.add("dither", &c.dither, not_negative, "amplitude of added noise, in 16-bit steps");
+  b.add("height", &c.height, from(4, 1024), "image: pixels that lines are scaled to");
+  b.add("padding", &c.padding, from(0, 1024), "image: columns of paper before and behind a line");
+  b.add("ink", choice(c.ink, ink_names), any, "image: what is written on lighter or darker paper");
+  b.add("contrast", &c.contrast, any,
+        "image: a line's own paper and ink become 0 and 1, instead of white and black");
   b.add("cmvn", choice(c.cmvn, cmvn_names), any,
-        "mean and variance normalisation, per utterance or over the training set");
+        "mean and variance normalisation, per utterance or over the training set; of an image per "
+        "line, all its pixels as one");
   return b;
 }
 
@@ -148,6 +156,24 @@ Builder augment_fields(AugmentSettings& c) {
         "manifest of recordings to take it from, all kept in memory; empty: white noise");
   b.add("noise_snr_low", &c.noise_snr_low, from(-100, 100), "lowest signal-to-noise ratio, dB");
   b.add("noise_snr_high", &c.noise_snr_high, from(-100, 100), "highest signal-to-noise ratio, dB");
+  return b;
+}
+
+Builder distort_fields(DistortSettings& c) {
+  Builder b("distort");
+  b.add("probability", &c.probability, share, "of each of these, drawn by itself");
+  b.add("stretch", &c.stretch, from(0, 0.5), "wider or narrower by up to this share");
+  b.add("slant", &c.slant, from(0, 60), "greatest lean of upright strokes, degrees");
+  b.add("rotation", &c.rotation, from(0, 30), "greatest turn about the middle, degrees");
+  b.add("elastic", &c.elastic, from(0, 100),
+        "greatest shift of the points of a grid that bends the line, pixels");
+  b.add("thickness", &c.thickness, from(0, 10),
+        "strokes wider or narrower by up to so many pixels on each side");
+  b.add("blur", &c.blur, from(0, 20), "greatest standard deviation, pixels");
+  b.add("fade", &c.fade, share, "greatest share that ink loses or paper gains");
+  b.add("noise", &c.noise, share, "greatest standard deviation of a pixel's noise, of ink 1");
+  b.add("cutouts", &c.cutouts, from(0, 1000), "patches of paper or ink, at most");
+  b.add("cutout_size", &c.cutout_size, from(0, 1024), "their greatest side, pixels");
   return b;
 }
 
@@ -310,6 +336,7 @@ std::vector<Field> fields(Config& c) {
   features_fields(c.features).append_to(all);
   text_fields(c.text).append_to(all);
   augment_fields(c.augment).append_to(all);
+  distort_fields(c.distort).append_to(all);
   training_fields(c.training).append_to(all);
   optimizer_fields(c.optimizer).append_to(all);
   schedule_fields(c.schedule).append_to(all);
@@ -338,8 +365,9 @@ std::string_view section_doc(std::string_view section) {
       {"model", "The layers, in short form; or listed one by one as [[model.layer]] tables."},
       {"data",
        "What is read. `data=DIR` stands for DIR/train.jsonl, DIR/dev.jsonl and DIR/test.jsonl."},
-      {"features", "From sound to frames."},
+      {"features", "From sound, or the image of a line, to frames."},
       {"augment", "Variations of the training data."},
+      {"distort", "Variations of the images of lines in training; 0 is none."},
       {"training", "How long, how, and what is kept."},
       {"optimizer", "From gradients to updates."},
       {"schedule", "The learning rate over time."},

@@ -75,11 +75,14 @@ std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utter
 }
 
 ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& options,
-                                 const AudioReader* audio, const TextEncoder* text)
-    : manifest_path_(manifest.path), options_(options), audio_(audio), text_(text) {
+                                 const MediaReaders& readers, const TextEncoder* text)
+    : manifest_path_(manifest.path), options_(options), readers_(readers), text_(text) {
   options_.augment.validate();
-  const bool any_audio = std::any_of(manifest.entries.begin(), manifest.entries.end(),
-                                     [](const ManifestEntry& e) { return e.is_audio; });
+  options_.line.validate();
+  options_.distort.validate();
+  const bool any_audio =
+      std::any_of(manifest.entries.begin(), manifest.entries.end(),
+                  [](const ManifestEntry& e) { return e.kind == InputKind::recording; });
   if (any_audio) extractor_.emplace(options_.features);
   for (const Waveform& noise : options_.augment.noises)
     RONDO_CHECK(noise.sample_rate == options_.features.sample_rate, "noise at ", noise.sample_rate,
@@ -142,20 +145,28 @@ std::optional<DatasetProblem> ManifestDataset::prepare(Item& item, int32_t& dim)
 
 void ManifestDataset::measure(Item& item, int32_t& dim) const {
   const ManifestEntry& e = item.entry;
-  if (!e.is_audio) {
+  if (e.kind == InputKind::features) {
     const FeatureShape shape = feature_file_shape(e.file(), e.features_key);
     item.ready_frames = shape.frames;
     dim = shape.dim;
     return;
   }
-  if (!audio_) fail_input(e.path, ": this program cannot read recordings, only ready features");
+  if (e.kind == InputKind::image) {
+    if (!readers_.images) fail_input(e.path, ": this program cannot read images");
+    item.image = readers_.images->info(e.file());
+    options_.line.require_line(item.image, e.path);
+    dim = options_.line.height;
+    return;
+  }
+  if (!readers_.audio)
+    fail_input(e.path, ": this program cannot read recordings, only ready features");
   dim = extractor_->config().dim();
   const int32_t rate = extractor_->config().sample_rate;
   if (options_.trust_durations && e.duration) {
     item.samples = std::llround(*e.duration * rate);
     return;
   }
-  const AudioInfo info = (options_.lengths ? options_.lengths : audio_)->info(e.file());
+  const AudioInfo info = (options_.lengths ? options_.lengths : readers_.audio)->info(e.file());
   if (info.frames == 0) fail_input(e.path, ": holds no samples");
   require_channel(info, e.segment(), e.path);
   const SampleRange range = sample_range(info, e.segment());
@@ -226,31 +237,43 @@ void ManifestDataset::check_target(Item& item) const {
 }
 
 int64_t ManifestDataset::frames_at(const Item& item, int32_t percent) const {
-  if (!item.entry.is_audio) return item.ready_frames;
   return extractor_->config().frames(samples_at_speed(item.samples, percent));
 }
 
-int64_t ManifestDataset::fewest_frames(const Item& item) const {
-  int64_t fewest =
-      options_.augment.speeds.empty() ? frames_at(item, 100) : std::numeric_limits<int64_t>::max();
-  for (float speed : options_.augment.speeds)
-    fewest = std::min(fewest, frames_at(item, static_cast<int32_t>(std::lround(speed * 100))));
-  return fewest;
+std::pair<int64_t, int64_t> ManifestDataset::range_of_frames(const Item& item) const {
+  const LineConfig& line = options_.line;
+  switch (item.entry.kind) {
+    case InputKind::features:
+      return {item.ready_frames, item.ready_frames};
+    case InputKind::image: {
+      const auto wide = [&](int32_t permille) {
+        return line.frames(line.scaled_width(item.image, permille));
+      };
+      return {wide(least_line_stretch(options_.distort)),
+              wide(greatest_line_stretch(options_.distort))};
+    }
+    case InputKind::recording:
+      break;
+  }
+  if (options_.augment.speeds.empty()) return {frames_at(item, 100), frames_at(item, 100)};
+  std::pair<int64_t, int64_t> range{std::numeric_limits<int64_t>::max(), 0};
+  for (float speed : options_.augment.speeds) {
+    const int64_t frames = frames_at(item, static_cast<int32_t>(std::lround(speed * 100)));
+    range = {std::min(range.first, frames), std::max(range.second, frames)};
+  }
+  return range;
 }
 
 void ManifestDataset::check_lengths(const Item& item) const {
   const ManifestEntry& e = item.entry;
-  const int64_t fewest = fewest_frames(item);
+  const auto [fewest, most] = range_of_frames(item);
   if (fewest < 1) throw Unusable{Kind::too_short, str(e.path, ": is shorter than a single frame")};
   const int64_t out = options_.output_frames ? options_.output_frames(fewest) : fewest;
   const int64_t needed = std::max<int64_t>(1, frames_needed(item.labels));
   if (out < needed)
     throw Unusable{Kind::too_short,
-                   str(e.path, ": its labels need ", needed,
-                       " frames of the network's output, the recording gives ", out)};
-  int64_t most = fewest;
-  for (float speed : options_.augment.speeds)
-    most = std::max(most, frames_at(item, static_cast<int32_t>(std::lround(speed * 100))));
+                   str(e.path, ": its labels need ", needed, " frames of the network's output, ",
+                       e.kind == InputKind::image ? "the image" : "the recording", " gives ", out)};
   const int64_t limit =
       options_.max_frames > 0 ? options_.max_frames : int64_t{std::numeric_limits<int32_t>::max()};
   if (most > limit)
@@ -308,6 +331,10 @@ uint64_t ManifestDataset::content_hash(int64_t i) const {
   for (const int64_t length : {it.samples, it.ready_frames}) {
     h = fnv1a(h, static_cast<uint64_t>(length));
   }
+  if (e.kind == InputKind::image) {
+    for (const int32_t side : {it.image.width, it.image.height})
+      h = fnv1a(h, static_cast<uint64_t>(side));
+  }
   const auto add = [&h](const auto& values) {
     h = fnv1a(h, values.size());
     h = fnv1a(values.data(), values.size() * sizeof values[0], h);
@@ -320,21 +347,52 @@ uint64_t ManifestDataset::content_hash(int64_t i) const {
 }
 
 int32_t ManifestDataset::frames(int64_t i, uint64_t epoch) const {
-  const AugmentKey key{options_.seed, epoch, item(i).key};
-  return static_cast<int32_t>(frames_at(item(i), speed_percent(options_.augment, key)));
+  const Item& it = item(i);
+  const AugmentKey key{options_.seed, epoch, it.key};
+  int64_t frames = it.ready_frames;
+  if (it.entry.kind == InputKind::recording) {
+    frames = frames_at(it, speed_percent(options_.augment, key));
+  } else if (it.entry.kind == InputKind::image) {
+    const LineConfig& line = options_.line;
+    frames = line.frames(line.scaled_width(it.image, line_stretch(options_.distort, key)));
+  }
+  return static_cast<int32_t>(frames);
 }
 
 Matrix ManifestDataset::features_of(const Item& item, const AugmentKey* augment) const {
   const ManifestEntry& e = item.entry;
-  if (!e.is_audio) {
-    Matrix m = read_feature_file(e.file(), e.features_key);
-    if (m.dim != feature_dim_ || m.frames != item.ready_frames)
-      fail_input(e.path, ": has changed since training began: now ", m.frames, " frames of ", m.dim,
-                 " features");
-    require_finite(m, e.path);
-    return m;
-  }
-  Waveform audio = audio_->read(e.file(), extractor_->config().sample_rate, e.segment());
+  if (e.kind == InputKind::recording) return sound_of(item, augment);
+  if (e.kind == InputKind::image) return line_of(item, augment);
+  Matrix m = read_feature_file(e.file(), e.features_key);
+  if (m.dim != feature_dim_ || m.frames != item.ready_frames)
+    fail_input(e.path, ": has changed since training began: now ", m.frames, " frames of ", m.dim,
+               " features");
+  require_finite(m, e.path);
+  return m;
+}
+
+Matrix ManifestDataset::line_of(const Item& item, const AugmentKey* augment) const {
+  const ManifestEntry& e = item.entry;
+  const GreyImage image = readers_.images->read(e.file());
+  if (image.width != item.image.width || image.height != item.image.height)
+    fail_input(e.path, ": has changed since training began: now ", image.width, " x ", image.height,
+               " pixels");
+  const int32_t permille = augment ? line_stretch(options_.distort, *augment) : 1000;
+  Matrix line =
+      line_features(options_.line, image, options_.line.scaled_width(item.image, permille));
+  if (augment && options_.distort != DistortConfig())
+    distort_line(options_.distort, *augment, line);
+  return line;
+}
+
+Matrix ManifestDataset::distorted_line(int64_t i, uint64_t epoch) const {
+  const AugmentKey key{options_.seed, epoch, item(i).key};
+  return line_of(item(i), &key);
+}
+
+Matrix ManifestDataset::sound_of(const Item& item, const AugmentKey* augment) const {
+  const ManifestEntry& e = item.entry;
+  Waveform audio = readers_.audio->read(e.file(), extractor_->config().sample_rate, e.segment());
   uint64_t dither_key = item.key;
   if (augment) {
     change_speed(audio.samples, speed_percent(options_.augment, *augment));
@@ -383,7 +441,8 @@ Example ManifestDataset::load(int64_t i, uint64_t epoch) const {
 
 double ManifestDataset::seconds(int64_t i) const {
   const Item& it = item(i);
-  return it.entry.is_audio ? static_cast<double>(it.samples) / extractor_->config().sample_rate : 0;
+  if (it.entry.kind != InputKind::recording) return 0;
+  return static_cast<double>(it.samples) / extractor_->config().sample_rate;
 }
 
 double ManifestDataset::total_seconds() const {

@@ -11,12 +11,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
 #include "engine/data/augment.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/features/cmvn.h"
+#include "engine/data/image/line_features.h"
+#include "engine/data/line_distortion.h"
 #include "engine/data/manifest.h"
 #include "engine/data/text_encoder.h"
 
@@ -56,11 +59,23 @@ struct DatasetProblem {
   std::string what;   // a sentence that names the file
 };
 
+// Who reads what an utterance is: borrowed, nullptr where there is none of the kind.
+struct MediaReaders {
+  const AudioReader* audio = nullptr;
+  const ImageReader* images = nullptr;
+
+  MediaReaders() = default;
+  MediaReaders(const AudioReader* audio_, const ImageReader* images_ = nullptr)
+      : audio(audio_), images(images_) {}
+};
+
 struct DatasetOptions {
   FeatureConfig features;  // of recordings; ready features are taken as they are
+  LineConfig line;         // of images
   CmvnMode cmvn = CmvnMode::none;
   std::optional<GlobalCmvn> global_cmvn;  // for CmvnMode::global; without it, none is applied
   AugmentConfig augment;
+  DistortConfig distort;  // of images
   uint64_t seed = 0;
 
   TargetKind target = TargetKind::sequence;
@@ -90,11 +105,12 @@ std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utter
 
 class ManifestDataset final : public Dataset {
  public:
-  // `audio` and `text` are borrowed and must outlive the dataset; nullptr where the manifest needs
-  // none (recordings or transcripts are then an InputError). With BadUtterances::error any problem
-  // of a kind that is not left out throws InputError with the summary of all; what is skipped is
-  // listed in problems(), but an InputError is still thrown when nothing remains.
-  ManifestDataset(Manifest manifest, const DatasetOptions& options, const AudioReader* audio,
+  // The readers and `text` are borrowed and must outlive the dataset; nullptr where the manifest
+  // needs none (recordings, images or transcripts are then an InputError). With
+  // BadUtterances::error any problem of a kind that is not left out throws InputError with the
+  // summary of all; what is skipped is listed in problems(), but an InputError is still thrown when
+  // nothing remains.
+  ManifestDataset(Manifest manifest, const DatasetOptions& options, const MediaReaders& readers,
                   const TextEncoder* text);
 
   int64_t size() const override { return static_cast<int64_t>(items_.size()); }
@@ -109,6 +125,8 @@ class ManifestDataset final : public Dataset {
 
   // The features before normalisation and augmentation.
   Matrix raw_features(int64_t i) const;
+  // Of an image: the ink that the network sees in an epoch, before normalisation.
+  Matrix distorted_line(int64_t i, uint64_t epoch) const;
   // Labels of its sequence target; 0 without one.
   int64_t label_count(int64_t i) const { return static_cast<int64_t>(item(i).labels.size()); }
   const ManifestEntry& entry(int64_t i) const { return item(i).entry; }
@@ -117,7 +135,7 @@ class ManifestDataset final : public Dataset {
   int32_t target_dim() const { return target_dim_; }
   // Largest class + 1, 0 without classes.
   int32_t classes() const { return classes_; }
-  double seconds(int64_t i) const;  // of a recording; 0 for ready features
+  double seconds(int64_t i) const;  // of a recording; 0 for all else
   double total_seconds() const;
   void set_global_cmvn(GlobalCmvn cmvn) { options_.global_cmvn = std::move(cmvn); }
 
@@ -126,8 +144,9 @@ class ManifestDataset final : public Dataset {
     ManifestEntry entry;
     std::vector<int32_t> labels;
     uint64_t key = 0;
-    int64_t samples = 0;  // at the model's rate; 0 for ready features
+    int64_t samples = 0;  // of a recording, at the model's rate
     int64_t ready_frames = 0;
+    ImageInfo image;
   };
 
   const Item& item(int64_t i) const;
@@ -136,14 +155,17 @@ class ManifestDataset final : public Dataset {
   void check_target(Item& item) const;
   void check_lengths(const Item& item) const;
   int64_t frames_at(const Item& item, int32_t percent) const;
-  int64_t fewest_frames(const Item& item) const;
+  // The fewest and the most that augmentation may make of it.
+  std::pair<int64_t, int64_t> range_of_frames(const Item& item) const;
   void settle_dimensions(std::vector<std::optional<DatasetProblem>>& found,
                          const std::vector<int32_t>& dims);
   Matrix features_of(const Item& item, const AugmentKey* augment) const;
+  Matrix sound_of(const Item& item, const AugmentKey* augment) const;
+  Matrix line_of(const Item& item, const AugmentKey* augment) const;
 
   std::string manifest_path_;
   DatasetOptions options_;
-  const AudioReader* audio_;
+  MediaReaders readers_;
   const TextEncoder* text_;
   std::optional<FeatureExtractor> extractor_;
   std::vector<Item> items_;

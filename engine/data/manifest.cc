@@ -108,9 +108,11 @@ class Line {
   int64_t number_;
 };
 
-constexpr std::array input_fields =
-    std::to_array<std::string_view>({"audio_filepath", "features_filepath", "features_key", "bytes",
-                                     "offset", "duration", "channel", "speaker"});
+// In the order of InputKind.
+constexpr std::array input_names = {"audio_filepath", "features_filepath", "image_filepath"};
+constexpr std::array input_fields = std::to_array<std::string_view>(
+    {"audio_filepath", "features_filepath", "image_filepath", "features_key", "bytes", "offset",
+     "duration", "channel", "speaker"});
 constexpr std::array target_fields =
     std::to_array<std::string_view>({"text", "label", "target", "labels", "frame_labels"});
 
@@ -123,11 +125,12 @@ bool is_among(const Names& names, const std::string& name) {
 void set_field(ManifestEntry& entry, const Line& line, const std::string& name, const Json& value,
                Json& extra) {
   const char* field = name.c_str();
-  if (name == "audio_filepath" || name == "features_filepath") {
+  if (const auto kind = std::find(input_names.begin(), input_names.end(), name);
+      kind != input_names.end()) {
     if (!entry.path_as_written.empty())
-      line.fail("both \"audio_filepath\" and \"features_filepath\" are given, expected one");
+      line.fail("both \"", field_of(entry.kind), "\" and \"", name, "\" are given, expected one");
     entry.path_as_written = line.path(field, value);
-    entry.is_audio = name == "audio_filepath";
+    entry.kind = static_cast<InputKind>(kind - input_names.begin());
   } else if (name == "features_key") {
     entry.features_key = line.string(field, value);
   } else if (name == "bytes") {
@@ -183,7 +186,7 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
     }
   }
   if (entry.path_as_written.empty())
-    line.fail("has no \"audio_filepath\" (nor \"features_filepath\")");
+    line.fail("has no \"audio_filepath\" (nor \"features_filepath\", \"image_filepath\")");
   if (entry.text && entry.labels) line.fail("has both \"text\" and \"labels\", expected one");
   const std::filesystem::path written(entry.path_as_written);
   entry.path = written.is_absolute()
@@ -194,6 +197,13 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
 }
 
 }  // namespace
+
+const char* name_of(InputKind kind) {
+  constexpr std::array names = {"the recording", "the features", "the image"};
+  return names.at(static_cast<size_t>(kind));
+}
+
+const char* field_of(InputKind kind) { return input_names.at(static_cast<size_t>(kind)); }
 
 AudioSegment ManifestEntry::segment() const {
   return {offset, duration.value_or(-1), channel.value_or(-1)};
@@ -305,7 +315,7 @@ Manifest parse_manifest(std::string_view content, const std::string& path) {
 
 std::string to_json_line(const ManifestEntry& e) {
   Json out;
-  out[e.is_audio ? "audio_filepath" : "features_filepath"] = e.path_as_written;
+  out[field_of(e.kind)] = e.path_as_written;
   if (!e.features_key.empty()) out["features_key"] = e.features_key;
   if (e.byte_count != FilePart::to_the_end) {
     out["bytes"] = Json::array();

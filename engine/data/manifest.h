@@ -5,9 +5,9 @@
 //   duration           seconds; without it the recording's header tells
 //   channel            which one of the recording, from 0; without it their mean
 //   features_filepath  ready features instead of a recording: .npy or .safetensors
-//   bytes              [first, count]: the recording or the features (.npy, a matrix of Kaldi's)
-//   are
-//                      these bytes of the file, an archive
+//   image_filepath     the image of a text line instead of a recording
+//   bytes              [first, count]: the recording, the image or the features (.npy, a matrix
+//                      of Kaldi's) are these bytes of the file, an archive
 //   features_key       which tensor of a .safetensors file (default: the only one, or "features")
 //   text               transcript
 //   label              class of the whole utterance, an integer >= 0
@@ -18,7 +18,8 @@
 // null means that a field is absent. Everything else is kept in `extra`, untouched, and so is a
 // target (text, label, target, labels, frame_labels) whose value is none: a dataset that wants it
 // says what is wrong, by `wrong_targets`, others do not care. Empty lines are skipped; a byte order
-// mark at the start is allowed. Exactly one of audio_filepath and features_filepath must be there.
+// mark at the start is allowed. Exactly one of audio_filepath, features_filepath and image_filepath
+// must be there.
 //
 // Errors: InputError that names file:line and what was expected.
 // Thread safety: plain data.
@@ -35,11 +36,18 @@
 
 namespace rondo {
 
+// What an utterance is read from.
+enum class InputKind : uint8_t { recording, features, image };
+// "the recording", "the features", "the image".
+const char* name_of(InputKind kind);
+// "audio_filepath", ...
+const char* field_of(InputKind kind);
+
 struct ManifestEntry {
   int64_t line = 0;  // from 1
   std::string path;  // resolved
   std::string path_as_written;
-  bool is_audio = true;  // false: ready features
+  InputKind kind = InputKind::recording;
   std::string features_key;
   uint64_t first_byte = 0, byte_count = FilePart::to_the_end;
   double offset = 0;

@@ -90,7 +90,7 @@ void require_apart_from_data(const TrainerOptions& options, const ManifestDatase
   const OutputFile timeline(options.timeline, "--timeline");
   for (int64_t i = 0; i < data.size(); ++i) {
     const ManifestEntry& e = data.entry(i);
-    timeline.require_not(e.path, e.is_audio ? "the recording" : "the features");
+    timeline.require_not(e.path, name_of(e.kind));
   }
 }
 

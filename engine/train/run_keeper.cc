@@ -103,8 +103,8 @@ bool RunKeeper::test(const Ranks& ranks) {
       best.emplace(best_model());
       require_weights(*best, model_.entries());
     }
-    data = open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio,
-                        s_.alphabet.get());
+    data = open_dataset(config_, config_.data.test, DataUse::evaluation,
+                        {options_.audio, options_.images}, s_.alphabet.get());
   });
   model_.set_weights(ranks, best ? weights_of(*best) : ReadEntry());
   best.reset();

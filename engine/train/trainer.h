@@ -73,7 +73,8 @@ struct TrainerOptions {
   StartFrom start = StartFrom::scratch;
   DeviceId device = {};
   bool lockstep = false;
-  const AudioReader* audio = nullptr;  // borrowed; nullptr: ready features only
+  const AudioReader* audio = nullptr;   // borrowed; nullptr: no recordings can be read
+  const ImageReader* images = nullptr;  // borrowed; nullptr: no images can be read
   // Borrowed: progress and messages of rank 0. nullptr: nothing is printed, and messages go to the
   // log, as those of the other ranks do.
   std::FILE* out = nullptr;

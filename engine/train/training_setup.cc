@@ -177,11 +177,11 @@ class Setup {
       d.alphabet = s_.alphabet->symbols();
     }
     const TextEncoder* text = s_.alphabet.get();
-    s_.train = open_dataset(config_, std::move(training), DataUse::training, options_.audio, text);
+    s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), text);
     report_.problems(*s_.train, config_.data.train);
     require_apart_from_data(options_, *s_.train);
     if (!config_.data.dev.empty()) {
-      s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, options_.audio, text);
+      s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, readers(), text);
       require_apart_from_data(options_, *s_.dev);
       note_unwritable(*s_.dev, config_.data.dev);
     }
@@ -204,12 +204,14 @@ class Setup {
     // Opened again when it is needed; what is wrong with it should not show after the training.
     if (!config_.data.test.empty()) {
       const auto test =
-          open_dataset(config_, config_.data.test, DataUse::evaluation, options_.audio, text);
+          open_dataset(config_, config_.data.test, DataUse::evaluation, readers(), text);
       require_apart_from_data(options_, *test);
       require_fit(*test, config_.data.test, config_.task, d.sizes, config_.data.train);
       note_unwritable(*test, config_.data.test);
     }
   }
+
+  MediaReaders readers() const { return {options_.audio, options_.images}; }
 
   void note_unwritable(const ManifestDataset& data, const std::string& manifest) {
     if (s_.alphabet) report_.unwritable(unwritable_text(data, *s_.alphabet), manifest);

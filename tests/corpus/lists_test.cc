@@ -222,7 +222,7 @@ TEST_CASE("features that Kaldi has made", "[lists]") {
   d.text("k/frame_shift", "0.02\n");
   const auto list = corpus::list_kaldi(d.path("k"));
   REQUIRE(list.size() == 5);
-  CHECK_FALSE(list[0].is_audio);
+  CHECK(list[0].kind == InputKind::features);
   CHECK(list[2].id == "CM");
   CHECK(list[2].speaker == "anna");
   PrepareListOptions o;
@@ -233,7 +233,7 @@ TEST_CASE("features that Kaldi has made", "[lists]") {
   REQUIRE(train.size() == 5);
   for (size_t i = 0; i < train.size(); ++i) {
     const GoldenMatrix& golden = golden_matrices[i];
-    CHECK_FALSE(train[i].is_audio);
+    CHECK(train[i].kind == InputKind::features);
     CHECK(train[i].byte_count == golden.bytes.size());
     CHECK(train[i].name() == golden.token);
     const Matrix read = read_feature_file(train[i].file(), train[i].features_key);
@@ -242,8 +242,8 @@ TEST_CASE("features that Kaldi has made", "[lists]") {
   }
   // Recordings come first where there are some.
   d.text("k/wav.scp", "FM /w/1.wav\n");
-  CHECK(corpus::list_kaldi(d.path("k"))[0].is_audio);
-  CHECK_FALSE(corpus::list_kaldi(d.path("k"), true)[0].is_audio);
+  CHECK(corpus::list_kaldi(d.path("k"))[0].kind == InputKind::recording);
+  CHECK(corpus::list_kaldi(d.path("k"), true)[0].kind == InputKind::features);
   d.text("k/feats.scp", "FM /f.ark\n");
   CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k"), true),
                     Contains("feats.scp:1: '/f.ark' is no matrix in an archive"));

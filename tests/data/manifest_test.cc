@@ -18,7 +18,7 @@ TEST_CASE("a field of a manifest that is null is absent", "[manifest]") {
       R"( "frame_labels": null, "speaker": null, "mine": null})",
       "m.jsonl");
   const ManifestEntry& e = m.entries.at(0);
-  CHECK(e.is_audio);
+  CHECK(e.kind == InputKind::recording);
   CHECK(e.text == "x");
   CHECK_FALSE((e.duration || e.label || e.labels));
   CHECK((e.target.empty() && e.frame_labels.empty() && e.speaker.empty()));
@@ -53,7 +53,7 @@ TEST_CASE("a manifest's fields are read and the rest is kept", "[manifest]") {
   CHECK_FALSE(b.text);
   CHECK(b.label == 3);
   CHECK(m.where(b) == "/corpus/train.jsonl:3");
-  CHECK_FALSE(m.entries[2].is_audio);
+  CHECK(m.entries[2].kind == InputKind::features);
   CHECK(m.entries[2].target == std::vector<float>{1, -2.5f});
   CHECK(m.entries[2].frame_labels == std::vector<int32_t>{0, 2});
   CHECK(m.entries[3].features_key == "u1");

@@ -107,11 +107,11 @@ TEST_CASE("a trained model writes nothing for digital silence and for no sound a
     c.training.threads = 1;
     c.training.epochs = 60;
     c.training.max_steps = cmvn == Cmvn::utterance ? 240 : 20;
-    c.training.checkpoint_dir = folder.path(std::string("run") + name_of(cmvn_mode_of(cmvn)));
+    c.training.checkpoint_dir = folder.path(std::string("run") + name_of(cmvn_mode_of(c.features)));
     c.optimizer.lr = 0.02;
     TrainerOptions o;
     o.audio = &tones;
-    INFO(name_of(cmvn_mode_of(cmvn)));
+    INFO(name_of(cmvn_mode_of(c.features)));
     const double metric = train(c, o).best_metric;
     Recognizer model(c.training.checkpoint_dir, DeviceId{}, 1);
     const bool by_itself = cmvn == Cmvn::utterance;

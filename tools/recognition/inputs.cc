@@ -1,6 +1,7 @@
 #include "tools/recognition/inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -9,8 +10,10 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/npy.h"
+#include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
+#include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -27,16 +30,20 @@ ModelInput from_manifest(const ManifestEntry& e) {
   input.name = e.name();
   input.file = e.file();
   input.key = e.features_key;
-  input.is_audio = e.is_audio;
+  input.kind = e.kind;
   input.segment = e.segment();
   input.known = Json::parse(to_json_line(e));
   return input;
 }
 
-void add_file(const std::string& path, std::vector<ModelInput>& inputs) {
+void add_file(const std::string& path, InputKind wanted, std::vector<ModelInput>& inputs) {
   ModelInput input;
   input.name = input.file.path = path;
-  input.is_audio = !is_feature_file(path);
+  // A name that says nothing is of what the model reads; its reader says if it is not.
+  input.kind = is_feature_file(path)                                    ? InputKind::features
+               : is_image_name(path)                                    ? InputKind::image
+               : wanted == InputKind::image && !is_recording_name(path) ? InputKind::image
+                                                                        : InputKind::recording;
   if (!path.ends_with(".safetensors") || !fs::is_regular_file(path)) {
     inputs.push_back(std::move(input));
     return;
@@ -49,24 +56,36 @@ void add_file(const std::string& path, std::vector<ModelInput>& inputs) {
   }
 }
 
-void add_folder(const std::string& folder, bool ready_features, std::vector<ModelInput>& inputs) {
+bool is_wanted(const std::string& path, InputKind wanted) {
+  switch (wanted) {
+    case InputKind::recording:
+      return is_recording_name(path);
+    case InputKind::features:
+      return path.ends_with(".npy");
+    case InputKind::image:
+      return is_image_name(path);
+  }
+  return false;
+}
+
+void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelInput>& inputs) {
   std::vector<std::string> files;
   try {
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       const std::string path = entry.path().string();
-      const bool wanted = ready_features ? path.ends_with(".npy") : is_recording_name(path);
-      if (wanted && entry.is_regular_file()) files.push_back(path);
+      if (is_wanted(path, wanted) && entry.is_regular_file()) files.push_back(path);
     }
   } catch (const fs::filesystem_error& e) {
     fail_input(folder, ": cannot be read as a folder: ", e.code().message());
   }
   if (files.empty()) {
     fail_input(folder, ": holds no ",
-               ready_features ? "feature files (.npy)"
-                              : "recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
+               wanted == InputKind::features ? "feature files (.npy)"
+               : wanted == InputKind::image  ? "images (.png, .jpg, .tif, .pgm, ...)"
+                                             : "recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
   }
   std::sort(files.begin(), files.end());
-  for (const std::string& file : files) add_file(file, inputs);
+  for (const std::string& file : files) add_file(file, wanted, inputs);
 }
 
 // An endless stream would take all memory.
@@ -102,7 +121,7 @@ Matrix read_matrix(const ModelInput& input) {
 }  // namespace
 
 Matrix read_scores(const ModelInput& input) {
-  if (input.is_audio) {
+  if (input.kind != InputKind::features) {
     fail_input(input.name, ": is no .npy or .safetensors file of a model's outputs");
   }
   Matrix scores = read_matrix(input);
@@ -114,22 +133,22 @@ Matrix read_scores(const ModelInput& input) {
   return scores;
 }
 
-std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool ready_features) {
+std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKind wanted) {
   std::vector<ModelInput> inputs;
   for (const std::string& word : words) {
     std::error_code ignored;
     if (word == "-") {
       inputs.emplace_back();
       inputs.back().name = inputs.back().file.path = word;
-      inputs.back().is_audio = !ready_features;
+      inputs.back().kind = wanted;
     } else if (fs::is_directory(word, ignored)) {
-      add_folder(word, ready_features, inputs);
+      add_folder(word, wanted, inputs);
     } else if (word.ends_with(".jsonl")) {
       for (const ManifestEntry& e : read_manifest(word).entries) {
         inputs.push_back(from_manifest(e));
       }
     } else {
-      add_file(word, inputs);
+      add_file(word, wanted, inputs);
     }
   }
   return inputs;
@@ -142,20 +161,46 @@ Waveform read_audio(const ModelInput& input, int32_t sample_rate) {
                       input.segment);
 }
 
-Matrix read_features(const ModelInput& input, const Recognizer& model, double* seconds) {
-  const bool ready = model.description().config.features.type == FeatureType::ready;
-  if (input.is_audio == ready) {
-    fail_input(input.name, ": holds ", ready ? "a recording" : "ready features", ", ", model.file(),
-               " reads ", ready ? "ready features" : "recordings");
-  }
+GreyImage read_image(const ModelInput& input) {
+  if (input.file.path != "-") return ImageFileReader().read(input.file);
+  const std::string bytes = read_standard_input();
+  return decode_image(std::as_bytes(std::span(bytes)), "standard input");
+}
+
+namespace {
+
+void require_kind(const ModelInput& input, const Recognizer& model, InputKind wanted) {
+  constexpr std::array one = {"a recording", "ready features", "an image"};
+  constexpr std::array many = {"recordings", "ready features", "images"};
+  if (input.kind == wanted) return;
+  fail_input(input.name, ": holds ", one.at(static_cast<size_t>(input.kind)), ", ", model.file(),
+             " reads ", many.at(static_cast<size_t>(wanted)));
+}
+
+}  // namespace
+
+Matrix read_features(const ModelInput& input, const Recognizer& model, InputExtent* extent) {
+  const FeaturesConfig& f = model.description().config.features;
+  require_kind(input, model, input_kind(f.type));
   Matrix features;
-  if (ready) {
-    features = read_matrix(input);
-    require_finite(features, input.name);
-  } else {
-    const Waveform audio = read_audio(input, model.description().config.features.rate);
-    *seconds = audio.seconds();
-    features = model.features(audio);
+  switch (input.kind) {
+    case InputKind::features:
+      features = read_matrix(input);
+      require_finite(features, input.name);
+      break;
+    case InputKind::image: {
+      const GreyImage image = read_image(input);
+      extent->image = image.info();
+      line_config(f).require_line(image.info(), input.name);
+      features = model.features(image);
+      break;
+    }
+    case InputKind::recording: {
+      const Waveform audio = read_audio(input, f.rate);
+      extent->seconds = audio.seconds();
+      features = model.features(audio);
+      break;
+    }
   }
   const int64_t wanted = model.description().sizes.features;
   if (features.frames > 0 && features.dim != wanted) {

@@ -1,11 +1,13 @@
-// What a trained model is given to say something of: recordings, ready features, manifests of
-// either, folders of either, standard input.
+// What a trained model is given to say something of: recordings, ready features or images of lines,
+// manifests of these, folders of these, standard input.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
+#include "engine/data/image/grey_image.h"
+#include "engine/data/manifest.h"
 #include "engine/io/json.h"
 #include "engine/train/recognition/recognizer.h"
 
@@ -16,21 +18,29 @@ struct ModelInput {
   FilePart file;         // "-": standard input
   std::string key = {};  // which tensor of a .safetensors file
   AudioSegment segment = {};
-  bool is_audio = true;  // false: ready features
-  Json known = Json();   // what a manifest says of it, references among that; else null
+  InputKind kind = InputKind::recording;
+  Json known = Json();  // what a manifest says of it, references among that; else null
+};
+
+// How much an input is.
+struct InputExtent {
+  double seconds = 0;  // of a recording
+  ImageInfo image;     // of an image, before scaling
 };
 
 // The words of a command line, in their order. A manifest (.jsonl) stands for its lines, a folder
-// for what is in it at any depth, sorted by name: recordings or, with `ready_features`, .npy
-// files; a .safetensors file for its tensors. Throws InputError for a manifest that cannot be read
-// and for a folder that holds none.
-std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, bool ready_features);
+// for the recordings, .npy files or images in it, by `wanted`, at any depth, sorted by name; a
+// .safetensors file for its tensors. Throws InputError for a manifest that cannot be read and for a
+// folder that holds none.
+std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKind wanted);
 
 // The outputs of a model, [frames, classes]. Throws InputError for values that are NaN.
 Matrix read_scores(const ModelInput& input);
 // The recording, or all of standard input as one, at `sample_rate`. Throws InputError.
 Waveform read_audio(const ModelInput& input, int32_t sample_rate);
-// What the model reads of an input; *seconds: the length of a recording. Throws InputError.
-Matrix read_features(const ModelInput& input, const Recognizer& model, double* seconds);
+// The image, or standard input as one. Throws InputError.
+GreyImage read_image(const ModelInput& input);
+// What the model reads of an input. Throws InputError.
+Matrix read_features(const ModelInput& input, const Recognizer& model, InputExtent* extent);
 
 }  // namespace rondo

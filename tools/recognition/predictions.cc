@@ -37,22 +37,28 @@ double probability_of(const Prediction& p) {
 }
 
 // What is known of the input. Its text is what should have been written, beside what was.
-Json line_of(const ModelInput& input, double seconds) {
+Json line_of(const ModelInput& input, const InputExtent& extent) {
   Json line = Json::object({});
   if (input.known.is_null()) {
-    line[input.is_audio ? "audio_filepath" : "features_filepath"] = input.file.path;
+    line[field_of(input.kind)] = input.file.path;
     if (!input.key.empty()) line["features_key"] = input.key;
   } else {
     for (const auto& [name, value] : input.known.members()) {
       line[name == "text" ? "reference" : name] = value;
     }
   }
-  if (input.is_audio && !line.contains("duration")) line["duration"] = seconds;
+  const bool is_audio = input.kind == InputKind::recording;
+  if (is_audio && !line.contains("duration")) line["duration"] = extent.seconds;
+  if (input.kind == InputKind::image) {
+    line["width"] = extent.image.width;
+    line["height"] = extent.image.height;
+  }
   return line;
 }
 
-std::string json_text(Task task, const ModelInput& input, const Prediction& p, double seconds) {
-  Json line = line_of(input, seconds);
+std::string json_text(Task task, const ModelInput& input, const Prediction& p,
+                      const InputExtent& extent) {
+  Json line = line_of(input, extent);
   switch (task) {
     case Task::ctc:
       line["text"] = p.transcript.text;
@@ -102,14 +108,14 @@ std::string npy_path(const PredictionStyle& style, const ModelInput& input) {
 }
 
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
-                      const Prediction& p, double seconds) {
+                      const Prediction& p, const InputExtent& extent) {
   std::string line;
   switch (style.format) {
     case PredictionFormat::text:
       line = (style.named ? input.name + "\t" : "") + plain_text(task, p);
       break;
     case PredictionFormat::jsonl:
-      line = json_text(task, input, p, seconds);
+      line = json_text(task, input, p, extent);
       break;
     case PredictionFormat::npy: {
       const bool frames = task == Task::ctc;

@@ -16,10 +16,10 @@ struct PredictionStyle {
   bool named = false;  // text: a line begins with the input's name and a tab
 };
 
-// One line on standard output, or a file and its name. `seconds`: of a recording. Throws InputError
-// for a file that cannot be written.
+// One line on standard output, or a file and its name. `extent`: of the input. Tokens of an image
+// have their places in its pixels already. Throws InputError for a file that cannot be written.
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
-                      const Prediction& prediction, double seconds);
+                      const Prediction& prediction, const InputExtent& extent);
 
 // Where the outputs of an input go: FOLDER/NAME.npy.
 std::string npy_path(const PredictionStyle& style, const ModelInput& input);

@@ -115,7 +115,7 @@ std::vector<ListedUtterance> list_features(const fs::path& folder) {
     const std::string where = place_of(line, file);
     ListedUtterance& u = list.emplace_back(descriptions.describe(line.key, where));
     u.file = matrix_of(line, where);
-    u.is_audio = false;
+    u.kind = InputKind::features;
     u.seconds_per_frame = seconds;
   }
   return list;

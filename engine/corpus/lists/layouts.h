@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/features/file_part.h"
+#include "engine/data/manifest.h"
 
 namespace rondo::corpus {
 
@@ -15,7 +15,7 @@ struct ListedUtterance {
   std::string where;  // for messages: "clips.tsv:7"; empty: the file's name says it
   std::string id;     // what it is called; empty: the file's name says it
   FilePart file;      // the recording, or ready features; its path is absolute
-  bool is_audio = true;
+  InputKind kind = InputKind::recording;
   double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end
   std::string text;

@@ -32,7 +32,7 @@ struct Flaw {
 
 // Seconds; where a matrix ends is known from its header alone.
 double measure(ListedUtterance& u, const AudioReader& audio) {
-  if (u.is_audio) return audio.info(u.file).seconds();
+  if (u.kind == InputKind::recording) return audio.info(u.file).seconds();
   const std::string start = data::read_file_start(u.file, data::needed_kaldi_header_bytes);
   const std::span<const std::byte> bytes = std::as_bytes(std::span(start));
   u.file.size = data::parse_kaldi_header(bytes, u.file.name()).total_bytes();
@@ -229,10 +229,10 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   entry.path_as_written = written_path(u.file.path, out);
   entry.first_byte = u.file.first;
   entry.byte_count = u.file.size;
-  entry.is_audio = u.is_audio;
+  entry.kind = u.kind;
   entry.offset = u.offset;
   // To a tenth of a millisecond; a whole recording is measured again when it is used.
-  if (u.is_audio) entry.duration = std::round(u.duration * 1e4) / 1e4;
+  if (u.kind == InputKind::recording) entry.duration = std::round(u.duration * 1e4) / 1e4;
   entry.text = u.text;
   entry.speaker = u.speaker;
   if (!u.id.empty()) entry.extra = Json::object({{"id", u.id}}).dump();

@@ -18,9 +18,11 @@ double inverse_deviation(double variance) {
 }  // namespace
 
 CmvnMode cmvn_mode(const std::string& name) {
-  for (CmvnMode m : {CmvnMode::none, CmvnMode::mean, CmvnMode::mean_variance, CmvnMode::global})
+  for (CmvnMode m :
+       {CmvnMode::none, CmvnMode::mean, CmvnMode::mean_variance, CmvnMode::global, CmvnMode::whole})
     if (name == name_of(m)) return m;
-  fail_input("features: cmvn is \"", name, "\", expected none, mean, mean_variance or global");
+  fail_input("features: cmvn is \"", name,
+             "\", expected none, mean, mean_variance, global or whole");
 }
 
 const char* name_of(CmvnMode mode) {
@@ -33,12 +35,29 @@ const char* name_of(CmvnMode mode) {
       return "mean_variance";
     case CmvnMode::global:
       return "global";
+    case CmvnMode::whole:
+      return "whole";
   }
   return "?";
 }
 
+namespace {
+
+void normalize_whole(Matrix& m) {
+  const double n = static_cast<double>(m.data.size());
+  double mean = 0, variance = 0;
+  for (float v : m.data) mean += v;
+  mean /= n;
+  for (float v : m.data) variance += (v - mean) * (v - mean);
+  const double scale = inverse_deviation(variance / n);
+  for (float& v : m.data) v = static_cast<float>((v - mean) * scale);
+}
+
+}  // namespace
+
 void normalize_utterance(Matrix& m, CmvnMode mode) {
   if (mode == CmvnMode::none || mode == CmvnMode::global || m.frames == 0) return;
+  if (mode == CmvnMode::whole) return normalize_whole(m);
   const auto dim = static_cast<size_t>(m.dim);
   const double n = static_cast<double>(m.frames);
   // Two passes: the squares of large features would cancel in one.

@@ -41,7 +41,9 @@ enum class Purpose : uint64_t {
   order,
   tie,
   draw,
-  new_class
+  new_class,
+  line_stretch,
+  line_shape
 };
 
 class Random {

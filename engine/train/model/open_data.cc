@@ -25,12 +25,22 @@ FeatureConfig feature_config(const FeaturesConfig& f) {
   return c;
 }
 
-CmvnMode cmvn_mode_of(Cmvn cmvn) {
-  switch (cmvn) {
+LineConfig line_config(const FeaturesConfig& f) {
+  return {.height = f.height, .padding = f.padding, .ink = f.ink, .contrast = f.contrast};
+}
+
+InputKind input_kind(FeatureType type) {
+  if (type == FeatureType::ready) return InputKind::features;
+  return type == FeatureType::image ? InputKind::image : InputKind::recording;
+}
+
+CmvnMode cmvn_mode_of(const FeaturesConfig& features) {
+  switch (features.cmvn) {
     case Cmvn::none:
       return CmvnMode::none;
     case Cmvn::utterance:
-      return CmvnMode::mean_variance;
+      // A row of pixels means little by itself; of a line's upper edge it would be noise.
+      return features.type == FeatureType::image ? CmvnMode::whole : CmvnMode::mean_variance;
     case Cmvn::global:
       return CmvnMode::global;
   }
@@ -67,6 +77,22 @@ AugmentConfig augmentation(const AugmentSettings& a) {
   return c;
 }
 
+DistortConfig distortion(const DistortSettings& d) {
+  DistortConfig c;
+  c.probability = static_cast<float>(d.probability);
+  c.stretch = static_cast<float>(d.stretch);
+  c.slant = static_cast<float>(d.slant);
+  c.rotation = static_cast<float>(d.rotation);
+  c.elastic = static_cast<float>(d.elastic);
+  c.thickness = static_cast<float>(d.thickness);
+  c.blur = static_cast<float>(d.blur);
+  c.fade = static_cast<float>(d.fade);
+  c.noise = static_cast<float>(d.noise);
+  c.cutouts = d.cutouts;
+  c.cutout_size = static_cast<float>(d.cutout_size);
+  return c;
+}
+
 }  // namespace
 
 namespace {
@@ -79,7 +105,11 @@ std::vector<Waveform> noise_recordings(const Config& config, const AudioReader* 
   const Manifest manifest = read_manifest(path);
   for (const ManifestEntry& e : manifest.entries) {
     const std::string where = manifest.where(e);
-    if (!e.is_audio) fail_input(where, ": ", e.path, " holds ready features, expected a recording");
+    if (e.kind != InputKind::recording) {
+      fail_input(where, ": ", e.path,
+                 e.kind == InputKind::image ? " is an image" : " holds ready features",
+                 ", expected a recording");
+    }
     try {
       out.push_back(audio->read(e.file(), config.features.rate, e.segment()));
     } catch (const InputError& error) {
@@ -110,13 +140,14 @@ void keep(const LengthCache& lengths) {
 }
 
 std::unique_ptr<ManifestDataset> make_dataset(Manifest manifest, DatasetOptions o,
-                                              const AudioReader* audio, const TextEncoder* text) {
-  if (!audio || manifest.entries.size() < lengths_worth_keeping) {
-    return std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
+                                              const MediaReaders& readers,
+                                              const TextEncoder* text) {
+  if (!readers.audio || manifest.entries.size() < lengths_worth_keeping) {
+    return std::make_unique<ManifestDataset>(std::move(manifest), o, readers, text);
   }
-  const LengthCache lengths(manifest.path + ".lengths", *audio);
+  const LengthCache lengths(manifest.path + ".lengths", *readers.audio);
   o.lengths = &lengths;
-  auto data = std::make_unique<ManifestDataset>(std::move(manifest), o, audio, text);
+  auto data = std::make_unique<ManifestDataset>(std::move(manifest), o, readers, text);
   if (lengths.asked() > 0) keep(lengths);
   return data;
 }
@@ -137,25 +168,48 @@ void require_readable(const ManifestDataset& data, const Config& config) {
 }  // namespace
 
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
-                                              DataUse use, const AudioReader* audio,
+                                              DataUse use, const MediaReaders& readers,
                                               const TextEncoder* text, size_t most) {
   Manifest read = read_texts(config, manifest);
   if (most > 0) thin(read.entries, most);
-  return open_dataset(config, std::move(read), use, audio, text);
+  return open_dataset(config, std::move(read), use, readers, text);
 }
 
+namespace {
+
+// All utterances are of the kind that the features are made of.
+void require_kind(const Manifest& manifest, FeatureType type) {
+  const InputKind wanted = input_kind(type);
+  for (const ManifestEntry& e : manifest.entries) {
+    if (e.kind == wanted) continue;
+    const char* what = e.kind == InputKind::recording  ? " is a recording"
+                       : e.kind == InputKind::features ? " holds ready features"
+                                                       : " is an image";
+    const char* instead = e.kind == InputKind::features ? "not \"ready\""
+                          : e.kind == InputKind::image  ? "not \"image\""
+                          : wanted == InputKind::image  ? "\"image\""
+                                                        : "\"ready\"";
+    fail_input(manifest.where(e), ": ", e.path, what, ", but features.type is ", instead);
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
-                                              const AudioReader* audio, const TextEncoder* text) {
+                                              const MediaReaders& readers,
+                                              const TextEncoder* text) {
   DatasetOptions o;
   o.features = feature_config(config.features);
-  o.cmvn = cmvn_mode_of(config.features.cmvn);
+  o.line = line_config(config.features);
+  o.cmvn = cmvn_mode_of(config.features);
   o.seed = config.training.seed;
   o.target = use == DataUse::inference ? TargetKind::none : target_kind(config.task);
   o.max_frames = use == DataUse::training ? config.data.max_frames : 0;
   o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
   if (use == DataUse::training) {
     o.augment = augmentation(config.augment);
-    o.augment.noises = noise_recordings(config, audio);
+    o.augment.noises = noise_recordings(config, readers.audio);
+    o.distort = distortion(config.distort);
     using Kind = DatasetProblem::Kind;
     o.left_out.push_back(Kind::too_long);
     if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
@@ -168,14 +222,8 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
     o.unknown = UnknownCharacters::skip;
     o.output_frames = [](int64_t) { return int64_t{1} << 40; };
   }
-  const bool recordings = config.features.type != FeatureType::ready;
-  for (const ManifestEntry& e : manifest.entries) {
-    if (e.is_audio == recordings) continue;
-    fail_input(manifest.where(e), ": ", e.path,
-               e.is_audio ? " is a recording" : " holds ready features", ", but features.type is ",
-               recordings ? "not \"ready\"" : "\"ready\"");
-  }
-  std::unique_ptr<ManifestDataset> data = make_dataset(std::move(manifest), o, audio, text);
+  require_kind(manifest, config.features.type);
+  std::unique_ptr<ManifestDataset> data = make_dataset(std::move(manifest), o, readers, text);
   if (use == DataUse::training) require_readable(*data, config);
   return data;
 }
@@ -199,20 +247,31 @@ void require_data_settings(const Config& config) {
     fail_input("augment.noise_recordings is '", a.noise_recordings,
                "', but augment.noise is 0: no utterance would get noise");
   }
-  if (config.features.type != FeatureType::ready) return;
-  // These settings are of what only recordings have. features.hop_ms stays: it is the time between
-  // two frames.
+  // These settings are of what only recordings or only images have. Ready features keep
+  // features.hop_ms: it is the time between two frames.
   static const std::set<std::string> of_recordings = {
       "features.bins",         "features.coefficients",    "features.rate",
       "features.frame_ms",     "features.low_hz",          "features.high_hz",
       "features.preemphasis",  "features.dither",          "augment.speed",
       "augment.noise",         "augment.noise_recordings", "augment.noise_snr_low",
       "augment.noise_snr_high"};
+  static const std::set<std::string> of_images = {"features.height", "features.padding",
+                                                  "features.ink", "features.contrast"};
+  const InputKind kind = input_kind(config.features.type);
+  const std::string type = kind == InputKind::image      ? "\"image\""
+                           : kind == InputKind::features ? "\"ready\""
+                                                         : "not \"image\"";
   for (const std::string& change : config_differences(Config(), config)) {
     const std::string key = change.substr(0, change.find(':'));
-    if (!of_recordings.contains(key)) continue;
-    fail_input(key, " is", change.substr(change.rfind(" -> ") + 3),
-               ", but features.type is \"ready\": it works on recordings alone");
+    const bool needs_image = of_images.contains(key) || key.starts_with("distort.");
+    const bool needs_sound =
+        of_recordings.contains(key) || (key == "features.hop_ms" && kind == InputKind::image);
+    if (!(needs_sound && kind != InputKind::recording) &&
+        !(needs_image && kind != InputKind::image)) {
+      continue;
+    }
+    fail_input(key, " is", change.substr(change.rfind(" -> ") + 3), ", but features.type is ", type,
+               ": it works on ", needs_image ? "images" : "recordings", " alone");
   }
 }
 

@@ -19,7 +19,10 @@ enum class DataUse : uint8_t {
 };
 
 FeatureConfig feature_config(const FeaturesConfig& features);
-CmvnMode cmvn_mode_of(Cmvn cmvn);
+LineConfig line_config(const FeaturesConfig& features);
+CmvnMode cmvn_mode_of(const FeaturesConfig& features);
+// What a model with these features reads.
+InputKind input_kind(FeatureType type);
 TargetKind target_kind(Task task);
 
 // Throws InputError for settings that the kind of features leaves without effect.
@@ -29,13 +32,14 @@ void require_data_settings(const Config& config);
 // text that is not UTF-8.
 Manifest read_texts(const Config& config, const std::string& manifest);
 
-// `manifest`: by read_texts(). `audio` and `text` are borrowed by the result. Of a large manifest
-// of recordings it keeps their lengths in a file beside it (length_cache.h). Throws InputError.
+// `manifest`: by read_texts(). The readers and `text` are borrowed by the result. Of a large
+// manifest of recordings it keeps their lengths in a file beside it (length_cache.h). Throws
+// InputError.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
-                                              const AudioReader* audio, const TextEncoder* text);
+                                              const MediaReaders& readers, const TextEncoder* text);
 // The same of a file. With `most` above 0 at most so many utterances, from all over it.
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
-                                              DataUse use, const AudioReader* audio,
+                                              DataUse use, const MediaReaders& readers,
                                               const TextEncoder* text, size_t most = 0);
 
 // InputError unless the data have the columns, and the classes or targets, of the model; `where`

@@ -43,15 +43,31 @@ Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
 }
 
 double Recognizer::frame_seconds() const {
-  return description_.config.features.hop_ms / 1000.0 *
-         static_cast<double>(session_->subsampling());
+  const FeaturesConfig& f = description_.config.features;
+  const double step = f.type == FeatureType::image ? 1 : f.hop_ms / 1000.0;
+  return step * static_cast<double>(session_->subsampling());
+}
+
+void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const {
+  const InputKind kind = input_kind(description_.config.features.type);
+  if (kind == wanted) return;
+  const char* own = kind == InputKind::features ? "ready features"
+                    : kind == InputKind::image  ? "images"
+                                                : "recordings";
+  fail_input(file_, ": was trained on ", own, ", not on ", inputs);
+}
+
+Matrix Recognizer::features(const GreyImage& image) const {
+  require_trained_on(InputKind::image, "images");
+  if (is_blank(image)) return {};
+  const LineConfig line = line_config(description_.config.features);
+  line.require_line(image.info(), "the image");
+  return line_features(line, image, line.scaled_width(image.info()));
 }
 
 Matrix Recognizer::features(const Waveform& audio) const {
   const FeaturesConfig& f = description_.config.features;
-  if (f.type == FeatureType::ready) {
-    fail_input(file_, ": was trained on ready features, not on recordings");
-  }
+  require_trained_on(InputKind::recording, "recordings");
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
   const std::vector<float>& samples = audio.samples;
@@ -90,7 +106,7 @@ std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features
       fail_input("features of ", x.dim, " columns, expected the ", description_.sizes.features,
                  " that ", file_, " reads");
     }
-    normalize_utterance(x, cmvn_mode_of(description_.config.features.cmvn));
+    normalize_utterance(x, cmvn_mode_of(description_.config.features));
     if (!description_.mean.empty()) apply({description_.mean, description_.inverse_std}, x);
     request.utterances.push_back(static_cast<int64_t>(i));
     examples.emplace_back().features = std::move(x);
@@ -142,10 +158,11 @@ Transcript Recognizer::decode(std::vector<float> logits) const {
 }
 
 std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
-                                                  const AudioReader* audio, bool references) const {
+                                                  const MediaReaders& readers,
+                                                  bool references) const {
   const TextEncoder* text = description_.config.task == Task::ctc ? &alphabet_ : nullptr;
   auto data = open_dataset(description_.config, manifest,
-                           references ? DataUse::evaluation : DataUse::inference, audio, text);
+                           references ? DataUse::evaluation : DataUse::inference, readers, text);
   if (!description_.mean.empty()) {
     data->set_global_cmvn({description_.mean, description_.inverse_std});
   }

@@ -14,6 +14,7 @@
 
 #include "engine/data/audio/waveform.h"
 #include "engine/data/features/acoustic_features.h"
+#include "engine/data/image/grey_image.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript.h"
 #include "engine/text/alphabet.h"
@@ -56,20 +57,23 @@ class Recognizer {
   // Of a recording. None (0 frames) of digital silence for a ctc model with features.cmvn
   // "utterance": normalised by itself it is what the mean of speech is, and would get text.
   Matrix features(const Waveform& audio) const;
+  // Of the image of a line. None (0 frames) of a blank one, which gets empty text.
+  Matrix features(const GreyImage& image) const;
   // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
   // How decode() finds the text: by this decoder, made for vocabulary(), or, without one, by the
   // best class of each frame.
   void set_decoder(std::optional<Decoder> decoder) { decoder_ = std::move(decoder); }
   const Decoder* decoder() const { return decoder_ ? &*decoder_ : nullptr; }
-  // Seconds between two frames of the output.
+  // Seconds between two frames of the output; of images, pixels of the scaled line.
   double frame_seconds() const;
 
   // Scores a manifest; see evaluate(). Opens it with the model's features and normalisation.
-  std::unique_ptr<ManifestDataset> open(const std::string& manifest, const AudioReader* audio,
+  std::unique_ptr<ManifestDataset> open(const std::string& manifest, const MediaReaders& readers,
                                         bool references) const;
 
  private:
+  void require_trained_on(InputKind kind, const char* inputs) const;
   std::vector<std::vector<float>> outputs(std::vector<Matrix> features);
   Prediction interpret(std::vector<float> outputs) const;
 

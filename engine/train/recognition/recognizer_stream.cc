@@ -19,6 +19,9 @@ ChunkGraph graph_of(Recognizer& model) {
   if (f.type == FeatureType::ready) {
     fail_input(model.file(), ": was trained on ready features, not on recordings");
   }
+  if (f.type == FeatureType::image) {
+    fail_input(model.file(), ": was trained on images of lines; only recordings can be streamed");
+  }
   if (f.cmvn == Cmvn::utterance) {
     fail_input(model.file(),
                ": normalises each recording by its own mean (features.cmvn = \"utterance\"), which "

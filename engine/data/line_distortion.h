@@ -1,0 +1,51 @@
+// Variations of text lines in training: every function is pure in (seed, epoch, line), as those of
+// augment.h are.
+//
+// Each kind is drawn by itself with `probability`, and its strength uniformly up to the setting.
+// First the line is bent (one interpolation: slant, rotation and a grid of random shifts), then
+// strokes are thickened or thinned by grey morphology, blurred, faded, made noisy, and covered in
+// places.
+//
+// Sources: Simard et al. 2003, "Best practices for convolutional neural networks applied to visual
+// document analysis" (elastic); Wigington et al. 2017, "Data augmentation for recognition of
+// handwritten words and lines" (grids of shifts); DeVries and Taylor 2017, "Cutout"; Serra 1982,
+// "Image analysis and mathematical morphology". Thread safety: pure functions on the caller's data.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/data/augment.h"
+#include "engine/data/features/matrix.h"
+
+namespace rondo {
+
+// Lengths are pixels of the scaled line, ink is 0 to 1; 0 is none.
+struct DistortConfig {
+  float probability = 0.5f;  // of each kind, for each line and epoch
+  float stretch = 0;         // wider or narrower by up to this share
+  float slant = 0;           // degrees that upright strokes lean, to either side
+  float rotation = 0;        // degrees about the line's middle, to either side
+  float elastic = 0;         // greatest shift of a grid's points, 0.75 of the height apart
+  float thickness = 0;       // strokes wider or narrower by up to so much on each side
+  float blur = 0;            // standard deviation
+  float fade = 0;            // ink loses, or paper gains, up to this share
+  float noise = 0;           // standard deviation of what is added to each pixel
+  int32_t cutouts = 0;       // patches of paper or of ink, at most
+  float cutout_size = 12;    // their greatest side
+
+  bool operator==(const DistortConfig&) const = default;
+  // Throws InputError: which value is out of range, and the range.
+  void validate() const;
+};
+
+// How wide the line becomes, in thousandths: 1100 is wider by 10 %; 1000 without stretch.
+int32_t line_stretch(const DistortConfig& config, const AugmentKey& key);
+// The narrowest and the widest that line_stretch() can say.
+int32_t least_line_stretch(const DistortConfig& config);
+int32_t greatest_line_stretch(const DistortConfig& config);
+
+// All but the stretch, of ink [columns, height] as line_features() gives it. The size stays, values
+// stay in [0, 1].
+void distort_line(const DistortConfig& config, const AugmentKey& key, Matrix& line);
+
+}  // namespace rondo

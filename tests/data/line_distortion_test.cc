@@ -1,0 +1,179 @@
+// Variations of lines in training.
+#include "engine/data/line_distortion.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+using namespace rondo;
+
+namespace {
+
+// An upright stroke of 4 columns in the middle, 20 rows high.
+Matrix stroke(int64_t columns = 101, int32_t height = 40) {
+  Matrix m(columns, height);
+  for (int64_t x = columns / 2 - 2; x < columns / 2 + 2; ++x)
+    for (int32_t y = 10; y < 30; ++y) m.row(x)[y] = 1;
+  return m;
+}
+
+double ink_of(const Matrix& m) { return std::accumulate(m.data.begin(), m.data.end(), 0.0); }
+
+DistortConfig always() {
+  DistortConfig c;
+  c.probability = 1;
+  return c;
+}
+
+struct Kind {
+  std::string name;
+  std::function<void(DistortConfig&)> on;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"slant", [](auto& c) { c.slant = 20; }},    {"rotation", [](auto& c) { c.rotation = 5; }},
+      {"elastic", [](auto& c) { c.elastic = 3; }}, {"thickness", [](auto& c) { c.thickness = 1; }},
+      {"blur", [](auto& c) { c.blur = 1.5f; }},    {"fade", [](auto& c) { c.fade = 0.5f; }},
+      {"noise", [](auto& c) { c.noise = 0.2f; }},  {"cutouts", [](auto& c) { c.cutouts = 30; }},
+  };
+  return all;
+}
+
+Matrix distorted(const DistortConfig& c, uint64_t epoch, Matrix line = stroke()) {
+  distort_line(c, {7, epoch, 99}, line);
+  return line;
+}
+
+// Where a column's ink is, and a row's.
+double middle_of_row(const Matrix& m, int32_t y) {
+  double sum = 0, weighted = 0;
+  for (int64_t x = 0; x < m.frames; ++x) {
+    sum += m.row(x)[y];
+    weighted += static_cast<double>(x) * m.row(x)[y];
+  }
+  return weighted / sum;
+}
+
+}  // namespace
+
+TEST_CASE("each kind of distortion is pure, changes the line, and stays within bounds",
+          "[distort]") {
+  CHECK(distorted({}, 0) == stroke());
+  for (const Kind& kind : kinds()) {
+    INFO(kind.name);
+    DistortConfig c = always();
+    kind.on(c);
+    CHECK(distorted(c, 0) != stroke());
+    CHECK(distorted(c, 0) == distorted(c, 0));
+    CHECK(distorted(c, 0) != distorted(c, 1));
+    for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+      const Matrix m = distorted(c, epoch);
+      REQUIRE(m.frames == 101);
+      REQUIRE(m.dim == 40);
+      for (float v : m.data) REQUIRE((v >= 0 && v <= 1));
+    }
+    c.probability = 0;
+    CHECK(distorted(c, 0) == stroke());
+    // Tiny lines have no room; that must not matter.
+    c.probability = 1;
+    CHECK(distorted(c, 3, Matrix(1, 4)).frames == 1);
+  }
+}
+
+TEST_CASE("a slant leans strokes by at most its degrees, to both sides", "[distort]") {
+  DistortConfig c = always();
+  c.slant = 20;
+  double least = 1e9, greatest = -1e9;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const Matrix m = distorted(c, epoch);
+    const double lean = (middle_of_row(m, 25) - middle_of_row(m, 15)) / 10;
+    least = std::min(least, lean);
+    greatest = std::max(greatest, lean);
+  }
+  const double most = std::tan(20 * 3.14159265 / 180);
+  CHECK(greatest <= most + 0.01);
+  CHECK(greatest > 0.9 * most);
+  CHECK(least >= -most - 0.01);
+  CHECK(least < -0.9 * most);
+}
+
+TEST_CASE("strokes become wider and narrower by their share", "[distort]") {
+  DistortConfig c = always();
+  c.thickness = 1;
+  double least = 1e9, greatest = 0;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const Matrix m = distorted(c, epoch);
+    double width = 0;
+    for (int64_t x = 0; x < m.frames; ++x) width += m.row(x)[20];
+    least = std::min(least, width);
+    greatest = std::max(greatest, width);
+  }
+  // 4 columns, one more or less on each side.
+  CHECK(greatest <= 6);
+  CHECK(greatest > 5.9);
+  CHECK(least >= 2);
+  CHECK(least < 2.1);
+}
+
+TEST_CASE("blur keeps the ink, fading takes of it", "[distort]") {
+  DistortConfig c = always();
+  c.blur = 1.5f;
+  for (uint64_t epoch = 0; epoch < 5; ++epoch)
+    CHECK(std::abs(ink_of(distorted(c, epoch)) - ink_of(stroke())) < 0.01);
+  c = always();
+  c.fade = 0.5f;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    const Matrix m = distorted(c, epoch);
+    CHECK(m.row(50)[20] >= 0.5f);
+    CHECK(m.row(0)[0] <= 0.5f);
+  }
+}
+
+TEST_CASE("one kind does not change what another draws", "[distort]") {
+  DistortConfig faded = always(), both = always();
+  faded.fade = both.fade = 0.5f;
+  both.thickness = 1;
+  // Away from the stroke only the fading shows.
+  for (uint64_t epoch = 0; epoch < 10; ++epoch)
+    CHECK(distorted(faded, epoch).row(0)[0] == distorted(both, epoch).row(0)[0]);
+}
+
+TEST_CASE("stretch is drawn within its share, by chance, the same every time", "[distort]") {
+  DistortConfig c;
+  CHECK(line_stretch(c, {1, 2, 3}) == 1000);
+  c.stretch = 0.2f;
+  c.probability = 0.5f;
+  int unchanged = 0;
+  int32_t least = 1000, greatest = 1000;
+  for (uint64_t epoch = 0; epoch < 1000; ++epoch) {
+    const int32_t s = line_stretch(c, {1, epoch, 3});
+    CHECK(s == line_stretch(c, {1, epoch, 3}));
+    unchanged += s == 1000;
+    least = std::min(least, s);
+    greatest = std::max(greatest, s);
+  }
+  CHECK(unchanged > 400);
+  CHECK(unchanged < 600);
+  CHECK(least >= least_line_stretch(c));
+  CHECK(greatest <= greatest_line_stretch(c));
+  CHECK(least_line_stretch(c) == 800);
+  CHECK(greatest_line_stretch(c) == 1200);
+  CHECK(least < 810);
+  CHECK(greatest > 1190);
+}
+
+TEST_CASE("settings out of range are named", "[distort]") {
+  DistortConfig c;
+  c.stretch = 0.9f;
+  CHECK_THROWS_AS(c.validate(), InputError);
+  c = {};
+  c.noise = std::nanf("");
+  CHECK_THROWS_AS(c.validate(), InputError);
+}
