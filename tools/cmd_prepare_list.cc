@@ -1,15 +1,19 @@
 // rondo prepare folder, csv, librispeech, ...: manifests for data that are there already.
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "engine/corpus/lists/list_corpus.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
-#include "engine/report/progress.h"
-#include "engine/text/unicode.h"
+#include "engine/data/image/image.h"
+#include "engine/io/output_file.h"
+#include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/prepare_progress.h"
+#include "tools/prepare/line_preview.h"
+#include "tools/prepare/list_summary.h"
+#include "tools/prepare/progress.h"
 
 namespace rondo {
 namespace {
@@ -21,58 +25,9 @@ struct ListOptions {
   std::string audio_column, text_column, speaker_column, audio_folder, delimiter;
   bool speakers_in_folders = false, features = false;
   std::string replacements;
+  std::string preview, config;  // of lines
   PrepareListOptions prepare;
 };
-
-std::string length_text(double seconds) {
-  char text[32];
-  const bool hours = seconds >= 3600;
-  std::snprintf(text, sizeof text, hours ? "%.1f h" : "%.1f min", seconds / (hours ? 3600 : 60));
-  return text;
-}
-
-void print_parts(const DataSummary& s) {
-  std::printf("%-8s %10s %9s %9s %9s %9s %9s %9s\n", "", "utterances", "length", "speakers",
-              "words", "shortest", "median", "longest");
-  for (const DataSummary::Part& p : s.parts) {
-    std::printf("%-8s %10lld %9s %9s %9lld %8.1fs %8.1fs %8.1fs\n", p.name.c_str(),
-                static_cast<long long>(p.utterances), length_text(p.seconds).c_str(),
-                p.speakers > 0 ? std::to_string(p.speakers).c_str() : "-",
-                static_cast<long long>(p.words), p.shortest, p.median, p.longest);
-  }
-}
-
-// All by how they look, the rare ones by name.
-void print_characters(const DataSummary& s) {
-  constexpr int64_t rare = 5;
-  std::string all, few;
-  int shown = 0;
-  for (const auto& [character, count] : s.characters) {
-    all += " " + (character == " " ? std::string("space") : character);
-    if (count >= rare) continue;
-    if (++shown <= 10) {
-      few += str(few.empty() ? "" : ", ", describe(code_points(character).front()), " ",
-                 count == 1 ? "once" : str(count, " times"));
-    }
-  }
-  std::printf("%zu characters:%s\n", s.characters.size(), all.c_str());
-  if (shown == 0) return;
-  std::printf("  too rare to be learnt, fewer than %lld times: %s%s\n",
-              static_cast<long long>(rare), few.c_str(),
-              shown > 10 ? str(" and ", shown - 10, " more").c_str() : "");
-}
-
-void print_left_out(const DataSummary& s) {
-  for (const auto& [cause, problems] : s.left_out) {
-    std::printf("left out, %s: %zu of %lld\n", cause.c_str(), problems.size(),
-                static_cast<long long>(s.listed));
-    for (size_t i = 0; i < std::min<size_t>(problems.size(), 10); ++i) {
-      std::printf("  %s%s%s\n", problems[i].where.c_str(), problems[i].where.empty() ? "" : ": ",
-                  problems[i].what.c_str());
-    }
-    if (problems.size() > 10) std::printf("  and %zu more\n", problems.size() - 10);
-  }
-}
 
 std::vector<TextReplacement> read_replacements(const std::string& file) {
   std::vector<TextReplacement> replacements;
@@ -94,15 +49,16 @@ std::vector<TextReplacement> read_replacements(const std::string& file) {
 
 int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   const SndfileReader audio;
+  const ImageFileReader images;
   if (!o.replacements.empty()) o.prepare.text.replace = read_replacements(o.replacements);
-  const DataSummary s = prepare_list(list, audio, o.prepare);
-  print_parts(s);
-  std::printf("divided %s\n", s.division.c_str());
-  print_characters(s);
-  print_left_out(s);
-  const bool ready = list.front().kind == InputKind::features;
+  const InputKind kind = list.front().kind;
+  const DataSummary s = prepare_list(list, {&audio, &images}, o.prepare);
+  print_summary(s, kind);
+  const char* type = kind == InputKind::image      ? " features.type=image"
+                     : kind == InputKind::features ? " features.type=ready"
+                                                   : "";
   std::printf("%s: manifests, and lengths.svg; train with data=%s%s\n", o.prepare.out.c_str(),
-              o.prepare.out.c_str(), ready ? " features.type=ready" : "");
+              o.prepare.out.c_str(), type);
   return 0;
 }
 
@@ -154,6 +110,60 @@ void add_folder(Command& parent) {
       });
   command.add_flag("--speakers-in-folders", o->speakers_in_folders,
                    "the folder that a recording is in names its speaker");
+}
+
+// Where there are no settings, those of images by default.
+Config preview_config(const ListOptions& o) {
+  if (!o.config.empty()) {
+    const Config config = load_config(o.config);
+    if (config.features.type != FeatureType::image) {
+      fail_input(o.config, ": features.type is not \"image\": its settings are not for lines");
+    }
+    require_data_settings(config);
+    return config;
+  }
+  Config config;
+  config.features.type = FeatureType::image;
+  return config;
+}
+
+int prepare_lines(ListOptions& o) {
+  std::optional<Config> config;
+  if (!o.preview.empty()) {
+    require_preview_name(o.preview);
+    require_folder_of(o.preview);
+    config = preview_config(o);
+  } else if (!o.config.empty()) {
+    throw WrongUsage("--config is for --preview");
+  }
+  const int code = prepare(o, corpus::list_lines(o.prepare.source));
+  if (config) {
+    draw_line_preview(*config, o.prepare.out + "/train.jsonl", o.preview);
+    std::printf("%s: what a network sees of them\n", o.preview.c_str());
+  }
+  return code;
+}
+
+void add_lines(Command& parent) {
+  const auto o = std::make_shared<ListOptions>();
+  Command& command = add_folder_layout(
+      parent, "lines", "Manifests for images of text lines with a .gt.txt beside each",
+      "folder of images and texts, at any depth", o,
+      [](const ListOptions& given) { return corpus::list_lines(given.prepare.source); });
+  command
+      .add_option(
+          "--preview", o->preview,
+          "draw some lines as a network sees them in training (.svg, or .png without texts)")
+      .check(check_file_name);
+  command
+      .add_option("--config", o->config, "with --preview: the settings of features and distortions")
+      .check(check_file_name);
+  command.footer(
+      "\nExample:  rondo prepare lines scans mine --preview sheet.svg --config lines.toml\n");
+  command.action([o] {
+    o->prepare.progress = progress_line("lines");
+    return prepare_unless_stopped([&] { return prepare_lines(*o); });
+  });
 }
 
 char delimiter_of(const ListOptions& o, const std::string& file) {
@@ -228,6 +238,7 @@ void add_kaldi(Command& parent) {
 void add_prepare_lists(Command& parent) {
   const auto options = [] { return std::make_shared<ListOptions>(); };
   add_folder(parent);
+  add_lines(parent);
   add_csv(parent);
   add_folder_layout(
       parent, "common-voice", "Manifests for a language of Common Voice",

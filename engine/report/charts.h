@@ -1,4 +1,5 @@
-// Pictures as SVG: learning curves, and how a CTC model's outputs align with its text.
+// Pictures as SVG: learning curves, sheets of text lines, and how a CTC model's outputs align with
+// its text.
 //
 // The pictures need no script or font of their own, are readable on light and dark backgrounds
 // (they follow prefers-color-scheme where the viewer knows it), and the same input gives the same
@@ -47,6 +48,18 @@ struct Histogram {
   std::vector<double> values;  // at least 0
 };
 std::string histogram_svg(const Histogram& chart);
+
+// Images of lines below each other, as many pixels wide as they are.
+struct LineSheet {
+  struct Row {
+    std::string caption;              // above it; may be empty
+    int columns = 0, rows = 0;        // pixels
+    std::vector<unsigned char> grey;  // [rows, columns], 0 black to 255 white
+  };
+  std::string title;
+  std::vector<Row> rows;
+};
+std::string line_sheet_svg(const LineSheet& sheet);
 
 // A stretch of frames [begin, end) that spells one label.
 struct AlignedLabel {

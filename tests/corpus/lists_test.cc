@@ -10,6 +10,7 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
+#include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
 #include "kernels/base/error.h"
 #include "tests/data/kaldi_golden.h"
@@ -38,10 +39,21 @@ class Data {
     write_wav(path(name), {8000, std::vector<float>(static_cast<size_t>(8000 * seconds), 0.1f)});
   }
 
+  // An upright stroke every 20 pixels; none: blank paper.
+  void line(const std::string& name, int32_t width = 200, bool strokes = true) const {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    GreyImage image(width, 40);
+    for (int32_t y = 0; y < image.height; ++y)
+      for (int32_t x = 0; x < width; ++x) image.row(y)[x] = strokes && x % 20 < 4 ? 0 : 255;
+    data::write_whole_file(path(name), make_png(image));
+  }
+
   DataSummary prepare(const std::vector<ListedUtterance>& list, PrepareListOptions o = {}) const {
     o.kind = "test";
     o.out = out();
-    return prepare_list(list, SndfileReader(), o);
+    const SndfileReader audio;
+    const ImageFileReader images;
+    return prepare_list(list, {&audio, &images}, o);
   }
   std::vector<ManifestEntry> manifest(const std::string& split) const {
     return read_manifest(str(out(), "/", split, ".jsonl")).entries;
@@ -228,7 +240,7 @@ TEST_CASE("features that Kaldi has made", "[lists]") {
   PrepareListOptions o;
   o.dev = o.test = 0;
   const DataSummary s = d.prepare(list, o);
-  CHECK(s.parts.at(0).seconds == Approx(5 * 9 * 0.02));
+  CHECK(s.parts.at(0).length == Approx(5 * 9 * 0.02));
   const auto train = d.manifest("train");
   REQUIRE(train.size() == 5);
   for (size_t i = 0; i < train.size(); ++i) {
@@ -282,7 +294,7 @@ TEST_CASE("recordings in tar archives are read where they are", "[lists]") {
     PrepareListOptions o;
     o.dev = o.test = 0;
     const DataSummary s = d.prepare(list, o);
-    CHECK(s.parts.at(0).seconds == Approx(2));
+    CHECK(s.parts.at(0).length == Approx(2));
     CHECK(s.left_out.at("without a text").size() == 1);
     for (const ManifestEntry& e : d.manifest("train")) {
       const Waveform w = SndfileReader().read(e.file(), 8000, e.segment());
@@ -420,6 +432,109 @@ TEST_CASE("of few speakers, or of nobody known, utterances are drawn", "[lists]"
   CHECK_THAT(d.prepare(list).division, Contains("as the data are divided"));
   CHECK(d.manifest("test").size() == 1);
   CHECK(d.manifest("train").size() == 59);
+}
+
+TEST_CASE("images of lines with their texts, as other programs call them", "[lists]") {
+  const Data d;
+  for (const char* name :
+       {"1.png", "2.bin.png", "2.nrm.png", "3.png", "3.bin.png", "a/4.PNG", "a/p.1.png", "a/5.png"})
+    d.line(name);
+  for (const char* name : {"1", "2", "3", "a/4", "a/p.1", "a/gone"})
+    d.text(str(name, ".gt.txt"), str("text ", name, "\n"));
+  d.text("1.txt", "not this one");
+  d.text("a/5.txt", "this one");
+  const auto list = corpus::list_lines(d.path(""));
+  std::map<std::string, const ListedUtterance*> by_name;
+  for (const ListedUtterance& u : list) {
+    CHECK(u.kind == InputKind::image);
+    by_name[fs::path(u.file.path).filename().string()] = &u;
+  }
+  REQUIRE(list.size() == 7);
+  CHECK(by_name.at("1.png")->text == "text 1");
+  CHECK(by_name.at("2.nrm.png")->text == "text 2");
+  CHECK(by_name.at("3.png")->text == "text 3");
+  CHECK(by_name.at("4.PNG")->folder == "a");
+  CHECK(by_name.at("p.1.png")->text == "text a/p.1");
+  CHECK(by_name.at("5.png")->text == "this one");
+  CHECK(by_name.at("1.png")->folder.empty());
+  CHECK_FALSE(fs::exists(by_name.at("gone.png")->file.path));
+  CHECK_THROWS_WITH(corpus::list_lines(d.path("b")), Contains("cannot be read as a folder"));
+  fs::create_directories(d.path("c"));
+  CHECK_THROWS_WITH(corpus::list_lines(d.path("c")), Contains("holds no images"));
+}
+
+TEST_CASE("books are kept apart, or divided as their folders say", "[lists]") {
+  const Data d;
+  for (int book = 0; book < 8; ++book) {
+    for (int n = 0; n < 5; ++n) {
+      const std::string name = str("book", book, "/", n);
+      d.line(name + ".png");
+      d.text(name + ".gt.txt", "text");
+    }
+  }
+  PrepareListOptions o;
+  o.dev = o.test = 0.125;
+  const DataSummary s = d.prepare(corpus::list_lines(d.path("")), o);
+  CHECK(s.division == "by folder: none is in two parts");
+  REQUIRE(s.parts.size() == 3);
+  CHECK(s.parts[1].groups == 1);
+  CHECK(s.parts[0].characters == 30 * 4);
+  CHECK(s.parts[0].median == 240);  // 200 x 40 at a height of 48
+  for (const ManifestEntry& e : d.manifest("dev")) {
+    CHECK(e.kind == InputKind::image);
+    CHECK(e.extra == d.manifest("dev").front().extra);
+  }
+  CHECK_THAT(d.manifest("dev").front().extra, Contains("\"folder\":\"book"));
+  for (int book = 0; book < 8; ++book) {
+    fs::create_directories(d.path(book ? "train" : "val"));
+    fs::rename(d.path(str("book", book)), d.path(str(book ? "train/" : "val/", book)));
+  }
+  CHECK(d.prepare(corpus::list_lines(d.path("")), o).division == "as the data are divided");
+  CHECK(d.manifest("train").size() == 35);
+  CHECK(d.manifest("dev").size() == 5);
+  CHECK_FALSE(fs::exists(d.out() + "/test.jsonl"));
+}
+
+TEST_CASE("lines that cannot be learnt are left out by cause", "[lists]") {
+  const Data d;
+  const std::map<std::string, std::string> texts = {{"good", "text"},
+                                                    {"blank", "text"},
+                                                    {"two", "text\ntext"},
+                                                    {"narrow", std::string(61, 'x')},
+                                                    {"just", std::string(60, 'x')},
+                                                    {"wide", "te"},
+                                                    {"no-image", "text"},
+                                                    {"broken", "text"},
+                                                    {"tiny", "t"}};
+  for (const auto& [name, text] : texts) {
+    d.text(name + ".gt.txt", text);
+    if (name != "no-image" && name != "broken")
+      d.line(name + ".png", name == "wide" ? 1400 : name == "tiny" ? 7 : 200, name != "blank");
+  }
+  d.line("no-text.png");
+  d.text("broken.png", "no image");
+  PrepareListOptions o;
+  o.dev = o.test = 0;
+  const DataSummary s = d.prepare(corpus::list_lines(d.path("")), o);
+  CHECK(s.parts.at(0).utterances == 2);
+  const std::map<std::string, std::string> causes = {
+      {"blank", "nothing stands on it"},
+      {"with a text of several lines", "more than one line"},
+      {"narrower than their texts", "240 columns at a height of 48, for a text of 61 characters"},
+      {"far wider than their texts", "1680 columns at a height of 48, for a text of 2 characters"},
+      {"with too few pixels", "7 x 40 pixels, expected 8 each way"},
+      {"without a text", "no text goes with it"}};
+  for (const auto& [cause, what] : causes) {
+    INFO(cause);
+    REQUIRE(s.left_out.contains(cause));
+    CHECK(s.left_out.at(cause).size() == 1);
+    CHECK_THAT(s.left_out.at(cause).front().what, Contains(what));
+  }
+  REQUIRE(s.left_out.at("missing or unreadable").size() == 2);
+  CHECK_THAT(s.left_out.at("missing or unreadable")[0].what, Contains("broken.png: is no image"));
+  CHECK_THAT(s.left_out.at("missing or unreadable")[1].what, Contains("no-image.png: "));
+  o.strict = true;
+  CHECK_THROWS_WITH(d.prepare(corpus::list_lines(d.path("")), o), Contains("of 10 utterances"));
 }
 
 }  // namespace rondo

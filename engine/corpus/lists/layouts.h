@@ -14,13 +14,15 @@ namespace rondo::corpus {
 struct ListedUtterance {
   std::string where;  // for messages: "clips.tsv:7"; empty: the file's name says it
   std::string id;     // what it is called; empty: the file's name says it
-  FilePart file;      // the recording, or ready features; its path is absolute
+  FilePart file;      // the recording, ready features or an image; its path is absolute
   InputKind kind = InputKind::recording;
   double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end
+  int64_t columns = 0;               // of the image of a line once it is scaled to the usual height
   std::string text;
   bool has_text = true;  // false: none was found
   std::string speaker;   // empty: not known
+  std::string folder;    // that images lie in, a book say, below the one that was listed
   std::string split;     // train, dev or test; empty: not said
 };
 
@@ -28,6 +30,13 @@ struct ListedUtterance {
 // `speakers_in_folders` the name of the folder that a recording is in is its speaker's.
 std::vector<ListedUtterance> list_folder(const std::string& folder,
                                          bool speakers_in_folders = false);
+
+// Images of text lines at any depth, each with its text beside it: a.png and a.gt.txt, or a.txt.
+// The image may be called a.nrm.png or a.bin.png, as other programs call what they have normalised
+// or made black and white; of several for one text the plain one is taken. Folders called train,
+// dev, valid, val or test at the top are the splits. A text without an image is listed with the
+// image that is missing.
+std::vector<ListedUtterance> list_lines(const std::string& folder);
 
 // LibriSpeech: SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, "SPEAKER-CHAPTER-0001 TEXT" for each
 // SPEAKER-CHAPTER-0001.flac beside it. Below folders called train…, dev… or test… these are the

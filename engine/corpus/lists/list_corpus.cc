@@ -40,32 +40,14 @@ double measure(ListedUtterance& u, const AudioReader& audio) {
   return static_cast<double>(shape.frames) * u.seconds_per_frame;
 }
 
-// Measures the recording and applies the rules to the text.
-std::optional<Flaw> examine(ListedUtterance& u, const AudioReader& audio,
-                            const PrepareListOptions& o) {
-  if (!u.has_text) return Flaw{"without a text", u.file.path + ": no text goes with it"};
-  try {
-    code_points(u.file.path);  // a manifest is UTF-8
-    code_points(u.id);
-  } catch (const InputError&) {
-    return Flaw{"with a name that is not UTF-8", u.file.path + ": has to be renamed"};
-  }
-  try {
-    u.text = apply_rules(o.text, u.text);
-  } catch (const InputError& e) {
-    return Flaw{"with a text that is not UTF-8", str(u.file.path, ": ", e.what())};
-  }
-  if (u.text.empty()) return Flaw{"with an empty text", u.file.path + ": its text is empty"};
-  try {
-    const double seconds = measure(u, audio);
-    if (u.duration < 0) u.duration = seconds - u.offset;
-    if (u.offset + u.duration > 1.01 * seconds + 0.1) {
-      return Flaw{"beyond the end of its recording",
-                  str(u.file.path, ": has ", seconds, " s, the part ends after ",
-                      u.offset + u.duration, " s")};
-    }
-  } catch (const InputError& e) {
-    return Flaw{"missing or unreadable", e.what()};
+std::optional<Flaw> examine_sound(ListedUtterance& u, const AudioReader& audio,
+                                  const PrepareListOptions& o) {
+  const double seconds = measure(u, audio);
+  if (u.duration < 0) u.duration = seconds - u.offset;
+  if (u.offset + u.duration > 1.01 * seconds + 0.1) {
+    return Flaw{"beyond the end of its recording",
+                str(u.file.path, ": has ", seconds, " s, the part ends after ",
+                    u.offset + u.duration, " s")};
   }
   if (!(u.duration >= o.least_seconds)) {
     return Flaw{"too short",
@@ -74,9 +56,63 @@ std::optional<Flaw> examine(ListedUtterance& u, const AudioReader& audio,
   return std::nullopt;
 }
 
+// What no line of this text can look like. Print and handwriting take 10 to 30 columns a character
+// at the usual height; what has a fifth of that is a page, a column of text, or another line's.
+std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images) {
+  constexpr int32_t least_side = 8;
+  constexpr int64_t least_columns = 4, most_columns = 400;  // per character
+  const GreyImage image = images.read(u.file);
+  const std::string size = str(u.file.path, ": is ", image.width, " x ", image.height, " pixels");
+  if (std::min(image.width, image.height) < least_side) {
+    return Flaw{"with too few pixels", str(size, ", expected ", least_side, " each way")};
+  }
+  if (is_blank(image)) return Flaw{"blank", u.file.path + ": nothing stands on it"};
+  u.columns = LineConfig().scaled_width(image.info());
+  const auto characters = static_cast<int64_t>(code_points(u.text).size());
+  const std::string at_height =
+      str(size, ", ", u.columns, " columns at a height of ", LineConfig().height);
+  if (u.columns < least_columns * characters) {
+    return Flaw{"narrower than their texts",
+                str(at_height, ", for a text of ", characters, " characters")};
+  }
+  if (u.columns > most_line_columns ||
+      u.columns > most_columns * std::max<int64_t>(characters, 4)) {
+    return Flaw{"far wider than their texts",
+                str(at_height, ", for a text of ", characters, " characters")};
+  }
+  return std::nullopt;
+}
+
+// Looks at the recording or the image, and applies the rules to the text.
+std::optional<Flaw> examine(ListedUtterance& u, const MediaReaders& readers,
+                            const PrepareListOptions& o) {
+  if (!u.has_text) return Flaw{"without a text", u.file.path + ": no text goes with it"};
+  try {
+    code_points(u.file.path);  // a manifest is UTF-8
+    code_points(u.id);
+  } catch (const InputError&) {
+    return Flaw{"with a name that is not UTF-8", u.file.path + ": has to be renamed"};
+  }
+  if (u.kind == InputKind::image && u.text.find('\n') != std::string::npos) {
+    return Flaw{"with a text of several lines", u.file.path + ": its text has more than one line"};
+  }
+  try {
+    u.text = apply_rules(o.text, u.text);
+  } catch (const InputError& e) {
+    return Flaw{"with a text that is not UTF-8", str(u.file.path, ": ", e.what())};
+  }
+  if (u.text.empty()) return Flaw{"with an empty text", u.file.path + ": its text is empty"};
+  try {
+    return u.kind == InputKind::image ? examine_image(u, *readers.images)
+                                      : examine_sound(u, *readers.audio, o);
+  } catch (const InputError& e) {
+    return Flaw{"missing or unreadable", e.what()};
+  }
+}
+
 // Leaves in `list` what can be used, in its order.
-void sift(std::vector<ListedUtterance>& list, const AudioReader& audio, const PrepareListOptions& o,
-          DataSummary& summary) {
+void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
+          const PrepareListOptions& o, DataSummary& summary) {
   constexpr size_t block = 512;
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   std::vector<ListedUtterance> kept;
@@ -84,7 +120,7 @@ void sift(std::vector<ListedUtterance>& list, const AudioReader& audio, const Pr
     const size_t count = std::min(block, list.size() - begin);
     std::vector<std::optional<Flaw>> flaws(count);
     pool.for_each(static_cast<int64_t>(count), [&](int64_t i) {
-      flaws[static_cast<size_t>(i)] = examine(list[begin + static_cast<size_t>(i)], audio, o);
+      flaws[static_cast<size_t>(i)] = examine(list[begin + static_cast<size_t>(i)], readers, o);
     });
     for (size_t i = 0; i < count; ++i) {
       ListedUtterance& u = list[begin + i];
@@ -123,6 +159,12 @@ uint64_t draw(uint64_t seed, const std::string& what) {
 size_t share_of(double share, size_t all) {
   const auto wanted = static_cast<size_t>(std::llround(share * static_cast<double>(all)));
   return share > 0 && all >= 3 ? std::max<size_t>(wanted, 1) : wanted;
+}
+
+// What utterances have in common that a model should not know from its training: who speaks, or the
+// book that lines are from.
+const std::string& group_of(const ListedUtterance& u) {
+  return u.kind == InputKind::image ? u.folder : u.speaker;
 }
 
 // Groups of utterances that belong together: those of a speaker, or each for itself.
@@ -173,25 +215,27 @@ std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions&
     }
     return "as the data are divided";
   }
-  Groups by_speaker, alone;
+  Groups together, alone;
   const size_t common = common_folder(list);
   bool known = true;
   for (ListedUtterance& u : list) {
-    known = known && !u.speaker.empty();
-    by_speaker[u.speaker].push_back(&u);
+    known = known && !group_of(u).empty();
+    together[group_of(u)].push_back(&u);
     // Wherever the data lie, the draw is the same.
     FilePart file = u.file;
     file.path.erase(0, common);
     alone[str(u.id, " ", u.offset, " ", file.name())].push_back(&u);
   }
-  constexpr size_t enough_speakers = 4;
-  if (known && by_speaker.size() >= enough_speakers && deal(by_speaker, list.size(), o)) {
-    return "by speaker: nobody is in two parts";
+  const bool images = list.front().kind == InputKind::image;
+  constexpr size_t enough = 4;
+  if (known && together.size() >= enough && deal(together, list.size(), o)) {
+    return images ? "by folder: none is in two parts" : "by speaker: nobody is in two parts";
   }
   deal(alone, list.size(), o);
-  if (!known) return "by utterance, drawn with the seed";
-  return str("by utterance, drawn with the seed (", by_speaker.size(),
-             " speakers are too few for parts of these shares)");
+  const char* how = images ? "by line, drawn with the seed" : "by utterance, drawn with the seed";
+  if (!known) return how;
+  return str(how, " (", together.size(), images ? " folder" : " speaker",
+             together.size() == 1 ? " is" : "s are", " too few for parts of these shares)");
 }
 
 std::string written_path(const std::string& path, const fs::path& out) {
@@ -202,19 +246,25 @@ std::string written_path(const std::string& path, const fs::path& out) {
   return near ? relative.string() : path;
 }
 
+// Seconds, or columns.
+double length_of(const ListedUtterance& u) {
+  return u.kind == InputKind::image ? static_cast<double>(u.columns) : u.duration;
+}
+
 DataSummary::Part part_of(const std::string& name, const std::vector<const ListedUtterance*>& all) {
   DataSummary::Part part;
   part.name = name;
-  std::set<std::string> speakers;
+  std::set<std::string> groups;
   std::vector<double> lengths;
   for (const ListedUtterance* u : all) {
     ++part.utterances;
     part.words += static_cast<int64_t>(split_words(u->text).size());
-    part.seconds += u->duration;
-    lengths.push_back(u->duration);
-    if (!u->speaker.empty()) speakers.insert(u->speaker);
+    part.characters += static_cast<int64_t>(code_points(u->text).size());
+    part.length += length_of(*u);
+    lengths.push_back(length_of(*u));
+    if (!group_of(*u).empty()) groups.insert(group_of(*u));
   }
-  part.speakers = static_cast<int64_t>(speakers.size());
+  part.groups = static_cast<int64_t>(groups.size());
   std::sort(lengths.begin(), lengths.end());
   if (!lengths.empty()) {
     part.shortest = lengths.front();
@@ -235,24 +285,30 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   if (u.kind == InputKind::recording) entry.duration = std::round(u.duration * 1e4) / 1e4;
   entry.text = u.text;
   entry.speaker = u.speaker;
-  if (!u.id.empty()) entry.extra = Json::object({{"id", u.id}}).dump();
+  Json extra = Json::object({});
+  if (!u.id.empty()) extra["id"] = u.id;
+  if (!u.folder.empty()) extra["folder"] = u.folder;
+  if (!extra.members().empty()) entry.extra = extra.dump();
   return entry;
 }
 
 std::string histogram(const std::vector<ListedUtterance>& list, const std::string& title) {
-  std::vector<double> seconds;
-  for (const ListedUtterance& u : list) seconds.push_back(u.duration);
-  return histogram_svg({title, "seconds", "recordings", seconds});
+  std::vector<double> lengths;
+  for (const ListedUtterance& u : list) lengths.push_back(length_of(u));
+  const bool images = list.front().kind == InputKind::image;
+  return histogram_svg({title,
+                        images ? str("columns at a height of ", LineConfig().height) : "seconds",
+                        images ? "lines" : "recordings", lengths});
 }
 
 }  // namespace
 
-DataSummary prepare_list(std::vector<ListedUtterance> list, const AudioReader& audio,
+DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& readers,
                          const PrepareListOptions& o) {
   corpus::CorpusFolder folder(o.out, o.kind, o.source);
   DataSummary summary;
   summary.listed = static_cast<int64_t>(list.size());
-  sift(list, audio, o, summary);
+  sift(list, readers, o, summary);
   if (list.empty()) fail_unusable(summary, "\nthere is nothing left to train on");
   if (o.strict && !summary.left_out.empty()) fail_unusable(summary, "");
   summary.division = divide(list, o);

@@ -11,7 +11,7 @@
 
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/lists/layouts.h"
-#include "engine/data/audio/waveform.h"
+#include "engine/data/dataset.h"
 #include "engine/text/text_rules.h"
 
 namespace rondo {
@@ -20,8 +20,9 @@ struct PrepareListOptions {
   std::string kind;    // of the corpus: "folder", "csv", ...
   std::string source;  // the folder that the list was read from; empty: none
   std::string out;
-  // Shares of the utterances to validate and to test with, where the list does not say. Speakers
-  // are kept apart when there are four or more and all are known; otherwise utterances are drawn.
+  // Shares of the utterances to validate and to test with, where the list does not say. Speakers,
+  // and the folders of images, are kept apart when there are four or more and all are known;
+  // otherwise utterances are drawn.
   double dev = 0.05, test = 0.05;
   uint64_t seed = 1;
   TextRules text;
@@ -34,8 +35,10 @@ struct PrepareListOptions {
 struct DataSummary {
   struct Part {
     std::string name;  // train, dev, test
-    int64_t utterances = 0, words = 0, speakers = 0;
-    double seconds = 0, shortest = 0, median = 0, longest = 0;
+    int64_t utterances = 0, words = 0, characters = 0;
+    int64_t groups = 0;  // speakers, or the folders of images
+    // Seconds; of images, columns once they are scaled to the usual height.
+    double length = 0, shortest = 0, median = 0, longest = 0;
   };
   struct Problem {
     std::string where, what;
@@ -50,7 +53,7 @@ struct DataSummary {
 // Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json and lengths.svg, a histogram. Paths
 // are relative to OUT where the recordings lie in it or in the folder around it, otherwise
 // absolute. Throws InputError where nothing is left.
-DataSummary prepare_list(std::vector<corpus::ListedUtterance> list, const AudioReader& audio,
+DataSummary prepare_list(std::vector<corpus::ListedUtterance> list, const MediaReaders& readers,
                          const PrepareListOptions& options);
 
 }  // namespace rondo

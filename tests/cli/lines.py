@@ -1,0 +1,184 @@
+"""Images of text lines: from a folder of them to a model and its transcripts."""
+
+import json
+import pathlib
+import random
+import re
+import shutil
+import struct
+import zlib
+
+from cli_support import TINY, check, fails, folder, main, run, train, write_manifest
+
+# A letter is columns of ink: rows from the top, 16 of them, 1 is ink.
+GLYPHS = {"a": ["1" * 16, "1" * 16, "0" * 16], "b": ["1" * 8 + "0" * 8] * 4, "c": ["0" * 8 + "1" * 8] * 4,
+          " ": ["0" * 16] * 5}
+LINES = TINY + ["features.type=image", "features.height=16", "features.padding=2", "data.batch_frames=300",
+                "model.subsample=1"]
+
+
+def line_image(text, rng):
+    """Rows of grey values, 20 high, paper around the ink."""
+    columns = ["0" * 16] * 3
+    for letter in text:
+        columns += GLYPHS[letter] + ["0" * 16] * rng.randrange(2, 4)
+    return [[rng.randrange(0, 40) if 0 <= y < 16 and c[y] == "1" else rng.randrange(225, 256) for c in columns]
+            for y in range(-2, 18)]
+
+
+def png(rows):
+    """Grey rows as the bytes of a PNG."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 0, 0, 0, 0)
+    pixels = b"".join(b"\0" + bytes(row) for row in rows)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(pixels)) + chunk(b"IEND", b""))
+
+
+def pgm(rows):
+    return f"P5\n{len(rows[0])} {len(rows)}\n255\n".encode() + b"".join(bytes(row) for row in rows)
+
+
+def line_corpus(root, books=6, each=12, seed=3):
+    """root/scans/BOOK/N.png, some of them N.pgm, with N.gt.txt."""
+    rng = random.Random(seed)
+    for book in range(books):
+        place = root / "scans" / f"book{book}"
+        place.mkdir(parents=True)
+        for n in range(each):
+            text = " ".join("".join(rng.choice("abc") for _ in range(rng.randrange(1, 4))) for _ in range(2))
+            rows = line_image(text, rng)
+            name, content = (f"{n}.pgm", pgm(rows)) if n % 3 == 0 else (f"{n}.png", png(rows))
+            (place / name).write_bytes(content)
+            (place / f"{n}.gt.txt").write_text(text + "\n")
+
+
+def manifest(path):
+    return [json.loads(line) for line in path.open()]
+
+
+def test_from_a_folder_of_lines_to_a_model():
+    with folder() as root:
+        line_corpus(root)
+        scans = root / "scans"
+        (scans / "book0" / "blank.png").write_bytes(png([[255] * 60] * 20))
+        (scans / "book0" / "blank.gt.txt").write_text("a")
+        (scans / "book1" / "cut.png").write_bytes(png(line_image("abc", random.Random(1)))[:60])
+        (scans / "book1" / "cut.gt.txt").write_text("abc")
+        run("prepare", "lines", scans, root / "mine", "--dev", 0.17, "--test", 0.17,
+            says=["divided by folder: none is in two parts", "4 characters: space a b c", "left out, blank: 1 of 74",
+                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", "features.type=image"])
+        fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 utterances", "blank.png"])
+        test = manifest(root / "mine" / "test.jsonl")
+        sheets_of_what_is_seen(root, scans)
+        check(len(test) == 12 and len({line["folder"] for line in test}) == 1, test)
+
+        model = root / "run"
+        train(root / "mine", model, "training.epochs=40", "distort.stretch=0.1", "distort.noise=0.05", base=LINES,
+              says="48 utterances")
+        out, _ = run("eval", model, root / "mine" / "test.jsonl", "--group-by", "folder", "--report", root / "report.html")
+        rate = float(out.split("CER ")[1].split("%")[0])
+        check(rate < 10, "has not learnt:", out)
+        check(test[0]["folder"] in out, out)
+        check((root / "report.html").exists(), "no report")
+
+        # One line, all lines of a folder, of a manifest, from standard input: the same text.
+        image = (root / "mine" / test[0]["image_filepath"]).resolve()
+        text = run("transcribe", model, image)[0].strip()
+        check(text and set(text) <= set("abc "), repr(text))
+        of_folder = dict(line.split("\t") for line in run("transcribe", model, image.parent)[0].splitlines())
+        check(of_folder[str(image)] == text, of_folder)
+        check(set(map(pathlib.Path, of_folder)) == set(image.parent.glob("*.p*")), of_folder)
+        of_manifest = run("transcribe", model, root / "mine" / "test.jsonl")[0].splitlines()
+        check(len(of_manifest) == 12 and of_manifest[0].split("\t")[1] == text, of_manifest)
+        check(run("transcribe", model, "-", stdin=image.read_bytes())[0].strip() == text, "standard input")
+        # What the image is called does not matter, what it holds does.
+        shutil.copy(image, root / "line.scan")
+        check(run("transcribe", model, root / "line.scan")[0].strip() == text, "another name")
+        # Nothing stands on it.
+        blank = scans / "book0" / "blank.png"
+        check(run("transcribe", model, blank)[0] == "\n", "a blank line has text")
+
+        places_are_in_the_image(model, image, text)
+        info_and_init_from(root, model, image, text)
+        what_a_model_of_lines_refuses(root, model, image)
+
+
+def sheets_of_what_is_seen(root, scans):
+    words = ["prepare", "lines", scans, root / "mine", "--dev", 0.17, "--test", 0.17]
+    (root / "bent.toml").write_text('[features]\ntype = "image"\nheight = 16\n[distort]\nnoise = 0.3\nprobability = 1\n')
+    run(*words, "--preview", root / "plain.svg", says="plain.svg: what a network sees")
+    run(*words, "--preview", root / "bent.svg", "--config", root / "bent.toml")
+    plain, bent = (re.findall('height="(\\d+)"[^>]*base64,([^"]+)', (root / name).read_text()) for name in ("plain.svg", "bent.svg"))
+    check(len(plain) == len(bent) == 24, len(plain), len(bent))
+    check(plain[0][0] == "48" and bent[0][0] == "16", plain[0][0], bent[0][0])
+    check(len({p[1] for p in plain[:4]}) == 1 and len({b[1] for b in bent[:4]}) == 4, "epochs look alike, or lines that are not bent do not")
+    run(*words, "--preview", root / "bent.png", "--config", root / "bent.toml")
+    check((root / "bent.png").read_bytes().startswith(b"\x89PNG"), "no PNG")
+    fails(*words, "--preview", root / "bent.pdf", errs="bent.pdf' ends with neither .svg nor .png")
+    (root / "sound.toml").write_text("[features]\nbins = 20\n")
+    fails(*words, "--preview", root / "x.svg", "--config", root / "sound.toml", errs="sound.toml: features.type is not \"image\"")
+    run(*words, "--config", root / "bent.toml", code=2, errs="--config is for --preview")
+
+
+def places_are_in_the_image(model, image, text):
+    line = json.loads(run("transcribe", model, image, "--format", "jsonl")[0])
+    check(line["image_filepath"] == str(image) and line["height"] == 20, line)
+    check(line["text"] == text and "".join(w["text"] for w in line["words"]) == text.replace(" ", ""), line)
+    ends = [0]
+    for word in line["words"]:
+        check(ends[-1] <= word["begin"] < word["end"] <= line["width"], line)
+        ends.append(word["end"])
+    check(line["words"][-1]["end"] > 0.5 * line["width"], line)
+
+
+def info_and_init_from(root, model, image, text):
+    info = json.loads(run("info", "--model", model, "--json")[0])
+    check(info["features"] == {"type": "image", "columns": 16, "normalisation": "utterance", "height": 16, "padding": 2,
+                               "ink": "dark", "contrast": True}, info)
+    check("frame_seconds" not in info and info["subsampling"] == 1, info)
+    run("info", "--model", model, says=["16 features -> 5 outputs", "utterances of 1000 columns"])
+    # Features and layers come with the weights.
+    run("train", "--init-from", model, f"data={root / 'mine'}", f"training.checkpoint_dir={root / 'tuned'}",
+        "training.max_steps=2", "training.samples=0", "training.threads=2", says="weights from")
+    check(run("transcribe", root / "tuned", image)[0].strip(), "nothing written")
+
+
+def what_a_model_of_lines_refuses(root, model, image):
+    fails("transcribe", model, image, "--stream", errs="was trained on images")
+    (root / "x.wav").write_bytes(b"RIFF")
+    fails("transcribe", model, root / "x.wav", errs=["x.wav: holds a recording", "reads images"])
+    (root / "empty").mkdir()
+    fails("transcribe", model, root / "empty", errs="holds no images (.png")
+    (root / "bad.png").write_bytes(png(line_image("abc", random.Random(1)))[:60])
+    fails("transcribe", model, root / "bad.png", errs="bad.png: is no whole PNG")
+    (root / "huge.pgm").write_bytes(b"P5 1000000 1000000 255\n")
+    fails("transcribe", model, root / "huge.pgm", errs=["huge.pgm: is 1000000 x 1000000 pixels, expected at most"])
+    (root / "wide.pgm").write_bytes(b"P5 100000 8 255\n" + bytes(800000))
+    fails("transcribe", model, root / "wide.pgm", errs="wide.pgm: is 100000 x 8 pixels, 200000 columns at a height of 16")
+    # One bad image does not keep the others from being read.
+    out, _ = run("transcribe", model, root / "bad.png", image, code=1, errs="bad.png: is no whole PNG")
+    check(len(out.splitlines()) == 1 and out.startswith(str(image)), out)
+
+
+def test_settings_of_the_other_kind_are_refused():
+    with folder() as root:
+        (root / "a.pgm").write_bytes(pgm(line_image("abc", random.Random(1))))
+        write_manifest(root / "train.jsonl", [{"image_filepath": "a.pgm", "text": "abc"}] * 2)
+        shutil.copy(root / "train.jsonl", root / "dev.jsonl")
+        words = ["train", *TINY, f"data={root}", f"training.checkpoint_dir={root / 'run'}"]
+        fails(*words, errs=["train.jsonl:1: ", "a.pgm is an image, but features.type is not \"image\""])
+        image = words + ["features.type=image"]
+        for setting in ("features.bins=20", "features.rate=8000", "augment.speed=[0.9,1.1]", "features.hop_ms=5"):
+            fails(*image, setting, errs=[setting.split("=")[0], "but features.type is \"image\": it works on recordings alone"])
+        for setting in ("features.height=32", "distort.blur=1"):
+            fails(*words, setting, errs=[setting.split("=")[0], "but features.type is not \"image\": it works on images alone"])
+        fails(*image, "features.ink=blue", errs="features.ink is \"blue\", expected one of \"dark\", \"light\", \"auto\"")
+        fails(*image, "features.heigth=32", errs="did you mean 'features.height'?")
+        write_manifest(root / "train.jsonl", [{"image_filepath": "a.pgm", "audio_filepath": "a.wav", "text": "abc"}])
+        fails(*image, errs="train.jsonl:1: both \"image_filepath\" and \"audio_filepath\" are given, expected one")
+        write_manifest(root / "train.jsonl", [{"image_filepath": "a.pgm", "text": "abc" * 30}])
+        fails(*image, lines=2, errs=["1 with fewer frames than the labels need", "a.pgm: its labels need 90 frames"])
+
+
+main(globals())

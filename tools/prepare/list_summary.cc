@@ -1,0 +1,84 @@
+#include "tools/prepare/list_summary.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+std::string length_text(double seconds) {
+  char text[32];
+  const bool hours = seconds >= 3600;
+  std::snprintf(text, sizeof text, hours ? "%.1f h" : "%.1f min", seconds / (hours ? 3600 : 60));
+  return text;
+}
+
+void print_lines(const DataSummary& s) {
+  std::printf("%-8s %8s %10s %8s %9s %9s %8s %8s\n", "", "lines", "characters", "words", "folders",
+              "narrowest", "median", "widest");
+  for (const DataSummary::Part& p : s.parts) {
+    std::printf("%-8s %8lld %10lld %8lld %9s %9.0f %8.0f %8.0f\n", p.name.c_str(),
+                static_cast<long long>(p.utterances), static_cast<long long>(p.characters),
+                static_cast<long long>(p.words),
+                p.groups > 0 ? std::to_string(p.groups).c_str() : "-", p.shortest, p.median,
+                p.longest);
+  }
+  std::printf("widths: pixels once a line is scaled to a height of %d\n", LineConfig().height);
+}
+
+void print_recordings(const DataSummary& s) {
+  std::printf("%-8s %10s %9s %9s %9s %9s %9s %9s\n", "", "utterances", "length", "speakers",
+              "words", "shortest", "median", "longest");
+  for (const DataSummary::Part& p : s.parts) {
+    std::printf("%-8s %10lld %9s %9s %9lld %8.1fs %8.1fs %8.1fs\n", p.name.c_str(),
+                static_cast<long long>(p.utterances), length_text(p.length).c_str(),
+                p.groups > 0 ? std::to_string(p.groups).c_str() : "-",
+                static_cast<long long>(p.words), p.shortest, p.median, p.longest);
+  }
+}
+
+// All by how they look, the rare ones by name.
+void print_characters(const DataSummary& s) {
+  constexpr int64_t rare = 5;
+  std::string all, few;
+  int shown = 0;
+  for (const auto& [character, count] : s.characters) {
+    all += " " + (character == " " ? std::string("space") : character);
+    if (count >= rare) continue;
+    if (++shown <= 10) {
+      few += str(few.empty() ? "" : ", ", describe(code_points(character).front()), " ",
+                 count == 1 ? "once" : str(count, " times"));
+    }
+  }
+  std::printf("%zu characters:%s\n", s.characters.size(), all.c_str());
+  if (shown == 0) return;
+  std::printf("  too rare to be learnt, fewer than %lld times: %s%s\n",
+              static_cast<long long>(rare), few.c_str(),
+              shown > 10 ? str(" and ", shown - 10, " more").c_str() : "");
+}
+
+void print_left_out(const DataSummary& s) {
+  for (const auto& [cause, problems] : s.left_out) {
+    std::printf("left out, %s: %zu of %lld\n", cause.c_str(), problems.size(),
+                static_cast<long long>(s.listed));
+    for (size_t i = 0; i < std::min<size_t>(problems.size(), 10); ++i) {
+      std::printf("  %s%s%s\n", problems[i].where.c_str(), problems[i].where.empty() ? "" : ": ",
+                  problems[i].what.c_str());
+    }
+    if (problems.size() > 10) std::printf("  and %zu more\n", problems.size() - 10);
+  }
+}
+
+}  // namespace
+
+void print_summary(const DataSummary& s, InputKind kind) {
+  kind == InputKind::image ? print_lines(s) : print_recordings(s);
+  std::printf("divided %s\n", s.division.c_str());
+  print_characters(s);
+  print_left_out(s);
+}
+
+}  // namespace rondo
