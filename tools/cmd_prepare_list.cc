@@ -1,4 +1,5 @@
 // rondo prepare folder, csv, librispeech, ...: manifests for data that are there already.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -57,8 +58,14 @@ int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   const char* type = kind == InputKind::image      ? " features.type=image"
                      : kind == InputKind::features ? " features.type=ready"
                                                    : "";
-  std::printf("%s: manifests, and lengths.svg; train with data=%s%s\n", o.prepare.out.c_str(),
-              o.prepare.out.c_str(), type);
+  // data=DIR stands for all three manifests; a part that is not there has to be taken back.
+  std::string missing;
+  for (const char* name : {"dev", "test"}) {
+    if (std::none_of(s.parts.begin(), s.parts.end(), [&](const auto& p) { return p.name == name; }))
+      missing += str(" data.", name, "=");
+  }
+  std::printf("%s: manifests, and lengths.svg; train with data=%s%s%s\n", o.prepare.out.c_str(),
+              o.prepare.out.c_str(), missing.c_str(), type);
   return 0;
 }
 
