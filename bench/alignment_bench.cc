@@ -1,10 +1,9 @@
 // Times forced alignment on made-up outputs of a CTC model, a JSON line per way:
 //   ninja -C build bench/alignment_bench
-//   build/bench/alignment_bench                       # four hours of speech: 825,011 frames,
-//   40,000 labels build/bench/alignment_bench --frames 20000 --labels 2000 --classes 32 --errors
-//   0.1 build/bench/alignment_bench ... --dense           # the whole trellis too, and that the
-//   paths are equal build/bench/alignment_bench ... --save FOLDER     # scores.npy, labels.npy,
-//   path.npy for other programs
+//   build/bench/alignment_bench            # four hours of speech: 825,011 frames, 40,000 labels
+//   build/bench/alignment_bench --frames 20000 --labels 2000 --classes 32 --errors 0.1
+//   build/bench/alignment_bench --dense    # the whole trellis too, and that the paths are equal
+//   build/bench/alignment_bench --save F   # F/scores.npy, labels.npy, path.npy for other programs
 // In a frame the wanted class has 6 more than the normally distributed others; of `errors` of the
 // labels the model wrote another one or none. thread_s is processor time of the one thread,
 // peak_bytes what the process had in memory at most, scores_bytes of that the scores themselves.
