@@ -16,7 +16,7 @@
 
 #include "bench/clock.h"
 #include "engine/data/features/npy.h"
-#include "engine/decode/forced_alignment.h"
+#include "engine/decode/align/forced_alignment.h"
 #include "engine/io/file.h"
 #include "engine/io/resident_memory.h"
 #include "kernels/base/error.h"

@@ -46,7 +46,7 @@ PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>&
 void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
   std::map<std::string, std::string> taken;
   for (const ModelInput& input : inputs) {
-    const auto [other, is_new] = taken.emplace(npy_path(style, input), input.name);
+    const auto [other, is_new] = taken.emplace(output_path(style, input), input.name);
     if (is_new || other->second == input.name) continue;
     fail_input("the outputs for '", other->second, "' and for '", input.name,
                "' would both go to '", other->first,
@@ -62,7 +62,7 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
   if (style.format == PredictionFormat::npy) {
     require_own_names(style, inputs);
     for (const ModelInput& input : inputs) {
-      outputs.emplace_back(npy_path(style, input), "--out");
+      outputs.emplace_back(output_path(style, input), "--out");
       outputs.back().require_not(picture);
     }
   }

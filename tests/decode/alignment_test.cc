@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "engine/decode/forced_alignment.h"
+#include "engine/decode/align/forced_alignment.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

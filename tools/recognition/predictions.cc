@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "engine/data/features/npy.h"
+#include "engine/decode/transcript_formats.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
 
@@ -51,7 +52,58 @@ Json line_of(const ModelInput& input, double seconds) {
   return line;
 }
 
-std::string json_text(Task task, const ModelInput& input, const Prediction& p, double seconds) {
+std::string plain_text(Task task, const Prediction& p) {
+  if (task == Task::ctc) return p.transcript.text;
+  if (task == Task::classify) return str(p.class_index, "\t", number_text(probability_of(p)));
+  std::string text;
+  for (float v : p.values) text += (text.empty() ? "" : " ") + number_text(v);
+  return text;
+}
+
+// What tells it from others, as a file may be called.
+std::string stem_of(const ModelInput& input) {
+  std::string name = std::filesystem::path(input.file.path).stem().string();
+  if (input.file.path == "-") name = "stdin";
+  if (!input.file.is_whole()) name = input.name;  // the archive's says little
+  if (!input.key.empty()) name += "-" + input.key;
+  if (input.segment.offset > 0) name += "-" + number_text(input.segment.offset);
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+const char* extension_of(PredictionFormat format) {
+  switch (format) {
+    case PredictionFormat::npy:
+      return ".npy";
+    case PredictionFormat::text_grid:
+      return ".TextGrid";
+    case PredictionFormat::srt:
+      return ".srt";
+    case PredictionFormat::vtt:
+      return ".vtt";
+    default:
+      return "";
+  }
+}
+
+std::string timed_text(PredictionFormat format, const ModelInput& input, const Transcript& t,
+                       double seconds) {
+  if (format == PredictionFormat::ctm) return to_ctm(t, stem_of(input));
+  if (format == PredictionFormat::text_grid) return to_text_grid(t, seconds);
+  const std::vector<Subtitle> subtitles = subtitles_of(t, {});
+  return format == PredictionFormat::srt ? to_srt(subtitles) : to_vtt(subtitles);
+}
+
+}  // namespace
+
+PredictionFormat prediction_format(const std::string& name) {
+  const char* names[] = {"text", "jsonl", "npy", "ctm", "textgrid", "srt", "vtt"};
+  const auto at = std::find(std::begin(names), std::end(names), name);
+  RONDO_CHECK(at != std::end(names), "format ", name);
+  return static_cast<PredictionFormat>(at - std::begin(names));
+}
+
+Json prediction_json(Task task, const ModelInput& input, const Prediction& p, double seconds) {
   Json line = line_of(input, seconds);
   switch (task) {
     case Task::ctc:
@@ -78,27 +130,12 @@ std::string json_text(Task task, const ModelInput& input, const Prediction& p, d
       line["values"] = p.values;
       break;
   }
-  return line.dump_replacing();
+  return line;
 }
 
-std::string plain_text(Task task, const Prediction& p) {
-  if (task == Task::ctc) return p.transcript.text;
-  if (task == Task::classify) return str(p.class_index, "\t", number_text(probability_of(p)));
-  std::string text;
-  for (float v : p.values) text += (text.empty() ? "" : " ") + number_text(v);
-  return text;
-}
-
-}  // namespace
-
-std::string npy_path(const PredictionStyle& style, const ModelInput& input) {
-  std::string name = std::filesystem::path(input.file.path).stem().string();
-  if (input.file.path == "-") name = "stdin";
-  if (!input.file.is_whole()) name = input.name;  // the archive's says little
-  if (!input.key.empty()) name += "-" + input.key;
-  if (input.segment.offset > 0) name += "-" + number_text(input.segment.offset);
-  std::replace(name.begin(), name.end(), '/', '_');
-  return (std::filesystem::path(style.folder) / (name + ".npy")).string();
+std::string output_path(const PredictionStyle& style, const ModelInput& input) {
+  const std::string name = stem_of(input) + extension_of(style.format);
+  return (std::filesystem::path(style.folder) / name).string();
 }
 
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
@@ -109,17 +146,27 @@ void write_prediction(const PredictionStyle& style, Task task, const ModelInput&
       line = (style.named ? input.name + "\t" : "") + plain_text(task, p);
       break;
     case PredictionFormat::jsonl:
-      line = json_text(task, input, p, seconds);
+      line = prediction_json(task, input, p, seconds).dump_replacing();
       break;
     case PredictionFormat::npy: {
       const bool frames = task == Task::ctc;
       const std::vector<float>& values = frames ? p.transcript.logits : p.values;
       const int64_t shape[] = {p.transcript.frames, p.transcript.classes};
       const int64_t row[] = {static_cast<int64_t>(values.size())};
-      line = npy_path(style, input);
+      line = output_path(style, input);
       replace_text_file(line, frames ? data::make_npy(shape, values) : data::make_npy(row, values));
       break;
     }
+    default:
+      line = timed_text(style.format, input, p.transcript, seconds);
+      if (!style.folder.empty() && style.format != PredictionFormat::ctm) {
+        replace_text_file(output_path(style, input), line);
+        line = output_path(style, input);
+        break;
+      }
+      std::fputs(line.c_str(), stdout);
+      std::fflush(stdout);
+      return;
   }
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);

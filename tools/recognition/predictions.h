@@ -8,20 +8,28 @@
 
 namespace rondo {
 
-enum class PredictionFormat { text, jsonl, npy };
+enum class PredictionFormat { text, jsonl, npy, ctm, text_grid, srt, vtt };
+
+// Of --format: "text", "jsonl", "npy", "ctm", "textgrid", "srt" or "vtt".
+PredictionFormat prediction_format(const std::string& name);
 
 struct PredictionStyle {
   PredictionFormat format = PredictionFormat::text;
-  std::string folder;  // npy: where the files go
+  // Where files go, one for each input: npy, and if it is not empty TextGrid, SRT and VTT.
+  std::string folder;
   bool named = false;  // text: a line begins with the input's name and a tab
 };
 
-// One line on standard output, or a file and its name. `seconds`: of a recording. Throws InputError
-// for a file that cannot be written.
+// On standard output, or into a file, whose name is written then. `seconds`: of a recording. Throws
+// InputError for a file that cannot be written.
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
                       const Prediction& prediction, double seconds);
 
-// Where the outputs of an input go: FOLDER/NAME.npy.
-std::string npy_path(const PredictionStyle& style, const ModelInput& input);
+// What jsonl writes.
+Json prediction_json(Task task, const ModelInput& input, const Prediction& prediction,
+                     double seconds);
+
+// Where the file of an input goes: FOLDER/NAME.npy, .TextGrid, .srt or .vtt.
+std::string output_path(const PredictionStyle& style, const ModelInput& input);
 
 }  // namespace rondo

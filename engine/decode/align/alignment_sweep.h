@@ -7,8 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "engine/decode/alignment_graph.h"
-#include "engine/decode/alignment_kernel.h"
+#include "engine/decode/align/alignment_graph.h"
+#include "engine/decode/align/alignment_kernel.h"
 
 namespace rondo {
 

@@ -1,10 +1,10 @@
-#include "engine/decode/forced_alignment.h"
+#include "engine/decode/align/forced_alignment.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
-#include "engine/decode/alignment_sweep.h"
+#include "engine/decode/align/alignment_sweep.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

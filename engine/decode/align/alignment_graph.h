@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/decode/forced_alignment.h"
+#include "engine/decode/align/forced_alignment.h"
 
 namespace rondo {
 

@@ -1,4 +1,4 @@
-#include "engine/decode/alignment_sweep.h"
+#include "engine/decode/align/alignment_sweep.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Viterbi over a strip of labels, compiled once per instruction set. The states stay in registers
 // over all frames.
-#include "engine/decode/alignment_kernel.h"
+#include "engine/decode/align/alignment_kernel.h"
 #include "kernels/base/cpu/simd.h"
 
 namespace rondo::RONDO_ISA {

@@ -1,9 +1,9 @@
-#include "engine/decode/alignment_graph.h"
+#include "engine/decode/align/alignment_graph.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "engine/decode/alignment_kernel.h"
+#include "engine/decode/align/alignment_kernel.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
