@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <set>
 
 #include "engine/data/manifest.h"
 #include "engine/decode/text_alignment.h"
@@ -293,9 +292,6 @@ void require_fitting(const AlignOptions& o, bool model) {
   if (model && !o.recording.empty()) throw WrongUsage("--recording is for stored outputs");
   if (o.input == "-" && (o.text.empty() || !o.split.empty()))
     throw WrongUsage("standard input needs a file with its text, and cannot be split");
-  const bool files = o.format == "textgrid" || o.format == "srt" || o.format == "vtt";
-  if (!files && !o.out.empty())
-    throw WrongUsage("--out is for --format textgrid, srt and vtt; others go to standard output");
 }
 
 // What belongs to a single recording is not given to several.
@@ -306,9 +302,6 @@ void require_one(const AlignOptions& o, const PredictionStyle& style) {
         "a text goes with one recording; those of a folder have theirs beside them, "
         "those of a manifest in its lines");
   if (!o.recording.empty()) throw WrongUsage("--recording goes with one file of outputs");
-  const bool files = o.format == "textgrid" || o.format == "srt" || o.format == "vtt";
-  if (files && o.out.empty())
-    throw WrongUsage("--format " + o.format + " of several recordings needs --out FOLDER");
 }
 
 // No output is written over an input or over another one.
@@ -316,14 +309,9 @@ void require_apart(const AlignOptions& o, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
   require_folder_of(o.split);
   std::vector<OutputFile> outputs{OutputFile(o.split, "--split")};
-  std::set<std::string> taken;
-  for (const ModelInput& input : inputs) {
-    if (o.out.empty()) break;
-    const std::string path = output_path(style, input);
-    if (!taken.insert(path).second)
-      fail_input("the outputs for '", input.name, "' and for another input would both go to '",
-                 path, "'");
-    outputs.emplace_back(path, "--out");
+  if (!o.out.empty()) {
+    require_own_names(style, inputs);
+    for (const ModelInput& input : inputs) outputs.emplace_back(output_path(style, input), "--out");
   }
   for (const OutputFile& output : outputs) {
     output.require_not(o.input, "the input");
@@ -352,6 +340,7 @@ int run_align(const AlignOptions& o) {
   style.folder = o.out;
   style.named = inputs.size() != 1 || inputs.front().name != o.input;
   require_one(o, style);
+  require_fitting_output(style, o.format);
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
   const bool shows = o.split.empty() || o.format != "text";

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <memory>
 
 #include "engine/io/file.h"
@@ -33,25 +32,11 @@ struct PredictOptions {
 
 PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>& inputs) {
   PredictionStyle style;
-  style.format = o.format == "jsonl" ? PredictionFormat::jsonl
-                 : o.format == "npy" ? PredictionFormat::npy
-                                     : PredictionFormat::text;
+  style.format = prediction_format(o.format);
   style.folder = o.out;
   // A folder of one recording is written as a folder of two.
   style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
   return style;
-}
-
-// Files of one name in several folders, or of one stem, would replace each other's outputs.
-void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
-  std::map<std::string, std::string> taken;
-  for (const ModelInput& input : inputs) {
-    const auto [other, is_new] = taken.emplace(output_path(style, input), input.name);
-    if (is_new || other->second == input.name) continue;
-    fail_input("the outputs for '", other->second, "' and for '", input.name,
-               "' would both go to '", other->first,
-               "'; give them different names, or use several --out folders");
-  }
 }
 
 // Pictures and outputs go to files of their own.
@@ -59,7 +44,7 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
   const OutputFile picture(o.picture, "--picture");
   std::vector<OutputFile> outputs{picture};
-  if (style.format == PredictionFormat::npy) {
+  if (!style.folder.empty()) {
     require_own_names(style, inputs);
     for (const ModelInput& input : inputs) {
       outputs.emplace_back(output_path(style, input), "--out");
@@ -143,7 +128,7 @@ Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const M
       const std::vector<float> samples = read_samples(step, first);
       if (samples.empty()) break;
       feed(samples);
-      if (o.format == "jsonl" || !o.picture.empty()) {
+      if (o.format != "text" || !o.picture.empty()) {
         audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
       }
     }
@@ -249,12 +234,10 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
 }
 
 void require_fitting(const PredictOptions& o) {
-  if (o.format == "npy" && o.out.empty()) {
-    throw WrongUsage("--format npy needs --out FOLDER");
-  }
-  if (o.format != "npy" && !o.out.empty()) {
-    throw WrongUsage("--out is for --format npy; text and jsonl go to standard output");
-  }
+  PredictionStyle style;
+  style.format = prediction_format(o.format);
+  style.folder = o.out;
+  require_fitting_output(style, o.format);
   require_fitting(o.decoding, o.format);
   if (!o.picture.empty() && o.files.size() != 1) {
     throw WrongUsage("--picture takes a single recording");
@@ -285,6 +268,7 @@ int run_predict(const PredictOptions& o) {
                " inputs, --picture takes one recording");
   }
   const PredictionStyle style = style_of(o, inputs);
+  require_fitting_output(style, o.format);
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
   const bool alone = o.stream || !o.picture.empty();
@@ -307,12 +291,18 @@ void add_common_options(Command& command, PredictOptions* o) {
                   "(.jsonl); '-': standard input")
       .required()
       .check(check_file_name);
-  command
-      .add_option("--format", o->format,
-                  "text; jsonl, with all that is known; npy, the network's outputs")
-      .one_of({"text", "jsonl", "npy"})
-      .show_default();
-  command.add_option("--out", o->out, "folder for --format npy");
+  const bool writes = o->command == "transcribe";
+  CommandOption format = command.add_option(
+      "--format", o->format,
+      writes ? "text; jsonl, with all that is known; ctm and textgrid, words with their times; srt "
+               "and vtt, subtitles; npy, the network's outputs"
+             : "text; jsonl, with all that is known; npy, the network's outputs");
+  if (writes) {
+    format.one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt", "npy"}).show_default();
+  } else {
+    format.one_of({"text", "jsonl", "npy"}).show_default();
+  }
+  command.add_option("--out", o->out, "folder for formats that are files: npy, textgrid, srt, vtt");
   command
       .add_option("--channel", o->channel,
                   "of recordings that have several, from 0; else their mean")
@@ -343,6 +333,7 @@ void add_transcribe(Command& program) {
   command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          rondo transcribe run folder > transcripts.tsv\n"
+      "          rondo transcribe run talk.wav --format srt > talk.srt\n"
       "          rondo transcribe run folder --lm 3gram.lm --hot-words names.txt\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
   command.action([o] { return run_predict(*o); });

@@ -147,7 +147,7 @@ def test_mistakes():
         (root / "x.txt").write_text("a")
         run("align", root / "tokens", x, "--format", "srt", code=2, errs="--frame-ms says how long a frame is")
         run("align", root / "tokens", x, "--split", root / "s", "--frame-ms", "20", code=2, errs="needs --recording")
-        run("align", root / "tokens", x, "--out", root, code=2, errs="--out is for --format textgrid, srt and vtt")
+        run("align", root / "tokens", x, "--out", root, code=2, errs="--out is for formats that are files; text goes to")
         run("align", root / "tokens", root, root / "x.txt", code=2, errs="a text goes with one recording")
         run("align", root / "tokens", "-", code=2, errs="standard input needs a file with its text")
         fails("align", root / "tokens", x, "--frame-ms", "20", "--split", x, "--recording", "a.wav", errs="--split")

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "engine/data/features/npy.h"
 #include "engine/decode/transcript_formats.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
+#include "tools/command_line/command_line.h"
 
 namespace rondo {
 namespace {
@@ -131,6 +133,30 @@ Json prediction_json(Task task, const ModelInput& input, const Prediction& p, do
       break;
   }
   return line;
+}
+
+void require_fitting_output(const PredictionStyle& style, const std::string& format) {
+  const bool has_files = *extension_of(style.format) != '\0';
+  if (!has_files && !style.folder.empty())
+    throw WrongUsage("--out is for formats that are files; " + format + " goes to standard output");
+  if (!has_files || !style.folder.empty()) return;
+  if (style.format == PredictionFormat::npy || style.named)
+    throw WrongUsage("--format " + format +
+                     (style.named && style.format != PredictionFormat::npy
+                          ? " of several inputs needs --out FOLDER"
+                          : " needs --out FOLDER"));
+}
+
+void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
+  if (style.folder.empty()) return;
+  std::map<std::string, std::string> taken;
+  for (const ModelInput& input : inputs) {
+    const auto [other, is_new] = taken.emplace(output_path(style, input), input.name);
+    if (is_new || other->second == input.name) continue;
+    fail_input("the outputs for '", other->second, "' and for '", input.name,
+               "' would both go to '", other->first,
+               "'; give them different names, or use several --out folders");
+  }
 }
 
 std::string output_path(const PredictionStyle& style, const ModelInput& input) {

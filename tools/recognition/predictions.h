@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "engine/config/config.h"
 #include "tools/recognition/inputs.h"
@@ -19,6 +20,12 @@ struct PredictionStyle {
   std::string folder;
   bool named = false;  // text: a line begins with the input's name and a tab
 };
+
+// Throws WrongUsage for --out with a format that goes to standard output, and for a format of files
+// without it, unless it is subtitles or a TextGrid of a single input (not `named`).
+void require_fitting_output(const PredictionStyle& style, const std::string& format);
+// Throws InputError where the files of two inputs would be one.
+void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
 
 // On standard output, or into a file, whose name is written then. `seconds`: of a recording. Throws
 // InputError for a file that cannot be written.
