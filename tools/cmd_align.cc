@@ -16,6 +16,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
+#include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/outputs.h"
 #include "tools/recognition/predictions.h"
 
@@ -31,6 +32,7 @@ struct AlignOptions {
   SpellingOptions spelling;
   TextAlignmentOptions alignment;
   double frame_ms = 0, piece_seconds = PieceOptions{}.seconds;
+  PictureOptions picture;
   std::string split, recording;
   UtteranceOptions utterances;
   double least_score = -1e9;
@@ -48,6 +50,8 @@ class Source {
   virtual std::vector<float> outputs(const ModelInput& input, double* seconds) = 0;
   virtual double frame_seconds() const = 0;
   virtual TextRules rules() const { return {}; }
+  // Of a recording; none where there is none.
+  virtual std::vector<float> samples(const ModelInput&) { return {}; }
 };
 
 class ModelSource final : public Source {
@@ -64,6 +68,10 @@ class ModelSource final : public Source {
   }
   double frame_seconds() const override { return model_.frame_seconds(); }
   TextRules rules() const override { return model_.description().config.text; }
+  std::vector<float> samples(const ModelInput& input) override {
+    if (!input.is_audio || input.file.path == "-") return {};
+    return read_audio(input, model_.description().config.features.rate).samples;
+  }
   std::vector<float> outputs(const ModelInput& input, double* seconds) override {
     if (!input.is_audio || reads_ready()) {
       Transcript t = model_.transcribe(read_features(input, model_, seconds));
@@ -302,13 +310,16 @@ void require_one(const AlignOptions& o, const PredictionStyle& style) {
         "a text goes with one recording; those of a folder have theirs beside them, "
         "those of a manifest in its lines");
   if (!o.recording.empty()) throw WrongUsage("--recording goes with one file of outputs");
+  if (o.picture.asked()) throw WrongUsage("--picture takes a single recording");
 }
 
 // No output is written over an input or over another one.
 void require_apart(const AlignOptions& o, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
   require_folder_of(o.split);
-  std::vector<OutputFile> outputs{OutputFile(o.split, "--split")};
+  std::vector<OutputFile> outputs{OutputFile(o.split, "--split"),
+                                  OutputFile(o.picture.path, "--picture")};
+  outputs.front().require_not(outputs.back());
   if (!o.out.empty()) {
     require_own_names(style, inputs);
     for (const ModelInput& input : inputs) outputs.emplace_back(output_path(style, input), "--out");
@@ -351,6 +362,10 @@ int run_align(const AlignOptions& o) {
     try {
       Aligned result = aligner.align(input);
       if (!o.split.empty()) manifest.add(input, result);
+      if (o.picture.asked()) {
+        draw_alignment(o.picture, input.name, result.text.transcript, source->vocabulary(),
+                       source->frame_seconds(), source->samples(input));
+      }
       if (shows) write_aligned(style, input, std::move(result), model || o.frame_ms > 0);
     } catch (const InputError& e) {
       std::fprintf(stderr, "rondo: %s\n", e.what());
@@ -459,6 +474,7 @@ void add_align(Command& program) {
   command.add_option("--out", o->out, "folder for a file of each recording").type_name("FOLDER");
   add_text_options(command, o.get());
   add_split_options(command, o.get());
+  add_picture_options(command, &o->picture);
   add_outputs_options(command, &o->outputs);
   command
       .add_option("--frame-ms", o->frame_ms,

@@ -6,13 +6,13 @@
 
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
-#include "engine/report/charts.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/predictions.h"
 
@@ -21,7 +21,8 @@ namespace {
 
 struct PredictOptions {
   std::string command;  // "transcribe" or "predict"
-  std::string model, format = "text", out, picture;
+  std::string model, format = "text", out;
+  PictureOptions picture;
   std::vector<std::string> files;
   int threads = 0, channel = -1;
   bool stream = false;
@@ -42,7 +43,7 @@ PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>&
 // Pictures and outputs go to files of their own.
 void require_apart(const PredictOptions& o, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
-  const OutputFile picture(o.picture, "--picture");
+  const OutputFile picture(o.picture.path, "--picture");
   std::vector<OutputFile> outputs{picture};
   if (!style.folder.empty()) {
     require_own_names(style, inputs);
@@ -60,38 +61,6 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
     }
     for (const std::string& file : model) output.require_not(file, "a file of the model");
   }
-}
-
-// How the model's outputs align with what it wrote.
-void draw(const PredictOptions& o, const Recognizer& model, const Transcript& t,
-          const Waveform& audio) {
-  if (t.frames == 0) fail_input(o.files.front(), ": is shorter than a frame: nothing to draw");
-  std::vector<float> posteriors(t.logits.size());
-  for (int64_t f = 0; f < t.frames; ++f) {
-    const float* row = &t.logits[static_cast<size_t>(f * t.classes)];
-    const float largest = *std::max_element(row, row + t.classes);
-    float sum = 0;
-    for (int64_t c = 0; c < t.classes; ++c) sum += std::exp(row[c] - largest);
-    for (int64_t c = 0; c < t.classes; ++c) {
-      posteriors[static_cast<size_t>(f * t.classes + c)] = std::exp(row[c] - largest) / sum;
-    }
-  }
-  AlignmentPicture p;
-  p.title = t.text;
-  p.posteriors = posteriors;
-  p.frames = static_cast<int32_t>(t.frames);
-  p.classes = static_cast<int32_t>(t.classes);
-  p.frame_seconds = model.frame_seconds();
-  p.waveform = audio.samples;
-  for (const auto& c : t.characters) {
-    const auto symbol =
-        std::find(model.alphabet().symbols().begin(), model.alphabet().symbols().end(), c.text);
-    p.labels.push_back({c.text,
-                        static_cast<int32_t>(symbol - model.alphabet().symbols().begin()) + 1,
-                        static_cast<int32_t>(std::lround(c.begin / p.frame_seconds)),
-                        static_cast<int32_t>(std::lround(c.end / p.frame_seconds))});
-  }
-  replace_text_file(o.picture, alignment_svg(p));
 }
 
 // Raw 16-bit samples from standard input, as they come; nothing at its end.
@@ -128,7 +97,7 @@ Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const M
       const std::vector<float> samples = read_samples(step, first);
       if (samples.empty()) break;
       feed(samples);
-      if (o.format != "text" || !o.picture.empty()) {
+      if (o.format != "text" || o.picture.asked()) {
         audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
       }
     }
@@ -176,7 +145,10 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
         p.transcript = model.transcribe(audio);
       }
       if (!show) write_prediction(style, Task::ctc, input, p, audio.seconds());
-      if (!o.picture.empty()) draw(o, model, p.transcript, audio);
+      if (o.picture.asked()) {
+        draw_alignment(o.picture, o.files.front(), p.transcript, model.vocabulary(),
+                       model.frame_seconds(), audio.samples);
+      }
     });
   }
   return failures;
@@ -239,7 +211,7 @@ void require_fitting(const PredictOptions& o) {
   style.folder = o.out;
   require_fitting_output(style, o.format);
   require_fitting(o.decoding, o.format);
-  if (!o.picture.empty() && o.files.size() != 1) {
+  if (o.picture.asked() && o.files.size() != 1) {
     throw WrongUsage("--picture takes a single recording");
   }
   if (std::count(o.files.begin(), o.files.end(), "-") > 1) {
@@ -263,7 +235,7 @@ int run_predict(const PredictOptions& o) {
   for (ModelInput& input : inputs) {
     if (input.segment.channel < 0) input.segment.channel = o.channel;
   }
-  if (!o.picture.empty() && inputs.size() != 1) {
+  if (o.picture.asked() && inputs.size() != 1) {
     fail_input(o.files.front(), ": holds ", inputs.size(),
                " inputs, --picture takes one recording");
   }
@@ -271,7 +243,7 @@ int run_predict(const PredictOptions& o) {
   require_fitting_output(style, o.format);
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
-  const bool alone = o.stream || !o.picture.empty();
+  const bool alone = o.stream || o.picture.asked();
   if (alone && ready) {
     fail_input(model.file(), ": was trained on ready features; ",
                o.stream ? "--stream" : "--picture", " takes recordings");
@@ -322,7 +294,7 @@ void add_transcribe(Command& program) {
   o->command = "transcribe";
   add_common_options(command, o.get());
   add_decoding_options(command, &o->decoding, true);
-  command.add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
+  add_picture_options(command, &o->picture);
   command.add_flag("--stream", o->stream,
                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
                    "bits, one channel, at the model's rate");

@@ -297,8 +297,8 @@ class Loader {
     for (const Field& f : fields) known.push_back("model.layer." + f.key);
     for (const auto& [name, node] : in_order_of_lines(table)) {
       if (name == "type") continue;
-      const auto it =
-          std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.key == name; });
+      const auto it = std::find_if(fields.begin(), fields.end(),
+                                   [&key = name](const Field& f) { return f.key == key; });
       if (it == fields.end()) fail_unknown(plain, *node, "model.layer." + name, known);
       assign(*it, "model.layer." + name, *node, plain);
     }
