@@ -51,7 +51,8 @@ struct SpelledText {
 
 class TextSpeller {
  public:
-  // Words of the lexicon have its spellings and no others; the vocabulary spells the rest.
+  // Borrows the vocabulary. Words of the lexicon have its spellings and no others; the vocabulary
+  // spells the rest.
   TextSpeller(const Vocabulary& vocabulary, SpellingOptions options,
               const std::vector<Spelling>& lexicon = {});
 

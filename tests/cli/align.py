@@ -89,6 +89,34 @@ def test_known_times():
         check(json.loads(out)["all"]["wer"] < 0.2, out)
 
 
+def test_pieces():
+    """What can stream is exactly what the whole gives; digital silence says nothing."""
+    with folder() as root:
+        tone_corpus(root)
+        train(root, root / "one_way", "training.epochs=14", "model.bidirectional=false", "features.cmvn=global", base=TONE)
+        train(root, root / "two_ways", "training.epochs=14", base=TONE)
+        rng = random.Random(8)
+        first, letters, times = joined_tones(rng, 6)
+        second, more, later = joined_tones(rng, 6)
+        silence = 25
+        write_wav(root / "a.wav", first + array.array("h", [0] * (silence * RATE)) + second)
+        (root / "a.txt").write_text(" ".join(letters + more))
+        whole, pieces = (said("align", root / "one_way", root / "a.wav", "--format", "jsonl", "--piece", n) for n in (0, 2))
+        check(whole == pieces, "streamed", whole[:200], pieces[:200])
+        begin = len(first) / RATE
+        truth = times + [(b + begin + silence, e + begin + silence) for b, e in later]
+        words = json.loads(said("align", root / "two_ways", root / "a.wav", "--format", "jsonl", "--piece", "4"))["words"]
+        far = [w for w, (b, e) in zip(words, truth) if abs(w["begin"] - b) > 0.2]
+        check(len(words) == len(truth) and len(far) <= 1, far)
+        run("align", root / "two_ways", root / "a.wav", "--picture", root / "p.svg", "--picture-from", begin + silence)
+        check(f"{begin + silence:.1f} to " in (root / "p.svg").read_text(), "the title")
+        fails("align", root / "two_ways", root / "a.wav", "--picture", root / "p.svg", "--picture-from", "99",
+              errs="a.wav: has no frame from 99 s on")
+        write_wav(root / "b.wav", first)
+        grid = said("transcribe", root / "two_ways", root / "b.wav", "--format", "textgrid")
+        check(f"xmax = {begin:.4f}" in grid and '"words"' in grid, grid[:300])
+
+
 def test_stored_outputs():
     with folder() as root:
         (root / "tokens").write_text("<blank>\n \na\nb\nc\n")

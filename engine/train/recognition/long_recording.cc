@@ -10,10 +10,15 @@
 namespace rondo {
 namespace {
 
+// Frames.
+struct Stretch {
+  int64_t first = 0, end = 0;
+  bool silent = false;
+};
+
 // Which features a piece is computed from, and which of them its outputs are for.
 struct Piece {
-  int64_t first = 0, end = 0;
-  int64_t own_first = 0, own_end = 0;
+  Stretch from, own;
 };
 
 Matrix rows(const Matrix& all, int64_t first, int64_t end) {
@@ -22,11 +27,28 @@ Matrix rows(const Matrix& all, int64_t first, int64_t end) {
   return part;
 }
 
-// Normalised by itself, a piece of digital silence would be what the mean of speech is.
-bool is_silent(const Matrix& features) {
-  for (int64_t t = 1; t < features.frames; ++t)
-    if (!std::equal(features.row(t), features.row(t) + features.dim, features.row(0))) return false;
-  return true;
+bool same_rows(const Matrix& m, int64_t a, int64_t b) {
+  return std::equal(m.row(a), m.row(a) + m.dim, m.row(b));
+}
+
+// What is digital silence for long, which no frame of sound equals to the bit, and what is between.
+// Silence begins and ends with whole blocks of frames.
+std::vector<Stretch> stretches_of(const Matrix& features, int64_t block) {
+  constexpr int64_t least = 50;
+  std::vector<Stretch> all;
+  int64_t done = 0;
+  for (int64_t first = 0, end = 0; first < features.frames; first = end) {
+    for (end = first + 1; end < features.frames && same_rows(features, first, end);) ++end;
+    if (end - first < least) continue;
+    const int64_t from = (first + block - 1) / block * block;
+    const int64_t to = end == features.frames ? end : end / block * block;
+    if (from >= to) continue;
+    if (from > done) all.push_back({done, from, false});
+    all.push_back({from, to, true});
+    done = to;
+  }
+  if (done < features.frames) all.push_back({done, features.frames, false});
+  return all;
 }
 
 std::unique_ptr<RecognizerStream> stream_of(Recognizer& model) {
@@ -47,10 +69,18 @@ class PiecewiseOutputs {
     };
     const int64_t own = std::max<int64_t>(blocks(o.seconds), 1) * block_;
     const int64_t context = blocks(o.context) * block_;
-    for (int64_t first = 0; first < features.frames; first += own) {
-      const int64_t end = std::min(first + own, features.frames);
-      pieces_.push_back({std::max<int64_t>(first - context, 0),
-                         std::min(end + context, features.frames), first, end});
+    // Normalised by itself, silence would be what the mean of speech is, and speech beside much of
+    // it nothing that the model knows.
+    const bool by_itself = model.description().config.features.cmvn == Cmvn::utterance;
+    std::vector<Stretch> stretches{{0, features.frames, false}};
+    if (by_itself) stretches = stretches_of(features, block_);
+    for (const Stretch& s : stretches) {
+      if (s.silent) pieces_.push_back({s, s});
+      for (int64_t first = s.first; !s.silent && first < s.end; first += own) {
+        const int64_t end = std::min(first + own, s.end);
+        pieces_.push_back(
+            {{std::max(first - context, s.first), std::min(end + context, s.end)}, {first, end}});
+      }
     }
   }
 
@@ -60,42 +90,39 @@ class PiecewiseOutputs {
       std::vector<Matrix> inputs;
       const size_t begin = next;
       for (int64_t frames = 0; next < pieces_.size() && frames < together; ++next) {
-        inputs.push_back(rows(features_, pieces_[next].first, pieces_[next].end));
+        const Stretch& from = pieces_[next].from;
+        inputs.push_back(from.silent ? Matrix() : rows(features_, from.first, from.end));
         frames += inputs.back().frames;
-        silent_.push_back(is_silent(inputs.back()));
       }
       const std::vector<Prediction> found = model_.predict(std::move(inputs));
-      for (size_t i = begin; i < next; ++i) take(i, found[i - begin].transcript);
+      for (size_t i = begin; i < next; ++i) take(pieces_[i], found[i - begin].transcript);
     }
     return std::move(outputs_);
   }
 
  private:
-  void take(size_t number, const Transcript& t) {
-    const Piece& p = pieces_[number];
-    const int64_t skipped = (p.own_first - p.first) / block_;
-    const bool is_last = number + 1 == pieces_.size();
-    const int64_t count = is_last ? t.frames - skipped : (p.own_end - p.own_first) / block_;
-    RONDO_CHECK(count >= 0 && skipped + count <= t.frames, "outputs of ", t.frames, " frames");
-    const bool is_blank =
-        silent_[number] && model_.description().config.features.cmvn == Cmvn::utterance;
-    if (!is_blank) {
-      const auto from = t.logits.begin() + skipped * t.classes;
-      outputs_.insert(outputs_.end(), from, from + count * t.classes);
+  void take(const Piece& p, const Transcript& t) {
+    int64_t count = (p.own.end - p.own.first + block_ - 1) / block_;
+    if (p.own.silent) {
+      constexpr float certain = 20;
+      const auto classes = static_cast<size_t>(model_.description().sizes.outputs);
+      for (int64_t f = 0; f < count; ++f) {
+        outputs_.resize(outputs_.size() + classes, 0);
+        outputs_[outputs_.size() - classes + Alphabet::blank] = certain;
+      }
       return;
     }
-    constexpr float certain = 20;
-    for (int64_t f = 0; f < count; ++f) {
-      outputs_.resize(outputs_.size() + static_cast<size_t>(t.classes), 0);
-      (&outputs_.back())[Alphabet::blank + 1 - t.classes] = certain;
-    }
+    const int64_t skipped = (p.own.first - p.from.first) / block_;
+    if (p.own.end == features_.frames) count = t.frames - skipped;
+    RONDO_CHECK(count >= 0 && skipped + count <= t.frames, "outputs of ", t.frames, " frames");
+    const auto from = t.logits.begin() + skipped * t.classes;
+    outputs_.insert(outputs_.end(), from, from + count * t.classes);
   }
 
   Recognizer& model_;
   const Matrix& features_;
   const int64_t block_;
   std::vector<Piece> pieces_;
-  std::vector<bool> silent_;
   std::vector<float> outputs_;
 };
 

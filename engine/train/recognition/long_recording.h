@@ -3,7 +3,9 @@
 // A model that can stream (engine/train/recognition/recognizer_stream.h) computes them chunk by
 // chunk, which gives what Recognizer::transcribe() gives, exactly. Any other computes pieces that
 // overlap: each with so much sound before and behind it that what lies beyond hardly matters, of
-// which the outputs are thrown away. A recording of up to two pieces is computed whole.
+// which the outputs are thrown away; where features are normalised by the utterance, half a second
+// and more of digital silence is blank without being computed. A recording of up to two pieces is
+// computed whole.
 //
 // Errors: InputError for models of other tasks or of ready features. One thread at a time.
 #pragma once
