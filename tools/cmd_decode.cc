@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "engine/decode/transcript.h"
+#include "engine/io/file.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
@@ -16,7 +17,7 @@ namespace rondo {
 namespace {
 
 struct DecodeOptions {
-  std::string vocabulary, format = "text";
+  std::string vocabulary, format = "text", out;
   OutputsOptions outputs;
   std::vector<std::string> files;
   int threads = 0;
@@ -35,12 +36,18 @@ Prediction decode_one(const DecodeOptions& o, const Vocabulary& vocabulary, cons
 
 int run_decode(const DecodeOptions& o) {
   require_fitting(o.decoding, o.format);
+  if (o.frame_ms == 0 && o.format != "text" && o.format != "jsonl")
+    throw WrongUsage("--format " + o.format + " has seconds: --frame-ms says how long a frame is");
   const Vocabulary vocabulary = open_vocabulary(o.vocabulary, o.outputs);
   const std::optional<Decoder> decoder = make_decoder(o.decoding, vocabulary);
   const std::vector<ModelInput> inputs = inputs_of(o.files, InputKind::features);
   PredictionStyle style;
-  if (o.format == "jsonl") style.format = PredictionFormat::jsonl;
+  style.format = prediction_format(o.format);
+  style.folder = o.out;
   style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
+  require_fitting_output(style, o.format);
+  require_own_names(style, inputs);
+  if (!o.out.empty()) make_directories(o.out);
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   constexpr size_t together = 256;
   int failures = 0;
@@ -62,7 +69,9 @@ int run_decode(const DecodeOptions& o) {
         std::fprintf(stderr, "rondo: %s\n", wrong[n].c_str());
         ++failures;
       } else {
-        write_prediction(style, Task::ctc, inputs[first + n], found[n], {});
+        const double seconds = static_cast<double>(found[n].transcript.frames) * o.frame_ms / 1000;
+        write_prediction(style, Task::ctc, inputs[first + n], found[n],
+                         {.seconds = seconds, .image = {}});
       }
     }
   }
@@ -96,9 +105,14 @@ void add_decode(Command& program) {
       .range(0.0, 100000.0)
       .type_name("FLOAT")
       .show_default();
-  command.add_option("--format", o->format, "text; jsonl, with words, times and probabilities")
-      .one_of({"text", "jsonl"})
+  command
+      .add_option("--format", o->format,
+                  "text; jsonl, with words, times and probabilities; ctm and textgrid, words with "
+                  "their times; srt and vtt, subtitles")
+      .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"})
       .show_default();
+  command.add_option("--out", o->out, "folder for a file of each input: textgrid, srt, vtt")
+      .type_name("FOLDER");
   command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");

@@ -23,8 +23,8 @@
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
-#include "tools/eval_results.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/eval_results.h"
 
 namespace rondo {
 namespace {

@@ -2,12 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <memory>
 
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
-#include "engine/report/charts.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/cpu/parallel.h"
@@ -15,6 +13,7 @@
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
+#include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/predictions.h"
 
@@ -23,7 +22,8 @@ namespace {
 
 struct PredictOptions {
   std::string command;  // "transcribe" or "predict"
-  std::string model, format = "text", out, picture;
+  std::string model, format = "text", out;
+  PictureOptions picture;
   std::vector<std::string> files;
   int threads = 0, channel = -1;
   bool stream = false;
@@ -34,36 +34,22 @@ struct PredictOptions {
 
 PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>& inputs) {
   PredictionStyle style;
-  style.format = o.format == "jsonl" ? PredictionFormat::jsonl
-                 : o.format == "npy" ? PredictionFormat::npy
-                                     : PredictionFormat::text;
+  style.format = prediction_format(o.format);
   style.folder = o.out;
   // A folder of one recording is written as a folder of two.
   style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
   return style;
 }
 
-// Files of one name in several folders, or of one stem, would replace each other's outputs.
-void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
-  std::map<std::string, std::string> taken;
-  for (const ModelInput& input : inputs) {
-    const auto [other, is_new] = taken.emplace(npy_path(style, input), input.name);
-    if (is_new || other->second == input.name) continue;
-    fail_input("the outputs for '", other->second, "' and for '", input.name,
-               "' would both go to '", other->first,
-               "'; give them different names, or use several --out folders");
-  }
-}
-
 // Pictures and outputs go to files of their own.
 void require_apart(const PredictOptions& o, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
-  const OutputFile picture(o.picture, "--picture");
+  const OutputFile picture(o.picture.path, "--picture");
   std::vector<OutputFile> outputs{picture};
-  if (style.format == PredictionFormat::npy) {
+  if (!style.folder.empty()) {
     require_own_names(style, inputs);
     for (const ModelInput& input : inputs) {
-      outputs.emplace_back(npy_path(style, input), "--out");
+      outputs.emplace_back(output_path(style, input), "--out");
       outputs.back().require_not(picture);
     }
   }
@@ -76,38 +62,6 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
     }
     for (const std::string& file : model) output.require_not(file, "a file of the model");
   }
-}
-
-// How the model's outputs align with what it wrote.
-void draw(const PredictOptions& o, const Recognizer& model, const Transcript& t,
-          const Waveform& audio) {
-  if (t.frames == 0) fail_input(o.files.front(), ": is shorter than a frame: nothing to draw");
-  std::vector<float> posteriors(t.logits.size());
-  for (int64_t f = 0; f < t.frames; ++f) {
-    const float* row = &t.logits[static_cast<size_t>(f * t.classes)];
-    const float largest = *std::max_element(row, row + t.classes);
-    float sum = 0;
-    for (int64_t c = 0; c < t.classes; ++c) sum += std::exp(row[c] - largest);
-    for (int64_t c = 0; c < t.classes; ++c) {
-      posteriors[static_cast<size_t>(f * t.classes + c)] = std::exp(row[c] - largest) / sum;
-    }
-  }
-  AlignmentPicture p;
-  p.title = t.text;
-  p.posteriors = posteriors;
-  p.frames = static_cast<int32_t>(t.frames);
-  p.classes = static_cast<int32_t>(t.classes);
-  p.frame_seconds = model.frame_seconds();
-  p.waveform = audio.samples;
-  for (const auto& c : t.characters) {
-    const auto symbol =
-        std::find(model.alphabet().symbols().begin(), model.alphabet().symbols().end(), c.text);
-    p.labels.push_back({c.text,
-                        static_cast<int32_t>(symbol - model.alphabet().symbols().begin()) + 1,
-                        static_cast<int32_t>(std::lround(c.begin / p.frame_seconds)),
-                        static_cast<int32_t>(std::lround(c.end / p.frame_seconds))});
-  }
-  replace_text_file(o.picture, alignment_svg(p));
 }
 
 // Raw 16-bit samples from standard input, as they come; nothing at its end.
@@ -144,7 +98,7 @@ Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const M
       const std::vector<float> samples = read_samples(step, first);
       if (samples.empty()) break;
       feed(samples);
-      if (o.format == "jsonl" || !o.picture.empty()) {
+      if (o.format != "text" || o.picture.asked()) {
         audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
       }
     }
@@ -193,7 +147,10 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
       }
       if (!show)
         write_prediction(style, Task::ctc, input, p, {.seconds = audio.seconds(), .image = {}});
-      if (!o.picture.empty()) draw(o, model, p.transcript, audio);
+      if (o.picture.asked()) {
+        draw_alignment(o.picture, o.files.front(), p.transcript, model.vocabulary(),
+                       model.frame_seconds(), audio.samples);
+      }
     });
   }
   return failures;
@@ -267,14 +224,12 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
 }
 
 void require_fitting(const PredictOptions& o) {
-  if (o.format == "npy" && o.out.empty()) {
-    throw WrongUsage("--format npy needs --out FOLDER");
-  }
-  if (o.format != "npy" && !o.out.empty()) {
-    throw WrongUsage("--out is for --format npy; text and jsonl go to standard output");
-  }
+  PredictionStyle style;
+  style.format = prediction_format(o.format);
+  style.folder = o.out;
+  require_fitting_output(style, o.format);
   require_fitting(o.decoding, o.format);
-  if (!o.picture.empty() && o.files.size() != 1) {
+  if (o.picture.asked() && o.files.size() != 1) {
     throw WrongUsage("--picture takes a single recording");
   }
   if (std::count(o.files.begin(), o.files.end(), "-") > 1) {
@@ -298,14 +253,17 @@ int run_predict(const PredictOptions& o) {
   for (ModelInput& input : inputs) {
     if (input.segment.channel < 0) input.segment.channel = o.channel;
   }
-  if (!o.picture.empty() && inputs.size() != 1) {
+  if (o.picture.asked() && inputs.size() != 1) {
     fail_input(o.files.front(), ": holds ", inputs.size(),
                " inputs, --picture takes one recording");
   }
   const PredictionStyle style = style_of(o, inputs);
+  if (kind == InputKind::image && is_timed(style.format))
+    fail_input(model.file(), ": reads images, and --format ", o.format, " has seconds");
+  require_fitting_output(style, o.format);
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
-  const bool alone = o.stream || !o.picture.empty();
+  const bool alone = o.stream || o.picture.asked();
   if (alone && kind != InputKind::recording) {
     fail_input(model.file(), ": was trained on ",
                kind == InputKind::image ? "images" : "ready features", "; ",
@@ -327,12 +285,18 @@ void add_common_options(Command& command, PredictOptions* o) {
                   "input")
       .required()
       .check(check_file_name);
-  command
-      .add_option("--format", o->format,
-                  "text; jsonl, with all that is known; npy, the network's outputs")
-      .one_of({"text", "jsonl", "npy"})
-      .show_default();
-  command.add_option("--out", o->out, "folder for --format npy");
+  const bool writes = o->command == "transcribe";
+  CommandOption format = command.add_option(
+      "--format", o->format,
+      writes ? "text; jsonl, with all that is known; ctm and textgrid, words with their times; srt "
+               "and vtt, subtitles; npy, the network's outputs"
+             : "text; jsonl, with all that is known; npy, the network's outputs");
+  if (writes) {
+    format.one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt", "npy"}).show_default();
+  } else {
+    format.one_of({"text", "jsonl", "npy"}).show_default();
+  }
+  command.add_option("--out", o->out, "folder for formats that are files: npy, textgrid, srt, vtt");
   command
       .add_option("--channel", o->channel,
                   "of recordings that have several, from 0; else their mean")
@@ -353,7 +317,7 @@ void add_transcribe(Command& program) {
   o->command = "transcribe";
   add_common_options(command, o.get());
   add_decoding_options(command, &o->decoding, true);
-  command.add_option("--picture", o->picture, "draw the alignment of one recording as SVG");
+  add_picture_options(command, &o->picture);
   command.add_flag("--stream", o->stream,
                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
                    "bits, one channel, at the model's rate");
@@ -364,6 +328,7 @@ void add_transcribe(Command& program) {
   command.footer(
       "\nExample:  rondo transcribe run recording.wav --format jsonl\n"
       "          rondo transcribe run folder > transcripts.tsv\n"
+      "          rondo transcribe run talk.wav --format srt > talk.srt\n"
       "          rondo transcribe run folder --lm 3gram.lm --hot-words names.txt\n"
       "          rondo transcribe lines line.png\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");

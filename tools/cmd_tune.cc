@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "engine/data/audio/audio.h"
+#include "engine/data/image/image.h"
 #include "engine/decode/tuning.h"
 #include "engine/train/recognition/recognizer.h"
 #include "kernels/base/cpu/parallel.h"
@@ -33,11 +34,12 @@ struct TuningData {
 TuningData run_model(const TuneOptions& o) {
   require_manifest(o.manifest);
   const SndfileReader audio;
+  const ImageFileReader images;
   Recognizer model(o.model, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   if (model.description().config.task != Task::ctc)
     fail_input(model.file(), ": is not a ctc model: it writes no text");
-  const auto data = model.open(o.manifest, &audio, true);
+  const auto data = model.open(o.manifest, {&audio, &images}, true);
   TuningData all{model.vocabulary(), {}};
   all.utterances.resize(static_cast<size_t>(data->size()));
   evaluate(model.session(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
@@ -52,7 +54,7 @@ TuningData run_model(const TuneOptions& o) {
 // Of any other model: the manifest's features are its outputs.
 TuningData read_outputs(const TuneOptions& o) {
   TuningData all{open_vocabulary(o.model, o.outputs), {}};
-  for (const ModelInput& input : inputs_of({o.manifest}, true)) {
+  for (const ModelInput& input : inputs_of({o.manifest}, InputKind::features)) {
     const Json* text = input.known.is_null() ? nullptr : input.known.find("text");
     if (!text || !text->is_string())
       fail_input(input.name,

@@ -26,6 +26,7 @@ void add_eval(Command& program);
 void add_transcribe(Command& program);
 void add_predict(Command& program);
 void add_decode(Command& program);
+void add_align(Command& program);
 void add_tune(Command& program);
 void add_info(Command& program);
 void add_lm(Command& program);

@@ -4,26 +4,28 @@
 #include <cmath>
 #include <span>
 
-#include "engine/decode/forced_alignment.h"
+#include "engine/decode/align/forced_alignment.h"
 #include "engine/text/greedy.h"
 
 namespace rondo {
 namespace {
 
-// Of a class in the softmax of a row of logits.
+// Of a class in the softmax of a row of logits; of a wildcard: the largest.
 double probability(std::span<const float> row, int32_t label) {
   const float largest = *std::max_element(row.begin(), row.end());
   double sum = 0;
   for (float v : row) sum += std::exp(static_cast<double>(v - largest));
+  if (label == wildcard_label) return 1 / sum;
   return std::exp(static_cast<double>(row[static_cast<size_t>(label)] - largest)) / sum;
 }
 
-// Fills in characters and words from the labels, found in t.logits.
+}  // namespace
+
 void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
                 std::span<const SpelledWord> words, double frame_seconds) {
   for (const TimedLabel& l : labels) {
     Transcript::Token& c = t.characters.emplace_back();
-    c.text = vocabulary.token(l.label).name;
+    c.text = l.label == wildcard_label ? "*" : vocabulary.token(l.label).name;
     c.begin = l.first_frame * frame_seconds;
     c.end = l.end_frame * frame_seconds;
     for (int32_t f = l.first_frame; f < l.end_frame; ++f) {
@@ -46,8 +48,6 @@ void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const Tim
     word.probability /= static_cast<double>(parts.size());
   }
 }
-
-}  // namespace
 
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
                          const Decoder* decoder, double frame_seconds) {

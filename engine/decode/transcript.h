@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/decode/decoder.h"
 #include "engine/decode/vocabulary.h"
+#include "engine/text/greedy.h"
 
 namespace rondo {
 
@@ -38,5 +40,10 @@ struct Transcript {
 // frame. `frame_seconds`: from one frame to the next.
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
                          const Decoder* decoder, double frame_seconds);
+
+// Fills in characters and words, found in t.logits. A label of -1 is a wildcard of a forced
+// alignment: it is called "*", and its probability is that of each frame's best class.
+void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
+                std::span<const SpelledWord> words, double frame_seconds);
 
 }  // namespace rondo

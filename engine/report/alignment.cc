@@ -140,13 +140,14 @@ void draw_labels(Picture& picture, const AlignmentPicture& p, const Frame& frame
   }
 }
 
-void draw_time(Picture& picture, const Frame& frame, double y) {
+void draw_time(Picture& picture, const Frame& frame, double begin, double y) {
   picture.line({left, y}, {frame.width - right, y}, "axis");
-  const std::vector<double> marks = svg::ticks(0, frame.seconds);
+  const std::vector<double> marks = svg::ticks(begin, begin + frame.seconds);
   const double step = marks.size() > 1 ? marks[1] - marks[0] : 1;
   for (double t : marks) {
-    picture.line({frame.x(t), y}, {frame.x(t), y + 5}, "axis");
-    picture.text({frame.x(t), y + 19}, svg::tick_text(t, step), "note", "middle");
+    const double x = frame.x(t - begin);
+    picture.line({x, y}, {x, y + 5}, "axis");
+    picture.text({x, y + 19}, svg::tick_text(t, step), "note", "middle");
   }
   picture.text({(left + frame.width - right) / 2, y + 38}, "seconds", "label", "middle");
 }
@@ -177,7 +178,7 @@ std::string alignment_svg(const AlignmentPicture& p) {
   y += 16;
   draw_posteriors(picture, p, frame, y);
   draw_labels(picture, p, frame, y + posterior_height, y);
-  draw_time(picture, frame, y + posterior_height + label_height);
+  draw_time(picture, frame, p.begin_seconds, y + posterior_height + label_height);
   return picture.finish();
 }
 

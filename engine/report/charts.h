@@ -75,6 +75,7 @@ struct AlignmentPicture {
   int32_t classes = 0;
   int32_t blank = 0;
   double frame_seconds = 0.01;  // one row of the posteriors
+  double begin_seconds = 0;     // what the axis has at the first of them
   std::vector<AlignedLabel> labels;
   std::span<const float> waveform;  // optional, in [-1, 1], over the same time
   std::span<const float>

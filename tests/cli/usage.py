@@ -3,7 +3,7 @@
 from cli_support import *
 
 COMMANDS = [["prepare"], ["prepare", "speech-demo"], ["prepare", "fsdd"], ["train"], ["eval"],
-            ["transcribe"], ["info"], ["bench"], ["launch"], ["plan"],
+            ["transcribe"], ["align"], ["info"], ["bench"], ["launch"], ["plan"],
             ["lm"], ["lm", "train"], ["lm", "build"]]
 
 
@@ -133,7 +133,7 @@ def test_wrong_usage_is_2():
         (["transcribe", "model"], "files is required"),
         (["transcribe", "model", "a.wav", "--format", "doc"], "doc"),
         (["transcribe", "model", "a.wav", "--format", "npy"], "--format npy needs --out FOLDER"),
-        (["transcribe", "model", "a.wav", "--out", "o"], "--out is for --format npy"),
+        (["transcribe", "model", "a.wav", "--out", "o"], "--out is for formats that are files"),
         (["transcribe", "model", "a.wav", "b.wav", "--picture", "p.svg"], "a single recording"),
         (["transcribe", "model", "a.wav", "--threads", "-3"], "--threads"),
         (["info", "--batch", "x"], "--batch"),

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "engine/decode/decoder.h"
-#include "engine/decode/forced_alignment.h"
+#include "engine/decode/align/forced_alignment.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

@@ -22,6 +22,9 @@
 #include "engine/data/image/line_features.h"
 #include "engine/data/manifest.h"
 #include "engine/decode/lexicon.h"
+#include "engine/decode/text_alignment.h"
+#include "engine/decode/transcript_formats.h"
+#include "engine/decode/utterances.h"
 #include "engine/decode/vocabulary.h"
 #include "engine/io/checkpoint_manifest.h"
 #include "engine/io/crc32c.h"
@@ -598,6 +601,37 @@ std::vector<std::string> word_list_seeds() {
   return {"ab\ta b\nab a a b\n\nb\r\n", "a b\t-2.5\nb\t3\n", "\xc3\xa9\t\xc3\xa9\n"};
 }
 
+// Any text is aligned or refused, and what is found is written in every format.
+void run_given_text(std::span<const std::byte> bytes) {
+  static const Vocabulary vocabulary({"<blank>", " ", "a", "b", "\xc3\xa9"}, {}, "", "tokens");
+  SpellingOptions options;
+  options.rules.lowercase = true;
+  options.gap_word = "*";
+  options.open_ends = bytes.size() % 2 == 0;
+  options.unspellable = static_cast<UnspellableText>(bytes.size() % 3);
+  const SpelledText text = TextSpeller(vocabulary, options).spell(text_of(bytes), "text");
+  constexpr int32_t frames = 64;
+  std::vector<float> logits;
+  for (int32_t i = 0; i < frames * vocabulary.classes(); ++i)
+    logits.push_back(static_cast<float>(i * 7 % 11));
+  const AlignedText found = align_text(logits, vocabulary, text, {}, 0.1);
+  require(found.transcript.words.size() == text.words.size(), "another number of words");
+  size_t words = 0;
+  for (const Utterance& u : split_into_utterances(found, 6.4, {})) {
+    require(u.begin <= u.end, "an utterance ends before it begins");
+    words += static_cast<size_t>(u.end_word - u.first_word);
+  }
+  require(words == text.words.size(), "words are in no utterance, or in two");
+  to_ctm(found.transcript, text_of(bytes));
+  to_text_grid(found.transcript, 6.4);
+  to_srt(subtitles_of(found.transcript, {}));
+  to_vtt(subtitles_of(found.transcript, {}));
+}
+
+std::vector<std::string> given_text_seeds() {
+  return {"a b ab", "A * \xc3\x89 1a2\nb. - ab a", "ba * ab a?"};
+}
+
 }  // namespace
 
 const std::vector<FuzzTarget>& fuzz_targets() {
@@ -622,6 +656,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"tar", run_tar, tar_seeds},
       {"arpa", run_arpa, arpa_seeds},
       {"vocabulary", run_vocabulary, vocabulary_seeds},
+      {"given_text", run_given_text, given_text_seeds},
       {"word_lists", run_word_lists, word_list_seeds},
       {"language_model", run_language_model, language_model_seeds},
   };

@@ -41,6 +41,7 @@ RULES = [
     ("engine/config/*", ["support_tests", "fuzz_test"]),
     ("engine/corpus/*", ["corpus_test"]),
     ("engine/data/*", ["data_test", "fuzz_test"]),
+    ("engine/decode/*", ["decode_test"]),
     ("engine/io/*", ["support_tests", "fuzz_test"]),
     ("engine/plan/*", ["plan_test"]),
     ("engine/report/*", ["support_tests"]),

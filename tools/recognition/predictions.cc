@@ -4,10 +4,13 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 
 #include "engine/data/features/npy.h"
+#include "engine/decode/transcript_formats.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
+#include "tools/command_line/command_line.h"
 
 namespace rondo {
 namespace {
@@ -56,8 +59,64 @@ Json line_of(const ModelInput& input, const InputExtent& extent) {
   return line;
 }
 
-std::string json_text(Task task, const ModelInput& input, const Prediction& p,
-                      const InputExtent& extent) {
+std::string plain_text(Task task, const Prediction& p) {
+  if (task == Task::ctc) return p.transcript.text;
+  if (task == Task::classify) return str(p.class_index, "\t", number_text(probability_of(p)));
+  std::string text;
+  for (float v : p.values) text += (text.empty() ? "" : " ") + number_text(v);
+  return text;
+}
+
+// What tells it from others, as a file may be called.
+std::string stem_of(const ModelInput& input) {
+  std::string name = std::filesystem::path(input.file.path).stem().string();
+  if (input.file.path == "-") name = "stdin";
+  if (!input.file.is_whole()) name = input.name;  // the archive's says little
+  if (!input.key.empty()) name += "-" + input.key;
+  if (input.segment.offset > 0) name += "-" + number_text(input.segment.offset);
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+const char* extension_of(PredictionFormat format) {
+  switch (format) {
+    case PredictionFormat::npy:
+      return ".npy";
+    case PredictionFormat::text_grid:
+      return ".TextGrid";
+    case PredictionFormat::srt:
+      return ".srt";
+    case PredictionFormat::vtt:
+      return ".vtt";
+    default:
+      return "";
+  }
+}
+
+std::string timed_text(PredictionFormat format, const ModelInput& input, const Transcript& t,
+                       double seconds) {
+  if (format == PredictionFormat::ctm) return to_ctm(t, stem_of(input));
+  if (format == PredictionFormat::text_grid) return to_text_grid(t, seconds);
+  const std::vector<Subtitle> subtitles = subtitles_of(t, {});
+  return format == PredictionFormat::srt ? to_srt(subtitles) : to_vtt(subtitles);
+}
+
+}  // namespace
+
+bool is_timed(PredictionFormat format) {
+  return format == PredictionFormat::ctm || format == PredictionFormat::text_grid ||
+         format == PredictionFormat::srt || format == PredictionFormat::vtt;
+}
+
+PredictionFormat prediction_format(const std::string& name) {
+  const char* names[] = {"text", "jsonl", "npy", "ctm", "textgrid", "srt", "vtt"};
+  const auto at = std::find(std::begin(names), std::end(names), name);
+  RONDO_CHECK(at != std::end(names), "format ", name);
+  return static_cast<PredictionFormat>(at - std::begin(names));
+}
+
+Json prediction_json(Task task, const ModelInput& input, const Prediction& p,
+                     const InputExtent& extent) {
   Json line = line_of(input, extent);
   switch (task) {
     case Task::ctc:
@@ -84,27 +143,36 @@ std::string json_text(Task task, const ModelInput& input, const Prediction& p,
       line["values"] = p.values;
       break;
   }
-  return line.dump_replacing();
+  return line;
 }
 
-std::string plain_text(Task task, const Prediction& p) {
-  if (task == Task::ctc) return p.transcript.text;
-  if (task == Task::classify) return str(p.class_index, "\t", number_text(probability_of(p)));
-  std::string text;
-  for (float v : p.values) text += (text.empty() ? "" : " ") + number_text(v);
-  return text;
+void require_fitting_output(const PredictionStyle& style, const std::string& format) {
+  const bool has_files = *extension_of(style.format) != '\0';
+  if (!has_files && !style.folder.empty())
+    throw WrongUsage("--out is for formats that are files; " + format + " goes to standard output");
+  if (!has_files || !style.folder.empty()) return;
+  if (style.format == PredictionFormat::npy || style.named)
+    throw WrongUsage("--format " + format +
+                     (style.named && style.format != PredictionFormat::npy
+                          ? " of several inputs needs --out FOLDER"
+                          : " needs --out FOLDER"));
 }
 
-}  // namespace
+void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
+  if (style.folder.empty()) return;
+  std::map<std::string, std::string> taken;
+  for (const ModelInput& input : inputs) {
+    const auto [other, is_new] = taken.emplace(output_path(style, input), input.name);
+    if (is_new || other->second == input.name) continue;
+    fail_input("the outputs for '", other->second, "' and for '", input.name,
+               "' would both go to '", other->first,
+               "'; give them different names, or use several --out folders");
+  }
+}
 
-std::string npy_path(const PredictionStyle& style, const ModelInput& input) {
-  std::string name = std::filesystem::path(input.file.path).stem().string();
-  if (input.file.path == "-") name = "stdin";
-  if (!input.file.is_whole()) name = input.name;  // the archive's says little
-  if (!input.key.empty()) name += "-" + input.key;
-  if (input.segment.offset > 0) name += "-" + number_text(input.segment.offset);
-  std::replace(name.begin(), name.end(), '/', '_');
-  return (std::filesystem::path(style.folder) / (name + ".npy")).string();
+std::string output_path(const PredictionStyle& style, const ModelInput& input) {
+  const std::string name = stem_of(input) + extension_of(style.format);
+  return (std::filesystem::path(style.folder) / name).string();
 }
 
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
@@ -115,17 +183,27 @@ void write_prediction(const PredictionStyle& style, Task task, const ModelInput&
       line = (style.named ? input.name + "\t" : "") + plain_text(task, p);
       break;
     case PredictionFormat::jsonl:
-      line = json_text(task, input, p, extent);
+      line = prediction_json(task, input, p, extent).dump_replacing();
       break;
     case PredictionFormat::npy: {
       const bool frames = task == Task::ctc;
       const std::vector<float>& values = frames ? p.transcript.logits : p.values;
       const int64_t shape[] = {p.transcript.frames, p.transcript.classes};
       const int64_t row[] = {static_cast<int64_t>(values.size())};
-      line = npy_path(style, input);
+      line = output_path(style, input);
       replace_text_file(line, frames ? data::make_npy(shape, values) : data::make_npy(row, values));
       break;
     }
+    default:
+      line = timed_text(style.format, input, p.transcript, extent.seconds);
+      if (!style.folder.empty() && style.format != PredictionFormat::ctm) {
+        replace_text_file(output_path(style, input), line);
+        line = output_path(style, input);
+        break;
+      }
+      std::fputs(line.c_str(), stdout);
+      std::fflush(stdout);
+      return;
   }
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);

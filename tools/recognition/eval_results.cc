@@ -1,5 +1,5 @@
 // What rondo eval says: text and JSON.
-#include "tools/eval_results.h"
+#include "tools/recognition/eval_results.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include "engine/report/progress.h"
 #include "kernels/base/error.h"
-#include "tools/eval_results.h"
+#include "tools/recognition/eval_results.h"
 
 namespace rondo {
 namespace {

@@ -1,0 +1,183 @@
+#include "engine/decode/transcript_formats.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+using Token = Transcript::Token;
+
+const std::vector<Token>& words_of(const Transcript& t) {
+  return t.words.empty() ? t.characters : t.words;
+}
+
+std::string number(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string without_spaces(std::string_view text) {
+  std::string result;
+  for (const char32_t c : code_points(text)) result += is_white_space(c) ? "_" : to_utf8(c);
+  return result.empty() ? "_" : result;
+}
+
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (const char c : text) result += c == '"' ? "\"\"" : std::string(1, c);
+  return result + "\"";
+}
+
+// An interval tier covers all of the time, so nothing stands between words.
+void add_tier(std::string& out, int place, const char* name, const std::vector<Token>& tokens,
+              double seconds) {
+  std::string intervals;
+  size_t count = 0;
+  const auto add = [&](double begin, double end, std::string_view text) {
+    intervals += str("        intervals [", ++count, "]:\n            xmin = ", number(begin, 4),
+                     " \n            xmax = ", number(end, 4),
+                     " \n            text = ", quoted(text), " \n");
+  };
+  double at = 0;
+  for (const Token& t : tokens) {
+    if (t.begin > at) add(at, t.begin, "");
+    if (t.end > t.begin) add(t.begin, t.end, t.text);
+    at = t.end;
+  }
+  if (seconds > at) add(at, seconds, "");
+  out += str("    item [", place, "]:\n        class = \"IntervalTier\" \n        name = \"", name,
+             "\" \n        xmin = 0 \n        xmax = ", number(seconds, 4),
+             " \n        intervals: size = ", count, " \n", intervals);
+}
+
+// 00:01:02,345
+std::string clock_time(double seconds, char point) {
+  const auto ms = static_cast<int64_t>(std::llround(std::max(seconds, 0.0) * 1000));
+  char text[64];
+  std::snprintf(text, sizeof text, "%02lld:%02lld:%02lld%c%03lld",
+                static_cast<long long>(ms / 3600000), static_cast<long long>(ms / 60000 % 60),
+                static_cast<long long>(ms / 1000 % 60), point, static_cast<long long>(ms % 1000));
+  return text;
+}
+
+int length_of(const std::string& text) { return static_cast<int>(code_points(text).size()); }
+
+// Whether a word may be the last of a sentence, also within quotation marks.
+bool ends_sentence(const std::string& word) {
+  const std::vector<char32_t> all = code_points(word);
+  const std::u32string_view closing = U"\"')]\u00bb\u201d\u2019\u300d",
+                            ends = U".!?\u2026\u3002\uff01\uff1f";
+  for (size_t i = all.size(); i-- > 0;) {
+    if (ends.find(all[i]) != std::u32string_view::npos) return true;
+    if (closing.find(all[i]) == std::u32string_view::npos) return false;
+  }
+  return false;
+}
+
+// Puts words into lines.
+class LineBreaker {
+ public:
+  LineBreaker(const SubtitleOptions& o, bool spaces) : o_(o), spaces_(spaces) {}
+
+  // False: there is no place left. The first word always has one.
+  bool add(const std::string& word) {
+    const int more = length_of(word) + (spaces_ ? 1 : 0);
+    if (lines.empty()) {
+      lines.push_back(word);
+      length_ = length_of(word);
+    } else if (length_ + more <= o_.longest_line) {
+      lines.back() += (spaces_ ? " " : "") + word;
+      length_ += more;
+    } else if (static_cast<int>(lines.size()) < o_.lines) {
+      lines.push_back(word);
+      length_ = length_of(word);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  std::vector<std::string> lines;
+
+ private:
+  const SubtitleOptions& o_;
+  const bool spaces_;
+  int length_ = 0;
+};
+
+}  // namespace
+
+std::string to_ctm(const Transcript& t, std::string_view utterance) {
+  const std::string name = without_spaces(utterance);
+  std::string out;
+  for (const Token& w : words_of(t))
+    out += str(name, " 1 ", number(w.begin, 3), " ", number(w.end - w.begin, 3), " ",
+               without_spaces(w.text), " ", number(w.probability, 4), "\n");
+  return out;
+}
+
+std::string to_text_grid(const Transcript& t, double seconds) {
+  for (const auto* tokens : {&t.words, &t.characters})
+    if (!tokens->empty()) seconds = std::max(seconds, tokens->back().end);
+  const int tiers = t.words.empty() ? 1 : 2;
+  std::string out =
+      str("File type = \"ooTextFile\"\nObject class = \"TextGrid\"\n\nxmin = 0 \nxmax = ",
+          number(seconds, 4), " \ntiers? <exists> \nsize = ", tiers, " \nitem []: \n");
+  if (!t.words.empty()) add_tier(out, 1, "words", t.words, seconds);
+  add_tier(out, tiers, "tokens", t.characters, seconds);
+  return out;
+}
+
+std::vector<Subtitle> subtitles_of(const Transcript& t, const SubtitleOptions& o) {
+  const std::vector<Token>& words = words_of(t);
+  std::vector<Subtitle> all;
+  for (size_t i = 0; i < words.size();) {
+    LineBreaker breaker(o, !t.words.empty());
+    const double begin = words[i].begin;
+    double end = begin;
+    for (bool whole = false; i < words.size() && !whole; ++i) {
+      const bool is_first = breaker.lines.empty();
+      if (!is_first && words[i].begin - end > o.pause) break;
+      if (!is_first && words[i].end - begin > o.longest) break;
+      if (!breaker.add(words[i].text)) break;
+      end = words[i].end;
+      whole = ends_sentence(words[i].text);
+    }
+    const double next = i < words.size() ? words[i].begin : end + o.linger;
+    all.push_back({begin, std::max(end, std::min(end + o.linger, next)), breaker.lines});
+  }
+  return all;
+}
+
+std::string to_srt(const std::vector<Subtitle>& subtitles) {
+  std::string out;
+  for (size_t i = 0; i < subtitles.size(); ++i) {
+    const Subtitle& s = subtitles[i];
+    out += str(i + 1, "\n", clock_time(s.begin, ','), " --> ", clock_time(s.end, ','), "\n");
+    for (const std::string& line : s.lines) out += line + "\n";
+    out += "\n";
+  }
+  return out;
+}
+
+std::string to_vtt(const std::vector<Subtitle>& subtitles) {
+  std::string out = "WEBVTT\n\n";
+  for (const Subtitle& s : subtitles) {
+    out += clock_time(s.begin, '.') + " --> " + clock_time(s.end, '.') + "\n";
+    for (const std::string& line : s.lines) {
+      for (const char c : line)
+        out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+      out += "\n";
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace rondo

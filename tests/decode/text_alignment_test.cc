@@ -1,0 +1,295 @@
+// Texts in outputs: how they are spelled, where their words lie, how recordings are cut, and the
+// formats of other programs.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "engine/decode/text_alignment.h"
+#include "engine/decode/transcript_formats.h"
+#include "engine/decode/utterances.h"
+#include "kernels/base/error.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Equals;
+
+namespace {
+
+Vocabulary letters() { return Vocabulary({"<blank>", " ", "a", "b", "c"}, {}, "", "letters"); }
+constexpr int32_t space = 1, a = 2, b = 3, c = 4;
+
+// Logits in which each frame's class has 5 more than the others.
+std::vector<float> frames_of(const std::vector<int32_t>& said, int32_t classes = 5) {
+  std::vector<float> logits(said.size() * static_cast<size_t>(classes), 0);
+  for (size_t t = 0; t < said.size(); ++t)
+    logits[t * static_cast<size_t>(classes) + static_cast<size_t>(said[t])] = 5;
+  return logits;
+}
+const double sure = std::exp(5.0) / (std::exp(5.0) + 4);
+
+std::vector<std::vector<std::vector<int32_t>>> spellings_of(const SpelledText& text) {
+  std::vector<std::vector<std::vector<int32_t>>> all;
+  for (const AlignmentUnit& u : text.units) all.push_back(u.spellings);
+  return all;
+}
+using Spellings = std::vector<std::vector<std::vector<int32_t>>>;
+
+AlignedText align(const std::string& text, const std::vector<int32_t>& said, SpellingOptions o = {},
+                  const TextAlignmentOptions& alignment = {}) {
+  const Vocabulary v = letters();
+  return align_text(frames_of(said), v, TextSpeller(v, std::move(o)).spell(text, "text"), alignment,
+                    0.1);
+}
+
+}  // namespace
+
+TEST_CASE("words are spelled by the model's rules and shown as they were") {
+  const Vocabulary v = letters();
+  SpellingOptions o;
+  o.rules.lowercase = o.rules.strip_punctuation = true;
+  const SpelledText t = TextSpeller(v, o).spell(
+      "\xe2\x80\x9c"
+      "A-B,\n - CAB!",
+      "text");
+  CHECK(t.words == std::vector<std::string>{"\xe2\x80\x9c"
+                                            "A-B,",
+                                            "CAB!"});
+  CHECK(t.left_out == std::vector<std::string>{"-"});
+  CHECK(spellings_of(t) == Spellings{{{a}}, {{space}}, {{b}}, {{space}}, {{c, a, b}}});
+  CHECK(t.word_of ==
+        std::vector<int32_t>{0, SpelledText::between_words, 0, SpelledText::between_words, 1});
+}
+
+TEST_CASE("what no token stands for is named, left out, or anything") {
+  const Vocabulary v = letters();
+  CHECK_THROWS_WITH(TextSpeller(v, {}).spell("ab qa q\xc3\xa9", "talk.txt"),
+                    Equals("talk.txt: no token of the model stands for 'q' (U+0071) 2 times, "
+                           "'\xc3\xa9' (U+00E9)"));
+  SpellingOptions o;
+  o.unspellable = UnspellableText::skip;
+  CHECK(spellings_of(TextSpeller(v, o).spell("aqqb 12 c", "text")) ==
+        Spellings{{{a, b}}, {{space}}, {{c}}});
+  o.unspellable = UnspellableText::wildcard;
+  CHECK(spellings_of(TextSpeller(v, o).spell("aqqb 12", "text")) ==
+        Spellings{{{a, wildcard_label, b}}, {{space}}, {{wildcard_label}}});
+  o.unspellable = UnspellableText::skip;
+  CHECK_THROWS_WITH(TextSpeller(v, o).spell("12 -", "talk.txt"),
+                    Equals("talk.txt: holds no word that could be aligned"));
+  CHECK_THROWS_WITH(TextSpeller(v, {}).spell("a \xff", "talk.txt"), Contains("talk.txt: "));
+}
+
+TEST_CASE("words have the spellings of the lexicon, capitals and marks where the model has them") {
+  const Vocabulary v = letters();
+  const std::vector<Spelling> lexicon = {{"b", {b, b}}, {"b", {c}}};
+  CHECK(spellings_of(TextSpeller(v, {}, lexicon).spell("b a", "text")) ==
+        Spellings{{{b, b}, {c}}, {{space}}, {{a}}});
+  const Vocabulary capitals({"<pad>", "|", "A", "\xc3\x89"}, {}, "", "capitals");
+  SpellingOptions o;
+  o.uppercase = true;
+  CHECK(spellings_of(TextSpeller(capitals, o).spell("a\xc3\xa9", "text")) == Spellings{{{2, 3}}});
+  const Vocabulary pieces({"<blk>",
+                           "\xe2\x96\x81"
+                           "a",
+                           "b", "a", "\xe2\x96\x81"},
+                          {}, "", "pieces");
+  o = {};
+  o.unspellable = UnspellableText::wildcard;
+  CHECK(spellings_of(TextSpeller(pieces, o).spell("ab b aqa", "text")) ==
+        Spellings{{{1, 2}}, {{4, 2}}, {{1, wildcard_label, 3}}});
+}
+
+TEST_CASE("words and tokens have the times of their frames and the probabilities of the softmax") {
+  const AlignedText t = align("ab c", {0, a, a, 0, b, space, 0, c, 0});
+  const Transcript& found = t.transcript;
+  CHECK(found.text == "ab c");
+  REQUIRE(found.words.size() == 2);
+  CHECK(found.words[0].text == "ab");
+  CHECK(found.words[0].begin == Approx(0.1));
+  CHECK(found.words[0].end == Approx(0.5));
+  CHECK(found.words[0].probability == Approx(sure));
+  CHECK(found.words[1].begin == Approx(0.7));
+  REQUIRE(found.characters.size() == 4);
+  CHECK(found.characters[2].text == " ");
+  CHECK(t.score(0, 0.9) == 0);
+  CHECK(t.unwritten.empty());
+}
+
+TEST_CASE("a text that does not fit has a low score where it does not") {
+  // 'b' is said for 'c' in frame 14; a second has ten frames.
+  std::vector<int32_t> said(40, 0);
+  said[2] = a;
+  said[8] = space;
+  said[14] = b;
+  const AlignedText t = align("a c", said);
+  CHECK(t.score(0, 4) == Approx(-5));
+  CHECK(t.score(0, 1) == 0);
+  CHECK(t.transcript.words[1].probability == Approx(1 / (std::exp(5.0) + 4)));
+  CHECK_THROWS_AS(align("abcabcabc", {a, b}), InputError);
+}
+
+TEST_CASE("gaps and open ends take what is said and not in the text") {
+  SpellingOptions o;
+  o.gap_word = "*";
+  const std::vector<int32_t> said = {a, space, b, c, b, c, 0, space, c, 0};
+  const AlignedText with = align("a * c", said, o);
+  REQUIRE(with.unwritten.size() == 1);
+  CHECK(with.unwritten[0].begin == Approx(0.2));
+  CHECK(with.unwritten[0].end == Approx(0.6));  // a blank costs less than a wildcard
+  CHECK(with.score(0, 1) == 0);
+  CHECK(with.transcript.words.size() == 2);
+  CHECK(with.transcript.words[1].begin == Approx(0.8));
+  // Where nothing is missing, nothing is found.
+  CHECK(align("a * c", {a, 0, space, 0, c}, o).unwritten.empty());
+  CHECK(align("a c", said).score(0, 1) < -9);
+  o.open_ends = true;
+  const AlignedText open = align("c", {a, b, a, b, space, c, space, a, b}, o);
+  CHECK(open.unwritten.size() == 2);
+  CHECK(open.transcript.words[0].begin == Approx(0.5));
+}
+
+TEST_CASE("wildcards within words have the probability of the best class") {
+  SpellingOptions o;
+  o.unspellable = UnspellableText::wildcard;
+  const AlignedText t = align("aqb", {a, 0, c, 0, b}, o);
+  REQUIRE(t.transcript.characters.size() == 3);
+  CHECK(t.transcript.characters[1].text == "*");
+  CHECK(t.transcript.characters[1].probability == Approx(sure));
+}
+
+TEST_CASE("label priors move a boundary from the class that is everywhere") {
+  // Frame 1 prefers the blank a little; divided by its frequency it no longer does.
+  const Vocabulary v = letters();
+  std::vector<float> logits = frames_of({a, 0, 0, 0, 0, 0});
+  logits[1 * 5 + a] = 4.9f;
+  const SpelledText text = TextSpeller(v, {}).spell("a", "text");
+  const auto end = [&](double weight) {
+    TextAlignmentOptions o;
+    o.label_priors = weight;
+    return align_text(logits, v, text, o, 1).transcript.words[0].end;
+  };
+  CHECK(end(0) == 1);
+  CHECK(end(0.3) == 2);
+}
+
+namespace {
+
+AlignedText timed(const std::vector<std::pair<double, double>>& words) {
+  AlignedText t;
+  t.frame_seconds = 0.1;
+  for (const auto& [begin, end] : words) {
+    Transcript::Token w;
+    w.text = std::string(1, static_cast<char>('a' + t.transcript.words.size() % 26));
+    w.begin = begin;
+    w.end = end;
+    w.probability = 0.5;
+    t.transcript.words.push_back(w);
+  }
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("recordings are cut in their longest pauses, as seldom as can be") {
+  const AlignedText t = timed({{0.5, 1}, {1.2, 2}, {3, 4}, {4.1, 5}, {7, 8}});
+  UtteranceOptions o;
+  o.longest = 6;
+  const auto cut = split_into_utterances(t, 9, o);
+  REQUIRE(cut.size() == 2);
+  CHECK((cut[0].first_word == 0 && cut[0].end_word == 4));
+  CHECK(cut[0].begin == Approx(0.2));
+  CHECK(cut[0].end == Approx(5.3));
+  CHECK(cut[1].begin == Approx(6.7));
+  CHECK(cut[1].end == Approx(8.3));
+  CHECK(cut[0].probability == 0.5);
+  o.longest = 4;
+  const auto shorter = split_into_utterances(t, 9, o);
+  REQUIRE(shorter.size() == 3);
+  CHECK(shorter[0].end_word == 2);
+  o.longest = 100;
+  CHECK(split_into_utterances(t, 9, o).size() == 1);
+  CHECK(split_into_utterances(t, 5.1, o)[0].end <= 8);
+}
+
+TEST_CASE("what is not in the text is in no utterance") {
+  AlignedText t = timed({{1, 2}, {6, 7}});
+  t.unwritten = {{0.2, 0.9}, {2.1, 3}, {4, 5.9}};
+  const auto cut = split_into_utterances(t, 10, {});
+  REQUIRE(cut.size() == 2);
+  CHECK(cut[0].begin == Approx(0.9));
+  CHECK(cut[0].end == Approx(2.1));
+  CHECK(cut[1].begin == Approx(5.9));
+}
+
+TEST_CASE("utterances of any words cover them in order and are short enough") {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> length(0.1, 1), pause(0, 0.8);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::pair<double, double>> words;
+    double at = pause(random);
+    for (int i = 0; i < 1 + round % 30; ++i) {
+      words.push_back({at, at + length(random)});
+      at = words.back().second + pause(random);
+    }
+    const AlignedText t = timed(words);
+    UtteranceOptions o;
+    o.longest = 1 + 0.1 * (round % 50);
+    const auto cut = split_into_utterances(t, at, o);
+    int32_t next = 0;
+    double before = 0;
+    for (const Utterance& u : cut) {
+      CHECK(u.first_word == next);
+      CHECK(u.begin >= before);
+      const auto& first = words[static_cast<size_t>(u.first_word)];
+      const auto& last = words[static_cast<size_t>(u.end_word - 1)];
+      CHECK((u.begin <= first.first && u.end >= last.second && u.end <= at + 1e-9));
+      CHECK((u.end - u.begin <= o.longest + 1e-9 || u.end_word == u.first_word + 1));
+      next = u.end_word;
+      before = u.end;
+    }
+    CHECK(next == static_cast<int32_t>(words.size()));
+  }
+}
+
+TEST_CASE("formats are those of other programs") {
+  Transcript t;
+  t.words = {{"say \"x\"", 0.5, 1.25, 0.5}, {"<b>&", 1.25, 2, 0.25}};
+  t.characters = {{"s", 0.5, 0.75, 0.5}, {"b", 1.25, 2, 0.25}};
+  CHECK(to_ctm(t, "my talk") ==
+        "my_talk 1 0.500 0.750 say_\"x\" 0.5000\nmy_talk 1 1.250 0.750 <b>& 0.2500\n");
+  const std::string grid = to_text_grid(t, 3);
+  CHECK_THAT(grid, Contains("File type = \"ooTextFile\"\nObject class = \"TextGrid\"\n\nxmin = 0 "
+                            "\nxmax = 3.0000 \ntiers? <exists> \nsize = 2 \n"));
+  CHECK_THAT(grid, Contains("intervals: size = 4 \n"));
+  CHECK_THAT(grid, Contains("intervals [2]:\n            xmin = 0.5000 \n            xmax = 1.2500 "
+                            "\n            text = \"say \"\"x\"\"\" \n"));
+  const auto shown = subtitles_of(t, {});
+  CHECK(to_srt(shown) == "1\n00:00:00,500 --> 00:00:02,500\nsay \"x\" <b>&\n\n");
+  CHECK(to_vtt(shown) == "WEBVTT\n\n00:00:00.500 --> 00:00:02.500\nsay \"x\" &lt;b&gt;&amp;\n\n");
+  t.words = {{"late", 3725.0625, 3726, 1}};
+  CHECK_THAT(to_srt(subtitles_of(t, {})), Contains("01:02:05,063 --> 01:02:06,500"));
+}
+
+TEST_CASE("subtitles end with sentences, before pauses, and where they would be too long") {
+  Transcript t;
+  double at = 0;
+  for (const char* word : {"One", "two.\xe2\x80\x9d", "Three", "four", "five"}) {
+    t.words.push_back({word, at, at + 0.4, 1});
+    at += 0.5;
+  }
+  t.words[4].begin += 1;
+  t.words[4].end += 1;
+  const auto shown = subtitles_of(t, {});
+  REQUIRE(shown.size() == 3);
+  CHECK(shown[0].lines == std::vector<std::string>{"One two.\xe2\x80\x9d"});
+  CHECK(shown[0].end == Approx(1.0));  // the next one comes before it has lingered
+  CHECK(shown[1].lines == std::vector<std::string>{"Three four"});
+  CHECK(shown[1].end == Approx(2.4));
+  SubtitleOptions o;
+  o.longest_line = 10;
+  o.pause = 10;
+  const auto narrow = subtitles_of(t, o);
+  CHECK(narrow[1].lines == std::vector<std::string>{"Three four", "five"});
+  o.longest = 0.6;
+  for (const Subtitle& s : subtitles_of(t, o)) CHECK(s.end - s.begin <= 1.2);
+}

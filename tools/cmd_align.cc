@@ -1,0 +1,510 @@
+// rondo align: when the words of a given text are said.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "engine/data/manifest.h"
+#include "engine/decode/text_alignment.h"
+#include "engine/decode/transcript_formats.h"
+#include "engine/decode/utterances.h"
+#include "engine/io/file.h"
+#include "engine/io/output_file.h"
+#include "engine/text/unicode.h"
+#include "engine/train/model/open_data.h"
+#include "engine/train/recognition/long_recording.h"
+#include "kernels/base/error.h"
+#include "tools/command.h"
+#include "tools/command_line/device_option.h"
+#include "tools/recognition/alignment_picture.h"
+#include "tools/recognition/outputs.h"
+#include "tools/recognition/predictions.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct AlignOptions {
+  std::string model, input, text, format = "text", out;
+  OutputsOptions outputs;
+  std::string lexicon, unspellable = "error";
+  SpellingOptions spelling;
+  TextAlignmentOptions alignment;
+  double frame_ms = 0, piece_seconds = PieceOptions{}.seconds;
+  PictureOptions picture;
+  std::string split, recording;
+  UtteranceOptions utterances;
+  double least_score = -1e9;
+  int threads = 0, channel = -1;
+  DeviceChoice device;
+};
+
+// What has outputs, of a recording or as they were stored.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual const Vocabulary& vocabulary() const = 0;
+  virtual InputKind reads() const = 0;
+  // *seconds: of the recording, or of all frames.
+  virtual std::vector<float> outputs(const ModelInput& input, double* seconds) = 0;
+  virtual double frame_seconds() const = 0;
+  virtual TextRules rules() const { return {}; }
+  // Of a recording; none where there is none.
+  virtual std::vector<float> samples(const ModelInput&) { return {}; }
+};
+
+class ModelSource final : public Source {
+ public:
+  explicit ModelSource(const AlignOptions& o)
+      : options_(o), model_(o.model, resolve(o.device), o.threads) {
+    for (const std::string& w : model_.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
+    if (model_.description().config.task != Task::ctc)
+      fail_input(model_.file(), ": is not a ctc model: it writes no text");
+    if (reads() == InputKind::image)
+      fail_input(model_.file(), ": reads images of text lines; alignment is for what is said");
+  }
+  const Vocabulary& vocabulary() const override { return model_.vocabulary(); }
+  InputKind reads() const override { return input_kind(model_.description().config.features.type); }
+  double frame_seconds() const override { return model_.frame_seconds(); }
+  TextRules rules() const override { return model_.description().config.text; }
+  std::vector<float> samples(const ModelInput& input) override {
+    if (input.kind != InputKind::recording || input.file.path == "-") return {};
+    return read_audio(input, model_.description().config.features.rate).samples;
+  }
+  std::vector<float> outputs(const ModelInput& input, double* seconds) override {
+    if (input.kind != InputKind::recording) {
+      InputExtent extent;
+      Transcript t = model_.transcribe(read_features(input, model_, &extent));
+      *seconds = static_cast<double>(t.frames) * frame_seconds();
+      return std::move(t.logits);
+    }
+    Waveform audio = read_audio(input, model_.description().config.features.rate);
+    *seconds = audio.seconds();
+    PieceOptions pieces;
+    pieces.seconds = options_.piece_seconds > 0 ? options_.piece_seconds : audio.seconds() + 1;
+    return long_outputs(model_, std::move(audio), pieces);
+  }
+
+ private:
+  const AlignOptions& options_;
+  Recognizer model_;
+};
+
+class StoredSource final : public Source {
+ public:
+  explicit StoredSource(const AlignOptions& o)
+      : options_(o), vocabulary_(open_vocabulary(o.model, o.outputs)) {}
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+  InputKind reads() const override { return InputKind::features; }
+  double frame_seconds() const override {
+    return options_.frame_ms > 0 ? options_.frame_ms / 1000 : 1;
+  }
+  std::vector<float> outputs(const ModelInput& input, double* seconds) override {
+    Matrix scores = read_logits(input, options_.outputs, vocabulary_, options_.model);
+    *seconds = static_cast<double>(scores.frames) * frame_seconds();
+    return std::move(scores.data);
+  }
+
+ private:
+  const AlignOptions& options_;
+  Vocabulary vocabulary_;
+};
+
+bool is_model(const std::string& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) || path.ends_with(".safetensors");
+}
+
+constexpr uint64_t most_text = uint64_t{1} << 28;
+
+// What is said in an input, and the file or line that says it.
+struct GivenText {
+  std::string text, where;
+};
+
+GivenText text_of(const AlignOptions& o, const ModelInput& input) {
+  if (!o.text.empty()) return {read_text_file(o.text, most_text), o.text};
+  if (!input.known.is_null()) {
+    const Json* text = input.known.find("text");
+    if (text == nullptr || !text->is_string())
+      fail_input(input.name, ": its line in ", o.input, " has no \"text\"");
+    return {text->get<std::string>(), input.name};
+  }
+  const std::string beside = fs::path(input.file.path).replace_extension(".txt").string();
+  return {read_text_file(beside, most_text), beside};
+}
+
+struct Aligned {
+  AlignedText text;
+  double seconds = 0;  // of the recording
+};
+
+class Aligner {
+ public:
+  Aligner(const AlignOptions& o, Source& source)
+      : options_(o),
+        source_(source),
+        speller_(source.vocabulary(), spelling_of(o, source),
+                 o.lexicon.empty() ? std::vector<Spelling>()
+                                   : open_lexicon(o.lexicon, source.vocabulary())) {}
+
+  Aligned align(const ModelInput& input) {
+    const GivenText given = text_of(options_, input);
+    const SpelledText spelled = speller_.spell(given.text, given.where);
+    tell_left_out(spelled, given.where);
+    Aligned result;
+    std::vector<float> outputs = source_.outputs(input, &result.seconds);
+    try {
+      result.text = align_text(std::move(outputs), source_.vocabulary(), spelled,
+                               options_.alignment, source_.frame_seconds());
+    } catch (const InputError& e) {
+      fail_input(input.name, ": ", e.what());
+    }
+    return result;
+  }
+
+ private:
+  static SpellingOptions spelling_of(const AlignOptions& o, const Source& source) {
+    SpellingOptions s = o.spelling;
+    const TextRules asked = s.rules;
+    s.rules = source.rules();
+    s.rules.lowercase |= asked.lowercase;
+    s.rules.strip_punctuation |= asked.strip_punctuation;
+    s.unspellable = o.unspellable == "skip"       ? UnspellableText::skip
+                    : o.unspellable == "wildcard" ? UnspellableText::wildcard
+                                                  : UnspellableText::error;
+    return s;
+  }
+  static void tell_left_out(const SpelledText& t, const std::string& where) {
+    if (t.left_out.empty()) return;
+    std::string some;
+    for (size_t i = 0; i < std::min<size_t>(t.left_out.size(), 5); ++i)
+      some += (i ? ", '" : "'") + t.left_out[i] + "'";
+    std::fprintf(stderr, "warning: %s: %zu words hold nothing the model could say: %s%s\n",
+                 where.c_str(), t.left_out.size(), some.c_str(),
+                 t.left_out.size() > 5 ? ", ..." : "");
+  }
+
+  const AlignOptions& options_;
+  Source& source_;
+  TextSpeller speller_;
+};
+
+double rounded(double value) { return std::round(value * 1e4) / 1e4; }
+
+// Utterances as lines of a manifest.
+class TrainingManifest {
+ public:
+  explicit TrainingManifest(const AlignOptions& o) : options_(o) {}
+
+  void add(const ModelInput& input, const Aligned& result) {
+    const auto& words = result.text.transcript.words;
+    for (const Utterance& u :
+         split_into_utterances(result.text, result.seconds, options_.utterances)) {
+      ++found_;
+      seconds_found_ += u.end - u.begin;
+      if (u.score < options_.least_score) continue;
+      ManifestEntry e;
+      e.path_as_written = path_of(input);
+      e.offset = rounded(input.segment.offset + u.begin);
+      e.duration = rounded(u.end - u.begin);
+      if (input.segment.channel >= 0) e.channel = input.segment.channel;
+      if (!input.file.is_whole()) {
+        e.first_byte = input.file.first;
+        e.byte_count = input.file.size;
+      }
+      std::string text;
+      for (int32_t w = u.first_word; w < u.end_word; ++w)
+        text += (text.empty() ? "" : " ") + words[static_cast<size_t>(w)].text;
+      e.text = text;
+      if (const Json* speaker = input.known.find("speaker"); speaker && speaker->is_string())
+        e.speaker = speaker->get<std::string>();
+      e.extra = Json::object({{"score", rounded(u.score)}, {"probability", rounded(u.probability)}})
+                    .dump();
+      kept_seconds_ += u.end - u.begin;
+      entries_.push_back(std::move(e));
+    }
+  }
+
+  void write() const {
+    if (entries_.empty())
+      fail_input(options_.split, ": is not written: none of ", found_,
+                 " utterances has a score of ", options_.least_score, " or more");
+    write_manifest(options_.split, entries_);
+    std::fprintf(stderr, "%s: %zu of %zu utterances, %.1f of %.1f minutes\n",
+                 options_.split.c_str(), entries_.size(), found_, kept_seconds_ / 60,
+                 seconds_found_ / 60);
+  }
+
+ private:
+  // Paths in a manifest are relative to its folder.
+  std::string path_of(const ModelInput& input) const {
+    const fs::path recording = options_.recording.empty() ? input.file.path : options_.recording;
+    if (recording.is_absolute()) return recording.string();
+    const fs::path folder = fs::absolute(options_.split).parent_path();
+    return fs::absolute(recording)
+        .lexically_normal()
+        .lexically_relative(folder.lexically_normal())
+        .string();
+  }
+
+  const AlignOptions& options_;
+  std::vector<ManifestEntry> entries_;
+  size_t found_ = 0;
+  double seconds_found_ = 0, kept_seconds_ = 0;
+};
+
+// A line for each word: begin, end, probability, word.
+void write_words(const PredictionStyle& style, const ModelInput& input, const Transcript& t,
+                 bool in_seconds) {
+  for (const Transcript::Token& w : t.words) {
+    if (style.named) std::printf("%s\t", input.name.c_str());
+    std::printf("%.*f\t%.*f\t%.4f\t%s\n", in_seconds ? 3 : 0, w.begin, in_seconds ? 3 : 0, w.end,
+                w.probability, w.text.c_str());
+  }
+  std::fflush(stdout);
+}
+
+void write_aligned(const PredictionStyle& style, const ModelInput& input, Aligned result,
+                   bool in_seconds) {
+  if (style.format == PredictionFormat::text) {
+    write_words(style, input, result.text.transcript, in_seconds);
+    return;
+  }
+  Prediction p;
+  p.transcript = std::move(result.text.transcript);
+  if (style.format != PredictionFormat::jsonl) {
+    write_prediction(style, Task::ctc, input, p, {.seconds = result.seconds, .image = {}});
+    return;
+  }
+  Json line = prediction_json(Task::ctc, input, p, {.seconds = result.seconds, .image = {}});
+  if (in_seconds) line["score"] = rounded(result.text.score(0, result.seconds));
+  Json unwritten = Json::array();
+  for (const auto& s : result.text.unwritten)
+    unwritten.push_back(Json::object({{"begin", rounded(s.begin)}, {"end", rounded(s.end)}}));
+  if (unwritten.size() > 0) line["unwritten"] = std::move(unwritten);
+  std::printf("%s\n", line.dump_replacing().c_str());
+  std::fflush(stdout);
+}
+
+void require_fitting(const AlignOptions& o, bool model) {
+  const bool in_seconds = model || o.frame_ms > 0;
+  if (!in_seconds && (o.format != "text" && o.format != "jsonl"))
+    throw WrongUsage("--format " + o.format + " has seconds: --frame-ms says how long a frame is");
+  if (!in_seconds && !o.split.empty())
+    throw WrongUsage("--split has seconds: --frame-ms says how long a frame is");
+  if (model && o.frame_ms > 0)
+    throw WrongUsage("--frame-ms is for stored outputs; a model knows its own");
+  if (!model && !o.split.empty() && o.recording.empty())
+    throw WrongUsage("--split of stored outputs needs --recording, the file that they are of");
+  if (model && !o.recording.empty()) throw WrongUsage("--recording is for stored outputs");
+  if (o.input == "-" && (o.text.empty() || !o.split.empty()))
+    throw WrongUsage("standard input needs a file with its text, and cannot be split");
+}
+
+// What belongs to a single recording is not given to several.
+void require_one(const AlignOptions& o, const PredictionStyle& style) {
+  if (!style.named) return;
+  if (!o.text.empty())
+    throw WrongUsage(
+        "a text goes with one recording; those of a folder have theirs beside them, "
+        "those of a manifest in its lines");
+  if (!o.recording.empty()) throw WrongUsage("--recording goes with one file of outputs");
+  if (o.picture.asked()) throw WrongUsage("--picture takes a single recording");
+}
+
+// No output is written over an input or over another one.
+void require_apart(const AlignOptions& o, const PredictionStyle& style,
+                   const std::vector<ModelInput>& inputs) {
+  require_folder_of(o.split);
+  std::vector<OutputFile> outputs{OutputFile(o.split, "--split"),
+                                  OutputFile(o.picture.path, "--picture")};
+  outputs.front().require_not(outputs.back());
+  if (!o.out.empty()) {
+    require_own_names(style, inputs);
+    for (const ModelInput& input : inputs) outputs.emplace_back(output_path(style, input), "--out");
+  }
+  for (const OutputFile& output : outputs) {
+    output.require_not(o.input, "the input");
+    output.require_not(o.text, "the text");
+    for (const ModelInput& input : inputs) {
+      if (input.file.path != "-") output.require_not(input.file.path, "an input");
+    }
+  }
+}
+
+int run_align(const AlignOptions& o) {
+  const bool model = is_model(o.model);
+  require_fitting(o, model);
+  std::unique_ptr<Source> source;
+  if (model) {
+    source = std::make_unique<ModelSource>(o);
+  } else {
+    source = std::make_unique<StoredSource>(o);
+  }
+  std::vector<ModelInput> inputs = inputs_of({o.input}, source->reads());
+  for (ModelInput& input : inputs) {
+    if (input.segment.channel < 0) input.segment.channel = o.channel;
+  }
+  PredictionStyle style;
+  style.format = prediction_format(o.format);
+  style.folder = o.out;
+  style.named = inputs.size() != 1 || inputs.front().name != o.input;
+  require_one(o, style);
+  require_fitting_output(style, o.format);
+  require_apart(o, style, inputs);
+  if (!o.out.empty()) make_directories(o.out);
+  const bool shows = o.split.empty() || o.format != "text";
+  Aligner aligner(o, *source);
+  TrainingManifest manifest(o);
+  int failures = 0;
+  for (const ModelInput& input : inputs) {
+    try {
+      Aligned result = aligner.align(input);
+      if (!o.split.empty()) manifest.add(input, result);
+      if (o.picture.asked()) {
+        draw_alignment(o.picture, input.name, result.text.transcript, source->vocabulary(),
+                       source->frame_seconds(), source->samples(input));
+      }
+      if (shows) write_aligned(style, input, std::move(result), model || o.frame_ms > 0);
+    } catch (const InputError& e) {
+      std::fprintf(stderr, "rondo: %s\n", e.what());
+      ++failures;
+    }
+  }
+  if (!o.split.empty() && failures < static_cast<int>(inputs.size())) manifest.write();
+  return failures > 0 ? 1 : 0;
+}
+
+void add_text_options(Command& command, AlignOptions* o) {
+  command
+      .add_option("--lexicon", o->lexicon,
+                  "spellings of words, a line each: the word and its tokens; of several the one "
+                  "that fits best is taken")
+      .type_name("FILE");
+  command
+      .add_option("--unknown", o->unspellable,
+                  "characters that no token stands for: an error; left out; or anything may be "
+                  "said in their place")
+      .one_of({"error", "skip", "wildcard"})
+      .show_default();
+  command.add_option("--gap", o->spelling.gap_word,
+                     "a word that stands for what is said and not in the text, or for nothing, "
+                     "such as '*'");
+  command.add_flag("--open-ends", o->spelling.open_ends,
+                   "more may be said before the text and behind it");
+  command
+      .add_option("--wildcard-cost", o->alignment.wildcard_cost,
+                  "of each frame of a wildcard, beside the model's best class")
+      .range(0.0, 100.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--label-priors", o->alignment.label_priors,
+                  "weight of the classes' frequencies, which are divided out; 0.3 makes peaky "
+                  "outputs less so")
+      .range(0.0, 10.0)
+      .type_name("FLOAT")
+      .show_default();
+  command.add_flag("--lowercase", o->spelling.rules.lowercase, "words are said in lower case");
+  command.add_flag("--uppercase", o->spelling.uppercase, "words are said in upper case");
+  command.add_flag("--strip-punctuation", o->spelling.rules.strip_punctuation,
+                   "punctuation is not said");
+}
+
+void add_split_options(Command& command, AlignOptions* o) {
+  command
+      .add_option("--split", o->split,
+                  "cut at pauses into utterances to train on, and write their manifest")
+      .type_name("FILE");
+  command.add_option("--longest", o->utterances.longest, "seconds of one, at most")
+      .range(0.1, 86400.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--pause", o->utterances.pause,
+                  "seconds between words; shorter ones are cut only where nothing else is left")
+      .range(0.0, 3600.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--margin", o->utterances.margin,
+                  "seconds of a pause that an utterance keeps at either end, at most")
+      .range(0.0, 3600.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--min-score", o->least_score,
+                  "leave out worse utterances; 0 is a text that the model would write by itself, "
+                  "-20 has about three wrong letters within a second")
+      .range(-1e9, 0.0)
+      .type_name("FLOAT");
+  command
+      .add_option("--recording", o->recording,
+                  "with stored outputs: the recording that they are of")
+      .type_name("FILE");
+}
+
+}  // namespace
+
+void add_align(Command& program) {
+  Command& command = program.add_command(
+      "align", "Find when each word of a text is said in a recording, or in any model's outputs");
+  auto o = std::make_shared<AlignOptions>();
+  command
+      .add_option("model", o->model,
+                  "checkpoint directory or model file; or, for stored outputs, a vocabulary: "
+                  "tokens one a line, a JSON list, or a JSON object from tokens to classes")
+      .required()
+      .check(check_file_name);
+  command
+      .add_option("input", o->input,
+                  "recording, or outputs [frames, classes] (.npy, .safetensors); or a manifest "
+                  "with texts, or a folder with a .txt file beside each; '-': standard input")
+      .required()
+      .check(check_file_name);
+  command.add_option("text", o->text,
+                     "file with the text; else the one beside the recording, NAME.txt");
+  command
+      .add_option("--format", o->format,
+                  "text: begin, end, probability and word; jsonl, also with tokens; ctm; "
+                  "textgrid; srt and vtt, subtitles")
+      .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"})
+      .show_default();
+  command.add_option("--out", o->out, "folder for a file of each recording").type_name("FOLDER");
+  add_text_options(command, o.get());
+  add_split_options(command, o.get());
+  add_picture_options(command, &o->picture);
+  add_outputs_options(command, &o->outputs);
+  command
+      .add_option("--frame-ms", o->frame_ms,
+                  "of stored outputs: milliseconds between two frames, for times in seconds; 0: "
+                  "times are frames")
+      .range(0.0, 100000.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--piece", o->piece_seconds,
+                  "seconds of a long recording that a model is given at a time; 0: all")
+      .range(0.0, 86400.0)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--channel", o->channel,
+                  "of recordings that have several, from 0; else their mean")
+      .range(0, 255)
+      .type_name("INT");
+  command.add_option("--threads", o->threads, "CPU threads; 0: one per CPU")
+      .range(0, 4096)
+      .type_name("INT");
+  add_device_option(command, &o->device);
+  command.footer(
+      "\nExample:  rondo align run talk.wav talk.txt --format srt > talk.srt\n"
+      "          rondo align run talk.wav talk.txt --split corpus/talk.jsonl --min-score -10\n"
+      "          rondo align vocab.json logits.npy talk.txt --frame-ms 20 --format ctm\n");
+  command.action([o] { return run_align(*o); });
+}
+
+}  // namespace rondo

@@ -1,0 +1,105 @@
+#include "tools/recognition/alignment_picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "engine/io/file.h"
+#include "engine/report/charts.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+constexpr double most_seconds = 20;  // that can be told apart
+
+struct Part {
+  int64_t first = 0, end = 0;  // frames
+};
+
+Part part_of(const PictureOptions& o, const std::string& name, const Transcript& t,
+             double frame_seconds) {
+  if (t.frames == 0) fail_input(name, ": is shorter than a frame: nothing to draw");
+  if (o.to > 0 && o.to <= o.from) throw WrongUsage("--picture-to is not behind --picture-from");
+  const auto frame = [&](double seconds) {
+    return std::min<int64_t>(std::llround(seconds / frame_seconds), t.frames);
+  };
+  const Part part{frame(o.from), frame(o.to > 0 ? o.to : o.from + most_seconds)};
+  if (part.first >= part.end)
+    fail_input(name, ": has no frame from ", o.from, " s on, it is ",
+               static_cast<double>(t.frames) * frame_seconds, " s long");
+  return part;
+}
+
+std::vector<float> posteriors_of(const Transcript& t, const Part& part) {
+  std::vector<float> posteriors;
+  for (int64_t f = part.first; f < part.end; ++f) {
+    const float* row = &t.logits[static_cast<size_t>(f * t.classes)];
+    const float largest = *std::max_element(row, row + t.classes);
+    float sum = 0;
+    for (int64_t c = 0; c < t.classes; ++c) sum += std::exp(row[c] - largest);
+    for (int64_t c = 0; c < t.classes; ++c) posteriors.push_back(std::exp(row[c] - largest) / sum);
+  }
+  return posteriors;
+}
+
+// All of the text, or the words within the part and where that lies.
+std::string title_of(const Transcript& t, double begin, double end, double seconds) {
+  if (begin <= 0 && end >= seconds) return t.text;
+  char title[96];
+  std::snprintf(title, sizeof title, "%.1f to %.1f s of %.1f s:", begin, end, seconds);
+  std::string text = title;
+  for (const Transcript::Token& w : t.words)
+    if (w.end > begin && w.begin < end) text += " " + w.text;
+  return text;
+}
+
+}  // namespace
+
+void add_picture_options(Command& command, PictureOptions* o) {
+  command.add_option("--picture", o->path, "draw the alignment of one recording as SVG")
+      .type_name("FILE");
+  command.add_option("--picture-from", o->from, "second at which the picture begins")
+      .range(0.0, 1e7)
+      .type_name("FLOAT")
+      .show_default();
+  command
+      .add_option("--picture-to", o->to,
+                  "second at which it ends; else it shows 20 seconds at most")
+      .range(0.0, 1e7)
+      .type_name("FLOAT");
+}
+
+void draw_alignment(const PictureOptions& o, const std::string& name, const Transcript& t,
+                    const Vocabulary& vocabulary, double frame_seconds,
+                    std::span<const float> samples) {
+  const Part part = part_of(o, name, t, frame_seconds);
+  const double begin = static_cast<double>(part.first) * frame_seconds;
+  const double end = static_cast<double>(part.end) * frame_seconds;
+  const double seconds = static_cast<double>(t.frames) * frame_seconds;
+  const std::vector<float> posteriors = posteriors_of(t, part);
+  AlignmentPicture p;
+  p.title = title_of(t, begin, end, seconds);
+  p.posteriors = posteriors;
+  p.frames = static_cast<int32_t>(part.end - part.first);
+  p.classes = static_cast<int32_t>(t.classes);
+  p.blank = vocabulary.blank();
+  p.frame_seconds = frame_seconds;
+  p.begin_seconds = begin;
+  const auto place = [&](double at) {
+    return static_cast<size_t>(std::llround(at / seconds * static_cast<double>(samples.size())));
+  };
+  p.waveform = samples.subspan(place(begin), place(end) - place(begin));
+  for (const Transcript::Token& c : t.characters) {
+    const int64_t first = std::llround(c.begin / frame_seconds) - part.first;
+    const int64_t last =
+        std::min<int64_t>(std::llround(c.end / frame_seconds), part.end) - part.first;
+    const auto label = vocabulary.find(c.text);
+    if (!label || last <= 0 || first >= last) continue;
+    p.labels.push_back({c.text, *label, static_cast<int32_t>(std::max<int64_t>(first, 0)),
+                        static_cast<int32_t>(last)});
+  }
+  replace_text_file(o.path, alignment_svg(p));
+}
+
+}  // namespace rondo

@@ -1,0 +1,31 @@
+// Pictures of how a model's outputs align with a text: the option --picture of commands.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "engine/decode/transcript.h"
+#include "tools/command_line/command_line.h"
+
+namespace rondo {
+
+struct PictureOptions {
+  std::string path;  // empty: none is asked for
+  double from = 0;   // seconds
+  double to = 0;     // 0: the end, or as much behind `from` as can be seen
+
+  bool asked() const { return !path.empty(); }
+};
+
+// --picture, --picture-from, --picture-to.
+void add_picture_options(Command& command, PictureOptions* options);
+
+// Draws the part of the recording that is asked for; the title says which, where it is not all.
+// `name`: of the recording, for messages. `samples`: of the whole recording, or none. Throws
+// WrongUsage for an end before the begin, InputError where the part holds no frame, and for a file
+// that cannot be written.
+void draw_alignment(const PictureOptions& options, const std::string& name,
+                    const Transcript& transcript, const Vocabulary& vocabulary,
+                    double frame_seconds, std::span<const float> samples);
+
+}  // namespace rondo
