@@ -6,8 +6,8 @@
 #include <map>
 #include <random>
 
-#include "engine/decode/decoder.h"
 #include "engine/decode/align/forced_alignment.h"
+#include "engine/decode/decoder.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;
