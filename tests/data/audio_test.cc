@@ -225,6 +225,9 @@ TEST_CASE("unusable sample rates and samples are refused", "[audio]") {
   CHECK_THROWS_WITH(reader.read(file(16000, {0, NAN}), 16000),
                     Contains("sample 1 (6.25e-05 s) is not a finite"));
   CHECK_THROWS_WITH(reader.read(file(16000, {INFINITY}), 16000), Contains("sample 0"));
+  CHECK_THROWS_WITH(reader.read(file(16000, {0, 0, -1e11f}), 16000),
+                    Contains("sample 2 (0.000125 s) is -1e+11, expected one of about -1 to 1"));
+  CHECK(reader.read(file(16000, {0, -2147483648.0f}), 16000).samples.at(1) == -2147483648.0f);
 }
 
 TEST_CASE("written WAVs read back, clipped at full scale", "[audio]") {

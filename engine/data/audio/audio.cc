@@ -125,13 +125,24 @@ void mix_down(const float* interleaved, size_t channels, int32_t channel, std::v
   }
 }
 
-// The first that is not finite; n: all are.
-size_t find_nonfinite(const float* x, size_t n) {
-  constexpr float largest = std::numeric_limits<float>::max();
+// Full scale is 1, and files with the numbers of 32-bit integers are read. The power of what is far
+// beyond that is no float any more.
+constexpr float largest_sample = 1e10f;
+
+bool is_sample(float x) { return std::abs(x) <= largest_sample; }
+
+// The first that is not finite, or absurdly large; n: none is.
+size_t find_no_sample(const float* x, size_t n) {
   unsigned bad = 0;
-  for (size_t i = 0; i < n; ++i) bad |= static_cast<unsigned>(!(std::abs(x[i]) <= largest));
+  for (size_t i = 0; i < n; ++i) bad |= static_cast<unsigned>(!is_sample(x[i]));
   if (bad == 0) return n;
-  return static_cast<size_t>(std::find_if(x, x + n, [](float v) { return !std::isfinite(v); }) - x);
+  return static_cast<size_t>(std::find_if_not(x, x + n, is_sample) - x);
+}
+
+[[noreturn]] void fail_sample(const std::string& name, int64_t at, int32_t rate, float value) {
+  fail_input(name, ": sample ", at, " (", static_cast<double>(at) / rate, " s) is ",
+             std::isfinite(value) ? str(value, ", expected one of about -1 to 1")
+                                  : "not a finite number");
 }
 
 // `count` frames from the `first`; `channel`: see AudioSegment.
@@ -159,11 +170,9 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const std::stri
                  " samples, its header announces ", info.frames, " (damaged or truncated)");
     mono.resize(done + static_cast<size_t>(got));
     if (channels > 1) mix_down(interleaved.data(), channels, channel, mono, done);
-    if (const size_t at = find_nonfinite(to, static_cast<size_t>(got));
+    if (const size_t at = find_no_sample(to, static_cast<size_t>(got));
         at < static_cast<size_t>(got))
-      fail_input(name, ": sample ", first + static_cast<int64_t>(done + at), " (",
-                 static_cast<double>(first + static_cast<int64_t>(done + at)) / info.samplerate,
-                 " s) is not a finite number");
+      fail_sample(name, first + static_cast<int64_t>(done + at), info.samplerate, to[at]);
   }
   return mono;
 }
