@@ -199,6 +199,9 @@ void ManifestDataset::check_target(Item& item) const {
     case TargetKind::none:
       return;
     case TargetKind::sequence: {
+      if (e.text && e.labels)
+        throw Unusable{Kind::target,
+                       str(e.path, ": has both \"text\" and \"labels\", expected one")};
       if (e.labels) {
         for (int32_t label : *e.labels) {
           if (text_ && label >= text_->classes())

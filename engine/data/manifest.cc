@@ -187,7 +187,6 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
   }
   if (entry.path_as_written.empty())
     line.fail("has no \"audio_filepath\" (nor \"features_filepath\", \"image_filepath\")");
-  if (entry.text && entry.labels) line.fail("has both \"text\" and \"labels\", expected one");
   const std::filesystem::path written(entry.path_as_written);
   entry.path = written.is_absolute()
                    ? entry.path_as_written

@@ -250,6 +250,12 @@ TEST_CASE("ready features come with every kind of target", "[dataset]") {
   o.target = TargetKind::sequence;
   const std::string nemo = with(R"("labels": [1, 2], "label": "infer", "target": "none")");
   CHECK(ManifestDataset(c.manifest(nemo), o, nullptr, nullptr).label_count(0) == 2);
+  const std::string both = with(R"("text": "x", "labels": [1, 2], "label": 3)");
+  refuses(both, TargetKind::sequence, "has both \"text\" and \"labels\", expected one");
+  for (const TargetKind other : {TargetKind::utterance_class, TargetKind::none}) {
+    o.target = other;
+    CHECK(ManifestDataset(c.manifest(both), o, nullptr, nullptr).size() == 1);
+  }
   refuses(a + nl + R"({"features_filepath": "wide.npy"})", TargetKind::none,
           "has 4 features per frame, the others have 3");
   refuses(R"({"features_filepath": "a.npy", "frame_labels": [1]})", TargetKind::frame_class,

@@ -79,7 +79,6 @@ TEST_CASE("a malformed manifest line is named with what was expected", "[manifes
       {"{\"audio_filepath\": \"a\", \"duration\": 1e9}", "\"duration\" is 1000000000.0, expected"},
       {"{\"audio_filepath\": \"a\", \"offset\": -0.5}", "\"offset\" is -0.5"},
       {"{\"audio_filepath\": \"a\", \"text\": \"\xff\"}", "is not valid JSON"},
-      {"{\"audio_filepath\": \"a\", \"labels\": [1], \"text\": \"x\"}", "both \"text\""},
       {"{\"audio_filepath\": \"a\", \"speaker\": {}}", "\"speaker\" is {}"},
       {"{\"audio_filepath\": \"a\", \"channel\": -1}", "\"channel\" is -1, expected a channel"},
   };
