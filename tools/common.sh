@@ -8,11 +8,10 @@ die() {
 
 # Debian packages for building; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev zlib1g-dev
-  libpng-dev libjpeg62-turbo-dev libtiff-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgloo-dev python3
-  espeak-ng)
-# And for testing: git is for checks of the sources, openmpi-bin for ranks that mpirun starts, iproute2
-# for two machines in network namespaces.
-test_packages=(catch2 git openmpi-bin iproute2)
+  libpng-dev libjpeg62-turbo-dev libtiff-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
+# And for testing: Gloo is another way for ranks to talk, git for checks of the sources, openmpi-bin for ranks that
+# mpirun starts, iproute2 for two machines in network namespaces.
+test_packages=(libgloo-dev catch2 git openmpi-bin iproute2)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.
@@ -79,34 +78,51 @@ for test in about["tests"]:
 ' "$1" "$2" | sort -u
 }
 
-# show_progress LOG : "[12/388]" on the terminal, once a second, from what ninja has written so far.
+# show_progress LOG : "[12/388]", from what ninja has written so far: on a terminal once a second in one line,
+# elsewhere a line now and then.
 show_progress() {
-  local step
-  while sleep 1; do
+  local step shape='%s\n' pause=30
+  if [ -t 2 ]; then
+    shape='\r%s\033[K' pause=1
+  fi
+  while sleep "$pause"; do
     step=$(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1)
-    printf '\r%s\033[K' "$step" >&2
+    # shellcheck disable=SC2059
+    printf "$shape" "$step" >&2
   done
 }
 
-# build DIR [TARGET...] : shows on a terminal how far it is, and the compiler's words only when it
-# fails.
+# build DIR [TARGET...] : shows how far it is, and the compiler's words only when it fails.
 build() {
-  local log watcher='' status=0
+  local log watcher status=0
   log=$(mktemp)
-  if [ -t 2 ]; then
-    show_progress "$log" &
-    watcher=$!
-  fi
+  show_progress "$log" &
+  watcher=$!
   ninja -C "$@" > "$log" 2>&1 || status=$?
-  if [ -n "$watcher" ]; then
-    kill "$watcher" 2> /dev/null || true
-    wait "$watcher" 2> /dev/null || true
-    printf '\r\033[K' >&2
-  fi
+  kill "$watcher" 2> /dev/null || true
+  wait "$watcher" 2> /dev/null || true
+  [ ! -t 2 ] || printf '\r\033[K' >&2
   if [ "$status" -ne 0 ]; then
     grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 60 >&2
     rm -f "$log"
     die "building $1 failed"
   fi
   rm -f "$log"
+}
+
+# stage NAME : from here on the time is NAME's. stage_times tells all so far, "packages 31 s, building 190 s",
+# and the time of processors, which does not depend on how many there are.
+stages=() stage='' stage_start=0
+stage() {
+  [ -z "$stage" ] || stages+=("$stage $((SECONDS - stage_start)) s")
+  stage=$1 stage_start=$SECONDS
+}
+stage_times() {
+  local used IFS=,
+  stage ''
+  echo "${stages[*]}" | sed 's/,/, /g'
+  used=$(mktemp)
+  times > "$used" # not into a pipe: that is another shell, which has used nothing
+  awk -F '[ms ]+' 'NR == 2 { printf "processor time: %.0f s, and %.0f s in the system\n", 60 * $1 + $2, 60 * $3 + $4 }' "$used"
+  rm -f "$used"
 }

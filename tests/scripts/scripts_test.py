@@ -1,0 +1,105 @@
+"""scripts_test.py SOURCE_ROOT: tools/quickstart and tools/test, with stand-ins for all that they call.
+
+A copy of the scripts runs in a folder of its own. The stand-ins write down how they are called, and do as little as
+the scripts need to go on; that the real programs do what is asked of them is seen by people and in CI.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1))
+
+CALLED = 'echo "$(basename "$0") $*" >> "$CALLS"\n'
+STAND_INS = {
+    "dpkg-query": 'echo "install ok installed"',
+    "meson": """case "$1" in
+  setup) mkdir -p "$2"; touch "$2/build.ninja" ;;
+  introspect) echo '{"targets": [{"filename": ["'"$PWD"'/build/tests/a_test"]}, {"filename": ["'"$PWD"'/build/tools/rondo"]},
+      {"filename": ["'"$PWD"'/build/tests/slow_test"]}],
+    "tests": [{"suite": ["rondo:fast"], "cmd": ["'"$PWD"'/build/tests/a_test", "build/../tools/rondo"]},
+      {"suite": ["rondo:full"], "cmd": ["'"$PWD"'/build/tests/slow_test"]}]}' ;;
+  test) printf ' 1/1 a OK 0.1s\\nOk:                 3\\nExpected Fail:      0\\nFail:               0\\nSkipped:            1\\nTimeout:            0\\n' ;;
+esac""",
+    "ninja": """echo "[1/7] Compiling C++ object a.o"
+if [ -n "$NINJA_FAILS" ]; then echo "a.cc:3: error: no such thing"; exit 1; fi
+sleep ${NINJA_TAKES:-0}
+mkdir -p "$2/tools" && cp stand-ins/rondo "$2/tools/rondo"
+echo "[7/7] Linking target tools/rondo" """,
+    "rondo": """case "$1" in
+  prepare) mkdir -p "$3/wav"; touch "$3/wav/test_0.wav" "$3/wav/test_1.wav" ;;
+  train) python3 -c 'import time
+while time.process_time() < 1: pass' ;;
+  eval) printf 'WER 2.15%% CER 0.55%% on 400 utterances\\nseen voices              WER 1.00%%  CER 0.50%%     20 utterances\\n' ;;
+esac""",
+}
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = pathlib.Path(folder.name)
+        (self.top / "tools").mkdir()
+        for name in ("quickstart", "test", "common.sh"):
+            shutil.copy(ROOT / "tools" / name, self.top / "tools")
+        (self.top / "stand-ins").mkdir()
+        for name, does in STAND_INS.items():
+            file = self.top / "stand-ins" / name
+            file.write_text("#!/usr/bin/env bash\n" + CALLED + does + "\n")
+            file.chmod(0o755)
+
+    def run_script(self, *words, code=0, **environment):
+        done = subprocess.run([self.top / "tools" / words[0], *words[1:]], cwd="/", timeout=60, capture_output=True,
+                              text=True, env={**os.environ, "CALLS": str(self.top / "calls"), "NINJA_FAILS": "",
+                                              "PATH": f"{self.top}/stand-ins:{os.environ['PATH']}", **environment})
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.calls = (self.top / "calls").read_text().splitlines()
+        return done.stdout, done.stderr
+
+    def test_a_quickstart(self):
+        out, err = self.run_script("quickstart")
+        ours = [c for c in self.calls if c.split()[0] in ("rondo", "ninja")]
+        self.assertEqual(ours, ["ninja -C build-quickstart tools/rondo",
+                                "rondo prepare speech-demo quickstart-data/corpus",
+                                "rondo train tools/recipes/speech-demo.toml data=quickstart-data/corpus "
+                                "training.checkpoint_dir=quickstart-data/model",
+                                "rondo eval quickstart-data/model quickstart-data/corpus/test.jsonl",
+                                "rondo transcribe quickstart-data/model quickstart-data/corpus/wav/test_0.wav"])
+        *_, times, processors, last = out.splitlines()
+        self.assertRegex(last, r"^quickstart: WER 2.15% CER 0.55% on 400 utterances, \d+ s$")
+        parts = re.fullmatch(r"packages (\d+) s, building (\d+) s, corpus (\d+) s, training (\d+) s, evaluation (\d+) s", times)
+        self.assertTrue(parts, times)
+        # Whole seconds, each of which may begin in one part and end in the next.
+        self.assertLessEqual(abs(sum(map(int, parts.groups())) - int(re.search(r"(\d+) s$", last)[1])), 1, out)
+        used = re.fullmatch(r"processor time: (\d+) s, and (\d+) s in the system", processors)
+        # What the stand-in that trains takes, and not much else is done.
+        self.assertTrue(used and 1 <= int(used[1]) + int(used[2]) < 60, processors)
+
+    def test_a_build_shows_how_far_it_is(self):
+        common = (self.top / "tools" / "common.sh").read_text()
+        (self.top / "tools" / "common.sh").write_text(common.replace("pause=30", "pause=0.1"))
+        _, err = self.run_script("quickstart", NINJA_TAKES="1")
+        self.assertIn("\n[1/7]\n", err)
+
+    def test_a_build_that_fails_says_why(self):
+        _, err = self.run_script("quickstart", code=1, NINJA_FAILS="1")
+        self.assertTrue(err.endswith("a.cc:3: error: no such thing\nquickstart: building build-quickstart failed\n"), err)
+        self.assertFalse(any(c.startswith("rondo") for c in self.calls), self.calls)
+
+    def test_fast_tests_build_what_they_need(self):
+        out, _ = self.run_script("test", "--fast")
+        self.assertIn("ninja -C build tests/a_test tools/rondo", self.calls)
+        self.assertEqual([c for c in self.calls if c.startswith("meson test")],
+                         ["meson test -C build --no-rebuild --print-errorlogs --suite fast"])
+        self.assertTrue(out.endswith("\n3 passed, 0 failed, 1 skipped\n"), out)
+        self.run_script("test")
+        self.assertIn("ninja -C build", self.calls)
+
+
+unittest.main()
