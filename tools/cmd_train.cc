@@ -191,8 +191,8 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
 // --data was a number of replicas before it had a name of its own.
 std::string wrong_replicas(const std::string& text) {
   if (text.find_first_not_of("+-0123456789") == std::string::npos) return {};
-  return str("'", shortened(text),
-             "' is no number of replicas; a corpus is named by data=", shortened(text));
+  return str("'", shortened(text), "' is no number of replicas, as --data was called before; ",
+             "a corpus is named by data=", shortened(text));
 }
 
 void require_one_beginning(const TrainOptions& o) {

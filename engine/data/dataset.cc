@@ -122,9 +122,11 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   constexpr size_t most = 1000;
   if (items_.empty() || fatal) {
     const std::string all = summarize(problems_, utterances, manifest_path_, most);
-    if (fatal) throw InputError(all);
-    fail_input(all.substr(0, all.find('\n')), "; leaving them out leaves none",
-               all.substr(std::min(all.find('\n'), all.size())));
+    const size_t first_line = std::min(all.find('\n'), all.size());
+    const bool texts = std::any_of(problems_.begin(), problems_.end(),
+                                   [](const auto& p) { return p.kind == Kind::text; });
+    fail_input(all.substr(0, first_line), texts ? options_.text_advice : "",
+               fatal ? "" : "; leaving them out leaves none", all.substr(first_line));
   }
 }
 

@@ -80,6 +80,8 @@ struct DatasetOptions {
 
   TargetKind target = TargetKind::sequence;
   UnknownCharacters unknown = UnknownCharacters::error;
+  // Ends the sentence about texts outside the alphabet: what may be done about them.
+  std::string text_advice;
   BadUtterances bad = BadUtterances::error;
   std::vector<DatasetProblem::Kind> left_out;  // kinds that are skipped even if `bad` is error
 

@@ -499,7 +499,8 @@ def test_fine_tuning_for_other_characters():
         tune = ["train", "features.type=ready", "training.threads=1", "data.batch_frames=100", f"data.train={root}/train.jsonl",
                 "training.epochs=1", "optimizer.lr=1e-30", "--init-from", root / "run"]
         known = rows_of(root / "run")
-        fails(*tune, f"training.checkpoint_dir={root}/keep", lines=3, errs=["outside the alphabet: 'x' (U+0078)"])
+        fails(*tune, f"training.checkpoint_dir={root}/keep", lines=3,
+              errs=["2 with text outside the alphabet; --alphabet extend lets", "outside the alphabet: 'x' (U+0078)"])
         for word in ("extend", "union"):
             run(*tune, "--alphabet", word, f"training.checkpoint_dir={root}/{word}",
                 says="alphabet: 'abc Ax' (6 characters), 4 of them known to that model")

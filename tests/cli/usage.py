@@ -165,7 +165,7 @@ def test_what_was_probably_meant():
             (["train", model], ["is a model", f"--init-from {model}"]),
             (["train", root / "a.wav"], ["is a recording", "a manifest"]),
             (["train", f"data={lines}"], ["names a folder", f"data.train={lines}"]),
-            (["train", "--data", root], ["is no number of replicas", f"data={root}"]),
+            (["train", "--data", root], ["is no number of replicas, as --data was called before; a corpus", f"data={root}"]),
             (["eval", lines, root / "run"], ["which comes first", f"rondo eval {root}/run {lines}"]),
             (["eval", root / "run", root], [f"'{root}' is a folder with manifests", f"{root}/dev.jsonl, {root}/test.jsonl, {lines}"]),
             (["eval", root / "run", root / "a.wav"], "'rondo transcribe' takes recordings"),

@@ -213,6 +213,8 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
     using Kind = DatasetProblem::Kind;
     o.left_out.push_back(Kind::too_long);
     if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
+    if (!config.training.init_from.empty() && config.training.init_alphabet == InitAlphabet::keep)
+      o.text_advice = "; --alphabet extend lets the model learn their characters";
     if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
     if (config.data.unreadable == OnBadData::skip) o.left_out.push_back(Kind::unreadable);
     const int64_t factor = subsampling_of(config.model);
