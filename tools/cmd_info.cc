@@ -1,11 +1,13 @@
 // rondo info: the program, the machine, the kernels, a model.
 #include <rondo/version.h>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
 
 #include "engine/io/json.h"
 #include "engine/train/model/model_file.h"
+#include "engine/train/training_report.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
@@ -14,6 +16,7 @@
 #include "kernels/gemm/gemm.h"
 #include "tools/build_id.h"
 #include "tools/command.h"
+#include "tools/command_line/path_words.h"
 
 namespace rondo {
 namespace {
@@ -74,6 +77,7 @@ struct Model {
 // nullopt when none is asked for.
 std::optional<Model> load(const InfoOptions& o) {
   if (o.model.empty()) return std::nullopt;
+  require_model(o.model);
   std::vector<std::string> warnings;
   const SafetensorsFile file = open_model(o.model, &warnings);
   for (const std::string& w : warnings) std::fprintf(stderr, "warning: %s\n", w.c_str());
@@ -109,6 +113,13 @@ void print_model(const InfoOptions& o, const Model& model) {
     std::printf("  alphabet:");
     for (const std::string& s : d.alphabet) std::printf(" %s", s == " " ? "space" : s.c_str());
     std::printf("\n");
+  }
+  if (!d.origin.version.empty()) {
+    std::printf("  trained by rondo %s, %s%s\n", d.origin.version.c_str(),
+                counted(d.origin.updates, "update").c_str(),
+                std::isfinite(d.origin.metric)
+                    ? (", dev " + metric_text(d.config.task, d.origin.metric)).c_str()
+                    : "");
   }
   const double hop = d.config.features.hop_ms / 1000;
   const auto frames = static_cast<int32_t>(o.seconds / hop);
@@ -160,6 +171,13 @@ Json model_json(const Model& model) {
   if (d.config.task == Task::ctc) {
     j["blank"] = 0;
     j["alphabet"] = d.alphabet;  // of labels 1, 2, ...
+  }
+  if (!d.origin.version.empty()) {
+    Json trained = Json::object({{"rondo", d.origin.version}, {"updates", d.origin.updates}});
+    if (std::isfinite(d.origin.metric)) {
+      trained["dev"] = Json::object({{metric_name(d.config.task), d.origin.metric}});
+    }
+    j["trained"] = trained;
   }
   j["settings"] = settings;
   return j;

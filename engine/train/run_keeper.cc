@@ -47,9 +47,11 @@ std::string RunKeeper::best_model() const {
   return (fs::path(config_.training.checkpoint_dir) / best_model_file).string();
 }
 
-void RunKeeper::save_best(const Ranks& ranks) {
+void RunKeeper::save_best(const Ranks& ranks, double metric) {
+  ModelDescription description = s_.description;
+  description.origin = {options_.version, s_.state.step, metric};
   model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
-    save_model(best_model(), weights, s_.description);
+    save_model(best_model(), weights, description);
   });
 }
 
@@ -68,7 +70,7 @@ std::optional<double> RunKeeper::validate(const Ranks& ranks) {
   if (better) {
     state.best_metric = metric;
     state.best_loss = std::isnan(e.loss) ? std::numeric_limits<double>::infinity() : e.loss;
-    save_best(ranks);
+    save_best(ranks, metric);
   }
   sync_.swap_average();
   state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
@@ -120,7 +122,7 @@ bool RunKeeper::test(const Ranks& ranks) {
 bool RunKeeper::finish(const Ranks& ranks) {
   if (!s_.dev) {
     sync_.swap_average();
-    save_best(ranks);
+    save_best(ranks, std::numeric_limits<double>::quiet_NaN());
     sync_.swap_average();
     return true;
   }
@@ -145,7 +147,7 @@ bool RunKeeper::finish(const Ranks& ranks) {
                       metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
   if (!better) return true;
   s_.state.best_metric = metric;
-  save_best(ranks);
+  save_best(ranks, metric);
   return true;
 }
 

@@ -45,7 +45,8 @@ class RunKeeper {
   Evaluation evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                          std::vector<SampleHypothesis>* samples);
   std::string best_model() const;
-  void save_best(const Ranks& ranks);
+  // `metric`: of the validation that chose it; NaN without one.
+  void save_best(const Ranks& ranks, double metric);
 
   const Config& config_;
   const TrainerOptions& options_;

@@ -171,6 +171,11 @@ def test_what_can_be_transcribed():
         about = json.loads(run("info", "--model", model, "--json")[0])
         check(about["task"] == "ctc" and about["alphabet"] == [" ", "a", "b", "c"] and about["outputs"] == 5, about)
         check(about["features"]["rate"] == RATE and about["frame_seconds"] > 0, about)
+        validated = log_of(root / "run", "validation")
+        best = min(v["wer"] for v in validated)
+        check(about["trained"]["dev"] == {"wer": best} and about["trained"]["rondo"].startswith(about["rondo"]), about["trained"])
+        check(about["trained"]["updates"] in [v["step"] for v in validated if v["wer"] == best], about["trained"], validated)
+        run("info", "--model", model, says=f"dev WER {100 * best:.2f}%")
         # A manifest with texts and without, and a folder at any depth: a line each, in order.
         by_manifest = run("transcribe", model, root / "dev.jsonl")[0].splitlines()
         check(by_manifest == [f"{name}\t{text}" for name, text in zip(names, alone)], by_manifest, alone)
@@ -247,6 +252,11 @@ def test_ready_features_npy_and_safetensors():
                 line["features_filepath"] = key.replace(".npy", ".safetensors")
                 (root / line["features_filepath"]).write_bytes(safetensors({"features": rows}))
             write_manifest(root / f"{part}.jsonl", lines)
+        first = json.loads((root / "dev.jsonl").read_text().splitlines()[0])["features_filepath"]
+        said = [run("predict", root / "run", *words, **more)[0] for words, more in
+                (([root / first], {}), (["-"], {"stdin": (root / first).read_bytes()}),
+                 ([root / first.replace(".safetensors", ".npy")], {}))]
+        check(said[0] == said[1] == said[2] != "\n", said)
         out, _ = train(root, root / "st", "training.epochs=12")
         check(rate(run("eval", root / "st", root / "dev.jsonl")[0]) < 20, out)
 

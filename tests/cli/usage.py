@@ -158,7 +158,9 @@ def test_what_was_probably_meant():
         (root / "a.wav").write_bytes(b"RIFF0000WAVE")
         model, lines = root / "run" / "model.safetensors", root / "train.jsonl"
         for words, says in [
-            (["train", root / "run"], [f"'{root}/run' is a training run", f"--resume {root}/run continues"]),
+            (["train", root / "run"], [f"'{root}/run' is a training run", f"--resume {root}/run continues", f"{root}/run/config.toml has its settings"]),
+            (["info", "--model", root / "a.wav"], "is a recording, expected a model"),
+            (["info", "--model", root], "is a folder with manifests, expected a model"),
             (["train", root], [f"'{root}' is a folder with manifests", f"data={root}"]),
             (["train", root / "run" / "none.toml", lines], "two configuration files"),
             (["train", lines], ["is a manifest", f"data.train={lines}"]),

@@ -72,6 +72,11 @@ const char* words_for(PathKind kind) {
 
 bool is_model(PathKind kind) { return kind == PathKind::run || kind == PathKind::model; }
 
+// A folder may be a generation of a run.
+bool may_be_model(PathKind kind) {
+  return kind == PathKind::unknown || kind == PathKind::folder || is_model(kind);
+}
+
 [[noreturn]] void refuse(const std::string& path, PathKind kind, const std::string& expected) {
   fail_input("'", path, "' is ", words_for(kind), ", expected ", expected);
 }
@@ -92,7 +97,9 @@ void require_configuration(const std::string& path) {
     case PathKind::unknown:
       return;
     case PathKind::run:
-      refuse(path, kind, expected + "--resume " + path + " continues that run");
+      refuse(path, kind,
+             expected + "--resume " + path + " continues that run, " +
+                 (fs::path(path) / "config.toml").string() + " has its settings");
     case PathKind::corpus:
     case PathKind::folder:
       refuse(path, kind, expected + "a prepared corpus is named by data=" + path);
@@ -126,16 +133,19 @@ void require_manifest(const std::string& path) {
   }
 }
 
+void require_model(const std::string& path) {
+  const PathKind kind = kind_of_path(path);
+  if (!may_be_model(kind)) refuse(path, kind, "a model");
+}
+
 void require_model_first(const std::string& command, const std::string& model,
                          const std::string& other) {
   const PathKind kind = kind_of_path(model);
-  // A folder may be a generation of a run.
-  if (kind == PathKind::unknown || kind == PathKind::folder || is_model(kind)) return;
-  if (is_model(kind_of_path(other))) {
+  if (!may_be_model(kind) && is_model(kind_of_path(other))) {
     throw WrongUsage(str("'", model, "' is ", words_for(kind), " and '", other,
                          "' a model, which comes first: ", command, " ", other, " ", model));
   }
-  refuse(model, kind, "a model");
+  require_model(model);
 }
 
 }  // namespace rondo

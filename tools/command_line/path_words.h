@@ -23,6 +23,7 @@ PathKind kind_of_path(const std::string& path);
 // meant, and WrongUsage for two that have changed places.
 void require_configuration(const std::string& path);
 void require_manifest(const std::string& path);
+void require_model(const std::string& path);
 // `command`: "rondo eval"; `other`: what follows the model.
 void require_model_first(const std::string& command, const std::string& model,
                          const std::string& other);

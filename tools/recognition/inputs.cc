@@ -109,7 +109,11 @@ Matrix read_matrix(const ModelInput& input) {
   Matrix features;
   if (input.file.path == "-") {
     const std::string bytes = read_standard_input();
-    features = features_from_npy(std::as_bytes(std::span(bytes)), "standard input");
+    const auto content = std::as_bytes(std::span(bytes));
+    // The length of a JSON header in eight bytes, then the header.
+    const bool is_safetensors = bytes.size() > 8 && bytes[8] == '{';
+    features = is_safetensors ? features_from(SafetensorsFile(content, "standard input"), "")
+                              : features_from_npy(content, "standard input");
   } else if (!input.key.empty()) {
     features = features_from(SafetensorsFile(input.file.path), input.key);
   } else {

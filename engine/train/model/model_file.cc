@@ -46,7 +46,32 @@ T json_field(const StringMap& metadata, const char* key, const std::string& wher
   }
 }
 
+std::string origin_text(const ModelOrigin& origin, Task task) {
+  Json j = Json::object({{"version", origin.version}, {"updates", origin.updates}});
+  if (std::isfinite(origin.metric)) {
+    j["dev"] = Json::object({{metric_name(task), origin.metric}});
+  }
+  return j.dump_replacing();
+}
+
+ModelOrigin origin_from(const std::string& text, Task task, const std::string& where) {
+  ModelOrigin origin;
+  try {
+    const Json j = Json::parse(text);
+    origin.version = j.at("version").get<std::string>();
+    origin.updates = j.at("updates").get<int64_t>();
+    if (const Json* dev = j.find("dev")) origin.metric = dev->at(metric_name(task)).get<double>();
+  } catch (const JsonError&) {
+    fail_input(where, ": metadata 'trained' does not say what trained it and how long");
+  }
+  return origin;
+}
+
 }  // namespace
+
+const char* metric_name(Task task) {
+  return task == Task::ctc ? "wer" : task == Task::classify ? "error" : "loss";
+}
 
 StringMap ModelDescription::to_metadata() const {
   StringMap m;
@@ -57,6 +82,7 @@ StringMap ModelDescription::to_metadata() const {
   m["alphabet"] = Json(alphabet).dump();
   m["mean"] = Json(mean).dump();
   m["inverse_std"] = Json(inverse_std).dump();
+  if (!origin.version.empty()) m["trained"] = origin_text(origin, config.task);
   return m;
 }
 
@@ -72,6 +98,9 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
   d.alphabet = json_field<std::vector<std::string>>(metadata, "alphabet", where);
   d.mean = json_field<std::vector<float>>(metadata, "mean", where);
   d.inverse_std = json_field<std::vector<float>>(metadata, "inverse_std", where);
+  if (const auto trained = metadata.find("trained"); trained != metadata.end()) {
+    d.origin = origin_from(trained->second, d.config.task, where);
+  }
   const auto features = static_cast<size_t>(d.sizes.features);
   const bool global = d.config.features.cmvn == Cmvn::global;
   if (d.mean.size() != (global ? features : 0) || d.inverse_std.size() != d.mean.size()) {

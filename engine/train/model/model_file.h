@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,17 +15,30 @@
 
 namespace rondo {
 
+// How a model came about: for people, nothing depends on it.
+struct ModelOrigin {
+  std::string version;  // of the program that trained it; empty: not known
+  int64_t updates = 0;  // before these weights
+  // Of the validation that chose them: ctc: word error rate; classify: error rate; regress: loss.
+  // NaN without one.
+  double metric = std::numeric_limits<double>::quiet_NaN();
+};
+
 // What a model is, without its weights. Plain data.
 struct ModelDescription {
   Config config;
   ModelSizes sizes;
   std::vector<std::string> alphabet;     // ctc with text: the symbols of labels 1, 2, ...
   std::vector<float> mean, inverse_std;  // features.cmvn = "global"; otherwise empty
+  ModelOrigin origin;
 
   StringMap to_metadata() const;
   // Throws InputError naming `where` when a field is missing or not as expected.
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
+
+// "wer", "error" or "loss": what ModelOrigin::metric is.
+const char* metric_name(Task task);
 
 // A configuration of defaults, but that task, features, model and text are those of a model: what
 // training from its weights cannot change, and what its texts are to be like. Throws as
