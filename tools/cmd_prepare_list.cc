@@ -30,24 +30,6 @@ struct ListOptions {
   PrepareListOptions prepare;
 };
 
-std::vector<TextReplacement> read_replacements(const std::string& file) {
-  std::vector<TextReplacement> replacements;
-  const std::string text = data::read_regular_file(file);
-  int64_t number = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.ends_with('\r')) line.pop_back();
-    if (line.empty()) continue;
-    const auto replacement = TextReplacement::parse(line);
-    if (!replacement) fail_input(file, ":", number, ": is '", line, "', expected FROM=TO");
-    replacements.push_back(*replacement);
-  }
-  return replacements;
-}
-
 int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   const SndfileReader audio;
   const ImageFileReader images;

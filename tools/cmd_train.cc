@@ -11,6 +11,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "comm/store/memory_store.h"
 #include "engine/config/config.h"
+#include "engine/config/schema.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
@@ -18,6 +19,7 @@
 #include "engine/parallel/launch_environment.h"
 #include "engine/reduce/ranks.h"
 #include "engine/report/progress.h"
+#include "engine/text/text_rules.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_strategy.h"
@@ -36,7 +38,7 @@ struct TrainOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   bool resume = false, resume_or_start = false;
   bool lockstep = false, help_config = false, print_config = false;
-  std::string init_from, alphabet;
+  std::string init_from, alphabet, replacements;
   DeviceChoice device;
   int ranks = 1;
   int stages = 0, replicas = 0, shards = 0;  // 0: as configured
@@ -51,12 +53,22 @@ StartFrom start_of(const TrainOptions& o) {
                              : StartFrom::scratch;
 }
 
+// As the setting text.replace takes them.
+std::string replace_setting(const std::string& file) {
+  std::string list;
+  for (const TextReplacement& r : read_replacements(file)) {
+    list += (list.empty() ? "" : ", ") + schema::quote_toml(r.text());
+  }
+  return "text.replace=[" + list + "]";
+}
+
 Config configuration(const TrainOptions& o) {
   std::vector<std::string> options;
   if (o.stages > 0) options.push_back(str("parallel.pipeline=", o.stages));
   if (o.replicas > 0) options.push_back(str("parallel.data=", o.replicas));
   if (o.shards > 0) options.push_back(str("parallel.sequence=", o.shards));
   if (!o.init_from.empty()) options.push_back("training.init_from=" + o.init_from);
+  if (!o.replacements.empty()) options.push_back(replace_setting(o.replacements));
   if (!o.alphabet.empty()) {
     // The union of both is what extending one by the other gives.
     options.push_back("training.init_alphabet=" +
@@ -230,7 +242,7 @@ int run_train(const TrainOptions& given) {
   t.version = str(RONDO_VERSION, " (sources ", build_id, ")");
   t.out = stdout;
   t.stop = stop_requested;
-  t.files_read = {config_file_of(o.words)};
+  t.files_read = {config_file_of(o.words), o.replacements};
   const auto place = find_place([](const char* name) { return std::getenv(name); });
   if (!place && o.ranks == 1) {
     const ParallelConfig& p = config.parallel;
@@ -278,6 +290,12 @@ void add_train(Command& program) {
                   "with --init-from: keep that model's characters; extend them by those of the "
                   "training texts (union: the same); new: those of the training texts alone")
       .one_of({"keep", "extend", "union", "new"});
+  command
+      .add_option(
+          "--replace", o->replacements,
+          "a file of lines FROM=TO: what texts write otherwise; text.replace, kept with the "
+          "model")
+      .check(check_file_name);
   add_device_option(command, &o->device);
   command.add_option("--ranks", o->ranks, "so many ranks, as threads of one process")
       .range(1, most_ranks)

@@ -2,9 +2,11 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
+#include "engine/data/features/files.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -88,6 +90,24 @@ std::string apply_rules(const TextRules& rules, std::string_view text) {
     }
   }
   return normalize_transcript(changed);
+}
+
+std::vector<TextReplacement> read_replacements(const std::string& file) {
+  std::vector<TextReplacement> replacements;
+  const std::string text = data::read_regular_file(file);
+  int64_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    const auto replacement = TextReplacement::parse(line);
+    if (!replacement) fail_input(file, ":", number, ": is '", line, "', expected FROM=TO");
+    replacements.push_back(*replacement);
+  }
+  return replacements;
 }
 
 }  // namespace rondo

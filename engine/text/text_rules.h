@@ -19,6 +19,9 @@ struct TextReplacement {
   bool operator==(const TextReplacement&) const = default;
 };
 
+// The lines of a file, each FROM=TO; empty ones are skipped. Throws InputError that names the line.
+std::vector<TextReplacement> read_replacements(const std::string& file);
+
 struct TextRules {
   bool lowercase = false;
   // Dashes and underscores (general categories Pd and Pc) become spaces, all other punctuation (P*)

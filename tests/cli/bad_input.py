@@ -352,7 +352,9 @@ def test_models_that_are_none():
     with folder() as empty:
         fails("transcribe", empty, good, errs="holds no model and no checkpoint")
     fails("transcribe", good, good, errs="is a recording, expected a model")
-    fails("info", "--model", good, errs="not a safetensors file")
+    fails("info", "--model", good, errs="is a recording, expected a model")
+    (root / "notes").write_text("this is no model " * 100)
+    fails("info", "--model", root / "notes", errs="not a safetensors file")
     (root / "other.safetensors").write_bytes(safetensors({"x": [[1.0, 2.0]]}))
     fails("info", "--model", root / "other.safetensors", errs="is not a rondo model")
 
@@ -519,6 +521,11 @@ def test_fine_tuning_for_other_characters():
         run(*tune, "--alphabet", "extend", 'text.replace=["A=a", "B=bb"]', f"training.checkpoint_dir={root}/replaced")
         run("eval", root / "replaced", root / "test.jsonl", "--hypotheses", root / "h.jsonl", not_says="cannot write", says="WER")
         check(json.loads((root / "h.jsonl").read_text())["reference"] == "abbbba", "the reference is not changed alike")
+        (root / "map.txt").write_text("A=a\n\nB=bb\n")
+        asked = [run("train", *words, "--print-config")[0] for words in (["--replace", root / "map.txt"], ['text.replace=["A=a", "B=bb"]'])]
+        check(asked[0] == asked[1] != run("train", "--print-config")[0], asked[0])
+        (root / "map.txt").write_text("A=a\nB\n")
+        fails("train", "--replace", root / "map.txt", "--print-config", errs="map.txt:2: is 'B', expected FROM=TO")
         fails(*tune, 'text.replace=["A"]', f"training.checkpoint_dir={root}/no", errs='text.replace is ["A"], expected a list of "FROM=TO"')
         fails_with = run("train", *READY, f"data={root}", "--alphabet", "new", code=2)[1]
         check("--init-from's model" in fails_with, fails_with)
