@@ -140,9 +140,9 @@ size_t find_no_sample(const float* x, size_t n) {
 }
 
 [[noreturn]] void fail_sample(const std::string& name, int64_t at, int32_t rate, float value) {
-  fail_input(name, ": sample ", at, " (", static_cast<double>(at) / rate, " s) is ",
-             std::isfinite(value) ? str(value, ", expected one of about -1 to 1")
-                                  : "not a finite number");
+  fail_input(
+      name, ": sample ", at, " (", static_cast<double>(at) / rate, " s) is ",
+      std::isfinite(value) ? str(value, ", expected one of about -1 to 1") : "not a finite number");
 }
 
 // `count` frames from the `first`; `channel`: see AudioSegment.
