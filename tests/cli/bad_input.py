@@ -95,7 +95,7 @@ def test_training_recordings_that_are_none():
         train(root, root / "run", *skip, "data.unreadable_limit=0.25", base=TONE,
               says=["left out", "train002.wav: cannot be opened", "data: 3 utterances"])
         (root / "train001.wav").unlink()
-        fails_to_train(root, *skip, "data.unreadable_limit=0.25", "training.checkpoint_dir=b", base=TONE, lines=4,
+        fails_to_train(root, *skip, "data.unreadable_limit=0.25", f"training.checkpoint_dir={root}/b", base=TONE, lines=4,
                        errs="2 of 4 utterances cannot be used: 2 unreadable")
 
 
