@@ -254,3 +254,27 @@ TEST_CASE("units that cannot be aligned", "[alignment]") {
   infinite.values[4] = std::numeric_limits<float>::infinity();
   CHECK_THROWS_WITH(align(infinite, {}, {}), Catch::Contains("frame 1"));
 }
+
+TEST_CASE("the bound leaves room for rounding", "[alignment]") {
+  // The text is what the model would choose itself, so the bound is as large as the path's score;
+  // and most frames score so little beside others that sums from the front and from behind differ.
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal(0, 2);
+  const size_t frames = 12000, classes = 20;
+  std::vector<float> scores(frames * classes);
+  std::vector<int32_t> text;
+  std::vector<TimedLabel> expected;
+  for (size_t t = 0; t < frames; ++t) {
+    const bool spoken = t % 8 == 3;
+    const int32_t said = spoken ? 1 + static_cast<int32_t>(random() % 19) : 0;
+    float* row = &scores[t * classes];
+    for (size_t c = 0; c < classes; ++c) row[c] = normal(random);
+    row[said] = spoken ? 90.0f : 20 + 1e-5f * static_cast<float>(random() % 1000);
+    for (size_t c = 0; c < classes; ++c) row[c] = std::ldexp(row[c], t % 5 ? -40 : 0);
+    if (!spoken) continue;
+    text.push_back(said);
+    expected.push_back({said, static_cast<int32_t>(t), static_cast<int32_t>(t) + 1});
+  }
+  const AlignmentUnit unit_of_text{{text}};
+  CHECK(align_units(scores.data(), frames, classes, {&unit_of_text, 1}, {}).labels == expected);
+}
