@@ -442,7 +442,7 @@ TEST_CASE("images of lines with their texts, as other programs call them", "[lis
   for (const char* name : {"1", "2", "3", "a/4", "a/p.1", "a/gone"})
     d.text(str(name, ".gt.txt"), str("text ", name, "\n"));
   d.text("1.txt", "not this one");
-  d.text("a/5.txt", "this one");
+  d.text("a/5.txt", "nor this one");
   const auto list = corpus::list_lines(d.path(""));
   std::map<std::string, const ListedUtterance*> by_name;
   for (const ListedUtterance& u : list) {
@@ -455,9 +455,14 @@ TEST_CASE("images of lines with their texts, as other programs call them", "[lis
   CHECK(by_name.at("3.png")->text == "text 3");
   CHECK(by_name.at("4.PNG")->folder == "a");
   CHECK(by_name.at("p.1.png")->text == "text a/p.1");
-  CHECK(by_name.at("5.png")->text == "this one");
+  // Beside texts called .gt.txt, others are what some program has read.
+  CHECK_FALSE(by_name.at("5.png")->has_text);
   CHECK(by_name.at("1.png")->folder.empty());
   CHECK_FALSE(fs::exists(by_name.at("gone.png")->file.path));
+  const Data other;
+  other.line("6.png");
+  other.text("6.txt", "this one");
+  CHECK(corpus::list_lines(other.path("")).at(0).text == "this one");
   CHECK_THROWS_WITH(corpus::list_lines(d.path("b")), Contains("cannot be read as a folder"));
   fs::create_directories(d.path("c"));
   CHECK_THROWS_WITH(corpus::list_lines(d.path("c")), Contains("holds no images"));

@@ -41,24 +41,17 @@ std::string split_called(const std::string& name) {
   return name == "valid" || name == "val" ? "dev" : "";
 }
 
-// The text beside an image; nothing if there is none.
-fs::path text_beside(const std::string& name) {
-  for (const std::string_view ending : {text_ending, std::string_view(".txt")}) {
-    const fs::path text = str(name, ending);
-    if (fs::is_regular_file(text)) return text;
-  }
-  return {};
-}
-
 }  // namespace
 
 std::vector<ListedUtterance> list_lines(const std::string& folder) {
   const fs::path root = existing_folder(folder);
   std::map<std::string, Candidate> found;
+  bool has_true_texts = false;
   for (const fs::path& file : files_below(root, [](const fs::path& p) {
          return is_image_name(p.string()) || p.string().ends_with(text_ending);
        })) {
     if (!is_image_name(file.string())) {
+      has_true_texts = true;
       found.try_emplace(file.string().substr(0, file.string().size() - text_ending.size()));
       continue;
     }
@@ -71,9 +64,10 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
     ListedUtterance u;
     u.kind = InputKind::image;
     u.file.path = candidate.image.empty() ? name + ".png" : candidate.image.string();
-    const fs::path text = text_beside(name);
-    u.has_text = !text.empty();
-    if (u.has_text) u.text = trimmed(data::read_regular_file(text.string()));
+    // Beside texts called .gt.txt, a .txt is what some program has read.
+    const std::string text = name + std::string(has_true_texts ? text_ending : ".txt");
+    u.has_text = fs::is_regular_file(text);
+    if (u.has_text) u.text = trimmed(data::read_regular_file(text));
     fs::path below = fs::path(name).parent_path().lexically_relative(root);
     if (below == ".") below.clear();
     if (!below.empty()) u.split = split_called(below.begin()->string());

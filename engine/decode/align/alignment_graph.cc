@@ -57,6 +57,9 @@ int32_t AlignmentGraph::add_segment(const std::vector<Piece>& pieces, std::vecto
   constexpr double never = -std::numeric_limits<double>::infinity();
   constexpr int32_t strip_labels = alignment_strip_groups * alignment_group;
   AlignmentSegment segment;
+  // Which of them a path came from is kept in two bytes.
+  if (before.size() > UINT16_MAX)
+    fail_input("more than ", UINT16_MAX, " spellings may stand before one place of the text");
   segment.before = std::move(before);
   segment.first_strip = static_cast<int32_t>(strips.size());
   segment.labels = static_cast<int32_t>(pieces.size());
