@@ -85,7 +85,8 @@ show_progress() {
   if [ -t 2 ]; then
     shape='\r%s\033[K' pause=1
   fi
-  while sleep "$pause"; do
+  # The sleep outlives its parent, and must not keep a pipe open that somebody reads to its end.
+  while sleep "$pause" > /dev/null 2>&1; do
     step=$(grep -oE '^\[[0-9]+/[0-9]+\]' "$1" | tail -n 1)
     # shellcheck disable=SC2059
     printf "$shape" "$step" >&2

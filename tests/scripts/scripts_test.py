@@ -35,7 +35,11 @@ echo "[7/7] Linking target tools/rondo" """,
   prepare) mkdir -p "$3/wav"; touch "$3/wav/test_0.wav" "$3/wav/test_1.wav" ;;
   train) python3 -c 'import time
 while time.process_time() < 1: pass' ;;
-  eval) printf 'WER 2.15%% CER 0.55%% on 400 utterances\\nseen voices              WER 1.00%%  CER 0.50%%     20 utterances\\n' ;;
+  eval) case "$*" in
+      *--lm*) printf 'WER 0.10%% CER 0.06%% on 400 utterances\\n' ;;
+      *) printf 'WER 2.15%% CER 0.55%% on 400 utterances\\n' ;;
+    esac
+    printf 'seen voices              WER 1.00%%  CER 0.50%%     20 utterances\\n' ;;
 esac""",
 }
 
@@ -70,9 +74,15 @@ class Scripts(unittest.TestCase):
                                 "rondo train tools/recipes/speech-demo.toml data=quickstart-data/corpus "
                                 "training.checkpoint_dir=quickstart-data/model",
                                 "rondo eval quickstart-data/model quickstart-data/corpus/test.jsonl",
-                                "rondo transcribe quickstart-data/model quickstart-data/corpus/wav/test_0.wav"])
+                                "rondo lm train quickstart-data/corpus/train.jsonl --order 3 --discount-fallback "
+                                "--out quickstart-data/3gram.lm",
+                                "rondo eval quickstart-data/model quickstart-data/corpus/test.jsonl "
+                                "--lm quickstart-data/3gram.lm",
+                                "rondo transcribe quickstart-data/model quickstart-data/corpus/wav/test_0.wav "
+                                "--lm quickstart-data/3gram.lm"])
         *_, times, processors, last = out.splitlines()
-        self.assertRegex(last, r"^quickstart: WER 2.15% CER 0.55% on 400 utterances, \d+ s$")
+        self.assertRegex(last, r"^quickstart: WER 2.15% CER 0.55% on 400 utterances, "
+                               r"with a language model WER 0.10% CER 0.06%, \d+ s$")
         parts = re.fullmatch(r"packages (\d+) s, building (\d+) s, corpus (\d+) s, training (\d+) s, evaluation (\d+) s", times)
         self.assertTrue(parts, times)
         # Whole seconds, each of which may begin in one part and end in the next.
