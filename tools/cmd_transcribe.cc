@@ -7,6 +7,7 @@
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/recognition/long_recording.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
@@ -27,7 +28,7 @@ struct PredictOptions {
   std::vector<std::string> files;
   int threads = 0, channel = -1;
   bool stream = false;
-  double chunk_ms = 500;
+  double chunk_ms = 500, piece = PieceOptions{}.seconds;
   DecodingOptions decoding;
   DeviceChoice device;
 };
@@ -159,13 +160,29 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
 struct LoadedInput {
   const ModelInput* input = nullptr;
   Matrix features = {};
+  Waveform long_audio = {};  // in place of features
   InputExtent extent = {};
   std::string failure = {};
 };
 
-void load(LoadedInput& loaded, const Recognizer& model) {
+// A recording of several pieces is kept as it is, and goes through the model piece by piece.
+void load(LoadedInput& loaded, const Recognizer& model, double piece_seconds) {
+  const Config& config = model.description().config;
+  const bool may_be_long = piece_seconds > 0 && config.task == Task::ctc &&
+                           loaded.input->kind == InputKind::recording &&
+                           input_kind(config.features.type) == InputKind::recording;
   try {
-    loaded.features = read_features(*loaded.input, model, &loaded.extent);
+    if (!may_be_long) {
+      loaded.features = read_features(*loaded.input, model, &loaded.extent);
+      return;
+    }
+    Waveform audio = read_audio(*loaded.input, config.features.rate);
+    loaded.extent.seconds = audio.seconds();
+    if (audio.seconds() > 2 * piece_seconds) {
+      loaded.long_audio = std::move(audio);
+    } else {
+      loaded.features = model.features(audio);
+    }
   } catch (const InputError& e) {
     loaded.failure = e.what();
   }
@@ -203,20 +220,27 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
       const size_t begin = group.size();
       const size_t more = std::min(inputs.size() - next, static_cast<size_t>(pool.size()));
       for (size_t i = 0; i < more; ++i) group.push_back({&inputs[next++]});
-      pool.for_each(static_cast<int64_t>(more),
-                    [&](int64_t i) { load(group[begin + static_cast<size_t>(i)], model); });
+      pool.for_each(static_cast<int64_t>(more), [&](int64_t i) {
+        load(group[begin + static_cast<size_t>(i)], model, o.piece);
+      });
       for (size_t i = begin; i < group.size(); ++i) frames += group[i].features.frames;
     }
     for (LoadedInput& g : group) {
       if (g.failure.empty()) features.push_back(std::move(g.features));
     }
+    // Those that are long have no features yet, and get an empty prediction here.
     std::vector<Prediction> predictions = model.predict(std::move(features));
     auto prediction = predictions.begin();
-    for (const LoadedInput& g : group) {
+    for (LoadedInput& g : group) {
       failures += !attempt([&] {
         if (!g.failure.empty()) throw InputError(g.failure);
-        if (g.input->kind == InputKind::image) place(prediction->transcript, g.extent.image, line);
-        write_prediction(style, task, *g.input, *prediction++, g.extent);
+        Prediction& p = *prediction++;
+        if (!g.long_audio.samples.empty()) {
+          const PieceOptions pieces{.seconds = o.piece};
+          p.transcript = model.decode(long_outputs(model, std::move(g.long_audio), pieces));
+        }
+        if (g.input->kind == InputKind::image) place(p.transcript, g.extent.image, line);
+        write_prediction(style, task, *g.input, p, g.extent);
       });
     }
   }
@@ -321,6 +345,12 @@ void add_transcribe(Command& program) {
   command.add_flag("--stream", o->stream,
                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "
                    "bits, one channel, at the model's rate");
+  command
+      .add_option("--piece", o->piece,
+                  "seconds of a long recording that the model is given at a time; 0: all")
+      .range(0.0, 86400.0)
+      .type_name("FLOAT")
+      .show_default();
   command.add_option("--chunk-ms", o->chunk_ms, "with --stream: milliseconds of sound at a time")
       .range(1.0, 3600000.0)
       .type_name("FLOAT")

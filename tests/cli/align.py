@@ -1,6 +1,7 @@
 """rondo align: texts in recordings whose times are known, in stored outputs, and what comes of them."""
 
 import array
+import difflib
 import json
 import math
 import random
@@ -103,6 +104,11 @@ def test_pieces():
         (root / "a.txt").write_text(" ".join(letters + more))
         whole, pieces = (said("align", root / "one_way", root / "a.wav", "--format", "jsonl", "--piece", n) for n in (0, 2))
         check(whole == pieces, "streamed", whole[:200], pieces[:200])
+        texts = [said("transcribe", root / "one_way", root / "a.wav", "--piece", n) for n in (0, 2)]
+        check(texts[0] == texts[1], "transcribed", texts)
+        heard = said("transcribe", root / "two_ways", root / "a.wav", "--piece", "4").split()
+        alike = difflib.SequenceMatcher(None, heard, letters + more, autojunk=False).ratio()
+        check(alike > 0.8, "in pieces", heard, letters + more)
         begin = len(first) / RATE
         truth = times + [(b + begin + silence, e + begin + silence) for b, e in later]
         words = json.loads(said("align", root / "two_ways", root / "a.wav", "--format", "jsonl", "--piece", "4"))["words"]
