@@ -114,6 +114,26 @@ TEST_CASE("a stream gives the logits and text of the whole recording, bit for bi
   }
 }
 
+TEST_CASE("digital silence alone streams as nothing, and before sound as what it is") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  RecognizerStream stream(model, 0.1);
+  const Waveform sound = noise(0.8, 3);
+  for (const size_t before : {size_t{1}, size_t{4000}, size_t{150000}}) {
+    Waveform audio{8000, std::vector<float>(before, 0.25F)};
+    std::string told;
+    const Transcript silent = stream_all(stream, audio, 7, told);
+    CHECK(silent.text.empty());
+    CHECK(silent.frames == 0);
+    CHECK(told.empty());
+    CHECK(model.transcribe(audio).frames == 0);
+    audio.samples.insert(audio.samples.end(), sound.samples.begin(), sound.samples.end());
+    const Transcript whole = model.transcribe(audio);
+    CHECK(whole.frames > 0);
+    CHECK(stream_all(stream, audio, 7, told).logits == whole.logits);
+  }
+}
+
 TEST_CASE("models that need the end of a recording do not stream, and say why") {
   const TemporaryFolder folder;
   const auto refused = [&](const Config& config, const std::string& why) {

@@ -7,6 +7,10 @@
 
 namespace rondo {
 
+bool Waveform::is_digital_silence() const {
+  return std::all_of(samples.begin(), samples.end(), [&](float v) { return v == samples.front(); });
+}
+
 void require_channel(const AudioInfo& info, const AudioSegment& segment, const std::string& name) {
   if (segment.channel < info.channels) return;
   fail_input(name, ": has no channel ", segment.channel, ", it has ", info.channels,

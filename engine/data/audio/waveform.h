@@ -16,6 +16,7 @@ struct Waveform {
   double seconds() const {
     return sample_rate > 0 ? static_cast<double>(samples.size()) / sample_rate : 0;
   }
+  bool is_digital_silence() const;  // all samples are the same
 };
 
 struct AudioInfo {

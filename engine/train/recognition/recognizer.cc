@@ -70,12 +70,8 @@ Matrix Recognizer::features(const Waveform& audio) const {
   require_trained_on(InputKind::recording, "recordings");
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
-  const std::vector<float>& samples = audio.samples;
-  const bool silent =
-      std::all_of(samples.begin(), samples.end(), [&](float v) { return v == samples.front(); });
-  const bool by_itself = description_.config.task == Task::ctc && f.cmvn == Cmvn::utterance;
-  if (silent && by_itself) return {};
-  return FeatureExtractor(feature_config(f)).compute(samples);
+  if (description_.config.task == Task::ctc && audio.is_digital_silence()) return {};
+  return FeatureExtractor(feature_config(f)).compute(audio.samples);
 }
 
 Transcript Recognizer::transcribe(const Waveform& audio) { return transcribe(features(audio)); }

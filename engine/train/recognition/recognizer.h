@@ -46,7 +46,7 @@ class Recognizer {
   Session& session() { return *session_; }
 
   // Transcribes by ctc models. The waveform must have the model's sample rate (Error); one shorter
-  // than a frame gives empty text, and so does digital silence where features() are none of it.
+  // than a frame gives empty text, and so does digital silence.
   Transcript transcribe(const Waveform& audio);
   // Takes features as the model was trained on, before normalisation.
   Transcript transcribe(Matrix features);
@@ -54,8 +54,8 @@ class Recognizer {
   // faster than one after the other and give the same bits. InputError for other columns than the
   // model reads, for outputs that are not numbers, and, unless the task is ctc, for no frames.
   std::vector<Prediction> predict(std::vector<Matrix> features);
-  // Of a recording. None (0 frames) of digital silence for a ctc model with features.cmvn
-  // "utterance": normalised by itself it is what the mean of speech is, and would get text.
+  // Of a recording. None (0 frames) of digital silence for a ctc model, which has hardly met that
+  // in training, or, where each recording is normalised by itself, takes it for the mean of speech.
   Matrix features(const Waveform& audio) const;
   // Of the image of a line. None (0 frames) of a blank one, which gets empty text.
   Matrix features(const GreyImage& image) const;

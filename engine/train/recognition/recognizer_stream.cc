@@ -42,6 +42,7 @@ struct RecognizerStream::State {
   Transcript finish();
 
  private:
+  void hear(std::span<const float> samples);
   void take(Matrix features);
   void run(int64_t frames);
   std::string new_text();
@@ -52,6 +53,10 @@ struct RecognizerStream::State {
   int64_t chunk_frames_;
   std::unique_ptr<ChunkRunner> runner_;
   FeatureStream features_;
+  // Digital silence alone says nothing: so many equal samples wait until there is anything else.
+  bool is_silent_ = true;
+  int64_t silence_ = 0;
+  float silence_value_ = 0;
   std::vector<float> waiting_;  // features not computed yet
   int64_t done_frames_ = 0;     // features that were
   Border border_;               // at its right end
@@ -79,14 +84,33 @@ RecognizerStream::State::State(Recognizer& model, double chunk_seconds)
 }
 
 std::string RecognizerStream::State::accept(std::span<const float> samples) {
-  take(features_.accept(samples));
-  const int64_t dim = model_.description().sizes.features;
-  while (static_cast<int64_t>(waiting_.size()) >= chunk_frames_ * dim) run(chunk_frames_);
+  if (samples.empty()) return "";
+  if (is_silent_) {
+    if (silence_ == 0) silence_value_ = samples.front();
+    is_silent_ =
+        std::all_of(samples.begin(), samples.end(), [&](float v) { return v == silence_value_; });
+    if (is_silent_) {
+      silence_ += static_cast<int64_t>(samples.size());
+      return "";
+    }
+    // There was something to hear, so that what came before it counts.
+    const std::vector<float> piece(static_cast<size_t>(std::min<int64_t>(silence_, 1 << 16)),
+                                   silence_value_);
+    for (; silence_ > 0; silence_ -= static_cast<int64_t>(piece.size()))
+      hear(std::span(piece).first(std::min(piece.size(), static_cast<size_t>(silence_))));
+  }
+  hear(samples);
   return new_text();
 }
 
+void RecognizerStream::State::hear(std::span<const float> samples) {
+  take(features_.accept(samples));
+  const int64_t dim = model_.description().sizes.features;
+  while (static_cast<int64_t>(waiting_.size()) >= chunk_frames_ * dim) run(chunk_frames_);
+}
+
 Transcript RecognizerStream::State::finish() {
-  take(features_.finish());
+  if (!is_silent_) take(features_.finish());
   const int64_t dim = model_.description().sizes.features;
   while (!waiting_.empty()) {
     run(std::min(chunk_frames_, static_cast<int64_t>(waiting_.size()) / dim));
@@ -99,6 +123,8 @@ Transcript RecognizerStream::State::finish() {
   decoded_ = 0;
   last_class_ = 0;
   shown_ = 0;
+  is_silent_ = true;
+  silence_ = 0;
   if (search_) search_.emplace(*model_.decoder());
   return t;
 }
