@@ -213,7 +213,26 @@ void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& kn
   }
 }
 
+// Hot words that nothing can match.
+void Grammar::warn_of_unspellable(const Vocabulary& vocabulary,
+                                  const std::vector<HotWord>& hot_words) {
+  const Spellable spellable(vocabulary);
+  constexpr int shown = 5;
+  std::string names;
+  int count = 0;
+  for (const HotWord& hot : hot_words) {
+    const std::vector<std::string> words = split_words(hot.phrase);
+    if (std::all_of(words.begin(), words.end(), spellable)) continue;
+    if (++count <= shown) names += str(count == 1 ? "'" : ", '", hot.phrase, "'");
+  }
+  if (count == 0) return;
+  if (count > shown) names += ", ...";
+  warnings_.push_back(str("the model's tokens cannot spell ", count, " of ", hot_words.size(),
+                          " hot words: ", names));
+}
+
 void Grammar::add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words) {
+  if (phrase_symbols_ == PhraseSymbols::characters) warn_of_unspellable(vocabulary, hot_words);
   const bool marks_borders =
       phrase_symbols_ == PhraseSymbols::characters && has_borders(vocabulary);
   std::vector<PhraseMatcher::Phrase> phrases;

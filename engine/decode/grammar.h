@@ -126,6 +126,7 @@ class Grammar {
   void add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
   void add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
   void set_bounds();
+  void warn_of_unspellable(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
   int32_t word_called(const std::string& text);
 
   double log_gain(double log10) const { return options_.lm_weight * 2.302585092994045684 * log10; }

@@ -509,7 +509,12 @@ TEST_CASE("a language model whose words the tokens cannot spell is warned of", "
   k.language_model = LanguageModel::parse(word_model, "test");
   const Vocabulary upper({"<blank>", " ", "A", "B"}, {}, "", "test");
   CHECK(Decoder(upper, {}, k).warnings().size() == 1);
-  CHECK(Decoder(Vocabulary(spaced, {}, "", "test"), {}, k).warnings().empty());
+  const Vocabulary lower(spaced, {}, "", "test");
+  CHECK(Decoder(lower, {}, k).warnings().empty());
+  k.hot_words = {{"ab", 1}, {"a Ba", 1}, {"c", 1}};
+  const auto warnings = Decoder(lower, {}, k).warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0] == "the model's tokens cannot spell 2 of 3 hot words: 'a Ba', 'c'");
 }
 
 TEST_CASE("tuning finds weights that make fewer errors, and the middle of equally good ones",

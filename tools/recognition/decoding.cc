@@ -115,8 +115,7 @@ std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& 
     return {};
   }
   Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary));
-  for (const std::string& w : decoder.warnings())
-    std::fprintf(stderr, "warning: %s: %s\n", (o.lm.empty() ? o.lexicon : o.lm).c_str(), w.c_str());
+  for (const std::string& w : decoder.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   return decoder;
 }
 
