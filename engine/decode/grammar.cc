@@ -141,58 +141,73 @@ int32_t Grammar::word_called(const std::string& text) {
   return at->second;
 }
 
-void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge) {
+// All words that may be found, without their weights.
+std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
+                                                   const std::vector<Spelling>& lexicon) {
   std::vector<WordTrie::Entry> entries;
-  for (const Spelling& s : knowledge.lexicon) entries.push_back({s.labels, word_called(s.word), 0});
-  const Spellable spellable(vocabulary);
-  if (entries.empty()) {
-    int64_t all = 0;
-    for (LanguageModel::Word w = 0; w < model_->words(); ++w) {
-      const std::string text(model_->text(w));
-      if (is_special(text)) continue;
-      ++all;
-      if (spellable(text)) entries.push_back({characters_of(text), word_called(text), 0});
-    }
-    const auto spelled = static_cast<int64_t>(entries.size());
-    if (2 * spelled < all)
-      warnings_.push_back(str("the model's tokens can spell ", spelled, " of the ", all,
-                              " words of the language model"));
-  } else if (scores_words_) {
+  if (!lexicon.empty()) {
+    for (const Spelling& s : lexicon) entries.push_back({s.labels, word_called(s.word), 0});
     int64_t known = 0;
     for (const Word& w : words_) known += w.number != LanguageModel::unknown;
-    if (2 * known < static_cast<int64_t>(words_.size()))
+    if (scores_words_ && 2 * known < static_cast<int64_t>(words_.size()))
       warnings_.push_back(str("the language model knows ", known, " of the ", words_.size(),
                               " words of the lexicon"));
+    return entries;
   }
-  // Words to be expected are in the list.
+  const Spellable spellable(vocabulary);
+  int64_t all = 0;
+  for (LanguageModel::Word w = 0; w < model_->words(); ++w) {
+    const std::string text(model_->text(w));
+    if (is_special(text)) continue;
+    ++all;
+    if (spellable(text)) entries.push_back({characters_of(text), word_called(text), 0});
+  }
+  const auto spelled = static_cast<int64_t>(entries.size());
+  if (2 * spelled < all)
+    warnings_.push_back(str("the model's tokens can spell ", spelled, " of the ", all,
+                            " words of the language model"));
+  return entries;
+}
+
+// Words to be expected are in the list, too. Returns, of each, its share of the largest weight.
+std::unordered_map<int32_t, double> Grammar::add_expected_words(
+    const Vocabulary& vocabulary, const DecoderKnowledge& knowledge,
+    std::vector<WordTrie::Entry>& entries) {
   const auto listed = static_cast<int32_t>(words_.size());
-  std::unordered_map<int32_t, double> credits;
+  std::unordered_map<int32_t, double> shares;
   for (const HotWord& hot : knowledge.hot_words) {
     const std::vector<std::string> words = split_words(hot.phrase);
     for (const std::string& word : words) {
-      double& credit = credits[word_called(word)];
-      credit = std::max(credit, hot.weight / static_cast<double>(words.size()));
-      if (word_called(word) < listed) continue;
+      const int32_t number = word_called(word);
+      double& share = shares[number];
+      share = std::max(share, hot.weight / static_cast<double>(words.size()));
+      if (number < listed) continue;
       if (knowledge.lexicon.empty()) {
-        entries.push_back({characters_of(word), word_called(word), 0});
+        entries.push_back({characters_of(word), number, 0});
         continue;
       }
       const auto labels = vocabulary.spell(word);
       if (!labels)
         fail_input("the hot word '", word, "' is not in the lexicon, and tokens do not spell it");
-      entries.push_back({*labels, word_called(word), 0});
+      entries.push_back({*labels, number, 0});
     }
   }
-  LanguageModel::State ignored;
+  return shares;
+}
+
+void Grammar::add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge) {
+  std::vector<WordTrie::Entry> entries = listed_words(vocabulary, knowledge.lexicon);
+  const auto shares = add_expected_words(vocabulary, knowledge, entries);
   const auto unigram = [&](LanguageModel::Word number) {
+    LanguageModel::State ignored;
     return score_of(number, model_->score(model_->empty_context(), number, ignored));
   };
   for (WordTrie::Entry& e : entries) {
     const LanguageModel::Word number = words_[static_cast<size_t>(e.word)].number;
     e.weight = scores_words_ ? unigram(number) : std::log(known_word_gain_);
-    // Of phrases spelled in words the matcher hears when these are over.
-    if (phrase_symbols_ == PhraseSymbols::words && credits.contains(e.word))
-      e.weight += credits.at(e.word);
+    // Where phrases are spelled in words, the matcher hears of these when they are over.
+    if (phrase_symbols_ == PhraseSymbols::words && shares.contains(e.word))
+      e.weight += shares.at(e.word);
   }
   if (takes_unknown_) {
     const double weight =

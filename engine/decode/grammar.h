@@ -123,6 +123,11 @@ class Grammar {
 
   void choose_unit(const Vocabulary& vocabulary, bool has_lexicon);
   void set_roles(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
+  std::vector<WordTrie::Entry> listed_words(const Vocabulary& vocabulary,
+                                            const std::vector<Spelling>& lexicon);
+  std::unordered_map<int32_t, double> add_expected_words(const Vocabulary& vocabulary,
+                                                         const DecoderKnowledge& knowledge,
+                                                         std::vector<WordTrie::Entry>& entries);
   void add_words(const Vocabulary& vocabulary, const DecoderKnowledge& knowledge);
   void add_phrases(const Vocabulary& vocabulary, const std::vector<HotWord>& hot_words);
   void set_bounds();
