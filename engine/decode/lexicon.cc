@@ -77,7 +77,10 @@ std::vector<Spelling> parse_lexicon(std::string_view content, const Vocabulary& 
                    "' has no tokens behind it, and the model's do not spell it");
       labels = *spelled;
     }
-    lexicon.push_back({normalized(word, where), std::move(labels)});
+    std::string text = normalized(word, where);
+    if (split_words(text).size() != 1)
+      fail_input(where, ": '", word, "' is no word: it is white space, or has some in it");
+    lexicon.push_back({std::move(text), std::move(labels)});
   });
   if (lexicon.empty()) fail_input(name, ": holds no words");
   return lexicon;

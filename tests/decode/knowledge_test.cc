@@ -488,6 +488,11 @@ TEST_CASE("lexicons and hot words that are wrong name the line", "[lexicon]") {
                     Contains("l:2: the model has no token 'c'"));
   CHECK_THROWS_WITH(parse_lexicon("abc\n", vocabulary, "l"), Contains("l:1: 'abc' has no tokens"));
   CHECK_THROWS_WITH(parse_lexicon("\n\n", vocabulary, "l"), Contains("l: holds no words"));
+  CHECK_THROWS_WITH(parse_lexicon("\v a\n", vocabulary, "l"), Contains("l:1: "));
+  CHECK_THROWS_WITH(parse_lexicon("b\xc2\xa0"
+                                  "a a\n",
+                                  vocabulary, "l"),
+                    Contains("is no word"));
   CHECK_THROWS_WITH(parse_lexicon("\xff a\n", vocabulary, "l"), Contains("l:1: "));
   const auto hot = parse_hot_words("new york\nab\t-2.5\n", 7, "h");
   CHECK(hot == std::vector<HotWord>{{"new york", 7}, {"ab", -2.5}});
