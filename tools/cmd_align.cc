@@ -322,8 +322,8 @@ void require_apart(const AlignOptions& o, const PredictionStyle& style,
   std::vector<OutputFile> outputs{OutputFile(o.split, "--split"),
                                   OutputFile(o.picture.path, "--picture")};
   outputs.front().require_not(outputs.back());
+  require_fitting_names(style, inputs);
   if (!o.out.empty()) {
-    require_own_names(style, inputs);
     for (const ModelInput& input : inputs) outputs.emplace_back(output_path(style, input), "--out");
   }
   for (const OutputFile& output : outputs) {

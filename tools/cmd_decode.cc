@@ -46,7 +46,7 @@ int run_decode(const DecodeOptions& o) {
   style.folder = o.out;
   style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
   require_fitting_output(style, o.format);
-  require_own_names(style, inputs);
+  require_fitting_names(style, inputs);
   if (!o.out.empty()) make_directories(o.out);
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   constexpr size_t together = 256;

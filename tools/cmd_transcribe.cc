@@ -47,8 +47,8 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
                    const std::vector<ModelInput>& inputs) {
   const OutputFile picture(o.picture.path, "--picture");
   std::vector<OutputFile> outputs{picture};
+  require_fitting_names(style, inputs);
   if (!style.folder.empty()) {
-    require_own_names(style, inputs);
     for (const ModelInput& input : inputs) {
       outputs.emplace_back(output_path(style, input), "--out");
       outputs.back().require_not(picture);

@@ -145,6 +145,13 @@ def test_names_that_are_not_utf8():
         train(root, root / "run", "training.max_steps=1")
         os.rename(root / "dev.jsonl", strange)
         run("eval", root / "run", strange, says="WER")
+        # JSON cannot hold the name of an input; a line of text can.
+        shutil.copy(next(root.rglob("*.npy")), strange + ".npy")
+        inputs = [next(root.rglob("dev*.npy")), strange + ".npy"]
+        out, _ = fails("transcribe", root / "run", *inputs, "--format", "jsonl",
+                       errs=["a name that is not UTF-8", "rename the file"])
+        check(out == "", "written before the names were looked at:", out)
+        check("caf\ufffd.npy\t" in run("transcribe", root / "run", *inputs)[0], "another name")  # as run() reads it
 
 
 def test_noise_for_no_utterance():

@@ -158,7 +158,23 @@ void require_fitting_output(const PredictionStyle& style, const std::string& for
                           : " needs --out FOLDER"));
 }
 
-void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
+namespace {
+
+void require_utf8_names(const std::vector<ModelInput>& inputs) {
+  for (const ModelInput& input : inputs) {
+    try {
+      static_cast<void>(Json(input.name).dump());
+    } catch (const JsonError&) {
+      fail_input("'", input.name, "': is a name that is not UTF-8, which JSON has to be; rename the ",
+                 "file, or use --format text, which writes names as they are");
+    }
+  }
+}
+
+}  // namespace
+
+void require_fitting_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
+  if (style.format == PredictionFormat::jsonl) require_utf8_names(inputs);
   if (style.folder.empty()) return;
   std::map<std::string, std::string> taken;
   for (const ModelInput& input : inputs) {

@@ -26,8 +26,9 @@ bool is_timed(PredictionFormat format);
 // Throws WrongUsage for --out with a format that goes to standard output, and for a format of files
 // without it, unless it is subtitles or a TextGrid of a single input (not `named`).
 void require_fitting_output(const PredictionStyle& style, const std::string& format);
-// Throws InputError where the files of two inputs would be one.
-void require_own_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
+// Throws InputError where the files of two inputs would be one, and for a name that is not UTF-8 in
+// jsonl.
+void require_fitting_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
 
 // On standard output, or into a file, whose name is written then. `extent`: of the input.
 // Tokens of an image have their places in its pixels already. Throws InputError for a file that
