@@ -56,6 +56,9 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   s.evaluate = build(model, options.compute, false);
   RONDO_CHECK(s.train.outputs.loss != no_value, "the model function returned no loss");
   check_same_parameters(s.train.graph, s.evaluate.graph);
+  if (options.fuse_output_from > 0 && options.tbptt == 0 && !options.lockstep) {
+    fuse_loss(s.train.graph, s.train.outputs.loss, options.fuse_output_from);
+  }
   append_backward(s.train.graph, s.train.outputs.loss);
   s.infer = s.evaluate;
   s.evaluate.graph.keep(s.evaluate.outputs.loss);

@@ -68,6 +68,11 @@ struct SessionOptions {
   // Above 0: training batches are computed in chunks of so many frames, with truncated
   // backpropagation through time (engine/cut/chunked_training.h).
   int32_t tbptt = 0;
+  // Where the output layer has at least so many columns and the loss is CTC, training computes it
+  // straight from that layer's inputs, tile by tile, and keeps no logits
+  // (kernels/linear_ctc/linear_ctc.h). 0: never. Nor in chunks (tbptt) and lockstep, which read the
+  // logits.
+  int64_t fuse_output_from = 4096;
   OptimizerOptions optimizer = {};
 };
 

@@ -11,6 +11,7 @@
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/linear_ctc/linear_ctc.h"
 #include "kernels/loss/loss.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_step.h"
@@ -39,6 +40,8 @@ std::span<const std::span<const Variant>> all_ops() {
       ctc_variants(),
       ctc_chunk_alpha_variants(),
       ctc_chunk_grad_variants(),
+      linear_ctc_variants(),
+      linear_ctc_grad_variants(),
       log_softmax_variants(),
       log_softmax_grad_variants(),
       dropout_variants(),

@@ -145,6 +145,7 @@ struct TrainingConfig {
   DType dtype = DType::f32;
   int accumulation = 1;
   int tbptt = 0;
+  int fuse_output_from = 4096;
   double clip = 1;
   double ema = 0;
   int average_best = 0;

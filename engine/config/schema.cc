@@ -190,6 +190,10 @@ Builder training_fields(TrainingConfig& c) {
   b.add("tbptt", &c.tbptt, from(0, 1e9),
         "frames of features computed at a time, to train on long recordings in the memory of a "
         "part; gradients through the layers' states end there (docs/sequence.md); 0: all");
+  b.add("fuse_output_from", &c.fuse_output_from, from(0, 1e9),
+        "with so many outputs (characters) or more, the loss is computed straight from the output "
+        "layer's inputs and the logits are never in memory, for a third more of that layer's "
+        "time; 0: never. In training on one rank or on replicas, without tbptt");
   b.add("clip", &c.clip, not_negative, "greatest global norm of the gradient; 0: not clipped");
   b.add("ema", &c.ema, below_one,
         "decay of an exponential moving average of the weights, used for validation; 0: none");

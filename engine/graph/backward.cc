@@ -54,6 +54,37 @@ void GradientBuilder::emit(std::string op, std::vector<ValueId> inputs,
                           std::move(attributes), phase, stage, of_});
 }
 
+namespace {
+
+bool makes(const Node& node, ValueId id) {
+  return std::find(node.outputs.begin(), node.outputs.end(), id) != node.outputs.end();
+}
+
+int64_t readers(const Graph& g, ValueId id) {
+  return std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& node) {
+    return std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end();
+  });
+}
+
+}  // namespace
+
+bool fuse_loss(Graph& graph, ValueId loss, int64_t least_columns) {
+  const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                               [&](const Node& node) { return makes(node, loss); });
+  if (at == graph.nodes.end() || at->inputs.empty()) return false;
+  const auto fused = rule_of(at->op).fused;
+  const ValueId between = at->inputs.front();
+  if (!fused || graph.shape(between).cols < least_columns) return false;
+  if (graph.value(between).keep || readers(graph, between) != 1) return false;
+  const auto maker =
+      std::find_if(graph.nodes.begin(), at, [&](const Node& node) { return makes(node, between); });
+  if (maker == at) return false;
+  std::optional<Node> one = fused(graph, *at, *maker);
+  if (!one) return false;
+  *at = std::move(*one);
+  return true;
+}
+
 BackwardResult append_backward_with_gradients(Graph& graph, ValueId loss) {
   RONDO_CHECK(loss != no_value && graph.value(loss).needs_gradient,
               "the loss does not depend on any parameter");
@@ -63,8 +94,7 @@ BackwardResult append_backward_with_gradients(Graph& graph, ValueId loss) {
   for (size_t i = forward_nodes; i-- > 0;) {
     const Node node = graph.nodes[i];  // a copy: the rule appends to graph.nodes
     const OpRule& rule = rule_of(node.op);
-    const bool produces_loss =
-        std::find(node.outputs.begin(), node.outputs.end(), loss) != node.outputs.end();
+    const bool produces_loss = makes(node, loss);
     RONDO_CHECK(!produces_loss || rule.is_loss, "the backward pass starts at a loss, ", node.op,
                 " is none");
     if (!rule.backward) continue;

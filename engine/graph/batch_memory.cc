@@ -59,8 +59,9 @@ void check_labels(const Graph& graph, const BatchView& batch) {
     }
   }
   for (const Node& node : graph.nodes) {
-    if (!rule_of(node.op).reads_labels) continue;
-    const int64_t classes = graph.shape(node.inputs.front()).cols;
+    const auto label_classes = rule_of(node.op).label_classes;
+    if (!label_classes) continue;
+    const int64_t classes = label_classes(graph, node);
     const auto blank = static_cast<int32_t>(node.attributes.integer("blank"));
     for (size_t n = 0; n < sequences; ++n) {
       const auto first = static_cast<size_t>(offsets[n]);

@@ -39,7 +39,8 @@ std::string to_string(const Shape& s) {
       break;
   }
   return str(s.planes == 1 ? "" : str(s.planes, " x "), lead, " x ",
-             s.height == 0 ? str(s.cols) : str("(", s.height, " x ", s.cols / s.height, ")"));
+             s.height == 0 ? str(s.cols) : str("(", s.height, " x ", s.cols / s.height, ")"),
+             s.by_label ? " a label" : "");
 }
 
 Attributes::Attributes(std::initializer_list<std::pair<std::string, Item>> items) : items_(items) {

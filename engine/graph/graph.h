@@ -41,6 +41,9 @@ struct Shape {
   // Frames only: a frame is a column of so many pixels, from top to bottom, and of each pixel all
   // cols / height channels. 0: a frame is no image, just values.
   int64_t height = 0;
+  // Frames only: a row has `cols` numbers for the blank and as many for each label that a sequence
+  // of the batch may have (BatchCapacity::max_label_length).
+  bool by_label = false;
 
   bool operator==(const Shape&) const = default;
   static Shape fixed(int64_t rows, int64_t cols) { return {Axis::fixed, 0, rows, cols, 1}; }
@@ -50,6 +53,7 @@ struct Shape {
   static Shape image(int level, int64_t height, int64_t channels) {
     return {Axis::frames, level, 0, height * channels, 1, height};
   }
+  static Shape labels(int level) { return {Axis::frames, level, 0, 1, 1, 0, true}; }
   static Shape sequences(int64_t cols, int64_t planes = 1) {
     return {Axis::sequences, 0, 0, cols, planes};
   }
@@ -172,6 +176,12 @@ class Graph {
 // every parameter, by one rule per op. A value used more than once gets explicit accumulate nodes,
 // in a fixed order. Returns the number of nodes added.
 int append_backward(Graph& graph, ValueId loss);
+
+// To be called before append_backward: replaces the node that makes `loss` by one that is also the
+// maker of its input 0, as its rule has it (OpRule::fused), so that the value between them is never
+// in memory, where that has `least_columns` or more and no other node reads it. The maker stays,
+// for whoever keeps its value; a plan leaves out what nobody reads. Returns whether it did.
+bool fuse_loss(Graph& graph, ValueId loss, int64_t least_columns);
 
 // The gradient value of an activation or input after append_backward, for those that asked for it
 // by `needs_gradient`; see GradientBuilder.

@@ -53,7 +53,11 @@ int64_t value_elements(const Graph& graph, const BatchCapacity& capacity, const 
   int64_t rows = s.rows;
   if (s.axis == Axis::frames) rows = level_capacity(graph, capacity, s.level).rows;
   if (s.axis == Axis::sequences) rows = capacity.packed.sequences;
-  return s.planes * rows * s.cols;
+  return s.planes * rows * value_columns(capacity, s);
+}
+
+int64_t value_columns(const BatchCapacity& capacity, const Shape& s) {
+  return s.by_label ? s.cols * (int64_t{capacity.max_label_length} + 1) : s.cols;
 }
 
 const int32_t* Binder::row_count(ValueId id) const {
@@ -90,7 +94,7 @@ Plan::Plan(const Graph& graph, const Context& context, const BatchCapacity& capa
     const Node& node = graph.nodes[binding_];
     if (!memory_.needed[binding_] || !in_stage(node, stage)) continue;
     thunks_[binding_] = rule_of(node.op).bind(*this, node);
-    if (rule_of(node.op).reads_labels && reads_labels_.empty()) reads_labels_ = node.op;
+    if (rule_of(node.op).label_classes && reads_labels_.empty()) reads_labels_ = node.op;
     for (ValueId id : node.inputs) {
       if (id != no_value) reads_[static_cast<size_t>(id)] = true;
     }
@@ -202,16 +206,16 @@ TensorView Plan::view(ValueId id) const {
   int64_t rows = s.rows;
   if (s.axis == Axis::frames) rows = level_capacity(graph_, capacity_, s.level).rows;
   if (s.axis == Axis::sequences) rows = capacity_.packed.sequences;
+  const int64_t cols = value_columns(capacity_, s);
   if (v.role == ValueRole::input) {
     for (const auto& in : held_->batch.places().inputs) {
       if (in.id == id)
-        return matrix(held_->batch.at<uint8_t>(in.piece), v.dtype, s.planes, rows, s.cols);
+        return matrix(held_->batch.at<uint8_t>(in.piece), v.dtype, s.planes, rows, cols);
     }
   }
   const size_t offset = memory_.value_offset[static_cast<size_t>(id)];
   if (offset == no_offset) return {};
-  return matrix(static_cast<uint8_t*>(held_->arena.data()) + offset, v.dtype, s.planes, rows,
-                s.cols);
+  return matrix(static_cast<uint8_t*>(held_->arena.data()) + offset, v.dtype, s.planes, rows, cols);
 }
 
 PackedView Plan::layout(int level) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,8 @@ namespace rondo {
 PackedCapacity level_capacity(const Graph& graph, const BatchCapacity& capacity, int level);
 // Elements of a value under a capacity.
 int64_t value_elements(const Graph& graph, const BatchCapacity& capacity, const Shape& shape);
+// Numbers in a row of a value.
+int64_t value_columns(const BatchCapacity& capacity, const Shape& shape);
 
 // Hands a rule the memory behind its node's values, once per plan.
 class Binder {
@@ -110,8 +113,13 @@ struct OpRule {
   std::vector<std::pair<int, int>> in_place = {};
   // Output 0 is a loss: append_backward may start here, with a gradient of 1 for each element.
   bool is_loss = false;
-  // The batch's labels are read: they have to be classes of input 0 other than the attribute blank.
-  bool reads_labels = false;
+  // How many classes the batch's labels are of, which the op reads: they have to be such, and other
+  // than the attribute blank. nullptr: it reads none.
+  int64_t (*label_classes)(const Graph& graph, const Node& node) = nullptr;
+  // Of a loss: the node that is both this one and `maker`, which makes its input 0, without that
+  // value in between. Output 0 is this one's; the others are added to `graph`. nothing: there is
+  // none for such a maker.
+  std::optional<Node> (*fused)(Graph& graph, const Node& loss, const Node& maker) = nullptr;
   // Output 0 is input 0 in another dtype: gradients of parameters look through it.
   bool converts = false;
   // Output 0 is the sum of two gradients of one value, made by whoever contributed the second.

@@ -23,7 +23,7 @@ enum class TimeKind {
   window,     // makes a frame of neighbouring ones
   pooled,     // makes one row per sequence of all its frames
   loss,       // a loss of all frames of a sequence, by recursions that pass from frame to frame
-  part,       // stands in graphs that are cut already
+  part,       // stands in graphs that are cut already, or not to be cut
 };
 
 // Where a node of a recurrent op, forward or backward, has the states that cross a cut: a place for
@@ -84,7 +84,8 @@ struct TimeRule {
 const TimeRule& time_rule_of(const Node& node);
 
 // Throws InputError that names an op whose rule does not say what it does to time; `purpose` ends
-// the sentence: "so a model with it cannot ...". Throws Error for a graph that is cut already.
+// the sentence: "so a model with it cannot ...". Throws Error for a graph that is cut already, or
+// not to be cut.
 void require_time_rules(const Graph& graph, std::string_view purpose);
 
 // Whether a node is the cast of a parameter to the dtype it is computed in.

@@ -24,7 +24,9 @@ double steps_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
 double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {
   if (id == no_value) return 0;
   const Value& v = g.value(id);
-  return rows_of(g, v.shape, batch) * static_cast<double>(v.shape.cols * v.shape.planes) *
+  const double columns =
+      static_cast<double>(v.shape.cols) * (v.shape.by_label ? 1 + batch.labels : 1);
+  return rows_of(g, v.shape, batch) * columns * static_cast<double>(v.shape.planes) *
          static_cast<double>(size_of(v.dtype));
 }
 

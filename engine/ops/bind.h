@@ -27,6 +27,11 @@ inline TensorView with_planes(TensorView v, int64_t planes) {
   return {v.data, v.dtype, {planes, v.dim(v.rank - 2), v.dim(v.rank - 1)}};
 }
 
+// Labels are classes that input 0 has a column for.
+inline int64_t input_columns(const Graph& g, const Node& node) {
+  return g.shape(node.inputs.at(0)).cols;
+}
+
 inline const char* prefix_of(const Node& node, const char* fallback) {
   for (const auto& [key, item] : node.attributes.items()) {
     if (key == "name") return std::get<std::string>(item).c_str();

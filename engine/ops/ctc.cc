@@ -58,6 +58,26 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double 
   return w;
 }
 
+// linear, ctc -> linear_ctc.
+std::optional<Node> fused(Graph& g, const Node& node, const Node& maker) {
+  if (maker.op != "linear" || node.attributes.integer("log_softmax_input")) return std::nullopt;
+  const ValueId x = maker.inputs.at(0);
+  const Shape& frames = g.shape(x);
+  if (frames.axis != Axis::frames || frames.planes != 1) return std::nullopt;
+  const DType wide = g.value(x).dtype == DType::f64 ? DType::f64 : DType::f32;
+  const int level = frames.level;
+  const ValueId label_grad = g.add_activation("linear_ctc.label_grad", Shape::labels(level), wide);
+  const ValueId normalizer =
+      g.add_activation("linear_ctc.normalizer", Shape::frames(level, 1), wide);
+  return Node{"linear_ctc",
+              maker.inputs,
+              {node.outputs.at(0), label_grad, normalizer},
+              {{"blank", node.attributes.integer("blank")},
+               {"zero_infinity", node.attributes.integer("zero_infinity")}},
+              node.phase,
+              node.stage};
+}
+
 // ctc -> ctc_chunk_alpha, ctc_chunk_grad.
 CutLoss cut(Graph& g, const Node& node, int32_t max_label_length) {
   const ValueId logits = node.inputs[0];
@@ -92,7 +112,8 @@ const OpRule& ctc_rule() {
                            .work = work,
                            .in_place = {{1, 0}},
                            .is_loss = true,
-                           .reads_labels = true};
+                           .label_classes = input_columns,
+                           .fused = fused};
   return rule;
 }
 

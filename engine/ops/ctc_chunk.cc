@@ -56,7 +56,7 @@ const OpRule& ctc_chunk_alpha_rule() {
                            .workspace = workspace,
                            .bind = bind_alpha,
                            .time = {.kind = TimeKind::part},
-                           .reads_labels = true};
+                           .label_classes = input_columns};
   return rule;
 }
 const OpRule& ctc_chunk_grad_rule() {
@@ -65,7 +65,7 @@ const OpRule& ctc_chunk_grad_rule() {
                            .bind = bind_grad,
                            .time = {.kind = TimeKind::part},
                            .in_place = {{1, 0}},
-                           .reads_labels = true};
+                           .label_classes = input_columns};
   return rule;
 }
 

@@ -28,6 +28,8 @@ const std::vector<const OpRule*>& table() {
       &layer_norm_rule(),
       &layer_norm_grad_rule(),
       &linear_rule(),
+      &linear_ctc_rule(),
+      &linear_ctc_grad_rule(),
       &linear_grad_input_rule(),
       &linear_grad_weight_rule(),
       &log_softmax_rule(),

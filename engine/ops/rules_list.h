@@ -24,6 +24,8 @@ const OpRule& fill_rule();
 const OpRule& layer_norm_rule();
 const OpRule& layer_norm_grad_rule();
 const OpRule& linear_rule();
+const OpRule& linear_ctc_rule();
+const OpRule& linear_ctc_grad_rule();
 const OpRule& linear_grad_input_rule();
 const OpRule& linear_grad_weight_rule();
 const OpRule& log_softmax_rule();

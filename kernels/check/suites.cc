@@ -8,6 +8,7 @@ Suite full_suite() {
   gemm_check(suite);
   ctc_check(suite);
   ctc_chunk_check(suite);
+  linear_ctc_check(suite);
   pointwise_check(suite);
   softmax_check(suite);
   dropout_check(suite);

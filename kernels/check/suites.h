@@ -9,6 +9,7 @@ void lstm_check(Suite& suite);
 void gemm_check(Suite& suite);
 void ctc_check(Suite& suite);
 void ctc_chunk_check(Suite& suite);
+void linear_ctc_check(Suite& suite);
 void pointwise_check(Suite& suite);
 void softmax_check(Suite& suite);
 void dropout_check(Suite& suite);

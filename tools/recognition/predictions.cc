@@ -165,7 +165,8 @@ void require_utf8_names(const std::vector<ModelInput>& inputs) {
     try {
       static_cast<void>(Json(input.name).dump());
     } catch (const JsonError&) {
-      fail_input("'", input.name, "': is a name that is not UTF-8, which JSON has to be; rename the ",
+      fail_input("'", input.name,
+                 "': is a name that is not UTF-8, which JSON has to be; rename the ",
                  "file, or use --format text, which writes names as they are");
     }
   }

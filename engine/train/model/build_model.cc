@@ -87,6 +87,7 @@ SessionOptions session_options(const Config& config, DeviceId device) {
   o.compute = config.training.dtype;
   o.optimizer = optimizer_options(config);
   o.tbptt = config.training.tbptt;
+  o.fuse_output_from = config.training.fuse_output_from;
   return o;
 }
 
