@@ -2,7 +2,8 @@
 // small things before, and beside, the transport: addresses, counters, "I am here".
 //
 //   * A key is 1 to 1024 bytes; a value is at most 1 MiB (and, all together, what the server
-//     allows). Values are replaced by set; the last one wins. Keys are never removed.
+//     allows). Values are replaced by set; the last one wins. Keys are never
+//     removed, unless one who serves the store says so (tcp_store.h).
 //   * Nothing blocks beyond the deadline it was given.
 //
 // Thread safety: members may be called from any thread; calls on one object run one after the

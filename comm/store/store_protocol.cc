@@ -70,8 +70,8 @@ StoreRequest parse_store_request(std::string_view bytes) {
   Reader in(bytes);
   StoreRequest request;
   const auto op = in.number<uint8_t>();
-  if (op < 1 || op > 4)
-    fail_input("a store request has the operation ", int{op}, ", expected 1 to 4");
+  if (op < 1 || op > 5)
+    fail_input("a store request has the operation ", int{op}, ", expected 1 to 5");
   request.op = static_cast<StoreOp>(op);
   request.wait_ms = in.number<uint32_t>();
   request.delta = in.number<int64_t>();
@@ -87,7 +87,7 @@ StoreRequest parse_store_request(std::string_view bytes) {
   }
   request.value = in.text();
   in.finish();
-  if (request.op == StoreOp::set) {
+  if (request.op == StoreOp::set || request.op == StoreOp::announce) {
     check_store_value(request.keys[0], request.value);
   } else if (!request.value.empty()) {
     fail_input("a store request carries a value that it has no use for");
@@ -172,6 +172,13 @@ StoreReply StoreTable::put(const std::string& key, std::string value) {
   return {};
 }
 
+void StoreTable::remove(const std::string& key) {
+  const auto old = values_.find(key);
+  if (old == values_.end()) return;
+  bytes_ -= key.size() + old->second.size();
+  values_.erase(old);
+}
+
 std::optional<StoreReply> StoreTable::apply(const StoreRequest& request, bool final) {
   for (const std::string& key : request.keys) {
     const bool needed = request.op == StoreOp::get || request.op == StoreOp::wait;
@@ -181,6 +188,7 @@ std::optional<StoreReply> StoreTable::apply(const StoreRequest& request, bool fi
   }
   switch (request.op) {
     case StoreOp::set:
+    case StoreOp::announce:
       return put(request.keys[0], request.value);
     case StoreOp::get:
       return StoreReply{StoreStatus::ok, 0, values_.at(request.keys[0])};

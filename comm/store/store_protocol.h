@@ -3,7 +3,7 @@
 //
 //   server: "RNDOST01", 32 bytes of challenge
 //   client: "RNDOST01", 32 bytes of challenge, 32 bytes of proof
-//   server: 32 bytes of proof, or it closes
+//   server: 32 bytes of proof; 32 zeros, and it closes, where the client's proof is wrong
 //   then frames: a request of the client, the reply of the server, and so on
 //
 // A request: u8 op, u32 milliseconds to wait, i64 delta, u32 number of keys, each u32 length and
@@ -23,14 +23,15 @@
 
 namespace rondo {
 
-enum class StoreOp : uint8_t { set = 1, get = 2, add = 3, wait = 4 };
+// announce: a set that lasts as long as the connection it came by.
+enum class StoreOp : uint8_t { set = 1, get = 2, add = 3, wait = 4, announce = 5 };
 
 struct StoreRequest {
   StoreOp op = StoreOp::get;
   uint32_t wait_ms = 0;  // get, wait: how long for keys to appear
   int64_t delta = 0;     // add
   std::vector<std::string> keys;
-  std::string value;  // set
+  std::string value;  // set, announce
 };
 
 enum class StoreStatus : uint8_t {
@@ -64,6 +65,7 @@ constexpr std::string_view store_magic = "RNDOST01";
 constexpr size_t challenge_bytes = 32;
 constexpr size_t store_greeting_bytes = store_magic.size() + challenge_bytes;
 constexpr size_t store_answer_bytes = store_greeting_bytes + sizeof(Digest);
+constexpr Digest no_proof{};  // says that the other side's is wrong
 enum class Side : uint8_t { client, server };
 // What `side` answers; the two sides' answers differ, so neither can be played back to the other.
 Digest store_proof(Side side, std::string_view token, std::string_view server_challenge,
@@ -77,13 +79,14 @@ class StoreTable {
   // Nothing: some key is not there yet; ask again when the table has changed, or with `final` when
   // the time is up.
   std::optional<StoreReply> apply(const StoreRequest& request, bool final);
+  void remove(const std::string& key);
 
  private:
   StoreReply put(const std::string& key, std::string value);
 
   std::map<std::string, std::string> values_;
   size_t bytes_ = 0;
-  const size_t max_bytes_;
+  size_t max_bytes_;
 };
 
 // Throw InputError for what no store takes.

@@ -39,6 +39,9 @@ class TcpStoreServer {
   explicit TcpStoreServer(TcpStoreServerOptions options);
   // Closes all connections: clients see peer_lost.
   ~TcpStoreServer();
+  // Forgets all values and closes all connections, but goes on listening: what was said before is
+  // gone on return, and nobody who had said it is still here.
+  void begin_anew();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;
 
@@ -50,10 +53,21 @@ class TcpStoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
+// A connection with the server.
+class TcpStore : public Store {
+ public:
+  // As set(), but the server removes the key when this connection ends, unless somebody else has
+  // announced the same key since.
+  virtual void announce(const std::string& key, std::string_view value, Deadline deadline) = 0;
+  // Ends the connection, also while another thread waits: calls under way and later ones fail with
+  // peer_lost.
+  virtual void hang_up() = 0;
+};
+
 // Connects, trying again until the deadline while nobody listens yet (ranks start in any order).
 // InputError: the server does not know this token, or is no store. CommError: peer_lost when
 // nothing could be reached by the deadline.
-std::unique_ptr<Store> make_tcp_store(const std::string& host, uint16_t port,
-                                      const std::string& token, Deadline deadline);
+std::unique_ptr<TcpStore> make_tcp_store(const std::string& host, uint16_t port,
+                                         const std::string& token, Deadline deadline);
 
 }  // namespace rondo

@@ -1,3 +1,5 @@
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <mutex>
 #include <thread>
@@ -13,15 +15,23 @@ using std::chrono::milliseconds;
 
 // How much later than the deadline the server's "the time is up" may come.
 constexpr auto reply_slack = std::chrono::seconds(2);
+// Then connecting is tried once more.
+constexpr auto attempt_timeout = std::chrono::seconds(10);
 
-class TcpStore final : public Store {
+class TcpStoreClient final : public TcpStore {
  public:
-  TcpStore(Socket socket, std::string name) : socket_(std::move(socket)), name_(std::move(name)) {}
+  TcpStoreClient(Socket socket, std::string name)
+      : socket_(std::move(socket)), name_(std::move(name)) {}
 
   void set(const std::string& key, std::string_view value, Deadline deadline) override {
     check_store_value(key, value);
     ask({StoreOp::set, 0, 0, {key}, std::string(value)}, deadline);
   }
+  void announce(const std::string& key, std::string_view value, Deadline deadline) override {
+    check_store_value(key, value);
+    ask({StoreOp::announce, 0, 0, {key}, std::string(value)}, deadline);
+  }
+  void hang_up() override { ::shutdown(socket_.fd(), SHUT_RDWR); }
   std::string get(const std::string& key, Deadline deadline) override {
     return ask({StoreOp::get, patience(deadline), 0, {key}, {}}, deadline).value;
   }
@@ -51,7 +61,7 @@ class TcpStore final : public Store {
   }
 
   [[noreturn]] void time_out(const StoreRequest& request, const std::string& key) const {
-    static constexpr const char* names[] = {"", "set", "get", "add", "wait"};
+    static constexpr const char* names[] = {"", "set", "get", "add", "wait", "announce"};
     throw CommError(CommErrorKind::timeout, -1,
                     str("store at ", name_, ": ", names[static_cast<size_t>(request.op)], " '", key,
                         "': timed out"));
@@ -73,11 +83,12 @@ class TcpStore final : public Store {
     std::lock_guard lock(mutex_);
     const auto fail_unless_done = [&](IoResult result) {
       if (result == IoResult::done) return;
-      socket_ = Socket();  // out of step from here on
+      in_step_ = false;
+      hang_up();
       if (result == IoResult::timed_out) time_out(request, request.keys[0]);
       lost();
     };
-    if (!socket_) lost();
+    if (!in_step_) lost();
     const Deadline last =
         deadline > Deadline::max() - reply_slack ? deadline : deadline + reply_slack;
     fail_unless_done(write_all(socket_, framed(encode(request)), last));
@@ -104,17 +115,19 @@ class TcpStore final : public Store {
   }
 
   std::mutex mutex_;
-  Socket socket_;
+  const Socket socket_;  // open to the end: hang_up() may come at any time
+  bool in_step_ = true;  // requests and replies
   const std::string name_;
 };
 
-// Throws, or returns whether the server let us in; false: it closed before saying anything.
-bool prove(const Socket& s, const std::string& name, const std::string& token, Deadline deadline) {
+// Throws, or returns whether the server let us in; false, and `why`: it closed without a reason, as
+// one does that has just been killed, or does not answer.
+bool prove(const Socket& s, const std::string& name, const std::string& token, Deadline deadline,
+           std::string& why) {
   std::string greeting(store_greeting_bytes, '\0');
   const auto check = [&](IoResult result) {
-    if (result == IoResult::timed_out) {
-      throw CommError(CommErrorKind::timeout, -1, str("store at ", name, ": no answer in time"));
-    }
+    if (result == IoResult::timed_out) why = "no answer in time";
+    if (result == IoResult::closed) why = "the connection was closed";
     return result == IoResult::done;
   };
   if (!check(read_exactly(s, greeting, deadline))) return false;
@@ -127,8 +140,9 @@ bool prove(const Socket& s, const std::string& name, const std::string& token, D
   Digest proof;
   if (!check(write_all(s, answer, deadline)) ||
       !check(read_exactly(s, {reinterpret_cast<char*>(proof.data()), proof.size()}, deadline))) {
-    fail_input("the store at ", name, " does not accept the job token");
+    return false;
   }
+  if (proof == no_proof) fail_input("the store at ", name, " does not accept the job token");
   if (!equal_digests(proof, store_proof(Side::server, token, theirs, ours))) {
     fail_input("the store at ", name, " does not know the job token");
   }
@@ -137,17 +151,18 @@ bool prove(const Socket& s, const std::string& name, const std::string& token, D
 
 }  // namespace
 
-std::unique_ptr<Store> make_tcp_store(const std::string& host, uint16_t port,
-                                      const std::string& token, Deadline deadline) {
+std::unique_ptr<TcpStore> make_tcp_store(const std::string& host, uint16_t port,
+                                         const std::string& token, Deadline deadline) {
   const std::string name = host_and_port(host, port);
   std::string why = "no answer";
   auto pause = milliseconds(5);
   for (;;) {
-    Socket s = connect_tcp(host, port, deadline, why);
-    if (s && prove(s, name, token, deadline)) {
-      return std::make_unique<TcpStore>(std::move(s), name);
+    // A machine that is starting again may have heard nothing of an earlier attempt.
+    const Deadline soon = std::min(deadline, within(attempt_timeout));
+    Socket s = connect_tcp(host, port, soon, why);
+    if (s && prove(s, name, token, soon, why)) {
+      return std::make_unique<TcpStoreClient>(std::move(s), name);
     }
-    if (s) why = "the connection was closed at once";
     if (CommClock::now() + pause >= deadline) {
       throw CommError(CommErrorKind::peer_lost, -1,
                       str("store at ", name, ": cannot connect: ", why));

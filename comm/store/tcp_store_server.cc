@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <iostream>
 #include <list>
+#include <mutex>
 #include <thread>
 
 #include "comm/base/socket.h"
@@ -29,6 +31,7 @@ struct Client {
   std::string in, out;
   std::optional<StoreRequest> waiting;
   Deadline waiting_end = Deadline::max();
+  std::vector<std::string> announced;  // keys that go with it
 
   short events() const {
     // One request at a time, and the reply first: so what is kept per client stays bounded.
@@ -51,18 +54,22 @@ class TcpStoreServer::Impl {
     thread_ = start_thread("the thread of the store", [this] { serve(); });
   }
   ~Impl() {
-    const uint64_t one = 1;
-    const ssize_t written = write(wake_.fd(), &one, sizeof(one));
-    (void)written;  // cannot fail: the counter is 0
+    ask_for(Wish::stop);
     thread_.join();
   }
+  void begin_anew() { ask_for(Wish::begin_anew); }
 
   const std::string& bind_address() const { return options_.bind_address; }
   uint16_t port() const { return port_; }
 
  private:
   using Clients = std::list<Client>;
+  enum class Wish : uint8_t { none, begin_anew, stop };
 
+  // Returns once the server's thread has done it.
+  void ask_for(Wish wish);
+  // Whether to go on.
+  bool grant();
   void serve();
   void accept_all();
   void handle(Client& client);
@@ -74,6 +81,7 @@ class TcpStoreServer::Impl {
   void reply(Client& client, const StoreReply& reply);
   void answer_waiting();
   void drop(Client& client, const std::string& why);
+  void note_announced(Client& client, const std::string& key);
   void log(const std::string& line);
 
   const TcpStoreServerOptions options_;
@@ -83,8 +91,34 @@ class TcpStoreServer::Impl {
   Clients clients_;
   bool table_changed_ = false;
   int log_lines_ = 0;
+  std::mutex mutex_;
+  std::condition_variable granted_;
+  Wish wish_ = Wish::none;
+  bool ended_ = false;  // the thread: the system does not let it poll
   std::thread thread_;
 };
+
+void TcpStoreServer::Impl::ask_for(Wish wish) {
+  std::unique_lock lock(mutex_);
+  wish_ = wish;
+  const uint64_t one = 1;
+  const ssize_t written = write(wake_.fd(), &one, sizeof(one));
+  (void)written;  // cannot fail: the counter is 0
+  granted_.wait(lock, [this] { return wish_ == Wish::none || ended_; });
+}
+
+bool TcpStoreServer::Impl::grant() {
+  const std::lock_guard lock(mutex_);
+  uint64_t count = 0;
+  const ssize_t n = read(wake_.fd(), &count, sizeof(count));
+  (void)n;  // cannot fail: poll has said so
+  const bool stop = wish_ == Wish::stop;
+  clients_.clear();
+  table_ = StoreTable(options_.max_table_bytes);
+  wish_ = Wish::none;
+  granted_.notify_all();
+  return !stop;
+}
 
 void TcpStoreServer::Impl::log(const std::string& line) {
   if (log_lines_ > most_log_lines) return;
@@ -102,6 +136,14 @@ void TcpStoreServer::Impl::drop(Client& client, const std::string& why) {
   if (!client.socket) return;
   if (!why.empty()) log(str("dropped ", client.name, ": ", why));
   client.socket = Socket();
+  for (const std::string& key : client.announced) table_.remove(key);
+  client.announced.clear();
+}
+
+// The last one to announce a key has it.
+void TcpStoreServer::Impl::note_announced(Client& client, const std::string& key) {
+  for (Client& c : clients_) std::erase(c.announced, key);
+  client.announced.push_back(key);
 }
 
 void TcpStoreServer::Impl::serve() {
@@ -116,8 +158,16 @@ void TcpStoreServer::Impl::serve() {
       order.push_back(&c);
       next = std::min(next, c.trusted ? c.waiting_end : c.handshake_end);
     }
-    if (poll(polled.data(), polled.size(), poll_timeout(next)) < 0 && errno != EINTR) return;
-    if (polled[0].revents != 0) return;
+    if (poll(polled.data(), polled.size(), poll_timeout(next)) < 0 && errno != EINTR) {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      granted_.notify_all();
+      return;
+    }
+    if (polled[0].revents != 0) {
+      if (!grant()) return;
+      continue;
+    }
     for (size_t i = 0; i < order.size(); ++i) {
       if (polled[i + 2].revents != 0) handle(*order[i]);
     }
@@ -208,6 +258,7 @@ void TcpStoreServer::Impl::take_answer(Client& client) {
   Digest proof;
   std::memcpy(proof.data(), client.in.data() + store_greeting_bytes, proof.size());
   if (!equal_digests(proof, store_proof(Side::client, options_.token, client.challenge, theirs))) {
+    write_all(client.socket, bytes_of(no_proof), CommClock::now());
     fail_input("it has a different job token");
   }
   client.in.clear();
@@ -221,8 +272,11 @@ void TcpStoreServer::Impl::take_requests(Client& client) {
     const std::optional<std::string> frame = take_frame(client.in);
     if (!frame) return;
     StoreRequest request = parse_store_request(*frame);
-    if (request.op == StoreOp::set || request.op == StoreOp::add) table_changed_ = true;
+    table_changed_ |= request.op != StoreOp::get && request.op != StoreOp::wait;
     if (const auto now = table_.apply(request, request.wait_ms == 0)) {
+      if (request.op == StoreOp::announce && now->status == StoreStatus::ok) {
+        note_announced(client, request.keys[0]);
+      }
       reply(client, *now);
     } else {
       client.waiting_end = within(std::chrono::milliseconds(request.wait_ms));
@@ -268,6 +322,7 @@ void TcpStoreServer::Impl::write_some(Client& client) {
 TcpStoreServer::TcpStoreServer(TcpStoreServerOptions options)
     : impl_(std::make_unique<Impl>(std::move(options))) {}
 TcpStoreServer::~TcpStoreServer() = default;
+void TcpStoreServer::begin_anew() { impl_->begin_anew(); }
 const std::string& TcpStoreServer::bind_address() const { return impl_->bind_address(); }
 uint16_t TcpStoreServer::port() const { return impl_->port(); }
 

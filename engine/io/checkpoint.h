@@ -16,6 +16,7 @@
 // object; any number of processes may read while one writes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -41,6 +42,8 @@ struct CheckpointInfo {
 struct CheckpointPolicy {
   int keep_last = 2;  // at least 1; 2 survives damage to the newest
   int keep_best = 0;  // so many more, of the lowest metric
+  // How long the lock is waited for: a process that is about to end may have it.
+  std::chrono::milliseconds patience{0};
 };
 
 // A committed generation whose files have all been read and compared with the manifest.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "engine/io/checkpoint.h"
@@ -153,9 +154,13 @@ void CheckpointStore::lock() {
   const fs::path path = directory_ / lock_file;
   lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_fd_ < 0) fail_input(path.string(), ": cannot be created: ", reason(errno));
+  const auto give_up = std::chrono::steady_clock::now() + policy_.patience;
   int rc;
-  do rc = ::flock(lock_fd_, LOCK_EX | LOCK_NB);
-  while (rc != 0 && errno == EINTR);
+  while ((rc = ::flock(lock_fd_, LOCK_EX | LOCK_NB)) != 0) {
+    const bool waits = errno == EWOULDBLOCK && std::chrono::steady_clock::now() < give_up;
+    if (!waits && errno != EINTR) break;
+    if (waits) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
   if (rc == 0) return;
   const int error = errno;
   if (error == EWOULDBLOCK) {

@@ -142,8 +142,10 @@ class Trainer {
   };
 
   CheckpointPolicy policy() const {
+    // Where ranks start again, rank 0 of the attempt before may be saving still.
+    const std::chrono::seconds patience(options_.group ? 10 : 0);
     return {std::max(config_.training.keep_last, 1),
-            std::max(config_.training.keep_best, config_.training.average_best)};
+            std::max(config_.training.keep_best, config_.training.average_best), patience};
   }
 
   Ranks make_ranks(double factor) const {

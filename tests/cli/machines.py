@@ -2,89 +2,7 @@
 
 Needs the right to make namespaces, and `ip` and `tc` (iproute2); skipped otherwise."""
 
-from ranks_support import *
-
-HOSTS = ("10.213.77.1", "10.213.77.2")
-PORT = 29400
-
-
-def tool(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True)
-    check(done.returncode == 0, *command, done.stderr.decode())
-
-
-class Cable:
-    """Two namespaces with a veth pair between them."""
-
-    def __init__(self):
-        self.names = [f"rondo-{os.getpid()}-{i}" for i in range(2)]
-
-    def __enter__(self):
-        if not shutil.which("ip") or not shutil.which("tc"):
-            raise Skip("no ip and tc (iproute2)")
-        made = subprocess.run(["ip", "netns", "add", self.names[0]], capture_output=True)
-        if made.returncode != 0:
-            raise Skip("no right to make network namespaces: " + made.stderr.decode().strip())
-        try:
-            tool("ip", "netns", "add", self.names[1])
-            tool("ip", "-n", self.names[0], "link", "add", "cable", "type", "veth", "peer", "name",
-                 "cable", "netns", self.names[1])
-            for name, host in zip(self.names, HOSTS):
-                tool("ip", "-n", name, "address", "add", f"{host}/24", "dev", "cable")
-                tool("ip", "-n", name, "link", "set", "lo", "up")
-                tool("ip", "-n", name, "link", "set", "cable", "up")
-        except AssertionError as e:
-            self.__exit__()
-            raise Skip(f"no veth pair: {e}")
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-
-    def cut(self):
-        tool("ip", "-n", self.names[1], "link", "set", "cable", "down")
-
-    def mend(self):
-        tool("ip", "-n", self.names[1], "link", "set", "cable", "up")
-
-    def throttle(self, rate):
-        for name in self.names:
-            tool("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "cable", "root", "tbf",
-                 "rate", rate, "burst", "32kb", "latency", "200ms")
-
-    def start(self, machine, *command, **popen):
-        return subprocess.Popen(["ip", "netns", "exec", self.names[machine], RONDO, *map(str, command)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
-
-    @contextlib.contextmanager
-    def names_in_hosts(self, *lines):
-        """/etc/hosts of each machine, as `ip netns exec` lays it over the common one."""
-        folders = [pathlib.Path("/etc/netns") / name for name in self.names]
-        try:
-            for folder, text in zip(folders, lines):
-                folder.mkdir(parents=True)
-                (folder / "hosts").write_text("127.0.0.1 localhost\n" + text + "\n")
-            yield
-        finally:
-            for folder in folders:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def launch(self, root, ranks, *more, options=(), host=HOSTS[0]):
-        """What docs/distributed.md says, on each machine, in a folder of its own."""
-        env = dict(os.environ, RONDO_TOKEN="a secret of these tests")
-        both = []
-        for i in range(2):
-            folder = root / f"machine-{i}"
-            if not folder.exists():
-                folder.mkdir()
-                for file in root.glob("*.*"):
-                    shutil.copy(file, folder)
-            command = launch(ranks, *more, options=[
-                "--nodes", 2, "--node-rank", i, "--master", f"{host}:{PORT}", *options])
-            both.append(self.start(i, *command, cwd=folder, env=env))
-        return both
-
+from machines_support import *
 
 def test_two_machines():
     with corpus() as root, Cable() as cable:
@@ -126,6 +44,17 @@ def test_the_cable_is_cut():
             _, err = ends(process, 15, 75)
             late_rank(err, rank, 1 - rank)
             check(re.search(r"all_reduce|broadcast|barrier|recv|send", err), "no operation is named:", err)
+
+
+def test_a_machine_falls_silent():
+    """With the settings as they are by default: in tens of seconds."""
+    with corpus() as root, Cable() as cable:
+        both = cable.launch(root, 1, "parallel.timeout_seconds=300", "training.epochs=100000")
+        wait_for_step(root / "machine-0", 10, both[0])
+        cable.cut()
+        for node, process in enumerate(both):
+            _, err = ends(process, 60, 75)
+            one_line(err, f"node {1 - node} does not answer")
 
 
 def test_the_cable_is_mended():

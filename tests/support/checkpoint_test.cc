@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "engine/io/checkpoint_manifest.h"
 #include "tests/support/support.h"
@@ -227,6 +228,21 @@ TEST_CASE("one writing process per directory", "[checkpoint]") {
     CHECK_THROWS_AS(first.begin(), Error);
   }
   CheckpointStore third(dir.path());
+}
+
+TEST_CASE("one that is about to end is waited for", "[checkpoint]") {
+  TemporaryDirectory dir;
+  auto first = std::make_unique<CheckpointStore>(dir.path());
+  std::thread ends([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    first.reset();
+  });
+  CheckpointStore second(dir.path(), {.patience = std::chrono::minutes(1)});
+  ends.join();
+  CHECK_THAT(input_error([&] {
+               CheckpointStore third(dir.path(), {.patience = std::chrono::milliseconds(30)});
+             }),
+             Contains("written by another process"));
 }
 
 TEST_CASE("leftovers of killed writers are cleaned, and foreign files are not touched",

@@ -1,0 +1,62 @@
+"""Machines that are lost and come back: the launchers meet again, and the run ends with the bits of an
+undisturbed one. RONDO_KILLS says how many times a machine is lost (3), RONDO_SEED when and which.
+
+Needs the right to make namespaces, and `ip` (iproute2); skipped otherwise."""
+
+from machines_support import *
+
+KILLS, SEED = int(os.environ.get("RONDO_KILLS", "3")), int(os.environ.get("RONDO_SEED", "1"))
+DOWN = 2  # seconds
+
+
+class Job:
+    """Two machines with a rank each, started by the same command whenever they start."""
+
+    def __init__(self, cable, root, *words, options=("--max-restarts", 1000)):
+        self.cable, self.root, self.words, self.options = cable, root, words, ["--grace", 1, *options]
+        self.machines = cable.launch(root, 1, *words, options=self.options)
+
+    def lose(self, machine, by):
+        """All of its processes at once. The other machine hears of it where it is killed; where it loses its
+        power, whatever was known on it is gone, and nobody says so."""
+        if by == "power":
+            self.cable.unplug()
+        self.cable.kill_all(machine)
+        self.machines[machine].communicate()
+        if by == "power":
+            self.cable.lay_anew(machine)
+
+    def come_back(self, machine):
+        self.machines[machine] = self.cable.launch_one(machine, self.root, 1, *self.words, options=self.options)
+
+    def end(self):
+        return [ends(process, TIMEOUT, 0)[1] for process in self.machines]
+
+    def kill(self):
+        for machine in (0, 1):
+            self.cable.kill_all(machine)
+            self.machines[machine].communicate()
+
+
+def test_machines_are_lost_at_random():
+    rng = random.Random(SEED)
+    words = ["training.epochs=" + str(30 + 25 * KILLS), "--resume-or-start"]
+    with corpus() as root, Cable() as cable:
+        expected = single(root, *words)
+        job, began, restarts = Job(cable, root, *words), time.monotonic(), 0
+        for i in range(KILLS):
+            machine, by, after = i % 2 if KILLS < 4 else rng.randrange(2), rng.choice(("kill -9", "power")), rng.uniform(0, 4)
+            time.sleep(after)
+            check(all(m.poll() is None for m in job.machines), "ended before the last loss:",
+                  [m.poll() is not None and m.communicate() for m in job.machines])
+            step = last_step(root / "machine-0" / "run")
+            job.lose(machine, by)
+            time.sleep(DOWN)
+            job.come_back(machine)
+            print(f"loss {i + 1}: machine {machine}, {by}, {after:.2f} s after the last one was back, at step {step}", flush=True)
+        errors = job.end()
+        print(f"{KILLS} losses, {time.monotonic() - began:.0f} s, {last_step(root / 'machine-0' / 'run')} steps")
+        check_same(expected, root / "machine-0" / "run")
+
+
+main(globals())
