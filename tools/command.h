@@ -11,8 +11,6 @@
 
 namespace rondo {
 
-inline constexpr int exit_comm_failure = 75;
-
 // For CommandOption::check(): the name of a file.
 inline std::string check_file_name(const std::string& text) {
   return text.empty() ? "an empty name, expected that of a file" : "";

@@ -14,7 +14,6 @@
 #include "engine/io/signals.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
-#include "tools/command.h"
 
 namespace rondo {
 namespace {

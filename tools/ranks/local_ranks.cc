@@ -9,7 +9,6 @@
 
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
-#include "tools/command.h"
 
 extern char** environ;
 

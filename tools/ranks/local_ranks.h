@@ -11,6 +11,9 @@
 
 namespace rondo {
 
+// The exit code of a rank that lost others.
+inline constexpr int exit_comm_failure = 75;
+
 // What became of the ranks of a machine.
 struct Outcome {
   // Where several machines tell what went wrong, the last in this list counts.
