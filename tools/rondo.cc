@@ -12,8 +12,8 @@
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
-#include "tools/ranks/local_ranks.h"
 #include "tools/command_line/device_option.h"
+#include "tools/ranks/local_ranks.h"
 
 namespace {
 
