@@ -14,6 +14,7 @@
 #include "engine/train/model/open_data.h"
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
+#include "engine/train/same_batches.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
@@ -28,7 +29,13 @@ double now_seconds() {
 }
 
 // What the ranks tell each other where they meet. Clocks are rank 0's.
-enum Vote : size_t { vote_stop, vote_end, vote_save, vote_seconds /* by rank */ };
+enum Vote : size_t {
+  vote_stop,
+  vote_end,
+  vote_save,
+  vote_batches,
+  vote_seconds = vote_batches + SameBatches::votes  // by rank
+};
 constexpr size_t lasting_votes = vote_end + 1;
 
 class Trainer {
@@ -174,10 +181,15 @@ class Trainer {
     std::fill(votes_.begin(), votes_.end(), 0.0);
     votes_[vote_stop] = options_.stop && options_.stop() ? 1 : 0;
     votes_[vote_seconds + static_cast<size_t>(ranks_.rank())] = computed_;
+    same_batches_.vote(votes_on_batches());
     if (!ranks_.first()) return;
     votes_[vote_end] = (t.max_seconds > 0 && now - started_ >= t.max_seconds) || !progresses();
     votes_[vote_save] =
         t.checkpoint_every_seconds > 0 && now - last_checkpoint_ >= t.checkpoint_every_seconds;
+  }
+
+  std::span<double, SameBatches::votes> votes_on_batches() {
+    return std::span(votes_).subspan<vote_batches, SameBatches::votes>();
   }
 
   // One update; whether it was the epoch's last.
@@ -187,6 +199,7 @@ class Trainer {
                                       expected_steps_, s_.state.plateau);
     model_->set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
+    if (ranks_.size() > 1) same_batches_.begin(batches.content(extent));
     failure_ = nullptr;
     try {
       accumulate(batches, extent.batches);
@@ -347,6 +360,7 @@ class Trainer {
     if (sync_->independent()) {
       passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
     } else {
+      same_batches_.require(ranks_, votes_on_batches(), s_.state.step);
       rank_seconds_.assign(votes_.begin() + vote_seconds, votes_.end());
     }
   }
@@ -464,8 +478,9 @@ class Trainer {
   TrainedModel* model_ = nullptr;  // the strategy's
   std::unique_ptr<RunKeeper> keeper_;
   std::vector<double> votes_;  // of all ranks, as of their last meeting
-  TrainingState agreed_;       // as of their last meeting
-  const Ranks alone_;          // this one
+  SameBatches same_batches_;
+  TrainingState agreed_;  // as of their last meeting
+  const Ranks alone_;     // this one
   // Independent ranks keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;
   int64_t passed_updates_ = 0;

@@ -4,6 +4,7 @@
 
 #include "engine/train/model/open_sampling.h"
 #include "kernels/base/error.h"
+#include "kernels/base/hash.h"
 
 namespace rondo {
 
@@ -120,6 +121,7 @@ TrainingBatches::Update TrainingBatches::next_update() {
   Update u;
   u.batches = static_cast<int>(std::min<int64_t>(config_.training.accumulation, left));
   const int64_t end = std::min(position_.step + int64_t{u.batches} * share_.stride, steps);
+  u.begin = position_;
   u.epoch_ends = end == steps;
   u.end =
       u.epoch_ends ? BatchPosition{position_.epoch + 1, 0} : BatchPosition{position_.epoch, end};
@@ -127,6 +129,18 @@ TrainingBatches::Update TrainingBatches::next_update() {
       static_cast<double>(position_.epoch) + static_cast<double>(end) / static_cast<double>(steps);
   position_ = u.end;
   return u;
+}
+
+uint64_t TrainingBatches::content(const Update& update) {
+  const uint64_t epoch = update.begin.epoch;
+  const int64_t end = update.epoch_ends ? positions_.steps(epoch) : update.end.step;
+  uint64_t h = fnv1a_begin;
+  for (int64_t step = update.begin.step; step < end; ++step) {
+    for (const int64_t i : positions_.at(epoch, step).utterances) {
+      h = fnv1a(fnv1a(h, data_.content_hash(i)), static_cast<uint64_t>(data_.frames(i, epoch)));
+    }
+  }
+  return h;
 }
 
 }  // namespace rondo

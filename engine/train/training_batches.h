@@ -44,11 +44,14 @@ class TrainingBatches {
   // none of the next epoch.
   struct Update {
     int batches = 0;
+    BatchPosition begin;
     BatchPosition end;  // the first batch after it; of the next epoch if this one ends with it
     bool epoch_ends = false;
     double epoch = 0;  // epochs done after it
   };
   Update next_update();
+  // A hash of the lengths, labels and other targets of all its utterances, on all ranks.
+  uint64_t content(const Update& update);
   double wait_seconds() const { return prefetch_ ? prefetch_->wait_seconds() : 0; }
 
  private:

@@ -195,4 +195,45 @@ def test_other_data_on_one_rank():
             check(not any("checkpoint" in name or "model" in name for name in left), left)
 
 
+def change_in_memory(pid, old, new):
+    """Wherever a process, which stands still, has this text in memory that it may write."""
+    changed = 0
+    with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+            first, last = (int(end, 16) for end in line.split()[0].split("-"))
+            if "rw" not in line.split()[1] or "/" in line or "[v" in line:
+                continue
+            memory.seek(first)
+            content, at = memory.read(last - first), -1
+            while (at := content.find(old, at + 1)) >= 0:
+                memory.seek(first + at)
+                memory.write(new)
+                changed += 1
+    return changed
+
+
+def test_the_data_of_one_rank_change():
+    """A text in the memory of rank 1, after the ranks have agreed on their data."""
+    rng = random.Random(5)
+    text = "".join(rng.choice("abc") for _ in range(40))
+    with corpus() as root:
+        (root / "long.npy").write_bytes(npy([[rng.random() for _ in range(6)] for _ in range(95)]))
+        with open(root / "train.jsonl", "a") as manifest:
+            manifest.write(json.dumps({"features_filepath": "long.npy", "text": text}) + "\n")
+        process = start(*launch(3, ENDLESS), cwd=root)
+        wait_for_step(root, 10, process)
+        rank = ranks_of(process)[1]
+        check(halt(rank), "rank 1 has ended")
+        try:
+            changed = change_in_memory(rank, text.encode(), text[::-1].encode())
+        except PermissionError as e:
+            process.kill()
+            raise Skip(f"no right to write into another process's memory: {e}")
+        finally:
+            go_on(rank)
+        check(changed > 0, "the text is nowhere")
+        _, err = ends(process, 20, 1)
+        one_line(err, "rank 1: at step ", "its batch is not that of rank 0")
+
+
 main(globals())
