@@ -55,6 +55,17 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
   return nullptr;
 }
 
+int gpu_count(std::string* why) {
+  std::string unused;
+  std::string& reason = why ? *why : unused;
+#ifdef RONDO_WITH_CUDA
+  return cuda_device_count(&reason);
+#else
+  reason = "this program was built without CUDA";
+  return 0;
+#endif
+}
+
 Device& require_device(DeviceKind kind, int index) {
   std::string why;
   Device* const device = find_device(kind, &why, index);

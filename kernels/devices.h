@@ -27,7 +27,10 @@ bool built_with_cuda();
 // without CUDA. `index` chooses among GPUs. Devices live as long as the process.
 Device* find_device(DeviceKind kind, std::string* why = nullptr, int index = 0);
 
-// The same; InputError when it is not there.
+// How many GPUs this process sees, without opening any; 0 with the reason in *why.
+int gpu_count(std::string* why = nullptr);
+
+// The same as find_device(); InputError when it is not there.
 Device& require_device(DeviceKind kind, int index = 0);
 
 // The kernels that run on such a device.

@@ -258,8 +258,12 @@ int run_train(const TrainOptions& given) {
   const bool not_on_gpus = place || o.ranks > 1 || o.lockstep || wants_pipeline(config) ||
                            config.training.tbptt > 0 ||
                            config.parallel.deterministic == Deterministic::world_invariant;
-  t.device = not_on_gpus && o.device.named().text == "auto" ? DeviceId(DeviceKind::cpu)
-                                                            : resolve(o.device, &t.note);
+  if (not_on_gpus && o.device.named().text == "auto") {
+    t.device = DeviceKind::cpu;
+    t.note = of_idle_gpus(gpu_count());
+  } else {
+    t.device = resolve(o.device, &t.note);
+  }
   if (place && o.ranks > 1) {
     fail_input("--ranks ", o.ranks, " within one of the ", place->world_size,
                " ranks that a launcher started");

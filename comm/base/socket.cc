@@ -41,9 +41,8 @@ Socket open_socket(const addrinfo& a) {
   return Socket(socket(a.ai_family, a.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a.ai_protocol));
 }
 
-void set_flag(const Socket& s, int level, int option) {
-  const int on = 1;
-  setsockopt(s.fd(), level, option, &on, sizeof(on));
+void set_option(const Socket& s, int level, int option, int value) {
+  setsockopt(s.fd(), level, option, &value, sizeof(value));
 }
 
 bool wait_for(const Socket& s, short events, Deadline deadline) {
@@ -96,7 +95,7 @@ Socket listen_tcp(const std::string& host, uint16_t port) {
   int error = 0;
   for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
     Socket s = open_socket(*a);
-    if (s) set_flag(s, SOL_SOCKET, SO_REUSEADDR);
+    if (s) set_option(s, SOL_SOCKET, SO_REUSEADDR, 1);
     if (s && bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(s.fd(), 128) == 0) return s;
     error = errno;
   }
@@ -156,9 +155,26 @@ Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, st
   return Socket();
 }
 
-void set_socket_options(const Socket& s) {
-  set_flag(s, IPPROTO_TCP, TCP_NODELAY);
-  set_flag(s, SOL_SOCKET, SO_KEEPALIVE);
+void set_socket_options(const Socket& s, std::chrono::seconds silence) {
+  set_option(s, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(s, SOL_SOCKET, SO_KEEPALIVE, 1);
+  // A probe after a third of the time, and four in the rest.
+  constexpr int probes = 4;
+  const auto first = std::max(1, static_cast<int>(silence.count() / 3));
+  const auto rest = static_cast<int>(silence.count()) - first;
+  set_option(s, IPPROTO_TCP, TCP_KEEPIDLE, first);
+  set_option(s, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, rest / probes));
+  set_option(s, IPPROTO_TCP, TCP_KEEPCNT, probes);
+}
+
+// Where the other side has no room, nothing is on its way that could be acknowledged, and its
+// system goes on answering probes: so a process that is stopped is not silent.
+bool is_silent(const Socket& s, std::chrono::seconds silence) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(s.fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+  return info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 &&
+         std::chrono::milliseconds(info.tcpi_last_ack_recv) > silence;
 }
 
 IoResult write_all(const Socket& s, std::string_view data, Deadline deadline) {

@@ -1,6 +1,7 @@
 // Non-blocking TCP sockets with deadlines. Internal to comm.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,6 +10,9 @@
 #include "comm/base/work.h"
 
 namespace rondo {
+
+// What a system may need to answer, be it a network that is mended.
+inline constexpr std::chrono::seconds longest_silence{30};
 
 // Owns a file descriptor.
 class Socket {
@@ -37,8 +41,13 @@ std::string host_and_port(const std::string& host, uint16_t port);
 // that has no address.
 Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why);
 
-// Without delays for small messages, and kept alive; what connect_tcp returns has them.
-void set_socket_options(const Socket& socket);
+// Without delays for small messages, and lost when the other side's system is silent, as that of a
+// machine without power or network; a process that is stopped is not silent. What connect_tcp
+// returns has them.
+void set_socket_options(const Socket& socket, std::chrono::seconds silence = longest_silence);
+// Whether what was sent has not been acknowledged for so long. To be asked now and then: the
+// options notice the silence of a connection only while nothing is on its way.
+bool is_silent(const Socket& socket, std::chrono::seconds silence = longest_silence);
 
 enum class IoResult : uint8_t { done, closed, timed_out };
 // All of it, or why not. `closed` covers every error of the connection.

@@ -200,6 +200,7 @@ void TcpStoreServer::Impl::accept_all() {
                       strangers >= options_.max_strangers;
     Client client;
     client.name = peer_name(s);
+    set_socket_options(s);
     client.socket = std::move(s);
     client.challenge = random_bytes(challenge_bytes);
     client.handshake_end = within(options_.handshake_timeout);

@@ -19,6 +19,7 @@ namespace {
 
 // Many small frames arrive at once; large messages go past it.
 constexpr size_t buffer_bytes = size_t{64} << 10;
+constexpr const char* no_answer = "its machine does not answer";
 
 }  // namespace
 
@@ -40,7 +41,9 @@ size_t TcpPipe::receive(std::span<std::byte> to) {
     n = readv(socket_.fd(), into.data(), into.size());
   } while (n < 0 && errno == EINTR);
   if (n == 0) throw Error("its connection is closed");
-  if (n < 0 && errno != EAGAIN) throw Error(std::strerror(errno));
+  if (n < 0 && errno != EAGAIN) {
+    throw Error(errno == ETIMEDOUT ? no_answer : std::strerror(errno));
+  }
   const size_t got = n < 0 ? 0 : static_cast<size_t>(n);
   // A short read has emptied the socket; what comes later is an event of its own.
   arriving_ = n > 0 && (hung_up_ || got == to.size() + buffer_.size());
@@ -111,6 +114,13 @@ void TcpChannel::notice(uint32_t events) {
   Lock lock(mutex_);
   tcp_->ready((events & EPOLLIN) != 0, (events & EPOLLOUT) != 0,
               (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+}
+
+void TcpChannel::look_for_silence(std::chrono::seconds silence) {
+  Lock lock(mutex_);
+  const bool silent = tcp_->is_silent(silence);
+  lock.unlock();
+  if (silent) lose(no_answer);
 }
 
 void TcpChannel::reply(const Frame& frame) {

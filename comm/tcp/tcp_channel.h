@@ -41,6 +41,9 @@ class TcpPipe final : public channels::Pipe {
   void ready(bool to_read, bool to_write, bool hung_up);
   void close();
   int fd() const { return socket_.fd(); }
+  bool is_silent(std::chrono::seconds silence) const {
+    return socket_ && rondo::is_silent(socket_, silence);
+  }
 
  private:
   // From the socket, into `to` and then into the empty buffer.
@@ -62,6 +65,9 @@ class TcpChannel final : public channels::Channel {
   int fd() const { return tcp_->fd(); }
   // Events of epoll; moves nothing.
   void notice(uint32_t events);
+
+  // The other rank is lost if its machine has not answered for so long.
+  void look_for_silence(std::chrono::seconds silence);
 
   // Everything fails from now on; the other side is told, with the reason.
   void abort(const channels::Ending& ending, const std::string& reason);

@@ -39,12 +39,13 @@ class TcpTransport final : public channels::ChannelTransport<World> {
   void watch(int fd, uint32_t events, TcpChannel* channel);
   void run();
 
+  const std::chrono::seconds silence_;
   Socket epoll_, stop_;
   std::thread thread_;
 };
 
 TcpTransport::TcpTransport(const TcpOptions& options)
-    : ChannelTransport(options.rank, options.world_size) {
+    : ChannelTransport(options.rank, options.world_size), silence_(options.silence) {
   if (options.world_size == 1) return;
   RONDO_CHECK(options.store != nullptr, "ranks need a store to find each other");
   const Deadline deadline = within(options.timeout);
@@ -67,6 +68,7 @@ TcpTransport::TcpTransport(const TcpOptions& options)
   watch(stop_.fd(), EPOLLIN, nullptr);
   for (int peer = 0; peer < world_.size; ++peer) {
     Socket& socket = sockets[static_cast<size_t>(peer)];
+    set_socket_options(socket, silence_);
     auto& channel = world_.channels.emplace_back();
     if (peer == world_.rank) continue;
     channel = std::make_shared<TcpChannel>(
@@ -89,8 +91,12 @@ void TcpTransport::watch(int fd, uint32_t events, TcpChannel* channel) {
 
 void TcpTransport::run() {
   std::array<epoll_event, 64> events;
+  // A tenth of the silence is how late it may be noticed.
+  const std::chrono::milliseconds pause = std::chrono::milliseconds(silence_) / 10;
+  Deadline next_look = within(pause);
   for (bool more = false;;) {
-    const int n = epoll_wait(epoll_.fd(), events.data(), events.size(), more ? 0 : -1);
+    const int n = epoll_wait(epoll_.fd(), events.data(), events.size(),
+                             more ? 0 : static_cast<int>(pause.count()));
     for (int i = 0; i < n; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
       if (event.data.ptr == nullptr) return;
@@ -101,6 +107,11 @@ void TcpTransport::run() {
       if (!c || !c->has_work()) continue;
       c->progress();
       more = more || c->has_work();
+    }
+    if (CommClock::now() < next_look) continue;
+    next_look = within(pause);
+    for (const auto& c : world_.channels) {
+      if (c) c->look_for_silence(silence_);
     }
   }
 }

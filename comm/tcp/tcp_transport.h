@@ -9,6 +9,8 @@
 // What ends:
 //   * A rank that dies is noticed by every other rank at once, by its closed connections: pending
 //     and later operations with it fail with peer_lost. Those among others go on.
+//   * A machine that falls silent is noticed within `silence` and a few seconds, also by ranks that
+//     wait for nothing in particular: its ranks are lost. One that is stopped is only late.
 //   * A rank that leaves in order (its transport is destroyed) counts as lost: "it has finished".
 //   * Withdrawing an operation (its deadline passed, its Work was dropped) needs the other rank's
 //     consent when its bytes may be moving already. If that does not come within `grace`, because
@@ -44,6 +46,7 @@ struct TcpOptions {
   // The time for all ranks to come together.
   CommClock::duration timeout = std::chrono::seconds(60);
   CommClock::duration grace = std::chrono::milliseconds(250);
+  std::chrono::seconds silence{30};
   // Hears of dropped connections, a line each, during construction. Empty: standard error.
   std::function<void(const std::string&)> log;
 };

@@ -202,6 +202,22 @@ std::optional<RankPlace> find_place(const Environment& environment) {
   return Reader(environment).place();
 }
 
+int gpu_of_rank(int local_rank, int local_size, int visible, const Environment& environment) {
+  if (local_size <= visible) return local_rank;
+  const auto has = [&](const char* name) {
+    const char* value = environment(name);
+    return value != nullptr && *value != 0;
+  };
+  const bool shown_alike = has("RONDO_STORE_IS_SERVED") || has("TORCHELASTIC_RUN_ID");
+  const char* shown = environment("CUDA_VISIBLE_DEVICES");
+  const bool one_is_shown = shown && *shown && std::strchr(shown, ',') == nullptr;
+  const bool of_the_task = one_is_shown || has("SLURM_GPUS_PER_TASK");
+  if (visible == 1 && of_the_task && !shown_alike) return 0;
+  fail_input(local_size, " ranks on this machine, each with a GPU of its own: ",
+             visible == 1 ? "there is 1" : str("there are ", visible), " that they see",
+             shown && *shown ? str(" (CUDA_VISIBLE_DEVICES is ", shown, ")") : "");
+}
+
 void require_job_token(const std::string& token, const std::string& meeting, bool other_machines) {
   constexpr size_t least = 16;
   if (token.empty()) {

@@ -48,6 +48,12 @@ std::optional<RankPlace> find_place(const Environment& environment);
 // least 16 characters. `meeting`: where the ranks meet, for messages.
 void require_job_token(const std::string& token, const std::string& meeting, bool other_machines);
 
+// Which of the `visible` GPUs is that of a rank: the one of its number among the ranks of its
+// machine; where its launcher shows it a single one, its own (Slurm's --gpus-per-task=1, a wrapper
+// that sets CUDA_VISIBLE_DEVICES by rank), the first. rondo launch and torchrun show all ranks the
+// same. InputError: there are fewer than ranks.
+int gpu_of_rank(int local_rank, int local_size, int visible, const Environment& environment);
+
 // "host:29400" or, of an IPv6 address, "[::1]:29400". InputError names `what` it is of.
 std::pair<std::string, uint16_t> split_address(const std::string& what, const std::string& text);
 

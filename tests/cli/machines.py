@@ -46,15 +46,38 @@ def test_the_cable_is_cut():
             check(re.search(r"all_reduce|broadcast|barrier|recv|send", err), "no operation is named:", err)
 
 
+def ranks_on(cable, folders, port, *more):
+    """A rank on each machine, by the variables alone, as another launcher starts them."""
+    env = dict(os.environ, RONDO_TOKEN="a secret of these tests", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1",
+               MASTER_ADDR=HOSTS[0], MASTER_PORT=str(port))
+    return [cable.start(i, *words(*more), cwd=folder, env=dict(env, RANK=str(i))) for i, folder in enumerate(folders)]
+
+
 def test_a_machine_falls_silent():
-    """With the settings as they are by default: in tens of seconds."""
+    """Noticed in tens of seconds by default: by launchers, by ranks that train, and by ranks that open their data,
+    one of which takes its time (it is stopped, which nobody would mind)."""
     with corpus() as root, Cable() as cable:
-        both = cable.launch(root, 1, "parallel.timeout_seconds=300", "training.epochs=100000")
-        wait_for_step(root / "machine-0", 10, both[0])
-        cable.cut()
-        for node, process in enumerate(both):
-            _, err = ends(process, 60, 75)
-            one_line(err, f"node {1 - node} does not answer")
+        words = "parallel.timeout_seconds=300", "training.epochs=100000"
+        launchers = cable.launch(root, 1, *words)
+        folders = [root / f"machine-{i}" for i in range(2)]
+        wait_for_step(folders[0], 10, launchers[0])
+        training = ranks_on(cable, folders, PORT + 1, *words, "training.checkpoint_dir=training")
+        wait_until(lambda: last_step(folders[0] / "training") >= 10, training[0])
+        opening = ranks_on(cable, folders, PORT + 2, *words, "training.checkpoint_dir=opening")
+        # Rank 0 makes the directory once both have agreed on the settings.
+        wait_until(lambda: (folders[0] / "opening").exists(), opening[0], pause=0)
+        check(halt(opening[1].pid), "a rank has ended")
+        try:
+            check(last_step(folders[0] / "opening") == 0, "the data are open already")
+            cable.cut()
+            for rank, process in enumerate(training):
+                one_line(ends(process, 50, 75)[1], f"rank {1 - rank} is lost: its machine does not answer")
+            one_line(ends(opening[0], 20, 75)[1], "rank 1 is lost: its machine does not answer")
+            for node, process in enumerate(launchers):
+                one_line(ends(process, 20, 75)[1], f"node {1 - node} does not answer")
+        finally:
+            opening[1].kill()
+            opening[1].communicate()
 
 
 def test_the_cable_is_mended():

@@ -397,3 +397,34 @@ TEST_CASE("heterogeneous jobs and sparse environments of Slurm", "[launch]") {
   CHECK_THAT(refusal(with(sparse, {{"PMIX_RANK", "5"}, {"RANK", "4"}, {"WORLD_SIZE", "6"}})),
              Contains("RANK is 4, but PMIX_RANK is 5"));
 }
+
+TEST_CASE("a rank's GPU", "[launch]") {
+  const auto gpu = [](const Variables& v, int local_rank, int ranks, int visible) {
+    return gpu_of_rank(local_rank, ranks, visible, [&](const char* name) -> const char* {
+      const auto it = v.find(name);
+      return it == v.end() ? nullptr : it->second.c_str();
+    });
+  };
+  // All are shown to all.
+  for (int r = 0; r < 4; ++r) CHECK(gpu({}, r, 4, 4) == r);
+  CHECK(gpu({{"CUDA_VISIBLE_DEVICES", "0,1,2,3"}, {"SLURM_GPUS_ON_NODE", "4"}}, 3, 4, 4) == 3);
+  CHECK(gpu({}, 1, 2, 8) == 1);
+  // srun --ntasks-per-node=4 --gpus-per-task=1: each task sees its own as number 0.
+  Variables task = slurm;
+  task["SLURM_GPUS_PER_TASK"] = "1";
+  task["CUDA_VISIBLE_DEVICES"] = "0";
+  for (int r = 0; r < 4; ++r) CHECK(gpu(task, r, 4, 1) == 0);
+  task.erase("CUDA_VISIBLE_DEVICES");
+  CHECK(gpu(task, 3, 4, 1) == 0);
+  // mpirun with a script that shows each rank its own.
+  CHECK(gpu({{"CUDA_VISIBLE_DEVICES", "2"}}, 2, 4, 1) == 0);
+  CHECK(gpu({{"CUDA_VISIBLE_DEVICES", "GPU-5a1b"}}, 2, 4, 1) == 0);
+  // One is shown to all: they would share it.
+  for (const char* launcher : {"RONDO_STORE_IS_SERVED", "TORCHELASTIC_RUN_ID"}) {
+    CHECK_THROWS_WITH(gpu({{"CUDA_VISIBLE_DEVICES", "2"}, {launcher, "1"}}, 1, 2, 1),
+                      Contains("there is 1 that they see (CUDA_VISIBLE_DEVICES is 2)"));
+  }
+  CHECK_THROWS_WITH(gpu({}, 1, 2, 1), Contains("2 ranks on this machine"));
+  CHECK_THROWS_WITH(gpu({{"CUDA_VISIBLE_DEVICES", "0,1"}}, 2, 3, 2), Contains("there are 2"));
+  CHECK_THROWS_WITH(gpu({{"CUDA_VISIBLE_DEVICES", "0,1"}}, 0, 3, 2), Contains("there are 2"));
+}

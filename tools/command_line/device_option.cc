@@ -80,6 +80,13 @@ DeviceId resolve(const DeviceChoice& choice, std::string* note) {
   return device;
 }
 
+std::string of_idle_gpus(int gpus) {
+  if (gpus == 0) return "";
+  return str("on the CPU, though there ", gpus == 1 ? "is a GPU" : str("are ", gpus, " GPUs"),
+             ": --device auto takes none for several ranks, pipelines, training.tbptt, ",
+             "world_invariant or --lockstep-ref; --device cuda does");
+}
+
 void tell_preferred_in_vain() {
   for (const Variant* v : preferred_in_vain()) {
     std::fprintf(stderr, "warning: --kernels %s=%s took none of the calls; it is for: %s\n", v->op,

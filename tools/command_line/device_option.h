@@ -37,6 +37,10 @@ DeviceId require_device(const std::string& text, const std::string& from = "--de
 // there, and for variants that the device does not have.
 DeviceId resolve(const DeviceChoice& choice, std::string* note = nullptr);
 
+// What to tell of GPUs that auto does not take, since what was asked for has not been measured on
+// them; empty where there are none.
+std::string of_idle_gpus(int gpus);
+
 // After a command: says on standard error which variants of --kernels took none of its calls.
 void tell_preferred_in_vain();
 

@@ -1,9 +1,11 @@
 #include "tools/ranks/device_ranks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "comm/group/staged_group.h"
+#include "engine/parallel/launch_environment.h"
 #include "kernels/base/error.h"
 #ifdef RONDO_HAVE_NCCL
 #include "comm/nccl/nccl_group.h"
@@ -88,11 +90,14 @@ DeviceId device_of_rank(const DeviceChoice& choice, DeviceId device, int local_r
                " ranks: each has a GPU of its own, expected cuda");
   }
   std::string why;
-  if (find_device(DeviceKind::cuda, &why, local_size - 1) == nullptr) {
-    fail_input(named.from, named.text, " with ", local_size,
-               " ranks on this machine, each with a GPU of its own: ", why);
+  const int visible = gpu_count(&why);
+  if (visible == 0) fail_input(named.from, named.text, ": ", why);
+  try {
+    return {DeviceKind::cuda, gpu_of_rank(local_rank, local_size, visible,
+                                          [](const char* name) { return std::getenv(name); })};
+  } catch (const InputError& e) {
+    fail_input(named.from, named.text, ": ", e.what());
   }
-  return {DeviceKind::cuda, local_rank};
 }
 
 std::unique_ptr<DeviceGroup> make_device_group(DeviceId id, Transport& transport, Store& store,

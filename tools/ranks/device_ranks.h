@@ -10,9 +10,9 @@
 
 namespace rondo {
 
-// The device of rank `local_rank` of the `local_size` ranks on this machine: among GPUs the one of
-// this index, otherwise `device`. Throws InputError when there are not enough GPUs, or one was
-// chosen for all.
+// The device of rank `local_rank` of the `local_size` ranks on this machine: among GPUs what
+// gpu_of_rank() says (engine/parallel/launch_environment.h), otherwise `device`. Throws InputError
+// when there are not enough GPUs, or one was chosen for all.
 DeviceId device_of_rank(const DeviceChoice& choice, DeviceId device, int local_rank,
                         int local_size);
 

@@ -361,18 +361,23 @@ std::unique_ptr<CudaDevice> open_device(int index, std::string* why) {
 
 }  // namespace
 
+int cuda_device_count(std::string* why) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  *why = error == cudaSuccess ? std::string("there is none")
+         : error == cudaErrorInsufficientDriver
+             ? std::string("no CUDA driver, or one too old for this program")
+             : detail::describe_cuda_error(error);
+  return 0;
+}
+
 Device* cuda_device(int index, std::string* why) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<CudaDevice>> devices;
   const std::lock_guard lock(mutex);
-  int count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error != cudaSuccess) {
-    *why = error == cudaErrorInsufficientDriver
-               ? std::string("no CUDA driver, or one too old for this program")
-               : detail::describe_cuda_error(error);
-    return nullptr;
-  }
+  const int count = cuda_device_count(why);
+  if (count == 0) return nullptr;
   if (index < 0 || index >= count) {
     *why = str("no GPU of index ", index, ": there are ", count);
     return nullptr;

@@ -14,4 +14,7 @@ namespace rondo {
 // Streams are non-blocking. A sticky fault of a kernel shows at the next synchronize().
 Device* cuda_device(int index, std::string* why);
 
+// How many GPUs this process sees; 0 with the reason in *why. None of them is opened.
+int cuda_device_count(std::string* why);
+
 }  // namespace rondo
