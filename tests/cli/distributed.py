@@ -95,12 +95,15 @@ def test_nobody_listens_beyond_this_machine():
             check(listens_at(pid) == [], "rank", rank, "still listens:", listens_at(pid))
         process.send_signal(signal.SIGTERM)
         ends(process, 20, 128 + signal.SIGTERM)
-        # While it waits for the other one: the meeting point, and its own port.
-        alone, = as_ranks(root, {0: ([], {})}, free_port())
-        wait_until(lambda: len(listens_at(alone.pid)) == 2, alone)
-        check(listens_at(alone.pid) == ["127.0.0.1"] * 2, listens_at(alone.pid))
-        alone.kill()
-        alone.communicate()
+        # While they wait for a third one: rank 0 at the meeting point, the other at its own port.
+        three = {"WORLD_SIZE": "3"}
+        waiting = as_ranks(root, {0: ([], three), 1: ([], three)}, free_port())
+        for process in waiting:
+            wait_until(lambda: listens_at(process.pid), process)
+            check(listens_at(process.pid) == ["127.0.0.1"], listens_at(process.pid))
+        for process in waiting:
+            process.kill()
+            process.communicate()
 
 
 def test_few_file_descriptors():

@@ -73,6 +73,26 @@ def test_ranks_with_other_settings():
         check(not (root / "run").exists(), "a run that did not start left something")
 
 
+def test_ranks_that_were_started_differently():
+    """Named at once, by the rank that differs, rather than after the time-out of those who wait for it."""
+    cases = (([], {"WORLD_SIZE": "3"}, "rank 1: was started as one of 3 ranks, rank 0 as one of 2: "),
+             (["parallel.transport=gloo"], {}, "rank 1: parallel.transport is \"gloo\", that of rank 0 \"auto\": "))
+    for more, variables, says in cases:
+        with corpus() as root:
+            patient = ["parallel.timeout_seconds=300"]
+            a, b = as_ranks(root, {0: (patient, {}), 1: ([*patient, *more], variables)}, free_port())
+            one_line(ends(b, 20, 1)[1], says)
+            check(ends(a, 20, 1)[1] == "", "rank 0 has nothing of its own to say")
+    with corpus() as root:
+        few = ["parallel.timeout_seconds=2"]
+        a, b = as_ranks(root, {0: (few, {}), 1: (few, {"RONDO_ATTEMPT": "2"})}, free_port())
+        _, err = output_of(b, TIMEOUT)
+        ends(a, 20, 75)
+        check(b.returncode == 75, b.returncode, err)
+        # Or rank 0 has given up before.
+        check("this is attempt 2, rank 0 is at attempt 1" in err or "its server has ended" in err, err)
+
+
 def test_the_disk_is_full_for_one_rank():
     """Rank 1 alone: it writes nothing but its log."""
     with corpus() as root:

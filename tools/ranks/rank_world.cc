@@ -1,9 +1,14 @@
 #include "tools/ranks/rank_world.h"
 
+#include <charconv>
+#include <string>
+#include <thread>
+
 #include "comm/base/sha256.h"
 #include "comm/shared/shared_transport.h"
 #include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
+#include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/ranks/addresses.h"
 #include "tools/ranks/meeting_directory.h"
@@ -23,6 +28,104 @@ std::unique_ptr<Transport> make_base(const TcpOptions& options, RankTransport tr
 #endif
 }
 
+const char* name_of(RankTransport transport) {
+  switch (transport) {
+    case RankTransport::automatic:
+      return "auto";
+    case RankTransport::shared:
+      return "shared";
+    case RankTransport::tcp:
+      return "tcp";
+    case RankTransport::gloo:
+      return "gloo";
+  }
+  return "?";
+}
+
+int number_in(const std::string& text) {
+  int number = -1;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// How this rank was started, before it meets the others: who was started in another way would wait
+// for them in vain. Rank 0 says how it was, the others compare and say that they have.
+class Roll {
+ public:
+  Roll(Store& store, const RankPlace& place, RankTransport transport, Deadline deadline)
+      : store_(store), place_(place), transport_(name_of(transport)), deadline_(deadline) {}
+
+  // Throws InputError on a rank that differs from rank 0, PeerFailed on rank 0, CommError
+  // (timeout).
+  void call() {
+    if (place_.rank == 0) {
+      say();
+      hear();
+    } else {
+      wait_for_attempt();
+      compare();
+    }
+  }
+
+ private:
+  void say() {
+    store_.set("world/size", std::to_string(place_.world_size), deadline_);
+    store_.set("world/transport", transport_, deadline_);
+    store_.set("world/attempt", place_.attempt, deadline_);
+  }
+
+  // Who has not come by the deadline is named by those who wait for a connection with it.
+  void hear() {
+    const auto pause = std::chrono::milliseconds(5);
+    const std::string all = std::to_string(place_.world_size - 1);
+    while (CommClock::now() < deadline_) {
+      if (const auto rank = store_.try_get("world/differs", deadline_)) {
+        throw PeerFailed(number_in(*rank), "it was started in another way");
+      }
+      if (store_.try_get("world/agreed", deadline_) == all) return;
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  void wait_for_attempt() {
+    for (;;) {
+      const std::string theirs = store_.get("world/attempt", deadline_);
+      if (theirs == place_.attempt) return;
+      // Of an attempt that is about to end, it may be; then its store goes too.
+      if (CommClock::now() >= deadline_) {
+        throw CommError(CommErrorKind::timeout, 0,
+                        str("rank ", place_.rank, ": rendezvous of ", place_.world_size,
+                            " ranks: timed out: this is attempt ", place_.attempt,
+                            ", rank 0 is at attempt ", theirs));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+
+  void compare() {
+    const std::string size = store_.get("world/size", deadline_);
+    const std::string transport = store_.get("world/transport", deadline_);
+    const std::string own_size = std::to_string(place_.world_size);
+    if (size == own_size && transport == transport_) {
+      store_.add("world/agreed", 1, deadline_);
+      return;
+    }
+    store_.set("world/differs", std::to_string(place_.rank), deadline_);
+    if (size != own_size) {
+      fail_input("rank ", place_.rank, ": was started as one of ", own_size, " ranks, rank 0 as ",
+                 "one of ", size, ": the number of ranks (-n, --nodes, WORLD_SIZE) has to be the ",
+                 "same everywhere");
+    }
+    fail_input("rank ", place_.rank, ": parallel.transport is \"", transport_,
+               "\", that of rank 0 \"", transport, "\": expected the same everywhere");
+  }
+
+  Store& store_;
+  const RankPlace& place_;
+  const std::string transport_;
+  const Deadline deadline_;
+};
+
 class ProcessWorld final : public RankWorld {
  public:
   ProcessWorld(RankPlace place, RankTransport transport, CommClock::duration timeout)
@@ -35,6 +138,7 @@ class ProcessWorld final : public RankWorld {
       meet_over_tcp(deadline);
       o.bind_address = own_address(place_.master_address, place_.master_port, has_other_machines());
     }
+    Roll(*store_, place_, transport, deadline).call();
     o.rank = place_.rank;
     o.world_size = place_.world_size;
     o.store = store_.get();
