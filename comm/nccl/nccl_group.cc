@@ -1,7 +1,9 @@
 #include "comm/nccl/nccl_group.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <thread>
 
 #include "comm/group/stream_group.h"
@@ -62,6 +64,7 @@ class Group final : public StreamGroup {
                    [this] { look_for_reason(); });
     }
     if (aborter_.joinable()) aborter_.join();
+    if (watchdog_.joinable()) watchdog_.join();
   }
 
   Work all_reduce(const TensorView& data, Reduction op, Limit deadline) override;
@@ -96,6 +99,8 @@ class Group final : public StreamGroup {
   CommError explain(const CommError& timeout) override;
   void tell_others(const std::string& reason) noexcept override;
   void tell_standing();
+  void abort_now() noexcept;
+  void watch_abort(const std::string& why);
 
   const NcclOptions options_;
   Notices notices_;
@@ -103,7 +108,10 @@ class Group final : public StreamGroup {
   Buffer flag_;
   std::optional<NcclComm> comm_;
   std::optional<NcclRing> ring_;
-  std::thread aborter_;
+  std::thread aborter_, watchdog_;
+  std::mutex abort_mutex_;
+  std::condition_variable abort_ended_;
+  bool aborting_ = true;
 };
 
 void Group::connect() {
@@ -152,10 +160,30 @@ void Group::break_off(const CommError& why, bool tell) noexcept {
   if (tell) tell_others(why.what());
   // In a thread of its own: NCCL may wait for the other ranks to abort too.
   try {
-    aborter_ = start_thread("the thread that ends NCCL", [this] { comm_->abort(); });
+    watch_abort(why.what());
+    aborter_ = start_thread("the thread that ends NCCL", [this] { abort_now(); });
   } catch (const std::exception&) {  // this one waits then
-    comm_->abort();
+    abort_now();
   }
+}
+
+void Group::abort_now() noexcept {
+  comm_->abort();
+  {
+    const std::lock_guard lock(abort_mutex_);
+    aborting_ = false;
+  }
+  abort_ended_.notify_all();
+}
+
+void Group::watch_abort(const std::string& why) {
+  if (!options_.hung) return;
+  watchdog_ = start_thread("the thread that watches NCCL's end", [this, why] {
+    std::unique_lock lock(abort_mutex_);
+    if (abort_ended_.wait_for(lock, options_.abort_timeout, [this] { return !aborting_; })) return;
+    lock.unlock();
+    options_.hung(why);
+  });
 }
 
 void Group::tell_others(const std::string& reason) noexcept {

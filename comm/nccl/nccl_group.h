@@ -10,12 +10,14 @@
 //     rank's thread looks there 20 times a second, and all abort NCCL together, as it wants.
 //   * A deadline: each rank tells where it stands, so that the message can say who is elsewhere;
 //     ranks in different collectives are a mismatch. NCCL itself checks nothing.
+//   * An abort that NCCL does not carry out is told to whoever asked for it (`hung`).
 //   * NCCL tells of lost connections between machines. On one machine a killed rank is a time-out.
 //   * A rank that destroys its group has left: others' collectives that it took no part in fail
 //     with peer_lost at once.
 // The first collective between ranks connects them, which may hold up its caller.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "comm/group/device_group.h"
@@ -38,6 +40,11 @@ struct NcclOptions {
   size_t message_bytes = size_t{4} << 20;                 // largest of our ring
   Wire wire = Wire::exact;
   NcclAlgorithm algorithm = NcclAlgorithm::ring;
+  // Called, from a thread of the group, when NCCL has not aborted within `abort_timeout`, with what
+  // the group failed with: then whatever waits for the device waits for ever, destructors too, and
+  // only the end of the process helps. Empty: that is waited for.
+  std::function<void(const std::string& why)> hung = {};
+  CommClock::duration abort_timeout = std::chrono::seconds(30);
 };
 
 struct NcclMessage {

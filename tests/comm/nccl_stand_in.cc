@@ -358,6 +358,7 @@ ncclResult_t comm_abort(ncclComm_t comm) {
     std::erase_if(channel.recvs, own);
   }
   p.changed.notify_all();
+  p.changed.wait(lock, [&] { return !p.faults.abort_hangs; });
   if (!p.changed.wait_for(lock, patience_with_aborting, [&] { return w.aborted >= w.joined; })) {
     ++p.record.lonely_aborts;
   }
@@ -483,6 +484,12 @@ void reset_stand_in(const StandInFaults& faults) {
   p.worlds.clear();
   p.faults = faults;
   p.record = {};
+}
+
+void let_aborts_end() {
+  const std::lock_guard lock(process().mutex);
+  process().faults.abort_hangs = false;
+  process().changed.notify_all();
 }
 
 StandInRecord stand_in_record() {

@@ -28,6 +28,7 @@ struct StandInFaults {
   int failing_rank = -1;
   int groups_before = 0;
   ncclResult_t error = ncclSuccess;
+  bool abort_hangs = false;  // until let_aborts_end()
 };
 
 struct StandInRecord {
@@ -41,5 +42,6 @@ struct StandInRecord {
 // Forgets what was recorded. No communicator may be alive.
 void reset_stand_in(const StandInFaults& faults = {});
 StandInRecord stand_in_record();
+void let_aborts_end();
 
 }  // namespace rondo::test

@@ -429,6 +429,36 @@ TEST_CASE("dropping a Work ends the group, and its memory is free", "[nccl]") {
   CHECK_THAT(failures[1], Contains("rank 0 aborted: unwinding"));
 }
 
+TEST_CASE("an abort that NCCL does not carry out is told", "[nccl]") {
+  for (const bool hangs : {true, false}) {
+    StandInFaults faults;
+    faults.abort_hangs = hangs;
+    std::mutex mutex;
+    std::vector<std::string> told;
+    const auto failures = run_nccl_ranks(
+        2,
+        {.options =
+             [&](NcclOptions& o) {
+               o.abort_timeout = hangs ? std::chrono::milliseconds(20) : std::chrono::minutes(10);
+               o.hung = [&](const std::string& why) {
+                 const std::lock_guard lock(mutex);
+                 told.push_back(why);
+                 if (told.size() == 2) let_aborts_end();  // what the end of the process would do
+               };
+             },
+         .body =
+             [](int rank, DeviceGroup& group) {
+               const Values v(DType::f32, 100, [](int64_t) { return 1.0; });
+               if (rank == 1) group.abort("no more data");
+               group.all_reduce(v.view(), Reduction::sum).wait();
+             }},
+        faults);
+    for (const std::string& f : failures) CHECK_THAT(f, Contains("rank 1 aborted: no more data"));
+    CHECK(told.size() == (hangs ? 2 : 0));
+    for (const std::string& why : told) CHECK_THAT(why, Contains("rank 1 aborted: no more data"));
+  }
+}
+
 TEST_CASE("misuse is an error at the call", "[nccl]") {
   require_success(run_nccl_ranks(
       1, {.body = [](int, DeviceGroup& group) {

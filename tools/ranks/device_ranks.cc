@@ -1,5 +1,7 @@
 #include "tools/ranks/device_ranks.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -10,6 +12,7 @@
 #ifdef RONDO_HAVE_NCCL
 #include "comm/nccl/nccl_group.h"
 #include "engine/reduce/device_arithmetic.h"
+#include "tools/ranks/local_ranks.h"
 #endif
 
 namespace rondo {
@@ -34,6 +37,14 @@ Members all_ranks(const Transport& transport, const std::string& name) {
 #ifdef RONDO_HAVE_NCCL
 bool have_nccl() { return find_nccl() != nullptr; }
 
+// Without destructors, which would wait for the GPU.
+void end_this_process(const std::string& why) {
+  const std::string line = str("rondo: ", why, "; NCCL does not end what it has begun\n");
+  const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  (void)written;  // there is nobody else to tell
+  ::_exit(exit_comm_failure);
+}
+
 std::unique_ptr<DeviceGroup> over_nccl(Device& device, Transport& transport, Store& store,
                                        const Members& members, CommClock::duration timeout) {
   std::string why;
@@ -49,6 +60,7 @@ std::unique_ptr<DeviceGroup> over_nccl(Device& device, Transport& transport, Sto
   o.store = &store;
   o.name = members.name;
   o.timeout = timeout;
+  o.hung = end_this_process;
   return make_nccl_group(o);
 }
 #else
