@@ -3,7 +3,7 @@
 //
 //   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456]
 //               [--transport shared|tcp|gloo|threads]
-//               [--message-bytes 2097152] [--json FILE]
+//               [--message-bytes 2097152] [--numbers 0] [--json FILE]
 //
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
 // and one warming run. `algbw` is bytes / time; `busbw` is that times 2 (N-1) / N, what each link
@@ -14,7 +14,8 @@
 // be written to memory as well. Times are rank 0's, from issuing to the end of the Work. With more
 // ranks than cores the figures say how the scheduler shares them out, not how fast anything is;
 // such rows are marked. On a machine that others use as well, the processor time of rank 0's
-// process (`cpu`) tells more than the clock.
+// process (`cpu`) tells more than the clock. With `--numbers N`, sums of so many f64 alone, as
+// votes are: by recursive doubling, and by the ring, which has them where messages are short.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -46,6 +47,7 @@ struct Options {
   std::vector<int> ranks = {2, 4};
   size_t min_bytes = 1024, max_bytes = size_t{256} << 20;
   size_t message_bytes = GroupOptions().message_bytes;  // of the ring, at most
+  int numbers = 0;
   std::string json;
   enum class Kind : uint8_t { shared, tcp, gloo, threads } transport = Kind::shared;
   bool threads() const { return transport == Kind::threads; }
@@ -76,6 +78,7 @@ struct Row {
   // page faults, context switches.
   double cpu_us = 0, faults = 0, switches = 0;
   Moves moves = Moves::sum;
+  DType dtype = DType::f32;
   double busbw() const {
     return moves == Moves::to_neighbour ? algbw() : algbw() * 2 * (ranks - 1) / ranks;
   }
@@ -239,7 +242,55 @@ Row measure(ProcessGroup& group, const Contender& c, size_t bytes) {
           c.moves};
 }
 
+// Medians of sums of a few f64, in turns: one contender may meet another state of the machine.
+std::vector<Row> sum_numbers(const Options& o, Transport& transport) {
+  const int ranks = transport.world_size();
+  std::vector<double> data(static_cast<size_t>(o.numbers));
+  const TensorView view(data.data(), DType::f64, {o.numbers});
+  GroupOptions doubling, ring;
+  doubling.id = 1;
+  ring.id = 2;
+  ring.message_bytes = static_cast<size_t>((o.numbers + ranks - 1) / ranks) * sizeof(double);
+  const std::unique_ptr<ProcessGroup> groups[] = {make_ring_group(transport, doubling),
+                                                  make_ring_group(transport, ring)};
+  const bool differ = !fits_doubling(view, ranks, ring_staging_messages * ring.message_bytes);
+  constexpr size_t rounds = 50, runs = 40;
+  std::vector<double> us[2];
+  for (size_t round = 0; round < rounds; ++round) {
+    for (size_t which = 0; which < (differ ? 2 : 1); ++which) {
+      groups[which]->barrier().wait();
+      for (size_t i = 0; i < runs; ++i) {
+        const auto begin = CommClock::now();
+        groups[which]->all_reduce(view, Reduction::sum).wait();
+        const std::chrono::duration<double, std::micro> time = CommClock::now() - begin;
+        us[which].push_back(time.count());
+      }
+    }
+  }
+  std::vector<Row> rows;
+  for (size_t which = 0; which < (differ ? 2 : 1); ++which) {
+    std::sort(us[which].begin(), us[which].end());
+    Row r;
+    r.contender = which == 0 ? "numbers, doubling" : "numbers, ring";
+    r.ranks = ranks;
+    r.bytes = view.bytes();
+    r.dtype = DType::f64;
+    r.runs = us[which].size();
+    r.median_us = us[which][r.runs / 2];
+    r.min_us = us[which].front();
+    rows.push_back(r);
+    if (transport.rank() != 0) continue;
+    std::printf("%d ranks %4d f64  %-20s %10.1f us %10.1f us min%s\n", ranks, o.numbers,
+                r.contender.c_str(), r.median_us, r.min_us,
+                ranks > usable_cpus() ? "  (more ranks than cores)" : "");
+  }
+  std::fflush(stdout);
+  groups[0]->barrier().wait();
+  return rows;
+}
+
 std::vector<Row> run_rank(const Options& o, Transport& transport, Transport* gloo) {
+  if (o.numbers > 0) return sum_numbers(o, transport);
   const int rank = transport.rank(), ranks = transport.world_size();
   std::vector<Row> rows;
   for (size_t bytes = o.min_bytes; bytes <= o.max_bytes; bytes *= 4) {
@@ -342,13 +393,14 @@ void write_json(const std::string& path, const std::vector<Row>& rows, const cha
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
     out << (i == 0 ? "\n" : ",\n") << "  {\"op\": \""
-        << (r.moves == Moves::sum ? "all_reduce" : "exchange")
-        << "\", \"dtype\": \"f32\", \"shape\": {\"elements\": " << r.bytes / 4 << "}, \"by\": \""
-        << r.contender << "\", \"ranks\": " << r.ranks << ", \"bytes\": " << r.bytes
-        << ", \"runs\": " << r.runs << ", \"median_us\": " << r.median_us
-        << ", \"min_us\": " << r.min_us << ", \"algbw_gbytes_per_s\": " << r.algbw()
-        << ", \"busbw_gbytes_per_s\": " << r.busbw() << ", \"rank_0_cpu_us\": " << r.cpu_us
-        << ", \"rank_0_page_faults\": " << r.faults << ", \"rank_0_switches\": " << r.switches
+        << (r.moves == Moves::sum ? "all_reduce" : "exchange") << "\", \"dtype\": \""
+        << name_of(r.dtype) << "\", \"shape\": {\"elements\": " << r.bytes / size_of(r.dtype)
+        << "}, \"by\": \"" << r.contender << "\", \"ranks\": " << r.ranks
+        << ", \"bytes\": " << r.bytes << ", \"runs\": " << r.runs
+        << ", \"median_us\": " << r.median_us << ", \"min_us\": " << r.min_us
+        << ", \"algbw_gbytes_per_s\": " << r.algbw() << ", \"busbw_gbytes_per_s\": " << r.busbw()
+        << ", \"rank_0_cpu_us\": " << r.cpu_us << ", \"rank_0_page_faults\": " << r.faults
+        << ", \"rank_0_switches\": " << r.switches
         << ", \"more_ranks_than_cores\": " << (r.ranks > usable_cpus() ? "true" : "false") << "}";
   }
   out << "\n ]}\n";
@@ -370,7 +422,8 @@ Options parse(int argc, char** argv) {
       std::puts(
           "Times all-reduces between processes of this machine, ours beside Gloo's; or threads.\n"
           "Usage: collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] "
-          "[--transport shared|tcp|gloo|threads] [--message-bytes 2097152] [--json FILE]");
+          "[--transport shared|tcp|gloo|threads] [--message-bytes 2097152] [--numbers 0] [--json "
+          "FILE]");
       std::exit(0);
     }
     if (i + 1 == argc)
@@ -389,6 +442,11 @@ Options parse(int argc, char** argv) {
       o.max_bytes = bytes_from(value);
     } else if (name == "--message-bytes") {
       o.message_bytes = bytes_from(value);
+    } else if (name == "--numbers") {
+      o.numbers = std::atoi(value.c_str());
+      if (o.numbers < 1 || o.numbers > most_doubled) {
+        fail_input("--numbers ", value, ": expected a number from 1 to ", most_doubled);
+      }
     } else if (name == "--transport") {
       const auto at = std::find(std::begin(transport_names), std::end(transport_names), value);
       if (at == std::end(transport_names)) {

@@ -201,6 +201,64 @@ void swap_and_add(Link& link, T* data, int64_t n, std::span<std::byte> staging) 
   for (size_t i = 0; i < own.size(); ++i) own[i] += arrived[i];
 }
 
+constexpr size_t most_rounds = 32;  // more than an int of ranks has
+
+int greatest_power_of_two(int n) {
+  int power = 1;
+  while (2 * power <= n) power *= 2;
+  return power;
+}
+
+// One rank's part in a recursive doubling over so many numbers.
+class Doubling {
+ public:
+  Doubling(Link& link, double* data, size_t n, std::span<std::byte> staging)
+      : link_(link),
+        own_(data, n),
+        arrived_(reinterpret_cast<double*>(staging.data())),
+        paired_(greatest_power_of_two(link.size())) {}
+
+  void run() {
+    const int rank = link_.rank();
+    if (rank >= paired_) {  // one that has no partner in the rounds lets another one add for it
+      Work result = link_.recv(rank - paired_, std::as_writable_bytes(slot(0)));
+      give(rank - paired_);
+      link_.wait(std::move(result));
+      std::copy(slot(0).begin(), slot(0).end(), own_.begin());
+      return;
+    }
+    const bool adds_for_another = rank + paired_ < link_.size();
+    // All at once: a message leaves when it is known to be awaited.
+    std::array<Work, most_rounds> recvs;
+    size_t round = 0;
+    if (adds_for_another) recvs[round] = link_.recv(rank + paired_, bytes_of_slot(0)), ++round;
+    for (int distance = 1; distance < paired_; distance *= 2, ++round) {
+      recvs[round] = link_.recv(rank ^ distance, bytes_of_slot(round));
+    }
+    round = 0;
+    if (adds_for_another) add(std::move(recvs[round]), round), ++round;
+    for (int distance = 1; distance < paired_; distance *= 2, ++round) {
+      give(rank ^ distance);
+      add(std::move(recvs[round]), round);
+    }
+    if (adds_for_another) give(rank + paired_);
+  }
+
+ private:
+  std::span<double> slot(size_t i) const { return {arrived_ + i * own_.size(), own_.size()}; }
+  std::span<std::byte> bytes_of_slot(size_t i) const { return std::as_writable_bytes(slot(i)); }
+  void give(int to) { link_.wait(link_.send(to, std::as_bytes(own_))); }
+  void add(Work recv, size_t i) {
+    link_.wait(std::move(recv));
+    for (size_t k = 0; k < own_.size(); ++k) own_[k] += slot(i)[k];
+  }
+
+  Link& link_;
+  const std::span<double> own_;
+  double* const arrived_;
+  const int paired_;
+};
+
 // f(ring) with the ring for this dtype and wire.
 template <class F>
 void with_ring(Link& link, const TensorView& data, std::span<std::byte> staging, Wire wire, F f) {
@@ -234,6 +292,20 @@ void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> st
                                     : swap_and_add(link, data.as<float>(), data.numel(), staging);
   }
   with_ring(link, data, staging, wire, [](auto& ring) { ring.all_reduce(); });
+}
+
+bool fits_doubling(const TensorView& data, int ranks, size_t staging_bytes) {
+  size_t rounds = 1;
+  for (int p = greatest_power_of_two(ranks); p > 1; p /= 2) ++rounds;
+  return data.dtype == DType::f64 && data.numel() <= most_doubled &&
+         rounds * data.bytes() <= staging_bytes;
+}
+
+void doubling_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging) {
+  RONDO_CHECK(fits_doubling(data, link.size(), staging.size()), "a doubling of ", data.numel(), " ",
+              name_of(data.dtype));
+  if (link.size() == 1 || data.numel() == 0) return;
+  Doubling(link, data.as<double>(), static_cast<size_t>(data.numel()), staging).run();
 }
 
 void ring_reduce_scatter(Link& link, const TensorView& data, std::span<std::byte> staging,

@@ -2,8 +2,10 @@
 // part is done; every rank of the group calls the same one with the same sizes. They throw
 // CommError. The group around them (process_group.h) makes them asynchronous.
 //
-// Algorithm: the bandwidth-optimal ring (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", JPDC 69, 2009).
+// Algorithms: the bandwidth-optimal ring (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce
+// algorithms for clusters of workstations", JPDC 69, 2009); recursive doubling for a few numbers
+// (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+// MPICH", IJHPCA 19, 2005).
 #pragma once
 
 #include <cstddef>
@@ -38,6 +40,19 @@ constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
 // whole, which is as much, and add: the same bits in half the rounds.
 void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging,
                      Wire wire = Wire::exact);
+
+// A few numbers, votes and counts say: so many f64 are summed by doubling_all_reduce(), which the
+// sums of gradients, f32, never are.
+constexpr int64_t most_doubled = 256;
+// Whether the staging memory suffices for so many ranks; else they go by the ring.
+bool fits_doubling(const TensorView& data, int ranks, size_t staging_bytes);
+
+// data (f64) += the other ranks' data, in floor(log2 N) rounds, and two more unless N is a power of
+// two; each rank sends the whole array once in each. Let p be the greatest power of two up to N.
+// Rank r < N - p first adds the data of rank p + r; then sums of 1, 2, 4 ... neighbours are added
+// in pairs: ((x0 + x1) + (x2 + x3)) + ... over p ranks. So the result is deterministic, and as
+// additions commute the same, bit for bit, on every rank; ranks from p on get it from rank r - p.
+void doubling_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging);
 
 // Chunk r of rank r becomes the sum over all ranks, in the order of ranks r+1, r+2, ..., r. The
 // other chunks are left as partial sums. Rank r sends every chunk but its own, once.

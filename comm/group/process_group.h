@@ -92,8 +92,8 @@ struct GroupOptions {
   AllReduce all_reduce{};
 };
 
-// The project's own ring over the transport's send and recv, on host memory. The transport must
-// outlive the group.
+// The project's own ring over the transport's send and recv, on host memory; a few f64 are summed
+// in fewer rounds (collectives.h). The transport must outlive the group.
 std::unique_ptr<ProcessGroup> make_ring_group(Transport& transport, GroupOptions options = {});
 
 }  // namespace rondo

@@ -294,6 +294,10 @@ Work RingGroup::all_reduce(const TensorView& data, Reduction op, Limit deadline)
       options_.all_reduce(data, link.number(), link.deadline());
     });
   }
+  if (fits_doubling(data, size(), staging_.bytes())) {
+    return issue(what, deadline,
+                 [this, data](Link& link) { doubling_all_reduce(link, data, staging()); });
+  }
   return issue(what, deadline,
                [this, data](Link& link) { ring_all_reduce(link, data, staging(), options_.wire); });
 }

@@ -31,16 +31,19 @@ void check_all_reduce(int ranks, size_t n, size_t message_bytes) {
     sent[r] = recorder.sent().bytes;
     largest[r] = recorder.sent().largest;
   });
+  // A few f64 are not for the ring; where its messages are short, neither is there memory for more.
+  const bool doubled = sizeof(T) == sizeof(double) && n <= most_doubled && message_bytes > 8 * n;
   size_t total = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<size_t>(rank);
     CHECK(result[r] == expected_sum<T>(ranks, n));
-    CHECK(sent[r] == promised_bytes(rank, ranks, n, sizeof(T)));
+    CHECK(sent[r] ==
+          (doubled ? doubled_bytes(rank, ranks, n) : promised_bytes(rank, ranks, n, sizeof(T))));
     CHECK(reported[r] == sent[r]);
     CHECK(largest[r] <= std::max(message_bytes, sizeof(double)));
     total += sent[r];
   }
-  CHECK(total == 2 * static_cast<size_t>(ranks - 1) * n * sizeof(T));
+  if (!doubled) CHECK(total == 2 * static_cast<size_t>(ranks - 1) * n * sizeof(T));
 }
 
 TEST_CASE("all_reduce: exact sums and exact bytes for every size", "[all_reduce]") {

@@ -44,4 +44,28 @@ inline size_t promised_bytes(int rank, int ranks, size_t n, size_t element) {
   return static_cast<size_t>(elements) * element;
 }
 
+// Of doubling_all_reduce(): the whole array in each round, and once to or from a rank that has no
+// partner in the rounds.
+inline size_t doubled_bytes(int rank, int ranks, size_t n) {
+  int power = 1, rounds = 0;
+  for (; 2 * power <= ranks; power *= 2) ++rounds;
+  const int times = rank >= power ? 1 : rounds + (rank + power < ranks ? 1 : 0);
+  return static_cast<size_t>(times) * n * sizeof(double);
+}
+
+// And the order of its sums: pairs of neighbours, of pairs, and so on, after each rank without a
+// partner was added to one that has.
+inline double doubled_sum(std::vector<double> of_rank) {
+  size_t power = 1;
+  while (2 * power <= of_rank.size()) power *= 2;
+  for (size_t r = power; r < of_rank.size(); ++r) of_rank[r - power] += of_rank[r];
+  of_rank.resize(power);
+  while (of_rank.size() > 1) {
+    std::vector<double> pairs(of_rank.size() / 2);
+    for (size_t i = 0; i < pairs.size(); ++i) pairs[i] = of_rank[2 * i] + of_rank[2 * i + 1];
+    of_rank = pairs;
+  }
+  return of_rank[0];
+}
+
 }  // namespace rondo

@@ -2,9 +2,12 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 #include <thread>
 
+#include "comm/group/process_group.h"
+#include "tests/comm/sums.h"
 #include "tests/comm/time_limits.h"
 
 namespace rondo {
@@ -250,6 +253,46 @@ void check_crowd(const MakeWorld& make) {
   CHECK(wrong == 0);
 }
 
+// Small sums by every number of ranks, of values whose sum depends on the order: in the order that
+// collectives.h tells, and the same on all ranks.
+void check_small_sums(const MakeWorld& make) {
+  constexpr size_t n = 11;
+  const auto value = [](int rank, size_t i) {
+    const double x = std::sin(12.9898 * static_cast<double>(i) + 78.233 * rank) * 43758.5453;
+    return std::ldexp(x, 9 * (rank % 3));
+  };
+  int order_matters = 0;
+  for (int ranks = 2; ranks <= 9; ++ranks) {
+    const auto world = make(ranks);
+    std::vector<std::vector<double>> sums(static_cast<size_t>(ranks));
+    const auto run = [&](int rank) {
+      const auto group = make_ring_group(world->transport(rank));
+      std::vector<double>& own = sums[static_cast<size_t>(rank)];
+      for (int again = 0; again < 3; ++again) {
+        own.clear();
+        for (size_t i = 0; i < n; ++i) own.push_back(value(rank, i));
+        group->all_reduce(view(own), Reduction::sum, within(patience)).wait();
+      }
+      group->barrier(within(patience)).wait();
+    };
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+    for (std::thread& t : threads) t.join();
+    for (size_t i = 0; i < n; ++i) {
+      std::vector<double> of_rank;
+      double in_sequence = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        of_rank.push_back(value(rank, i));
+        in_sequence += of_rank.back();
+      }
+      const double expected = doubled_sum(of_rank);
+      order_matters += in_sequence != expected;
+      for (const auto& own : sums) CHECK(own[i] == expected);
+    }
+  }
+  CHECK(order_matters > 0);
+}
+
 }  // namespace
 
 CommError comm_error_of(Work& work) {
@@ -271,6 +314,7 @@ void check_transport_contract(const MakeWorld& make) {
   SECTION("operations with a lost rank fail, others go on") { check_loss(make); }
   SECTION("misuse is an Error at the call") { check_misuse(make); }
   SECTION("many messages between all pairs arrive in order") { check_crowd(make); }
+  SECTION("small sums have one order, for any number of ranks") { check_small_sums(make); }
   SECTION("a Work outlives its world") {
     std::vector<int> a(1), b(100'000);
     auto world = make(2);
