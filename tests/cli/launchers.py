@@ -121,6 +121,29 @@ def test_restarts_are_counted_by_node_0():
             check(len(lines) == 2 and lines[0].endswith("(restart 1 of 1)") and "restart" not in lines[1], err)
 
 
+def test_each_of_three_machines_is_lost():
+    """One after the other, and started anew at once: the run ends with the bits of an undisturbed one."""
+    with corpus() as root:
+        longer = "training.epochs=60", "--resume-or-start"
+        expected = single(root, *longer)
+        machines = Machines(root, 3, *longer, options=["--max-restarts", 20])
+        for lost in (2, 0, 1):
+            machines.wait_for_step(10 + last_step(root / "machine-0" / "run"))
+            launcher = machines.running[lost]
+            ranks = ranks_of(launcher).values()
+            for pid in (launcher.pid, *ranks):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            launcher.communicate()
+            machines.start(lost)
+        errors = [ends(process, TIMEOUT, 0)[1] for process in machines.running.values()]
+        # The last one started anew has seen none of it; node 0 that of node 1 alone.
+        check(errors[1] == "", errors)
+        check(errors[0].count("node 1") == 1 and errors[0].count("starting again") == 1, errors)
+        check(errors[2].count("starting again") == 2, errors)
+        check_same(expected, root / "machine-0" / "run")
+
+
 def test_a_launcher_alone_is_started_anew():
     """The ranks of the launcher that was killed are still there, and rank 0 has the directory of the run."""
     with corpus() as root:

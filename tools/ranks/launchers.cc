@@ -331,7 +331,8 @@ class Line {
     try {
       while (exchange()) {
         std::unique_lock lock(mutex_);
-        if (changed_.wait_for(lock, look_every, [this] { return ends_; })) return;
+        changed_.wait_for(lock, look_every, [this] { return ends_ || tells_trouble_ || outcome_; });
+        if (ends_) return;
       }
     } catch (const CommError& e) {
       const bool silent = e.kind() == CommErrorKind::timeout;
