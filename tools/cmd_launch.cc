@@ -106,8 +106,9 @@ void add_launch(Command& program) {
       .range(1, 4096)
       .show_default();
   command
-      .add_option("--max-restarts", o->max_restarts,
-                  "when a rank dies, start all again from the last checkpoint, so often")
+      .add_option(
+          "--max-restarts", o->max_restarts,
+          "when a rank or a machine is lost, start all again from the last checkpoint, so often")
       .range(0, 1000000)
       .show_default();
   command.add_option("--grace", o->grace, "seconds until ranks are killed after one has failed")
