@@ -136,8 +136,10 @@ int prepare_lines(ListOptions& o) {
 void add_lines(Command& parent) {
   const auto o = std::make_shared<ListOptions>();
   Command& command = add_folder_layout(
-      parent, "lines", "Manifests for images of text lines with a .gt.txt beside each",
-      "folder of images and texts, at any depth", o,
+      parent, "lines",
+      "Manifests for images of text lines with a .gt.txt beside each, and pages as PAGE-XML or "
+      "ALTO",
+      "folder of images and texts, or of pages, at any depth", o,
       [](const ListOptions& given) { return corpus::list_lines(given.prepare.source); });
   command
       .add_option(

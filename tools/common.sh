@@ -8,7 +8,7 @@ die() {
 
 # Debian packages for building; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev zlib1g-dev
-  libpng-dev libjpeg62-turbo-dev libtiff-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
+  libpng-dev libjpeg62-turbo-dev libtiff-dev libpugixml-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
 # And for testing: Gloo is another way for ranks to talk, git for checks of the sources, openmpi-bin for ranks that
 # mpirun starts, iproute2 for two machines in network namespaces.
 test_packages=(libgloo-dev catch2 git openmpi-bin iproute2)

@@ -155,7 +155,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   }
   if (e.kind == InputKind::image) {
     if (!readers_.images) fail_input(e.path, ": this program cannot read images");
-    item.image = readers_.images->info(e.file());
+    item.image = region_info(*readers_.images, e.file(), e.region);
     options_.line.require_line(item.image, e.path);
     dim = options_.line.height;
     return;
@@ -378,7 +378,7 @@ Matrix ManifestDataset::features_of(const Item& item, const AugmentKey* augment)
 
 Matrix ManifestDataset::line_of(const Item& item, const AugmentKey* augment) const {
   const ManifestEntry& e = item.entry;
-  const GreyImage image = readers_.images->read(e.file());
+  const GreyImage image = read_region(*readers_.images, e.file(), e.region);
   if (image.width != item.image.width || image.height != item.image.height)
     fail_input(e.path, ": has changed since training began: now ", image.width, " x ", image.height,
                " pixels");

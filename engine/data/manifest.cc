@@ -87,6 +87,39 @@ class Line {
     if (entry.first_byte > most || entry.byte_count > most || entry.byte_count == 0)
       wrong(field, value, expected);
   }
+  // [left, top, width, height] or [[x, y], [x, y], [x, y], ...].
+  ImageRegion region(const char* field, const Json& value) const {
+    const auto wrong_region = [&] {
+      wrong(field, value,
+            "a box, [left, top, width, height], or a polygon, [[x, y], [x, y], [x, y], ...]");
+    };
+    const auto coordinate = [&](const Json& v) {
+      if (!v.is_integer()) wrong_region();
+      const double at = v.get<double>();
+      if (!(std::abs(at) <= 2 * greatest_corner)) wrong_region();
+      return static_cast<int32_t>(at);
+    };
+    const auto within_bounds = [&](ImageRegion region) {
+      for (const ImagePoint& corner : region.corners) {
+        if (std::max(std::abs(corner.x), std::abs(corner.y)) > greatest_corner) wrong_region();
+      }
+      return region;
+    };
+    if (!value.is_array() || value.size() < 3 || value.size() > most_region_corners) wrong_region();
+    if (value.at(size_t{0}).is_array()) {
+      ImageRegion polygon;
+      for (const Json& corner : value.elements()) {
+        if (!corner.is_array() || corner.size() != 2) wrong_region();
+        polygon.corners.push_back({coordinate(corner.at(size_t{0})), coordinate(corner.at(1))});
+      }
+      return within_bounds(std::move(polygon));
+    }
+    if (value.size() != 4) wrong_region();
+    const ImageBox box{coordinate(value.at(size_t{0})), coordinate(value.at(1)),
+                       coordinate(value.at(2)), coordinate(value.at(3))};
+    if (box.width < 1 || box.height < 1) wrong_region();
+    return within_bounds(ImageRegion::of_box(box));
+  }
   std::vector<float> numbers(const char* field, const Json& value) const {
     std::vector<float> out;
     const auto add = [&](const Json& v) {
@@ -111,8 +144,8 @@ class Line {
 // In the order of InputKind.
 constexpr std::array input_names = {"audio_filepath", "features_filepath", "image_filepath"};
 constexpr std::array input_fields = std::to_array<std::string_view>(
-    {"audio_filepath", "features_filepath", "image_filepath", "features_key", "bytes", "offset",
-     "duration", "channel", "speaker"});
+    {"audio_filepath", "features_filepath", "image_filepath", "features_key", "bytes", "region",
+     "offset", "duration", "channel", "speaker"});
 constexpr std::array target_fields =
     std::to_array<std::string_view>({"text", "label", "target", "labels", "frame_labels"});
 
@@ -135,6 +168,8 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
     entry.features_key = line.string(field, value);
   } else if (name == "bytes") {
     line.bytes(field, value, entry);
+  } else if (name == "region") {
+    entry.region = line.region(field, value);
   } else if (name == "offset") {
     entry.offset = line.seconds(field, value);
   } else if (name == "duration") {
@@ -187,6 +222,8 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
   }
   if (entry.path_as_written.empty())
     line.fail("has no \"audio_filepath\" (nor \"features_filepath\", \"image_filepath\")");
+  if (!entry.region.is_whole() && entry.kind != InputKind::image)
+    line.fail("\"region\" is given with \"", field_of(entry.kind), "\", it is a part of an image");
   const std::filesystem::path written(entry.path_as_written);
   entry.path = written.is_absolute()
                    ? entry.path_as_written
@@ -213,7 +250,11 @@ uint64_t ManifestEntry::key() const {
   std::memcpy(&bits, &offset, sizeof bits);
   const uint64_t key = data::combine64(data::combine64(data::hash_name(path_as_written), bits),
                                        data::hash_name(features_key));
-  const uint64_t placed = first_byte == 0 ? key : data::combine64(key, first_byte);
+  uint64_t placed = first_byte == 0 ? key : data::combine64(key, first_byte);
+  for (const ImagePoint& corner : region.corners) {
+    const uint64_t x = static_cast<uint32_t>(corner.x), y = static_cast<uint32_t>(corner.y);
+    placed = data::combine64(placed, x << 32 | y);
+  }
   return channel ? data::combine64(placed, static_cast<uint64_t>(*channel)) : placed;
 }
 
@@ -225,7 +266,8 @@ std::string ManifestEntry::name() const {
   }
   char seconds[32] = "";
   if (offset > 0) std::snprintf(seconds, sizeof seconds, ":%.6g", offset);
-  const std::string place = file().is_whole() ? "" : str(":", first_byte);
+  std::string place = file().is_whole() ? "" : str(":", first_byte);
+  if (!region.is_whole()) place += str(":", region.bounds().left, ",", region.bounds().top);
   return str(path_as_written, place, features_key.empty() ? "" : ":", features_key, seconds);
 }
 
@@ -312,6 +354,23 @@ Manifest parse_manifest(std::string_view content, const std::string& path) {
   return out;
 }
 
+namespace {
+
+Json region_json(const ImageRegion& region) {
+  const ImageBox box = region.bounds();
+  Json out = Json::array();
+  if (region.is_box()) {
+    for (int32_t v : {box.left, box.top, box.width, box.height}) out.push_back(v);
+  } else {
+    for (const ImagePoint& corner : region.corners) {
+      out.push_back(Json::array({corner.x, corner.y}));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string to_json_line(const ManifestEntry& e) {
   Json out;
   out[field_of(e.kind)] = e.path_as_written;
@@ -321,6 +380,7 @@ std::string to_json_line(const ManifestEntry& e) {
     out["bytes"].push_back(e.first_byte);
     out["bytes"].push_back(e.byte_count);
   }
+  if (!e.region.is_whole()) out["region"] = region_json(e.region);
   if (e.offset != 0) out["offset"] = e.offset;
   if (e.duration) out["duration"] = *e.duration;
   if (e.channel) out["channel"] = *e.channel;

@@ -6,6 +6,8 @@
 //   channel            which one of the recording, from 0; without it their mean
 //   features_filepath  ready features instead of a recording: .npy or .safetensors
 //   image_filepath     the image of a text line instead of a recording
+//   region             where on the image, that of a page, the line is: a box [left, top, width,
+//                      height] or a polygon [[x, y], ...] in pixels
 //   bytes              [first, count]: the recording, the image or the features (.npy, a matrix
 //                      of Kaldi's) are these bytes of the file, an archive
 //   features_key       which tensor of a .safetensors file (default: the only one, or "features")
@@ -33,6 +35,7 @@
 #include <vector>
 
 #include "engine/data/audio/waveform.h"
+#include "engine/data/image/image_region.h"
 
 namespace rondo {
 
@@ -50,6 +53,7 @@ struct ManifestEntry {
   InputKind kind = InputKind::recording;
   std::string features_key;
   uint64_t first_byte = 0, byte_count = FilePart::to_the_end;
+  ImageRegion region;  // of an image
   double offset = 0;
   std::optional<double> duration;
   std::optional<int32_t> channel;
@@ -68,12 +72,12 @@ struct ManifestEntry {
   // The part of the recording that it is.
   AudioSegment segment() const;
   // What it is called where results are shown: its "id", if that is a string, else the path as
-  // written, with the first byte, the features' key and the offset behind it.
+  // written, with the first byte, the region's corner, the features' key and the offset behind it.
   std::string name() const;
 
   // Tells utterances apart in augmentation and dropout: a hash of the path as written, the first
-  // byte, the offset, the channel and the features' key, so that it survives moving the corpus and
-  // reordering the manifest.
+  // byte, the region, the offset, the channel and the features' key, so that it survives moving
+  // the corpus and reordering the manifest.
   uint64_t key() const;
 };
 

@@ -81,6 +81,18 @@ TEST_CASE("a malformed manifest line is named with what was expected", "[manifes
       {"{\"audio_filepath\": \"a\", \"text\": \"\xff\"}", "is not valid JSON"},
       {"{\"audio_filepath\": \"a\", \"speaker\": {}}", "\"speaker\" is {}"},
       {"{\"audio_filepath\": \"a\", \"channel\": -1}", "\"channel\" is -1, expected a channel"},
+      {R"({"image_filepath": "a", "region": [1, 2, 3]})",
+       "\"region\" is [1,2,3], expected a box, [left, top, width, height], or a polygon"},
+      {R"({"image_filepath": "a", "region": [1, 2, 3, 0]})", "\"region\" is [1,2,3,0]"},
+      {R"({"image_filepath": "a", "region": [1, 2, 16777216, 4]})",
+       "\"region\" is [1,2,16777216,4]"},
+      {R"({"image_filepath": "a", "region": [1, 2, 3, 4.5]})", "\"region\" is [1,2,3,4.5]"},
+      {R"({"image_filepath": "a", "region": [[1, 2], [3, 4]]})", "\"region\" is [[1,2],[3,4]]"},
+      {R"({"image_filepath": "a", "region": [[1, 2], [3, 4], [5]]})", "\"region\" is [[1,2],"},
+      {R"({"image_filepath": "a", "region": [[1, 2], [3, 4], [5, 99999999]]})", "\"region\" is"},
+      {R"({"image_filepath": "a", "region": "all"})", "\"region\" is \"all\""},
+      {R"({"audio_filepath": "a", "region": [1, 2, 3, 4]})",
+       "m.jsonl:2: \"region\" is given with \"audio_filepath\", it is a part of an image"},
   };
   for (const auto& [line, wanted] : cases) {
     INFO(line);
@@ -124,6 +136,27 @@ TEST_CASE("a channel is part of what an utterance is", "[manifest]") {
   CHECK(none.key() != first.key());
   CHECK(first.key() != second.key());
   CHECK(parse_manifest(to_json_line(second), "m").entries.front().channel == 1);
+}
+
+TEST_CASE("a region is part of what an utterance is", "[manifest]") {
+  const auto parse = [](const std::string& more) {
+    return parse_manifest("{\"image_filepath\": \"a.png\"" + more + "}", "m").entries.front();
+  };
+  const ManifestEntry whole = parse(""), box = parse(", \"region\": [10, -2, 300, 40]"),
+                      polygon = parse(", \"region\": [[1, 2], [30, 2], [30, 9], [1, 12]]");
+  CHECK(whole.region.is_whole());
+  CHECK(box.region.is_box());
+  CHECK(box.region == ImageRegion::of_box({10, -2, 300, 40}));
+  CHECK(box.name() == "a.png:10,-2");
+  CHECK(polygon.region.corners == std::vector<ImagePoint>{{1, 2}, {30, 2}, {30, 9}, {1, 12}});
+  CHECK_FALSE(polygon.region.is_box());
+  CHECK(whole.key() != box.key());
+  CHECK(box.key() != parse(", \"region\": [10, -2, 300, 41]").key());
+  CHECK(to_json_line(box) == R"({"image_filepath":"a.png","region":[10,-2,300,40]})");
+  for (const ManifestEntry& e : {whole, box, polygon}) {
+    const ManifestEntry again = parse_manifest(to_json_line(e), "m").entries.front();
+    CHECK((again.region == e.region && again.key() == e.key()));
+  }
 }
 
 TEST_CASE("deeply nested JSON does not exhaust the stack", "[manifest]") {

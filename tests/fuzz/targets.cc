@@ -32,6 +32,7 @@
 #include "engine/io/stage_index.h"
 #include "engine/lm/language_model.h"
 #include "engine/lm/model_image.h"
+#include "engine/page/page_file.h"
 #include "engine/plan/machine/machine.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
@@ -64,7 +65,9 @@ void run_manifest(std::span<const std::byte> bytes) {
   const Manifest n = parse_manifest(again, "corpus/m.jsonl");
   require(n.entries.size() == m.entries.size(), "writing lost entries");
   for (size_t i = 0; i < m.entries.size(); ++i)
-    require(m.entries[i].key() == n.entries[i].key() && m.entries[i].text == n.entries[i].text,
+    require(m.entries[i].key() == n.entries[i].key() &&
+                m.entries[i].region == n.entries[i].region &&
+                m.entries[i].text == n.entries[i].text,
             "writing changed an entry");
 }
 
@@ -73,6 +76,8 @@ std::vector<std::string> manifest_seeds() {
 {"features_filepath": "/f.npy", "label": 3, "target": [1.5, -2e-3], "frame_labels": [0, 1]}
 )",
           R"({"features_filepath": "f.safetensors", "features_key": "k", "labels": [1, 2, 3]})",
+          R"({"image_filepath": "p.png", "region": [[1, 2], [30, 2], [29, 9]], "text": "a"}
+{"image_filepath": "p.png", "region": [5, 6, 70, 8]})",
           "{\"audio_filepath\": \"\\u00e9\\ud83d\\ude00\", \"offset\": 3, \"x\": {\"y\": [null]}}"};
 }
 
@@ -197,6 +202,40 @@ std::vector<std::string> image_seeds() {
                           "\x16\1\4\0\1\0\0\0\2\0\0\0\x17\1\4\0\1\0\0\0\x08\0\0\0"
                           "\0\0\0\0",
                           102)};
+}
+
+void run_page(std::span<const std::byte> bytes) {
+  PageFile page = parse_page(text_of(bytes), "x.xml");
+  set_regions(page, {200, 100});
+  GreyImage image(200, 100);
+  for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * 37);
+  size_t cut = 0;
+  for (const PageLine& line : page.lines) {
+    require(!line.id.empty(), "a line without a name");
+    require(line.problem.empty() == (line.region.corners.size() >= 3),
+            "neither a region nor a problem");
+    if (!line.problem.empty() || ++cut > 50) continue;
+    const GreyImage part = cut_out(image, line.region, "x.png");
+    require(part.width > 0 && part.width <= 200 && part.height > 0 && part.height <= 400,
+            "a line larger than its page");
+  }
+}
+
+std::vector<std::string> page_seeds() {
+  return {
+      R"(<?xml version="1.0" encoding="UTF-8"?>
+<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">
+<Page imageFilename="a.png" imageWidth="200" imageHeight="100"><ReadingOrder><OrderedGroup id="g">
+<RegionRefIndexed index="1" regionRef="r"/></OrderedGroup></ReadingOrder>
+<TextRegion id="r"><TextLine id="l"><Coords points="10,20 180,25 180,60 10,55"/>
+<TextEquiv index="1"><Unicode>b</Unicode></TextEquiv><TextEquiv index="0"><Unicode>a &amp; c</Unicode>
+</TextEquiv></TextLine></TextRegion></Page></PcGts>)",
+      R"(<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>mm10
+</MeasurementUnit><sourceImageInformation><fileName>a.tif</fileName></sourceImageInformation>
+</Description><Layout><Page WIDTH="2000" HEIGHT="1000"><PrintSpace><TextBlock ID="b">
+<TextLine ID="l1" HPOS="10" VPOS="20.5" WIDTH="500" HEIGHT="90"><String CONTENT="ab"/><SP/>
+<String CONTENT="c"/><HYP CONTENT="-"/></TextLine><TextLine><Shape><Polygon POINTS="1 2 300 2 300 90"/>
+</Shape></TextLine></TextBlock></PrintSpace></Page></Layout></alto>)"};
 }
 
 void run_text(std::span<const std::byte> bytes) {
@@ -641,6 +680,7 @@ const std::vector<FuzzTarget>& fuzz_targets() {
       {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},
       {"image", run_image, image_seeds},
+      {"page", run_page, page_seeds},
       {"text", run_text, text_seeds},
       {"config", run_config, config_seeds},
       {"vgsl", run_vgsl, vgsl_seeds},

@@ -12,9 +12,11 @@
 namespace rondo::corpus {
 
 struct ListedUtterance {
-  std::string where;  // for messages: "clips.tsv:7"; empty: the file's name says it
-  std::string id;     // what it is called; empty: the file's name says it
-  FilePart file;      // the recording, ready features or an image; its path is absolute
+  std::string where;    // for messages: "clips.tsv:7"; empty: the file's name says it
+  std::string id;       // what it is called; empty: the file's name says it
+  FilePart file;        // the recording, ready features or an image; its path is absolute
+  ImageRegion region;   // of the image of a page
+  std::string problem;  // a sentence why it cannot be used, where that is known; mostly empty
   InputKind kind = InputKind::recording;
   double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end
@@ -23,6 +25,7 @@ struct ListedUtterance {
   bool has_text = true;  // false: none was found
   std::string speaker;   // empty: not known
   std::string folder;    // that images lie in, a book say, below the one that was listed
+  std::string page;      // that a line is from, below the folder that was listed; empty: not known
   std::string split;     // train, dev or test; empty: not said
 };
 
@@ -36,6 +39,10 @@ std::vector<ListedUtterance> list_folder(const std::string& folder,
 // or made black and white; of several for one text the plain one is taken. Folders called train,
 // dev, valid, val or test at the top are the splits. A text without an image is listed with the
 // image that is missing.
+//
+// And the lines of pages, PAGE-XML and ALTO files (engine/page/page_file.h) at any depth; each is
+// called by its page and its id, "book/0001.xml:l17". The image of a page is no line. What cannot
+// be read of a page, or of one of its lines, is listed with the problem.
 std::vector<ListedUtterance> list_lines(const std::string& folder);
 
 // LibriSpeech: SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, "SPEAKER-CHAPTER-0001 TEXT" for each

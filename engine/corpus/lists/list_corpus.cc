@@ -56,17 +56,22 @@ std::optional<Flaw> examine_sound(ListedUtterance& u, const AudioReader& audio,
   return std::nullopt;
 }
 
+// Of a page's image many lines are parts.
+const std::string& called(const ListedUtterance& u) {
+  return u.region.is_whole() || u.id.empty() ? u.file.path : u.id;
+}
+
 // What no line of this text can look like. Print and handwriting take 10 to 30 columns a character
 // at the usual height; what has a fifth of that is a page, a column of text, or another line's.
 std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images) {
   constexpr int32_t least_side = 8;
   constexpr int64_t least_columns = 4, most_columns = 400;  // per character
-  const GreyImage image = images.read(u.file);
-  const std::string size = str(u.file.path, ": is ", image.width, " x ", image.height, " pixels");
+  const GreyImage image = read_region(images, u.file, u.region);
+  const std::string size = str(called(u), ": is ", image.width, " x ", image.height, " pixels");
   if (std::min(image.width, image.height) < least_side) {
     return Flaw{"with too few pixels", str(size, ", expected ", least_side, " each way")};
   }
-  if (is_blank(image)) return Flaw{"blank", u.file.path + ": nothing stands on it"};
+  if (is_blank(image)) return Flaw{"blank", called(u) + ": nothing stands on it"};
   u.columns = LineConfig().scaled_width(image.info());
   const auto characters = static_cast<int64_t>(code_points(u.text).size());
   const std::string at_height =
@@ -86,7 +91,8 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images)
 // Looks at the recording or the image, and applies the rules to the text.
 std::optional<Flaw> examine(ListedUtterance& u, const MediaReaders& readers,
                             const PrepareListOptions& o) {
-  if (!u.has_text) return Flaw{"without a text", u.file.path + ": no text goes with it"};
+  if (!u.problem.empty()) return Flaw{"missing or unreadable", u.problem};
+  if (!u.has_text) return Flaw{"without a text", called(u) + ": no text goes with it"};
   try {
     code_points(u.file.path);  // a manifest is UTF-8
     code_points(u.id);
@@ -94,14 +100,14 @@ std::optional<Flaw> examine(ListedUtterance& u, const MediaReaders& readers,
     return Flaw{"with a name that is not UTF-8", u.file.path + ": has to be renamed"};
   }
   if (u.kind == InputKind::image && u.text.find('\n') != std::string::npos) {
-    return Flaw{"with a text of several lines", u.file.path + ": its text has more than one line"};
+    return Flaw{"with a text of several lines", called(u) + ": its text has more than one line"};
   }
   try {
     u.text = apply_rules(o.text, u.text);
   } catch (const InputError& e) {
-    return Flaw{"with a text that is not UTF-8", str(u.file.path, ": ", e.what())};
+    return Flaw{"with a text that is not UTF-8", str(called(u), ": ", e.what())};
   }
-  if (u.text.empty()) return Flaw{"with an empty text", u.file.path + ": its text is empty"};
+  if (u.text.empty()) return Flaw{"with an empty text", called(u) + ": its text is empty"};
   try {
     return u.kind == InputKind::image ? examine_image(u, *readers.images)
                                       : examine_sound(u, *readers.audio, o);
@@ -215,12 +221,14 @@ std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions&
     }
     return "as the data are divided";
   }
-  Groups together, alone;
+  Groups together, pages, alone;
   const size_t common = common_folder(list);
-  bool known = true;
+  bool known = true, pages_known = true;
   for (ListedUtterance& u : list) {
     known = known && !group_of(u).empty();
+    pages_known = pages_known && !u.page.empty();
     together[group_of(u)].push_back(&u);
+    pages[u.page].push_back(&u);
     // Wherever the data lie, the draw is the same.
     FilePart file = u.file;
     file.path.erase(0, common);
@@ -230,6 +238,9 @@ std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions&
   constexpr size_t enough = 4;
   if (known && together.size() >= enough && deal(together, list.size(), o)) {
     return images ? "by folder: none is in two parts" : "by speaker: nobody is in two parts";
+  }
+  if (pages_known && pages.size() >= enough && deal(pages, list.size(), o)) {
+    return "by page: none is in two parts";
   }
   deal(alone, list.size(), o);
   const char* how = images ? "by line, drawn with the seed" : "by utterance, drawn with the seed";
@@ -280,6 +291,7 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   entry.first_byte = u.file.first;
   entry.byte_count = u.file.size;
   entry.kind = u.kind;
+  entry.region = u.region;
   entry.offset = u.offset;
   // To a tenth of a millisecond; a whole recording is measured again when it is used.
   if (u.kind == InputKind::recording) entry.duration = std::round(u.duration * 1e4) / 1e4;

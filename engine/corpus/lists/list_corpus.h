@@ -21,8 +21,8 @@ struct PrepareListOptions {
   std::string source;  // the folder that the list was read from; empty: none
   std::string out;
   // Shares of the utterances to validate and to test with, where the list does not say. Speakers,
-  // and the folders of images, are kept apart when there are four or more and all are known;
-  // otherwise utterances are drawn.
+  // and the folders of images, are kept apart when there are four or more and all are known; pages,
+  // where that is not so; otherwise utterances are drawn.
   double dev = 0.05, test = 0.05;
   uint64_t seed = 1;
   TextRules text;

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
+#include "engine/page/page_file.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -41,12 +43,55 @@ std::string split_called(const std::string& name) {
   return name == "valid" || name == "val" ? "dev" : "";
 }
 
+// The folder, and the split that its name may be.
+void set_folder(ListedUtterance& u, const fs::path& file, const fs::path& root) {
+  fs::path below = file.parent_path().lexically_relative(root);
+  if (below == ".") below.clear();
+  if (!below.empty()) u.split = split_called(below.begin()->string());
+  u.folder = below.string();
+}
+
+void add_page(const fs::path& file, const fs::path& root, std::vector<ListedUtterance>& list) {
+  ListedUtterance u;
+  u.kind = InputKind::image;
+  u.page = file.lexically_relative(root).string();
+  set_folder(u, file, root);
+  PageFile page;
+  try {
+    page = open_page(file.string(), ImageFileReader());
+  } catch (const InputError& e) {
+    u.file.path = file.string();
+    u.problem = e.what();
+    list.push_back(std::move(u));
+    return;
+  }
+  u.file.path = page.image;
+  for (PageLine& line : page.lines) {
+    list.push_back(u);
+    ListedUtterance& added = list.back();
+    added.id = u.page + ":" + line.id;
+    if (!line.problem.empty()) added.problem = str(name_of(page, line), ": ", line.problem);
+    added.region = std::move(line.region);
+    added.text = std::move(line.text);
+    added.has_text = line.has_text;
+  }
+}
+
 }  // namespace
 
 std::vector<ListedUtterance> list_lines(const std::string& folder) {
   const fs::path root = existing_folder(folder);
+  std::vector<ListedUtterance> list;
+  for (const fs::path& file : files_below(root, [](const fs::path& p) {
+         return p.extension() == ".xml" && fs::is_regular_file(p) && is_page_file(p.string());
+       })) {
+    add_page(file, root, list);
+  }
+  std::set<std::string> images_of_pages;
+  for (const ListedUtterance& u : list) images_of_pages.insert(u.file.path);
   std::map<std::string, Candidate> found;
   bool has_true_texts = false;
+  std::vector<std::string> pages;
   for (const fs::path& file : files_below(root, [](const fs::path& p) {
          return is_image_name(p.string()) || p.string().ends_with(text_ending);
        })) {
@@ -56,10 +101,15 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
       continue;
     }
     const auto [name, kind] = name_and_kind(file);
+    if (images_of_pages.contains(file.string())) {
+      pages.push_back(name);
+      continue;
+    }
     Candidate& candidate = found[name];
     if (kind < candidate.kind) candidate = {kind, file};
   }
-  std::vector<ListedUtterance> list;
+  // A text beside the image of a page is the page's.
+  for (const std::string& name : pages) found.erase(name);
   for (const auto& [name, candidate] : found) {
     ListedUtterance u;
     u.kind = InputKind::image;
@@ -68,13 +118,14 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
     const std::string text = name + std::string(has_true_texts ? text_ending : ".txt");
     u.has_text = fs::is_regular_file(text);
     if (u.has_text) u.text = trimmed(data::read_regular_file(text));
-    fs::path below = fs::path(name).parent_path().lexically_relative(root);
-    if (below == ".") below.clear();
-    if (!below.empty()) u.split = split_called(below.begin()->string());
-    u.folder = below.string();
+    set_folder(u, name, root);
     list.push_back(std::move(u));
   }
-  if (list.empty()) fail_input(folder, ": holds no images (.png, .jpg, .tif, .pgm, ...)");
+  if (list.empty()) {
+    fail_input(
+        folder,
+        ": holds neither images (.png, .jpg, .tif, .pgm, ...) nor pages (PAGE-XML or ALTO, .xml)");
+  }
   return list;
 }
 

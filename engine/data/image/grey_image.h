@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/data/features/file_part.h"
@@ -39,6 +40,11 @@ class ImageReader {
   virtual ImageInfo info(const FilePart& file) const = 0;
   // Decoded; colours become their luminance. Throws InputError, naming the file.
   virtual GreyImage read(const FilePart& file) const = 0;
+  // The same of an image that will be asked for again, such as a page, line by line. Who can keep
+  // it does.
+  virtual std::shared_ptr<const GreyImage> read_page(const FilePart& file) const {
+    return std::make_shared<const GreyImage>(read(file));
+  }
 };
 
 }  // namespace rondo

@@ -6,6 +6,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/data/image/decoders.h"
+#include "engine/data/image/kept_images.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -62,6 +63,11 @@ GreyImage decode_image(std::span<const std::byte> bytes, const std::string& name
   return image::format_of(bytes, name).decode(bytes, name);
 }
 
+ImageFileReader::ImageFileReader(uint64_t most_kept_bytes)
+    : kept_(std::make_unique<image::KeptImages>(most_kept_bytes)) {}
+
+ImageFileReader::~ImageFileReader() = default;
+
 ImageInfo ImageFileReader::info(const FilePart& file) const {
   // Mostly the header is there; a TIFF may have it at the end.
   constexpr size_t start_bytes = 1 << 16;
@@ -76,6 +82,10 @@ ImageInfo ImageFileReader::info(const FilePart& file) const {
 
 GreyImage ImageFileReader::read(const FilePart& file) const {
   return decode_image(image::bytes_of(image::read_image_file(file)), file.name());
+}
+
+std::shared_ptr<const GreyImage> ImageFileReader::read_page(const FilePart& file) const {
+  return kept_->get(file.name(), [&] { return read(file); });
 }
 
 bool is_image_name(std::string_view path) {

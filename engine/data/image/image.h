@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,10 +26,27 @@ inline constexpr int64_t most_image_pixels = int64_t{1} << 26;
 inline constexpr int32_t most_image_side = 1 << 20;
 inline constexpr uint64_t most_image_bytes = uint64_t{1} << 28;
 
+// Pixels of pages that are kept for their next lines: a hundred pages of a book, at 300 dots an
+// inch.
+inline constexpr uint64_t most_kept_page_bytes = uint64_t{1} << 30;
+
+namespace image {
+class KeptImages;
+}
+
 class ImageFileReader final : public ImageReader {
  public:
+  explicit ImageFileReader(uint64_t most_kept_bytes = most_kept_page_bytes);
+  ~ImageFileReader() override;
+
   ImageInfo info(const FilePart& file) const override;
   GreyImage read(const FilePart& file) const override;
+  // Decoded once while it is among the pages that are kept. A file that has changed since is not
+  // noticed.
+  std::shared_ptr<const GreyImage> read_page(const FilePart& file) const override;
+
+ private:
+  std::unique_ptr<image::KeptImages> kept_;
 };
 
 // The same from memory (standard input, a test); `name` stands for the file in messages.

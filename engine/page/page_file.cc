@@ -1,0 +1,149 @@
+#include "engine/page/page_file.h"
+
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "engine/data/features/files.h"
+#include "engine/data/image/image.h"
+#include "engine/page/xml.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A page may be called for by any of these.
+std::optional<PageFormat> format_of(std::string_view root) {
+  if (root == "PcGts") return PageFormat::page;
+  if (root == "alto") return PageFormat::alto;
+  return std::nullopt;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+// With the folders in its name and without; those of other systems have other separators.
+std::vector<fs::path> names_of(const std::string& name) {
+  const size_t slash = name.find_last_of("/\\");
+  std::vector<fs::path> names{name};
+  if (slash != std::string::npos) names.emplace_back(name.substr(slash + 1));
+  return names;
+}
+
+std::string find_image(const PageFile& page) {
+  const fs::path file(page.path);
+  const fs::path own = file.parent_path();
+  // Programs put the descriptions of pages into a folder beside the images; one word is no folder.
+  const fs::path above = own.empty() ? fs::path("..") : own / "..";
+  if (!page.image_name.empty() && page.image_name.find('\0') == std::string::npos) {
+    for (const fs::path& name : names_of(page.image_name)) {
+      for (const fs::path& folder : {own, above}) {
+        if (is_there(folder / name)) return (folder / name).lexically_normal().string();
+      }
+    }
+  }
+  for (const fs::path& folder : {own, above}) {
+    for (const char* ending : {".png", ".tif", ".tiff", ".jpg", ".jpeg", ".pgm", ".ppm", ".pbm"}) {
+      const fs::path path = folder / (file.stem().string() + ending);
+      if (is_there(path)) return path.lexically_normal().string();
+    }
+  }
+  fail_input(page.path, ": its image ",
+             page.image_name.empty() ? "has no name" : str("'", page.image_name, "'"),
+             page.image_name.empty() ? "" : " is not there",
+             ", and none called like the page is; looked in its folder and the one above");
+}
+
+}  // namespace
+
+bool is_page_file(const std::string& path) {
+  if (path.size() < 4 || !path.ends_with(".xml")) return false;
+  constexpr size_t enough = 4096;  // for comments before the first element
+  const std::string start = data::read_file_start(path, enough);
+  for (const char* root : {"<PcGts", ":PcGts", "<alto", ":alto"}) {
+    if (start.find(root) != std::string::npos) return true;
+  }
+  return false;
+}
+
+PageFile parse_page(std::string_view xml, const std::string& path) {
+  pugi::xml_document document;
+  page::parse_xml(document, xml, path);
+  const pugi::xml_node root = document.document_element();
+  const std::optional<PageFormat> format = format_of(page::local_name(root));
+  if (!format) {
+    fail_input(path, ": is XML of '", page::local_name(root).substr(0, 60),
+               "', expected a page: PAGE-XML (PcGts) or ALTO (alto)");
+  }
+  PageFile page;
+  page.path = path;
+  page.format = *format;
+  try {
+    *format == PageFormat::page ? page::read_page_xml(root, page) : page::read_alto(root, page);
+    // What goes into manifests and other files is UTF-8.
+    code_points(page.image_name);
+    for (const PageLine& line : page.lines) {
+      code_points(line.id);
+      code_points(line.block);
+    }
+  } catch (const InputError& e) {
+    fail_input(path, ": ", e.what());
+  }
+  if (!(page.width > 0 && page.height > 0)) page.width = page.height = 0;
+  for (size_t i = 0; i < page.lines.size(); ++i) {
+    if (page.lines[i].id.empty()) page.lines[i].id = str("line_", i + 1);
+  }
+  return page;
+}
+
+void set_regions(PageFile& page, ImageInfo image) {
+  if (page.width > 0) {
+    page.x_scale = image.width / page.width;
+    page.y_scale = image.height / page.height;
+    constexpr double most_unlike = 0.02;  // pages and their images are rounded differently
+    if (!(std::abs(page.x_scale / page.y_scale - 1) <= most_unlike)) {
+      fail_input(page.path, ": its page is ", page.width, " x ", page.height, ", its image '",
+                 page.image, "' ", image.width, " x ", image.height,
+                 " pixels; expected the same shape");
+    }
+  } else if (!page.in_pixels) {
+    fail_input(page.path,
+               ": its coordinates are not in pixels, and its Page has no WIDTH and "
+               "HEIGHT to scale them by");
+  }
+  page.size = image;
+  const auto pixel = [](double at, double scale) {
+    const double most = greatest_corner;
+    return static_cast<int32_t>(std::lround(std::clamp(at * scale, -most, most)));
+  };
+  for (PageLine& line : page.lines) {
+    line.region.corners.clear();
+    for (const PagePoint& corner : line.outline) {
+      line.region.corners.push_back({pixel(corner.x, page.x_scale), pixel(corner.y, page.y_scale)});
+    }
+  }
+}
+
+PageFile open_page(const std::string& path, const ImageReader& images) {
+  const uint64_t bytes = data::regular_file_size(path);
+  if (bytes > most_page_bytes) {
+    fail_input(path, ": has ", bytes, " bytes, expected a page of at most ", most_page_bytes);
+  }
+  PageFile page = parse_page(data::read_regular_file(path), path);
+  page.image = find_image(page);
+  set_regions(page, images.info(page.image));
+  return page;
+}
+
+std::string name_of(const PageFile& page, const PageLine& line) {
+  return str(page.path, ":", line.id);
+}
+
+}  // namespace rondo

@@ -1,0 +1,125 @@
+#include "engine/page/xml.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo::page {
+namespace {
+
+// From the text's start, or NaN; what was read is taken away.
+double take_number(std::string_view& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value))
+    return std::numeric_limits<double>::quiet_NaN();
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+void skip_separators(std::string_view& text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" ,\t\r\n"), text.size()));
+}
+
+}  // namespace
+
+void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path) {
+  // Comments and the like are kept for those who write the document again.
+  const pugi::xml_parse_result result =
+      document.load_buffer(xml.data(), xml.size(),
+                           pugi::parse_default | pugi::parse_comments | pugi::parse_declaration |
+                               pugi::parse_doctype | pugi::parse_pi);
+  if (result) return;
+  const auto at = std::min(static_cast<size_t>(std::max<ptrdiff_t>(result.offset, 0)), xml.size());
+  const auto before = xml.substr(0, at);
+  fail_input(path, ":", 1 + std::count(before.begin(), before.end(), '\n'),
+             ": is no whole XML document: ", result.description());
+}
+
+std::string_view local_name(const pugi::xml_node& node) {
+  const std::string_view name = node.name();
+  return name.substr(name.rfind(':') + 1);
+}
+
+bool is_named(const pugi::xml_node& node, std::string_view name) {
+  return local_name(node) == name;
+}
+
+pugi::xml_node child_of(const pugi::xml_node& node, std::string_view name) {
+  for (const pugi::xml_node& child : node.children()) {
+    if (is_named(child, name)) return child;
+  }
+  return {};
+}
+
+void for_each_below(const pugi::xml_node& top, const std::function<void(pugi::xml_node)>& visit) {
+  int level = 0;
+  for (pugi::xml_node at = top.first_child(); at;) {
+    visit(at);
+    if (at.first_child()) {
+      if (++level > most_levels)
+        fail_input("has elements more than ", most_levels, " deep in each other");
+      at = at.first_child();
+      continue;
+    }
+    while (at && !at.next_sibling()) {
+      at = at.parent();
+      --level;
+      if (at == top) return;
+    }
+    at = at.next_sibling();
+  }
+}
+
+pugi::xml_node around(const pugi::xml_node& node, std::string_view name) {
+  pugi::xml_node at = node.parent();
+  while (at && !is_named(at, name)) at = at.parent();
+  return at;
+}
+
+std::string text_of(const pugi::xml_node& node) {
+  std::string text;
+  for (const pugi::xml_node& child : node.children()) {
+    if (child.type() == pugi::node_pcdata || child.type() == pugi::node_cdata)
+      text += child.value();
+  }
+  constexpr std::string_view space = " \t\r\n";
+  text.erase(0, text.find_first_not_of(space));
+  text.erase(text.find_last_not_of(space) + 1);
+  return text;
+}
+
+void read_points(PageLine& line, const char* what, std::string_view points) {
+  std::vector<double> numbers;
+  std::string_view rest = points;
+  for (skip_separators(rest); !rest.empty(); skip_separators(rest)) {
+    numbers.push_back(take_number(rest));
+    const bool ends = rest.empty() || std::string_view(" ,\t\r\n").find(rest[0]) != rest.npos;
+    if (!ends || !(std::abs(numbers.back()) <= greatest_corner)) {
+      line.problem = str(what, " is \"", points.substr(0, 40), points.size() > 40 ? "..." : "",
+                         "\", expected numbers of pixels: x,y x,y ...");
+      return;
+    }
+  }
+  const size_t corners = numbers.size() / 2;
+  if (numbers.size() % 2 != 0 || corners < 3 || corners > most_region_corners) {
+    line.problem = str(what, " has ", numbers.size(), " numbers, expected x and y of 3 to ",
+                       most_region_corners, " corners");
+    return;
+  }
+  for (size_t i = 0; i < numbers.size(); i += 2) {
+    line.outline.push_back({numbers[i], numbers[i + 1]});
+  }
+}
+
+double number_of(const pugi::xml_attribute& attribute) {
+  std::string_view text = attribute.value();
+  const double value = take_number(text);
+  return text.empty() ? value : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace rondo::page

@@ -1,0 +1,41 @@
+// What the readers and writers of pages ask of XML (internal to engine/page; its header is
+// pugixml's, which no other part of the program sees).
+#pragma once
+
+#include <pugixml.hpp>
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "engine/page/page_file.h"
+
+namespace rondo::page {
+
+// Deeper ones are refused: real pages have a dozen levels.
+inline constexpr int most_levels = 128;
+
+// Throws InputError that names the file and the line in it.
+void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path);
+
+// The name without its prefix.
+std::string_view local_name(const pugi::xml_node& node);
+bool is_named(const pugi::xml_node& node, std::string_view name);
+// The first of that name, or none.
+pugi::xml_node child_of(const pugi::xml_node& node, std::string_view name);
+// All that is below, in the order in which it is written.
+void for_each_below(const pugi::xml_node& top, const std::function<void(pugi::xml_node)>& visit);
+// The innermost one around it of that name, or none.
+pugi::xml_node around(const pugi::xml_node& node, std::string_view name);
+std::string text_of(const pugi::xml_node& node);
+
+// "x,y x,y ..." or "x y x y ...". Sets the outline, or the problem.
+void read_points(PageLine& line, const char* what, std::string_view points);
+// Digits as XML has them. NaN: it is no number.
+double number_of(const pugi::xml_attribute& attribute);
+
+// The formats; `root` is the document's.
+void read_page_xml(const pugi::xml_node& root, PageFile& page);
+void read_alto(const pugi::xml_node& root, PageFile& page);
+
+}  // namespace rondo::page

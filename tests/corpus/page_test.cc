@@ -1,0 +1,294 @@
+// Lines of PAGE-XML and ALTO files, and the data made of them.
+#include "engine/page/page_file.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "engine/corpus/lists/list_corpus.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/files.h"
+#include "engine/data/image/image.h"
+#include "kernels/base/error.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string page_xml(const std::string& content,
+                     const std::string& attributes = "imageFilename=\"p.png\"") {
+  return "<?xml version=\"1.0\"?>\n<PcGts "
+         "xmlns=\"http://schema.primaresearch.org/PAGE/gts/pagecontent/"
+         "2013-07-15\"><Page " +
+         attributes + ">" + content + "</Page></PcGts>";
+}
+
+std::string region(const std::string& id, const std::string& lines) {
+  return "<TextRegion id=\"" + id + "\">" + lines + "</TextRegion>";
+}
+
+std::string line(const std::string& id, const std::string& text,
+                 const std::string& points = "0,0 200,0 200,40 0,40") {
+  return "<TextLine id=\"" + id + "\"><Coords points=\"" + points + "\"/><TextEquiv><Unicode>" +
+         text + "</Unicode></TextEquiv></TextLine>";
+}
+
+std::string alto(const std::string& lines, const std::string& size = "",
+                 const std::string& unit = "pixel", const std::string& image = "p.png") {
+  return "<alto xmlns=\"http://www.loc.gov/standards/alto/ns-v3#\"><Description><MeasurementUnit>" +
+         unit + "</MeasurementUnit><sourceImageInformation><fileName>" + image +
+         "</fileName></sourceImageInformation></Description><Layout><Page " + size +
+         "><PrintSpace><TextBlock ID=\"b\">" + lines +
+         "</TextBlock></PrintSpace></Page></Layout></alto>";
+}
+
+std::vector<std::string> texts(const PageFile& page) {
+  std::vector<std::string> all;
+  for (const PageLine& l : page.lines) all.push_back(l.text);
+  return all;
+}
+
+using Texts = std::vector<std::string>;
+
+std::string text_of_line(const std::string& content) {
+  const PageFile page = parse_page(
+      page_xml("<TextRegion><TextLine>" + content + "</TextLine></TextRegion>"), "p.xml");
+  return page.lines.at(0).has_text ? page.lines[0].text : "(none)";
+}
+
+std::string text_of_alto(const std::string& content) {
+  return parse_page(alto("<TextLine>" + content + "</TextLine>"), "p.xml").lines.at(0).text;
+}
+
+std::string equiv(const std::string& text, const std::string& attribute = "") {
+  return "<TextEquiv " + attribute + "><Unicode>" + text + "</Unicode></TextEquiv>";
+}
+
+// Upright strokes in rows of 40 pixels.
+void save_page_image(const std::string& path, int32_t rows) {
+  fs::create_directories(fs::path(path).parent_path());
+  GreyImage image(220, 40 * rows);
+  for (int32_t y = 0; y < image.height; ++y)
+    for (int32_t x = 0; x < image.width; ++x)
+      image.row(y)[x] = x % 20 < 4 && y % 40 > 8 && y % 40 < 32 ? 0 : 255;
+  data::write_whole_file(path, make_png(image));
+}
+
+}  // namespace
+
+TEST_CASE("lines of PAGE-XML", "[page]") {
+  const PageFile page = parse_page(
+      page_xml(region("r1", line("l1", " eins\n") + line("l2", "zwei &amp; &#x17F;")) +
+                   "<TableRegion id=\"t\">" +
+                   region("r2", line("l3", "drei", "1.5,2 30,2.5 -3,40")) + "</TableRegion>",
+               "imageFilename=\"scans/p.png\" imageWidth=\"300\" imageHeight=\"200\""),
+      "p.xml");
+  CHECK(page.format == PageFormat::page);
+  CHECK(page.image_name == "scans/p.png");
+  CHECK((page.width == 300 && page.height == 200));
+  REQUIRE(texts(page) == Texts{"eins", "zwei & \xc5\xbf", "drei"});
+  CHECK((page.lines[0].id == "l1" && page.lines[0].block == "r1" && page.lines[2].block == "r2"));
+  REQUIRE(page.lines[2].outline.size() == 3);
+  CHECK((page.lines[2].outline[0].x == 1.5 && page.lines[2].outline[2].x == -3));
+  // With prefixes, and a name for a line that has none.
+  const PageFile prefixed = parse_page(
+      "<pc:PcGts xmlns:pc=\"x\"><pc:Page "
+      "imageFilename=\"a\"><pc:TextRegion><pc:TextLine><pc:Coords "
+      "points=\"0,0 9,0 "
+      "9,9\"/><pc:TextEquiv><pc:Unicode>a</pc:Unicode></pc:TextEquiv></pc:TextLine>"
+      "</pc:TextRegion></pc:Page></pc:PcGts>",
+      "p.xml");
+  CHECK(texts(prefixed) == Texts{"a"});
+  CHECK(prefixed.lines[0].id == "line_1");
+}
+
+TEST_CASE("which text of a line is taken", "[page]") {
+  CHECK(text_of_line("") == "(none)");
+  CHECK(text_of_line(equiv("")) == "");
+  CHECK(text_of_line(equiv("b", "index='1'") + equiv("a", "index='0'")) == "a");
+  CHECK(text_of_line(equiv("b", "index='0'") + equiv("a")) == "a");
+  CHECK(text_of_line(equiv("a", "index='2'") + equiv("b", "index='2'")) == "a");
+  CHECK(text_of_line("<TextEquiv><PlainText>p</PlainText></TextEquiv>") == "p");
+  CHECK(text_of_line("<TextEquiv><PlainText>p</PlainText><Unicode>u</Unicode></TextEquiv>") == "u");
+  CHECK(text_of_line("<TextEquiv><Unicode><![CDATA[a<b]]></Unicode></TextEquiv>") == "a<b");
+  const std::string words =
+      "<Word>" + equiv("ein") + "</Word><Word/><Word>" + equiv("Wort") + "</Word>";
+  CHECK(text_of_line(words) == "ein Wort");
+  CHECK(text_of_line(words + equiv("eine Zeile")) == "eine Zeile");
+  CHECK(text_of_alto("<String CONTENT='ein'/><SP/><String CONTENT='Wort'/>") == "ein Wort");
+  CHECK(text_of_alto("<String CONTENT='ein'/><String CONTENT='Wort'/><HYP CONTENT='='/>") ==
+        "ein Wort=");
+  CHECK(text_of_alto("<String CONTENT='a&quot;'/><HYP/>") == "a\"-");
+  CHECK_FALSE(parse_page(alto("<TextLine/>"), "p.xml").lines.at(0).has_text);
+}
+
+TEST_CASE("regions stand in reading order", "[page]") {
+  const std::string order =
+      "<ReadingOrder><OrderedGroup id='g'><RegionRefIndexed index='2' regionRef='a'/>"
+      "<UnorderedGroupIndexed index='1' id='h'><RegionRef regionRef='d'/><RegionRef regionRef='c'/>"
+      "</UnorderedGroupIndexed></OrderedGroup></ReadingOrder>";
+  const std::string regions = region("a", line("1", "a1") + line("2", "a2")) +
+                              region("b", line("3", "b")) + region("c", line("4", "c")) +
+                              region("d", line("5", "d"));
+  CHECK(texts(parse_page(page_xml(order + regions), "p")) == Texts{"d", "c", "a1", "a2", "b"});
+  CHECK(texts(parse_page(page_xml(regions), "p")) == Texts{"a1", "a2", "b", "c", "d"});
+}
+
+TEST_CASE("lines without an outline say what is wrong", "[page]") {
+  const auto problem = [](const std::string& points) {
+    return parse_page(page_xml(region("r", line("l", "a", points))), "p.xml").lines.at(0).problem;
+  };
+  CHECK(problem("0,0 9,0 9,9").empty());
+  CHECK(problem("0 0 9 0 9 9").empty());
+  CHECK(problem("") == "Coords has 0 numbers, expected x and y of 3 to 4096 corners");
+  CHECK_THAT(problem("0,0 9,0"), Contains("has 4 numbers"));
+  CHECK_THAT(problem("0,0 9,0 9,9 3"), Contains("has 7 numbers"));
+  for (const char* wrong : {"0,0 9,0 9,x", "0,0 9,0 9,nan", "0,0 9,0 9,1e30", "0,0 9,0 9;4"})
+    CHECK_THAT(problem(wrong),
+               Contains("Coords is \"0,0 9,0 9") && Contains("expected numbers of pixels"));
+  CHECK(parse_page(page_xml("<TextRegion><TextLine/></TextRegion>"), "p").lines.at(0).problem ==
+        "has no Coords with points, expected a polygon");
+  for (const char* box :
+       {"", "HPOS='1' VPOS='2' WIDTH='3'", "HPOS='1' VPOS='2' WIDTH='3' HEIGHT='0'",
+        "HPOS='1' VPOS='2' WIDTH='3' HEIGHT='4px'"})
+    CHECK_THAT(parse_page(alto(str("<TextLine ", box, "/>")), "p").lines.at(0).problem,
+               Contains("neither a Shape/Polygon nor HPOS"));
+}
+
+TEST_CASE("what is no page is refused by name", "[page]") {
+  CHECK_THROWS_WITH(parse_page("<PcGts>\n<Page>\n</PcGts>", "p.xml"),
+                    Contains("p.xml:3: is no whole XML document"));
+  CHECK_THROWS_WITH(parse_page("", "p.xml"), Contains("p.xml:1: is no whole XML document"));
+  CHECK_THROWS_WITH(parse_page("<html/>", "p.xml"),
+                    Contains("p.xml: is XML of 'html', expected a page: PAGE-XML (PcGts) or ALTO"));
+  CHECK_THROWS_WITH(parse_page("<PcGts/>", "p.xml"), Contains("p.xml: has no Page"));
+  CHECK_THROWS_WITH(parse_page("<alto><Layout><Page/><Page/></Layout></alto>", "p.xml"),
+                    Contains("p.xml: has 2 pages, expected a file for each"));
+  CHECK_THROWS_WITH(parse_page(page_xml(region("\xff", line("l", "a"))), "p.xml"),
+                    Contains("p.xml: "));
+  std::string deep;
+  for (int i = 0; i < 1000; ++i) deep += "<TextRegion>";
+  for (int i = 0; i < 1000; ++i) deep += "</TextRegion>";
+  CHECK_THROWS_WITH(parse_page(page_xml(deep), "p.xml"),
+                    Contains("p.xml: has elements more than 128 deep"));
+}
+
+TEST_CASE("entities are not expanded, and nothing is fetched", "[page]") {
+  const TemporaryFolder folder;
+  const std::string secret = folder.write("secret.txt", "secret");
+  const std::string xml = "<!DOCTYPE PcGts [<!ENTITY x SYSTEM \"file://" + secret +
+                          "\"><!ENTITY y \"yyyyyyyyyy\">]><PcGts><Page>" +
+                          region("r", line("l", "&x;&y;")) + "</Page></PcGts>";
+  CHECK(texts(parse_page(xml, "p.xml")) == Texts{"&x;&y;"});
+}
+
+TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
+  const TemporaryFolder folder;
+  const ImageFileReader images;
+  const auto open = [&](const std::string& name, const std::string& xml) {
+    fs::create_directories(fs::path(folder.path(name)).parent_path());
+    return open_page(folder.write(name, xml), images);
+  };
+  save_page_image(folder.path("p.png"), 2);  // 220 x 80
+  save_page_image(folder.path("scans/q.png"), 2);
+  const std::string one = region("r", line("l", "a", "10,0 110,0 110,40 10,40"));
+  CHECK(open("0.xml", page_xml(one)).image == folder.path("p.png"));
+  CHECK(open("page/0.xml", page_xml(one)).image == folder.path("p.png"));
+  CHECK(open("page/1.xml", page_xml(one, "imageFilename=\"C:\\\\old\\p.png\"")).image ==
+        folder.path("p.png"));
+  CHECK(open("page/2.xml", page_xml(one, "imageFilename=\"scans/q.png\"")).image ==
+        folder.path("scans/q.png"));
+  CHECK(open("page/p.xml", page_xml(one, "imageFilename=\"lost.tif\"")).image ==
+        folder.path("p.png"));
+  CHECK(open("p.xml", page_xml(one, "")).image == folder.path("p.png"));
+  CHECK_THROWS_WITH(
+      open("x.xml", page_xml(one, "imageFilename=\"lost.tif\"")),
+      Contains("x.xml: its image 'lost.tif' is not there, and none called like the page"));
+  CHECK_THROWS_WITH(open("x.xml", page_xml(one, "")), Contains("x.xml: its image has no name"));
+
+  const ImageRegion box = ImageRegion::of_box({10, 0, 100, 40});
+  CHECK(open("0.xml", page_xml(one)).lines[0].region == box);
+  CHECK(open("0.xml", page_xml(one)).size.width == 220);
+  // A page twice as large, and one of 100ths of an inch or so.
+  const std::string twice = region("r", line("l", "a", "20,0 220,0 220,80 20,80"));
+  CHECK(open("0.xml",
+             page_xml(twice, "imageFilename=\"p.png\" imageWidth=\"440\" imageHeight=\"160\""))
+            .lines[0]
+            .region == box);
+  const std::string in_units = "<TextLine HPOS='1' VPOS='0' WIDTH='10' HEIGHT='4'/>";
+  CHECK(open("0.xml", alto(in_units, "WIDTH='22' HEIGHT='8'", "mm10")).lines[0].region == box);
+  CHECK_THROWS_WITH(open("0.xml", alto(in_units, "", "mm10")),
+                    Contains("coordinates are not in pixels"));
+  CHECK_THROWS_WITH(
+      open("0.xml", alto(in_units, "WIDTH='22' HEIGHT='9'", "mm10")),
+      Contains("0.xml: its page is 22 x 9, its image '") && Contains("220 x 80 pixels"));
+  folder.write("bad.png", "\x89PNG\r\n");
+  CHECK_THROWS_WITH(open("bad.xml", page_xml(one, "imageFilename=\"bad.png\"")),
+                    Contains("bad.png: "));
+}
+
+TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {
+  const TemporaryFolder folder;
+  for (int p = 0; p < 6; ++p) {
+    const std::string name = str("p", p);
+    save_page_image(folder.path(name + ".png"), 4);
+    std::string lines;
+    for (int l = 0; l < 4; ++l)
+      lines += line(str("l", l), str("a", p),
+                    str("0,", 40 * l, " 200,", 40 * l, " 200,", 40 * l + 39, " 0,", 40 * l + 40));
+    folder.write(name + ".xml", page_xml(region("r", lines), "imageFilename=\"" + name + ".png\""));
+  }
+  const std::string more = line("far", "a", "900,0 990,0 990,40") + line("two", "a", "0,0 9,9") +
+                           line("empty", "") +
+                           "<TextLine id='none'><Coords points='0,0 90,0 90,40 0,40'/></TextLine>";
+  save_page_image(folder.path("q.png"), 1);
+  folder.write("q.xml", page_xml(region("r", more), "imageFilename=\"q.png\""));
+  folder.write("broken.xml", "<PcGts><Page>");
+  folder.write("mets.xml", "<mets/>");
+  save_page_image(folder.path("alone.png"), 1);
+  folder.write("alone.gt.txt", "aaaa");
+  // The text of a whole page, as some programs export it, makes no line of its image.
+  folder.write("p0.gt.txt", "a\na\na\na");
+
+  const auto list = corpus::list_lines(folder.path(""));
+  const auto called = [&](const std::string& id) {
+    const auto found =
+        std::find_if(list.begin(), list.end(), [&](const auto& u) { return u.id == id; });
+    REQUIRE(found != list.end());
+    return *found;
+  };
+  CHECK(list.size() == 24 + 4 + 1 + 1);
+  CHECK(called("p3.xml:l2").text == "a3");
+  CHECK(called("p3.xml:l2").region.corners.at(0) == ImagePoint{0, 80});
+  CHECK_THAT(called("q.xml:two").problem, Contains("q.xml:two: Coords has 4 numbers"));
+
+  PrepareListOptions o;
+  o.kind = "lines";
+  o.out = folder.path("out");
+  o.dev = o.test = 0.2;
+  const SndfileReader audio;
+  const ImageFileReader images;
+  // A line by itself belongs to no page.
+  const DataSummary mixed = prepare_list(list, {&audio, &images}, o);
+  CHECK_THAT(mixed.division, Contains("by line"));
+  CHECK(mixed.left_out.at("missing or unreadable").size() == 2 + 1);
+  CHECK(mixed.left_out.at("with an empty text").at(0).what == "q.xml:empty: its text is empty");
+  CHECK(mixed.left_out.at("without a text").at(0).what == "q.xml:none: no text goes with it");
+  fs::remove(folder.path("alone.gt.txt"));
+  fs::remove(folder.path("alone.png"));
+  fs::remove(folder.path("p0.gt.txt"));
+  const DataSummary s = prepare_list(corpus::list_lines(folder.path("")), {&audio, &images}, o);
+  CHECK(s.division == "by page: none is in two parts");
+  std::map<std::string, std::string> part_of_page;
+  for (const char* part : {"train", "dev", "test"}) {
+    for (const ManifestEntry& e : read_manifest(folder.path("out/") + part + ".jsonl").entries) {
+      CHECK(part_of_page.try_emplace(e.path, part).first->second == part);
+      CHECK(e.region.corners.size() == 4);
+      CHECK_THAT(e.name(), Contains(".xml:l"));
+    }
+  }
+  CHECK(part_of_page.size() == 6);
+}
