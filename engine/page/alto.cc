@@ -1,5 +1,7 @@
 // ALTO, versions 2 to 4: https://www.loc.gov/standards/alto/ (the meaning of String, SP, HYP, Shape
 // and MeasurementUnit is from its schemas).
+#include <pugixml.hpp>
+
 #include <cmath>
 #include <string>
 #include <string_view>

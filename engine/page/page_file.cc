@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <pugixml.hpp>
 
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"

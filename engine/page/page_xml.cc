@@ -1,5 +1,7 @@
 // PAGE-XML: Pletschacher and Antonacopoulos, "The PAGE (Page Analysis and Ground-Truth Elements)
 // Format Framework", ICPR 2010; schemas of 2013 to 2019.
+#include <pugixml.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <pugixml.hpp>
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"

@@ -1,14 +1,18 @@
-// What the readers and writers of pages ask of XML (internal to engine/page; its header is
-// pugixml's, which no other part of the program sees).
+// What the readers and writers of pages ask of XML (internal to engine/page). Sources that use it
+// include pugixml's header themselves.
 #pragma once
-
-#include <pugixml.hpp>
 
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "engine/page/page_file.h"
+
+namespace pugi {
+class xml_attribute;
+class xml_document;
+class xml_node;
+}  // namespace pugi
 
 namespace rondo::page {
 

@@ -465,7 +465,8 @@ TEST_CASE("images of lines with their texts, as other programs call them", "[lis
   CHECK(corpus::list_lines(other.path("")).at(0).text == "this one");
   CHECK_THROWS_WITH(corpus::list_lines(d.path("b")), Contains("cannot be read as a folder"));
   fs::create_directories(d.path("c"));
-  CHECK_THROWS_WITH(corpus::list_lines(d.path("c")), Contains("holds neither images (.png") && Contains("nor pages"));
+  CHECK_THROWS_WITH(corpus::list_lines(d.path("c")),
+                    Contains("holds neither images (.png") && Contains("nor pages"));
 }
 
 TEST_CASE("books are kept apart, or divided as their folders say", "[lists]") {
