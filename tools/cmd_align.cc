@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
 #include "engine/decode/text_alignment.h"
 #include "engine/decode/transcript_formats.h"
@@ -76,7 +77,7 @@ class ModelSource final : public Source {
   std::vector<float> outputs(const ModelInput& input, double* seconds) override {
     if (input.kind != InputKind::recording) {
       InputExtent extent;
-      Transcript t = model_.transcribe(read_features(input, model_, &extent));
+      Transcript t = model_.transcribe(read_features(input, model_, ImageFileReader(), &extent));
       *seconds = static_cast<double>(t.frames) * frame_seconds();
       return std::move(t.logits);
     }

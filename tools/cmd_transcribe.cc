@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "engine/data/image/image.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/open_data.h"
@@ -16,6 +17,7 @@
 #include "tools/command_line/path_words.h"
 #include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/page_output.h"
 #include "tools/recognition/predictions.h"
 
 namespace rondo {
@@ -38,7 +40,9 @@ PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>&
   style.format = prediction_format(o.format);
   style.folder = o.out;
   // A folder of one recording is written as a folder of two.
-  style.named = inputs.size() != 1 || inputs.front().name != o.files.front();
+  style.named = is_of_pages(style.format)
+                    ? count_pages(inputs) != 1
+                    : inputs.size() != 1 || inputs.front().name != o.files.front();
   return style;
 }
 
@@ -60,6 +64,7 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
       if (input.file.path != "-") {
         output.require_not(input.file.path, name_of(input.kind));
       }
+      if (input.page) output.require_not(input.page->path, "the page");
     }
     for (const std::string& file : model) output.require_not(file, "a file of the model");
   }
@@ -166,14 +171,15 @@ struct LoadedInput {
 };
 
 // A recording of several pieces is kept as it is, and goes through the model piece by piece.
-void load(LoadedInput& loaded, const Recognizer& model, double piece_seconds) {
+void load(LoadedInput& loaded, const Recognizer& model, const ImageReader& images,
+          double piece_seconds) {
   const Config& config = model.description().config;
   const bool may_be_long = piece_seconds > 0 && config.task == Task::ctc &&
                            loaded.input->kind == InputKind::recording &&
                            input_kind(config.features.type) == InputKind::recording;
   try {
     if (!may_be_long) {
-      loaded.features = read_features(*loaded.input, model, &loaded.extent);
+      loaded.features = read_features(*loaded.input, model, images, &loaded.extent);
       return;
     }
     Waveform audio = read_audio(*loaded.input, config.features.rate);
@@ -210,6 +216,8 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   const Task task = model.description().config.task;
   const LineConfig line = line_config(model.description().config.features);
+  const ImageFileReader images;
+  PageOutput pages(style, inputs, images);
   int failures = 0;
   for (size_t next = 0; next < inputs.size();) {
     std::vector<LoadedInput> group;
@@ -221,7 +229,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
       const size_t more = std::min(inputs.size() - next, static_cast<size_t>(pool.size()));
       for (size_t i = 0; i < more; ++i) group.push_back({&inputs[next++]});
       pool.for_each(static_cast<int64_t>(more), [&](int64_t i) {
-        load(group[begin + static_cast<size_t>(i)], model, o.piece);
+        load(group[begin + static_cast<size_t>(i)], model, images, o.piece);
       });
       for (size_t i = begin; i < group.size(); ++i) frames += group[i].features.frames;
     }
@@ -232,7 +240,9 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
     std::vector<Prediction> predictions = model.predict(std::move(features));
     auto prediction = predictions.begin();
     for (LoadedInput& g : group) {
+      const bool is_page = is_of_pages(style.format);
       failures += !attempt([&] {
+        if (!g.failure.empty() && is_page) pages.take(nullptr);
         if (!g.failure.empty()) throw InputError(g.failure);
         Prediction& p = *prediction++;
         if (!g.long_audio.samples.empty()) {
@@ -240,6 +250,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
           p.transcript = model.decode(long_outputs(model, std::move(g.long_audio), pieces));
         }
         if (g.input->kind == InputKind::image) place(p.transcript, g.extent.image, line);
+        if (is_page) return pages.take(&p.transcript);
         write_prediction(style, task, *g.input, p, g.extent);
       });
     }
@@ -284,6 +295,8 @@ int run_predict(const PredictOptions& o) {
   const PredictionStyle style = style_of(o, inputs);
   if (kind == InputKind::image && is_timed(style.format))
     fail_input(model.file(), ": reads images, and --format ", o.format, " has seconds");
+  if (kind != InputKind::image && is_of_pages(style.format))
+    fail_input(model.file(), ": reads no images, and --format ", o.format, " is of pages");
   require_fitting_output(style, o.format);
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
@@ -304,7 +317,8 @@ void add_common_options(Command& command, PredictOptions* o) {
       .check(check_file_name);
   command
       .add_option("files", o->files,
-                  "recordings, images of text lines or ready features (.npy, .safetensors), "
+                  "recordings, images of text lines, pages of lines (PAGE-XML, ALTO) or ready "
+                  "features (.npy, .safetensors), "
                   "whichever the model reads, folders of them, manifests (.jsonl); '-': standard "
                   "input")
       .required()
@@ -313,14 +327,18 @@ void add_common_options(Command& command, PredictOptions* o) {
   CommandOption format = command.add_option(
       "--format", o->format,
       writes ? "text; jsonl, with all that is known; ctm and textgrid, words with their times; srt "
-               "and vtt, subtitles; npy, the network's outputs"
+               "and vtt, subtitles; hocr, alto and page, of pages and images of lines; npy, the "
+               "network's outputs"
              : "text; jsonl, with all that is known; npy, the network's outputs");
   if (writes) {
-    format.one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt", "npy"}).show_default();
+    format.one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt", "hocr", "alto", "page", "npy"})
+        .show_default();
   } else {
     format.one_of({"text", "jsonl", "npy"}).show_default();
   }
-  command.add_option("--out", o->out, "folder for formats that are files: npy, textgrid, srt, vtt");
+  command.add_option(
+      "--out", o->out,
+      "folder for formats that are files: npy, textgrid, srt, vtt, hocr, alto, page");
   command
       .add_option("--channel", o->channel,
                   "of recordings that have several, from 0; else their mean")
@@ -361,6 +379,7 @@ void add_transcribe(Command& program) {
       "          rondo transcribe run talk.wav --format srt > talk.srt\n"
       "          rondo transcribe run folder --lm 3gram.lm --hot-words names.txt\n"
       "          rondo transcribe lines line.png\n"
+      "          rondo transcribe lines pages --format page --out read\n"
       "          arecord -t raw -f S16_LE -r 16000 | rondo transcribe run - --stream\n");
   command.action([o] { return run_predict(*o); });
 }

@@ -57,6 +57,7 @@ void read_alto(const pugi::xml_node& root, PageFile& page) {
   for_each_below(top, [&](const pugi::xml_node& node) {
     if (!is_named(node, "TextLine")) return;
     PageLine line;
+    line.number = page.lines.size();
     line.id = node.attribute("ID").value();
     line.block = node.parent().attribute("ID").value();
     const auto points = child_of(child_of(node, "Shape"), "Polygon").attribute("POINTS");

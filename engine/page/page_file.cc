@@ -98,8 +98,8 @@ PageFile parse_page(std::string_view xml, const std::string& path) {
     fail_input(path, ": ", e.what());
   }
   if (!(page.width > 0 && page.height > 0)) page.width = page.height = 0;
-  for (size_t i = 0; i < page.lines.size(); ++i) {
-    if (page.lines[i].id.empty()) page.lines[i].id = str("line_", i + 1);
+  for (PageLine& line : page.lines) {
+    if (line.id.empty()) line.id = str("line_", line.number + 1);
   }
   return page;
 }
@@ -128,6 +128,10 @@ void set_regions(PageFile& page, ImageInfo image) {
     line.region.corners.clear();
     for (const PagePoint& corner : line.outline) {
       line.region.corners.push_back({pixel(corner.x, page.x_scale), pixel(corner.y, page.y_scale)});
+    }
+    if (line.problem.empty() && !is_on(line.region, image)) {
+      line.problem =
+          str("lies beyond its image, which has ", image.width, " x ", image.height, " pixels");
     }
   }
 }

@@ -7,13 +7,13 @@
 //
 // What is taken of a page: its lines in reading order, each with the polygon or box around it and
 // its text.
-//   PAGE  all TextLines of the page's regions: Coords/@points, and the Unicode (or PlainText) of
-//   the
-//         TextEquiv with the smallest @index; one without an index comes first, equal ones as they
-//         stand. A line without one has the texts of its Words, with spaces between them. Regions
-//         that the ReadingOrder names stand in its order, then the others as they are written.
-//   ALTO  all TextLines: Shape/Polygon/@POINTS, else HPOS, VPOS, WIDTH, HEIGHT; the CONTENT of its
-//         Strings with a space between any two, and that of a HYP behind them.
+// - PAGE: all TextLines of the page's regions: Coords/@points, and the Unicode (or PlainText) of
+// the
+//   TextEquiv with the smallest @index; one without an index comes first, equal ones as they stand.
+//   A line without one has the texts of its Words, with spaces between them. Regions that the
+//   ReadingOrder names stand in its order, then the others as they are written.
+// - ALTO: all TextLines: Shape/Polygon/@POINTS, else HPOS, VPOS, WIDTH, HEIGHT; the CONTENT of its
+//   Strings with a space between any two, and that of a HYP behind them.
 // White space around a text is taken away. Coordinates are in the unit of the page's own size (of
 // ALTO any MeasurementUnit), and scaled to the pixels of the image where that is larger or smaller.
 //
@@ -38,11 +38,13 @@ struct PagePoint {
 struct PageLine {
   std::string id;     // as in the file; else "line_3", counted as they are written from 1
   std::string block;  // the id of the region it is in, may be empty
+  size_t number = 0;  // as they are written, from 0
   std::vector<PagePoint> outline;  // as in the file: three corners or more
-  ImageRegion region;              // in pixels of the image: set by open_page
+  ImageRegion region;              // in pixels of the image: set by set_regions
   std::string text;
   bool has_text = false;  // false: there is no element of one, which is not an empty text
-  std::string problem;    // why there is no outline: a clause; mostly empty
+  std::string problem;    // why it cannot be read, a clause; mostly empty: it has no outline, or,
+                          // after set_regions, nothing of it is on the image
 };
 
 struct PageFile {

@@ -85,6 +85,7 @@ void read_page_xml(const pugi::xml_node& root, PageFile& page) {
   for_each_below(top, [&](const pugi::xml_node& node) {
     if (!is_named(node, "TextLine")) return;
     PageLine line;
+    line.number = lines.size();
     line.id = node.attribute("id").value();
     line.block = node.parent().attribute("id").value();
     const auto points = child_of(node, "Coords").attribute("points");

@@ -5,8 +5,10 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/page/page_file.h"
+#include "engine/page/page_writers.h"
 
 namespace pugi {
 class xml_attribute;
@@ -41,5 +43,32 @@ double number_of(const pugi::xml_attribute& attribute);
 // The formats; `root` is the document's.
 void read_page_xml(const pugi::xml_node& root, PageFile& page);
 void read_alto(const pugi::xml_node& root, PageFile& page);
+
+// For writers. Text without the characters that XML 1.0 cannot hold.
+std::string xml_text(std::string_view text);
+// Sets the attribute, which is added where there is none.
+void set(pugi::xml_node node, const char* name, std::string_view value);
+// As UTF-8; with line breaks for people, or without those that would be text.
+std::string document_text(const pugi::xml_document& document, bool indented);
+void add_declaration(pugi::xml_document& document);
+// The file that the page is from, once more.
+void reread(pugi::xml_document& document, const PageFile& page);
+// As they are written: what PageLine::number counts. Throws InputError for another number of them.
+std::vector<pugi::xml_node> text_lines(const pugi::xml_node& top, const PageFile& page);
+// With the prefix of a node.
+std::string name_like(const pugi::xml_node& node, const std::string& name);
+
+// Lines of one region that follow each other.
+struct Block {
+  std::string id;  // no two have the same
+  size_t first = 0, end = 0;
+  ImageBox box;  // around the lines
+};
+std::vector<Block> blocks_of(const PageFile& page);
+
+std::string word_text(const std::vector<ReadCharacter>& word);
+double confidence_of(const std::vector<ReadCharacter>& word);
+// 0 to `scale`, in four digits: "0.9312".
+std::string confidence_text(double confidence, double scale = 1);
 
 }  // namespace rondo::page

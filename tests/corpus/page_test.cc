@@ -8,6 +8,7 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
+#include "engine/page/page_writers.h"
 #include "kernels/base/error.h"
 #include "tests/data/temporary_folder.h"
 
@@ -228,6 +229,24 @@ TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
   folder.write("bad.png", "\x89PNG\r\n");
   CHECK_THROWS_WITH(open("bad.xml", page_xml(one, "imageFilename=\"bad.png\"")),
                     Contains("bad.png: "));
+}
+
+TEST_CASE("characters reach half-way to their neighbours", "[page]") {
+  const std::vector<SeenLabel> labels = {
+      {"a", 12, 14, 0.5}, {"b", 18, 20, 1}, {" ", 26, 28, 1}, {"c", 32, 40, 0.7}};
+  const ReadLine line = arrange(labels, 10, 100);
+  CHECK(line.text == "ab c");
+  CHECK(line.confidence == Approx(0.8));
+  REQUIRE((line.words.size() == 2 && line.words[0].size() == 2 && line.words[1].size() == 1));
+  const auto reach = [&](size_t word, size_t at) {
+    return std::pair(line.words[word][at].left, line.words[word][at].right);
+  };
+  CHECK(reach(0, 0) == std::pair(10.0, 16.0));
+  CHECK(reach(0, 1) == std::pair(16.0, 23.0));
+  CHECK(reach(1, 0) == std::pair(30.0, 42.0));
+  CHECK(arrange({}, 0, 10).words.empty());
+  const std::vector<SeenLabel> alone = {{"a", 12, 14, 0.5}};
+  CHECK(arrange(alone, 10, 100).words.at(0).at(0).right <= 100);
 }
 
 TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {

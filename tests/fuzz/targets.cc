@@ -33,6 +33,7 @@
 #include "engine/lm/language_model.h"
 #include "engine/lm/model_image.h"
 #include "engine/page/page_file.h"
+#include "engine/page/page_writers.h"
 #include "engine/plan/machine/machine.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
@@ -212,13 +213,30 @@ void run_page(std::span<const std::byte> bytes) {
   size_t cut = 0;
   for (const PageLine& line : page.lines) {
     require(!line.id.empty(), "a line without a name");
-    require(line.problem.empty() == (line.region.corners.size() >= 3),
+    require(!line.problem.empty() || line.region.corners.size() >= 3,
             "neither a region nor a problem");
     if (!line.problem.empty() || ++cut > 50) continue;
     const GreyImage part = cut_out(image, line.region, "x.png");
     require(part.width > 0 && part.width <= 200 && part.height > 0 && part.height <= 400,
             "a line larger than its page");
   }
+  if (page.lines.size() > 200) return;
+  // What is written of it, as of a page that was read from no file, is a page again.
+  page.path.clear();
+  std::vector<ReadLine> read;
+  size_t readable = 0;
+  for (const PageLine& line : page.lines) {
+    std::vector<SeenLabel> labels;
+    for (const char32_t c : code_points(line.text)) {
+      const double at = static_cast<double>(labels.size());
+      labels.push_back({to_utf8(c), at, at + 1, 0.5});
+    }
+    read.push_back(arrange(labels, 0, 200));
+    readable += line.problem.empty();
+  }
+  to_hocr(page, read, "test");
+  for (const std::string& written : {to_alto(page, read, "test"), to_page_xml(page, read, "test")})
+    require(parse_page(written, "y.xml").lines.size() == readable, "lines are lost in writing");
 }
 
 std::vector<std::string> page_seeds() {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <set>
 #include <span>
 
 #include "engine/data/audio/audio.h"
@@ -31,6 +33,7 @@ ModelInput from_manifest(const ManifestEntry& e) {
   input.file = e.file();
   input.key = e.features_key;
   input.kind = e.kind;
+  input.region = e.region;
   input.segment = e.segment();
   input.known = Json::parse(to_json_line(e));
   return input;
@@ -56,6 +59,34 @@ void add_file(const std::string& path, InputKind wanted, std::vector<ModelInput>
   }
 }
 
+// Its lines, as a manifest would have them.
+void add_page(const std::string& path, std::vector<ModelInput>& inputs) {
+  std::shared_ptr<const PageFile> page;
+  try {
+    page = std::make_shared<const PageFile>(open_page(path, ImageFileReader()));
+    if (page->lines.empty()) fail_input(path, ": has no lines (TextLine)");
+  } catch (const InputError& e) {
+    // Other pages may be fine.
+    inputs.emplace_back();
+    inputs.back().name = inputs.back().file.path = path;
+    inputs.back().kind = InputKind::image;
+    inputs.back().problem = e.what();
+    return;
+  }
+  for (const PageLine& line : page->lines) {
+    ManifestEntry entry;
+    entry.kind = InputKind::image;
+    entry.path = entry.path_as_written = page->image;
+    entry.region = line.region;
+    if (line.has_text) entry.text = line.text;
+    entry.extra = Json::object({{"id", name_of(*page, line)}}).dump();
+    inputs.push_back(from_manifest(entry));
+    inputs.back().page = page;
+    if (!line.problem.empty())
+      inputs.back().problem = str(name_of(*page, line), ": ", line.problem);
+  }
+}
+
 bool is_wanted(const std::string& path, InputKind wanted) {
   switch (wanted) {
     case InputKind::recording:
@@ -69,23 +100,37 @@ bool is_wanted(const std::string& path, InputKind wanted) {
 }
 
 void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelInput>& inputs) {
-  std::vector<std::string> files;
+  std::vector<std::string> files, pages;
   try {
     for (const auto& entry : fs::recursive_directory_iterator(folder)) {
       const std::string path = entry.path().string();
-      if (is_wanted(path, wanted) && entry.is_regular_file()) files.push_back(path);
+      if (!entry.is_regular_file()) continue;
+      if (is_wanted(path, wanted)) files.push_back(path);
+      if (wanted == InputKind::image && is_page_file(path)) pages.push_back(path);
     }
   } catch (const fs::filesystem_error& e) {
     fail_input(folder, ": cannot be read as a folder: ", e.code().message());
   }
-  if (files.empty()) {
+  if (files.empty() && pages.empty()) {
     fail_input(folder, ": holds no ",
                wanted == InputKind::features ? "feature files (.npy)"
-               : wanted == InputKind::image  ? "images (.png, .jpg, .tif, .pgm, ...)"
-                                             : "recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
+               : wanted == InputKind::image
+                   ? "images (.png, .jpg, .tif, .pgm, ...) and no pages (.xml)"
+                   : "recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
   }
   std::sort(files.begin(), files.end());
-  for (const std::string& file : files) add_file(file, wanted, inputs);
+  std::sort(pages.begin(), pages.end());
+  const size_t before = inputs.size();
+  for (const std::string& page : pages) add_page(page, inputs);
+  std::set<fs::path> images_of_pages;
+  for (size_t i = before; i < inputs.size(); ++i) {
+    images_of_pages.insert(fs::path(inputs[i].file.path).lexically_normal());
+  }
+  for (const std::string& file : files) {
+    if (!images_of_pages.contains(fs::path(file).lexically_normal())) {
+      add_file(file, wanted, inputs);
+    }
+  }
 }
 
 // An endless stream would take all memory.
@@ -151,6 +196,8 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
       for (const ManifestEntry& e : read_manifest(word).entries) {
         inputs.push_back(from_manifest(e));
       }
+    } else if (wanted == InputKind::image && word.ends_with(".xml")) {
+      add_page(word, inputs);
     } else {
       add_file(word, wanted, inputs);
     }
@@ -165,8 +212,9 @@ Waveform read_audio(const ModelInput& input, int32_t sample_rate) {
                       input.segment);
 }
 
-GreyImage read_image(const ModelInput& input) {
-  if (input.file.path != "-") return ImageFileReader().read(input.file);
+GreyImage read_image(const ModelInput& input, const ImageReader& images) {
+  if (!input.problem.empty()) fail_input(input.problem);
+  if (input.file.path != "-") return read_region(images, input.file, input.region);
   const std::string bytes = read_standard_input();
   return decode_image(std::as_bytes(std::span(bytes)), "standard input");
 }
@@ -183,7 +231,8 @@ void require_kind(const ModelInput& input, const Recognizer& model, InputKind wa
 
 }  // namespace
 
-Matrix read_features(const ModelInput& input, const Recognizer& model, InputExtent* extent) {
+Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
+                     InputExtent* extent) {
   const FeaturesConfig& f = model.description().config.features;
   require_kind(input, model, input_kind(f.type));
   Matrix features;
@@ -193,7 +242,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, InputExte
       require_finite(features, input.name);
       break;
     case InputKind::image: {
-      const GreyImage image = read_image(input);
+      const GreyImage image = read_image(input, images);
       extent->image = image.info();
       line_config(f).require_line(image.info(), input.name);
       features = model.features(image);

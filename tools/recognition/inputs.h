@@ -1,7 +1,8 @@
-// What a trained model is given to say something of: recordings, ready features or images of lines,
-// manifests of these, folders of these, standard input.
+// What a trained model is given to say something of: recordings, ready features, images of lines or
+// pages of lines, manifests of these, folders of these, standard input.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "engine/data/image/grey_image.h"
 #include "engine/data/manifest.h"
 #include "engine/io/json.h"
+#include "engine/page/page_file.h"
 #include "engine/train/recognition/recognizer.h"
 
 namespace rondo {
@@ -19,18 +21,22 @@ struct ModelInput {
   std::string key = {};  // which tensor of a .safetensors file
   AudioSegment segment = {};
   InputKind kind = InputKind::recording;
-  Json known = Json();  // what a manifest says of it, references among that; else null
+  ImageRegion region = {};                    // of an image
+  std::shared_ptr<const PageFile> page = {};  // that it is a line of; nullptr: none
+  std::string problem = {};  // why it cannot be read, where that is known already: a sentence
+  Json known = Json();       // what a manifest says of it, references among that; else null
 };
 
 // How much an input is.
 struct InputExtent {
   double seconds = 0;  // of a recording
-  ImageInfo image;     // of an image, before scaling
+  ImageInfo image;     // of an image, or of its region, before scaling
 };
 
 // The words of a command line, in their order. A manifest (.jsonl) stands for its lines, a folder
 // for the recordings, .npy files or images in it, by `wanted`, at any depth, sorted by name; a
-// .safetensors file for its tensors. Throws InputError for a manifest that cannot be read and for a
+// .safetensors file for its tensors; a page (PAGE-XML, ALTO) for its lines. In a folder the image
+// of a page is no line. Throws InputError for a manifest or page that cannot be read and for a
 // folder that holds none.
 std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKind wanted);
 
@@ -38,9 +44,10 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
 Matrix read_scores(const ModelInput& input);
 // The recording, or all of standard input as one, at `sample_rate`. Throws InputError.
 Waveform read_audio(const ModelInput& input, int32_t sample_rate);
-// The image, or standard input as one. Throws InputError.
-GreyImage read_image(const ModelInput& input);
+// The image or its region, or standard input as one. Throws InputError.
+GreyImage read_image(const ModelInput& input, const ImageReader& images);
 // What the model reads of an input. Throws InputError.
-Matrix read_features(const ModelInput& input, const Recognizer& model, InputExtent* extent);
+Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
+                     InputExtent* extent);
 
 }  // namespace rondo

@@ -69,7 +69,8 @@ std::string plain_text(Task task, const Prediction& p) {
 
 // What tells it from others, as a file may be called.
 std::string stem_of(const ModelInput& input) {
-  std::string name = std::filesystem::path(input.file.path).stem().string();
+  const std::string& path = input.page ? input.page->path : input.file.path;
+  std::string name = std::filesystem::path(path).stem().string();
   if (input.file.path == "-") name = "stdin";
   if (!input.file.is_whole()) name = input.name;  // the archive's says little
   if (!input.key.empty()) name += "-" + input.key;
@@ -88,6 +89,11 @@ const char* extension_of(PredictionFormat format) {
       return ".srt";
     case PredictionFormat::vtt:
       return ".vtt";
+    case PredictionFormat::hocr:
+      return ".hocr";
+    case PredictionFormat::alto:
+    case PredictionFormat::page:
+      return ".xml";
     default:
       return "";
   }
@@ -108,8 +114,19 @@ bool is_timed(PredictionFormat format) {
          format == PredictionFormat::srt || format == PredictionFormat::vtt;
 }
 
+bool is_of_pages(PredictionFormat format) {
+  return format == PredictionFormat::hocr || format == PredictionFormat::alto ||
+         format == PredictionFormat::page;
+}
+
+bool are_of_one_page(const ModelInput& a, const ModelInput& b) {
+  if (a.page || b.page) return a.page == b.page;
+  return !a.region.is_whole() && !b.region.is_whole() && a.file.name() == b.file.name();
+}
+
 PredictionFormat prediction_format(const std::string& name) {
-  const char* names[] = {"text", "jsonl", "npy", "ctm", "textgrid", "srt", "vtt"};
+  const char* names[] = {"text", "jsonl", "npy",  "ctm",  "textgrid",
+                         "srt",  "vtt",   "hocr", "alto", "page"};
   const auto at = std::find(std::begin(names), std::end(names), name);
   RONDO_CHECK(at != std::end(names), "format ", name);
   return static_cast<PredictionFormat>(at - std::begin(names));
@@ -177,11 +194,12 @@ void require_utf8_names(const std::vector<ModelInput>& inputs) {
 void require_fitting_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs) {
   if (style.format == PredictionFormat::jsonl) require_utf8_names(inputs);
   if (style.folder.empty()) return;
-  std::map<std::string, std::string> taken;
+  std::map<std::string, const ModelInput*> taken;
   for (const ModelInput& input : inputs) {
-    const auto [other, is_new] = taken.emplace(output_path(style, input), input.name);
-    if (is_new || other->second == input.name) continue;
-    fail_input("the outputs for '", other->second, "' and for '", input.name,
+    const auto [other, is_new] = taken.emplace(output_path(style, input), &input);
+    if (is_new || other->second->name == input.name) continue;
+    if (is_of_pages(style.format) && are_of_one_page(*other->second, input)) continue;
+    fail_input("the outputs for '", other->second->name, "' and for '", input.name,
                "' would both go to '", other->first,
                "'; give them different names, or use several --out folders");
   }

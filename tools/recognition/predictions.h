@@ -9,28 +9,34 @@
 
 namespace rondo {
 
-enum class PredictionFormat { text, jsonl, npy, ctm, text_grid, srt, vtt };
+enum class PredictionFormat { text, jsonl, npy, ctm, text_grid, srt, vtt, hocr, alto, page };
 
-// Of --format: "text", "jsonl", "npy", "ctm", "textgrid", "srt" or "vtt".
+// Of --format: "text", "jsonl", "npy", "ctm", "textgrid", "srt", "vtt", "hocr", "alto" or "page".
 PredictionFormat prediction_format(const std::string& name);
 
 struct PredictionStyle {
   PredictionFormat format = PredictionFormat::text;
-  // Where files go, one for each input: npy, and if it is not empty TextGrid, SRT and VTT.
+  // Where files go, one for each input: npy, and if it is not empty TextGrid, SRT and VTT; one for
+  // each page: hOCR, ALTO and PAGE-XML (page_output.h).
   std::string folder;
-  bool named = false;  // text: a line begins with the input's name and a tab
+  bool named = false;  // there are several; text: a line begins with the input's name and a tab
 };
 
 // Formats of words or subtitles with their times in seconds.
 bool is_timed(PredictionFormat format);
+// Formats of pages.
+bool is_of_pages(PredictionFormat format);
+// Whether both are lines of one page: of one page file, or regions of one image.
+bool are_of_one_page(const ModelInput& a, const ModelInput& b);
 // Throws WrongUsage for --out with a format that goes to standard output, and for a format of files
-// without it, unless it is subtitles or a TextGrid of a single input (not `named`).
+// without it, unless it is subtitles, a TextGrid or a document of a single input (not `named`).
 void require_fitting_output(const PredictionStyle& style, const std::string& format);
-// Throws InputError where the files of two inputs would be one, and for a name that is not UTF-8 in
-// jsonl.
+// Throws InputError where the files of two inputs, or pages, would be one, and for a name that is not
+// UTF-8 in jsonl.
 void require_fitting_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
 
-// On standard output, or into a file, whose name is written then. `extent`: of the input.
+// On standard output, or into a file, whose name is written then; no format of pages. `extent`: of
+// the input.
 // Tokens of an image have their places in its pixels already. Throws InputError for a file that
 // cannot be written.
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
@@ -40,7 +46,8 @@ void write_prediction(const PredictionStyle& style, Task task, const ModelInput&
 Json prediction_json(Task task, const ModelInput& input, const Prediction& prediction,
                      const InputExtent& extent);
 
-// Where the file of an input goes: FOLDER/NAME.npy, .TextGrid, .srt or .vtt.
+// Where the file of an input goes: FOLDER/NAME.npy, .TextGrid, .srt or .vtt; of its page:
+// FOLDER/PAGE.hocr or .xml.
 std::string output_path(const PredictionStyle& style, const ModelInput& input);
 
 }  // namespace rondo

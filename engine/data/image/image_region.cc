@@ -163,17 +163,48 @@ bool ImageRegion::is_box() const {
   return box.width > 0 && box.height > 0 && *this == of_box(box);
 }
 
+bool is_on(const ImageRegion& region, ImageInfo image) {
+  if (region.is_whole()) return true;
+  const ImageBox b = region.bounds();
+  return std::max(b.left, 0) < std::min(b.left + b.width, image.width) &&
+         std::max(b.top, 0) < std::min(b.top + b.height, image.height);
+}
+
 ImageBox box_on(const ImageRegion& region, ImageInfo image, const std::string& name) {
   if (region.is_whole()) return {0, 0, image.width, image.height};
   const ImageBox b = region.bounds();
-  const int32_t left = std::max(b.left, 0), right = std::min(b.left + b.width, image.width);
-  const int32_t top = std::max(b.top, 0), bottom = std::min(b.top + b.height, image.height);
-  if (left >= right || top >= bottom) {
+  if (!is_on(region, image)) {
     fail_input(name, ": is ", image.width, " x ", image.height, " pixels, and the region from x ",
                b.left, " to ", b.left + b.width, ", y ", b.top, " to ", b.top + b.height,
                " has none of them");
   }
-  return {left, top, right - left, bottom - top};
+  const int32_t left = std::max(b.left, 0), top = std::max(b.top, 0);
+  return {left, top, std::min(b.left + b.width, image.width) - left,
+          std::min(b.top + b.height, image.height) - top};
+}
+
+ImageBox box_between(const ImageRegion& region, ImageInfo image, double left, double right,
+                     const std::string& name) {
+  const ImageBox box = box_on(region, image, name);
+  const int32_t most = box.left + box.width;
+  const auto column = [&](double x, int32_t least, int32_t greatest) {
+    return static_cast<int32_t>(std::lround(std::clamp<double>(x, least, greatest)));
+  };
+  const int32_t from = column(left, box.left, most - 1), to = column(right, from + 1, most);
+  ImageBox part{from, box.top, to - from, box.height};
+  if (region.is_whole()) return part;
+  double high = image.height, low = 0;
+  std::vector<double> crossings;
+  for (int32_t x = from; x < to; ++x) {
+    cross(region, x, crossings);
+    if (crossings.empty()) continue;
+    high = std::min(high, std::max(std::floor(crossings.front()), 0.0));
+    low = std::max(low, std::min<double>(std::ceil(crossings.back()), image.height));
+  }
+  if (!(high < low)) return part;
+  part.top = static_cast<int32_t>(high);
+  part.height = static_cast<int32_t>(low - high);
+  return part;
 }
 
 GreyImage cut_out(const GreyImage& image, const ImageRegion& region, const std::string& name) {

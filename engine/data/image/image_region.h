@@ -43,9 +43,16 @@ struct ImageRegion {
   bool operator==(const ImageRegion&) const = default;
 };
 
+// Whether anything of the box around a region is on an image of this size.
+bool is_on(const ImageRegion& region, ImageInfo image);
 // The box around what of a region is on an image of this size. Throws InputError where that is
 // nothing.
 ImageBox box_on(const ImageRegion& region, ImageInfo image, const std::string& name);
+
+// The box around what of a region lies between two columns of an image of this size (within
+// box_on(), at least one pixel wide): around a word of a line, say.
+ImageBox box_between(const ImageRegion& region, ImageInfo image, double left, double right,
+                     const std::string& name);
 
 // What of the region is on the image, level. Where a line of text slants, its columns are shifted
 // up or down by whole pixels, so that the straight line through the polygon's middle (least

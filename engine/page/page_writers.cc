@@ -1,0 +1,139 @@
+#include "engine/page/page_writers.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <pugixml.hpp>
+#include <set>
+#include <sstream>
+
+#include "engine/data/features/files.h"
+#include "engine/page/xml.h"
+#include "engine/text/unicode.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace page {
+
+std::string xml_text(std::string_view text) {
+  std::string out;
+  for (const char32_t c : code_points(text)) {
+    const bool allowed = c == '\t' || c == '\n' || (c >= 0x20 && c != 0xfffe && c != 0xffff);
+    out += to_utf8(allowed ? c : U'\ufffd');
+  }
+  return out;
+}
+
+void set(pugi::xml_node node, const char* name, std::string_view value) {
+  pugi::xml_attribute attribute = node.attribute(name);
+  if (!attribute) attribute = node.append_attribute(name);
+  attribute.set_value(xml_text(value).c_str());
+}
+
+std::string document_text(const pugi::xml_document& document, bool indented) {
+  std::ostringstream out;
+  document.save(out, "  ",
+                (indented ? pugi::format_indent : pugi::format_raw) | pugi::format_no_declaration,
+                pugi::encoding_utf8);
+  return out.str();
+}
+
+void reread(pugi::xml_document& document, const PageFile& page) {
+  parse_xml(document, data::read_regular_file(page.path), page.path);
+}
+
+std::vector<pugi::xml_node> text_lines(const pugi::xml_node& top, const PageFile& page) {
+  std::vector<pugi::xml_node> nodes;
+  for_each_below(top, [&](const pugi::xml_node& node) {
+    if (is_named(node, "TextLine")) nodes.push_back(node);
+  });
+  if (nodes.size() != page.lines.size()) {
+    fail_input(page.path, ": has changed since it was read: now ", nodes.size(), " lines, ",
+               page.lines.size(), " before");
+  }
+  return nodes;
+}
+
+void add_declaration(pugi::xml_document& document) {
+  pugi::xml_node declaration = document.prepend_child(pugi::node_declaration);
+  declaration.append_attribute("version") = "1.0";
+  declaration.append_attribute("encoding") = "UTF-8";
+}
+
+std::string name_like(const pugi::xml_node& node, const std::string& name) {
+  const std::string_view full = node.name();
+  const size_t colon = full.rfind(':');
+  return std::string(colon == full.npos ? "" : full.substr(0, colon + 1)) + name;
+}
+
+std::string word_text(const std::vector<ReadCharacter>& word) {
+  std::string text;
+  for (const ReadCharacter& c : word) text += c.text;
+  return text;
+}
+
+double confidence_of(const std::vector<ReadCharacter>& word) {
+  double sum = 0;
+  for (const ReadCharacter& c : word) sum += c.confidence;
+  return word.empty() ? 0 : sum / static_cast<double>(word.size());
+}
+
+std::string confidence_text(double confidence, double scale) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", scale * std::clamp(confidence, 0.0, 1.0));
+  return text;
+}
+
+std::vector<Block> blocks_of(const PageFile& page) {
+  std::vector<Block> blocks;
+  std::set<std::string> taken;
+  for (size_t first = 0, end = 0; first < page.lines.size(); first = end) {
+    while (end < page.lines.size() && page.lines[end].block == page.lines[first].block) ++end;
+    Block block{page.lines[first].block, first, end, {}};
+    if (block.id.empty() || taken.contains(block.id)) block.id = str("block_", blocks.size() + 1);
+    taken.insert(block.id);
+    int32_t left = page.size.width, top = page.size.height, right = 0, bottom = 0;
+    for (size_t i = first; i < end; ++i) {
+      if (!page.lines[i].problem.empty()) continue;
+      const ImageBox b = box_on(page.lines[i].region, page.size, page.image);
+      left = std::min(left, b.left), top = std::min(top, b.top);
+      right = std::max(right, b.left + b.width), bottom = std::max(bottom, b.top + b.height);
+    }
+    block.box = {left, top, right - left, bottom - top};
+    if (left < right) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+}  // namespace page
+
+ReadLine arrange(std::span<const SeenLabel> labels, double left, double right) {
+  // Where neighbours meet.
+  std::vector<double> cuts;
+  for (size_t i = 0; i + 1 < labels.size(); ++i) {
+    cuts.push_back(std::clamp((labels[i].end + labels[i + 1].begin) / 2, left, right));
+  }
+  ReadLine line;
+  bool begins = true;
+  double sum = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const SeenLabel& l = labels[i];
+    line.text += l.text;
+    sum += l.probability;
+    const std::vector<char32_t> characters = code_points(l.text);
+    if (std::all_of(characters.begin(), characters.end(), is_white_space)) {
+      begins = true;
+      continue;
+    }
+    if (begins) line.words.emplace_back();
+    begins = false;
+    const double reach = i < cuts.size() ? cuts[i] - l.end : i > 0 ? l.begin - cuts[i - 1] : right;
+    const double before = i > 0 ? cuts[i - 1] : l.begin - reach;
+    const double behind = i < cuts.size() ? cuts[i] : l.end + reach;
+    line.words.back().push_back(
+        {l.text, std::clamp(before, left, right), std::clamp(behind, left, right), l.probability});
+  }
+  line.confidence = labels.empty() ? 0 : sum / static_cast<double>(labels.size());
+  return line;
+}
+
+}  // namespace rondo

@@ -1,0 +1,58 @@
+// What a recogniser has read on a page, as hOCR, ALTO and PAGE-XML.
+//
+// A page that was read from a file of the same format is that file with its texts filled in:
+// regions, ids, outlines and what else stands in it stay, the texts of its lines are replaced.
+// Otherwise a new document is made, of one block with all lines.
+//
+// - hOCR 1.2: ocr_page, ocr_carea, ocr_line, ocrx_word with x_wconf, ocrx_cinfo with x_bboxes and
+//   x_confs
+// - ALTO 4: TextBlock, TextLine, String with WC, SP; Glyph with GC, which version 2 does not have
+// - PAGE 2019: TextLine with TextEquiv and its conf, and the text of the whole region
+//
+// Confidences are means of the model's probabilities, 0 to 1 (hOCR: to 100). Characters that XML
+// 1.0 cannot hold become U+FFFD. Errors: InputError, for a file that has changed since it was read.
+// Thread safety: pure functions, but for the time of day in the metadata of new PAGE-XML.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/page/page_file.h"
+
+namespace rondo {
+
+struct ReadCharacter {
+  std::string text;
+  double left = 0, right = 0;  // pixels of the image
+  double confidence = 0;
+};
+
+struct ReadLine {
+  std::string text;
+  std::vector<std::vector<ReadCharacter>> words;  // without the spaces
+  double confidence = 0;
+};
+
+// Where a recogniser saw a label: a short stretch within what it stands for.
+struct SeenLabel {
+  std::string text;
+  double begin = 0, end = 0;  // pixels of the image
+  double probability = 0;
+};
+
+// From labels in their order, spaces among them. A character reaches half-way to its neighbours;
+// the first and the last as far to the other side, within the line from `left` to `right`.
+ReadLine arrange(std::span<const SeenLabel> labels, double left, double right);
+
+// `lines`: as many as the page has, in its order. `page.image`, `page.size` and the regions must be
+// set; a page of an empty path was read from no file. `program`: who has read them, for the
+// metadata.
+std::string to_hocr(const PageFile& page, std::span<const ReadLine> lines,
+                    const std::string& program);
+std::string to_alto(const PageFile& page, std::span<const ReadLine> lines,
+                    const std::string& program);
+std::string to_page_xml(const PageFile& page, std::span<const ReadLine> lines,
+                        const std::string& program);
+
+}  // namespace rondo

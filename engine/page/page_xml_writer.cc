@@ -1,0 +1,129 @@
+// PAGE-XML of 2019, or the PAGE file that a page is from.
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <pugixml.hpp>
+#include <string>
+#include <string_view>
+
+#include "engine/page/page_writers.h"
+#include "engine/page/xml.h"
+#include "kernels/base/error.h"
+
+namespace rondo {
+namespace {
+
+void remove_children(pugi::xml_node node, std::string_view name) {
+  while (pugi::xml_node old = page::child_of(node, name)) node.remove_child(old);
+}
+
+// Its place is behind the outline and the words, before styles and the user's own.
+void set_text(pugi::xml_node node, const std::string& text, double confidence) {
+  remove_children(node, "TextEquiv");
+  const std::string name = page::name_like(node, "TextEquiv");
+  constexpr std::array behind =
+      std::to_array<std::string_view>({"TextStyle", "UserDefined", "Labels"});
+  pugi::xml_node before;
+  if (page::is_named(node, "TextLine")) {
+    for (const pugi::xml_node& child : node.children()) {
+      const bool is_behind =
+          std::find(behind.begin(), behind.end(), page::local_name(child)) != behind.end();
+      if (!before && is_behind) before = child;
+    }
+  } else {
+    before = page::child_of(node, "TextStyle");
+  }
+  pugi::xml_node equiv =
+      before ? node.insert_child_before(name.c_str(), before) : node.append_child(name.c_str());
+  if (confidence >= 0) page::set(equiv, "conf", page::confidence_text(confidence));
+  equiv.append_child(page::name_like(node, "Unicode").c_str())
+      .text()
+      .set(page::xml_text(text).c_str());
+}
+
+std::string now() {
+  const std::time_t time = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
+  pugi::xml_document document;
+  page::reread(document, page);
+  const pugi::xml_node sheet = page::child_of(document.document_element(), "Page");
+  const std::vector<pugi::xml_node> nodes = page::text_lines(sheet, page);
+  std::vector<std::string> texts(nodes.size());
+  for (size_t i = 0; i < lines.size(); ++i) {
+    pugi::xml_node node = nodes.at(page.lines[i].number);
+    texts[page.lines[i].number] = lines[i].text;
+    // Of another reading, which the new text would contradict.
+    remove_children(node, "Word");
+    remove_children(node, "TextEquiv");
+    if (page.lines[i].problem.empty()) set_text(node, lines[i].text, lines[i].confidence);
+  }
+  for (size_t first = 0, end = 0; first < nodes.size(); first = end) {
+    std::string text;
+    for (; end < nodes.size() && nodes[end].parent() == nodes[first].parent(); ++end) {
+      if (!texts[end].empty()) text += (text.empty() ? "" : "\n") + texts[end];
+    }
+    if (page::is_named(nodes[first].parent(), "TextRegion"))
+      set_text(nodes[first].parent(), text, -1);
+  }
+  return page::document_text(document, true);
+}
+
+// Corners on the page: the schema has no others.
+std::string points_text(const ImageRegion& region, const PageFile& page) {
+  const ImageRegion whole = ImageRegion::of_box({0, 0, page.size.width, page.size.height});
+  std::string points;
+  for (const ImagePoint& c : (region.is_whole() ? whole : region).corners) {
+    points += str(points.empty() ? "" : " ", std::clamp(c.x, 0, page.size.width), ",",
+                  std::clamp(c.y, 0, page.size.height));
+  }
+  return points;
+}
+
+void add_coords(pugi::xml_node node, const std::string& points) {
+  page::set(node.append_child("Coords"), "points", points);
+}
+
+}  // namespace
+
+std::string to_page_xml(const PageFile& page, std::span<const ReadLine> lines,
+                        const std::string& program) {
+  RONDO_CHECK(lines.size() == page.lines.size(), lines.size(), " lines of ", page.lines.size());
+  if (!page.path.empty() && page.format == PageFormat::page) return filled_in(page, lines);
+  pugi::xml_document document;
+  page::add_declaration(document);
+  pugi::xml_node root = document.append_child("PcGts");
+  page::set(root, "xmlns", "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15");
+  pugi::xml_node metadata = root.append_child("Metadata");
+  metadata.append_child("Creator").text().set(program.c_str());
+  for (const char* name : {"Created", "LastChange"})
+    metadata.append_child(name).text().set(now().c_str());
+  pugi::xml_node sheet = root.append_child("Page");
+  page::set(sheet, "imageFilename", page.image);
+  page::set(sheet, "imageWidth", std::to_string(page.size.width));
+  page::set(sheet, "imageHeight", std::to_string(page.size.height));
+  for (const page::Block& b : page::blocks_of(page)) {
+    pugi::xml_node region = sheet.append_child("TextRegion");
+    page::set(region, "id", b.id);
+    add_coords(region, points_text(ImageRegion::of_box(b.box), page));
+    std::string text;
+    for (size_t i = b.first; i < b.end; ++i) {
+      if (!page.lines[i].problem.empty()) continue;
+      pugi::xml_node line = region.append_child("TextLine");
+      page::set(line, "id", page.lines[i].id);
+      add_coords(line, points_text(page.lines[i].region, page));
+      set_text(line, lines[i].text, lines[i].confidence);
+      if (!lines[i].text.empty()) text += (text.empty() ? "" : "\n") + lines[i].text;
+    }
+    set_text(region, text, -1);
+  }
+  return page::document_text(document, true);
+}
+
+}  // namespace rondo

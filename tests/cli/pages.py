@@ -1,0 +1,214 @@
+"""Pages of text lines: from PAGE-XML and ALTO to a model, and its readings as hOCR, ALTO and PAGE-XML."""
+
+import json
+import random
+import re
+import shutil
+import xml.etree.ElementTree as ElementTree
+
+from cli_support import check, fails, folder, main, run, train
+from line_images import LINES, line_image, png
+
+WIDTH, PITCH, LEFT, TOP = 220, 22, 15, 8
+PAGE = "http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"
+ALTO = "http://www.loc.gov/standards/alto/ns-v4#"
+
+
+def local(element):
+    return element.tag.rsplit("}", 1)[-1]
+
+
+def all_of(document, name):
+    return [e for e in ElementTree.fromstring(document).iter() if local(e) == name]
+
+
+def page(rng, lines):
+    """Rows of a page that slants by a pixel in 20, its texts and the polygons around its lines."""
+    texts, polygons = [], []
+    rows = [[rng.randrange(200, 216) for _ in range(WIDTH)] for _ in range(TOP + PITCH * lines + 20)]
+    for n in range(lines):
+        texts.append(" ".join("".join(rng.choice("abc") for _ in range(rng.randrange(2, 4))) for _ in range(2)))
+        image = line_image(texts[-1], rng)
+        for y, row in enumerate(image):
+            for x, grey in enumerate(row):
+                rows[TOP + n * PITCH + y + x // 20][LEFT + x] = min(grey, 210)
+        top, right, fall = TOP + n * PITCH, LEFT + len(image[0]), len(image[0]) // 20
+        polygons.append([(LEFT, top), (right, top + fall), (right, top + fall + 20), (LEFT, top + 20)])
+    return rows, texts, polygons
+
+
+def points(polygon):
+    return " ".join(f"{x},{y}" for x, y in polygon)
+
+
+def page_xml(image, texts, polygons):
+    lines = "".join(f'<pc:TextLine id="l{n}"><pc:Coords points="{points(p)}"/><pc:Word id="w{n}"/>' +
+                    (f"<pc:TextEquiv><pc:Unicode>{t}</pc:Unicode></pc:TextEquiv>" if t is not None else "") + "<pc:TextStyle/></pc:TextLine>"
+                    for n, (t, p) in enumerate(zip(texts, polygons)))
+    return (f'<?xml version="1.0"?><!-- kept --><pc:PcGts xmlns:pc="{PAGE}"><pc:Metadata/><pc:Page imageFilename="{image}">'
+            f'<pc:TextRegion id="r"><pc:Coords points="0,0 9,0 9,9"/>{lines}</pc:TextRegion></pc:Page></pc:PcGts>')
+
+
+def alto(image, polygons, size):
+    lines = "".join(f'<TextLine ID="l{n}"><Shape><Polygon POINTS="{points([(2 * x, 2 * y) for x, y in p])}"/></Shape><String CONTENT="old"/><HYP/></TextLine>'
+                    for n, p in enumerate(polygons))
+    return (f'<alto xmlns="{ALTO}"><Description><MeasurementUnit>mm10</MeasurementUnit><sourceImageInformation><fileName>{image}</fileName>'
+            f'</sourceImageInformation></Description><Layout><Page ID="p" WIDTH="{2 * size[0]}" HEIGHT="{2 * size[1]}"><PrintSpace>'
+            f'<TextBlock ID="b">{lines}</TextBlock></PrintSpace></Page></Layout></alto>')
+
+
+def pages(root, count=8, lines=9, seed=5):
+    """root/pages/0.png with 0.xml, ...; the last is described in root/read, as PAGE and ALTO without texts."""
+    rng = random.Random(seed)
+    (root / "pages").mkdir()
+    (root / "read").mkdir()
+    for n in range(count):
+        rows, texts, polygons = page(rng, lines)
+        last = n == count - 1
+        place = root / ("read" if last else "pages")
+        (place / f"{n}.png").write_bytes(png(rows))
+        (place / f"{n}.xml").write_text(page_xml(f"{n}.png", [None] * lines if last else texts, polygons))
+    (root / "read" / "alto").mkdir()
+    (root / "read" / "alto" / "a.xml").write_text(alto(f"{n}.png", polygons, (len(rows[0]), len(rows))))
+    return texts, polygons, (len(rows[0]), len(rows))
+
+
+def bbox(element, name="bbox"):
+    return [int(v) for v in re.search(rf"{name} (\d+) (\d+) (\d+) (\d+)", element.get("title")).groups()]
+
+
+def is_within(box, outer):
+    return outer[0] <= box[0] < box[2] <= outer[2] and outer[1] <= box[1] < box[3] <= outer[3]
+
+
+def edit_distance(a, b):
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        row, last = [i], row
+        for j, y in enumerate(b, 1):
+            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (x != y)))
+    return row[-1]
+
+
+def test_from_pages_to_a_model_and_back():
+    with folder() as root:
+        texts, polygons, size = pages(root)
+        run("prepare", "lines", root / "pages", root / "mine", "--dev", 0.15, "--test", 0.15,
+            says=["divided by page: none is in two parts", "4 characters: space a b c"])
+        entry = json.loads((root / "mine" / "train.jsonl").read_text().splitlines()[0])
+        check(re.fullmatch(r"\d.xml:l0", entry["id"]) and len(entry["region"]) == 4 and entry["image_filepath"].startswith("../pages/"), entry)
+        model = root / "run"
+        train(root / "mine", model, "training.epochs=40", "distort.noise=0.05", base=LINES)
+        rate = float(run("eval", model, root / "mine" / "test.jsonl")[0].split("CER ")[1].split("%")[0])
+        check(rate < 10, "has not learnt:", rate)
+
+        source = root / "read" / "7.xml"
+        read = dict(line.split("\t") for line in run("transcribe", model, source)[0].splitlines())
+        check(list(read) == [f"{source}:l{n}" for n in range(9)], read)
+        wrong = sum(edit_distance(t, read[f"{source}:l{n}"]) for n, t in enumerate(texts))
+        check(wrong <= 0.15 * sum(map(len, texts)), read, texts)
+        read = list(read.values())
+        as_json = [json.loads(line) for line in run("transcribe", model, source, "--format", "jsonl")[0].splitlines()]
+        check([line["text"] for line in as_json] == read and as_json[2]["id"] == f"{source}:l2" and "reference" not in as_json[2], as_json[2])
+        hocr_tells_words_and_places(run("transcribe", model, source, "--format", "hocr")[0], read, polygons, size)
+        page_is_filled_in(run("transcribe", model, source, "--format", "page")[0], read)
+        alto_is_new_or_filled_in(root, model, source, read, polygons, size)
+        several_pages_go_to_a_folder(root, model, source)
+        regions_of_a_manifest(root, model, read, polygons)
+        bad_pages_are_named(root, model, source)
+
+
+def hocr_tells_words_and_places(document, read, polygons, size):
+    by_class = {}
+    for e in ElementTree.fromstring(document).iter():
+        by_class.setdefault(e.get("class"), []).append(e)
+    check(bbox(by_class["ocr_page"][0]) == [0, 0, *size], by_class["ocr_page"][0].get("title"))
+    lines = by_class["ocr_line"]
+    check(["".join(line.itertext()) for line in lines] == read, document)
+    check([line.get("id") for line in lines] == [f"l{n}" for n in range(len(read))], document)
+    for line, polygon in zip(lines, polygons):
+        around = [min(x for x, _ in polygon), min(y for _, y in polygon), max(x for x, _ in polygon), max(y for _, y in polygon)]
+        check(bbox(line) == around, line.get("title"), around)
+        end = 0
+        for word in line:
+            check(word.get("class") == "ocrx_word" and is_within(bbox(word), around) and bbox(word)[0] >= end, word.get("title"))
+            check(0 < int(word.get("title").split("x_wconf ")[1]) <= 100, word.get("title"))
+            check(all(is_within(bbox(c, "x_bboxes"), bbox(word)) for c in word), ElementTree.tostring(word))
+            end = bbox(word)[2]
+    check(len({e.get("id") for e in by_class["ocrx_word"]}) == len(by_class["ocrx_word"]) == sum(len(t.split()) for t in read), "words")
+
+
+def page_is_filled_in(document, read):
+    check("<!-- kept -->" in document, document)
+    lines = all_of(document, "TextLine")
+    check([local(e) for e in lines[0]] == ["Coords", "TextEquiv", "TextStyle"], document)
+    check([next(line.iter(f"{{{PAGE}}}Unicode")).text for line in lines] == read, document)
+    check(all(0 < float(line.find(f"{{{PAGE}}}TextEquiv").get("conf")) <= 1 for line in lines), document)
+    region = all_of(document, "TextRegion")[0]
+    check(region.find(f"{{{PAGE}}}TextEquiv/{{{PAGE}}}Unicode").text == "\n".join(read), document)
+
+
+def texts_of_alto(document):
+    return [" ".join(e.get("CONTENT") for e in line if local(e) == "String") for line in all_of(document, "TextLine")]
+
+
+def alto_is_new_or_filled_in(root, model, source, read, polygons, size):
+    new = run("transcribe", model, source, "--format", "alto")[0]
+    check(texts_of_alto(new) == read and "HYP" not in new, new)
+    check([e.get("POINTS") for e in all_of(new, "Polygon")] == [points(p) for p in polygons], new)
+    check(all_of(new, "Page")[0].get("WIDTH") == str(size[0]), new)
+    for string in all_of(new, "String"):
+        check("".join(g.get("CONTENT") for g in string) == string.get("CONTENT") and 0 < float(string.get("WC")) <= 1, new)
+    # In units twice as fine, and an image that is named from the folder above.
+    filled = run("transcribe", model, root / "read" / "alto" / "a.xml", "--format", "alto")[0]
+    check(texts_of_alto(filled) == read and "old" not in filled and 'ID="b"' in filled, filled)
+    for a, b in zip(all_of(new, "String"), all_of(filled, "String")):
+        check(2 * float(a.get("HPOS")) == float(b.get("HPOS")) and 2 * float(a.get("HEIGHT")) == float(b.get("HEIGHT")), a.attrib, b.attrib)
+    # ALTO as PAGE: a new document.
+    as_page = run("transcribe", model, root / "read" / "alto" / "a.xml", "--format", "page")[0]
+    check([e.text for e in all_of(as_page, "Unicode")][:-1] == read, as_page)
+
+
+def several_pages_go_to_a_folder(root, model, source):
+    out = root / "out"
+    run("transcribe", model, source, root / "pages" / "0.xml", "--format", "hocr", code=2, errs="--format hocr of several inputs needs --out FOLDER")
+    said = run("transcribe", model, root / "pages", source, "--format", "page", "--out", out)[0].splitlines()
+    check(sorted(said) == sorted(str(out / f"{n}.xml") for n in range(8)), said)
+    check(len(all_of((out / "3.xml").read_text(), "TextLine")) == 9, "lines")
+    fails("transcribe", model, root / "pages", "--format", "page", "--out", root / "pages", errs=["would overwrite the page"])
+    # A line without a page is a page of its own.
+    (root / "line.png").write_bytes(png(line_image("abc cab", random.Random(2))))
+    one = run("transcribe", model, root / "line.png", "--format", "hocr")[0]
+    check(len(all_of(one, "span")) > 2 and 'id="line_1"' in one, one)
+
+
+def regions_of_a_manifest(root, model, read, polygons):
+    entries = [{"image_filepath": "read/7.png", "region": p} for p in polygons[:3]]
+    entries.append({"image_filepath": "line.png"})
+    (root / "list.jsonl").write_text("".join(json.dumps(e) + "\n" for e in entries))
+    run("transcribe", model, root / "list.jsonl", "--format", "alto", "--out", root / "listed", says=["7.xml", "line.xml"])
+    check(texts_of_alto((root / "listed" / "7.xml").read_text()) == read[:3], "texts of regions")
+
+
+def bad_pages_are_named(root, model, source):
+    bad = root / "bad"
+    bad.mkdir()
+    shutil.copy(root / "read" / "7.png", bad)
+    lines = '<TextLine id="far"><Coords points="900,0 950,0 950,20"/></TextLine><TextLine id="none"/>'
+    good = '<TextLine id="good"><Coords points="{}"/></TextLine>'.format(re.search('points="([^"]*)"/><pc:Word', source.read_text())[1])
+    (bad / "a.xml").write_text(f'<PcGts><Page imageFilename="7.png"><TextRegion>{lines}{good}</TextRegion></Page></PcGts>')
+    (bad / "b.xml").write_text("<PcGts>\n<Page>\n<TextRegion></PcGts>")
+    (bad / "c.xml").write_text('<PcGts><Page imageFilename="lost.png"><TextRegion>' + good + "</TextRegion></Page></PcGts>")
+    (bad / "d.xml").write_text("<html/>")
+    (bad / "e.xml").write_text('<PcGts><Page imageFilename="7.png"/></PcGts>')
+    out, _ = run("transcribe", model, bad, code=1,
+                 errs=["a.xml:far: lies beyond its image, which has 220 x", "a.xml:none: has no Coords with points", "b.xml:3: is no whole XML",
+                       "c.xml: its image 'lost.png' is not there", "e.xml: has no lines"])
+    check(len(out.splitlines()) == 1 and out.startswith(f"{bad / 'a.xml'}:good\t"), out)
+    document = run("transcribe", model, bad / "a.xml", "--format", "page", code=1)[0]
+    check([len(line) for line in all_of(document, "TextLine")] == [1, 0, 2], document)
+    fails("transcribe", model, bad / "d.xml", errs="d.xml: is XML of 'html', expected a page: PAGE-XML (PcGts) or ALTO (alto)")
+    run("prepare", "lines", bad, root / "none", code=1, errs=["b.xml:3: is no whole XML", "a.xml:far: lies beyond its image"])
+
+
+main(globals())

@@ -1,0 +1,42 @@
+// What a model has read of lines, as documents of pages: hOCR, ALTO, PAGE-XML.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/page/page_writers.h"
+#include "tools/recognition/predictions.h"
+
+namespace rondo {
+
+// How many pages these are; lines of one page follow each other.
+size_t count_pages(const std::vector<ModelInput>& inputs);
+
+// Takes what was read line by line, and writes each page when its last line is there: on standard
+// output, or into a file of the style's folder, whose name is written then. An image of one line is
+// a page of one line. Borrows what it is made of.
+class PageOutput {
+ public:
+  PageOutput(const PredictionStyle& style, const std::vector<ModelInput>& inputs,
+             const ImageReader& images)
+      : style_(style), inputs_(inputs), images_(images) {}
+
+  // The next of the inputs. Its labels have their places in pixels of the line. nullptr: it could
+  // not be read, and stays without a text. Throws InputError for a file that cannot be written or
+  // has changed.
+  void take(const Transcript* transcript);
+
+ private:
+  void write(std::span<const ModelInput> inputs,
+             const std::vector<std::vector<SeenLabel>>& labels) const;
+
+  const PredictionStyle& style_;
+  const std::vector<ModelInput>& inputs_;
+  const ImageReader& images_;
+  size_t first_ = 0;                            // input of the page that is being read
+  std::vector<std::vector<SeenLabel>> labels_;  // of the inputs from there on
+  std::vector<bool> is_read_;
+};
+
+}  // namespace rondo
