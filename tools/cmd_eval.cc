@@ -80,6 +80,40 @@ std::optional<LearningCurve> curve_of(const std::string& model) {
   return learning_curve_of(read_training_log(log), folder.parent_path().filename().string());
 }
 
+// At most so many pixels high, as the mean of squares of them: pages are looked at, not measured.
+GreyImage shrunk(const GreyImage& image) {
+  constexpr int32_t most_height = 96;
+  const int32_t factor = (image.height + most_height - 1) / most_height;
+  if (factor <= 1) return image;
+  GreyImage small(std::max(image.width / factor, 1), image.height / factor);
+  for (int32_t y = 0; y < small.height; ++y) {
+    for (int32_t x = 0; x < small.width; ++x) {
+      int32_t sum = 0, n = 0;
+      for (int32_t dy = 0; dy < factor; ++dy) {
+        for (int32_t at = x * factor; at < std::min((x + 1) * factor, image.width); ++at, ++n) {
+          sum += image.row(y * factor + dy)[at];
+        }
+      }
+      small.row(y)[x] = static_cast<uint8_t>(sum / n);
+    }
+  }
+  return small;
+}
+
+// The images of the worst lines, as files; none of recordings and features.
+std::vector<std::string> worst_images(const ErrorAnalysis& errors, const ManifestDataset& data,
+                                      const ImageReader& images) {
+  std::vector<std::string> all;
+  for (const int64_t index : errors.worst_indices()) {
+    const ManifestEntry& e = data.entry(index);
+    all.emplace_back();
+    if (e.kind == InputKind::image) {
+      all.back() = make_png(shrunk(read_region(images, e.file(), e.region)));
+    }
+  }
+  return all;
+}
+
 Json edits_json(const std::vector<TextEdit>& edits) {
   const auto text = [](const std::string& t) { return t.empty() ? Json() : Json(t); };
   Json all = Json::array();
@@ -219,7 +253,10 @@ int run_eval(const EvalOptions& o) {
   collector.finish();
   if (is_text) results.unwritable = unwritable_text(*data, model.alphabet());
   if (!o.hypotheses.empty()) replace_text_file(o.hypotheses, collector.lines());
-  if (!o.report.empty()) replace_text_file(o.report, evaluation_html(results_page(results)));
+  if (!o.report.empty()) {
+    results.worst_images = worst_images(results.errors, *data, images);
+    replace_text_file(o.report, evaluation_html(results_page(results)));
+  }
   if (o.json) {
     std::printf("%s\n", results_json(results).dump().c_str());
   } else {

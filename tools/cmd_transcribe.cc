@@ -162,6 +162,41 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
   return failures;
 }
 
+// From columns of the scaled line to pixels of the image.
+void place(Transcript& t, ImageInfo image, const LineConfig& line) {
+  const double scale = static_cast<double>(image.height) / line.height;
+  const auto pixel = [&](double column) {
+    return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(image.width));
+  };
+  for (auto* tokens : {&t.words, &t.characters}) {
+    for (Transcript::Token& token : *tokens) {
+      token.begin = pixel(token.begin);
+      token.end = pixel(token.end);
+    }
+  }
+}
+
+// One line, with its picture. How many failed.
+int transcribe_line(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
+                    const std::vector<ModelInput>& inputs) {
+  const ImageFileReader images;
+  const ModelInput& input = inputs.front();
+  return !attempt([&] {
+    require_kind(input, model, InputKind::image);
+    const LineConfig line = line_config(model.description().config.features);
+    const GreyImage image = read_image(input, images);
+    line.require_line(image.info(), input.name);
+    Prediction p;
+    p.transcript = model.transcribe(model.features(image));
+    draw_line_alignment(o.picture, input.name, p.transcript, model.vocabulary(),
+                        model.frame_seconds(), line, image);
+    place(p.transcript, image.info(), line);
+    PageOutput page(style, inputs, images);
+    if (is_of_pages(style.format)) return page.take(&p.transcript);
+    write_prediction(style, Task::ctc, input, p, {.seconds = 0, .image = image.info()});
+  });
+}
+
 struct LoadedInput {
   const ModelInput* input = nullptr;
   Matrix features = {};
@@ -191,20 +226,6 @@ void load(LoadedInput& loaded, const Recognizer& model, const ImageReader& image
     }
   } catch (const InputError& e) {
     loaded.failure = e.what();
-  }
-}
-
-// From columns of the scaled line to pixels of the image.
-void place(Transcript& t, ImageInfo image, const LineConfig& line) {
-  const double scale = static_cast<double>(image.height) / line.height;
-  const auto pixel = [&](double column) {
-    return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(image.width));
-  };
-  for (auto* tokens : {&t.words, &t.characters}) {
-    for (Transcript::Token& token : *tokens) {
-      token.begin = pixel(token.begin);
-      token.end = pixel(token.end);
-    }
   }
 }
 
@@ -265,7 +286,7 @@ void require_fitting(const PredictOptions& o) {
   require_fitting_output(style, o.format);
   require_fitting(o.decoding, o.format);
   if (o.picture.asked() && o.files.size() != 1) {
-    throw WrongUsage("--picture takes a single recording");
+    throw WrongUsage("--picture takes a single recording or line");
   }
   if (std::count(o.files.begin(), o.files.end(), "-") > 1) {
     throw WrongUsage("standard input, '-', can be read once");
@@ -290,7 +311,7 @@ int run_predict(const PredictOptions& o) {
   }
   if (o.picture.asked() && inputs.size() != 1) {
     fail_input(o.files.front(), ": holds ", inputs.size(),
-               " inputs, --picture takes one recording");
+               " inputs, --picture takes one recording or line");
   }
   const PredictionStyle style = style_of(o, inputs);
   if (kind == InputKind::image && is_timed(style.format))
@@ -301,13 +322,15 @@ int run_predict(const PredictOptions& o) {
   require_apart(o, style, inputs);
   if (!o.out.empty()) make_directories(o.out);
   const bool alone = o.stream || o.picture.asked();
-  if (alone && kind != InputKind::recording) {
+  const bool is_line = kind == InputKind::image && !o.stream;
+  if (alone && kind != InputKind::recording && !is_line) {
     fail_input(model.file(), ": was trained on ",
                kind == InputKind::image ? "images" : "ready features", "; ",
-               o.stream ? "--stream" : "--picture", " takes recordings");
+               o.stream ? "--stream takes recordings" : "--picture takes recordings and images");
   }
-  const int failures =
-      alone ? transcribe_each(o, model, style, inputs) : predict_groups(o, model, style, inputs);
+  const int failures = !alone    ? predict_groups(o, model, style, inputs)
+                       : is_line ? transcribe_line(o, model, style, inputs)
+                                 : transcribe_each(o, model, style, inputs);
   return failures ? 1 : 0;
 }
 

@@ -19,13 +19,14 @@ constexpr double wave_height = 70, spectrogram_height = 110, posterior_height = 
 
 struct Frame {
   double width = 0;
-  double seconds = 0;
-  double x(double t) const { return left + (width - left - right) * t / seconds; }
+  double length = 0;  // of all frames, in units of the axis
+  double scale() const { return (width - left - right) / length; }
+  double x(double from_begin) const { return left + scale() * from_begin; }
 };
 
 void check(const AlignmentPicture& p) {
   RONDO_CHECK(
-      p.frames > 0 && p.classes > 0 && p.frame_seconds > 0 &&
+      p.frames > 0 && p.classes > 0 && p.frame_length > 0 &&
           p.posteriors.size() == static_cast<size_t>(p.frames) * static_cast<size_t>(p.classes),
       "posteriors of ", p.frames, " frames and ", p.classes, " classes have ", p.posteriors.size(),
       " values");
@@ -36,6 +37,9 @@ void check(const AlignmentPicture& p) {
                        static_cast<size_t>(p.spectrogram_frames) * static_cast<size_t>(p.bins)),
               "a spectrogram of ", p.spectrogram_frames, " x ", p.bins, " has ",
               p.spectrogram.size(), " values");
+  RONDO_CHECK(
+      p.line.size() == static_cast<size_t>(p.line_columns) * static_cast<size_t>(p.line_rows),
+      "a line of ", p.line_columns, " x ", p.line_rows, " has ", p.line.size(), " values");
   for (const AlignedLabel& l : p.labels) {
     RONDO_CHECK(
         l.label >= 0 && l.label < p.classes && l.begin >= 0 && l.begin < l.end && l.end <= p.frames,
@@ -99,7 +103,7 @@ void draw_curve(Picture& picture, const AlignmentPicture& p, int32_t label, cons
     const float v = p.posteriors[static_cast<size_t>(t) * static_cast<size_t>(p.classes) +
                                  static_cast<size_t>(label)];
     const double share = std::isfinite(v) ? std::clamp(static_cast<double>(v), 0.0, 1.0) : 0;
-    points.push_back({frame.x((t + 0.5) * p.frame_seconds), y + posterior_height * (1 - share)});
+    points.push_back({frame.x((t + 0.5) * p.frame_length), y + posterior_height * (1 - share)});
   }
   picture.polyline(points, css);
 }
@@ -132,7 +136,7 @@ void draw_labels(Picture& picture, const AlignmentPicture& p, const Frame& frame
                  double band_top) {
   const auto colours = colours_of(p);
   for (const AlignedLabel& l : p.labels) {
-    const double from = frame.x(l.begin * p.frame_seconds), to = frame.x(l.end * p.frame_seconds);
+    const double from = frame.x(l.begin * p.frame_length), to = frame.x(l.end * p.frame_length);
     const std::string fill = "f" + colours.at(l.label);
     picture.rect(from, band_top, to - from, y - band_top, fill + " band");
     picture.rect(from, y + 2, std::max(to - from, 2.0), 5, fill);
@@ -140,33 +144,40 @@ void draw_labels(Picture& picture, const AlignmentPicture& p, const Frame& frame
   }
 }
 
-void draw_time(Picture& picture, const Frame& frame, double begin, double y) {
+void draw_axis(Picture& picture, const AlignmentPicture& p, const Frame& frame, double y) {
   picture.line({left, y}, {frame.width - right, y}, "axis");
-  const std::vector<double> marks = svg::ticks(begin, begin + frame.seconds);
+  const std::vector<double> marks = svg::ticks(p.begin, p.begin + frame.length);
   const double step = marks.size() > 1 ? marks[1] - marks[0] : 1;
   for (double t : marks) {
-    const double x = frame.x(t - begin);
+    const double x = frame.x(t - p.begin);
     picture.line({x, y}, {x, y + 5}, "axis");
     picture.text({x, y + 19}, svg::tick_text(t, step), "note", "middle");
   }
-  picture.text({(left + frame.width - right) / 2, y + 38}, "seconds", "label", "middle");
+  picture.text({(left + frame.width - right) / 2, y + 38}, p.unit, "label", "middle");
 }
 
 }  // namespace
 
 std::string alignment_svg(const AlignmentPicture& p) {
   check(p);
-  const double seconds = p.frames * p.frame_seconds;
   // Wide enough to tell neighbouring labels apart, within what a page can show.
   const Frame frame{
       std::clamp(left + right + 22.0 * static_cast<double>(p.labels.size()), 760.0, 2400.0),
-      seconds};
+      p.frames * p.frame_length};
+  const double line_height = frame.scale() * p.line_rows;  // pixels stay square
   double height = top + 16 + posterior_height + label_height + bottom;
+  if (!p.line.empty()) height += line_height + gap;
   if (!p.waveform.empty()) height += wave_height + gap;
   if (!p.spectrogram.empty()) height += spectrogram_height + gap;
   Picture picture(frame.width, height, p.title);
   picture.text({left, 22}, p.title, "strong");
-  double y = top;
+  double y = top, band_top = 0;
+  if (!p.line.empty()) {
+    picture.image(frame.x(-p.begin), y, frame.scale() * p.line_columns, line_height, p.line,
+                  p.line_columns, p.line_rows);
+    band_top = y;
+    y += line_height + gap;
+  }
   if (!p.waveform.empty()) {
     draw_waveform(picture, p.waveform, frame, y);
     y += wave_height + gap;
@@ -177,8 +188,8 @@ std::string alignment_svg(const AlignmentPicture& p) {
   }
   y += 16;
   draw_posteriors(picture, p, frame, y);
-  draw_labels(picture, p, frame, y + posterior_height, y);
-  draw_time(picture, frame, p.begin_seconds, y + posterior_height + label_height);
+  draw_labels(picture, p, frame, y + posterior_height, p.line.empty() ? y : band_top);
+  draw_axis(picture, p, frame, y + posterior_height + label_height);
   return picture.finish();
 }
 

@@ -74,9 +74,14 @@ struct AlignmentPicture {
   int32_t frames = 0;
   int32_t classes = 0;
   int32_t blank = 0;
-  double frame_seconds = 0.01;  // one row of the posteriors
-  double begin_seconds = 0;     // what the axis has at the first of them
+  std::string unit = "seconds";  // of the axis; "pixels" of a line of text
+  double frame_length = 0.01;    // one row of the posteriors
+  double begin = 0;              // what the axis has at the first of them
   std::vector<AlignedLabel> labels;
+  // The image of a line of text, optional, [line_rows, line_columns], 0 black to 255 white: each
+  // column is a unit of the axis, the first one at 0.
+  std::span<const unsigned char> line;
+  int32_t line_columns = 0, line_rows = 0;
   std::span<const float> waveform;  // optional, in [-1, 1], over the same time
   std::span<const float>
       spectrogram;  // optional, [spectrogram_frames, bins], any scale; low bins first
@@ -84,8 +89,9 @@ struct AlignmentPicture {
   int32_t bins = 0;
 };
 
-// From top to bottom: waveform and spectrogram (where given), posteriors of the labels that occur
-// and of blank, the labels over their frames, and the time. RONDO_CHECK that sizes agree.
+// From top to bottom: line, waveform and spectrogram (where given), posteriors of the labels that
+// occur and of blank, the labels over their frames, and the axis. The stretches of labels are
+// tinted, on the line too. RONDO_CHECK that sizes agree.
 std::string alignment_svg(const AlignmentPicture& picture);
 
 }  // namespace rondo

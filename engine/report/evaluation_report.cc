@@ -6,6 +6,7 @@
 
 #include "engine/report/html.h"
 #include "engine/report/progress.h"
+#include "engine/report/svg.h"
 #include "kernels/base/error.h"
 
 namespace rondo::report {
@@ -210,7 +211,12 @@ std::string worst_section(const std::vector<AlignedUtterance>& worst) {
     s += html_text(str(counted(u.words.errors(), "error"), " in ",
                        counted(u.words.reference, "word"), ", ", u.characters.errors(), " in ",
                        counted(u.characters.reference, "character"))) +
-         "</p>\n" + aligned_words(u.word_edits);
+         "</p>\n";
+    if (!u.png.empty()) {
+      s += "<img class=\"line\" alt=\"\" src=\"data:image/png;base64," + svg::base64(u.png) +
+           "\">\n";
+    }
+    s += aligned_words(u.word_edits);
     if (characters_help(u.word_edits)) s += aligned_characters(u.character_edits);
     s += "</article>\n";
   }

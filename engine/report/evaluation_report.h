@@ -63,6 +63,7 @@ struct AlignedUtterance {
   std::string note;  // who speaks, how long
   Counts words, characters;
   std::vector<EditMark> word_edits, character_edits;
+  std::string png = {};  // the image that was read, a file of that format; empty: there is none
 };
 
 // Of a ctc model.

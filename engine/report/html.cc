@@ -46,6 +46,7 @@ td.bar i { display: block; height: .7rem; min-width: 1px; background: var(--mark
 .matrix td.right { font-weight: 700; outline: 2px solid var(--mark); outline-offset: -2px; }
 article { margin: 0 0 1.1rem; padding: .6rem .9rem; border: 1px solid var(--rule); border-radius: .5rem; }
 .aligned { font-size: 1.0625rem; line-height: 1.9; max-width: none; margin: .3rem 0 0; }
+.line { display: block; max-width: 100%; height: auto; margin: .4rem 0; border-radius: .25rem; }
 .letters { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .875rem; white-space: pre-wrap; }
 del, ins { padding: .1em .25em; border-radius: .25em; text-decoration-thickness: 1px; }
 del { color: var(--lost); background: var(--lost-page); text-decoration-line: line-through; }
@@ -134,8 +135,8 @@ std::string html_page(std::string_view title, std::string_view content) {
   return str(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'\">\n<title>",
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src "
+      "data:; style-src 'unsafe-inline'\">\n<title>",
       html_text(title), "</title>\n<style>", style, "</style>\n</head>\n<body>\n<main>\n", content,
       "</main>\n</body>\n</html>\n");
 }

@@ -113,6 +113,8 @@ std::string grey_png(std::span<const unsigned char> grey, int columns, int rows)
   return png;
 }
 
+}  // namespace
+
 std::string base64(std::string_view bytes) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string s;
@@ -125,8 +127,6 @@ std::string base64(std::string_view bytes) {
   }
   return s;
 }
-
-}  // namespace
 
 std::string number(double x) {
   char buffer[64];

@@ -15,6 +15,7 @@ struct Point {
 // At most two decimals, no "-0", no exponent.
 std::string number(double x);
 std::string escape(std::string_view text);
+std::string base64(std::string_view bytes);
 
 // Elements are appended in painting order. Colours come from classes: s0…s7 the palette (stroke),
 // f0…f7 the same as fill, "axis", "grid", "faint" lines, "label", "strong" text.

@@ -1,10 +1,13 @@
 """Images of text lines: from a folder of them to a model and its transcripts."""
 
+import base64
 import json
 import pathlib
 import random
 import re
 import shutil
+import struct
+import xml.etree.ElementTree as ElementTree
 
 from cli_support import TINY, check, fails, folder, main, run, train, write_manifest
 from line_images import LINES, line_image, pgm, png
@@ -53,7 +56,7 @@ def test_from_a_folder_of_lines_to_a_model():
         rate = float(out.split("CER ")[1].split("%")[0])
         check(rate < 10, "has not learnt:", out)
         check(test[0]["folder"] in out, out)
-        check((root / "report.html").exists(), "no report")
+        worst_lines_are_shown(root, model, test)
 
         # One line, all lines of a folder, of a manifest, from standard input: the same text.
         image = (root / "mine" / test[0]["image_filepath"]).resolve()
@@ -73,8 +76,40 @@ def test_from_a_folder_of_lines_to_a_model():
         check(run("transcribe", model, blank)[0] == "\n", "a blank line has text")
 
         places_are_in_the_image(model, image, text)
+        alignment_is_drawn_over_the_line(root, model, image, text)
         info_and_init_from(root, model, image, text)
         what_a_model_of_lines_refuses(root, model, image)
+
+
+def worst_lines_are_shown(root, model, test):
+    write_manifest(root / "mine" / "wrong.jsonl", [line | {"text": "ccc ccc"} for line in test[:3]] + test[3:])
+    out = run("eval", model, root / "mine" / "wrong.jsonl", "--report", root / "report.html")[0]
+    page = (root / "report.html").read_text()
+    articles = page.split("<article>")[1:]
+    check(len(articles) >= 3 and "worst utterance" in out, out)
+    for article in articles:
+        name = test[int(re.search("<h3><bdi>[^<]*:(\\d+)</bdi>", article)[1]) - 1]["image_filepath"]
+        image = re.search('<img class="line" alt="" src="data:image/png;base64,([^"]+)">', article)
+        width, height = struct.unpack(">II", base64.b64decode(image[1])[16:24])
+        header = (root / "mine" / name).read_bytes()
+        size = struct.unpack(">II", header[16:24]) if name.endswith(".png") else tuple(map(int, header.split()[1:3]))
+        check((width, height) == size, name, width, height, size)
+    check("img-src data:" in page and "script" not in page, "policy")
+
+
+def alignment_is_drawn_over_the_line(root, model, image, text):
+    picture = root / "alignment.svg"
+    check(run("transcribe", model, image, "--picture", picture)[0].strip() == text, "another text with --picture")
+    drawn = ElementTree.parse(picture).getroot()
+    shown = [(float(e.get("width")), float(e.get("height"))) for e in drawn.iter() if e.tag.endswith("}image")]
+    line = json.loads(run("transcribe", model, image, "--format", "jsonl", "--picture", picture)[0])
+    check(len(shown) == 1 and abs(shown[0][0] / shown[0][1] - line["width"] / line["height"]) < 0.02, shown, line)
+    labels = "".join(e.text for e in drawn.iter() if e.get("class") == "strong")
+    check(labels == text + text.replace(" ", "\u2423"), labels)
+    check("pixels" in [e.text for e in drawn.iter()], "no axis of pixels")
+    run("transcribe", model, image, "--picture", picture, "--picture-from", 1, code=2, errs="are seconds of recordings")
+    fails("transcribe", model, image.parent, "--picture", picture, errs="--picture takes one recording or line")
+    fails("transcribe", model, root / "scans" / "book0" / "blank.png", "--picture", picture, errs="blank.png: nothing stands on it")
 
 
 def sheets_of_what_is_seen(root, scans):

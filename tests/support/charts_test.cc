@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <regex>
 
 #include "engine/report/svg.h"
 #include "tests/support/support.h"
@@ -214,6 +215,31 @@ TEST_CASE("a curve straight from a log", "[charts]") {
   CHECK(c.error_rates[0].name == "WER");
   log.series = {{"validation.error", {"validation.error", {2}, {0.5}}}};
   CHECK(learning_curve_of(log, "run").error_rates.at(0).name == "error");
+}
+
+TEST_CASE("an alignment is drawn over the image of a line", "[charts]") {
+  const ExampleAlignment e;
+  // Its pixels are square, and its left edge is behind that of the first frame, which is padding.
+  const std::vector<unsigned char> grey(100 * 20, 7);
+  AlignmentPicture line = e.picture;
+  line.line = grey;
+  line.line_columns = 100;
+  line.line_rows = 20;
+  line.unit = "pixels";
+  line.frame_length = 120.0 / line.frames;
+  line.begin = -10;
+  line.waveform = line.spectrogram = {};
+  const std::string over_line = alignment_svg(line);
+  check_xml(over_line);
+  std::smatch drawn;
+  REQUIRE(std::regex_search(
+      over_line, drawn,
+      std::regex("<image x=\"([0-9.]+)\" y=\"[0-9.]+\" width=\"([0-9.]+)\" height=\"([0-9.]+)\"")));
+  CHECK(std::stod(drawn[2]) == Approx(5 * std::stod(drawn[3])).epsilon(1e-3));
+  CHECK(std::stod(drawn[1]) == Approx(72 + std::stod(drawn[2]) / 10).epsilon(1e-3));
+  CHECK(over_line.find(">pixels<") != std::string::npos);
+  line.line_rows = 21;
+  CHECK_THROWS_WITH(alignment_svg(line), Contains("a line of 100 x 21 has 2000 values"));
 }
 
 TEST_CASE("an alignment shows sound, spectrum, posteriors, labels and time", "[charts]") {

@@ -31,6 +31,22 @@ Part part_of(const PictureOptions& o, const std::string& name, const Transcript&
   return part;
 }
 
+// Its labels in frames from the part's begin; a frame is so long, in what the times of `t` are.
+std::vector<AlignedLabel> labels_of(const Transcript& t, const Vocabulary& vocabulary,
+                                    double frame_length, const Part& part) {
+  std::vector<AlignedLabel> labels;
+  for (const Transcript::Token& c : t.characters) {
+    const int64_t first = std::llround(c.begin / frame_length) - part.first;
+    const int64_t last =
+        std::min<int64_t>(std::llround(c.end / frame_length), part.end) - part.first;
+    const auto label = vocabulary.find(c.text);
+    if (!label || last <= 0 || first >= last) continue;
+    labels.push_back({c.text, *label, static_cast<int32_t>(std::max<int64_t>(first, 0)),
+                      static_cast<int32_t>(last)});
+  }
+  return labels;
+}
+
 std::vector<float> posteriors_of(const Transcript& t, const Part& part) {
   std::vector<float> posteriors;
   for (int64_t f = part.first; f < part.end; ++f) {
@@ -57,7 +73,9 @@ std::string title_of(const Transcript& t, double begin, double end, double secon
 }  // namespace
 
 void add_picture_options(Command& command, PictureOptions* o) {
-  command.add_option("--picture", o->path, "draw the alignment of one recording as SVG")
+  command
+      .add_option("--picture", o->path,
+                  "draw the alignment of one recording, or of one line's image, as SVG")
       .type_name("FILE");
   command.add_option("--picture-from", o->from, "second at which the picture begins")
       .range(0.0, 1e7)
@@ -84,21 +102,39 @@ void draw_alignment(const PictureOptions& o, const std::string& name, const Tran
   p.frames = static_cast<int32_t>(part.end - part.first);
   p.classes = static_cast<int32_t>(t.classes);
   p.blank = vocabulary.blank();
-  p.frame_seconds = frame_seconds;
-  p.begin_seconds = begin;
+  p.frame_length = frame_seconds;
+  p.begin = begin;
   const auto place = [&](double at) {
     return static_cast<size_t>(std::llround(at / seconds * static_cast<double>(samples.size())));
   };
   p.waveform = samples.subspan(place(begin), place(end) - place(begin));
-  for (const Transcript::Token& c : t.characters) {
-    const int64_t first = std::llround(c.begin / frame_seconds) - part.first;
-    const int64_t last =
-        std::min<int64_t>(std::llround(c.end / frame_seconds), part.end) - part.first;
-    const auto label = vocabulary.find(c.text);
-    if (!label || last <= 0 || first >= last) continue;
-    p.labels.push_back({c.text, *label, static_cast<int32_t>(std::max<int64_t>(first, 0)),
-                        static_cast<int32_t>(last)});
-  }
+  p.labels = labels_of(t, vocabulary, frame_seconds, part);
+  replace_text_file(o.path, alignment_svg(p));
+}
+
+void draw_line_alignment(const PictureOptions& o, const std::string& name, const Transcript& t,
+                         const Vocabulary& vocabulary, double frame_columns, const LineConfig& line,
+                         const GreyImage& image) {
+  if (t.frames == 0) fail_input(name, ": nothing stands on it: there is nothing to draw");
+  if (o.from > 0 || o.to > 0)
+    throw WrongUsage(
+        "--picture-from and --picture-to are seconds of recordings; of a line all is drawn");
+  const Part all{0, t.frames};
+  const std::vector<float> posteriors = posteriors_of(t, all);
+  const double scale = static_cast<double>(image.height) / line.height;  // pixels to a column
+  AlignmentPicture p;
+  p.title = t.text;
+  p.posteriors = posteriors;
+  p.frames = static_cast<int32_t>(t.frames);
+  p.classes = static_cast<int32_t>(t.classes);
+  p.blank = vocabulary.blank();
+  p.unit = "pixels";
+  p.frame_length = frame_columns * scale;
+  p.begin = -line.padding * scale;
+  p.line = image.pixels;
+  p.line_columns = image.width;
+  p.line_rows = image.height;
+  p.labels = labels_of(t, vocabulary, frame_columns, all);
   replace_text_file(o.path, alignment_svg(p));
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "engine/data/image/line_features.h"
 #include "engine/decode/transcript.h"
 #include "tools/command_line/command_line.h"
 
@@ -27,5 +28,12 @@ void add_picture_options(Command& command, PictureOptions* options);
 void draw_alignment(const PictureOptions& options, const std::string& name,
                     const Transcript& transcript, const Vocabulary& vocabulary,
                     double frame_seconds, std::span<const float> samples);
+
+// Draws the alignment of a whole line over its image. The labels of `transcript` have their places
+// in columns of the scaled line, as its frames, which are `frame_columns` long, begin with padding.
+// Throws as draw_alignment does.
+void draw_line_alignment(const PictureOptions& options, const std::string& name,
+                         const Transcript& transcript, const Vocabulary& vocabulary,
+                         double frame_columns, const LineConfig& line, const GreyImage& image);
 
 }  // namespace rondo

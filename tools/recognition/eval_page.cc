@@ -44,6 +44,7 @@ report::Transcription transcription_of(const EvalResults& r) {
   t.words = r.errors.confused_words(most_confusions);
   t.characters = r.errors.confused_characters(most_confusions);
   t.worst = r.errors.worst();
+  for (size_t i = 0; i < r.worst_images.size(); ++i) t.worst.at(i).png = r.worst_images[i];
   return t;
 }
 

@@ -27,6 +27,7 @@ struct EvalResults {
   bool group_is_asked_for = false;          // --group-by, not what the demo corpus marks
   std::map<std::string, ErrorRate> groups;  // by the field's value
   std::optional<Unwritable> unwritable;
+  std::vector<std::string> worst_images;  // of errors.worst(), PNG; empty where there is none
 
   std::vector<std::vector<int64_t>> matrix;          // classify: [reference][answer]
   std::vector<report::Regression::Utterance> worst;  // regress: the highest losses first

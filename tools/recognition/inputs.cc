@@ -219,8 +219,6 @@ GreyImage read_image(const ModelInput& input, const ImageReader& images) {
   return decode_image(std::as_bytes(std::span(bytes)), "standard input");
 }
 
-namespace {
-
 void require_kind(const ModelInput& input, const Recognizer& model, InputKind wanted) {
   constexpr std::array one = {"a recording", "ready features", "an image"};
   constexpr std::array many = {"recordings", "ready features", "images"};
@@ -228,8 +226,6 @@ void require_kind(const ModelInput& input, const Recognizer& model, InputKind wa
   fail_input(input.name, ": holds ", one.at(static_cast<size_t>(input.kind)), ", ", model.file(),
              " reads ", many.at(static_cast<size_t>(wanted)));
 }
-
-}  // namespace
 
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
                      InputExtent* extent) {

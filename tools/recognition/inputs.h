@@ -46,6 +46,8 @@ Matrix read_scores(const ModelInput& input);
 Waveform read_audio(const ModelInput& input, int32_t sample_rate);
 // The image or its region, or standard input as one. Throws InputError.
 GreyImage read_image(const ModelInput& input, const ImageReader& images);
+// Throws InputError where it is not what the model reads, `wanted`.
+void require_kind(const ModelInput& input, const Recognizer& model, InputKind wanted);
 // What the model reads of an input. Throws InputError.
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
                      InputExtent* extent);

@@ -39,6 +39,8 @@ class ErrorAnalysis {
   // At most 20 utterances with errors: the most errors in words first, of these the most in
   // characters, of these the first in the dataset.
   const std::vector<report::AlignedUtterance>& worst() const { return worst_; }
+  // Which of the dataset these are.
+  const std::vector<int64_t>& worst_indices() const { return worst_indices_; }
 
   // See bootstrap_interval().
   std::optional<RateInterval> wer_interval() const;
