@@ -151,7 +151,7 @@ Json model_json(const Model& model) {
                                 {"normalisation", settings.at("features").at("cmvn")}});
   const bool is_image = f.type == FeatureType::image;
   if (is_image) {
-    for (const char* key : {"height", "padding", "ink", "contrast"}) {
+    for (const char* key : {"height", "padding", "ink", "contrast", "direction"}) {
       features[key] = settings.at("features").at(key);
     }
   } else if (f.type != FeatureType::ready) {

@@ -1,6 +1,7 @@
 // rondo prepare folder, csv, librispeech, ...: manifests for data that are there already.
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -9,6 +10,8 @@
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
+#include "engine/text/reading_order.h"
+#include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
@@ -26,9 +29,20 @@ struct ListOptions {
   std::string audio_column, text_column, speaker_column, audio_folder, delimiter;
   bool speakers_in_folders = false, features = false;
   std::string replacements;
-  std::string preview, config;  // of lines
+  std::string preview, config;    // of lines
+  std::string direction = "ltr";  // of lines
   PrepareListOptions prepare;
 };
+
+bool is_mostly_leftwards(const std::map<std::string, int64_t>& characters) {
+  int64_t leftwards = 0, rightwards = 0;
+  for (const auto& [text, count] : characters) {
+    const char32_t c = code_points(text).at(0);
+    if (is_written_leftwards(c)) leftwards += count;
+    if (is_written_rightwards(c)) rightwards += count;
+  }
+  return leftwards > rightwards;
+}
 
 int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   const SndfileReader audio;
@@ -40,14 +54,19 @@ int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   const char* type = kind == InputKind::image      ? " features.type=image"
                      : kind == InputKind::features ? " features.type=ready"
                                                    : "";
+  std::string direction;
+  if (o.direction != "ltr") direction = " features.direction=" + o.direction;
   // data=DIR stands for all three manifests; a part that is not there has to be taken back.
   std::string missing;
   for (const char* name : {"dev", "test"}) {
     if (std::none_of(s.parts.begin(), s.parts.end(), [&](const auto& p) { return p.name == name; }))
       missing += str(" data.", name, "=");
   }
-  std::printf("%s: manifests, and lengths.svg; train with data=%s%s%s\n", o.prepare.out.c_str(),
-              o.prepare.out.c_str(), missing.c_str(), type);
+  std::printf("%s: manifests, and lengths.svg; train with data=%s%s%s%s\n", o.prepare.out.c_str(),
+              o.prepare.out.c_str(), missing.c_str(), type, direction.c_str());
+  if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
+    std::printf("most letters are written from right to left: train with features.direction=rtl\n");
+  }
   return 0;
 }
 
@@ -125,6 +144,7 @@ int prepare_lines(ListOptions& o) {
   } else if (!o.config.empty()) {
     throw WrongUsage("--config is for --preview");
   }
+  if (o.direction == "ttb") o.prepare.direction = LineDirection::downwards;
   const int code = prepare(o, corpus::list_lines(o.prepare.source));
   if (config) {
     draw_line_preview(*config, o.prepare.out + "/train.jsonl", o.preview);
@@ -149,6 +169,11 @@ void add_lines(Command& parent) {
   command
       .add_option("--config", o->config, "with --preview: the settings of features and distortions")
       .check(check_file_name);
+  command
+      .add_option("--direction", o->direction,
+                  "how the lines are written: left to right, right to left, top to bottom")
+      .one_of({"ltr", "rtl", "ttb"})
+      .show_default();
   command.footer(
       "\nExample:  rondo prepare lines scans mine --preview sheet.svg --config lines.toml\n");
   command.action([o] {

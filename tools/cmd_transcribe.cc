@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "engine/data/image/image.h"
 #include "engine/io/file.h"
@@ -162,16 +163,21 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
   return failures;
 }
 
-// From columns of the scaled line to pixels of the image.
+// From columns of the scaled line to pixels from the left edge of the image, or from the top of one
+// that is written downwards.
 void place(Transcript& t, ImageInfo image, const LineConfig& line) {
-  const double scale = static_cast<double>(image.height) / line.height;
+  const ImageInfo size = turned(image, line.direction);
+  const double scale = static_cast<double>(size.height) / line.height;
   const auto pixel = [&](double column) {
-    return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(image.width));
+    return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(size.width));
   };
   for (auto* tokens : {&t.words, &t.characters}) {
     for (Transcript::Token& token : *tokens) {
       token.begin = pixel(token.begin);
       token.end = pixel(token.end);
+      if (line.direction != LineDirection::leftwards) continue;
+      token.begin = std::exchange(token.end, size.width - token.begin);
+      token.begin = size.width - token.begin;
     }
   }
 }
@@ -191,7 +197,7 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
     draw_line_alignment(o.picture, input.name, p.transcript, model.vocabulary(),
                         model.frame_seconds(), line, image);
     place(p.transcript, image.info(), line);
-    PageOutput page(style, inputs, images);
+    PageOutput page(style, inputs, images, line.direction);
     if (is_of_pages(style.format)) return page.take(&p.transcript);
     write_prediction(style, Task::ctc, input, p, {.seconds = 0, .image = image.info()});
   });
@@ -238,7 +244,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
   const Task task = model.description().config.task;
   const LineConfig line = line_config(model.description().config.features);
   const ImageFileReader images;
-  PageOutput pages(style, inputs, images);
+  PageOutput pages(style, inputs, images, line.direction);
   int failures = 0;
   for (size_t next = 0; next < inputs.size();) {
     std::vector<LoadedInput> group;

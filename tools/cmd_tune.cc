@@ -45,8 +45,9 @@ TuningData run_model(const TuneOptions& o) {
   evaluate(model.session(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
     KnownOutputs& known = all.utterances[static_cast<size_t>(h.utterance)];
     known.scores.assign(h.scores.begin(), h.scores.end());
-    known.reference =
-        reference_text(data->entry(h.utterance), model.alphabet()).value_or(std::string());
+    // Compared with what a decoder finds, which is in the order of reading.
+    known.reference = model.alphabet().turned(
+        reference_text(data->entry(h.utterance), model.alphabet()).value_or(std::string()));
   });
   return all;
 }

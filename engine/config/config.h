@@ -94,6 +94,7 @@ struct FeaturesConfig {
   int padding = 8;
   Ink ink = Ink::dark;
   bool contrast = true;
+  LineDirection direction = LineDirection::rightwards;
   Cmvn cmvn = Cmvn::utterance;
 
   bool operator==(const FeaturesConfig&) const = default;

@@ -12,6 +12,7 @@ constexpr std::array task_names{"ctc", "classify", "regress"};
 constexpr std::array pooling_names{"last", "mean"};
 constexpr std::array feature_names{"log_mel", "mfcc", "ready", "image"};
 constexpr std::array ink_names{"dark", "light", "auto"};
+constexpr std::array direction_names{"ltr", "rtl", "ttb"};
 constexpr std::array cmvn_names{"none", "utterance", "global"};
 constexpr std::array sampling_names{"once", "weighted", "class_balanced"};
 constexpr std::array bad_data_names{"error", "skip"};
@@ -135,6 +136,8 @@ Builder features_fields(FeaturesConfig& c) {
   b.add("ink", choice(c.ink, ink_names), any, "image: what is written on lighter or darker paper");
   b.add("contrast", &c.contrast, any,
         "image: a line's own paper and ink become 0 and 1, instead of white and black");
+  b.add("direction", choice(c.direction, direction_names), any,
+        "image: how lines are written, from left to right, right to left, or top to bottom");
   b.add("cmvn", choice(c.cmvn, cmvn_names), any,
         "mean and variance normalisation, per utterance or over the training set; of an image per "
         "line, all its pixels as one");

@@ -6,6 +6,8 @@
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/text/greedy.h"
+#include "engine/text/reading_order.h"
+#include "engine/text/unicode.h"
 
 namespace rondo {
 namespace {
@@ -73,6 +75,31 @@ Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary
                                        vocabulary.blank());
   set_labels(t, vocabulary, labels, best.words, frame_seconds);
   return t;
+}
+
+void turn_leftwards(Transcript& t) {
+  std::vector<char32_t> begins;
+  for (const Transcript::Token& c : t.characters) begins.push_back(code_points(c.text).at(0));
+  std::vector<Transcript::Token> characters;
+  for (const size_t i : leftward_order(begins)) characters.push_back(std::move(t.characters[i]));
+  t.characters = std::move(characters);
+  t.text = in_leftward_order(t.text);
+  for (Transcript::Alternative& a : t.alternatives) a.text = in_leftward_order(a.text);
+  t.words.clear();
+  double letters = 0;  // of the word
+  for (const Transcript::Token& c : t.characters) {
+    if (is_white_space(code_points(c.text).at(0))) {
+      letters = 0;
+      continue;
+    }
+    if (letters == 0) t.words.push_back({"", c.begin, c.end, 0});
+    Transcript::Token& word = t.words.back();
+    word.text += c.text;
+    word.begin = std::min(word.begin, c.begin);
+    word.end = std::max(word.end, c.end);
+    word.probability = (word.probability * letters + c.probability) / (letters + 1);
+    ++letters;
+  }
 }
 
 }  // namespace rondo

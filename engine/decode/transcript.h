@@ -46,4 +46,8 @@ Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary
 void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
                 std::span<const SpelledWord> words, double frame_seconds);
 
+// Of a line that was read from right to left (engine/text/reading_order.h): from the order of
+// reading to that of the text. Words are then what stands between spaces of that; times stay.
+void turn_leftwards(Transcript& t);
+
 }  // namespace rondo

@@ -31,23 +31,20 @@ class AltoText {
 
   // Into a TextLine without texts.
   void fill(pugi::xml_node node, const PageLine& of, const ReadLine& line) const {
-    const auto add = [&](pugi::xml_node to, const char* name, double left, double right) {
+    const auto add = [&](pugi::xml_node to, const char* name, std::span<const ReadCharacter> part) {
       pugi::xml_node child = to.append_child(page::name_like(node, name).c_str());
-      place(child, box_between(of.region, page_.size, left, right, page_.image));
+      if (!part.empty()) place(child, page::box_of(page_, of, line, part));
       return child;
     };
     for (size_t i = 0; i < line.words.size(); ++i) {
       const std::vector<ReadCharacter>& word = line.words[i];
-      if (i > 0) {
-        pugi::xml_node space = add(node, "SP", line.words[i - 1].back().right, word.front().left);
-        space.remove_attribute("HEIGHT");
-      }
-      pugi::xml_node string = add(node, "String", word.front().left, word.back().right);
+      if (i > 0) add(node, "SP", {});
+      pugi::xml_node string = add(node, "String", word);
       page::set(string, "CONTENT", page::word_text(word));
       page::set(string, "WC", page::confidence_text(page::confidence_of(word)));
       if (!has_glyphs_) continue;
       for (const ReadCharacter& c : word) {
-        pugi::xml_node glyph = add(string, "Glyph", c.left, c.right);
+        pugi::xml_node glyph = add(string, "Glyph", std::span(&c, 1));
         page::set(glyph, "CONTENT", c.text);
         page::set(glyph, "GC", page::confidence_text(c.confidence));
       }

@@ -32,18 +32,17 @@ std::string quoted(const std::string& path) {
   return out + "\"";
 }
 
-void add_word(pugi::xml_node line, const PageFile& p, const ImageRegion& region,
+void add_word(pugi::xml_node node, const PageFile& p, const PageLine& of, const ReadLine& line,
               const std::vector<ReadCharacter>& word, const std::string& id) {
-  const auto box = [&](const ReadCharacter& from, const ReadCharacter& to) {
-    return box_between(region, p.size, from.left, to.right, p.image);
-  };
-  pugi::xml_node node = element(line, "span", "ocrx_word",
-                                str(bbox("bbox", box(word.front(), word.back())), "; x_wconf ",
-                                    std::lround(100 * page::confidence_of(word))));
-  page::set(node, "id", id);
+  const ImageBox box = page::box_of(p, of, line, word);
+  pugi::xml_node span =
+      element(node, "span", "ocrx_word",
+              str(bbox("bbox", box), "; x_wconf ", std::lround(100 * page::confidence_of(word))));
+  page::set(span, "id", id);
   for (const ReadCharacter& c : word) {
-    add_text(element(node, "span", "ocrx_cinfo",
-                     str(bbox("x_bboxes", box(c, c)), "; x_confs ",
+    const ImageBox of_one = page::box_of(p, of, line, std::span(&c, 1));
+    add_text(element(span, "span", "ocrx_cinfo",
+                     str(bbox("x_bboxes", of_one), "; x_confs ",
                          page::confidence_text(c.confidence, 100))),
              c.text);
   }
@@ -56,7 +55,7 @@ void add_line(pugi::xml_node block, const PageFile& p, size_t number, const Read
   page::set(node, "id", of.id);
   for (size_t i = 0; i < line.words.size(); ++i) {
     if (i > 0) add_text(node, " ");
-    add_word(node, p, of.region, line.words[i], str("word_", number + 1, "_", i + 1));
+    add_word(node, p, of, line, line.words[i], str("word_", number + 1, "_", i + 1));
   }
   add_text(block, "\n");
 }

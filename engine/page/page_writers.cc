@@ -1,7 +1,9 @@
 #include "engine/page/page_writers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <numeric>
 #include <pugixml.hpp>
 #include <set>
 #include <sstream>
@@ -83,6 +85,22 @@ std::string confidence_text(double confidence, double scale) {
   return text;
 }
 
+ImageBox box_of(const PageFile& page, const PageLine& of, const ReadLine& line,
+                std::span<const ReadCharacter> part) {
+  double first = part.front().first, last = part.front().last;
+  for (const ReadCharacter& c : part) {
+    first = std::min(first, c.first);
+    last = std::max(last, c.last);
+  }
+  if (!line.downwards) return box_between(of.region, page.size, first, last, page.image);
+  ImageBox box = box_on(of.region, page.size, page.image);
+  const int32_t end = box.top + box.height;
+  box.top = static_cast<int32_t>(std::lround(std::clamp<double>(first, box.top, end - 1)));
+  box.height =
+      static_cast<int32_t>(std::lround(std::clamp<double>(last, box.top + 1, end))) - box.top;
+  return box;
+}
+
 std::vector<Block> blocks_of(const PageFile& page) {
   std::vector<Block> blocks;
   std::set<std::string> taken;
@@ -106,19 +124,41 @@ std::vector<Block> blocks_of(const PageFile& page) {
 
 }  // namespace page
 
-ReadLine arrange(std::span<const SeenLabel> labels, double left, double right) {
-  // Where neighbours meet.
-  std::vector<double> cuts;
-  for (size_t i = 0; i + 1 < labels.size(); ++i) {
-    cuts.push_back(std::clamp((labels[i].end + labels[i + 1].begin) / 2, left, right));
+namespace {
+
+struct Reach {
+  double first = 0, last = 0;
+};
+
+// Of each label, in their order.
+std::vector<Reach> reaches_of(std::span<const SeenLabel> labels, double first, double last) {
+  std::vector<size_t> seen(labels.size());
+  std::iota(seen.begin(), seen.end(), size_t{0});
+  std::stable_sort(seen.begin(), seen.end(),
+                   [&](size_t a, size_t b) { return labels[a].begin < labels[b].begin; });
+  std::vector<Reach> reaches(labels.size(), Reach{first, last});
+  for (size_t i = 0; i + 1 < seen.size(); ++i) {
+    const double cut = (labels[seen[i]].end + labels[seen[i + 1]].begin) / 2;
+    reaches[seen[i]].last = reaches[seen[i + 1]].first = std::clamp(cut, first, last);
   }
+  if (seen.size() > 1) {
+    const size_t a = seen.front(), z = seen.back();
+    reaches[a].first = std::max(labels[a].begin - (reaches[a].last - labels[a].end), first);
+    reaches[z].last = std::min(labels[z].end + (labels[z].begin - reaches[z].first), last);
+  }
+  return reaches;
+}
+
+}  // namespace
+
+ReadLine arrange(std::span<const SeenLabel> labels, double first, double last) {
+  const std::vector<Reach> reaches = reaches_of(labels, first, last);
   ReadLine line;
   bool begins = true;
-  double sum = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
     const SeenLabel& l = labels[i];
     line.text += l.text;
-    sum += l.probability;
+    line.confidence += l.probability / static_cast<double>(labels.size());
     const std::vector<char32_t> characters = code_points(l.text);
     if (std::all_of(characters.begin(), characters.end(), is_white_space)) {
       begins = true;
@@ -126,13 +166,8 @@ ReadLine arrange(std::span<const SeenLabel> labels, double left, double right) {
     }
     if (begins) line.words.emplace_back();
     begins = false;
-    const double reach = i < cuts.size() ? cuts[i] - l.end : i > 0 ? l.begin - cuts[i - 1] : right;
-    const double before = i > 0 ? cuts[i - 1] : l.begin - reach;
-    const double behind = i < cuts.size() ? cuts[i] : l.end + reach;
-    line.words.back().push_back(
-        {l.text, std::clamp(before, left, right), std::clamp(behind, left, right), l.probability});
+    line.words.back().push_back({l.text, reaches[i].first, reaches[i].last, l.probability});
   }
-  line.confidence = labels.empty() ? 0 : sum / static_cast<double>(labels.size());
   return line;
 }
 

@@ -24,7 +24,8 @@ namespace rondo {
 
 struct ReadCharacter {
   std::string text;
-  double left = 0, right = 0;  // pixels of the image
+  // Pixels of the image from its left edge, or from its top in a line that is written downwards.
+  double first = 0, last = 0;
   double confidence = 0;
 };
 
@@ -32,18 +33,20 @@ struct ReadLine {
   std::string text;
   std::vector<std::vector<ReadCharacter>> words;  // without the spaces
   double confidence = 0;
+  bool downwards = false;
 };
 
 // Where a recogniser saw a label: a short stretch within what it stands for.
 struct SeenLabel {
   std::string text;
-  double begin = 0, end = 0;  // pixels of the image
+  double begin = 0, end = 0;  // as ReadCharacter's
   double probability = 0;
 };
 
-// From labels in their order, spaces among them. A character reaches half-way to its neighbours;
-// the first and the last as far to the other side, within the line from `left` to `right`.
-ReadLine arrange(std::span<const SeenLabel> labels, double left, double right);
+// From labels in the order of the text, spaces among them; where they were seen need not be in that
+// order. A character reaches half-way to its neighbours in the image, those at the ends as far to
+// the other side, within the line from `first` to `last`.
+ReadLine arrange(std::span<const SeenLabel> labels, double first, double last);
 
 // `lines`: as many as the page has, in its order. `page.image`, `page.size` and the regions must be
 // set; a page of an empty path was read from no file. `program`: who has read them, for the

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,10 @@ struct Block {
   ImageBox box;  // around the lines
 };
 std::vector<Block> blocks_of(const PageFile& page);
+
+// Around some characters of a line.
+ImageBox box_of(const PageFile& page, const PageLine& of, const ReadLine& line,
+                std::span<const ReadCharacter> part);
 
 std::string word_text(const std::vector<ReadCharacter>& word);
 double confidence_of(const std::vector<ReadCharacter>& word);

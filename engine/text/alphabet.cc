@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -67,11 +68,21 @@ Alphabet Alphabet::from_transcripts(std::span<const std::string> transcripts) {
   return Alphabet(std::move(symbols));
 }
 
+Alphabet Alphabet::reading_leftwards() const {
+  Alphabet other = *this;
+  other.leftwards_ = !numbers_;
+  return other;
+}
+
+std::string Alphabet::turned(std::string_view text) const {
+  return leftwards_ ? in_leftward_order(text) : std::string(text);
+}
+
 EncodedText Alphabet::encode(std::string_view text) const {
   const std::string normal = normalize_transcript(text);
   if (numbers_) return encode_numbers(normal);
   EncodedText out;
-  for (char32_t c : code_points(normal)) {
+  for (char32_t c : code_points(turned(normal))) {
     if (const auto found = labels_.find(c); found != labels_.end()) {
       out.labels.push_back(found->second);
     } else {
@@ -105,7 +116,7 @@ std::string Alphabet::decode(std::span<const int32_t> labels) const {
     out += symbols_[static_cast<size_t>(label) - 1];
   }
   if (numbers_ && !out.empty()) out.pop_back();
-  return out;
+  return turned(out);
 }
 
 Alphabet extended(const Alphabet& first, const Alphabet& second) {

@@ -36,6 +36,13 @@ class Alphabet final : public TextEncoder {
   int32_t classes() const override { return static_cast<int32_t>(symbols_.size()) + 1; }
   bool is_of_numbers() const { return numbers_; }
 
+  // The same for a network that reads lines from right to left: labels are then in the order of
+  // reading_order.h, texts in theirs.
+  Alphabet reading_leftwards() const;
+  bool reads_leftwards() const { return leftwards_; }
+  // A text in the order of its labels, and back.
+  std::string turned(std::string_view text) const;
+
   // normalize_transcript, then a label per character (or number). Those outside the alphabet are
   // left out of the labels and listed.
   EncodedText encode(std::string_view text) const override;
@@ -47,7 +54,7 @@ class Alphabet final : public TextEncoder {
   EncodedText encode_numbers(const std::string& text) const;
 
   std::vector<std::string> symbols_;
-  bool numbers_ = false;
+  bool numbers_ = false, leftwards_ = false;
   std::unordered_map<char32_t, int32_t> labels_;
 };
 

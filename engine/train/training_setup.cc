@@ -157,6 +157,10 @@ class Setup {
 
   // What the model writes.
   Alphabet alphabet(const Manifest& training) const {
+    return as_read(config_.features, symbols(training));
+  }
+
+  Alphabet symbols(const Manifest& training) const {
     if (s_.resumed) return Alphabet(s_.description.alphabet);
     const InitAlphabet wanted = config_.training.init_alphabet;
     if (origin_alphabet_.empty() || wanted == InitAlphabet::anew) {

@@ -7,7 +7,7 @@ from cli_support import TINY
 
 # A letter is columns of ink: rows from the top, 16 of them, 1 is ink.
 GLYPHS = {"a": ["1" * 16, "1" * 16, "0" * 16], "b": ["1" * 8 + "0" * 8] * 4, "c": ["0" * 8 + "1" * 8] * 4,
-          " ": ["0" * 16] * 5}
+          "d": ["1" * 3 + "0" * 10 + "1" * 3] * 4, " ": ["0" * 16] * 5}
 LINES = TINY + ["features.type=image", "features.height=16", "features.padding=2", "data.batch_frames=300",
                 "model.subsample=1"]
 

@@ -239,14 +239,21 @@ TEST_CASE("characters reach half-way to their neighbours", "[page]") {
   CHECK(line.confidence == Approx(0.8));
   REQUIRE((line.words.size() == 2 && line.words[0].size() == 2 && line.words[1].size() == 1));
   const auto reach = [&](size_t word, size_t at) {
-    return std::pair(line.words[word][at].left, line.words[word][at].right);
+    return std::pair(line.words[word][at].first, line.words[word][at].last);
   };
   CHECK(reach(0, 0) == std::pair(10.0, 16.0));
   CHECK(reach(0, 1) == std::pair(16.0, 23.0));
   CHECK(reach(1, 0) == std::pair(30.0, 42.0));
+  // Seen the other way round, as in a line from right to left.
+  std::vector<SeenLabel> leftwards;
+  for (const SeenLabel& l : labels) leftwards.push_back({l.text, 100 - l.end, 100 - l.begin, 1});
+  const ReadLine mirrored = arrange(leftwards, 0, 90);
+  CHECK(mirrored.text == "ab c");
+  CHECK((mirrored.words[0][1].first == 77 && mirrored.words[0][1].last == 84));
+  CHECK((mirrored.words[1][0].first == 58 && mirrored.words[1][0].last == 70));
   CHECK(arrange({}, 0, 10).words.empty());
   const std::vector<SeenLabel> alone = {{"a", 12, 14, 0.5}};
-  CHECK(arrange(alone, 10, 100).words.at(0).at(0).right <= 100);
+  CHECK(arrange(alone, 10, 100).words.at(0).at(0).last <= 100);
 }
 
 TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {

@@ -194,6 +194,31 @@ TEST_CASE("a line becomes columns of ink", "[image]") {
   CHECK(std::abs(sum - 10) < 0.01);
 }
 
+TEST_CASE("a line is turned so that its beginning is on the left", "[image]") {
+  GreyImage g(3, 2);
+  g.pixels = {1, 2, 3, 4, 5, 6};
+  CHECK(turned(g, LineDirection::rightwards).pixels == g.pixels);
+  CHECK(turned(g, LineDirection::leftwards).pixels == std::vector<uint8_t>{3, 2, 1, 6, 5, 4});
+  const GreyImage down = turned(g, LineDirection::downwards);
+  CHECK((down.width == 2 && down.height == 3));
+  // The top row becomes the first column; what was on its right is above.
+  CHECK(down.pixels == std::vector<uint8_t>{3, 6, 2, 5, 1, 4});
+  LineConfig c;
+  c.height = 12;
+  c.padding = 0;
+  c.direction = LineDirection::downwards;
+  CHECK(c.scaled_width({24, 60}) == 30);
+  const GreyImage line = bar(24, 60, 0, 12);
+  const Matrix m = line_features(c, line, 30);
+  REQUIRE((m.frames == 30 && m.dim == 12));
+  CHECK(m.row(15)[2] == 0);
+  CHECK(m.row(15)[9] == 1);
+  c.direction = LineDirection::leftwards;
+  const Matrix mirrored = line_features(c, bar(60, 24, 0, 10), 30);
+  CHECK(mirrored.row(2)[6] == 0);
+  CHECK(mirrored.row(28)[6] == 1);
+}
+
 TEST_CASE("paper and ink have their own grey, whichever is darker", "[image]") {
   GreyImage faint = bar(80, 20, 30, 40);
   for (uint8_t& v : faint.pixels) v = v == 0 ? 90 : 170;

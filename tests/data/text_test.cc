@@ -7,6 +7,7 @@
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
+#include "engine/text/reading_order.h"
 #include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "engine/text/unwritable.h"
@@ -52,6 +53,69 @@ TEST_CASE("an alphabet survives storing its symbols", "[text]") {
   CHECK_THROWS_AS(Alphabet({""}), InputError);
   CHECK_THROWS_AS(Alphabet({"e\xcc\x81"}), InputError);
   CHECK_THROWS_AS(Alphabet({"\xff"}), InputError);
+}
+
+TEST_CASE("a line from right to left is read with its numbers from their end", "[text]") {
+  // Hebrew alef, bet, gimel.
+  const std::string a = "\xd7\x90", b = "\xd7\x91", g = "\xd7\x92";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {a + b + " " + g + ".", a + b + " " + g + "."},
+      {a + " 123 " + b, a + " 321 " + b},
+      {a + " 12 34 " + b, a + " 21 43 " + b},
+      {a + " 1,234.5% " + b, a + " %5.432,1 " + b},
+      {a + " 12, " + b, a + " 21, " + b},
+      {a + " 3-4-99.", a + " 99-4-3."},
+      {a + " hello world! " + b, a + " dlrow olleh! " + b},
+      {a + "abc12" + b, a + "21cba" + b},
+      {a + " (page 7) " + b, a + " (7 egap) " + b},
+      // A mark (dagesh, U+05BC) stays behind its letter, an acute accent behind its own.
+      {b + "\xd6\xbc" + a, b + "\xd6\xbc" + a},
+      {a + " xe\xcc\x81z", a + " ze\xcc\x81x"},
+      // Arabic letters and digits.
+      {"\xd8\xa7 \xd9\xa1\xd9\xa2", "\xd8\xa7 \xd9\xa2\xd9\xa1"},
+      {"", ""},
+      {"12", "21"},
+  };
+  for (const auto& [text, read] : cases) {
+    INFO(text);
+    CHECK(in_leftward_order(text) == read);
+    CHECK(in_leftward_order(read) == text);
+  }
+  CHECK(is_written_leftwards(U'\u05d0'));
+  CHECK(is_written_leftwards(U'\u0627'));
+  CHECK_FALSE(is_written_leftwards(U'a'));
+  CHECK_FALSE(is_written_leftwards(U'1'));
+  // Turned twice, all is as it was; no character is lost.
+  std::mt19937 random(7);
+  const std::u32string some = U"\u05d0\u05d1\u0627 ab19\u0661.,:%$-(!\u05bc\u0301";
+  for (int n = 0; n < 5000; ++n) {
+    std::vector<char32_t> text;
+    for (size_t length = random() % 14; length > 0; --length)
+      text.push_back(some[random() % some.size()]);
+    const std::vector<size_t> order = leftward_order(text);
+    std::vector<char32_t> read;
+    for (const size_t i : order) read.push_back(text.at(i));
+    const std::vector<size_t> back = leftward_order(read);
+    std::vector<char32_t> again;
+    for (const size_t i : back) again.push_back(read.at(i));
+    std::vector<bool> met(text.size());
+    for (const size_t i : order) met.at(i) = true;
+    REQUIRE(again == text);
+    REQUIRE(std::count(met.begin(), met.end(), true) == static_cast<int64_t>(text.size()));
+  }
+}
+
+TEST_CASE("an alphabet that reads leftwards turns what it encodes, and back", "[text]") {
+  const std::string text = "\xd7\x90 12 \xd7\x91";
+  const std::vector<std::string> texts = {text};
+  const Alphabet rightwards = Alphabet::from_transcripts(texts);
+  const Alphabet a = rightwards.reading_leftwards();
+  CHECK((a.reads_leftwards() && !rightwards.reads_leftwards()));
+  CHECK(a.symbols() == rightwards.symbols());
+  CHECK(a.encode(text).labels == rightwards.encode("\xd7\x90 21 \xd7\x91").labels);
+  CHECK(a.decode(a.encode(text).labels) == text);
+  CHECK(rightwards.turned(text) == text);
+  CHECK(Alphabet::of_numbers(30).reading_leftwards().decode(std::vector<int32_t>{12, 7}) == "12 7");
 }
 
 TEST_CASE("what references hold that an alphabet cannot write is counted", "[text]") {

@@ -121,7 +121,8 @@ void draw_line_alignment(const PictureOptions& o, const std::string& name, const
         "--picture-from and --picture-to are seconds of recordings; of a line all is drawn");
   const Part all{0, t.frames};
   const std::vector<float> posteriors = posteriors_of(t, all);
-  const double scale = static_cast<double>(image.height) / line.height;  // pixels to a column
+  const GreyImage read = turned(image, line.direction);
+  const double scale = static_cast<double>(read.height) / line.height;  // pixels to a column
   AlignmentPicture p;
   p.title = t.text;
   p.posteriors = posteriors;
@@ -131,9 +132,9 @@ void draw_line_alignment(const PictureOptions& o, const std::string& name, const
   p.unit = "pixels";
   p.frame_length = frame_columns * scale;
   p.begin = -line.padding * scale;
-  p.line = image.pixels;
-  p.line_columns = image.width;
-  p.line_rows = image.height;
+  p.line = read.pixels;
+  p.line_columns = read.width;
+  p.line_rows = read.height;
   p.labels = labels_of(t, vocabulary, frame_columns, all);
   replace_text_file(o.path, alignment_svg(p));
 }

@@ -29,7 +29,8 @@ void draw_alignment(const PictureOptions& options, const std::string& name,
                     const Transcript& transcript, const Vocabulary& vocabulary,
                     double frame_seconds, std::span<const float> samples);
 
-// Draws the alignment of a whole line over its image. The labels of `transcript` have their places
+// Draws the alignment of a whole line over its image, as the network reads it: with its beginning
+// on the left. The labels of `transcript` have their places
 // in columns of the scaled line, as its frames, which are `frame_columns` long, begin with padding.
 // Throws as draw_alignment does.
 void draw_line_alignment(const PictureOptions& options, const std::string& name,

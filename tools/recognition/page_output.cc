@@ -72,9 +72,12 @@ void PageOutput::write(std::span<const ModelInput> inputs,
       continue;
     }
     const ImageBox box = box_on(page.lines[i].region, page.size, page.image);
+    const int32_t first = downwards_ ? box.top : box.left;
+    const int32_t end = first + (downwards_ ? box.height : box.width);
     std::vector<SeenLabel> placed = labels[i];
-    for (SeenLabel& l : placed) l.begin += box.left, l.end += box.left;
-    lines.push_back(arrange(placed, box.left, box.left + box.width));
+    for (SeenLabel& l : placed) l.begin += first, l.end += first;
+    lines.push_back(arrange(placed, first, end));
+    lines.back().downwards = downwards_;
   }
   const std::string document = document_of(style_.format, page, lines);
   if (style_.folder.empty()) {

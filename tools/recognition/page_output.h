@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/image/line_features.h"
 #include "engine/page/page_writers.h"
 #include "tools/recognition/predictions.h"
 
@@ -19,8 +20,11 @@ size_t count_pages(const std::vector<ModelInput>& inputs);
 class PageOutput {
  public:
   PageOutput(const PredictionStyle& style, const std::vector<ModelInput>& inputs,
-             const ImageReader& images)
-      : style_(style), inputs_(inputs), images_(images) {}
+             const ImageReader& images, LineDirection direction)
+      : style_(style),
+        inputs_(inputs),
+        images_(images),
+        downwards_(direction == LineDirection::downwards) {}
 
   // The next of the inputs. Its labels have their places in pixels of the line. nullptr: it could
   // not be read, and stays without a text. Throws InputError for a file that cannot be written or
@@ -34,6 +38,7 @@ class PageOutput {
   const PredictionStyle& style_;
   const std::vector<ModelInput>& inputs_;
   const ImageReader& images_;
+  const bool downwards_;
   size_t first_ = 0;                            // input of the page that is being read
   std::vector<std::vector<SeenLabel>> labels_;  // of the inputs from there on
   std::vector<bool> is_read_;

@@ -63,7 +63,8 @@ const std::string& called(const ListedUtterance& u) {
 
 // What no line of this text can look like. Print and handwriting take 10 to 30 columns a character
 // at the usual height; what has a fifth of that is a page, a column of text, or another line's.
-std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images) {
+std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
+                                  LineDirection direction) {
   constexpr int32_t least_side = 8;
   constexpr int64_t least_columns = 4, most_columns = 400;  // per character
   const GreyImage image = read_region(images, u.file, u.region);
@@ -72,7 +73,9 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images)
     return Flaw{"with too few pixels", str(size, ", expected ", least_side, " each way")};
   }
   if (is_blank(image)) return Flaw{"blank", called(u) + ": nothing stands on it"};
-  u.columns = LineConfig().scaled_width(image.info());
+  LineConfig line;
+  line.direction = direction;
+  u.columns = line.scaled_width(image.info());
   const auto characters = static_cast<int64_t>(code_points(u.text).size());
   const std::string at_height =
       str(size, ", ", u.columns, " columns at a height of ", LineConfig().height);
@@ -109,7 +112,7 @@ std::optional<Flaw> examine(ListedUtterance& u, const MediaReaders& readers,
   }
   if (u.text.empty()) return Flaw{"with an empty text", called(u) + ": its text is empty"};
   try {
-    return u.kind == InputKind::image ? examine_image(u, *readers.images)
+    return u.kind == InputKind::image ? examine_image(u, *readers.images, o.direction)
                                       : examine_sound(u, *readers.audio, o);
   } catch (const InputError& e) {
     return Flaw{"missing or unreadable", e.what()};

@@ -27,6 +27,7 @@ struct PrepareListOptions {
   uint64_t seed = 1;
   TextRules text;
   double least_seconds = 0.1;
+  LineDirection direction = LineDirection::rightwards;  // of images
   bool strict = false;  // an utterance that cannot be used is an error
   int threads = 0;      // 0: as many as there are CPUs
   CorpusProgress progress = {};

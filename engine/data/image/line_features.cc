@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/error.h"
@@ -92,7 +93,26 @@ Histogram histogram_of(const std::vector<float>& greys) {
 
 }  // namespace
 
+ImageInfo turned(ImageInfo size, LineDirection direction) {
+  if (direction == LineDirection::downwards) std::swap(size.width, size.height);
+  return size;
+}
+
+GreyImage turned(const GreyImage& image, LineDirection direction) {
+  if (direction == LineDirection::rightwards) return image;
+  const ImageInfo size = turned(image.info(), direction);
+  GreyImage out(size.width, size.height);
+  for (int32_t y = 0; y < size.height; ++y) {
+    for (int32_t x = 0; x < size.width; ++x) {
+      out.row(y)[x] = direction == LineDirection::leftwards ? image.row(y)[image.width - 1 - x]
+                                                            : image.row(x)[image.width - 1 - y];
+    }
+  }
+  return out;
+}
+
 int64_t LineConfig::scaled_width(ImageInfo size, int32_t permille) const {
+  size = turned(size, direction);
   const double width = static_cast<double>(size.width) * height * permille;
   return std::max<int64_t>(std::llround(width / (1000.0 * size.height)), 1);
 }
@@ -111,7 +131,7 @@ void LineConfig::validate() const {
 }
 
 Matrix line_features(const LineConfig& c, const GreyImage& image, int64_t columns) {
-  Matrix grey = scaled(image, c.height, columns);
+  Matrix grey = scaled(turned(image, c.direction), c.height, columns);
   bool light = c.ink == Ink::light;
   if (c.ink == Ink::automatic) {
     const Histogram h = histogram_of(grey.data);

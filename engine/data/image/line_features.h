@@ -18,6 +18,10 @@ namespace rondo {
 // What is written with. `automatic`: whichever of dark and light the smaller part of the image is.
 enum class Ink : uint8_t { dark, light, automatic };
 
+// How a line is written. The image is turned so that its beginning is on the left: mirrored, or by
+// a quarter to the left.
+enum class LineDirection : uint8_t { rightwards, leftwards, downwards };
+
 // What is wider is no line of text, and would take the memory of thousands.
 inline constexpr int64_t most_line_columns = 1 << 16;
 
@@ -28,11 +32,12 @@ struct LineConfig {
   // The line's own paper becomes 0 and its ink 1: the grey of three quarters of its pixels' and
   // that of the darkest hundredth. Without it, black is 1 and white 0.
   bool contrast = true;
+  LineDirection direction = LineDirection::rightwards;
 
   bool operator==(const LineConfig&) const = default;
 
-  // Columns of an image of this size after scaling, `permille` of 1000 times as wide as it is; the
-  // padding is not counted. At least 1.
+  // Columns of an image of this size after turning and scaling, `permille` of 1000 times as wide as
+  // it is; the padding is not counted. At least 1.
   int64_t scaled_width(ImageInfo size, int32_t permille = 1000) const;
   // Throws InputError, naming the file, where these are more than `most_line_columns`.
   void require_line(ImageInfo size, const std::string& name) const;
@@ -45,6 +50,10 @@ struct LineConfig {
 // [padding + columns + padding, height], a column from top to bottom in each row. `columns`: what
 // scaled_width() says.
 Matrix line_features(const LineConfig& config, const GreyImage& image, int64_t columns);
+
+// The image with the line's beginning on the left.
+GreyImage turned(const GreyImage& image, LineDirection direction);
+ImageInfo turned(ImageInfo size, LineDirection direction);
 
 // Whether there is nothing on it: its darkest and its lightest hundredth are as good as one grey.
 bool is_blank(const GreyImage& image);

@@ -26,7 +26,11 @@ FeatureConfig feature_config(const FeaturesConfig& f) {
 }
 
 LineConfig line_config(const FeaturesConfig& f) {
-  return {.height = f.height, .padding = f.padding, .ink = f.ink, .contrast = f.contrast};
+  return {.height = f.height,
+          .padding = f.padding,
+          .ink = f.ink,
+          .contrast = f.contrast,
+          .direction = f.direction};
 }
 
 InputKind input_kind(FeatureType type) {
@@ -258,7 +262,8 @@ void require_data_settings(const Config& config) {
       "augment.noise",         "augment.noise_recordings", "augment.noise_snr_low",
       "augment.noise_snr_high"};
   static const std::set<std::string> of_images = {"features.height", "features.padding",
-                                                  "features.ink", "features.contrast"};
+                                                  "features.ink", "features.contrast",
+                                                  "features.direction"};
   const InputKind kind = input_kind(config.features.type);
   const std::string type = kind == InputKind::image      ? "\"image\""
                            : kind == InputKind::features ? "\"ready\""
@@ -291,6 +296,10 @@ void require_fit(const ManifestDataset& data, const std::string& manifest, Task 
     fail_input(manifest, ": its targets have ", data.target_dim(), " numbers, ", where, " has ",
                sizes.outputs);
   }
+}
+
+Alphabet as_read(const FeaturesConfig& features, const Alphabet& alphabet) {
+  return features.direction == LineDirection::leftwards ? alphabet.reading_leftwards() : alphabet;
 }
 
 Alphabet make_alphabet(const Config& config, const Manifest& manifest) {

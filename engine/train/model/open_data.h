@@ -51,5 +51,7 @@ void require_fit(const ManifestDataset& data, const std::string& manifest, Task 
 // the numbers up to the largest label where the training data (`manifest`) are label sequences
 // without text.
 Alphabet make_alphabet(const Config& config, const Manifest& manifest);
+// For lines that are written as the features say.
+Alphabet as_read(const FeaturesConfig& features, const Alphabet& alphabet);
 
 }  // namespace rondo

@@ -215,7 +215,7 @@ class Evaluator {
       h.output_frames = frames(n);
       h.labels = greedy_ctc(scores[n].data(), h.output_frames, classes);
       if (text_) {
-        h.text = options_.decoder ? found[n] : vocabulary_.text(labels_of(h.labels));
+        h.text = text_->turned(options_.decoder ? found[n] : vocabulary_.text(labels_of(h.labels)));
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
       }

@@ -27,7 +27,7 @@ Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
   const SafetensorsFile file = open_model(path, &warnings_);
   file_ = file.name();
   description_ = ModelDescription::from_metadata(file.metadata(), file_);
-  alphabet_ = Alphabet(description_.alphabet);
+  alphabet_ = as_read(description_.config.features, Alphabet(description_.alphabet));
   vocabulary_ = Vocabulary::of(alphabet_);
   if (description_.config.task == Task::ctc && alphabet_.classes() != description_.sizes.outputs) {
     fail_input(file_, ": an alphabet of ", alphabet_.symbols().size(), " symbols for ",
@@ -150,7 +150,9 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
 }
 
 Transcript Recognizer::decode(std::vector<float> logits) const {
-  return transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds());
+  Transcript t = transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds());
+  if (alphabet_.reads_leftwards()) turn_leftwards(t);
+  return t;
 }
 
 std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
