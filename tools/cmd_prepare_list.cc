@@ -169,6 +169,8 @@ void add_lines(Command& parent) {
   command
       .add_option("--config", o->config, "with --preview: the settings of features and distortions")
       .check(check_file_name);
+  command.add_flag("--cut", o->prepare.cut,
+                   "write lines of pages as images, which training then reads sooner");
   command
       .add_option("--direction", o->direction,
                   "how the lines are written: left to right, right to left, top to bottom")

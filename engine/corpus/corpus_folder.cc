@@ -84,9 +84,9 @@ std::string CorpusFolder::path_of(std::string_view relative) const {
   return (temporary_ / relative).string();
 }
 
-void CorpusFolder::make_wav_folder() const {
+void CorpusFolder::make_folder(const char* name) const {
   std::error_code error;
-  fs::create_directories(temporary_ / "wav", error);
+  fs::create_directories(temporary_ / name, error);
   if (error) fail_input(temporary_.string(), ": cannot be written: ", error.message());
 }
 
@@ -104,7 +104,7 @@ void CorpusFolder::check_replaceable() const {
                kind.empty() ? "no corpus" : "a corpus of the kind '" + kind + "'",
                "; expected a new folder, or an earlier corpus of the kind '", kind_, "'");
   }
-  std::set<std::string> own = {"wav", "lengths.svg", description_file};
+  std::set<std::string> own = {"wav", "lines", "lengths.svg", description_file};
   for (const char* split : {"train.jsonl", "dev.jsonl", "test.jsonl"}) {
     own.insert(split);
     own.insert(std::string(split) + ".lengths");  // which training keeps beside a manifest

@@ -28,9 +28,10 @@ class CorpusFolder {
   CorpusFolder(const CorpusFolder&) = delete;
   CorpusFolder& operator=(const CorpusFolder&) = delete;
 
-  // Where "wav/name.wav" goes for now; the folder wav/ is there once it was asked for.
+  // Where "wav/name.wav" goes for now; a folder in it, "wav" or "lines", is there once it was asked
+  // for.
   std::string path_of(std::string_view relative) const;
-  void make_wav_folder() const;
+  void make_folder(const char* name) const;
   // Where the corpus will be, absolute.
   const std::filesystem::path& final_path() const { return out_; }
 

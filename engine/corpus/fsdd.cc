@@ -277,7 +277,7 @@ CorpusReport prepare_fsdd(const PrepareFsddOptions& options) {
                         {"test", options.test, tested, {0, test_takes}}};
 
   CorpusFolder folder(options.out, "fsdd", options.recordings);
-  folder.make_wav_folder();
+  folder.make_folder("wav");
   std::vector<Split> splits;
   int64_t done = 0;
   const int64_t total = options.train + options.dev + options.test;

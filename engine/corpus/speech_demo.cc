@@ -203,7 +203,7 @@ CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options) {
   std::vector<Utterance> train = planner.plan("train", options.train, 1.0, seen_voices);
 
   CorpusFolder folder(options.out, "speech-demo");
-  folder.make_wav_folder();
+  folder.make_folder("wav");
   const int64_t total = options.train + options.dev + options.test;
   int64_t done = 0;
   std::mutex mutex;

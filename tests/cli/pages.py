@@ -102,6 +102,7 @@ def test_from_pages_to_a_model_and_back():
         rate = float(run("eval", model, root / "mine" / "test.jsonl")[0].split("CER ")[1].split("%")[0])
         check(rate < 10, "has not learnt:", rate)
 
+        lines_that_are_cut(root, model)
         source = root / "read" / "7.xml"
         read = dict(line.split("\t") for line in run("transcribe", model, source)[0].splitlines())
         check(list(read) == [f"{source}:l{n}" for n in range(9)], read)
@@ -116,6 +117,18 @@ def test_from_pages_to_a_model_and_back():
         several_pages_go_to_a_folder(root, model, source)
         regions_of_a_manifest(root, model, read, polygons)
         bad_pages_are_named(root, model, source)
+
+
+def lines_that_are_cut(root, model):
+    run("prepare", "lines", root / "pages", root / "cut", "--dev", 0.15, "--test", 0.15, "--cut")
+    whole, cut = ([json.loads(line) for line in (root / name / "test.jsonl").read_text().splitlines()] for name in ("mine", "cut"))
+    check([e["id"] for e in cut] == [e["id"] for e in whole] and "region" not in cut[0], cut)
+    check(all((root / "cut" / e["image_filepath"]).is_file() and e["image_filepath"].startswith("lines/") for e in cut), cut)
+    # The network sees the same, to the bit.
+    losses = [json.loads(run("eval", model, root / name / "test.jsonl", "--json")[0])["loss"] for name in ("mine", "cut")]
+    check(losses[0] == losses[1], losses)
+    run("prepare", "lines", root / "pages", root / "cut", says="lengths.svg")
+    check(not (root / "cut" / "lines").exists(), "lines of the corpus before are left")
 
 
 def hocr_tells_words_and_places(document, read, polygons, size):

@@ -1,8 +1,12 @@
 #include "engine/corpus/lists/list_corpus.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <span>
@@ -12,6 +16,7 @@
 #include "engine/data/features/files.h"
 #include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/random.h"
+#include "engine/data/image/image.h"
 #include "engine/io/json.h"
 #include "engine/report/charts.h"
 #include "engine/text/unicode.h"
@@ -307,6 +312,26 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   return entry;
 }
 
+// Each line of a page becomes a file of its own. They are as many as the disk has room for: none is
+// synced by itself.
+void cut_lines(std::vector<ListedUtterance>& list, const ImageReader& images,
+               const corpus::CorpusFolder& folder, int threads) {
+  folder.make_folder("lines");
+  ThreadPool pool(threads > 0 ? threads : usable_cpus());
+  pool.for_each(static_cast<int64_t>(list.size()), [&](int64_t i) {
+    ListedUtterance& u = list[static_cast<size_t>(i)];
+    if (u.region.is_whole()) return;
+    char name[48];
+    std::snprintf(name, sizeof name, "lines/%06lld.png", static_cast<long long>(i + 1));
+    const std::string path = folder.path_of(name);
+    std::ofstream file(path, std::ios::binary);
+    file << make_png(read_region(images, u.file, u.region));
+    if (!file.flush()) fail_input(path, ": cannot be written: ", std::strerror(errno));
+    u.file = (folder.final_path() / name).string();
+    u.region = {};
+  });
+}
+
 std::string histogram(const std::vector<ListedUtterance>& list, const std::string& title) {
   std::vector<double> lengths;
   for (const ListedUtterance& u : list) lengths.push_back(length_of(u));
@@ -327,6 +352,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
   if (list.empty()) fail_unusable(summary, "\nthere is nothing left to train on");
   if (o.strict && !summary.left_out.empty()) fail_unusable(summary, "");
   summary.division = divide(list, o);
+  if (o.cut) cut_lines(list, *readers.images, folder, o.threads);
   std::vector<corpus::Split> splits;
   for (const char* name : {"train", "dev", "test"}) {
     std::vector<const ListedUtterance*> members;

@@ -28,6 +28,7 @@ struct PrepareListOptions {
   TextRules text;
   double least_seconds = 0.1;
   LineDirection direction = LineDirection::rightwards;  // of images
+  bool cut = false;     // lines of pages become images of their own, OUT/lines/000001.png
   bool strict = false;  // an utterance that cannot be used is an error
   int threads = 0;      // 0: as many as there are CPUs
   CorpusProgress progress = {};
@@ -51,7 +52,8 @@ struct DataSummary {
   int64_t listed = 0;
 };
 
-// Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json and lengths.svg, a histogram. Paths
+// Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json and lengths.svg, a histogram, and with
+// `cut` OUT/lines. Paths
 // are relative to OUT where the recordings lie in it or in the folder around it, otherwise
 // absolute. Throws InputError where nothing is left.
 DataSummary prepare_list(std::vector<corpus::ListedUtterance> list, const MediaReaders& readers,
