@@ -99,7 +99,9 @@ def test_from_pages_to_a_model_and_back():
         check(re.fullmatch(r"\d.xml:l0", entry["id"]) and len(entry["region"]) == 4 and entry["image_filepath"].startswith("../pages/"), entry)
         model = root / "run"
         train(root / "mine", model, "training.epochs=40", "distort.noise=0.05", base=LINES)
-        rate = float(run("eval", model, root / "mine" / "test.jsonl")[0].split("CER ")[1].split("%")[0])
+        out, _ = run("eval", model, root / "mine" / "test.jsonl", "--group-by", "page", "--report", root / "report.html")
+        check(f"page {json.loads((root / 'mine' / 'test.jsonl').read_text().splitlines()[0])['page']} " in out, out)
+        rate = float(out.split("CER ")[1].split("%")[0])
         check(rate < 10, "has not learnt:", rate)
 
         lines_that_are_cut(root, model)
@@ -212,6 +214,7 @@ def bad_pages_are_named(root, model, source):
     (bad / "a.xml").write_text(f'<PcGts><Page imageFilename="7.png"><TextRegion>{lines}{good}</TextRegion></Page></PcGts>')
     (bad / "b.xml").write_text("<PcGts>\n<Page>\n<TextRegion></PcGts>")
     (bad / "c.xml").write_text('<PcGts><Page imageFilename="lost.png"><TextRegion>' + good + "</TextRegion></Page></PcGts>")
+    shutil.copy(root / "read" / "7.png", bad / "b.png")
     (bad / "d.xml").write_text("<html/>")
     (bad / "e.xml").write_text('<PcGts><Page imageFilename="7.png"/></PcGts>')
     out, _ = run("transcribe", model, bad, code=1,

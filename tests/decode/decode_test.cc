@@ -8,6 +8,7 @@
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/decode/decoder.h"
+#include "engine/decode/transcript.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;
@@ -187,4 +188,28 @@ TEST_CASE("what cannot be aligned is refused", "[alignment]") {
   CHECK_THROWS_AS(forced_alignment(s.values.data(), 3, 3, outside), Error);
   CHECK_THROWS_AS(forced_alignment(s.values.data(), 3, 3, blank), Error);
   CHECK(forced_alignment(nullptr, 0, 3, {}).empty());
+}
+
+TEST_CASE("a transcript of a line from right to left has its words in the order of the text",
+          "[decode]") {
+  // Read from the right edge: alef, a space, a number from its last digit, a space, bet and gimel.
+  const std::string alef = "\xd7\x90", bet = "\xd7\x91", gimel = "\xd7\x92";
+  Transcript t;
+  t.text = alef + " 21 " + bet + gimel;
+  t.alternatives = {{t.text, 1, 2, 3}};
+  double at = 0;
+  for (const std::string& c :
+       {alef, std::string(" "), std::string("2"), std::string("1"), std::string(" "), bet, gimel}) {
+    t.characters.push_back({c, at, at + 1, c == "2" ? 0.5 : 0.9});
+    at += 2;
+  }
+  t.words = {{"made of", 0, 1, 1}, {"the labels", 2, 3, 1}};
+  turn_leftwards(t);
+  CHECK(t.text == alef + " 12 " + bet + gimel);
+  CHECK(t.alternatives[0].text == t.text);
+  REQUIRE(t.words.size() == 3);
+  CHECK((t.words[1].text == "12" && t.words[1].begin == 4 && t.words[1].end == 7));
+  CHECK(t.words[1].probability == Approx(0.7));
+  CHECK((t.words[2].text == bet + gimel && t.words[2].begin == 10 && t.words[2].end == 13));
+  CHECK((t.characters[2].text == "1" && t.characters[2].begin == 6 && t.characters[3].begin == 4));
 }

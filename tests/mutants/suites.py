@@ -44,6 +44,7 @@ RULES = [
     ("engine/data/*", ["data_test", "fuzz_test"]),
     ("engine/decode/*", ["decode_test"]),
     ("engine/io/*", ["support_tests", "fuzz_test"]),
+    ("engine/page/*", ["corpus_test [page]", "fuzz_test"]),
     ("engine/plan/*", ["plan_test"]),
     ("engine/report/*", ["support_tests"]),
     ("engine/text/*", ["data_test"]),

@@ -122,14 +122,16 @@ void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelIn
   std::sort(pages.begin(), pages.end());
   const size_t before = inputs.size();
   for (const std::string& page : pages) add_page(page, inputs);
-  std::set<fs::path> images_of_pages;
+  // By the names that pages give, and by their own: a page that cannot be read has an image, too.
+  std::set<fs::path> images_of_pages, names_of_pages;
+  for (const std::string& page : pages) names_of_pages.insert(fs::path(page).replace_extension());
   for (size_t i = before; i < inputs.size(); ++i) {
     images_of_pages.insert(fs::path(inputs[i].file.path).lexically_normal());
   }
   for (const std::string& file : files) {
-    if (!images_of_pages.contains(fs::path(file).lexically_normal())) {
-      add_file(file, wanted, inputs);
-    }
+    const bool is_of_page = images_of_pages.contains(fs::path(file).lexically_normal()) ||
+                            names_of_pages.contains(fs::path(file).replace_extension());
+    if (!is_of_page) add_file(file, wanted, inputs);
   }
 }
 

@@ -308,6 +308,7 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   Json extra = Json::object({});
   if (!u.id.empty()) extra["id"] = u.id;
   if (!u.folder.empty()) extra["folder"] = u.folder;
+  if (!u.page.empty()) extra["page"] = u.page;
   if (!extra.members().empty()) entry.extra = extra.dump();
   return entry;
 }
