@@ -244,6 +244,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
   const Task task = model.description().config.task;
   const LineConfig line = line_config(model.description().config.features);
   const ImageFileReader images;
+  const bool is_page = is_of_pages(style.format);
   PageOutput pages(style, inputs, images, line.direction);
   int failures = 0;
   for (size_t next = 0; next < inputs.size();) {
@@ -267,10 +268,13 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
     std::vector<Prediction> predictions = model.predict(std::move(features));
     auto prediction = predictions.begin();
     for (LoadedInput& g : group) {
-      const bool is_page = is_of_pages(style.format);
+      if (!g.failure.empty()) {
+        failures += !attempt([&] { throw InputError(g.failure); });
+        // The page is written all the same, without this line.
+        if (is_page) failures += !attempt([&] { pages.take(nullptr); });
+        continue;
+      }
       failures += !attempt([&] {
-        if (!g.failure.empty() && is_page) pages.take(nullptr);
-        if (!g.failure.empty()) throw InputError(g.failure);
         Prediction& p = *prediction++;
         if (!g.long_audio.samples.empty()) {
           const PieceOptions pieces{.seconds = o.piece};
