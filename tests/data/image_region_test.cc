@@ -81,6 +81,27 @@ TEST_CASE("around a polygon there is the paper of the line, not its neighbours",
   }
 }
 
+TEST_CASE("a pixel belongs to a polygon if its middle is inside", "[region]") {
+  GreyImage page(100, 100);
+  for (int32_t y = 0; y < 100; ++y)
+    for (int32_t x = 0; x < 100; ++x) page.row(y)[x] = static_cast<uint8_t>((x * 7 + y * 13) % 256);
+  const ImageRegion rhomb{{{50, 10}, {90, 50}, {50, 90}, {10, 50}}};
+  const GreyImage part = cut_out(page, rhomb, "p");
+  REQUIRE((part.width == 80 && part.height == 80));
+  int differ = 0;
+  for (int32_t y = 0; y < 80; ++y) {
+    for (int32_t x = 0; x < 80; ++x) {
+      const bool same = part.row(y)[x] == page.row(y + 10)[x + 10];
+      if (std::abs(x + 0.5 - 40) + std::abs(y + 0.5 - 40) < 40) {
+        CHECK(same);
+      } else {
+        differ += !same;  // the paper may be of the same grey
+      }
+    }
+  }
+  CHECK(differ > 0.95 * 80 * 80 / 2);
+}
+
 TEST_CASE("a slanting line is made level", "[region]") {
   // A stroke of 4 pixels that falls by one pixel in ten.
   GreyImage page = page_of(400, 100, 220);
