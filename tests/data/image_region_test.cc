@@ -134,6 +134,38 @@ TEST_CASE("a slanting line is made level", "[region]") {
   CHECK(cut_out(page, rhomb, "p").height == 80);
 }
 
+TEST_CASE("far from any pixel of the polygon the paper is the last that was seen", "[region]") {
+  GreyImage page = page_of(200, 10, 0);
+  for (int32_t y = 0; y < 10; ++y)
+    for (int32_t x = 0; x < 200; ++x) page.row(y)[x] = x < 20 ? 100 : x >= 180 ? 200 : 0;
+  // Two boxes with a neck between them that has no thickness.
+  const ImageRegion region{
+      {{0, 0}, {200, 0}, {200, 10}, {180, 10}, {180, 0}, {20, 0}, {20, 10}, {0, 10}}};
+  const GreyImage part = cut_out(page, region, "p");
+  REQUIRE(part.width == 200);
+  for (const int32_t x : {5, 25, 60, 169}) CHECK(part.row(4)[x] == 100);
+  for (const int32_t x : {170, 178, 195}) CHECK(part.row(4)[x] == 200);
+}
+
+TEST_CASE("the box around a word is that of its columns", "[region]") {
+  const ImageInfo image{100, 60};
+  const auto box = [&](const ImageRegion& region, double left, double right) {
+    const ImageBox b = box_between(region, image, left, right, "p");
+    return std::vector<int32_t>{b.left, b.top, b.width, b.height};
+  };
+  using Box = std::vector<int32_t>;
+  CHECK(box({}, 10.4, 20.6) == Box{10, 0, 11, 60});
+  CHECK(box({}, -5, 200) == Box{0, 0, 100, 60});
+  CHECK(box({}, 300, 400) == Box{99, 0, 1, 60});
+  CHECK(box({}, 50, 50) == Box{50, 0, 1, 60});
+  // A stripe of ten rows that falls by a row in five columns, and leaves the image.
+  const ImageRegion stripe{{{0, 40}, {100, 60}, {100, 70}, {0, 50}}};
+  CHECK(box(stripe, 0, 5) == Box{0, 40, 5, 11});
+  CHECK(box(stripe, 50, 60) == Box{50, 50, 10, 10});
+  CHECK(box(stripe, 95, 100) == Box{95, 59, 5, 1});
+  CHECK_THROWS_AS(box_between(ImageRegion::of_box({200, 0, 5, 5}), image, 0, 5, "p"), InputError);
+}
+
 TEST_CASE("polygons that hold no pixel are refused", "[region]") {
   const GreyImage page = numbered(12, 10);
   const ImageRegion flat{{{1, 4}, {9, 4}, {5, 4}}}, thin{{{2, 2}, {8, 8}, {2, 2}}};
