@@ -19,6 +19,7 @@
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/recognition/alignment_picture.h"
+#include "tools/recognition/decoding.h"
 #include "tools/recognition/outputs.h"
 #include "tools/recognition/predictions.h"
 
@@ -33,6 +34,7 @@ struct AlignOptions {
   std::string lexicon, unspellable = "error";
   SpellingOptions spelling;
   TextAlignmentOptions alignment;
+  std::string confidence = "mean";
   double frame_ms = 0, piece_seconds = PieceOptions{}.seconds;
   PictureOptions picture;
   std::string split, recording;
@@ -158,8 +160,10 @@ class Aligner {
     Aligned result;
     std::vector<float> outputs = source_.outputs(input, &result.seconds);
     try {
-      result.text = align_text(std::move(outputs), source_.vocabulary(), spelled,
-                               options_.alignment, source_.frame_seconds());
+      TextAlignmentOptions how = options_.alignment;
+      how.confidence = confidence_of(options_.confidence);
+      result.text = align_text(std::move(outputs), source_.vocabulary(), spelled, how,
+                               source_.frame_seconds());
     } catch (const InputError& e) {
       fail_input(input.name, ": ", e.what());
     }
@@ -475,6 +479,7 @@ void add_align(Command& program) {
       .one_of({"text", "jsonl", "ctm", "textgrid", "srt", "vtt"})
       .show_default();
   command.add_option("--out", o->out, "folder for a file of each recording").type_name("FOLDER");
+  add_confidence_option(command, &o->confidence, false);
   add_text_options(command, o.get());
   add_split_options(command, o.get());
   add_picture_options(command, &o->picture);

@@ -29,8 +29,9 @@ Prediction decode_one(const DecodeOptions& o, const Vocabulary& vocabulary, cons
                       const ModelInput& input) {
   Matrix scores = read_logits(input, o.outputs, vocabulary, o.vocabulary);
   Prediction p;
-  p.transcript = transcript_of(std::move(scores.data), vocabulary, decoder,
-                               o.frame_ms > 0 ? o.frame_ms / 1000 : 1);
+  p.transcript =
+      transcript_of(std::move(scores.data), vocabulary, decoder,
+                    o.frame_ms > 0 ? o.frame_ms / 1000 : 1, confidence_of(o.decoding.confidence));
   return p;
 }
 

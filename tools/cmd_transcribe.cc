@@ -314,6 +314,7 @@ int run_predict(const PredictOptions& o) {
                ": is not a ctc model: it writes no text; 'rondo predict' tells what it ", "says");
   }
   model.set_decoder(make_decoder(o.decoding, model.vocabulary()));
+  model.set_confidence(confidence_of(o.decoding.confidence));
   const InputKind kind = input_kind(config.features.type);
   std::vector<ModelInput> inputs = inputs_of(o.files, kind);
   for (ModelInput& input : inputs) {

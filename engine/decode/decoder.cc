@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "engine/decode/prefix_search.h"
+#include "engine/text/edit_alignment.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -23,6 +24,16 @@ struct Decoder::Tables {
   std::string text(const PrefixSearch::Path& path, int32_t last_word) const;
   std::vector<SpelledWord> words(const PrefixSearch::Path& path, int32_t last_word) const;
   std::vector<DecodedText> texts(PrefixSearch& search) const;
+
+  // A text of the beam: its best ending, and the probability of all of them.
+  struct Group {
+    std::string text;
+    PrefixSearch::Ending best;
+    double probability = 0;
+  };
+  std::vector<Group> groups(PrefixSearch& search) const;
+  void set_posteriors(const PrefixSearch& search, std::span<const Group> beam,
+                      std::span<DecodedText> texts) const;
 
   const Vocabulary vocabulary;
   const DecoderOptions options;
@@ -80,13 +91,8 @@ std::string Decoder::Tables::text(const PrefixSearch::Path& path, int32_t last_w
   return text;
 }
 
-// Endings of one text are added up, or the best of them counts.
-std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
-  struct Group {
-    std::string text;
-    PrefixSearch::Ending best;
-    double probability = 0;
-  };
+// Endings of one text are added up, or the best of them counts. The best first.
+std::vector<Decoder::Tables::Group> Decoder::Tables::groups(PrefixSearch& search) const {
   std::vector<Group> groups;
   std::unordered_map<std::string, size_t> by_text;
   for (const PrefixSearch::Ending& e : search.endings()) {
@@ -100,13 +106,67 @@ std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
   }
   std::stable_sort(groups.begin(), groups.end(),
                    [](const Group& a, const Group& b) { return a.probability > b.probability; });
-  if (groups.size() > static_cast<size_t>(options.nbest))
-    groups.resize(static_cast<size_t>(options.nbest));
+  return groups;
+}
+
+namespace {
+
+std::vector<std::string> texts_of(std::span<const SpelledWord> words) {
+  std::vector<std::string> texts;
+  for (const SpelledWord& w : words) texts.push_back(w.text);
+  return texts;
+}
+
+// Adds `share` to the element of each that `other` has in the same place.
+template <class T>
+void add_agreement(const std::vector<T>& elements, const std::vector<T>& other, double share,
+                   std::vector<double>& sums) {
+  size_t at = 0;
+  for (const Edit edit : align_edits(std::span<const T>(elements), std::span<const T>(other))) {
+    if (edit == Edit::equal) sums[at] += share;
+    at += edit != Edit::insertion;
+  }
+}
+
+}  // namespace
+
+void Decoder::Tables::set_posteriors(const PrefixSearch& search, std::span<const Group> beam,
+                                     std::span<DecodedText> texts) const {
+  double sum = 0;
+  for (const Group& g : beam) sum += g.probability;
+  const auto as_symbols = [](const std::vector<int32_t>& labels) {
+    return std::vector<char32_t>(labels.begin(), labels.end());
+  };
+  for (DecodedText& t : texts) {
+    t.word_posteriors.assign(t.words.size(), 0);
+    t.label_posteriors.assign(t.labels.size(), 0);
+  }
+  if (!search.is_possible() || !(sum > 0)) return;
+  for (const Group& g : beam) {
+    const PrefixSearch::Path path = search.path(g.best.node);
+    const std::vector<std::string> other = texts_of(words(path, g.best.word));
+    const std::vector<char32_t> symbols = as_symbols(path.labels);
+    for (DecodedText& t : texts) {
+      const double share = g.probability / sum;
+      add_agreement(texts_of(t.words), other, share, t.word_posteriors);
+      add_agreement(as_symbols(t.labels), symbols, share, t.label_posteriors);
+    }
+  }
+  // The shares of a hundred texts that all agree add up to 1 but for rounding.
+  for (DecodedText& t : texts) {
+    for (auto* shares : {&t.word_posteriors, &t.label_posteriors})
+      for (double& p : *shares) p = std::min(p, 1.0);
+  }
+}
+
+std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
+  const std::vector<Group> beam = groups(search);
   std::vector<DecodedText> texts;
-  for (Group& g : groups) {
+  for (const Group& g :
+       std::span(beam).first(std::min(beam.size(), static_cast<size_t>(options.nbest)))) {
     const PrefixSearch::Path path = search.path(g.best.node);
     DecodedText& t = texts.emplace_back();
-    t.text = std::move(g.text);
+    t.text = g.text;
     t.words = words(path, g.best.word);
     t.labels = path.labels;
     t.score = std::log(g.probability) + search.log_scale();
@@ -118,6 +178,7 @@ std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
     std::erase(spoken, no_word);
     t.lm_log10 = grammar.lm_log10(path.labels, spoken);
   }
+  if (options.posteriors) set_posteriors(search, beam, texts);
   return texts;
 }
 

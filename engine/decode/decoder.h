@@ -68,6 +68,9 @@ struct DecoderOptions {
   ModelUnit unit = ModelUnit::automatic;
   // Whether the language model scores the end of the text as the end of a sentence.
   bool sentence_end = true;
+  // Whether texts come with the posteriors of their words and labels. Costs an alignment of each
+  // text that is returned with all others of the beam.
+  bool posteriors = false;
 };
 
 // What a decoder knows besides the outputs; each may be missing.
@@ -92,6 +95,14 @@ struct DecodedText {
   double score = 0;            // see above
   double log_probability = 0;  // ln p(text | outputs)
   double lm_log10 = 0;         // log10 p_LM(text); 0 without a language model
+
+  // With DecoderOptions::posteriors, one for each of `words` and of `labels`: the sum of exp(score)
+  // over the texts of the beam that agree, divided by that over all of the beam, whatever `nbest`.
+  // A text agrees with a word that the cheapest alignment of both texts' words by insertions,
+  // deletions and substitutions (align_edits) pairs with an equal one; so with labels, of each
+  // text's most probable label sequence. Texts that fell out of the beam do not count, so a narrow
+  // beam is too sure. 0 where nothing is possible.
+  std::vector<double> word_posteriors, label_posteriors;
 };
 
 class Decoder {

@@ -248,7 +248,7 @@ AlignedText align_text(std::vector<float> logits, const Vocabulary& vocabulary,
       words.push_back({text.words[static_cast<size_t>(word)], end - 1, end});
     words.back().end_label = end;
   }
-  set_labels(t, vocabulary, kept, words, frame_seconds);
+  set_labels(t, vocabulary, kept, words, frame_seconds, o.confidence);
   a.shortfall = shortfall_of(t, found.labels, vocabulary.blank());
   return a;
 }

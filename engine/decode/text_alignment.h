@@ -79,12 +79,13 @@ struct TextAlignmentOptions {
   // the logarithm of the class's mean probability over all frames (at least 1e-4). It keeps peaks
   // of few frames from being preferred; 0.3 is usual, 0 none.
   double label_priors = 0;
+  // Of what is said to be a token's and a word's probability; not `posterior` (Error).
+  Confidence confidence = Confidence::mean;
 };
 
 struct AlignedText {
-  // Text, words and tokens ("characters") with their times. A token's probability is the mean of
-  // the softmax over its frames, a wildcard's that of the best class; a word's is the mean of its
-  // tokens'.
+  // Text, words and tokens ("characters") with their times and confidences. Label priors change the
+  // path, not these.
   Transcript transcript;
   struct Stretch {
     double begin = 0, end = 0;  // seconds

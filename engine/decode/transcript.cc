@@ -1,58 +1,60 @@
 #include "engine/decode/transcript.h"
 
-#include <algorithm>
-#include <cmath>
 #include <span>
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/text/greedy.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
-namespace {
-
-// Of a class in the softmax of a row of logits; of a wildcard: the largest.
-double probability(std::span<const float> row, int32_t label) {
-  const float largest = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  for (float v : row) sum += std::exp(static_cast<double>(v - largest));
-  if (label == wildcard_label) return 1 / sum;
-  return std::exp(static_cast<double>(row[static_cast<size_t>(label)] - largest)) / sum;
-}
-
-}  // namespace
-
 void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
-                std::span<const SpelledWord> words, double frame_seconds) {
+                std::span<const SpelledWord> words, double frame_seconds, Confidence confidence) {
+  std::vector<double> sure;
   for (const TimedLabel& l : labels) {
     Transcript::Token& c = t.characters.emplace_back();
     c.text = l.label == wildcard_label ? "*" : vocabulary.token(l.label).name;
     c.begin = l.first_frame * frame_seconds;
     c.end = l.end_frame * frame_seconds;
-    for (int32_t f = l.first_frame; f < l.end_frame; ++f) {
-      const auto row = std::span(t.logits).subspan(static_cast<size_t>(f * t.classes),
-                                                   static_cast<size_t>(t.classes));
-      c.probability += probability(row, l.label);
-    }
-    c.probability /= l.end_frame - l.first_frame;
+    const int64_t frames = l.end_frame - l.first_frame;
+    const auto rows = std::span(t.logits).subspan(static_cast<size_t>(l.first_frame * t.classes),
+                                                  static_cast<size_t>(frames * t.classes));
+    c.probability = label_confidence(confidence, rows, t.classes, l.label);
+    sure.push_back(c.probability);
   }
   for (const SpelledWord& w : words) {
     if (w.first_label == w.end_label) continue;
-    const auto parts = std::span(t.characters)
-                           .subspan(static_cast<size_t>(w.first_label),
-                                    static_cast<size_t>(w.end_label - w.first_label));
+    const auto first = static_cast<size_t>(w.first_label);
+    const auto count = static_cast<size_t>(w.end_label - w.first_label);
+    const auto parts = std::span(t.characters).subspan(first, count);
     Transcript::Token& word = t.words.emplace_back();
     word.text = w.text;
     word.begin = parts.front().begin;
     word.end = parts.back().end;
-    for (const Transcript::Token& c : parts) word.probability += c.probability;
-    word.probability /= static_cast<double>(parts.size());
+    word.probability = word_confidence(confidence, std::span(sure).subspan(first, count));
   }
 }
 
+namespace {
+
+void set_posteriors(Transcript& t, const DecodedText& text) {
+  for (size_t i = 0; i < t.characters.size(); ++i)
+    t.characters[i].probability = text.label_posteriors[i];
+  auto word = t.words.begin();
+  for (size_t i = 0; i < text.words.size(); ++i) {
+    if (text.words[i].first_label == text.words[i].end_label) continue;  // set_labels leaves it out
+    (word++)->probability = text.word_posteriors[i];
+  }
+}
+
+}  // namespace
+
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
-                         const Decoder* decoder, double frame_seconds) {
+                         const Decoder* decoder, double frame_seconds, Confidence confidence) {
+  const bool by_search = confidence == Confidence::posterior;
+  RONDO_CHECK(!by_search || (decoder && decoder->options().posteriors),
+              "confidence by posteriors takes a decoder that finds them");
   Transcript t;
   t.logits = std::move(logits);
   t.classes = vocabulary.classes();
@@ -63,7 +65,7 @@ Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary
     std::erase_if(labels, [&](const auto& l) { return !vocabulary.token(l.label).is_written; });
     const std::vector<int32_t> written = labels_of(labels);
     t.text = vocabulary.text(written);
-    set_labels(t, vocabulary, labels, vocabulary.words(written), frame_seconds);
+    set_labels(t, vocabulary, labels, vocabulary.words(written), frame_seconds, confidence);
     return t;
   }
   const std::vector<DecodedText> texts = decoder->decode(t.logits.data(), frames);
@@ -73,7 +75,9 @@ Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary
   t.text = best.text;
   const auto labels = forced_alignment(t.logits.data(), frames, vocabulary.classes(), best.labels,
                                        vocabulary.blank());
-  set_labels(t, vocabulary, labels, best.words, frame_seconds);
+  set_labels(t, vocabulary, labels, best.words, frame_seconds,
+             by_search ? Confidence::mean : confidence);
+  if (by_search) set_posteriors(t, best);
   return t;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/decode/confidence.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/vocabulary.h"
 #include "engine/text/greedy.h"
@@ -21,8 +22,7 @@ struct Transcript {
   struct Token {
     std::string text;
     double begin = 0, end = 0;
-    double probability = 0;  // of a label: mean of the softmax over its frames; of a word: mean of
-                             // its labels
+    double probability = 0;  // how sure it is, by the definition of Confidence that was chosen
   };
   std::vector<Token> characters, words;  // `characters`: labels, whatever they stand for
   // By a decoder: the best texts, the first of which is this one. See DecodedText.
@@ -37,14 +37,16 @@ struct Transcript {
 
 // What a model's outputs say: `logits` [frames, classes of the vocabulary]. With `decoder`, the
 // best text that it finds, with the times of its best alignment; without, the best class of each
-// frame. `frame_seconds`: from one frame to the next.
+// frame. `frame_seconds`: from one frame to the next. Confidence::posterior takes a decoder whose
+// options say so (Error).
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
-                         const Decoder* decoder, double frame_seconds);
+                         const Decoder* decoder, double frame_seconds,
+                         Confidence confidence = Confidence::mean);
 
 // Fills in characters and words, found in t.logits. A label of -1 is a wildcard of a forced
-// alignment: it is called "*", and its probability is that of each frame's best class.
+// alignment: it is called "*". `confidence`: not `posterior` (Error).
 void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const TimedLabel> labels,
-                std::span<const SpelledWord> words, double frame_seconds);
+                std::span<const SpelledWord> words, double frame_seconds, Confidence confidence);
 
 // Of a line that was read from right to left (engine/text/reading_order.h): from the order of
 // reading to that of the text. Words are then what stands between spaces of that; times stay.

@@ -66,6 +66,34 @@ def test_what_is_told():
         check(both[0] == both[1] == f"{root}/x.npy\ta b\n{root}/y.npy\tbb\n", both)
 
 
+def test_confidence():
+    """Each definition, by hand, through each command; and those that cannot be."""
+    with folder() as root:
+        (root / "tokens").write_text("<blank>\n \na\nb\n")
+        rows = [[0.1, 0.1, 0.5, 0.3], [0.05, 0.05, 0.8, 0.1], [0.2, 0.6, 0.1, 0.1], [0.1, 0.1, 0.3, 0.5]]
+        write_npy(root / "x.npy", rows)
+        (root / "x.txt").write_text("a b\n")
+        expected = {"mean": 0.65, "geometric": 0.4**0.5, "min": 0.5, "product": 0.4}
+        for name, value in expected.items():
+            for command in (["decode"], ["decode", "--beam", 0], ["align"]):
+                out = said(*command, root / "tokens", root / "x.npy", "--confidence", name, "--format", "jsonl")
+                words = json.loads(out)["words"]
+                check([w["text"] for w in words] == ["a", "b"], command, words)
+                check(abs(words[0]["probability"] - value) < 1e-6 and abs(words[1]["probability"] - 0.5) < 1e-6, words)
+        ctm = said("decode", root / "tokens", root / "x.npy", "--frame-ms", 20, "--format", "ctm", "--confidence", "min")
+        check(ctm.splitlines()[0].split()[4:] == ["a", "0.5000"], ctm)
+
+        write_npy(root / "y.npy", [[0.2, 0, 0.5, 0.3], [0.4, 0, 0.1, 0.5]])
+        out = said("decode", root / "tokens", root / "y.npy", "--confidence", "posterior", "--format", "jsonl")
+        line = json.loads(out)
+        check(line["text"] == "b" and len(line["alternatives"]) == 1, line)
+        check(abs(line["words"][0]["probability"] - 0.37) < 1e-6, line)
+        check(abs(line["characters"][0]["probability"] - 0.65) < 1e-6, line)
+        run("decode", root / "tokens", root / "x.npy", "--beam", 0, "--confidence", "posterior", code=2, errs="compares the texts of a search")
+        run("align", root / "tokens", root / "x.npy", "--confidence", "posterior", code=2, errs="expected one of mean")
+        run("decode", root / "tokens", root / "x.npy", "--confidence", "maen", code=2, errs="'maen', expected one of mean")
+
+
 def test_knowledge():
     """A language model, a lexicon, hot words: what each changes."""
     with folder() as root:

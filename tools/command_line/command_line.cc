@@ -155,6 +155,7 @@ std::string text_of(double number) {
 std::string text_of(int64_t number) { return std::to_string(number); }
 std::string text_of(int number) { return std::to_string(number); }
 std::string text_of(const char* word) { return word; }
+const std::string& text_of(const std::string& word) { return word; }
 
 // `kind` is for the help.
 void add_check(CLI::Option* option, const std::string& kind, const std::string& expected,
@@ -206,6 +207,11 @@ template CommandOption& CommandOption::range(double, double);
 
 CommandOption& CommandOption::one_of(std::initializer_list<const char*> words) {
   add_members(option_, std::vector<const char*>(words));
+  return *this;
+}
+
+CommandOption& CommandOption::one_of(const std::vector<std::string>& words) {
+  add_members(option_, words);
   return *this;
 }
 

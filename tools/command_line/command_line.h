@@ -41,6 +41,7 @@ class CommandOption {
   CommandOption& range(T least, T most);
 
   CommandOption& one_of(std::initializer_list<const char*> words);
+  CommandOption& one_of(const std::vector<std::string>& words);
   CommandOption& one_of(std::initializer_list<int> numbers);
 
   // wrong() says what is wrong with a text; empty: nothing.

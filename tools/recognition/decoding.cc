@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/decode/confidence.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -16,10 +17,11 @@ DecoderOptions search_options(const DecodingOptions& o) {
   s.unit = o.unit == "words"    ? ModelUnit::words
            : o.unit == "tokens" ? ModelUnit::tokens
                                 : ModelUnit::automatic;
+  s.posteriors = confidence_of(o.confidence) == Confidence::posterior;
   return s;
 }
 
-void add_decoding_options(Command& command, DecodingOptions* o, bool has_nbest) {
+void add_decoding_options(Command& command, DecodingOptions* o, bool shows_all) {
   CommandOption beam =
       command
           .add_option("--beam", o->beam,
@@ -81,10 +83,26 @@ void add_decoding_options(Command& command, DecodingOptions* o, bool has_nbest) 
       .range(0.0, 10000.0)
       .type_name("FLOAT")
       .show_default();
-  if (!has_nbest) return;
+  if (!shows_all) return;
   command.add_option("--nbest", o->nbest, "so many texts, as alternatives of --format jsonl")
       .range(1, 100000)
       .type_name("INT")
+      .show_default();
+  add_confidence_option(command, &o->confidence, true);
+}
+
+void add_confidence_option(Command& command, std::string* name, bool by_search) {
+  std::vector<std::string> names = confidence_names();
+  if (!by_search) std::erase(names, "posterior");
+  command
+      .add_option("--confidence", *name,
+                  std::string("what the probabilities of words and tokens are: of a token's frames "
+                              "the mean, geometric mean, least or product, or how far from even "
+                              "their classes are (entropy)") +
+                      (by_search ? "; with a search: the share of the beam's texts that agree "
+                                   "(posterior)"
+                                 : ""))
+      .one_of(names)
       .show_default();
 }
 
@@ -92,6 +110,8 @@ void require_fitting(const DecodingOptions& o, const std::string& format) {
   const int beam = o.asks_for_search() ? (o.beam < 0 ? usual_beam : o.beam) : 0;
   if (o.nbest > 1 && (beam < o.nbest || format != "jsonl"))
     throw WrongUsage("--nbest takes --format jsonl and a --beam that is at least as large");
+  if (beam == 0 && confidence_of(o.confidence) == Confidence::posterior)
+    throw WrongUsage("--confidence posterior compares the texts of a search: --beam 100, say");
 }
 
 DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& vocabulary) {

@@ -18,15 +18,19 @@ struct DecodingOptions {
   std::string lm, lexicon, silence, hot_words, unit = "auto";
   double hot_word_weight = 5, token_floor = 0, score_range = 0;
   DecoderOptions search = {};
+  std::string confidence = "mean";
 
   bool knows_something() const { return !lm.empty() || !lexicon.empty() || !hot_words.empty(); }
   bool asks_for_search() const { return beam > 0 || (beam < 0 && knows_something()); }
 };
 
-// `has_nbest`: whether the command shows several texts.
-void add_decoding_options(Command& command, DecodingOptions* options, bool has_nbest);
+// `shows_all`: whether the command shows several texts and how sure their words are.
+void add_decoding_options(Command& command, DecodingOptions* options, bool shows_all);
+// --confidence; `by_search`: whether there may be one that finds posteriors.
+void add_confidence_option(Command& command, std::string* name, bool by_search);
 
-// Throws WrongUsage for several texts where the format has no place for them, or the beam none.
+// Throws WrongUsage for several texts where the format has no place for them, or the beam none, and
+// for confidence by a search where there is none.
 void require_fitting(const DecodingOptions& options, const std::string& format);
 
 // For a model with these classes; none where no search is asked for. Reads the files, says on

@@ -150,7 +150,8 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
 }
 
 Transcript Recognizer::decode(std::vector<float> logits) const {
-  Transcript t = transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds());
+  Transcript t =
+      transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds(), confidence_);
   if (alphabet_.reads_leftwards()) turn_leftwards(t);
   return t;
 }

@@ -64,6 +64,8 @@ class Recognizer {
   // How decode() finds the text: by this decoder, made for vocabulary(), or, without one, by the
   // best class of each frame.
   void set_decoder(std::optional<Decoder> decoder) { decoder_ = std::move(decoder); }
+  // What the probabilities of characters and words are; see transcript_of().
+  void set_confidence(Confidence confidence) { confidence_ = confidence; }
   const Decoder* decoder() const { return decoder_ ? &*decoder_ : nullptr; }
   // Seconds between two frames of the output; of images, pixels of the scaled line.
   double frame_seconds() const;
@@ -78,6 +80,7 @@ class Recognizer {
   Prediction interpret(std::vector<float> outputs) const;
 
   std::optional<Decoder> decoder_;
+  Confidence confidence_ = Confidence::mean;
   std::vector<std::string> warnings_;
   std::string file_;
   ModelDescription description_;
