@@ -24,6 +24,7 @@ constexpr Row rows[] = {
      "cuBLASLt is there; f32 or bf16; rows counted on the GPU only with spare ones"},
     {"gemm", "all_rows", true, "f32 or bf16; rows counted on the GPU only with spare ones"},
     {"gemm", "openblas", false, "f32 or f64; sizes and strides below 2^31"},
+    {"beam_search", "block", true, "f32 or bf16; a beam of 128 at most; 1024 classes at most"},
     {"loss_totals", "", true, "f32 losses"},
     {"", "", true, "f32 or bf16"},
     {"", "avx512bf16", false, "AVX-512 with bf16; bf16"},

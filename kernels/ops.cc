@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/base/dispatch.h"
+#include "kernels/beam_search/beam_search.h"
 #include "kernels/cast/cast.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/edge_frames.h"
@@ -66,6 +67,7 @@ std::span<const std::span<const Variant>> all_ops() {
       layer_norm_grad_variants(),
       stack_frames_variants(),
       stack_frames_grad_variants(),
+      beam_search_variants(),
       conv_variants(),
       conv_grad_input_variants(),
       conv_grad_weight_variants(),

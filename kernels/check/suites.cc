@@ -20,6 +20,7 @@ Suite full_suite() {
   pool2d_check(suite);
   norm_check(suite);
   subsample_check(suite);
+  beam_search_check(suite);
   conv_check(suite);
   conv2d_check(suite);
   pack_check(suite);

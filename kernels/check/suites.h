@@ -21,6 +21,7 @@ void pool_check(Suite& suite);
 void pool2d_check(Suite& suite);
 void norm_check(Suite& suite);
 void subsample_check(Suite& suite);
+void beam_search_check(Suite& suite);
 void conv_check(Suite& suite);
 void conv2d_check(Suite& suite);
 void pack_check(Suite& suite);
