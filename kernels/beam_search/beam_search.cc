@@ -15,8 +15,8 @@ bool fits_a_block(const Context&, const void* args) {
 
 }  // namespace
 
-size_t beam_search_workspace_bytes(const PackedCapacity& capacity, int64_t classes, int32_t beam) {
-  return BeamSearchWorkspace(nullptr, capacity, classes, beam).bytes;
+size_t beam_search_workspace_bytes(int64_t rows, int64_t classes, int32_t beam) {
+  return BeamSearchWorkspace(nullptr, rows, classes, beam).bytes;
 }
 
 void check_beam_search(const BeamSearchArgs& a) {
@@ -28,16 +28,16 @@ void check_beam_search(const BeamSearchArgs& a) {
   RONDO_CHECK(a.floor >= 0 && a.range >= 0 && a.range <= 1, "beam_search: floor ", a.floor,
               ", range ", a.range);
   RONDO_CHECK(!a.automaton.gains == !a.automaton.next, "beam_search: half an automaton");
-  RONDO_CHECK(int64_t{c.frames} * a.beam < INT32_MAX, "beam_search: ", c.frames,
-              " frames and beam ", a.beam, " are more prefixes than can be counted");
+  RONDO_CHECK(c.rows * a.beam < INT32_MAX, "beam_search: ", c.rows, " rows and beam ", a.beam,
+              " are more prefixes than can be counted");
   check_matrix(a.op, "scores", a.scores, a.scores.dtype, c.rows, classes);
   check_elements(a.op, "counts", a.counts, c.sequences);
   check_elements(a.op, "stopped", a.stopped, c.sequences);
   check_elements(a.op, "exponents", a.exponents, c.sequences);
   check_elements(a.op, "lengths", a.lengths, prefixes);
   check_elements(a.op, "probabilities", a.probabilities, prefixes);
-  check_elements(a.op, "labels", a.labels, c.frames * prefixes);
-  RONDO_CHECK(a.workspace.bytes() >= beam_search_workspace_bytes(c, classes, a.beam),
+  check_elements(a.op, "labels", a.labels, c.rows * a.beam);
+  RONDO_CHECK(a.workspace.bytes() >= beam_search_workspace_bytes(c.rows, classes, a.beam),
               "beam_search: a workspace of ", a.workspace.bytes(), " bytes");
 }
 

@@ -124,7 +124,8 @@ class BeamSearch {
       b.hash[0] = empty_hash;
       b.parent_hash[0] = 0;
       b.last[0] = -1;
-      b.depth[0] = b.node[0] = 0;
+      b.depth[0] = 0;
+      b.node[0] = -1;
       b.state[0] = rules.automaton.start;
     }
     clear();
@@ -147,8 +148,8 @@ class BeamSearch {
     return s_.frames[frame % 2][rules_.blank] >= 0;
   }
 
-  // Whether the search goes on; of all threads alike.
-  __device__ bool advance(int32_t frame) {
+  // Whether the search goes on; of all threads alike. `row`: of the frame.
+  __device__ bool advance(int32_t frame, int64_t row) {
     p_ = s_.frames[frame % 2];
     enter();
     __syncthreads();
@@ -161,7 +162,7 @@ class BeamSearch {
       limit();
       collect();
     }
-    return choose(frame);
+    return choose(static_cast<int32_t>(row * rules_.beam));
   }
 
   __device__ int32_t count() const { return count_; }
@@ -307,7 +308,8 @@ class BeamSearch {
     __syncthreads();
   }
 
-  __device__ bool choose(int32_t frame) {
+  // New nodes begin at this one.
+  __device__ bool choose(int32_t first_node) {
     constexpr int each = Shared::list_size / threads;
     const int listed = s_.listed;
     int ranks[each];
@@ -328,7 +330,7 @@ class BeamSearch {
       if (ranks[k] >= rules_.beam || i >= listed) continue;
       const double probability = value_of(s_.keys[i]);
       if (!(probability > 0) || probability < best * rules_.range) continue;
-      take(i, ranks[k], -exponent, frame);
+      take(i, ranks[k], -exponent, first_node + ranks[k]);
       atomicMax(&s_.chosen, ranks[k] + 1);
     }
     __syncthreads();
@@ -339,7 +341,7 @@ class BeamSearch {
   }
 
   // Of the list into the next beam. What stays is in the place of its thread.
-  __device__ void take(int i, int rank, int exponent, int32_t frame) {
+  __device__ void take(int i, int rank, int exponent, int32_t node) {
     const Beam<W>& b = now();
     Beam<W>& to = s_.beams[side_ ^ 1];
     const int32_t id = s_.ids[i];
@@ -365,9 +367,9 @@ class BeamSearch {
     to.parent_hash[rank] = b.hash[from];
     to.last[rank] = c;
     to.depth[rank] = b.depth[from] + 1;
-    to.node[rank] = 1 + frame * rules_.beam + rank;
+    to.node[rank] = node;
     to.state[rank] = rules_.automaton.next ? rules_.automaton.next[known] : 0;
-    nodes_[to.node[rank]] = {b.node[from], c};
+    nodes_[node] = {b.node[from], c};
   }
 
   Shared& s_;
@@ -392,21 +394,19 @@ struct Results {
 
 template <int W>
 __global__ void __launch_bounds__(2 * W)
-    search(Rules rules, PackedView layout, const double* p, BeamNode* all_nodes,
-           int64_t nodes_per_sequence, Results to) {
+    search(Rules rules, PackedView layout, const double* p, BeamNode* nodes, Results to) {
   const int64_t n = blockIdx.x;
-  BeamNode* nodes = all_nodes + n * nodes_per_sequence;
   const int32_t length = n < layout.extent->sequences ? layout.lengths[n] : 0;
-  const auto row = [&](int32_t t) { return p + (layout.row_offsets[t] + n) * rules.classes; };
+  const auto row = [&](int32_t t) { return layout.row_offsets[t] + n; };
   BeamSearch<W> search(rules, nodes);
   int32_t stopped = -1;
   bool has_scores = true;
-  if (length > 0) search.fetch(row(0), 0);
+  if (length > 0) search.fetch(p + row(0) * rules.classes, 0);
   for (int32_t t = 0; t < length; ++t) {
     search.await_fetched();
-    if (t + 1 < length) search.fetch(row(t + 1), t + 1);
+    if (t + 1 < length) search.fetch(p + row(t + 1) * rules.classes, t + 1);
     has_scores = search.has_scores(t);
-    if (has_scores && search.advance(t)) continue;
+    if (has_scores && search.advance(t, row(t))) continue;
     stopped = t;
     break;
   }
@@ -417,16 +417,15 @@ __global__ void __launch_bounds__(2 * W)
     to.stopped[n] = stopped;
     to.exponents[n] = search.exponent();
   }
-  const int64_t sequences = layout.capacity.sequences;
   for (int w = static_cast<int>(threadIdx.x); w < rules.beam; w += 2 * W) {
+    const int64_t place = n * rules.beam + w;
     const int32_t depth = w < count ? search.depth(w) : 0;
-    to.probabilities[n * rules.beam + w] = w < count ? search.total(w) : 0;
-    to.lengths[n * rules.beam + w] = depth;
-    BeamNode at = {};
-    for (int32_t i = depth - 1, node = w < count ? search.node(w) : 0; i >= 0; --i) {
-      at = nodes[node];
-      to.labels[(i * sequences + n) * rules.beam + w] = at.label;
-      node = at.parent;
+    to.probabilities[place] = w < count ? search.total(w) : 0;
+    to.lengths[place] = depth;
+    int32_t node = w < count ? search.node(w) : -1;
+    for (int32_t i = depth - 1; i >= 0; --i) {
+      to.labels[row(i) * rules.beam + w] = nodes[node].label;
+      node = nodes[node].parent;
     }
   }
 }
@@ -453,8 +452,7 @@ void launch_search(const Context& context, const BeamSearchArgs& a,
           .grid = {static_cast<unsigned>(a.layout.capacity.sequences)},
           .block = {2 * W},
           .shared_bytes = sizeof(SearchShared<W>)},
-         search<W>, rules, a.layout, workspace.probabilities, workspace.nodes,
-         workspace.nodes_per_sequence, to);
+         search<W>, rules, a.layout, workspace.probabilities, workspace.nodes, to);
 }
 
 }  // namespace
@@ -464,7 +462,7 @@ void beam_search_gpu(const Context& context, const BeamSearchArgs& a) {
   const PackedCapacity& capacity = a.layout.capacity;
   const int64_t classes = a.scores.dim(1);
   if (capacity.sequences == 0) return;
-  const BeamSearchWorkspace workspace(a.workspace.data, capacity, classes, a.beam);
+  const BeamSearchWorkspace workspace(a.workspace.data, capacity.rows, classes, a.beam);
   if (a.labels.numel() > 0) fill_bytes(context, a.labels.data, 0xff, a.labels.bytes());
   if (capacity.rows > 0) {
     const auto convert = [&]<class T>(T) {

@@ -26,8 +26,7 @@
 // words, or all of them at once. Absent: all gains are 1.
 //
 // Shapes: scores [rows, V] packed (kernels/base/packed.h), f32 or bf16: logits or
-//   log-probabilities; each row is normalised. N = layout.capacity.sequences, W = beam, T =
-//   layout.capacity.frames:
+//   log-probabilities; each row is normalised. N = layout.capacity.sequences, W = beam:
 //   counts [N] i32             how many prefixes of the sequence are left, best first
 //   stopped [N] i32            -1; or the frame that ended the search before its time: with counts
 //                              above 0, because nothing had a probability above 0 in it (the
@@ -36,7 +35,9 @@
 //   probabilities [N, W] f64   of the prefixes, relative to 2^exponents[n]; 0 past counts[n]
 //   exponents [N] i32
 //   lengths [N, W] i32         labels of the prefixes; 0 past counts[n]
-//   labels [T, N, W] i32       the i-th label of each prefix; -1 past its length
+//   labels [rows, W] i32       packed: where frame i of a sequence is, the i-th label of each of
+//   its
+//                              prefixes; -1 past their length (a prefix has a frame for each label)
 //   gains [S, V] f64, next [S, V] i32, extends [V] u8: see below
 // A sequence of length 0, and every one past the extent, has the empty prefix with probability 1.
 // Aliasing: none. Sums of a softmax are in order in `ref`, and on devices of 32 lanes, each every
@@ -77,8 +78,8 @@ struct BeamSearchArgs {
   TensorView workspace;  // u8, at least beam_search_workspace_bytes()
 };
 
-// Any backend's. The workspace is scratch and must be 64-byte aligned.
-size_t beam_search_workspace_bytes(const PackedCapacity& capacity, int64_t classes, int32_t beam);
+// For any backend; `rows`: the capacity. The workspace is scratch and must be 64-byte aligned.
+size_t beam_search_workspace_bytes(int64_t rows, int64_t classes, int32_t beam);
 
 std::span<const Variant> beam_search_variants();
 

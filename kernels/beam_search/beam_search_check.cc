@@ -96,14 +96,14 @@ void beam_search_case(Case& c, const Setup& s) {
   a.stopped = ints("stopped", {n});
   a.exponents = ints("exponents", {n});
   a.lengths = ints("lengths", {n, s.beam});
-  a.labels = ints("labels", {capacity.frames, n, s.beam});
+  a.labels = ints("labels", {capacity.rows, s.beam});
   // Each frame's softmax has sums of V terms and an exp() on either side, and both go into a chain
   // of as many products as there are frames.
   const double frames = s.lengths.empty() ? 1 : s.lengths.front() + 1;
   Tolerance t = Tolerance::ulps(DType::f64, 4 * frames * (4 + s.classes));
   t.absolute = 0;
   a.probabilities = c.output("probabilities", {n, s.beam}, DType::f64, t);
-  a.workspace = c.workspace(beam_search_workspace_bytes(capacity, s.classes, s.beam));
+  a.workspace = c.workspace(beam_search_workspace_bytes(capacity.rows, s.classes, s.beam));
   c.work(0, static_cast<double>(a.scores.bytes()));
   c.run(a);
 }

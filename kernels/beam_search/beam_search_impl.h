@@ -12,24 +12,22 @@ RONDO_DECLARE_GPU(beam_search_gpu, BeamSearchArgs);
 
 void check_beam_search(const BeamSearchArgs& args);
 
-// A prefix as the last of those before it and a label more. Number 0 is the empty one; those that
-// frame t brought into the beam begin at 1 + t * beam.
+// A prefix: another one and a label behind it. Those that a frame brought into the beam are in its
+// row.
 struct BeamNode {
-  int32_t parent, label;
+  int32_t parent, label;  // the number of the other, row * beam + place; -1: the empty one
 };
 
 struct BeamSearchWorkspace {
-  BeamSearchWorkspace(void* memory, const PackedCapacity& capacity, int64_t classes, int32_t beam)
-      : nodes_per_sequence(1 + int64_t{capacity.frames} * beam) {
+  BeamSearchWorkspace(void* memory, int64_t rows, int64_t classes, int32_t beam) {
     Carver carver(memory);
-    carver.take(probabilities, capacity.rows * classes);
-    carver.take(nodes, capacity.sequences * nodes_per_sequence);
+    carver.take(probabilities, rows * classes);
+    carver.take(nodes, rows * beam);
     bytes = carver.used();
   }
 
-  int64_t nodes_per_sequence;
   double* probabilities = nullptr;  // [rows, V], of each frame's classes; NaN where it has none
-  BeamNode* nodes = nullptr;        // [N, nodes_per_sequence]
+  BeamNode* nodes = nullptr;        // [rows, W]
   size_t bytes = 0;
 };
 

@@ -145,7 +145,6 @@ Outcome run(const BeamSearchArgs& a, int64_t n, Search& search) {
 }
 
 void write(const BeamSearchArgs& a, int64_t n, const Search& search, Outcome outcome) {
-  const int64_t sequences = a.layout.capacity.sequences;
   const auto count = outcome.has_prefixes ? static_cast<int32_t>(search.beam().size()) : 0;
   a.counts.as<int32_t>()[n] = count;
   a.stopped.as<int32_t>()[n] = outcome.stopped;
@@ -155,11 +154,8 @@ void write(const BeamSearchArgs& a, int64_t n, const Search& search, Outcome out
     const Prefix& x = w < count ? search.beam()[static_cast<size_t>(w)] : empty;
     a.probabilities.as<double>()[n * a.beam + w] = search.total(x);
     a.lengths.as<int32_t>()[n * a.beam + w] = static_cast<int32_t>(x.labels.size());
-    for (int64_t i = 0; i < a.layout.capacity.frames; ++i) {
-      const bool inside = i < static_cast<int64_t>(x.labels.size());
-      a.labels.as<int32_t>()[(i * sequences + n) * a.beam + w] =
-          inside ? x.labels[static_cast<size_t>(i)] : -1;
-    }
+    for (size_t i = 0; i < x.labels.size(); ++i)
+      a.labels.as<int32_t>()[(a.layout.row_offsets[i] + n) * a.beam + w] = x.labels[i];
   }
 }
 
@@ -167,6 +163,7 @@ void write(const BeamSearchArgs& a, int64_t n, const Search& search, Outcome out
 
 void beam_search_ref(const Context&, const BeamSearchArgs& a) {
   check_beam_search(a);
+  std::fill_n(a.labels.as<int32_t>(), a.labels.numel(), -1);
   for (int64_t n = 0; n < a.layout.capacity.sequences; ++n) {
     Search search(a);
     Outcome outcome;
