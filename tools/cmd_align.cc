@@ -7,9 +7,9 @@
 
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
-#include "engine/decode/text_alignment.h"
-#include "engine/decode/transcript_formats.h"
-#include "engine/decode/utterances.h"
+#include "engine/decode/transcript/text_alignment.h"
+#include "engine/decode/transcript/transcript_formats.h"
+#include "engine/decode/transcript/utterances.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/text/unicode.h"

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <memory>
 
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 #include "engine/io/file.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"

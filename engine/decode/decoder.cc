@@ -4,43 +4,16 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "engine/decode/prefix_search.h"
+#include "engine/decode/decoder_tables.h"
 #include "engine/text/edit_alignment.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 
+using decode::FoundPrefixes;
 using decode::no_word;
+using decode::PrefixPath;
 using decode::PrefixSearch;
-
-struct Decoder::Tables {
-  Tables(Vocabulary v, const DecoderOptions& o, const DecoderKnowledge& knowledge)
-      : vocabulary(std::move(v)),
-        options(o),
-        grammar(vocabulary, options, knowledge),
-        has_lexicon(!knowledge.lexicon.empty()),
-        silence(knowledge.silence) {}
-
-  std::string text(const PrefixSearch::Path& path, int32_t last_word) const;
-  std::vector<SpelledWord> words(const PrefixSearch::Path& path, int32_t last_word) const;
-  std::vector<DecodedText> texts(PrefixSearch& search) const;
-
-  // A text of the beam: its best ending, and the probability of all of them.
-  struct Group {
-    std::string text;
-    PrefixSearch::Ending best;
-    double probability = 0;
-  };
-  std::vector<Group> groups(PrefixSearch& search) const;
-  void set_posteriors(const PrefixSearch& search, std::span<const Group> beam,
-                      std::span<DecodedText> texts) const;
-
-  const Vocabulary vocabulary;
-  const DecoderOptions options;
-  const decode::Grammar grammar;
-  const bool has_lexicon;  // words have texts of their own
-  const int32_t silence;
-};
 
 namespace {
 
@@ -55,8 +28,7 @@ void check(const DecoderOptions& o) {
 
 }  // namespace
 
-std::vector<SpelledWord> Decoder::Tables::words(const PrefixSearch::Path& path,
-                                                int32_t last_word) const {
+std::vector<SpelledWord> Decoder::Tables::words(const PrefixPath& path, int32_t last_word) const {
   if (!has_lexicon) return vocabulary.words(path.labels);
   std::vector<SpelledWord> words;
   const auto count = static_cast<int32_t>(path.labels.size());
@@ -78,7 +50,7 @@ std::vector<SpelledWord> Decoder::Tables::words(const PrefixSearch::Path& path,
   return words;
 }
 
-std::string Decoder::Tables::text(const PrefixSearch::Path& path, int32_t last_word) const {
+std::string Decoder::Tables::text(const PrefixPath& path, int32_t last_word) const {
   if (!has_lexicon) return vocabulary.text(path.labels);
   std::string text;
   const auto add = [&](int32_t word) {
@@ -91,12 +63,29 @@ std::string Decoder::Tables::text(const PrefixSearch::Path& path, int32_t last_w
   return text;
 }
 
+// Those that end within no word only where no other is.
+std::vector<Decoder::Tables::Ending> Decoder::Tables::endings(const FoundPrefixes& found,
+                                                              decode::ModelMemo& memo) const {
+  std::vector<Ending> all;
+  for (const FoundPrefixes::Prefix& p : found.prefixes) {
+    grammar.finish(p.state, memo, [&](int32_t word, double gain) {
+      const double probability = p.probability * gain;
+      if (probability > 0) all.push_back({&p, word, gain, probability});
+    });
+  }
+  if (!all.empty()) return all;
+  for (const FoundPrefixes::Prefix& p : found.prefixes)
+    all.push_back({&p, no_word, 1, p.probability});
+  return all;
+}
+
 // Endings of one text are added up, or the best of them counts. The best first.
-std::vector<Decoder::Tables::Group> Decoder::Tables::groups(PrefixSearch& search) const {
+std::vector<Decoder::Tables::Group> Decoder::Tables::groups(
+    const std::vector<Ending>& endings) const {
   std::vector<Group> groups;
   std::unordered_map<std::string, size_t> by_text;
-  for (const PrefixSearch::Ending& e : search.endings()) {
-    std::string text = this->text(search.path(e.node), e.word);
+  for (const Ending& e : endings) {
+    std::string text = this->text(e.prefix->path, e.word);
     const auto [at, is_new] = by_text.try_emplace(text, groups.size());
     if (is_new) groups.push_back({std::move(text), e, 0});
     Group& g = groups[at->second];
@@ -130,7 +119,7 @@ void add_agreement(const std::vector<T>& elements, const std::vector<T>& other, 
 
 }  // namespace
 
-void Decoder::Tables::set_posteriors(const PrefixSearch& search, std::span<const Group> beam,
+void Decoder::Tables::set_posteriors(std::span<const Group> beam,
                                      std::span<DecodedText> texts) const {
   double sum = 0;
   for (const Group& g : beam) sum += g.probability;
@@ -141,9 +130,9 @@ void Decoder::Tables::set_posteriors(const PrefixSearch& search, std::span<const
     t.word_posteriors.assign(t.words.size(), 0);
     t.label_posteriors.assign(t.labels.size(), 0);
   }
-  if (!search.is_possible() || !(sum > 0)) return;
+  if (!(sum > 0)) return;
   for (const Group& g : beam) {
-    const PrefixSearch::Path path = search.path(g.best.node);
+    const PrefixPath& path = g.best.prefix->path;
     const std::vector<std::string> other = texts_of(words(path, g.best.word));
     const std::vector<char32_t> symbols = as_symbols(path.labels);
     for (DecodedText& t : texts) {
@@ -159,26 +148,29 @@ void Decoder::Tables::set_posteriors(const PrefixSearch& search, std::span<const
   }
 }
 
-std::vector<DecodedText> Decoder::Tables::texts(PrefixSearch& search) const {
-  const std::vector<Group> beam = groups(search);
+std::vector<DecodedText> Decoder::Tables::texts(const FoundPrefixes& found) const {
+  decode::ModelMemo memo;
+  const std::vector<Group> beam = groups(endings(found, memo));
+  const double log_scale = static_cast<double>(found.exponent) * std::log(2.0);
   std::vector<DecodedText> texts;
   for (const Group& g :
        std::span(beam).first(std::min(beam.size(), static_cast<size_t>(options.nbest)))) {
-    const PrefixSearch::Path path = search.path(g.best.node);
+    const PrefixPath& path = g.best.prefix->path;
     DecodedText& t = texts.emplace_back();
     t.text = g.text;
     t.words = words(path, g.best.word);
     t.labels = path.labels;
-    t.score = std::log(g.probability) + search.log_scale();
-    t.log_probability = t.score - search.log_gains(g.best);
-    if (!search.is_possible())
-      t.score = t.log_probability = -std::numeric_limits<double>::infinity();
+    t.score = std::log(g.probability) + log_scale;
+    t.log_probability =
+        t.score - std::log(g.best.gain) - grammar.log_gains(path.labels, path.words, memo);
+    if (!found.is_possible) t.score = t.log_probability = -std::numeric_limits<double>::infinity();
     std::vector<int32_t> spoken = path.words;
     spoken.push_back(g.best.word);
     std::erase(spoken, no_word);
     t.lm_log10 = grammar.lm_log10(path.labels, spoken);
   }
-  if (options.posteriors) set_posteriors(search, beam, texts);
+  if (options.posteriors)
+    set_posteriors(found.is_possible ? beam : std::span<const Group>(), texts);
   return texts;
 }
 
@@ -228,7 +220,7 @@ DecoderStream::Partial DecoderStream::partial() const {
   Partial p;
   p.blank_frames = search.blank_frames();
   p.text = tables.text(search.path(search.best_node()), no_word);
-  PrefixSearch::Path common = search.path(search.common_node());
+  PrefixPath common = search.path(search.common_node());
   if (!tables.has_lexicon && tables.vocabulary.border() != WordBorder::none) {
     // The last word may still grow, unless a token has closed it.
     const auto closes = [&](int32_t label) { return tables.vocabulary.token(label).closes; };
@@ -243,7 +235,7 @@ DecoderStream::Partial DecoderStream::partial() const {
 }
 
 std::vector<DecodedText> DecoderStream::finish() {
-  std::vector<DecodedText> texts = state_->tables->texts(state_->search);
+  std::vector<DecodedText> texts = state_->tables->texts(state_->search.found());
   state_ = std::make_unique<State>(state_->tables);
   return texts;
 }

@@ -124,6 +124,7 @@ class Decoder {
   std::vector<DecodedText> decode(const float* scores, int32_t frames) const;
 
  private:
+  friend class BatchDecoder;
   friend class DecoderStream;
   struct Tables;
   std::shared_ptr<const Tables> tables_;

@@ -315,6 +315,22 @@ void Grammar::set_bounds() {
         matcher_.most_gain_of_steps(border_ends_phrases_ ? 1 : static_cast<int32_t>(steps));
 }
 
+double Grammar::log_gains(std::span<const int32_t> labels, std::span<const int32_t> words,
+                          ModelMemo& memo) const {
+  double sum = 0;
+  GrammarState state = start_;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    GrammarState then;
+    extend(state, labels[i], memo, [&](const GrammarState& next, int32_t word, double gain) {
+      if (word != words[i]) return;
+      sum += std::log(gain);
+      then = next;
+    });
+    state = then;
+  }
+  return sum;
+}
+
 double Grammar::lm_log10(std::span<const int32_t> labels, std::span<const int32_t> words) const {
   if (!model_) return 0;
   LanguageModel::State history = start_.history;

@@ -96,6 +96,9 @@ class Grammar {
     const double within = takes_unknown_ ? std::max(1.0, outside_gain_ * without) : 1;
     return most * (may_end ? std::max(within, most_of_end * without) : within);
   }
+  // The natural logarithm of the gains of a prefix, whose labels end these words.
+  double log_gains(std::span<const int32_t> labels, std::span<const int32_t> words,
+                   ModelMemo& memo) const;
   // log10 of the probability that the language model gives a text of these words, or labels.
   double lm_log10(std::span<const int32_t> labels, std::span<const int32_t> words) const;
 

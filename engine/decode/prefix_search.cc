@@ -294,21 +294,17 @@ void PrefixSearch::collect_garbage() {
   rehash(table_.size());
 }
 
-std::vector<PrefixSearch::Ending> PrefixSearch::endings() {
-  std::vector<Ending> all;
-  for (const Active& a : active_) {
-    grammar_.finish(node(a.node).state, memo_, [&](int32_t word, double gain) {
-      all.push_back({a.node, word, gain, total(a) * gain, true});
-    });
-  }
-  std::erase_if(all, [](const Ending& e) { return !(e.probability > 0); });
-  if (!all.empty()) return all;
-  for (const Active& a : active_) all.push_back({a.node, no_word, 1, total(a), false});
-  return all;
+FoundPrefixes PrefixSearch::found() const {
+  FoundPrefixes f;
+  f.exponent = exponent_;
+  f.is_possible = possible_;
+  for (const Active& a : active_)
+    f.prefixes.push_back({path(a.node), node(a.node).state, total(a)});
+  return f;
 }
 
-PrefixSearch::Path PrefixSearch::path(int32_t n) const {
-  Path p;
+PrefixPath PrefixSearch::path(int32_t n) const {
+  PrefixPath p;
   for (; n != 0; n = node(n).parent) {
     p.labels.push_back(node(n).label);
     p.words.push_back(node(n).word);
@@ -317,14 +313,6 @@ PrefixSearch::Path PrefixSearch::path(int32_t n) const {
   std::reverse(p.words.begin(), p.words.end());
   return p;
 }
-
-double PrefixSearch::log_gains(const Ending& ending) const {
-  double sum = std::log(ending.gain);
-  for (int32_t n = ending.node; n != 0; n = node(n).parent) sum += std::log(node(n).gain);
-  return sum;
-}
-
-double PrefixSearch::log_scale() const { return static_cast<double>(exponent_) * std::log(2.0); }
 
 int32_t PrefixSearch::best_node() const {
   const auto best =

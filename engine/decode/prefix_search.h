@@ -14,6 +14,24 @@
 
 namespace rondo::decode {
 
+// A prefix: its labels, and the words that ended before each (no_word: none did).
+struct PrefixPath {
+  std::vector<int32_t> labels, words;
+};
+
+// What a search has found at the end of the outputs.
+struct FoundPrefixes {
+  struct Prefix {
+    PrefixPath path;
+    GrammarState state;
+    double probability = 0;  // gains among it, and relative to 2^exponent
+  };
+  std::vector<Prefix> prefixes;
+  int64_t exponent = 0;
+  bool is_possible =
+      true;  // false: nothing was in some frame, and the prefixes are those before it
+};
+
 class PrefixSearch {
  public:
   // Borrows all three.
@@ -22,27 +40,8 @@ class PrefixSearch {
   void advance(const float* scores);  // of one frame
   int32_t frames() const { return frames_; }
 
-  // A prefix: its labels, and the words that ended before each (no_word: none did).
-  struct Path {
-    std::vector<int32_t> labels, words;
-  };
-  // A prefix as a text that is over.
-  struct Ending {
-    int32_t node = 0;
-    int32_t word = no_word;   // that ends with the text
-    double gain = 1;          // of the end
-    double probability = 0;   // gains among it, and relative to log_scale()
-    bool is_complete = true;  // false: the last word is none
-  };
-  // All of the beam; those that end within no word only where no other is.
-  std::vector<Ending> endings();
-  Path path(int32_t node) const;
-  // The natural logarithm of the gains of a prefix, and of the end of the text.
-  double log_gains(const Ending& ending) const;
-  // What probabilities are relative to, as a natural logarithm.
-  double log_scale() const;
-  bool is_possible() const { return possible_; }
-
+  FoundPrefixes found() const;
+  PrefixPath path(int32_t node) const;
   int32_t best_node() const;
   // The prefix that all of the beam have.
   int32_t common_node() const;

@@ -4,9 +4,9 @@
 #include <limits>
 #include <map>
 
-#include "engine/decode/confidence.h"
-#include "engine/decode/text_alignment.h"
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/confidence.h"
+#include "engine/decode/transcript/text_alignment.h"
+#include "engine/decode/transcript/transcript.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

@@ -5,9 +5,9 @@
 #include <limits>
 #include <random>
 
-#include "engine/decode/text_alignment.h"
-#include "engine/decode/transcript_formats.h"
-#include "engine/decode/utterances.h"
+#include "engine/decode/transcript/text_alignment.h"
+#include "engine/decode/transcript/transcript_formats.h"
+#include "engine/decode/transcript/utterances.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

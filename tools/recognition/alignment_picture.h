@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/data/image/line_features.h"
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 #include "tools/command_line/command_line.h"
 
 namespace rondo {

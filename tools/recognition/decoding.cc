@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "engine/decode/confidence.h"
+#include "engine/decode/transcript/confidence.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "engine/data/features/npy.h"
-#include "engine/decode/transcript_formats.h"
+#include "engine/decode/transcript/transcript_formats.h"
 #include "engine/io/file.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"

@@ -16,7 +16,7 @@
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/grey_image.h"
 #include "engine/decode/decoder.h"
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/recognition/evaluation.h"

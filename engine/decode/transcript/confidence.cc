@@ -1,4 +1,4 @@
-#include "engine/decode/confidence.h"
+#include "engine/decode/transcript/confidence.h"
 
 #include <algorithm>
 #include <cmath>

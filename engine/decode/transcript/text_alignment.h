@@ -16,7 +16,7 @@
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/decode/lexicon.h"
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 #include "engine/decode/vocabulary.h"
 #include "engine/text/text_rules.h"
 

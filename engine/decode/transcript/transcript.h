@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/decode/confidence.h"
+#include "engine/decode/transcript/confidence.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/vocabulary.h"
 #include "engine/text/greedy.h"

@@ -1,4 +1,4 @@
-#include "engine/decode/utterances.h"
+#include "engine/decode/transcript/utterances.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 
 #include <span>
 

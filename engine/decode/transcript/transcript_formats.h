@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 
 namespace rondo {
 

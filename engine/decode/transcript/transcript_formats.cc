@@ -1,4 +1,4 @@
-#include "engine/decode/transcript_formats.h"
+#include "engine/decode/transcript/transcript_formats.h"
 
 #include <algorithm>
 #include <cmath>

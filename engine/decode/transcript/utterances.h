@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/decode/text_alignment.h"
+#include "engine/decode/transcript/text_alignment.h"
 
 namespace rondo {
 

@@ -1,4 +1,4 @@
-#include "engine/decode/text_alignment.h"
+#include "engine/decode/transcript/text_alignment.h"
 
 #include <algorithm>
 #include <cmath>
