@@ -33,7 +33,10 @@ struct PredictOptions {
   bool stream = false;
   double chunk_ms = 500, piece = PieceOptions{}.seconds;
   DecodingOptions decoding;
+  std::string search_on = "cpu";
   DeviceChoice device;
+
+  bool search_on_device() const { return search_on == "device"; }
 };
 
 PredictionStyle style_of(const PredictOptions& o, const std::vector<ModelInput>& inputs) {
@@ -295,6 +298,10 @@ void require_fitting(const PredictOptions& o) {
   style.folder = o.out;
   require_fitting_output(style, o.format);
   require_fitting(o.decoding, o.format);
+  if (o.search_on_device() && !o.decoding.asks_for_search())
+    throw WrongUsage("--search-on device takes a search: --beam 100, say");
+  if (o.search_on_device() && o.stream)
+    throw WrongUsage("--stream searches while it hears, which is on the CPU");
   if (o.picture.asked() && o.files.size() != 1) {
     throw WrongUsage("--picture takes a single recording or line");
   }
@@ -313,7 +320,7 @@ int run_predict(const PredictOptions& o) {
     fail_input(model.file(),
                ": is not a ctc model: it writes no text; 'rondo predict' tells what it ", "says");
   }
-  model.set_decoder(make_decoder(o.decoding, model.vocabulary()));
+  model.set_decoder(make_decoder(o.decoding, model.vocabulary()), o.search_on_device());
   model.set_confidence(confidence_of(o.decoding.confidence));
   const InputKind kind = input_kind(config.features.type);
   std::vector<ModelInput> inputs = inputs_of(o.files, kind);
@@ -393,6 +400,12 @@ void add_transcribe(Command& program) {
   o->command = "transcribe";
   add_common_options(command, o.get());
   add_decoding_options(command, &o->decoding, true);
+  command
+      .add_option("--search-on", o->search_on,
+                  "where the search of --beam runs: the CPU, or the model's device, for many "
+                  "recordings at once")
+      .one_of({"cpu", "device"})
+      .show_default();
   add_picture_options(command, &o->picture);
   command.add_flag("--stream", o->stream,
                    "write text while it is heard, chunk by chunk; '-' is then raw samples: 16 "

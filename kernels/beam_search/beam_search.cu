@@ -128,8 +128,7 @@ class BeamSearch {
       b.node[0] = -1;
       b.state[0] = rules.automaton.start;
     }
-    clear();
-    __syncthreads();
+    clear();  // await_fetched() has the barrier
   }
 
   // The next frame's probabilities, in the background.

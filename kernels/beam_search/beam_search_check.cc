@@ -134,7 +134,8 @@ void beam_search_check(Suite& suite) {
   add("holed", {.lengths = {30, 29, 11}, .classes = 9, .beam = 40, .scores = Scores::holed});
   add("bad", {.lengths = {8, 7, 6, 5}, .beam = 20, .scores = Scores::bad});
   add("floor", {.lengths = {20, 9}, .classes = 9, .beam = 40, .floor = 0.1});
-  add("range", {.lengths = {20, 9}, .classes = 9, .beam = 40, .range = 0.01});
+  add("range", {.lengths = {20, 9}, .classes = 9, .beam = 40, .range = 0.25});
+  add("range/peaked", {.lengths = {30, 9}, .beam = 40, .scores = Scores::peaked, .range = 0.001});
   add("some extend", {.lengths = {20, 9}, .classes = 9, .beam = 40, .extends = true});
   for (int32_t states : {1, 2, 300})
     for (int32_t beam : {10, 100})

@@ -195,6 +195,21 @@ def test_what_can_be_transcribed():
             check(scores == sorted(scores, reverse=True) and scores[0] <= 0, scores)
             times = [w[key] for w in said["words"] for key in ("begin", "end")]
             check(times == sorted(times) and (not times or times[-1] <= said["duration"] + 0.1), times)
+        # The search on a device says what the CPU's does.
+        searches = [[json.loads(line) for line in run(
+            "transcribe", model, root / "dev.jsonl", "--device", "sim", "--beam", 30, "--nbest", 4, "--confidence", "posterior",
+            "--search-on", where, "--format", "jsonl")[0].splitlines()] for where in ("cpu", "device")]
+        for cpu, device in zip(*searches, strict=True):
+            check([a["text"] for a in cpu["alternatives"]] == [a["text"] for a in device["alternatives"]], cpu, device)
+            check([w["begin"] for w in cpu["words"]] == [w["begin"] for w in device["words"]], cpu, device)
+            for one, other in zip(cpu["alternatives"] + cpu["words"], device["alternatives"] + device["words"], strict=True):
+                for key in one.keys() & {"score", "probability"}:
+                    check(abs(one[key] - other[key]) < 1e-9, one, other)
+        on_device = ["transcribe", model, root / names[0], "--search-on", "device"]
+        run(*on_device, code=2, errs="--search-on device takes a search")
+        run(*on_device, "--beam", 30, "--stream", code=2, errs="searches while it hears")
+        fails(*on_device, "--device", "cpu", "--beam", 30, errs="the model's device, which is the CPU")
+        fails(*on_device, "--device", "sim", "--beam", 300, errs="a beam of 300, and a device's search takes 128 at most")
         # With a language model: eval and transcribe say the same, and what one says is what tune says.
         run("lm", "train", root / "train.jsonl", "--order", 2, "--discount-fallback", "--out", root / "2gram.lm")
         best = run("tune", model, root / "dev.jsonl", "--lm", root / "2gram.lm")[0].splitlines()[-1]

@@ -39,6 +39,8 @@ void set_labels(Transcript& t, const Vocabulary& vocabulary, std::span<const Tim
 namespace {
 
 void set_posteriors(Transcript& t, const DecodedText& text) {
+  RONDO_CHECK(text.label_posteriors.size() == text.labels.size(),
+              "confidence by posteriors takes a decoder that finds them");
   for (size_t i = 0; i < t.characters.size(); ++i)
     t.characters[i].probability = text.label_posteriors[i];
   auto word = t.words.begin();
@@ -48,33 +50,45 @@ void set_posteriors(Transcript& t, const DecodedText& text) {
   }
 }
 
-}  // namespace
-
-Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
-                         const Decoder* decoder, double frame_seconds, Confidence confidence) {
-  const bool by_search = confidence == Confidence::posterior;
-  RONDO_CHECK(!by_search || (decoder && decoder->options().posteriors),
-              "confidence by posteriors takes a decoder that finds them");
+// Of frames and classes.
+Transcript without_text(std::vector<float> logits, const Vocabulary& vocabulary) {
   Transcript t;
   t.logits = std::move(logits);
   t.classes = vocabulary.classes();
   t.frames = static_cast<int64_t>(t.logits.size()) / t.classes;
-  const auto frames = static_cast<int32_t>(t.frames);
-  if (!decoder) {
-    auto labels = greedy_ctc(t.logits.data(), frames, vocabulary.classes(), vocabulary.blank());
-    std::erase_if(labels, [&](const auto& l) { return !vocabulary.token(l.label).is_written; });
-    const std::vector<int32_t> written = labels_of(labels);
-    t.text = vocabulary.text(written);
-    set_labels(t, vocabulary, labels, vocabulary.words(written), frame_seconds, confidence);
-    return t;
+  return t;
+}
+
+}  // namespace
+
+Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
+                         const Decoder* decoder, double frame_seconds, Confidence confidence) {
+  if (decoder) {
+    const auto frames = static_cast<int64_t>(logits.size()) / vocabulary.classes();
+    const auto texts = decoder->decode(logits.data(), static_cast<int32_t>(frames));
+    return transcript_of(std::move(logits), vocabulary, texts, frame_seconds, confidence);
   }
-  const std::vector<DecodedText> texts = decoder->decode(t.logits.data(), frames);
+  Transcript t = without_text(std::move(logits), vocabulary);
+  auto labels = greedy_ctc(t.logits.data(), static_cast<int32_t>(t.frames), vocabulary.classes(),
+                           vocabulary.blank());
+  std::erase_if(labels, [&](const auto& l) { return !vocabulary.token(l.label).is_written; });
+  const std::vector<int32_t> written = labels_of(labels);
+  t.text = vocabulary.text(written);
+  set_labels(t, vocabulary, labels, vocabulary.words(written), frame_seconds, confidence);
+  return t;
+}
+
+Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
+                         const std::vector<DecodedText>& texts, double frame_seconds,
+                         Confidence confidence) {
+  Transcript t = without_text(std::move(logits), vocabulary);
   for (const DecodedText& d : texts)
     t.alternatives.push_back({d.text, d.score, d.log_probability, d.lm_log10});
   const DecodedText& best = texts.front();
   t.text = best.text;
-  const auto labels = forced_alignment(t.logits.data(), frames, vocabulary.classes(), best.labels,
-                                       vocabulary.blank());
+  const auto labels = forced_alignment(t.logits.data(), static_cast<int32_t>(t.frames),
+                                       vocabulary.classes(), best.labels, vocabulary.blank());
+  const bool by_search = confidence == Confidence::posterior;
   set_labels(t, vocabulary, labels, best.words, frame_seconds,
              by_search ? Confidence::mean : confidence);
   if (by_search) set_posteriors(t, best);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/decode/transcript/confidence.h"
 #include "engine/decode/decoder.h"
+#include "engine/decode/transcript/confidence.h"
 #include "engine/decode/vocabulary.h"
 #include "engine/text/greedy.h"
 
@@ -41,6 +41,11 @@ struct Transcript {
 // options say so (Error).
 Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
                          const Decoder* decoder, double frame_seconds,
+                         Confidence confidence = Confidence::mean);
+
+// The same of what was found in them already: the texts of a search, the best first.
+Transcript transcript_of(std::vector<float> logits, const Vocabulary& vocabulary,
+                         const std::vector<DecodedText>& texts, double frame_seconds,
                          Confidence confidence = Confidence::mean);
 
 // Fills in characters and words, found in t.logits. A label of -1 is a wildcard of a forced

@@ -23,7 +23,8 @@ std::vector<double> softmax(std::span<const float> row) {
 
 }  // namespace
 
-Recognizer::Recognizer(const std::string& path, DeviceId device, int threads) {
+Recognizer::Recognizer(const std::string& path, DeviceId device, int threads)
+    : device_(device), threads_(threads) {
   const SafetensorsFile file = open_model(path, &warnings_);
   file_ = file.name();
   description_ = ModelDescription::from_metadata(file.metadata(), file_);
@@ -87,7 +88,37 @@ Transcript Recognizer::transcribe(Matrix x) {
 
 std::vector<Prediction> Recognizer::predict(std::vector<Matrix> features) {
   std::vector<Prediction> all;
-  for (auto& values : outputs(std::move(features))) all.push_back(interpret(std::move(values)));
+  std::vector<std::vector<float>> outputs = this->outputs(std::move(features));
+  if (on_device_ && description_.config.task == Task::ctc) {
+    for (Transcript& t : search(std::move(outputs))) all.emplace_back().transcript = std::move(t);
+    return all;
+  }
+  for (auto& values : outputs) all.push_back(interpret(std::move(values)));
+  return all;
+}
+
+void Recognizer::set_decoder(std::optional<Decoder> decoder, bool on_device) {
+  on_device_.reset();
+  decoder_ = std::move(decoder);
+  if (!decoder_ || !on_device) return;
+  if (device_.kind == DeviceKind::cpu)
+    fail_input("the search cannot run on the model's device, which is the CPU");
+  on_device_ = std::make_unique<BatchDecoder>(
+      *decoder_, require_device(device_.kind, device_.index), threads_);
+}
+
+std::vector<Transcript> Recognizer::search(std::vector<std::vector<float>> outputs) const {
+  std::vector<BatchDecoder::Utterance> utterances;
+  for (const std::vector<float>& values : outputs)
+    utterances.push_back({values.data(), static_cast<int32_t>(static_cast<int64_t>(values.size()) /
+                                                              vocabulary_.classes())});
+  const auto texts = on_device_->decode(utterances);
+  std::vector<Transcript> all;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    all.push_back(
+        transcript_of(std::move(outputs[i]), vocabulary_, texts[i], frame_seconds(), confidence_));
+    if (alphabet_.reads_leftwards()) turn_leftwards(all.back());
+  }
   return all;
 }
 
@@ -150,6 +181,11 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
 }
 
 Transcript Recognizer::decode(std::vector<float> logits) const {
+  if (on_device_) {
+    std::vector<std::vector<float>> one;
+    one.push_back(std::move(logits));
+    return std::move(search(std::move(one)).front());
+  }
   Transcript t =
       transcript_of(std::move(logits), vocabulary_, decoder(), frame_seconds(), confidence_);
   if (alphabet_.reads_leftwards()) turn_leftwards(t);

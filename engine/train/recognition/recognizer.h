@@ -15,6 +15,7 @@
 #include "engine/data/audio/waveform.h"
 #include "engine/data/features/acoustic_features.h"
 #include "engine/data/image/grey_image.h"
+#include "engine/decode/batch/batch_decoder.h"
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
@@ -62,8 +63,9 @@ class Recognizer {
   // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
   // How decode() finds the text: by this decoder, made for vocabulary(), or, without one, by the
-  // best class of each frame.
-  void set_decoder(std::optional<Decoder> decoder) { decoder_ = std::move(decoder); }
+  // best class of each frame. `on_device`: predict() and decode() search on the model's device, for
+  // predict() all at once; throws what BatchDecoder does, and InputError where that is the CPU.
+  void set_decoder(std::optional<Decoder> decoder, bool on_device = false);
   // What the probabilities of characters and words are; see transcript_of().
   void set_confidence(Confidence confidence) { confidence_ = confidence; }
   const Decoder* decoder() const { return decoder_ ? &*decoder_ : nullptr; }
@@ -78,8 +80,13 @@ class Recognizer {
   void require_trained_on(InputKind kind, const char* inputs) const;
   std::vector<std::vector<float>> outputs(std::vector<Matrix> features);
   Prediction interpret(std::vector<float> outputs) const;
+  // Searched for on the device.
+  std::vector<Transcript> search(std::vector<std::vector<float>> outputs) const;
 
+  DeviceId device_;
+  int threads_ = 0;
   std::optional<Decoder> decoder_;
+  std::unique_ptr<BatchDecoder> on_device_;
   Confidence confidence_ = Confidence::mean;
   std::vector<std::string> warnings_;
   std::string file_;
