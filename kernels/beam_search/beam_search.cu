@@ -3,6 +3,8 @@
 // The beam lies in shared memory twice, before and after a frame. Per frame, with barriers between:
 //   enter    hashes of the beam's prefixes into a table
 //   stay     a thread for each prefix: what stays, and what its parent, found in the table, adds
+//   bound    of each prefix the better one of itself and of what it becomes by the frame's most
+//            probable label: all these are different, so the worst of them is a threshold
 //   label    which classes are probable enough to extend anything
 //   collect  a warp for each prefix, a lane for each class: what grows into something new, is above
 //            the threshold and goes into the list, behind all that stay. Where the list is too
@@ -24,17 +26,32 @@ constexpr uint64_t empty_hash = 0x243f6a8885a308d3u;
 
 constexpr int softmax_warps = 8;
 
-// A warp for each row. A NaN among the scores, or no finite largest one, makes all of it NaN.
+// A warp for each row. A NaN among the scores, or no finite largest one, makes all of it NaN. Also
+// finds the most probable of the classes that may extend; -1: there is none.
 template <class T>
-__global__ void frame_probabilities(double* p, const T* scores, PackedView layout, int classes) {
+__global__ void frame_probabilities(double* p, int32_t* top, const T* scores, PackedView layout,
+                                    int classes, int blank, const uint8_t* extends) {
   const int lane = threadIdx.x % 32;
   const int64_t rows = layout.extent->rows, stride = int64_t{gridDim.x} * softmax_warps;
   for (int64_t r = int64_t{blockIdx.x} * softmax_warps + threadIdx.x / 32; r < rows; r += stride) {
     const T* from = scores + r * classes;
-    double largest = -INFINITY, sum = 0;
-    for (int c = lane; c < classes; c += 32)
-      largest = fmax(largest, static_cast<double>(to_float(from[c])));
-    for (int x = 16; x > 0; x /= 2) largest = fmax(largest, __shfl_xor_sync(~0u, largest, x));
+    double largest = -INFINITY, sum = 0, most = -INFINITY;
+    int best = -1;
+    for (int c = lane; c < classes; c += 32) {
+      const double score = static_cast<double>(to_float(from[c]));
+      largest = fmax(largest, score);
+      if (c == blank || (extends && !extends[c]) || !(score > most)) continue;
+      most = score;
+      best = c;
+    }
+    for (int x = 16; x > 0; x /= 2) {
+      largest = fmax(largest, __shfl_xor_sync(~0u, largest, x));
+      const double other = __shfl_xor_sync(~0u, most, x);
+      const int label = __shfl_xor_sync(~0u, best, x);
+      if (!(other > most) && (other != most || label >= best)) continue;
+      most = other;
+      best = label;
+    }
     for (int c = lane; c < classes; c += 32) {
       const double e = exp(static_cast<double>(to_float(from[c])) - largest);
       p[r * classes + c] = e;
@@ -42,6 +59,7 @@ __global__ void frame_probabilities(double* p, const T* scores, PackedView layou
     }
     for (int x = 16; x > 0; x /= 2) sum += __shfl_xor_sync(~0u, sum, x);
     for (int c = lane; c < classes; c += 32) p[r * classes + c] /= sum;
+    if (lane == 0) top[r] = best;
   }
 }
 
@@ -63,16 +81,18 @@ struct SearchShared {
 
   Beam<W> beams[2];
   double frames[2][most_classes];  // probabilities of the classes, now and next
+  int32_t tops[2];                 // the most probable label
   double totals[W];
   // What may be in the next beam: probabilities as bits, which order them, and numbers that say
   // which comes first of equal ones: of what stays the place in the beam, then beam + place *
   // classes + label.
   uint64_t keys[list_size];
+  uint32_t high[list_size];  // upper halves of keys
   int32_t ids[list_size];
   int32_t table[table_size];                   // places in the beam by hash; -1: none
   uint32_t children[W * (most_classes / 32)];  // bits of the labels that lead to one of the beam
   int32_t extending[most_classes];
-  double partial[3][warps];
+  uint32_t partial[3][warps];
   int32_t listed, extenders, chosen;
   uint64_t limit_key, best_key;
   int32_t limit_id;
@@ -88,6 +108,11 @@ inline __device__ double value_of(uint64_t bits) {
   memcpy(&x, &bits, sizeof x);
   return x;
 }
+
+// The upper half of a probability's bits: ordered as they are, and of values between 0 and 1 in
+// 2^-20 of them the same.
+inline __device__ uint32_t high_of(double x) { return static_cast<uint32_t>(bits_of(x) >> 32); }
+inline __device__ double value_of_high(uint32_t high) { return value_of(uint64_t{high} << 32); }
 
 // (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators", its mixer.)
 inline __device__ uint64_t grown_hash(uint64_t hash, int32_t label) {
@@ -131,10 +156,11 @@ class BeamSearch {
     clear();  // await_fetched() has the barrier
   }
 
-  // The next frame's probabilities, in the background.
-  __device__ void fetch(const double* p, int32_t frame) {
+  // The next frame's probabilities and most probable label, in the background.
+  __device__ void fetch(const double* p, const int32_t* top, int32_t frame) {
     double* to = s_.frames[frame % 2];
     for (int c = me(); c < rules_.classes; c += threads) cp_async<8>(to + c, p + c);
+    if (me() == 0) cp_async<4>(&s_.tops[frame % 2], top);
     cp_async_commit();
   }
   __device__ void await_fetched() {
@@ -150,9 +176,12 @@ class BeamSearch {
   // Whether the search goes on; of all threads alike. `row`: of the frame.
   __device__ bool advance(int32_t frame, int64_t row) {
     p_ = s_.frames[frame % 2];
+    top_ = s_.tops[frame % 2];
     enter();
     __syncthreads();
     stay();
+    __syncthreads();
+    bound();
     __syncthreads();
     choose_labels();
     __syncthreads();
@@ -189,6 +218,10 @@ class BeamSearch {
     if (me() >= count_) return;
     const Beam<W>& b = now();
     s_.totals[me()] = rules_.join(b.blank[me()], b.label[me()]);
+    // Asked for now, because it takes a while.
+    top_gain_ = 1;
+    if (top_ >= 0 && rules_.automaton.gains)
+      top_gain_ = rules_.automaton.gains[int64_t{b.state[me()]} * rules_.classes + top_];
     int at = first_place(b.hash[me()]);
     while (atomicCAS(&s_.table[at], -1, me()) != -1) at = (at + 1) % Shared::table_size;
   }
@@ -201,30 +234,50 @@ class BeamSearch {
   }
 
   __device__ void stay() {
-    double worst = INFINITY, best = 0, most = 0;
-    if (me() < count_) {
-      const Beam<W>& b = now();
-      const int j = me();
-      most = s_.totals[j];
-      blank_ = most * p_[rules_.blank];
-      label_ = 0;
-      if (const int32_t last = b.last[j]; last >= 0) {
-        label_ = b.label[j] * p_[last];
-        if (const int parent = find(b.parent_hash[j]); parent >= 0) {
-          atomicAdd(&s_.children[parent * words_ + last / 32], 1u << (last % 32));
-          // The same label again needs a blank in between.
-          const double from = last == b.last[parent] ? b.blank[parent] : s_.totals[parent];
-          if (p_[last] >= rules_.floor) label_ = rules_.join(label_, from * p_[last] * b.gain[j]);
-        }
+    if (me() >= count_) return;
+    const Beam<W>& b = now();
+    const int j = me();
+    blank_ = s_.totals[j] * p_[rules_.blank];
+    label_ = 0;
+    if (const int32_t last = b.last[j]; last >= 0) {
+      label_ = b.label[j] * p_[last];
+      if (const int parent = find(b.parent_hash[j]); parent >= 0) {
+        atomicAdd(&s_.children[parent * words_ + last / 32], 1u << (last % 32));
+        if (p_[last] >= rules_.floor)
+          label_ = rules_.join(label_, before(parent, last) * p_[last] * b.gain[j]);
       }
-      worst = best = rules_.join(blank_, label_);
-      s_.keys[j] = bits_of(best);
-      s_.ids[j] = j;
+    }
+    list(j, rules_.join(blank_, label_), j);
+  }
+
+  // The share of a prefix's alignments that a label may follow: the same one again needs a blank
+  // in between.
+  __device__ double before(int i, int32_t label) const {
+    return label == now().last[i] ? now().blank[i] : s_.totals[i];
+  }
+  __device__ bool is_in_beam(int i, int32_t label) const {
+    return s_.children[i * words_ + label / 32] >> (label % 32) & 1;
+  }
+  __device__ void list(int at, double probability, int32_t id) {
+    s_.keys[at] = bits_of(probability);
+    s_.high[at] = high_of(probability);
+    s_.ids[at] = id;
+  }
+
+  __device__ void bound() {
+    uint32_t worst = ~0u, best = 0, most = 0;
+    if (me() < count_) {
+      double better = rules_.join(blank_, label_);
+      best = high_of(better);
+      most = high_of(s_.totals[me()]);
+      if (top_ >= 0 && p_[top_] >= rules_.floor && !is_in_beam(me(), top_))
+        better = fmax(better, before(me(), top_) * p_[top_] * top_gain_);
+      worst = high_of(better);
     }
     for (int x = 16; x > 0; x /= 2) {
-      worst = fmin(worst, __shfl_xor_sync(~0u, worst, x));
-      best = fmax(best, __shfl_xor_sync(~0u, best, x));
-      most = fmax(most, __shfl_xor_sync(~0u, most, x));
+      worst = smaller(worst, __shfl_xor_sync(~0u, worst, x));
+      best = larger(best, __shfl_xor_sync(~0u, best, x));
+      most = larger(most, __shfl_xor_sync(~0u, most, x));
     }
     if (me() % 32 == 0) {
       s_.partial[0][me() / 32] = worst;
@@ -232,28 +285,27 @@ class BeamSearch {
       s_.partial[2][me() / 32] = most;
     }
   }
+  __device__ static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+  __device__ static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-  // What stays sets a threshold for what is new.
+  // Halves are bounds from below; one more is a bound from above.
   __device__ void choose_labels() {
-    double worst = INFINITY, best = 0, most = 0;
+    uint32_t worst = ~0u, best = 0, most = 0;
     for (int i = 0; i < Shared::warps; ++i) {
-      worst = fmin(worst, s_.partial[0][i]);
-      best = fmax(best, s_.partial[1][i]);
-      most = fmax(most, s_.partial[2][i]);
+      worst = smaller(worst, s_.partial[0][i]);
+      best = larger(best, s_.partial[1][i]);
+      most = larger(most, s_.partial[2][i]);
     }
-    above_ = count_ == rules_.beam ? worst : 0;
-    at_least_ = best * rules_.range;
+    at_least_ = fmax(value_of(1), value_of_high(best) * rules_.range);
+    if (count_ == rules_.beam) at_least_ = fmax(at_least_, value_of_high(worst));
     limit_key_ = 0;
     limit_id_ = 0;
-    most *= rules_.automaton.most_gain;
+    const double reach = value_of_high(most + 1) * rules_.automaton.most_gain;
     for (int c = me(); c < rules_.classes; c += threads) {
       if (c == rules_.blank || (rules_.extends && !rules_.extends[c])) continue;
-      if (p_[c] >= rules_.floor && may_enter(p_[c] * most))
+      if (p_[c] >= rules_.floor && p_[c] * reach >= at_least_)
         s_.extending[atomicAdd(&s_.extenders, 1)] = c;
     }
-  }
-  __device__ bool may_enter(double probability) const {
-    return probability > above_ && probability >= at_least_;
   }
 
   __device__ static bool is_before(uint64_t key, int32_t id, uint64_t other_key, int32_t other) {
@@ -264,31 +316,34 @@ class BeamSearch {
   __device__ void collect() {
     const Beam<W>& b = now();
     for (int i = me() / 32; i < count_; i += Shared::warps) {
-      const double total = s_.totals[i], blank = b.blank[i];
-      const int32_t last = b.last[i];
       const int64_t known = int64_t{b.state[i]} * rules_.classes;
       for (int e = me() % 32; e < s_.extenders; e += 32) {
         const int32_t c = s_.extending[e];
-        if (s_.children[i * words_ + c / 32] >> (c % 32) & 1) continue;
-        double probability = (c == last ? blank : total) * p_[c];
+        if (is_in_beam(i, c)) continue;
+        double probability = before(i, c) * p_[c];
         if (rules_.automaton.gains) probability *= rules_.automaton.gains[known + c];
-        if (!may_enter(probability)) continue;
-        const uint64_t key = bits_of(probability);
+        if (!(probability >= at_least_)) continue;
         const int32_t id = rules_.beam + i * rules_.classes + c;
-        if (is_before(limit_key_, limit_id_, key, id)) continue;
+        if (is_before(limit_key_, limit_id_, bits_of(probability), id)) continue;
         const int at = atomicAdd(&s_.listed, 1);
-        if (at < Shared::list_size) {
-          s_.keys[at] = key;
-          s_.ids[at] = id;
-        }
+        if (at < Shared::list_size) list(at, probability, id);
       }
     }
     __syncthreads();
   }
 
-  // How many of the list are better; those past its end are not there.
-  __device__ int rank(uint64_t key, int32_t id, int listed) const {
-    int better = 0;
+  // How many of the list are better. Halves of keys tell, where no two are alike.
+  __device__ int rank(int of, int listed) const {
+    const uint64_t key = s_.keys[of];
+    const uint32_t high = s_.high[of];
+    const int32_t id = s_.ids[of];
+    int better = 0, alike = 0;
+    for (int i = 0; i < listed; ++i) {
+      better += s_.high[i] > high;
+      alike += s_.high[i] == high;
+    }
+    if (alike == 1) return better;
+    better = 0;
     for (int i = 0; i < listed; ++i) better += is_before(s_.keys[i], s_.ids[i], key, id);
     return better;
   }
@@ -296,7 +351,7 @@ class BeamSearch {
   // Nothing behind the list's beam-th best can be in the beam.
   __device__ void limit() {
     for (int i = me(); i < Shared::list_size; i += threads) {
-      if (rank(s_.keys[i], s_.ids[i], Shared::list_size) != rules_.beam - 1) continue;
+      if (rank(i, Shared::list_size) != rules_.beam - 1) continue;
       s_.limit_key = s_.keys[i];
       s_.limit_id = s_.ids[i];
     }
@@ -314,22 +369,20 @@ class BeamSearch {
     int ranks[each];
     for (int k = 0; k < each; ++k) {
       const int i = me() + k * threads;
-      ranks[k] = i < listed ? rank(s_.keys[i], s_.ids[i], listed) : listed;
+      ranks[k] = i < listed ? rank(i, listed) : listed;
       if (ranks[k] == 0) s_.best_key = s_.keys[i];
     }
     clear();
     __syncthreads();
     const double best = value_of(s_.best_key);
     if (!(best > 0)) return false;
-    int exponent;
-    frexp(best, &exponent);
-    if (abs(exponent) < 32) exponent = 0;
+    const int32_t exponent = scale_of(best);
     for (int k = 0; k < each; ++k) {
       const int i = me() + k * threads;
       if (ranks[k] >= rules_.beam || i >= listed) continue;
       const double probability = value_of(s_.keys[i]);
       if (!(probability > 0) || probability < best * rules_.range) continue;
-      take(i, ranks[k], -exponent, first_node + ranks[k]);
+      take(i, ranks[k], inverse_power(exponent), first_node + ranks[k]);
       atomicMax(&s_.chosen, ranks[k] + 1);
     }
     __syncthreads();
@@ -340,13 +393,13 @@ class BeamSearch {
   }
 
   // Of the list into the next beam. What stays is in the place of its thread.
-  __device__ void take(int i, int rank, int exponent, int32_t node) {
+  __device__ void take(int i, int rank, double scale, int32_t node) {
     const Beam<W>& b = now();
     Beam<W>& to = s_.beams[side_ ^ 1];
     const int32_t id = s_.ids[i];
     if (i < count_) {
-      to.blank[rank] = ldexp(blank_, exponent);
-      to.label[rank] = ldexp(label_, exponent);
+      to.blank[rank] = blank_ * scale;
+      to.label[rank] = label_ * scale;
       to.gain[rank] = b.gain[i];
       to.hash[rank] = b.hash[i];
       to.parent_hash[rank] = b.parent_hash[i];
@@ -360,7 +413,7 @@ class BeamSearch {
     const int32_t c = (id - rules_.beam) % rules_.classes;
     const int64_t known = int64_t{b.state[from]} * rules_.classes + c;
     to.blank[rank] = 0;
-    to.label[rank] = ldexp(value_of(s_.keys[i]), exponent);
+    to.label[rank] = value_of(s_.keys[i]) * scale;
     to.gain[rank] = rules_.automaton.gains ? rules_.automaton.gains[known] : 1;
     to.hash[rank] = grown_hash(b.hash[from], c);
     to.parent_hash[rank] = b.hash[from];
@@ -379,11 +432,12 @@ class BeamSearch {
   // The same in all threads.
   int side_ = 0;
   int32_t count_ = 1, exponent_ = 0;
-  double above_ = 0, at_least_ = 0;  // what comes into the beam
-  uint64_t limit_key_ = 0;           // and what does not
+  int32_t top_ = -1;        // label of the frame
+  double at_least_ = 0;     // what comes into the beam has it
+  uint64_t limit_key_ = 0;  // and what has less than this does not
   int32_t limit_id_ = 0;
   // Of the prefix in this thread's place.
-  double blank_ = 0, label_ = 0;
+  double blank_ = 0, label_ = 0, top_gain_ = 1;
 };
 
 struct Results {
@@ -392,18 +446,19 @@ struct Results {
 };
 
 template <int W>
-__global__ void __launch_bounds__(2 * W)
-    search(Rules rules, PackedView layout, const double* p, BeamNode* nodes, Results to) {
+__global__ void __launch_bounds__(2 * W) search(Rules rules, PackedView layout, const double* p,
+                                                const int32_t* tops, BeamNode* nodes, Results to) {
   const int64_t n = blockIdx.x;
   const int32_t length = n < layout.extent->sequences ? layout.lengths[n] : 0;
   const auto row = [&](int32_t t) { return layout.row_offsets[t] + n; };
   BeamSearch<W> search(rules, nodes);
   int32_t stopped = -1;
   bool has_scores = true;
-  if (length > 0) search.fetch(p + row(0) * rules.classes, 0);
+  if (length > 0) search.fetch(p + row(0) * rules.classes, tops + row(0), 0);
   for (int32_t t = 0; t < length; ++t) {
     search.await_fetched();
-    if (t + 1 < length) search.fetch(p + row(t + 1) * rules.classes, t + 1);
+    if (const int64_t next = row(t + 1); t + 1 < length)
+      search.fetch(p + next * rules.classes, tops + next, t + 1);
     has_scores = search.has_scores(t);
     if (has_scores && search.advance(t, row(t))) continue;
     stopped = t;
@@ -451,7 +506,7 @@ void launch_search(const Context& context, const BeamSearchArgs& a,
           .grid = {static_cast<unsigned>(a.layout.capacity.sequences)},
           .block = {2 * W},
           .shared_bytes = sizeof(SearchShared<W>)},
-         search<W>, rules, a.layout, workspace.probabilities, workspace.nodes, to);
+         search<W>, rules, a.layout, workspace.probabilities, workspace.tops, workspace.nodes, to);
 }
 
 }  // namespace
@@ -469,8 +524,8 @@ void beam_search_gpu(const Context& context, const BeamSearchArgs& a) {
              {.kernel = "frame_probabilities",
               .grid = {std::min(blocks_for(capacity.rows, softmax_warps), 132u * 8)},
               .block = {32 * softmax_warps}},
-             frame_probabilities<T>, workspace.probabilities, a.scores.as<T>(), a.layout,
-             static_cast<int>(classes));
+             frame_probabilities<T>, workspace.probabilities, workspace.tops, a.scores.as<T>(),
+             a.layout, static_cast<int>(classes), a.blank, a.extends);
     };
     a.scores.dtype == DType::f32 ? convert(float{}) : convert(bf16{});
   }

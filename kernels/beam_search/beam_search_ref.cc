@@ -94,12 +94,10 @@ class Search {
   }
 
   void rescale(double best, std::vector<Prefix>& all) {
-    int exponent;
-    std::frexp(best, &exponent);
-    if (std::abs(exponent) < 32) return;
+    const int32_t exponent = scale_of(best);
     for (Prefix& x : all) {
-      x.blank = std::ldexp(x.blank, -exponent);
-      x.label = std::ldexp(x.label, -exponent);
+      x.blank *= inverse_power(exponent);
+      x.label *= inverse_power(exponent);
     }
     exponent_ += exponent;
   }
