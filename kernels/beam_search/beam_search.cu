@@ -6,10 +6,10 @@
 //   bound    of each prefix the better one of itself and of what it becomes by the frame's most
 //            probable label: all these are different, so the worst of them is a threshold
 //   label    which classes are probable enough to extend anything
-//   collect  a warp for each prefix, a lane for each class: what grows into something new, is above
-//            the threshold and goes into the list, behind all that stay. Where the list is too
-//            short, its beam-th best becomes the threshold, and they are collected once more
-//   rank     a thread for each of the list counts the better ones
+//   collect  what grows into something new, and is above the threshold, goes into the list, behind
+//            all that stay. Where the list is too short, its beam-th best becomes the threshold,
+//            and they are collected once more
+//   rank     of each of the list the better ones are counted
 //   choose   the first `beam` are the beam
 // The order within the list depends on which warp comes first, its ranks do not.
 #include "kernels/base/check_view.h"
@@ -84,14 +84,16 @@ struct SearchShared {
   int32_t tops[2];                 // the most probable label
   double totals[W];
   // What may be in the next beam: probabilities as bits, which order them, and numbers that say
-  // which comes first of equal ones: of what stays the place in the beam, then beam + place *
-  // classes + label.
+  // which comes first of equal ones: of what stays the place in the beam, then id_of().
   uint64_t keys[list_size];
-  uint32_t high[list_size];  // upper halves of keys
+  alignas(16) uint32_t high[list_size];  // upper halves of keys
   int32_t ids[list_size];
   int32_t table[table_size];                   // places in the beam by hash; -1: none
   uint32_t children[W * (most_classes / 32)];  // bits of the labels that lead to one of the beam
+  uint32_t may_extend[most_classes / 32];
   int32_t extending[most_classes];
+  // Of each of the list, in two parts of it: how many are better, how many not worse.
+  uint32_t better[2][list_size], not_worse[2][list_size];
   uint32_t partial[3][warps];
   int32_t listed, extenders, chosen;
   uint64_t limit_key, best_key;
@@ -153,6 +155,15 @@ class BeamSearch {
       b.node[0] = -1;
       b.state[0] = rules.automaton.start;
     }
+    for (int i = me(); i < words_; i += threads) {
+      uint32_t bits = 0;
+      RONDO_UNROLL(1)
+      for (int c = 32 * i; c < rules.classes && c < 32 * (i + 1); ++c) {
+        const bool may = c != rules.blank && (!rules.extends || rules.extends[c]);
+        bits |= static_cast<uint32_t>(may) << (c % 32);
+      }
+      s_.may_extend[i] = bits;
+    }
     clear();  // await_fetched() has the barrier
   }
 
@@ -185,10 +196,10 @@ class BeamSearch {
     __syncthreads();
     choose_labels();
     __syncthreads();
-    collect();
-    while (s_.listed > Shared::list_size) {
-      limit();
+    for (;;) {
       collect();
+      if (s_.listed <= Shared::list_size) break;
+      limit();
     }
     return choose(static_cast<int32_t>(row * rules_.beam));
   }
@@ -301,8 +312,9 @@ class BeamSearch {
     limit_key_ = 0;
     limit_id_ = 0;
     const double reach = value_of_high(most + 1) * rules_.automaton.most_gain;
+    RONDO_UNROLL(1)
     for (int c = me(); c < rules_.classes; c += threads) {
-      if (c == rules_.blank || (rules_.extends && !rules_.extends[c])) continue;
+      if (!(s_.may_extend[c / 32] >> (c % 32) & 1)) continue;
       if (p_[c] >= rules_.floor && p_[c] * reach >= at_least_)
         s_.extending[atomicAdd(&s_.extenders, 1)] = c;
     }
@@ -312,44 +324,96 @@ class BeamSearch {
     return key > other_key || (key == other_key && id < other);
   }
 
-  // All threads leave behind a barrier.
+  // Two threads for each prefix take turns with the labels. All leave behind a barrier.
   __device__ void collect() {
-    const Beam<W>& b = now();
-    for (int i = me() / 32; i < count_; i += Shared::warps) {
-      const int64_t known = int64_t{b.state[i]} * rules_.classes;
-      for (int e = me() % 32; e < s_.extenders; e += 32) {
-        const int32_t c = s_.extending[e];
-        if (is_in_beam(i, c)) continue;
-        double probability = before(i, c) * p_[c];
-        if (rules_.automaton.gains) probability *= rules_.automaton.gains[known + c];
-        if (!(probability >= at_least_)) continue;
-        const int32_t id = rules_.beam + i * rules_.classes + c;
-        if (is_before(limit_key_, limit_id_, bits_of(probability), id)) continue;
-        const int at = atomicAdd(&s_.listed, 1);
-        if (at < Shared::list_size) list(at, probability, id);
+    constexpr int together = 4;  // labels whose gains are asked for at once
+    const int i = me() % W;
+    const int extenders = i < count_ ? s_.extenders : 0;
+    if (extenders > 0) {
+      const Beam<W>& b = now();
+      const double total = s_.totals[i], blank = b.blank[i];
+      const int32_t last = b.last[i];
+      const double* gains = nullptr;
+      if (rules_.automaton.gains)
+        gains = rules_.automaton.gains + int64_t{b.state[i]} * rules_.classes;
+      RONDO_UNROLL(1)
+      for (int e = me() / W; e < extenders; e += 2 * together) {
+        int32_t labels[together];
+        double probabilities[together];
+        RONDO_UNROLL_ALL
+        for (int k = 0; k < together; ++k) {
+          // Behind the last one comes the last once more, and does not count.
+          const int at = e + 2 * k < extenders ? e + 2 * k : extenders - 1;
+          const int32_t c = s_.extending[at];
+          labels[k] = c;
+          probabilities[k] = (c == last ? blank : total) * p_[c];
+          if (gains) probabilities[k] *= gains[c];
+        }
+        RONDO_UNROLL_ALL
+        for (int k = 0; k < together; ++k)
+          if (e + 2 * k < extenders) offer(i, labels[k], probabilities[k]);
       }
     }
     __syncthreads();
   }
+  __device__ void offer(int i, int32_t label, double probability) {
+    if (!(probability >= at_least_) || is_in_beam(i, label)) return;
+    const int32_t id = id_of(i, label);
+    if (is_before(limit_key_, limit_id_, bits_of(probability), id)) return;
+    const int at = atomicAdd(&s_.listed, 1);
+    if (at < Shared::list_size) list(at, probability, id);
+  }
+  // Of a prefix in this place that grows by a label, behind those of what stays.
+  __device__ static int32_t id_of(int i, int32_t label) { return W + (i * most_classes | label); }
 
-  // How many of the list are better. Halves of keys tell, where no two are alike.
-  __device__ int rank(int of, int listed) const {
-    const uint64_t key = s_.keys[of];
-    const uint32_t high = s_.high[of];
-    const int32_t id = s_.ids[of];
-    int better = 0, alike = 0;
-    for (int i = 0; i < listed; ++i) {
-      better += s_.high[i] > high;
-      alike += s_.high[i] == high;
+  // Of one of the list, within a part of it: how many are better, and how many not worse. Halves
+  // are less than 2^31, so the sign of a difference is that of the comparison.
+  struct Counts {
+    uint32_t high, better = 0, not_worse = 0;
+    __device__ void add(uint32_t other) {
+      const uint32_t difference = high - other;
+      better += difference >> 31;
+      not_worse += (difference - 1) >> 31;
     }
-    if (alike == 1) return better;
-    better = 0;
-    for (int i = 0; i < listed; ++i) better += is_before(s_.keys[i], s_.ids[i], key, id);
-    return better;
+  };
+  // For rank(). A short list has two threads for each, which count half of it each. All leave
+  // behind a barrier.
+  __device__ void count_better(int listed) {
+    const bool is_short = listed <= W;
+    const int part = is_short ? me() / W : 0, half = is_short ? listed / 8 * 4 : listed;
+    const int begin = part == 0 ? 0 : half, end = part == 0 ? half : listed;
+    RONDO_UNROLL(1)
+    for (int of = is_short ? me() % W : me(); of < listed; of += threads) {
+      Counts counts{s_.high[of]}, odd = counts;  // two, because each sum waits for itself
+      const int quads = (end - begin) / 4;
+      RONDO_UNROLL(4)
+      for (int q = 0; q < quads; ++q) {
+        const auto others = load_words<16>(&s_.high[begin + 4 * q]);
+        RONDO_UNROLL_ALL
+        for (int k = 0; k < 4; ++k) (k % 2 == 0 ? counts : odd).add(others.w[k]);
+      }
+      RONDO_UNROLL(1)
+      for (int i = begin + 4 * quads; i < end; ++i) counts.add(s_.high[i]);
+      s_.better[part][of] = counts.better + odd.better;
+      s_.not_worse[part][of] = counts.not_worse + odd.not_worse;
+      if (!is_short) s_.better[1][of] = s_.not_worse[1][of] = 0;
+    }
+    __syncthreads();
+  }
+  // Halves of keys tell, where no two are alike.
+  __device__ int rank(int of, int listed) const {
+    const uint32_t better = s_.better[0][of] + s_.better[1][of];
+    if (s_.not_worse[0][of] + s_.not_worse[1][of] == better + 1) return static_cast<int>(better);
+    int exactly = 0;  // for another one is alike
+    RONDO_UNROLL(1)
+    for (int i = 0; i < listed; ++i)
+      exactly += is_before(s_.keys[i], s_.ids[i], s_.keys[of], s_.ids[of]);
+    return exactly;
   }
 
   // Nothing behind the list's beam-th best can be in the beam.
   __device__ void limit() {
+    count_better(Shared::list_size);
     for (int i = me(); i < Shared::list_size; i += threads) {
       if (rank(i, Shared::list_size) != rules_.beam - 1) continue;
       s_.limit_key = s_.keys[i];
@@ -366,6 +430,7 @@ class BeamSearch {
   __device__ bool choose(int32_t first_node) {
     constexpr int each = Shared::list_size / threads;
     const int listed = s_.listed;
+    count_better(listed);
     int ranks[each];
     for (int k = 0; k < each; ++k) {
       const int i = me() + k * threads;
@@ -409,8 +474,8 @@ class BeamSearch {
       to.state[rank] = b.state[i];
       return;
     }
-    const int from = (id - rules_.beam) / rules_.classes;
-    const int32_t c = (id - rules_.beam) % rules_.classes;
+    const int from = (id - W) / most_classes;
+    const int32_t c = (id - W) % most_classes;
     const int64_t known = int64_t{b.state[from]} * rules_.classes + c;
     to.blank[rank] = 0;
     to.label[rank] = value_of(s_.keys[i]) * scale;
@@ -446,21 +511,28 @@ struct Results {
 };
 
 template <int W>
-__global__ void __launch_bounds__(2 * W) search(Rules rules, PackedView layout, const double* p,
-                                                const int32_t* tops, BeamNode* nodes, Results to) {
+__global__ void __launch_bounds__(2 * W, 1)
+    search(Rules rules, PackedView layout, const double* p, const int32_t* tops, BeamNode* nodes,
+           Results to) {
   const int64_t n = blockIdx.x;
   const int32_t length = n < layout.extent->sequences ? layout.lengths[n] : 0;
   const auto row = [&](int32_t t) { return layout.row_offsets[t] + n; };
   BeamSearch<W> search(rules, nodes);
   int32_t stopped = -1;
   bool has_scores = true;
-  if (length > 0) search.fetch(p + row(0) * rules.classes, tops + row(0), 0);
+  // Rows of this frame, the next and the one behind it, each asked for long before it is used.
+  int64_t here = row(0), next = length > 1 ? row(1) : here;
+  if (length > 0) search.fetch(p + here * rules.classes, tops + here, 0);
   for (int32_t t = 0; t < length; ++t) {
+    const int64_t behind = t + 2 < length ? row(t + 2) : next;
     search.await_fetched();
-    if (const int64_t next = row(t + 1); t + 1 < length)
-      search.fetch(p + next * rules.classes, tops + next, t + 1);
+    if (t + 1 < length) search.fetch(p + next * rules.classes, tops + next, t + 1);
     has_scores = search.has_scores(t);
-    if (has_scores && search.advance(t, row(t))) continue;
+    if (has_scores && search.advance(t, here)) {
+      here = next;
+      next = behind;
+      continue;
+    }
     stopped = t;
     break;
   }
