@@ -35,6 +35,7 @@ void check_beam_search(const BeamSearchArgs& a) {
   check_elements(a.op, "stopped", a.stopped, c.sequences);
   check_elements(a.op, "exponents", a.exponents, c.sequences);
   check_elements(a.op, "lengths", a.lengths, prefixes);
+  check_elements(a.op, "states", a.states, prefixes);
   check_elements(a.op, "probabilities", a.probabilities, prefixes);
   check_elements(a.op, "labels", a.labels, c.rows * a.beam);
   RONDO_CHECK(a.workspace.bytes() >= beam_search_workspace_bytes(c.rows, classes, a.beam),

@@ -208,6 +208,7 @@ class BeamSearch {
   __device__ int32_t exponent() const { return exponent_; }
   __device__ double total(int w) const { return rules_.join(now().blank[w], now().label[w]); }
   __device__ int32_t depth(int w) const { return now().depth[w]; }
+  __device__ int32_t state(int w) const { return now().state[w]; }
   __device__ int32_t node(int w) const { return now().node[w]; }
 
  private:
@@ -506,7 +507,7 @@ class BeamSearch {
 };
 
 struct Results {
-  int32_t *counts, *stopped, *exponents, *lengths, *labels;
+  int32_t *counts, *stopped, *exponents, *lengths, *states, *labels;
   double* probabilities;
 };
 
@@ -548,6 +549,7 @@ __global__ void __launch_bounds__(2 * W, 1)
     const int32_t depth = w < count ? search.depth(w) : 0;
     to.probabilities[place] = w < count ? search.total(w) : 0;
     to.lengths[place] = depth;
+    to.states[place] = w < count ? search.state(w) : 0;
     int32_t node = w < count ? search.node(w) : -1;
     for (int32_t i = depth - 1; i >= 0; --i) {
       to.labels[row(i) * rules.beam + w] = nodes[node].label;
@@ -571,6 +573,7 @@ void launch_search(const Context& context, const BeamSearchArgs& a,
                       .stopped = a.stopped.as<int32_t>(),
                       .exponents = a.exponents.as<int32_t>(),
                       .lengths = a.lengths.as<int32_t>(),
+                      .states = a.states.as<int32_t>(),
                       .labels = a.labels.as<int32_t>(),
                       .probabilities = a.probabilities.as<double>()};
   launch(context,

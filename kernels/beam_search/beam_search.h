@@ -35,6 +35,7 @@
 //   probabilities [N, W] f64   of the prefixes, relative to 2^exponents[n]; 0 past counts[n]
 //   exponents [N] i32
 //   lengths [N, W] i32         labels of the prefixes; 0 past counts[n]
+//   states [N, W] i32          of the automaton behind them; 0 past counts[n]
 //   labels [rows, W] i32       packed: where frame i of a sequence is, the i-th label of each of
 //   its
 //                              prefixes; -1 past their length (a prefix has a frame for each label)
@@ -74,7 +75,7 @@ struct BeamSearchArgs {
   const uint8_t* extends = nullptr;  // which classes may at all; absent: all but the blank
   BeamAutomaton automaton;
   TensorView counts, stopped, exponents;
-  TensorView lengths, labels, probabilities;
+  TensorView lengths, states, labels, probabilities;
   TensorView workspace;  // u8, at least beam_search_workspace_bytes()
 };
 

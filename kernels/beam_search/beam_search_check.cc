@@ -96,6 +96,7 @@ void beam_search_case(Case& c, const Setup& s) {
   a.stopped = ints("stopped", {n});
   a.exponents = ints("exponents", {n});
   a.lengths = ints("lengths", {n, s.beam});
+  a.states = ints("states", {n, s.beam});
   a.labels = ints("labels", {capacity.rows, s.beam});
   // Each frame's softmax has sums of V terms and an exp() on either side, and both go into a chain
   // of as many products as there are frames.

@@ -152,6 +152,7 @@ void write(const BeamSearchArgs& a, int64_t n, const Search& search, Outcome out
     const Prefix& x = w < count ? search.beam()[static_cast<size_t>(w)] : empty;
     a.probabilities.as<double>()[n * a.beam + w] = search.total(x);
     a.lengths.as<int32_t>()[n * a.beam + w] = static_cast<int32_t>(x.labels.size());
+    a.states.as<int32_t>()[n * a.beam + w] = x.state;
     for (size_t i = 0; i < x.labels.size(); ++i)
       a.labels.as<int32_t>()[(a.layout.row_offsets[i] + n) * a.beam + w] = x.labels[i];
   }

@@ -23,7 +23,7 @@ struct Places {
   int32_t *lengths_of_batch = nullptr, *row_offsets = nullptr;
   float* scores = nullptr;
   int32_t *counts = nullptr, *stopped = nullptr, *exponents = nullptr;
-  int32_t *lengths = nullptr, *labels = nullptr;
+  int32_t *lengths = nullptr, *states = nullptr, *labels = nullptr;
   double* probabilities = nullptr;
   std::byte* workspace = nullptr;
   size_t workspace_bytes = 0, bytes = 0;
@@ -37,6 +37,7 @@ struct Places {
     if (with_scores) carver.take(scores, rows * classes);
     for (int32_t** one : {&counts, &stopped, &exponents}) carver.take(*one, n);
     carver.take(lengths, n * beam);
+    carver.take(states, n * beam);
     carver.take(labels, rows * beam);
     carver.take(probabilities, n * beam);
     workspace_bytes = beam_search_workspace_bytes(rows, classes, beam);
@@ -124,6 +125,7 @@ void BatchDecoder::State::search(Stream& on, const PackedHost& layout, const Pla
   a.stopped = TensorView(at.stopped, DType::i32, {n});
   a.exponents = TensorView(at.exponents, DType::i32, {n});
   a.lengths = TensorView(at.lengths, DType::i32, {n, o.beam});
+  a.states = TensorView(at.states, DType::i32, {n, o.beam});
   a.labels = TensorView(at.labels, DType::i32, {rows, o.beam});
   a.probabilities = TensorView(at.probabilities, DType::f64, {n, o.beam});
   a.workspace = TensorView(at.workspace, DType::u8, {static_cast<int64_t>(at.workspace_bytes)});
@@ -137,7 +139,7 @@ std::vector<std::vector<DecodedText>> BatchDecoder::State::texts(Stream& on,
                                                                  std::span<const int32_t> names) {
   const auto n = static_cast<size_t>(layout.extent.sequences);
   const auto beam = static_cast<size_t>(tables.options.beam);
-  std::vector<int32_t> counts(n), stopped(n), exponents(n), lengths(n * beam);
+  std::vector<int32_t> counts(n), stopped(n), exponents(n), lengths(n * beam), states(n * beam);
   std::vector<double> probabilities(n * beam);
   const auto fetch = [&]<class T>(std::vector<T>& to, const T* from) {
     if (!to.empty()) device.copy(on, to.data(), from, to.size() * sizeof(T));
@@ -146,6 +148,7 @@ std::vector<std::vector<DecodedText>> BatchDecoder::State::texts(Stream& on,
   fetch(stopped, at.stopped);
   fetch(exponents, at.exponents);
   fetch(lengths, at.lengths);
+  fetch(states, at.states);
   fetch(probabilities, at.probabilities);
   on.synchronize();
   for (size_t i = 0; i < n; ++i)
@@ -166,7 +169,8 @@ std::vector<std::vector<DecodedText>> BatchDecoder::State::texts(Stream& on,
       std::vector<int32_t> prefix(static_cast<size_t>(lengths[i * beam + w]));
       for (size_t k = 0; k < prefix.size(); ++k)
         prefix[k] = labels[(static_cast<size_t>(layout.row_offsets[k]) + i) * beam + w];
-      found.prefixes.push_back(table.prefix(std::move(prefix), probabilities[i * beam + w]));
+      found.prefixes.push_back(
+          table.prefix(std::move(prefix), states[i * beam + w], probabilities[i * beam + w]));
     }
     all[i] = tables.texts(found);
   });

@@ -68,17 +68,21 @@ GrammarTable::GrammarTable(const Vocabulary& vocabulary, const Grammar& grammar,
   is_trivial_ = all_one && states() == 1;
 }
 
-FoundPrefixes::Prefix GrammarTable::prefix(std::vector<int32_t> labels, double probability) const {
+FoundPrefixes::Prefix GrammarTable::prefix(std::vector<int32_t> labels, int32_t state,
+                                           double probability) const {
   FoundPrefixes::Prefix p;
   p.probability = probability;
-  size_t state = 0;
-  for (const int32_t label : labels) {
-    const size_t at = state * classes_ + static_cast<size_t>(label);
-    p.path.words.push_back(words_.empty() ? no_word : words_[at]);
-    state = static_cast<size_t>(next_[at]);
+  p.state = states_[static_cast<size_t>(state)];
+  p.path.words.assign(labels.size(), no_word);
+  if (!words_.empty()) {
+    size_t at = 0;
+    for (size_t i = 0; i < labels.size(); ++i) {
+      at = at * classes_ + static_cast<size_t>(labels[i]);
+      p.path.words[i] = words_[at];
+      at = static_cast<size_t>(next_[at]);
+    }
   }
   p.path.labels = std::move(labels);
-  p.state = states_[state];
   return p;
 }
 

@@ -27,8 +27,9 @@ class GrammarTable {
   // Whether it says nothing: one state, all gains of labels that are written are 1.
   bool is_trivial() const { return is_trivial_; }
 
-  // A prefix of these labels.
-  FoundPrefixes::Prefix prefix(std::vector<int32_t> labels, double probability) const;
+  // A prefix of these labels, which lead to this state.
+  FoundPrefixes::Prefix prefix(std::vector<int32_t> labels, int32_t state,
+                               double probability) const;
 
  private:
   const size_t classes_;
