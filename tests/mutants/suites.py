@@ -9,6 +9,7 @@ import shlex
 
 # Folder of kernels: (words that checkop's cases of its ops contain, other programs).
 KERNELS = {
+    "beam_search": ("beam_search", ["decode_test"]),
     "cast": ("accumulate cast fill scale", ["kernels_test"]),
     "conv": ("conv edge_frames", ["kernels_test"]),
     "conv2d": ("conv2d", ["kernels_test"]),
@@ -29,6 +30,7 @@ KERNELS = {
     "subsample": ("stack_frames", ["kernels_test"]),
     "totals": ("combine_totals loss_totals", ["engine_test [device_ranks]"]),
 }
+GPU_ALONE = ["beam_search"]  # no kernel for CPUs
 # What only GPU kernels and the simulator use; of the other files of kernels the rest is the CPU's.
 ON_GPU = ["*.cu", "*_gpu.cc", "*_gpu_*.h", "*.cuh"]
 
@@ -70,7 +72,7 @@ def commands_for(path):
 
 def of_kernel(path, cases, others):
     cpu, sim = f"checkop {cases} --backend cpu --no-peers", f"checkop {cases} --backend sim --no-peers --orders 1"
-    if any(fnmatch.fnmatchcase(path, pattern) for pattern in ON_GPU):
+    if cases in GPU_ALONE or any(fnmatch.fnmatchcase(path, pattern) for pattern in ON_GPU):
         return [f"{sim} --part 1/5", sim, *others]
     if path.endswith(("_simd.cc", "_ref.cc")) or "_cpu" in path:
         return [f"{cpu} --part 1/5", *others, cpu]

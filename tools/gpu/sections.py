@@ -43,7 +43,7 @@ BESIDE_PEERS = ["ctc/bench/f32/T1000", "lstm_step/peers_h512_b32_t200_d2_bf16",
                 "lstm_step/peers", "lstm_forward/peers"]
 ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_forward/bench_h512_b16",
          "lstm_backward/bench_h512_b16", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
-         "gemm", "ctc_chunk", "linear_ctc", "conv", "log_softmax", "layer_norm", "pointwise", "reduce_rows", "adam", "cast",
+         "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "pointwise", "reduce_rows", "adam", "cast",
          "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
          "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "combine_totals", "loss_totals",
          "optimizer_prepare"]
@@ -52,7 +52,7 @@ PEERS_SHARE = 0.65  # of the time
 SANITIZED = ["lstm_forward/h7", "lstm_backward/h7", "lstm_forward/persistent_h600_b3_d2_bf16",
              "lstm_backward/persistent_h600_b3_d2_bf16", "ctc/edges/f32", "gemm/bf16/nn/33",
              "pointwise/tanh/bf16/33x65", "linear_ctc/bf16/several tiles on GPUs",
-             "linear_ctc_grad/bf16/several tiles on GPUs"]
+             "linear_ctc_grad/bf16/several tiles on GPUs", "beam_search/automaton 2/100"]
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 PROFILED = ["lstm_forward/bench_h512_b16", "lstm_backward/bench_h512_b16", "ctc/bench/f32/T1000"]
 COMPARED_PEERS = ["cudnn", "cudnn_standard_packed", "cudnn_standard_padded", "cudnn_static_packed"]
