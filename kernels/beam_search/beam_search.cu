@@ -477,16 +477,22 @@ class BeamSearch {
     }
     const int from = (id - W) / most_classes;
     const int32_t c = (id - W) % most_classes;
-    const int64_t known = int64_t{b.state[from]} * rules_.classes + c;
+    double gain = 1;
+    int32_t state = 0;
+    if (rules_.automaton.gains) {  // both asked for at once
+      const int64_t known = int64_t{b.state[from]} * rules_.classes + c;
+      gain = rules_.automaton.gains[known];
+      state = rules_.automaton.next[known];
+    }
     to.blank[rank] = 0;
     to.label[rank] = value_of(s_.keys[i]) * scale;
-    to.gain[rank] = rules_.automaton.gains ? rules_.automaton.gains[known] : 1;
     to.hash[rank] = grown_hash(b.hash[from], c);
     to.parent_hash[rank] = b.hash[from];
     to.last[rank] = c;
     to.depth[rank] = b.depth[from] + 1;
     to.node[rank] = node;
-    to.state[rank] = rules_.automaton.next ? rules_.automaton.next[known] : 0;
+    to.gain[rank] = gain;
+    to.state[rank] = state;
     nodes_[node] = {b.node[from], c};
   }
 
@@ -517,19 +523,20 @@ __global__ void __launch_bounds__(2 * W, 1)
            Results to) {
   const int64_t n = blockIdx.x;
   const int32_t length = n < layout.extent->sequences ? layout.lengths[n] : 0;
-  const auto row = [&](int32_t t) { return layout.row_offsets[t] + n; };
   BeamSearch<W> search(rules, nodes);
   int32_t stopped = -1;
   bool has_scores = true;
-  // Rows of this frame, the next and the one behind it, each asked for long before it is used.
-  int64_t here = row(0), next = length > 1 ? row(1) : here;
-  if (length > 0) search.fetch(p + here * rules.classes, tops + here, 0);
+  // Where the rows of this frame, the next and the one behind it begin, each asked for long before
+  // it is used.
+  int32_t here = 0, next = length > 1 ? layout.row_offsets[1] : 0;
+  if (length > 0) search.fetch(p + n * rules.classes, tops + n, 0);
   for (int32_t t = 0; t < length; ++t) {
-    const int64_t behind = t + 2 < length ? row(t + 2) : next;
+    const int32_t behind = t + 2 < length ? layout.row_offsets[t + 2] : 0;
     search.await_fetched();
-    if (t + 1 < length) search.fetch(p + next * rules.classes, tops + next, t + 1);
+    if (const int64_t row = next + n; t + 1 < length)
+      search.fetch(p + row * rules.classes, tops + row, t + 1);
     has_scores = search.has_scores(t);
-    if (has_scores && search.advance(t, here)) {
+    if (has_scores && search.advance(t, here + n)) {
       here = next;
       next = behind;
       continue;
@@ -552,7 +559,7 @@ __global__ void __launch_bounds__(2 * W, 1)
     to.states[place] = w < count ? search.state(w) : 0;
     int32_t node = w < count ? search.node(w) : -1;
     for (int32_t i = depth - 1; i >= 0; --i) {
-      to.labels[row(i) * rules.beam + w] = nodes[node].label;
+      to.labels[(layout.row_offsets[i] + n) * rules.beam + w] = nodes[node].label;
       node = nodes[node].parent;
     }
   }
