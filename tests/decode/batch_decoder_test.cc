@@ -245,6 +245,20 @@ TEST_CASE("a device's search knows what the decoder knows") {
   }
 }
 
+TEST_CASE("a device's search stands scores that are far apart, as the CPU's does") {
+  std::mt19937 random(6);
+  DecoderKnowledge k;
+  k.lexicon = {{"ab", {2, 3}}, {"c", {4}}};
+  for (const float spread : {30.0f, 150.0f, 300.0f, 1e4f}) {
+    for (int round = 0; round < 6; ++round) {
+      INFO("spread " << spread << ", round " << round);
+      const Batch b = random_batch(random, 5, random_lengths(random, 25), spread);
+      check_like_cpu(Decoder(letters(5), {.beam = 30, .nbest = 3}), b);
+      check_like_cpu(Decoder(letters(5), {.beam = 30, .nbest = 3}, k), b);
+    }
+  }
+}
+
 TEST_CASE("a device's search may be used again, with any size, and of scores in its memory") {
   Device& sim = require_device(DeviceKind::sim);
   const Decoder decoder(letters(6), {.beam = 20, .nbest = 2});
