@@ -1,8 +1,7 @@
 // Prefix beam search, a block for each sequence, the loop over its frames inside.
 //
 // The beam lies in shared memory twice, before and after a frame. Per frame, with barriers between:
-//   enter    hashes of the beam's prefixes into a table
-//   stay     a thread for each prefix: what stays, and what its parent, found in the table, adds
+//   stay     a thread for each prefix: what stays, and what its parent, found by its hash, adds
 //   bound    of each prefix the better one of itself and of what it becomes by the frame's most
 //            probable label: all these are different, so the worst of them is a threshold
 //   label    which classes are probable enough to extend anything
@@ -164,7 +163,9 @@ class BeamSearch {
       }
       s_.may_extend[i] = bits;
     }
-    clear();  // await_fetched() has the barrier
+    clear();
+    __syncthreads();
+    if (me() == 0) enter(b, 0);  // await_fetched() has the barrier
   }
 
   // The next frame's probabilities and most probable label, in the background.
@@ -188,8 +189,6 @@ class BeamSearch {
   __device__ bool advance(int32_t frame, int64_t row) {
     p_ = s_.frames[frame % 2];
     top_ = s_.tops[frame % 2];
-    enter();
-    __syncthreads();
     stay();
     __syncthreads();
     bound();
@@ -225,17 +224,11 @@ class BeamSearch {
   __device__ static int first_place(uint64_t hash) {
     return static_cast<int>(hash % Shared::table_size);
   }
-  __device__ void enter() {
-    if (me() == 0) s_.listed = count_;
-    if (me() >= count_) return;
-    const Beam<W>& b = now();
-    s_.totals[me()] = rules_.join(b.blank[me()], b.label[me()]);
-    // Asked for now, because it takes a while.
-    top_gain_ = 1;
-    if (top_ >= 0 && rules_.automaton.gains)
-      top_gain_ = rules_.automaton.gains[int64_t{b.state[me()]} * rules_.classes + top_];
-    int at = first_place(b.hash[me()]);
-    while (atomicCAS(&s_.table[at], -1, me()) != -1) at = (at + 1) % Shared::table_size;
+  // Into what the next frame looks for prefixes in.
+  __device__ void enter(const Beam<W>& b, int w) {
+    s_.totals[w] = rules_.join(b.blank[w], b.label[w]);
+    int at = first_place(b.hash[w]);
+    while (atomicCAS(&s_.table[at], -1, w) != -1) at = (at + 1) % Shared::table_size;
   }
   // The prefix of the beam with this hash; -1: none has it.
   __device__ int find(uint64_t hash) const {
@@ -246,9 +239,14 @@ class BeamSearch {
   }
 
   __device__ void stay() {
+    if (me() == 0) s_.listed = count_;
     if (me() >= count_) return;
     const Beam<W>& b = now();
     const int j = me();
+    // Asked for now, because it takes a while.
+    top_gain_ = 1;
+    if (top_ >= 0 && rules_.automaton.gains)
+      top_gain_ = rules_.automaton.gains[int64_t{b.state[j]} * rules_.classes + top_];
     blank_ = s_.totals[j] * p_[rules_.blank];
     label_ = 0;
     if (const int32_t last = b.last[j]; last >= 0) {
@@ -449,6 +447,7 @@ class BeamSearch {
       const double probability = value_of(s_.keys[i]);
       if (!(probability > 0) || probability < best * rules_.range) continue;
       take(i, ranks[k], inverse_power(exponent), first_node + ranks[k]);
+      enter(s_.beams[side_ ^ 1], ranks[k]);
       atomicMax(&s_.chosen, ranks[k] + 1);
     }
     __syncthreads();
