@@ -46,6 +46,24 @@ struct Places {
   }
 };
 
+// Copies read and write this call's memory, so it outlives them also when an error ends the call.
+class Settled {
+ public:
+  explicit Settled(Stream& stream) : stream_(stream) {}
+  ~Settled() {
+    try {
+      stream_.synchronize();
+    } catch (
+        ...) {  // the error that ended the call is told; without one nothing is left to wait for
+    }
+  }
+  Settled(const Settled&) = delete;
+  Settled& operator=(const Settled&) = delete;
+
+ private:
+  Stream& stream_;
+};
+
 }  // namespace
 
 struct BatchDecoder::State {
@@ -139,8 +157,10 @@ std::vector<std::vector<DecodedText>> BatchDecoder::State::texts(Stream& on,
                                                                  std::span<const int32_t> names) {
   const auto n = static_cast<size_t>(layout.extent.sequences);
   const auto beam = static_cast<size_t>(tables.options.beam);
+  std::vector<int32_t> labels;
   std::vector<int32_t> counts(n), stopped(n), exponents(n), lengths(n * beam), states(n * beam);
   std::vector<double> probabilities(n * beam);
+  const Settled settled(on);
   const auto fetch = [&]<class T>(std::vector<T>& to, const T* from) {
     if (!to.empty()) device.copy(on, to.data(), from, to.size() * sizeof(T));
   };
@@ -156,7 +176,7 @@ std::vector<std::vector<DecodedText>> BatchDecoder::State::texts(Stream& on,
                 " holds a NaN score, or no finite largest one");
   const auto longest =
       n > 0 ? static_cast<size_t>(*std::max_element(lengths.begin(), lengths.end())) : 0;
-  std::vector<int32_t> labels(static_cast<size_t>(layout.row_offsets[longest]) * beam);
+  labels.resize(static_cast<size_t>(layout.row_offsets[longest]) * beam);
   fetch(labels, at.labels);
   on.synchronize();
   std::vector<std::vector<DecodedText>> all(n);
@@ -214,6 +234,7 @@ std::vector<std::vector<DecodedText>> BatchDecoder::decode(std::span<const Utter
     }
   }
   const Places at = state_->reserve(layout, true);
+  const Settled settled(state_->stream);
   if (!packed.empty())
     state_->device.copy(state_->stream, at.scores, packed.data(), packed.size() * sizeof(float));
   state_->search(state_->stream, layout, at, at.scores);
@@ -229,6 +250,7 @@ std::vector<std::vector<DecodedText>> BatchDecoder::decode(Stream& stream, const
   std::vector<int32_t> names;
   for (int32_t n = 0; n < layout.extent.sequences; ++n) names.push_back(n);
   const Places at = state_->reserve(layout, false);
+  const Settled settled(stream);
   state_->search(stream, layout, at, scores);
   return state_->texts(stream, layout, at, names);
 }
