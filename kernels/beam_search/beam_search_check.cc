@@ -132,6 +132,7 @@ void beam_search_check(Suite& suite) {
   add("peaked", {.lengths = {50, 31}, .classes = 32, .beam = 32, .scores = Scores::peaked});
   add("even/4", {.lengths = {7, 2}, .classes = 4, .beam = 30, .scores = Scores::even});
   add("even/32", {.lengths = {4, 2}, .classes = 32, .beam = 100, .scores = Scores::even});
+  add("holed/short", {.lengths = {3, 2, 2, 1}, .classes = 9, .beam = 128, .scores = Scores::holed});
   add("holed", {.lengths = {30, 29, 11}, .classes = 9, .beam = 40, .scores = Scores::holed});
   add("bad", {.lengths = {8, 7, 6, 5}, .beam = 20, .scores = Scores::bad});
   add("floor", {.lengths = {20, 9}, .classes = 9, .beam = 40, .floor = 0.1});
@@ -139,7 +140,7 @@ void beam_search_check(Suite& suite) {
   add("range/peaked", {.lengths = {30, 9}, .beam = 40, .scores = Scores::peaked, .range = 0.001});
   add("some extend", {.lengths = {20, 9}, .classes = 9, .beam = 40, .extends = true});
   for (int32_t states : {1, 2, 300})
-    for (int32_t beam : {10, 100})
+    for (int32_t beam : {10, 32, 64, 100})
       add(str("automaton ", states, "/", beam),
           {.lengths = {20, 9}, .classes = 9, .beam = beam, .states = states});
   add("automaton, stuck",
