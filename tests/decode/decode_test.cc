@@ -8,7 +8,7 @@
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/decode/decoder.h"
-#include "engine/decode/transcript.h"
+#include "engine/decode/transcript/transcript.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

@@ -31,8 +31,8 @@ bool are_of_one_page(const ModelInput& a, const ModelInput& b);
 // Throws WrongUsage for --out with a format that goes to standard output, and for a format of files
 // without it, unless it is subtitles, a TextGrid or a document of a single input (not `named`).
 void require_fitting_output(const PredictionStyle& style, const std::string& format);
-// Throws InputError where the files of two inputs, or pages, would be one, and for a name that is not
-// UTF-8 in jsonl.
+// Throws InputError where the files of two inputs, or pages, would be one, and for a name that is
+// not UTF-8 in jsonl.
 void require_fitting_names(const PredictionStyle& style, const std::vector<ModelInput>& inputs);
 
 // On standard output, or into a file, whose name is written then; no format of pages. `extent`: of
