@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "engine/text/unicode.h"
 
@@ -79,9 +80,14 @@ void turn(std::span<Cluster> c) {
   const bool has_letter = std::any_of(
       c.begin(), c.end(), [](const Cluster& one) { return one.kind == Kind::rightward; });
   if (!has_letter) return turn_numbers(c);
-  const auto first = std::find_if(c.begin(), c.end(), is_strong);
-  const auto last = std::find_if(c.rbegin(), c.rend(), is_strong).base();
-  std::reverse(first, last);
+  auto first = std::find_if(c.begin(), c.end(), is_strong);
+  auto end = std::find_if(c.rbegin(), c.rend(), is_strong).base();
+  // Signs at either end are of a number, mostly; that they go with letters, too, keeps the rule its
+  // own inverse.
+  const auto is_sign = [](const Cluster& one) { return one.kind == Kind::sign; };
+  while (first != c.begin() && is_sign(*std::prev(first))) --first;
+  end = std::find_if_not(end, c.end(), is_sign);
+  std::reverse(first, end);
 }
 
 }  // namespace

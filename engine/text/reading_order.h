@@ -6,13 +6,14 @@
 // the line the other way: from its right edge, their last character is met first.
 //
 // The rule: from the first to the last of left-to-right letters and digits between which there is
-// no right-to-left letter, the characters are turned round. What has no left-to-right letter is one
-// number at a time: digits and signs such as % and currencies, with single separators (. , / : + -)
-// between. Marks stay behind their letters. Turned round twice a text is what it was.
+// no right-to-left letter, the characters are turned round, with the signs (%, currencies) at
+// either end. Where there is no left-to-right letter, each number is turned by itself:
+// digits and signs, with single separators (. , / : + -) between. Marks stay behind their letters.
+// Turned round twice a text is what it was.
 //
 // That is what the Unicode Bidirectional Algorithm (UAX #9) shows of plain lines in a right-to-left
-// paragraph, but for a number before a left-to-right word, which it shows on the word's right: of a
-// line alone that cannot be told from a number behind it.
+// paragraph, but for a number before a left-to-right word, which it shows on the word's right (of a
+// line alone that cannot be told from a number behind it), and for signs at letters.
 //
 // Thread safety: pure functions. Errors: InputError for text that is not UTF-8.
 #pragma once

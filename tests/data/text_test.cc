@@ -68,6 +68,7 @@ TEST_CASE("a line from right to left is read with its numbers from their end", "
       {a + " hello world! " + b, a + " dlrow olleh! " + b},
       {a + "abc12" + b, a + "21cba" + b},
       {a + " (page 7) " + b, a + " (7 egap) " + b},
+      {a + " abc 50%, " + b, a + " %05 cba, " + b},
       // A mark (dagesh, U+05BC) stays behind its letter, an acute accent behind its own.
       {b + "\xd6\xbc" + a, b + "\xd6\xbc" + a},
       {a + " xe\xcc\x81z", a + " ze\xcc\x81x"},
