@@ -1,7 +1,6 @@
 // linear_ctc: an output layer and its CTC loss without the logits
 // (kernels/linear_ctc/linear_ctc.h). It takes the place of linear and ctc where fuse_loss of
-// engine/graph/graph.h
-// puts it.
+// engine/graph/graph.h puts it.
 //   inputs   x, w [classes, columns of x], bias [1, classes] or absent
 //   outputs  loss, and for the gradient label_grad, normalizer
 //   attributes blank, zero_infinity (0/1)
@@ -82,8 +81,11 @@ const OpRule& linear_ctc_rule() {
   return rule;
 }
 const OpRule& linear_ctc_grad_rule() {
-  static const OpRule rule{
-      .op = "linear_ctc_grad", .workspace = workspace, .bind = bind_grad, .label_classes = classes};
+  static const OpRule rule{.op = "linear_ctc_grad",
+                           .workspace = workspace,
+                           .bind = bind_grad,
+                           .time = {.kind = TimeKind::part},
+                           .label_classes = classes};
   return rule;
 }
 

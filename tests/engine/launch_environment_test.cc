@@ -411,8 +411,8 @@ TEST_CASE("a rank's GPU", "[launch]") {
   CHECK(gpu({}, 1, 2, 8) == 1);
   // srun --ntasks-per-node=4 --gpus-per-task=1: each task sees its own as number 0.
   Variables task = slurm;
-  task["SLURM_GPUS_PER_TASK"] = "1";
-  task["CUDA_VISIBLE_DEVICES"] = "0";
+  task.insert_or_assign("SLURM_GPUS_PER_TASK", std::string("1"));
+  task.insert_or_assign("CUDA_VISIBLE_DEVICES", std::string("0"));
   for (int r = 0; r < 4; ++r) CHECK(gpu(task, r, 4, 1) == 0);
   task.erase("CUDA_VISIBLE_DEVICES");
   CHECK(gpu(task, 3, 4, 1) == 0);
