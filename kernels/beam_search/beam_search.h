@@ -36,9 +36,8 @@
 //   exponents [N] i32
 //   lengths [N, W] i32         labels of the prefixes; 0 past counts[n]
 //   states [N, W] i32          of the automaton behind them; 0 past counts[n]
-//   labels [rows, W] i32       packed: where frame i of a sequence is, the i-th label of each of
-//   its
-//                              prefixes; -1 past their length (a prefix has a frame for each label)
+//   labels [rows, W] i32       packed: in frame i of a sequence, the i-th label of each prefix;
+//                              -1 past their length (a prefix has a frame for each label)
 //   gains [S, V] f64, next [S, V] i32, extends [V] u8: see below
 // A sequence of length 0, and every one past the extent, has the empty prefix with probability 1.
 // Aliasing: none. Sums of a softmax are in order in `ref`, and on devices of 32 lanes, each every

@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct FuzzTarget {
@@ -17,3 +19,15 @@ struct FuzzTarget {
 };
 
 const std::vector<FuzzTarget>& fuzz_targets();
+// Those of one source each.
+std::span<const FuzzTarget> data_targets();
+std::span<const FuzzTarget> text_targets();
+std::span<const FuzzTarget> ranks_targets();
+
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+// What must hold of anything that was read.
+inline void require(bool ok, const char* what) {
+  if (!ok) throw std::logic_error(what);
+}

@@ -1,0 +1,316 @@
+// Data sets and what they hold: lists, features, recordings, images, pages.
+#include <sndfile.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/corpus/lists/csv.h"
+#include "engine/corpus/lists/tar.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/features/feature_file.h"
+#include "engine/data/features/kaldi_matrix.h"
+#include "engine/data/features/npy.h"
+#include "engine/data/image/image.h"
+#include "engine/data/image/line_features.h"
+#include "engine/data/manifest.h"
+#include "engine/io/safetensors.h"
+#include "engine/page/page_file.h"
+#include "engine/page/page_writers.h"
+#include "engine/text/unicode.h"
+#include "tests/fuzz/targets.h"
+
+using namespace rondo;
+
+// libsndfile 1.2.0 loses the 5.8 kB of vorbis_info_init when opening a damaged Ogg file fails.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:vorbis_info_init"; }
+
+namespace {
+
+void run_manifest(std::span<const std::byte> bytes) {
+  const Manifest m = parse_manifest(text_of(bytes), "corpus/m.jsonl");
+  require(!m.entries.empty(), "a manifest without entries was accepted");
+  // What was read must survive being written.
+  std::string again;
+  for (const ManifestEntry& e : m.entries) again += to_json_line(e) + "\n";
+  const Manifest n = parse_manifest(again, "corpus/m.jsonl");
+  require(n.entries.size() == m.entries.size(), "writing lost entries");
+  for (size_t i = 0; i < m.entries.size(); ++i)
+    require(m.entries[i].key() == n.entries[i].key() &&
+                m.entries[i].region == n.entries[i].region &&
+                m.entries[i].text == n.entries[i].text,
+            "writing changed an entry");
+}
+
+std::vector<std::string> manifest_seeds() {
+  return {R"({"audio_filepath": "a/b.wav", "duration": 1.5, "text": "one two", "speaker": "x"}
+{"features_filepath": "/f.npy", "label": 3, "target": [1.5, -2e-3], "frame_labels": [0, 1]}
+)",
+          R"({"features_filepath": "f.safetensors", "features_key": "k", "labels": [1, 2, 3]})",
+          R"({"image_filepath": "p.png", "region": [[1, 2], [30, 2], [29, 9]], "text": "a"}
+{"image_filepath": "p.png", "region": [5, 6, 70, 8]})",
+          "{\"audio_filepath\": \"\\u00e9\\ud83d\\ude00\", \"offset\": 3, \"x\": {\"y\": [null]}}"};
+}
+
+void run_npy(std::span<const std::byte> bytes) {
+  const data::NpyHeader h = data::parse_npy_header(bytes, "x.npy");
+  const std::vector<float> v = data::npy_floats(bytes, h, "x.npy");
+  require(static_cast<int64_t>(v.size()) == h.numel(), "the wrong number of elements");
+  if (h.kind != 'f')
+    require(data::npy_integers(bytes, h, "x.npy").size() == v.size(), "the wrong number");
+}
+
+std::vector<std::string> npy_seeds() {
+  const std::vector<int64_t> shape = {2, 3}, flat = {6};
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  std::string integers = data::make_npy(flat, values);
+  integers.replace(integers.find("<f4"), 3, "<i4");
+  std::string halves = data::make_npy(flat, values);
+  halves.replace(halves.find("<f4"), 3, "<f2");
+  return {data::make_npy(shape, values), integers, halves.substr(0, halves.size() - 12)};
+}
+
+void run_safetensors(std::span<const std::byte> bytes) {
+  const SafetensorsFile file(bytes, "x.safetensors");
+  const Matrix m = features_from(file, "");
+  require(static_cast<int64_t>(m.data.size()) == m.frames * m.dim && m.frames > 0, "a wrong shape");
+}
+
+std::string safetensors(const std::string& header, size_t data_bytes) {
+  const uint64_t length = header.size();
+  std::string out(reinterpret_cast<const char*>(&length), 8);
+  return out + header + std::string(data_bytes, '\x3f');
+}
+
+std::vector<std::string> safetensors_seeds() {
+  return {
+      safetensors(R"({"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}})", 24),
+      safetensors(R"({"__metadata__":{"a":"b"},"features":{"dtype":"BF16","shape":[4,1],)"
+                  R"("data_offsets":[0,8]},"y":{"dtype":"I64","shape":[2],"data_offsets":[8,24]}})",
+                  24)};
+}
+
+void run_audio(std::span<const std::byte> bytes) {
+  const Waveform w = decode_audio(bytes, "-", 16000);
+  require(w.sample_rate == 16000, "another sample rate");
+  for (float v : w.samples) require(std::isfinite(v), "a sample is not finite");
+}
+
+// In memory, by libsndfile itself.
+std::string encode(int format, int rate, int channels) {
+  struct Sink {
+    std::string data;
+    size_t at = 0;
+  } sink;
+  SF_VIRTUAL_IO io = {
+      [](void* p) { return static_cast<sf_count_t>(static_cast<Sink*>(p)->data.size()); },
+      [](sf_count_t offset, int whence, void* p) {
+        auto* s = static_cast<Sink*>(p);
+        const size_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? s->at : s->data.size();
+        s->at = base + static_cast<size_t>(offset);
+        return static_cast<sf_count_t>(s->at);
+      },
+      nullptr,
+      [](const void* from, sf_count_t n, void* p) {
+        auto* s = static_cast<Sink*>(p);
+        s->data.resize(std::max(s->data.size(), s->at + static_cast<size_t>(n)));
+        std::memcpy(s->data.data() + s->at, from, static_cast<size_t>(n));
+        s->at += static_cast<size_t>(n);
+        return n;
+      },
+      [](void* p) { return static_cast<sf_count_t>(static_cast<Sink*>(p)->at); }};
+  SF_INFO info{};
+  info.format = format;
+  info.samplerate = rate;
+  info.channels = channels;
+  SNDFILE* file = sf_open_virtual(&io, SFM_WRITE, &info, &sink);
+  require(file != nullptr, "libsndfile cannot encode a seed");
+  std::vector<float> x(static_cast<size_t>(300 * channels));
+  for (size_t i = 0; i < x.size(); ++i) x[i] = 0.3f * std::sin(static_cast<float>(i));
+  sf_writef_float(file, x.data(), 300);
+  sf_close(file);
+  return sink.data;
+}
+
+std::vector<std::string> audio_seeds() {
+  return {encode(SF_FORMAT_WAV | SF_FORMAT_PCM_16, 8000, 1),
+          encode(SF_FORMAT_WAV | SF_FORMAT_FLOAT, 16000, 2),
+          encode(SF_FORMAT_WAV | SF_FORMAT_IMA_ADPCM, 8000, 1),
+          encode(SF_FORMAT_FLAC | SF_FORMAT_PCM_16, 16000, 1),
+          encode(SF_FORMAT_OGG | SF_FORMAT_VORBIS, 16000, 1)};
+}
+
+void run_image(std::span<const std::byte> bytes) {
+  // What it takes may be many times the file; that is bounded, but slow to find out so often.
+  constexpr int64_t most_pixels = 1 << 20;
+  const ImageInfo size = image_info(bytes, "x.pgm");
+  if (int64_t{size.width} * size.height > most_pixels) return;
+  const GreyImage image = decode_image(bytes, "x.pgm");
+  require(image.width == size.width && image.height == size.height, "two sizes");
+  require(image.pixels.size() == static_cast<size_t>(size.width) * static_cast<size_t>(size.height),
+          "the wrong number of pixels");
+  LineConfig line;
+  line.height = 8;
+  line.ink = Ink::automatic;
+  line.require_line(size, "x.pgm");
+  const Matrix m = line_features(line, image, line.scaled_width(size));
+  for (float v : m.data) require(v >= 0 && v <= 1, "ink beyond 0 to 1");
+}
+
+std::vector<std::string> image_seeds() {
+  GreyImage g(9, 5);
+  for (size_t i = 0; i < g.pixels.size(); ++i) g.pixels[i] = static_cast<uint8_t>(i * 37);
+  return {"P1\n3 2\n101\n0 1 0\n", "P2 #c\n2 1 4 0 4\n", "P3\n2 1\n255\n255 0 0  0 255 0\n",
+          std::string("P4\n10 1\n\x80\x40", 10),
+          "P5\n9 5\n255\n" + std::string(g.pixels.begin(), g.pixels.end()),
+          std::string("P6 1 1 65535\n\x00\x00\xff\xff\x12\x34", 19), make_png(g),
+          // Of a TIFF: two rows of four pixels, not compressed.
+          std::string("II*\0\x10\0\0\0\0\x40\x80\xff\xff\x80\x40\0", 16) +
+              std::string("\x08\0"
+                          "\0\1\4\0\1\0\0\0\4\0\0\0\1\1\4\0\1\0\0\0\2\0\0\0"
+                          "\2\1\3\0\1\0\0\0\x08\0\0\0\3\1\3\0\1\0\0\0\1\0\0\0"
+                          "\6\1\3\0\1\0\0\0\1\0\0\0\x11\1\4\0\1\0\0\0\x08\0\0\0"
+                          "\x16\1\4\0\1\0\0\0\2\0\0\0\x17\1\4\0\1\0\0\0\x08\0\0\0"
+                          "\0\0\0\0",
+                          102)};
+}
+
+void run_page(std::span<const std::byte> bytes) {
+  PageFile page = parse_page(text_of(bytes), "x.xml");
+  set_regions(page, {200, 100});
+  GreyImage image(200, 100);
+  for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * 37);
+  size_t cut = 0;
+  for (const PageLine& line : page.lines) {
+    require(!line.id.empty(), "a line without a name");
+    require(!line.problem.empty() || line.region.corners.size() >= 3,
+            "neither a region nor a problem");
+    if (!line.problem.empty() || ++cut > 50) continue;
+    const GreyImage part = cut_out(image, line.region, "x.png");
+    require(part.width > 0 && part.width <= 200 && part.height > 0 && part.height <= 400,
+            "a line larger than its page");
+  }
+  if (page.lines.size() > 200) return;
+  // What is written of it, as of a page that was read from no file, is a page again.
+  page.path.clear();
+  std::vector<ReadLine> read;
+  size_t readable = 0;
+  for (const PageLine& line : page.lines) {
+    std::vector<SeenLabel> labels;
+    for (const char32_t c : code_points(line.text)) {
+      const double at = static_cast<double>(labels.size());
+      labels.push_back({to_utf8(c), at, at + 1, 0.5});
+    }
+    read.push_back(arrange(labels, 0, 200));
+    readable += line.problem.empty();
+  }
+  to_hocr(page, read, "test");
+  for (const std::string& written : {to_alto(page, read, "test"), to_page_xml(page, read, "test")})
+    require(parse_page(written, "y.xml").lines.size() == readable, "lines are lost in writing");
+}
+
+std::vector<std::string> page_seeds() {
+  return {
+      R"(<?xml version="1.0" encoding="UTF-8"?>
+<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">
+<Page imageFilename="a.png" imageWidth="200" imageHeight="100"><ReadingOrder><OrderedGroup id="g">
+<RegionRefIndexed index="1" regionRef="r"/></OrderedGroup></ReadingOrder>
+<TextRegion id="r"><TextLine id="l"><Coords points="10,20 180,25 180,60 10,55"/>
+<TextEquiv index="1"><Unicode>b</Unicode></TextEquiv><TextEquiv index="0"><Unicode>a &amp; c</Unicode>
+</TextEquiv></TextLine></TextRegion></Page></PcGts>)",
+      R"(<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>mm10
+</MeasurementUnit><sourceImageInformation><fileName>a.tif</fileName></sourceImageInformation>
+</Description><Layout><Page WIDTH="2000" HEIGHT="1000"><PrintSpace><TextBlock ID="b">
+<TextLine ID="l1" HPOS="10" VPOS="20.5" WIDTH="500" HEIGHT="90"><String CONTENT="ab"/><SP/>
+<String CONTENT="c"/><HYP CONTENT="-"/></TextLine><TextLine><Shape><Polygon POINTS="1 2 300 2 300 90"/>
+</Shape></TextLine></TextBlock></PrintSpace></Page></Layout></alto>)"};
+}
+
+void run_csv(std::span<const std::byte> bytes) {
+  const std::string text(text_of(bytes));
+  for (const bool quotes : {true, false}) {
+    for (const corpus::CsvRow& row : corpus::parse_csv(text, ',', quotes, "x.csv")) {
+      require(!row.fields.empty() && row.line > 0, "a row without fields or line");
+    }
+  }
+}
+
+std::vector<std::string> csv_seeds() {
+  return {"path,sentence\na.wav,\"one, \"\"two\"\"\nthree\"\n",
+          "\xef\xbb\xbf"
+          "a,b\r\n,\r\n\"\",x\r\n"};
+}
+
+void run_kaldi(std::span<const std::byte> bytes) {
+  const data::KaldiHeader header = data::parse_kaldi_header(bytes, "x.ark");
+  const std::vector<float> values = data::kaldi_floats(bytes, header, "x.ark");
+  require(static_cast<int64_t>(values.size()) == int64_t{header.rows} * header.columns,
+          "the wrong number of elements");
+}
+
+std::vector<std::string> kaldi_seeds() {
+  const std::string zero(1, '\0'), magic = zero + "B", three = "\3" + zero + zero + zero,
+                                   two = "\2" + zero + zero + zero, one("\0\0\x80\x3f", 4);
+  return {magic + "FM \4" + two + "\4" + three + std::string(24, 'x'),
+          magic + "DM \4" + two + "\4" + three + std::string(48, 'x'),
+          magic + "CM " + one + one + two + three + std::string(24 + 6, 'x'),
+          magic + "CM2 " + one + one + two + three + std::string(12, 'x'),
+          magic + "CM3 " + one + one + two + three + std::string(6, 'x')};
+}
+
+void run_tar(std::span<const std::byte> bytes) {
+  const data::ReadAt read_at = [&](uint64_t first, std::span<std::byte> to) {
+    const size_t begin = std::min<uint64_t>(first, bytes.size());
+    const size_t n = std::min(to.size(), bytes.size() - begin);
+    std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(begin), n, to.begin());
+    return n;
+  };
+  for (const corpus::TarMember& m : corpus::tar_members(read_at, bytes.size(), "x.tar")) {
+    require(m.first <= bytes.size() && m.size <= bytes.size() - m.first, "a file beyond the end");
+  }
+}
+
+// A header of a file of `type` with its content.
+std::string tar_file(const std::string& name, char type, const std::string& content) {
+  std::string block(512, '\0');
+  char size[12];
+  std::snprintf(size, sizeof size, "%011zo", content.size());
+  block.replace(0, name.size(), name);
+  block.replace(124, 11, size);
+  block.replace(148, 8, "        ");
+  block[156] = type;
+  block.replace(257, 8, std::string("ustar\0", 6) + "00");
+  unsigned sum = 0;
+  for (const char c : block) sum += static_cast<unsigned char>(c);
+  char checksum[8];
+  std::snprintf(checksum, sizeof checksum, "%06o", sum);
+  block.replace(148, 7, checksum, 7);
+  block += content;
+  return block + std::string((512 - content.size() % 512) % 512, '\0');
+}
+
+std::vector<std::string> tar_seeds() {
+  const std::string end(1024, '\0');
+  return {tar_file("a.wav", '0', "sound") + tar_file("a.txt", '0', "text") + end,
+          tar_file("@LongLink", 'L', "long/name.wav") + tar_file("x", '0', "") + end,
+          tar_file("pax", 'x', "19 path=of/pax.wav\n10 size=1\n") + tar_file("x", '0', "y") + end,
+          tar_file("dir", '5', "") + tar_file("g", 'g', "whatever")};
+}
+
+}  // namespace
+
+std::span<const FuzzTarget> data_targets() {
+  static constexpr FuzzTarget targets[] = {
+      {"manifest", run_manifest, manifest_seeds},
+      {"npy", run_npy, npy_seeds},
+      {"safetensors", run_safetensors, safetensors_seeds},
+      {"audio", run_audio, audio_seeds},
+      {"image", run_image, image_seeds},
+      {"page", run_page, page_seeds},
+      {"csv", run_csv, csv_seeds},
+      {"kaldi", run_kaldi, kaldi_seeds},
+      {"tar", run_tar, tar_seeds},
+  };
+  return targets;
+}
