@@ -47,6 +47,7 @@ std::vector<plan::LinkTime> measure(const LinkOptions& o, Transport& transport, 
                                     int local_rank, int local_size) {
   GroupOptions g;
   g.timeout = patience;
+  g.one_ring = true;  // whose steps plan::fit_link() counts
   const auto group = make_ring_group(transport, g);
   const DeviceId device = device_of_rank(o.device, device_of(o), local_rank, local_size);
   const auto sums = make_device_group(device, transport, store, "links", patience);
@@ -60,11 +61,14 @@ void tell(const LinkOptions& o, const std::string& between, int ranks,
   std::printf("%-8s %10s %12s %8s %12s\n", "", "bytes", "us", "GB/s", "modelled us");
   for (const plan::LinkTime& t : times) {
     const auto bytes = static_cast<double>(t.bytes);
-    const bool ring = t.kind == plan::LinkTime::ring;
+    const bool ring = t.kind == plan::LinkTime::ring, burst = t.kind == plan::LinkTime::burst;
     // A ring's figure is what each of its links carries.
     const double carried = ring ? 2 * bytes * (ranks - 1) / ranks : bytes;
-    std::printf("%-8s %10zu %12.1f %8.2f %12.1f\n", ring ? "ring" : "message", t.bytes,
-                1e6 * t.seconds, 1e-9 * carried / t.seconds,
+    std::printf("%-8s %10zu %12.1f %8.2f %12.1f\n",
+                ring    ? "ring"
+                : burst ? "burst"
+                        : "message",
+                t.bytes, 1e6 * t.seconds, 1e-9 * carried / t.seconds,
                 1e6 * plan::seconds_of(link, t.kind, ranks, bytes));
   }
   const auto print = [](const std::string& what, double latency, double bandwidth) {
@@ -73,6 +77,7 @@ void tell(const LinkOptions& o, const std::string& between, int ranks,
   };
   print(link.name, link.latency, link.bandwidth);
   print("a step of its rings", link.ring_latency, link.ring_bandwidth);
+  std::printf("each further message at once: %.2f us\n", 1e6 * link.gap);
   if (ranks > usable_cpus()) {
     std::printf("%d ranks on %d cores: the figures tell how these are shared, too\n", ranks,
                 usable_cpus());

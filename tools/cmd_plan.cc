@@ -185,15 +185,21 @@ Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, 
   std::printf("\n%s scaling, predicted (%s)\n", weak ? "Weak" : "Strong",
               weak ? "the batch above for each device"
                    : str("the batch above times ", o.devices, ", whoever shares it").c_str());
-  std::printf("devices  kframes/s  efficiency  best split\n");
+  std::printf("devices  kframes/batch  kframes/s  efficiency  best split\n");
   Series series{weak ? "weak, predicted" : "strong, predicted", {}, {}};
   double one = 0;
   for (cluster.devices = 1; cluster.devices <= all; cluster.devices *= 2) {
     plan::Job scaled = job;
     for (auto& b : scaled.batches) b.shape.sequences *= weak ? cluster.devices : o.devices;
+    double frames = 0, weights = 0;
+    for (const auto& b : scaled.batches) {
+      frames += b.weight * b.shape.rows();
+      weights += b.weight;
+    }
+    const double batch = frames / weights / 1e3;
     const auto ranking = plan::Planner(scaled, cluster).rank();
     if (ranking.empty() || !ranking[0].fits) {
-      std::printf("%7d %10s %11s  none fits\n", cluster.devices, "-", "-");
+      std::printf("%7d %14.0f %10s %11s  none fits\n", cluster.devices, batch, "-", "-");
       continue;
     }
     const plan::Prediction& p = ranking[0];
@@ -201,8 +207,8 @@ Series scale(const PlanOptions& o, const plan::Job& job, plan::Cluster cluster, 
     if (one == 0) one = each;
     series.x.push_back(cluster.devices);
     series.y.push_back(each / one);
-    std::printf("%7d %10.0f %9.0f %%  %s\n", cluster.devices, p.frames_per_second / 1e3,
-                100 * each / one, describe(p.split).c_str());
+    std::printf("%7d %14.0f %10.0f %9.0f %%  %s\n", cluster.devices, batch,
+                p.frames_per_second / 1e3, 100 * each / one, describe(p.split).c_str());
   }
   return series;
 }
@@ -400,9 +406,10 @@ void add_device_options(Command& command, PlanOptions& o) {
   command.add_option("--devices", o.devices, "how many").range(1, 65536).show_default();
   command.add_option("--device", o.device, "h200, or a file that --measure has written")
       .show_default();
-  command.add_option("--link", o.link,
-                     "within a node: pcie, nvlink, infiniband, or a file of 'rondo bench links' "
-                     "(default: nvlink, or that of --device's file)");
+  command.add_option(
+      "--link", o.link,
+      "within a node: pcie, nvlink, infiniband, infiniband8, or a file of 'rondo bench links' "
+      "(default: nvlink, or that of --device's file)");
   command.add_option("--node-link", o.node_link, "between nodes: the same").show_default();
   command.add_option("--per-node", o.per_node, "devices in a node").range(1, 65536).show_default();
 }

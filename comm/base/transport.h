@@ -52,6 +52,9 @@ class Transport {
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
+  // Ranks with the same number are on one machine, where messages cost less; all ranks know the
+  // same numbers, which start at 0. Where nobody told the transport, all are on one.
+  virtual int machine_of(int /*rank*/) const { return 0; }
 
   virtual Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) = 0;
   virtual Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) = 0;

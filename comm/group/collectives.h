@@ -3,13 +3,15 @@
 // CommError. The group around them (process_group.h) makes them asynchronous.
 //
 // Algorithms: the bandwidth-optimal ring (P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce
-// algorithms for clusters of workstations", JPDC 69, 2009); recursive doubling for a few numbers
-// (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
-// MPICH", IJHPCA 19, 2005).
+// algorithms for clusters of workstations", JPDC 69, 2009), one inside the other where ranks share
+// machines; recursive doubling for a few numbers (R. Thakur, R. Rabenseifner, W. Gropp,
+// "Optimization of collective communication operations in MPICH", IJHPCA 19, 2005).
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "comm/group/link.h"
 #include "comm/group/process_group.h"
@@ -28,7 +30,7 @@ ChunkRange chunk_range(int64_t n, int chunks, int chunk);
 constexpr int64_t ring_messages_ahead = 3;
 constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
 
-// The three below take `staging`: scratch memory, aligned for the element type, of at least
+// Those below take `staging`: scratch memory, aligned for the element type, of at least
 // ring_staging_messages elements. Messages are at most that part of it; with chunks longer than
 // that, the sum of one piece overlaps the transfer of the next ones. Wire::bf16 is for f32 alone,
 // its messages are 512 KiB at most.
@@ -41,9 +43,31 @@ constexpr int64_t ring_staging_messages = 2 * ring_messages_ahead;
 void ring_all_reduce(Link& link, const TensorView& data, std::span<std::byte> staging,
                      Wire wire = Wire::exact);
 
-// A few numbers, votes and counts say: so many f64 are summed by doubling_all_reduce(), which the
-// sums of gradients, f32, never are.
-constexpr int64_t most_doubled = 256;
+// How the ranks of a group lie on machines.
+struct Machines {
+  // Ranks of the group in ascending order: those of this rank's machine; and of each machine, in
+  // the order of its lowest rank, the one that has this rank's place among its own. Both hold this
+  // rank.
+  std::vector<int> neighbours, counterparts;
+  int place = 0, machine = 0;  // this rank is neighbours[place] and counterparts[machine]
+};
+// `machine_of`: by rank of the group. Nothing where hierarchical_all_reduce has no use for it:
+// there is one machine, or one rank each, or machines have different numbers of ranks.
+std::optional<Machines> machines_of(const std::vector<int>& machine_of, int rank);
+
+// data (f32 or f64) += the other ranks' data, by rings inside each machine and between machines: of
+// L places on each of M machines, place p sums chunk p of L over its machine, then, with its
+// counterparts, over the machines, and passes it on to its neighbours. Together a machine's ranks
+// send 2(M-1)/M of the tensor to other machines, as the ring does, but a number waits for
+// 2(L-1) messages within a machine and 2(M-1) between machines, instead of 2(LM-1). Chunk p is
+// summed over places p+1, p+2, ..., p of each machine; chunk m of M of that over machines m, m+1,
+// ..., m-1: the same bits on every rank. Wire::bf16 rounds between machines alone.
+void hierarchical_all_reduce(Link& link, const Machines& machines, const TensorView& data,
+                             std::span<std::byte> staging, Wire wire = Wire::exact);
+
+// A few numbers, votes and counts of up to some 2000 ranks say: so many f64 are summed by
+// doubling_all_reduce(), which the sums of gradients, f32, never are.
+constexpr int64_t most_doubled = 2048;
 // Whether the staging memory suffices for so many ranks; else they go by the ring.
 bool fits_doubling(const TensorView& data, int ranks, size_t staging_bytes);
 

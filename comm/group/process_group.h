@@ -87,13 +87,17 @@ struct GroupOptions {
   // rank). Ranks that disagree get a mismatch that names both sides, instead of a hang or a wrong
   // sum. All ranks of a group choose alike.
   bool verify = true;
+  // all_reduce is one ring of all ranks also where they lie on several machines.
+  bool one_ring = false;
   // Used instead of the ring when there is one; `wire` has no effect on it, and its Works report no
   // bytes.
   AllReduce all_reduce{};
 };
 
-// The project's own ring over the transport's send and recv, on host memory; a few f64 are summed
-// in fewer rounds (collectives.h). The transport must outlive the group.
+// The project's own ring over the transport's send and recv, on host memory; where ranks lie on
+// several machines (Transport::machine_of), as many on each, all_reduce is rings inside machines
+// and between them; a few f64 are summed in fewer rounds (collectives.h). The transport must
+// outlive the group.
 std::unique_ptr<ProcessGroup> make_ring_group(Transport& transport, GroupOptions options = {});
 
 }  // namespace rondo

@@ -96,6 +96,7 @@ class RingGroup final : public ProcessGroup {
   Transport& transport_;
   GroupOptions options_;
   int rank_ = -1;
+  std::optional<Machines> machines_;
   Buffer staging_;
 
   const std::shared_ptr<Turns> turns_ = std::make_shared<Turns>();
@@ -196,6 +197,9 @@ RingGroup::RingGroup(Transport& transport, GroupOptions options)
   RONDO_CHECK(own != members.end(), "rank ", transport.rank(), " is not a member of the group");
   rank_ = static_cast<int>(own - members.begin());
   if (size() == 1) return;
+  std::vector<int> on_machine;
+  for (int r : members) on_machine.push_back(transport.machine_of(r));
+  if (!options_.one_ring) machines_ = machines_of(on_machine, rank_);
   const size_t message = std::max(options_.message_bytes, sizeof(double)) / sizeof(double);
   staging_ =
       Buffer(cpu_device(), ring_staging_messages * message * sizeof(double), "the ring's messages");
@@ -297,6 +301,11 @@ Work RingGroup::all_reduce(const TensorView& data, Reduction op, Limit deadline)
   if (fits_doubling(data, size(), staging_.bytes())) {
     return issue(what, deadline,
                  [this, data](Link& link) { doubling_all_reduce(link, data, staging()); });
+  }
+  if (machines_) {
+    return issue(what, deadline, [this, data](Link& link) {
+      hierarchical_all_reduce(link, *machines_, data, staging(), options_.wire);
+    });
   }
   return issue(what, deadline,
                [this, data](Link& link) { ring_all_reduce(link, data, staging(), options_.wire); });

@@ -30,6 +30,9 @@ class SharedTransport final : public Transport {
 
   int rank() const override { return inner_->rank(); }
   int world_size() const override { return inner_->world_size(); }
+  int machine_of(int rank) const override {
+    return machines_.empty() ? 0 : machines_.at(static_cast<size_t>(rank));
+  }
 
   Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
     SharedChannel* const c = channel(to);
@@ -73,6 +76,7 @@ class SharedTransport final : public Transport {
   }
 
   std::unique_ptr<Transport> inner_;
+  const std::vector<int> machines_;
   std::shared_ptr<const Inbox> inbox_;
   std::shared_ptr<Waiting> waiting_;
   std::vector<std::shared_ptr<SharedChannel>> channels_;  // by rank; null: over inner_
@@ -83,7 +87,11 @@ class SharedTransport final : public Transport {
 
 SharedTransport::SharedTransport(std::unique_ptr<Transport> inner,
                                  const SharedTransportOptions& options)
-    : inner_(std::move(inner)), channels_(static_cast<size_t>(inner_->world_size())) {
+    : inner_(std::move(inner)),
+      machines_(options.machines),
+      channels_(static_cast<size_t>(inner_->world_size())) {
+  RONDO_CHECK(machines_.empty() || machines_.size() == channels_.size(), "machines of ",
+              machines_.size(), " ranks in a world of ", world_size());
   RONDO_CHECK(options.stream_bytes >= 4096 && options.stream_bytes % 4096 == 0, "streams of ",
               options.stream_bytes, " bytes, expected a multiple of 4096");
   if (world_size() > 1) connect(options);

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "comm/base/transport.h"
 
@@ -27,6 +28,8 @@ struct SharedTransportOptions {
   bool share = true;
   // A rank that cannot be reached through memory is an InputError that names it and the cause.
   bool required = false;
+  // By rank, the same on all ranks: Transport::machine_of. Empty: all ranks are on one machine.
+  std::vector<int> machines = {};
   // The size of each stream, less with many ranks; a multiple of 4096. A rank's inbox has one per
   // rank, and at most 32 MiB up to 512 ranks.
   size_t stream_bytes = size_t{1} << 20;

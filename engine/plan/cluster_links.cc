@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "comm/group/collectives.h"
+
 namespace rondo::plan {
 namespace {
 
@@ -39,6 +41,7 @@ class Hops {
     if (sharing == 0) return near;
     LinkModel link = far;
     link.bandwidth = std::min(near.bandwidth, link.bandwidth / sharing);
+    link.latency += (sharing - 1) * link.gap;
     return link;
   }
 
@@ -95,6 +98,54 @@ LinkModel ring_link(const Cluster& c, const Split& s) {
     }
   }
   return hops.slowest(c.link.in_ring(), c.node_link.in_ring());
+}
+
+GradientSums gradient_sums(const Cluster& c, const Split& s) {
+  const int members = s.owners();
+  GradientSums sums{members, 1, ring_link(c, s), {}};
+  if (one_node(c, s)) return sums;
+  Hops hops(c, s);
+  // By stage alike: ranks are numbered so that stages differ by a shift.
+  std::vector<int> machine_of;
+  for (int i = 0; i < members; ++i) {
+    machine_of.push_back(hops.rank(i / s.sequence, 0, i % s.sequence) / c.per_node);
+  }
+  const auto lie = machines_of(machine_of, 0);
+  if (!lie) return sums;
+  sums.places = static_cast<int>(lie->neighbours.size());
+  sums.machines = static_cast<int>(lie->counterparts.size());
+  for (int p = 0; p < s.pipeline; ++p) {
+    for (int i = 0; i < members; ++i) {
+      const auto rank = [&](int member) {
+        return hops.rank(member / s.sequence, p, member % s.sequence);
+      };
+      hops.add(rank(i), rank((i + sums.places) % members), true);
+    }
+  }
+  sums.inside = c.link.in_ring();
+  sums.between = hops.slowest(c.link.in_ring(), c.node_link.in_ring());
+  return sums;
+}
+
+double GradientSums::seconds(double bytes) const {
+  return ring_seconds(inside, places, bytes) + ring_seconds(between, machines, bytes / places);
+}
+
+double doubling_seconds(const Cluster& c, int n, double bytes) {
+  const Split all{n};
+  int paired = 1;
+  while (2 * paired <= n) paired *= 2;
+  const auto round = [&](int ranks, int distance) {
+    Hops hops(c, all);
+    for (int r = 0; r < ranks; ++r) {
+      hops.add(r, r ^ distance, true);
+    }
+    return hops.slowest().seconds(bytes);
+  };
+  double seconds = 0;
+  for (int distance = 1; distance < paired; distance *= 2) seconds += round(paired, distance);
+  if (n > paired) seconds += 2 * round(n - paired, paired);
+  return seconds;
 }
 
 double ring_seconds(const LinkModel& link, int n, double bytes) {

@@ -44,6 +44,21 @@ void there_and_back(ProcessGroup& group, std::span<std::byte> data) {
   }
 }
 
+constexpr size_t burst_messages = 64;
+
+// Many messages of sizes[0] from rank 0 to rank 1 at once, and one back.
+void burst_and_back(ProcessGroup& group, std::span<std::byte> data) {
+  if (group.rank() > 1) return;
+  const bool sends = group.rank() == 0;
+  std::vector<Work> all;
+  for (size_t i = 0; i < burst_messages; ++i) {
+    const auto part = data.subspan(i * sizes[0], sizes[0]);
+    all.push_back(sends ? group.send(1, 0, part) : group.recv(0, 0, part));
+  }
+  for (Work& w : all) w.wait();
+  (sends ? group.recv(1, 0, data.first(sizes[0])) : group.send(0, 0, data.first(sizes[0]))).wait();
+}
+
 // Rank 0's, on all ranks.
 void share(ProcessGroup& group, std::vector<LinkTime>& times) {
   std::vector<double> seconds;
@@ -68,13 +83,25 @@ std::vector<LinkTime> measure_rings(ProcessGroup& control,
 }  // namespace
 
 double seconds_of(const LinkModel& link, LinkTime::Kind kind, int ranks, double bytes) {
-  return kind == LinkTime::message ? link.seconds(bytes)
-                                   : ring_seconds(link.in_ring(), ranks, bytes);
+  switch (kind) {
+    case LinkTime::message:
+      return link.seconds(bytes);
+    case LinkTime::burst:
+      return link.busy(bytes);
+    case LinkTime::ring:
+      break;
+  }
+  return ring_seconds(link.in_ring(), ranks, bytes);
 }
 
 LinkModel fit_link(std::span<const LinkTime> times, int ranks) {
   std::vector<Sample> messages, rings;
+  double gap = 0;
   for (const LinkTime& t : times) {
+    if (t.kind == LinkTime::burst) {
+      gap = t.seconds;
+      continue;
+    }
     const bool ring = t.kind == LinkTime::ring;
     Sample s;
     s.work.calls = ring ? 2 * (ranks - 1) : 1;
@@ -85,7 +112,7 @@ LinkModel fit_link(std::span<const LinkTime> times, int ranks) {
   const OpCost of_ring = fit_cost(rings),
                of_message = messages.empty() ? of_ring : fit_cost(messages);
   const auto bandwidth = [](const OpCost& c) { return 1 / std::max(c.byte, 1e-15); };
-  return {"", true, of_message.call, bandwidth(of_message), of_ring.call, bandwidth(of_ring)};
+  return {"", true, of_message.call, bandwidth(of_message), of_ring.call, bandwidth(of_ring), gap};
 }
 
 std::vector<LinkTime> measure_links(ProcessGroup& group) {
@@ -97,6 +124,9 @@ std::vector<LinkTime> measure_links(ProcessGroup& group) {
     const double both = median_seconds(group, n, [&] { there_and_back(group, bytes.first(n)); });
     times.push_back({LinkTime::message, n, both / 2});
   }
+  const double both = median_seconds(group, sizes[0], [&] { burst_and_back(group, bytes); });
+  const double further = (both - 2 * times[0].seconds) / (burst_messages - 1);
+  times.push_back({LinkTime::burst, sizes[0], std::max(0.0, further)});
   const auto rings = measure_rings(group, [&](int64_t n) {
     group.all_reduce(TensorView(data.data(), DType::f32, {n}), Reduction::sum).wait();
   });

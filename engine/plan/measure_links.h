@@ -9,16 +9,17 @@
 
 namespace rondo::plan {
 
-// So many bytes, from one rank to the next and back (`seconds` is one way), or summed over all
-// ranks in their ring. Medians of several.
+// So many bytes, from one rank to the next and back (`seconds` is one way), in each of many
+// messages at once (seconds for each further one), or summed over all ranks in one ring. Medians of
+// several.
 struct LinkTime {
-  enum Kind : uint8_t { message, ring } kind = message;
+  enum Kind : uint8_t { message, burst, ring } kind = message;
   size_t bytes = 0;
   double seconds = 0;
 };
 
-// What a link of these constants would take. A ring of N ranks is 2(N - 1) steps of bytes / N, one
-// after the other.
+// What a link of these constants would take (LinkModel::gap for a message of a burst). A ring of N
+// ranks is 2(N - 1) steps of bytes / N, one after the other.
 double seconds_of(const LinkModel& link, LinkTime::Kind kind, int ranks, double bytes);
 
 // The constants, non-negative, that fit the times best (engine/plan/machine/fit.h): those of

@@ -81,7 +81,7 @@ double StepModel::update_seconds(const Split& s, int64_t weights) const {
 double StepModel::small_sums(const Split& s) const {
   const int sums = s.staged() ? 4 : s.sequence > 1 || s.shard_optimizer ? 2 : 1;
   const double bytes = 8.0 * (10 + s.devices());
-  return sums * ring_seconds(ring_link(cluster_, {s.devices()}), s.devices(), bytes);
+  return sums * doubling_seconds(cluster_, s.devices(), bytes);
 }
 
 // What `layer` gives to the next one.
@@ -169,12 +169,19 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
   Work work;
   const int compute = work.add_resource(Order::listed), link = work.add_resource(Order::listed);
   const int group = s.owners();
-  const LinkModel ring = ring_link(cluster_, s);
-  // What a bucket has to hold for latency to matter little: bucket_bytes_for()'s rule.
-  const double bucket = static_cast<double>(bucket_bytes_for(
-      {2 * (group - 1) * ring.latency, ring.bandwidth * group / (2.0 * std::max(1, group - 1))}));
-  // Divided optimisers of whole models sum only what their rank updates.
+  // Divided optimisers of whole models sum only what their rank updates, in one ring.
   const bool halved = s.shard_optimizer && !s.staged();
+  const LinkModel ring = ring_link(cluster_, s);
+  const GradientSums sums_of_all = gradient_sums(cluster_, s);
+  const auto sum_seconds = [&](double bytes) {
+    return halved ? half_ring_seconds(ring, group, bytes) : sums_of_all.seconds(bytes);
+  };
+  // What a bucket has to hold for latency to matter little: bucket_bytes_for()'s rule.
+  const double at_once = sum_seconds(0), many = 1e12;
+  const double bucket =
+      group == 1
+          ? 0
+          : static_cast<double>(bucket_bytes_for({at_once, many / (sum_seconds(many) - at_once)}));
   Reduction r;
   double waiting = 0;
   std::vector<int> sums;
@@ -189,8 +196,7 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
     waiting += gradient_bytes(layers_.layers()[static_cast<size_t>(first_layer) + l].weights);
     if (group == 1 || (waiting < bucket && l > 0)) continue;
     const int packed = copy(waiting, {});
-    const double seconds =
-        halved ? half_ring_seconds(ring, group, waiting) : ring_seconds(ring, group, waiting);
+    const double seconds = sum_seconds(waiting);
     sums.push_back(work.add({link, seconds, {packed}}));
     r.seconds += seconds;
     all += waiting;

@@ -156,7 +156,7 @@ class Builder {
     // With two ranks the upper neighbour is the lower one.
     const int way = up || pipeline().ranks() == 2 ? to_upper : to_lower;
     messages_[{up, to, a.micro_batch, shard_of(rank)}] =
-        message(last, rank, way, bytes / link.bandwidth, a, link.latency);
+        message(last, rank, way, link.busy(bytes), a, link.latency);
   }
 
   const StepCosts& c_;

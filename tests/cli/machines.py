@@ -14,6 +14,28 @@ def test_two_machines():
         check(not list((root / "machine-1" / "run").glob("checkpoint-*")), "machine 1 saved as well")
 
 
+def test_sums_go_round_inside_machines_first():
+    """Two machines of two ranks add in another order than four ranks of one machine, always the same one."""
+    more = "parallel.deterministic=same_world", "training.epochs=2"
+    with corpus() as root, Cable() as cable:
+        found = []
+        for _ in range(2):
+            shutil.rmtree(root / "machine-0" / "run", ignore_errors=True)
+            for process in cable.launch(root, 2, *more):
+                ends(process, 90, 0)
+            found.append(weights_of(root / "machine-0" / "run"))
+        check(found[0] == found[1], "two runs differ")
+        whole = root / "whole"
+        whole.mkdir()
+        for file in root.glob("*.*"):
+            shutil.copy(file, whole)
+        run(*launch(4, *more), cwd=whole)
+        check(found[0] != weights_of(whole / "run"), "the sums of one ring")
+        steps = [[entry["loss"] for entry in log_of(folder / "run", "step")] for folder in (root / "machine-0", whole)]
+        check(len(steps[0]) == len(steps[1]) > 4, steps)
+        check(all(abs(a - b) < 1e-3 * abs(a) for a, b in zip(*steps)), steps)
+
+
 def test_a_machine_whose_name_is_its_loopback():
     """As Debian's installer writes it: 127.0.1.1 for the machine itself, another address for the others."""
     with corpus() as root, Cable() as cable:

@@ -210,7 +210,7 @@ def test_wrong_input_is_one_sentence():
         whole["device"]["cores"] = 0
         (root / "cores.json").write_text(json.dumps(whole))
         for words, text in [
-            (["--link", "ethernet"], "unknown link 'ethernet', expected pcie, nvlink, infiniband or a file"),
+            (["--link", "ethernet"], "unknown link 'ethernet', expected pcie, nvlink, infiniband, infiniband8 or a file"),
             (["--node-link", root / "m.json"], "m.json: has no field 'link'"),
             (["--link", root / "line.json"], "line.json:3: is not valid JSON"),
             (["--device", "h300"], "'h300' is neither the device h200 nor a file"),

@@ -3,6 +3,7 @@
 // comm/base/transport.h.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -45,6 +46,7 @@ class FaultInjector final : public Transport {
 
   int rank() const override { return inner_.rank(); }
   int world_size() const override { return inner_.world_size(); }
+  int machine_of(int rank) const override { return inner_.machine_of(rank); }
   Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override;
   Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override;
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
@@ -56,6 +58,30 @@ class FaultInjector final : public Transport {
   std::vector<Fault> faults_;
   const std::function<void()> kill_;
   std::atomic<uint64_t> operations_{0};
+};
+
+// --- Machines -------------------------------------------------------------------------------
+
+// Says that rank r is on machine `machines[r]`.
+class OnMachines final : public Transport {
+ public:
+  OnMachines(Transport& inner, std::vector<int> machines)
+      : inner_(inner), machines_(std::move(machines)) {}
+
+  int rank() const override { return inner_.rank(); }
+  int world_size() const override { return inner_.world_size(); }
+  int machine_of(int rank) const override { return machines_.at(static_cast<size_t>(rank)); }
+  Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override {
+    return inner_.send(to, tag, data, deadline);
+  }
+  Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
+    return inner_.recv(from, tag, data, deadline);
+  }
+  void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+
+ private:
+  Transport& inner_;
+  const std::vector<int> machines_;
 };
 
 // --- Traffic --------------------------------------------------------------------------------
@@ -77,6 +103,7 @@ class Recorder final : public Transport {
 
   int rank() const override { return inner_.rank(); }
   int world_size() const override { return inner_.world_size(); }
+  int machine_of(int rank) const override { return inner_.machine_of(rank); }
   Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override;
   Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override;
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
@@ -100,9 +127,27 @@ class Recorder final : public Transport {
 
 // --- Slow links -----------------------------------------------------------------------------
 
+// When a cable that several ranks send over is free again. Thread-safe.
+class Cable {
+ public:
+  // The end of a transfer of so long that begins when the cable is free.
+  Deadline take(CommClock::duration transfer) {
+    const std::lock_guard lock(mutex_);
+    free_ = std::max(free_, CommClock::now()) + transfer;
+    return free_;
+  }
+
+ private:
+  std::mutex mutex_;
+  Deadline free_{};
+};
+
 struct LinkLimits {
-  double bytes_per_second = 0;    // of all this rank sends; 0: no limit
+  double bytes_per_second = 0;    // of all that is sent over the cable; 0: no limit
   CommClock::duration latency{};  // added to every message
+  // Limits hold for messages to other machines (Transport::machine_of) alone.
+  bool between_machines = false;
+  std::shared_ptr<Cable> cable = {};  // shared with other ranks; none: a rank's own
 };
 
 // Holds sends back as a link of this kind would. A message is handed on when its last byte would

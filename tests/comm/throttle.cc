@@ -50,7 +50,6 @@ struct Shared {
   std::condition_variable changed;
   // By the time of handing on; equal times keep their order.
   std::multimap<Deadline, std::shared_ptr<HeldSend>> held;
-  Deadline link_free{};
   bool hurry = false, stop = false;
 };
 
@@ -76,8 +75,9 @@ void HeldSend::withdraw(CommErrorKind kind, const std::string& cause) {
 class Throttled final : public Transport {
  public:
   Throttled(Transport& inner, LinkLimits limits)
-      : inner_(inner), limits_(limits), shared_(std::make_shared<Shared>()) {
-    RONDO_CHECK(limits.bytes_per_second >= 0 && limits.latency >= CommClock::duration::zero(),
+      : inner_(inner), limits_(std::move(limits)), shared_(std::make_shared<Shared>()) {
+    if (!limits_.cable) limits_.cable = std::make_shared<Cable>();
+    RONDO_CHECK(limits_.bytes_per_second >= 0 && limits_.latency >= CommClock::duration::zero(),
                 "a link of negative rate or latency");
     thread_ = std::thread([this] { hand_on(); });
   }
@@ -85,6 +85,7 @@ class Throttled final : public Transport {
 
   int rank() const override { return inner_.rank(); }
   int world_size() const override { return inner_.world_size(); }
+  int machine_of(int rank) const override { return inner_.machine_of(rank); }
 
   Work send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) override;
   Work recv(int from, Tag tag, std::span<std::byte> data, Deadline deadline) override {
@@ -101,7 +102,7 @@ class Throttled final : public Transport {
   void hand_on();
 
   Transport& inner_;
-  const LinkLimits limits_;
+  LinkLimits limits_;
   const std::shared_ptr<Shared> shared_;
   std::thread thread_;
 };
@@ -123,6 +124,9 @@ Throttled::~Throttled() {
 
 Work Throttled::send(int to, Tag tag, std::span<const std::byte> data, Deadline deadline) {
   RONDO_CHECK(to >= 0 && to < world_size() && to != rank(), "a send to rank ", to);
+  if (limits_.between_machines && machine_of(to) == machine_of(rank())) {
+    return inner_.send(to, tag, data, deadline);
+  }
   auto op = std::make_shared<HeldSend>(shared_, rank(), to, tag, data, deadline);
   std::chrono::duration<double> transfer{};
   if (limits_.bytes_per_second > 0) {
@@ -130,10 +134,9 @@ Work Throttled::send(int to, Tag tag, std::span<const std::byte> data, Deadline 
         std::chrono::duration<double>(static_cast<double>(data.size()) / limits_.bytes_per_second);
   }
   std::lock_guard lock(shared_->mutex);
-  Deadline& link_free = shared_->link_free;
-  link_free = std::max(link_free, CommClock::now()) +
-              std::chrono::duration_cast<CommClock::duration>(transfer);
-  shared_->held.emplace(link_free + limits_.latency, op);
+  const Deadline arrived =
+      limits_.cable->take(std::chrono::duration_cast<CommClock::duration>(transfer));
+  shared_->held.emplace(arrived + limits_.latency, op);
   shared_->changed.notify_all();
   return Work(std::move(op));
 }
@@ -174,7 +177,7 @@ void Throttled::hand_on() {
 }  // namespace
 
 std::unique_ptr<Transport> make_throttled(Transport& inner, LinkLimits limits) {
-  return std::make_unique<Throttled>(inner, limits);
+  return std::make_unique<Throttled>(inner, std::move(limits));
 }
 
 }  // namespace rondo

@@ -25,7 +25,7 @@ std::string why_not(const std::function<void()>& action) {
 }  // namespace
 
 TEST_CASE("the constants of a link are found in its times") {
-  const LinkModel truth{"truth", true, 3e-6, 5e9, 8e-6, 2e9};
+  const LinkModel truth{"truth", true, 3e-6, 5e9, 8e-6, 2e9, 1e-6};
   for (const int ranks : {2, 5}) {
     std::vector<LinkTime> times;
     for (const auto kind : {LinkTime::message, LinkTime::ring}) {
@@ -33,14 +33,17 @@ TEST_CASE("the constants of a link are found in its times") {
         times.push_back({kind, bytes, seconds_of(truth, kind, ranks, static_cast<double>(bytes))});
       }
     }
+    times.insert(times.begin() + 3,
+                 {LinkTime::burst, 256, seconds_of(truth, LinkTime::burst, ranks, 256)});
     CHECK(times.back().seconds == Approx(2 * (ranks - 1) * (8e-6 + 1e7 / ranks / 2e9)));
     const LinkModel found = fit_link(times, ranks);
     CHECK(found.latency == Approx(truth.latency));
     CHECK(found.bandwidth == Approx(truth.bandwidth));
     CHECK(found.ring_latency == Approx(truth.ring_latency));
     CHECK(found.ring_bandwidth == Approx(truth.ring_bandwidth));
+    CHECK(found.gap == Approx(truth.gap));
     // A device has rings alone.
-    const LinkModel rings = fit_link(std::span(times).subspan(3), ranks);
+    const LinkModel rings = fit_link(std::span(times).subspan(4), ranks);
     CHECK(rings.latency == Approx(truth.ring_latency));
     CHECK(rings.bandwidth == Approx(truth.ring_bandwidth));
   }
@@ -50,14 +53,16 @@ TEST_CASE("links are measured, with the same figures on all ranks") {
   std::vector<std::vector<LinkTime>> all(3);
   // 16 MiB take longer than 256 bytes; measured again where a busy machine hides it.
   const auto plausible = [&] {
-    return all[0][5].seconds > all[0][0].seconds && all[0][11].seconds > all[0][6].seconds;
+    return all[0][5].seconds > all[0][0].seconds && all[0][12].seconds > all[0][7].seconds &&
+           all[0][6].seconds > 0;
   };
   for (int attempt = 0; attempt == 0 || (attempt < 10 && !plausible()); ++attempt) {
     run_ranks(3, [&](int rank, Transport& transport) {
       const auto group = make_ring_group(transport);
       all[static_cast<size_t>(rank)] = measure_links(*group);
     });
-    REQUIRE(all[0].size() == 12);
+    REQUIRE(all[0].size() == 13);
+    CHECK(all[0][6].kind == LinkTime::burst);
   }
   for (const LinkTime::Kind kind : {LinkTime::message, LinkTime::ring}) {
     const auto of_kind = [&](const LinkTime& t) { return t.kind == kind; };
@@ -90,15 +95,56 @@ TEST_CASE("rings take the constants of rings, messages those of messages") {
   CHECK(ring_link(c, {8, 1, 1}).bandwidth == 100);
 }
 
+TEST_CASE("gradients are summed by rings inside nodes and between them") {
+  Cluster c;
+  c.devices = 32;
+  c.per_node = 8;
+  c.link = {"near", true, 1, 100};
+  c.node_link = {"far", true, 10, 40, 0, 0, 0.5};
+  const double bytes = 6400;
+  // One node: a ring.
+  CHECK(gradient_sums(c, {8}).seconds(bytes) == Approx(2 * 7 * (1 + bytes / 8 / 100)));
+  // Four nodes of eight: each rank sums an eighth with those at its place, all eight over one card,
+  // whose messages follow each other.
+  const GradientSums sums = gradient_sums(c, {32});
+  CHECK(sums.places == 8);
+  CHECK(sums.machines == 4);
+  CHECK(sums.seconds(bytes) ==
+        Approx(2 * 7 * (1 + bytes / 8 / 100) + 2 * 3 * (10 + 7 * 0.5 + bytes / 32 / (40.0 / 8))));
+  // Eight stages of four replicas, one rank of each in a node: a ring for each stage between them.
+  CHECK(gradient_sums(c, {4, 8}).seconds(bytes) ==
+        Approx(2 * 3 * (10 + 7 * 0.5 + bytes / 4 / (40.0 / 8))));
+  // Two replicas of two stages by eight shards: four nodes, each with all shards of a stage.
+  const GradientSums stages = gradient_sums(c, {2, 2, 8});
+  CHECK(stages.places == 8);
+  CHECK(stages.machines == 2);
+}
+
+TEST_CASE("a few numbers are summed in log2 N rounds, the first of them inside nodes") {
+  Cluster c;
+  c.devices = 12;
+  c.per_node = 4;
+  c.link = {"near", true, 1, 100};
+  c.node_link = {"far", true, 10, 50, 0, 0, 0.25};
+  const double near = 1 + 200.0 / 100, far = 10 + 3 * 0.25 + 200 / (50.0 / 4);
+  CHECK(doubling_seconds(c, 1, 200) == 0);
+  CHECK(doubling_seconds(c, 4, 200) == Approx(2 * near));
+  CHECK(doubling_seconds(c, 8, 200) == Approx(2 * near + far));
+  // Four ranks have no partner in the rounds of eight: there and back.
+  CHECK(doubling_seconds(c, 12, 200) == Approx(2 * near + 3 * far));
+}
+
 TEST_CASE("a link is read as it was written") {
   LinkModel link{"tcp, 2 ranks", true, 1.25e-5, 3e9};
   for (const double ring : {0.0, 1e9}) {
     link.ring_latency = ring > 0 ? 4e-5 : 0;
     link.ring_bandwidth = ring;
+    link.gap = ring > 0 ? 2e-6 : 0;
     const LinkModel again = parse_link(to_json(link), "l.json");
     CHECK(again.name == link.name);
     CHECK(again.measured);
     CHECK(again.latency == link.latency);
+    CHECK(again.gap == link.gap);
     CHECK(again.bandwidth == link.bandwidth);
     CHECK(again.ring_latency == link.ring_latency);
     CHECK(again.ring_bandwidth == link.ring_bandwidth);

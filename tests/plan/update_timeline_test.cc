@@ -32,7 +32,7 @@ Cluster cluster_of(const Split& s, double optimizer_byte) {
 double small_sums(const Split& s, const Cluster& c) {
   if (s.devices() == 1) return 0;
   const int sums = s.staged() ? 4 : s.sequence > 1 ? 2 : 1;
-  return sums * ring_seconds(ring_link(c, {s.devices()}), s.devices(), 8.0 * (10 + s.devices()));
+  return sums * doubling_seconds(c, s.devices(), 8.0 * (10 + s.devices()));
 }
 
 std::vector<Split> replicated_splits() {
@@ -162,7 +162,7 @@ TEST_CASE("a divided optimiser's sums are drawn, its weights' way back is not") 
     const int owners = s.owners();
     const double part = std::ceil(weights / 256 / owners) * 256;
     const Split whole{s.devices()};
-    const double sums = (s.staged() ? 4 : 2) * ring_seconds(ring_link(c, whole), owners, 8.0 * 14);
+    const double sums = (s.staged() ? 4 : 2) * doubling_seconds(c, owners, 8.0 * 14);
     CHECK(behind == Approx(sums + half_ring_seconds(ring_link(c, s), owners, 4 * part * owners)));
   }
 }

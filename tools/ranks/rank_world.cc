@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "comm/base/sha256.h"
+#include "comm/shared/machines.h"
 #include "comm/shared/shared_transport.h"
 #include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
@@ -149,6 +150,8 @@ class ProcessWorld final : public RankWorld {
     SharedTransportOptions s;
     s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
     s.required = transport == RankTransport::shared;
+    s.machines = meet_machines(*make_prefix_store(*store_, o.rendezvous_id), place_.rank,
+                               place_.world_size, deadline);
     s.timeout = deadline - CommClock::now();
     transport_ = make_shared_transport(std::move(transport_), s);
   }

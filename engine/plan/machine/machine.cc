@@ -55,8 +55,10 @@ const std::vector<LinkModel>& links() {
       {"pcie", false, 10 * micro, 51e9},
       // NVLink 4 within an H200 node: 450 GB/s a direction on the wire.
       {"nvlink", false, 5 * micro, 370e9},
-      // One 400 Gb/s NIC per node, 90 % of it.
-      {"infiniband", false, 8 * micro, 45e9},
+      // One 400 Gb/s NIC per node, 90 % of it; 330 million messages per second.
+      {"infiniband", false, 8 * micro, 45e9, 0, 0, 3e-9},
+      // Eight of them per node, as nodes of eight H200s are sold.
+      {"infiniband8", false, 8 * micro, 360e9, 0, 0, 3e-9},
   };
   return all;
 }

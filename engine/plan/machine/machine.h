@@ -7,13 +7,15 @@
 // seconds, with constants per op and dtype: a launch, a time step of a recurrence, handing H values
 // per step between blocks, arithmetic outside and inside the time loop, memory traffic, pointwise
 // work, recurrent weights read for every step, and the same where a core's cache does not hold them
-// (NodeWork in engine/graph/work.h). A message of S bytes takes latency + S / bandwidth.
+// (NodeWork in engine/graph/work.h). A message of S bytes takes latency + S / bandwidth, and keeps
+// its link from the next one for at least a gap.
 //
 // Constants come from measuring this machine (engine/plan/machine/measure.h) or from presets.
 // Presets are derived from data sheets and published measurements; nothing predicted from them was
 // measured.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -50,15 +52,20 @@ struct DeviceModel {
 struct LinkModel {
   std::string name;
   bool measured = false;
-  double latency = 0;    // seconds until the first byte is there
+  double latency = 0;    // seconds until the first byte is there, of a message by itself
   double bandwidth = 0;  // bytes per second and direction
   // A step of a ring that sums or gathers over all ranks at once takes these where it was measured
   // apart (a bandwidth above 0); otherwise such a step is a message like others.
   double ring_latency = 0, ring_bandwidth = 0;
+  // Seconds between the beginnings of two short messages in the same direction at least: what each
+  // costs that follows or accompanies another one (the gap of LogP: D. Culler et al., 1993).
+  double gap = 0;
   double seconds(double bytes) const { return latency + bytes / bandwidth; }
+  // How long a message keeps the next one waiting.
+  double busy(double bytes) const { return std::max(gap, bytes / bandwidth); }
   LinkModel in_ring() const {
     if (ring_bandwidth == 0) return *this;
-    return {name, measured, ring_latency, ring_bandwidth};
+    return {name, measured, ring_latency, ring_bandwidth, 0, 0, gap};
   }
 };
 

@@ -96,6 +96,7 @@ LinkModel read_link(Fields root) {
   Fields f = root.object("link");
   LinkModel link{f.text("name"), true, f.number("latency"), f.number("bandwidth")};
   require(link.bandwidth > 0, f.where(), ": 'bandwidth' is 0, expected bytes per second");
+  if (f.all().contains("gap")) link.gap = f.number("gap");
   if (f.all().contains("ring")) {
     Fields ring = f.object("ring");
     link.ring_latency = ring.number("latency");
@@ -129,6 +130,7 @@ DeviceModel read_device(Fields root) {
 Json json_of(const LinkModel& link) {
   Json j =
       Json::object({{"name", link.name}, {"latency", link.latency}, {"bandwidth", link.bandwidth}});
+  if (link.gap > 0) j["gap"] = link.gap;
   if (link.ring_bandwidth > 0) {
     j["ring"] = Json::object({{"latency", link.ring_latency}, {"bandwidth", link.ring_bandwidth}});
   }
