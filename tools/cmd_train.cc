@@ -125,9 +125,11 @@ RankOptions options_of_rank(const Config& config, const TrainerOptions& common,
   t.device = device_of_rank(choice, common.device, place.local_rank, place.local_size);
   if (wants_pipeline(config)) {
     t.devices =
-        make_device_groups(t.device, transport, store, "pipeline-" + place.attempt, g.timeout);
+        make_device_groups(t.device, transport, store, "pipeline-" + place.attempt, g.timeout,
+                           nccl_choice(config.parallel));
   } else {
-    o.sums = make_device_group(t.device, transport, store, "sums-" + place.attempt, g.timeout);
+    o.sums = make_device_group(t.device, transport, store, "sums-" + place.attempt, g.timeout,
+                               nccl_choice(config.parallel));
   }
   t.sums = o.sums.get();
   if (config.training.threads == 0) t.threads = std::max(1, usable_cpus() / place.local_size);

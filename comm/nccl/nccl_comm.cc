@@ -37,12 +37,14 @@ CommError NcclComm::error(const char* what, ncclResult_t result) const {
   return {kind_of(result), -1, message_of(nccl_, result, what)};
 }
 
-NcclComm::NcclComm(const Nccl& nccl, Device& device, int rank, int size, const ncclUniqueId& id)
+NcclComm::NcclComm(const Nccl& nccl, Device& device, int rank, int size, const ncclUniqueId& id,
+                   int most_blocks)
     : nccl_(nccl) {
   // The communicator belongs to the thread's current GPU.
   if (device.kind() == DeviceKind::cuda) CUDA_CHECK(cudaSetDevice(device.index()));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  if (most_blocks > 0) config.maxCTAs = most_blocks;
   check_nccl(nccl_, nccl_.comm_init_rank_config(&comm_, size, id, rank, &config),
              "ncclCommInitRankConfig");
 }

@@ -24,8 +24,9 @@ class NcclComm {
   using Look = std::function<void()>;
 
   // Begins to connect the ranks, each of which passes the same id; connect() waits for the others.
-  // Both throw CommError.
-  NcclComm(const Nccl& nccl, Device& device, int rank, int size, const ncclUniqueId& id);
+  // Both throw CommError. `most_blocks` of its kernels run at a time; 0: as many as NCCL likes.
+  NcclComm(const Nccl& nccl, Device& device, int rank, int size, const ncclUniqueId& id,
+           int most_blocks = 0);
   void connect(Deadline deadline, const Look& look);
   // Aborts, unless close() or abort() was called.
   ~NcclComm();

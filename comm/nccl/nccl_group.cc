@@ -119,7 +119,7 @@ void Group::connect() {
   try {
     options_.store->set(str(options_.name, "/here/", rank()), "", deadline);
     const ncclUniqueId id = exchange_id(options_, deadline);
-    comm_.emplace(*options_.nccl, device(), rank(), size(), id);
+    comm_.emplace(*options_.nccl, device(), rank(), size(), id, options_.most_blocks);
     comm_->connect(deadline, [this] { look_for_reason(); });
   } catch (const CommError& e) {
     const std::string absent = e.kind() == CommErrorKind::timeout ? absent_ranks() : "";

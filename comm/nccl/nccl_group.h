@@ -1,8 +1,8 @@
 // A group of GPUs connected by NCCL (2.18 or later), one GPU per rank.
 //
-// Collectives are the project's ring over NCCL's send and recv (the same bits as over any other
-// transport), or NCCL's own. all_reduce and reduce_scatter take f32 and bf16, NCCL's own f64 as
-// well. send and recv match in the order of the calls, whatever their tags; what two ranks send
+// Collectives are NCCL's own, or the project's ring over NCCL's send and recv (the same bits as one
+// ring over any other transport). all_reduce and reduce_scatter take f32 and bf16, NCCL's own f64
+// as well. send and recv match in the order of the calls, whatever their tags; what two ranks send
 // each other has to be one exchange(), or both wait.
 //
 // Failure, beyond what ProcessGroup says:
@@ -26,7 +26,9 @@
 
 namespace rondo {
 
-enum class NcclAlgorithm : uint8_t { ring, nccl };
+// nccl: NCCL's own algorithms, which it chooses by size and topology; NCCL does not promise that
+// their sums repeat themselves bit for bit. ring: ours, in a fixed order (collectives.h).
+enum class NcclAlgorithm : uint8_t { nccl, ring };
 
 struct NcclOptions {
   const Nccl* nccl = nullptr;  // find_nccl()
@@ -39,7 +41,8 @@ struct NcclOptions {
   CommClock::duration timeout = std::chrono::minutes(5);  // of an operation, and of connecting
   size_t message_bytes = size_t{4} << 20;                 // largest of our ring
   Wire wire = Wire::exact;
-  NcclAlgorithm algorithm = NcclAlgorithm::ring;
+  NcclAlgorithm algorithm = NcclAlgorithm::nccl;
+  int most_blocks = 0;  // of NCCL's kernels at a time (ncclConfig_t::maxCTAs); 0: its own choice
   // Called, from a thread of the group, when NCCL has not aborted within `abort_timeout`, with what
   // the group failed with: then whatever waits for the device waits for ever, destructors too, and
   // only the end of the process helps. Empty: that is waited for.

@@ -33,7 +33,7 @@ enum class Sampling : uint8_t { once, weighted, class_balanced };
 enum class OnBadData : uint8_t { error, skip };
 enum class OnNonFinite : uint8_t { skip, stop };
 enum class OptimizerType : uint8_t { sgd, adam, adamw };
-enum class Deterministic : uint8_t { same_world, world_invariant };
+enum class Deterministic : uint8_t { same_world, fixed_order, world_invariant };
 enum class Sync : uint8_t { step, local, block, async };
 inline constexpr std::array sync_names{"step", "local", "block", "async"};
 enum class RankTransport : uint8_t { automatic, tcp, gloo, shared };
@@ -206,6 +206,7 @@ struct ParallelConfig {
   Deterministic deterministic = Deterministic::same_world;
   int virtual_shards = 8;
   int64_t bucket_kb = 0;
+  int nccl_blocks = 0;
   int sequence = 1;
   double timeout_seconds = 300;
   RankTransport transport = RankTransport::automatic;

@@ -19,7 +19,7 @@ constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array init_alphabet_names{"keep", "extend", "new"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
-constexpr std::array deterministic_names{"same_world", "world_invariant"};
+constexpr std::array deterministic_names{"same_world", "fixed_order", "world_invariant"};
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
@@ -277,11 +277,15 @@ Builder parallel_fields(ParallelConfig& c) {
   b.add("shard_optimizer", &c.shard_optimizer, any,
         "each rank keeps the optimizer's state of its part of the weights, and updates that part");
   b.add("deterministic", choice(c.deterministic, deterministic_names), any,
-        "the same weights, bit for bit, from runs on as many ranks, or on any number of ranks");
+        "the same weights, bit for bit, from runs on as many ranks (on GPUs as far as NCCL's sums "
+        "repeat themselves; fixed_order: our own sums there too), or on any number of ranks");
   b.add("virtual_shards", &c.virtual_shards, from(1, 4096),
         "world_invariant: parts of a batch whose gradients are kept apart; ranks at most");
   b.add("bucket_kb", &c.bucket_kb, from(0, 1 << 24),
         "gradients sent at a time, while the backward pass goes on; 0: by the speed of the link");
+  b.add("nccl_blocks", &c.nccl_blocks, from(0, 64),
+        "GPUs: at most so many multiprocessors for NCCL, beside the kernels of layers; 0: as many "
+        "as it likes");
   b.add("sequence", &c.sequence, from(1, 4096),
         "so many neighbouring ranks share each sequence, a part of its frames each");
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),

@@ -6,15 +6,6 @@
 #include "kernels/base/error.h"
 
 namespace rondo {
-namespace {
-
-int64_t ticks_now() { return CommClock::now().time_since_epoch().count(); }
-
-double seconds_between(int64_t from, int64_t to) {
-  return std::chrono::duration<double>(CommClock::duration(to - from)).count();
-}
-
-}  // namespace
 
 DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sums,
                                          const Context& compute, const Graph& graph,
@@ -48,7 +39,14 @@ DeviceBucketReducer::DeviceBucketReducer(ProcessGroup& control, DeviceGroup& sum
   device.fill_bytes(stream, parts_.data(), 0, parts_.bytes());
   counted_ = device.make_event();
   gathered_ = device.make_event();
-  for (auto& u : updates_) u = std::make_unique<Update>(buckets_.size() + 1);
+  for (Update& u : updates_) {
+    u.flights.resize(buckets_.size() + 1);
+    for (Flight& f : u.flights) {
+      f.began = device.make_timed_event();
+      f.ended = device.make_timed_event();
+    }
+    u.computed = device.make_timed_event();
+  }
   stream.synchronize();
 }
 
@@ -78,13 +76,13 @@ void DeviceBucketReducer::launch() {
   Stream& stream = sums_.stream();
   b.written.record(*compute_.stream);
   b.written.wait(stream);
-  stream.enqueue([&f] { f.began = ticks_now(); });
+  f.began.record(stream);
   copy(b.layout, b.memory, Copy::pack);
   const TensorView packed(b.memory.data(), gradients_.dtype, {b.layout.chunk * sums_.size()});
   f.work = where_ == BucketSums::everywhere ? sums_.all_reduce(packed, Reduction::sum)
                                             : sums_.reduce_scatter(packed, Reduction::sum);
   copy(b.layout, b.memory, Copy::unpack);
-  stream.enqueue([&f] { f.ended = ticks_now(); });
+  f.ended.record(stream);
   b.summed.record(stream);
   ++launched_;
 }
@@ -106,7 +104,7 @@ void DeviceBucketReducer::gather(const LossTotals* own) {
   Flight& f = update().flights.back();
   counted_.record(*compute_.stream);
   counted_.wait(stream);
-  stream.enqueue([&f] { f.began = ticks_now(); });
+  f.began.record(stream);
   LossTotals* const place = parts_.as<LossTotals>() + sums_.rank();
   if (own) {
     device.copy(stream, place, own, sizeof(LossTotals));
@@ -115,19 +113,18 @@ void DeviceBucketReducer::gather(const LossTotals* own) {
   }
   f.work = sums_.all_gather(
       TensorView(parts_.data(), DType::u8, {static_cast<int64_t>(parts_.bytes())}));
-  stream.enqueue([&f] { f.ended = ticks_now(); });
+  f.ended.record(stream);
   gathered_.record(stream);
 }
 
 void DeviceBucketReducer::sum_nothing() { gather(nullptr); }
 
 void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) {
-  RONDO_CHECK(begun_ - applied_ < updates_.size(), begun_ - applied_,
+  RONDO_CHECK(begun_ - applied_ <= Session::most_in_flight, begun_ - applied_,
               " updates under way, none of them applied");
   sum_gradients(gradients);
   gather(totals);
-  Update& u = update();
-  compute_.stream->enqueue([&u] { u.computed = ticks_now(); });
+  update().computed.record(*compute_.stream);
   for (Bucket& b : travelling_) b.summed.wait(*compute_.stream);
   gathered_.wait(*compute_.stream);
   run(compute_, CombineTotalsArgs{parts_.as<LossTotals>(), sums_.size(), totals, inverse_count});
@@ -139,16 +136,21 @@ void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, doub
 
 void DeviceBucketReducer::applied() {
   RONDO_CHECK(applied_ < begun_, "an update that was not enqueued");
-  Update& u = *updates_[applied_++ % updates_.size()];
-  int64_t last = u.computed;
+  Update& u = updates_[applied_ % updates_.size()];
+  u.computed.synchronize();
+  u.end = &u.computed;
   for (Flight& f : u.flights) {
     std::exchange(f.work, Work()).wait();
-    times_.communication += seconds_between(f.began, f.ended);
-    last = std::max<int64_t>(last, f.ended);
+    f.ended.synchronize();
+    times_.communication += f.ended.seconds_since(f.began);
+    if (f.ended.seconds_since(*u.end) > 0) u.end = &f.ended;
   }
-  times_.exposed += seconds_between(u.computed, last);
-  if (applied_ > 1) times_.computed += seconds_between(summed_at_, u.computed);
-  summed_at_ = last;
+  times_.exposed += u.end->seconds_since(u.computed);
+  if (applied_ > 0) {
+    const Update& before = updates_[(applied_ - 1) % updates_.size()];
+    times_.computed += u.computed.seconds_since(*before.end);
+  }
+  ++applied_;
 }
 
 }  // namespace rondo

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -51,16 +50,15 @@ class DeviceBucketReducer final : public RankReducer {
   // What became of a bucket, or of the counts, in one update.
   struct Flight {
     Work work;
-    // The times on CommClock at which the stream came there.
-    std::atomic<int64_t> began = 0, ended = 0;
+    Event began, ended;  // timed
   };
   struct Update {
-    explicit Update(size_t count) : flights(count) {}
-    std::vector<Flight> flights;        // of the buckets, then of the counts
-    std::atomic<int64_t> computed = 0;  // when nothing but the sums was left to wait for
+    std::vector<Flight> flights;  // of the buckets, then of the counts
+    Event computed;               // nothing but the sums is left to wait for
+    Event* end = nullptr;         // the last of all these
   };
 
-  Update& update() { return *updates_[begun_ % updates_.size()]; }
+  Update& update() { return updates_[begun_ % updates_.size()]; }
   void launch();
   void gather(const LossTotals* own);
   enum class Copy : uint8_t { pack, unpack };
@@ -72,14 +70,13 @@ class DeviceBucketReducer final : public RankReducer {
   const int64_t width_;
   const BucketSums where_;
   const std::vector<GradientBucket> buckets_;
-  // Before the memory: to free that waits for work on the streams, which notes its times here.
-  std::array<std::unique_ptr<Update>, Session::most_in_flight + 1> updates_;
+  // Those under way, and the last one applied, whose end the next is counted from.
+  std::array<Update, Session::most_in_flight + 2> updates_;
   std::vector<Bucket> travelling_;
   Buffer parts_;  // the totals of each rank
   Event counted_, gathered_;
   size_t begun_ = 0, applied_ = 0;  // updates
   size_t launched_ = 0;             // buckets of the update that has begun
-  int64_t summed_at_ = 0;           // when the sums of the last update applied were there
   bool active_ = false;
 };
 

@@ -124,10 +124,15 @@ struct CpuStream final : detail::StreamImpl {
 };
 
 struct CpuEvent final : detail::EventImpl {
-  void record(detail::StreamImpl&) override {}
+  using Clock = std::chrono::steady_clock;
+  void record(detail::StreamImpl&) override { at = Clock::now(); }
   void wait(detail::StreamImpl&) override {}
   void synchronize() override {}
   bool done() override { return true; }
+  double seconds_since(detail::EventImpl& earlier) override {
+    return std::chrono::duration<double>(at - static_cast<CpuEvent&>(earlier).at).count();
+  }
+  Clock::time_point at{};
 };
 
 class CpuDevice final : public Device {
@@ -142,6 +147,7 @@ class CpuDevice final : public Device {
 
   Stream make_stream() override { return Stream(std::make_unique<CpuStream>()); }
   Event make_event() override { return Event(std::make_unique<CpuEvent>()); }
+  Event make_timed_event() override { return make_event(); }
   void copy(Stream&, void* to, const void* from, size_t bytes) override {
     if (bytes) std::memmove(to, from, bytes);
   }

@@ -50,6 +50,7 @@ struct EventImpl {
   virtual void wait(StreamImpl& stream) = 0;  // the stream waits, not the host
   virtual void synchronize() = 0;             // the host waits
   virtual bool done() = 0;
+  virtual double seconds_since(EventImpl& earlier) = 0;
 };
 struct CapturedImpl {
   virtual ~CapturedImpl() = default;
@@ -85,6 +86,9 @@ class Event {
   void wait(Stream& stream) { impl_->wait(stream.impl()); }
   void synchronize() { impl_->synchronize(); }
   bool done() { return impl_->done(); }
+  // From when the device passed `earlier` to when it passed this one, negative if that was later.
+  // Both are timed events of one device, recorded and done.
+  double seconds_since(Event& earlier) { return impl_->seconds_since(*earlier.impl_); }
 
  private:
   std::unique_ptr<detail::EventImpl> impl_;
@@ -121,6 +125,8 @@ class Device {
 
   virtual Stream make_stream() = 0;
   virtual Event make_event() = 0;
+  // One that knows when it was passed (Event::seconds_since), which costs a little.
+  virtual Event make_timed_event() = 0;
 
   // Asynchronous in stream order; either side may be host memory. Host memory must stay alive and
   // unchanged until the stream has passed this point.

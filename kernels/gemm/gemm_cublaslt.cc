@@ -33,7 +33,6 @@ constexpr size_t bias_alignment = 16;
 constexpr size_t workspace_alignment = 256;
 
 struct Key {
-  int device;
   int64_t m, n, k, lda, ldb, ldc, batch, a_stride, b_stride, c_stride;
   bool transpose_a, transpose_b, bias, accumulates;
   DType dtype, c_dtype;
@@ -51,15 +50,18 @@ struct Product {
   cublasLtMatmulAlgo_t algorithm = {};
 };
 
-// Handles and chosen algorithms; never destroyed, because the driver may go first.
+// The handle and the chosen algorithms of one device; never destroyed, because the driver may go
+// first. Ranks as threads have a device each, so that none waits for another's calls.
 struct Cache {
   std::mutex mutex;
-  std::map<std::pair<const CublasLt*, int>, cublasLtHandle_t> handles;
-  std::map<std::pair<const CublasLt*, Key>, Product> products;
+  cublasLtHandle_t handle = nullptr;
+  std::map<Key, Product> products;
 };
-Cache& cache() {
-  static Cache& c = *new Cache;
-  return c;
+Cache& cache_of(const CublasLt& library, int device) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& all = *new std::map<std::pair<const CublasLt*, int>, Cache>;
+  const std::lock_guard lock(mutex);
+  return all[{&library, device}];
 }
 
 void check(const CublasLt& library, cublasStatus_t status, const char* call) {
@@ -74,12 +76,6 @@ size_t alignment_of(const void* p, int64_t stride, DType t) {
 }
 
 cudaDataType_t type_of(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
-
-cublasLtHandle_t handle_for(const CublasLt& library, int device) {
-  cublasLtHandle_t& handle = cache().handles[{&library, device}];
-  if (handle == nullptr) check(library, library.create(&handle), "cublasLtCreate");
-  return handle;
-}
 
 Owned<cublasLtMatrixLayout_t> make_layout(const CublasLt& l, DType dtype, int64_t rows,
                                           int64_t cols, int64_t ld, int64_t batch, int64_t stride) {
@@ -150,10 +146,11 @@ Product make_product(const CublasLt& l, cublasLtHandle_t handle, const Key& key)
 // One call of the library. `workspace` bytes of g.workspace are its own.
 class Call {
  public:
-  Call(const CublasLt& library, const Context& context, const GemmArgs& g, size_t workspace)
+  // The cache is that of the device, locked.
+  Call(const CublasLt& library, Cache& cache, const Context& context, const GemmArgs& g,
+       size_t workspace)
       : library_(library), context_(context), g_(g), workspace_(workspace) {
-    const Key key = {context.device->index(),
-                     g.m,
+    const Key key = {g.m,
                      g.n,
                      g.k,
                      g.lda,
@@ -173,11 +170,13 @@ class Call {
                      alignment_of(g.b, g.b_stride, g.dtype),
                      alignment_of(g.c, g.c_stride, g.c_dtype),
                      workspace};
-    handle_ = handle_for(library, key.device);
-    auto& products = cache().products;
-    auto it = products.find({&library, key});
-    if (it == products.end()) {
-      it = products.emplace(std::pair(&library, key), make_product(library, handle_, key)).first;
+    if (cache.handle == nullptr) {
+      check(library, library.create(&cache.handle), "cublasLtCreate");
+    }
+    handle_ = cache.handle;
+    auto it = cache.products.find(key);
+    if (it == cache.products.end()) {
+      it = cache.products.emplace(key, make_product(library, handle_, key)).first;
     }
     product_ = &it->second;
   }
@@ -233,7 +232,7 @@ GemmArgs wide_piece(const GemmArgs& g, int64_t row, int64_t rows, float* results
 }
 
 // f32 results in the workspace, rounded with their bias. False: not possible.
-bool run_in_pieces(const CublasLt& library, const GemmCublasLtKernels& kernels,
+bool run_in_pieces(const CublasLt& library, Cache& cache, const GemmCublasLtKernels& kernels,
                    const Context& context, const GemmArgs& g) {
   const size_t row_bytes = static_cast<size_t>(g.n) * sizeof(float), own = own_workspace(g);
   const size_t wide = g.workspace ? g.workspace.bytes() - own : 0;
@@ -243,7 +242,7 @@ bool run_in_pieces(const CublasLt& library, const GemmCublasLtKernels& kernels,
   for (const bool runs : {false, true}) {  // all are possible before one is run
     for (int64_t row = 0; row < g.m; row += piece) {
       const int64_t rows = std::min(piece, g.m - row);
-      const Call call(library, context, wide_piece(g, row, rows, results), own);
+      const Call call(library, cache, context, wide_piece(g, row, rows, results), own);
       if (!call.possible()) return false;
       if (!runs) continue;
       call.run();
@@ -290,13 +289,14 @@ void gemm_by_cublaslt(const CublasLt& library, const GemmCublasLtKernels& kernel
   }
   const bool aligned = !g.bias || reinterpret_cast<uintptr_t>(g.bias.data) % bias_alignment == 0;
   if (g.k == 0 || g.alpha == 0 || !aligned) return kernels.portable(context, g);
-  const std::lock_guard lock(cache().mutex);
+  Cache& cache = cache_of(library, context.device->index());
+  const std::lock_guard lock(cache.mutex);
   if (g.row_count && g.transpose_a) zero_tails(kernels, context, g);
   if (g.bias && g.c_dtype == DType::bf16) {
-    if (!run_in_pieces(library, kernels, context, g)) kernels.portable(context, g);
+    if (!run_in_pieces(library, cache, kernels, context, g)) kernels.portable(context, g);
     return;
   }
-  const Call call(library, context, g, own_workspace(g));
+  const Call call(library, cache, context, g, own_workspace(g));
   if (!call.possible()) return kernels.portable(context, g);
   call.run();
 }

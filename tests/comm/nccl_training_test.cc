@@ -1,5 +1,7 @@
 // Data parallel training over the NCCL adapter.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
@@ -30,31 +32,57 @@ Weights trained(const std::function<std::unique_ptr<DeviceGroup>(Transport&, Sto
   return weights;
 }
 
-}  // namespace
+Weights trained_over_nccl(NcclAlgorithm algorithm, uint64_t seed) {
+  set_sim_options({.seed = seed});
+  reset_stand_in();
+  const Weights weights = trained([&](Transport& transport, Store& store) {
+    NcclOptions o;
+    o.nccl = &nccl_stand_in();
+    o.device = &sim_device();
+    o.arithmetic = device_arithmetic(sim_device());
+    o.rank = transport.rank();
+    o.world_size = transport.world_size();
+    o.store = &store;
+    o.algorithm = algorithm;
+    return make_nccl_group(o);
+  });
+  const StandInRecord record = stand_in_record();
+  CHECK(record.misuses.empty());
+  CHECK(record.destroyed == ranks);
+  set_sim_options({});
+  return weights;
+}
 
-TEST_CASE("training over NCCL ends with the bits of training by way of the host", "[nccl]") {
-  const Weights host = trained([](Transport& transport, Store&) {
+Weights trained_by_way_of_the_host() {
+  return trained([](Transport& transport, Store&) {
     GroupOptions g;
     g.id = 1;
     return make_staged_group(sim_device(), make_ring_group(transport, g), std::chrono::seconds(60));
   });
+}
+
+}  // namespace
+
+TEST_CASE(
+    "training over our ring of NCCL's messages ends with the bits of training by way of the host",
+    "[nccl]") {
+  const Weights host = trained_by_way_of_the_host();
   for (uint64_t seed = 1; seed <= 2; ++seed) {
-    set_sim_options({.seed = seed});
-    reset_stand_in();
-    const Weights nccl = trained([](Transport& transport, Store& store) {
-      NcclOptions o;
-      o.nccl = &nccl_stand_in();
-      o.device = &sim_device();
-      o.arithmetic = device_arithmetic(sim_device());
-      o.rank = transport.rank();
-      o.world_size = transport.world_size();
-      o.store = &store;
-      return make_nccl_group(o);
-    });
-    CHECK(nccl == host);
-    const StandInRecord record = stand_in_record();
-    CHECK(record.misuses.empty());
-    CHECK(record.destroyed == ranks);
+    CHECK(trained_over_nccl(NcclAlgorithm::ring, seed) == host);
   }
-  set_sim_options({});
+}
+
+TEST_CASE("training over NCCL's own sums ends near them, with the same weights on all ranks",
+          "[nccl]") {
+  const Weights host = trained_by_way_of_the_host();
+  const Weights own = trained_over_nccl(NcclAlgorithm::nccl, 1);
+  CHECK(own == trained_over_nccl(NcclAlgorithm::nccl, 2));
+  for (const auto& rank : own) CHECK(rank == own[0]);
+  REQUIRE(own[0].size() == host[0].size());
+  double greatest = 0, difference = 0;
+  for (size_t i = 0; i < host[0].size(); ++i) {
+    greatest = std::max(greatest, std::abs(double{host[0][i]}));
+    difference = std::max(difference, std::abs(double{own[0][i]} - host[0][i]));
+  }
+  CHECK(difference <= 1e-5 * greatest);
 }

@@ -72,6 +72,7 @@ DeviceGroupMaker maker(By by, Transport& transport, Store& store) {
     for (int m : members) o.name += str("-", m);
     o.timeout = std::chrono::seconds(20);
     o.message_bytes = 4096;
+    o.algorithm = NcclAlgorithm::ring;  // whose bits are those of the host
     return make_nccl_group(o);
   };
 }

@@ -46,7 +46,8 @@ void end_this_process(const std::string& why) {
 }
 
 std::unique_ptr<DeviceGroup> over_nccl(Device& device, Transport& transport, Store& store,
-                                       const Members& members, CommClock::duration timeout) {
+                                       const Members& members, CommClock::duration timeout,
+                                       const NcclChoice& choice) {
   std::string why;
   NcclOptions o;
   o.nccl = find_nccl(&why);
@@ -61,21 +62,24 @@ std::unique_ptr<DeviceGroup> over_nccl(Device& device, Transport& transport, Sto
   o.name = members.name;
   o.timeout = timeout;
   o.hung = end_this_process;
+  o.algorithm = choice.fixed_order ? NcclAlgorithm::ring : NcclAlgorithm::nccl;
+  o.most_blocks = choice.most_blocks;
   return make_nccl_group(o);
 }
 #else
 bool have_nccl() { return false; }
 
 std::unique_ptr<DeviceGroup> over_nccl(Device&, Transport&, Store&, const Members&,
-                                       CommClock::duration) {
+                                       CommClock::duration, const NcclChoice&) {
   fail_input("ranks on GPUs need NCCL, without whose header this program was built");
 }
 #endif
 
 std::unique_ptr<DeviceGroup> make_group(Device& device, Transport& transport, Store& store,
-                                        const Members& members, CommClock::duration timeout) {
+                                        const Members& members, CommClock::duration timeout,
+                                        const NcclChoice& nccl) {
   if (device.kind() == DeviceKind::cuda) {
-    return over_nccl(device, transport, store, members, timeout);
+    return over_nccl(device, transport, store, members, timeout, nccl);
   }
   GroupOptions g;
   g.members = members.world_ranks;
@@ -92,6 +96,10 @@ Device& device_with(DeviceId id) {
 }
 
 }  // namespace
+
+NcclChoice nccl_choice(const ParallelConfig& parallel) {
+  return {parallel.deterministic == Deterministic::fixed_order, parallel.nccl_blocks};
+}
 
 DeviceId device_of_rank(const DeviceChoice& choice, DeviceId device, int local_rank,
                         int local_size) {
@@ -113,21 +121,22 @@ DeviceId device_of_rank(const DeviceChoice& choice, DeviceId device, int local_r
 }
 
 std::unique_ptr<DeviceGroup> make_device_group(DeviceId id, Transport& transport, Store& store,
-                                               const std::string& name,
-                                               CommClock::duration timeout) {
+                                               const std::string& name, CommClock::duration timeout,
+                                               const NcclChoice& nccl) {
   if (id.kind == DeviceKind::cpu) return nullptr;
-  return make_group(device_with(id), transport, store, all_ranks(transport, name), timeout);
+  return make_group(device_with(id), transport, store, all_ranks(transport, name), timeout, nccl);
 }
 
 DeviceGroupMaker make_device_groups(DeviceId id, Transport& transport, Store& store,
-                                    const std::string& name, CommClock::duration timeout) {
+                                    const std::string& name, CommClock::duration timeout,
+                                    const NcclChoice& nccl) {
   if (id.kind == DeviceKind::cpu || (id.kind == DeviceKind::cuda && !have_nccl())) return {};
   Device& device = device_with(id);
-  return [&device, &transport, &store, name, timeout](const std::vector<int>& members,
-                                                      uint16_t group) {
+  return [&device, &transport, &store, name, timeout, nccl](const std::vector<int>& members,
+                                                            uint16_t group) {
     std::string unique = str(name, "-", group);
     for (int rank : members) unique += str("-", rank);
-    return make_group(device, transport, store, {members, unique, group}, timeout);
+    return make_group(device, transport, store, {members, unique, group}, timeout, nccl);
   };
 }
 

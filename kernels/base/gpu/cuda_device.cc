@@ -217,9 +217,9 @@ cudaStream_t native(detail::StreamImpl& stream) {
 
 class CudaEvent final : public detail::EventImpl {
  public:
-  explicit CudaEvent(int device) {
+  CudaEvent(int device, unsigned flags) {
     CUDA_CHECK(cudaSetDevice(device));
-    CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+    CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags));
   }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
@@ -237,6 +237,12 @@ class CudaEvent final : public detail::EventImpl {
     if (state == cudaErrorNotReady) return false;
     check_work(state);
     return true;
+  }
+  double seconds_since(detail::EventImpl& earlier) override {
+    float milliseconds = 0;
+    CUDA_CHECK(
+        cudaEventElapsedTime(&milliseconds, static_cast<CudaEvent&>(earlier).event_, event_));
+    return 1e-3 * milliseconds;
   }
 
  private:
@@ -322,7 +328,12 @@ class CudaDevice final : public Device {
   }
 
   Stream make_stream() override { return Stream(std::make_unique<CudaStream>(index_)); }
-  Event make_event() override { return Event(std::make_unique<CudaEvent>(index_)); }
+  Event make_event() override {
+    return Event(std::make_unique<CudaEvent>(index_, cudaEventDisableTiming));
+  }
+  Event make_timed_event() override {
+    return Event(std::make_unique<CudaEvent>(index_, cudaEventDefault));
+  }
   void copy(Stream& stream, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
     CUDA_CHECK(cudaSetDevice(index_));

@@ -134,6 +134,7 @@ class SimStream;
 struct Mark {
   SimStream* stream = nullptr;
   bool done = false;
+  std::chrono::steady_clock::time_point at{};  // when it was
   std::exception_ptr failure;
 };
 
@@ -288,6 +289,7 @@ void Queues::run_one(SimStream* s, Lock& lock) {
   s->items.pop_front();
   if (item.record) {
     item.record->failure = s->failure;
+    item.record->at = std::chrono::steady_clock::now();
     item.record->done = true;
   } else if (item.wait) {
     if (item.wait->failure && !s->failure) s->failure = item.wait->failure;
@@ -387,6 +389,11 @@ class SimEvent final : public detail::EventImpl {
     queues().synchronize(mark_->stream, mark_.get());
   }
   bool done() override { return !mark_ || queues().advance(mark_.get()); }
+  double seconds_since(detail::EventImpl& earlier) override {
+    const auto& before = static_cast<SimEvent&>(earlier).mark_;
+    RONDO_CHECK(mark_ && before && mark_->done && before->done, "the time of an event to come");
+    return std::chrono::duration<double>(mark_->at - before->at).count();
+  }
 
  private:
   std::shared_ptr<Mark> mark_;
@@ -434,6 +441,7 @@ class SimDevice final : public Device {
 
   Stream make_stream() override { return Stream(std::make_unique<SimStream>()); }
   Event make_event() override { return Event(std::make_unique<SimEvent>()); }
+  Event make_timed_event() override { return make_event(); }
   void copy(Stream& stream, void* to, const void* from, size_t bytes) override {
     if (bytes == 0) return;
     const bool from_here = is_sim_memory(from), to_here = is_sim_memory(to);
