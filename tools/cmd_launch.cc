@@ -1,14 +1,17 @@
 // rondo launch: the ranks of a training run, or of bench links, as processes, watched and started
 // again.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "comm/base/sha256.h"
+#include "comm/store/tcp_store.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/ranks/addresses.h"
+#include "tools/ranks/elastic_ranks.h"
 #include "tools/ranks/launchers.h"
 #include "tools/ranks/local_ranks.h"
 
@@ -19,6 +22,7 @@ struct LaunchOptions {
   int ranks = 1, nodes = 1, node_rank = 0;
   int max_restarts = 0;
   double grace = 10, join_timeout = 600;
+  bool elastic = false;
   std::string master;
   std::vector<std::string> words;  // the command, "train" first
 };
@@ -35,6 +39,12 @@ void require_consistent(const LaunchOptions& o) {
   if (o.node_rank >= o.nodes) {
     throw WrongUsage(str("--node-rank is ", o.node_rank, " of --nodes ", o.nodes));
   }
+  if (o.elastic && o.nodes > 1) {
+    throw WrongUsage(
+        "--elastic is for the ranks of one machine; with --nodes, --max-restarts starts "
+        "all again from the last checkpoint when one is lost");
+  }
+  if (o.elastic && o.words.front() != "train") throw WrongUsage("--elastic goes with -- train ...");
   if (o.nodes > 1 && o.master.empty()) throw WrongUsage("--nodes needs --master");
 }
 
@@ -62,10 +72,39 @@ LaunchersOptions launchers_options(const LaunchOptions& o) {
   return l;
 }
 
+// What the ranks are told of where they find the launcher.
+std::vector<std::string> settings_of(const LaunchersOptions& l, uint16_t port) {
+  return {"MASTER_ADDR=" + l.address, str("MASTER_PORT=", port), "RONDO_TOKEN=" + l.token,
+          "RONDO_STORE_IS_SERVED=1"};
+}
+
+int run_elastic(const LaunchOptions& o, const LaunchersOptions& l) {
+  TcpStoreServerOptions s;
+  s.bind_address = l.bind_address;
+  s.port = l.port;
+  s.token = l.token;
+  s.max_connections = std::max(s.max_connections, 4 * o.ranks);
+  const TcpStoreServer server(s);
+  const auto store =
+      make_tcp_store(l.address, server.port(), l.token, within(std::chrono::seconds(30)));
+  ElasticRanksOptions e;
+  e.ranks = o.ranks;
+  e.words = o.words;
+  e.settings = settings_of(l, server.port());
+  e.max_restarts = o.max_restarts;
+  e.grace = l.grace;
+  e.store = store.get();
+  const Outcome outcome = ElasticRanks(e).run();
+  if (outcome.kind == Outcome::succeeded) return 0;
+  if (outcome.kind != Outcome::told) std::fprintf(stderr, "rondo: %s\n", outcome.cause.c_str());
+  return outcome.code;
+}
+
 int run_launch(const LaunchOptions& o) {
   require_consistent(o);
   const LaunchersOptions l = launchers_options(o);
   SignalGuard signals;
+  if (o.elastic) return run_elastic(o, l);
   const auto launchers = make_launchers(l);
   LocalRanksOptions r;
   r.ranks = o.ranks;
@@ -73,8 +112,7 @@ int run_launch(const LaunchOptions& o) {
   r.nodes = o.nodes;
   r.words = o.words;
   r.grace = l.grace;
-  r.settings = {"MASTER_ADDR=" + l.address, str("MASTER_PORT=", launchers->port()),
-                "RONDO_TOKEN=" + l.token, "RONDO_STORE_IS_SERVED=1"};
+  r.settings = settings_of(l, launchers->port());
   while (const auto plan = launchers->begin()) {
     r.attempt = plan->name;
     r.goes_on = plan->goes_on;
@@ -108,9 +146,13 @@ void add_launch(Command& program) {
   command
       .add_option(
           "--max-restarts", o->max_restarts,
-          "when a rank or a machine is lost, start all again from the last checkpoint, so often")
+          "when a rank or a machine is lost, start all again from the last checkpoint, so often; "
+          "with --elastic, so many ranks in place of lost ones")
       .range(0, 1000000)
       .show_default();
+  command.add_flag("--elastic", o->elastic,
+                   "when a rank is lost, the others go on without it, from memory (with "
+                   "parallel.deterministic=world_invariant)");
   command.add_option("--grace", o->grace, "seconds until ranks are killed after one has failed")
       .range(0.0, 1e6)
       .show_default();

@@ -20,6 +20,7 @@
 #include "engine/reduce/ranks.h"
 #include "engine/report/progress.h"
 #include "engine/text/text_rules.h"
+#include "engine/train/state/kept_run.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
 #include "engine/train/training_strategy.h"
@@ -29,6 +30,7 @@
 #include "tools/command_line/config_words.h"
 #include "tools/command_line/device_option.h"
 #include "tools/ranks/device_ranks.h"
+#include "tools/ranks/elastic_member.h"
 #include "tools/ranks/rank_world.h"
 
 namespace rondo {
@@ -156,19 +158,14 @@ TrainingSummary train_in_threads(const Config& config, const TrainerOptions& opt
   return *summary;
 }
 
-// One rank of several processes.
-TrainingSummary train_as_rank(const Config& config, const TrainerOptions& options,
-                              const DeviceChoice& choice, const RankPlace& place) {
-  const auto world = join_ranks(place, config.parallel.transport, timeout_of(config));
-  Transport& transport = world->transport();
-  const RankOptions mine =
-      options_of_rank(config, options, choice, place, transport, world->store());
+// A failure of this rank, as all are to hear of it.
+[[noreturn]] void rethrow_as_rank(int rank, Transport& transport) {
   const auto failed = [&](const std::exception& e) {
     transport.abort(e.what());
-    return str("rank ", place.rank, ": ", e.what());
+    return str("rank ", rank, ": ", e.what());
   };
   try {
-    return train_with_others(config, mine.trainer);
+    throw;
   } catch (const CommError&) {
     throw;  // it names the rank, and all know
   } catch (const PeerFailed&) {
@@ -177,6 +174,67 @@ TrainingSummary train_as_rank(const Config& config, const TrainerOptions& option
     throw InputError(failed(e));
   } catch (const std::exception& e) {
     throw Error(failed(e));
+  }
+}
+
+// One rank of several processes.
+TrainingSummary train_as_rank(const Config& config, const TrainerOptions& options,
+                              const DeviceChoice& choice, const RankPlace& place) {
+  const auto world = join_ranks(place, config.parallel.transport, timeout_of(config));
+  Transport& transport = world->transport();
+  const RankOptions mine =
+      options_of_rank(config, options, choice, place, transport, world->store());
+  try {
+    return train_with_others(config, mine.trainer);
+  } catch (...) {
+    rethrow_as_rank(place.rank, transport);
+  }
+}
+
+void require_elastic(const Config& config, DeviceId device) {
+  const RankTransport transport = config.parallel.transport;
+  if (device.kind != DeviceKind::cpu) {
+    fail_input("--elastic is for ranks on CPUs: leave out --device, or give --device cpu");
+  }
+  if (transport != RankTransport::automatic && transport != RankTransport::tcp) {
+    fail_input("--elastic takes parallel.transport = \"auto\" or \"tcp\"");
+  }
+}
+
+// One of several processes that come and go while the run goes on. `place` says afterwards which
+// rank it was in the end.
+TrainingSummary train_elastically(const Config& config, const TrainerOptions& options,
+                                  const DeviceChoice& choice, RankPlace& place) {
+  require_elastic(config, options.device);
+  ElasticMember member(place, config.parallel.transport, timeout_of(config));
+  KeptRun kept;
+  TrainerOptions common = options;
+  common.kept = &kept;
+  for (std::string why;;) {
+    const auto seat = member.take_seat(kept.progress(), why);
+    if (!seat) {
+      place.rank = -1;
+      return {.stopped_by_signal = true};
+    }
+    place.rank = seat->rank;
+    place.world_size = seat->size;
+    common.regroup = [&] { return member.newcomers_wait(*seat); };
+    std::unique_ptr<Transport> transport;
+    try {
+      transport = member.connect(*seat);
+      const RankOptions mine =
+          options_of_rank(config, common, choice, place, *transport, member.store());
+      const TrainingSummary s = train_with_others(config, mine.trainer);
+      if (!s.regroups) return s;
+      why.clear();
+    } catch (const CommError& e) {
+      why = e.what();
+      if (transport) transport->abort(why);
+    } catch (...) {
+      if (!transport) throw;
+      rethrow_as_rank(place.rank, *transport);
+    }
+    common.start = StartFrom::checkpoint_if_any;
   }
 }
 
@@ -245,7 +303,7 @@ int run_train(const TrainOptions& given) {
   t.out = stdout;
   t.stop = stop_requested;
   t.files_read = {config_file_of(o.words), o.replacements};
-  const auto place = find_place([](const char* name) { return std::getenv(name); });
+  auto place = find_place([](const char* name) { return std::getenv(name); });
   if (!place && o.ranks == 1) {
     const ParallelConfig& p = config.parallel;
     const int64_t ranks = int64_t{std::max(p.data, 1)} * p.pipeline * p.sequence;
@@ -269,6 +327,10 @@ int run_train(const TrainOptions& given) {
   if (place && o.ranks > 1) {
     fail_input("--ranks ", o.ranks, " within one of the ", place->world_size,
                " ranks that a launcher started");
+  }
+  if (place && place->elastic) {
+    const TrainingSummary s = train_elastically(config, t, o.device, *place);
+    return tell(config, s, place->rank == 0);
   }
   if (place) return tell(config, train_as_rank(config, t, o.device, *place), place->rank == 0);
   return tell(config,

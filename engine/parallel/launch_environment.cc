@@ -153,6 +153,7 @@ class Reader {
     if (const char* token = get("RONDO_TOKEN")) p.token = token;
     if (const char* attempt = get("RONDO_ATTEMPT")) p.attempt = attempt;
     p.master_serves = get("RONDO_STORE_IS_SERVED") == nullptr;
+    p.elastic = get("RONDO_ELASTIC") != nullptr;
     const char* torchrun = get("TORCHELASTIC_RUN_ID");
     if (torchrun) return read_torchrun(torchrun, p);
     read_master(p);

@@ -39,6 +39,9 @@ struct RankPlace {
   std::string meeting_directory;  // a name, unique to the job
   std::string token;
   std::string attempt = "1";  // a new one for every restart
+  // Ranks come and go while the run goes on: rank and world_size are those it began with, where
+  // local_rank is the place of this process among them; `attempt` is its own.
+  bool elastic = false;
 };
 
 // Nothing when nobody started this process as one of several ranks.

@@ -86,6 +86,11 @@ std::string name_of(Way way) {
 }
 
 void require_combination(const Config& config, const TrainerOptions& options) {
+  if (options.kept && config.parallel.deterministic != Deterministic::world_invariant) {
+    fail_input("going on without a lost rank (rondo launch --elastic) takes ",
+               "parallel.deterministic=world_invariant, where the result does not depend on the ",
+               "number of ranks");
+  }
   for (const Refusal& row : refusals()) {
     if (!asks_for(row.one, config, options)) continue;
     for (Way other : row.others) {

@@ -55,13 +55,22 @@ void RunKeeper::save_best(const Ranks& ranks, double metric) {
   });
 }
 
+void RunKeeper::swap_average() {
+  sync_.swap_average();
+  averaged_ = !averaged_;
+}
+
+void RunKeeper::break_off() {
+  if (averaged_) swap_average();
+}
+
 std::optional<double> RunKeeper::validate(const Ranks& ranks) {
   TrainingState& state = s_.state;
-  sync_.swap_average();
+  swap_average();
   std::vector<SampleHypothesis> samples;
   const Evaluation e = evaluate_on(ranks, *s_.dev, &samples);
   if (e.stopped) {
-    sync_.swap_average();
+    swap_average();
     return std::nullopt;
   }
   const double metric = e.metric(config_.task);
@@ -72,11 +81,21 @@ std::optional<double> RunKeeper::validate(const Ranks& ranks) {
     state.best_loss = std::isnan(e.loss) ? std::numeric_limits<double>::infinity() : e.loss;
     save_best(ranks, metric);
   }
-  sync_.swap_average();
+  swap_average();
   state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
   state.plateau = plateau_update(config_.schedule, state.plateau, metric);
   report_.validation(state, e, config_.task, better, std::move(samples));
   return metric;
+}
+
+// Rank 0 may have been lost after it had saved this, and before the others knew. Once more would
+// count twice in an average of the best.
+bool RunKeeper::is_saved(int64_t step, std::optional<double> metric) const {
+  const auto saved = list_checkpoints(config_.training.checkpoint_dir);
+  if (saved.empty() || saved.back().step != step) return false;
+  const std::optional<double>& before = saved.back().metric;
+  const bool has_metric = metric && !std::isnan(*metric);
+  return before.has_value() == has_metric && (!has_metric || *before == *metric);
 }
 
 void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric) {
@@ -89,6 +108,7 @@ void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::option
       slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
     }
     model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
+      if (options_.kept && is_saved(state.step, metric)) return;
       CheckpointWriter writer = store_->begin();
       write_training_checkpoint(writer, weights, slots, s_.description, state);
       writer.commit(state.step, metric);
@@ -121,9 +141,9 @@ bool RunKeeper::test(const Ranks& ranks) {
 
 bool RunKeeper::finish(const Ranks& ranks) {
   if (!s_.dev) {
-    sync_.swap_average();
+    swap_average();
     save_best(ranks, std::numeric_limits<double>::quiet_NaN());
-    sync_.swap_average();
+    swap_average();
     return true;
   }
   if (config_.training.average_best < 2) return true;

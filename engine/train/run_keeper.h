@@ -33,6 +33,8 @@ class RunKeeper {
   //
   // Evaluates, and keeps the model if it is the best so far; its metric.
   std::optional<double> validate(const Ranks& ranks);
+  // After an exception left validate(): weights are weights again, not their average. Local.
+  void break_off();
   // `state` is where the run will go on.
   void save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric);
   // After the last update: a model without validation; or the average of the best generations, if
@@ -47,6 +49,8 @@ class RunKeeper {
   std::string best_model() const;
   // `metric`: of the validation that chose it; NaN without one.
   void save_best(const Ranks& ranks, double metric);
+  void swap_average();
+  bool is_saved(int64_t step, std::optional<double> metric) const;
 
   const Config& config_;
   const TrainerOptions& options_;
@@ -56,6 +60,7 @@ class RunKeeper {
   Synchronizer& sync_;
   TrainingReport& report_;
   bool stages_write_ = false;
+  bool averaged_ = false;  // weights and their average are exchanged
 };
 
 }  // namespace rondo

@@ -33,6 +33,7 @@ enum Vote : size_t {
   vote_stop,
   vote_end,
   vote_save,
+  vote_regroup,
   vote_batches,
   vote_seconds = vote_batches + SameBatches::votes  // by rank
 };
@@ -68,8 +69,13 @@ class Trainer {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
                         to_toml(config_));
     });
-    report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
-                   s_.state, s_.resumed);
+    if (options_.kept) agree_on_next();
+    if (from_memory_) {
+      report_->regrouped(s_.state, options_.kept->ranks);
+    } else {
+      report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
+                     s_.state, s_.resumed);
+    }
     if (!options_.note.empty()) report_->message(options_.note);
     for (const std::string& text : strategy_.messages) report_->message(text);
   }
@@ -83,6 +89,19 @@ class Trainer {
   }
 
   TrainingSummary run() {
+    if (!options_.kept) return run_on();
+    options_.kept->drop_arrays();  // the session has them
+    try {
+      return run_on();
+    } catch (const CommError&) {
+      if (trouble_) throw InputError(*trouble_);
+      keep();
+      throw;
+    }
+  }
+
+ private:
+  TrainingSummary run_on() {
     const double began = now_seconds();
     started_ = began - s_.state.seconds;
     last_checkpoint_ = began;
@@ -96,10 +115,12 @@ class Trainer {
     const bool background = ranks_.size() > 1 && options_.device.kind == DeviceKind::cpu;
     batches.start({s_.state.epoch, s_.state.step_in_epoch}, background);
     passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
-    if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
+    if (from_memory_) {
+      catch_up();
+    } else if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
       validate(ranks_);
-      agreed_ = s_.state;
     }
+    agreed_ = s_.state;
     // What independent ranks can do alone, the first of them does.
     const bool apart = sync_->independent();
     const bool keeps = !apart || ranks_.first();
@@ -115,6 +136,7 @@ class Trainer {
       } else if (done || epoch_ends || checkpoint_is_due()) {
         save(apart ? alone_ : ranks_);
       }
+      if (!done && votes_[vote_regroup] > 0) return regroup();
     }
     settle(0);
     if (apart && at_all) come_together();
@@ -124,6 +146,7 @@ class Trainer {
       if (ranks_.first()) report_->message("timeline: " + options_.timeline);
     }
     if (!stopped_) {
+      if (options_.kept) keep();  // the model gets other weights
       stopped_ = !keeper_->finish(ranks_);
       if (!stopped_ && !config_.data.test.empty()) stopped_ = !keeper_->test(ranks_);
     }
@@ -138,7 +161,55 @@ class Trainer {
     return s;
   }
 
- private:
+  // What of the last update is left to do, and whether rank 0 goes on from memory.
+  void agree_on_next() {
+    const KeptRun& kept = *options_.kept;
+    double told[] = {static_cast<double>(kept.holds_state), static_cast<double>(kept.next),
+                     static_cast<double>(kept.metric.has_value()), kept.metric.value_or(0)};
+    ranks_.broadcast(TensorView(told, DType::f64, {std::size(told)}));
+    from_memory_ = told[0] != 0;
+    if (from_memory_) {
+      next_ = static_cast<NextAct>(static_cast<int>(told[1]));
+      if (told[2] != 0) metric_ = told[3];
+    } else if (s_.dev && s_.state.validation_pending) {
+      next_ = NextAct::validation;
+    }
+    before_validation_ = s_.state;
+  }
+
+  void catch_up() {
+    stopped_ = votes_[vote_stop] > 0;
+    const bool pending = s_.dev && s_.state.validation_pending && !stopped_;
+    if (next_ == NextAct::validation || pending) {
+      validate(ranks_);
+    } else if (next_ == NextAct::checkpoint || stopped_) {
+      save(ranks_, metric_);
+    }
+  }
+
+  // At any time when this rank is in no update; of one that was broken off nothing is left.
+  void keep() {
+    if (kept_) return;
+    kept_ = true;
+    keeper_->break_off();
+    KeptRun& k = *options_.kept;
+    k.keep_arrays(strategy_.session->parameters().weights(), sync_->gather_state());
+    k.state = next_ == NextAct::validation ? before_validation_ : s_.state;
+    k.next = next_;
+    k.metric = metric_;
+    k.description = s_.description;
+    k.ranks = ranks_.size();
+    k.holds_state = true;
+  }
+
+  TrainingSummary regroup() {
+    keep();
+    TrainingSummary s;
+    s.steps = s_.state.step;
+    s.regroups = true;
+    return s;
+  }
+
   // A batch or an update that was computed or begun, whose result has not been read.
   struct Enqueued {
     bool is_update = false;
@@ -184,6 +255,7 @@ class Trainer {
     same_batches_.vote(votes_on_batches());
     if (!ranks_.first()) return;
     votes_[vote_end] = (t.max_seconds > 0 && now - started_ >= t.max_seconds) || !progresses();
+    votes_[vote_regroup] = options_.regroup && options_.regroup() ? 1 : 0;
     votes_[vote_save] =
         t.checkpoint_every_seconds > 0 && now - last_checkpoint_ >= t.checkpoint_every_seconds;
   }
@@ -454,6 +526,8 @@ class Trainer {
   void validate(const Ranks& ranks) {
     settle(0);
     s_.state.seconds = now_seconds() - started_;
+    next_ = NextAct::validation;
+    before_validation_ = s_.state;
     // What has been asked to stop by now leaves the validation to the next run.
     const std::optional<double> metric = stopped_ ? std::nullopt : keeper_->validate(ranks);
     s_.state.validation_pending = !metric;
@@ -463,7 +537,10 @@ class Trainer {
 
   void save(const Ranks& ranks, std::optional<double> metric = std::nullopt) {
     settle(0);
+    next_ = NextAct::checkpoint;
+    metric_ = metric;
     keeper_->save(ranks, to_save(), metric);
+    next_ = NextAct::update;
     last_checkpoint_ = now_seconds();
   }
 
@@ -480,7 +557,12 @@ class Trainer {
   std::vector<double> votes_;  // of all ranks, as of their last meeting
   SameBatches same_batches_;
   TrainingState agreed_;  // as of their last meeting
-  const Ranks alone_;     // this one
+  // Of a run whose ranks may come and go: what is next, which those that go on have to do.
+  NextAct next_ = NextAct::update;
+  TrainingState before_validation_;  // when that is next
+  std::optional<double> metric_;     // of the checkpoint, when that is next
+  bool from_memory_ = false, kept_ = false;
+  const Ranks alone_;  // this one
   // Independent ranks keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;
   int64_t passed_updates_ = 0;
@@ -514,7 +596,8 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
     }
     require_data_settings(config);
     require_files_apart(config, options);
-    data::require_regular_file(config.data.train);  // read several times, unlike a pipe
+    if (options.kept && options.kept->train) return;  // it is open
+    data::require_regular_file(config.data.train);    // read several times, unlike a pipe
     read_manifest(config.data.train);
   };
   if (options.group) {

@@ -38,6 +38,8 @@
 
 namespace rondo {
 
+struct KeptRun;  // engine/train/state/kept_run.h
+
 enum class StartFrom : uint8_t {
   scratch,            // the directory must hold no checkpoint
   checkpoint,         // continue from the newest whole one; InputError where there is none
@@ -91,6 +93,13 @@ struct TrainerOptions {
   int threads = 0;                 // of this rank; 0: training.threads
   std::string version;             // of the program: the ranks compare it
   std::string note = {};           // for the log and the terminal when training begins; empty: none
+  // Borrowed; for ranks that may be lost, and come, while the run goes on. train() begins with what
+  // rank 0 kept there, if that holds the state of a run, and leaves its own there before it throws
+  // CommError, or returns because of `regroup`. nullptr: what becomes of a rank ends the run.
+  KeptRun* kept = nullptr;
+  // Asked on rank 0 between updates: true, and all ranks return with their state kept, to begin
+  // again with others. Empty: never.
+  std::function<bool()> regroup = {};
   // What the caller has read, a configuration say: the run refuses to write there.
   std::vector<std::string> files_read = {};
 };
@@ -102,6 +111,7 @@ struct TrainingSummary {
   double best_metric = 0;          // of the best model on dev; NaN without dev data
   double input_wait_share = 0;     // of the time since this start
   bool stopped_by_signal = false;  // TrainerOptions::stop said so: saved and stopped early
+  bool regroups = false;           // TrainerOptions::regroup said so: the run is not over
 };
 
 TrainingSummary train(const Config& config, const TrainerOptions& options);

@@ -116,6 +116,19 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
   log(fields);
 }
 
+void TrainingReport::regrouped(const TrainingState& state, int ranks_before) {
+  std::string text =
+      "going on after step " + std::to_string(state.step) + " with " + counted(ranks_, "rank");
+  if (ranks_before > 0) text += format(" instead of %d", ranks_before);
+  message(text);
+  started_ = logged_at_ = now_seconds();
+  const LogField fields[] = {{"event", std::string("regroup")},
+                             {"step", state.step},
+                             {"rank", static_cast<int64_t>(rank_)},
+                             {"ranks", static_cast<int64_t>(ranks_)}};
+  log(fields);
+}
+
 void TrainingReport::memory(const TrainingState& state, size_t activations) {
   const LogField fields[] = {{"event", std::string("memory")},
                              {"step", state.step},

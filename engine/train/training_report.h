@@ -47,6 +47,8 @@ class TrainingReport {
   // `model`: "on cpu with 2 threads".
   void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
              const ManifestDataset* dev, const TrainingState& state, bool resumed);
+  // Instead of begin(), where a run goes on with other ranks than before.
+  void regrouped(const TrainingState& state, int ranks_before);
   // Into the log: what is planned, in bytes, and what is resident now.
   void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);

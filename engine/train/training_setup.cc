@@ -74,6 +74,11 @@ class Setup {
  private:
   void find_start() {
     require_validation();
+    if (options_.kept && options_.kept->holds_state) {
+      s_.kept = options_.kept;
+      metadata_ = s_.kept->description.to_metadata();
+      return;
+    }
     const std::filesystem::path directory = config_.training.checkpoint_dir;
     if (options_.start != StartFrom::scratch) {
       s_.checkpoint = open_latest(directory);
@@ -174,12 +179,33 @@ class Setup {
   }
 
   void open_data() {
-    ModelDescription& d = s_.description;
-    Manifest training = read_texts(config_, config_.data.train);
-    if (config_.task == Task::ctc) {
-      s_.alphabet = std::make_unique<Alphabet>(alphabet(training));
-      d.alphabet = s_.alphabet->symbols();
+    const bool open = take_kept_data();
+    if (!open) read_data();
+    describe();
+    if (!open) look_at_test();
+    if (KeptRun* const kept = options_.kept) {
+      kept->alphabet = s_.alphabet;
+      kept->train = s_.train;
+      kept->dev = s_.dev;
     }
+  }
+
+  // Those that are open already, unless the run has another alphabet.
+  bool take_kept_data() {
+    const KeptRun* const kept = options_.kept;
+    if (!kept || !kept->train) return false;
+    if (kept->alphabet && s_.resumed && alphabet({}).symbols() != kept->alphabet->symbols()) {
+      return false;
+    }
+    s_.alphabet = kept->alphabet;
+    s_.train = kept->train;
+    s_.dev = kept->dev;
+    return true;
+  }
+
+  void read_data() {
+    Manifest training = read_texts(config_, config_.data.train);
+    if (config_.task == Task::ctc) s_.alphabet = std::make_shared<Alphabet>(alphabet(training));
     const TextEncoder* text = s_.alphabet.get();
     s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), text);
     report_.problems(*s_.train, config_.data.train);
@@ -189,6 +215,11 @@ class Setup {
       require_apart_from_data(options_, *s_.dev);
       note_unwritable(*s_.dev, config_.data.dev);
     }
+  }
+
+  void describe() {
+    ModelDescription& d = s_.description;
+    if (s_.alphabet) d.alphabet = s_.alphabet->symbols();
     d.config = config_;
     d.sizes.features = s_.train->feature_dim();
     switch (config_.task) {
@@ -205,14 +236,16 @@ class Setup {
     if (s_.dev) {
       require_fit(*s_.dev, config_.data.dev, config_.task, d.sizes, config_.data.train);
     }
-    // Opened again when it is needed; what is wrong with it should not show after the training.
-    if (!config_.data.test.empty()) {
-      const auto test =
-          open_dataset(config_, config_.data.test, DataUse::evaluation, readers(), text);
-      require_apart_from_data(options_, *test);
-      require_fit(*test, config_.data.test, config_.task, d.sizes, config_.data.train);
-      note_unwritable(*test, config_.data.test);
-    }
+  }
+
+  // Opened again when it is needed; what is wrong with it should not show after the training.
+  void look_at_test() {
+    if (config_.data.test.empty()) return;
+    const auto test =
+        open_dataset(config_, config_.data.test, DataUse::evaluation, readers(), s_.alphabet.get());
+    require_apart_from_data(options_, *test);
+    require_fit(*test, config_.data.test, config_.task, s_.description.sizes, config_.data.train);
+    note_unwritable(*test, config_.data.test);
   }
 
   MediaReaders readers() const { return {options_.audio, options_.images}; }
@@ -246,6 +279,7 @@ class Setup {
   void read_state() {
     ranks_.at_first([&] {
       if (s_.checkpoint) s_.state = read_training_state(*s_.checkpoint);
+      if (s_.kept) s_.state = s_.kept->state;
     });
     if (s_.resumed) {
       const std::string text = ranks_.broadcast(s_.state.to_json());
@@ -379,6 +413,31 @@ class StoredSlots final : public ReadSlot {
   std::vector<std::string> more_;
 };
 
+// The same of a run that this rank, the first, kept; of a session in host memory.
+class KeptSlots final : public ReadSlot {
+ public:
+  explicit KeptSlots(const KeptRun& kept) : kept_(kept) {}
+
+  bool resumes() const override { return true; }
+  void operator()(const Optimizer::Slot& slot) const override { kept_.copy_slot(slot); }
+  void require(const std::string&) const override { refuse(); }
+  void entry(const std::string&, const Parameters::Entry&, std::span<float>) const override {
+    refuse();
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw Error("what was kept of a run is for ranks that hold the whole model");
+  }
+  const KeptRun& kept_;
+};
+
+ReadEntry weights_of(const KeptRun& kept) {
+  return [&kept](const Parameters::Entry& entry, std::span<float> into) {
+    std::copy_n(kept.weights.begin() + entry.offset, into.size(), into.begin());
+  };
+}
+
 }  // namespace
 
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version) {
@@ -423,12 +482,13 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
     if (setup.checkpoint) {
       stored.emplace(*setup.checkpoint);
       require_weights(stored->weights(), model.entries());
-    } else if (!config.training.init_from.empty()) {
+    } else if (!setup.kept && !config.training.init_from.empty()) {
       foreign.emplace(foreign_weights(config, setup.description, model, report));
     }
   });
   if (setup.resumed || !config.training.init_from.empty()) {
-    model.set_weights(ranks, stored ? weights_of(stored->weights())
+    model.set_weights(ranks, stored       ? weights_of(stored->weights())
+                             : setup.kept ? weights_of(*setup.kept)
                              : foreign
                                  ? weights_of(foreign->file, foreign->rows, config.training.seed)
                                  : ReadEntry());
@@ -436,9 +496,14 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
     model.share_weights(ranks);
   }
   if (setup.resumed) model.set_steps(setup.state.step, setup.state.optimizer_steps);
-  synchronizer.restore(
-      ranks, StoredSlots(stored ? &*stored : nullptr, setup.resumed, model, synchronizer.state()));
+  if (setup.kept) {
+    synchronizer.restore(ranks, KeptSlots(*setup.kept));
+  } else {
+    synchronizer.restore(ranks, StoredSlots(stored ? &*stored : nullptr, setup.resumed, model,
+                                            synchronizer.state()));
+  }
   setup.checkpoint.reset();
+  setup.kept = nullptr;
   synchronizer.restart();
 }
 

@@ -10,6 +10,7 @@
 #include "engine/reduce/ranks.h"
 #include "engine/sync/synchronizer.h"
 #include "engine/train/model/model_file.h"
+#include "engine/train/state/kept_run.h"
 #include "engine/train/state/trained_model.h"
 #include "engine/train/state/training_state.h"
 #include "engine/train/trainer.h"
@@ -21,11 +22,13 @@ inline constexpr const char* best_model_file = "model.safetensors";
 
 struct TrainingSetup {
   ModelDescription description;
-  std::unique_ptr<Alphabet> alphabet;  // nullptr unless the task is ctc; the data borrow it
-  std::unique_ptr<ManifestDataset> train, dev;  // dev: nullptr without validation data
+  std::shared_ptr<Alphabet> alphabet;  // nullptr unless the task is ctc; the data borrow it
+  std::shared_ptr<ManifestDataset> train, dev;  // dev: nullptr without validation data
   TrainingState state;
   bool resumed = false;
-  std::optional<Checkpoint> checkpoint;  // rank 0's, of a run that goes on
+  // Of a run that goes on, rank 0 has one of these: what is on disk, or what it kept (borrowed).
+  std::optional<Checkpoint> checkpoint;
+  const KeptRun* kept = nullptr;
 };
 
 // The hash of all utterances (content_hash()), in their order: a run that goes on must see the
@@ -37,13 +40,14 @@ uint64_t hash_of(const ManifestDataset& data);
 void require_same_settings(const Ranks& ranks, const Config& config, const std::string& version);
 
 // Called by all ranks. Rank 0 alone reads in the checkpoint directory: a run that goes on reaches
-// the other ranks from there, its state here, its weights in restore_training().
+// the other ranks from there, its state here, its weights in restore_training(). A run that rank 0
+// kept (TrainerOptions::kept) goes on from its memory instead.
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
                               const TrainerOptions& options, TrainingReport& report);
 
-// Weights, and the state of optimiser and synchroniser: from rank 0's checkpoint, on all ranks;
-// without one, as they are on rank 0, or as training.init_from says. Called by all ranks, once;
-// closes the checkpoint.
+// Weights, and the state of optimiser and synchroniser: from rank 0's checkpoint or memory, on all
+// ranks; without one, as they are on rank 0, or as training.init_from says. Called by all ranks,
+// once; closes the checkpoint.
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,
                       TrainedModel& model, Synchronizer& synchronizer, TrainingReport& report);
 

@@ -1,67 +1,19 @@
 #include "tools/ranks/local_ranks.h"
 
-#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
-extern char** environ;
-
 namespace rondo {
-namespace {
-
-// The first attempt may have saved nothing.
-void go_on(std::vector<std::string>& arguments) {
-  const auto resumes = [](const std::string& a) {
-    return a == "--resume" || a == "--resume-or-start";
-  };
-  if (std::none_of(arguments.begin(), arguments.end(), resumes)) {
-    arguments.push_back("--resume-or-start");
-  }
-}
-
-// This process's variables, without those that say which rank of something else it is.
-std::vector<std::string> inherited() {
-  static constexpr const char* dropped[] = {"RANK=",
-                                            "WORLD_SIZE=",
-                                            "LOCAL_RANK=",
-                                            "LOCAL_WORLD_SIZE=",
-                                            "MASTER_ADDR=",
-                                            "MASTER_PORT=",
-                                            "OMPI_COMM_WORLD_",
-                                            "PMIX_",
-                                            "RONDO_TOKEN=",
-                                            "RONDO_ATTEMPT=",
-                                            "RONDO_STORE_IS_SERVED=",
-                                            "TORCHELASTIC_"};
-  std::vector<std::string> kept;
-  for (char** v = environ; *v; ++v) {
-    if (std::none_of(std::begin(dropped), std::end(dropped),
-                     [&](const char* d) { return std::strncmp(*v, d, std::strlen(d)) == 0; })) {
-      kept.emplace_back(*v);
-    }
-  }
-  return kept;
-}
-
-bool is_after_a_signal(int code) {
-  return code == 128 + SIGHUP || code == 128 + SIGINT || code == 128 + SIGTERM;
-}
-
-}  // namespace
 
 LocalRanks::LocalRanks(LocalRanksOptions options) : options_(std::move(options)) {
-  std::vector<std::string> arguments{"rondo"};
-  arguments.insert(arguments.end(), options_.words.begin(), options_.words.end());
-  if (options_.goes_on && arguments[1] == "train") go_on(arguments);
+  const auto arguments = rank_arguments(options_.words, options_.goes_on);
   for (int i = 0; i < options_.ranks; ++i) {
-    std::vector<std::string> environment = inherited();
-    environment.insert(environment.end(), options_.settings.begin(), options_.settings.end());
+    std::vector<std::string> environment = rank_environment(options_.settings);
     environment.push_back(str("RANK=", rank_of(i)));
     environment.push_back(str("WORLD_SIZE=", options_.nodes * options_.ranks));
     environment.push_back(str("LOCAL_RANK=", i));
@@ -74,7 +26,7 @@ LocalRanks::LocalRanks(LocalRanksOptions options) : options_(std::move(options))
 void LocalRanks::wait(const std::function<bool()>& in_trouble, const std::function<void()>& tell) {
   bool told_to_stop = false, has_told = false;
   while (std::any_of(children_.begin(), children_.end(),
-                     [](const Child& c) { return !c.seen.ended(); })) {
+                     [](const RankProcess& c) { return !c.seen.ended(); })) {
     listen();
     look();
     if (first_failed_ && !has_told) {
@@ -84,7 +36,8 @@ void LocalRanks::wait(const std::function<bool()>& in_trouble, const std::functi
     if (in_trouble()) give_up_later();
     if (stop_requested() && !told_to_stop) {
       told_to_stop = true;
-      for (const Child& c : children_) c.process.signal(stop_signal() ? stop_signal() : SIGTERM);
+      for (const RankProcess& c : children_)
+        c.process.signal(stop_signal() ? stop_signal() : SIGTERM);
     }
     if (give_up_at_ && CommClock::now() >= *give_up_at_) kill_the_rest();
   }
@@ -92,26 +45,19 @@ void LocalRanks::wait(const std::function<bool()>& in_trouble, const std::functi
 }
 
 void LocalRanks::listen() {
-  std::vector<pollfd> pipes;
-  for (const Child& c : children_) pipes.push_back({c.process.error_pipe(), POLLIN, 0});
-  ::poll(pipes.data(), pipes.size(), 20);
+  std::vector<const RankProcess*> all;
+  for (const RankProcess& c : children_) all.push_back(&c);
+  wait_for_words(all, 20);
   for (size_t i = 0; i < children_.size(); ++i) {
-    for (std::string& line : children_[i].process.read_lines()) {
-      if (line.rfind("rondo: ", 0) == 0) {
-        children_[i].report = line.substr(7);
-      } else {
-        std::fprintf(stderr, "rank %d: %s\n", rank_of(static_cast<int>(i)), line.c_str());
-      }
-    }
+    children_[i].listen(str("rank ", rank_of(static_cast<int>(i))));
   }
 }
 
 void LocalRanks::look() {
   for (size_t i = 0; i < children_.size(); ++i) {
-    Child& c = children_[i];
+    RankProcess& c = children_[i];
     if (c.seen.ended()) continue;
-    if (!c.given_up) c.before_kill = c.seen;
-    c.seen = c.process.status();
+    c.look();
     if (!c.seen.ended() || c.seen.succeeded()) continue;
     order_.push_back(i);
     if (first_failed_) continue;
@@ -126,20 +72,10 @@ void LocalRanks::give_up_later() {
 }
 
 void LocalRanks::kill_the_rest() {
-  for (Child& c : children_) {
+  for (RankProcess& c : children_) {
     c.given_up = c.given_up || !c.seen.ended();
     c.process.signal(SIGKILL);
   }
-}
-
-bool LocalRanks::Child::ended_with_own_reason() const {
-  if (seen.kind != ChildStatus::exited || seen.number == 0) return false;
-  if (seen.number == exit_comm_failure) return false;
-  return !report.empty() || (seen.number != 1 && !is_after_a_signal(seen.number));
-}
-
-bool LocalRanks::Child::was_harmed() const {
-  return given_up ? before_kill.kind == ChildStatus::stopped : seen.kind == ChildStatus::killed;
 }
 
 // A rank that ended by itself and says what it failed at.
@@ -169,7 +105,7 @@ int LocalRanks::exit_code() const {
 std::string LocalRanks::cause() const {
   if (const auto i = that_says_why()) return children_[*i].report;
   for (size_t i = 0; i < children_.size(); ++i) {  // a rank that something was done to
-    const Child& c = children_[i];
+    const RankProcess& c = children_[i];
     if (!c.was_harmed()) continue;
     const std::string victim = str("rank ", rank_of(static_cast<int>(i)));
     const std::string seen = witness_of(victim + " is lost");
@@ -197,10 +133,11 @@ std::string LocalRanks::witness_of(const std::string& what) const {
 Outcome::Kind LocalRanks::kind() const {
   const auto any = [&](auto what) { return std::any_of(children_.begin(), children_.end(), what); };
   if (!first_failed_) return Outcome::succeeded;
-  if (any([](const Child& c) { return c.ended_with_own_reason(); })) return Outcome::own_reason;
+  if (any([](const RankProcess& c) { return c.ended_with_own_reason(); }))
+    return Outcome::own_reason;
   if (stop_requested()) return Outcome::told;
-  if (any([](const Child& c) { return c.was_harmed(); })) return Outcome::harmed;
-  if (any([](const Child& c) {
+  if (any([](const RankProcess& c) { return c.was_harmed(); })) return Outcome::harmed;
+  if (any([](const RankProcess& c) {
         return c.seen.kind == ChildStatus::exited && is_after_a_signal(c.seen.number);
       })) {
     return Outcome::stopped;

@@ -7,12 +7,9 @@
 #include <vector>
 
 #include "comm/base/work.h"
-#include "tools/ranks/child_process.h"
+#include "tools/ranks/rank_process.h"
 
 namespace rondo {
-
-// The exit code of a rank that lost others.
-inline constexpr int exit_comm_failure = 75;
 
 // What became of the ranks of a machine.
 struct Outcome {
@@ -56,17 +53,6 @@ class LocalRanks {
   Outcome outcome() const;
 
  private:
-  struct Child {
-    explicit Child(ChildProcess p) : process(std::move(p)) {}
-    ChildProcess process;
-    ChildStatus seen, before_kill;
-    std::string report;  // its "rondo: ..." line, without the name
-    bool given_up = false;
-
-    bool ended_with_own_reason() const;
-    bool was_harmed() const;
-  };
-
   int rank_of(int local) const { return options_.node_rank * options_.ranks + local; }
   std::optional<size_t> that_says_why() const;
   int code_of(size_t i) const;
@@ -80,7 +66,7 @@ class LocalRanks {
   void kill_the_rest();
 
   const LocalRanksOptions options_;
-  std::vector<Child> children_;
+  std::vector<RankProcess> children_;
   std::vector<size_t> order_;  // in which they failed
   std::optional<size_t> first_failed_;
   std::optional<Deadline> give_up_at_;

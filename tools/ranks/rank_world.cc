@@ -8,7 +8,6 @@
 #include "comm/shared/machines.h"
 #include "comm/shared/shared_transport.h"
 #include "comm/store/tcp_store.h"
-#include "comm/tcp/tcp_transport.h"
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/ranks/addresses.h"
@@ -146,14 +145,9 @@ class ProcessWorld final : public RankWorld {
     o.rendezvous_id = "attempt-" + place_.attempt;
     o.token = place_.token;
     o.timeout = deadline - CommClock::now();
-    transport_ = make_base(o, transport);
-    SharedTransportOptions s;
-    s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
-    s.required = transport == RankTransport::shared;
-    s.machines = meet_machines(*make_prefix_store(*store_, o.rendezvous_id), place_.rank,
-                               place_.world_size, deadline);
-    s.timeout = deadline - CommClock::now();
-    transport_ = make_shared_transport(std::move(transport_), s);
+    transport_ = connect_ranks(o, transport,
+                               meet_machines(*make_prefix_store(*store_, o.rendezvous_id),
+                                             place_.rank, place_.world_size, deadline));
   }
 
   Transport& transport() override { return *transport_; }
@@ -189,6 +183,18 @@ class ProcessWorld final : public RankWorld {
 };
 
 }  // namespace
+
+std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTransport transport,
+                                         std::vector<int> machines) {
+  const Deadline deadline = within(options.timeout);
+  auto base = make_base(options, transport);
+  SharedTransportOptions s;
+  s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
+  s.required = transport == RankTransport::shared;
+  s.machines = std::move(machines);
+  s.timeout = deadline - CommClock::now();
+  return make_shared_transport(std::move(base), s);
+}
 
 std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,
                                       CommClock::duration timeout) {

@@ -5,6 +5,7 @@
 
 #include "comm/group/process_group.h"
 #include "comm/store/store.h"
+#include "comm/tcp/tcp_transport.h"
 #include "engine/config/config.h"
 #include "engine/parallel/launch_environment.h"
 
@@ -23,5 +24,11 @@ class RankWorld {
 // used; CommError when a rank does not come.
 std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport transport,
                                       CommClock::duration timeout);
+
+// Of ranks that have met: as `options` say over TCP, and with those of its machine through memory
+// as `transport` says, all within options.timeout. `machines`: Transport::machine_of, by rank;
+// empty: all are on one. Errors as join_ranks().
+std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTransport transport,
+                                         std::vector<int> machines = {});
 
 }  // namespace rondo

@@ -1,0 +1,64 @@
+// What one rank keeps in memory of a run whose ranks may be lost, or come, while it goes on.
+//
+// Every rank of a run with parallel.deterministic = "world_invariant" holds all of its state, and
+// the result does not depend on how many ranks there are. So where ranks are lost, train() leaves
+// the state here before it throws CommError; with the ranks that are left, and others that have
+// come, it is called again, and goes on from there instead of from a checkpoint. Ranks break off at
+// different places of an update, of a validation or of a checkpoint: the caller makes a rank that
+// has come furthest rank 0, whose state all others take. An update that some have not made is made
+// again by nobody but them, if nobody is left who has: with the same bits.
+//
+// Plain data; one thread at a time.
+#pragma once
+
+#include <compare>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/data/dataset.h"
+#include "engine/optimizer.h"
+#include "engine/text/alphabet.h"
+#include "engine/train/model/model_file.h"
+#include "engine/train/state/training_state.h"
+
+namespace rondo {
+
+// What comes next in a run, after so many updates, in this order.
+enum class NextAct : uint8_t { validation, checkpoint, update };
+
+struct KeptRun {
+  // Data that were opened stay open; the data borrow the alphabet, which is nullptr unless the task
+  // is ctc.
+  std::shared_ptr<Alphabet> alphabet;
+  std::shared_ptr<ManifestDataset> train, dev;
+
+  // The rest is there if holds_state.
+  bool holds_state = false;
+  TrainingState state;
+  NextAct next = NextAct::update;
+  std::optional<double> metric;  // of the validation that the checkpoint which is next goes with
+  ModelDescription description;
+  // Flat arrays, as the session and the optimiser have them.
+  std::vector<float> weights;
+  std::vector<std::pair<std::string, std::vector<float>>> slots;
+  int ranks = 0;  // so many there were
+
+  // Of several ranks those that are greatest have come furthest; one without state is least.
+  struct Progress {
+    int64_t step = -1;
+    NextAct next = NextAct::validation;
+    auto operator<=>(const Progress&) const = default;
+  };
+  Progress progress() const { return holds_state ? Progress{state.step, next} : Progress{}; }
+
+  // Copies from, and to, the host memory of a session.
+  void keep_arrays(const TensorView& weights_now, const std::vector<Optimizer::Slot>& slots_now);
+  void copy_slot(const Optimizer::Slot& slot) const;
+  // Once a session has them again.
+  void drop_arrays();
+};
+
+}  // namespace rondo
