@@ -23,6 +23,7 @@
 #include "engine/train/state/kept_run.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_report.h"
+#include "engine/train/training_setup.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
 #include "tools/build_id.h"
@@ -87,8 +88,8 @@ CommClock::duration timeout_of(const Config& config) {
 TrainingSummary train_alone(const Config& config, TrainerOptions options) {
   const SndfileReader audio;
   const ImageFileReader images;
-  options.audio = &audio;
-  options.images = &images;
+  if (!options.audio) options.audio = &audio;
+  if (!options.images) options.images = &images;
   return train(config, options);
 }
 
@@ -207,9 +208,14 @@ TrainingSummary train_elastically(const Config& config, const TrainerOptions& op
                                   const DeviceChoice& choice, RankPlace& place) {
   require_elastic(config, options.device);
   ElasticMember member(place, config.parallel.transport, timeout_of(config));
+  const SndfileReader audio;  // the data that are kept open borrow them
+  const ImageFileReader images;
   KeptRun kept;
   TrainerOptions common = options;
   common.kept = &kept;
+  common.audio = &audio;
+  common.images = &images;
+  if (place.joins) open_data_early(config, common);
   for (std::string why;;) {
     const auto seat = member.take_seat(kept.progress(), why);
     if (!seat) {

@@ -153,7 +153,9 @@ class Reader {
     if (const char* token = get("RONDO_TOKEN")) p.token = token;
     if (const char* attempt = get("RONDO_ATTEMPT")) p.attempt = attempt;
     p.master_serves = get("RONDO_STORE_IS_SERVED") == nullptr;
-    p.elastic = get("RONDO_ELASTIC") != nullptr;
+    const char* elastic = get("RONDO_ELASTIC");
+    p.elastic = elastic != nullptr;
+    p.joins = elastic && std::string_view(elastic) == "joins";
     const char* torchrun = get("TORCHELASTIC_RUN_ID");
     if (torchrun) return read_torchrun(torchrun, p);
     read_master(p);

@@ -42,6 +42,7 @@ struct RankPlace {
   // Ranks come and go while the run goes on: rank and world_size are those it began with, where
   // local_rank is the place of this process among them; `attempt` is its own.
   bool elastic = false;
+  bool joins = false;  // the run has begun before
 };
 
 // Nothing when nobody started this process as one of several ranks.

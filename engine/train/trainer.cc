@@ -71,7 +71,7 @@ class Trainer {
     });
     if (options_.kept) agree_on_next();
     if (from_memory_) {
-      report_->regrouped(s_.state, options_.kept->ranks);
+      report_->regrouped(s_.state, *options_.kept);
     } else {
       report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
                      s_.state, s_.resumed);
@@ -199,6 +199,7 @@ class Trainer {
     k.metric = metric_;
     k.description = s_.description;
     k.ranks = ranks_.size();
+    k.since = std::chrono::steady_clock::now();
     k.holds_state = true;
   }
 

@@ -116,16 +116,20 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
   log(fields);
 }
 
-void TrainingReport::regrouped(const TrainingState& state, int ranks_before) {
+void TrainingReport::regrouped(const TrainingState& state, const KeptRun& kept) {
   std::string text =
       "going on after step " + std::to_string(state.step) + " with " + counted(ranks_, "rank");
-  if (ranks_before > 0) text += format(" instead of %d", ranks_before);
+  if (kept.ranks > 0 && kept.ranks != ranks_) text += format(" instead of %d", kept.ranks);
   message(text);
   started_ = logged_at_ = now_seconds();
-  const LogField fields[] = {{"event", std::string("regroup")},
-                             {"step", state.step},
-                             {"rank", static_cast<int64_t>(rank_)},
-                             {"ranks", static_cast<int64_t>(ranks_)}};
+  std::vector<LogField> fields = {{"event", std::string("regroup")},
+                                  {"step", state.step},
+                                  {"rank", static_cast<int64_t>(rank_)},
+                                  {"ranks", static_cast<int64_t>(ranks_)}};
+  if (kept.ranks > 0) {  // those that have just come have not stood still
+    const std::chrono::duration<double> pause = std::chrono::steady_clock::now() - kept.since;
+    fields.push_back({"pause_seconds", pause.count()});
+  }
   log(fields);
 }
 

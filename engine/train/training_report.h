@@ -16,6 +16,7 @@
 #include "engine/sync/slow_ranks.h"
 #include "engine/sync/synchronizer.h"
 #include "engine/train/recognition/evaluation.h"
+#include "engine/train/state/kept_run.h"
 #include "engine/train/state/training_state.h"
 #include "engine/train/trainer.h"
 
@@ -48,7 +49,7 @@ class TrainingReport {
   void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
              const ManifestDataset* dev, const TrainingState& state, bool resumed);
   // Instead of begin(), where a run goes on with other ranks than before.
-  void regrouped(const TrainingState& state, int ranks_before);
+  void regrouped(const TrainingState& state, const KeptRun& kept);
   // Into the log: what is planned, in bytes, and what is resident now.
   void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);

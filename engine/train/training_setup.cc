@@ -58,7 +58,7 @@ void require_same_data(const ManifestDataset* data, const std::string& manifest,
 class Setup {
  public:
   Setup(const Ranks& ranks, const Config& config, const TrainerOptions& options,
-        TrainingReport& report)
+        TrainingReport* report)
       : ranks_(ranks), config_(config), options_(options), report_(report) {}
 
   TrainingSetup run() {
@@ -69,6 +69,11 @@ class Setup {
     read_state();
     compare_data();
     return std::move(s_);
+  }
+
+  void open_early() {
+    read_data();
+    keep_data();
   }
 
  private:
@@ -83,7 +88,7 @@ class Setup {
     if (options_.start != StartFrom::scratch) {
       s_.checkpoint = open_latest(directory);
       if (!s_.checkpoint)
-        report_.message(directory.string() + " holds no checkpoint: starting anew");
+        report_->message(directory.string() + " holds no checkpoint: starting anew");
     } else if (!list_checkpoints(directory).empty() || exists(directory / best_model_file)) {
       fail_input(directory.string(),
                  ": holds a training run already; continue it with --resume, or "
@@ -93,10 +98,10 @@ class Setup {
     const SafetensorsFile file = open_weights(*s_.checkpoint);
     const auto stored = ModelDescription::from_metadata(file.metadata(), file.name());
     metadata_ = file.metadata();
-    for (const std::string& w : s_.checkpoint->warnings()) report_.message("warning: " + w);
+    for (const std::string& w : s_.checkpoint->warnings()) report_->message("warning: " + w);
     require_same_beginning(directory, stored.config.training.init_from);
     for (const std::string& d : config_differences(stored.config, config_)) {
-      report_.message("warning: differs from the run so far: " + d);
+      report_->message("warning: differs from the run so far: " + d);
     }
   }
 
@@ -183,18 +188,23 @@ class Setup {
     if (!open) read_data();
     describe();
     if (!open) look_at_test();
-    if (KeptRun* const kept = options_.kept) {
-      kept->alphabet = s_.alphabet;
-      kept->train = s_.train;
-      kept->dev = s_.dev;
-    }
+    if (options_.kept) keep_data();
   }
 
-  // Those that are open already, unless the run has another alphabet.
+  void keep_data() {
+    KeptRun& kept = *options_.kept;
+    kept.alphabet = s_.alphabet;
+    kept.train = s_.train;
+    kept.dev = s_.dev;
+  }
+
+  // Those that are open already, unless the run has another alphabet, or may have.
   bool take_kept_data() {
     const KeptRun* const kept = options_.kept;
     if (!kept || !kept->train) return false;
-    if (kept->alphabet && s_.resumed && alphabet({}).symbols() != kept->alphabet->symbols()) {
+    if (kept->alphabet && s_.resumed) {
+      if (alphabet({}).symbols() != kept->alphabet->symbols()) return false;
+    } else if (kept->alphabet && !config_.training.init_from.empty()) {
       return false;
     }
     s_.alphabet = kept->alphabet;
@@ -208,7 +218,7 @@ class Setup {
     if (config_.task == Task::ctc) s_.alphabet = std::make_shared<Alphabet>(alphabet(training));
     const TextEncoder* text = s_.alphabet.get();
     s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), text);
-    report_.problems(*s_.train, config_.data.train);
+    if (report_) report_->problems(*s_.train, config_.data.train);
     require_apart_from_data(options_, *s_.train);
     if (!config_.data.dev.empty()) {
       s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, readers(), text);
@@ -251,7 +261,7 @@ class Setup {
   MediaReaders readers() const { return {options_.audio, options_.images}; }
 
   void note_unwritable(const ManifestDataset& data, const std::string& manifest) {
-    if (s_.alphabet) report_.unwritable(unwritable_text(data, *s_.alphabet), manifest);
+    if (s_.alphabet && report_) report_->unwritable(unwritable_text(data, *s_.alphabet), manifest);
   }
 
   // One rank's figures for all: sums over parts of the data would depend on the number of ranks.
@@ -309,9 +319,9 @@ class Setup {
   const Ranks& ranks_;
   const Config& config_;
   const TrainerOptions& options_;
-  TrainingReport& report_;
-  StringMap metadata_;  // of a run that goes on
-  StringMap origin_;    // of the model that training.init_from names
+  TrainingReport* const report_;  // nullptr: nobody hears what there is to say of the data
+  StringMap metadata_;            // of a run that goes on
+  StringMap origin_;              // of the model that training.init_from names
   std::vector<std::string> origin_alphabet_;
   TrainingSetup s_;
 };
@@ -471,7 +481,12 @@ void require_same_settings(const Ranks& ranks, const Config& config, const std::
 
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
                               const TrainerOptions& options, TrainingReport& report) {
-  return Setup(ranks, config, options, report).run();
+  return Setup(ranks, config, options, &report).run();
+}
+
+void open_data_early(const Config& config, const TrainerOptions& options) {
+  const Ranks alone;
+  Setup(alone, config, options, nullptr).open_early();
 }
 
 void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& setup,

@@ -45,6 +45,11 @@ void require_same_settings(const Ranks& ranks, const Config& config, const std::
 TrainingSetup set_up_training(const Ranks& ranks, const Config& config,
                               const TrainerOptions& options, TrainingReport& report);
 
+// Opens the data of a run before there are others to agree with, into options.kept: a process that
+// joins a run later does not keep its ranks waiting then. What does not suit the run's alphabet,
+// set_up_training() reads again. Throws InputError.
+void open_data_early(const Config& config, const TrainerOptions& options);
+
 // Weights, and the state of optimiser and synchroniser: from rank 0's checkpoint or memory, on all
 // ranks; without one, as they are on rank 0, or as training.init_from says. Called by all ranks,
 // once; closes the checkpoint.

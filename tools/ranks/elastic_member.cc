@@ -65,7 +65,7 @@ ElasticMember::ElasticMember(const RankPlace& place, RankTransport transport,
       store_(make_tcp_store(place.master_address, place.master_port, place.token,
                             within(store_timeout))) {}
 
-std::optional<elastic::Seat> ElasticMember::take_seat(const KeptRun::Progress& progress,
+std::optional<elastic::Seat> ElasticMember::take_seat(const elastic::Progress& progress,
                                                       const std::string& why) {
   const double seconds = std::chrono::duration<double>(patience_).count();
   const elastic::Arrival arrival{++round_, progress, seconds, why};

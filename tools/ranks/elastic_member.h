@@ -11,8 +11,8 @@
 #include "comm/base/transport.h"
 #include "comm/store/tcp_store.h"
 #include "engine/config/config.h"
+#include "engine/parallel/elastic_protocol.h"
 #include "engine/parallel/launch_environment.h"
-#include "tools/ranks/elastic_protocol.h"
 
 namespace rondo {
 
@@ -24,7 +24,7 @@ class ElasticMember {
   // Waits, however long, until the launcher has a place for a process that has come so far. `why`:
   // an error by which it left the ranks it was with. Nothing: this process was asked to stop, and
   // holds nothing of the run.
-  std::optional<elastic::Seat> take_seat(const KeptRun::Progress& progress, const std::string& why);
+  std::optional<elastic::Seat> take_seat(const elastic::Progress& progress, const std::string& why);
 
   // CommError where another of its ranks is lost on the way.
   std::unique_ptr<Transport> connect(const elastic::Seat& seat);

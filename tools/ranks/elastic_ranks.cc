@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
@@ -46,7 +47,7 @@ void ElasticRanks::start(size_t place) {
   settings.push_back(str("LOCAL_RANK=", place));
   settings.push_back(str("LOCAL_WORLD_SIZE=", options_.ranks));
   settings.push_back("RONDO_ATTEMPT=" + p.name);
-  settings.emplace_back("RONDO_ELASTIC=1");
+  settings.emplace_back(before > 0 ? "RONDO_ELASTIC=joins" : "RONDO_ELASTIC=begins");
   p.process = std::make_unique<RankProcess>(
       ChildProcess(rank_arguments(options_.words, before > 0), rank_environment(settings)));
   places_[place] = std::move(p);
@@ -100,20 +101,34 @@ void ElasticRanks::look() {
     p.process->look();
     if (p.lives() || p.succeeded()) continue;
     p.process->listen(name_of(p));  // its report may be the last thing that it said
-    if (p.process->ended_with_own_reason()) {
-      end_all({Outcome::own_reason, code_of(p.process->seen),
-               p.process->report.empty() ? str(name_of(p), " ", describe(p.process->seen))
-                                         : p.process->report});
-    } else if (p.process->seen.kind == ChildStatus::exited &&
-               is_after_a_signal(p.process->seen.number)) {
-      // It was told to stop, and all stop with it.
-      end_all({Outcome::stopped, p.process->seen.number,
-               str(name_of(p), " ", describe(p.process->seen))});
-    } else if (!ending_ && !(passed_on_ && p.process->seen.kind == ChildStatus::exited)) {
-      lost.push_back(i);
-    }
+    if (is_lost(p)) lost.push_back(i);
   }
   for (size_t i : lost) lose(i);
+}
+
+// Of one that has ended, but not well; what is no loss is dealt with here.
+bool ElasticRanks::is_lost(Place& p) {
+  const ChildStatus& seen = p.process->seen;
+  const Outcome as_seen{Outcome::stopped, code_of(seen), str(name_of(p), " ", describe(seen))};
+  if (p.process->ended_with_own_reason()) {
+    if (p.generation == 0 && somebody_holds_the_run()) {
+      give_up_place(p);
+    } else {
+      const std::string& report = p.process->report;
+      end_all({Outcome::own_reason, as_seen.code, report.empty() ? as_seen.cause : report});
+    }
+    return false;
+  }
+  if (seen.kind != ChildStatus::exited) return !ending_;
+  if (is_after_a_signal(seen.number)) {
+    if (!passed_on_) end_all(as_seen);  // somebody told it to stop, and it the others
+    return false;
+  }
+  if (seen.number != exit_comm_failure) {  // another has a reason, and says it
+    last_loss_ = as_seen;
+    return false;
+  }
+  return !ending_ && !passed_on_;
 }
 
 void ElasticRanks::lose(size_t place) {
@@ -140,10 +155,22 @@ void ElasticRanks::lose(size_t place) {
   tell_loss(cause, restarts);
 }
 
-void ElasticRanks::tell_loss(const std::string& cause, bool restarts) const {
-  const auto left = std::count_if(places_.begin(), places_.end(), [&](const Place& p) {
+// Another in its place would meet the same; the others can do without.
+void ElasticRanks::give_up_place(Place& p) {
+  std::fprintf(stderr, "rondo: a process that was to be a rank cannot: %s; %s without it\n",
+               p.process->report.c_str(),
+               (counted_ranks(holders()) + (holders() == 1 ? " goes on" : " go on")).c_str());
+  p.process.reset();
+}
+
+int64_t ElasticRanks::holders() const {
+  return std::count_if(places_.begin(), places_.end(), [&](const Place& p) {
     return p.lives() && (is_of_generation(p) || p.arrival.progress.step >= 0);
   });
+}
+
+void ElasticRanks::tell_loss(const std::string& cause, bool restarts) const {
+  const int64_t left = holders();
   std::string line = cause;
   if (left > 0) line += str("; ", counted_ranks(left), left == 1 ? " goes on" : " go on");
   if (restarts) {
@@ -193,9 +220,7 @@ bool ElasticRanks::is_waited_for(const Place& p) const {
   if (together_ || !p.lives() || p.waits()) return false;
   if (is_of_generation(p)) return true;
   // From a checkpoint, or the beginning, all go on together.
-  return std::none_of(places_.begin(), places_.end(), [&](const Place& other) {
-    return other.lives() && (is_of_generation(other) || other.arrival.progress.step >= 0);
-  });
+  return !somebody_holds_the_run();
 }
 
 void ElasticRanks::regroup() {

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "comm/store/store.h"
-#include "tools/ranks/elastic_protocol.h"
+#include "engine/parallel/elastic_protocol.h"
 #include "tools/ranks/local_ranks.h"
 
 namespace rondo {
@@ -62,8 +62,10 @@ class ElasticRanks {
   void listen();
   // Who has ended, and how.
   void look();
+  bool is_lost(Place& p);
   void lose(size_t place);
   void tell_loss(const std::string& cause, bool restarts) const;
+  void give_up_place(Place& p);
   // Who has arrived.
   void hear();
   void regroup();
@@ -77,6 +79,9 @@ class ElasticRanks {
   bool is_of_generation(const Place& p) const {
     return generation_ > 0 && p.generation == generation_;
   }
+  // Processes that hold the run in memory, or may.
+  int64_t holders() const;
+  bool somebody_holds_the_run() const { return holders() > 0; }
   // Those of the generation that are left have all ended well.
   bool run_is_done() const;
   bool is_waited_for(const Place& p) const;

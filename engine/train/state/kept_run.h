@@ -11,7 +11,7 @@
 // Plain data; one thread at a time.
 #pragma once
 
-#include <compare>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +20,7 @@
 
 #include "engine/data/dataset.h"
 #include "engine/optimizer.h"
+#include "engine/parallel/elastic_protocol.h"
 #include "engine/text/alphabet.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/state/training_state.h"
@@ -30,8 +31,8 @@ namespace rondo {
 enum class NextAct : uint8_t { validation, checkpoint, update };
 
 struct KeptRun {
-  // Data that were opened stay open; the data borrow the alphabet, which is nullptr unless the task
-  // is ctc.
+  // Data that were opened stay open. They borrow the alphabet, which is nullptr unless the task is
+  // ctc, and the readers of the options that train() was called with.
   std::shared_ptr<Alphabet> alphabet;
   std::shared_ptr<ManifestDataset> train, dev;
 
@@ -45,14 +46,13 @@ struct KeptRun {
   std::vector<float> weights;
   std::vector<std::pair<std::string, std::vector<float>>> slots;
   int ranks = 0;  // so many there were
+  std::chrono::steady_clock::time_point since;
 
-  // Of several ranks those that are greatest have come furthest; one without state is least.
-  struct Progress {
-    int64_t step = -1;
-    NextAct next = NextAct::validation;
-    auto operator<=>(const Progress&) const = default;
-  };
-  Progress progress() const { return holds_state ? Progress{state.step, next} : Progress{}; }
+  // Of several ranks the one that has come furthest is the greatest.
+  elastic::Progress progress() const {
+    if (!holds_state) return {};
+    return {state.step, static_cast<int>(next)};
+  }
 
   // Copies from, and to, the host memory of a session.
   void keep_arrays(const TensorView& weights_now, const std::vector<Optimizer::Slot>& slots_now);

@@ -9,16 +9,22 @@
 // Pure functions. InputError for text that is none of this.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 
-#include "engine/train/state/kept_run.h"
-
 namespace rondo::elastic {
+
+// How far a process has come; the greatest has come furthest.
+struct Progress {
+  int64_t step = -1;  // updates it has made; -1: it holds nothing of the run
+  int stage = 0;      // of what belongs to the last of them, from 0
+  auto operator<=>(const Progress&) const = default;
+};
 
 struct Arrival {
   int64_t round = 0;  // of this process: 1, 2, ...
-  KeptRun::Progress progress;
+  Progress progress;
   double patience = 0;  // seconds for which ranks of this run wait for each other
   std::string why;      // this one left the ranks it was with, as an error; empty otherwise
 };

@@ -1,4 +1,4 @@
-#include "tools/ranks/elastic_protocol.h"
+#include "engine/parallel/elastic_protocol.h"
 
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace rondo::elastic {
 namespace {
 
-constexpr int64_t most = std::numeric_limits<int64_t>::max();
+constexpr int64_t most = std::numeric_limits<int64_t>::max(), most_stages = 100;
 
 // Numbers between spaces.
 class Words {
@@ -52,8 +52,7 @@ class Words {
 }  // namespace
 
 std::string encode(const Arrival& a) {
-  return str(a.round, " ", a.progress.step, " ", static_cast<int>(a.progress.next), " ", a.patience,
-             " ", a.why);
+  return str(a.round, " ", a.progress.step, " ", a.progress.stage, " ", a.patience, " ", a.why);
 }
 
 Arrival parse_arrival(const std::string& text) {
@@ -61,7 +60,7 @@ Arrival parse_arrival(const std::string& text) {
   Arrival a;
   a.round = words.number(1, most);
   a.progress.step = words.number(-1, most);
-  a.progress.next = static_cast<NextAct>(words.number(0, static_cast<int64_t>(NextAct::update)));
+  a.progress.stage = static_cast<int>(words.number(0, most_stages));
   a.patience = words.seconds();
   a.why = words.rest();
   return a;
