@@ -15,6 +15,7 @@
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/same_batches.h"
+#include "engine/train/state/elastic_progress.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
@@ -42,7 +43,7 @@ constexpr size_t lasting_votes = vote_end + 1;
 class Trainer {
  public:
   Trainer(const Config& config, const TrainerOptions& options)
-      : config_(config), options_(options), ranks_(make_ranks(1)) {
+      : config_(config), options_(options), ranks_(make_ranks(1)), progress_(options.kept) {
     const Ranks setup = make_ranks(10);
     require_same_settings(setup, config_, options.version);
     setup.at_first([&] {
@@ -69,8 +70,8 @@ class Trainer {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
                         to_toml(config_));
     });
-    if (options_.kept) agree_on_next();
-    if (from_memory_) {
+    progress_.agree(ranks_, s_.state, s_.dev && s_.state.validation_pending);
+    if (progress_.from_memory()) {
       report_->regrouped(s_.state, *options_.kept);
     } else {
       report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
@@ -89,7 +90,7 @@ class Trainer {
   }
 
   TrainingSummary run() {
-    if (!options_.kept) return run_on();
+    if (!progress_.keeps()) return run_on();
     options_.kept->drop_arrays();  // the session has them
     try {
       return run_on();
@@ -115,7 +116,7 @@ class Trainer {
     const bool background = ranks_.size() > 1 && options_.device.kind == DeviceKind::cpu;
     batches.start({s_.state.epoch, s_.state.step_in_epoch}, background);
     passed_.push_back({s_.state.epoch, s_.state.step_in_epoch});
-    if (from_memory_) {
+    if (progress_.from_memory()) {
       catch_up();
     } else if (s_.dev && s_.state.validation_pending && votes_[vote_stop] == 0) {
       validate(ranks_);
@@ -146,7 +147,7 @@ class Trainer {
       if (ranks_.first()) report_->message("timeline: " + options_.timeline);
     }
     if (!stopped_) {
-      if (options_.kept) keep();  // the model gets other weights
+      if (progress_.keeps()) keep();  // the model gets other weights
       stopped_ = !keeper_->finish(ranks_);
       if (!stopped_ && !config_.data.test.empty()) stopped_ = !keeper_->test(ranks_);
     }
@@ -161,46 +162,25 @@ class Trainer {
     return s;
   }
 
-  // What of the last update is left to do, and whether rank 0 goes on from memory.
-  void agree_on_next() {
-    const KeptRun& kept = *options_.kept;
-    double told[] = {static_cast<double>(kept.holds_state), static_cast<double>(kept.next),
-                     static_cast<double>(kept.metric.has_value()), kept.metric.value_or(0)};
-    ranks_.broadcast(TensorView(told, DType::f64, {std::size(told)}));
-    from_memory_ = told[0] != 0;
-    if (from_memory_) {
-      next_ = static_cast<NextAct>(static_cast<int>(told[1]));
-      if (told[2] != 0) metric_ = told[3];
-    } else if (s_.dev && s_.state.validation_pending) {
-      next_ = NextAct::validation;
-    }
-    before_validation_ = s_.state;
-  }
-
+  // What the ranks that were here before have not done.
   void catch_up() {
     stopped_ = votes_[vote_stop] > 0;
     const bool pending = s_.dev && s_.state.validation_pending && !stopped_;
-    if (next_ == NextAct::validation || pending) {
+    if (progress_.next() == NextAct::validation || pending) {
       validate(ranks_);
-    } else if (next_ == NextAct::checkpoint || stopped_) {
-      save(ranks_, metric_);
+    } else if (progress_.next() == NextAct::checkpoint) {
+      save(ranks_, progress_.metric());
+    } else if (stopped_) {
+      save(ranks_);
     }
   }
 
-  // At any time when this rank is in no update; of one that was broken off nothing is left.
+  // When this rank is in no update; of one that was broken off nothing is left.
   void keep() {
-    if (kept_) return;
-    kept_ = true;
+    if (progress_.has_kept()) return;
     keeper_->break_off();
-    KeptRun& k = *options_.kept;
-    k.keep_arrays(strategy_.session->parameters().weights(), sync_->gather_state());
-    k.state = next_ == NextAct::validation ? before_validation_ : s_.state;
-    k.next = next_;
-    k.metric = metric_;
-    k.description = s_.description;
-    k.ranks = ranks_.size();
-    k.since = std::chrono::steady_clock::now();
-    k.holds_state = true;
+    progress_.keep(s_.state, s_.description, strategy_.session->parameters().weights(),
+                   sync_->gather_state(), ranks_.size());
   }
 
   TrainingSummary regroup() {
@@ -527,8 +507,7 @@ class Trainer {
   void validate(const Ranks& ranks) {
     settle(0);
     s_.state.seconds = now_seconds() - started_;
-    next_ = NextAct::validation;
-    before_validation_ = s_.state;
+    progress_.validation_is_next(s_.state);
     // What has been asked to stop by now leaves the validation to the next run.
     const std::optional<double> metric = stopped_ ? std::nullopt : keeper_->validate(ranks);
     s_.state.validation_pending = !metric;
@@ -538,10 +517,9 @@ class Trainer {
 
   void save(const Ranks& ranks, std::optional<double> metric = std::nullopt) {
     settle(0);
-    next_ = NextAct::checkpoint;
-    metric_ = metric;
+    progress_.checkpoint_is_next(metric);
     keeper_->save(ranks, to_save(), metric);
-    next_ = NextAct::update;
+    progress_.update_is_next();
     last_checkpoint_ = now_seconds();
   }
 
@@ -558,11 +536,7 @@ class Trainer {
   std::vector<double> votes_;  // of all ranks, as of their last meeting
   SameBatches same_batches_;
   TrainingState agreed_;  // as of their last meeting
-  // Of a run whose ranks may come and go: what is next, which those that go on have to do.
-  NextAct next_ = NextAct::update;
-  TrainingState before_validation_;  // when that is next
-  std::optional<double> metric_;     // of the checkpoint, when that is next
-  bool from_memory_ = false, kept_ = false;
+  ElasticProgress progress_;
   const Ranks alone_;  // this one
   // Independent ranks keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;

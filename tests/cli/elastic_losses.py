@@ -11,6 +11,9 @@ KILLS, SEED, RANKS = (int(os.environ.get(name, otherwise)) for name, otherwise i
 RUN = ["training.epochs=60", "training.ema=0.99", "optimizer.type=adamw", "training.average_best=3",
        "training.log_every_steps=1"]
 OPTIONS = ["--elastic", "--max-restarts", 100000, "--grace", 5]
+# These runs save often, and no power is cut; a disk that is slow to sync is for TMPDIR to name.
+if "TMPDIR" not in os.environ and os.access("/dev/shm", os.W_OK):
+    tempfile.tempdir = "/dev/shm"
 STALLED = 60  # seconds without a step, a validation or an end
 
 
@@ -26,11 +29,22 @@ class Killer:
         self.total = 0
 
     def ways(self):
-        return (("any", 8, self.kill_any), ("rank 0", 4, self.kill_first), ("two at once", 2, self.kill_two),
+        return (("any", 8, self.kill_any), ("rank 0", 4, self.kill_first), ("two at once", 3, self.kill_two),
                 ("one that joins", 4, self.kill_newcomer), ("while a checkpoint is written", 4, self.kill_in_checkpoint),
                 ("in a validation", 4, self.kill_after_validation), ("all", 1, self.kill_all))
 
+    def wait_until_all_are_there(self, process):
+        """Until the newest world that rank 0 logged is of all ranks."""
+        log, patience = self.root / "run" / "log.jsonl", Patience(2)
+        while not patience.is_over() and process.poll() is None:
+            worlds = re.findall(r'"ranks":(\d+)', log.read_text(errors="replace")) if log.exists() else []
+            if worlds and int(worlds[-1]) == RANKS:
+                return
+            time.sleep(0.005)
+
     def kill_one(self, process):
+        if self.rng.random() < 0.75:  # else they may be about to come together
+            self.wait_until_all_are_there(process)
         ways = self.ways()
         name, _, way = self.rng.choices(ways, [weight for _, weight, _ in ways])[0]
         killed = way(process)
@@ -142,14 +156,13 @@ def check_log(root, from_disk):
     steps = {e["step"] for e in of("step")}
     missing = set(range(1, max(steps) + 1)) - steps
     check(len(missing) <= KILLS, "steps that nobody logged:", sorted(missing))
-    return len(of("regroup"))
 
 
 def test_ranks_are_killed_at_random():
     rng = random.Random(SEED)
     with corpus() as root:
         expected = single(root, *RUN)
-        killer, runs, from_disk_in_all, began = Killer(root, rng), 0, 0, time.monotonic()
+        killer, runs, survived_in_all, from_disk_in_all, began = Killer(root, rng), 0, 0, 0, time.monotonic()
         while killer.total < KILLS:
             shutil.rmtree(root / "run", ignore_errors=True)
             log = open(root / "errors", "w+")
@@ -169,13 +182,15 @@ def test_ranks_are_killed_at_random():
             said = log.read()
             check(process.returncode == 0, "exit", process.returncode, said[-3000:])
             from_disk = said.count("starting again from the last checkpoint, with")
-            regroups = check_log(root, from_disk)
+            survived = len(re.findall(r"; \d+ ranks? goe?s? on", said))
+            check_log(root, from_disk)
             check_same(expected, root / "run")
-            runs, from_disk_in_all = runs + 1, from_disk_in_all + from_disk
-            print(f"run {runs}: {killer.total} kills so far, {regroups} times went on (counted by each rank), "
-                  f"{from_disk} times from a checkpoint, the bits of an undisturbed run, {time.monotonic() - began:.0f} s", flush=True)
-        print(f"{killer.total} kills in {runs} runs, all with the bits of an undisturbed run, no hangs, "
-              f"{from_disk_in_all} times from a checkpoint; {dict(killer.kills)}")
+            runs, survived_in_all, from_disk_in_all = runs + 1, survived_in_all + survived, from_disk_in_all + from_disk
+            print(f"run {runs}: {killer.total} kills so far; after {survived} losses the others went on, {from_disk} times "
+                  f"nobody was left; the bits of an undisturbed run, {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{killer.total} kills in {runs} runs, all with the bits of an undisturbed run, none of them hung; after "
+              f"{survived_in_all} losses the others went on, {from_disk_in_all} times nobody was left and all began from "
+              f"a checkpoint; {dict(killer.kills)}")
 
 
 main(globals())

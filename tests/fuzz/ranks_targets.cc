@@ -8,6 +8,7 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/safetensors.h"
 #include "engine/io/stage_index.h"
+#include "engine/parallel/elastic_protocol.h"
 #include "engine/plan/machine/machine.h"
 #include "kernels/base/error.h"
 #include "tests/comm/string_pipe.h"
@@ -192,6 +193,29 @@ std::vector<std::string> machine_seeds() {
           R"({"link": {"name": "by hand", "latency": 0, "bandwidth": 125e6}})"};
 }
 
+// What an elastic launcher finds in the store, and what its ranks do there.
+void run_elastic(std::span<const std::byte> bytes) {
+  const std::string text(text_of(bytes));
+  try {
+    const elastic::Seat seat = elastic::parse_seat(text);
+    require(seat.rank >= 0 && seat.rank < seat.size, "a rank outside its world");
+    require(elastic::parse_seat(elastic::encode(seat)).generation == seat.generation,
+            "writing a seat again changed it");
+  } catch (const InputError&) {
+    const elastic::Arrival a = elastic::parse_arrival(text);
+    require(std::isfinite(a.patience) && a.progress.step >= -1, "an arrival out of range");
+    const elastic::Arrival again = elastic::parse_arrival(elastic::encode(a));
+    require(again.progress == a.progress && again.why == a.why,
+            "writing an arrival again changed it");
+  }
+}
+
+std::vector<std::string> elastic_seeds() {
+  return {elastic::encode(elastic::Seat{7, 2, 3}),
+          elastic::encode(elastic::Arrival{3, {120, 2}, 300, "rank 1 is lost: reset by peer"}),
+          elastic::encode(elastic::Arrival{1, {}, 0.5, ""})};
+}
+
 }  // namespace
 
 std::span<const FuzzTarget> ranks_targets() {
@@ -202,6 +226,7 @@ std::span<const FuzzTarget> ranks_targets() {
       {"letter", run_letter, letter_seeds},
       {"frames", run_frames, frame_seeds},
       {"answer", run_answer, answer_seeds},
+      {"elastic", run_elastic, elastic_seeds},
       {"machine", run_machine, machine_seeds},
   };
   return targets;

@@ -12,8 +12,9 @@ namespace {
 std::vector<CheckpointInfo> best_checkpoints(const std::filesystem::path& directory, size_t n) {
   std::vector<CheckpointInfo> all = list_checkpoints(directory);
   std::erase_if(all, [](const CheckpointInfo& c) { return !c.metric; });
-  std::stable_sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
-    return *a.metric < *b.metric;
+  // Of equals the newest, as a store keeps them: older ones may be left of a run that was killed.
+  std::sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    return *a.metric != *b.metric ? *a.metric < *b.metric : a.generation > b.generation;
   });
   if (all.size() > n) all.resize(n);
   return all;

@@ -10,8 +10,8 @@
 
 namespace rondo {
 
-// The mean of the weights of the `n` generations of `directory` with the lowest metric, or of
-// fewer, if there are fewer; computed parameter by parameter.
+// The mean of the weights of the `n` generations of `directory` with the lowest metric, of equal
+// ones the newest, or of fewer, if there are fewer; computed parameter by parameter.
 class CheckpointAverage {
  public:
   // `entries`, in flat arrays of `flat_size`, are those of the model. `averages`: the optimiser
