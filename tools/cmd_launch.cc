@@ -44,6 +44,9 @@ void require_consistent(const LaunchOptions& o) {
         "--elastic is for the ranks of one machine; with --nodes, --max-restarts starts "
         "all again from the last checkpoint when one is lost");
   }
+  if (o.elastic && o.ranks < 2) {
+    throw WrongUsage("--elastic takes at least two ranks (-n): of one, nobody is left to go on");
+  }
   if (o.elastic && o.words.front() != "train") throw WrongUsage("--elastic goes with -- train ...");
   if (o.nodes > 1 && o.master.empty()) throw WrongUsage("--nodes needs --master");
 }

@@ -31,6 +31,7 @@ def test_refusals():
             check(not list(root.glob("run/checkpoint-*")), "it was trained")
     here = ["--nodes", 2, "--master", "127.0.0.1:29400"]
     refused(*elastic(2, options=here), errs="--elastic is for the ranks of one machine", code=2)
+    refused(*elastic(1), errs="--elastic takes at least two ranks", code=2)
     refused("launch", "-n", 2, "--elastic", "--", "bench", "links", errs="--elastic goes with -- train", code=2)
     refused(*elastic(2, "parallel.deterministic=same_world"), errs="takes parallel.deterministic=world_invariant")
     refused(*elastic(2, "parallel.transport=gloo"), errs='takes parallel.transport = "auto" or "tcp"')
