@@ -59,7 +59,9 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   if (options.fuse_output_from > 0 && options.tbptt == 0 && !options.lockstep) {
     fuse_loss(s.train.graph, s.train.outputs.loss, options.fuse_output_from);
   }
-  append_backward(s.train.graph, s.train.outputs.loss);
+  // What has no parameters, and is not for training, has no gradients either.
+  if (options.training || s.train.graph.value(s.train.outputs.loss).needs_gradient)
+    append_backward(s.train.graph, s.train.outputs.loss);
   s.infer = s.evaluate;
   s.evaluate.graph.keep(s.evaluate.outputs.loss);
   if (s.evaluate.outputs.prediction != no_value) {

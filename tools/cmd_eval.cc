@@ -24,6 +24,7 @@
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/eval_results.h"
 
 namespace rondo {
@@ -31,6 +32,7 @@ namespace {
 
 struct EvalOptions {
   std::string model, manifest, group, hypotheses, report;
+  std::vector<std::string> others;
   int threads = 0;
   bool json = false;
   DecodingOptions decoding;
@@ -60,7 +62,7 @@ void require_apart(const EvalOptions& o, const ManifestDataset& data) {
   require_folder_of(o.report);
   for (const OutputFile& output : outputs) {
     output.require_not(o.manifest, "the manifest");
-    for (const std::string& file : files_of_model(o.model)) {
+    for (const std::string& file : files_of_models(o.model, o.others)) {
       output.require_not(file, "a file of the model");
     }
     for (int64_t i = 0; i < data.size(); ++i) {
@@ -223,13 +225,14 @@ int run_eval(const EvalOptions& o) {
   require_manifest(o.manifest);
   const SndfileReader audio;
   const ImageFileReader images;
-  Recognizer model(o.model, resolve(o.device), o.threads);
+  Recognizer model(o.model, resolve(o.device), o.threads, o.others);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   const auto data = model.open(o.manifest, {&audio, &images}, true);
   require_apart(o, *data);
   EvalResults results;
   results.model = o.model;
   results.model_file = model.file();
+  results.others = o.others;
   results.manifest = o.manifest;
   results.task = model.description().config.task;
   // Voices of the demo corpus are marked as seen or unseen in training.
@@ -248,7 +251,7 @@ int run_eval(const EvalOptions& o) {
   const std::optional<Decoder> decoder = make_decoder(o.decoding, model.vocabulary());
   options.decoder = decoder ? &*decoder : nullptr;
   options.decoder_threads = o.threads > 0 ? o.threads : usable_cpus();
-  results.evaluation = evaluate(model.session(), *data, is_text ? &model.alphabet() : nullptr,
+  results.evaluation = evaluate(model.evaluated(), *data, is_text ? &model.alphabet() : nullptr,
                                 options, [&](const Hypothesis& h) { collector.take(h); });
   collector.finish();
   if (is_text) results.unwritable = unwritable_text(*data, model.alphabet());
@@ -276,6 +279,7 @@ void add_eval(Command& program) {
   command.add_option("manifest", o->manifest, "JSONL manifest with references")
       .required()
       .check(check_file_name);
+  add_ensemble_option(command, &o->others);
   add_decoding_options(command, &o->decoding, false);
   command.add_option("--group-by", o->group,
                      "rates for each value of this manifest field (speaker, voice, ...)");

@@ -18,6 +18,7 @@
 #include "tools/command_line/path_words.h"
 #include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/page_output.h"
 #include "tools/recognition/predictions.h"
 
@@ -28,7 +29,7 @@ struct PredictOptions {
   std::string command;  // "transcribe" or "predict"
   std::string model, format = "text", out;
   PictureOptions picture;
-  std::vector<std::string> files;
+  std::vector<std::string> files, others;
   int threads = 0, channel = -1;
   bool stream = false;
   double chunk_ms = 500, piece = PieceOptions{}.seconds;
@@ -62,7 +63,7 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
       outputs.back().require_not(picture);
     }
   }
-  const std::vector<std::string> model = files_of_model(o.model);
+  const std::vector<std::string> models = files_of_models(o.model, o.others);
   for (const OutputFile& output : outputs) {
     for (const ModelInput& input : inputs) {
       if (input.file.path != "-") {
@@ -70,7 +71,7 @@ void require_apart(const PredictOptions& o, const PredictionStyle& style,
       }
       if (input.page) output.require_not(input.page->path, "the page");
     }
-    for (const std::string& file : model) output.require_not(file, "a file of the model");
+    for (const std::string& file : models) output.require_not(file, "a file of the model");
   }
 }
 
@@ -300,6 +301,8 @@ void require_fitting(const PredictOptions& o) {
   require_fitting(o.decoding, o.format);
   if (o.search_on_device() && !o.decoding.asks_for_search())
     throw WrongUsage("--search-on device takes a search: --beam 100, say");
+  if (o.stream && !o.others.empty())
+    throw WrongUsage("--stream takes a model by itself, without --with");
   if (o.search_on_device() && o.stream)
     throw WrongUsage("--stream searches while it hears, which is on the CPU");
   if (o.picture.asked() && o.files.size() != 1) {
@@ -313,7 +316,7 @@ void require_fitting(const PredictOptions& o) {
 int run_predict(const PredictOptions& o) {
   require_fitting(o);
   require_model_first("rondo " + o.command, o.model, o.files.front());
-  Recognizer model(o.model, resolve(o.device), o.threads);
+  Recognizer model(o.model, resolve(o.device), o.threads, o.others);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   const Config& config = model.description().config;
   if (o.command == "transcribe" && config.task != Task::ctc) {
@@ -356,6 +359,7 @@ void add_common_options(Command& command, PredictOptions* o) {
   command.add_option("model", o->model, "checkpoint directory or model file")
       .required()
       .check(check_file_name);
+  add_ensemble_option(command, &o->others);
   command
       .add_option("files", o->files,
                   "recordings, images of text lines, pages of lines (PAGE-XML, ALTO) or ready "

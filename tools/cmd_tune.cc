@@ -12,6 +12,7 @@
 #include "tools/command_line/device_option.h"
 #include "tools/command_line/path_words.h"
 #include "tools/recognition/decoding.h"
+#include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/outputs.h"
 
 namespace rondo {
@@ -19,6 +20,7 @@ namespace {
 
 struct TuneOptions {
   std::string model, manifest, metric = "wer";
+  std::vector<std::string> others;
   OutputsOptions outputs;
   DecodingOptions decoding;
   int threads = 0;
@@ -35,14 +37,14 @@ TuningData run_model(const TuneOptions& o) {
   require_manifest(o.manifest);
   const SndfileReader audio;
   const ImageFileReader images;
-  Recognizer model(o.model, resolve(o.device), o.threads);
+  Recognizer model(o.model, resolve(o.device), o.threads, o.others);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   if (model.description().config.task != Task::ctc)
     fail_input(model.file(), ": is not a ctc model: it writes no text");
   const auto data = model.open(o.manifest, {&audio, &images}, true);
   TuningData all{model.vocabulary(), {}};
   all.utterances.resize(static_cast<size_t>(data->size()));
-  evaluate(model.session(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
+  evaluate(model.evaluated(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
     KnownOutputs& known = all.utterances[static_cast<size_t>(h.utterance)];
     known.scores.assign(h.scores.begin(), h.scores.end());
     // Compared with what a decoder finds, which is in the order of reading.
@@ -78,6 +80,8 @@ int run_tune(const TuneOptions& o) {
   const PathKind kind = kind_of_path(o.model);
   const bool is_model =
       kind == PathKind::run || kind == PathKind::model || kind == PathKind::folder;
+  if (!is_model && !o.others.empty())
+    fail_input(o.model, ": is no model of rondo's, and --with averages such");
   const TuningData data = is_model ? run_model(o) : read_outputs(o);
   const DecoderKnowledge knowledge = read_knowledge(o.decoding, data.vocabulary);
   ThreadPool threads(o.threads > 0 ? o.threads : usable_cpus());
@@ -113,6 +117,7 @@ void add_tune(Command& program) {
                   "with its outputs as features")
       .required()
       .check(check_file_name);
+  add_ensemble_option(command, &o->others);
   add_decoding_options(command, &o->decoding, false);
   command.add_option("--metric", o->metric, "what to make small: errors in words or in characters")
       .one_of({"wer", "cer"})

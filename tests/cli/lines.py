@@ -78,6 +78,7 @@ def test_from_a_folder_of_lines_to_a_model():
         places_are_in_the_image(model, image, text)
         alignment_is_drawn_over_the_line(root, model, image, text)
         info_and_init_from(root, model, image, text)
+        models_are_averaged(root, model, image)
         what_a_model_of_lines_refuses(root, model, image)
 
 
@@ -150,6 +151,29 @@ def info_and_init_from(root, model, image, text):
     run("train", "--init-from", model, f"data={root / 'mine'}", f"training.checkpoint_dir={root / 'tuned'}",
         "training.max_steps=2", "training.samples=0", "training.threads=2", says="weights from")
     check(run("transcribe", root / "tuned", image)[0].strip(), "nothing written")
+
+
+def models_are_averaged(root, model, image):
+    test = root / "mine" / "test.jsonl"
+    other = root / "other"
+    train(root / "mine", other, "training.epochs=4", "training.seed=5", base=LINES)
+    rates = [json.loads(run("eval", m, test, *more, "--json")[0])
+             for m, more in ((model, []), (other, []), (model, ["--with", other]), (model, ["--with", model]))]
+    check(rates[2]["averaged_with"] == [str(other)] and "averaged_with" not in rates[0], rates)
+    check(len({r["loss"] for r in rates[:3]}) == 3, "the mean is no model of the two:", rates)
+    check(abs(rates[3]["loss"] - rates[0]["loss"]) < 1e-4 and rates[3]["all"] == rates[0]["all"], rates)
+    alone, both = (json.loads(run("transcribe", model, image, "--format", "jsonl", *more)[0])
+                   for more in ([], ["--with", other]))
+    check(alone["characters"] != both["characters"], "probabilities are the first model's")
+    run("transcribe", model, image, "--with", other, "--beam", 10, "--picture", root / "both.svg", says="\n")
+    fails("eval", model, test, "--with", root / "brief" / "none", errs="none: no such model")
+    low = root / "low"
+    train(root / "mine", low, "features.height=12", "training.max_steps=1", base=LINES)
+    fails("eval", model, test, "--with", low,
+          errs=[f"{low}/model.safetensors: cannot be averaged with {model}/model.safetensors", "features.height: 16 -> 12"])
+    fails("eval", model, test, "--with", other, "--report", other / "model.safetensors",
+          errs="would overwrite a file of the model")
+    run("transcribe", model, image, "--with", other, "--stream", code=2, errs="--stream takes a model by itself")
 
 
 def what_a_model_of_lines_refuses(root, model, image):

@@ -64,9 +64,10 @@ report::EvaluationPage results_page(const EvalResults& r) {
   const Evaluation& e = r.evaluation;
   report::EvaluationPage page;
   page.title = str("Evaluation of ", r.model);
-  page.facts = {{"model", r.model_file},
-                {"manifest", r.manifest},
-                {"utterances", std::to_string(e.utterances)}};
+  page.facts = {{"model", r.model_file}};
+  for (const std::string& other : r.others) page.facts.push_back({"averaged with", other});
+  page.facts.push_back({"manifest", r.manifest});
+  page.facts.push_back({"utterances", std::to_string(e.utterances)});
   if (e.audio_seconds > 0) page.facts.push_back({"recordings", format_duration(e.audio_seconds)});
   page.remarks = remarks_of(r);
   page.loss = e.loss;

@@ -133,6 +133,7 @@ Json results_json(const EvalResults& r) {
                          {"utterances", e.utterances},
                          {"seconds", e.seconds},
                          {"audio_seconds", e.audio_seconds}});
+  if (!r.others.empty()) j["averaged_with"] = r.others;
   if (r.task == Task::ctc) {
     Json all = rates_json(e.errors);
     all["wer_interval"] = interval_json(r.errors.wer_interval());

@@ -17,6 +17,7 @@ namespace rondo {
 
 struct EvalResults {
   std::string model, model_file, manifest;  // as given; the file that was read
+  std::vector<std::string> others;          // that it was averaged with, as given
   Task task = Task::ctc;
   Evaluation evaluation;
   std::optional<LearningCurve> curve;  // of the run that made the model

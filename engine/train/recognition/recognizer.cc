@@ -21,65 +21,64 @@ std::vector<double> softmax(std::span<const float> row) {
   return p;
 }
 
-}  // namespace
-
-Recognizer::Recognizer(const std::string& path, DeviceId device, int threads)
-    : device_(device), threads_(threads) {
-  const SafetensorsFile file = open_model(path, &warnings_);
-  file_ = file.name();
-  description_ = ModelDescription::from_metadata(file.metadata(), file_);
-  alphabet_ = as_read(description_.config.features, Alphabet(description_.alphabet));
-  vocabulary_ = Vocabulary::of(alphabet_);
-  if (description_.config.task == Task::ctc && alphabet_.classes() != description_.sizes.outputs) {
-    fail_input(file_, ": an alphabet of ", alphabet_.symbols().size(), " symbols for ",
-               description_.sizes.outputs, " outputs");
-  }
-  require_finite(file);
-  SessionOptions o = session_options(description_.config, device);
-  o.threads = threads;
-  o.training = false;
-  session_ = std::make_unique<Session>(
-      build_model(description_.config.model, description_.config.task, description_.sizes), o);
-  session_->load(file);
+std::vector<LoadedModel> load_models(const std::string& path, std::span<const std::string> others,
+                                     DeviceId device, int threads,
+                                     std::vector<std::string>* warnings) {
+  std::vector<LoadedModel> models;
+  models.push_back(load_model(path, device, threads, warnings));
+  for (const std::string& other : others)
+    models.push_back(load_model(other, device, threads, warnings));
+  return models;
 }
 
+}  // namespace
+
+Recognizer::Recognizer(const std::string& path, DeviceId device, int threads,
+                       std::span<const std::string> others)
+    : device_(device),
+      threads_(threads),
+      models_(load_models(path, others, device, threads, &warnings_)),
+      ensemble_(models_),
+      alphabet_(as_read(description().config.features, Alphabet(description().alphabet))),
+      vocabulary_(Vocabulary::of(alphabet_)) {}
+
 double Recognizer::frame_seconds() const {
-  const FeaturesConfig& f = description_.config.features;
+  const FeaturesConfig& f = description().config.features;
   const double step = f.type == FeatureType::image ? 1 : f.hop_ms / 1000.0;
-  return step * static_cast<double>(session_->subsampling());
+  return step * static_cast<double>(ensemble_.subsampling());
 }
 
 void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const {
-  const InputKind kind = input_kind(description_.config.features.type);
+  const InputKind kind = input_kind(description().config.features.type);
   if (kind == wanted) return;
   const char* own = kind == InputKind::features ? "ready features"
                     : kind == InputKind::image  ? "images"
                                                 : "recordings";
-  fail_input(file_, ": was trained on ", own, ", not on ", inputs);
+  fail_input(file(), ": was trained on ", own, ", not on ", inputs);
 }
 
 Matrix Recognizer::features(const GreyImage& image) const {
   require_trained_on(InputKind::image, "images");
   if (is_blank(image)) return {};
-  const LineConfig line = line_config(description_.config.features);
+  const LineConfig line = line_config(description().config.features);
   line.require_line(image.info(), "the image");
   return line_features(line, image, line.scaled_width(image.info()));
 }
 
 Matrix Recognizer::features(const Waveform& audio) const {
-  const FeaturesConfig& f = description_.config.features;
+  const FeaturesConfig& f = description().config.features;
   require_trained_on(InputKind::recording, "recordings");
   RONDO_CHECK(audio.sample_rate == f.rate, "audio at ", audio.sample_rate, " Hz, the model reads ",
               f.rate);
-  if (description_.config.task == Task::ctc && audio.is_digital_silence()) return {};
+  if (description().config.task == Task::ctc && audio.is_digital_silence()) return {};
   return FeatureExtractor(feature_config(f)).compute(audio.samples);
 }
 
 Transcript Recognizer::transcribe(const Waveform& audio) { return transcribe(features(audio)); }
 
 Transcript Recognizer::transcribe(Matrix x) {
-  if (description_.config.task != Task::ctc) {
-    fail_input(file_, ": is not a ctc model: it writes no text");
+  if (description().config.task != Task::ctc) {
+    fail_input(file(), ": is not a ctc model: it writes no text");
   }
   std::vector<Matrix> one;
   one.push_back(std::move(x));
@@ -89,7 +88,7 @@ Transcript Recognizer::transcribe(Matrix x) {
 std::vector<Prediction> Recognizer::predict(std::vector<Matrix> features) {
   std::vector<Prediction> all;
   std::vector<std::vector<float>> outputs = this->outputs(std::move(features));
-  if (on_device_ && description_.config.task == Task::ctc) {
+  if (on_device_ && description().config.task == Task::ctc) {
     for (Transcript& t : search(std::move(outputs))) all.emplace_back().transcript = std::move(t);
     return all;
   }
@@ -129,34 +128,34 @@ std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features
   for (size_t i = 0; i < features.size(); ++i) {
     Matrix& x = features[i];
     if (x.frames == 0) continue;
-    if (x.dim != description_.sizes.features) {
-      fail_input("features of ", x.dim, " columns, expected the ", description_.sizes.features,
-                 " that ", file_, " reads");
+    if (x.dim != description().sizes.features) {
+      fail_input("features of ", x.dim, " columns, expected the ", description().sizes.features,
+                 " that ", file(), " reads");
     }
-    normalize_utterance(x, cmvn_mode_of(description_.config.features));
-    if (!description_.mean.empty()) apply({description_.mean, description_.inverse_std}, x);
+    normalize_utterance(x, cmvn_mode_of(description().config.features));
+    if (!description().mean.empty()) apply({description().mean, description().inverse_std}, x);
     request.utterances.push_back(static_cast<int64_t>(i));
     examples.emplace_back().features = std::move(x);
   }
   if (examples.empty()) return all;
   HostBatch batch;
   pack_batch(request, examples, std::vector<uint64_t>(examples.size()),
-             static_cast<int32_t>(description_.sizes.features), batch);
+             static_cast<int32_t>(description().sizes.features), batch);
   const BatchView::Input input{features_input, batch.features.data(),
                                batch.features.size() * sizeof(float)};
   BatchView view;
   view.layout = &batch.layout;
   view.inputs = {&input, 1};
-  const std::vector<float>& packed = session_->predict(view);
-  const int64_t cols = description_.sizes.outputs;
+  const std::vector<float>& packed = ensemble_.predict(view);
+  const int64_t cols = description().sizes.outputs;
   for (size_t n = 0; n < batch.utterances.size(); ++n) {
     std::vector<float>& values = all[static_cast<size_t>(batch.utterances[n])];
     const auto pooled = packed.begin() + static_cast<int64_t>(n) * cols;
-    values = description_.config.task == Task::ctc
-                 ? unpack(packed, batch.layout, session_->subsampling(), n, cols)
+    values = description().config.task == Task::ctc
+                 ? unpack(packed, batch.layout, ensemble_.subsampling(), n, cols)
                  : std::vector<float>(pooled, pooled + cols);
     if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) {
-      fail_input(file_,
+      fail_input(file(),
                  ": its output is not a number; its weights have grown out of range, or the "
                  "features are too large");
     }
@@ -166,12 +165,12 @@ std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features
 
 Prediction Recognizer::interpret(std::vector<float> outputs) const {
   Prediction p;
-  if (description_.config.task == Task::ctc) {
+  if (description().config.task == Task::ctc) {
     p.transcript = decode(std::move(outputs));
     return p;
   }
   if (outputs.empty()) fail_input("there is no frame to predict from");
-  if (description_.config.task == Task::classify) {
+  if (description().config.task == Task::classify) {
     p.class_index =
         static_cast<int32_t>(std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
     p.probabilities = softmax(outputs);
@@ -195,13 +194,14 @@ Transcript Recognizer::decode(std::vector<float> logits) const {
 std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
                                                   const MediaReaders& readers,
                                                   bool references) const {
-  const TextEncoder* text = description_.config.task == Task::ctc ? &alphabet_ : nullptr;
-  auto data = open_dataset(description_.config, manifest,
+  const TextEncoder* text = description().config.task == Task::ctc ? &alphabet_ : nullptr;
+  auto data = open_dataset(description().config, manifest,
                            references ? DataUse::evaluation : DataUse::inference, readers, text);
-  if (!description_.mean.empty()) {
-    data->set_global_cmvn({description_.mean, description_.inverse_std});
+  if (!description().mean.empty()) {
+    data->set_global_cmvn({description().mean, description().inverse_std});
   }
-  if (references) require_fit(*data, manifest, description_.config.task, description_.sizes, file_);
+  if (references)
+    require_fit(*data, manifest, description().config.task, description().sizes, file());
   return data;
 }
 

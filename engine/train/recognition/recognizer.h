@@ -3,12 +3,16 @@
 //   Recognizer model("run", DeviceKind::cpu);
 //   std::cout << model.transcribe(waveform).text << "\n";
 //
+// Several models that read and write the same may be one, which says the mean of their
+// probabilities (engine/train/recognition/ensemble.h).
+//
 // Errors: InputError for files that are missing, damaged, not a model, or hold weights that are not
-// finite. One thread at a time.
+// finite, and for models that cannot be averaged. One thread at a time.
 #pragma once
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +24,7 @@
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
 #include "engine/train/model/model_file.h"
+#include "engine/train/recognition/ensemble.h"
 #include "engine/train/recognition/evaluation.h"
 #include "kernels/devices.h"
 
@@ -36,15 +41,20 @@ struct Prediction {
 class Recognizer {
  public:
   // `path`: a checkpoint directory, a generation, or a model file. threads 0: all CPUs that
-  // may be used.
-  Recognizer(const std::string& path, DeviceId device, int threads = 0);
+  // may be used. `others`: whose probabilities are averaged with its.
+  Recognizer(const std::string& path, DeviceId device, int threads = 0,
+             std::span<const std::string> others = {});
 
-  const ModelDescription& description() const { return description_; }
-  const std::string& file() const { return file_; }
+  // Of the first model, as session() is.
+  const ModelDescription& description() const { return models_.front().description; }
+  const std::string& file() const { return models_.front().file; }
+  bool is_ensemble() const { return models_.size() > 1; }
   const std::vector<std::string>& warnings() const { return warnings_; }
   const Alphabet& alphabet() const { return alphabet_; }
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  Session& session() { return *session_; }
+  Session& session() { return *models_.front().session; }
+  // What says what this says of a batch: all models, for evaluate().
+  EvaluatedModel& evaluated() { return ensemble_; }
 
   // Transcribes by ctc models. The waveform must have the model's sample rate (Error); one shorter
   // than a frame gives empty text, and so does digital silence.
@@ -89,11 +99,10 @@ class Recognizer {
   std::unique_ptr<BatchDecoder> on_device_;
   Confidence confidence_ = Confidence::mean;
   std::vector<std::string> warnings_;
-  std::string file_;
-  ModelDescription description_;
+  std::vector<LoadedModel> models_;
+  Ensemble ensemble_;  // of these
   Alphabet alphabet_;
   Vocabulary vocabulary_;
-  std::unique_ptr<Session> session_;
 };
 
 }  // namespace rondo

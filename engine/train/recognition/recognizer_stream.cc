@@ -15,6 +15,8 @@ namespace rondo {
 namespace {
 
 ChunkGraph graph_of(Recognizer& model) {
+  if (model.is_ensemble())
+    fail_input(model.file(), ": is one of several models; only a model by itself can stream");
   const FeaturesConfig& f = model.description().config.features;
   if (f.type == FeatureType::ready) {
     fail_input(model.file(), ": was trained on ready features, not on recordings");

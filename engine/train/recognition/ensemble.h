@@ -1,0 +1,62 @@
+// Several models as one: the mean of what they say of each frame.
+//
+// Probabilities are averaged, not logits: p(k | t) = 1/K sum over models of softmax(logits)(k),
+// each model with the same weight. What comes out are the logarithms of these means, which are
+// logits of the mean, so that a decoder, a language model and the loss need not know. Of regression
+// the numbers themselves are averaged. (Averaging posteriors: Hansen and Salamon, "Neural network
+// ensembles", 1990.)
+//
+// One thread at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/train/model/model_file.h"
+#include "engine/train/recognition/evaluation.h"
+
+namespace rondo {
+
+struct LoadedModel {
+  std::string file;
+  ModelDescription description;
+  std::unique_ptr<Session> session;
+};
+
+// Reads a model for use, not for training. What open_model() warns of goes to *warnings. Throws
+// InputError for a file that is missing, damaged, no model, or holds weights that are not finite.
+LoadedModel load_model(const std::string& path, DeviceId device, int threads,
+                       std::vector<std::string>* warnings);
+
+// Throws InputError, naming both files, unless the two read the same features, write the same
+// classes, and make a frame of equally many: only then can their outputs be averaged.
+void require_alike(const LoadedModel& first, const LoadedModel& other);
+
+class Ensemble final : public EvaluatedModel {
+ public:
+  // At least one, borrowed; all alike. Batches are normalised for the first; what the statistics of
+  // the others differ by is made up for here.
+  explicit Ensemble(const std::vector<LoadedModel>& models);
+  Ensemble(const Ensemble&) = delete;
+  Ensemble& operator=(const Ensemble&) = delete;
+
+  Shape prediction_shape() const override { return first().prediction_shape(); }
+  int64_t subsampling() const override { return first().subsampling(); }
+  const std::vector<float>& predict(const BatchView& batch) override;
+  // The loss is that of the mean.
+  const std::vector<float>& evaluate_and_predict(const BatchView& batch) override;
+  const StepResult& last_result() const override;
+
+ private:
+  Session& first() const { return *models_.front().session; }
+  BatchView normalized(const BatchView& batch, const ModelDescription& other);
+
+  const std::vector<LoadedModel>& models_;
+  std::vector<float> features_;
+  BatchView::Input input_;
+  std::vector<float> mean_;
+  std::unique_ptr<Session> loss_;  // scores -> loss, made when it is first asked for
+};
+
+}  // namespace rondo

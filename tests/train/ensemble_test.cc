@@ -1,0 +1,196 @@
+// Several models as one: what they say together, and which do not fit together.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <random>
+
+#include "engine/train/recognition/recognizer.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+
+namespace {
+
+constexpr int columns = 6;
+
+struct Made {
+  Config config;
+  std::vector<std::string> alphabet = {" ", "a", "b"};
+  float mean = 0, inverse_std = 1;  // of each column, with Cmvn::global
+
+  Made() {
+    config.features.type = FeatureType::ready;
+    config.features.cmvn = Cmvn::none;
+    config.model.hidden = 8;
+    config.model.layers = 1;
+    config.model.subsample = 2;
+    config.training.threads = 1;
+  }
+
+  std::string write(const std::string& path) const {
+    ModelDescription d;
+    d.config = config;
+    const bool is_text = config.task == Task::ctc;
+    if (is_text) d.alphabet = alphabet;
+    d.sizes = {columns, is_text ? static_cast<int64_t>(alphabet.size()) + 1 : 4};
+    if (config.features.cmvn == Cmvn::global) {
+      d.mean.assign(columns, mean);
+      d.inverse_std.assign(columns, inverse_std);
+    }
+    Session session(build_model(config.model, config.task, d.sizes),
+                    session_options(config, DeviceId{}));
+    const TensorView w = session.parameters().weight("output.weight");
+    for (int64_t i = 0; i < w.numel(); ++i) w.as<float>()[i] *= 12;
+    save_model(path, session, d);
+    return path;
+  }
+};
+
+Made seeded(uint64_t seed) {
+  Made m;
+  m.config.training.seed = seed;
+  return m;
+}
+
+Matrix noise(int64_t frames) {
+  std::mt19937 random(static_cast<unsigned>(frames));
+  std::normal_distribution<float> normal(0, 1);
+  Matrix m(frames, columns);
+  for (float& v : m.data) v = normal(random);
+  return m;
+}
+
+std::vector<double> softmax(const float* row, int32_t classes) {
+  std::vector<double> p;
+  double sum = 0;
+  for (int32_t c = 0; c < classes; ++c) sum += p.emplace_back(std::exp(double{row[c]}));
+  for (double& v : p) v /= sum;
+  return p;
+}
+
+// Compares with the mean of the softmax of what each says alone; the longest difference.
+double furthest(const Transcript& together, const std::vector<Transcript>& alone) {
+  double most = 0;
+  for (int32_t t = 0; t < together.frames; ++t) {
+    const size_t row = static_cast<size_t>(t) * static_cast<size_t>(together.classes);
+    const auto found = softmax(&together.logits[row], together.classes);
+    std::vector<double> mean(found.size());
+    for (const Transcript& a : alone) {
+      const auto p = softmax(&a.logits.at(row), together.classes);
+      for (size_t c = 0; c < mean.size(); ++c) mean[c] += p[c] / static_cast<double>(alone.size());
+    }
+    for (size_t c = 0; c < mean.size(); ++c) {
+      const double d = std::abs(found[c] - mean[c]);
+      most = d <= most ? most : d;  // NaN is the most
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("models together say the mean of their probabilities") {
+  const TemporaryFolder folder;
+  const bool own_statistics = GENERATE(false, true);
+  std::vector<std::string> paths;
+  for (uint64_t seed : {1, 2, 3}) {
+    Made m = seeded(seed);
+    if (own_statistics) {
+      m.config.features.cmvn = Cmvn::global;
+      m.mean = 0.3f * static_cast<float>(seed);
+      m.inverse_std = 0.5f + 0.25f * static_cast<float>(seed);
+    }
+    paths.push_back(m.write(folder.path("model" + std::to_string(seed))));
+  }
+  std::vector<Transcript> alone;
+  for (const std::string& path : paths)
+    alone.push_back(Recognizer(path, DeviceId{}, 1).transcribe(noise(31)));
+  Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
+  CHECK(all.is_ensemble());
+  const Transcript together = all.transcribe(noise(31));
+  REQUIRE(together.frames == 16);
+  CHECK(furthest(together, alone) < 1e-6);
+  CHECK(furthest(together, {alone[0]}) > 0.05);  // the models do differ
+}
+
+TEST_CASE("the loss of models together is that of their mean") {
+  const TemporaryFolder folder;
+  std::vector<std::string> paths = {seeded(1).write(folder.path("a")),
+                                    seeded(2).write(folder.path("b"))};
+  Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
+  // Two frames of the output with an empty text, and one with the label 2.
+  const std::vector<int32_t> lengths = {3, 2}, labels = {2}, offsets = {0, 0, 1};
+  const PackedHost layout = build_packed(lengths);
+  const Matrix x = noise(5);
+  const BatchView::Input input{features_input, x.data.data(), x.data.size() * sizeof(float)};
+  BatchView view;
+  view.layout = &layout;
+  view.inputs = {&input, 1};
+  view.labels = labels;
+  view.label_offsets = offsets;
+  const std::vector<float> scores = all.evaluated().evaluate_and_predict(view);
+  REQUIRE(scores.size() == 3 * 4);
+  const StepResult& result = all.evaluated().last_result();
+  REQUIRE(result.losses.size() == 2);
+  // Rows: frame 0 of both, frame 1 of the first.
+  CHECK(result.losses[0] ==
+        Approx(-std::log(softmax(&scores[0], 4)[0]) - std::log(softmax(&scores[8], 4)[0])));
+  CHECK(result.losses[1] == Approx(-std::log(softmax(&scores[4], 4)[2])));
+}
+
+TEST_CASE(
+    "classifiers together say the mean of their probabilities, regressions of their numbers") {
+  const TemporaryFolder folder;
+  for (const Task task : {Task::classify, Task::regress}) {
+    std::vector<std::string> paths;
+    std::vector<Prediction> alone;
+    for (uint64_t seed : {1, 2}) {
+      Made m = seeded(seed);
+      m.config.task = task;
+      paths.push_back(m.write(folder.path("model" + std::to_string(seed))));
+      alone.push_back(Recognizer(paths.back(), DeviceId{}, 1).predict({noise(9)}).front());
+    }
+    Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
+    const Prediction p = all.predict({noise(9)}).front();
+    for (size_t i = 0; i < 4; ++i) {
+      if (task == Task::classify) {
+        const double mean = (alone[0].probabilities[i] + alone[1].probabilities[i]) / 2;
+        CHECK(p.probabilities.at(i) == Approx(mean).margin(1e-6));
+      } else {
+        CHECK(p.values.at(i) == Approx((alone[0].values[i] + alone[1].values[i]) / 2));
+      }
+    }
+  }
+}
+
+TEST_CASE("models that do not fit together are refused by the names of both") {
+  const TemporaryFolder folder;
+  const std::string first = Made().write(folder.path("first"));
+  const auto refused = [&](const Made& other, const std::string& why) {
+    const std::vector<std::string> others = {other.write(folder.path("other"))};
+    CHECK_THROWS_WITH(Recognizer(first, DeviceId{}, 1, others),
+                      others[0] + ": cannot be averaged with " + first + ": " + why);
+  };
+  Made m;
+  m.config.features.cmvn = Cmvn::utterance;
+  refused(m, "it reads otherwise, features.cmvn: \"none\" -> \"utterance\"");
+  m = {};
+  m.config.model.subsample = 3;
+  refused(m, "it makes a frame of the output of 3 of the input, not of 2");
+  const std::string cure = "; training with the same data.alphabet gives all models the same";
+  m = {};
+  m.alphabet = {" ", "a", "c"};
+  refused(m, "it lacks the character 'b'" + cure);
+  m.alphabet = {" ", "a", "b", "c"};
+  refused(m, "it has the character 'c' besides" + cure);
+  m.alphabet = {"a", " ", "b"};
+  refused(m, "its characters have other labels" + cure);
+  m = {};
+  m.config.task = Task::classify;
+  refused(m, "it reads otherwise, task: \"ctc\" -> \"classify\"");
+  // Dither is of training alone, and how a model came about does not matter.
+  m = seeded(4);
+  m.config.features.dither = 1;
+  m.config.model.hidden = 5;
+  const std::vector<std::string> others = {m.write(folder.path("other"))};
+  CHECK_NOTHROW(Recognizer(first, DeviceId{}, 1, others));
+}

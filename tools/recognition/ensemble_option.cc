@@ -1,0 +1,27 @@
+#include "tools/recognition/ensemble_option.h"
+
+#include "engine/train/model/model_file.h"
+#include "tools/command.h"
+
+namespace rondo {
+
+void add_ensemble_option(Command& command, std::vector<std::string>* others) {
+  command
+      .add_option("--with", *others,
+                  "a further model, whose probabilities are averaged with the first's; may be "
+                  "given several times")
+      .one_word()
+      .check(check_file_name)
+      .type_name("MODEL");
+}
+
+std::vector<std::string> files_of_models(const std::string& model,
+                                         const std::vector<std::string>& others) {
+  std::vector<std::string> files = files_of_model(model);
+  for (const std::string& other : others) {
+    for (std::string& file : files_of_model(other)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+}  // namespace rondo
