@@ -150,6 +150,10 @@ int64_t Session::subsampling() const {
   return state_->evaluate.graph.total_factor(prediction_shape().level);
 }
 
+int32_t Session::output_frames(int32_t length) const {
+  return state_->evaluate.graph.frames_at(prediction_shape().level, length);
+}
+
 void Session::set_reducer(GradientReducer* reducer) { state_->reducer = reducer; }
 void Session::set_learning_rate(double rate) {
   RONDO_CHECK(!state_->updated, "the update has been enqueued with its batch");

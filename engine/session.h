@@ -171,8 +171,10 @@ class Session {
   const std::vector<float>& predict(const BatchView& batch);
   const std::vector<float>& evaluate_and_predict(const BatchView& batch);
   Shape prediction_shape() const;
-  // Frames of the input per frame of the prediction.
+  // Frames of the input per frame of the prediction; and how many the prediction has of a sequence
+  // of so many.
   int64_t subsampling() const;
+  int32_t output_frames(int32_t length) const;
 
   // Weights and strings as one safetensors file, replaced atomically. load() checks that names,
   // types and shapes agree and says which do not (InputError).

@@ -279,7 +279,7 @@ void add_eval(Command& program) {
   command.add_option("manifest", o->manifest, "JSONL manifest with references")
       .required()
       .check(check_file_name);
-  add_ensemble_option(command, &o->others);
+  add_ensemble_option(command, &o->others).check(check_file_name);
   add_decoding_options(command, &o->decoding, false);
   command.add_option("--group-by", o->group,
                      "rates for each value of this manifest field (speaker, voice, ...)");

@@ -359,7 +359,7 @@ void add_common_options(Command& command, PredictOptions* o) {
   command.add_option("model", o->model, "checkpoint directory or model file")
       .required()
       .check(check_file_name);
-  add_ensemble_option(command, &o->others);
+  add_ensemble_option(command, &o->others).check(check_file_name);
   command
       .add_option("files", o->files,
                   "recordings, images of text lines, pages of lines (PAGE-XML, ALTO) or ready "

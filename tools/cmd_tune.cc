@@ -117,7 +117,7 @@ void add_tune(Command& program) {
                   "with its outputs as features")
       .required()
       .check(check_file_name);
-  add_ensemble_option(command, &o->others);
+  add_ensemble_option(command, &o->others).check(check_file_name);
   add_decoding_options(command, &o->decoding, false);
   command.add_option("--metric", o->metric, "what to make small: errors in words or in characters")
       .one_of({"wer", "cer"})

@@ -47,7 +47,14 @@ ValueId build_conv2d(Graph& g, ValueId x, const std::string& name, const LayerCo
 
 ValueId build_pool2d(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
   return layers::pool2d(g, x, name, layer.choice<Pooling2d>("pooling"), layer.integer("height"),
-                        layer.integer("width"));
+                        layer.integer("width"), layer.flag("whole"));
+}
+
+ValueId build_lstm_height(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
+  return layers::lstm_height(g, x, name,
+                             {.hidden = layer.integer("hidden"),
+                              .bidirectional = layer.flag("bidirectional"),
+                              .summarize = layer.flag("summary")});
 }
 
 ValueId build_layer_norm(Graph& g, ValueId x, const std::string& name, const LayerConfig&) {
@@ -128,9 +135,23 @@ std::span<const LayerType> layer_types() {
                     {"max", "mean"}},
                    {"height", 2, from(1, 1024),
                     "rows of a window; what fills none at the bottom is dropped"},
-                   {"width", 2, from(1, 64), "frames of a window; the last one has what is left"}},
+                   {"width", 2, from(1, 64), "frames of a window; the last one has what is left"},
+                   {"whole", false, any,
+                    "frames that are left at the end and fill no window are dropped, as kraken and "
+                    "Tesseract do"}},
        .build = build_pool2d,
-       .frames_per_frame = "width"},
+       .frames_per_frame = "width",
+       .drops_rest = "whole"},
+      {.name = "lstm_height",
+       .prefix = "lstm_height",
+       .help = "an LSTM along the height of images, for each column of pixels by itself, from top "
+               "to bottom",
+       .options = {{"hidden", 64, from(1, 65536), "cells per direction"},
+                   {"bidirectional", false, any, "read in both directions, without a summary"},
+                   {"summary", true, any,
+                    "the last output of a column becomes the frame's values; otherwise an image "
+                    "comes out"}},
+       .build = build_lstm_height},
       {.name = "layer_norm",
        .prefix = "norm",
        .help =

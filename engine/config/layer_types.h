@@ -41,6 +41,8 @@ struct LayerType {
   ValueId (*build)(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer);
   // The option that says how many frames become one; nullptr: every frame stays.
   const char* frames_per_frame = nullptr;
+  // The option that says whether the frames that are left at the end, too few, are dropped.
+  const char* drops_rest = nullptr;
 };
 
 // All of them, in the order in which they are listed for users.

@@ -190,13 +190,26 @@ class Parser {
   void read_lstm() {
     const char direction = take_letter("fb");
     if (direction == 0) fail("f or b: an LSTM that reads forwards, or in both directions");
-    if (!take("x")) fail("x: an LSTM along the width");
-    require_frames("before the LSTM");
+    const char axis = take_letter("xy");
+    if (axis == 0) fail("x or y: an LSTM along the width, or along the height");
+    const size_t summary_at = at_;
+    const bool summary = take("s");
+    if (axis == 'x') {
+      if (summary)
+        fail_at(summary_at, "the number of cells: a summary of the width leaves no line");
+      require_frames("before the LSTM");
+    } else {
+      require_image();
+      if (summary && direction == 'b')
+        fail_at(summary_at, "the number of cells: only an LSTM that reads one way has a summary");
+    }
     skip_name();
-    LayerConfig layer("lstm");
+    LayerConfig layer(axis == 'x' ? "lstm" : "lstm_height");
     set_number(layer, "hidden", "the number of cells");
     end_layer();
     layer.set("bidirectional", direction == 'b');
+    if (axis == 'y') layer.set("summary", summary);
+    if (summary) shape_.image = false;
     model_.layers.push_back(std::move(layer));
   }
 

@@ -165,12 +165,35 @@ size_t maker_of(const Graph& g, ValueId id) {
 
 }  // namespace
 
+namespace {
+
+// Cuts are at multiples of every level's factor; these levels have none.
+void require_cuttable(const Graph& graph, const char* purpose) {
+  require_time_rules(graph, purpose);
+  for (const Level& level : graph.levels) {
+    if (level.column > 0) {
+      fail_input(
+          "an LSTM along the height of images takes each column for a sequence by itself, so "
+          "a model with it cannot ",
+          purpose);
+    }
+    if (level.whole) {
+      fail_input(
+          "a layer drops the frames that fill no window at the end of a sequence (whole = "
+          "true), so a model with it cannot ",
+          purpose);
+    }
+  }
+}
+
+}  // namespace
+
 ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_length) {
   ChunkGraph c;
   c.graph = training;
   c.loss = loss;
   c.graph.keep(loss);
-  require_time_rules(training, "be cut in time");
+  require_cuttable(training, "be cut in time");
   const size_t at = find_loss(c.graph);
   if (at != no_node) cut_loss(c, at, max_label_length);
   expose_all(c);
@@ -185,7 +208,7 @@ ChunkGraph streaming_graph(const Graph& evaluation) {
   ChunkGraph c;
   c.graph = evaluation;
   for (Value& v : c.graph.values) v.keep = false;
-  require_time_rules(evaluation, "stream");
+  require_cuttable(evaluation, "stream");
   const size_t at = find_loss(c.graph);
   if (at == no_node) fail_input("is not a ctc model: it writes no text");
   c.logits = c.graph.nodes[at].inputs[0];

@@ -137,8 +137,11 @@ BatchMemory::BatchMemory(const Graph& graph, const BatchCapacity& capacity, Devi
     host.keys.reserve(static_cast<size_t>(c.sequences));
     host.first_frame.reserve(static_cast<size_t>(c.sequences));
   }
-  level_lengths_.reserve(static_cast<size_t>(capacity.packed.sequences));
-  level_first_.reserve(static_cast<size_t>(capacity.packed.sequences));
+  size_t most = 0;
+  for (const auto& place : places_.levels)
+    most = std::max(most, static_cast<size_t>(place.capacity.sequences));
+  level_lengths_.reserve(most);
+  level_first_.reserve(most);
   input_bytes_.assign(places_.inputs.size(), 0);
   if (device.kind() == DeviceKind::cpu) return;
   for (Slot& slot : slots_) {
@@ -201,13 +204,18 @@ void BatchMemory::write_layout(std::byte* to, const BatchView& batch) {
     } else {
       const Level& spec = graph_.levels[l];
       const PackedHost& parent = layouts_[static_cast<size_t>(spec.parent)];
-      level_lengths_.clear();
-      level_first_.clear();
-      for (size_t n = 0; n < parent.lengths.size(); ++n) {
-        level_lengths_.push_back((parent.lengths[n] + spec.factor - 1) / spec.factor);
-        level_first_.push_back(parent.first_frame[n] / spec.factor);
+      if (spec.column > 0) {
+        level_lengths_.assign(static_cast<size_t>(parent.extent.rows), spec.column);
+        host.assign(level_lengths_);
+      } else {
+        level_lengths_.clear();
+        level_first_.clear();
+        for (size_t n = 0; n < parent.lengths.size(); ++n) {
+          level_lengths_.push_back(spec.frames(parent.lengths[n]));
+          level_first_.push_back(parent.first_frame[n] / spec.factor);
+        }
+        host.assign(level_lengths_, parent.keys, level_first_);
       }
-      host.assign(level_lengths_, parent.keys, level_first_);
     }
     const BatchPlaces::Level& place = places_.levels[l];
     put(to, place.extent, std::span(&std::as_const(host.extent), 1));

@@ -116,22 +116,38 @@ ValueId Graph::add_activation(std::string name, Shape s, DType dtype) {
   return static_cast<ValueId>(values.size()) - 1;
 }
 
-int Graph::add_level(int parent, int factor) {
-  RONDO_CHECK(parent >= 0 && parent < static_cast<int>(levels.size()), "no level ", parent);
-  RONDO_CHECK(factor >= 1, "subsampling factor ", factor);
-  for (size_t i = 0; i < levels.size(); ++i) {
-    if (levels[i].parent == parent && levels[i].factor == factor) return static_cast<int>(i);
-  }
-  levels.push_back({parent, factor});
+int Graph::add_level(Level level) {
+  RONDO_CHECK(level.parent >= 0 && level.parent < static_cast<int>(levels.size()), "no level ",
+              level.parent);
+  RONDO_CHECK(level.factor >= 1, "subsampling factor ", level.factor);
+  RONDO_CHECK(level.column == 0 || (level.column > 0 && level.factor == 1), "columns of ",
+              level.column, " pixels, subsampled");
+  const auto found = std::find(levels.begin() + 1, levels.end(), level);
+  if (found != levels.end()) return static_cast<int>(found - levels.begin());
+  levels.push_back(level);
   return static_cast<int>(levels.size()) - 1;
+}
+
+std::vector<Level> Graph::path_to(int level) const {
+  std::vector<Level> path;
+  for (int l = level; l > 0; l = path.back().parent)
+    path.push_back(levels.at(static_cast<size_t>(l)));
+  std::reverse(path.begin(), path.end());
+  return path;
 }
 
 int64_t Graph::total_factor(int level) const {
   int64_t factor = 1;
-  for (int l = level; l > 0; l = levels.at(static_cast<size_t>(l)).parent) {
-    factor *= levels.at(static_cast<size_t>(l)).factor;
-  }
+  for (const Level& l : path_to(level)) factor *= l.factor;
   return factor;
+}
+
+int32_t Graph::frames_at(int level, int32_t length) const {
+  for (const Level& l : path_to(level)) {
+    RONDO_CHECK(l.column == 0, "frames of a line, of its columns' pixels");
+    length = l.frames(length);
+  }
+  return length;
 }
 
 std::vector<ValueId> Graph::add_node(std::string op, std::vector<ValueId> inputs,
@@ -174,6 +190,8 @@ uint64_t Graph::hash() const {
   for (const Level& l : levels) {
     h.number(l.parent);
     h.number(l.factor);
+    h.number(l.whole);
+    h.number(l.column);
   }
   for (const Value& v : values) {
     if (v.role == ValueRole::parameter || v.role == ValueRole::input) h.text(v.name);

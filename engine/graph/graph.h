@@ -126,10 +126,22 @@ struct Node {
   ValueId gradient_of = no_value;
 };
 
-// Packed frames after subsampling: each sequence has ceil(length / factor) frames of its parent's.
+// Packed frames that were made of another level's, its parent's: fewer of each sequence, or the
+// pixels of its frames.
 struct Level {
   int parent = -1;
+  // So many frames become one. What is left at the end of a sequence becomes one more, unless
+  // `whole`: then it is dropped.
   int factor = 1;
+  bool whole = false;
+  // Above 0: each frame of the parent, a column of so many pixels, is a sequence by itself.
+  int column = 0;
+
+  // Frames of a sequence that has `length` in the parent.
+  int32_t frames(int32_t length) const {
+    return column > 0 ? column : (length + (whole ? 0 : factor - 1)) / factor;
+  }
+  bool operator==(const Level&) const = default;
 };
 
 class Graph {
@@ -152,9 +164,15 @@ class Graph {
   // The dtype is f32 (f64 in an f64 graph). Throws Error when the name is taken.
   ValueId add_parameter(std::string name, int64_t rows, int64_t cols, Init init);
   ValueId add_activation(std::string name, Shape shape, DType dtype);
-  int add_level(int parent, int factor);
+  // The level that is made so, which nodes share.
+  int add_level(Level level);
+  int add_level(int parent, int factor) { return add_level({parent, factor}); }
+  // From one of the input's to `level`, itself the last; empty for level 0.
+  std::vector<Level> path_to(int level) const;
   // Frames of level 0 per frame of `level`.
   int64_t total_factor(int level) const;
+  // Frames of `level` that a sequence of `length` at level 0 has; not below a level of columns.
+  int32_t frames_at(int level, int32_t length) const;
 
   // Appends a node; the rule of `op` infers and adds the outputs.
   std::vector<ValueId> add_node(std::string op, std::vector<ValueId> inputs,

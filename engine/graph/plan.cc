@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
@@ -38,13 +39,20 @@ std::string activations_purpose(const Graph& graph, const BatchCapacity& capacit
 
 PackedCapacity level_capacity(const Graph& graph, const BatchCapacity& capacity, int level) {
   PackedCapacity c = capacity.packed;
-  std::vector<int> chain;
-  for (int l = level; l > 0; l = graph.levels.at(static_cast<size_t>(l)).parent) chain.push_back(l);
-  for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
-    const int64_t factor = graph.levels[static_cast<size_t>(*it)].factor;
+  for (const Level& l : graph.path_to(level)) {
+    if (l.column > 0) {
+      constexpr int64_t most = std::numeric_limits<int32_t>::max();
+      if (c.rows > most / l.column) {
+        fail_input("a batch of ", c.rows, " columns of ", l.column, " pixels, expected at most ",
+                   most, " pixels");
+      }
+      c = {c.rows * l.column, l.column, static_cast<int32_t>(c.rows)};
+      continue;
+    }
     // sum of ceil(len / f) <= (rows + N (f - 1)) / f
-    c.rows = std::min(c.rows, (c.rows + c.sequences * (factor - 1)) / factor);
-    c.frames = static_cast<int32_t>(ceil_div<int64_t>(c.frames, factor));
+    const int64_t spare = l.whole ? 0 : c.sequences * (int64_t{l.factor} - 1);
+    c.rows = std::min(c.rows, (c.rows + spare) / l.factor);
+    c.frames = l.frames(c.frames);
   }
   return c;
 }

@@ -4,6 +4,26 @@
 
 namespace rondo {
 
+namespace {
+
+struct Extent {
+  double sequences, frames;
+};
+
+// Of a level, from so many sequences of so many frames of the input.
+Extent extent_at(const Graph& g, int level, Extent e) {
+  for (const Level& l : g.path_to(level)) {
+    if (l.column > 0) {
+      e = {e.sequences * e.frames, static_cast<double>(l.column)};
+    } else {
+      e.frames = std::ceil(e.frames / static_cast<double>(l.factor));
+    }
+  }
+  return e;
+}
+
+}  // namespace
+
 double rows_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
   switch (shape.axis) {
     case Axis::fixed:
@@ -13,12 +33,12 @@ double rows_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
     case Axis::frames:
       break;
   }
-  return batch.sequences *
-         std::ceil(batch.frames / static_cast<double>(g.total_factor(shape.level)));
+  const Extent e = extent_at(g, shape.level, {batch.sequences, std::ceil(batch.frames)});
+  return e.sequences * e.frames;
 }
 
 double steps_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
-  return std::ceil(batch.steps() / static_cast<double>(g.total_factor(shape.level)));
+  return extent_at(g, shape.level, {batch.sequences, std::ceil(batch.steps())}).frames;
 }
 
 double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {

@@ -9,9 +9,9 @@ namespace {
 
 int64_t height_of(const Shape& shape) { return shape.height == 0 ? shape.cols : shape.height; }
 
-int level_after(Graph& g, ValueId x, int stride) {
+int level_after(Graph& g, ValueId x, int stride, bool whole = false) {
   const int from = g.shape(x).level;
-  return stride == 1 ? from : g.add_level(from, stride);
+  return stride == 1 ? from : g.add_level({.parent = from, .factor = stride, .whole = whole});
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions
 }
 
 ValueId pool2d(Graph& g, ValueId x, const std::string& name, Pooling2d pooling, int height,
-               int width) {
+               int width, bool whole) {
   RONDO_CHECK(height >= 1 && width >= 1, "pool2d '", name, "': windows of ", height, " x ", width);
   const int64_t found = height_of(g.shape(x));
   if (height > found) {
@@ -64,7 +64,24 @@ ValueId pool2d(Graph& g, ValueId x, const std::string& name, Pooling2d pooling, 
                      {"height", found},
                      {"rows", int64_t{height}},
                      {"columns", int64_t{width}},
-                     {"level", int64_t{level_after(g, x, width)}}})[0];
+                     {"level", int64_t{level_after(g, x, width, whole)}}})[0];
+}
+
+ValueId lstm_height(Graph& g, ValueId x, const std::string& name, const HeightLstmOptions& o) {
+  if (o.summarize && o.bidirectional) {
+    fail_input(name,
+               ": an LSTM along the height that reads both ways has no last output; expected "
+               "bidirectional = false, or summary = false");
+  }
+  const Shape shape = g.shape(x);
+  const int64_t height = height_of(shape);
+  const int level = g.add_level({.parent = shape.level, .column = static_cast<int>(height)});
+  const ValueId columns =
+      g.add_node("columns", {x}, {{"level", int64_t{level}}, {"height", height}})[0];
+  const LstmLayerResult result =
+      lstm_layer(g, columns, name, {.hidden = o.hidden, .bidirectional = o.bidirectional});
+  if (o.summarize) return result.final_state.h;
+  return g.add_node("images", {result.y}, {{"level", int64_t{shape.level}}, {"height", height}})[0];
 }
 
 }  // namespace rondo::layers

@@ -64,8 +64,9 @@ ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions
 // The greatest, or the mean, of each `height` x `width` pixels that lie side by side: floor(image's
 // height / height) rows and ceil(length / width) frames come out, the last of what is left. Throws
 // InputError, which begins with `name`, where the image is less than `height` high.
+// `whole`: what is left of a sequence is dropped, and floor(length / width) frames come out.
 ValueId pool2d(Graph& g, ValueId x, const std::string& name, Pooling2d pooling, int height,
-               int width);
+               int width, bool whole = false);
 
 struct LstmOptions {
   int64_t hidden = 0;
@@ -93,6 +94,18 @@ ValueId lstm(Graph& g, ValueId x, const std::string& name, const LstmOptions& op
 // layer_norm and residual.
 LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const LstmOptions& options,
                            LstmState initial = {});
+
+// An LSTM along the height of images, from top to bottom, or both ways: every column of pixels is a
+// sequence by itself, whose frames are its pixels. `summarize`: its last output, at the bottom,
+// becomes the frame, and the image plain frames of `hidden` columns; that reads one way. Otherwise
+// an image of as many rows comes out. Parameters as of lstm_layer(). Throws InputError, which
+// begins with `name`, for a summary of both ways.
+struct HeightLstmOptions {
+  int64_t hidden = 0;
+  bool bidirectional = false;
+  bool summarize = true;
+};
+ValueId lstm_height(Graph& g, ValueId x, const std::string& name, const HeightLstmOptions& options);
 
 // A function of one operand, of each element.
 ValueId activation(Graph& g, ValueId x, PointwiseFunction function);

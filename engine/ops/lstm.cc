@@ -1,11 +1,13 @@
 // lstm: one layer over all frames, one or two directions.
 //   inputs   x, h0, c0, then per direction w, r, b, p (absent: no_value)
-//   outputs  y, hn, cn, gates, cells [, hidden]
+//   outputs  y, hn, cn, gates, cells [, hidden]; at a level of columns hn and cn are frames of its
+//            parent, for each of which is a sequence here
 //   attributes directions, input, hidden, projection [, run]
 #include "kernels/lstm/lstm.h"
 
 #include "engine/ops/bind.h"
 #include "engine/ops/rules_list.h"
+#include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -40,10 +42,15 @@ std::vector<InferredValue> infer(const Graph& g, const Node& node) {
   RONDO_CHECK(x.cols == d.input, "lstm expects ", d.input, " columns, gets ", x.cols);
   RONDO_CHECK(node.inputs.size() == first_weight + 4 * static_cast<size_t>(d.directions),
               "lstm: ", node.inputs.size(), " inputs");
+  const Level& level = g.levels.at(static_cast<size_t>(x.level));
+  const auto final_state = [&](int64_t cols) {
+    return level.column > 0 ? Shape::frames(level.parent, cols, d.directions)
+                            : Shape::sequences(cols, d.directions);
+  };
   std::vector<InferredValue> out = {
       {"lstm.y", Shape::frames(x.level, d.directions * d.output()), t},
-      {"lstm.hn", Shape::sequences(d.output(), d.directions), t},
-      {"lstm.cn", Shape::sequences(d.hidden, d.directions), state_dtype(t)},
+      {"lstm.hn", final_state(d.output()), t},
+      {"lstm.cn", final_state(d.hidden), state_dtype(t)},
       {"lstm.gates", Shape::frames(x.level, 4 * d.hidden, d.directions), t},
       {"lstm.cells", Shape::frames(x.level, d.hidden, d.directions), state_dtype(t)}};
   if (d.projection) {
@@ -104,6 +111,29 @@ size_t workspace(const Context& context, const Graph& g, const Node& node,
                               level_capacity(g, capacity, g.shape(id).level));
 }
 
+// The outputs of a summary of columns, which nobody reads in inference, lie at the workspace's end.
+size_t unread_bytes(const Graph& g, const Node& node, const BatchCapacity& capacity) {
+  const ValueId y = node.outputs.at(0);
+  if (g.levels.at(static_cast<size_t>(g.shape(y).level)).column == 0) return 0;
+  return static_cast<size_t>(value_elements(g, capacity, g.shape(y))) * size_of(g.value(y).dtype);
+}
+
+size_t forward_workspace(const Context& context, const Graph& g, const Node& node,
+                         const BatchCapacity& capacity) {
+  const size_t bytes = workspace<LstmPhase::forward>(context, g, node, capacity);
+  return round_up(bytes, size_t{64}) + unread_bytes(g, node, capacity);
+}
+
+TensorView unread_output(const Binder& b, const Node& node) {
+  const Shape& y = b.graph().shape(node.outputs[0]);
+  const size_t bytes = unread_bytes(b.graph(), node, b.capacity());
+  if (bytes == 0) return {};
+  const TensorView space = b.workspace();
+  return {static_cast<std::byte*>(space.data) + (space.bytes() - bytes),
+          b.graph().value(node.outputs[0]).dtype,
+          {value_elements(b.graph(), b.capacity(), y) / y.cols, y.cols}};
+}
+
 void bind_weights(const Binder& b, const std::vector<ValueId>& ids, size_t first, int directions,
                   LstmWeights* weights) {
   for (int d = 0; d < directions; ++d) {
@@ -123,6 +153,7 @@ Thunk bind(const Binder& b, const Node& node) {
   a.c0 = with_planes(b.input(node, 2), planes);
   bind_weights(b, node.inputs, first_weight, a.dims.directions, a.weights);
   a.y = b.output(node, 0);
+  if (!a.y) a.y = unread_output(b, node);
   a.hn = with_planes(b.output(node, 1), planes);
   a.cn = with_planes(b.output(node, 2), planes);
   a.gates = with_planes(b.output(node, 3), planes);
@@ -218,7 +249,7 @@ const OpRule& lstm_rule() {
   static const OpRule rule{.op = "lstm",
                            .infer = infer,
                            .backward = backward,
-                           .workspace = workspace<LstmPhase::forward>,
+                           .workspace = forward_workspace,
                            .bind = bind,
                            .time = {.kind = TimeKind::recurrent,
                                     .states = {.initial = {1, 2}, .final = {1, 2}},

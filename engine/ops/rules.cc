@@ -11,6 +11,7 @@ const std::vector<const OpRule*>& table() {
   static const std::vector<const OpRule*> rules = {
       &accumulate_rule(),
       &cast_rule(),
+      &columns_rule(),
       &conv_rule(),
       &conv_grad_input_rule(),
       &conv_grad_weight_rule(),
@@ -25,6 +26,7 @@ const std::vector<const OpRule*>& table() {
       &edge_frames_rule(),
       &edge_frames_grad_rule(),
       &fill_rule(),
+      &images_rule(),
       &layer_norm_rule(),
       &layer_norm_grad_rule(),
       &linear_rule(),

@@ -7,6 +7,7 @@ namespace rondo {
 
 const OpRule& accumulate_rule();
 const OpRule& cast_rule();
+const OpRule& columns_rule();
 const OpRule& conv_rule();
 const OpRule& conv_grad_input_rule();
 const OpRule& conv_grad_weight_rule();
@@ -21,6 +22,7 @@ const OpRule& dropout_rule();
 const OpRule& edge_frames_rule();
 const OpRule& edge_frames_grad_rule();
 const OpRule& fill_rule();
+const OpRule& images_rule();
 const OpRule& layer_norm_rule();
 const OpRule& layer_norm_grad_rule();
 const OpRule& linear_rule();

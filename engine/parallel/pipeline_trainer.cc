@@ -243,6 +243,9 @@ Shape PipelineTrainer::prediction_shape() const {
 int64_t PipelineTrainer::subsampling() const {
   return evaluation_.graph.total_factor(prediction_shape().level);
 }
+int32_t PipelineTrainer::output_frames(int32_t length) const {
+  return evaluation_.graph.frames_at(prediction_shape().level, length);
+}
 
 Session::Memory PipelineTrainer::memory() const {
   Session::Memory m;

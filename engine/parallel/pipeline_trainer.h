@@ -84,6 +84,7 @@ class PipelineTrainer {
   const StepResult& last_result() const { return result_; }
   Shape prediction_shape() const;
   int64_t subsampling() const;
+  int32_t output_frames(int32_t length) const;
 
   // Plans memory for micro-batches up to `capacity`.
   void reserve(const BatchCapacity& capacity);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
@@ -77,17 +78,17 @@ std::vector<ValueId> crossing_values(const Graph& graph, int from, int to) {
 int64_t live_rows(const Graph& graph, const PackedHost& layout, const Shape& shape) {
   if (shape.axis == Axis::fixed) return shape.rows;
   if (shape.axis == Axis::sequences) return layout.extent.sequences;
-  std::vector<int> factors;
-  for (int l = shape.level; l > 0; l = graph.levels.at(static_cast<size_t>(l)).parent) {
-    factors.push_back(graph.levels[static_cast<size_t>(l)].factor);
+  std::vector<int32_t> lengths = layout.lengths;
+  for (const Level& l : graph.path_to(shape.level)) {
+    if (l.column > 0) {
+      lengths.assign(
+          static_cast<size_t>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})),
+          l.column);
+    } else {
+      for (int32_t& length : lengths) length = l.frames(length);
+    }
   }
-  int64_t rows = 0;
-  for (int32_t length : layout.lengths) {
-    int64_t frames = length;
-    for (auto f = factors.rbegin(); f != factors.rend(); ++f) frames = (frames + *f - 1) / *f;
-    rows += frames;
-  }
-  return rows;
+  return std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
 }
 
 size_t message_bytes(const Graph& graph, const PackedHost& layout, std::span<const ValueId> values,

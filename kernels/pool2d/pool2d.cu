@@ -81,13 +81,15 @@ __global__ void pool2d_grad(Pooling2d pooling, Pool2dDims d, PackedView from, Pa
                   });
 }
 
-// What fills no window: the last rows of every frame.
+// What fills no window: the last rows of every frame, and the frames behind the last window.
 template <class T>
-__global__ void pool2d_dropped(Pool2dDims d, PackedView from, T* dx) {
+__global__ void pool2d_dropped(Pool2dDims d, PackedView from, PackedView to, T* dx) {
   const int64_t kept = int64_t{d.out_height()} * d.rows * d.channels;
-  const int64_t cols = d.height * d.channels, dropped = cols - kept;
-  for_elements<1>(from.extent->rows * dropped, true, [&](int64_t i, auto) {
-    dx[i / dropped * cols + kept + i % dropped] = to<T>(0.0f);
+  const int64_t cols = d.height * d.channels;
+  for_elements<1>(from.extent->rows * cols, true, [&](int64_t i, auto) {
+    const int64_t r = i / cols, t = from.row_frame[r], n = r - from.row_offsets[t];
+    if (i % cols >= kept || t >= int64_t{to.lengths[n]} * d.columns)
+      dx[i] = rondo::RONDO_GPU::to<T>(0.0f);
   });
 }
 
@@ -104,15 +106,14 @@ void pool2d_gpu(const Context& context, const Pool2dArgs& a) {
 
 void pool2d_grad_gpu(const Context& context, const Pool2dGradArgs& a) {
   check_pool2d(a);
-  if (a.dy.numel() == 0) return;
-  const int64_t dropped = a.dims.height % a.dims.rows * a.dims.channels;
+  if (a.dx.numel() == 0) return;
   visit_narrow(a.dx.dtype, [&]<class T>(T) {
+    launch(context, elements_launch("pool2d_dropped", a.dx.numel(), 1), pool2d_dropped<T>, a.dims,
+           a.from, a.to, a.dx.as<T>());
+    if (a.dy.numel() == 0) return;
     launch(context, elements_launch("pool2d_grad", a.dy.numel(), 1), pool2d_grad<T>, a.pooling,
            a.dims, a.from, a.to, static_cast<const T*>(a.x.as<T>()),
            static_cast<const T*>(a.dy.as<T>()), a.dx.as<T>());
-    if (dropped == 0) return;
-    launch(context, elements_launch("pool2d_dropped", a.from.capacity.rows * dropped, 1),
-           pool2d_dropped<T>, a.dims, a.from, a.dx.as<T>());
   });
 }
 

@@ -8,9 +8,10 @@
 //                through the window row by row; of the mean an equal share to each
 //
 // Windows lie side by side. The last one of a sequence has the frames that are left. Pixels at the
-// bottom that fill no window are dropped, and get no gradient.
+// bottom that fill no window are dropped, and get no gradient (0).
 // Shapes: x, dx [rows, height * channels] in layout `from`; y, dy [rows', (height / rows) *
-//   channels] in layout `to`, with ceil(length / columns) frames of each sequence. One dtype (f32,
+//   channels] in layout `to`, with ceil(length / columns) frames of each sequence, or with
+//   floor(length / columns): then frames that fill no window are dropped as well. One dtype (f32,
 //   bf16, f64) within a call; means are summed in f32 (double in ref).
 // The greatest of values of which one is NaN is NaN; then the gradient goes to the window's first.
 // Rows past the extents are neither read nor written. Aliasing: none.

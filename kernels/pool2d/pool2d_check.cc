@@ -8,6 +8,7 @@ struct Problem {
   Pooling2d pooling;
   Pool2dDims dims;
   DType dtype;
+  bool whole = false;  // frames that fill no window are dropped
 };
 
 template <class Args>
@@ -16,7 +17,8 @@ Args with_layouts(Case& c, const Problem& p, const std::vector<int32_t>& lengths
   args.pooling = p.pooling;
   args.dims = p.dims;
   std::vector<int32_t> shorter;
-  for (int32_t length : lengths) shorter.push_back((length + p.dims.columns - 1) / p.dims.columns);
+  for (int32_t length : lengths)
+    shorter.push_back((length + (p.whole ? 0 : p.dims.columns - 1)) / p.dims.columns);
   args.from = c.packed(lengths, 5, 1);
   args.to = c.packed(shorter, 3, 1);
   return args;
@@ -71,13 +73,17 @@ void pool2d_check(Suite& suite) {
       for (Window w : {Window{4, 2, 2}, Window{7, 3, 1}, Window{5, 1, 3}, Window{3, 2, 5}}) {
         for (int64_t channels : {1, 7, 16, 33}) {
           const Problem p{pooling, {channels, w.height, w.rows, w.columns}, dtype};
-          // The ragged batch, and one of the others by turns.
+          // The ragged batch, and one of the others by turns; of these two, every other one with
+          // whole windows alone.
           for (size_t b : {size_t{3}, static_cast<size_t>(number++ % 3)}) {
+            Problem q = p;
+            q.whole = (number + static_cast<int>(b)) % 2 == 0;
             const std::vector<int32_t> lengths = batches[b];
-            const std::string label = str(name, " ", w.rows, "x", w.columns, "/", name_of(dtype),
-                                          "/batch ", b, "/", w.height, "x", channels);
-            suite.add<Pool2dArgs>(label, [=](Case& c) { forward_case(c, p, lengths); });
-            suite.add<Pool2dGradArgs>(label, [=](Case& c) { grad_case(c, p, lengths, b % 2); });
+            const std::string label =
+                str(name, " ", w.rows, "x", w.columns, q.whole ? " whole/" : "/", name_of(dtype),
+                    "/batch ", b, "/", w.height, "x", channels);
+            suite.add<Pool2dArgs>(label, [=](Case& c) { forward_case(c, q, lengths); });
+            suite.add<Pool2dGradArgs>(label, [=](Case& c) { grad_case(c, q, lengths, b % 2); });
           }
         }
       }

@@ -105,15 +105,23 @@ void backward(const Context& context, const Pool2dGradArgs& a) {
         spread<T>(a, frames, first, c, part.get(dy + to + c) * share, part);
       });
     });
-    for (int64_t s = 0; s < frames.count; ++s) {  // what fills no window
-      T* column = dx + (a.from.row_offsets[frames.first + s] + frames.n) * d.height * d.channels;
-      for_vectors(d.height * d.channels - kept,
-                  [&](int64_t i, auto part) { part.put(column + kept + i, vf{}); });
-    }
+  };
+  // What fills no window: the last rows of every frame, and the frames behind the last window.
+  const auto rest = [&](int64_t r) {
+    const int64_t t = a.from.row_frame[r], n = r - a.from.row_offsets[t];
+    const bool dropped = t >= int64_t{a.to.lengths[n]} * d.columns;
+    T* column = dx + r * d.height * d.channels;
+    const int64_t first = dropped ? 0 : kept;
+    for_vectors(d.height * d.channels - first,
+                [&](int64_t i, auto part) { part.put(column + first + i, vf{}); });
   };
   context.pool->for_range(a.to.extent->rows, row_grain(d.height * d.channels),
                           [&](int64_t begin, int64_t end) {
                             for (int64_t r = begin; r < end; ++r) row(r);
+                          });
+  context.pool->for_range(a.from.extent->rows, row_grain(d.height * d.channels),
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t r = begin; r < end; ++r) rest(r);
                           });
 }
 

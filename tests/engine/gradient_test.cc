@@ -174,6 +174,33 @@ TEST_CASE("gradient: pooling over images") {
   }
 }
 
+TEST_CASE("gradient: pooling that drops what fills no window") {
+  for (Pooling2d pooling : {Pooling2d::greatest, Pooling2d::mean}) {
+    require_correct(
+        [pooling](Graph& g) {
+          const ValueId x = layers::conv2d(g, front(g, 5), "a", {.channels = 2, .kernel_width = 3});
+          return layers::ctc_loss(
+              g, layers::linear(g, layers::pool2d(g, x, "pool", pooling, 2, 3, true), "out", 4));
+        },
+        4, {13, 8, 7, 3}, 6);
+  }
+}
+
+TEST_CASE("gradient: LSTM along the height") {
+  for (const layers::HeightLstmOptions& o :
+       {layers::HeightLstmOptions{.hidden = 3}, layers::HeightLstmOptions{3, false, false},
+        layers::HeightLstmOptions{2, true, false}}) {
+    require_correct(
+        [&](Graph& g) {
+          ValueId x = layers::conv2d(g, front(g, 5), "a", {.channels = 2, .kernel_height = 3});
+          x = layers::pool2d(g, x, "pool", Pooling2d::mean, 1, 2);
+          x = layers::lstm_height(g, x, "height", o);
+          return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+        },
+        4, {13, 8, 7, 2, 1}, 2);
+  }
+}
+
 TEST_CASE("gradient: layer norm") {
   require_correct([](Graph& g) {
     return layers::ctc_loss(g,

@@ -232,6 +232,22 @@ TEST_CASE("models that cannot be cut in time are refused before anything runs") 
         return Outputs{layers::ctc_loss(g, y), y};
       },
       "sets or reads the states");
+  refused(
+      [](Graph& g) {
+        ValueId x = layers::input_frames(g, "features", 6);
+        x = layers::linear(g, layers::lstm_height(g, x, "down", {.hidden = 4}), "out", 3);
+        return Outputs{layers::ctc_loss(g, x), x};
+      },
+      "an LSTM along the height of images takes each column for a sequence by itself, so a model "
+      "with it cannot be cut in time");
+  refused(
+      [](Graph& g) {
+        ValueId x = layers::input_frames(g, "features", 6);
+        x = layers::pool2d(g, x, "pool", Pooling2d::mean, 2, 2, true);
+        x = layers::linear(g, x, "out", 3);
+        return Outputs{layers::ctc_loss(g, x), x};
+      },
+      "(whole = true), so a model with it cannot be cut in time");
 }
 
 TEST_CASE("a shard that fails ends the others") {

@@ -89,6 +89,10 @@ TEST_CASE("VGSL: activations, strides, dilations, names, and layers behind the f
                                      .set("dilation_height", 2)
                                      .set("dilation_width", 5),
                                  pool2d(3, 2), lstm(7, false)});
+  LayerConfig down("lstm_height"), both("lstm_height");
+  both.set("hidden", 4).set("bidirectional", true).set("summary", false);
+  CHECK(layers_of("[1,9,0,1 Lby4 Lfys{d}64 Lbx8]") ==
+        std::vector<LayerConfig>{both, down.set("hidden", 64), lstm(8, true)});
   LayerConfig conv("conv");
   conv.set("channels", 5).set("kernel", 7).set("stride", 2);
   CHECK(layers_of("[0,8,0,1 S1(1x0)1,3 Cl1,7,5,1,2]") == std::vector<LayerConfig>{conv});
@@ -128,9 +132,16 @@ TEST_CASE("VGSL: what cannot be read is told with its place", "[config]") {
                                           "images are still 48 high"));
   CHECK(error_of("[1,1,0,1 Lrx9]") ==
         at(11, "'rx9]', expected f or b: an LSTM that reads forwards, or in both directions"));
-  CHECK(error_of("[1,1,0,1 Lfys9]") == at(12, "'ys9]', expected x: an LSTM along the width"));
+  CHECK(error_of("[1,1,0,1 Lfz9]") ==
+        at(12, "'z9]', expected x or y: an LSTM along the width, or along the height"));
   CHECK(error_of("[1,1,0,1 Lfxs9]") ==
-        at(13, "'s9]', expected the number of cells, from 1 to 65536"));
+        at(13, "'s9]', expected the number of cells: a summary of the width leaves no line"));
+  CHECK(
+      error_of("[1,4,0,1 Lbys9]") ==
+      at(13, "'s9]', expected the number of cells: only an LSTM that reads one way has a summary"));
+  CHECK(error_of("[1,4,0,1 Lfys9 Lfy9]") ==
+        at(16, "'Lfy9]', expected a layer for frames: the height has been folded already"));
+  CHECK(error_of("[1,4,0,1 Lby9 Lfx9]").starts_with(at(15, "'Lfx9]', expected S1(1x0)1,3")));
   CHECK(error_of("[1,8,0,1 S1(0x2)1,3 Lfx9]") ==
         at(10, "'S1(0x2)1,3', expected S1(1x0)1,3, which folds the height into the channels"));
   CHECK(error_of("[1,8,0,1 S1(1x0)1,3 Mp2,2]") ==

@@ -1,17 +1,15 @@
 #include "tools/recognition/ensemble_option.h"
 
 #include "engine/train/model/model_file.h"
-#include "tools/command.h"
 
 namespace rondo {
 
-void add_ensemble_option(Command& command, std::vector<std::string>* others) {
-  command
+CommandOption add_ensemble_option(Command& command, std::vector<std::string>* others) {
+  return command
       .add_option("--with", *others,
                   "a further model, whose probabilities are averaged with the first's; may be "
                   "given several times")
       .one_word()
-      .check(check_file_name)
       .type_name("MODEL");
 }
 

@@ -8,7 +8,7 @@
 
 namespace rondo {
 
-void add_ensemble_option(Command& command, std::vector<std::string>* others);
+CommandOption add_ensemble_option(Command& command, std::vector<std::string>* others);
 
 // What there is of all these models (files_of_model).
 std::vector<std::string> files_of_models(const std::string& model,

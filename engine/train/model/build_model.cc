@@ -53,6 +53,17 @@ int64_t subsampling_of(const ModelConfig& model) {
   return factor;
 }
 
+int64_t output_frames_of(const ModelConfig& model, int64_t frames) {
+  for (const LayerConfig& layer : expand_layers(model)) {
+    const LayerType& type = layer.type();
+    if (!type.frames_per_frame) continue;
+    const int64_t factor = layer.integer(type.frames_per_frame);
+    const bool drops_rest = type.drops_rest && layer.flag(type.drops_rest);
+    frames = (frames + (drops_rest ? 0 : factor - 1)) / factor;
+  }
+  return frames;
+}
+
 OptimizerOptions optimizer_options(const Config& config) {
   OptimizerOptions o;
   switch (config.optimizer.type) {

@@ -22,9 +22,10 @@ inline constexpr const char* targets_input = "targets";  // classify, regress
 // features -> model.layer... -> [pooling] -> linear -> loss. Prediction: the linear layer's output.
 ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes);
 
-// Frames of the features per frame of the output, and the most an utterance of `frames` frames
+// Frames of the features per frame of the output, and how many frames an utterance of `frames`
 // leaves for its labels.
 int64_t subsampling_of(const ModelConfig& model);
+int64_t output_frames_of(const ModelConfig& model, int64_t frames);
 
 OptimizerOptions optimizer_options(const Config& config);
 SessionOptions session_options(const Config& config, DeviceId device);

@@ -221,8 +221,9 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
       o.text_advice = "; --alphabet extend lets the model learn their characters";
     if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
     if (config.data.unreadable == OnBadData::skip) o.left_out.push_back(Kind::unreadable);
-    const int64_t factor = subsampling_of(config.model);
-    o.output_frames = [factor](int64_t frames) { return (frames + factor - 1) / factor; };
+    o.output_frames = [model = config.model](int64_t frames) {
+      return output_frames_of(model, frames);
+    };
   } else {
     // References may hold characters the model cannot write: they count as errors, not as bad data.
     o.unknown = UnknownCharacters::skip;

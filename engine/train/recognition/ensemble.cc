@@ -176,10 +176,7 @@ const std::vector<float>& Ensemble::evaluate_and_predict(const BatchView& batch)
   }
   PackedHost outputs = *batch.layout;
   if (task == Task::ctc) {
-    std::vector<int32_t> lengths = batch.layout->lengths;
-    const auto factor = static_cast<int32_t>(subsampling());
-    for (int32_t& l : lengths) l = (l + factor - 1) / factor;
-    outputs = build_packed(lengths);
+    outputs = build_packed(output_lengths(*this, *batch.layout));
   }
   std::vector<BatchView::Input> inputs(batch.inputs.begin(), batch.inputs.end());
   inputs.front() = {scores_input, mean_.data(), mean_.size() * sizeof(float)};

@@ -42,7 +42,7 @@ class Ensemble final : public EvaluatedModel {
   Ensemble& operator=(const Ensemble&) = delete;
 
   Shape prediction_shape() const override { return first().prediction_shape(); }
-  int64_t subsampling() const override { return first().subsampling(); }
+  int32_t output_frames(int32_t length) const override { return first().output_frames(length); }
   const std::vector<float>& predict(const BatchView& batch) override;
   // The loss is that of the mean.
   const std::vector<float>& evaluate_and_predict(const BatchView& batch) override;

@@ -47,21 +47,23 @@ Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet
   return found;
 }
 
-std::vector<float> unpack(const std::vector<float>& packed, const PackedHost& layout,
-                          int64_t factor, size_t n, int64_t cols) {
+std::vector<float> unpack(const std::vector<float>& packed, std::span<const int32_t> lengths,
+                          size_t n, int64_t cols) {
   std::vector<float> scores;
   int64_t row = static_cast<int64_t>(n);
-  // The output's layout: lengths divided by the subsampling factor.
-  const int64_t frames = (layout.lengths[n] + factor - 1) / factor;
-  for (int64_t t = 0; t < frames; ++t) {
+  for (int32_t t = 0; t < lengths[n]; ++t) {
     scores.insert(scores.end(), packed.begin() + row * cols, packed.begin() + (row + 1) * cols);
-    // Sequences active at frame t of the output are those longer than t * factor.
-    const auto active =
-        std::partition_point(layout.lengths.begin(), layout.lengths.end(),
-                             [&](int32_t l) { return (l + factor - 1) / factor > t; });
-    row += active - layout.lengths.begin();
+    const auto active = std::partition_point(lengths.begin(), lengths.end(),
+                                             [&](int32_t length) { return length > t; });
+    row += active - lengths.begin();
   }
   return scores;
+}
+
+std::vector<int32_t> output_lengths(const EvaluatedModel& model, const PackedHost& layout) {
+  std::vector<int32_t> lengths;
+  for (int32_t length : layout.lengths) lengths.push_back(model.output_frames(length));
+  return lengths;
 }
 
 std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances) {
@@ -138,8 +140,7 @@ class Evaluator {
         text_(text),
         options_(options),
         each_(each),
-        shape_(model.prediction_shape()),
-        factor_(model.subsampling()) {
+        shape_(model.prediction_shape()) {
     if (text) vocabulary_ = Vocabulary::of(*text);
     if (options.decoder) threads_.emplace(options.decoder_threads);
   }
@@ -189,9 +190,10 @@ class Evaluator {
 
   void read_texts(const HostBatch& batch, const std::vector<float>& prediction) {
     const size_t count = batch.utterances.size();
+    const std::vector<int32_t> lengths = output_lengths(model_, batch.layout);
     std::vector<std::vector<float>> scores(count);
     for (size_t n = 0; n < count; ++n) {
-      scores[n] = unpack(prediction, batch.layout, factor_, n, shape_.cols);
+      scores[n] = unpack(prediction, lengths, n, shape_.cols);
       if (std::any_of(scores[n].begin(), scores[n].end(), [](float v) { return std::isnan(v); })) {
         fail_input(data_.name(batch.utterances[n]),
                    ": the model's output is not a number; its weights have grown out of range (a "
@@ -230,7 +232,6 @@ class Evaluator {
   const EvaluationOptions& options_;
   const std::function<void(const Hypothesis&)>& each_;
   Shape shape_;
-  int64_t factor_;
   std::vector<BatchView::Input> inputs_;
   const StepResult* last_ = nullptr;
   std::optional<ThreadPool> threads_;  // of the decoder

@@ -21,10 +21,10 @@ namespace rondo {
 BatchView batch_view(const HostBatch& batch, Task task, std::vector<BatchView::Input>& inputs,
                      uint64_t step_seed = 0);
 
-// The rows of sequence n, in time, of a packed prediction [rows, cols] for batches of `layout`,
-// whose frames are `factor` times as many: [frames, cols].
-std::vector<float> unpack(const std::vector<float>& packed, const PackedHost& layout,
-                          int64_t factor, size_t n, int64_t cols);
+// The rows of sequence n, in time, of a packed prediction [rows, cols] with sequences of these
+// lengths: [frames, cols].
+std::vector<float> unpack(const std::vector<float>& packed, std::span<const int32_t> lengths,
+                          size_t n, int64_t cols);
 
 // The names of the first few, and how many there are besides.
 std::string names_of(const ManifestDataset& data, std::span<const int64_t> utterances);
@@ -73,7 +73,8 @@ class EvaluatedModel {
  public:
   virtual ~EvaluatedModel() = default;
   virtual Shape prediction_shape() const = 0;
-  virtual int64_t subsampling() const = 0;
+  // Of a sequence of `length` frames.
+  virtual int32_t output_frames(int32_t length) const = 0;
   // The prediction for a batch (packed order), as f32.
   virtual const std::vector<float>& predict(const BatchView& batch) = 0;
   // The same, with the losses in last_result().
@@ -81,12 +82,15 @@ class EvaluatedModel {
   virtual const StepResult& last_result() const = 0;
 };
 
+// How many frames of the prediction each sequence of such a batch has.
+std::vector<int32_t> output_lengths(const EvaluatedModel& model, const PackedHost& layout);
+
 // Borrows the session.
 class SessionModel final : public EvaluatedModel {
  public:
   explicit SessionModel(Session& session) : session_(session) {}
   Shape prediction_shape() const override { return session_.prediction_shape(); }
-  int64_t subsampling() const override { return session_.subsampling(); }
+  int32_t output_frames(int32_t length) const override { return session_.output_frames(length); }
   const std::vector<float>& predict(const BatchView& batch) override {
     return session_.predict(batch);
   }

@@ -45,7 +45,7 @@ Recognizer::Recognizer(const std::string& path, DeviceId device, int threads,
 double Recognizer::frame_seconds() const {
   const FeaturesConfig& f = description().config.features;
   const double step = f.type == FeatureType::image ? 1 : f.hop_ms / 1000.0;
-  return step * static_cast<double>(ensemble_.subsampling());
+  return step * static_cast<double>(models_.front().session->subsampling());
 }
 
 void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const {
@@ -148,12 +148,12 @@ std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features
   view.inputs = {&input, 1};
   const std::vector<float>& packed = ensemble_.predict(view);
   const int64_t cols = description().sizes.outputs;
+  const std::vector<int32_t> lengths = output_lengths(ensemble_, batch.layout);
   for (size_t n = 0; n < batch.utterances.size(); ++n) {
     std::vector<float>& values = all[static_cast<size_t>(batch.utterances[n])];
     const auto pooled = packed.begin() + static_cast<int64_t>(n) * cols;
-    values = description().config.task == Task::ctc
-                 ? unpack(packed, batch.layout, ensemble_.subsampling(), n, cols)
-                 : std::vector<float>(pooled, pooled + cols);
+    values = description().config.task == Task::ctc ? unpack(packed, lengths, n, cols)
+                                                    : std::vector<float>(pooled, pooled + cols);
     if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); })) {
       fail_input(file(),
                  ": its output is not a number; its weights have grown out of range, or the "

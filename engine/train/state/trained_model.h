@@ -110,7 +110,7 @@ class PipelineModelInTraining final : public TrainedModel {
    public:
     explicit Evaluated(PipelineTrainer& trainer) : trainer_(trainer) {}
     Shape prediction_shape() const override { return trainer_.prediction_shape(); }
-    int64_t subsampling() const override { return trainer_.subsampling(); }
+    int32_t output_frames(int32_t length) const override { return trainer_.output_frames(length); }
     const std::vector<float>& predict(const BatchView& batch) override {
       return trainer_.evaluate_and_predict(batch);
     }
