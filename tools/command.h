@@ -25,6 +25,7 @@ void add_transcribe(Command& program);
 void add_predict(Command& program);
 void add_decode(Command& program);
 void add_align(Command& program);
+void add_convert(Command& program);
 void add_tune(Command& program);
 void add_info(Command& program);
 void add_lm(Command& program);

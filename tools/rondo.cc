@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
   rondo::add_lm(line);
   rondo::add_decode(line);
   rondo::add_align(line);
+  rondo::add_convert(line);
   rondo::add_tune(line);
   rondo::add_info(line);
   rondo::add_bench(line);

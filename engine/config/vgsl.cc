@@ -81,11 +81,22 @@ class Parser {
                 number(what, static_cast<int>(o.range.low), static_cast<int>(o.range.high)));
     }
   }
-  // {name}, which is read over.
-  void skip_name() {
+  void take_braces(std::string& name) {
     if (!take("{")) return;
+    const size_t first = at_;
     while (at_ < text_.size() && text_[at_] != '}') ++at_;
     need("}");
+    name = text_.substr(first, at_ - 1 - first);
+  }
+  // {name}, or what a layer of this kind is called at this place.
+  std::string read_name(const char* kind) {
+    std::string name = str(kind, "_", count_++);
+    take_braces(name);
+    return name;
+  }
+  void add(LayerConfig layer, std::string name) {
+    model_.layers.push_back(std::move(layer));
+    model_.names.push_back(std::move(name));
   }
 
   // [1,48,0,1
@@ -108,12 +119,7 @@ class Parser {
     if (take("L")) return read_lstm();
     if (take("Do")) return read_dropout();
     if (take("S")) return read_fold();
-    if (take("O1c")) {
-      skip_name();
-      number("the number of classes", 1, 1 << 24);  // the alphabet says it
-      read_output_ = true;
-      return end_layer();
-    }
+    if (take("O")) return read_output();
     fail(
         "a layer: C (convolution), Mp (pooling), L (LSTM), Do (dropout), S1(1x0)1,3 or O1c (the "
         "output)");
@@ -126,10 +132,19 @@ class Parser {
       fail("a blank or ']'");
   }
 
+  void read_output() {
+    model_.output = read_name("O");
+    if (!take("1c")) fail_at(layer_, "O1c, the output of a CTC model");
+    take_braces(model_.output);
+    model_.classes = number("the number of classes", 1, 1 << 24);
+    read_output_ = true;
+    end_layer();
+  }
+
   void read_convolution() {
     const char activation = take_letter("strl");
     if (activation == 0) fail("s, t, r or l: sigmoid, tanh, ReLU or none");
-    skip_name();
+    std::string name = read_name("C");
     LayerConfig layer(shape_.image ? "conv2d" : "conv");
     if (shape_.image) {
       set_number(layer, "kernel_height", "the kernel's height");
@@ -156,15 +171,13 @@ class Parser {
       const int stride = layer.integer("stride_height");
       shape_.height = (shape_.height + stride - 1) / stride;
     }
-    model_.layers.push_back(std::move(layer));
+    add(std::move(layer), std::move(name));
     if (activation != 'l')
-      model_.layers.emplace_back(activation == 's'   ? "sigmoid"
-                                 : activation == 't' ? "tanh"
-                                                     : "relu");
+      add(LayerConfig(activation == 's' ? "sigmoid" : activation == 't' ? "tanh" : "relu"), "");
   }
 
   void read_pooling() {
-    skip_name();
+    std::string name = read_name("Mp");
     require_image();
     LayerConfig layer("pool2d");
     const size_t height_at = at_;
@@ -184,7 +197,7 @@ class Parser {
     }
     end_layer();
     shape_.height /= height;
-    model_.layers.push_back(std::move(layer));
+    add(std::move(layer), std::move(name));
   }
 
   void read_lstm() {
@@ -203,19 +216,19 @@ class Parser {
       if (summary && direction == 'b')
         fail_at(summary_at, "the number of cells: only an LSTM that reads one way has a summary");
     }
-    skip_name();
+    std::string name = read_name("L");
     LayerConfig layer(axis == 'x' ? "lstm" : "lstm_height");
     set_number(layer, "hidden", "the number of cells");
     end_layer();
     layer.set("bidirectional", direction == 'b');
     if (axis == 'y') layer.set("summary", summary);
     if (summary) shape_.image = false;
-    model_.layers.push_back(std::move(layer));
+    add(std::move(layer), std::move(name));
   }
 
   // Do[rate][,dimension]: 0.5,1 where they are not given.
   void read_dropout() {
-    skip_name();
+    std::string name = read_name("Do");
     LayerConfig layer("dropout");
     layer.set("rate", 0.5);
     if (at_ < text_.size() && (is_digit(text_[at_]) || text_[at_] == '.')) {
@@ -231,13 +244,13 @@ class Parser {
       if (dimension == 2) layer.set("over", layers::DropoutOver::channels);
     }
     end_layer();
-    model_.layers.push_back(std::move(layer));
+    add(std::move(layer), std::move(name));
   }
 
   // Pixels on top of each other become one frame's values, as whatever reads frames has them
   // anyway.
   void read_fold() {
-    skip_name();
+    read_name("S");
     if (!take("1(1x0)1,3")) fail_at(layer_, "S1(1x0)1,3, which folds the height into the channels");
     require_image();
     end_layer();
@@ -256,6 +269,7 @@ class Parser {
   std::string_view text_;
   const std::string& where_;
   size_t at_ = 0, layer_ = 0;  // where we are; where the layer begins
+  int count_ = 0;              // layers so far, folds among them
   bool read_output_ = false;
   Shape shape_;
   VgslModel model_;

@@ -17,6 +17,11 @@ namespace rondo {
 struct VgslModel {
   int height = 0;  // of the images: values per frame of the features
   std::vector<LayerConfig> layers;
+  // What each layer is called, as {name} or, as kraken does, by its kind and place: "C_0", "L_5".
+  // An activation, which belongs to the convolution before it, has no name.
+  std::vector<std::string> names;
+  std::string output;  // likewise, of O1c; empty where there is none
+  int classes = 0;     // of O1c; 0: not said
 };
 
 // Throws InputError, "<where>, character 12: ...", with the position, counted from 1, of what

@@ -1,5 +1,6 @@
 """Images of text lines in an alphabet of three letters, for tests of the command line."""
 
+import random
 import struct
 import zlib
 
@@ -32,3 +33,17 @@ def png(rows):
 
 def pgm(rows):
     return f"P5\n{len(rows[0])} {len(rows)}\n255\n".encode() + b"".join(bytes(row) for row in rows)
+
+
+def line_corpus(root, books=6, each=12, seed=3):
+    """root/scans/BOOK/N.png, some of them N.pgm, with N.gt.txt."""
+    rng = random.Random(seed)
+    for book in range(books):
+        place = root / "scans" / f"book{book}"
+        place.mkdir(parents=True)
+        for n in range(each):
+            text = " ".join("".join(rng.choice("abc") for _ in range(rng.randrange(1, 4))) for _ in range(2))
+            rows = line_image(text, rng)
+            name, content = (f"{n}.pgm", pgm(rows)) if n % 3 == 0 else (f"{n}.png", png(rows))
+            (place / name).write_bytes(content)
+            (place / f"{n}.gt.txt").write_text(text + "\n")

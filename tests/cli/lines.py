@@ -10,21 +10,7 @@ import struct
 import xml.etree.ElementTree as ElementTree
 
 from cli_support import TINY, check, fails, folder, main, run, train, write_manifest
-from line_images import LINES, line_image, pgm, png
-
-
-def line_corpus(root, books=6, each=12, seed=3):
-    """root/scans/BOOK/N.png, some of them N.pgm, with N.gt.txt."""
-    rng = random.Random(seed)
-    for book in range(books):
-        place = root / "scans" / f"book{book}"
-        place.mkdir(parents=True)
-        for n in range(each):
-            text = " ".join("".join(rng.choice("abc") for _ in range(rng.randrange(1, 4))) for _ in range(2))
-            rows = line_image(text, rng)
-            name, content = (f"{n}.pgm", pgm(rows)) if n % 3 == 0 else (f"{n}.png", png(rows))
-            (place / name).write_bytes(content)
-            (place / f"{n}.gt.txt").write_text(text + "\n")
+from line_images import LINES, line_corpus, line_image, pgm, png
 
 
 def manifest(path):

@@ -18,6 +18,7 @@
 #include "engine/page/page_file.h"
 #include "engine/page/page_writers.h"
 #include "engine/text/unicode.h"
+#include "engine/train/model/kraken_model.h"
 #include "tests/fuzz/targets.h"
 
 using namespace rondo;
@@ -51,6 +52,36 @@ std::vector<std::string> manifest_seeds() {
           R"({"image_filepath": "p.png", "region": [[1, 2], [30, 2], [29, 9]], "text": "a"}
 {"image_filepath": "p.png", "region": [5, 6, 70, 8]})",
           "{\"audio_filepath\": \"\\u00e9\\ud83d\\ude00\", \"offset\": 3, \"x\": {\"y\": [null]}}"};
+}
+
+// A model of kraken's.
+void run_kraken(std::span<const std::byte> bytes) {
+  const SafetensorsFile file(bytes, "kraken.safetensors");
+  if (!is_kraken_model(file)) fail_input("no model of kraken's");
+  const ForeignModel model = read_kraken_model(file);
+  require(static_cast<int64_t>(model.description.alphabet.size()) + 1 ==
+              model.description.sizes.outputs,
+          "an alphabet of another size");
+  for (const ForeignModel::Tensor& t : model.tensors) {
+    int64_t n = 1;
+    for (int64_t s : t.shape) n *= s;
+    require(n == static_cast<int64_t>(t.values.size()), "a tensor of another shape");
+  }
+}
+
+std::vector<std::string> kraken_seeds() {
+  const std::string header =
+      R"({"__metadata__":{"kraken_meta":"{\"m\":{\"_tasks\":[\"recognition\"],\"_model\":)"
+      R"(\"TorchVGSLModel\",\"vgsl\":\"[1,4,0,1 S1(1x0)1,3 Lfx1 O1c2]\",\"codec\":)"
+      R"({\"a\":[1]}}}"},"m.nn.L_1.layer.bias_hh_l0":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},)"
+      R"("m.nn.L_1.layer.bias_ih_l0":{"dtype":"F32","shape":[4],"data_offsets":[16,32]},)"
+      R"("m.nn.L_1.layer.weight_hh_l0":{"dtype":"F32","shape":[4,1],"data_offsets":[32,48]},)"
+      R"("m.nn.L_1.layer.weight_ih_l0":{"dtype":"F32","shape":[4,4],"data_offsets":[48,112]},)"
+      R"("m.nn.O_2.lin.bias":{"dtype":"F32","shape":[2],"data_offsets":[112,120]},)"
+      R"("m.nn.O_2.lin.weight":{"dtype":"F32","shape":[2,1],"data_offsets":[120,128]}})";
+  const uint64_t size = header.size();
+  std::string file(reinterpret_cast<const char*>(&size), sizeof size);
+  return {file + header + std::string(128, '\0')};
 }
 
 void run_npy(std::span<const std::byte> bytes) {
@@ -303,6 +334,7 @@ std::vector<std::string> tar_seeds() {
 std::span<const FuzzTarget> data_targets() {
   static constexpr FuzzTarget targets[] = {
       {"manifest", run_manifest, manifest_seeds},
+      {"kraken", run_kraken, kraken_seeds},
       {"npy", run_npy, npy_seeds},
       {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},
