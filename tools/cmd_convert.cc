@@ -20,6 +20,12 @@ struct ConvertOptions {
 std::optional<SafetensorsFile> open_krakens(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  if (std::filesystem::path(path).extension() == ".mlmodel") {
+    fail_input(path,
+               ": is a model in kraken's older format, which is not read; kraken writes it in "
+               "the newer one: ketos convert -o model.safetensors ",
+               path);
+  }
   SafetensorsFile file{std::filesystem::path(path)};
   if (!is_kraken_model(file)) return std::nullopt;
   return file;

@@ -100,6 +100,8 @@ def test_what_cannot_be_converted():
         fails("convert", root / "run", root / "out.safetensors", errs=["model.safetensors: ", "train with features.cmvn=none"])
         check(not (root / "out.safetensors").exists(), "a file is left")
         fails("convert", root / "run", root / "run" / "model.safetensors", errs="would overwrite the model")
+        (root / "old.mlmodel").write_bytes(b"x")
+        fails("convert", root / "old.mlmodel", root / "out", errs=["old.mlmodel: is a model in kraken's older format", "ketos convert"])
         fails("convert", root / "none", root / "out", errs="none: no such model")
         header = json.dumps({"__metadata__": {"kraken_meta": "{}"}}).encode()
         (root / "empty.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
