@@ -165,25 +165,25 @@ size_t maker_of(const Graph& g, ValueId id) {
 
 }  // namespace
 
-namespace {
-
-// Cuts are at multiples of every level's factor; these levels have none.
-void require_cuttable(const Graph& graph, const char* purpose) {
-  require_time_rules(graph, purpose);
+std::string objection_to_cuts(const Graph& graph) {
+  // Cuts are at multiples of every level's factor; these levels have none.
   for (const Level& level : graph.levels) {
     if (level.column > 0) {
-      fail_input(
-          "an LSTM along the height of images takes each column for a sequence by itself, so "
-          "a model with it cannot ",
-          purpose);
+      return "an LSTM along the height of images takes each column for a sequence by itself";
     }
     if (level.whole) {
-      fail_input(
-          "a layer drops the frames that fill no window at the end of a sequence (whole = "
-          "true), so a model with it cannot ",
-          purpose);
+      return "a layer drops the frames that fill no window at the end of a sequence (whole = true)";
     }
   }
+  return "";
+}
+
+namespace {
+
+void require_cuttable(const Graph& graph, const char* purpose) {
+  require_time_rules(graph, purpose);
+  const std::string why = objection_to_cuts(graph);
+  if (!why.empty()) fail_input(why, ", so a model with it cannot ", purpose);
 }
 
 }  // namespace

@@ -83,6 +83,10 @@ struct ChunkGraph {
   int32_t least_blocks = 1;
 };
 
+// Why a graph's sequences cannot be cut, whatever its ops; empty: they can. Both functions below
+// throw InputError with it.
+std::string objection_to_cuts(const Graph& graph);
+
 // Cuts a training graph whose loss is `loss`, for parts of sequences with all layers.
 // `max_label_length`: capacity.
 ChunkGraph shard_graph(const Graph& training, ValueId loss, int32_t max_label_length);

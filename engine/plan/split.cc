@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "engine/cut/sequence_graph.h"
 #include "engine/plan/step_model.h"
 #include "kernels/base/error.h"
 
@@ -45,6 +46,10 @@ std::string Planner::objection(const Split& s) const {
   }
   if (s.staged()) {
     const std::string why = schedule_objection(s.schedule, s.pipeline, s.micro_batches, s.chunks);
+    if (!why.empty()) return why;
+  }
+  if (s.sequence > 1) {
+    const std::string why = objection_to_cuts(model_->layers().graph());
     if (!why.empty()) return why;
   }
   for (const WeightedShape& b : job_.batches) {
