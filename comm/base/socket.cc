@@ -17,11 +17,11 @@ namespace {
 
 class Addresses {
  public:
-  Addresses(const std::string& host, uint16_t port, bool passive) {
+  Addresses(const std::string& host, uint16_t port, int flags) {
     addrinfo hints{};
     hints.ai_family = AF_UNSPEC;
     hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+    hints.ai_flags = AI_NUMERICSERV | flags;
     const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &first_);
     if (error != 0) {
       fail_input("'", host, "' is not an address of a machine: ", gai_strerror(error));
@@ -91,25 +91,48 @@ int poll_timeout(Deadline deadline) {
 }
 
 Socket listen_tcp(const std::string& host, uint16_t port) {
-  const Addresses addresses(host, port, true);
+  const Addresses addresses(host, port, AI_PASSIVE);
   int error = 0;
   for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
     Socket s = open_socket(*a);
     if (s) set_option(s, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (s && bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(s.fd(), 128) == 0) return s;
+    if (s && bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(s.fd(), SOMAXCONN) == 0) {
+      return s;
+    }
     error = errno;
   }
   fail_input("cannot listen at ", host_and_port(host, port), ": ", std::strerror(error));
 }
 
-uint16_t local_port(const Socket& s) {
+namespace {
+
+sockaddr_storage local_address(const Socket& s) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
   RONDO_CHECK(getsockname(s.fd(), reinterpret_cast<sockaddr*>(&address), &length) == 0,
               "getsockname: ", std::strerror(errno));
+  return address;
+}
+
+}  // namespace
+
+uint16_t local_port(const Socket& s) {
+  const sockaddr_storage address = local_address(s);
   return ntohs(address.ss_family == AF_INET6
                    ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
                    : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+std::string local_host(const Socket& s) {
+  const sockaddr_storage address = local_address(s);
+  const bool v6 = address.ss_family == AF_INET6;
+  char host[NI_MAXHOST];
+  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address),
+                                v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), host, sizeof host,
+                                nullptr, 0, NI_NUMERICHOST);
+  RONDO_CHECK(error == 0, "getnameinfo: ", gai_strerror(error));
+  const std::string text = host;
+  return text == "0.0.0.0" || text == "::" ? "" : text;
 }
 
 std::string host_and_port(const std::string& host, uint16_t port) {
@@ -131,19 +154,14 @@ std::string peer_name(const Socket& s) {
 }
 
 Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why) {
-  const Addresses addresses(host, port, false);
+  const Addresses addresses(host, port, 0);
   for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
     Socket s = open_socket(*a);
     int error = errno;
     if (s) {
       error = connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
       if (error == EINPROGRESS) {
-        socklen_t length = sizeof(error);
-        if (!wait_for(s, POLLOUT, deadline)) {
-          error = ETIMEDOUT;
-        } else if (getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) {
-          error = errno;
-        }
+        error = wait_for(s, POLLOUT, deadline) ? connect_error(s) : ETIMEDOUT;
       }
       if (error == 0) {
         set_socket_options(s);
@@ -153,6 +171,24 @@ Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, st
     why = std::strerror(error);
   }
   return Socket();
+}
+
+Socket begin_connect(const std::string& host, uint16_t port, int& error) {
+  const Addresses addresses(host, port, AI_NUMERICHOST);
+  const addrinfo* const a = addresses.first();
+  Socket s = open_socket(*a);
+  if (s && (connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS)) {
+    set_socket_options(s);
+    return s;
+  }
+  error = errno;
+  return Socket();
+}
+
+int connect_error(const Socket& s) {
+  int error = 0;
+  socklen_t length = sizeof(error);
+  return getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
 void set_socket_options(const Socket& s, std::chrono::seconds silence) {

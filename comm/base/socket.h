@@ -33,6 +33,8 @@ class Socket {
 // InputError when the address is wrong or taken. `port` 0 takes any free one.
 Socket listen_tcp(const std::string& host, uint16_t port);
 uint16_t local_port(const Socket& socket);
+// The numeric address at which it listens; "" where that is every address.
+std::string local_host(const Socket& socket);
 // "127.0.0.1:4711", or "?"
 std::string peer_name(const Socket& socket);
 std::string host_and_port(const std::string& host, uint16_t port);
@@ -40,6 +42,12 @@ std::string host_and_port(const std::string& host, uint16_t port);
 // One attempt. An empty Socket when nobody answers; `why` then says so. InputError for a host name
 // that has no address.
 Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why);
+
+// The beginning of such an attempt, which waits for nothing. `host` is a numeric address; an
+// InputError if not. An empty Socket when it fails at once: `error` is an errno then. Once the
+// socket is writable, connect_error() tells how it went: 0, or an errno.
+Socket begin_connect(const std::string& host, uint16_t port, int& error);
+int connect_error(const Socket& socket);
 
 // Without delays for small messages, and lost when the other side's system is silent, as that of a
 // machine without power or network; a process that is stopped is not silent. What connect_tcp

@@ -288,6 +288,18 @@ Channel::OperationPtr Channel::take(Operation& op) {
   return nullptr;
 }
 
+// Where nothing of it has left, nobody knows of the recv: there is no connection yet, or no room.
+bool Channel::forget_announcement(const Operation& op) {
+  if (op.direction != Direction::recv) return false;
+  const auto is_it = [&](const Outgoing& o) {
+    return o.frame.kind == FrameKind::announce && o.frame.number == op.number && !o.begun();
+  };
+  if (std::erase_if(outgoing_, is_it) == 0) return false;
+  has_outgoing_ = !outgoing_.empty();
+  matching_.take_recv(op.number);
+  return true;
+}
+
 void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::string& cause) {
   Lock lock(mutex_);
   if (operation.done()) return;
@@ -295,6 +307,7 @@ void Channel::withdraw(Operation& operation, CommErrorKind kind, const std::stri
     RONDO_CHECK(matching_.take_send(operation), operation.description(), " is nowhere");
     return operation.break_off(kind, peer(), cause);
   }
+  if (forget_announcement(operation)) return operation.break_off(kind, peer(), cause);
   ++withdrawing_;
   if (operation.direction == Direction::recv) {
     urgent_ = true;

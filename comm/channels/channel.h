@@ -104,6 +104,8 @@ class Channel : public Endpoint, public std::enable_shared_from_this<Channel> {
   void begin_send(const OperationPtr& op, const Announcement& to);
   void begin_body(const Frame& frame, OperationPtr op);
   void complete(const OperationPtr& op);
+  // Whether the other side never heard of this recv.
+  bool forget_announcement(const Operation& op);
   void fail_all(const Ending& ending);
   // Out of wherever it is.
   OperationPtr take(Operation& op);

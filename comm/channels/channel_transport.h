@@ -8,8 +8,8 @@
 
 namespace rondo::channels {
 
-// World: what the channels of a rank share: `rank`, `size`, pointers to `channels` by rank (null
-// for this one), and abort(culprit, reason).
+// World: what the channels of a rank share: `rank`, `size`, the channel to(peer), and
+// abort(culprit, reason).
 template <class World>
 class ChannelTransport : public Transport {
  public:
@@ -36,7 +36,7 @@ class ChannelTransport : public Transport {
   auto& channel(int peer) {
     RONDO_CHECK(peer >= 0 && peer < world_.size, "rank ", peer, " of a world of ", world_.size);
     RONDO_CHECK(peer != world_.rank, "rank ", peer, " exchanges a message with itself");
-    return *world_.channels[static_cast<size_t>(peer)];
+    return world_.to(peer);
   }
 
   World world_;

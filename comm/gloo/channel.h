@@ -50,6 +50,7 @@ struct World {
   // Ends all channels, once, and tells all other ranks, also when it is another that gave up: so
   // nobody takes the end of a rank that follows it for the cause.
   void abort(int culprit, const std::string& reason) noexcept;
+  Channel& to(int peer) { return *channels[static_cast<size_t>(peer)]; }
 
   int rank = 0, size = 1;
   CommClock::duration grace{};

@@ -103,20 +103,21 @@ std::string place_of_process() {
   return boot + " " + processes + " " + net;
 }
 
-size_t Inbox::bytes_of(int ranks, uint64_t stream_bytes) {
-  return page + static_cast<size_t>(ranks) * (page + stream_bytes);
+size_t Inbox::bytes_of(int streams, uint64_t stream_bytes) {
+  return page + static_cast<size_t>(streams) * (page + stream_bytes);
 }
 
-Inbox::Inbox(int ranks, uint64_t stream_bytes) : Inbox() {
+Inbox::Inbox(int streams, uint64_t stream_bytes) : Inbox() {
   const std::string place = place_of_process();
   if (place.empty() || place.size() >= sizeof(card_.place)) throw Error("/proc cannot be read");
   card_.pid = ::getpid();
   card_.user = ::geteuid();
+  card_.streams = streams;
   card_.stream_bytes = stream_bytes;
   std::copy(place.begin(), place.end(), card_.place);
   const std::string secret = random_bytes(card_.secret.size());
   std::memcpy(card_.secret.data(), secret.data(), secret.size());
-  const size_t needed = bytes_of(ranks, stream_bytes);
+  const size_t needed = bytes_of(streams, stream_bytes);
   rlimit limit{};  // of files, this one too; beyond it the process would end
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < needed) {
     throw Error(str("no ", needed, " bytes of memory to share: a limit on files (ulimit -f) of ",
@@ -130,17 +131,20 @@ Inbox::Inbox(int ranks, uint64_t stream_bytes) : Inbox() {
     throw Error(
         str("no ", size, " bytes of memory to share: ", std::strerror(error ? error : errno)));
   }
-  map(file.fd(), ranks);
+  map(file.fd());
   reinterpret_cast<InboxHead*>(memory_)->secret = card_.secret;
   card_.file = ::dup(file.fd());
   if (card_.file >= 0) ::fcntl(card_.file, F_SETFD, FD_CLOEXEC);
 }
 
-Inbox::Inbox(const Card& card, int ranks) : Inbox() {
+Inbox::Inbox(const Card& card) : Inbox() {
   card_ = card;
   const std::string place = place_of_process();
   card_.file = -1;  // not ours to close
-  if (card.version != Card::this_version || card.file < 0) throw Error("it shares no memory");
+  if (card.version != Card::this_version || card.file < 0 || card.streams < 1 ||
+      card.streams > Card::most_streams) {
+    throw Error("it shares no memory");
+  }
   if (place.empty() || card.place[sizeof(card.place) - 1] != 0 || place != card.place) {
     throw Error("it is on another machine, or in another container");
   }
@@ -150,18 +154,17 @@ Inbox::Inbox(const Card& card, int ranks) : Inbox() {
   if (!file) throw Error(str(path, ": ", std::strerror(errno)));
   struct stat s {};
   const bool usable = ::fstat(file.fd(), &s) == 0 && S_ISREG(s.st_mode) &&
-                      static_cast<size_t>(s.st_size) == bytes_of(ranks, card.stream_bytes) &&
+                      static_cast<size_t>(s.st_size) == bytes_of(card.streams, card.stream_bytes) &&
                       ::fcntl(file.fd(), F_GET_SEALS) == seals;
   if (!usable) throw Error(str(path, ": not the memory that it told of"));
-  map(file.fd(), ranks);
+  map(file.fd());
   if (!equal_digests(reinterpret_cast<InboxHead*>(memory_)->secret, card.secret)) {
     throw Error(str(path, ": not the memory that it told of"));
   }
 }
 
-void Inbox::map(int file, int ranks) {
-  ranks_ = ranks;
-  bytes_ = bytes_of(ranks, card_.stream_bytes);
+void Inbox::map(int file) {
+  bytes_ = bytes_of(card_.streams, card_.stream_bytes);
   void* const at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   if (at == MAP_FAILED) throw Error(str("mmap: ", std::strerror(errno)));
   memory_ = static_cast<std::byte*>(at);
@@ -171,7 +174,6 @@ Inbox::Inbox(Inbox&& other) noexcept { *this = std::move(other); }
 
 Inbox& Inbox::operator=(Inbox&& other) noexcept {
   std::swap(card_, other.card_);
-  std::swap(ranks_, other.ranks_);
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
   return *this;
@@ -189,9 +191,9 @@ void Inbox::close_file() {
 
 Bell& Inbox::bell() const { return reinterpret_cast<InboxHead*>(memory_)->bell; }
 
-Stream Inbox::stream_from(int rank) const {
-  RONDO_CHECK(rank >= 0 && rank < ranks_, "a stream from rank ", rank, " of ", ranks_);
-  std::byte* const at = memory_ + bytes_of(rank, card_.stream_bytes);
+Stream Inbox::stream(int number) const {
+  RONDO_CHECK(number >= 0 && number < card_.streams, "stream ", number, " of ", card_.streams);
+  std::byte* const at = memory_ + bytes_of(number, card_.stream_bytes);
   return Stream(reinterpret_cast<StreamHead*>(at), at + page, card_.stream_bytes);
 }
 

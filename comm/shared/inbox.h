@@ -1,5 +1,5 @@
 // Memory that the ranks of one machine share. Every rank owns an inbox: a bell, and a stream of
-// bytes from each of the others. Internal to the shared transport.
+// bytes from each of those that it shares memory with. Internal to the shared transport.
 //
 // No lock lies in it, so a rank that is stopped or killed at any point keeps nobody from going on.
 // A stream has one writer and one reader; each changes its own position alone. What the other side
@@ -80,12 +80,15 @@ class Stream {
 
 // What others need in order to find an inbox. Travels as it is: all ranks run the same program.
 struct Card {
-  static constexpr uint32_t this_version = 1;
+  static constexpr uint32_t this_version = 2;
+  static constexpr int32_t most_streams = 1 << 16;
   uint32_t version = this_version;
   int32_t file = -1;  // of process `pid`; -1: there is none
   int64_t pid = 0;
   uint64_t user = 0;
   uint64_t stream_bytes = 0;
+  int32_t streams = 0;
+  int32_t stream = -1;  // that of the rank which is given this card
   // Equal where processes see each other: kernel since its start, name spaces of processes and of
   // networks. Ranks in different networks count as ranks on different machines.
   char place[192] = {};
@@ -96,11 +99,10 @@ struct Card {
 class Inbox {
  public:
   Inbox() = default;
-  // One's own, with a stream from each of `ranks` ranks. Throws Error when the system has no such
-  // memory.
-  Inbox(int ranks, uint64_t stream_bytes);
+  // One's own, with so many streams. Throws Error when the system has no such memory.
+  Inbox(int streams, uint64_t stream_bytes);
   // Another one's. Throws Error with the reason if it cannot be reached from here.
-  Inbox(const Card& card, int ranks);
+  explicit Inbox(const Card& card);
   Inbox(Inbox&& other) noexcept;
   Inbox& operator=(Inbox&& other) noexcept;
   ~Inbox();
@@ -109,14 +111,13 @@ class Inbox {
   // Others can no longer map it.
   void close_file();
   Bell& bell() const;
-  Stream stream_from(int rank) const;
+  Stream stream(int number) const;
 
  private:
-  void map(int file, int ranks);
-  static size_t bytes_of(int ranks, uint64_t stream_bytes);
+  void map(int file);
+  static size_t bytes_of(int streams, uint64_t stream_bytes);
 
   Card card_;
-  int ranks_ = 0;
   std::byte* memory_ = nullptr;
   size_t bytes_ = 0;
 };

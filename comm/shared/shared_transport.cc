@@ -17,9 +17,11 @@ constexpr uint16_t own_group = 0xFFFF;
 enum Number : uint32_t { cards, answers, watch };
 // With many ranks the streams are shorter.
 constexpr size_t longest_inbox = size_t{32} << 20, shortest_stream = size_t{64} << 10;
+constexpr size_t of_machine = size_t{4} << 30;
 
-size_t stream_bytes(size_t wanted, size_t ranks) {
-  const size_t share = std::max(longest_inbox / ranks / 4096 * 4096, shortest_stream);
+size_t stream_bytes(size_t wanted, size_t streams, int local_ranks) {
+  const size_t inbox = std::min(longest_inbox, of_machine / static_cast<size_t>(local_ranks));
+  const size_t share = std::max(inbox / (streams + 1) / 4096 * 4096, shortest_stream);
   return std::min(wanted, share);
 }
 
@@ -77,6 +79,7 @@ class SharedTransport final : public Transport {
 
   std::unique_ptr<Transport> inner_;
   const std::vector<int> machines_;
+  const std::vector<int> peers_;  // with whom memory may be shared
   std::shared_ptr<const Inbox> inbox_;
   std::shared_ptr<Waiting> waiting_;
   std::vector<std::shared_ptr<SharedChannel>> channels_;  // by rank; null: over inner_
@@ -89,6 +92,7 @@ SharedTransport::SharedTransport(std::unique_ptr<Transport> inner,
                                  const SharedTransportOptions& options)
     : inner_(std::move(inner)),
       machines_(options.machines),
+      peers_(options.first_peers(inner_->rank(), inner_->world_size())),
       channels_(static_cast<size_t>(inner_->world_size())) {
   RONDO_CHECK(machines_.empty() || machines_.size() == channels_.size(), "machines of ",
               machines_.size(), " ranks in a world of ", world_size());
@@ -103,8 +107,7 @@ std::vector<T> SharedTransport::exchange(Number number, const std::vector<T>& mi
   std::vector<T> theirs(mine.size());
   std::vector<Work> works;
   const Tag tag = message_tag(own_group, number);
-  for (int r = 0; r < world_size(); ++r) {
-    if (r == rank()) continue;
+  for (const int r : peers_) {
     const auto at = static_cast<size_t>(r);
     works.push_back(
         inner_->recv(r, tag, std::as_writable_bytes(std::span(&theirs[at], 1)), deadline));
@@ -118,11 +121,11 @@ std::vector<T> SharedTransport::exchange(Number number, const std::vector<T>& mi
 std::vector<std::shared_ptr<const Inbox>> SharedTransport::open(
     const std::vector<Card>& theirs, std::vector<std::string>& why) const {
   std::vector<std::shared_ptr<const Inbox>> opened(theirs.size());
-  for (size_t r = 0; r < theirs.size(); ++r) {
-    if (static_cast<int>(r) == rank()) continue;
+  for (const int peer : peers_) {
+    const auto r = static_cast<size_t>(peer);
     try {
       if (!inbox_) throw Error("this rank shares no memory");
-      opened[r] = std::make_shared<const Inbox>(theirs[r], world_size());
+      opened[r] = std::make_shared<const Inbox>(theirs[r]);
     } catch (const Error& e) {
       why[r] = e.what();
     }
@@ -138,13 +141,18 @@ void SharedTransport::connect(const SharedTransportOptions& options) {
   std::string own_trouble;
   try {
     if (options.share) {
-      own.emplace(world_size(), stream_bytes(options.stream_bytes, ranks));
+      const int local = options.local_ranks > 0 ? options.local_ranks : world_size();
+      own.emplace(static_cast<int>(peers_.size()),
+                  stream_bytes(options.stream_bytes, peers_.size(), local));
     }
   } catch (const Error& e) {
     own_trouble = e.what();
   }
-  const std::vector<Card> theirs =
-      exchange(cards, std::vector<Card>(ranks, own ? own->card() : Card()), deadline);
+  std::vector<Card> mine_for(ranks, own ? own->card() : Card());
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    mine_for[static_cast<size_t>(peers_[i])].stream = static_cast<int32_t>(i);
+  }
+  const std::vector<Card> theirs = exchange(cards, mine_for, deadline);
   std::shared_ptr<Inbox> inbox;
   if (own) inbox_ = inbox = std::make_shared<Inbox>(std::move(*own));
   const auto opened = open(theirs, why);
@@ -156,9 +164,9 @@ void SharedTransport::connect(const SharedTransportOptions& options) {
     waiting_ = std::make_shared<Waiting>(inbox_);
   }
   std::vector<std::shared_ptr<channels::Channel>> shared;
-  for (size_t r = 0; r < ranks; ++r) {
-    const int peer = static_cast<int>(r);
-    if (peer == rank()) continue;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    const int peer = peers_[i];
+    const auto r = static_cast<size_t>(peer);
     if (!mine[r] || agreed[r] != 1) {
       if (!options.required) continue;
       fail_input("rank ", rank(), " shares no memory with rank ", peer, ": ",
@@ -166,15 +174,15 @@ void SharedTransport::connect(const SharedTransportOptions& options) {
                  : mine[r]            ? "it cannot reach this rank's"
                                       : why[r]);
     }
-    const MemoryEnds ends{inbox_->stream_from(peer), opened[r]->stream_from(rank()), inbox_,
-                          opened[r]};
+    const MemoryEnds ends{inbox_->stream(static_cast<int>(i)), opened[r]->stream(theirs[r].stream),
+                          inbox_, opened[r]};
     channels_[r] =
         std::make_shared<SharedChannel>(rank(), peer, ends, waiting_, *inner_, options.grace);
     shared.push_back(channels_[r]);
   }
   if (shared.empty()) return;
   waiting_->start(std::move(shared));
-  for (int r = 0; r < world_size(); ++r) {
+  for (const int r : peers_) {
     if (channel(r) != nullptr) watch_over(r);
   }
 }

@@ -1,184 +1,207 @@
 #include "comm/tcp/meeting.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <iostream>
-#include <list>
 #include <thread>
 
+#include "comm/base/first_peers.h"
 #include "comm/store/store.h"
-#include "comm/tcp/handshake.h"
 
 namespace rondo::tcp_transport {
 namespace {
 
-using std::chrono::milliseconds;
-
 constexpr int most_log_lines = 20;
 const std::string no_proof(sizeof(Digest), '\0');
 
-std::string key_of(int rank) { return str("tcp-", rank); }
+}  // namespace
 
-// The first address of an interface, IPv4 if it has one.
-std::string address_of_interface(const std::string& name) {
-  ifaddrs* all = nullptr;
-  RONDO_CHECK(getifaddrs(&all) == 0, "getifaddrs: ", std::strerror(errno));
-  std::string found;
-  for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* i = all; i != nullptr && found.empty(); i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != family || name != i->ifa_name) {
-        continue;
-      }
-      char text[NI_MAXHOST];
-      const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-      if (getnameinfo(i->ifa_addr, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) {
-        found = text;
-      }
-    }
-  }
-  freeifaddrs(all);
-  if (found.empty()) fail_input("no interface has this name and an address");
-  return found;
+Meeting::Meeting(const TcpOptions& options, Deadline deadline)
+    : options_(options),
+      job_{options.token, options.rendezvous_id, options.world_size},
+      deadline_(deadline),
+      whole_mesh_(is_whole_mesh(options.first_peers, options.world_size)),
+      places_(static_cast<size_t>(options.world_size)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      has_(static_cast<size_t>(options.world_size)) {
+  RONDO_CHECK(bool(epoll_), "epoll: ", std::strerror(errno));
+  listener_ = listen_and_tell(options_, deadline_);
+  watch(listener_, EPOLLIN);
 }
 
-struct Stranger {
-  Socket socket;
-  std::string name, challenge, in;
-  Deadline end;
-};
+void Meeting::watch(int fd, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  RONDO_CHECK(epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, fd, &event) == 0,
+              "epoll: ", std::strerror(errno));
+}
 
-class Meeting {
- public:
-  Meeting(const TcpOptions& options, Deadline deadline)
-      : options_(options),
-        job_{options.token, options.rendezvous_id, options.world_size},
-        deadline_(deadline),
-        sockets_(static_cast<size_t>(options.world_size)) {}
+std::vector<News> Meeting::meet() {
+  want_first_peers();
+  while (missing_ > 0) {
+    look(deadline_);
+    if (missing_ > 0 && CommClock::now() >= deadline_) time_out();
+  }
+  settled_ = true;
+  options_.store = nullptr;
+  if (whole_mesh_) {
+    strangers_.clear();
+    listener_ = Socket();
+  }
+  return std::exchange(news_, {});
+}
 
-  std::vector<Socket> run() {
-    listen();
-    for (int peer = 0; peer < options_.rank; ++peer) {
-      sockets_[static_cast<size_t>(peer)] = connect(peer);
+void Meeting::want_first_peers() {
+  const std::vector<int> peers = options_.first_peers(options_.rank, options_.world_size);
+  missing_ = peers.size();
+  if (!whole_mesh_) places_ = all_places(options_, deadline_);
+  for (const int peer : peers) {
+    if (peer > options_.rank) continue;
+    if (whole_mesh_) places_[static_cast<size_t>(peer)] = place_of(options_, peer, deadline_);
+    want(peer);
+  }
+}
+
+void Meeting::want(int peer) {
+  const auto at = static_cast<size_t>(peer);
+  const auto under_way = [&](const Dial& d) { return d.peer() == peer; };
+  if (has_[at] || std::any_of(dials_.begin(), dials_.end(), under_way)) return;
+  dials_.emplace_back(job_, options_.rank, peer, places_[at]);
+  advance(std::prev(dials_.end()));
+}
+
+Deadline Meeting::next() const {
+  Deadline next = Deadline::max();
+  for (const Stranger& s : strangers_) next = std::min(next, s.end);
+  for (const Dial& d : dials_) {
+    next = std::min(next, d.due());
+    if (settled_ && !d.connected()) next = std::min(next, d.failing_since() + options_.silence);
+  }
+  return next;
+}
+
+std::vector<News> Meeting::go_on() {
+  look(CommClock::now());
+  return std::exchange(news_, {});
+}
+
+// One round: whoever has come, whoever has said something, whose time is up.
+void Meeting::look(Deadline until) {
+  std::array<epoll_event, 64> events;
+  const int n =
+      epoll_wait(epoll_.fd(), events.data(), events.size(), poll_timeout(std::min(until, next())));
+  RONDO_CHECK(n >= 0 || errno == EINTR, "epoll: ", std::strerror(errno));
+  for (int i = 0; i < n; ++i) {
+    const int fd = events[static_cast<size_t>(i)].data.fd;
+    if (fd == listener_.fd()) {
+      accept_all();
+      continue;
     }
-    missing_ = options_.world_size - 1 - options_.rank;
-    while (missing_ > 0) admit();
-    return std::move(sockets_);
+    const auto is_it = [&](const auto& s) { return s.socket.fd() == fd; };
+    const auto stranger = std::find_if(strangers_.begin(), strangers_.end(), is_it);
+    if (stranger != strangers_.end() && !hear(*stranger)) strangers_.erase(stranger);
+    const auto dial =
+        std::find_if(dials_.begin(), dials_.end(), [&](const Dial& d) { return d.fd() == fd; });
+    if (dial != dials_.end()) advance(dial);
   }
-
- private:
-  void listen();
-  Socket connect(int peer);
-  // Nothing: the connection was closed before it could be told who we are.
-  Socket introduce(Socket socket, int peer, const std::string& name);
-
-  void admit();
-  void accept_all();
-  // Whether it is still a stranger.
-  bool hear(Stranger& s);
-  bool welcome(Stranger& s, const Answer& answer);
-  void drop(const Stranger& s, const std::string& why);
-  [[noreturn]] void time_out();
-  std::string about(int peer) const {
-    return str("rank ", options_.rank, ": rendezvous with rank ", peer, ": ");
+  const auto now = CommClock::now();
+  std::erase_if(strangers_, [&](const Stranger& s) {
+    if (now < s.end) return false;
+    drop(s, "it does not prove the job token in time");
+    return true;
+  });
+  for (auto d = dials_.begin(); d != dials_.end();) {
+    const auto dial = d++;
+    if (now >= dial->due()) advance(dial);
   }
+  if (settled_) give_up_late_dials();
+}
 
-  const TcpOptions& options_;
-  const Job job_;
-  const Deadline deadline_;
-  std::vector<Socket> sockets_;
-  Socket listener_;
-  std::list<Stranger> strangers_;
-  int missing_ = 0, log_lines_ = 0;
-  std::string last_dropped_;
-};
-
-void Meeting::listen() {
-  const bool by_interface = !options_.interface.empty();
-  const std::string& place = by_interface ? options_.interface : options_.bind_address;
-  std::string host = place;
+void Meeting::advance(std::list<Dial>::iterator dial) {
+  if (dial->proved()) {  // a call, on which nothing more is said
+    if (dial->is_closed()) cannot_dial(dial, "its connection is closed");
+    return;
+  }
   try {
-    if (by_interface) host = address_of_interface(place);
-    listener_ = listen_tcp(host, 0);
+    const int before = dial->fd();
+    dial->advance();
+    if (dial->fd() >= 0 && dial->fd() != before) {
+      watch(dial->fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    }
   } catch (const InputError& e) {
-    fail_input("rank ", options_.rank, " cannot listen at '", place, "': ", e.what());
+    if (!settled_) throw;
+    return cannot_dial(dial, e.what());
   }
-  options_.store->set(key_of(options_.rank), str(local_port(listener_), " ", host), deadline_);
+  if (dial->proved() && !is_calling(*dial)) return dialled(dial);
+  // It listened when it told its address, and would do so still.
+  if (settled_ && dial->refused()) cannot_dial(dial, dial->why());
 }
 
-Socket Meeting::connect(int peer) {
-  const std::string place = options_.store->get(key_of(peer), deadline_);
-  uint16_t port = 0;
-  const size_t space = place.find(' ');
-  const auto [stop, error] = std::from_chars(place.data(), place.data() + place.size(), port);
-  if (space == std::string::npos || error != std::errc() || stop != place.data() + space) {
-    fail_input(about(peer), "'", place, "' in the store is no address");
-  }
-  const std::string host = place.substr(space + 1), name = host_and_port(host, port);
-  std::string why = "no answer";
-  for (auto pause = milliseconds(5);; pause = std::min(2 * pause, milliseconds(200))) {
-    Socket s = connect_tcp(host, port, deadline_, why);
-    if (s) {
-      s = introduce(std::move(s), peer, name);
-      if (s) return s;
-      why = "the connection was closed";
-    }
-    if (CommClock::now() + pause >= deadline_) {
-      throw CommError(CommErrorKind::peer_lost, peer, str(about(peer), name, ": ", why));
-    }
-    std::this_thread::sleep_for(pause);
+void Meeting::give_up_late_dials() {
+  const auto now = CommClock::now();
+  for (auto d = dials_.begin(); d != dials_.end();) {
+    const auto dial = d++;
+    if (dial->connected() || now < dial->failing_since() + options_.silence) continue;
+    cannot_dial(dial, "its machine does not answer");
   }
 }
 
-Socket Meeting::introduce(Socket s, int peer, const std::string& name) {
-  const auto went_well = [&](IoResult result) {
-    if (result == IoResult::timed_out) {
-      throw CommError(CommErrorKind::timeout, peer, str(about(peer), "no greeting in time"));
-    }
-    return result == IoResult::done;
-  };
-  std::string greeting(greeting_bytes, '\0');
-  if (!went_well(read_exactly(s, greeting, deadline_))) return Socket();
-  Answer own{options_.rank, peer, random_bytes(nonce_bytes), {}};
-  std::string theirs;
-  try {
-    theirs = parse_greeting(greeting);
-  } catch (const InputError& e) {
-    fail_input(about(peer), name, ": ", e.what());
-  }
-  std::string proof(sizeof(Digest), '\0');
-  if (!went_well(
-          write_all(s, encode_answer(job_, own.from, own.to, theirs, own.challenge), deadline_)) ||
-      !went_well(read_exactly(s, proof, deadline_))) {
-    return Socket();
-  }
-  if (proof == no_proof) fail_input(about(peer), name, " does not accept the job token");
-  Digest digest;
-  std::memcpy(digest.data(), proof.data(), digest.size());
-  if (!equal_digests(digest, listener_proof(job_, own, theirs))) {
-    fail_input(about(peer), name, " does not prove the job token");
-  }
-  return s;
+void Meeting::dialled(std::list<Dial>::iterator dial) {
+  const int peer = dial->peer();
+  Socket socket = dial->take();
+  dials_.erase(dial);
+  epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, socket.fd(), nullptr);
+  callers_.erase(peer);
+  connected(peer, std::move(socket));
 }
 
-void Meeting::time_out() {
+void Meeting::cannot_dial(std::list<Dial>::iterator dial, const std::string& why) {
+  const int peer = dial->peer();
+  dials_.erase(dial);
+  callers_.erase(peer);
+  has_[static_cast<size_t>(peer)] = true;
+  news_.push_back({peer, Socket(), why});
+}
+
+void Meeting::connected(int peer, Socket socket) {
+  const auto at = static_cast<size_t>(peer);
+  if (has_[at]) {  // it has tried again, before anybody has used the first one
+    const auto is_it = [&](const News& n) { return n.peer == peer; };
+    std::find_if(news_.begin(), news_.end(), is_it)->socket = std::move(socket);
+    return;
+  }
+  has_[at] = true;
+  news_.push_back({peer, std::move(socket), {}});
+  if (settled_) return;
+  const auto first = options_.first_peers(options_.rank, options_.world_size);
+  if (std::find(first.begin(), first.end(), peer) != first.end()) --missing_;
+}
+
+void Meeting::time_out() const {
+  const std::string about = str("rank ", options_.rank, ": rendezvous ");
+  for (const Dial& d : dials_) {
+    if (is_calling(d)) continue;
+    const std::string with = str(about, "with rank ", d.peer(), ": ");
+    if (d.connected()) {
+      throw CommError(CommErrorKind::timeout, d.peer(), with + "no greeting in time");
+    }
+    throw CommError(CommErrorKind::peer_lost, d.peer(), with + d.why());
+  }
   std::string ranks;
   int first = -1;
-  for (int r = options_.rank + 1; r < options_.world_size; ++r) {
-    if (sockets_[static_cast<size_t>(r)]) continue;
+  for (const int r : options_.first_peers(options_.rank, options_.world_size)) {
+    if (has_[static_cast<size_t>(r)]) continue;
     if (first < 0) first = r;
     ranks += str(ranks.empty() ? "" : ", ", r);
   }
   throw CommError(CommErrorKind::timeout, first,
-                  str("rank ", options_.rank, ": rendezvous of ", options_.world_size,
-                      " ranks: timed out without rank ", ranks,
+                  str(about, "of ", options_.world_size, " ranks: timed out without rank ", ranks,
                       last_dropped_.empty() ? "" : "; dropped ", last_dropped_));
 }
 
@@ -196,30 +219,6 @@ void Meeting::drop(const Stranger& s, const std::string& why) {
   }
 }
 
-// One round: whoever has come, whoever has said something, whose time is up.
-void Meeting::admit() {
-  std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
-  Deadline next = deadline_;
-  for (const Stranger& s : strangers_) {
-    polled.push_back({s.socket.fd(), POLLIN, 0});
-    next = std::min(next, s.end);
-  }
-  RONDO_CHECK(poll(polled.data(), polled.size(), poll_timeout(next)) >= 0 || errno == EINTR,
-              "poll: ", std::strerror(errno));
-  const auto now = CommClock::now();
-  if (now >= deadline_) time_out();
-  size_t i = 1;
-  for (auto s = strangers_.begin(); s != strangers_.end(); ++i) {
-    bool stays = polled[i].revents == 0 || hear(*s);
-    if (stays && now >= s->end) {
-      drop(*s, "it does not prove the job token in time");
-      stays = false;
-    }
-    s = stays ? std::next(s) : strangers_.erase(s);
-  }
-  if (polled[0].revents != 0) accept_all();
-}
-
 void Meeting::accept_all() {
   for (;;) {
     Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -229,12 +228,14 @@ void Meeting::accept_all() {
         // Too many open files and the like: those that are here have to go first.
         drop(strangers_.front(), str("accept: ", std::strerror(errno)));
         strangers_.pop_front();
+      } else if (errno == EMFILE) {
+        throw Error(str("rank ", options_.rank, " cannot admit other ranks: ", too_many_files()));
       } else if (!nobody) {
-        std::this_thread::sleep_for(milliseconds(10));
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
       }
       return;
     }
-    if (strangers_.size() >= most_strangers) {
+    if (strangers_.size() >= std::max(most_strangers, has_.size())) {
       drop(strangers_.front(), "too many connections do not prove the job token");
       strangers_.pop_front();
     }
@@ -242,9 +243,11 @@ void Meeting::accept_all() {
     s.name = peer_name(s.socket);
     set_socket_options(s.socket);
     // Fits into any empty buffer.
-    if (write_all(s.socket, encode_greeting(s.challenge), CommClock::now()) == IoResult::done) {
-      strangers_.push_back(std::move(s));
+    if (write_all(s.socket, encode_greeting(s.challenge), CommClock::now()) != IoResult::done) {
+      continue;
     }
+    watch(s.socket, EPOLLIN | EPOLLRDHUP);
+    strangers_.push_back(std::move(s));
   }
 }
 
@@ -253,7 +256,8 @@ bool Meeting::hear(Stranger& s) {
   const ssize_t n = recv(s.socket.fd(), bytes, answer_bytes - s.in.size(), 0);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (n <= 0) {
-    drop(s, "it left without proving the job token");
+    // A rank that calls hangs up when the other one dials at the same time.
+    if (whole_mesh_ || !s.in.empty()) drop(s, "it left without proving the job token");
     return false;
   }
   s.in.append(bytes, static_cast<size_t>(n));
@@ -267,23 +271,28 @@ bool Meeting::hear(Stranger& s) {
 }
 
 bool Meeting::welcome(Stranger& s, const Answer& answer) {
-  const bool wanted = answer.to == options_.rank && answer.from > options_.rank;
+  const bool calls = answer.from < options_.rank;
+  const bool wanted =
+      answer.to == options_.rank && answer.from != options_.rank && (!calls || !whole_mesh_);
   if (!wanted || !proves(job_, answer, s.challenge)) {
     write_all(s.socket, no_proof, CommClock::now());
     fail_input("it does not prove the job token");
   }
+  // One that is lost already, or connected and in use, has nothing to look for here.
+  const bool known = has_[static_cast<size_t>(answer.from)];
+  if (known && settled_) return false;
   const Digest proof = listener_proof(job_, answer, s.challenge);
   if (write_all(s.socket, bytes_of(proof), CommClock::now()) != IoResult::done) return false;
-  Socket& place = sockets_[static_cast<size_t>(answer.from)];
-  if (!place) --missing_;  // else it has tried again
-  place = std::move(s.socket);
+  epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, s.socket.fd(), nullptr);
+  if (calls) {
+    if (known) return false;
+    callers_[answer.from] = std::move(s.socket);
+    want(answer.from);
+    return false;
+  }
+  std::erase_if(dials_, [&](const Dial& d) { return d.peer() == answer.from; });  // a call
+  connected(answer.from, std::move(s.socket));
   return false;
-}
-
-}  // namespace
-
-std::vector<Socket> meet(const TcpOptions& options, Deadline deadline) {
-  return Meeting(options, deadline).run();
 }
 
 }  // namespace rondo::tcp_transport

@@ -23,15 +23,61 @@ constexpr const char* no_answer = "its machine does not answer";
 
 }  // namespace
 
+void World::begin(CommClock::duration grace, std::function<void()> wake) {
+  grace_ = grace;
+  wake_ = std::move(wake);
+  const auto ranks = static_cast<size_t>(size);
+  channels_.resize(ranks);
+  found_ = std::make_unique<std::atomic<TcpChannel*>[]>(ranks);
+}
+
 void World::abort(int culprit, const std::string& reason) noexcept {
-  if (aborted.exchange(true)) return;
-  const Ending ending{CommErrorKind::aborted, culprit, str("rank ", culprit, " aborted: ", reason)};
-  for (const auto& c : channels) {
-    if (c) c->abort(ending, reason);
+  std::unique_lock lock(mutex_);
+  if (ending_) return;
+  ending_ = Ending{CommErrorKind::aborted, culprit, str("rank ", culprit, " aborted: ", reason)};
+  reason_ = reason;
+  const auto all = channels_;
+  lock.unlock();
+  for (const auto& c : all) {
+    if (c) c->abort(*ending_, reason_);
   }
 }
 
-TcpPipe::TcpPipe(Socket socket) : socket_(std::move(socket)), buffer_(buffer_bytes) {}
+TcpChannel& World::to(int peer) {
+  TcpChannel* const found = found_[static_cast<size_t>(peer)].load(std::memory_order_acquire);
+  return found != nullptr ? *found : make(peer);
+}
+
+TcpChannel& World::make(int peer) {
+  const auto at = static_cast<size_t>(peer);
+  {
+    const std::lock_guard lock(mutex_);
+    if (channels_[at]) return *channels_[at];
+    channels_[at] = std::make_shared<TcpChannel>(*this, peer, grace_);
+    // Should the other side come, it is told as well.
+    if (ending_) channels_[at]->abort(*ending_, reason_);
+    found_[at].store(channels_[at].get(), std::memory_order_release);
+    wanted_.push_back(peer);
+  }
+  wake_();
+  return *channels_[at];
+}
+
+std::vector<std::shared_ptr<TcpChannel>> World::channels() const {
+  const std::lock_guard lock(mutex_);
+  return channels_;
+}
+
+std::vector<int> World::take_wanted() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(wanted_, {});
+}
+
+void TcpPipe::open(Socket socket) {
+  socket_ = std::move(socket);
+  buffer_.resize(buffer_bytes);
+  readable_ = writable_ = arriving_ = true;
+}
 
 size_t TcpPipe::receive(std::span<std::byte> to) {
   const std::array<iovec, 2> into{iovec{to.data(), to.size()},
@@ -104,11 +150,17 @@ void TcpPipe::close() {
   readable_ = writable_ = arriving_ = false;
 }
 
-TcpChannel::TcpChannel(World& world, int peer, std::unique_ptr<TcpPipe> pipe,
-                       CommClock::duration grace)
-    : Channel(world.rank, peer, std::move(pipe), grace),
+TcpChannel::TcpChannel(World& world, int peer, CommClock::duration grace)
+    : Channel(world.rank, peer, std::make_unique<TcpPipe>(), grace),
       world_(&world),
       tcp_(static_cast<TcpPipe*>(&this->pipe())) {}
+
+bool TcpChannel::connect(Socket socket) {
+  Lock lock(mutex_);
+  if (gone_) return false;
+  tcp_->open(std::move(socket));
+  return true;
+}
 
 void TcpChannel::notice(uint32_t events) {
   Lock lock(mutex_);
@@ -179,6 +231,7 @@ void TcpChannel::lose(const std::string& cause) {
 
 void TcpChannel::say_bye() {
   Lock lock(mutex_);
+  if (!tcp_->is_open()) gone_ = true;
   if (ending()) return;
   set_ending({CommErrorKind::aborted, -1, "the transport was destroyed"});
   reply({FrameKind::bye, 0, 0, 0});

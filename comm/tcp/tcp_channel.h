@@ -3,7 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,21 +17,46 @@ namespace rondo::tcp_transport {
 
 class TcpChannel;
 
-struct World {
-  // Ends all channels, once, and tells all other ranks, also when it is another that gave up: so
-  // nobody takes the end of a rank that follows it for the cause.
+// Thread safety: everything but the construction may be called from any thread.
+class World {
+ public:
+  // `wake`: somebody has to take_wanted().
+  void begin(CommClock::duration grace, std::function<void()> wake);
+
+  // Ends all channels, once, and tells all ranks that are connected, also when it is another that
+  // gave up: so word of it reaches everybody, and nobody takes the end of a rank that follows it
+  // for the cause.
   void abort(int culprit, const std::string& reason) noexcept;
 
+  // The channel to this rank. If it is new, the rank is one of those that are wanted.
+  TcpChannel& to(int peer);
+  // All there are.
+  std::vector<std::shared_ptr<TcpChannel>> channels() const;
+  // Ranks with which somebody wants to exchange messages, and which are not connected.
+  std::vector<int> take_wanted();
+
   int rank = 0, size = 1;
-  std::vector<std::shared_ptr<TcpChannel>> channels;  // by rank; null for this one
-  std::atomic<bool> aborted{false};
+
+ private:
+  TcpChannel& make(int peer);
+
+  mutable std::mutex mutex_;
+  CommClock::duration grace_{};
+  std::function<void()> wake_;
+  std::vector<std::shared_ptr<TcpChannel>> channels_;  // by rank; null: not needed yet
+  std::unique_ptr<std::atomic<TcpChannel*>[]> found_;  // the same, for those in a hurry
+  std::vector<int> wanted_;
+  std::optional<channels::Ending> ending_;
+  std::string reason_;  // of an abort
 };
 
 // Non-blocking. Whether there is something to read or room to write is remembered until a call says
 // that there is not; so whoever waits needs to hear of changes alone (EPOLLET).
 class TcpPipe final : public channels::Pipe {
  public:
-  explicit TcpPipe(Socket socket);
+  // Carries nothing until it has a socket.
+  void open(Socket socket);
+  bool is_open() const { return bool(socket_); }
 
   bool readable() const override { return readable_; }
   bool writable() const override { return writable_; }
@@ -50,8 +78,8 @@ class TcpPipe final : public channels::Pipe {
   size_t receive(std::span<std::byte> to);
 
   Socket socket_;
-  std::atomic<bool> readable_{true}, writable_{true};
-  bool arriving_ = true;  // the socket may hold bytes
+  std::atomic<bool> readable_{false}, writable_{false};
+  bool arriving_ = false;  // the socket may hold bytes
   bool hung_up_ = false;
   std::vector<std::byte> buffer_;  // what came behind that which was asked for
   size_t begin_ = 0, end_ = 0;
@@ -60,8 +88,12 @@ class TcpPipe final : public channels::Pipe {
 class TcpChannel final : public channels::Channel {
  public:
   // `world` lives until this channel has been closed.
-  TcpChannel(World& world, int peer, std::unique_ptr<TcpPipe> pipe, CommClock::duration grace);
+  TcpChannel(World& world, int peer, CommClock::duration grace);
 
+  // What was posted before now leaves. False: too late, this rank leaves.
+  bool connect(Socket socket);
+  // It cannot be connected.
+  void cannot_connect(const std::string& cause) { lose(cause); }
   int fd() const { return tcp_->fd(); }
   // Events of epoll; moves nothing.
   void notice(uint32_t events);

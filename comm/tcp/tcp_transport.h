@@ -1,4 +1,6 @@
-// A Transport over TCP: one process (or thread) per rank, a connection between every two.
+// A Transport over TCP: one process (or thread) per rank, a connection between every two in worlds
+// of up to 64; in larger ones between those that rings and trees need (comm/base/first_peers.h),
+// and between others once they exchange a message.
 //
 // How it works: ranks find each other through a Store and prove the job token to each other
 // (HMAC-SHA-256 over random challenges of both) before anything else is read; once all are
@@ -7,8 +9,10 @@
 // room; a thread of the transport does everything else, and waits with epoll.
 //
 // What ends:
-//   * A rank that dies is noticed by every other rank at once, by its closed connections: pending
-//     and later operations with it fail with peer_lost. Those among others go on.
+//   * A rank that dies is noticed at once by every rank that is connected with it, by its closed
+//     connection: pending and later operations with it fail with peer_lost. Those among others go
+//     on. A rank that is not connected with it notices when it wants to be: nobody listens there.
+//     Whoever gives up on it tells all (abort), and word passes from rank to rank.
 //   * A machine that falls silent is noticed within `silence` and a few seconds, also by ranks that
 //     wait for nothing in particular: its ranks are lost. One that is stopped is only late.
 //   * A rank that leaves in order (its transport is destroyed) counts as lost: "it has finished".
@@ -25,6 +29,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/base/first_peers.h"
 #include "comm/base/transport.h"
 #include "comm/store/store.h"
 
@@ -47,11 +52,14 @@ struct TcpOptions {
   CommClock::duration timeout = std::chrono::seconds(60);
   CommClock::duration grace = std::chrono::milliseconds(250);
   std::chrono::seconds silence{30};
-  // Hears of dropped connections, a line each, during construction. Empty: standard error.
+  // Hears of dropped connections, a line each, from the constructing thread; where ranks are
+  // connected later, also from the transport's own. Empty: standard error.
   std::function<void(const std::string&)> log;
+  // All ranks alike.
+  FirstPeers first_peers = rondo::first_peers;
 };
 
-// Returns once this rank is connected with all others.
+// Returns once this rank is connected with its first peers.
 // Errors: InputError (no such interface or address, wrong token), CommError (a rank did not come in
 // time, or died on the way).
 std::unique_ptr<Transport> make_tcp_transport(const TcpOptions& options);

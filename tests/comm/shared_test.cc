@@ -25,15 +25,19 @@ using Catch::Matchers::Contains;
 
 // `stream_bytes` as small as it gets: every message of some size wraps around and waits for room.
 // `grace`: long, unless a rank is stopped.
-Stack sharing(size_t stream_bytes, CommClock::duration grace = 20s) {
-  return {make_tcp_transport, [stream_bytes, grace](std::unique_ptr<Transport> base) {
+Stack sharing(size_t stream_bytes, CommClock::duration grace = 20s,
+              FirstPeers first_peers = rondo::first_peers) {
+  return {make_tcp_transport,
+          [=](std::unique_ptr<Transport> base) {
             SharedTransportOptions o;
             o.required = true;
+            o.first_peers = first_peers;
             o.stream_bytes = stream_bytes;
             o.timeout = 20s;
             o.grace = grace;
             return make_shared_transport(std::move(base), o);
-          }};
+          },
+          first_peers};
 }
 
 TEST_CASE("The shared transport keeps the transport's promises", "[shared]") {
@@ -44,6 +48,12 @@ TEST_CASE("The shared transport keeps the transport's promises", "[shared]") {
 TEST_CASE("The shared transport keeps them through streams of a page", "[shared]") {
   check_transport_contract(
       [](int ranks) { return std::make_unique<SocketThreads>(ranks, sharing(4096)); });
+}
+
+TEST_CASE("It keeps them where some ranks share memory and others connect later", "[shared]") {
+  check_transport_contract([](int ranks) {
+    return std::make_unique<SocketThreads>(ranks, sharing(size_t{1} << 20, 20s, chain));
+  });
 }
 
 TEST_CASE("Faults of processes that share memory", "[shared][fault]") {
@@ -80,9 +90,9 @@ TEST_CASE("A thread whose operation another one ends is woken", "[shared]") {
   const auto others = std::make_shared<const Inbox>(2, 4096);
   InProcessWorld world(2);
   const auto waiting = std::make_shared<Waiting>(own);
-  const Stream in = own->stream_from(1);
+  const Stream in = own->stream(1);
   const auto channel = std::make_shared<SharedChannel>(
-      0, 1, MemoryEnds{in, others->stream_from(0), own, others}, waiting, world.transport(0), 1s);
+      0, 1, MemoryEnds{in, others->stream(0), own, others}, waiting, world.transport(0), 1s);
   waiting->start({channel});
   std::vector<int> got(8), sent(8);
   const auto post = [&](Direction direction, std::vector<int>& data) {
@@ -149,12 +159,12 @@ TEST_CASE("A rank that must share memory and cannot is told which and why", "[sh
 
 TEST_CASE("Only the memory that a card tells of is opened", "[shared]") {
   const Inbox own(2, 4096);
-  CHECK_NOTHROW(Inbox(own.card(), 2));
+  CHECK_NOTHROW(Inbox(own.card()));
   const auto refusal = [&](auto change) -> std::string {
     Card card = own.card();
     change(card);
     try {
-      const Inbox other(card, 2);
+      const Inbox other(card);
     } catch (const Error& e) {
       return e.what();
     }
@@ -189,7 +199,7 @@ TEST_CASE("Under a limit on the size of files no memory is shared, and nothing d
 
 TEST_CASE("A stream's impossible positions are errors", "[shared]") {
   const Inbox own(2, 4096);
-  const Stream stream = own.stream_from(1);
+  const Stream stream = own.stream(1);
   CHECK(stream.empty());
   CHECK(stream.room().size() == 4096);
   stream.wrote(4064);

@@ -32,14 +32,25 @@ inline TcpOptions rank_options(int rank, int ranks, Store& store) {
   return o;
 }
 
+// A chain: the fewest connections by which every rank can be reached. All others are made when they
+// are needed.
+inline std::vector<int> chain(int rank, int world_size) {
+  std::vector<int> peers;
+  if (rank > 0) peers.push_back(rank - 1);
+  if (rank + 1 < world_size) peers.push_back(rank + 1);
+  return peers;
+}
+
 // What a test puts on top of the transport; nothing, if empty.
 using OnTop = std::function<std::unique_ptr<Transport>(std::unique_ptr<Transport> base)>;
 
 struct Stack {
   std::unique_ptr<Transport> (*base)(const TcpOptions&) = make_tcp_transport;
   OnTop on_top{};
+  FirstPeers first_peers = rondo::first_peers;
 
-  std::unique_ptr<Transport> make(const TcpOptions& options) const {
+  std::unique_ptr<Transport> make(TcpOptions options) const {
+    options.first_peers = first_peers;
     auto transport = base(options);
     return on_top ? on_top(std::move(transport)) : std::move(transport);
   }

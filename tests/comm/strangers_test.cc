@@ -16,10 +16,17 @@ namespace rondo {
 namespace {
 
 using namespace std::chrono_literals;
-using namespace tcp_transport;
 using Catch::Matchers::Contains;
+using tcp_transport::answer_bytes, tcp_transport::encode_answer, tcp_transport::encode_greeting;
+using tcp_transport::greeting_bytes, tcp_transport::handshake_magic,
+    tcp_transport::handshake_timeout;
+using tcp_transport::Job, tcp_transport::nonce_bytes, tcp_transport::parse_greeting;
 
 TEST_CASE("Faults of processes over TCP", "[tcp][fault]") { check_process_faults({}); }
+
+TEST_CASE("Faults of processes that are connected when they need it", "[tcp][fault]") {
+  check_process_faults({.first_peers = chain});
+}
 
 // Where rank 0 listens, from the store that ranks meet in.
 class Door {

@@ -24,6 +24,39 @@ TEST_CASE("TCP keeps the transport's promises", "[tcp]") {
   check_transport_contract([](int ranks) { return std::make_unique<SocketThreads>(ranks); });
 }
 
+TEST_CASE("TCP keeps them where ranks are connected when they first exchange a message", "[tcp]") {
+  check_transport_contract([](int ranks) {
+    return std::make_unique<SocketThreads>(ranks, Stack{.first_peers = chain});
+  });
+}
+
+TEST_CASE("First peers are each other's, and word reaches everybody in a few hops", "[tcp]") {
+  for (const int n : {2, 3, 64, 65, 96, 100, 127, 128, 1000, 1024}) {
+    std::vector<int> hops(static_cast<size_t>(n), -1), next{0};
+    hops[0] = 0;
+    for (int hop = 1; !next.empty(); ++hop) {
+      std::vector<int> reached;
+      for (const int a : next) {
+        const std::vector<int> peers = first_peers(a, n);
+        CHECK(std::is_sorted(peers.begin(), peers.end()));
+        for (const int b : peers) {
+          const std::vector<int> back = first_peers(b, n);
+          CHECK(std::count(back.begin(), back.end(), a) == 1);
+          int& seen = hops[static_cast<size_t>(b)];
+          if (seen >= 0) continue;
+          seen = hop;
+          reached.push_back(b);
+        }
+      }
+      next = reached;
+    }
+    CHECK(std::count(hops.begin(), hops.end(), -1) == 0);
+    CHECK(*std::max_element(hops.begin(), hops.end()) <= (n <= whole_mesh ? 1 : 5));
+    CHECK(first_peers(0, n).size() <= (n <= whole_mesh ? 63u : 20u));
+    CHECK(is_whole_mesh(first_peers, n) == (n <= whole_mesh));
+  }
+}
+
 TEST_CASE("A world of one rank over TCP needs nobody", "[tcp]") {
   const auto transport = make_tcp_transport({});
   CHECK(transport->world_size() == 1);
@@ -116,7 +149,7 @@ struct ByHand {
       TcpOptions o = rank_options(1, 2, *store);
       const auto prefixed = make_prefix_store(*store, o.rendezvous_id);
       o.store = prefixed.get();
-      socket = std::move(meet(o, within(20s))[0]);
+      socket = std::move(tcp_transport::Meeting(o, within(20s)).meet().at(0).socket);
     });
     const auto store = make_memory_store(table);
     zero = make_tcp_transport(rank_options(0, 2, *store));

@@ -1,0 +1,30 @@
+// Where the ranks of a job listen, as they tell each other in the store. Internal to the TCP
+// transport.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/base/socket.h"
+#include "comm/tcp/tcp_transport.h"
+
+namespace rondo::tcp_transport {
+
+struct Place {
+  std::string host;  // numeric
+  uint16_t port = 0;
+  std::string name() const { return host_and_port(host, port); }
+};
+
+// Listens at a port that the system chooses, at the interface or address of the options, and says
+// where in the store. InputError where that cannot be had.
+Socket listen_and_tell(const TcpOptions& options, Deadline deadline);
+
+// Where this rank listens; waits until it has said so.
+Place place_of(const TcpOptions& options, int rank, Deadline deadline);
+
+// Where all of them do, by rank; waits until all have said so. Rank 0 looks each of them up, and
+// puts what it found under one key for the others. CommError names who is missing.
+std::vector<Place> all_places(const TcpOptions& options, Deadline deadline);
+
+}  // namespace rondo::tcp_transport
