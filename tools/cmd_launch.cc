@@ -1,5 +1,7 @@
 // rondo launch: the ranks of a training run, or of bench links, as processes, watched and started
 // again.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -103,8 +105,22 @@ int run_elastic(const LaunchOptions& o, const LaunchersOptions& l) {
   return outcome.code;
 }
 
+// A pipe and a connection with the store for each rank here, and what a process has anyway. On node
+// 0 the ranks of all machines come to the store.
+void require_descriptors(const LaunchOptions& o) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t ranks = static_cast<rlim_t>(o.ranks),
+               served = o.node_rank == 0 ? ranks * static_cast<rlim_t>(o.nodes) : 0;
+  const rlim_t needed = ranks + served + 32;
+  if (limit.rlim_cur >= needed) return;
+  fail_input("-n ", o.ranks, ": the launcher needs ", needed, " file descriptors, and the system ",
+             "allows ", limit.rlim_cur, " (ulimit -Hn)");
+}
+
 int run_launch(const LaunchOptions& o) {
   require_consistent(o);
+  require_descriptors(o);
   const LaunchersOptions l = launchers_options(o);
   SignalGuard signals;
   if (o.elastic) return run_elastic(o, l);

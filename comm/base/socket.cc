@@ -178,7 +178,6 @@ Socket begin_connect(const std::string& host, uint16_t port, int& error) {
   const addrinfo* const a = addresses.first();
   Socket s = open_socket(*a);
   if (s && (connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS)) {
-    set_socket_options(s);
     return s;
   }
   error = errno;
@@ -191,8 +190,27 @@ int connect_error(const Socket& s) {
   return getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
 }
 
+bool stays_in_machine(const Socket& s) {
+  sockaddr_storage own{}, peers{};
+  socklen_t own_length = sizeof own, peers_length = sizeof peers;
+  if (getsockname(s.fd(), reinterpret_cast<sockaddr*>(&own), &own_length) != 0 ||
+      getpeername(s.fd(), reinterpret_cast<sockaddr*>(&peers), &peers_length) != 0 ||
+      own.ss_family != peers.ss_family) {
+    return false;
+  }
+  if (own.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(&own)->sin_addr.s_addr ==
+           reinterpret_cast<const sockaddr_in*>(&peers)->sin_addr.s_addr;
+  }
+  return own.ss_family == AF_INET6 &&
+         std::memcmp(&reinterpret_cast<const sockaddr_in6*>(&own)->sin6_addr,
+                     &reinterpret_cast<const sockaddr_in6*>(&peers)->sin6_addr,
+                     sizeof(in6_addr)) == 0;
+}
+
 void set_socket_options(const Socket& s, std::chrono::seconds silence) {
   set_option(s, IPPROTO_TCP, TCP_NODELAY, 1);
+  if (stays_in_machine(s)) return;
   set_option(s, SOL_SOCKET, SO_KEEPALIVE, 1);
   // A probe after a third of the time, and four in the rest.
   constexpr int probes = 4;

@@ -51,8 +51,11 @@ int connect_error(const Socket& socket);
 
 // Without delays for small messages, and lost when the other side's system is silent, as that of a
 // machine without power or network; a process that is stopped is not silent. What connect_tcp
-// returns has them.
+// returns has them. Between two processes of one machine nobody asks: it does not fall silent to
+// itself, and the questions of a thousand ranks would only lose each other.
 void set_socket_options(const Socket& socket, std::chrono::seconds silence = longest_silence);
+// Whether both ends have the same address.
+bool stays_in_machine(const Socket& socket);
 // Whether what was sent has not been acknowledged for so long. To be asked now and then: the
 // options notice the silence of a connection only while nothing is on its way.
 bool is_silent(const Socket& socket, std::chrono::seconds silence = longest_silence);

@@ -68,6 +68,7 @@ void Dial::advance() {
     const int error = connect_error(socket_);
     refused_ = error == ECONNREFUSED;
     if (error != 0) return cut_off(std::strerror(error));
+    set_socket_options(socket_);
     stage_ = Stage::greeting;
   }
   if (stage_ == Stage::greeting) {

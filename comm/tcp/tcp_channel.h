@@ -70,7 +70,7 @@ class TcpPipe final : public channels::Pipe {
   void close();
   int fd() const { return socket_.fd(); }
   bool is_silent(std::chrono::seconds silence) const {
-    return socket_ && rondo::is_silent(socket_, silence);
+    return socket_ && !stays_in_machine(socket_) && rondo::is_silent(socket_, silence);
   }
 
  private:

@@ -116,6 +116,10 @@ def test_few_file_descriptors():
         few = as_ranks(root, {r: (["parallel.timeout_seconds=5"], {}) for r in range(4)}, free_port(), preexec={1: limit(8, 8)})
         errors = [output_of(process, TIMEOUT)[1] for process in few]
         check("Too many open files" in errors[1] or "Too many open files" in errors[0], errors)
+        launcher = subprocess.Popen([RONDO, *map(str, launch(100))], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                    preexec_fn=limit(64, 200))
+        _, err = ends(launcher, TIMEOUT, 1)
+        one_line(err, "-n 100: the launcher needs 232 file descriptors, and the system allows 200")
 
 
 def test_a_rank_that_never_comes():

@@ -107,6 +107,7 @@ class First final : public Launchers {
     s.token = options.token;
     const int64_t connections = int64_t{options.nodes} * (options.ranks + 2);
     s.max_connections = static_cast<int>(std::max<int64_t>(s.max_connections, connections));
+    s.max_strangers = std::max(s.max_strangers, options.ranks);  // of a machine begin at once
     server_ = std::make_unique<TcpStoreServer>(s);
   }
 

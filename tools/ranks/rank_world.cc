@@ -1,5 +1,7 @@
 #include "tools/ranks/rank_world.h"
 
+#include <algorithm>
+#include <algorithm>
 #include <charconv>
 #include <string>
 #include <thread>
@@ -162,6 +164,8 @@ class ProcessWorld final : public RankWorld {
       s.bind_address = listening_address(place_.master_address, has_other_machines());
       s.port = place_.master_port;
       s.token = place_.token;
+      s.max_connections = std::max(s.max_connections, 2 * place_.world_size);
+      s.max_strangers = std::max(s.max_strangers, place_.world_size);
       server_ = std::make_unique<TcpStoreServer>(s);
     }
     store_ = make_tcp_store(place_.master_address, place_.master_port, place_.token, deadline);
@@ -191,6 +195,10 @@ std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTranspor
   SharedTransportOptions s;
   s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
   s.required = transport == RankTransport::shared;
+  if (!machines.empty()) {
+    const int own = machines[static_cast<size_t>(options.rank)];
+    s.local_ranks = static_cast<int>(std::count(machines.begin(), machines.end(), own));
+  }
   s.machines = std::move(machines);
   s.timeout = deadline - CommClock::now();
   return make_shared_transport(std::move(base), s);
