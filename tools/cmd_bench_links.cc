@@ -29,7 +29,8 @@ const std::vector<std::pair<std::string, RankTransport>> transports = {
     {"auto", RankTransport::automatic},
     {"shared", RankTransport::shared},
     {"tcp", RankTransport::tcp},
-    {"gloo", RankTransport::gloo}};
+    {"gloo", RankTransport::gloo},
+    {"mpi", RankTransport::mpi}};
 
 RankTransport transport_named(const std::string& name) {
   for (const auto& [text, transport] : transports) {
@@ -146,9 +147,9 @@ void add_bench_links(Command& bench) {
       .show_default();
   command
       .add_option("--transport", o->transport,
-                  "between threads of a process, or processes: auto, shared (memory), tcp, gloo "
-                  "(default: threads; under a launcher auto)")
-      .one_of({"threads", "auto", "shared", "tcp", "gloo"})
+                  "between threads of a process, or processes: auto, shared (memory), tcp, gloo, "
+                  "mpi (under mpirun or srun) (default: threads; under a launcher auto)")
+      .one_of({"threads", "auto", "shared", "tcp", "gloo", "mpi"})
       .type_name("NAME");
   command
       .add_option("--device", o->device.text,

@@ -36,7 +36,7 @@ enum class OptimizerType : uint8_t { sgd, adam, adamw };
 enum class Deterministic : uint8_t { same_world, fixed_order, world_invariant };
 enum class Sync : uint8_t { step, local, block, async };
 inline constexpr std::array sync_names{"step", "local", "block", "async"};
-enum class RankTransport : uint8_t { automatic, tcp, gloo, shared };
+enum class RankTransport : uint8_t { automatic, tcp, gloo, shared, mpi };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
 
 // The layers between the features and the output layer, which is always there and linear.

@@ -20,7 +20,7 @@ constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array init_alphabet_names{"keep", "extend", "new"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "fixed_order", "world_invariant"};
-constexpr std::array transport_names{"auto", "tcp", "gloo", "shared"};
+constexpr std::array transport_names{"auto", "tcp", "gloo", "shared", "mpi"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
 constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
@@ -291,8 +291,9 @@ Builder parallel_fields(ParallelConfig& c) {
   b.add("timeout_seconds", &c.timeout_seconds, from(0.01, 1e7),
         "how long a rank waits for the others before it gives up");
   b.add("transport", choice(c.transport, transport_names), any,
-        "processes: memory that ranks of one machine share where it can be, else TCP (auto); TCP "
-        "alone, our own (tcp) or Gloo's (gloo); memory alone, or an error (shared)");
+        "processes: memory that ranks of one machine share where it can be, between machines MPI "
+        "where that has started them, else TCP (auto); TCP alone, our own (tcp) or Gloo's (gloo); "
+        "memory alone, or an error (shared); MPI alone, or an error (mpi)");
   b.add("pipeline", &c.pipeline, from(1, 4096),
         "ranks that share the layers of one model among them (docs/parallelism.md)");
   b.add("data", &c.data, from(0, 4096),

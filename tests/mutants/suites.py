@@ -54,7 +54,7 @@ RULES = [
     ("engine/*", ["engine_test gradient*", "engine_test ~gradient*"]),
 ]
 # Not mutated: what checks, what compares with other people's libraries, what needs a GPU.
-LEFT_OUT = ["*_check.cc", "kernels/check/*", "*_peers.cc", "*cudnn*", "*cublaslt*", "*cuda_*", "*nccl*", "*/gloo/*"]
+LEFT_OUT = ["*_check.cc", "kernels/check/*", "*_peers.cc", "*cudnn*", "*cublaslt*", "*cuda_*", "*nccl*", "*/gloo/*", "*/mpi/*"]
 
 
 def commands_for(path):

@@ -1,8 +1,8 @@
 #include "tools/ranks/rank_world.h"
 
 #include <algorithm>
-#include <algorithm>
 #include <charconv>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -17,6 +17,9 @@
 #ifdef RONDO_HAVE_GLOO
 #include "comm/gloo/gloo_transport.h"
 #endif
+#ifdef RONDO_HAVE_MPI
+#include "comm/mpi/mpi_transport.h"
+#endif
 
 namespace rondo {
 namespace {
@@ -30,6 +33,35 @@ std::unique_ptr<Transport> make_base(const TcpOptions& options, RankTransport tr
 #endif
 }
 
+#ifdef RONDO_HAVE_MPI
+constexpr bool have_mpi = true;
+#else
+constexpr bool have_mpi = false;
+bool is_started_for_mpi() { return false; }
+std::unique_ptr<Transport> make_mpi_transport(std::unique_ptr<Transport> inner) { return inner; }
+#endif
+
+// By MPI, if it was asked for, or where it may know a better way from machine to machine and all
+// ranks can; else `base` as it is.
+std::unique_ptr<Transport> by_mpi(std::unique_ptr<Transport> base, bool between_machines,
+                                  RankTransport transport, CommClock::duration timeout) {
+  if (transport == RankTransport::mpi) {
+    if (!have_mpi) {
+      fail_input("parallel.transport = \"mpi\": this program was built without MPI");
+    }
+    if (!is_started_for_mpi()) {
+      fail_input("parallel.transport = \"mpi\": expected ranks that mpirun or srun has started");
+    }
+    return make_mpi_transport(std::move(base));
+  }
+  if (transport != RankTransport::automatic || !between_machines) return base;
+  double can = have_mpi && is_started_for_mpi() ? 1 : 0;
+  GroupOptions g;
+  g.timeout = timeout;
+  make_ring_group(*base, g)->all_reduce(TensorView(&can, DType::f64, {1}), Reduction::sum).wait();
+  return can == base->world_size() ? make_mpi_transport(std::move(base)) : std::move(base);
+}
+
 const char* name_of(RankTransport transport) {
   switch (transport) {
     case RankTransport::automatic:
@@ -40,6 +72,8 @@ const char* name_of(RankTransport transport) {
       return "tcp";
     case RankTransport::gloo:
       return "gloo";
+    case RankTransport::mpi:
+      return "mpi";
   }
   return "?";
 }
@@ -191,7 +225,10 @@ class ProcessWorld final : public RankWorld {
 std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTransport transport,
                                          std::vector<int> machines) {
   const Deadline deadline = within(options.timeout);
-  auto base = make_base(options, transport);
+  const bool between_machines =
+      std::adjacent_find(machines.begin(), machines.end(), std::not_equal_to<>()) != machines.end();
+  auto base = by_mpi(make_base(options, transport), between_machines, transport,
+                     deadline - CommClock::now());
   SharedTransportOptions s;
   s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
   s.required = transport == RankTransport::shared;
