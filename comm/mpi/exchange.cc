@@ -79,12 +79,10 @@ void finalize_mpi() {
 
 class Exchange::Impl {
  public:
-  Impl(int rank, bool in_one_process, uint64_t world)
-      : rank_(rank), in_one_process_(in_one_process), world_(world) {
+  Impl(int rank, int processes, uint64_t world)
+      : rank_(rank), processes_(processes), world_(world) {
     const std::lock_guard lock(mpi_lock());
-    if (in_one_process) {
-      comm_ = MPI_COMM_SELF;
-    } else {
+    if (processes == 0) {
       check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
     }
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -102,7 +100,7 @@ class Exchange::Impl {
       MPI_Cancel(&r);
       MPI_Wait(&r, MPI_STATUS_IGNORE);
     }
-    if (!in_one_process_ && !forgotten) MPI_Comm_free(&comm_);
+    if (processes_ == 0 && !forgotten) MPI_Comm_free(&comm_);
   }
 
   int count(int (*of)(MPI_Comm, int*)) const {
@@ -147,7 +145,7 @@ class Exchange::Impl {
     std::memcpy(own.memory.data(), &head, sizeof head);
     const std::lock_guard lock(mpi_lock());
     check(MPI_Isend(own.memory.data(), static_cast<int>(sizeof head + head.size), MPI_BYTE,
-                    in_one_process_ ? 0 : to, in_one_process_ ? to : 0, comm_, &own.request),
+                    processes_ == 0 ? to : to % processes_, tag_of(to), comm_, &own.request),
           "MPI_Isend");
     under_way().insert(chunk);
   }
@@ -157,22 +155,25 @@ class Exchange::Impl {
  private:
   static constexpr size_t slots = 16;
 
+  // Ranks of one process are told apart.
+  int tag_of(int rank) const { return processes_ == 0 ? 0 : rank; }
+
   void post(size_t slot) {
     check(MPI_Irecv(memory_[slot].data(), static_cast<int>(slot_bytes), MPI_BYTE, MPI_ANY_SOURCE,
-                    in_one_process_ ? rank_ : 0, comm_, &requests_[slot]),
+                    tag_of(rank_), comm_, &requests_[slot]),
           "MPI_Irecv");
   }
 
   const int rank_;
-  const bool in_one_process_;
+  const int processes_;
   const uint64_t world_;
-  MPI_Comm comm_ = MPI_COMM_NULL;
+  MPI_Comm comm_ = MPI_COMM_WORLD;
   std::array<std::vector<std::byte>, slots> memory_;
   std::array<MPI_Request, slots> requests_;
 };
 
-Exchange::Exchange(int rank, bool in_one_process, uint64_t world)
-    : impl_(std::make_unique<Impl>(rank, in_one_process, world)) {}
+Exchange::Exchange(int rank, int processes, uint64_t world)
+    : impl_(std::make_unique<Impl>(rank, processes, world)) {}
 Exchange::~Exchange() = default;
 void Exchange::forget() { impl_->forgotten = true; }
 int Exchange::size() const { return impl_->count(MPI_Comm_size); }

@@ -39,8 +39,8 @@ void finalize_mpi();
 
 class Exchange {
  public:
-  // In a communicator of all ranks, or of this process alone: collective in the first case.
-  Exchange(int rank, bool in_one_process, uint64_t world);
+  // Collective where every rank has a process of its own (`processes` is 0, see MpiOptions).
+  Exchange(int rank, int processes, uint64_t world);
   ~Exchange();
   // Ranks are lost: the communicator is left as it is at the end.
   void forget();

@@ -84,10 +84,10 @@ class MpiTransport final : public Transport {
 MpiTransport::MpiTransport(std::unique_ptr<Transport> inner, const MpiOptions& options)
     : inner_(std::move(inner)),
       options_(options),
-      exchange_(std::make_unique<Exchange>(inner_->rank(), options.in_one_process, options.world)),
+      exchange_(std::make_unique<Exchange>(inner_->rank(), options.processes, options.world)),
       found_(
           std::make_unique<std::atomic<MpiChannel*>[]>(static_cast<size_t>(inner_->world_size()))) {
-  if (!options.in_one_process &&
+  if (options.processes == 0 &&
       (exchange_->size() != world_size() || exchange_->own_number() != rank())) {
     fail_input("rank ", rank(), " of ", world_size(), " is rank ", exchange_->own_number(), " of ",
                exchange_->size(), " for MPI (", mpi_library_name(), "): expected the same; the ",
@@ -188,11 +188,10 @@ MpiTransport::~MpiTransport() {
     return std::all_of(channels_.begin(), channels_.end(),
                        [](const ChannelPtr& c) { return c->has_said_bye(); });
   };
-  while (!all_gone() && CommClock::now() < deadline) {
+  while ((!all_gone() || has_due_) && CommClock::now() < deadline) {
     if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   poller_->stop();
-  for (const DueEnd& d : due_) failed_ = failed_ || !d.channel->has_finished();
   for (const ChannelPtr& c : channels_) c->close_pipe();
   const bool finalizes = options_.finalizes && !failed_;
   inner_.reset();

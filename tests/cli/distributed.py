@@ -137,17 +137,43 @@ def test_conflicting_launchers():
               errs="set MASTER_ADDR and MASTER_PORT")
 
 
-def test_mpirun():
+def under_mpirun(root, ranks, *more):
     mpirun = shutil.which("mpirun")
     if not mpirun:
         raise Skip("no mpirun")
+    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", ranks, RONDO, *words(*more)]
+    return subprocess.Popen(list(map(str, command)), cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_mpirun():
     with corpus() as root:
         expected = single(root)
-        command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", "2", RONDO, *words()]
-        process = subprocess.Popen(list(map(str, command)), cwd=root, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        ends(process, TIMEOUT, 0)
+        ends(under_mpirun(root, 2), TIMEOUT, 0)
         check_same(expected, root / "run")
+
+
+def test_messages_by_mpi():
+    with corpus() as root:
+        by_mpi = "parallel.transport=mpi"
+        _, err = run(*launch(2, by_mpi), cwd=root, code=1)
+        if "built without MPI" in err:
+            raise Skip("built without MPI")
+        check("expected ranks that mpirun or srun has started" in err, err)
+        expected = single(root, by_mpi)  # settings are part of the files
+        for ranks in (2, 3):
+            ends(under_mpirun(root, ranks, by_mpi), TIMEOUT, 0)
+            check_same(expected, root / "run")
+            shutil.rmtree(root / "run")
+        # The first update is enough for a rank that goes wrong: its reason is told, and all end.
+        bad = under_mpirun(root, 2, by_mpi, "training.init_from=nothing.safetensors")
+        out, err = output_of(bad, TIMEOUT)
+        check(bad.returncode != 0 and "nothing.safetensors" in err, err)
+        # A rank that is killed: mpirun ends the others, and says which it was.
+        lost = under_mpirun(root, 2, by_mpi, "training.epochs=100000")
+        wait_for_step(root, 5, lost)
+        os.kill(ranks_of(lost)[1], signal.SIGKILL)
+        _, err = output_of(lost, 20)
+        check(lost.returncode != 0 and "rank 1" in err, err)
 
 
 def torchrun():

@@ -52,7 +52,8 @@ def ranks_of(launcher):
             parent = (directory / "stat").read_bytes().rsplit(b")", 1)[1].split()[1]
             if int(parent) == launcher.pid:
                 variables = (directory / "environ").read_bytes().split(b"\0")
-                rank = next(v for v in variables if v.startswith(b"RANK=")).split(b"=")[1]
+                names = (b"RANK=", b"OMPI_COMM_WORLD_RANK=")  # rondo launch's, or mpirun's
+                rank = next(v for v in variables if v.startswith(names)).split(b"=")[1]
                 pids[int(rank)] = int(directory.name)
     return pids
 
