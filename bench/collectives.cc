@@ -1,8 +1,9 @@
 // collectives: times all-reduces between ranks on this machine: processes through memory that they
-// share or over TCP, ours and Gloo's, beside Gloo's all-reduces; or threads of one process.
+// share or over TCP, ours and Gloo's, beside Gloo's all-reduces; or threads of one process. Under
+// mpirun, which says how many ranks there are, those of mpirun over MPI.
 //
 //   collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456]
-//               [--transport shared|tcp|gloo|threads]
+//               [--transport shared|tcp|gloo|threads|mpi]
 //               [--message-bytes 2097152] [--numbers 0] [--json FILE]
 //
 // Every row: `ranks` processes reduce `bytes` of f32 in place, again and again, after one checked
@@ -26,6 +27,7 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -36,6 +38,9 @@
 #include "comm/group/collectives.h"
 #include "comm/in_process/run_ranks.h"
 #include "comm/shared/shared_transport.h"
+#ifdef RONDO_HAVE_MPI
+#include "comm/mpi/mpi_transport.h"
+#endif
 
 using namespace rondo;
 
@@ -49,15 +54,15 @@ struct Options {
   size_t message_bytes = GroupOptions().message_bytes;  // of the ring, at most
   int numbers = 0;
   std::string json;
-  enum class Kind : uint8_t { shared, tcp, gloo, threads } transport = Kind::shared;
+  enum class Kind : uint8_t { shared, tcp, gloo, threads, mpi } transport = Kind::shared;
   bool threads() const { return transport == Kind::threads; }
 };
 
-constexpr const char* transport_names[] = {"shared", "tcp", "gloo", "threads"};
+constexpr const char* transport_names[] = {"shared", "tcp", "gloo", "threads", "mpi"};
 constexpr const char* transport_texts[] = {
     "memory shared between processes; gloo ring, gloo bcube: TCP over loopback",
     "our TCP over loopback; gloo ring, gloo bcube: Gloo's", "Gloo's TCP over loopback",
-    "threads of one process"};
+    "threads of one process", "MPI"};
 
 // Instead of a sum: what the transport carries at best.
 enum class Moves : uint8_t { sum, to_neighbour, around };
@@ -329,6 +334,30 @@ std::vector<Row> run_process(const Options& o, int rank, int ranks, const std::s
   return run_rank(o, *transport, gloo.get());
 }
 
+// One of mpirun's. Rank 0's rows.
+std::vector<Row> run_under_mpi(const Options& o) {
+#ifdef RONDO_HAVE_MPI
+  const char* const number = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  const char* const directory = std::getenv("RONDO_MEETING");
+  if (!number || !size || !directory) {
+    fail_input("--transport mpi: expected ranks of mpirun, and a directory in RONDO_MEETING: ",
+               "tests/comm/under_mpirun mpirun 2 PROGRAM...");
+  }
+  const auto store = make_file_store(directory);
+  TcpOptions t;
+  t.rank = std::atoi(number);
+  t.world_size = std::atoi(size);
+  t.store = store.get();
+  const auto transport = make_mpi_transport(make_tcp_transport(t));
+  const auto rows = run_rank(o, *transport, nullptr);
+  return t.rank == 0 ? rows : std::vector<Row>();
+#else
+  (void)o;
+  fail_input("--transport mpi: built without MPI");
+#endif
+}
+
 std::vector<Row> run_threads(const Options& o, int ranks) {
   std::vector<Row> rows;
   run_ranks(ranks, [&](int rank, Transport& transport) {
@@ -422,7 +451,8 @@ Options parse(int argc, char** argv) {
       std::puts(
           "Times all-reduces between processes of this machine, ours beside Gloo's; or threads.\n"
           "Usage: collectives [--ranks 2,4] [--min-bytes 1024] [--max-bytes 268435456] "
-          "[--transport shared|tcp|gloo|threads] [--message-bytes 2097152] [--numbers 0] [--json "
+          "[--transport shared|tcp|gloo|threads|mpi] [--message-bytes 2097152] [--numbers 0] "
+          "[--json "
           "FILE]");
       std::exit(0);
     }
@@ -450,7 +480,7 @@ Options parse(int argc, char** argv) {
     } else if (name == "--transport") {
       const auto at = std::find(std::begin(transport_names), std::end(transport_names), value);
       if (at == std::end(transport_names)) {
-        fail_input("--transport ", value, ": expected shared, tcp, gloo or threads");
+        fail_input("--transport ", value, ": expected shared, tcp, gloo, threads or mpi");
       }
       o.transport = static_cast<Options::Kind>(at - std::begin(transport_names));
     } else if (name == "--json") {
@@ -468,11 +498,13 @@ int main(int argc, char** argv) {
   try {
     const Options o = parse(argc, argv);
     std::vector<Row> rows;
-    for (const int ranks : o.ranks) {
+    const bool by_mpi = o.transport == Options::Kind::mpi;
+    if (by_mpi) rows = run_under_mpi(o);
+    for (const int ranks : by_mpi ? std::vector<int>() : o.ranks) {
       const std::vector<Row> more = o.threads() ? run_threads(o, ranks) : run_world(o, ranks);
       rows.insert(rows.end(), more.begin(), more.end());
     }
-    if (!o.json.empty())
+    if (!o.json.empty() && !rows.empty())
       write_json(o.json, rows, transport_texts[static_cast<size_t>(o.transport)]);
     return 0;
   } catch (const std::exception& e) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "kernels/base/error.h"
 
@@ -138,6 +139,19 @@ class Exchange::Impl {
     post(static_cast<size_t>(chunk.slot));
   }
 
+  void drain() {
+    std::unique_lock lock(mpi_lock());
+    MPI_Request all = MPI_REQUEST_NULL;
+    check(MPI_Ibarrier(comm_, &all), "MPI_Ibarrier");
+    for (int together = 0; !together;) {
+      check(MPI_Test(&all, &together, MPI_STATUS_IGNORE), "MPI_Test");
+      lock.unlock();
+      for (const Chunk& c : poll()) give_back(c);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      lock.lock();
+    }
+  }
+
   void send(int to, const OutgoingPtr& chunk, ChunkHead head) {
     auto& own = static_cast<OutgoingChunk&>(*chunk);
     head.world = world_;
@@ -175,6 +189,9 @@ class Exchange::Impl {
 Exchange::Exchange(int rank, int processes, uint64_t world)
     : impl_(std::make_unique<Impl>(rank, processes, world)) {}
 Exchange::~Exchange() = default;
+
+void Exchange::drain() { impl_->drain(); }
+
 void Exchange::forget() { impl_->forgotten = true; }
 int Exchange::size() const { return impl_->count(MPI_Comm_size); }
 int Exchange::own_number() const { return impl_->count(MPI_Comm_rank); }

@@ -42,6 +42,8 @@ class Exchange {
   // Collective where every rank has a process of its own (`processes` is 0, see MpiOptions).
   Exchange(int rank, int processes, uint64_t world);
   ~Exchange();
+  // Waits for all ranks, and takes what is still on its way to this one.
+  void drain();
   // Ranks are lost: the communicator is left as it is at the end.
   void forget();
 

@@ -195,7 +195,12 @@ MpiTransport::~MpiTransport() {
   for (const ChannelPtr& c : channels_) c->close_pipe();
   const bool finalizes = options_.finalizes && !failed_;
   inner_.reset();
-  if (failed_) exchange_->forget();
+  try {
+    if (finalizes) exchange_->drain();
+  } catch (const Error&) {
+    // Nobody waits for what is left.
+  }
+  if (!finalizes) exchange_->forget();
   exchange_.reset();
   if (finalizes) finalize_mpi();
 }

@@ -34,8 +34,8 @@ struct MpiOptions {
   // Whether MPI_Finalize comes with the end of this transport, unless something failed before. A
   // process can start MPI once only.
   bool finalizes = true;
-  // For tests: rank r is in process r % `processes`; 0: every rank has a process of its own. `world`
-  // tells worlds one after the other apart.
+  // For tests: rank r is in process r % `processes`; 0: every rank has a process of its own.
+  // `world` tells worlds one after the other apart.
   int processes = 0;
   uint64_t world = 0;
 };
