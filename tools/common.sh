@@ -9,9 +9,9 @@ die() {
 # Debian packages for building; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev zlib1g-dev
   libpng-dev libjpeg62-turbo-dev libtiff-dev libpugixml-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
-# And for testing: Gloo is another way for ranks to talk, git for checks of the sources, openmpi-bin for ranks that
-# mpirun starts, iproute2 for two machines in network namespaces.
-test_packages=(libgloo-dev catch2 git openmpi-bin iproute2)
+# And for testing: Gloo and MPI are other ways for ranks to talk, git for checks of the sources, openmpi-bin for ranks
+# that mpirun starts, iproute2 for two machines in network namespaces.
+test_packages=(libgloo-dev libopenmpi-dev catch2 git openmpi-bin iproute2)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.

@@ -13,6 +13,12 @@
 #include "tests/comm/remote_ranks.h"
 #include "tests/comm/socket_ranks.h"
 
+// What Open MPI keeps to the end of the process.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libmpi\nleak:libopen-\nleak:libpmix\nleak:libevent\nleak:libhwloc\nleak:mca_";
+}
+
 namespace rondo {
 namespace {
 
