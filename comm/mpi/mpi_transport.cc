@@ -78,7 +78,7 @@ class MpiTransport final : public Transport {
   std::vector<DueEnd> due_;
   std::atomic<bool> has_due_{false};
 
-  std::unique_ptr<Poller> poller_;
+  Poller poller_{[this] { return progress(); }};
 };
 
 MpiTransport::MpiTransport(std::unique_ptr<Transport> inner, const MpiOptions& options)
@@ -94,7 +94,7 @@ MpiTransport::MpiTransport(std::unique_ptr<Transport> inner, const MpiOptions& o
                "launcher has to be that of the library");
   }
   channels_.reserve(static_cast<size_t>(world_size()));
-  poller_ = std::make_unique<Poller>([this] { return progress(); });
+  poller_.start();
 }
 
 MpiChannel& MpiTransport::channel(int peer) {
@@ -109,7 +109,7 @@ MpiChannel& MpiTransport::make_channel(int peer) {
   const std::lock_guard lock(mutex_);
   if (MpiChannel* const found = place.load()) return *found;
   const auto made =
-      std::make_shared<MpiChannel>(rank(), peer, *exchange_, *poller_, *inner_, options_.grace);
+      std::make_shared<MpiChannel>(rank(), peer, *exchange_, poller_, *inner_, options_.grace);
   watch_over(made);
   channels_.push_back(made);
   channel_count_.store(channels_.size(), std::memory_order_release);
@@ -191,7 +191,7 @@ MpiTransport::~MpiTransport() {
   while ((!all_gone() || has_due_) && CommClock::now() < deadline) {
     if (!progress()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  poller_->stop();
+  poller_.stop();
   for (const ChannelPtr& c : channels_) c->close_pipe();
   const bool finalizes = options_.finalizes && !failed_;
   inner_.reset();

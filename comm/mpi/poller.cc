@@ -17,7 +17,7 @@ constexpr int offers = 200;
 
 }  // namespace
 
-Poller::Poller(std::function<bool()> progress) : progress_(std::move(progress)) {
+void Poller::start() {
   pump_ = start_thread("the thread that asks MPI", [this] { pump(); });
 }
 

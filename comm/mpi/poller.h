@@ -15,8 +15,10 @@ namespace rondo::mpi_transport {
 class Poller {
  public:
   // `progress`: does what there is to do; false: there was nothing. Called by several threads.
-  explicit Poller(std::function<bool()> progress);
+  explicit Poller(std::function<bool()> progress) : progress_(std::move(progress)) {}
   ~Poller() { stop(); }
+  // From now on `progress` is called.
+  void start();
   // No operation is waited for any more.
   void stop();
 

@@ -137,12 +137,12 @@ def test_conflicting_launchers():
               errs="set MASTER_ADDR and MASTER_PORT")
 
 
-def under_mpirun(root, ranks, *more):
+def under_mpirun(root, ranks, *more, options=(), wrapper=(), env=None):
     mpirun = shutil.which("mpirun")
     if not mpirun:
         raise Skip("no mpirun")
-    command = [mpirun, "--allow-run-as-root", "--oversubscribe", "-np", ranks, RONDO, *words(*more)]
-    return subprocess.Popen(list(map(str, command)), cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    command = [mpirun, "--allow-run-as-root", "--oversubscribe", *options, "-np", ranks, *wrapper, RONDO, *words(*more)]
+    return subprocess.Popen(list(map(str, command)), cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
 
 
 def test_mpirun():
@@ -164,6 +164,17 @@ def test_messages_by_mpi():
             ends(under_mpirun(root, ranks, by_mpi), TIMEOUT, 0)
             check_same(expected, root / "run")
             shutil.rmtree(root / "run")
+        # By itself where the ranks are on several machines, as these believe.
+        shutil.rmtree(root / "whole")
+        expected = single(root)
+        apart = under_mpirun(root, 2, options=["--mca", "pml_base_verbose", 10],
+                             wrapper=["env", "OMPI_COMM_WORLD_LOCAL_SIZE=1", "OMPI_COMM_WORLD_LOCAL_RANK=0"],
+                             env=dict(os.environ, RONDO_TOKEN="a secret of these tests", MASTER_ADDR="127.0.0.1",
+                                      MASTER_PORT=str(free_port())))
+        _, err = output_of(apart, TIMEOUT)
+        check(apart.returncode == 0 and "selected" in err, "MPI was not started:", err)
+        check_same(expected, root / "run")
+        shutil.rmtree(root / "run")
         # The first update is enough for a rank that goes wrong: its reason is told, and all end.
         bad = under_mpirun(root, 2, by_mpi, "training.init_from=nothing.safetensors")
         out, err = output_of(bad, TIMEOUT)
