@@ -127,9 +127,8 @@ RankOptions options_of_rank(const Config& config, const TrainerOptions& common,
   t.transport = &transport;
   t.device = device_of_rank(choice, common.device, place.local_rank, place.local_size);
   if (wants_pipeline(config)) {
-    t.devices =
-        make_device_groups(t.device, transport, store, "pipeline-" + place.attempt, g.timeout,
-                           nccl_choice(config.parallel));
+    t.devices = make_device_groups(t.device, transport, store, "pipeline-" + place.attempt,
+                                   g.timeout, nccl_choice(config.parallel));
   } else {
     o.sums = make_device_group(t.device, transport, store, "sums-" + place.attempt, g.timeout,
                                nccl_choice(config.parallel));

@@ -96,6 +96,7 @@ TEST_CASE("our ring over NCCL: exact sums, and as many bytes as the ring needs",
                       [&](NcclOptions& o) {
                         o.wire = c.wire;
                         o.message_bytes = c.message_bytes;
+                        o.algorithm = NcclAlgorithm::ring;
                       },
                   .body =
                       [&](int rank, DeviceGroup& group) {
@@ -140,6 +141,7 @@ TEST_CASE("our ring over NCCL gives the bits of the ring on the host", "[nccl]")
                       [&](NcclOptions& o) {
                         o.wire = wire;
                         o.message_bytes = 1024;
+                        o.algorithm = NcclAlgorithm::ring;
                       },
                   .body =
                       [&](int rank, DeviceGroup& group) {

@@ -161,7 +161,6 @@ TEST_CASE("a divided optimiser's sums are drawn, its weights' way back is not") 
     const auto weights = static_cast<double>(planner.weights());
     const int owners = s.owners();
     const double part = std::ceil(weights / 256 / owners) * 256;
-    const Split whole{s.devices()};
     const double sums = (s.staged() ? 4 : 2) * doubling_seconds(c, owners, 8.0 * 14);
     CHECK(behind == Approx(sums + half_ring_seconds(ring_link(c, s), owners, 4 * part * owners)));
   }
