@@ -357,6 +357,10 @@ ncclResult_t comm_abort(ncclComm_t comm) {
     std::erase_if(channel.sends, own);
     std::erase_if(channel.recvs, own);
   }
+  for (auto& [number, ops] : w.collectives) {
+    auto& own = ops[static_cast<size_t>(c.rank)];
+    if (own && own->owner == &c) own = nullptr;  // never complete without it
+  }
   p.changed.notify_all();
   p.changed.wait(lock, [&] { return !p.faults.abort_hangs; });
   if (!p.changed.wait_for(lock, patience_with_aborting, [&] { return w.aborted >= w.joined; })) {

@@ -18,6 +18,7 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <chrono>
 
 #include <algorithm>
 #include <atomic>
@@ -50,6 +51,8 @@ struct CUstream_st {
 struct CUevent_st {
   int device;
   const CUgraph_st* recorded_in = nullptr;  // null: not in a recording
+  bool timed = false;
+  std::chrono::steady_clock::time_point passed{};  // the epoch: never
 };
 
 namespace {
@@ -372,9 +375,10 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
     in_callback = false;
   });
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   enter("cudaEventCreateWithFlags");
   *event = new CUevent_st{current};
+  (*event)->timed = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -386,6 +390,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   enter("cudaEventRecord");
   if (event->device != stream->device) return misuse("an event on another device's stream");
   event->recorded_in = stream->recording.get();
+  event->passed = std::chrono::steady_clock::now();
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -400,6 +405,16 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   enter_unrecorded("cudaEventQuery");
   return event->recorded_in ? misuse("asking an event of a recording") : cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  enter_unrecorded("cudaEventElapsedTime");
+  for (const cudaEvent_t e : {start, end}) {
+    if (!e->timed || e->recorded_in) return misuse("the time of an event that has none");
+    if (e->passed == decltype(e->passed)()) return misuse("the time of an event not recorded");
+  }
+  if (start->device != end->device) return misuse("the time between two devices' events");
+  *milliseconds = std::chrono::duration<float, std::milli>(end->passed - start->passed).count();
+  return cudaSuccess;
 }
 
 // ---- recordings ----
