@@ -18,10 +18,10 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <chrono>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <string>
 #include <thread>
 
@@ -181,9 +180,7 @@ class ProcessWorld final : public RankWorld {
     o.rendezvous_id = "attempt-" + place_.attempt;
     o.token = place_.token;
     o.timeout = deadline - CommClock::now();
-    transport_ = connect_ranks(o, transport,
-                               meet_machines(*make_prefix_store(*store_, o.rendezvous_id),
-                                             place_.rank, place_.world_size, deadline));
+    transport_ = connect_ranks(o, transport, has_other_machines());
   }
 
   Transport& transport() override { return *transport_; }
@@ -223,21 +220,19 @@ class ProcessWorld final : public RankWorld {
 }  // namespace
 
 std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTransport transport,
-                                         std::vector<int> machines) {
+                                         bool several_machines) {
   const Deadline deadline = within(options.timeout);
-  const bool between_machines =
-      std::adjacent_find(machines.begin(), machines.end(), std::not_equal_to<>()) != machines.end();
-  auto base = by_mpi(make_base(options, transport), between_machines, transport,
-                     deadline - CommClock::now());
+  const auto left = [&] { return deadline - CommClock::now(); };
+  auto base = by_mpi(make_base(options, transport), several_machines, transport, left());
   SharedTransportOptions s;
   s.share = transport == RankTransport::automatic || transport == RankTransport::shared;
   s.required = transport == RankTransport::shared;
-  if (!machines.empty()) {
-    const int own = machines[static_cast<size_t>(options.rank)];
-    s.local_ranks = static_cast<int>(std::count(machines.begin(), machines.end(), own));
+  if (several_machines) {
+    s.machines = meet_machines(*base, left());
+    const int own = s.machines[static_cast<size_t>(options.rank)];
+    s.local_ranks = static_cast<int>(std::count(s.machines.begin(), s.machines.end(), own));
   }
-  s.machines = std::move(machines);
-  s.timeout = deadline - CommClock::now();
+  s.timeout = left();
   return make_shared_transport(std::move(base), s);
 }
 

@@ -29,6 +29,6 @@ std::unique_ptr<RankWorld> join_ranks(const RankPlace& place, RankTransport tran
 // as `transport` says, all within options.timeout. `machines`: Transport::machine_of, by rank;
 // empty: all are on one. Errors as join_ranks().
 std::unique_ptr<Transport> connect_ranks(const TcpOptions& options, RankTransport transport,
-                                         std::vector<int> machines = {});
+                                         bool several_machines = false);
 
 }  // namespace rondo
