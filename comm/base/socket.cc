@@ -227,8 +227,11 @@ bool is_silent(const Socket& s, std::chrono::seconds silence) {
   tcp_info info{};
   socklen_t length = sizeof info;
   if (getsockopt(s.fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-  return info.tcpi_unacked > 0 && info.tcpi_retransmits > 0 &&
-         std::chrono::milliseconds(info.tcpi_last_ack_recv) > silence;
+  // What waits for a network interface of this machine that is down has not been sent at all: then
+  // it is probes that nobody answers.
+  const bool unanswered =
+      (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 1;
+  return unanswered && std::chrono::milliseconds(info.tcpi_last_ack_recv) > silence;
 }
 
 IoResult write_all(const Socket& s, std::string_view data, Deadline deadline) {
