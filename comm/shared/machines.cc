@@ -1,6 +1,5 @@
 #include "comm/shared/machines.h"
 
-#include <cstring>
 #include <map>
 
 #include "comm/base/sha256.h"
