@@ -236,6 +236,33 @@ exec "$@"
         check_same(expected, root / "machine" / "run")
 
 
+def test_torchrun_takes_in_another_agent_and_goes_on_without_it():
+    torchrun()
+    with corpus() as root:
+        expected = single(root, "training.epochs=400")
+        meeting = f"127.0.0.1:{free_port()}"
+        # Agents that share their store do not find each other again after a change (PyTorch 2.15).
+        env = dict(os.environ, RONDO_TOKEN="0123456789abcdef", TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")
+
+        def agent():
+            command = [torchrun(), "--nnodes", "1:2", "--nproc-per-node", 2, "--max-restarts", 3, "--rdzv-backend", "c10d",
+                       "--rdzv-endpoint", meeting, "--rdzv-conf", "last_call_timeout=1", "--no-python", RONDO,
+                       *words("training.epochs=400"), "--resume-or-start"]
+            return subprocess.Popen(list(map(str, command)), cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+
+        begun_by = lambda ranks: [entry["step"] for entry in log_so_far(root / "run", "resume") if entry["ranks"] == ranks]
+        first = agent()
+        wait_for_step(root, 20, first)
+        second = agent()
+        wait_until(lambda: begun_by(4), first)
+        wait_for_step(root, begun_by(4)[0] + 20, first)
+        second.terminate()
+        output_of(second, TIMEOUT)
+        ends(first, TIMEOUT, 0)
+        check(begun_by(2), "the first agent did not go on by itself")
+        check_same(expected, root / "run")
+
+
 def test_what_a_killed_job_has_left_is_not_believed():
     with corpus() as root:
         expected = single(root)
