@@ -1,4 +1,4 @@
-#include "engine/train/same_batches.h"
+#include "engine/sync/same_batches.h"
 
 #include <vector>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <limits>
@@ -10,11 +9,12 @@
 
 #include "engine/data/features/files.h"
 #include "engine/io/file.h"
+#include "engine/sync/same_batches.h"
 #include "engine/train/combinations.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/results_in_flight.h"
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
-#include "engine/train/same_batches.h"
 #include "engine/train/state/elastic_progress.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
@@ -24,10 +24,6 @@ namespace rondo {
 namespace {
 
 namespace fs = std::filesystem;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // What the ranks tell each other where they meet. Clocks are rank 0's.
 enum Vote : size_t {
@@ -65,6 +61,7 @@ class Trainer {
     model_ = strategy_.model.get();
     keeper_ = std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_,
                                           *sync_, *report_);
+    results_ = std::make_unique<ResultsInFlight>(config_, s_, *sync_, *model_, *report_);
     restore_training(setup, config_, s_, *model_, *sync_, *report_);
     ranks_.at_first([&] {
       replace_text_file(fs::path(config_.training.checkpoint_dir) / "config.toml",
@@ -95,7 +92,7 @@ class Trainer {
     try {
       return run_on();
     } catch (const CommError&) {
-      if (trouble_) throw InputError(*trouble_);
+      if (trouble()) throw InputError(*trouble());
       keep();
       throw;
     }
@@ -108,6 +105,7 @@ class Trainer {
     last_checkpoint_ = began;
     TrainingBatches batches(config_, *s_.train, sync_->share(), model_->trainable());
     ranks_.together([&] { plan(batches); });
+    results_->start(started_, expected_steps_);
     vote();
     ranks_.sum(votes_);
     agreed_ = s_.state;
@@ -139,9 +137,9 @@ class Trainer {
       }
       if (!done && votes_[vote_regroup] > 0) return regroup();
     }
-    settle(0);
+    results_->settle(0);
     if (apart && at_all) come_together();
-    if (trouble_) stop_in_trouble();
+    if (trouble()) stop_in_trouble();
     if (at_all && !options_.timeline.empty()) {
       draw_timeline(ranks_, config_, strategy_, s_.state.step, options_.timeline);
       if (ranks_.first()) report_->message("timeline: " + options_.timeline);
@@ -190,15 +188,6 @@ class Trainer {
     s.regroups = true;
     return s;
   }
-
-  // A batch or an update that was computed or begun, whose result has not been read.
-  struct Enqueued {
-    bool is_update = false;
-    std::vector<int64_t> utterances = {};  // of a batch
-    int64_t step = 0;                      // of an update, and what the report tells of it
-    double rate = 0, epoch = 0;
-    StepTimes times = {};
-  };
 
   CheckpointPolicy policy() const {
     // Where ranks start again, rank 0 of the attempt before may be saving still.
@@ -262,20 +251,16 @@ class Trainer {
       const bool applied = sync_->apply(u);
       advance(extent);
       if (applied) {
-        in_flight_.push_back({.is_update = true,
-                              .step = s_.state.step,
-                              .rate = rate,
-                              .epoch = extent.epoch,
-                              .times = times(batches)});
+        results_->expect_update(s_.state.step, rate, extent.epoch, times(batches));
       }
-      settle(sync_->lag());
-      if (trouble_) failure_ = std::make_exception_ptr(InputError(*trouble_));
+      results_->settle(sync_->lag());
+      if (trouble()) failure_ = std::make_exception_ptr(InputError(*trouble()));
       u.failed = failure_ != nullptr;
       note_meeting(sync_->meet(u));
     } catch (const UpdateWithdrawn&) {
       give_up();
     }
-    if (trouble_) stop_in_trouble();
+    if (trouble()) stop_in_trouble();
     return extent.epoch_ends;
   }
 
@@ -329,9 +314,9 @@ class Trainer {
     const ShardRange own = sync_->share().own;
     for (size_t i = 0; i < shards_.size(); ++i) {
       sync_->accumulate(shards_[i], own.begin + static_cast<int>(i), last);
-      in_flight_.push_back({.utterances = hosts_[i].utterances});
+      results_->expect_batch(hosts_[i].utterances);
       // After the last, apply() follows: a whole update may be on its way by then.
-      if (!last || i + 1 < shards_.size()) settle(sync_->lag());
+      if (!last || i + 1 < shards_.size()) results_->settle(sync_->lag());
     }
   }
 
@@ -344,63 +329,12 @@ class Trainer {
     return t;
   }
 
-  // Reads results until those of `left` batches and updates remain.
-  void settle(size_t left) {
-    while (in_flight_.size() > left) {
-      const Enqueued item = std::move(in_flight_.front());
-      in_flight_.pop_front();
-      const StepResult& r = sync_->collect();
-      if (item.is_update) {
-        note_update(item, r);
-        since_update_.clear();
-      } else {
-        note_nonfinite(item, r.losses);
-        since_update_.insert(since_update_.end(), item.utterances.begin(), item.utterances.end());
-      }
-    }
-  }
-
-  void note_update(const Enqueued& update, const StepResult& r) {
-    TrainingState& state = s_.state;
-    state.frames += r.frames;
-    state.optimizer_steps = model_->optimizer_steps();
-    state.seconds = now_seconds() - started_;
-    state.skipped += r.skipped ? 1 : 0;
-    state.skipped_in_a_row = r.skipped ? state.skipped_in_a_row + 1 : 0;
-    TrainingState then = state;
-    then.step = update.step;
-    report_->step(then, r, update.rate, update.epoch, expected_steps_, update.times);
-    if (r.skipped) note_skipped(update.step);
-  }
-
-  void note_nonfinite(const Enqueued& batch, const std::vector<float>& losses) {
-    for (size_t n = 0; n < losses.size(); ++n) {
-      if (!std::isnan(losses[n])) continue;
-      report_->message(
-          str("warning: ", s_.train->name(batch.utterances[n]), ": its loss is not a number"));
-    }
-  }
-
-  void note_skipped(int64_t step) {
-    const TrainingState& state = s_.state;
-    report_->message(str("warning: step ", step, ": the gradient is not finite; skipped (",
-                         state.skipped,
-                         " so far); its utterances: ", names_of(*s_.train, since_update_)));
-    if (config_.training.non_finite != OnNonFinite::stop &&
-        state.skipped_in_a_row < config_.training.non_finite_limit) {
-      return;
-    }
-    const std::string which =
-        state.skipped_in_a_row == 1 ? "a step" : str(state.skipped_in_a_row, " steps in a row");
-    trouble_ = str("training stopped at step ", step, ": ", which,
-                   " had a gradient that is not finite; lower optimizer.lr or training.clip, and "
-                   "look at the data");
-  }
+  const std::optional<std::string>& trouble() const { return results_->trouble(); }
 
   // The trouble is one of an update that all ranks share, so that all of them come here.
   void stop_in_trouble() {
     save(ranks_);
-    ranks_.at_first([&] { throw InputError(*trouble_); });
+    ranks_.at_first([&] { throw InputError(*trouble()); });
   }
 
   void note_meeting(bool met) {
@@ -505,7 +439,7 @@ class Trainer {
   }
 
   void validate(const Ranks& ranks) {
-    settle(0);
+    results_->settle(0);
     s_.state.seconds = now_seconds() - started_;
     progress_.validation_is_next(s_.state);
     // What has been asked to stop by now leaves the validation to the next run.
@@ -516,7 +450,7 @@ class Trainer {
   }
 
   void save(const Ranks& ranks, std::optional<double> metric = std::nullopt) {
-    settle(0);
+    results_->settle(0);
     progress_.checkpoint_is_next(metric);
     keeper_->save(ranks, to_save(), metric);
     progress_.update_is_next();
@@ -533,6 +467,7 @@ class Trainer {
   Synchronizer* sync_ = nullptr;   // the strategy's
   TrainedModel* model_ = nullptr;  // the strategy's
   std::unique_ptr<RunKeeper> keeper_;
+  std::unique_ptr<ResultsInFlight> results_;
   std::vector<double> votes_;  // of all ranks, as of their last meeting
   SameBatches same_batches_;
   TrainingState agreed_;  // as of their last meeting
@@ -541,19 +476,16 @@ class Trainer {
   // Independent ranks keep the position after so many updates, and those after the updates since.
   std::deque<BatchPosition> passed_;
   int64_t passed_updates_ = 0;
-  std::vector<double> rank_seconds_;    // of the last meeting, not reported yet
-  double computed_ = 0;                 // seconds since then
-  double device_seconds_ = 0;           // computed on the device so far
-  std::exception_ptr failure_;          // of this rank in the current update
-  std::optional<std::string> trouble_;  // why training cannot go on
+  std::vector<double> rank_seconds_;  // of the last meeting, not reported yet
+  double computed_ = 0;               // seconds since then
+  double device_seconds_ = 0;         // computed on the device so far
+  std::exception_ptr failure_;        // of this rank in the current update
   // This rank's shards of a batch.
   std::vector<HostBatch> hosts_;
   std::vector<std::vector<BatchView::Input>> inputs_;
   std::vector<BatchView> shards_;
   int64_t expected_steps_ = 0;
   double started_ = 0, last_checkpoint_ = 0;
-  std::deque<Enqueued> in_flight_;
-  std::vector<int64_t> since_update_;  // of batches whose results have been read
   bool stopped_ = false;
 };
 

@@ -17,10 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 template <class... Args>
 std::string format(const char* pattern, Args... args) {
   char text[512];
@@ -35,6 +31,10 @@ std::string run_name(const Config& config) {
 }
 
 }  // namespace
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string metric_text(Task task, double metric) {
   switch (task) {

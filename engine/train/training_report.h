@@ -30,6 +30,9 @@ struct SampleHypothesis {
 // "WER 3.21%", "error 3.21%" or "loss 0.123".
 std::string metric_text(Task task, double metric);
 
+// Of a clock that only goes on.
+double now_seconds();
+
 // How an update's time was spent.
 struct StepTimes {
   double waited_for_input = 0;       // seconds so far

@@ -1,5 +1,5 @@
 // Ranks whose batches differ hear which of them it is.
-#include "engine/train/same_batches.h"
+#include "engine/sync/same_batches.h"
 
 #include <catch2/catch.hpp>
 
