@@ -117,6 +117,11 @@ class GradientReducer {
   virtual bool watches_nodes() const { return false; }
   // A node of a training batch has run, or, on devices that queue work, has been enqueued.
   virtual void after_node(size_t node) { static_cast<void>(node); }
+  // In its place, of one that enqueues, for a batch whose work is recorded: mark_node() does
+  // nothing but mark an event on the session's stream, which each launch of the recording does by
+  // itself; after the launch, send_marked() sends what has been marked on its way.
+  virtual void mark_node(size_t node) { static_cast<void>(node); }
+  virtual void send_marked() {}
   // The update has been carried out. Throws when what it was made of turns out to be wrong.
   virtual void applied() {}
 };

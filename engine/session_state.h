@@ -48,6 +48,7 @@ struct Session::State {
   std::unique_ptr<Lockstep> lockstep;
   std::unique_ptr<ChunkedTraining> chunked;  // tbptt
   GradientReducer* reducer = nullptr;
+  size_t reducers = 0;  // set so far
   StepResult result;
   std::vector<float> prediction;
   std::vector<bf16> narrow;

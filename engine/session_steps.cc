@@ -129,18 +129,26 @@ double Session::State::reduce(LossTotals& t) {
 }
 
 void Session::State::run_batch(Plan& plan, bool restart, bool updates) {
-  if (reducer && reducer->watches_nodes()) {  // its part is not the same every time
+  const bool watched = reducer && reducer->watches_nodes();
+  if (watched && !reducer->enqueues()) {  // its part is not the same every time
     if (restart) clear_gradients();
     plan.run([this](size_t node) { reducer->after_node(node); });
     add_to_totals(plan, restart);
     return;
   }
-  plan.run_recorded((restart ? 1u : 0u) + (updates ? 2u : 0u), [&] {
+  // Marks belong to one reducer; a batch with them makes no update by itself.
+  const size_t kind = watched ? 1 + reducers : updates ? 1 : 0;
+  plan.run_recorded(2 * kind + (restart ? 1 : 0), [&] {
     if (restart) clear_gradients();
-    plan.run();
+    if (watched) {
+      plan.run([this](size_t node) { reducer->mark_node(node); });
+    } else {
+      plan.run();
+    }
     add_to_totals(plan, restart);
     if (updates) optimizer->update(context);
   });
+  if (watched) reducer->send_marked();
 }
 
 void Session::enqueue(const BatchView& batch, Next next) {

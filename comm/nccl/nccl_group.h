@@ -15,6 +15,11 @@
 //   * A rank that destroys its group has left: others' collectives that it took no part in fail
 //     with peer_lost at once.
 // The first collective between ranks connects them, which may hold up its caller.
+//
+// Several groups on one GPU: a GPU need not run the kernels of two of them side by side, so ranks
+// that share groups make them in one order, and call collectives on them in one order. Messages
+// have no such order (two stages of a pipeline send each other what the other does not wait for
+// yet): they go on side by side, for which their blocks must fit beside whatever else runs.
 #pragma once
 
 #include <functional>

@@ -70,11 +70,12 @@ void DeviceBucketReducer::copy(const BucketLayout& layout, const Buffer& memory,
   }
 }
 
+void DeviceBucketReducer::mark() { travelling_[marked_++].written.record(*compute_.stream); }
+
 void DeviceBucketReducer::launch() {
   Bucket& b = travelling_[launched_];
   Flight& f = update().flights[launched_];
   Stream& stream = sums_.stream();
-  b.written.record(*compute_.stream);
   b.written.wait(stream);
   f.began.record(stream);
   copy(b.layout, b.memory, Copy::pack);
@@ -87,14 +88,25 @@ void DeviceBucketReducer::launch() {
   ++launched_;
 }
 
+void DeviceBucketReducer::mark_node(size_t node) {
+  while (marked_ < buckets_.size() && buckets_[marked_].after_node <= node) mark();
+}
+
+void DeviceBucketReducer::send_marked() {
+  marked_ = buckets_.size();  // by a recording, if not by mark_node()
+  while (launched_ < marked_) launch();
+}
+
 void DeviceBucketReducer::after_node(size_t node) {
   if (!active_) return;
-  while (launched_ < buckets_.size() && buckets_[launched_].after_node <= node) launch();
+  mark_node(node);
+  while (launched_ < marked_) launch();
 }
 
 void DeviceBucketReducer::sum_gradients(TensorView gradients) {
   RONDO_CHECK(gradients.data == gradients_.data, "gradients of another session");
-  while (launched_ < buckets_.size()) launch();
+  while (marked_ < buckets_.size()) mark();
+  while (launched_ < marked_) launch();
 }
 
 // What each rank has, on all of them; nullptr: this one has nothing.
@@ -128,7 +140,7 @@ void DeviceBucketReducer::enqueue(TensorView gradients, LossTotals* totals, doub
   for (Bucket& b : travelling_) b.summed.wait(*compute_.stream);
   gathered_.wait(*compute_.stream);
   run(compute_, CombineTotalsArgs{parts_.as<LossTotals>(), sums_.size(), totals, inverse_count});
-  launched_ = 0;
+  marked_ = launched_ = 0;
   active_ = false;
   ++begun_;
   sum_counts({}, false);

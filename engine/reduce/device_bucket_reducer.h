@@ -2,10 +2,11 @@
 // it enqueued.
 //
 // A bucket travels on the stream of the device group: it waits there for the event after the node
-// that wrote its last gradient, and the session's stream waits for the event after its sums are
-// back before it goes on to the update. So do the counts of utterances and frames, which each rank
-// gathers from all and adds up on its device. The host waits for no device: what it exchanges, the
-// ballot, is known to it.
+// that wrote its last gradient (the recording of a batch marks these events too, so that the
+// buckets of an update's last batch are sent off once the whole of it has been launched), and the
+// session's stream waits for the event after its sums are back before it goes on to the update. So
+// do the counts of utterances and frames, which each rank gathers from all and adds up on its
+// device. The host waits for no device: what it exchanges, the ballot, is known to it.
 #pragma once
 
 #include <array>
@@ -31,6 +32,8 @@ class DeviceBucketReducer final : public RankReducer {
   void last_batch() override { active_ = true; }
   bool watches_nodes() const override { return active_; }
   void after_node(size_t node) override;
+  void mark_node(size_t node) override;
+  void send_marked() override;
   bool enqueues() const override { return true; }
   // Throws UpdateWithdrawn where a rank has withdrawn.
   void enqueue(TensorView gradients, LossTotals* totals, double* inverse_count) override;
@@ -59,7 +62,8 @@ class DeviceBucketReducer final : public RankReducer {
   };
 
   Update& update() { return updates_[begun_ % updates_.size()]; }
-  void launch();
+  void mark();    // the next bucket: its gradients are written
+  void launch();  // the next bucket that is marked
   void gather(const LossTotals* own);
   enum class Copy : uint8_t { pack, unpack };
   void copy(const BucketLayout& layout, const Buffer& memory, Copy direction);
@@ -75,8 +79,8 @@ class DeviceBucketReducer final : public RankReducer {
   std::vector<Bucket> travelling_;
   Buffer parts_;  // the totals of each rank
   Event counted_, gathered_;
-  size_t begun_ = 0, applied_ = 0;  // updates
-  size_t launched_ = 0;             // buckets of the update that has begun
+  size_t begun_ = 0, applied_ = 0;    // updates
+  size_t marked_ = 0, launched_ = 0;  // buckets of the update that has begun
   bool active_ = false;
 };
 

@@ -143,8 +143,8 @@ class Device {
   };
   virtual void copy_rows(Stream& stream, const Rows& rows);
 
-  // Between the two, work enqueued on `stream` by this thread is recorded instead of run: kernels,
-  // copies and fills, with the memory they name. Not on cpu, whose streams run work at once.
+  // Between the two, what this thread enqueues on `stream` is recorded instead of run: kernels,
+  // copies, fills, and marks of events, for streams that wait after a launch. Not on cpu.
   virtual bool can_capture() const { return false; }
   virtual void begin_capture(Stream& stream);
   virtual CapturedWork end_capture(Stream& stream);

@@ -14,6 +14,7 @@
 #include "kernels/base/device.h"
 #include "kernels/base/dtype.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/comm/launch_order.h"
 
 namespace {
 
@@ -49,8 +50,8 @@ struct Launch {
 };
 
 struct World {
-  explicit World(int n) : size(n), members(static_cast<size_t>(n)) {}
-  const int size;
+  World(int n, int which) : size(n), number(which), members(static_cast<size_t>(n)) {}
+  const int size, number;
   std::vector<Communicator*> members;  // by rank
   int joined = 0, finalized = 0, aborted = 0;
   // By sender and receiver; by place in the order of collectives.
@@ -67,7 +68,7 @@ struct Communicator {
   ncclResult_t state = ncclInProgress;
   int polls = 0;
   bool connected = false, finalizing = false, aborted = false, gone = false;
-  int groups = 0;
+  int groups = 0, launched_collectives = 0;
   int64_t collectives = 0;
   std::vector<std::shared_ptr<Launch>> to_launch;
 };
@@ -81,6 +82,8 @@ struct Process {
   int next_id = 1;
   rondo::test::StandInFaults faults;
   rondo::test::StandInRecord record;
+  rondo::test::LaunchOrder order;
+  int worlds_made = 0;
 };
 Process& process() {
   static Process p;
@@ -286,7 +289,9 @@ ncclResult_t comm_init_rank_config(ncclComm_t* comm, int size, ncclUniqueId id, 
   if (config->blocking != 0) return misuse("a blocking communicator");
   std::weak_ptr<World>& known = p.worlds[id.internal];
   auto world = known.lock();
-  if (!world) known = world = std::make_shared<World>(size);
+  if (!world) {
+    known = world = std::make_shared<World>(size, process().worlds_made++);
+  }
   if (world->size != size || rank < 0 || rank >= size ||
       world->members[static_cast<size_t>(rank)] != nullptr) {
     return misuse("ranks that do not fit together");
@@ -396,6 +401,11 @@ ncclResult_t group_end() {
     c.to_launch.push_back(launch);
   }
   for (const auto& [key, launch] : launches) {
+    for (const auto& op : launch->ops) {
+      if (op->kind == Kind::send || op->kind == Kind::recv) continue;
+      process().order.launched(std::this_thread::get_id(),
+                               {launch->comm->world->number, launch->comm->launched_collectives++});
+    }
     ++launch->comm->groups;
     launch->comm->state = ncclInProgress;
     launch->comm->polls = process().faults.polls;
@@ -488,6 +498,7 @@ void reset_stand_in(const StandInFaults& faults) {
   p.worlds.clear();
   p.faults = faults;
   p.record = {};
+  p.order = {};
 }
 
 void let_aborts_end() {
@@ -498,7 +509,11 @@ void let_aborts_end() {
 
 StandInRecord stand_in_record() {
   const std::lock_guard lock(process().mutex);
-  return process().record;
+  StandInRecord record = process().record;
+  if (process().order.has_cycle()) {
+    record.misuses.push_back("ranks launch collectives of several communicators in two orders");
+  }
+  return record;
 }
 
 }  // namespace rondo::test

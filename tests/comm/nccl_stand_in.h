@@ -9,7 +9,8 @@
 //     unequal collectives.
 //   * ncclCommAbort ends what is on the stream at once, and returns when all ranks have aborted.
 //   * ncclCommFinalize is done when all ranks finalize.
-// What breaks the contract is written down as misuse, memory of the host too.
+// What breaks the contract is written down as misuse, memory of the host too, and collectives of
+// several communicators that ranks, each a thread, launch in two orders.
 #pragma once
 
 #include <string>

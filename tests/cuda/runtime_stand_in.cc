@@ -386,11 +386,18 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  enter("cudaEventRecord");
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  enter("cudaEventRecordWithFlags");
   if (event->device != stream->device) return misuse("an event on another device's stream");
-  event->recorded_in = stream->recording.get();
-  event->passed = std::chrono::steady_clock::now();
+  const bool external = (flags & cudaEventRecordExternal) != 0;
+  if (external && !stream->recording) return misuse("an event of a recording without one");
+  event->recorded_in = external ? nullptr : stream->recording.get();
+  const auto pass = [=] { event->passed = std::chrono::steady_clock::now(); };
+  if (external) {
+    stream->recording->work.push_back(pass);
+  } else {
+    pass();
+  }
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {

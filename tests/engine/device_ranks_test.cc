@@ -169,6 +169,9 @@ TEST_CASE("no host waits for a device in the steps of several ranks", "[device_r
     collect_all();
     if (after.stream_waits != before.stream_waits) throw Error("the host has waited");
     if (after.allocations != before.allocations) throw Error("memory was allocated");
+    // Each rank's batches, though their buckets leave meanwhile, and updates.
+    const int64_t launches = after.launches - before.launches;
+    if (launches != 2 * 3 * 2) throw Error(str(launches, " launches of recorded work"));
     const RankReducer::Times t = reducer.times();
     if (!(t.computed > 0)) throw Error("nothing is said of the time that ranks compute");
   });

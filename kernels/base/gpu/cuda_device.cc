@@ -226,7 +226,13 @@ class CudaEvent final : public detail::EventImpl {
   CudaEvent& operator=(const CudaEvent&) = delete;
 
   void record(detail::StreamImpl& stream) override {
-    CUDA_CHECK(cudaEventRecord(event_, native(stream)));
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    CUDA_CHECK(cudaStreamIsCapturing(native(stream), &status));
+    // In a graph it becomes a node that marks the event at every launch, for those outside; without
+    // the flag it would be a dependency inside the graph.
+    const unsigned flags =
+        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal;
+    CUDA_CHECK(cudaEventRecordWithFlags(event_, native(stream), flags));
   }
   void wait(detail::StreamImpl& stream) override {
     CUDA_CHECK(cudaStreamWaitEvent(native(stream), event_, 0));

@@ -198,7 +198,7 @@ class SimStream final : public detail::StreamImpl {
   }
   void enqueue(std::function<void()> work) override {
     if (recording) {
-      recording->push_back(std::move(work));
+      recording->push_back([work = std::move(work)](SimStream& at) { at.enqueue(work); });
     } else {
       queues().push(this, {std::move(work), nullptr, nullptr, nullptr});
     }
@@ -214,8 +214,9 @@ class SimStream final : public detail::StreamImpl {
     RONDO_CHECK(!recording, what, " of a stream whose work is being recorded");
   }
 
-  // Used by the thread that enqueues.
-  std::unique_ptr<std::vector<std::function<void()>>> recording;
+  // What a launch of the recording enqueues. Used by the thread that enqueues.
+  using Recorded = std::vector<std::function<void(SimStream&)>>;
+  std::unique_ptr<Recorded> recording;
 
   // Guarded by the lock of Queues.
   std::deque<Item> items;
@@ -373,7 +374,10 @@ class SimEvent final : public detail::EventImpl {
  public:
   void record(detail::StreamImpl& stream) override {
     auto& sim = static_cast<SimStream&>(stream);
-    sim.refuse_while_recording("event record");
+    if (sim.recording) {
+      sim.recording->push_back([this](SimStream& at) { record(at); });
+      return;
+    }
     mark_ = std::make_shared<Mark>();
     mark_->stream = &sim;
     queues().push(&sim, {nullptr, mark_, nullptr, nullptr});
@@ -401,14 +405,14 @@ class SimEvent final : public detail::EventImpl {
 
 class SimRecording final : public detail::CapturedImpl {
  public:
-  explicit SimRecording(std::vector<std::function<void()>> work) : work_(std::move(work)) {}
+  explicit SimRecording(SimStream::Recorded work) : work_(std::move(work)) {}
   void launch(detail::StreamImpl& stream) override {
     ++counters.launches;
-    for (const auto& item : work_) stream.enqueue(item);
+    for (const auto& item : work_) item(static_cast<SimStream&>(stream));
   }
 
  private:
-  std::vector<std::function<void()>> work_;
+  SimStream::Recorded work_;
 };
 
 class SimDevice final : public Device {
@@ -430,7 +434,7 @@ class SimDevice final : public Device {
   void begin_capture(Stream& stream) override {
     auto& sim = static_cast<SimStream&>(stream.impl());
     sim.refuse_while_recording("begin_capture");
-    sim.recording = std::make_unique<std::vector<std::function<void()>>>();
+    sim.recording = std::make_unique<SimStream::Recorded>();
   }
   CapturedWork end_capture(Stream& stream) override {
     auto& sim = static_cast<SimStream&>(stream.impl());
