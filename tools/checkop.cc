@@ -97,6 +97,10 @@ int main(int argc, char** argv) {
       "checkop", "Compares every kernel variant with its reference, or times it (--bench).");
   app.add_option("filters", options.filters,
                  "only cases whose OP/LABEL contains one of these, in their order");
+  app.add_option("--op", options.ops, "only these ops, named in full, in the suite's order")
+      .one_word()
+      .delimiter(',')
+      .type_name("NAME");
   std::string part;
   app.add_option("--part", part,
                  "1/5: of each op only the first case of five, the sixth, the eleventh ...")

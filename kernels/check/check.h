@@ -179,6 +179,7 @@ Suite full_suite();
 struct Options {
   // Substrings of "op/label"; cases run in the order of these, and within each in the suite's.
   std::vector<std::string> filters;
+  std::vector<std::string> ops;  // only these; empty: all
   // The cases number `part`, part + parts, part + 2 parts, ... of each op run, counted from 1.
   int part = 1, parts = 1;
   std::string variant;   // only this variant name

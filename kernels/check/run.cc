@@ -40,6 +40,8 @@ struct Runner {
            std::find(e.simulated->begin(), e.simulated->end(), v.name) != e.simulated->end();
   }
   bool wants(const Suite::Entry& e) const {
+    const auto& ops = options.ops;
+    if (!ops.empty() && std::find(ops.begin(), ops.end(), e.op) == ops.end()) return false;
     return options.against.empty() ? !e.bench || options.bench : e.bench;
   }
 
@@ -291,7 +293,7 @@ std::span<const Variant> variants_of(const std::string& op) {
   for (auto list : all_ops()) {
     if (!list.empty() && op == list.front().op) return list;
   }
-  RONDO_CHECK(false, "no op ", op, " in the table");
+  fail_input("no op '", op, "'; see --list");
 }
 
 const Variant& reference_of(const Suite::Entry& e, std::span<const Variant> variants) {
@@ -394,6 +396,7 @@ std::string filter_without_cases(const Suite& suite, const Options& options) {
 }
 
 Summary run_suite(const Suite& suite, const Options& options) {
+  for (const std::string& op : options.ops) variants_of(op);
   Runner runner{options, {}, {}, {}};
   std::map<std::string, int> cases;                  // by op
   std::map<std::string, const Suite::Entry*> named;  // those that had their turn

@@ -27,7 +27,7 @@ RESULTS = pathlib.Path("bench/results")
 KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/persistent/lstm_{variant}_{way}.cu"
            for variant in ("cluster", "grid_cluster", "grid") for way in ("forward", "backward")}
 # These are gpu_check's: all of them must have run to their end and passed.
-SECTIONS = ("checkop_twice", "full_size")
+SECTIONS = ("lstm_twice", "full_size")
 # What is compiled for GPUs of the folder's own, and every asm wrapper.
 COUNTED = re.compile(r"kernels/lstm/|kernels/simt/(vocabulary_cuda|divide_fast)\.h$")
 

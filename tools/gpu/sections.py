@@ -24,13 +24,24 @@ import training_task
 import watch
 from watch import json_lines
 
-# Sections in order of priority, with seconds. Nine minutes together.
-BUDGETS = {"vocabulary": 15, "checkop_twice": 140, "full_size": 40, "digits": 90, "nccl": 15,
-           "bench": 110, "training_step": 60, "sanitizer": 40, "profile": 20, "peers": 10}
+# The two commands: their sections in order of priority, with seconds. Nine minutes each. The first says
+# which kernels are right and which family of LSTM kernels to ship, the second how fast the chosen ones are.
+COMMANDS = {
+    "prove": {"vocabulary": 20, "lstm_twice": 100, "full_size": 90, "families": 90, "ctc_twice": 50,
+              "others_twice": 100, "digits": 90},
+    "measure": {"training_step": 75, "bench": 270, "peers": 25, "sanitizer": 90, "profile": 40, "nccl": 20}}
 # Seconds without a word after which a kernel is taken to hang (polls give up before), and the same where
 # a library may compile kernels first.
 SILENCE, PEERS_SILENCE = 20, 60
 SIMULATED = 10  # times as long where threads are simulated, beside whatever else a machine does
+
+# What is checked twice, by op. First the kernels that wait for a result (proofs.py): complete by themselves,
+# whatever becomes of the rest.
+LSTM_OPS = ["lstm_forward", "lstm_backward"]
+CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc_grad"]
+# The variants of LSTM_OPS beside which a training step is timed, each by name, and the types they are timed at.
+FAMILIES = ["cluster", "grid", "fused", "portable"]
+DTYPES = ["bf16", "f32"]
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
 # for a whole sequence, against launches per step.
@@ -61,10 +72,14 @@ METRICS = ["gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_e
            "sm__warps_active.avg.pct_of_peak_sustained_active"]
 HIGHEST_WER = 0.03
 # A rehearsal: the same programs with the same options where there is no GPU, on little.
-REHEARSED = {"checkop_twice": ["--part", "1/60"], "full_size": ["bench_h128_b1_t100_d1_bf16"],
+REHEARSED = {"lstm_twice": ["--part", "1/90"], "ctc_twice": ["--part", "1/90"], "others_twice": ["--part", "1/60"],
+             "full_size": ["bench_h128_b1_t100_d1_bf16"],
              "bench": ["ctc/bench/f32/T100N32V32", "bench/f64/8/count"],
              "digits": ["training.max_steps=2"],
+             "families": ["model.hidden=8", "model.layers=1", "training.max_steps=8"],
              "training_step": ["model.hidden=8", "model.layers=1", "training.max_steps=8"]}
+STEPS = 25  # of a training run that is timed
+DECLINED = "took none of the calls"  # what rondo says of a --kernels that suits no layer of the model
 END = 2000  # characters kept of what a program said
 
 
@@ -181,9 +196,23 @@ class Check:
         return {"status": "passed" if status == 0 else "failed", "exit": status,
                 "detail": (out + err).strip()[-END:]}
 
-    def checkop_twice(self):
+    def lstm_twice(self):
+        return self.twice("lstm_twice", LSTM_OPS)
+
+    def ctc_twice(self):
+        return self.twice("ctc_twice", CTC_OPS)
+
+    def others_twice(self):
+        named = self.run(self.checkop, "--list", "--backend", self.kernels)[1].splitlines()
+        ops = dict.fromkeys(name.partition("/")[0] for name in named)
+        return self.twice("others_twice", [op for op in ops if op not in LSTM_OPS + CTC_OPS])
+
+    def twice(self, name, ops):
+        """All cases of some ops, in two processes, with the same bits."""
+        options = [*self.filters, "--op", ",".join(ops), "--no-peers", *self.rehearsed(name)]
+        if not self.run(self.checkop, "--list", "--backend", self.kernels, *options)[1]:
+            return {"status": "skipped", "detail": "no case fits", "complete": False}
         half = self.end - (self.end - time.monotonic()) / 2
-        options = [*self.filters, "--no-peers", *self.rehearsed("checkop_twice")]
         first, second = self.cases(*options, end=half), self.cases(*options)
         again = {key_of(c): c for c in second.rows}
         both = [c for c in first.rows if key_of(c) in again]
@@ -201,7 +230,8 @@ class Check:
 
     def full_size(self):
         """The kernels of whole sequences at the sizes that are timed, twice each, with the same bits."""
-        done = self.cases(*(self.filters or self.rehearsed("full_size") or FULL_SIZE), "--against", TRUSTED, "--no-peers")
+        done = self.cases(*(self.filters or self.rehearsed("full_size") or FULL_SIZE), "--op", ",".join(LSTM_OPS),
+                          "--against", TRUSTED, "--no-peers")
         failed = [c for c in done.rows if c["status"] == "failed"]
         passed = [c for c in done.rows if c["status"] == "passed"]
         good = done.complete and passed and not failed
@@ -274,23 +304,47 @@ class Check:
         """One step of 5 bidirectional LSTM layers and CTC, ours and PyTorch's."""
         if self.rondo is None:
             return {"status": "skipped", "detail": "rondo is not built"}
-        ours, status = {}, "passed"
+        ours = self.step_times("training_step", {dtype: (dtype, []) for dtype in DTYPES})
+        good = all("median_ms" in times for times in ours.values())
+        return {"status": "passed" if good else "failed", "ours": ours, "torch": self.torch_steps()}
+
+    def families(self):
+        """The same step by each family of LSTM kernels, also of those that no result stands behind yet."""
+        if self.rondo is None:
+            return {"status": "skipped", "detail": "rondo is not built"}
+        steps = {f"{dtype} {family}": (dtype, ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)])
+                 for dtype in DTYPES for family in FAMILIES}
+        # The families are those of GPUs: where models are trained on the CPU there is one.
+        ours = self.step_times("families", steps if not self.rehearses else {d: (d, []) for d in DTYPES})
+        timed = {name: times["median_ms"] for name, times in ours.items() if "median_ms" in times}
+        fastest = {dtype: min(names, key=timed.get) for dtype in DTYPES
+                   if (names := [n for n in timed if n.partition(" ")[0] == dtype])}
+        # A family that fails is told by lstm_twice and full_size; here the others' times still count.
+        return {"status": "passed" if len(fastest) == len(DTYPES) else "failed", "ours": ours, "fastest": fastest,
+                "detail": "; ".join(f"{n}: {t['detail'].strip()[-200:]}" for n, t in ours.items() if "detail" in t)}
+
+    def step_times(self, section, steps):
+        """{name: {median_ms, min_ms, steps} or {exit, detail}} of rondo's training steps; steps: {name: (dtype,
+        options)}. Those that take none of a family's kernels have no time."""
+        ours = {}
         with tempfile.TemporaryDirectory() as directory:
-            for dtype in ("bf16", "f32"):
-                folder = pathlib.Path(directory) / dtype
-                config = training_task.write_corpus(folder, dtype)
+            configs = {dtype: training_task.write_corpus(pathlib.Path(directory) / dtype, dtype)
+                       for dtype in {dtype for dtype, _ in steps.values()}}
+            for i, (name, (dtype, options)) in enumerate(steps.items()):
+                if time.monotonic() > self.end:
+                    ours[name] = {"exit": None, "detail": "no time left"}
+                    continue
+                run = pathlib.Path(directory) / f"run{i}"
                 code, out, err = self.run(
-                    self.rondo, "train", config, "training.max_steps=40", "--device", self.trainer,
-                    f"training.checkpoint_dir={folder / 'run'}", *self.rehearsed("training_step"))
-                log = folder / "run" / "log.jsonl"
+                    self.rondo, "train", configs[dtype], f"training.max_steps={STEPS}", "--device", self.trainer,
+                    f"training.checkpoint_dir={run}", *options, *self.rehearsed(section))
+                log = run / "log.jsonl"
                 times = step_times(log.read_text()) if log.exists() else []
-                if code != 0 or not times:
-                    status = "failed"
-                    ours[dtype] = {"exit": code, "detail": (out + err)[-END:]}
+                if code != 0 or not times or DECLINED in err:
+                    ours[name] = {"exit": code, "detail": (out + err)[-END:]}
                 else:
-                    ours[dtype] = {"median_ms": statistics.median(times), "min_ms": min(times),
-                                   "steps": len(times)}
-        return {"status": status, "ours": ours, "torch": self.torch_steps()}
+                    ours[name] = {"median_ms": statistics.median(times), "min_ms": min(times), "steps": len(times)}
+        return ours
 
     def torch_steps(self):
         python = None if self.rehearses else places.torch_python()
