@@ -160,6 +160,7 @@ class Suite {
     // On the simulator only for these variants, or for none, where it takes long and others show
     // the same there; not set: for all.
     std::optional<std::vector<std::string>> simulated = {};
+    bool gpus_only = false;  // CPUs' kernels have nothing to show there
   };
   template <class Args>
   Entry& add(std::string label, CaseFunction function) {

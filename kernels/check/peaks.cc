@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/cpu/parallel.h"
+#include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/gemm/gemm.h"
 
@@ -78,6 +79,21 @@ double copy_peak_gbytes_per_s(ThreadPool& pool) {
     });
   });
   return 2.0 * static_cast<double>(size * threads) / took * 1e-9;
+}
+
+double device_copy_seconds(const Context& gpu, double bytes) {
+  constexpr int copies = 20;
+  const auto half = static_cast<size_t>(bytes / 2) + 1;
+  const Buffer from(*gpu.device, half, "a copy"), to(*gpu.device, half, "a copy");
+  gpu.device->fill_bytes(*gpu.stream, from.data(), 1, half);
+  return fastest(0.005,
+                 [&] {
+                   for (int i = 0; i < copies; ++i) {
+                     gpu.device->copy(*gpu.stream, to.data(), from.data(), half);
+                   }
+                   gpu.stream->synchronize();
+                 }) /
+         copies;
 }
 
 std::string share_json(double rate, double peak) {

@@ -14,6 +14,9 @@
 namespace rondo::check {
 namespace {
 
+// Bytes below which a copy's time is that of its launch.
+constexpr double least_copied = 1 << 20;
+
 struct Runner {
   const Options& options;
   Summary summary;
@@ -21,6 +24,7 @@ struct Runner {
   std::map<Device*, Stream> streams;
   std::map<std::pair<int, DType>, double> gemm_peaks = {};  // by threads and inputs
   std::map<int, double> copy_peaks = {};                    // by threads
+  std::map<double, double> copy_seconds = {};               // on GPUs, by bytes
   // A run that goes on begins after a name.
   bool begun = options.after.empty();
 
@@ -36,6 +40,7 @@ struct Runner {
            (options.peers || !is_peer(v.role));
   }
   static bool is_for(const Suite::Entry& e, const Variant& v) {
+    if (e.gpus_only && v.backend == Backend::cpu) return false;
     return v.backend != Backend::sim || !e.simulated ||
            std::find(e.simulated->begin(), e.simulated->end(), v.name) != e.simulated->end();
   }
@@ -233,11 +238,23 @@ struct Runner {
                ",\"share_of_copy_peak\":", share_json(c.bytes() / median * 1e-9, copy));
   }
 
-  static std::string in_a_row_json(const Case& c) {
-    if (c.seconds_in_a_row() <= 0) return {};
+  // What is known of runs on a GPU alone: one in a row, and how long a copy of its bytes takes,
+  // less than which no kernel that moves them can take. (The simulator shows that the figure is
+  // there.)
+  std::string on_gpu_json(const Case& c, const Context& context) {
+    std::string json;
     char text[48];
-    std::snprintf(text, sizeof text, "\"stream_us\":%.3f,", c.seconds_in_a_row() * 1e6);
-    return text;
+    if (c.seconds_in_a_row() > 0) {
+      std::snprintf(text, sizeof text, "\"stream_us\":%.3f,", c.seconds_in_a_row() * 1e6);
+      json += text;
+    }
+    if (context.backend != Backend::cpu && c.bytes() >= least_copied) {
+      double& seconds = copy_seconds[c.bytes()];
+      if (seconds == 0) seconds = device_copy_seconds(context, c.bytes());
+      std::snprintf(text, sizeof text, "\"copy_us\":%.3f,", seconds * 1e6);
+      json += text;
+    }
+    return json;
   }
 
   void bench(const Suite::Entry& e, const Variant& v, Device& device) {
@@ -260,7 +277,7 @@ struct Runner {
             "\"dtype\":\"%s\",\"operands\":%s,"
             "\"flops\":%.0f,\"bytes\":%.0f,\"gflops\":%.2f,\"gbytes_per_s\":%.2f,%s}\n",
             e.op.c_str(), e.label.c_str(), rondo::name_of(v.backend), v.name, threads, median * 1e6,
-            s.front() * 1e6, least_thread * 1e6, in_a_row_json(c).c_str(),
+            s.front() * 1e6, least_thread * 1e6, on_gpu_json(c, c.context()).c_str(),
             static_cast<int>(s.size()), rondo::name_of(c.dtype()), c.operands_json().c_str(),
             c.flops(), c.bytes(), c.flops() / median * 1e-9, c.bytes() / median * 1e-9,
             shares_json(c, v.backend, threads, median).c_str());

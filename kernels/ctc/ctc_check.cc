@@ -476,8 +476,9 @@ void add_benches(Suite& suite) {
   };
   for (const Shape& shape :
        {Shape{500, 32, 32, 100}, Shape{150, 64, 28, 40}, Shape{250, 32, 5000, 60},
-        Shape{1000, 32, 32, 150}, Shape{2000, 64, 5, 450}, Shape{100, 32, 32, 20},
-        Shape{100, 32, 5000, 20}, Shape{2000, 16, 32, 450}}) {
+        Shape{1000, 32, 32, 40}, Shape{1000, 32, 32, 100}, Shape{1000, 32, 32, 127},
+        Shape{1000, 32, 32, 150}, Shape{1000, 32, 32, 250}, Shape{2000, 64, 5, 450},
+        Shape{100, 32, 32, 20}, Shape{100, 32, 5000, 20}, Shape{2000, 16, 32, 450}}) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       Setup s;
       s.dtype = dtype;

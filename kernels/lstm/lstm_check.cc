@@ -446,6 +446,26 @@ void add_bench_shape(Suite& suite, int64_t hidden, int32_t batch, int32_t frames
           s, true);
 }
 
+// The time loops with next to no products beside them: what one step takes, by variant.
+void add_step_benches(Suite& suite) {
+  for (DType dtype : {DType::bf16, DType::f32}) {
+    for (int64_t hidden : {256, 512, 1024}) {
+      for (int32_t batch : {8, 16, 32, 64}) {
+        Shape s;
+        s.hidden = hidden;
+        s.input = 8;
+        s.dtype = dtype;
+        s.dx = false;
+        s.lengths.assign(static_cast<size_t>(batch), hidden >= 1024 ? 100 : 200);
+        const std::string label =
+            str("steps_h", hidden, "_b", batch, "_t", s.lengths[0], "_d1_", name_of(dtype));
+        suite.add_bench<LstmForwardArgs>(label, [s](Case& c) { forward(c, s); }).gpus_only = true;
+        suite.add_bench<LstmBackwardArgs>(label, [s](Case& c) { backward(c, s); }).gpus_only = true;
+      }
+    }
+  }
+}
+
 // So many sequences in two directions that clusters take two tiles of them in f32 (and the grid
 // several).
 void add_two_tiles(Suite& suite) {
@@ -481,6 +501,7 @@ void lstm_check(Suite& suite) {
   add_projected(suite);
   add_steps(suite);
   add_peer_benches(suite);
+  add_step_benches(suite);
   for (DType dtype : {DType::f32, DType::bf16}) {
     for (int64_t hidden : {128, 256, 512, 1024}) {
       for (int32_t batch : {1, 4, 16, 64}) {
