@@ -27,9 +27,10 @@ from watch import json_lines
 # The two commands: their sections in order of priority, with seconds. Nine minutes each. The first says
 # which kernels are right and which family of LSTM kernels to ship, the second how fast the chosen ones are.
 COMMANDS = {
-    "prove": {"vocabulary": 20, "lstm_twice": 100, "full_size": 90, "families": 90, "ctc_twice": 50,
-              "others_twice": 100, "digits": 90},
-    "measure": {"training_step": 75, "bench": 270, "peers": 25, "sanitizer": 90, "profile": 40, "nccl": 20}}
+    "prove": {"vocabulary": 15, "lstm_twice": 95, "full_size": 85, "families": 80, "steps": 40, "ctc_twice": 45,
+              "others_twice": 95, "digits": 85},
+    "measure": {"training_step": 130, "bench": 220, "torch_ctc": 25, "peers": 25, "sanitizer": 80, "profile": 40,
+                "nccl": 20}}
 # Seconds without a word after which a kernel is taken to hang (polls give up before), and the same where
 # a library may compile kernels first.
 SILENCE, PEERS_SILENCE = 20, 60
@@ -42,6 +43,7 @@ CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc
 # The variants of LSTM_OPS beside which a training step is timed, each by name, and the types they are timed at.
 FAMILIES = ["cluster", "grid", "fused", "portable"]
 DTYPES = ["bf16", "f32"]
+OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after bilstm
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
 # for a whole sequence, against launches per step.
@@ -74,6 +76,7 @@ HIGHEST_WER = 0.03
 # A rehearsal: the same programs with the same options where there is no GPU, on little.
 REHEARSED = {"lstm_twice": ["--part", "1/90"], "ctc_twice": ["--part", "1/90"], "others_twice": ["--part", "1/60"],
              "full_size": ["bench_h128_b1_t100_d1_bf16"],
+             "steps": ["steps_h256_b8_t200_d1_bf16", "--variant", "cluster"],
              "bench": ["ctc/bench/f32/T100N32V32", "bench/f64/8/count"],
              "digits": ["training.max_steps=2"],
              "families": ["model.hidden=8", "model.layers=1", "training.max_steps=8"],
@@ -110,6 +113,16 @@ def peer_ratios(rows):
             if library and (ours := best.get((op, case, "")))]
 
 
+def per_step_times(rows):
+    """{case: {op: {variant: microseconds}}}: the time of a run over its steps, launches and all."""
+    found = {}
+    for row in rows:
+        if (steps := re.search(r"_t(\d+)_", row["case"])) and "median_us" in row:
+            time_of = row.get("stream_us", row["median_us"]) / int(steps.group(1))
+            found.setdefault(row["case"], {}).setdefault(row["op"], {})[row["variant"]] = round(time_of, 4)
+    return found
+
+
 def profile_rows(text):
     """[{kernel, launches, metric: mean}] from ncu's --csv --page raw."""
     start = text.find('"ID"')
@@ -126,10 +139,10 @@ def profile_rows(text):
             for name, group in kernels.items()]
 
 
-def step_times(log):
+def step_times(log, task):
     """Milliseconds per step from a training log, without the first steps."""
     steps = [e for e in json_lines(log) if e.get("event") == "step"]
-    frames = training_task.SEQUENCES * training_task.FRAMES
+    frames = task.sequences * task.frames
     return [1e3 * frames / e["frames_per_second"] for e in steps[5:] if e.get("frames_per_second")]
 
 
@@ -301,21 +314,28 @@ class Check:
                 "beside_peers": peer_ratios(rows), "detail": (passes[0].stderr or passes[-1].stderr)[-END:]}
 
     def training_step(self):
-        """One step of 5 bidirectional LSTM layers and CTC, ours and PyTorch's."""
+        """One step of 5 bidirectional LSTM layers and CTC, ours and PyTorch's, and of networks of others' shapes."""
         if self.rondo is None:
             return {"status": "skipped", "detail": "rondo is not built"}
-        ours = self.step_times("training_step", {dtype: (dtype, []) for dtype in DTYPES})
-        good = all("median_ms" in times for times in ours.values())
-        return {"status": "passed" if good else "failed", "ours": ours, "torch": self.torch_steps()}
+        ours = self.step_times("training_step", {dtype: ("bilstm", dtype, []) for dtype in DTYPES})
+        torch = self.torch_program("torch_step.py", "--seconds", "4")
+        for task in OTHER_TASKS:
+            ours |= self.step_times("training_step", {f"{task} {dtype}": (task, dtype, []) for dtype in DTYPES})
+            more = self.torch_program("torch_step.py", "--seconds", "2", "--task", task, "--settings",
+                                      "eager_bf16,eager_f32")
+            torch["rows"] = torch.get("rows", []) + more.get("rows", [])
+        good = all("median_ms" in ours[dtype] for dtype in DTYPES)
+        return {"status": "passed" if good else "failed", "complete": all("median_ms" in t for t in ours.values()),
+                "ours": ours, "torch": torch}
 
     def families(self):
         """The same step by each family of LSTM kernels, also of those that no result stands behind yet."""
         if self.rondo is None:
             return {"status": "skipped", "detail": "rondo is not built"}
-        steps = {f"{dtype} {family}": (dtype, ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)])
+        steps = {f"{dtype} {family}": ("bilstm", dtype, ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)])
                  for dtype in DTYPES for family in FAMILIES}
         # The families are those of GPUs: where models are trained on the CPU there is one.
-        ours = self.step_times("families", steps if not self.rehearses else {d: (d, []) for d in DTYPES})
+        ours = self.step_times("families", steps if not self.rehearses else {d: ("bilstm", d, []) for d in DTYPES})
         timed = {name: times["median_ms"] for name, times in ours.items() if "median_ms" in times}
         fastest = {dtype: min(names, key=timed.get) for dtype in DTYPES
                    if (names := [n for n in timed if n.partition(" ")[0] == dtype])}
@@ -324,35 +344,53 @@ class Check:
                 "detail": "; ".join(f"{n}: {t['detail'].strip()[-200:]}" for n, t in ours.items() if "detail" in t)}
 
     def step_times(self, section, steps):
-        """{name: {median_ms, min_ms, steps} or {exit, detail}} of rondo's training steps; steps: {name: (dtype,
+        """{name: {median_ms, min_ms, steps} or {exit, detail}} of rondo's training steps; steps: {name: (task, dtype,
         options)}. Those that take none of a family's kernels have no time."""
         ours = {}
         with tempfile.TemporaryDirectory() as directory:
-            configs = {dtype: training_task.write_corpus(pathlib.Path(directory) / dtype, dtype)
-                       for dtype in {dtype for dtype, _ in steps.values()}}
-            for i, (name, (dtype, options)) in enumerate(steps.items()):
+            folder, manifests = pathlib.Path(directory), {}
+            for i, (name, (task_name, dtype, options)) in enumerate(steps.items()):
                 if time.monotonic() > self.end:
                     ours[name] = {"exit": None, "detail": "no time left"}
                     continue
-                run = pathlib.Path(directory) / f"run{i}"
+                task, run = training_task.TASKS[task_name], folder / f"run{i}"
+                if task_name not in manifests:
+                    manifests[task_name] = training_task.write_corpus(folder / task_name, task)
+                config = training_task.write_config(folder, manifests[task_name], task, dtype)
                 code, out, err = self.run(
-                    self.rondo, "train", configs[dtype], f"training.max_steps={STEPS}", "--device", self.trainer,
+                    self.rondo, "train", config, f"training.max_steps={STEPS}", "--device", self.trainer,
                     f"training.checkpoint_dir={run}", *options, *self.rehearsed(section))
                 log = run / "log.jsonl"
-                times = step_times(log.read_text()) if log.exists() else []
+                times = step_times(log.read_text(), task) if log.exists() else []
                 if code != 0 or not times or DECLINED in err:
                     ours[name] = {"exit": code, "detail": (out + err)[-END:]}
                 else:
                     ours[name] = {"median_ms": statistics.median(times), "min_ms": min(times), "steps": len(times)}
         return ours
 
-    def torch_steps(self):
+    def steps(self):
+        """What one step of a time loop takes, by variant, at sizes that people use."""
+        done = self.cases(*(self.filters or self.rehearsed("steps") or ["steps_h"]), "--op", ",".join(LSTM_OPS),
+                          "--bench", "--seconds", "0.02", "--no-peers")
+        per_step = per_step_times(done.rows)
+        return {"status": "passed" if per_step else "failed", "complete": done.complete, "until": done.last,
+                "us_per_step": per_step, "rows": done.rows, "losses": done.losses, "detail": done.stderr[-END:]}
+
+    def torch_ctc(self):
+        """PyTorch's CTC, its own and cuDNN's, on the shapes of our benchmarks."""
+        named = self.run(self.checkop, "--list", "--bench", "--op", "ctc", "ctc/bench/f32", "--backend", self.kernels)[1]
+        shapes = dict.fromkeys(line.partition(" ")[0].rpartition("/")[2] for line in named.splitlines())
+        found = self.torch_program("torch_ctc.py", *shapes)
+        status = "skipped" if not found.get("rows") else "passed"
+        return {"status": status, "complete": found.get("exit") == 0} | found
+
+    def torch_program(self, script, *options):
+        """What a script that needs PyTorch said."""
         python = None if self.rehearses else places.torch_python()
         if python is None:
             return {"detail": "no Python here has PyTorch; RONDO_PEER_PYTHON may name one"}
-        script = pathlib.Path(__file__).resolve().parent / "torch_step.py"
         # Its libraries find each other; ours in LD_LIBRARY_PATH would come first.
-        code, out, err = self.run(python, script, "--seconds", "4", plain=True)
+        code, out, err = self.run(python, pathlib.Path(__file__).resolve().parent / script, *options, plain=True)
         return {"exit": code, "rows": json_lines(out), "detail": "" if code == 0 else err[-END:]}
 
     def sanitizer(self):

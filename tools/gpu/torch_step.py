@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""Times PyTorch's training step on the task of training_task.py; one JSON object per line and setting.
+"""Times PyTorch's training step on tasks of training_task.py; one JSON object per line, task and setting.
 
-Usage: torch_step.py [--device cuda|cpu] [--seconds S] [--settings eager_bf16,...]
+Usage: torch_step.py [--device cuda|cpu] [--seconds S] [--task NAME] [--settings eager_bf16,...]
 
 A step is forward, CTC loss, backward, clipping and AdamW. Eager with autocast to bf16 and to fp16, and
 torch.compile over the better known of them, bf16. Exit status 77 without PyTorch or without the device.
 """
 
 import argparse
+import dataclasses
 import json
 import statistics
 import sys
 import time
 
-import training_task as task
+import training_task
 
 SETTINGS = ["eager_bf16", "eager_fp16", "compiled_bf16", "eager_f32"]
 
 
-def make_step(torch, device, setting):
+def make_step(torch, device, task, setting):
     """A function that does one training step, and one that waits for the device."""
     mode, dtype_name = setting.split("_")
     torch.manual_seed(1)
@@ -26,20 +27,24 @@ def make_step(torch, device, setting):
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.lstm = torch.nn.LSTM(task.FEATURES, task.HIDDEN, task.LAYERS, bidirectional=True)
-            self.linear = torch.nn.Linear(2 * task.HIDDEN, task.CLASSES)
+            self.lstm = torch.nn.LSTM(task.subsample * task.features, task.hidden, task.layers,
+                                      bidirectional=task.bidirectional)
+            self.linear = torch.nn.Linear((2 if task.bidirectional else 1) * task.hidden, task.classes)
 
         def forward(self, x):
-            return self.linear(self.lstm(x)[0])
+            frames, sequences, features = x.shape
+            stacked = x.view(frames // task.subsample, task.subsample, sequences, features).transpose(1, 2)
+            stacked = stacked.reshape(-1, sequences, task.subsample * features)
+            return self.linear(self.lstm(stacked)[0])
 
     model = Model().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=device == "cuda")
     forward = torch.compile(model) if mode == "compiled" else model
-    x = torch.rand(task.FRAMES, task.SEQUENCES, task.FEATURES, device=device) * 2 - 1
-    targets = task.labels()
+    x = torch.rand(task.frames, task.sequences, task.features, device=device) * 2 - 1
+    targets = training_task.labels(task)
     flat = torch.tensor([v for t in targets for v in t], dtype=torch.int32).to(device)
     target_lengths = torch.tensor([len(t) for t in targets], dtype=torch.int32)
-    input_lengths = torch.full((task.SEQUENCES,), task.FRAMES, dtype=torch.int32)
+    input_lengths = torch.full((task.sequences,), task.frames // task.subsample, dtype=torch.int32)
     scaler = torch.amp.GradScaler(device, enabled=dtype_name == "fp16")
     low = {"bf16": torch.bfloat16, "fp16": torch.float16, "f32": torch.bfloat16}[dtype_name]
 
@@ -49,7 +54,7 @@ def make_step(torch, device, setting):
         log_probabilities = logits.float().log_softmax(-1)
         loss = torch.nn.functional.ctc_loss(log_probabilities, flat,
                                             input_lengths, target_lengths, reduction="sum")
-        scaler.scale(loss / task.SEQUENCES).backward()
+        scaler.scale(loss / task.sequences).backward()
         scaler.unscale_(optimizer)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         scaler.step(optimizer)
@@ -78,6 +83,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--seconds", type=float, default=5, help="per setting, after its warm-up")
+    parser.add_argument("--task", default="bilstm", choices=list(training_task.TASKS))
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--tiny", action="store_true", help="a small model, to try this script")
     args = parser.parse_args()
@@ -89,12 +95,13 @@ def main():
     if args.device == "cuda" and not torch.cuda.is_available():
         print("skipped: PyTorch sees no GPU", file=sys.stderr)
         return 77
+    task = training_task.TASKS[args.task]
     if args.tiny:
-        task.HIDDEN, task.LAYERS, task.FRAMES, task.SEQUENCES = 8, 1, 200, 2
+        task = dataclasses.replace(task, hidden=8, layers=1, frames=600, sequences=2, classes=20)
     for setting in args.settings.split(","):
-        row = {"setting": setting, "torch": torch.__version__}
+        row = {"task": args.task, "setting": setting, "torch": torch.__version__}
         try:
-            times = time_steps(*make_step(torch, args.device, setting), args.seconds)
+            times = time_steps(*make_step(torch, args.device, task, setting), args.seconds)
             row |= {"median_ms": 1e3 * statistics.median(times), "min_ms": 1e3 * min(times),
                     "steps": len(times)}
         except Exception as error:  # a setting this PyTorch cannot do; the others still count
