@@ -66,7 +66,8 @@ def test_accumulation_averages_dropout_chunks_and_streams():
 def test_every_variant_of_every_kernel_is_launched_as_cuda_allows():
     """Wrong results all over; but a launch that is refused, or a host that reads device memory, shows."""
     rows = []
-    for chosen in (["lstm_forward/persistent", "lstm_backward/persistent", "--part", "1/3"], ["--part", "1/25"]):
+    for chosen in (["lstm_forward/persistent", "lstm_backward/persistent", "--part", "1/3"], ["_none_"],
+                   ["--part", "1/25"]):
         p = subprocess.run([CHECKOP, *chosen, "--backend", "cuda", "--no-peers", "--json"],
                            capture_output=True, text=True, check=False, timeout=TIMEOUT)
         check(p.returncode in (0, 1) and not p.stderr, p.returncode, p.stderr[-1000:])

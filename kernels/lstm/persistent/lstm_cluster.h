@@ -111,10 +111,12 @@ void with_geometry(int64_t hidden, int directions, int64_t sequences, Resident r
   }
 }
 
-// A launch of enough clusters for all sequences and directions.
+// A launch of enough clusters for all sequences and directions; where there are no sequences, of
+// one, so that a machine can be asked whether it fits.
 inline LaunchConfig configuration(const char* name, int blocks, int tiles, int directions,
                                   int64_t sequences, size_t shared_bytes) {
-  const unsigned clusters = blocks_for(sequences, int64_t{tiles} * tile_sequences);
+  const unsigned clusters =
+      blocks_for(sequences > 0 ? sequences : 1, int64_t{tiles} * tile_sequences);
   return {.kernel = name,
           .grid = {clusters * static_cast<unsigned>(blocks), static_cast<unsigned>(directions)},
           .block = {threads},
