@@ -20,6 +20,7 @@ TOOL = pathlib.Path(sys.argv.pop(1))
 REAL_CHECKOP = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOOL.parent / "gpu"))
+import forecast  # noqa: E402
 import places  # noqa: E402
 import proofs  # noqa: E402
 import sections  # noqa: E402
@@ -252,17 +253,38 @@ class GpuCheck(unittest.TestCase):
             self.assertEqual(p.returncode, 2)
             self.assertIn("checkop is not built", p.stderr)
 
-    def test_a_pack_of_one_file_holds_its_folder(self):
+    def test_a_pack_of_one_file_holds_its_folder_and_another_the_recordings(self):
         def pack_folder(target, build):
-            (target / "lib").mkdir(parents=True)
-            (target / "lib" / "a").touch()
+            for name in ("lib", "recordings"):
+                (target / name).mkdir(parents=True)
+                (target / name / "a").touch()
             return ["lib"], [str(build)]
         with tempfile.TemporaryDirectory() as directory, \
                 mock.patch.object(places, "pack_folder", pack_folder):
-            file = pathlib.Path(directory) / "one.tar.gz"
-            self.assertEqual(places.pack(file, 5), (["lib"], ["5"]))
-            with tarfile.open(file) as archive:
-                self.assertEqual(archive.getnames(), ["one", "one/lib", "one/lib/a"])
+            file = pathlib.Path(directory) / "one.tar.xz"
+            packed, missing = places.pack(file, 5)
+            self.assertEqual(missing, ["5"])
+            self.assertEqual([p.partition(" (")[0] for p in packed], [str(file), directory + "/one-recordings.tar.xz"])
+            for name, member in (("one", "lib"), ("one-recordings", "recordings")):
+                with tarfile.open(f"{directory}/{name}.tar.xz") as archive:
+                    self.assertEqual(archive.getnames(), [f"one/{member}", f"one/{member}/a"])
+            with mock.patch.object(places, "MOST_PACKED", 10), self.assertRaisesRegex(ValueError, "-Dgpu_arch=90a"):
+                places.pack(file, 5)
+
+    def test_a_forecast_says_what_falls_off_the_end(self):
+        with tempfile.TemporaryDirectory() as directory:
+            program = pathlib.Path(directory) / "checkop_stand_in"
+            write_program(program, CHECKOP.replace("MOVES", "False").replace("STATUS", "'passed'")
+                          .replace("TROUBLE", "''"))
+            lines = list(forecast.lines(sections.Check(program), "prove", 9))
+            self.assertIn("cut short: nothing", lines[-1])
+            with mock.patch.dict(forecast.ASSUMED, {"families": 500}):
+                lines = list(forecast.lines(sections.Check(program), "prove", 9))
+            self.assertRegex(lines[-1], r"cut short: families by \d+ s")
+            self.assertTrue(lines[4].startswith("families"), lines)
+            with self.assertRaisesRegex(RuntimeError, "exit status 3"):
+                write_program(program, "#!/bin/sh\nexit 3\n")
+                list(forecast.lines(sections.Check(program), "prove", 9))
 
     def test_without_a_gpu_it_is_skipped_with_the_reason(self):
         p, results, _ = self.run_tool(gpu=False)

@@ -22,13 +22,16 @@ HERE = pathlib.Path(__file__).resolve().parent.parent  # tools/, or the packed f
 PACKED = (HERE / "commit").is_file()
 ROOT = HERE if PACKED else HERE.parent
 PROGRAMS = {"checkop": "tools", "rondo": "tools", "simt_test": "tests/simt",
-            "nccl_check": "tests/comm"}
+            "nccl_check": "tests/comm", "checkop_stand_in": "tests/cuda"}
+NEVER_PACKED = {"checkop_stand_in"}  # for what is known without a GPU (forecast.py)
 OPTIONAL = {"nccl_check"}  # of builds whose CUDA toolkit has NCCL's header
 # What every Linux system has, or comes with the driver.
 NOT_PACKED = re.compile(r"^(ld-linux|libc\.so|libm\.so|libdl\.|librt\.|libpthread\.|libcuda\.so|"
                         r"libnvidia|linux-vdso)")
 
 
+ENDING = ".tar.xz"
+MOST_PACKED = 32_000_000  # bytes
 # Packed apart, for systems that have none as new.
 CXX_LIBRARY = re.compile(r"^(libstdc\+\+|libgcc_s)\.so")
 
@@ -166,15 +169,28 @@ def strip(path):
 
 
 def pack(target, build):
-    """As pack_folder(); into one file when the name ends with .tar.gz, whose folder is called as it is."""
-    if not target.name.endswith(".tar.gz"):
+    """As pack_folder(); into one file when the name ends with .tar.xz, whose folder is called as it is, and
+    beside it, for the same place, the recordings in another. What is packed are then the files with their sizes.
+    ValueError: a file without recordings that is larger than what machines take."""
+    if not target.name.endswith(ENDING):
         return pack_folder(target, build)
     with tempfile.TemporaryDirectory() as directory:
-        folder = pathlib.Path(directory) / target.name[:-len(".tar.gz")]
-        packed = pack_folder(folder, build)
-        with tarfile.open(target, "w:gz", compresslevel=6) as archive:
-            archive.add(folder, arcname=folder.name)
-    return packed
+        name = target.name[:-len(ENDING)]
+        folder = pathlib.Path(directory) / name
+        _, missing = pack_folder(folder, build)
+        recordings = target.with_name(f"{name}-recordings{ENDING}")
+        archives = {target: sorted(p for p in folder.iterdir() if p.name != "recordings")}
+        if (folder / "recordings").is_dir():
+            archives[recordings] = [folder / "recordings"]
+        for file, members in archives.items():
+            with tarfile.open(file, "w:xz", preset=6) as archive:
+                for member in members:
+                    archive.add(member, arcname=f"{name}/{member.name}")
+    size = target.stat().st_size
+    if size > MOST_PACKED:
+        raise ValueError(f"{target} has {size / 1e6:.1f} MB, expected {MOST_PACKED / 1e6:.0f} at most: "
+                         "pack a build for one architecture (-Dgpu_arch=90a)")
+    return [f"{file} ({file.stat().st_size / 1e6:.1f} MB)" for file in archives], missing
 
 
 def pack_folder(target, build):
@@ -185,7 +201,7 @@ def pack_folder(target, build):
     version, missing = source_version(), []
     if checkop := find_program("checkop", build):
         kernel_sources(checkop)
-    for name in PROGRAMS:
+    for name in sorted(PROGRAMS.keys() - NEVER_PACKED):
         program = find_program(name, build)
         if program is None and name in OPTIONAL:
             missing.append(f"{name} (not built)")
