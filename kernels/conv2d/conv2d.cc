@@ -55,6 +55,13 @@ void on_cpu(const Context& context, const Args& args) {
   conv2d_with(*kernel, context, args);
 }
 
+// Accepts what the kernel for pairs of bf16 takes: `view` has the type.
+template <auto view, class Args>
+bool takes_pairs(const Context&, const void* args) {
+  if (isa_avx512bf16::conv2d_bf16_kernel == nullptr || !cpu_features().avx512_bf16) return false;
+  return args == nullptr || (static_cast<const Args*>(args)->*view).dtype == DType::bf16;
+}
+
 }  // namespace
 
 void check_conv2d(const Conv2dArgs& a) {
@@ -97,7 +104,9 @@ Conv2dGather conv2d_forward(const Conv2dDims& d) {
           d.in_height,
           d.out_height,
           taps,
-          d.in * taps};
+          d.in * taps,
+          d.time.kernel,
+          {}};
 }
 
 Conv2dGather conv2d_backward(const Conv2dDims& d) {
@@ -109,7 +118,19 @@ Conv2dGather conv2d_backward(const Conv2dDims& d) {
           d.out_height,
           d.in_height,
           d.in * taps,
-          taps};
+          taps,
+          d.time.kernel,
+          {}};
+}
+
+Conv2dGather conv2d_unfolded(Conv2dGather g) {
+  const bool few = g.source_channels == 1 && g.height.count < 8;
+  if (!few || g.time.count == 1 || g.time.divide != 1) return g;
+  g.beside = g.time;
+  g.time = {};
+  g.source_channels = g.beside.count;
+  g.source_stride = 1;  // channel l is column l of the kernel
+  return g;
 }
 
 ConvSource conv2d_source(const PackedView& layout, const TensorView& rows, const TensorView& before,
@@ -131,14 +152,17 @@ size_t conv2d_workspace_bytes(const Context& context, Conv2dPhase phase, const C
   if (context.backend != Backend::cpu) return 0;
   size_t bytes = 0;
   for (const Conv2dKernel* kernel :
-       {isa_generic::conv2d_kernel, isa_avx2::conv2d_kernel, isa_avx512::conv2d_kernel}) {
-    bytes = std::max(bytes, conv2d_cpu_workspace(*kernel, context, phase, dims));
+       {isa_generic::conv2d_kernel, isa_avx2::conv2d_kernel, isa_avx512::conv2d_kernel,
+        isa_avx512bf16::conv2d_bf16_kernel}) {
+    if (kernel) bytes = std::max(bytes, conv2d_cpu_workspace(*kernel, context, phase, dims));
   }
   return bytes;
 }
 
 #define RONDO_CONV2D_VARIANTS(Args, kernel, view)                                                \
   variant<Args, kernel##_ref>("ref", Backend::ref),                                              \
+      variant<Args, on_cpu<isa_avx512bf16::conv2d_bf16_kernel, Args>>(                           \
+          "avx512bf16", Backend::cpu, Role::standard, takes_pairs<&Args::view, Args>),           \
       variant<Args, on_cpu<isa_avx512::conv2d_kernel, Args>>("avx512", Backend::cpu,             \
                                                              Role::standard, has_avx512),        \
       variant<Args, on_cpu<isa_avx2::conv2d_kernel, Args>>("avx2", Backend::cpu, Role::standard, \

@@ -20,8 +20,15 @@ int64_t block_frames(const Conv2dGather& g) { return std::max(16, g.time.count);
 // bits are the same for any number of threads.
 constexpr int64_t most_partitions = 8;
 
-// Floats of dy that stay in the first cache while the kernel's columns go over them.
-constexpr int64_t near_floats = 4096;
+// Slots of dy that stay in the first cache while the kernel's columns go over them.
+constexpr int64_t near_slots = 4096;
+
+Conv2dSlots gather_slots(const Conv2dKernel& kernel) {
+  return kernel.depth == 2 ? Conv2dSlots::channel_pairs : Conv2dSlots::values;
+}
+Conv2dSlots outer_slots(const Conv2dKernel& kernel) {
+  return kernel.depth == 2 ? Conv2dSlots::pixel_pairs : Conv2dSlots::values;
+}
 
 // Neighbouring frames of one sequence: places first to last among the wanted ones.
 struct Block {
@@ -102,13 +109,15 @@ struct GatherThread {
   Conv2dStrip strip;
   Conv2dSegment* segments = nullptr;
 
-  GatherThread(Carver& carver, const Conv2dGather& g) : strip(carver, g, block_frames(g)) {
+  GatherThread(Carver& carver, const Conv2dGather& g, Conv2dSlots slots)
+      : strip(carver, g, slots, block_frames(g)) {
     carver.take(segments, int64_t{g.height.count} * g.time.count);
   }
 };
 
 Conv2dTerms gather_terms(Carver& carver, const Conv2dKernel& kernel, const Conv2dGather& g) {
-  return {carver, g, kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
+  return {carver, g, gather_slots(kernel),
+          kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
 }
 
 struct GatherCall {
@@ -143,7 +152,7 @@ struct GatherCall {
       p.segments = thread.segments;
       p.segment_count = list_segments(thread, c, t);
       p.pixels = c.pixels;
-      p.x_step = g.height.multiply * g.source_channels;
+      p.x_step = g.height.multiply * terms.pixel_slots();
       p.panel = terms.panel();
       p.dtype = dtype;
       p.y_step = c.step * g.target_channels;
@@ -167,7 +176,7 @@ struct GatherCall {
         const float* x = thread.strip.at(at / g.time.divide, run.offset);
         if (x == nullptr) continue;
         thread.segments[count++] = {x, terms.first_term(c, l, run.first_tap),
-                                    run.taps * g.source_channels};
+                                    run.taps * terms.pixel_slots()};
       }
     }
     return count;
@@ -177,7 +186,8 @@ struct GatherCall {
 size_t gather_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
   Carver carver(nullptr);
   gather_terms(carver, kernel, g);
-  return carver.used() + static_cast<size_t>(context.pool->size()) * thread_bytes<GatherThread>(g);
+  return carver.used() + static_cast<size_t>(context.pool->size()) *
+                             thread_bytes<GatherThread>(g, gather_slots(kernel));
 }
 
 void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g,
@@ -199,7 +209,7 @@ void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGath
         [&](GatherThread& thread, int64_t i) {
           call.block(thread, blocks, blocks.at(i), target.out);
         },
-        g);
+        g, gather_slots(kernel));
   }
 }
 
@@ -216,14 +226,16 @@ struct WeightSums {
 
 struct WeightThread {
   Conv2dStrip strip;
-  float* dy = nullptr;  // [frames of a block, height, panels * panel], zero past the last channel
+  float* dy = nullptr;  // [frames of a block, pixels, panels * panel], zero past the last channel
+  float* pixel = nullptr;  // the channels of one
   const float** x_frames = nullptr;
   const float** dy_frames = nullptr;
 
-  WeightThread(Carver& carver, const Conv2dGather& g, const WeightSums& sums)
-      : strip(carver, g, block_frames(g)) {
+  WeightThread(Carver& carver, const Conv2dGather& g, Conv2dSlots slots, const WeightSums& sums)
+      : strip(carver, g, slots, block_frames(g)) {
     const int64_t frames = block_frames(g);
     carver.take(dy, frames * g.target_height * sums.panels * sums.panel);
+    carver.take(pixel, g.target_channels);
     carver.take(x_frames, frames);
     carver.take(dy_frames, frames);
   }
@@ -233,13 +245,19 @@ class WeightCall {
  public:
   WeightCall(const Conv2dKernel& kernel, const Conv2dGather& g, const ConvSource& source,
              const Conv2dGradWeightArgs& args, const Conv2dTerms& terms, const WeightSums& sums)
-      : kernel_(kernel), g_(g), source_(source), args_(args), terms_(terms), sums_(sums) {}
+      : kernel_(kernel),
+        g_(g),
+        source_(source),
+        args_(args),
+        terms_(terms),
+        sums_(sums),
+        pixels_(ceil_div<int64_t>(g.target_height, kernel.depth)) {}
 
   void block(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
     thread.strip.fill(source_, args_.dy.dtype, b.sequence, b.first, b.last);
     copy_dy(thread, blocks, b, sums);
     const int64_t near =
-        std::clamp<int64_t>(near_floats / (g_.target_height * sums_.panel), 1, block_frames(g_));
+        std::clamp<int64_t>(near_slots / (pixels_ * sums_.panel), 1, block_frames(g_));
     for (int64_t t = b.first; t <= b.last; t += near) {
       const int64_t end = std::min(t + near, b.last + 1);
       for (int64_t p = 0; p < sums_.panels; ++p) {
@@ -251,21 +269,33 @@ class WeightCall {
  private:
   int64_t dy_cols() const { return sums_.panels * sums_.panel; }
 
-  // dy as floats in whole panels; and its sums, which are the bias's gradient.
+  // dy in whole panels; and its sums, which are the bias's gradient.
   void copy_dy(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
     const int64_t channels = g_.target_channels, cols = dy_cols();
-    float* bias = sums_.bias(sums, 0);
+    const DType dtype = args_.dy.dtype;
+    const size_t pixel = static_cast<size_t>(channels) * size_of(dtype);
     float* to = thread.dy;
     for (int64_t t = b.first; t <= b.last; ++t) {
       const auto at = static_cast<size_t>(blocks.row(b.sequence, t) * g_.target_cols());
-      const char* from = static_cast<const char*>(args_.dy.data) + at * size_of(args_.dy.dtype);
-      for (int64_t h = 0; h < g_.target_height; ++h, to += cols) {
-        conv2d_floats(to, from, args_.dy.dtype, channels);
-        from += static_cast<size_t>(channels) * size_of(args_.dy.dtype);
+      const char* from = static_cast<const char*>(args_.dy.data) + at * size_of(dtype);
+      for (int64_t h = 0; h < g_.target_height; ++h)
+        add_bias(thread, from + static_cast<size_t>(h) * pixel, sums);
+      for (int64_t h = 0; h < g_.target_height; h += kernel_.depth, to += cols) {
+        const char* one = from + static_cast<size_t>(h) * pixel;
+        if (kernel_.depth == 1) {
+          conv2d_floats(to, one, dtype, channels);
+        } else {
+          conv2d_pairs(to, one, h + 1 < g_.target_height ? one + pixel : nullptr, channels);
+        }
         std::fill(to + channels, to + cols, 0.0f);
-        for (int64_t o = 0; o < channels; ++o) bias[o] += to[o];
       }
     }
+  }
+
+  void add_bias(WeightThread& thread, const char* dy, float* sums) const {
+    float* bias = sums_.bias(sums, 0);
+    conv2d_floats(thread.pixel, dy, args_.dy.dtype, g_.target_channels);
+    for (int64_t o = 0; o < g_.target_channels; ++o) bias[o] += thread.pixel[o];
   }
 
   // Column l of the kernel, panel p, frames [t, end) of the block that begins at `first`.
@@ -282,10 +312,10 @@ class WeightCall {
         if (x == nullptr) continue;
         thread.x_frames[o.frames] = x;
         thread.dy_frames[o.frames++] =
-            thread.dy + (f - first) * g_.target_height * dy_cols() + p * sums_.panel;
+            thread.dy + (f - first) * pixels_ * dy_cols() + p * sums_.panel;
       }
-      o.pixels = g_.target_height;
-      o.x_step = g_.height.multiply * g_.source_channels;
+      o.pixels = pixels_;
+      o.x_step = kernel_.depth * g_.height.multiply * g_.source_channels;
       o.dy_step = dy_cols();
       o.terms = run.taps * g_.source_channels;
       o.panel = sums_.panel;
@@ -300,6 +330,7 @@ class WeightCall {
   const Conv2dGradWeightArgs& args_;
   const Conv2dTerms& terms_;
   const WeightSums& sums_;
+  const int64_t pixels_;  // slots of a column of dy
 };
 
 WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
@@ -313,10 +344,10 @@ WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
 size_t weight_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
   const WeightSums sums = weight_sums(kernel, g);
   Carver carver(nullptr);
-  const Conv2dTerms terms(carver, g, sums.panel);
+  const Conv2dTerms terms(carver, g, outer_slots(kernel), sums.panel);
   carver.take<float>(most_partitions * sums.floats(), sizeof(float));
-  return carver.used() +
-         static_cast<size_t>(context.pool->size()) * thread_bytes<WeightThread>(g, sums);
+  return carver.used() + static_cast<size_t>(context.pool->size()) *
+                             thread_bytes<WeightThread>(g, outer_slots(kernel), sums);
 }
 
 // dw and dbias (+)= the partitions' sums.
@@ -340,7 +371,7 @@ void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dT
       for (int64_t l = 0; l < g.time.count; ++l) {
         for (int64_t k = 0; k < g.height.count; ++k) {
           const float* term = weights + terms.first_term(all, l, k) * s.panel;
-          float* to = dw + o * g.target_stride + terms.kernel_row(all, k) * g.time.count + l;
+          float* to = dw + o * g.target_stride + terms.kernel_row(all, k) * g.row_stride + l;
           for (int64_t c = 0; c < g.source_channels; ++c)
             total(term + c * s.panel, a.accumulate, to[c * g.source_stride]);
         }
@@ -354,34 +385,36 @@ void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dT
 size_t conv2d_cpu_workspace(const Conv2dKernel& kernel, const Context& context, Conv2dPhase phase,
                             const Conv2dDims& dims) {
   if (phase == Conv2dPhase::grad_weight)
-    return weight_workspace(kernel, context, conv2d_forward(dims));
-  return gather_workspace(
-      kernel, context,
-      phase == Conv2dPhase::forward ? conv2d_forward(dims) : conv2d_backward(dims));
+    return weight_workspace(kernel, context, conv2d_unfolded(conv2d_forward(dims)));
+  return gather_workspace(kernel, context,
+                          conv2d_unfolded(phase == Conv2dPhase::forward ? conv2d_forward(dims)
+                                                                        : conv2d_backward(dims)));
 }
 
 void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dArgs& a) {
   check_conv2d(a);
   const Conv2dTarget y{{ConvPart::frames, a.to, 0}, a.y.data};
-  gather(kernel, context, conv2d_forward(a.dims), conv2d_source(a.from, a.x, a.before, a.after),
-         a.x.dtype, a.w, a.bias, {&y, 1}, a.workspace);
+  gather(kernel, context, conv2d_unfolded(conv2d_forward(a.dims)),
+         conv2d_source(a.from, a.x, a.before, a.after), a.x.dtype, a.w, a.bias, {&y, 1},
+         a.workspace);
 }
 
 void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dGradInputArgs& a) {
   check_conv2d(a);
-  gather(kernel, context, conv2d_backward(a.dims), conv2d_source(a.to, a.dy, {}, {}), a.dy.dtype,
-         a.w, {}, conv2d_grad_targets(a).parts, a.workspace);
+  gather(kernel, context, conv2d_unfolded(conv2d_backward(a.dims)),
+         conv2d_source(a.to, a.dy, {}, {}), a.dy.dtype, a.w, {}, conv2d_grad_targets(a).parts,
+         a.workspace);
 }
 
 void conv2d_with(const Conv2dKernel& kernel, const Context& context,
                  const Conv2dGradWeightArgs& a) {
   check_conv2d(a);
   RONDO_CHECK(a.x.dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
-  const Conv2dGather g = conv2d_forward(a.dims);
+  const Conv2dGather g = conv2d_unfolded(conv2d_forward(a.dims));
   const WeightSums s = weight_sums(kernel, g);
   check_workspace(a.workspace, weight_workspace(kernel, context, g));
   Carver carver(a.workspace.data);
-  Conv2dTerms terms(carver, g, s.panel);
+  Conv2dTerms terms(carver, g, outer_slots(kernel), s.panel);
   terms.list_classes();
   float* sums = carver.take<float>(most_partitions * s.floats(), sizeof(float));
   const ConvSource source = conv2d_source(a.from, a.x, a.before, a.after);
@@ -397,7 +430,7 @@ void conv2d_with(const Conv2dKernel& kernel, const Context& context,
         for (int64_t b = blocks.count() * i / partitions; b < end; ++b)
           call.block(thread, blocks, blocks.at(b), part);
       },
-      g, s);
+      g, outer_slots(kernel), s);
   add_partitions(context, g, terms, s, sums, partitions, a);
 }
 

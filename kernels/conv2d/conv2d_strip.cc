@@ -11,18 +11,43 @@ namespace {
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
-float widened(float x) { return x; }
-float widened(bf16 x) { return static_cast<float>(x); }
+template <class To, class T>
+void scatter(To* to, int64_t step, const T* from, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i * step] = static_cast<To>(from[i]);
+}
+
+void copy_channels(uint16_t* to, const void* from, int64_t count) {
+  if (from == nullptr) {
+    std::fill_n(to, count, uint16_t{0});
+  } else {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(uint16_t));
+  }
+}
 
 }  // namespace
 
 void conv2d_floats(float* to, const void* from, DType dtype, int64_t count) {
-  if (dtype == DType::f32) {
+  if (from == nullptr) {
+    std::fill_n(to, count, 0.0f);
+  } else if (dtype == DType::f32) {
     std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-    return;
+  } else {
+    const auto* narrow = static_cast<const bf16*>(from);
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(narrow[i]);
   }
-  const auto* narrow = static_cast<const bf16*>(from);
-  for (int64_t i = 0; i < count; ++i) to[i] = widened(narrow[i]);
+}
+
+void conv2d_pairs(float* to, const void* first, const void* second, int64_t count) {
+  typedef uint32_t slot __attribute__((may_alias));
+  auto* slots = reinterpret_cast<slot*>(to);
+  const auto* a = static_cast<const uint16_t*>(first);
+  const auto* b = static_cast<const uint16_t*>(second);
+  if (a && b) {
+    for (int64_t i = 0; i < count; ++i) slots[i] = a[i] | uint32_t{b[i]} << 16;
+  } else {
+    for (int64_t i = 0; i < count; ++i)
+      slots[i] = (a ? a[i] : 0u) | (b ? uint32_t{b[i]} : 0u) << 16;
+  }
 }
 
 Conv2dReach conv2d_reach(const ConvTaps& t, int64_t first, int64_t last) {
@@ -32,43 +57,113 @@ Conv2dReach conv2d_reach(const ConvTaps& t, int64_t first, int64_t last) {
   return {floor_div(low, t.divide), floor_div(high, t.divide)};
 }
 
-Conv2dStrip::Conv2dStrip(Carver& carver, const Conv2dGather& g, int64_t block)
-    : time_(g.time), source_cols_(g.source_cols()), channels_(g.source_channels) {
+Conv2dStrip::Conv2dStrip(Carver& carver, const Conv2dGather& g, Conv2dSlots slots, int64_t block)
+    : time_(g.time),
+      beside_(g.beside),
+      slots_(slots),
+      channels_(g.source_channels / g.beside.count),
+      height_(g.source_height),
+      pair_step_(g.height.multiply),
+      pixel_slots_(conv2d_pixel_slots(slots, g.source_channels)) {
   const Conv2dReach rows = conv2d_reach(g.height, 0, g.target_height - 1);
   above_ = std::max<int64_t>(0, -rows.low);
-  size_ = (above_ + std::max<int64_t>(g.source_height, rows.high + 1)) * channels_;
+  rows_ = above_ + std::max<int64_t>(g.source_height, rows.high + 1);
   const Conv2dReach times = conv2d_reach(g.time, 0, block - 1);
   frames_ = times.high - times.low + 2;  // elsewhere the division may round the other way
-  carver.take(values_, frames_ * size_);
+  carver.take(values_, frames_ * rows_ * pixel_slots_);
   carver.take(columns_, frames_);
+  carver.take(beside_frames_, beside_.count);
+}
+
+// The frames that are beside each other in column t; false: none of them exists.
+bool Conv2dStrip::find_frames(const ConvSource& source, DType dtype, int64_t n, int64_t t) {
+  bool any = false;
+  for (int64_t l = 0; l < beside_.count; ++l) {
+    const ConvPlace place =
+        conv_place(source, n, t * beside_.multiply + l * beside_.step + beside_.offset);
+    beside_frames_[l] = nullptr;
+    if (place.part == ConvPart::none) continue;
+    any = true;
+    beside_frames_[l] = static_cast<const char*>(conv_array(source, place.part)) +
+                        static_cast<size_t>(place.row * height_ * channels_) * size_of(dtype);
+  }
+  return any;
+}
+
+void Conv2dStrip::fill_column(float* column, DType dtype) const {
+  if (beside_.count > 1) return fill_beside(column, dtype);
+  for (int64_t row = 0; row < rows_; ++row, column += pixel_slots_)
+    fill_row(column, row - above_, dtype);
+}
+
+// The channels of a pixel of the one frame; nullptr: it is padding.
+const char* Conv2dStrip::pixel(int64_t row, DType dtype) const {
+  if (row < 0 || row >= height_) return nullptr;
+  return beside_frames_[0] + static_cast<size_t>(row * channels_) * size_of(dtype);
+}
+
+void Conv2dStrip::fill_row(float* to, int64_t row, DType dtype) const {
+  const char* from = pixel(row, dtype);
+  if (slots_ == Conv2dSlots::values) {
+    conv2d_floats(to, from, dtype, channels_);
+  } else if (slots_ == Conv2dSlots::pixel_pairs) {
+    conv2d_pairs(to, from, pixel(row + pair_step_, dtype), channels_);
+  } else {
+    auto* pairs = reinterpret_cast<uint16_t*>(to);
+    pairs[2 * pixel_slots_ - 1] = 0;  // of an odd number
+    copy_channels(pairs, from, channels_);
+  }
+}
+
+// Frames of one channel each, side by side.
+void Conv2dStrip::fill_beside(float* column, DType dtype) const {
+  auto* values = reinterpret_cast<uint16_t*>(column);
+  std::fill_n(column, rows_ * pixel_slots_, 0.0f);
+  for (int64_t l = 0; l < beside_.count; ++l) {
+    const char* frame = beside_frames_[l];
+    if (frame == nullptr) continue;
+    if (slots_ == Conv2dSlots::values) {
+      float* to = column + above_ * pixel_slots_ + l;
+      if (dtype == DType::f32) {
+        scatter(to, pixel_slots_, reinterpret_cast<const float*>(frame), height_);
+      } else {
+        scatter(to, pixel_slots_, reinterpret_cast<const bf16*>(frame), height_);
+      }
+      continue;
+    }
+    const auto* from = reinterpret_cast<const uint16_t*>(frame);
+    if (slots_ == Conv2dSlots::channel_pairs) {
+      scatter(values + 2 * above_ * pixel_slots_ + l, 2 * pixel_slots_, from, height_);
+    } else {
+      scatter(values + 2 * (above_ * pixel_slots_ + l), 2 * pixel_slots_, from, height_);
+      const int64_t hidden = std::clamp<int64_t>(pair_step_ - above_, 0, height_);
+      scatter(values + 2 * ((above_ + hidden - pair_step_) * pixel_slots_ + l) + 1,
+              2 * pixel_slots_, from + hidden, height_ - hidden);
+    }
+  }
 }
 
 void Conv2dStrip::fill(const ConvSource& source, DType dtype, int64_t n, int64_t first,
                        int64_t last) {
   const Conv2dReach times = conv2d_reach(time_, first, last);
-  const int64_t above = above_ * channels_;
   first_ = times.low;
   RONDO_CHECK(times.high - times.low < frames_, "a strip of ", frames_, " frames for ", times.low,
               " to ", times.high);
   for (int64_t t = times.low; t <= times.high; ++t) {
-    const ConvPlace place = conv_place(source, n, t);
-    float* column = values_ + (t - first_) * size_;
-    columns_[t - first_] = place.part == ConvPart::none ? nullptr : column;
-    if (place.part == ConvPart::none) continue;
-    const auto* from = static_cast<const char*>(conv_array(source, place.part));
-    std::fill_n(column, above, 0.0f);
-    conv2d_floats(column + above,
-                  from + static_cast<size_t>(place.row * source_cols_) * size_of(dtype), dtype,
-                  source_cols_);
-    std::fill_n(column + above + source_cols_, size_ - above - source_cols_, 0.0f);
+    float* column = values_ + (t - first_) * rows_ * pixel_slots_;
+    const bool any = find_frames(source, dtype, n, t);
+    columns_[t - first_] = any ? column : nullptr;
+    if (any) fill_column(column, dtype);
   }
 }
 
-Conv2dTerms::Conv2dTerms(Carver& carver, const Conv2dGather& g, int64_t panel)
+Conv2dTerms::Conv2dTerms(Carver& carver, const Conv2dGather& g, Conv2dSlots slots, int64_t panel)
     : gather_(g),
+      slots_(slots),
+      pixel_slots_(conv2d_pixel_slots(slots, g.source_channels)),
       panel_(panel),
       panels_(ceil_div(g.target_channels, panel)),
-      count_(int64_t{g.height.count} * g.time.count * g.source_channels) {
+      count_(int64_t{g.height.count} * g.time.count * pixel_slots_) {
   carver.take(classes_, g.height.divide);
   carver.take(runs_, g.height.count);
   carver.take(rows_, g.height.count);
@@ -102,18 +197,32 @@ void Conv2dTerms::list_classes() {
   }
 }
 
+// to[(k / depth) * panel + o][k % depth] = channel k of output channel o, T's as the slots hold
+// them.
+template <class To, class T>
+void Conv2dTerms::arrange_pixel(To* to, int64_t depth, const T* from, int64_t channels) const {
+  const Conv2dGather& g = gather_;
+  std::fill_n(to, pixel_slots_ * depth * panel_, To(0.0f));
+  for (int64_t k = 0; k < g.source_channels; ++k) {
+    To* slots = to + k / depth * depth * panel_ + k % depth;
+    const T* channel = from + k * g.source_stride;
+    for (int64_t o = 0; o < channels; ++o)
+      slots[o * depth] = static_cast<To>(channel[o * g.target_stride]);
+  }
+}
+
 template <class T>
 void Conv2dTerms::arrange_panel(const T* w, int64_t p, int64_t column) const {
   const Conv2dGather& g = gather_;
   const int64_t first = p * panel_, channels = std::min(panel_, g.target_channels - first);
   for (const Conv2dHeightClass& c : classes()) {
     for (int64_t i = 0; i < c.taps; ++i) {
-      const T* from = w + first * g.target_stride + kernel_row(c, i) * g.time.count + column;
+      const T* from = w + first * g.target_stride + kernel_row(c, i) * g.row_stride + column;
       float* to = weights_ + (p * count_ + first_term(c, column, i)) * panel_;
-      for (int64_t k = 0; k < g.source_channels; ++k, to += panel_) {
-        const T* channel = from + k * g.source_stride;
-        for (int64_t o = 0; o < channels; ++o) to[o] = widened(channel[o * g.target_stride]);
-        std::fill(to + channels, to + panel_, 0.0f);
+      if (slots_ == Conv2dSlots::values) {
+        arrange_pixel(to, 1, from, channels);
+      } else {
+        arrange_pixel(reinterpret_cast<bf16*>(to), 2, from, channels);
       }
     }
   }

@@ -15,29 +15,52 @@ struct Conv2dReach {
 };
 Conv2dReach conv2d_reach(const ConvTaps& taps, int64_t first, int64_t last);
 
-// Neighbouring frames of one sequence as floats, with rows of zeros above and below: as many as
-// windows of the frames and rows of the result reach.
+// What a slot of 32 bits holds (conv2d_tiles.h).
+enum class Conv2dSlots : uint8_t {
+  values,         // a float
+  channel_pairs,  // two neighbouring channels of a pixel as bf16; zero past the last
+  pixel_pairs     // a channel of two pixels of neighbouring windows as bf16: row h and h + stride
+};
+
+// Slots of a pixel with so many channels.
+constexpr int64_t conv2d_pixel_slots(Conv2dSlots slots, int64_t channels) {
+  return slots == Conv2dSlots::channel_pairs ? (channels + 1) / 2 : channels;
+}
+
+// Neighbouring frames of one sequence in slots, with rows of zeros above and below: as many as
+// windows of the frames and rows of the result reach. A column of the strip is a frame of the
+// source, or those that are beside each other (Conv2dGather).
 class Conv2dStrip {
  public:
   // For targets of up to `block` neighbouring frames.
-  Conv2dStrip(Carver& carver, const Conv2dGather& gather, int64_t block);
+  Conv2dStrip(Carver& carver, const Conv2dGather& gather, Conv2dSlots slots, int64_t block);
 
   // What frames [first, last] of the result of sequence n are made of, as far as it exists.
   void fill(const ConvSource& source, DType dtype, int64_t n, int64_t first, int64_t last);
 
-  // Row `height` of frame t of the source, which fill() has reached; nullptr: no such frame.
+  // Row `height` of column t, which fill() has reached; nullptr: nothing is there.
   const float* at(int64_t t, int64_t height) const {
     const float* column = columns_[t - first_];
-    return column ? column + (height + above_) * channels_ : nullptr;
+    return column ? column + (height + above_) * pixel_slots_ : nullptr;
   }
 
  private:
-  ConvTaps time_;
-  int64_t source_cols_, channels_;
-  int64_t above_ = 0, size_ = 0;  // rows of zeros above; floats of a frame
+  bool find_frames(const ConvSource& source, DType dtype, int64_t n, int64_t t);
+  void fill_column(float* column, DType dtype) const;
+  void fill_row(float* to, int64_t row, DType dtype) const;
+  const char* pixel(int64_t row, DType dtype) const;
+  void fill_beside(float* column, DType dtype) const;
+
+  ConvTaps time_, beside_;
+  Conv2dSlots slots_;
+  int64_t channels_, height_;  // of a frame of the source
+  int64_t pair_step_;          // rows from one pixel of a pair to the other
+  int64_t pixel_slots_;
+  int64_t above_ = 0, rows_ = 0;  // rows of zeros above; all rows of a column
   int64_t frames_ = 0, first_ = 0;
   float* values_ = nullptr;
   const float** columns_ = nullptr;
+  const char** beside_frames_ = nullptr;  // nullptr: there is none
 };
 
 // Rows of the kernel that reach neighbouring rows of the source.
@@ -55,10 +78,10 @@ struct Conv2dHeightClass {
 };
 
 // Which terms a pixel is made of, in the order of memory, and their weights in panels. Term (column
-// l of the kernel, tap i of a class, channel c) stands at first_term(class, l, i) + c.
+// l of the kernel, tap i of a class, slot c of a pixel) stands at first_term(class, l, i) + c.
 class Conv2dTerms {
  public:
-  Conv2dTerms(Carver& carver, const Conv2dGather& gather, int64_t panel);
+  Conv2dTerms(Carver& carver, const Conv2dGather& gather, Conv2dSlots slots, int64_t panel);
 
   // Fills what the carver has given.
   void list_classes();
@@ -76,20 +99,23 @@ class Conv2dTerms {
     return {runs_ + c.first_run, static_cast<size_t>(c.runs)};
   }
   int64_t first_term(const Conv2dHeightClass& c, int64_t column, int64_t tap) const {
-    return (int64_t{gather_.time.count} * c.first_tap + column * c.taps + tap) *
-           gather_.source_channels;
+    return (int64_t{gather_.time.count} * c.first_tap + column * c.taps + tap) * pixel_slots_;
   }
+  int64_t pixel_slots() const { return pixel_slots_; }
   // The row of the kernel that is tap i of a class.
   int64_t kernel_row(const Conv2dHeightClass& c, int64_t tap) const {
     return rows_[c.first_tap + tap];
   }
 
  private:
+  template <class To, class T>
+  void arrange_pixel(To* to, int64_t depth, const T* from, int64_t channels) const;
   template <class T>
   void arrange_panel(const T* w, int64_t p, int64_t column) const;
 
   Conv2dGather gather_;
-  int64_t panel_, panels_, count_;
+  Conv2dSlots slots_;
+  int64_t pixel_slots_, panel_, panels_, count_;
   Conv2dHeightClass* classes_ = nullptr;
   Conv2dRun* runs_ = nullptr;
   int32_t* rows_ = nullptr;
@@ -97,7 +123,9 @@ class Conv2dTerms {
   float* bias_ = nullptr;
 };
 
-// `count` elements as floats.
+// `count` elements as floats; zeros for nullptr.
 void conv2d_floats(float* to, const void* from, DType dtype, int64_t count);
+// `count` slots of pairs of bf16, (first[i], second[i]); zeros for nullptr.
+void conv2d_pairs(float* to, const void* first, const void* second, int64_t count);
 
 }  // namespace rondo

@@ -3,7 +3,10 @@
 //
 // A panel is as many output channels as a tile has: Conv2dKernel::panel of them, in whole vectors.
 // Weights lie panel by panel, within it term by term: [panels][terms][panel], zero past the last
-// channel. A term is one value of x that a pixel is made of.
+// channel. A term is what a pixel is made of at one place of x: a slot of 32 bits, which holds a
+// float, or a pair of bf16 where Conv2dKernel::depth is 2. Of what the sums run over, the channels
+// of a pixel (pixels()) or neighbouring pixels (outer()), two then share a slot, and a product of
+// slots is the sum of the products of both.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,7 @@ struct Conv2dPixels {
   const Conv2dSegment* segments = nullptr;
   int64_t segment_count = 0;
   int64_t pixels = 0;
-  int64_t x_step = 0;  // floats from a pixel's terms to the next one's
+  int64_t x_step = 0;  // slots from a pixel's terms to the next one's
   int64_t panel = 0;
   const float* w = nullptr;     // [terms, panel]
   const float* bias = nullptr;  // [panel]
@@ -35,7 +38,8 @@ struct Conv2dPixels {
 };
 
 // Gradients of the weights of `terms` terms that lie one after the other, for one panel:
-// sums[i][o] += sum over frames f and pixels p of x[f][p * x_step + i] * dy[f][p * dy_step + o].
+// sums[i][o] += sum over frames f and pixels p of x[f][p * x_step + i] * dy[f][p * dy_step + o],
+// where `pixels` counts pairs if slots hold pairs.
 struct Conv2dOuter {
   const float* const* x = nullptr;   // [frames], the first pixel's
   const float* const* dy = nullptr;  // [frames], the first pixel's
@@ -46,6 +50,7 @@ struct Conv2dOuter {
 };
 
 struct Conv2dKernel {
+  int depth;  // values in a slot: 1, floats; 2, bf16, and the call's type must be bf16
   // The panel for so many channels, of frames with so many pixels.
   int64_t (*panel)(int64_t channels, int64_t pixels);
   void (*pixels)(const Conv2dPixels&);
@@ -60,5 +65,8 @@ RONDO_DECLARE(isa_generic)
 RONDO_DECLARE(isa_avx2)
 RONDO_DECLARE(isa_avx512)
 #undef RONDO_DECLARE
+namespace isa_avx512bf16 {
+extern const Conv2dKernel* const conv2d_bf16_kernel;  // nullptr where the compiler has none
+}
 
 }  // namespace rondo

@@ -1,0 +1,40 @@
+// The tiles of pairs of bf16, summed in f32 (vdpbf16ps; it flushes subnormals to zero and rounds to
+// nearest even whatever the mode).
+#include "kernels/base/cpu/simd.h"
+
+#include "kernels/conv2d/conv2d_tiles.h"
+
+#if defined(__AVX512BF16__)
+
+#include <immintrin.h>
+
+#include <utility>
+
+#include "kernels/base/cpu/simd_rows.h"
+
+namespace rondo::RONDO_ISA {
+namespace {
+
+constexpr int depth = 2;
+
+struct Dot {
+  static vf madd(vf acc, vf a, vf b) {
+    return _mm512_dpbf16_ps(acc, __builtin_bit_cast(__m512bh, a), __builtin_bit_cast(__m512bh, b));
+  }
+};
+
+#include "kernels/conv2d/conv2d_micro.h"
+
+}  // namespace
+
+const Conv2dKernel* const conv2d_bf16_kernel = &kernel;
+
+}  // namespace rondo::RONDO_ISA
+
+#else
+
+namespace rondo::RONDO_ISA {
+const Conv2dKernel* const conv2d_bf16_kernel = nullptr;
+}
+
+#endif
