@@ -227,7 +227,6 @@ struct WeightSums {
 struct WeightThread {
   Conv2dStrip strip;
   float* dy = nullptr;  // [frames of a block, pixels, panels * panel], zero past the last channel
-  float* pixel = nullptr;  // the channels of one
   const float** x_frames = nullptr;
   const float** dy_frames = nullptr;
 
@@ -235,7 +234,6 @@ struct WeightThread {
       : strip(carver, g, slots, block_frames(g)) {
     const int64_t frames = block_frames(g);
     carver.take(dy, frames * g.target_height * sums.panels * sums.panel);
-    carver.take(pixel, g.target_channels);
     carver.take(x_frames, frames);
     carver.take(dy_frames, frames);
   }
@@ -279,7 +277,7 @@ class WeightCall {
       const auto at = static_cast<size_t>(blocks.row(b.sequence, t) * g_.target_cols());
       const char* from = static_cast<const char*>(args_.dy.data) + at * size_of(dtype);
       for (int64_t h = 0; h < g_.target_height; ++h)
-        add_bias(thread, from + static_cast<size_t>(h) * pixel, sums);
+        conv2d_add(sums_.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
       for (int64_t h = 0; h < g_.target_height; h += kernel_.depth, to += cols) {
         const char* one = from + static_cast<size_t>(h) * pixel;
         if (kernel_.depth == 1) {
@@ -290,12 +288,6 @@ class WeightCall {
         std::fill(to + channels, to + cols, 0.0f);
       }
     }
-  }
-
-  void add_bias(WeightThread& thread, const char* dy, float* sums) const {
-    float* bias = sums_.bias(sums, 0);
-    conv2d_floats(thread.pixel, dy, args_.dy.dtype, g_.target_channels);
-    for (int64_t o = 0; o < g_.target_channels; ++o) bias[o] += thread.pixel[o];
   }
 
   // Column l of the kernel, panel p, frames [t, end) of the block that begins at `first`.

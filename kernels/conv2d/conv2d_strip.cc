@@ -37,6 +37,17 @@ void conv2d_floats(float* to, const void* from, DType dtype, int64_t count) {
   }
 }
 
+void conv2d_add(float* sums, const void* from, DType dtype, int64_t count) {
+  const auto add = [&](const auto* x) {
+    for (int64_t i = 0; i < count; ++i) sums[i] += static_cast<float>(x[i]);
+  };
+  if (dtype == DType::f32) {
+    add(static_cast<const float*>(from));
+  } else {
+    add(static_cast<const bf16*>(from));
+  }
+}
+
 void conv2d_pairs(float* to, const void* first, const void* second, int64_t count) {
   typedef uint32_t slot __attribute__((may_alias));
   auto* slots = reinterpret_cast<slot*>(to);

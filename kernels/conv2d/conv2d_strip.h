@@ -125,6 +125,8 @@ class Conv2dTerms {
 
 // `count` elements as floats; zeros for nullptr.
 void conv2d_floats(float* to, const void* from, DType dtype, int64_t count);
+// sums[i] += element i.
+void conv2d_add(float* sums, const void* from, DType dtype, int64_t count);
 // `count` slots of pairs of bf16, (first[i], second[i]); zeros for nullptr.
 void conv2d_pairs(float* to, const void* first, const void* second, int64_t count);
 
