@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Text lines beside Tesseract: transcription of the same images by both, and training beside its lstmtraining.
+
+    bench/peers/lines_peer.py --model run/model.safetensors --manifest mine/dev.jsonl
+    bench/peers/lines_peer.py --model run/model.safetensors --manifest mine/dev.jsonl --train mine/train.jsonl
+
+Without --model it is skipped. Tesseract reads with --language (Fraktur), as single lines (--psm 13), on one thread,
+all images in one call; ours on one thread as well. Both pay for their start and for reading PNG. Seconds are processor time,
+the median of --rounds rounds, in which the programs take turns. CER is strict: characters as in the manifest, outer spaces
+aside. With --train, both train the net --net from scratch on the first --train-lines lines: lines per second of processor
+time, without what comes before the first update of a line (Tesseract's data are prepared by itself first; that is not
+counted). Debian has the programs: tesseract-ocr, tesseract-ocr-script-frak. Those that are missing are said to be.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import common
+
+# As Tesseract's usual net for lines 48 high, but for Lfx96 Lrx96 in the middle: an LSTM that reads backwards alone is none of ours.
+NET = "Ct3,3,16 Mp3,3 Lfys64 Lbx96 Lfx384"
+
+
+def timed(command, out=None, **options):
+    """Processor seconds of a program and what it started, and what it printed."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen([str(c) for c in command], stdout=out or said, stderr=said, text=True,
+                                   env=dict(os.environ, OMP_THREAD_LIMIT="1", RONDO_DEVICE="cpu"), **options)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read()
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))}: exit {process.returncode}\n{text[-2000:]}")
+    return usage.ru_utime + usage.ru_stime, text
+
+
+def edits(reference, hypothesis):
+    row = list(range(len(hypothesis) + 1))
+    for i, a in enumerate(reference, 1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(hypothesis, 1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
+
+
+def error_rate(lines, texts):
+    if len(texts) != len(lines):
+        sys.exit(f"{len(texts)} texts for {len(lines)} lines")
+    errors = sum(edits(line["text"].strip(), text.strip()) for line, text in zip(lines, texts))
+    return errors / sum(len(line["text"].strip()) for line in lines)
+
+
+def read_lines(path, limit=None):
+    lines = [json.loads(line) for line in open(path, encoding="utf-8") if line.strip()][:limit]
+    for line in lines:
+        line["image_filepath"] = str((pathlib.Path(path).parent / line["image_filepath"]).resolve())
+    return lines
+
+
+def tesseract_texts(language, lines, root):
+    (root / "images.txt").write_text("".join(line["image_filepath"] + "\n" for line in lines))
+    seconds, _ = timed(["tesseract", root / "images.txt", root / "read", "-l", language, "--psm", "13", "--dpi", "300"])
+    pages = (root / "read.txt").read_text(encoding="utf-8").split("\f")[:-1]
+    return seconds, [" ".join(page.split()) for page in pages]
+
+
+def our_texts(rondo, model, manifest, root):
+    out = root / "ours.jsonl"
+    with out.open("w") as file:
+        seconds, _ = timed([rondo, "transcribe", model, manifest, "--threads", 1, "--format", "jsonl"], out=file)
+    return seconds, [json.loads(line)["text"] for line in out.open(encoding="utf-8")]
+
+
+def transcription(args, root):
+    lines = read_lines(args.manifest)
+    readers = {"ours": lambda: our_texts(args.rondo, args.model, args.manifest, root),
+               f"tesseract {args.language}": lambda: tesseract_texts(args.language, lines, root)}
+    seconds, rates = {name: [] for name in readers}, {}
+    for _ in range(args.rounds):
+        for name, read in readers.items():
+            taken, texts = read()
+            seconds[name].append(taken)
+            rates[name] = error_rate(lines, texts)
+    rows = []
+    for name in readers:
+        taken = statistics.median(seconds[name])
+        rows.append({"task": "transcription", "program": name, "lines": len(lines), "cpu_seconds": seconds[name],
+                     "lines_per_cpu_second": round(len(lines) / taken, 2), "cer": rates[name]})
+    return rows
+
+
+def our_training(args, root):
+    """Processor seconds of `epochs` passes less those of one: without the start and the last file."""
+    manifest = root / "train.jsonl"
+    manifest.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in read_lines(args.train, args.train_lines)))
+    config = root / "net.toml"
+    config.write_text(f'[features]\ntype = "image"\nheight = 48\n[model]\nvgsl = "[1,48,0,1 {args.net}]"\n'
+                      '[training]\ndtype = "bf16"\n[data]\nbatch_frames = 8000\n')
+    taken = []
+    for epochs in (1, 3):
+        seconds, _ = timed([args.rondo, "train", config, f"data.train={manifest}", "data.dev=", "data.test=", "training.threads=1",
+                            f"training.epochs={epochs}", f"training.checkpoint_dir={root / f'run{epochs}'}"])
+        taken.append(seconds)
+    return (taken[1] - taken[0]) / 2
+
+
+def tesseract_training(args, root):
+    """The same of lstmtraining; one line is one of its iterations."""
+    lines, files, texts = read_lines(args.train, args.train_lines), [], root / "texts"
+    texts.write_text("".join(line["text"] + "\n" for line in lines), encoding="utf-8")
+    for i, line in enumerate(lines):
+        base = root / f"line{i:05d}"
+        shutil.copy(line["image_filepath"], base.with_suffix(".png"))
+        width, height = png_size(base.with_suffix(".png"))
+        base.with_suffix(".box").write_text(f"WordStr 0 0 {width} {height} 0 #{line['text']}\n\t {width} 0 {width + 1} {height} 0\n",
+                                            encoding="utf-8")
+        timed(["tesseract", base.with_suffix(".png"), base, "--psm", "13", "--dpi", "300", "lstm.train"])
+        files.append(str(base.with_suffix(".lstmf")))
+    (root / "files").write_text("\n".join(files) + "\n")
+    timed(["unicharset_extractor", "--output_unicharset", root / "unicharset", "--norm_mode", "1", texts])
+    (root / "radical-stroke.txt").write_text("1\t1 1\n")
+    timed(["combine_lang_model", "--input_unicharset", root / "unicharset", "--script_dir", root, "--output_dir", root, "--lang", "lines",
+           "--pass_through_recoder"])
+    taken = []
+    for epochs in (1, 2):
+        seconds, _ = timed(["lstmtraining", "--traineddata", root / "lines/lines.traineddata", "--net_spec", f"[1,48,0,1 {args.net} O1c1]",
+                            "--model_output", root / f"net{epochs}", "--train_listfile", root / "files", "--learning_rate", "1e-4",
+                            "--max_iterations", epochs * len(lines)])
+        taken.append(seconds)
+    return taken[1] - taken[0]
+
+
+def png_size(path):
+    header = path.read_bytes()[16:24]
+    return int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")
+
+
+def training(args, root):
+    trainers = {"ours, bf16": our_training}
+    if all(map(shutil.which, ("lstmtraining", "combine_lang_model", "unicharset_extractor"))):
+        trainers["lstmtraining"] = tesseract_training
+    else:
+        print("skipped: lstmtraining is not installed")
+    rows = []
+    for name, train in trainers.items():
+        seconds = train(args, root)
+        rows.append({"task": "training", "program": name, "lines": args.train_lines, "cpu_seconds": round(seconds, 2),
+                     "lines_per_cpu_second": round(args.train_lines / seconds, 2)})
+    return rows
+
+
+def skip(words):
+    print(f"skipped: {words}")
+    sys.exit(common.SKIP)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rondo", default=common.ROOT / "build/tools/rondo", type=pathlib.Path)
+    parser.add_argument("--model")
+    parser.add_argument("--manifest")
+    parser.add_argument("--language", default="Fraktur", help="a model of Tesseract, as it lists them")
+    parser.add_argument("--train", metavar="MANIFEST")
+    parser.add_argument("--train-lines", type=int, default=100)
+    parser.add_argument("--net", default=NET, help="what stands in VGSL between the input and the output")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="ignored: both have one")
+    parser.add_argument("--seconds", type=float, help="ignored: a round reads all lines once")
+    parser.add_argument("--json", action="store_true", help="bench/results/<...>.json as well")
+    args = parser.parse_args()
+    if not args.train and not (args.model and args.manifest):
+        skip("--model and --manifest name what is read, --train what is trained on")
+    if not shutil.which("tesseract"):
+        skip("tesseract is not installed")
+    if args.model and args.language not in subprocess.run(["tesseract", "--list-langs"], capture_output=True, text=True).stdout.split():
+        skip(f"tesseract has no {args.language} (tesseract-ocr-script-frak)")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="rondo-lines-peer-") as folder:
+        if args.model:
+            rows += transcription(args, pathlib.Path(folder))
+        if args.train:
+            rows += training(args, pathlib.Path(folder))
+    for row in rows:
+        print(f"{row['task']:<14} {row['program']:<26} {row['lines']:5d} lines  {row['lines_per_cpu_second']:9.2f} lines per processor "
+              f"second" + (f"  CER {100 * row['cer']:.2f} %" if "cer" in row else ""))
+    if args.json:
+        print(common.write_json("lines-peers", rows, net=args.net, threads=1))
+
+
+if __name__ == "__main__":
+    main()
