@@ -25,9 +25,10 @@
 //   each may be absent, and so may dx, dw. What dbefore and dafter hold of sequences without frames
 //   is zero.
 // dtypes: x, y, w and their gradients f32, bf16 or f64 (the same), but bias, dw and dbias f32 (f64
-//   for f64). Sums are f32 (double in ref); bf16 is widened, so products are those of f32.
+//   for f64). Sums are f32 (double in ref), and products of bf16 are exact; the CPU's instruction
+//   for them (avx512bf16) takes subnormals for zeros.
 // Rows past the extents are neither read for a result nor written. Aliasing: none. Weights that are
-// not finite may give NaN beside the upper and lower edge, where they meet the padding.
+// not finite may give NaN beside the edges, where they meet the padding.
 // Determinism: bitwise, for any thread count; a frame of y and of dx has the same bits whatever
 // else
 //   is in the batch.
@@ -36,6 +37,8 @@
 // (E. Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD
 // Architectures", 2018): frames are copied into a padded strip that stays in the cache, weights are
 // arranged in panels of output channels, and pixels below one another share every load of weights.
+// Where the CPU multiplies pairs of bf16, strips and panels hold pairs. Of images with one channel
+// all columns of a window are copied side by side.
 #pragma once
 
 #include "kernels/base/op.h"
