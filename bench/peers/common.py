@@ -125,7 +125,7 @@ def fastest(function, clock, seconds):
 class Timing:
     """How a script times kernels and a peer in turns: the options of its command line."""
 
-    def __init__(self, description):
+    def __init__(self, description, pattern=None):
         parser = argparse.ArgumentParser(description=description,
                                          formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("--seconds", type=float, default=0.3, help="per measurement")
@@ -133,7 +133,10 @@ class Timing:
         parser.add_argument("--clock", choices=["wall", "thread"], default="wall",
                             help="thread: processor time of one thread, for busy machines")
         parser.add_argument("--rounds", type=int, default=2)
+        if pattern:
+            parser.add_argument("--pattern", default=pattern, help="cases of checkop, of all that are compared")
         args = parser.parse_args()
+        self.pattern = args.pattern if pattern else None
         self.seconds, self.rounds, self.clock = args.seconds, args.rounds, args.clock
         self.threads = 1 if args.clock == "thread" else args.threads
 

@@ -6,7 +6,7 @@ Ours read packed rows [frames x sequences, channels]; PyTorch gets [sequences, c
 frames], its own layout, and its best of that and of a convolution of two dimensions with channels
 last counts. All sequences have the same length, so nothing is padded. Gradients are those of one
 operand at a time. Rounds alternate between the two and the fastest run of each counts, because the
-machine may be shared.
+machine may be shared. `--pattern conv2d` times the images alone.
 """
 
 import re
@@ -68,21 +68,22 @@ def calls(op, case):
 
 
 def main():
-    timing = common.Timing(__doc__)
+    timing = common.Timing(__doc__, pattern="conv")
     torch.set_num_threads(timing.threads)
     torch.set_grad_enabled(False)
     peaks = common.measure_peaks(timing.threads, timing.seconds, timing.clock)
 
     def ours():
-        rows = common.run_checkop("conv", timing.threads, timing.seconds, backend="cpu")
+        rows = common.run_checkop_best(timing.pattern, timing.threads, timing.seconds)
         return [row for row in rows if problem(row["case"])]
 
     rows = timing.in_turns("torch", ours, calls)
     rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows]
     for op in ("conv", "conv2d"):
         for kind in ("f32", "bf16"):
-            common.print_ratios(f"{op} {kind}", [r for r in rows if f"/{kind}/" in r["case"] and
-                                                 (r["op"].split("_")[0] == op)])
+            of_kind = [r for r in rows if f"/{kind}/" in r["case"] and r["op"].split("_")[0] == op]
+            if of_kind:
+                common.print_ratios(f"{op} {kind}", of_kind)
     print(common.write_json("conv-peers", rows, threads=timing.threads, clock=timing.clock,
                             peaks=peaks, peer_versions={"torch": torch.__version__}))
 
