@@ -75,7 +75,7 @@ def read_lines(path, limit=None):
 def tesseract_texts(language, lines, root):
     (root / "images.txt").write_text("".join(line["image_filepath"] + "\n" for line in lines))
     seconds, _ = timed(["tesseract", root / "images.txt", root / "read", "-l", language, "--psm", "13", "--dpi", "300"])
-    pages = (root / "read.txt").read_text(encoding="utf-8").split("\f")[:-1]
+    pages = (root / "read.txt").read_text(encoding="utf-8").split("\f")  # which stands between them
     return seconds, [" ".join(page.split()) for page in pages]
 
 
