@@ -114,6 +114,41 @@ __global__ void cooperative_cluster_kernel(float* y) {
   }
 }
 
+struct StoresShared {
+  float from[16];
+};
+
+__global__ void cluster_stores_kernel(float* y, int size) {
+  auto& s = shared<StoresShared>();
+  cluster_sync();  // everybody is there
+  const unsigned mine = cluster_rank();
+  if (threadIdx.x < static_cast<unsigned>(size)) {
+    map_shared(s.from, threadIdx.x)[mine] = static_cast<float>((blockIdx.x + 1) * (mine + 1));
+  }
+  cluster_sync();
+  float sum = 0;
+  for (int r = 0; r < size; ++r) sum += s.from[r];
+  if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(384, 1) trade_registers_kernel(float* y, const float* x) {
+  const unsigned i = threadIdx.x;
+  if (i < 128) {
+    give_registers<88>();
+    y[i] = x[i] * x[i];
+    return;
+  }
+  take_registers<208>();
+  float kept[64];  // more than the givers have left, beside all else
+  RONDO_UNROLL_ALL
+  for (unsigned k = 0; k < 64; ++k) kept[k] = x[i % 64 + k];
+  __syncwarp();
+  float sum = x[i] * x[i];
+  RONDO_UNROLL_ALL
+  for (unsigned k = 0; k < 64; ++k) sum += kept[k];
+  y[i] = sum;
+}
+
 struct AsyncShared {
   alignas(16) float tile[3][128];
 };
@@ -314,6 +349,18 @@ void cooperative_clusters(const Context& context, float* y, int clusters) {
           .cluster = 4,
           .cooperative = true},
          cooperative_cluster_kernel, y);
+}
+void cluster_stores(const Context& context, float* y, int clusters, int size) {
+  launch(context,
+         {.kernel = "cluster_stores",
+          .grid = {static_cast<unsigned>(size * clusters)},
+          .block = {32},
+          .shared_bytes = sizeof(StoresShared),
+          .cluster = static_cast<unsigned>(size)},
+         cluster_stores_kernel, y, size);
+}
+void trade_registers(const Context& context, float* y, const float* x) {
+  launch(context, {.kernel = "trade_registers", .block = {384}}, trade_registers_kernel, y, x);
 }
 void pass_around(const Context& context, uint32_t* y, int clusters, int rounds) {
   launch(context,

@@ -25,6 +25,12 @@ namespace rondo {
   void cluster_sums(const Context& context, float* y, int clusters);                               \
   /* the same in a cooperative launch: ranks count within the cluster; then y[0] = sum of all */   \
   void cooperative_clusters(const Context& context, float* y, int clusters);                       \
+  /* in clusters of `size` (up to 16), every block stores (block + 1) x (rank + 1) into each       \
+   * other's shared memory; y[block] = the sum of what it was given */                             \
+  void cluster_stores(const Context& context, float* y, int clusters, int size);                   \
+  /* two groups of 128 threads take the registers that a first one gives; y[i] = x[i] squared,     \
+   * 384 elements, and of the takers plus the sum of x[i % 64 .. i % 64 + 64) */                   \
+  void trade_registers(const Context& context, float* y, const float* x);                          \
   /* in clusters of 4, each block passes 8 x 4 words on to the next, `rounds` times, each round    \
    * plus one; y[block] = those it has then. It started with 100 block + their number. */          \
   void pass_around(const Context& context, uint32_t* y, int clusters, int rounds);                 \

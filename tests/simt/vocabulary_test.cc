@@ -166,6 +166,39 @@ TEST_CASE("clusters read each other's shared memory") {
   });
 }
 
+TEST_CASE("clusters of 8 and of 16 store into each other's shared memory") {
+  for (const int size : {2, 8, 16}) {
+    everywhere([size](Bench& b) {
+      const int clusters = 2;
+      const auto blocks = static_cast<size_t>(size * clusters);
+      float* y = b.put(std::vector<float>(blocks));
+      ON_PLACE(b, cluster_stores, y, clusters, size);
+      const auto got = b.get(y, blocks);
+      for (int k = 0; k < size * clusters; ++k) {
+        float want = 0;
+        for (int r = 0; r < size; ++r)
+          want += static_cast<float>((k / size * size + r + 1) * (r + 1));
+        CHECK(got[static_cast<size_t>(k)] == want);
+      }
+    });
+  }
+}
+
+TEST_CASE("warp groups give each other registers, and values live on") {
+  everywhere([](Bench& b) {
+    std::vector<float> x(384);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 29);
+    float* y = b.put(std::vector<float>(384));
+    ON_PLACE(b, trade_registers, y, b.put(x));
+    const auto got = b.get(y, 384);
+    for (size_t i = 0; i < 384; ++i) {
+      float want = x[i] * x[i];
+      for (size_t k = 0; i >= 128 && k < 64; ++k) want += x[i % 64 + k];
+      CHECK(got[i] == want);
+    }
+  });
+}
+
 TEST_CASE("ranks count within the cluster in cooperative launches too") {
   everywhere([](Bench& b) {
     float* y = b.put(std::vector<float>(12));
