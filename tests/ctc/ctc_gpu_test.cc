@@ -76,6 +76,27 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
   }
 }
 
+// A row's exponentials serve its sum and its labels' emissions at once, unless the best class is so
+// far above the labels that either would leave f32.
+TEST_CASE("ctc on GPUs: classes far above all labels leave the lattice as it is") {
+  for (const int32_t classes : {32, 50, 70}) {
+    for (const double lead : {30.0, 50.0, 100.0}) {
+      INFO("V " << classes << ", ahead by " << lead);
+      std::mt19937_64 random(3);
+      const std::vector<int32_t> lengths{70, 70, 70};
+      CtcProblem p(lengths, classes,
+                   {random_labels(random, 20, 9), random_labels(random, 9, 9), {}});
+      p.randomise(4, 2);
+      for (int32_t n = 0; n < 3; ++n) {
+        for (int32_t t = 0; t < 70; t += n + 1) p.logit(n, t, classes - 1) += lead;
+      }
+      const CtcGpuResult got = run_fast(p);
+      CHECK(got.left_to_log_space() == 0);
+      compare(p, got, 1e-6, 2e-6);
+    }
+  }
+}
+
 // Columns made again have the same bits. Scales of the posteriors may be other powers of two.
 TEST_CASE("ctc on GPUs: a lattice kept at some frames alone gives the same gradient") {
   for (const CtcShape& shape :

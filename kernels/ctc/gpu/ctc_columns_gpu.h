@@ -23,14 +23,6 @@ struct alignas(4 * P) PairWords {
   float at[P];
 };
 
-// The address of a row's part of an array: one product of 32-bit numbers.
-template <class T>
-__device__ T* in_row(T* base, int32_t row, uint32_t row_bytes) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
-  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(base) +
-                              static_cast<uint64_t>(static_cast<uint32_t>(row)) * row_bytes);
-}
-
 // Written by prepare(): for the gradient, whose posteriors later take the same place.
 struct StoredEmissions {
   static constexpr int few_ahead = 2;

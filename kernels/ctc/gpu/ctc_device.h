@@ -71,6 +71,14 @@ struct Problem {
   __device__ float impossible_loss() const { return zero_infinity ? 0.0f : INFINITY; }
 };
 
+// The address of a row's part of an array: one product of 32-bit numbers.
+template <class T>
+__device__ T* in_row(T* base, int32_t row, uint32_t row_bytes) {
+  using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(base) +
+                              static_cast<uint64_t>(static_cast<uint32_t>(row)) * row_bytes);
+}
+
 // 16 bytes of a row.
 template <class T>
 struct alignas(16) Packet {

@@ -1,14 +1,13 @@
 // The passes over rows of the GPU variants: softmax statistics and emissions before the lattice,
 // the gradient after it. Bound by memory: the logits are read once by each, the gradient is
-// written once. For the *.cu files of kernels/ctc alone.
+// written once. Up to 64 classes have passes of their own: ctc_few_classes_gpu.h. For the *.cu
+// files of kernels/ctc alone.
 #pragma once
 
-#include "kernels/ctc/gpu/ctc_device.h"
+#include "kernels/ctc/gpu/ctc_few_classes_gpu.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
-
-constexpr int row_threads = 256;  // per block
 
 // The running maximum and sum of exp(x - maximum).
 struct RunningSoftmax {
@@ -55,49 +54,6 @@ __device__ RunningSoftmax softmax_of_row(const Problem<T>& p, int64_t row, int r
   return s;
 }
 
-// The labels' positions sorted by class, equal ones in their order, and cut into pieces; by one
-// block. Ranks are counted, so the time is L^2 / threads: microseconds where L is 1000.
-struct GroupShared {
-  int32_t starts[row_threads];
-};
-template <class T>
-__device__ void group_labels(const Problem<T>& p, int64_t n, GroupShared& shared_state) {
-  const int32_t count = p.label_count(n);
-  const int32_t* label = p.labels_of(n);
-  int32_t* order = p.work.order + n * p.work.max_labels;
-  int32_t* begin = p.work.piece_begin + n * (p.work.max_labels + 1);
-  int32_t* piece_class = p.work.piece_class + n * p.work.max_labels;
-  const auto thread = static_cast<int32_t>(threadIdx.x);
-  // A start is marked by its complement until the pieces have their numbers.
-  for (int32_t i = thread; i < count; i += row_threads) {
-    int32_t less = 0, same = 0;
-    for (int32_t j = 0; j < count; ++j) {
-      less += label[j] < label[i];
-      same += j < i && label[j] == label[i];
-    }
-    order[less + same] = same % ctc_piece == 0 ? ~i : i;
-  }
-  __syncthreads();
-  const int32_t share = (count + row_threads - 1) / row_threads;
-  const int32_t first = smaller(thread * share, count), last = smaller(first + share, count);
-  int32_t starts = 0;
-  for (int32_t j = first; j < last; ++j) starts += order[j] < 0;
-  shared_state.starts[thread] = starts;
-  __syncthreads();
-  int32_t piece = 0;
-  for (int32_t i = 0; i < thread; ++i) piece += shared_state.starts[i];
-  for (int32_t j = first; j < last; ++j) {
-    if (order[j] >= 0) continue;
-    order[j] = ~order[j];
-    begin[piece] = j;
-    piece_class[piece++] = label[order[j]];
-  }
-  if (thread == row_threads - 1) {
-    p.work.pieces[n] = piece;
-    begin[piece] = count;
-  }
-}
-
 // Padded batches (ctc_padded.h) have rows past their sequences' lengths; packed ones have not.
 template <class T>
 __device__ bool row_exists(const Problem<T>& p, int64_t row) {
@@ -105,10 +61,10 @@ __device__ bool row_exists(const Problem<T>& p, int64_t row) {
   return t < p.layout.lengths[row - p.layout.row_offsets[t]];
 }
 
-// What the lattice needs to know of one row. All lanes of the warp call this; `team` of them share
-// a row.
-template <class T, int team>
+// What the lattice needs to know of one row. All lanes of the warp share it.
+template <class T>
 __device__ void prepare_row(const Problem<T>& p, int64_t row, int rank, bool fast) {
+  constexpr int team = 32;
   const bool active = row < p.layout.extent->rows && row_exists(p, row);
   RunningSoftmax s;
   if (active && !p.log_probabilities) s = softmax_of_row(p, row, rank, team);
@@ -151,7 +107,7 @@ __device__ void prepare_row(const Problem<T>& p, int64_t row, int rank, bool fas
 }
 
 // The first blocks group labels, the others take rows.
-template <class T, int team>
+template <class T>
 __global__ void __launch_bounds__(row_threads, 4)
     prepare(Problem<T> p, unsigned groups, bool fast) {
   GroupShared& s = shared<GroupShared>();
@@ -159,8 +115,8 @@ __global__ void __launch_bounds__(row_threads, 4)
     if (static_cast<int>(blockIdx.x) < p.layout.extent->sequences) group_labels(p, blockIdx.x, s);
     return;
   }
-  const int64_t row = int64_t{blockIdx.x - groups} * (row_threads / team) + threadIdx.x / team;
-  prepare_row<T, team>(p, row, static_cast<int>(threadIdx.x % team), fast);
+  const int64_t row = int64_t{blockIdx.x - groups} * (row_threads / 32) + threadIdx.x / 32;
+  prepare_row(p, row, static_cast<int>(threadIdx.x % 32), fast);
 }
 
 // ---- gradient ----
@@ -168,8 +124,8 @@ __global__ void __launch_bounds__(row_threads, 4)
 // What threads that share a row hold at once.
 template <int team>
 struct GradientShape {
-  static constexpr int tile = team == 8 ? 64 : team == 32 ? 512 : 8192;  // classes
-  static constexpr int pieces = team == 8 ? 64 : team == 32 ? 512 : 1024;
+  static constexpr int tile = team == 32 ? 512 : 8192;  // classes
+  static constexpr int pieces = team == 32 ? 512 : 1024;
 };
 template <int team>
 struct GradientShared {
@@ -319,20 +275,13 @@ template <class T>
 void launch_prepare(const Context& context, const Problem<T>& p, bool fast) {
   const auto groups = p.grad ? static_cast<unsigned>(p.layout.capacity.sequences) : 0u;
   if (p.layout.capacity.rows == 0) return;
-  const auto go = [&]<int team>(void (*kernel)(Problem<T>, unsigned, bool),
-                                std::integral_constant<int, team>) {
-    launch(context,
-           {.kernel = "ctc prepare",
-            .grid = {groups + blocks_for(p.layout.capacity.rows, row_threads / team)},
-            .block = {row_threads},
-            .shared_bytes = sizeof(GroupShared)},
-           kernel, p, groups, fast);
-  };
-  if (p.classes <= 16 && p.work.max_labels <= 16) {
-    go(prepare<T, 8>, std::integral_constant<int, 8>{});
-  } else {
-    go(prepare<T, 32>, std::integral_constant<int, 32>{});
-  }
+  if (has_few_classes(p)) return launch_prepare_few(context, p, groups, fast);
+  launch(context,
+         {.kernel = "ctc prepare",
+          .grid = {groups + blocks_for(p.layout.capacity.rows, row_threads / 32)},
+          .block = {row_threads},
+          .shared_bytes = sizeof(GroupShared)},
+         prepare<T>, p, groups, fast);
 }
 
 template <class T>
@@ -350,8 +299,8 @@ void launch_gradient(const Context& context, const Problem<T>& p) {
     return p.classes <= GradientShape<team>::tile &&
            p.work.max_labels <= GradientShape<team>::pieces;
   };
-  if (p.classes <= 16 && fits(std::integral_constant<int, 8>{})) {
-    go(write_gradient<T, 8>, std::integral_constant<int, 8>{});
+  if (has_few_classes(p)) {
+    launch_gradient_few(context, p);
   } else if (fits(std::integral_constant<int, 32>{})) {
     go(write_gradient<T, 32>, std::integral_constant<int, 32>{});
   } else {
