@@ -24,6 +24,10 @@ RONDO_DECLARE_GPU(ctc_prepare, CtcArgs);
 RONDO_DECLARE_GPU(ctc_prepare_log_space, CtcArgs);
 // the lattice of `fast`, for CtcGpuWorkspace::in_segments;
 RONDO_DECLARE_GPU(ctc_lattice_in_segments, CtcArgs);
+// the lattice of `fast` with a gradient, for several warps of labels in one block; and how it and
+// the one in segments end;
+RONDO_DECLARE_GPU(ctc_lattice_apart, CtcArgs);
+RONDO_DECLARE_GPU(ctc_lattice_end, CtcArgs);
 // log space for the sequences that the lattice has left to it.
 RONDO_DECLARE_GPU(ctc_rest_in_log_space, CtcArgs);
 

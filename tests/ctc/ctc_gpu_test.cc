@@ -76,6 +76,23 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
   }
 }
 
+// Two, three and four walkers of a direction, each with its helpers; halves that are not whole
+// chunks; and a short sequence beside a long one, of which most walkers hold nothing.
+TEST_CASE("ctc on GPUs: several walkers of a direction hold ordinary sequences") {
+  for (const CtcShape& shape : {CtcShape{301, 32, 128}, CtcShape{450, 40, 255},
+                                CtcShape{640, 28, 300}, CtcShape{1003, 32, 511}}) {
+    for (double lead : {0.0, 3.0}) {
+      if (lead == 0 && shape.labels == 300) continue;
+      const CtcProblem p = make_problem(shape, lead == 0 ? 3 : 1, lead);
+      const CtcGpuResult got = run_fast(p);
+      INFO("T " << shape.frames << " L " << shape.labels << " lead " << lead);
+      REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
+      compare(p, got, 0x1p-22 * std::sqrt(shape.frames), 2e-6);
+      if (shape.labels == 300) require_same_in_other_orders(p, got);
+    }
+  }
+}
+
 // A row's exponentials serve its sum and its labels' emissions at once, unless the best class is so
 // far above the labels that either would leave f32.
 TEST_CASE("ctc on GPUs: classes far above all labels leave the lattice as it is") {

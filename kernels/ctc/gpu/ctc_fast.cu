@@ -12,6 +12,8 @@ void run_as(const Context& context, const CtcArgs& a) {
   ctc_prepare(context, a);
   if (p.work.in_segments) {
     ctc_lattice_in_segments(context, a);
+  } else if (p.grad && p.work.tiling.warps > 1) {
+    ctc_lattice_apart(context, a);
   } else if (p.grad) {
     launch_lattice(context, stored_emissions(p));
   } else {

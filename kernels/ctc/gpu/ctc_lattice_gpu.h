@@ -4,6 +4,7 @@
 // steps. A warp needs its neighbour's last state of every frame: warps of one direction lie one
 // chunk of frames behind each other, so that a barrier per chunk is enough. Where one warp per
 // direction walks and the gradient is wanted, two more read and write for it: ctc_stage_gpu.h.
+// Where several walk and the gradient is wanted, directions have blocks of their own: ctc_apart.cu.
 // Range and tiles: ctc_tile_gpu.h; one warp: ctc_walker_gpu.h. For the *.cu files of kernels/ctc
 // alone.
 #pragma once
@@ -17,7 +18,9 @@ namespace {
 
 template <int P, int warps, class Emissions>
 struct Lattice {
-  using W = Walker<P, warps, false, true, Emissions>;
+  static constexpr bool with_grad = std::is_same_v<Emissions, StoredEmissions>;
+  static_assert(warps == 1 || !with_grad);  // ctc_apart.cu
+  using W = Walker<P, warps, false, with_grad, Emissions>;
   using Shared = typename W::Shared;
   const LatticeArgs<Emissions>& a;
   Shared& s;
@@ -36,8 +39,8 @@ struct Lattice {
         a.work.columns + n * a.work.column_words);
     if (W::stages) w.role = static_cast<Role>(index / 2);
     up ? w.template start<true>(needed) : w.template start<false>(needed);
-    if constexpr (std::is_same_v<Emissions, StoredEmissions>) {
-      with_gradient(w, up, tile_warps);
+    if constexpr (with_grad) {
+      with_gradient(w, up);
     } else {
       loss_only(w, up);
     }
@@ -48,47 +51,33 @@ struct Lattice {
     return (count + W::chunk_frames - 1) / W::chunk_frames;
   }
 
-  __device__ void with_gradient(W& w, bool up, int tile_warps) {
+  __device__ void with_gradient(W& w, bool up) {
     const int middle = frames / 2, rest = frames - middle;
     up ? w.template prime<true, Phase::store>(0, middle)
        : w.template prime<false, Phase::store>(frames - 1, rest);
     run_half<Phase::store>(w, up, chunks_of(rest));
-    const int z = exponent_of_z(w, up, tile_warps, middle);
+    const int z = exponent_of_z(w, up, middle);
     w.z_exponent = z;
     up ? w.template prime<true, Phase::posteriors>(middle, rest)
        : w.template prime<false, Phase::posteriors>(middle - 1, middle);
     run_half<Phase::posteriors>(w, up, chunks_of(rest));
     __syncthreads();
-    loss.from_posteriors(z, tile_warps);
+    loss.from_posteriors(z, 1);
   }
 
   template <Phase phase>
   static __device__ void run_half(W& w, bool up, int chunks) {
-    if constexpr (W::stages) {
-      up ? SharedWalk<W, true, phase>{w}.run(chunks) : SharedWalk<W, false, phase>{w}.run(chunks);
-    } else {
-      w.template run<phase>(up, chunks);
-    }
+    up ? SharedWalk<W, true, phase>{w}.run(chunks) : SharedWalk<W, false, phase>{w}.run(chunks);
   }
 
-  __device__ int exponent_of_z(W& w, bool up, int tile_warps, int middle) {
-    if constexpr (W::wide) {
-      if (up) {
-        CtcSeam& out = s.seam[0][w.warp][0];
-        w.template write_seam<true>(out, 0);
-        if (w.lane == 31) out.exponent = w.tile.exponent;
-      }
-    }
+  __device__ int exponent_of_z(W& w, bool up, int middle) {
     __syncthreads();
     if (up && w.role == Role::walker) {
-      const CtcSeam* in = W::wide && w.warp > 0 ? &s.seam[0][w.warp - 1][0] : nullptr;
-      const int top = w.meet(a.layout.row_offsets[middle], in);
-      if (w.lane == 0) s.top[w.warp] = top;
+      const int top = w.meet(a.layout.row_offsets[middle], nullptr);
+      if (w.lane == 0) s.top[0] = top;
     }
     __syncthreads();
-    int z = no_exponent;
-    for (int i = 0; i < tile_warps; ++i) z = larger(z, s.top[i]);
-    return z;
+    return s.top[0];
   }
 
   // Both directions go through all frames.
@@ -143,8 +132,10 @@ void launch_lattice(const Context& context, const LatticeArgs<Emissions>& a) {
   if (t.pairs == 1) return go(one, one);
   if (t.pairs == 2) return go(two, one);
   if (t.warps == 1) return go(four, one);
-  if (t.warps <= four) return go(four, four);
-  go(four, eight);
+  if constexpr (!std::is_same_v<Emissions, StoredEmissions>) {
+    if (t.warps <= four) return go(four, four);
+    go(four, eight);
+  }
 }
 
 }  // namespace

@@ -138,33 +138,39 @@ void launch_meet(const Context& context, const LossArgs& a) {
           .shared_bytes = sizeof(EndShared)},
          lattice_meet, a);
 }
-void launch_end(const Context& context, const LossArgs& a, bool with_grad) {
+template <class T>
+void launch_end(const Context& context, const Problem<T>& p) {
+  const LossArgs a = loss_args(p);
   launch(context,
          {.kernel = "ctc lattice_end",
           .grid = {static_cast<unsigned>(a.layout.capacity.sequences)},
           .block = {end_threads},
           .shared_bytes = sizeof(EndShared)},
-         lattice_end, a, with_grad);
+         lattice_end, a, static_cast<bool>(p.grad));
 }
 
 template <class T>
 void run_as(const Context& context, const CtcArgs& args) {
   const Problem<T> p(args);
-  const LossArgs loss = loss_args(p);
   if (p.grad) {
     launch_half(context, stored_emissions(p), Half::first);
-    launch_meet(context, loss);
+    launch_meet(context, loss_args(p));
     launch_half(context, stored_emissions(p), Half::second);
   } else {
     launch_half(context, gathered_emissions(p), Half::first);
   }
-  launch_end(context, loss, static_cast<bool>(p.grad));
+  launch_end(context, p);
 }
 
 }  // namespace
 
 void ctc_lattice_in_segments(const Context& context, const CtcArgs& a) {
   a.logits.dtype == DType::f32 ? run_as<float>(context, a) : run_as<bf16>(context, a);
+}
+
+void ctc_lattice_end(const Context& context, const CtcArgs& a) {
+  a.logits.dtype == DType::f32 ? launch_end(context, Problem<float>(a))
+                               : launch_end(context, Problem<bf16>(a));
 }
 
 }  // namespace rondo::RONDO_GPU

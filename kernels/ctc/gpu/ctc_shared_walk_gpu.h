@@ -13,11 +13,21 @@ struct SharedWalk {
   static constexpr int P = W::pairs, chunk_frames = W::chunk_frames;
   using Copies = StageCopies<P, up, has_posteriors<phase>>;
   W& w;
-  Stage<P>& stage = w.s.frames.of[up ? 0 : 1];
+  Stage<P>& stage = w.s.frames.of[W::wide ? w.local_warp : up ? 0 : 1];
 
-  // `chunks` of the longer direction: warps of a block are through together.
+  // `chunks` of the longer direction: warps of a block are through together. Walkers of a direction
+  // follow each other, each with its helpers, a chunk behind the one before.
   __device__ void run(int chunks) {
-    const int ticks = chunks + 1;  // the ender is one behind
+    const int turn = W::wide ? w.turn(up) : 0;
+    for (int i = 0; i < turn; ++i) begin_tick();
+    share(chunks + 1);  // the ender is one behind
+    if constexpr (W::wide) {
+      for (int i = turn + 1; i < w.block_warps; ++i) begin_tick();
+    }
+  }
+
+ private:
+  __device__ void share(int ticks) {
     if (w.role == Role::walker) {
       walk(ticks);
     } else if (w.role == Role::loader) {
@@ -27,7 +37,6 @@ struct SharedWalk {
     }
   }
 
- private:
   // All warps of the block begin a tick together, whatever they do in it.
   static __device__ void begin_tick() { __syncthreads(); }
 
@@ -58,19 +67,30 @@ struct SharedWalk {
     const int slot = c % stage_slots, k0 = c * chunk_frames;
     Staged<P> values[2];
     values[0].read(stage, slot, 0);
+    Inflow inflow;
+    NearestPair seam[chunk_frames];  // read at once: no load is moved before the stores of a frame
+    if constexpr (W::wide) {
+      const CtcSeam* in = w.template seam_in<up>(c);
+      if (in) inflow = {in->exponent, in->top};
+      RONDO_UNROLL(ctc_most_chunk)
+      for (int f = 0; f < chunk_frames; ++f) seam[f] = W::template nearest<up>(in, f);
+    }
     w.template clear_before<up>(larger(k0, w.skipped));
-    w.tile.template scale<up>({});
+    w.tile.template scale<up>(inflow);
+    float out = 0;
     stage.exponent[c & 1][w.lane] = w.tile.exponent;
     RONDO_UNROLL(chunk_frames)
     for (int f = 0; f < chunk_frames; ++f) {
       if (f + 1 < chunk_frames) values[(f + 1) % 2].read(stage, slot, f + 1);
       if (!whole && lacks(k0 + f)) continue;
       const Staged<P>& v = values[f % 2];
-      const Sums<P> u = w.template sums<up>(nullptr, f);
+      if constexpr (W::wide) out = fmaxf(out, w.template pass_on<up>(c, f));
+      const Sums<P> u = w.template sums<up>(seam[f]);
       if constexpr (has_posteriors<phase>) put(walked[f], u);
       w.tile.template emit<up>(u, v.y.at, v.blank);
       if constexpr (stores<phase>) put(walked[f], w.tile);
     }
+    if constexpr (W::wide) w.template end_seam<up>(c, out);
   }
 
   // ---- the loader ----

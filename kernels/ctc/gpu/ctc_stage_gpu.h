@@ -45,9 +45,9 @@ struct alignas(16) Stage {
   CtcPartial sums[ctc_most_chunk][33];  // the ender's: [frame][lane]
 };
 
-template <int P>
-struct BothStages {
-  Stage<P> of[2];  // alpha's, beta's
+template <int P, int count>
+struct Stages {
+  Stage<P> of[count];
 };
 
 // A frame's values for the walker, in registers.

@@ -31,17 +31,20 @@ struct PosteriorFactor {
   float first, rest;
 };
 
-// Frames of whole lattices of one warp per direction go through a stage.
-template <int P, int warps, class Emissions>
-constexpr bool has_stages = warps == 1 && std::is_same_v<Emissions, StoredEmissions>;
+// What comes into a warp's first lane at a frame.
+struct NearestPair {
+  float b = 0, l = 0;
+};
 
-// `across`: the states go on in other blocks. `whole`: the whole lattice is kept.
-template <int P, int warps, bool across, bool whole_lattice, class Emissions>
+// `across`: the states go on in other blocks. `with_stages`: frames go through a stage.
+template <int P, int warps, bool across, bool with_stages, class Emissions>
 struct Walker {
   static constexpr int pairs = P;
   static constexpr bool wide = warps > 1;
-  static constexpr bool stages = whole_lattice && has_stages<P, warps, Emissions>;
-  using Shared = LatticeShared<warps, std::conditional_t<stages, BothStages<P>, LaneSums<warps>>>;
+  static constexpr bool stages = with_stages;
+  // A stage for each direction, or for each warp of one.
+  using Frames = std::conditional_t<stages, Stages<P, wide ? warps : 2>, LaneSums<warps>>;
+  using Shared = LatticeShared<warps, Frames>;
   static constexpr int chunk_frames = ctc_chunk_frames(P);
   // Frames loaded ahead; where there are many warps they hide each other's loads, and registers
   // are short.
@@ -203,24 +206,45 @@ struct Walker {
     return s.seam[up ? 0 : 1][of][(seams_before + c) % 2];
   }
 
-  // The sums over predecessors of the current states, which are those before frame `f` of a chunk.
+  // The sums over predecessors of the current states; of the states before them, `seam` is the
+  // nearest pair of the warp before.
   template <bool up>
-  __device__ Sums<P> sums(const CtcSeam* in, int f) const {
+  __device__ Sums<P> sums(const NearestPair& seam) const {
     float in_l = up ? __shfl_up_sync(all_lanes, tile.l[P - 1], 1)
                     : __shfl_down_sync(all_lanes, tile.l[0], 1);
     float in_b = up ? 0 : __shfl_down_sync(all_lanes, tile.b[0], 1);
     // Where nothing comes in, carry is 0.
-    if (wide && in && lane == (up ? 0 : 31)) {
-      in_l = in->l[f];
-      if constexpr (!up) in_b = in->b[f];
+    if (wide && lane == (up ? 0 : 31)) {
+      in_l = seam.l;
+      if constexpr (!up) in_b = seam.b;
     }
     return tile.template sums<up>(in_b, in_l);
+  }
+  template <bool up>
+  static __device__ NearestPair nearest(const CtcSeam* in, int f) {
+    if (!in) return {0, 0};
+    return {up ? 0 : in->b[f], in->l[f]};
   }
   template <bool up>
   __device__ void write_seam(CtcSeam& out, int f) const {
     if (lane != (up ? 31 : 0)) return;
     out.l[f] = up ? tile.l[P - 1] : tile.l[0];
     out.b[f] = tile.b[0];
+  }
+
+  // Leaves the states before frame `f` of chunk c to the next warp; the larger of what it takes.
+  template <bool up>
+  __device__ float pass_on(int c, int f) const {
+    write_seam<up>(seam_out<up>(c), f);
+    return up ? tile.l[P - 1] : fmaxf(tile.l[0], tile.b[0]);
+  }
+  // After the frames: in which units, and the largest of pass_on().
+  template <bool up>
+  __device__ void end_seam(int c, float top) const {
+    if (lane != (up ? 31 : 0)) return;
+    CtcSeam& mine = seam_out<up>(c);
+    mine.exponent = tile.exponent;
+    mine.top = top > 0 ? tile.exponent + exponent_of(top) : no_exponent;
   }
 
   // Frames [c * chunk, (c + 1) * chunk) of the current half.
@@ -255,12 +279,9 @@ struct Walker {
     for (int f = 0; f < chunk_frames; ++f) {
       const int k = k0 + f;
       if (!whole && k >= count) break;
-      if constexpr (wide) {
-        write_seam<up>(seam_out<up>(c), f);
-        out = fmaxf(out, up ? tile.l[P - 1] : fmaxf(tile.l[0], tile.b[0]));
-      }
+      if constexpr (wide) out = fmaxf(out, pass_on<up>(c, f));
       Ahead<P>& e = next[f % ahead];
-      const Sums<P> u = sums<up>(in, f);
+      const Sums<P> u = sums<up>(nearest<up>(in, f));
       if constexpr (has_posteriors<phase>) {
         const Stored<P>& other = stored[f % ahead];
         s.frames.sums[threadIdx.x / 32][f][lane] =
@@ -272,13 +293,7 @@ struct Walker {
       load_ahead<phase>(f % ahead, k + ahead, rows[f % ahead]);
       rows[f % ahead] = row_of<up, phase>(k + 2 * ahead);
     }
-    if constexpr (wide) {
-      if (lane == (up ? 31 : 0)) {
-        CtcSeam& mine = seam_out<up>(c);
-        mine.exponent = tile.exponent;
-        mine.top = out > 0 ? tile.exponent + exponent_of(out) : no_exponent;
-      }
-    }
+    if constexpr (wide) end_seam<up>(c, out);
     if constexpr (has_posteriors<phase>) sum_posteriors<up, phase>(k0);
   }
 
