@@ -1,7 +1,7 @@
 // What the GPU variants of ctc share with their table; for kernels/ctc alone.
 //
 //   fast        alpha and beta meeting in the middle, in linear space in f32 with a power of two
-//               per lane, in registers. Three launches: rows (softmax statistics, emissions,
+//               per lane, in registers. Launches: rows (softmax statistics, emissions,
 //               labels grouped by class), lattice (a block per sequence), gradient (rows). A
 //               sequence that leaves the range is left to log_space, in a fourth launch that
 //               returns at once for the others; the host never waits. Where the lattice takes
