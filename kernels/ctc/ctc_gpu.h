@@ -3,7 +3,7 @@
 //   fast        alpha and beta meeting in the middle, in linear space in f32 with a power of two
 //               per lane, in registers. Launches: rows (softmax statistics, emissions,
 //               labels grouped by class), lattice (a block per sequence), gradient (rows). A
-//               sequence that leaves the range is left to log_space, in a fourth launch that
+//               sequence that leaves the range is left to log_space, in a last launch that
 //               returns at once for the others; the host never waits. Where the lattice takes
 //               more memory than CtcArgs::lattice_limit, and for labels that one block does not
 //               hold, the lattice is several launches (ctc_segments_gpu.h).
