@@ -5,6 +5,8 @@
 // in shared memory. For the *.cu files of kernels/ctc alone.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/ctc/gpu/ctc_label_groups_gpu.h"
 
 namespace rondo::RONDO_GPU {
@@ -428,7 +430,7 @@ void launch_prepare_few(const Context& context, const Problem<T>& p, unsigned gr
          {.kernel = "ctc prepare",
           .grid = {groups + blocks_of_sequences(p, prepare_frames)},
           .block = {row_threads},
-          .shared_bytes = larger(sizeof(GroupShared), sizeof(PrepareShared))},
+          .shared_bytes = std::max(sizeof(GroupShared), sizeof(PrepareShared))},
          p.classes <= few_classes / 2 ? prepare_few<T, 1> : prepare_few<T, 2>, p, groups, fast);
 }
 template <class T>
