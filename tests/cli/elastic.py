@@ -134,12 +134,9 @@ def test_told_to_stop():
 
 def test_a_rank_cannot_go_on():
     with corpus() as root:
-        rows = [[1.0] * 5 + [float("nan")]] * 60
-        (root / "late.npy").write_bytes(npy(rows))
-        with open(root / "train.jsonl", "a") as manifest:
-            manifest.write(json.dumps({"features_filepath": "late.npy", "text": "abcabc"}) + "\n")
+        add_bad_utterance(root)
         _, err = ends(start(*elastic(3, restarts=5), cwd=root), 20, 1)
-        one_line(err, "rank ", "late.npy: frame 0 column 5 is not a finite number")
+        one_line(err, "rank ", BAD_UTTERANCE)
 
 
 def test_the_one_that_joins_cannot():

@@ -45,14 +45,10 @@ def test_a_rank_is_stopped():
 
 def test_a_rank_cannot_go_on():
     with corpus() as root:
-        # The longest utterance comes last in the first epoch.
-        rows = [[1.0] * 5 + [float("nan")]] * 60
-        (root / "late.npy").write_bytes(npy(rows))
-        with open(root / "train.jsonl", "a") as manifest:
-            manifest.write(json.dumps({"features_filepath": "late.npy", "text": "abcabc"}) + "\n")
+        add_bad_utterance(root)
         process = start(*launch(3), cwd=root)
         _, err = ends(process, 20, 1)
-        one_line(err, "rank ", "late.npy: frame 0 column 5 is not a finite number")
+        one_line(err, "rank ", BAD_UTTERANCE)
         state = sorted((root / "run").glob("checkpoint-*"))[-1] / "state.json"
         check(json.loads(state.read_text())["step"] >= 5, "the updates before are lost")
 

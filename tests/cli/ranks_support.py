@@ -27,6 +27,17 @@ def corpus(train=200):
         yield root
 
 
+BAD_UTTERANCE = "late.npy: frame 0 column 5 is not a finite number"
+
+
+def add_bad_utterance(root):
+    """One that cannot be computed. As the longest it comes last in the first epoch."""
+    rows = [[1.0] * 5 + [float("nan")]] * 60
+    (root / "late.npy").write_bytes(npy(rows))
+    with open(root / "train.jsonl", "a") as manifest:
+        manifest.write(json.dumps({"features_filepath": "late.npy", "text": "abcabc"}) + "\n")
+
+
 def single(root, *more):
     """The weights of an undisturbed run of one rank; settings and paths have to be as in the others,
     for they are part of the files."""
