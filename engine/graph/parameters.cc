@@ -95,6 +95,10 @@ void Parameters::allocate(const Graph& graph, const std::function<bool(int)>& wa
   const size_t bytes = static_cast<size_t>(flat_size_) * size_of(dtype_);
   weights_ = Buffer(device, bytes, "weights");
   if (gradients == Gradients::allocated) gradients_ = Buffer(device, bytes, "gradients");
+  if (gradients == Gradients::absent && device.kind() == DeviceKind::cpu) {
+    for (size_t i = 0; i < entries_.size(); ++i)
+      packed_.push_back(std::make_unique<PackedWeights>());
+  }
   Stream stream = device.make_stream();
   device.fill_bytes(stream, weights_.data(), 0, bytes);
   device.fill_bytes(stream, gradients_.data(), 0, gradients_.bytes());
@@ -166,6 +170,18 @@ void Parameters::write(std::string_view name, const void* from) {
   Stream stream = device_->make_stream();
   device_->copy(stream, v.data, from, v.bytes());
   stream.synchronize();
+  if (PackedWeights* kept = packed(name)) kept->clear();
+}
+
+PackedWeights* Parameters::packed(std::string_view name) const {
+  if (packed_.empty()) return nullptr;
+  return packed_[static_cast<size_t>(&entry(name) - entries_.data())].get();
+}
+
+size_t Parameters::packed_bytes() const {
+  size_t sum = 0;
+  for (const auto& kept : packed_) sum += kept->bytes();
+  return sum;
 }
 
 }  // namespace rondo

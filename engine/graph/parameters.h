@@ -8,12 +8,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "engine/graph/graph.h"
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/base/device.h"
 #include "kernels/base/tensor.h"
 
@@ -67,6 +69,11 @@ class Parameters {
   void read(std::string_view name, void* to) const;
   void write(std::string_view name, const void* from);
 
+  // Where CPU kernels keep an entry's weights packed, until write() changes them. Null where the
+  // weights may change otherwise (there are gradients), and on other devices.
+  PackedWeights* packed(std::string_view name) const;
+  size_t packed_bytes() const;  // of all entries, at present
+
  private:
   void allocate(const Graph& graph, const std::function<bool(int stage)>& wanted,
                 Gradients gradients);
@@ -75,6 +82,7 @@ class Parameters {
   std::vector<Entry> entries_;
   int64_t flat_size_ = 0;
   Buffer weights_, gradients_;
+  std::vector<std::unique_ptr<PackedWeights>> packed_;  // by entry; none: see packed()
 };
 
 }  // namespace rondo

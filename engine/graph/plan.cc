@@ -250,6 +250,15 @@ const uint64_t* Plan::step_seed() const {
   return held_->batch.at<uint64_t>(held_->batch.places().step_seed);
 }
 
+PackedWeights* Plan::packed(ValueId id) const {
+  if (id == no_value) return nullptr;
+  for (const Node& n : graph_.nodes) {
+    if (n.outputs.at(0) == id && rule_of(n.op).converts) id = n.inputs.at(0);
+  }
+  const Value& v = graph_.value(id);
+  return v.role == ValueRole::parameter ? parameters_.packed(v.name) : nullptr;
+}
+
 TensorView Plan::workspace() const {
   const size_t bytes = memory_.workspace_bytes[binding_];
   if (bytes == 0) return {};

@@ -71,6 +71,7 @@ class Plan final : public Binder {
   const int32_t* label_offsets() const override;
   const uint64_t* step_seed() const override;
   TensorView workspace() const override;
+  PackedWeights* packed(ValueId id) const override;
 
  private:
   struct Held {

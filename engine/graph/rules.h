@@ -18,6 +18,8 @@
 
 namespace rondo {
 
+class PackedWeights;  // kernels/base/cpu/packed_weights.h
+
 // The capacity of a level under that of level 0.
 PackedCapacity level_capacity(const Graph& graph, const BatchCapacity& capacity, int level);
 // Elements of a value under a capacity.
@@ -41,6 +43,10 @@ class Binder {
   virtual const uint64_t* step_seed() const = 0;
   // Scratch for the node being bound, as large as its rule's workspace() asked for.
   virtual TensorView workspace() const = 0;
+
+  // Where kernels keep the parameter `id`, or what a cast makes of one, packed; null where they may
+  // not.
+  virtual PackedWeights* packed(ValueId id) const = 0;
 
   TensorView input(const Node& node, size_t i) const { return view(node.inputs.at(i)); }
   TensorView output(const Node& node, size_t i) const { return view(node.outputs.at(i)); }

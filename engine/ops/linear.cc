@@ -110,6 +110,7 @@ GemmArgs product(const Binder& b, const Node& node) {
 Thunk bind(const Binder& b, const Node& node) {
   GemmArgs a = product<forward_args>(b, node);
   a.bias = flat(b.input(node, 2));
+  a.packed_b = b.packed(node.inputs[1]);
   return bound(b, a);
 }
 

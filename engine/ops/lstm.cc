@@ -152,6 +152,10 @@ Thunk bind(const Binder& b, const Node& node) {
   a.h0 = with_planes(b.input(node, 1), planes);
   a.c0 = with_planes(b.input(node, 2), planes);
   bind_weights(b, node.inputs, first_weight, a.dims.directions, a.weights);
+  for (int d = 0; d < a.dims.directions; ++d) {
+    const ValueId* of = &node.inputs[first_weight + 4 * static_cast<size_t>(d)];
+    a.packed[d] = {b.packed(of[0]), b.packed(of[1]), b.packed(of[3])};
+  }
   a.y = b.output(node, 0);
   if (!a.y) a.y = unread_output(b, node);
   a.hn = with_planes(b.output(node, 1), planes);

@@ -12,6 +12,9 @@ namespace rondo {
 void check_gemm(const GemmArgs& a) {
   RONDO_CHECK(a.m >= 0 && a.n >= 0 && a.k >= 0, "gemm of ", a.m, "x", a.n, "x", a.k);
   RONDO_CHECK(a.batch >= 0, "gemm of a batch of ", a.batch);
+  RONDO_CHECK(!a.packed_b || a.batch == 1, "packed weights for a batch of ", a.batch);
+  RONDO_CHECK(!a.packed_b || !a.transpose_a || !a.row_count,
+              "packed weights of so many rows as *row_count says");
   RONDO_CHECK(is_floating(a.dtype), "gemm inputs are ", name_of(a.dtype));
   RONDO_CHECK(a.c_dtype == a.dtype || (a.dtype == DType::bf16 && a.c_dtype == DType::f32),
               "gemm of ", name_of(a.dtype), " into ", name_of(a.c_dtype));

@@ -13,6 +13,9 @@
 //   Results do not overlap. All add the same bias.
 // dtypes: a, b f32, bf16 or f64 (the same); c f32 or bf16 for bf16 inputs, else the input's.
 //   Accumulation in f32 (f64 for f64; double in ref).
+// packed_b: where b does not change, batch is 1 and its rows are not limited, the CPU variants keep
+// it packed there, and read
+//   b itself no more. The other variants ignore it.
 // beta == 0 never reads c; alpha == 0 or k == 0 reads neither a nor b.
 // Aliasing: c aliases nothing.
 // Determinism: bitwise, for any thread count: threads split m and n, never k. In all variants but
@@ -30,6 +33,8 @@
 
 namespace rondo {
 
+class PackedWeights;  // kernels/base/cpu/packed_weights.h
+
 struct GemmArgs {
   static constexpr const char* op = "gemm";
   int64_t m = 0, n = 0, k = 0;
@@ -46,6 +51,7 @@ struct GemmArgs {
   int64_t batch = 1;
   int64_t a_stride = 0, b_stride = 0, c_stride = 0, row_count_stride = 0;
   bool spare_rows = false;
+  PackedWeights* packed_b = nullptr;
   TensorView workspace;  // u8, at least gemm_workspace_bytes()
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "kernels/base/arithmetic.h"
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/gemm/gemm_impl.h"
 
@@ -48,8 +49,8 @@ Plan make_plan(const GemmArgs& g, const GemmKernel& kernel, int threads) {
 struct Block {
   int64_t k0, k_size, col0, cols;
   int64_t m_blocks, n_blocks;
-  bool first;  // of k
-  float* b;    // packed
+  bool first;      // of k
+  const float* b;  // packed
 };
 
 // A product, or a thread's part of one, shared by `workers` threads.
@@ -62,6 +63,8 @@ struct Job {
   const float* bias;
   float* b_blocks;  // workers == 1 ? 1 : 2
   float* a_blocks;
+  const float* packed_b;      // all of b, where it is kept (pack_all); else absent
+  int64_t packed_column = 0;  // the first column of this part
 
   static const void* at(const void* x, int64_t element, DType t) {
     return static_cast<const char*>(x) + element * static_cast<int64_t>(size_of(t));
@@ -82,10 +85,21 @@ struct Job {
     b.col0 = index / k_blocks() * plan.nc;
     b.cols = std::min(plan.nc, e.n - b.col0);
     b.first = kb == 0;
-    b.b = b_blocks + static_cast<size_t>(workers == 1 ? 0 : index % 2) * plan.b_floats;
+    if (packed_b) {
+      b.b = packed_b + b.k0 / kernel.depth * packed_columns() +
+            (packed_column + b.col0) * ceil_div(b.k_size, kernel.depth);
+    } else {
+      b.b = space_for(index);
+    }
     cut(b);
     return b;
   }
+
+  float* space_for(int64_t index) const {
+    return b_blocks + static_cast<size_t>(workers == 1 ? 0 : index % 2) * plan.b_floats;
+  }
+
+  int64_t packed_columns() const { return round_up(g.n, kernel.nr); }
 
   void cut(Block& b) const {
     b.m_blocks = ceil_div(e.m, plan.mc);
@@ -102,21 +116,42 @@ struct Job {
     }
   }
 
-  void pack_b(const Block& b, int worker) const {
+  void pack_b(int64_t index, int worker) const {
+    if (packed_b) return;
+    const Block b = block(index);
     const int64_t panels = ceil_div(b.cols, kernel.nr);
     const int64_t begin = panels * worker / workers * kernel.nr;
     const int64_t end = std::min(panels * (worker + 1) / workers * kernel.nr, b.cols);
     if (begin >= end) return;
-    const int64_t units = ceil_div(b.k_size, kernel.depth), col = b.col0 + begin;
+    pack_columns(b, b.col0 + begin, end - begin,
+                 space_for(index) + begin * ceil_div(b.k_size, kernel.depth));
+  }
+
+  // `count` columns of b from `col` on, of one block of k.
+  void pack_columns(const Block& b, int64_t col, int64_t count, float* to) const {
     GemmPack pack;
     pack.x = at(g.b, g.transpose_b ? col * g.ldb + b.k0 : b.k0 * g.ldb + col, g.dtype);
     pack.dtype = g.dtype;
     pack.ld = g.ldb;
     pack.k_contiguous = g.transpose_b;
-    pack.count = end - begin;
+    pack.count = count;
     pack.k = b.k_size;
-    pack.out = b.b + begin * units;
+    pack.out = to;
     kernel.pack_b(pack);
+  }
+
+  // All of b for block(): block of k by block of k, each with all columns, whatever part of them a
+  // thread takes.
+  void pack_all(float* to, ThreadPool& pool) const {
+    for (int64_t kb = 0; kb < k_blocks(); ++kb) {
+      const Block b = block(kb);
+      const int64_t units = ceil_div(b.k_size, kernel.depth);
+      float* const begin = to + b.k0 / kernel.depth * packed_columns();
+      pool.for_range(ceil_div(e.n, kernel.nr), 1, [&](int64_t first, int64_t last) {
+        const int64_t col = first * kernel.nr;
+        pack_columns(b, col, std::min(last * kernel.nr, e.n) - col, begin + col * units);
+      });
+    }
   }
 
   void multiply(const Block& b, int worker, int64_t index) const {
@@ -150,7 +185,7 @@ struct Job {
 
   void work(int worker, SpinBarrier& barrier, std::atomic<int64_t> (&next)[2]) const {
     const int64_t count = blocks();
-    pack_b(block(0), worker);
+    pack_b(0, worker);
     for (int64_t i = 0; i < count; ++i) {
       // Past it block i is packed, and nobody reads the buffer or the counter of block i - 1.
       if (workers > 1) barrier.arrive_and_wait();
@@ -160,7 +195,7 @@ struct Job {
       for (int64_t part; (part = next[i % 2].fetch_add(1, std::memory_order_relaxed)) < parts;) {
         multiply(b, worker, part);
       }
-      if (i + 1 < count) pack_b(block(i + 1), worker);
+      if (i + 1 < count) pack_b(i + 1, worker);
     }
   }
 
@@ -179,6 +214,7 @@ struct Job {
     const int64_t first = panels * thread / count * kernel.nr;
     part.e.n = std::min(panels * (thread + 1) / count * kernel.nr, e.n) - first;
     part.g.b = at(g.b, g.transpose_b ? first * g.ldb : first, g.dtype);
+    part.packed_column += first;
     part.g.c = const_cast<void*>(at(g.c, first, g.c_dtype));
     if (bias) part.bias = bias + first;
     return part;
@@ -200,13 +236,33 @@ struct Job {
 enum class Division : uint8_t { blocks, rows, columns };
 
 Division divide(const Job& job) {
-  if (job.workers == 1 || job.plan.b_buffers < job.workers) return Division::blocks;
+  if (job.workers == 1) return Division::blocks;
+  if (job.packed_b) {
+    // Only rows of a are packed: a few tiles of them each, or all by everyone.
+    if (job.e.m / job.workers >= 4 * job.kernel.mr) return Division::rows;
+    return job.e.n / job.workers >= 4 * job.kernel.nr ? Division::columns : Division::blocks;
+  }
+  if (job.plan.b_buffers < job.workers) return Division::blocks;
   // Packing across rows is mere copying; along them it transposes.
   const int64_t copied = 128 * job.kernel.depth, transposed = 256 * job.kernel.depth;
   const bool rows = job.e.m / job.workers >= (job.g.transpose_b ? transposed : copied);
   const bool columns = job.e.n / job.workers >= (job.g.transpose_a ? copied : transposed);
   if (rows && (!columns || job.e.n <= job.e.m)) return Division::rows;
   return columns ? Division::columns : Division::blocks;
+}
+
+// The whole of b in this kernel's panels, packed now or before.
+const float* packed_weights(const Job& job, ThreadPool& pool) {
+  const GemmArgs& g = job.g;
+  if (!g.packed_b || job.e.k == 0) return nullptr;
+  const size_t floats =
+      static_cast<size_t>(job.packed_columns() * ceil_div(g.k, job.kernel.depth) + gemm_slack);
+  const PackedWeights::Form form = {
+      reinterpret_cast<int64_t>(&job.kernel), g.n, g.k, job.plan.units, g.transpose_b,
+      static_cast<int64_t>(g.dtype)};
+  return static_cast<const float*>(g.packed_b->get(form, floats * sizeof(float), [&](void* to) {
+    job.pack_all(static_cast<float*>(to), pool);
+  }));
 }
 
 }  // namespace
@@ -234,7 +290,8 @@ void gemm_blocked(const Context& context, const GemmArgs& g, const GemmKernel& k
   float* memory = static_cast<float*>(g.workspace.data);
   float* a_blocks = memory + plan.b_floats * static_cast<size_t>(plan.b_buffers);
   const float* bias = g.bias ? g.bias.as<float>() : nullptr;
-  const Job job{g, e, kernel, plan, workers, bias, memory, a_blocks};
+  Job job{g, e, kernel, plan, workers, bias, memory, a_blocks, nullptr};
+  job.packed_b = packed_weights(job, *context.pool);
   const Division division = divide(job);
   SpinBarrier barrier(workers);
   std::atomic<int64_t> next[2] = {0, 0};

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/check/suites.h"
 #include "kernels/gemm/gemm.h"
 
@@ -19,6 +20,7 @@ struct Shape {
   int64_t padding = 0;     // leading dimensions larger than minimal by this
   int64_t row_count = -1;  // of each further product of the batch one more
   int64_t batch = 1;
+  bool packed = false;  // b is kept packed
 };
 
 std::string label(const Shape& s) {
@@ -30,6 +32,7 @@ std::string label(const Shape& s) {
   if (s.bias) text += "/bias";
   if (s.padding) text += str("/ld+", s.padding);
   if (s.row_count >= 0) text += str("/rows", s.row_count);
+  if (s.packed) text += "/packed";
   if (s.batch != 1) text += str("/batch", s.batch);
   return text;
 }
@@ -96,6 +99,9 @@ void run_shape(Case& c, const Shape& s) {
   // starts as NaN, so that a read shows.
   g.c = s.beta == 0 ? c.output("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data
                     : c.in_out("c", {s.batch * s.m, g.ldc}, s.c_dtype, tolerance(s)).data;
+  // Of one case: every number of threads and every repetition finds what the first one packed.
+  PackedWeights kept;
+  if (s.packed) g.packed_b = &kept;
   g.workspace = c.workspace(gemm_workspace_bytes(c.context(), g));
   const double flops =
       2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
@@ -186,6 +192,23 @@ void add_options(Suite& suite) {
       add_not_simulated(suite, s);
     }
     add(suite, {30, 4500, 20, false, true, t.dtype, t.c_dtype});
+    // Rows, columns and blocks for each thread, in one and in several blocks of k and of columns.
+    for (const Shape& of : {Shape{1, 39, 50},
+                            {45, 39, 50},
+                            {20, 300, 65},
+                            {400, 70, 1100},
+                            {3, 9000, 300},
+                            {7, 9, 0}}) {
+      for (bool transpose_b : {false, true}) {
+        Shape s = of;
+        s.dtype = t.dtype, s.c_dtype = t.c_dtype;
+        s.transpose_b = transpose_b;
+        s.packed = true;
+        s.bias = transpose_b;
+        s.row_count = s.m == 45 ? 29 : -1;
+        add_not_simulated(suite, s);
+      }
+    }
     for (int bits = 0; bits < 8; ++bits) {
       Shape s{70, 39, 50, (bits & 1) != 0, (bits & 2) != 0, t.dtype, t.c_dtype};
       s.batch = 3;

@@ -36,6 +36,8 @@
 
 namespace rondo {
 
+class PackedWeights;  // kernels/base/cpu/packed_weights.h
+
 struct LstmWeights {
   TensorView w, r, b, p;
 };
@@ -65,6 +67,11 @@ struct LstmForwardArgs {
   TensorView gates, cells, hidden;
   TensorView workspace;  // u8, at least lstm_workspace_bytes()
   LstmRun run = LstmRun::both;
+  // Where the weights do not change: each direction's w, r and p as the CPU variants keep them
+  // packed, and then read the weights themselves no more. The other variants ignore it.
+  struct Packed {
+    PackedWeights *w = nullptr, *r = nullptr, *p = nullptr;
+  } packed[2];
 };
 
 // Gradients through time; the weight gradients are a separate op, because they need no time loop

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <optional>
 
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/check/suites.h"
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_bytes.h"
@@ -19,7 +20,8 @@ struct Shape {
   bool states = false;  // initial and final ones
   bool kept = true;     // forward: for training; weight gradient: accumulated
   bool dx = true;
-  bool alias = false;  // dgates over gates
+  bool alias = false;   // dgates over gates
+  bool packed = false;  // forward: the weights are kept packed
   int32_t spare = 0;
 
   LstmDims dims() const { return {directions, input, hidden, projection}; }
@@ -70,6 +72,10 @@ void forward(Case& c, const Shape& s) {
   const int64_t N = a.layout.capacity.sequences, terms = s.input + P;
   a.x = c.rows_input(a.layout, s.input, s.dtype);
   for (int d = 0; d < D; ++d) a.weights[d] = weights_input(c, s);
+  // Every number of threads finds what the first one packed.
+  PackedWeights packed[2][3];
+  for (int d = 0; d < D && s.packed; ++d)
+    a.packed[d] = {&packed[d][0], &packed[d][1], &packed[d][2]};
   if (s.states) {
     a.h0 = c.input({D, N, P}, s.dtype);
     a.c0 = c.input({D, N, H}, DType::f32);
@@ -312,11 +318,12 @@ void add_sweep(Suite& suite) {
     s.dx = row[8];
     s.spare = row[10] ? 5 : 0;
     s.alias = row[9] && s.spare == 0;
+    s.packed = row[9] && !s.kept;
     add_all(suite,
             str("h", s.hidden, "_i", s.input, "_", length_names[row[2]], s.spare ? "_spare" : "",
                 "_d", s.directions, s.projection ? str("_p", s.projection) : "", "_",
                 name_of(s.dtype), s.states ? "_states" : "", s.kept ? "_kept" : "",
-                s.dx ? "_dx" : "", s.alias ? "_alias" : ""),
+                s.dx ? "_dx" : "", s.alias ? "_alias" : "", s.packed ? "_packed" : ""),
             s, false);
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/cpu/packed_weights.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lstm/cpu/lstm_cpu_space.h"
@@ -147,7 +148,7 @@ class ForwardCall {
         lstm_own_rows(a_.dims, a_.layout.capacity, lstm_own_groups(context_, a_.dims));
     LstmForwardLoop loop = loop_;
     loop.own_inputs = true;
-    for (int d = first_direction; d < end_direction; ++d) {
+    for (int d = first_direction; d < end_direction && !a_.packed[d].r; ++d) {
       const LstmMatrix r = recurrent_matrix(d, space_.own[worker].r[d]);
       kernels_.pack(r, 0, kernels_.panels(r));
       loop.direction[d].r = r.packed;
@@ -190,6 +191,7 @@ class ForwardCall {
     g.b = a_.weights[d].w.data;
     g.c = own.pre[d];
     g.bias = a_.weights[d].b;
+    g.packed_b = a_.packed[d].w;
     lstm_set_gemm_workspace(g, own);
     rondo::run(alone, g);
   }
@@ -212,9 +214,9 @@ class ForwardCall {
     auto& l = loop_.direction[d];
     const int64_t N = a_.layout.capacity.sequences, rows = a_.layout.capacity.rows;
     const int64_t live = extent_.sequences, stride = lstm_state_stride(P);
-    if (!alone_) pack(context_, kernels_, recurrent_matrix(d, s.r));
+    l.r = packed(a_.packed[d].r, recurrent_matrix(d, s.r), !alone_);
     if (a_.dims.projection) {
-      pack(context_, kernels_, {a_.weights[d].p.data, P, H, H, 1, false, s.p});
+      l.p = packed(a_.packed[d].p, {a_.weights[d].p.data, P, H, H, 1, false, s.p}, true);
       std::memset(s.projected, 0, static_cast<size_t>(live * lstm_state_stride(H)) * 4);
     }
     // Both parities: a sequence of direction 1 may begin at either.
@@ -224,7 +226,6 @@ class ForwardCall {
                      static_cast<size_t>(parity * live * stride) * operand_size());
     }
     load_state(a_.c0, d * N * H, live, H, false, H, s.c);
-    l.r = s.r, l.p = s.p;
     l.state = s.state, l.projected = s.projected, l.c = s.c;
     l.gates = lstm_at_mutable(a_.gates, d * rows * 4 * H);
     l.cells = reinterpret_cast<float*>(lstm_at_mutable(a_.cells, d * rows * H));
@@ -237,6 +238,21 @@ class ForwardCall {
     return {a_.weights[d].r.data, H, P, P, 1, true, packed};
   }
 
+  // Where `m` is packed: as it is kept, or in m.packed, where it is packed now if `now`.
+  const void* packed(PackedWeights* kept, LstmMatrix m, bool now) const {
+    if (!kept) {
+      if (now) pack(context_, kernels_, m);
+      return m.packed;
+    }
+    const auto bytes =
+        static_cast<size_t>(lstm_packed_elements(m.columns, m.k, m.cells)) * sizeof(float);
+    return kept->get({reinterpret_cast<int64_t>(&kernels_), m.columns, m.k, m.cells}, bytes,
+                     [&](void* to) {
+                       m.packed = to;
+                       pack(context_, kernels_, m);
+                     });
+  }
+
   void project_inputs(int d, Rows rows) {
     const auto live = static_cast<int32_t>(rows.count);
     GemmArgs g = lstm_input_product(a_.dims, a_.x.dtype, chunk_);
@@ -245,6 +261,7 @@ class ForwardCall {
     g.b = a_.weights[d].w.data;
     g.c = space_.direction[d].pre;
     g.bias = a_.weights[d].b;
+    g.packed_b = a_.packed[d].w;
     lstm_set_gemm_workspace(g, space_);
     rondo::run(context_, g);
     loop_.direction[d].pre = space_.direction[d].pre;

@@ -31,7 +31,8 @@ double lstm_step_cost(const LstmTeamProblem& p, const LstmTeam& team) {
       static_cast<double>(p.rows) / static_cast<double>(std::max<int64_t>(p.frames, 1));
   const double rows = std::max(active / team.splits, 1.0);
   const double arithmetic = elements * rows / p.products_per_ns;
-  const double reading = bytes / (bytes * at_once <= l2_bytes ? l2_bytes_per_ns : l3_bytes_per_ns);
+  const double read_by_turns = team.threads > 1 ? bytes * at_once : bytes;
+  const double reading = bytes / (read_by_turns <= l2_bytes ? l2_bytes_per_ns : l3_bytes_per_ns);
   const double step = std::max(arithmetic, reading) + hidden_reading * reading;
   return at_once * step + (team.threads > 1 ? meeting_ns : 0);
 }
