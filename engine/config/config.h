@@ -122,6 +122,8 @@ struct DistortSettings {
   double stretch = 0;
   double slant = 0;
   double rotation = 0;
+  double size = 0;
+  double offset = 0;
   double elastic = 0;
   double thickness = 0;
   double blur = 0;

@@ -168,6 +168,8 @@ Builder distort_fields(DistortSettings& c) {
   b.add("stretch", &c.stretch, from(0, 0.5), "wider or narrower by up to this share");
   b.add("slant", &c.slant, from(0, 60), "greatest lean of upright strokes, degrees");
   b.add("rotation", &c.rotation, from(0, 30), "greatest turn about the middle, degrees");
+  b.add("size", &c.size, from(0, 0.5), "higher or lower by up to this share, about the middle");
+  b.add("offset", &c.offset, from(0, 100), "greatest move up or down as a whole, pixels");
   b.add("elastic", &c.elastic, from(0, 100),
         "greatest shift of the points of a grid that bends the line, pixels");
   b.add("thickness", &c.thickness, from(0, 10),

@@ -83,8 +83,10 @@ void bend(const DistortConfig& c, Random& random, Matrix& line) {
   const auto radians = [](float degrees) { return degrees * std::numbers::pi_v<float> / 180; };
   const float lean = std::tan(radians(draw(random, c.probability, c.slant)));
   const float rise = std::tan(radians(draw(random, c.probability, c.rotation)));
+  const float higher = 1 + draw(random, c.probability, c.size);
+  const float offset = draw(random, c.probability, c.offset);
   const float shift = positive_draw(random, c.probability, c.elastic);
-  if (lean == 0 && rise == 0 && shift == 0) return;
+  if (lean == 0 && rise == 0 && higher == 1 && offset == 0 && shift == 0) return;
   const ShiftGrid grid(line.frames, line.dim, shift, random);
   const float middle_x = static_cast<float>(line.frames - 1) / 2;
   const float middle_y = static_cast<float>(line.dim - 1) / 2;
@@ -95,7 +97,7 @@ void bend(const DistortConfig& c, Random& random, Matrix& line) {
       const float up = static_cast<float>(y) - middle_y;
       const Shift s = grid.at(x, y);
       bent.row(x)[y] = ink_at(line, static_cast<float>(x) + lean * up + s.x,
-                              static_cast<float>(y) + rise * along + s.y);
+                              middle_y + up / higher - offset + rise * along + s.y);
     }
   }
   line = std::move(bent);
@@ -181,6 +183,8 @@ void DistortConfig::validate() const {
   require(stretch >= 0 && stretch <= 0.5f, "stretch", stretch, "0 to 0.5");
   require(slant >= 0 && slant <= 60, "slant", slant, "0 to 60");
   require(rotation >= 0 && rotation <= 30, "rotation", rotation, "0 to 30");
+  require(size >= 0 && size <= 0.5f, "size", size, "0 to 0.5");
+  require(offset >= 0 && offset <= 100, "offset", offset, "0 to 100");
   require(elastic >= 0 && elastic <= 100, "elastic", elastic, "0 to 100");
   require(thickness >= 0 && thickness <= 10, "thickness", thickness, "0 to 10");
   require(blur >= 0 && blur <= 20, "blur", blur, "0 to 20");

@@ -2,9 +2,9 @@
 // augment.h are.
 //
 // Each kind is drawn by itself with `probability`, and its strength uniformly up to the setting.
-// First the line is bent (one interpolation: slant, rotation and a grid of random shifts), then
-// strokes are thickened or thinned by grey morphology, blurred, faded, made noisy, and covered in
-// places.
+// First the line is bent (one interpolation: slant, rotation, size, offset and a grid of random
+// shifts), then strokes are thickened or thinned by grey morphology, blurred, faded, made noisy,
+// and covered in places.
 //
 // Sources: Simard et al. 2003, "Best practices for convolutional neural networks applied to visual
 // document analysis" (elastic); Wigington et al. 2017, "Data augmentation for recognition of
@@ -25,6 +25,8 @@ struct DistortConfig {
   float stretch = 0;         // wider or narrower by up to this share
   float slant = 0;           // degrees that upright strokes lean, to either side
   float rotation = 0;        // degrees about the line's middle, to either side
+  float size = 0;            // higher or lower by up to this share, about the line's middle
+  float offset = 0;          // up or down as a whole
   float elastic = 0;         // greatest shift of a grid's points, 0.75 of the height apart
   float thickness = 0;       // strokes wider or narrower by up to so much on each side
   float blur = 0;            // standard deviation

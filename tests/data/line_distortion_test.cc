@@ -39,6 +39,7 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"slant", [](auto& c) { c.slant = 20; }},    {"rotation", [](auto& c) { c.rotation = 5; }},
+      {"size", [](auto& c) { c.size = 0.3f; }},    {"offset", [](auto& c) { c.offset = 4; }},
       {"elastic", [](auto& c) { c.elastic = 3; }}, {"thickness", [](auto& c) { c.thickness = 1; }},
       {"blur", [](auto& c) { c.blur = 1.5f; }},    {"fade", [](auto& c) { c.fade = 0.5f; }},
       {"noise", [](auto& c) { c.noise = 0.2f; }},  {"cutouts", [](auto& c) { c.cutouts = 30; }},
@@ -102,6 +103,51 @@ TEST_CASE("a slant leans strokes by at most its degrees, to both sides", "[disto
   CHECK(greatest > 0.9 * most);
   CHECK(least >= -most - 0.01);
   CHECK(least < -0.9 * most);
+}
+
+// The first and the last row with ink in the middle column, between pixels.
+std::pair<double, double> ends_of_stroke(const Matrix& m) {
+  double ink = 0, weighted = 0;
+  for (int32_t y = 0; y < m.dim; ++y) {
+    ink += m.row(50)[y];
+    weighted += y * m.row(50)[y];
+  }
+  const double middle = weighted / ink;
+  return {middle - ink / 2, middle + ink / 2};
+}
+
+TEST_CASE("lines become higher and lower about their middle by at most their share", "[distort]") {
+  DistortConfig c = always();
+  c.size = 0.2f;
+  double least = 1e9, greatest = 0;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const auto [top, bottom] = ends_of_stroke(distorted(c, epoch));
+    CHECK(std::abs((top + bottom) / 2 - 19.5) < 0.1);
+    least = std::min(least, bottom - top);
+    greatest = std::max(greatest, bottom - top);
+  }
+  // The stroke is 20 rows high.
+  CHECK(greatest <= 24.1);
+  CHECK(greatest > 23.5);
+  CHECK(least >= 15.9);
+  CHECK(least < 16.5);
+}
+
+TEST_CASE("lines move up and down as a whole by at most their pixels", "[distort]") {
+  DistortConfig c = always();
+  c.offset = 3;
+  double highest = 1e9, lowest = 0;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const auto [top, bottom] = ends_of_stroke(distorted(c, epoch));
+    CHECK(std::abs(bottom - top - 20) < 0.01);
+    highest = std::min(highest, top);
+    lowest = std::max(lowest, top);
+  }
+  const double usual = ends_of_stroke(stroke()).first;
+  CHECK(highest >= usual - 3.01);
+  CHECK(highest < usual - 2.8);
+  CHECK(lowest <= usual + 3.01);
+  CHECK(lowest > usual + 2.8);
 }
 
 TEST_CASE("strokes become wider and narrower by their share", "[distort]") {

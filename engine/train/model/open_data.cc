@@ -87,6 +87,8 @@ DistortConfig distortion(const DistortSettings& d) {
   c.stretch = static_cast<float>(d.stretch);
   c.slant = static_cast<float>(d.slant);
   c.rotation = static_cast<float>(d.rotation);
+  c.size = static_cast<float>(d.size);
+  c.offset = static_cast<float>(d.offset);
   c.elastic = static_cast<float>(d.elastic);
   c.thickness = static_cast<float>(d.thickness);
   c.blur = static_cast<float>(d.blur);
