@@ -131,11 +131,15 @@ void check_thrown(const Stack& stack) {
   Processes p(3, [&](int rank, const auto& say) {
     const auto transport = join(meeting, rank, 3, stack);
     say("joined");
+    std::vector<int> memory(1);
     if (rank == 0) {
+      // Where ranks connect when they need each other: whoever comes after rank 0 has gone finds
+      // nobody to ask for a reason.
+      for (const int r : {1, 2}) transport->recv(r, 0, bytes_of(memory), within(30s)).wait();
       transport->abort("utterance 12 is damaged");
       return;
     }
-    std::vector<int> memory(1);
+    transport->send(0, 0, bytes_of(memory), within(30s)).wait();
     transport->recv(0, 0, bytes_of(memory), within(30s)).wait();
   });
   for (const int r : {1, 2}) {
