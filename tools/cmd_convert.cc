@@ -4,8 +4,10 @@
 #include <memory>
 #include <optional>
 
+#include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/kraken_model.h"
+#include "engine/train/model/tesseract_model.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 
@@ -15,6 +17,10 @@ namespace {
 struct ConvertOptions {
   std::string model, out;
 };
+
+bool is_tesseracts(const std::string& path) {
+  return std::filesystem::path(path).extension() == ".traineddata";
+}
 
 // The file, where it is one of kraken's.
 std::optional<SafetensorsFile> open_krakens(const std::string& path) {
@@ -49,7 +55,13 @@ int run_convert(const ConvertOptions& o) {
   std::vector<std::string> warnings;
   const char* to = "kraken's";
   std::vector<std::string> remarks;
-  if (const auto kraken = open_krakens(o.model)) {
+  if (is_tesseracts(o.model)) {
+    const FileBytes file(o.model, FileBytes::Mode::map);
+    const ForeignModel model = read_tesseract_model(file.bytes(), o.model);
+    save(o.out, model);
+    remarks = model.remarks;
+    to = "rondo's";
+  } else if (const auto kraken = open_krakens(o.model)) {
     const ForeignModel model = read_kraken_model(*kraken);
     save(o.out, model);
     remarks = model.remarks;
@@ -67,22 +79,23 @@ int run_convert(const ConvertOptions& o) {
 }  // namespace
 
 void add_convert(Command& program) {
-  Command& command =
-      program.add_command("convert", "Models of kraken for rondo, and of rondo for kraken");
+  Command& command = program.add_command(
+      "convert", "Models of kraken and Tesseract for rondo, and of rondo for kraken");
   auto o = std::make_shared<ConvertOptions>();
   command
       .add_option("model", o->model,
-                  "a model of kraken 7 (.safetensors), or a checkpoint directory or model file of "
-                  "rondo, for lines of text")
+                  "a model of kraken 7 (.safetensors) or of Tesseract 4 or 5 (.traineddata), or a "
+                  "checkpoint directory or model file of rondo, for lines of text")
       .required()
       .check(check_file_name);
   command
       .add_option("out", o->out,
-                  "the file to write: rondo's model of kraken's, kraken's model of rondo's")
+                  "the file to write: rondo's model of the others', kraken's model of rondo's")
       .required()
       .check(check_file_name);
   command.footer(
       "\nExample:  rondo convert kraken.safetensors model.safetensors\n"
+      "          rondo convert deu.traineddata model.safetensors\n"
       "          rondo convert run for-kraken.safetensors\n");
   command.action([o] { return run_convert(*o); });
 }

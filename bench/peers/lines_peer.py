@@ -7,7 +7,8 @@
 Without --model it is skipped. Tesseract reads with --language (Fraktur), as single lines (--psm 13), on one thread,
 all images in one call; ours on one thread as well. Both pay for their start and for reading PNG. Seconds are processor time,
 the median of --rounds rounds, in which the programs take turns. CER is strict: characters as in the manifest, outer spaces
-aside. With --train, ours and Tesseract's lstmtraining train the net --net from scratch on the first --train-lines lines:
+aside; "between the two" are the edits from one program's texts to the other's, of a model that rondo convert made of
+Tesseract's. With --train, ours and Tesseract's lstmtraining train the net --net from scratch on the first --train-lines lines:
 lines per second of processor time, without the start (Tesseract's data are prepared by itself first; that is not counted).
 Then ours and PyTorch train kraken's default net for lines 48 high: PyTorch on batches of 8 lines of neighbouring widths, of
 random pixels, nothing read or distorted, in f32 and under autocast to bf16; ours reads the images, and has batches of as many
@@ -90,17 +91,19 @@ def transcription(args, root):
     lines = read_lines(args.manifest)
     readers = {"ours": lambda: our_texts(args.rondo, args.model, args.manifest, root),
                f"tesseract {args.language}": lambda: tesseract_texts(args.language, lines, root)}
-    seconds, rates = {name: [] for name in readers}, {}
+    seconds, rates, found = {name: [] for name in readers}, {}, {}
     for _ in range(args.rounds):
         for name, read in readers.items():
             taken, texts = read()
             seconds[name].append(taken)
             rates[name] = error_rate(lines, texts)
+            found[name] = texts
     rows = []
     for name in readers:
         taken = statistics.median(seconds[name])
         rows.append({"task": "transcription", "program": name, "lines": len(lines), "cpu_seconds": seconds[name],
-                     "lines_per_cpu_second": round(len(lines) / taken, 2), "cer": rates[name]})
+                     "lines_per_cpu_second": round(len(lines) / taken, 2), "cer": rates[name],
+                     "apart": sum(map(edits, *found.values())) / sum(map(len, texts))})
     return rows
 
 
@@ -267,7 +270,7 @@ def main():
             rows += training(args, pathlib.Path(folder))
     for row in rows:
         print(f"{row['task']:<14} {row['program']:<30} {row['lines']:5d} lines  {row['lines_per_cpu_second']:9.2f} lines per processor "
-              f"second" + (f"  CER {100 * row['cer']:.2f} %" if "cer" in row else ""))
+              f"second" + (f"  CER {100 * row['cer']:.2f} %, {100 * row['apart']:.2f} % between the two" if "cer" in row else ""))
     if args.json:
         print(common.write_json("lines-peers", rows, threads=1))
 

@@ -19,7 +19,9 @@
 #include "engine/page/page_writers.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/kraken_model.h"
+#include "engine/train/model/tesseract_model.h"
 #include "tests/fuzz/targets.h"
+#include "tests/train/tesseract_file.h"
 
 using namespace rondo;
 
@@ -54,11 +56,7 @@ std::vector<std::string> manifest_seeds() {
           "{\"audio_filepath\": \"\\u00e9\\ud83d\\ude00\", \"offset\": 3, \"x\": {\"y\": [null]}}"};
 }
 
-// A model of kraken's.
-void run_kraken(std::span<const std::byte> bytes) {
-  const SafetensorsFile file(bytes, "kraken.safetensors");
-  if (!is_kraken_model(file)) fail_input("no model of kraken's");
-  const ForeignModel model = read_kraken_model(file);
+void require_whole(const ForeignModel& model) {
   require(static_cast<int64_t>(model.description.alphabet.size()) + 1 ==
               model.description.sizes.outputs,
           "an alphabet of another size");
@@ -67,6 +65,23 @@ void run_kraken(std::span<const std::byte> bytes) {
     for (int64_t s : t.shape) n *= s;
     require(n == static_cast<int64_t>(t.values.size()), "a tensor of another shape");
   }
+}
+
+// A model of kraken's.
+void run_kraken(std::span<const std::byte> bytes) {
+  const SafetensorsFile file(bytes, "kraken.safetensors");
+  if (!is_kraken_model(file)) fail_input("no model of kraken's");
+  require_whole(read_kraken_model(file));
+}
+
+void run_tesseract(std::span<const std::byte> bytes) {
+  require_whole(read_tesseract_model(bytes, "x.traineddata"));
+}
+
+std::vector<std::string> tesseract_seeds() {
+  TesseractFile in_bytes;
+  in_bytes.in_bytes = true;
+  return {TesseractFile().bytes(), in_bytes.bytes()};
 }
 
 std::vector<std::string> kraken_seeds() {
@@ -335,6 +350,7 @@ std::span<const FuzzTarget> data_targets() {
   static constexpr FuzzTarget targets[] = {
       {"manifest", run_manifest, manifest_seeds},
       {"kraken", run_kraken, kraken_seeds},
+      {"tesseract", run_tesseract, tesseract_seeds},
       {"npy", run_npy, npy_seeds},
       {"safetensors", run_safetensors, safetensors_seeds},
       {"audio", run_audio, audio_seeds},

@@ -16,21 +16,9 @@
 #include <vector>
 
 #include "engine/io/safetensors.h"
-#include "engine/train/model/model_file.h"
+#include "engine/train/model/foreign_model.h"
 
 namespace rondo {
-
-struct ForeignModel {
-  struct Tensor {
-    std::string name;
-    std::vector<int64_t> shape;
-    std::vector<float> values;
-  };
-  ModelDescription description;
-  std::vector<Tensor> tensors;  // named as in a model file
-  // What is different from the program that it comes from, or goes to: sentences.
-  std::vector<std::string> remarks;
-};
 
 bool is_kraken_model(const SafetensorsFile& file);
 
