@@ -4,8 +4,8 @@
     bench/peers/lines_peer.py --model run/model.safetensors --manifest mine/dev.jsonl
     bench/peers/lines_peer.py --model run/model.safetensors --manifest mine/dev.jsonl --train mine/train.jsonl
 
-Without --model it is skipped. Tesseract reads with --language (Fraktur), as single lines (--psm 13), on one thread,
-all images in one call; ours on one thread as well. Both pay for their start and for reading PNG. Seconds are processor time,
+Without --model it is skipped. Tesseract reads with --language (Fraktur), of its own folder of models or of --tessdata, as single
+lines (--psm 13), on one thread, all images in one call; ours on one thread as well. Both pay for their start and for reading PNG. Seconds are processor time,
 the median of --rounds rounds, in which the programs take turns. CER is strict: characters as in the manifest, outer spaces
 aside; "between the two" are the edits from one program's texts to the other's, of a model that rondo convert made of
 Tesseract's. With --train, ours and Tesseract's lstmtraining train the net --net from scratch on the first --train-lines lines:
@@ -73,9 +73,14 @@ def read_lines(path, limit=None):
     return lines
 
 
-def tesseract_texts(language, lines, root):
+def models_of(args):
+    return ["--tessdata-dir", args.tessdata] if args.tessdata else []
+
+
+def tesseract_texts(args, lines, root):
     (root / "images.txt").write_text("".join(line["image_filepath"] + "\n" for line in lines))
-    seconds, _ = timed(["tesseract", root / "images.txt", root / "read", "-l", language, "--psm", "13", "--dpi", "300"])
+    seconds, _ = timed(["tesseract", root / "images.txt", root / "read", "-l", args.language, "--psm", "13", "--dpi", "300",
+                        *models_of(args)])
     pages = (root / "read.txt").read_text(encoding="utf-8").split("\f")  # which stands between them
     return seconds, [" ".join(page.split()) for page in pages]
 
@@ -90,7 +95,7 @@ def our_texts(rondo, model, manifest, root):
 def transcription(args, root):
     lines = read_lines(args.manifest)
     readers = {"ours": lambda: our_texts(args.rondo, args.model, args.manifest, root),
-               f"tesseract {args.language}": lambda: tesseract_texts(args.language, lines, root)}
+               f"tesseract {args.language}": lambda: tesseract_texts(args, lines, root)}
     seconds, rates, found = {name: [] for name in readers}, {}, {}
     for _ in range(args.rounds):
         for name, read in readers.items():
@@ -248,6 +253,7 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--manifest")
     parser.add_argument("--language", default="Fraktur", help="a model of Tesseract, as it lists them")
+    parser.add_argument("--tessdata", metavar="FOLDER", help="where the model of Tesseract lies")
     parser.add_argument("--train", metavar="MANIFEST")
     parser.add_argument("--train-lines", type=int, default=100)
     parser.add_argument("--net", default=NET, help="what stands in VGSL between the input and the output")
@@ -260,7 +266,8 @@ def main():
         skip("--model and --manifest name what is read, --train what is trained on")
     if not shutil.which("tesseract"):
         skip("tesseract is not installed")
-    if args.model and args.language not in subprocess.run(["tesseract", "--list-langs"], capture_output=True, text=True).stdout.split():
+    if args.model and args.language not in subprocess.run(["tesseract", "--list-langs", *models_of(args)], capture_output=True,
+                                                            text=True).stdout.split():
         skip(f"tesseract has no {args.language} (tesseract-ocr-script-frak)")
     rows = []
     with tempfile.TemporaryDirectory(prefix="rondo-lines-peer-") as folder:
