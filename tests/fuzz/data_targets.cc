@@ -75,7 +75,12 @@ void run_kraken(std::span<const std::byte> bytes) {
 }
 
 void run_tesseract(std::span<const std::byte> bytes) {
-  require_whole(read_tesseract_model(bytes, "x.traineddata"));
+  try {
+    require_whole(read_tesseract_model(bytes, "x.traineddata"));
+  } catch (const InputError& e) {
+    require(std::string_view(e.what()).starts_with("x.traineddata"), "a message without the file");
+    throw;
+  }
 }
 
 std::vector<std::string> tesseract_seeds() {

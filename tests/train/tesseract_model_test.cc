@@ -187,6 +187,9 @@ TEST_CASE("files of Tesseract's that cannot be used are refused by their names")
   f.characters.replace(f.characters.find("b 3"), 1, "ab");
   CHECK(refusal(f).starts_with(": its characters cannot be an alphabet: "));
   f = {};
+  f.characters.replace(f.characters.find("\xcc\x88"), 2, "\xcc\xcc");
+  CHECK(refusal(f).starts_with(": its characters cannot be an alphabet: text is not valid UTF-8"));
+  f = {};
   f.characters[0] = '5';
   CHECK(refusal(f) == ": its characters are 4 and said to be '5'");
   f = {};

@@ -284,16 +284,16 @@ class Converter {
       const int32_t code = in.within(0, classes - 1, "a code");
       if (length > 1)
         fail("it writes '", text, "' in ", length,
-             " classes, one after another; expected one for "
-             "each character");
+             " classes, one after another; expected one for each character");
       if (code == blank_ || !first) continue;
       if (taken[static_cast<size_t>(code)])
         fail("it has two characters for the class ", code, ", the second is '", text, "'");
       taken[static_cast<size_t>(code)] = true;
       rows_.push_back(code);
-      model_.description.alphabet.push_back(to_nfc(text));
+      model_.description.alphabet.push_back(text);
     }
     try {
+      for (std::string& symbol : model_.description.alphabet) symbol = to_nfc(symbol);
       static_cast<void>(Alphabet(model_.description.alphabet));
     } catch (const InputError& e) {
       fail("its characters cannot be an alphabet: ", e.what());
