@@ -1,4 +1,4 @@
-"""What tools/cuda/budget makes of the compiler's words, and when it complains. Needs no nvcc."""
+"""What tools/cuda/budget makes of the compiler's words, and tools/cuda/ctc_times of machine code. Needs no nvcc."""
 
 import importlib.machinery
 import importlib.util
@@ -12,6 +12,7 @@ ROOT = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(ROOT / "tools" / "cuda"))
 sys.dont_write_bytecode = True
 import nvcc as cuda  # noqa: E402
+import sass  # noqa: E402
 
 
 def load(path):
@@ -22,6 +23,7 @@ def load(path):
 
 
 budget = load(ROOT / "tools" / "cuda" / "budget")
+ctc_times = load(ROOT / "tools" / "cuda" / "ctc_times")
 
 PTXAS = """\
 ptxas info    : 0 bytes gmem
@@ -171,6 +173,65 @@ class Comparing(unittest.TestCase):
         self.assertIn("stored are none", budget.compare_instructions({}, counts, "90a")[0])
         self.assertIn("of no such kernel",
                       budget.compare_instructions({name: {"mma": 8}}, {}, "90a")[0])
+
+
+def lattice(*loops):
+    """Machine code of one loop after another: (opcode that tells the role, instructions), each of one cycle."""
+    code = []
+    for opcode, count in loops:
+        first = 16 * len(code)
+        for text in [f"{opcode} R1, R2", *["IMAD R1, R2, R3"] * (count - 3), "BAR.SYNC 0x0", f"@P0 BRA 0x{first:x}"]:
+            code.append(sass.Instruction(16 * len(code), text))
+    return code
+
+
+class Cycles(unittest.TestCase):
+    def test_a_turn_waits_for_its_scoreboards(self):
+        load = sass.Instruction(0, "LDS R1, [R2]", writes=0)
+        use = sass.Instruction(16, "FADD R1, R1, R3", stall=4, waits=1)
+        self.assertEqual(sass.cycles([load, use]), sass.LATENCY["LDS"] + 4)
+        use.waits = 2  # another scoreboard
+        self.assertEqual(sass.cycles([load, use]), 1 + 4)
+
+    def test_jumps_into_the_midst_of_a_loop_are_no_loops(self):
+        code = lattice(("FMNMX", 50))
+        code += [sass.Instruction(800, "EXIT"), sass.Instruction(816, "BRA 0x40")]  # for lanes that have diverged
+        self.assertEqual([(number, len(turn)) for number, turn in sass.turns(code)], [(0, 50)])
+
+
+class CtcTimes(unittest.TestCase):
+    FIRST = [("FMNMX", 80), ("MOV", 48), ("LDGSTS", 40)] * 2
+    SECOND = [("FMNMX", 88), ("FADD", 40), ("LDGSTS", 40)] * 2
+
+    def test_tiles(self):
+        for labels, pairs, walkers, stages in [(0, 1, 1, True), (31, 1, 1, True), (32, 2, 1, True), (63, 2, 1, True),
+                                               (64, 4, 1, True), (127, 4, 1, True), (128, 4, 2, True),
+                                               (255, 4, 2, True), (256, 4, 3, True), (511, 4, 4, True),
+                                               (512, 4, 5, False), (1023, 4, 8, False)]:
+            self.assertEqual(ctc_times.tiling(labels), ctc_times.Tiling(pairs, walkers, stages), labels)
+        self.assertFalse(ctc_times.tiling(128, stages=False).stages)
+        self.assertTrue(ctc_times.tiling(127, stages=False).stages)
+
+    def test_a_walker_or_the_scheduler_of_its_helpers_bounds_a_tick(self):
+        p = ctc_times.predict({"lattice<4, 1, StoredEmissions>": lattice(*self.FIRST, *self.SECOND)}, 100, 1000, 1)
+        # Chunks have 8 frames. 48 + 40 instructions of an ender and a loader that share a scheduler, then 88 of a walker.
+        self.assertEqual((p.per_frame, p.bound), ([11, 11], ["issue", "walker"]))
+        self.assertAlmostEqual(p.microseconds, 2 * (63 + 1) * 88 / 1e3)
+
+    def test_each_further_walker_starts_a_tick_later(self):
+        functions = {f"lattice_half<4, true, (Half){half}>": lattice(*loops)
+                     for half, loops in enumerate((self.FIRST, self.SECOND))}
+        p = ctc_times.predict(functions, 511, 1000, 1)
+        # With four walkers a scheduler has one of each role.
+        self.assertEqual((p.per_frame, p.bound), ([21, 21], ["issue", "issue"]))
+        self.assertAlmostEqual(p.microseconds, 2 * (63 + 3 + 1) * 168 / 1e3)
+
+    def test_code_of_another_shape_is_refused(self):
+        for loops in (self.FIRST, self.SECOND + self.FIRST, self.FIRST + self.SECOND[1:]):
+            with self.assertRaises(ctc_times.Unexpected):
+                ctc_times.predict({"lattice<4, 1, StoredEmissions>": lattice(*loops)}, 100, 1000, 1)
+        with self.assertRaises(ctc_times.Unexpected):
+            ctc_times.predict({}, 100, 1000, 1)
 
 
 if __name__ == "__main__":
