@@ -13,7 +13,8 @@ import json
 import re
 import statistics
 import sys
-import time
+
+import torch_timing
 
 
 def make_run(torch, device, shape, kernel):
@@ -39,24 +40,10 @@ def make_run(torch, device, shape, kernel):
     return run, bool(takes)
 
 
-def time_runs(run, wait, seconds):
+def time_runs(torch, device, run, seconds):
     """(median seconds of a run with the host's wait, seconds of one of many in a row)."""
-    for _ in range(3):
-        run()
-    wait()
-    times, end = [], time.perf_counter() + seconds / 2
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        run()
-        wait()
-        times.append(time.perf_counter() - start)
-    median = statistics.median(times)
-    count = max(3, int(seconds / 2 / median))
-    start = time.perf_counter()
-    for _ in range(count):
-        run()
-    wait()
-    return median, (time.perf_counter() - start) / count
+    median = statistics.median(torch_timing.time_each(torch, device, run, seconds / 2))
+    return median, torch_timing.time_in_a_row(torch, device, run, max(3, int(seconds / 2 / median)))
 
 
 def main():
@@ -71,15 +58,7 @@ def main():
         if numbers is None:
             parser.error(f"'{text}' is no shape, expected as T500N32V32L100")
         shapes[text] = tuple(map(int, numbers.groups()))
-    try:
-        import torch
-    except ImportError as error:
-        print(f"skipped: {error}", file=sys.stderr)
-        return 77
-    if args.device == "cuda" and not torch.cuda.is_available():
-        print("skipped: PyTorch sees no GPU", file=sys.stderr)
-        return 77
-    wait = torch.cuda.synchronize if args.device == "cuda" else lambda: None
+    torch = torch_timing.find_torch(args.device)
     for text, shape in shapes.items():
         for kernel in ("native", "cudnn") if args.device == "cuda" else ("native",):
             row = {"case": text, "kernel": kernel, "torch": torch.__version__}
@@ -88,7 +67,7 @@ def main():
                 if kernel == "cudnn" and not row["takes_cudnn"]:
                     row["error"] = "cuDNN does not take this shape"
                 else:
-                    median, in_a_row = time_runs(run, wait, args.seconds)
+                    median, in_a_row = time_runs(torch, args.device, run, args.seconds)
                     row |= {"median_us": round(1e6 * median, 3), "stream_us": round(1e6 * in_a_row, 3)}
             except Exception as error:  # a shape this PyTorch cannot do; the others still count
                 row["error"] = f"{type(error).__name__}: {error}"[:500]

@@ -12,15 +12,15 @@ import dataclasses
 import json
 import statistics
 import sys
-import time
 
+import torch_timing
 import training_task
 
 SETTINGS = ["eager_bf16", "eager_fp16", "compiled_bf16", "eager_f32"]
 
 
 def make_step(torch, device, task, setting):
-    """A function that does one training step, and one that waits for the device."""
+    """A function that does one training step."""
     mode, dtype_name = setting.split("_")
     torch.manual_seed(1)
 
@@ -61,21 +61,7 @@ def make_step(torch, device, task, setting):
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
-    return step, (torch.cuda.synchronize if device == "cuda" else lambda: None)
-
-
-def time_steps(step, wait, seconds):
-    """Seconds of each step, after a warm-up."""
-    for _ in range(3):
-        step()
-    wait()
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < 3:
-        start = time.perf_counter()
-        step()
-        wait()
-        times.append(time.perf_counter() - start)
-    return times
+    return step
 
 
 def main():
@@ -87,21 +73,15 @@ def main():
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--tiny", action="store_true", help="a small model, to try this script")
     args = parser.parse_args()
-    try:
-        import torch
-    except ImportError as error:
-        print(f"skipped: {error}", file=sys.stderr)
-        return 77
-    if args.device == "cuda" and not torch.cuda.is_available():
-        print("skipped: PyTorch sees no GPU", file=sys.stderr)
-        return 77
+    torch = torch_timing.find_torch(args.device)
     task = training_task.TASKS[args.task]
     if args.tiny:
         task = dataclasses.replace(task, hidden=8, layers=1, frames=600, sequences=2, classes=20)
     for setting in args.settings.split(","):
         row = {"task": args.task, "setting": setting, "torch": torch.__version__}
         try:
-            times = time_steps(*make_step(torch, args.device, task, setting), args.seconds)
+            step = make_step(torch, args.device, task, setting)
+            times = torch_timing.time_each(torch, args.device, step, args.seconds)
             row |= {"median_ms": 1e3 * statistics.median(times), "min_ms": 1e3 * min(times),
                     "steps": len(times)}
         except Exception as error:  # a setting this PyTorch cannot do; the others still count
