@@ -212,6 +212,17 @@ class CtcTimes(unittest.TestCase):
         self.assertFalse(ctc_times.tiling(128, stages=False).stages)
         self.assertTrue(ctc_times.tiling(127, stages=False).stages)
 
+    def test_tiles_are_those_of_the_kernels(self):
+        header = (ROOT / "kernels" / "ctc" / "ctc_gpu.h").read_text()
+        for line in ("if (pairs <= 32) return {1, 1, 1};", "if (pairs <= 64) return {2, 1, 1};",
+                     "return {4, (pairs + 127) / 128, 1};", "return pairs == 1 ? 7 : pairs == 2 ? 6 : 8;"):
+            self.assertIn(line, header)
+
+    def test_ticks_that_are_unrolled_by_two_are_two(self):
+        code = [sass.Instruction(16 * i, text) for i, text in
+                enumerate(["LDGSTS R1, R2", *["IMAD R1, R2, R3"] * 98, "BAR.SYNC 0x0"] * 2 + ["@P0 BRA 0x0"])]
+        self.assertEqual([(t.role, t.instructions) for t in ctc_times.ticks(code)], [("loader", 100.5)])
+
     def test_a_walker_or_the_scheduler_of_its_helpers_bounds_a_tick(self):
         p = ctc_times.predict({"lattice<4, 1, StoredEmissions>": lattice(*self.FIRST, *self.SECOND)}, 100, 1000, 1)
         # Chunks have 8 frames. 48 + 40 instructions of an ender and a loader that share a scheduler, then 88 of a walker.

@@ -25,7 +25,8 @@ struct alignas(4 * P) PairWords {
 
 // Written by prepare(): for the gradient, whose posteriors later take the same place.
 struct StoredEmissions {
-  static constexpr int few_ahead = 2;
+  // A block of many warps holds one direction alone (ctc_apart.cu), so registers are there for it.
+  static constexpr int few_ahead = ctc_most_chunk;
   float* y;
   uint32_t row_bytes;
   const CtcEmission* rows;

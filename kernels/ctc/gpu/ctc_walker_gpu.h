@@ -46,8 +46,8 @@ struct Walker {
   using Frames = std::conditional_t<stages, Stages<P, wide ? warps : 2>, LaneSums<warps>>;
   using Shared = LatticeShared<warps, Frames>;
   static constexpr int chunk_frames = ctc_chunk_frames(P);
-  // Frames loaded ahead; where there are many warps they hide each other's loads, and registers
-  // are short.
+  // Frames loaded ahead. Many warps hide each other's loads, and may be short of registers: the
+  // emissions say how few frames are enough.
   static constexpr int ahead = across      ? 1
                                : warps > 4 ? Emissions::few_ahead
                                : P == 4    ? 4
