@@ -7,6 +7,8 @@
 //               returns at once for the others; the host never waits. Where the lattice takes
 //               more memory than CtcArgs::lattice_limit, and for labels that one block does not
 //               hold, the lattice is several launches (ctc_segments_gpu.h).
+//   without_stages  `fast` as it is where blocks do not get the shared memory of several walkers'
+//               stages (ctc_apart.cu): by name alone, so that every machine can check that path.
 //   log_space   log space in f64, one block per sequence, one frame after the other. Right for any
 //               label length and any logits; some ten times slower.
 #pragma once
@@ -17,6 +19,7 @@
 namespace rondo {
 
 RONDO_DECLARE_GPU(ctc_fast, CtcArgs);
+RONDO_DECLARE_GPU(ctc_without_stages, CtcArgs);
 RONDO_DECLARE_GPU(ctc_log_space, CtcArgs);
 // Launches that are parts of these, each compiled once:
 // the rows' and labels' part of `fast`, and of log_space, whose workspace has less;
@@ -24,9 +27,10 @@ RONDO_DECLARE_GPU(ctc_prepare, CtcArgs);
 RONDO_DECLARE_GPU(ctc_prepare_log_space, CtcArgs);
 // the lattice of `fast`, for CtcGpuWorkspace::in_segments;
 RONDO_DECLARE_GPU(ctc_lattice_in_segments, CtcArgs);
-// the lattice of `fast` with a gradient, for several warps of labels in one block; and how it and
-// the one in segments end;
+// the lattice of `fast` with a gradient, for several warps of labels in one block, and that of
+// `without_stages`; and how they and the one in segments end;
 RONDO_DECLARE_GPU(ctc_lattice_apart, CtcArgs);
+RONDO_DECLARE_GPU(ctc_lattice_without_stages, CtcArgs);
 RONDO_DECLARE_GPU(ctc_lattice_end, CtcArgs);
 // log space for the sequences that the lattice has left to it.
 RONDO_DECLARE_GPU(ctc_rest_in_log_space, CtcArgs);
@@ -65,6 +69,8 @@ constexpr CtcTiling ctc_tiling(int32_t max_labels) {
   if (max_labels <= ctc_block_labels) return {4, (pairs + 127) / 128, 1};
   return {4, 8, (pairs + ctc_block_labels) / (ctc_block_labels + 1)};
 }
+// Warps of a direction that can have stages: a block holds no more of these (ctc_apart.cu).
+inline constexpr int ctc_staged_warps = 4;
 // Frames between two scalings (ctc_tile_gpu.h).
 constexpr int ctc_chunk_frames(int pairs) { return pairs == 1 ? 7 : pairs == 2 ? 6 : 8; }
 inline constexpr int ctc_most_chunk = 8;
@@ -100,6 +106,9 @@ struct CtcSeam {
   float b[ctc_most_chunk], l[ctc_most_chunk];
   int exponent, top;
 };
+
+// Where `fast` has stages for several walkers.
+bool ctc_without_stages_accepts(const Context& context, const void* args);
 
 enum class CtcState : int32_t { fine, log_space, no_gradient };
 

@@ -18,12 +18,14 @@ void checked(const Context& context, const CtcArgs& args) {
 // What RONDO_GPU_VARIANTS finds by name.
 #ifdef RONDO_WITH_SIM
 namespace sim {
-constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>;
+constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>,
+               ctc_without_stages_checked = checked<ctc_without_stages>;
 }
 #endif
 #ifdef RONDO_WITH_CUDA
 namespace cuda {
-constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>;
+constexpr auto ctc_fast_checked = checked<ctc_fast>, ctc_log_space_checked = checked<ctc_log_space>,
+               ctc_without_stages_checked = checked<ctc_without_stages>;
 }
 #endif
 
@@ -40,6 +42,8 @@ std::span<const Variant> ctc_variants() {
     RONDO_GPU_VARIANTS(CtcArgs, ctc_fast_checked, "fast", Role::standard, ctc_gpu_accepts),
     RONDO_GPU_VARIANTS(CtcArgs, ctc_log_space_checked, "log_space", Role::standard,
                        ctc_gpu_accepts),
+    RONDO_GPU_VARIANTS(CtcArgs, ctc_without_stages_checked, "without_stages", Role::named,
+                       ctc_without_stages_accepts),
 #if defined(RONDO_WITH_CUDA) && __has_include(<cudnn.h>)
     variant<CtcArgs, checked<ctc_cudnn>>("cudnn", Backend::cuda, Role::peer, ctc_cudnn_accepts),
 #endif

@@ -25,7 +25,8 @@ struct CtcGpuResult {
 };
 
 inline CtcGpuResult run_fast(const CtcProblem& p, bool with_grad = true,
-                             size_t lattice_limit = ctc_lattice_limit) {
+                             size_t lattice_limit = ctc_lattice_limit,
+                             std::string_view variant = "fast") {
   std::string why;
   Device* device = find_device(DeviceKind::sim, &why);
   REQUIRE(device != nullptr);
@@ -47,9 +48,14 @@ inline CtcGpuResult run_fast(const CtcProblem& p, bool with_grad = true,
   std::memset(workspace.data(), 0xff, workspace.bytes());
   args.workspace =
       TensorView(workspace.data(), DType::u8, {static_cast<int64_t>(workspace.bytes())});
+  int ran = 0;
   for (const Variant& v : ctc_variants()) {
-    if (v.backend == Backend::sim && std::string_view(v.name) == "fast") v.run(context, &args);
+    if (v.backend != Backend::sim || v.name != variant) continue;
+    REQUIRE((!v.accepts || v.accepts(context, &args)));
+    v.run(context, &args);
+    ++ran;
   }
+  REQUIRE(ran == 1);
   stream.synchronize();
   CtcGpuResult r;
   r.result.loss.assign(loss.begin(), loss.end());

@@ -33,14 +33,15 @@ CtcProblem make_problem(const CtcShape& shape, double range, double lead) {
 }
 
 // The lattice alone: log space would repair what a missing barrier breaks.
-void require_same_in_other_orders(const CtcProblem& p, const CtcGpuResult& want) {
+void require_same_in_other_orders(const CtcProblem& p, const CtcGpuResult& want,
+                                  std::string_view variant = "fast") {
   struct Restore {
     const SimOptions before = sim_options();
     ~Restore() { set_sim_options(before); }
   } restore;
   for (SimOrder order : {SimOrder::reverse, SimOrder::shuffled}) {
     set_sim_options({order, 3});
-    const CtcGpuResult got = run_fast(p);
+    const CtcGpuResult got = run_fast(p, true, ctc_lattice_limit, variant);
     INFO("order " << static_cast<int>(order));
     REQUIRE(got.states == want.states);
     REQUIRE(got.result.loss == want.result.loss);
@@ -76,19 +77,22 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
   }
 }
 
-// Two, three and four walkers of a direction, each with its helpers; halves that are not whole
-// chunks; and a short sequence beside a long one, of which most walkers hold nothing.
+// Two, three and four walkers of a direction, each with its helpers and without, as where blocks get
+// less shared memory; halves that are not whole chunks; and a short sequence beside a long one, of
+// which most walkers hold nothing.
 TEST_CASE("ctc on GPUs: several walkers of a direction hold ordinary sequences") {
   for (const CtcShape& shape : {CtcShape{301, 32, 128}, CtcShape{450, 40, 255},
                                 CtcShape{640, 28, 300}, CtcShape{1003, 32, 511}}) {
     for (double lead : {0.0, 3.0}) {
       if (lead == 0 && shape.labels == 300) continue;
       const CtcProblem p = make_problem(shape, lead == 0 ? 3 : 1, lead);
-      const CtcGpuResult got = run_fast(p);
-      INFO("T " << shape.frames << " L " << shape.labels << " lead " << lead);
-      REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
-      compare(p, got, 0x1p-22 * std::sqrt(shape.frames), 2e-6);
-      if (shape.labels == 300) require_same_in_other_orders(p, got);
+      for (const char* variant : {"fast", "without_stages"}) {
+        const CtcGpuResult got = run_fast(p, true, ctc_lattice_limit, variant);
+        INFO("T " << shape.frames << " L " << shape.labels << " lead " << lead << " " << variant);
+        REQUIRE(got.states == std::vector<CtcState>(2, CtcState::fine));
+        compare(p, got, 0x1p-22 * std::sqrt(shape.frames), 2e-6);
+        if (shape.labels == 300) require_same_in_other_orders(p, got, variant);
+      }
     }
   }
 }

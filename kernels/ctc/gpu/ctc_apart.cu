@@ -129,19 +129,29 @@ bool launch_halves(const Context& context, const LatticeArgs<StoredEmissions>& a
          go(lattice_half<warps, with_stages, Half::second>, "ctc lattice_posteriors");
 }
 
-void launch_lattice(const Context& context, const LatticeArgs<StoredEmissions>& a) {
+void launch_lattice(const Context& context, const LatticeArgs<StoredEmissions>& a, bool staged) {
   const int warps = a.work.tiling.warps;
-  if (warps <= 2 && launch_halves<2, true>(context, a)) return;
-  if (warps > 2 && warps <= 4 && launch_halves<4, true>(context, a)) return;
+  if (staged && warps <= 2 && launch_halves<2, true>(context, a)) return;
+  if (staged && warps > 2 && warps <= ctc_staged_warps &&
+      launch_halves<ctc_staged_warps, true>(context, a)) {
+    return;
+  }
   launch_halves<8, false>(context, a);
+}
+
+void run(const Context& context, const CtcArgs& a, bool staged) {
+  a.logits.dtype == DType::f32
+      ? launch_lattice(context, stored_emissions(Problem<float>(a)), staged)
+      : launch_lattice(context, stored_emissions(Problem<bf16>(a)), staged);
+  ctc_lattice_end(context, a);
 }
 
 }  // namespace
 
-void ctc_lattice_apart(const Context& context, const CtcArgs& a) {
-  a.logits.dtype == DType::f32 ? launch_lattice(context, stored_emissions(Problem<float>(a)))
-                               : launch_lattice(context, stored_emissions(Problem<bf16>(a)));
-  ctc_lattice_end(context, a);
+void ctc_lattice_apart(const Context& context, const CtcArgs& a) { run(context, a, true); }
+
+void ctc_lattice_without_stages(const Context& context, const CtcArgs& a) {
+  run(context, a, false);
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -5,6 +5,14 @@
 
 namespace rondo {
 
+bool ctc_without_stages_accepts(const Context& context, const void* args) {
+  if (!args) return true;
+  const auto& a = *static_cast<const CtcArgs*>(args);
+  if (!ctc_gpu_accepts(context, args) || !a.grad.data) return false;
+  const CtcGpuWorkspace work(a.layout.capacity, a.max_label_length, true, a.lattice_limit);
+  return !work.in_segments && work.tiling.warps > 1 && work.tiling.warps <= ctc_staged_warps;
+}
+
 CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length,
                                  bool with_grad, size_t lattice_limit, CtcGpuParts parts)
     : states(2 * int64_t{max_label_length} + 1),
