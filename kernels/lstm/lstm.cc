@@ -183,12 +183,14 @@ constexpr auto variants(Gpu... gpu) {
 #define RONDO_SIM_LSTM_LOOPS(Args, stem)                                                        \
   RONDO_SIM_VARIANT(Args, stem##_portable, "portable", Role::standard, lstm_gpu_accepts<Args>), \
       RONDO_SIM_LSTM(Args, stem##_cluster, "cluster"),                                          \
+      RONDO_SIM_LSTM(Args, stem##_cluster_split, "cluster_split"),                              \
       RONDO_SIM_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                                \
       RONDO_SIM_LSTM(Args, stem##_grid, "grid"),                                                \
       RONDO_SIM_VARIANT(Args, stem##_fused, "fused", Role::standard, lstm_fused_accepts<Args>)
 #ifdef RONDO_WITH_CUDA
 #define RONDO_LSTM_LOOPS(Args, stem)                                                             \
   RONDO_SIM_LSTM_LOOPS(Args, stem), RONDO_CUDA_LSTM(Args, stem##_cluster, "cluster"),            \
+      RONDO_CUDA_LSTM(Args, stem##_cluster_split, "cluster_split"),                              \
       RONDO_CUDA_LSTM(Args, stem##_grid_cluster, "grid_cluster"),                                \
       RONDO_CUDA_LSTM(Args, stem##_grid, "grid"),                                                \
       RONDO_CUDA_VARIANT(Args, stem##_fused, "fused", Role::standard, lstm_fused_accepts<Args>), \

@@ -361,8 +361,8 @@ void add_persistent(Suite& suite) {
     if (hidden == 600 && directions == 1) return Names::value_type{};
     if (hidden == 990 && directions == 2) return Names::value_type{};
     if (hidden > 500) return {{"grid", "grid_cluster"}};
-    if (hidden == 260 && directions == 2) return {{"cluster"}};
-    return {{"cluster", "grid", "grid_cluster"}};
+    if (hidden == 260 && directions == 2) return {{"cluster", "cluster_split"}};
+    return {{"cluster", "cluster_split", "grid", "grid_cluster"}};
   };
   for (const Size& size : sizes) {
     for (int directions : size.directions) {
@@ -484,7 +484,8 @@ void add_two_tiles(Suite& suite) {
   s.states = s.kept = true;
   s.dx = false;
   s.spare = 3;
-  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false, {{"cluster", "grid"}});
+  add_all(suite, "persistent_h130_b70_d2_f32_spare", s, false,
+          {{"cluster", "cluster_split", "grid"}});
 }
 
 // More than one tile of sequences and of columns in the portable GPU kernels, projected.

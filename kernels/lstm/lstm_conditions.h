@@ -27,6 +27,7 @@ inline constexpr int64_t lstm_unbounded = std::numeric_limits<int64_t>::max();
 inline constexpr LstmConditions lstm_conditions[] = {
     // f32: beyond, R does not fit into the registers of a cluster (docs/kernels/lstm_gpu.md).
     {"cluster", 1, 512, 256, lstm_unbounded, false, 90, "a cluster that fits"},
+    {"cluster_split", 1, 512, 256, lstm_unbounded, false, 90, "a cluster that fits"},
     // Below, a cluster holds all of R.
     {"grid_cluster", 513, 1024, 0, lstm_unbounded, false, 90, "all blocks resident; polls"},
     {"grid", 1, 1024, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},

@@ -6,6 +6,8 @@
 //   fused         a launch per time step (two with a projection) that multiplies by itself
 //   cluster       the time loop in one launch, R in registers, h (or dh) exchanged through
 //                 distributed shared memory
+//   cluster_split the same kernels with the barrier of the cluster in two, stores and loads of
+//                 memory between its parts
 //   grid          the time loop in one cooperative launch, R in registers or shared memory, h (or
 //                 dgates) exchanged through memory, a flag per block and step
 //   grid_cluster  as grid, but a cluster shares the columns of its rows of R, and what is exchanged
@@ -49,14 +51,18 @@ bool lstm_fused_accepts(const Context& context, const void* args) {
 }
 
 RONDO_DECLARE_GPU(lstm_forward_cluster, LstmForwardArgs);
+RONDO_DECLARE_GPU(lstm_forward_cluster_split, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_cluster, LstmBackwardArgs);
+RONDO_DECLARE_GPU(lstm_backward_cluster_split, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_forward_grid, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_grid, LstmBackwardArgs);
 RONDO_DECLARE_GPU(lstm_forward_grid_cluster, LstmForwardArgs);
 RONDO_DECLARE_GPU(lstm_backward_grid_cluster, LstmBackwardArgs);
 namespace sim {
 bool lstm_forward_cluster_accepts(const Context&, const void* args);
+bool lstm_forward_cluster_split_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_accepts(const Context&, const void* args);
+bool lstm_backward_cluster_split_accepts(const Context&, const void* args);
 bool lstm_forward_grid_accepts(const Context&, const void* args);
 bool lstm_backward_grid_accepts(const Context&, const void* args);
 bool lstm_forward_grid_cluster_accepts(const Context&, const void* args);
@@ -64,7 +70,9 @@ bool lstm_backward_grid_cluster_accepts(const Context&, const void* args);
 }  // namespace sim
 namespace cuda {
 bool lstm_forward_cluster_accepts(const Context&, const void* args);
+bool lstm_forward_cluster_split_accepts(const Context&, const void* args);
 bool lstm_backward_cluster_accepts(const Context&, const void* args);
+bool lstm_backward_cluster_split_accepts(const Context&, const void* args);
 bool lstm_forward_grid_accepts(const Context&, const void* args);
 bool lstm_backward_grid_accepts(const Context&, const void* args);
 bool lstm_forward_grid_cluster_accepts(const Context&, const void* args);

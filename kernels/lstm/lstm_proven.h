@@ -6,7 +6,9 @@
 namespace rondo {
 
 inline constexpr bool lstm_forward_cluster_proven = false;
+inline constexpr bool lstm_forward_cluster_split_proven = false;
 inline constexpr bool lstm_backward_cluster_proven = false;
+inline constexpr bool lstm_backward_cluster_split_proven = false;
 inline constexpr bool lstm_forward_grid_cluster_proven = false;
 inline constexpr bool lstm_backward_grid_cluster_proven = false;
 inline constexpr bool lstm_forward_grid_proven = false;

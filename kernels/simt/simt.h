@@ -28,6 +28,8 @@
 //   grid_sync()                       cooperative launches; in kernels/simt/grid_sync.h
 //   cluster_sync() cluster_rank()     clusters; map_shared(pointer, rank) is the same place in
 //                                     another block's shared memory
+//   cluster_arrive() cluster_wait()   cluster_sync() in two: what a thread did before it arrived is
+//                                     visible to who has waited; what lies between is not ordered
 //   cp_async<bytes>(to, from, valid)  4, 8 or 16 bytes, the part past `valid` zeroed; nothing may
 //   cp_async_commit() cp_async_wait<groups left>()                   be read before the wait
 //   load_words<bytes>(p) store_words(p, words)   4, 8 or 16 aligned bytes in one access

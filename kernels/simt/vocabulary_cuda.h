@@ -27,13 +27,21 @@ namespace rondo::cuda {
 // ---- barriers ----
 
 // On older architectures a cluster has one block; launch() refuses others.
-__device__ inline void cluster_sync() {
+__device__ inline void cluster_arrive() {
 #if RONDO_SM90
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ inline void cluster_wait() {
+#if RONDO_SM90
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #else
   __syncthreads();
 #endif
+}
+__device__ inline void cluster_sync() {
+  cluster_arrive();
+  cluster_wait();
 }
 __device__ inline unsigned cluster_rank() {
   unsigned rank = 0;

@@ -80,15 +80,18 @@ TEST_CASE("variants on GPUs are chosen in the table's order, and those without a
       CHECK((v.role == Role::standard) == proven[static_cast<size_t>(at)]);
     }
   };
-  check(lstm_forward_variants(), {lstm_forward_cluster_proven, lstm_forward_grid_cluster_proven,
-                                  lstm_forward_grid_proven, true, true});
-  check(lstm_backward_variants(), {lstm_backward_cluster_proven, lstm_backward_grid_cluster_proven,
-                                   lstm_backward_grid_proven, true, true});
+  check(lstm_forward_variants(),
+        {lstm_forward_cluster_proven, lstm_forward_cluster_split_proven,
+         lstm_forward_grid_cluster_proven, lstm_forward_grid_proven, true, true});
+  check(lstm_backward_variants(),
+        {lstm_backward_cluster_proven, lstm_backward_cluster_split_proven,
+         lstm_backward_grid_cluster_proven, lstm_backward_grid_proven, true, true});
 }
 
 // A NaN with all bits set is what the exchanged memory of grid_cluster holds before results.
 TEST_CASE("NaN spoils its own sequence alone, and no kernel waits for it") {
-  for (const std::string variant : {"portable", "fused", "cluster", "grid_cluster", "grid"}) {
+  for (const std::string variant :
+       {"portable", "fused", "cluster", "cluster_split", "grid_cluster", "grid"}) {
     INFO(variant);
     LstmSimProblem p({2, 3, 17, 0}, {4, 3, 3});
     constexpr size_t width = 2 * 17, spoilt = 1;
@@ -161,7 +164,8 @@ TEST_CASE("f32 has the same bits in every order of threads") {
 }
 
 TEST_CASE("the variants give the same bits in every order of threads") {
-  for (const std::string variant : {"portable", "fused", "cluster", "grid_cluster", "grid"}) {
+  for (const std::string variant :
+       {"portable", "fused", "cluster", "cluster_split", "grid_cluster", "grid"}) {
     std::vector<std::vector<uint16_t>> seen;
     for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
       set_sim_options({order, 11});
@@ -258,7 +262,7 @@ TEST_CASE("directions computed one at a time on GPUs have the bits of both at on
     }
   }
   LstmSimProblem p({2, 5, 20, 0}, {3, 2});
-  for (const std::string variant : {"cluster", "grid", "grid_cluster"}) {
+  for (const std::string variant : {"cluster", "cluster_split", "grid", "grid_cluster"}) {
     INFO(variant);
     CHECK_THROWS_WITH(p.forward(variant, LstmRun::first), Catch::Contains("does not take"));
   }

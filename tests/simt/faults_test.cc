@@ -402,6 +402,44 @@ TEST_CASE("a block that exits while others may use its shared memory") {
   }
 }
 
+// The cluster's barrier in two, misused.
+enum class Arrival { right, twice, not_at_all, then_whole, then_exit, used_after };
+template <Arrival how>
+__global__ void arrival_kernel(float* y) {
+  auto& s = shared<Tile>();
+  if constexpr (how != Arrival::not_at_all) cluster_arrive();
+  if constexpr (how == Arrival::twice) cluster_arrive();
+  if constexpr (how == Arrival::then_whole) cluster_sync();
+  if constexpr (how == Arrival::then_exit) return;
+  if constexpr (how == Arrival::used_after) {
+    if (cluster_rank() == 0) y = map_shared(&s, 1)->values;
+  }
+  cluster_wait();
+  y[threadIdx.x] = s.values[threadIdx.x];
+}
+
+TEST_CASE("a cluster's barrier in two, used wrongly") {
+  std::vector<float> y(32);
+  const LaunchConfig config{
+      .kernel = "arrival", .grid = {2}, .block = {32}, .shared_bytes = sizeof(Tile), .cluster = 2};
+  for (const SimOptions& o : orders) {
+    Sim sim(o);
+    CHECK(sim.error_of(config, arrival_kernel<Arrival::right>, y.data()) == "no error");
+    CHECK_THAT(sim.error_of(config, arrival_kernel<Arrival::twice>, y.data()),
+               Contains("cluster_arrive a second time"));
+    CHECK_THAT(sim.error_of(config, arrival_kernel<Arrival::not_at_all>, y.data()),
+               Contains("cluster_wait without a cluster_arrive"));
+    CHECK_THAT(sim.error_of(config, arrival_kernel<Arrival::then_whole>, y.data()),
+               Contains("cluster_sync between cluster_arrive and cluster_wait"));
+    CHECK_THAT(sim.error_of(config, arrival_kernel<Arrival::then_exit>, y.data()),
+               Contains("exits between cluster_arrive and cluster_wait"));
+    // The arrival is behind when the other block's shared memory is asked for.
+    CHECK_THAT(sim.error_of(config, arrival_kernel<Arrival::used_after>, y.data()),
+               Contains("exits while other blocks may still use its shared memory") ||
+                   Contains("has exited"));
+  }
+}
+
 // There are three groups of four warps: the first gives, the others take, as many registers as it
 // is told.
 enum class Registers { enough, too_many, half_a_group, twice, two_places };

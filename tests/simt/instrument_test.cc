@@ -189,6 +189,31 @@ __global__ void across_cluster(float* y) {
   cluster_sync();
 }
 
+// In clusters of 2, each thread hands a number to its twin in the other block, twice over: the
+// barrier is in two.
+enum class Split { right, stored_too_late, read_too_early, overwritten_too_early };
+template <Split how>
+__global__ void across_split_barrier(float* y) {
+  auto& s = shared<Row>();
+  const unsigned t = threadIdx.x;
+  float& theirs = map_shared(&s, cluster_rank() ^ 1)->values[t];
+  cluster_sync();
+  if constexpr (how != Split::stored_too_late) theirs = 1;
+  cluster_arrive();
+  if constexpr (how == Split::stored_too_late) theirs = 1;
+  y[blockIdx.x * blockDim.x + t] = 2;  // memory of its own
+  if constexpr (how == Split::read_too_early) y[blockIdx.x * blockDim.x + t] = s.values[t];
+  cluster_wait();
+  __syncthreads();  // tells every thread what any has waited for
+  if constexpr (how != Split::read_too_early) y[blockIdx.x * blockDim.x + t] = s.values[31 - t];
+  if constexpr (how != Split::overwritten_too_early) {
+    cluster_arrive();
+    cluster_wait();
+  }
+  theirs = 3;
+  cluster_sync();
+}
+
 struct Inbox {
   alignas(16) float values[32][4];
   MBarrier delivered;
@@ -230,6 +255,27 @@ TEST_CASE("grids and clusters") {
   CHECK_THAT(sim.error_of(mbarrier, across_mbarrier<false>, sim.y.as<float>()),
              Contains("race in shared memory"));
   CHECK(sim.counted("mbarrier").remote_bytes_written >= 4 * sizeof(Inbox::values));
+}
+
+TEST_CASE("a cluster's barrier in two orders what precedes an arrival and what follows a wait") {
+  for (const SimOrder order : {SimOrder::forward, SimOrder::reverse, SimOrder::shuffled}) {
+    Sim sim;
+    set_sim_options({order, 3});
+    const LaunchConfig config{
+        .kernel = "split", .grid = {4}, .block = {32}, .shared_bytes = sizeof(Row), .cluster = 2};
+    const auto error_of = [&](auto kernel) {
+      return sim.error_of(config, kernel, sim.y.as<float>());
+    };
+    CHECK(error_of(across_split_barrier<Split::right>) == "no error");
+    CHECK(sim.counted("split").cluster_barriers == 4);
+    CHECK_THAT(error_of(across_split_barrier<Split::stored_too_late>),
+               Contains("race in shared memory"));
+    CHECK_THAT(error_of(across_split_barrier<Split::read_too_early>),
+               Contains("race in shared memory"));
+    CHECK_THAT(error_of(across_split_barrier<Split::overwritten_too_early>),
+               Contains("race in shared memory"));
+  }
+  set_sim_options({});
 }
 
 // The first warp writes between its arrivals at two phases; the second has waited for the first

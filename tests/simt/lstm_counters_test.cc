@@ -66,19 +66,21 @@ constexpr uint64_t forward_bytes = 2 + 8 + 4, backward_bytes = 8;
 TEST_CASE("lstm cluster: one barrier of the cluster and one of the block per step") {
   const Shape s{64, 8};  // 2 blocks of 32 cells
   constexpr uint64_t states = 64 * 8;
+  const std::string variant = GENERATE("cluster", "cluster_split");
   // 8 warps x 4 products of 16 columns a block; half of h goes to the other block.
-  check(step_of(s, "cluster", false), {1, 1, 2 * 8 * 4, forward_bytes * states, 2 * 32 * 8 * 2});
+  check(step_of(s, variant, false), {1, 1, 2 * 8 * 4, forward_bytes * states, 2 * 32 * 8 * 2});
   // 8 products of 16 gates a warp (the 4 row tiles keep half of the warps busy for nothing); f32
   // parts of the other's 32 cells.
-  check(step_of(s, "cluster", true), {1, 1, 2 * 8 * 8, backward_bytes * states, 2 * 32 * 8 * 4});
+  check(step_of(s, variant, true), {1, 1, 2 * 8 * 8, backward_bytes * states, 2 * 32 * 8 * 4});
 }
 
 TEST_CASE(
     "lstm cluster, f32: the same barriers, and three products of 8 columns for one of 16 twice") {
   const Shape s{64, 8, DType::f32};
   constexpr uint64_t states = 64 * 8, forward = 4 + 16 + 4, backward = 16;
-  check(step_of(s, "cluster", false), {1, 1, 2 * 8 * 8 * 3, forward * states, 2 * 32 * 8 * 4});
-  check(step_of(s, "cluster", true), {1, 1, 2 * 8 * 16 * 3, backward * states, 2 * 32 * 8 * 4});
+  const std::string variant = GENERATE("cluster", "cluster_split");
+  check(step_of(s, variant, false), {1, 1, 2 * 8 * 8 * 3, forward * states, 2 * 32 * 8 * 4});
+  check(step_of(s, variant, true), {1, 1, 2 * 8 * 16 * 3, backward * states, 2 * 32 * 8 * 4});
 }
 
 TEST_CASE("lstm grid: three barriers of the block per step") {

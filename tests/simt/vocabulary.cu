@@ -114,6 +114,10 @@ __global__ void cooperative_cluster_kernel(float* y) {
   }
 }
 
+struct SplitShared {
+  float inbox[2][32];
+};
+
 struct StoresShared {
   float from[16];
 };
@@ -129,6 +133,22 @@ __global__ void cluster_stores_kernel(float* y, int size) {
   float sum = 0;
   for (int r = 0; r < size; ++r) sum += s.from[r];
   if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+
+// Numbers travel around the cluster, one block further in each round, through two inboxes by turns.
+__global__ void split_barrier_kernel(float* y, int rounds) {
+  auto& s = shared<SplitShared>();
+  const unsigned t = threadIdx.x, to = (cluster_rank() + 1) % 4;
+  s.inbox[0][t] = static_cast<float>(100 * blockIdx.x + t);
+  cluster_sync();
+  float passed = 0;
+  for (int round = 0; round < rounds; ++round) {
+    map_shared(s.inbox[(round + 1) % 2], to)[t] = s.inbox[round % 2][t] + 1;
+    cluster_arrive();
+    passed += static_cast<float>(round);  // what needs no other block
+    cluster_wait();
+  }
+  y[blockIdx.x * 32 + t] = s.inbox[rounds % 2][31 - t] + passed;
 }
 
 __global__ void __launch_bounds__(384, 1) trade_registers_kernel(float* y, const float* x) {
@@ -349,6 +369,15 @@ void cooperative_clusters(const Context& context, float* y, int clusters) {
           .cluster = 4,
           .cooperative = true},
          cooperative_cluster_kernel, y);
+}
+void split_barrier(const Context& context, float* y, int clusters, int rounds) {
+  launch(context,
+         {.kernel = "split_barrier",
+          .grid = {4 * static_cast<unsigned>(clusters)},
+          .block = {32},
+          .shared_bytes = sizeof(SplitShared),
+          .cluster = 4},
+         split_barrier_kernel, y, rounds);
 }
 void cluster_stores(const Context& context, float* y, int clusters, int size) {
   launch(context,

@@ -28,6 +28,10 @@ namespace rondo {
   /* in clusters of `size` (up to 16), every block stores (block + 1) x (rank + 1) into each       \
    * other's shared memory; y[block] = the sum of what it was given */                             \
   void cluster_stores(const Context& context, float* y, int clusters, int size);                   \
+  /* in clusters of 4 with 32 threads, each thread starts with 100 block + thread, which goes      \
+   * round the cluster `rounds` times, plus one each time, by the barrier in two; y[block][thread] \
+   * = what thread 31 - thread has then, plus 0 + 1 + ... + (rounds - 1) */                        \
+  void split_barrier(const Context& context, float* y, int clusters, int rounds);                  \
   /* two groups of 128 threads take the registers that a first one gives; y[i] = x[i] squared,     \
    * 384 elements, and of the takers plus the sum of x[i % 64 .. i % 64 + 64) */                   \
   void trade_registers(const Context& context, float* y, const float* x);                          \

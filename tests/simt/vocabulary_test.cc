@@ -166,6 +166,24 @@ TEST_CASE("clusters read each other's shared memory") {
   });
 }
 
+TEST_CASE("a cluster's barrier in two hands over what was stored before the arrival") {
+  for (const int rounds : {1, 6}) {
+    everywhere([rounds](Bench& b) {
+      const int clusters = 3, blocks = 4 * clusters;
+      float* y = b.put(std::vector<float>(static_cast<size_t>(blocks) * 32));
+      ON_PLACE(b, split_barrier, y, clusters, rounds);
+      const auto got = b.get(y, static_cast<size_t>(blocks) * 32);
+      for (int block = 0; block < blocks; ++block) {
+        const int from = block / 4 * 4 + (block - rounds + 8) % 4;
+        for (int t = 0; t < 32; ++t) {
+          const int want = 100 * from + 31 - t + rounds + rounds * (rounds - 1) / 2;
+          CHECK(got[static_cast<size_t>(block * 32 + t)] == static_cast<float>(want));
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("clusters of 8 and of 16 store into each other's shared memory") {
   for (const int size : {2, 8, 16}) {
     everywhere([size](Bench& b) {

@@ -24,8 +24,10 @@ import sys
 
 HEADER = pathlib.Path("kernels/lstm/lstm_proven.h")
 RESULTS = pathlib.Path("bench/results")
-KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/persistent/lstm_{variant}_{way}.cu"
-           for variant in ("cluster", "grid_cluster", "grid") for way in ("forward", "backward")}
+KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/persistent/lstm_{stem}_{way}.cu"
+           for variant, stem in (("cluster", "cluster"), ("cluster_split", "cluster"),
+                                 ("grid_cluster", "grid_cluster"), ("grid", "grid"))
+           for way in ("forward", "backward")}
 # These are gpu_check's: all of them must have run to their end and passed.
 SECTIONS = ("lstm_twice", "full_size")
 # What is compiled for GPUs of the folder's own, and every asm wrapper.

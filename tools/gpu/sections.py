@@ -41,7 +41,7 @@ SIMULATED = 10  # times as long where threads are simulated, beside whatever els
 LSTM_OPS = ["lstm_forward", "lstm_backward"]
 CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc_grad"]
 # The variants of LSTM_OPS beside which a training step is timed, each by name, and the types they are timed at.
-FAMILIES = ["cluster", "grid", "fused", "portable"]
+FAMILIES = ["cluster", "cluster_split", "grid", "fused", "portable"]
 DTYPES = ["bf16", "f32"]
 OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after bilstm
 

@@ -160,27 +160,35 @@ __device__ void send_parts(const Product& product, int active, int buffer, const
   }
 }
 
-// dh that came back through R, and dz to memory.
+// The thread's dz of one tile to memory, as it has put it into shared memory itself.
 template <class T, int blocks, int tiles>
+__device__ void store_gradients(const Backward<T>& b, const Step& step, int tile, const Place& p,
+                                const BackwardShared<T, blocks, tiles>& s) {
+  const int64_t H = b.shape.hidden;
+  const int n = p.sequence(tile);
+  if (n >= step.active || p.unit >= H) return;
+  T* to = b.dgates + b.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
+  RONDO_UNROLL_ALL
+  for (int g = 0; g < 4; ++g) to[g * H] = from_stored(s.dz[n][g * block_cells + p.lane]);
+}
+
+// dh that came back through R; and dz to memory, unless that was done before the wait.
+template <Barrier barrier, class T, int blocks, int tiles>
 __device__ void receive_parts(const Backward<T>& b, Cells<T, tiles>& cells, const Step& step,
                               int buffer, const Place& p,
                               const BackwardShared<T, blocks, tiles>& s) {
-  const int64_t H = b.shape.hidden;
   RONDO_UNROLL_ALL
   for (int tile = 0; tile < tiles; ++tile) {
-    const int n = p.sequence(tile);
-    if (n >= step.active || p.unit >= H) continue;
+    if (p.sequence(tile) >= step.active || p.unit >= b.shape.hidden) continue;
     float sum = 0;
     RONDO_UNROLL_ALL
     for (int from = 0; from < blocks; ++from) sum += s.inbox[buffer][from][tile][p.warp][p.lane];
     cells.dh[tile] = sum;
-    T* to = b.dgates + b.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
-    RONDO_UNROLL_ALL
-    for (int g = 0; g < 4; ++g) to[g * H] = from_stored(s.dz[n][g * block_cells + p.lane]);
+    if constexpr (barrier == Barrier::whole) store_gradients(b, step, tile, p, s);
   }
 }
 
-template <class T, int blocks, int tiles>
+template <class T, int blocks, int tiles, Barrier barrier>
 __global__ void __launch_bounds__(threads, 1) cluster_backward(Backward<T> b) {
   if (!RONDO_SM90) return;
   using Shared = BackwardShared<T, blocks, tiles>;
@@ -206,62 +214,93 @@ __global__ void __launch_bounds__(threads, 1) cluster_backward(Backward<T> b) {
     backward_cells(cells, now, p, b.shape.hidden, s);
     __syncthreads();
     send_parts(product, now.active, buffer, p, s);
-    cells.load_step(b, share, next, after_next, p);
-    cluster_sync();
-    receive_parts(b, cells, now, buffer, p, s);
+    if constexpr (barrier == Barrier::whole) {
+      cells.load_step(b, share, next, after_next, p);
+      cluster_sync();
+    } else {
+      cluster_arrive();
+      RONDO_UNROLL_ALL
+      for (int tile = 0; tile < tiles; ++tile) store_gradients(b, now, tile, p, s);
+      cells.load_step(b, share, next, after_next, p);
+      cluster_wait();
+    }
+    receive_parts<barrier>(b, cells, now, buffer, p, s);
     now = next;
     next = after_next;
   }
   cells.store_states(b, share, p);
 }
 
-template <class T, class F>
+// Either Barrier's kernels; they have names of their own, as profiles tell them apart by that.
+template <class T, Barrier barrier, class F>
 void with_typed_kernel(const LstmBackwardArgs& a, F f) {
   const int64_t sequences = a.layout.capacity.sequences;
   const int directions = a.dims.directions;
   const auto launch_of = [&](auto blocks, auto tiles) {
-    return configuration("lstm cluster_backward", blocks, tiles, directions, sequences,
-                         sizeof(BackwardShared<T, blocks, tiles>));
+    return configuration(
+        barrier == Barrier::split ? "lstm cluster_split_backward" : "lstm cluster_backward", blocks,
+        tiles, directions, sequences, sizeof(BackwardShared<T, blocks, tiles>));
   };
   with_geometry<T>(
       a.dims.hidden, directions, sequences,
       [&](auto blocks, auto tiles) {
-        return resident_clusters(launch_of(blocks, tiles), cluster_backward<T, blocks, tiles>);
+        return resident_clusters(launch_of(blocks, tiles),
+                                 cluster_backward<T, blocks, tiles, barrier>);
       },
       [&](auto blocks, auto tiles) {
-        f(launch_of(blocks, tiles), cluster_backward<T, blocks, tiles>);
+        f(launch_of(blocks, tiles), cluster_backward<T, blocks, tiles, barrier>);
       });
 }
 
 // f(launch, kernel) for the call.
-template <class F>
+template <Barrier barrier, class F>
 void with_kernel(const LstmBackwardArgs& a, F f) {
-  a.dy.dtype == DType::f32 ? with_typed_kernel<float>(a, f) : with_typed_kernel<bf16>(a, f);
+  a.dy.dtype == DType::f32 ? with_typed_kernel<float, barrier>(a, f)
+                           : with_typed_kernel<bf16, barrier>(a, f);
 }
 
-}  // namespace
-
-bool lstm_backward_cluster_accepts(const Context& context, const void* args) {
+template <Barrier barrier>
+bool accepts(const char* variant, const Context& context, const void* args) {
   const auto* a = static_cast<const LstmBackwardArgs*>(args);
-  if (!a) return cluster_machine(cluster_backward<bf16, 2, 1>, sizeof(BackwardShared<bf16, 2, 1>));
+  if (!a) {
+    return cluster_machine(cluster_backward<bf16, 2, 1, barrier>,
+                           sizeof(BackwardShared<bf16, 2, 1>));
+  }
   if (a->run != LstmRun::both) return false;
-  if (!lstm_suits("cluster", context.backend, a->dims, a->dy.dtype, a->layout.capacity.sequences))
+  if (!lstm_suits(variant, context.backend, a->dims, a->dy.dtype, a->layout.capacity.sequences))
     return false;
   bool fits = false;
-  with_kernel(*a, [&](const LaunchConfig& config, auto kernel) {
+  with_kernel<barrier>(*a, [&](const LaunchConfig& config, auto kernel) {
     fits = resident_clusters(config, kernel) > 0;
   });
   return fits;
 }
 
-void lstm_backward_cluster(const Context& context, const LstmBackwardArgs& a) {
+template <Barrier barrier>
+void run_backward(const Context& context, const LstmBackwardArgs& a) {
   check_lstm(a);
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuBackwardSpace space = lstm_gpu_space(context, a);
-  with_kernel(a, [&]<class T>(const LaunchConfig& config, void (*kernel)(Backward<T>)) {
+  with_kernel<barrier>(a, [&]<class T>(const LaunchConfig& config, void (*kernel)(Backward<T>)) {
     launch(context, config, kernel, Backward<T>(a, space));
   });
   lstm_gpu_input_gradients(context, a, space);
+}
+
+}  // namespace
+
+bool lstm_backward_cluster_accepts(const Context& context, const void* args) {
+  return accepts<Barrier::whole>("cluster", context, args);
+}
+bool lstm_backward_cluster_split_accepts(const Context& context, const void* args) {
+  return accepts<Barrier::split>("cluster_split", context, args);
+}
+
+void lstm_backward_cluster(const Context& context, const LstmBackwardArgs& a) {
+  run_backward<Barrier::whole>(context, a);
+}
+void lstm_backward_cluster_split(const Context& context, const LstmBackwardArgs& a) {
+  run_backward<Barrier::split>(context, a);
 }
 
 }  // namespace rondo::RONDO_GPU

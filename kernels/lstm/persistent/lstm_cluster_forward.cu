@@ -8,7 +8,7 @@
 //
 // The rows of a warp are its four cells' i, f, g, o, so that a thread pair (16 lanes apart) holds
 // the gates of a cell in two sequences, and each computes one after an exchange. Global stores wait
-// until the barrier is behind, or the barrier would wait for them.
+// until the barrier is behind, or the block has arrived at it, or it would wait for them.
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/persistent/lstm_cluster_product.h"
 
@@ -89,13 +89,16 @@ struct Cells {
     }
   }
 
-  __device__ void load_pre(const Forward<T>& f, const Step& step, const Place& p, int tile) {
+  __device__ void load_pre(const Forward<T>& f, const Step& step, const Place& p) {
     const int64_t H = f.shape.hidden;
-    if (p.sequence(tile) >= step.active || p.unit >= H) return;
-    const float* from =
-        f.pre + f.shape.plane_row(p.d, step.row + p.sequence(tile)) * 4 * H + p.unit;
     RONDO_UNROLL_ALL
-    for (int g = 0; g < 4; ++g) pre[tile][g] = from[g * H];
+    for (int tile = 0; tile < tiles; ++tile) {
+      if (p.sequence(tile) >= step.active || p.unit >= H) continue;
+      const float* from =
+          f.pre + f.shape.plane_row(p.d, step.row + p.sequence(tile)) * 4 * H + p.unit;
+      RONDO_UNROLL_ALL
+      for (int g = 0; g < 4; ++g) pre[tile][g] = from[g * H];
+    }
   }
 
   __device__ void store_step(const Forward<T>& f, const Step& step, const Place& p) const {
@@ -157,7 +160,7 @@ __device__ void share_h(T (&h)[rows][stride], int active, const Place& p) {
   }
 }
 
-template <class T, int blocks, int tiles>
+template <class T, int blocks, int tiles, Barrier barrier>
 __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward<T> f) {
   if (!RONDO_SM90) return;
   using Shared = ForwardShared<T, blocks, tiles>;
@@ -173,14 +176,13 @@ __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward<T> f) {
   const auto frame_at = [&](int64_t step) { return load_frame(f.shape.layout, share, p.d, step); };
   Step before = {0, 0}, now = step_of(share, frame_at(0));
   Frame following = frame_at(1);
-  RONDO_UNROLL_ALL
-  for (int tile = 0; tile < tiles; ++tile) cells.load_pre(f, now, p, tile);
+  cells.load_pre(f, now, p);
   cluster_sync();
   for (int64_t step = 0; step < share.frames; ++step) {
     const Step after = step_of(share, following);
     following = frame_at(step + 2);
     const int buffer = static_cast<int>(step % 2);
-    cells.store_step(f, before, p);
+    if constexpr (barrier == Barrier::whole) cells.store_step(f, before, p);
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       if (tile * tile_sequences >= now.active) continue;
@@ -194,65 +196,93 @@ __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward<T> f) {
         s.h[1 - buffer][p.sequence(tile)][p.unit] = to_stored(cells.h[tile]);
       }
     }
-    RONDO_UNROLL_ALL
-    for (int tile = 0; tile < tiles; ++tile) cells.load_pre(f, after, p, tile);
+    if constexpr (barrier == Barrier::whole) cells.load_pre(f, after, p);
     __syncthreads();
     share_h<blocks>(s.h[1 - buffer], now.active, p);
-    cluster_sync();
+    if constexpr (barrier == Barrier::whole) {
+      cluster_sync();
+    } else {
+      cluster_arrive();
+      cells.store_step(f, now, p);
+      cells.load_pre(f, after, p);
+      cluster_wait();
+    }
     before = now;
     now = after;
   }
-  cells.store_step(f, before, p);
+  if constexpr (barrier == Barrier::whole) cells.store_step(f, before, p);
   cells.store_states(f, share, p);
 }
 
-template <class T, class F>
+// Either Barrier's kernels; they have names of their own, as profiles tell them apart by that.
+template <class T, Barrier barrier, class F>
 void with_typed_kernel(const LstmForwardArgs& a, F f) {
   const int64_t sequences = a.layout.capacity.sequences;
   const int directions = a.dims.directions;
   const auto launch_of = [&](auto blocks, auto tiles) {
-    return configuration("lstm cluster_forward", blocks, tiles, directions, sequences,
-                         sizeof(ForwardShared<T, blocks, tiles>));
+    return configuration(
+        barrier == Barrier::split ? "lstm cluster_split_forward" : "lstm cluster_forward", blocks,
+        tiles, directions, sequences, sizeof(ForwardShared<T, blocks, tiles>));
   };
   with_geometry<T>(
       a.dims.hidden, directions, sequences,
       [&](auto blocks, auto tiles) {
-        return resident_clusters(launch_of(blocks, tiles), cluster_forward<T, blocks, tiles>);
+        return resident_clusters(launch_of(blocks, tiles),
+                                 cluster_forward<T, blocks, tiles, barrier>);
       },
       [&](auto blocks, auto tiles) {
-        f(launch_of(blocks, tiles), cluster_forward<T, blocks, tiles>);
+        f(launch_of(blocks, tiles), cluster_forward<T, blocks, tiles, barrier>);
       });
 }
 
 // f(launch, kernel) for the call.
-template <class F>
+template <Barrier barrier, class F>
 void with_kernel(const LstmForwardArgs& a, F f) {
-  a.x.dtype == DType::f32 ? with_typed_kernel<float>(a, f) : with_typed_kernel<bf16>(a, f);
+  a.x.dtype == DType::f32 ? with_typed_kernel<float, barrier>(a, f)
+                          : with_typed_kernel<bf16, barrier>(a, f);
 }
 
-}  // namespace
-
-bool lstm_forward_cluster_accepts(const Context& context, const void* args) {
+template <Barrier barrier>
+bool accepts(const char* variant, const Context& context, const void* args) {
   const auto* a = static_cast<const LstmForwardArgs*>(args);
-  if (!a) return cluster_machine(cluster_forward<bf16, 2, 1>, sizeof(ForwardShared<bf16, 2, 1>));
+  if (!a) {
+    return cluster_machine(cluster_forward<bf16, 2, 1, barrier>, sizeof(ForwardShared<bf16, 2, 1>));
+  }
   if (a->run != LstmRun::both) return false;
-  if (!lstm_suits("cluster", context.backend, a->dims, a->x.dtype, a->layout.capacity.sequences))
+  if (!lstm_suits(variant, context.backend, a->dims, a->x.dtype, a->layout.capacity.sequences))
     return false;
   bool fits = false;
-  with_kernel(*a, [&](const LaunchConfig& config, auto kernel) {
+  with_kernel<barrier>(*a, [&](const LaunchConfig& config, auto kernel) {
     fits = resident_clusters(config, kernel) > 0;
   });
   return fits;
 }
 
-void lstm_forward_cluster(const Context& context, const LstmForwardArgs& a) {
+template <Barrier barrier>
+void run_forward(const Context& context, const LstmForwardArgs& a) {
   check_lstm(a);
   if (a.layout.capacity.sequences == 0) return;
   const LstmGpuForwardSpace space = lstm_gpu_space(context, a);
   lstm_gpu_input_products(context, a, space);
-  with_kernel(a, [&]<class T>(const LaunchConfig& config, void (*kernel)(Forward<T>)) {
+  with_kernel<barrier>(a, [&]<class T>(const LaunchConfig& config, void (*kernel)(Forward<T>)) {
     launch(context, config, kernel, Forward<T>(a, space));
   });
+}
+
+}  // namespace
+
+bool lstm_forward_cluster_accepts(const Context& context, const void* args) {
+  return accepts<Barrier::whole>("cluster", context, args);
+}
+bool lstm_forward_cluster_split_accepts(const Context& context, const void* args) {
+  return accepts<Barrier::split>("cluster_split", context, args);
+}
+
+void lstm_forward_cluster(const Context& context, const LstmForwardArgs& a) {
+  run_forward<Barrier::whole>(context, a);
+}
+void lstm_forward_cluster_split(const Context& context, const LstmForwardArgs& a) {
+  run_forward<Barrier::split>(context, a);
 }
 
 }  // namespace rondo::RONDO_GPU

@@ -80,6 +80,7 @@ void HappensBefore::begin_gang(const Gang& gang) {
   forget_shared(gang);
   blocks_.clear();
   blocks_.resize(gang.blocks.size());
+  phases_.assign(blocks_.size() / cluster_, nullptr);
   const Dim3 grid = gang.config.grid;
   for (size_t i = 0; i < blocks_.size(); ++i) {
     const Dim3 at = gang.blocks[i].index;
@@ -123,6 +124,7 @@ void HappensBefore::look(const Thread& t) {
   view_.lanes_ = warp.lanes ? &(*warp.lanes)[t.linear % 32] : nullptr;
   view_.shared_ = &b.shared;
   view_.learned_ = lane.learned.get();
+  view_.passed_ = later(lane.passed, b.passed).get();
   view_.knows_more = cluster_ > 1 || view_.lanes_ || !b.shared.empty() || view_.learned_;
   viewed_ = &t;
 }
@@ -144,8 +146,8 @@ void HappensBefore::learn(BlockState& b, unsigned lane, const Knowledge& what) {
   viewed_ = nullptr;
 }
 
-// Everything t knows, and what it has done itself.
-Knowledge HappensBefore::snapshot(const Thread& t) {
+// What t knows, without the phases of its cluster that it has waited for.
+Knowledge HappensBefore::known_of_others(const Thread& t) {
   const BlockState& b = state(t);
   const Lane& lane = b.lanes[t.linear];
   Knowledge k = b.shared;
@@ -162,8 +164,60 @@ Knowledge HappensBefore::snapshot(const Thread& t) {
     const Clock known = std::max(b.warps[warp].clock, partial ? (*partial)[t.linear % 32][l] : 0);
     if (known > b.clock) k.learn_thread(b.number * threads_ + warp * 32 + l, known);
   }
+  return k;
+}
+
+// Everything t knows, and what it has done itself.
+Knowledge HappensBefore::snapshot(const Thread& t) {
+  const BlockState& b = state(t);
+  Knowledge k = known_of_others(t);
+  if (const ClusterPhase* passed = later(b.lanes[t.linear].passed, b.passed).get()) {
+    const uint64_t first = b.number / cluster_ * cluster_ * threads_;
+    for (size_t i = 0; i < passed->below.size(); ++i) k.learn_thread(first + i, passed->below[i]);
+  }
   k.learn_thread(b.number * threads_ + t.linear, view(t).clock + 1);
   return k;
+}
+
+const std::shared_ptr<const ClusterPhase>& HappensBefore::later(
+    const std::shared_ptr<const ClusterPhase>& a, const std::shared_ptr<const ClusterPhase>& b) {
+  return !a || (b && b->number > a->number) ? b : a;
+}
+
+// What t does from here on has a later clock than what the phase says of it.
+void HappensBefore::arrived_at_cluster(const Thread& t) {
+  const size_t index = index_in_gang(t);
+  std::shared_ptr<ClusterPhase>& phase = phases_[index / cluster_];
+  if (!phase) {
+    phase = std::make_shared<ClusterPhase>();
+    phase->number = next();
+    phase->below.resize(cluster_ * threads_);
+  }
+  phase->learnt.learn(known_of_others(t));
+  phase->below[index % cluster_ * threads_ + t.linear] = view(t).clock + 1;
+  Lane& lane = blocks_[index].lanes[t.linear];
+  lane.phase = phase;
+  lane.clock = next();
+}
+
+void HappensBefore::waited_for_cluster(const Thread& t) {
+  BlockState& b = state(t);
+  Lane& lane = b.lanes[t.linear];
+  learn(b, t.linear, lane.phase->learnt);
+  lane.passed = std::move(lane.phase);
+  b.newest = later(b.newest, lane.passed);
+  viewed_ = nullptr;
+}
+
+// A thread that has exited counts as one that arrived when it did.
+void HappensBefore::end_phase(const Block& block) {
+  std::shared_ptr<ClusterPhase>& phase =
+      phases_[static_cast<size_t>(&block - first_block_) / cluster_];
+  const Clock now = next();
+  for (Clock& below : phase->below) {
+    if (below == 0) below = now;
+  }
+  phase.reset();
 }
 
 // Gives `count` blocks from `first` what all their threads know together.
@@ -177,6 +231,7 @@ void HappensBefore::merge_blocks(size_t first, size_t count, bool cluster) {
       b.lanes[lane].learned.reset();
     }
     b.learners.clear();
+    b.passed = b.newest;
     b.clock = now;
     if (cluster) b.cluster_clock = now;
     if (count > 1) all.learn(b.shared);
@@ -187,7 +242,9 @@ void HappensBefore::merge_blocks(size_t first, size_t count, bool cluster) {
 
 void HappensBefore::barrier_completed(const Thread& by, const Barrier& barrier) {
   const Block& block = *by.block;
-  if (&barrier == &block.barrier) {
+  if (barrier.split) {
+    end_phase(block);
+  } else if (&barrier == &block.barrier) {
     merge_blocks(index_in_gang(by), 1, cluster_ == 1);
   } else if (&barrier == block.cluster_barrier) {
     merge_blocks(index_in_gang(by) / cluster_ * cluster_, cluster_, true);
@@ -210,6 +267,13 @@ void HappensBefore::warp_synchronised(const Thread& by, unsigned mask) {
     b.warps[warp].clock = now;
   } else {
     synchronise_some(b, warp, mask, now);
+  }
+  std::shared_ptr<const ClusterPhase> passed;
+  for (unsigned l = 0; b.newest && l < 32; ++l) {
+    if (mask >> l & 1) passed = later(passed, b.lanes[warp * 32 + l].passed);
+  }
+  for (unsigned l = 0; passed && l < 32; ++l) {
+    if (mask >> l & 1) b.lanes[warp * 32 + l].passed = passed;
   }
   Knowledge together;
   for (const unsigned lane : b.learners) {

@@ -46,6 +46,14 @@ class Knowledge {
   Bounds blocks_, threads_;
 };
 
+// One generation of a cluster's barrier whose threads arrive and wait apart: which accesses each
+// thread of the cluster had made when it arrived, and what it had learnt of others.
+struct ClusterPhase {
+  uint64_t number = 0;       // later ones of a launch have larger numbers
+  std::vector<Clock> below;  // [block of the cluster, thread]: its clocks before it arrived
+  Knowledge learnt;
+};
+
 // Follows one launch at a time. Threads of the grid are numbered block * threads per block + linear
 // index.
 class HappensBefore {
@@ -54,6 +62,9 @@ class HappensBefore {
   void begin_gang(const Gang& gang);
 
   void barrier_completed(const Thread& by, const Barrier& barrier);
+  // A barrier of the cluster in two (Barrier::split).
+  void arrived_at_cluster(const Thread& t);
+  void waited_for_cluster(const Thread& t);
   void warp_synchronised(const Thread& by, unsigned mask);
   void fence(const Thread& t);
   void updated(const Thread& t, const void* p);  // a relaxed read-modify-write
@@ -84,6 +95,10 @@ class HappensBefore {
       } else if (when < cluster_clock_ && other_block - first_in_cluster_ < cluster_) {
         return true;
       }
+      if (passed_ && other_block - first_in_cluster_ < cluster_ &&
+          when < passed_->below[(other_block - first_in_cluster_) * block_threads_ + other]) {
+        return true;
+      }
       return knows_by_flags(other_block, other, when);
     }
 
@@ -96,6 +111,7 @@ class HappensBefore {
     uint64_t block_threads_;
     const std::array<Clock, 32>* lanes_;
     const Knowledge *shared_, *learned_;
+    const ClusterPhase* passed_;
   };
   // Holds until the next call of any function here, this one's with another thread among them.
   const View& view(const Thread& t) {
@@ -117,12 +133,16 @@ class HappensBefore {
     // What it knows from flags, what it knew at its last fence, and what a fence to come will give
     // it.
     std::unique_ptr<Knowledge> learned, at_fence, pending;
+    std::shared_ptr<ClusterPhase> phase;         // it has arrived in
+    std::shared_ptr<const ClusterPhase> passed;  // it has waited for
   };
   struct BlockState {
     uint64_t number = 0;
     Clock clock = 0;          // of its last __syncthreads, or a wider barrier
     Clock cluster_clock = 0;  // of the last cluster_sync, or a wider barrier
     Knowledge shared;         // of all its threads, beyond this block
+    // The latest phase that all its threads have waited for, or been told of; that one of them has.
+    std::shared_ptr<const ClusterPhase> passed, newest;
     std::vector<Lane> lanes;
     std::vector<Warp> warps;
     std::vector<unsigned> learners;  // lanes with `learned`
@@ -135,7 +155,11 @@ class HappensBefore {
   Clock next();
   void look(const Thread& t);
   void learn(BlockState& b, unsigned lane, const Knowledge& what);
+  Knowledge known_of_others(const Thread& t);
   Knowledge snapshot(const Thread& t);
+  static const std::shared_ptr<const ClusterPhase>& later(
+      const std::shared_ptr<const ClusterPhase>& a, const std::shared_ptr<const ClusterPhase>& b);
+  void end_phase(const Block& block);
   void merge_blocks(size_t first, size_t count, bool cluster);
   void synchronise_some(BlockState& b, unsigned warp, unsigned mask, Clock now);
 
@@ -145,6 +169,8 @@ class HappensBefore {
   const Block* first_block_ = nullptr;
   std::vector<BlockState> blocks_;
   std::unordered_map<const void*, Knowledge> published_;
+  std::vector<std::shared_ptr<ClusterPhase>>
+      phases_;                      // the present one of each cluster, once begun
   const Thread* viewed_ = nullptr;  // whose view_ is; null when something has changed since
   View view_;
 };

@@ -95,6 +95,9 @@ void Monitor::completed(const Barrier& barrier) {
   }
 }
 
+void Monitor::arrived(const Barrier&) { order_.arrived_at_cluster(*self); }
+void Monitor::waited(const Barrier&) { order_.waited_for_cluster(*self); }
+
 void Monitor::met(const Exchange& e) {
   if (std::strcmp(e.operation, "__syncwarp") == 0) order_.warp_synchronised(*self, e.mask);
   if (std::strstr(e.operation, "mma")) ++kernel_->matrix_instructions;

@@ -24,6 +24,8 @@ class Monitor final : public Observer {
   void begin_gang(Gang& gang) override;
   void end_gang() noexcept override;
   void completed(const Barrier& barrier) override;
+  void arrived(const Barrier& barrier) override;
+  void waited(const Barrier& barrier) override;
   void met(const Exchange& exchange) override;
   void accessed(const void* p, size_t bytes, bool write) override;
   void copy_issued(const AsyncCopy& copy) override;

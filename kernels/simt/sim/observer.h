@@ -34,6 +34,10 @@ class Observer {
 
   // All threads of the barrier have arrived; called in one of them (`self`).
   virtual void completed(const Barrier& barrier) = 0;
+  // `self` arrives at the cluster's barrier, and has waited for the generation it arrived in. Such
+  // a generation (Barrier::split) orders what came before an arrival and what comes after a wait.
+  virtual void arrived(const Barrier& barrier) = 0;
+  virtual void waited(const Barrier& barrier) = 0;
   // All lanes of `mask` have met; called in the last of them. Of all operations __syncwarp alone
   // orders memory.
   virtual void met(const Exchange& exchange) = 0;

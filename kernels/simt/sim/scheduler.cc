@@ -47,6 +47,7 @@ void let_through(Barrier& b) {
   b.arrived = 0;
   ++b.generation;
   if (observer) observer->completed(b);
+  b.split = false;
 }
 
 // Out of the way of what every barrier and shuffle runs through.
@@ -236,14 +237,18 @@ void leave(Barrier& b) {
   if (--b.expected > 0 && b.arrived == b.expected) let_through(b);
 }
 
-void arrive_and_wait(Barrier& b, Where where) {
-  Thread& me = *self;
+[[gnu::always_inline]] inline void come_to(Barrier& b, Where where) {
   if (b.arrived == 0) {
     b.site = where;
   } else if (!same_place(b.site, where)) {
     refuse_divergence(b, where);
   }
-  me.where = where;
+  self->where = where;
+}
+
+void arrive_and_wait(Barrier& b, Where where) {
+  Thread& me = *self;
+  come_to(b, where);
   me.barrier = &b;
   me.generation = b.generation;
   if (++b.arrived == b.expected) let_through(b);
@@ -257,7 +262,34 @@ void grid_sync(Where where) {
   arrive_and_wait(gang.grid_barrier, where);
 }
 
-void cluster_sync(Where where) { arrive_and_wait(*self->block->cluster_barrier, where); }
+void cluster_sync(Where where) {
+  if (self->between) fail("cluster_sync between cluster_arrive and cluster_wait", where);
+  arrive_and_wait(*self->block->cluster_barrier, where);
+}
+
+void cluster_arrive(Where where) {
+  Thread& me = *self;
+  Barrier& b = *me.block->cluster_barrier;
+  if (me.between) fail("cluster_arrive a second time, without a cluster_wait since", where);
+  come_to(b, where);
+  me.between = true;
+  me.arrived_in = b.generation;
+  b.split = true;
+  if (observer) observer->arrived(b);
+  if (++b.arrived == b.expected) let_through(b);
+}
+
+void cluster_wait(Where where) {
+  Thread& me = *self;
+  if (!me.between) fail("cluster_wait without a cluster_arrive before it", where);
+  me.where = where;
+  me.barrier = me.block->cluster_barrier;
+  me.generation = me.arrived_in;
+  suspend();
+  me.barrier = nullptr;
+  me.between = false;
+  if (observer) observer->waited(*me.block->cluster_barrier);
+}
 
 const Exchange::Slots& exchange(unsigned mask, const char* operation, const void* value,
                                 size_t bytes, Where where, void (*complete)(Exchange::Slots&)) {

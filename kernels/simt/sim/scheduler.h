@@ -55,6 +55,7 @@ struct Barrier {
   const char* name = "";
   unsigned expected = 0, arrived = 0, generation = 0;
   Where site;
+  bool split = false;  // threads arrive at the present generation and wait for it apart
 };
 
 // Where the lanes of one mask of one warp meet and exchange values. Double buffered: a fast lane
@@ -84,6 +85,8 @@ struct alignas(64) Thread {
   unsigned generation = 0;  // of what it waits for
   uint32_t polls = 0, naps = 0;
   bool polling = false;
+  bool between = false;     // has arrived at the cluster's barrier, and not waited for it yet
+  unsigned arrived_in = 0;  // the generation of that barrier it arrived in
   unsigned linear = 0;
   Block* block = nullptr;
   Dim3 index;
@@ -149,9 +152,9 @@ struct Block {
   std::vector<MBarrierState> mbarriers;
   std::vector<RegisterGroup> register_groups;
   unsigned spare_registers = 0;
-  // The generation of the cluster's barrier when another block last asked for addresses here; ~0u:
-  // never.
-  unsigned mapped = ~0u;
+  // Other blocks have asked for addresses here, and are done with them when the cluster's barrier
+  // has come to this generation.
+  unsigned mapped_until = 0;
 };
 
 // The thread that runs now; null outside kernels.
@@ -184,6 +187,8 @@ bool same_place(Where a, Where b);
 void arrive_and_wait(Barrier& barrier, Where where);
 void grid_sync(Where where);
 void cluster_sync(Where where);
+void cluster_arrive(Where where);
+void cluster_wait(Where where);
 
 // All lanes of `mask` leave `bytes` bytes and get everyone's. The last to arrive calls `complete`,
 // which may replace them by the results.
@@ -192,8 +197,8 @@ const Exchange::Slots& exchange(unsigned mask, const char* operation, const void
                                 void (*complete)(Exchange::Slots&) = nullptr);
 
 std::byte* shared_memory(size_t bytes, size_t alignment, Where where);
-// Where `mine` is in the shared memory of block `rank`. map_shared: what it is used for is over at
-// the next cluster_sync.
+// Where `mine` is in the shared memory of block `rank`. map_shared: what it is used for is over
+// when the caller next arrives at the cluster's barrier.
 std::byte* shared_of(unsigned rank, const void* mine, Where where);
 std::byte* map_shared(const void* mine, unsigned rank, Where where);
 // By the block's last thread, as it exits: on a device its shared memory and registers are then

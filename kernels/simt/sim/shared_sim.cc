@@ -1,4 +1,5 @@
 // Shared memory of a block and of its cluster, copies into it, and its end.
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/base/error.h"
@@ -38,7 +39,10 @@ std::byte* shared_of(unsigned rank, const void* mine, Where where) {
 std::byte* map_shared(const void* mine, unsigned rank, Where where) {
   std::byte* theirs = shared_of(rank, mine, where);
   Block& other = self->block->cluster[rank];
-  if (&other != self->block) other.mapped = other.cluster_barrier->generation;
+  if (&other == self->block) return theirs;
+  const unsigned next_arrival =
+      self->between ? self->arrived_in + 1 : other.cluster_barrier->generation;
+  other.mapped_until = std::max(other.mapped_until, next_arrival + 1);
   return theirs;
 }
 
@@ -78,7 +82,7 @@ void cp_async_wait(size_t groups_left) {
 void check_exit(const Block& b) {
   check_mbarriers_at_exit(b);
   check_registers_at_exit(b);
-  if (b.mapped == b.cluster_barrier->generation) {
+  if (b.mapped_until > b.cluster_barrier->generation) {
     fail(
         "exits while other blocks may still use its shared memory: no cluster_sync since one asked "
         "where it is",

@@ -26,6 +26,7 @@ void thread_main(void* argument) {
         fail("exits with a cp.async copy it never waited for", group.front().where);
       }
     }
+    if (t.between) fail("exits between cluster_arrive and cluster_wait", t.where);
     if (t.block->live == 1) check_exit(*t.block);
     --t.block->live;
     leave(t.block->barrier);

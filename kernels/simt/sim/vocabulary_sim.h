@@ -41,6 +41,8 @@ inline void __syncthreads(Where w = Where::current()) {
   simt::arrive_and_wait(simt::self->block->barrier, w);
 }
 inline void cluster_sync(Where w = Where::current()) { simt::cluster_sync(w); }
+inline void cluster_arrive(Where w = Where::current()) { simt::cluster_arrive(w); }
+inline void cluster_wait(Where w = Where::current()) { simt::cluster_wait(w); }
 inline unsigned cluster_rank() { return simt::self->block->rank; }
 
 // ---- warps ----
