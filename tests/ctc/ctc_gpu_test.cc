@@ -77,9 +77,9 @@ TEST_CASE("ctc on GPUs: the lattice in f32 holds ordinary sequences") {
   }
 }
 
-// Two, three and four walkers of a direction, each with its helpers and without, as where blocks get
-// less shared memory; halves that are not whole chunks; and a short sequence beside a long one, of
-// which most walkers hold nothing.
+// Two, three and four walkers of a direction, each with its helpers and without, as where blocks
+// get less shared memory; halves that are not whole chunks; and a short sequence beside a long one,
+// of which most walkers hold nothing.
 TEST_CASE("ctc on GPUs: several walkers of a direction hold ordinary sequences") {
   for (const CtcShape& shape : {CtcShape{301, 32, 128}, CtcShape{450, 40, 255},
                                 CtcShape{640, 28, 300}, CtcShape{1003, 32, 511}}) {

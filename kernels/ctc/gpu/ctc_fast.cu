@@ -1,4 +1,5 @@
-// The fast variant of ctc, and the one without stages: see ctc_gpu.h, ctc_lattice_gpu.h, ctc_tile_gpu.h.
+// The fast variant of ctc, and the one without stages: see ctc_gpu.h, ctc_lattice_gpu.h,
+// ctc_tile_gpu.h.
 #include "kernels/ctc/gpu/ctc_lattice_gpu.h"
 #include "kernels/ctc/gpu/ctc_rows_gpu.h"
 
@@ -26,8 +27,7 @@ void run_as(const Context& context, const CtcArgs& a,
 }
 
 void run(const Context& context, const CtcArgs& a, void (*apart)(const Context&, const CtcArgs&)) {
-  a.logits.dtype == DType::f32 ? run_as<float>(context, a, apart)
-                               : run_as<bf16>(context, a, apart);
+  a.logits.dtype == DType::f32 ? run_as<float>(context, a, apart) : run_as<bf16>(context, a, apart);
 }
 
 }  // namespace
