@@ -111,6 +111,19 @@ bool is_output(const Parameters::Entry& e) {
   return e.name == output_weight || e.name == output_bias;
 }
 
+// The mean of all rows but the blank's. A softmax does not see what is added to all of its inputs,
+// so those of another program's model may all be far below 0, where a new class around 0 would
+// drown them; with the mean a new class is as far from being written as classes usually are.
+std::vector<double> mean_of_symbols(std::span<const float> rows, size_t columns) {
+  std::vector<double> mean(columns, 0.0);
+  const size_t symbols = rows.size() / columns - 1;
+  for (size_t r = 1; r <= symbols; ++r) {
+    for (size_t i = 0; i < columns; ++i)
+      mean[i] += rows[r * columns + i] / static_cast<double>(symbols);
+  }
+  return mean;
+}
+
 }  // namespace
 
 void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries,
@@ -138,6 +151,7 @@ ReadEntry weights_of(const SafetensorsFile& file, OutputRows rows, uint64_t seed
     }
     const auto columns = static_cast<size_t>(e.name == output_weight ? e.cols : 1);
     const double bound = e.name == output_weight ? 1 / std::sqrt(static_cast<double>(columns)) : 0;
+    const std::vector<double> usual = mean_of_symbols(stored, columns);
     for (size_t c = 0; c < rows.from.size(); ++c) {
       const std::span<float> row = into.subspan(c * columns, columns);
       if (rows.from[c] >= 0) {
@@ -146,7 +160,8 @@ ReadEntry weights_of(const SafetensorsFile& file, OutputRows rows, uint64_t seed
         continue;
       }
       data::Random random(seed, 0, c, data::Purpose::new_class);
-      for (float& v : row) v = static_cast<float>(random.uniform(-bound, bound));
+      for (size_t i = 0; i < columns; ++i)
+        row[i] = static_cast<float>(usual[i] + random.uniform(-bound, bound));
     }
   };
 }

@@ -141,7 +141,8 @@ OutputRows same_symbols(const std::vector<std::string>& others,
 void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries,
                      const OutputRows& rows = {});
 // Reads entries from a file with these weights, which is borrowed. The weights of new classes are
-// drawn with the seed, uniformly up to 1 / sqrt(inputs), their biases are 0.
+// the mean of the other model's symbols, and what is drawn with the seed, uniformly up to
+// 1 / sqrt(inputs); their biases are the mean.
 ReadEntry weights_of(const SafetensorsFile& file, OutputRows rows = {}, uint64_t seed = 0);
 
 }  // namespace rondo
