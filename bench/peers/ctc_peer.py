@@ -128,7 +128,8 @@ def main():
     rows = {}
     for _ in range(args.rounds):
         ours = common.group_best(
-            common.run_checkop("ctc/bench/f32", args.threads, args.seconds, backend="cpu"))
+            [row for shapes in ("bench", "alone")
+             for row in common.run_checkop(f"ctc/{shapes}/f32", args.threads, args.seconds, backend="cpu")])
         for (op, case), best in ours.items():
             row = rows.setdefault(case, {"op": op, "case": case, "ours_us": best["median_us"],
                                          "variant": best["variant"], "flops": best["flops"],

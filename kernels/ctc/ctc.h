@@ -40,8 +40,8 @@ enum class CtcInput : uint8_t { logits, log_softmax };
 
 // Bytes of alpha and beta that are kept for a gradient: by GPU variants of all sequences together;
 // by CPU variants a quarter of it of each, with the labels' probabilities. A lattice that would
-// take more is kept at some frames alone and made again from there: on GPUs for half as many frames
-// once more, on CPUs as the variants named "wide_*" do, with their bits.
+// take more is kept at some frames alone, and half as many frames as otherwise are walked once more
+// from there; on CPUs the results have the same bits.
 inline constexpr size_t ctc_lattice_limit = size_t{1} << 30;
 
 struct CtcArgs {

@@ -470,15 +470,12 @@ void add_many_classes(Suite& suite) {
   }
 }
 
-void add_benches(Suite& suite) {
-  struct Shape {
-    int32_t frames, sequences, classes, labels;
-  };
-  for (const Shape& shape :
-       {Shape{500, 32, 32, 100}, Shape{150, 64, 28, 40}, Shape{250, 32, 5000, 60},
-        Shape{1000, 32, 32, 40}, Shape{1000, 32, 32, 100}, Shape{1000, 32, 32, 127},
-        Shape{1000, 32, 32, 150}, Shape{1000, 32, 32, 250}, Shape{2000, 64, 5, 450},
-        Shape{100, 32, 32, 20}, Shape{100, 32, 5000, 20}, Shape{2000, 16, 32, 450}}) {
+struct BenchShape {
+  int32_t frames, sequences, classes, labels;
+};
+
+void add_benches(Suite& suite, const std::string& group, std::span<const BenchShape> shapes) {
+  for (const BenchShape& shape : shapes) {
     for (DType dtype : {DType::f32, DType::bf16}) {
       Setup s;
       s.dtype = dtype;
@@ -486,12 +483,19 @@ void add_benches(Suite& suite) {
       s.lengths.assign(static_cast<size_t>(shape.sequences), shape.frames);
       s.label_lengths.assign(static_cast<size_t>(shape.sequences), shape.labels);
       s.spare_rows = 0;
-      suite.add_bench<CtcArgs>(str("bench/", name_of(dtype), "/T", shape.frames, "N",
+      suite.add_bench<CtcArgs>(str(group, "/", name_of(dtype), "/T", shape.frames, "N",
                                    shape.sequences, "V", shape.classes, "L", shape.labels),
                                [=](Case& c) { run_setup(c, s); });
     }
   }
 }
+
+constexpr BenchShape batches[] = {
+    {500, 32, 32, 100},  {150, 64, 28, 40},   {250, 32, 5000, 60}, {1000, 32, 32, 40},
+    {1000, 32, 32, 100}, {1000, 32, 32, 127}, {1000, 32, 32, 150}, {1000, 32, 32, 250},
+    {2000, 64, 5, 450},  {100, 32, 32, 20},   {100, 32, 5000, 20}, {2000, 16, 32, 450}};
+// One utterance: a sentence, and a recording of minutes.
+constexpr BenchShape alone[] = {{1000, 1, 32, 100}, {20000, 1, 32, 5000}};
 
 }  // namespace
 
@@ -505,7 +509,8 @@ void ctc_check(Suite& suite) {
   add_padded(suite);
   add_sharp(suite);
   add_many_classes(suite);
-  add_benches(suite);
+  add_benches(suite, "bench", batches);
+  add_benches(suite, "alone", alone);
 }
 
 }  // namespace rondo::check

@@ -26,7 +26,7 @@ size_t carve(CtcChunkSequence& c, const Dimensions& d, std::byte* base) {
   const int64_t real = d.dtype == DType::f64 ? 8 : 4;
   s.tiles = d.labels / ctc_tile + 1;
   s.padded = static_cast<int32_t>(round_up<int64_t>(s.tiles * ctc_tile, ctc_lanes));
-  s.ring = 0;
+  s.ring = ctc_ring_frames;  // of y nothing is kept: only row_max and row_sum are wanted
   const int64_t frames = d.frames, bins = ctc_bins(d.classes, d.labels);
   const int64_t column = static_cast<int64_t>(s.tiles) * ctc_wide_column_tile;
   const int64_t block = ctc_wide_block(d.frames);
@@ -44,9 +44,7 @@ size_t carve(CtcChunkSequence& c, const Dimensions& d, std::byte* base) {
   carver.take(s.bin_class, bins);
   carver.take(s.bin_begin, bins + 1);
   carver.take(s.bin_position, d.labels);
-  for (void*& gather : s.gather) gather = carver.take(ctc_lanes * s.padded * real, 1);
-  s.transposed = carver.take(s.padded * ctc_lanes * real, 1);
-  s.bin_sums = carver.take(s.bin_stride * ctc_lanes * real, 1);
+  ctc_carve_gather(carver, s.side[0].gather, s, real);
   s.post = carver.take(frames * s.bin_stride * real, 1);
   return carver.used();
 }
@@ -79,7 +77,7 @@ class Run {
       const CtcChunkPart part(a_, n);
       if (ctc_pass_on_alpha(args, part, n)) return;
       CtcChunkSequence& c = begin(n, part, slot);
-      ctc_row_sums(c.s, dtype_, kernels_.rows);
+      kernels_.rows(c.s, dtype_, 0, c.s.frames, 0);
       double* out = ctc_border(args.alpha_out, n);
       c.alpha_out = out + ctc_border_header;
       CtcBorderHeader header = alpha_header(n, part);
@@ -96,7 +94,7 @@ class Run {
       if (ctc_pass_on_beta(args, part, n)) return;
       CtcChunkSequence& c = begin(n, part, slot);
       prepare_grad(c, args);
-      ctc_row_sums(c.s, dtype_, kernels_.rows);
+      kernels_.rows(c.s, dtype_, 0, c.s.frames, 0);
       CtcBorderHeader header;
       if (!part.has_last) header = ctc_read_header(ctc_border(args.beta_in, n));
       kernels_.beta(c, dtype_, alpha_header(n, part), header);

@@ -30,12 +30,48 @@ int64_t wide_columns(const Dimensions& d, int64_t column) {
   return (block + (frames + block - 1) / std::max<int64_t>(block, 1) + 2) * 2 * column;
 }
 
+// Frames of a segment, so that a direction's heads and one segment's columns are as few as can be.
+int32_t segment_of(int32_t frames) {
+  return std::max(static_cast<int32_t>(std::sqrt((frames + 1) / 2)), 1);
+}
+// Of the frames on one side of the middle, both ends in segments of the other side as well.
+int64_t segments_of(int32_t frames) { return (frames + 1) / 2 / segment_of(frames) + 2; }
+
+void carve_sweep(Carver& c, CtcSweep& sweep, const CtcSequence& s) {
+  c.take(sweep.exponent, s.tiles);
+  c.take(sweep.carry, s.padded);
+  c.take(sweep.skip, s.padded);
+}
+
 // What grows with frames times labels: y, and of the lattice its columns and their exponents.
 void carve_lattice(Carver& c, CtcSequence& s, const Dimensions& d) {
   const int64_t frames = d.frames, column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
   s.y = c.take(frames * s.padded * real_bytes(d), 1);
-  c.take(s.profiles, (frames + 4) * s.tiles);
   c.take(s.columns, std::max(frames * column, wide_columns(d, column)));
+  for (CtcSide& side : s.side) {
+    side.stored.columns = s.columns;
+    c.take(side.stored.profiles, (frames / 2 + 3) * s.tiles);
+  }
+}
+
+// What takes its place in segments.
+void carve_segments(Carver& c, CtcSequence& s, const Dimensions& d) {
+  const int64_t column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
+  const int64_t segment = segment_of(d.frames), segments = segments_of(d.frames);
+  s.y = c.take(2 * segment * s.padded * real_bytes(d), 1);
+  c.take(s.columns, std::max(2 * (segment + segments) * column, wide_columns(d, column)));
+  double* at = s.columns;
+  for (CtcSide& side : s.side) {
+    carve_sweep(c, side.again, s);
+    CtcStored& stored = side.stored;
+    stored.columns = at;
+    stored.head_columns = at + segment * column;
+    at += (segment + segments) * column;
+    c.take(stored.profile_of, segment);
+    c.take(stored.profiles, (segment + 1) * s.tiles);
+    c.take(stored.head_exponents, segments * s.tiles);
+    c.take(stored.heads, segments);
+  }
 }
 
 void set_tiles(CtcSequence& s, int32_t labels) {
@@ -64,9 +100,8 @@ size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
   const int64_t real = real_bytes(d);
   set_tiles(s, d.labels);
   s.kept = kept;
-  s.ring = d.with_grad ? 0 : ctc_ring_frames;
-  const int64_t frames = d.frames, rows = d.with_grad ? frames : 2 * ctc_ring_frames;
-  const int64_t rows_of_y = kept ? rows : ctc_ring_frames;
+  s.ring = !kept ? segment_of(d.frames) : d.with_grad ? 0 : ctc_ring_frames;
+  const int64_t frames = d.frames, rows = s.ring ? 2 * s.ring : frames;
   const int64_t column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
   c.take(s.label_class, s.padded);
   c.take(s.may_skip, s.padded + ctc_tile);
@@ -74,37 +109,36 @@ size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
   c.take(s.finish, column);
   c.take(s.first_tile, frames);
   c.take(s.last_tile, frames);
-  for (CtcSweep* sweep : {&s.alpha, &s.beta}) {
-    c.take(sweep->exponent, s.tiles);
-    c.take(sweep->carry, s.padded);
-    c.take(sweep->skip, s.padded);
-  }
-  s.y_blank = c.take(rows_of_y * real, 1);
-  s.row_max = c.take(rows * real, 1);
-  s.row_sum = c.take(rows * real, 1);
-  c.take(s.drop, rows_of_y);
+  s.y_blank = c.take(rows * real, 1);
+  c.take(s.drop, rows);
+  s.row_max = c.take(frames * real, 1);
+  s.row_sum = c.take(frames * real, 1);
   c.take(s.scratch, 4 * column);
   c.take(s.wide_y, 2 * s.padded);
-  if (d.with_grad && kept) {
-    carve_lattice(c, s, d);
-  } else {
-    s.y = c.take(rows_of_y * s.padded * real, 1);
+  for (CtcSide& side : s.side) {
+    carve_sweep(c, side.sweep, s);
+    side.scratch = s.scratch + (&side - s.side) * 2 * column;
   }
   if (!d.with_grad) {
-    c.take(s.profiles, 2 * s.tiles);
+    s.y = c.take(rows * s.padded * real, 1);
     return c.used();
   }
-  if (!kept) c.take(s.columns, wide_columns(d, column));
+  if (kept) {
+    carve_lattice(c, s, d);
+    c.take(s.side[0].stored.profile_of, frames);
+    s.side[1].stored.profile_of = s.side[0].stored.profile_of;
+  } else {
+    carve_segments(c, s, d);
+  }
   const int64_t bins = ctc_bins(d.classes, d.labels);
   s.bin_stride = round_up(bins, ctc_lanes);
   c.take(s.bin_class, bins);
   c.take(s.bin_begin, bins + 1);
   c.take(s.bin_position, d.labels);
-  c.take(s.factor, 2 * s.tiles);
-  c.take(s.profile_of, frames);
-  for (void*& gather : s.gather) gather = c.take(ctc_lanes * s.padded * real, 1);
-  s.transposed = c.take(s.padded * ctc_lanes * real, 1);
-  s.bin_sums = c.take(s.bin_stride * ctc_lanes * real, 1);
+  for (CtcSide& side : s.side) {
+    c.take(side.factor, s.tiles);
+    ctc_carve_gather(c, side.gather, s, real);
+  }
   s.post = c.take(frames * s.bin_stride * real, 1);
   return c.used();
 }
@@ -198,13 +232,14 @@ class Run {
         CtcSequence* s = begin(n, worker);
         if (s == nullptr) continue;
         if (a_.grad && s->kept) kernels_.rows(*s, dtype_, 0, s->frames, 0);
-        if (finish(*s)) kernels_.grad_rows(*s, dtype_, 0, s->frames);
+        if (finish(*s, walk(*s))) kernels_.grad_rows(*s, dtype_, 0, s->frames);
       }
     };
     context_.pool->run(work, static_cast<int>(std::min<int64_t>(slots_, sequences_)));
   }
 
-  // Fewer sequences than threads: the threads share the rows of each.
+  // Fewer sequences than threads: the threads share the rows of each, and each direction of a
+  // lattice has one.
   void run_few() {
     for (int32_t n = 0; n < sequences_; ++n) {
       CtcSequence* s = begin(n, n);
@@ -213,9 +248,23 @@ class Run {
           kernels_.rows(*s, dtype_, static_cast<int32_t>(first), static_cast<int32_t>(last), 0);
         });
     }
+    const auto each_direction = [&](const auto& f) {
+      context_.pool->for_each(2 * sequences_, [&](int64_t i) {
+        CtcSequence& s = *in_slot(i / 2);
+        if (s.wants_grad && s.met.kind == CtcLoss::finite) f(s, dtype_, i % 2 == 1);
+      });
+    };
+    if (kernels_.first_half) {
+      each_direction(kernels_.first_half);
+      for (int32_t n = 0; n < sequences_; ++n) {
+        CtcSequence& s = *in_slot(n);
+        if (s.wants_grad) s.met = kernels_.meet(s, dtype_);
+      }
+      each_direction(kernels_.second_half);
+    }
     context_.pool->for_each(sequences_, [&](int64_t n) {
       CtcSequence* s = in_slot(n);
-      if (s->wants_grad) s->wants_grad = finish(*s);
+      if (s->wants_grad) s->wants_grad = finish(*s, with_halves(*s));
     });
     for (int32_t n = 0; n < sequences_; ++n) {
       const CtcSequence& s = *in_slot(n);
@@ -274,10 +323,33 @@ class Run {
     return &s;
   }
 
-  // The lattice; true if the gradient is still to be written.
-  bool finish(CtcSequence& s) {
-    if (!s.kept) ctc_row_sums(s, dtype_, kernels_.rows);
-    const CtcLoss loss = (s.kept ? kernels_.lattice : kernels_.wide)(s, dtype_);
+  // What the lattice of a sequence says once both halves are done.
+  CtcLoss with_halves(const CtcSequence& s) const {
+    const bool all = s.side[0].in_range && s.side[1].in_range;
+    return s.met.kind == CtcLoss::finite && !all ? CtcLoss{0, CtcLoss::out_of_range} : s.met;
+  }
+
+  // The lattice on this thread alone.
+  CtcLoss walk(CtcSequence& s) const {
+    if (!kernels_.first_half) return {0, CtcLoss::out_of_range};
+    if (!a_.grad) return kernels_.loss(s, dtype_);
+    for (const bool up : {true, false}) kernels_.first_half(s, dtype_, up);
+    s.met = kernels_.meet(s, dtype_);
+    if (s.met.kind != CtcLoss::finite) return s.met;
+    for (const bool up : {true, false}) {
+      if (s.side[0].in_range && s.side[1].in_range) kernels_.second_half(s, dtype_, up);
+    }
+    return with_halves(s);
+  }
+
+  // Writes the loss, by ctc_wide where the lattice could not; true if the gradient is still to be
+  // written.
+  bool finish(CtcSequence& s, CtcLoss loss) {
+    if (loss.kind == CtcLoss::out_of_range) {
+      // Of rows that lie in a ring the lattice may not have come to all.
+      if (s.ring > 0) kernels_.rows(s, dtype_, 0, s.frames, 0);
+      loss = kernels_.wide(s, dtype_);
+    }
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     switch (loss.kind) {
       case CtcLoss::finite:
@@ -288,10 +360,11 @@ class Run {
         if (a_.grad) fill_grad(s, 0);
         return false;
       case CtcLoss::not_a_number:
-        set_loss(s.sequence, nan);
-        if (a_.grad) fill_grad(s, nan);
-        return false;
+      case CtcLoss::out_of_range:
+        break;
     }
+    set_loss(s.sequence, nan);
+    if (a_.grad) fill_grad(s, nan);
     return false;
   }
 
@@ -323,16 +396,10 @@ class Run {
 
 }  // namespace
 
-void ctc_row_sums(const CtcSequence& s, DType dtype,
-                  void (*rows)(const CtcSequence&, DType, int32_t, int32_t, int32_t)) {
-  const size_t real = dtype == DType::f64 ? 8 : 4;
-  CtcSequence block = s;
-  for (int32_t first = 0; first < s.frames; first += ctc_ring_frames) {
-    block.row_offsets = s.row_offsets + first;
-    block.row_max = static_cast<std::byte*>(s.row_max) + static_cast<size_t>(first) * real;
-    block.row_sum = static_cast<std::byte*>(s.row_sum) + static_cast<size_t>(first) * real;
-    rows(block, dtype, 0, std::min(ctc_ring_frames, s.frames - first), 0);
-  }
+void ctc_carve_gather(Carver& c, CtcGather& gather, const CtcSequence& s, int64_t real) {
+  gather.rows = c.take(ctc_lanes * s.padded * real, 1);
+  gather.transposed = c.take(s.padded * ctc_lanes * real, 1);
+  gather.bin_sums = c.take(s.bin_stride * ctc_lanes * real, 1);
 }
 
 void ctc_make_label_tables(CtcSequence& s) {
@@ -394,28 +461,34 @@ void ctc_run(const Context& context, const CtcArgs& args, const CtcKernels& kern
 
 void ctc_wide_generic(const Context& context, const CtcArgs& args) {
   using namespace isa_generic;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
+  ctc_run(context, args, {ctc_rows, ctc_grad_rows, ctc_wide});
 }
 void ctc_wide_avx2(const Context& context, const CtcArgs& args) {
   using namespace isa_avx2;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
+  ctc_run(context, args, {ctc_rows, ctc_grad_rows, ctc_wide});
 }
 void ctc_wide_avx512(const Context& context, const CtcArgs& args) {
   using namespace isa_avx512;
-  ctc_run(context, args, {ctc_rows, ctc_wide, ctc_grad_rows, ctc_wide});
+  ctc_run(context, args, {ctc_rows, ctc_grad_rows, ctc_wide});
 }
 
+#define RONDO_KERNELS                                                                     \
+  {                                                                                       \
+    ctc_rows, ctc_grad_rows, ctc_wide, ctc_lattice_loss, ctc_lattice_first_half,          \
+        ctc_lattice_meet, ctc_lattice_second_half                                         \
+  }
 void ctc_generic(const Context& context, const CtcArgs& args) {
   using namespace isa_generic;
-  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows, ctc_wide});
+  ctc_run(context, args, RONDO_KERNELS);
 }
 void ctc_avx2(const Context& context, const CtcArgs& args) {
   using namespace isa_avx2;
-  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows, ctc_wide});
+  ctc_run(context, args, RONDO_KERNELS);
 }
 void ctc_avx512(const Context& context, const CtcArgs& args) {
   using namespace isa_avx512;
-  ctc_run(context, args, {ctc_rows, ctc_lattice, ctc_grad_rows, ctc_wide});
+  ctc_run(context, args, RONDO_KERNELS);
 }
+#undef RONDO_KERNELS
 
 }  // namespace rondo

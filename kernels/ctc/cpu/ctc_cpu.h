@@ -15,10 +15,8 @@ inline int64_t ctc_bins(int64_t classes, int64_t labels) {
   return classes <= ctc_dense_classes ? classes : std::min(labels, classes - 1) + 1;
 }
 
-// row_max and row_sum of all frames; y, y_blank and drop, of which nothing is kept, have
-// ctc_ring_frames rows.
-void ctc_row_sums(const CtcSequence& s, DType dtype,
-                  void (*rows)(const CtcSequence&, DType, int32_t, int32_t, int32_t));
+// For s.padded label positions, s.bin_stride bins, and elements of `real` bytes.
+void ctc_carve_gather(Carver& c, CtcGather& gather, const CtcSequence& s, int64_t real);
 
 // label_class, and where a label may follow another directly.
 void ctc_make_label_tables(CtcSequence& s);

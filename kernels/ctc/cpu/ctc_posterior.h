@@ -13,7 +13,10 @@ template <class Real>
 class PosteriorSums {
  public:
   PosteriorSums(CtcSequence& s, int direction)
-      : s_(s), direction_(direction), rows_(static_cast<Real*>(s.gather[direction > 0])) {}
+      : s_(s),
+        direction_(direction),
+        scratch_(s.side[direction > 0].gather),
+        rows_(static_cast<Real*>(scratch_.rows)) {}
 
   // Where the posteriors of the next frame's label positions go, [padded], all of them.
   Real* row() { return rows_ + static_cast<int64_t>(count_) * s_.padded; }
@@ -37,7 +40,7 @@ class PosteriorSums {
 
   // rows_[frame][position] -> transposed[position][frame]
   void transpose_rows() {
-    Real* out = static_cast<Real*>(s_.transposed);
+    Real* out = static_cast<Real*>(scratch_.transposed);
     for (int32_t i = 0; i < s_.label_count; i += lanes) {
       Vec<Real> block[lanes];
       for (int r = 0; r < lanes; ++r) {
@@ -49,8 +52,8 @@ class PosteriorSums {
   }
 
   void sum_bins() {
-    const Real* in = static_cast<const Real*>(s_.transposed);
-    Real* out = static_cast<Real*>(s_.bin_sums);
+    const Real* in = static_cast<const Real*>(scratch_.transposed);
+    Real* out = static_cast<Real*>(scratch_.bin_sums);
     for (int64_t bin = 0; bin < s_.bins; ++bin) {
       Vec<Real> sum = {};
       for (int32_t j = s_.bin_begin[bin]; j < s_.bin_begin[bin + 1]; ++j) {
@@ -63,7 +66,7 @@ class PosteriorSums {
   }
 
   void store_bins() {
-    const Real* in = static_cast<const Real*>(s_.bin_sums);
+    const Real* in = static_cast<const Real*>(scratch_.bin_sums);
     Real* post = static_cast<Real*>(s_.post);
     for (int64_t bin = 0; bin < s_.bin_stride; bin += lanes) {
       Vec<Real> block[lanes];
@@ -77,6 +80,7 @@ class PosteriorSums {
 
   CtcSequence& s_;
   const int direction_;
+  const CtcGather& scratch_;
   Real* const rows_;
   int count_ = 0;
   int32_t first_ = 0;

@@ -217,7 +217,7 @@ R exp_of(R x) {
 }
 
 template <class E>
-void row_from_logits(const CtcSequence& s, const E* x, int64_t at, RowBuffer<Real<E>>& buffer) {
+void row_from_logits(const CtcSequence& s, const E* x, int32_t t, int64_t at, RowBuffer<Real<E>>& buffer) {
   using R = Real<E>;
   R* y = static_cast<R*>(s.y) + at * s.padded;
   const R top = row_maximum(x, s.classes);
@@ -242,14 +242,14 @@ void row_from_logits(const CtcSequence& s, const E* x, int64_t at, RowBuffer<Rea
     blank = exp_of<R>(value(x[s.blank]) - top);
   }
   static_cast<R*>(s.y_blank)[at] = blank;
-  static_cast<R*>(s.row_max)[at] = top;
-  static_cast<R*>(s.row_sum)[at] = sum;
+  static_cast<R*>(s.row_max)[t] = top;
+  static_cast<R*>(s.row_sum)[t] = sum;
   s.drop[at] = finish_row(s, y, blank);
 }
 
 // Only the blank's and the labels' columns count; their maximum is taken out to keep the range.
 template <class E>
-void row_from_log_softmax(const CtcSequence& s, const E* x, int64_t at) {
+void row_from_log_softmax(const CtcSequence& s, const E* x, int32_t t, int64_t at) {
   using R = Real<E>;
   R* y = static_cast<R*>(s.y) + at * s.padded;
   gather_labels(s, x, y);
@@ -258,9 +258,9 @@ void row_from_log_softmax(const CtcSequence& s, const E* x, int64_t at) {
   R top = max_lanes<R>(tops);
   if (top == minus_infinity<R>) top = 0;
   const R blank = exp_of<R>(value(x[s.blank]) - top);
-  static_cast<R*>(s.row_sum)[at] = blank + exponentiate(y, s.padded, top);
+  static_cast<R*>(s.row_sum)[t] = blank + exponentiate(y, s.padded, top);
   static_cast<R*>(s.y_blank)[at] = blank;
-  static_cast<R*>(s.row_max)[at] = top;
+  static_cast<R*>(s.row_max)[t] = top;
   s.drop[at] = finish_row(s, y, blank);
 }
 
@@ -272,9 +272,9 @@ void rows(const CtcSequence& s, int32_t begin, int32_t end, int32_t slot) {
     const E* x = static_cast<const E*>(s.logits) +
                  (static_cast<int64_t>(s.row_offsets[t]) + s.sequence) * s.classes;
     if (s.input == CtcInput::logits) {
-      row_from_logits(s, x, at, buffer);
+      row_from_logits(s, x, t, at, buffer);
     } else {
-      row_from_log_softmax(s, x, at);
+      row_from_log_softmax(s, x, t, at);
     }
   }
 }

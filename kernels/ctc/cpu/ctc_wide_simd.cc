@@ -12,8 +12,8 @@ namespace {
 template <class E, class Real>
 class WideLattice {
  public:
-  WideLattice(CtcSequence& s, DType dtype)
-      : s_(s), dtype_(dtype), block_(ctc_wide_block(s.frames)), steps_(s) {}
+  explicit WideLattice(CtcSequence& s)
+      : s_(s), block_(ctc_wide_block(s.frames)), steps_(s) {}
 
   CtcLoss run() {
     const bool with_grad = s_.grad != nullptr;
@@ -42,16 +42,11 @@ class WideLattice {
   double* work(int32_t i) const { return in_block(block_ + i); }
 
   bool take_row(int32_t t) {
-    if (s_.ring && t % s_.ring == 0) {
-      const int32_t end = t + s_.ring < s_.frames ? t + s_.ring : s_.frames;
-      ctc_rows(s_, dtype_, t, end, 0);
-    }
-    const int64_t at = s_.ring ? t % s_.ring : t;
-    const auto row_sum = static_cast<double>(static_cast<const Real*>(s_.row_sum)[at]);
+    const auto row_sum = static_cast<double>(static_cast<const Real*>(s_.row_sum)[t]);
     if (!(row_sum < __builtin_inf())) return false;
     shifts_ += s_.input == CtcInput::logits
                    ? -::log(row_sum)
-                   : static_cast<double>(static_cast<const Real*>(s_.row_max)[at]);
+                   : static_cast<double>(static_cast<const Real*>(s_.row_max)[t]);
     return true;
   }
 
@@ -79,7 +74,6 @@ class WideLattice {
   }
 
   CtcSequence& s_;
-  const DType dtype_;
   const int32_t block_;
   WideSteps<E, Real> steps_;
   WideTotal total_;
@@ -91,11 +85,11 @@ class WideLattice {
 CtcLoss ctc_wide(CtcSequence& s, DType dtype) {
   switch (dtype) {
     case DType::f32:
-      return WideLattice<float, float>(s, dtype).run();
+      return WideLattice<float, float>(s).run();
     case DType::bf16:
-      return WideLattice<uint16_t, float>(s, dtype).run();
+      return WideLattice<uint16_t, float>(s).run();
     default:
-      return WideLattice<double, double>(s, dtype).run();
+      return WideLattice<double, double>(s).run();
   }
 }
 

@@ -213,8 +213,7 @@ class WideSteps {
   void make_y(int32_t t) {
     const E* x = static_cast<const E*>(s_.logits) +
                  (static_cast<int64_t>(s_.row_offsets[t]) + s_.sequence) * s_.classes;
-    const int32_t at = s_.ring ? t % s_.ring : t;
-    const double shift = static_cast<double>(static_cast<const Real*>(s_.row_max)[at]);
+    const double shift = static_cast<double>(static_cast<const Real*>(s_.row_max)[t]);
     double* m = s_.wide_y;
     double* e = m + s_.padded;
     for (int32_t i = 0; i < s_.padded; ++i) {
