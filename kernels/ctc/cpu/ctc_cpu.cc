@@ -472,10 +472,10 @@ void ctc_wide_avx512(const Context& context, const CtcArgs& args) {
   ctc_run(context, args, {ctc_rows, ctc_grad_rows, ctc_wide});
 }
 
-#define RONDO_KERNELS                                                                     \
-  {                                                                                       \
-    ctc_rows, ctc_grad_rows, ctc_wide, ctc_lattice_loss, ctc_lattice_first_half,          \
-        ctc_lattice_meet, ctc_lattice_second_half                                         \
+#define RONDO_KERNELS                                                                              \
+  {                                                                                                \
+    ctc_rows, ctc_grad_rows, ctc_wide, ctc_lattice_loss, ctc_lattice_first_half, ctc_lattice_meet, \
+        ctc_lattice_second_half                                                                    \
   }
 void ctc_generic(const Context& context, const CtcArgs& args) {
   using namespace isa_generic;

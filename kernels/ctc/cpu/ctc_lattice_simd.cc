@@ -223,9 +223,9 @@ class Half {
     return true;
   }
 
-  // The other direction's columns of frames begin to end, from the head that it has left there, with
-  // the same bits. `and_leave`: the last of them is scaled anew if that direction did so when it
-  // went on, by the row that this direction has come in by.
+  // The other direction's columns of frames begin to end, from the head that it has left there,
+  // with the same bits. `and_leave`: the last of them is scaled anew if that direction did so when
+  // it went on, by the row that this direction has come in by.
   void make_again(int32_t begin, int32_t end, bool and_leave) {
     CtcStored& stored = s_.side[!up_].stored;
     const int32_t i = begin / s_.ring - (up_ ? middle_ / s_.ring : 0);
@@ -365,17 +365,15 @@ CtcLoss ctc_lattice_loss(CtcSequence& s, DType dtype) {
 }
 
 void ctc_lattice_first_half(CtcSequence& s, DType dtype, bool up) {
-  visit_real(dtype, [&]<class Real>(Real) {
-    Half<Real>(s, dtype, up, Clip::up, Clip::down).first();
-  });
+  visit_real(dtype,
+             [&]<class Real>(Real) { Half<Real>(s, dtype, up, Clip::up, Clip::down).first(); });
 }
 
 CtcLoss ctc_lattice_meet(CtcSequence& s, DType) { return meet(s); }
 
 void ctc_lattice_second_half(CtcSequence& s, DType dtype, bool up) {
-  visit_real(dtype, [&]<class Real>(Real) {
-    Half<Real>(s, dtype, up, Clip::up, Clip::down).second();
-  });
+  visit_real(dtype,
+             [&]<class Real>(Real) { Half<Real>(s, dtype, up, Clip::up, Clip::down).second(); });
 }
 
 }  // namespace rondo::RONDO_ISA

@@ -217,7 +217,8 @@ R exp_of(R x) {
 }
 
 template <class E>
-void row_from_logits(const CtcSequence& s, const E* x, int32_t t, int64_t at, RowBuffer<Real<E>>& buffer) {
+void row_from_logits(const CtcSequence& s, const E* x, int32_t t, int64_t at,
+                     RowBuffer<Real<E>>& buffer) {
   using R = Real<E>;
   R* y = static_cast<R*>(s.y) + at * s.padded;
   const R top = row_maximum(x, s.classes);

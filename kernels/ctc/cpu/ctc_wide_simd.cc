@@ -12,8 +12,7 @@ namespace {
 template <class E, class Real>
 class WideLattice {
  public:
-  explicit WideLattice(CtcSequence& s)
-      : s_(s), block_(ctc_wide_block(s.frames)), steps_(s) {}
+  explicit WideLattice(CtcSequence& s) : s_(s), block_(ctc_wide_block(s.frames)), steps_(s) {}
 
   CtcLoss run() {
     const bool with_grad = s_.grad != nullptr;
