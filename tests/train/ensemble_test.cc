@@ -112,6 +112,91 @@ TEST_CASE("models together say the mean of their probabilities") {
   CHECK(furthest(together, {alone[0]}) > 0.05);  // the models do differ
 }
 
+// Logits [frames, 4] that are sure of a class by 5 nats, another in each frame.
+std::vector<float> sure_of(const std::vector<int32_t>& classes) {
+  std::vector<float> logits(classes.size() * 4, 0.0f);
+  for (size_t t = 0; t < classes.size(); ++t) logits[t * 4 + static_cast<size_t>(classes[t])] = 5;
+  return logits;
+}
+
+// All but one of three write 1 2 3 1, each in frames of its own, and each errs elsewhere.
+TEST_CASE("models agree on a text that none of them writes, whatever their frames") {
+  const std::vector<std::vector<float>> scores = {sure_of({1, 0, 2, 0, 3, 0, 0, 2, 0}),
+                                                  sure_of({0, 1, 0, 3, 0, 3, 0, 0, 1}),
+                                                  sure_of({0, 0, 2, 0, 0, 0, 3, 0, 1})};
+  const std::vector<std::span<const float>> models(scores.begin(), scores.end());
+  Agreement agreement;
+  CHECK(agreement.labels(models, 4) == std::vector<int32_t>{1, 2, 3, 1});
+  CHECK(agreement.labels(std::span(models).first(1), 4) == std::vector<int32_t>{1, 2, 3, 2});
+  // Frames of another model's are its own.
+  const std::vector<float> longer = sure_of({0, 1, 1, 0, 0, 0, 2, 2, 0, 0, 0, 3, 0, 1, 1, 0});
+  const std::vector<std::span<const float>> mixed = {models[0], longer};
+  const std::vector<int32_t> found = agreement.labels(mixed, 4);
+  CHECK((found == std::vector<int32_t>{1, 2, 3, 1} || found == std::vector<int32_t>{1, 2, 3, 2}));
+  const std::vector<std::span<const float>> none(2);
+  CHECK(agreement.labels(none, 4).empty());
+}
+
+// ln of the sum over all alignments, one by one.
+double by_paths(const std::vector<float>& logits, const std::vector<int32_t>& text) {
+  const size_t frames = logits.size() / 4;
+  double sum = 0;
+  for (size_t path = 0; path < size_t{1} << 2 * frames; ++path) {
+    std::vector<int32_t> classes;
+    double p = 1;
+    for (size_t t = 0; t < frames; ++t) {
+      classes.push_back(static_cast<int32_t>(path >> 2 * t & 3));
+      p *= softmax(&logits[4 * t], 4)[static_cast<size_t>(classes.back())];
+    }
+    if (labels_of(collapse_ctc(classes)) == text) sum += p;
+  }
+  return std::log(sum);
+}
+
+TEST_CASE("what models agree on is no worse than what any of them writes") {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 2);
+  Agreement agreement;
+  int better = 0;
+  for (int trial = 0; trial < 20; ++trial) {
+    std::vector<std::vector<float>> scores(3, std::vector<float>(5 * 4));
+    for (auto& model : scores)
+      for (float& v : model) v = normal(random);
+    const auto sum = [&](const std::vector<int32_t>& text) {
+      double all = 0;
+      for (const auto& model : scores) all += by_paths(model, text);
+      return all;
+    };
+    const std::vector<std::span<const float>> models(scores.begin(), scores.end());
+    const double found = sum(agreement.labels(models, 4));
+    double most = -1e300;
+    for (const auto& model : scores)
+      most = std::max(most, sum(labels_of(greedy_ctc(model.data(), 5, 4))));
+    CHECK(found >= most - 1e-5);
+    better += found > most + 1e-5 ? 1 : 0;
+  }
+  CHECK(better > 0);
+}
+
+TEST_CASE("models together write what they agree on, alone and in evaluation") {
+  const TemporaryFolder folder;
+  std::vector<std::string> paths;
+  std::vector<std::vector<float>> scores;
+  for (const uint64_t seed : {1, 2, 3}) {
+    paths.push_back(seeded(seed).write(folder.path("model" + std::to_string(seed))));
+    scores.push_back(Recognizer(paths.back(), DeviceId{}, 1).transcribe(noise(31)).logits);
+  }
+  Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
+  const std::vector<std::span<const float>> models(scores.begin(), scores.end());
+  const std::vector<int32_t> labels = Agreement().labels(models, 4);
+  REQUIRE(!labels.empty());
+  const Transcript t = all.transcribe(noise(31));
+  CHECK(t.text == all.vocabulary().text(labels));
+  CHECK(t.characters.size() == labels.size());
+  CHECK(t.alternatives.empty());
+  CHECK(all.predict({noise(8), noise(31)}).back().transcript.text == t.text);
+}
+
 TEST_CASE("the loss of models together is that of their mean") {
   const TemporaryFolder folder;
   std::vector<std::string> paths = {seeded(1).write(folder.path("a")),

@@ -143,12 +143,15 @@ BatchView Ensemble::normalized(const BatchView& batch, const ModelDescription& o
 
 const std::vector<float>& Ensemble::predict(const BatchView& batch) {
   if (models_.size() == 1) return first().predict(batch);
-  const bool is_regression = models_.front().description.config.task == Task::regress;
+  const Task task = models_.front().description.config.task;
+  const bool is_regression = task == Task::regress;
+  each_.clear();
   for (const LoadedModel& m : models_) {
     const std::vector<float>& scores = m.session->predict(normalized(batch, m.description));
     if (&m == &models_.front()) mean_.assign(scores.size(), 0.0f);
     RONDO_CHECK(scores.size() == mean_.size(), m.file, ": ", scores.size(), " outputs of ",
                 mean_.size());
+    if (task == Task::ctc) each_.push_back(scores);
     if (is_regression) {
       for (size_t i = 0; i < mean_.size(); ++i) mean_[i] += scores[i];
     } else {

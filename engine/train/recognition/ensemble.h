@@ -2,9 +2,10 @@
 //
 // Probabilities are averaged, not logits: p(k | t) = 1/K sum over models of softmax(logits)(k),
 // each model with the same weight. What comes out are the logarithms of these means, which are
-// logits of the mean, so that a decoder, a language model and the loss need not know. Of regression
-// the numbers themselves are averaged. (Averaging posteriors: Hansen and Salamon, "Neural network
-// ensembles", 1990.)
+// logits of the mean, so that a decoder, a language model and the loss need not know; text that is
+// read without a search is what the models agree on (engine/train/recognition/agreement.h). Of
+// regression the numbers themselves are averaged. (Averaging posteriors: Hansen and Salamon,
+// "Neural network ensembles", 1990.)
 //
 // One thread at a time.
 #pragma once
@@ -47,6 +48,7 @@ class Ensemble final : public EvaluatedModel {
   // The loss is that of the mean.
   const std::vector<float>& evaluate_and_predict(const BatchView& batch) override;
   const StepResult& last_result() const override;
+  std::span<const std::vector<float>> each() const override { return each_; }
 
  private:
   Session& first() const { return *models_.front().session; }
@@ -56,7 +58,8 @@ class Ensemble final : public EvaluatedModel {
   std::vector<float> features_;
   BatchView::Input input_;
   std::vector<float> mean_;
-  std::unique_ptr<Session> loss_;  // scores -> loss, made when it is first asked for
+  std::vector<std::vector<float>> each_;  // of ctc
+  std::unique_ptr<Session> loss_;         // scores -> loss, made when it is first asked for
 };
 
 }  // namespace rondo

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "engine/train/model/build_model.h"
+#include "engine/train/recognition/agreement.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 
@@ -217,12 +218,21 @@ class Evaluator {
       h.output_frames = frames(n);
       h.labels = greedy_ctc(scores[n].data(), h.output_frames, classes);
       if (text_) {
-        h.text = text_->turned(options_.decoder ? found[n] : vocabulary_.text(labels_of(h.labels)));
+        if (!options_.decoder) found[n] = vocabulary_.text(best_labels(h, lengths, n));
+        h.text = text_->turned(found[n]);
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
       }
       if (each_) each_(h);
     }
+  }
+
+  // Without a search: of each frame's best class, or what several models agree on.
+  std::vector<int32_t> best_labels(const Hypothesis& h, std::span<const int32_t> lengths,
+                                   size_t n) {
+    if (model_.each().empty()) return labels_of(h.labels);
+    if (!agreement_) agreement_.emplace();
+    return agreement_->of_packed(model_.each(), lengths, n, static_cast<int32_t>(shape_.cols));
   }
 
   EvaluatedModel& model_;
@@ -235,6 +245,7 @@ class Evaluator {
   std::vector<BatchView::Input> inputs_;
   const StepResult* last_ = nullptr;
   std::optional<ThreadPool> threads_;  // of the decoder
+  std::optional<Agreement> agreement_;
 };
 
 }  // namespace

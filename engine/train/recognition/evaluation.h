@@ -80,6 +80,9 @@ class EvaluatedModel {
   // The same, with the losses in last_result().
   virtual const std::vector<float>& evaluate_and_predict(const BatchView& batch) = 0;
   virtual const StepResult& last_result() const = 0;
+  // Of several models: what each says of the batch of the last prediction, packed as that is.
+  // Empty: there is one.
+  virtual std::span<const std::vector<float>> each() const { return {}; }
 };
 
 // How many frames of the prediction each sequence of such a batch has.

@@ -87,12 +87,19 @@ Transcript Recognizer::transcribe(Matrix x) {
 
 std::vector<Prediction> Recognizer::predict(std::vector<Matrix> features) {
   std::vector<Prediction> all;
-  std::vector<std::vector<float>> outputs = this->outputs(std::move(features));
+  std::vector<std::optional<std::vector<int32_t>>> texts;
+  std::vector<std::vector<float>> outputs = this->outputs(std::move(features), &texts);
   if (on_device_ && description().config.task == Task::ctc) {
     for (Transcript& t : search(std::move(outputs))) all.emplace_back().transcript = std::move(t);
     return all;
   }
-  for (auto& values : outputs) all.push_back(interpret(std::move(values)));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (texts[i]) {
+      all.emplace_back().transcript = with_text(std::move(outputs[i]), *texts[i]);
+    } else {
+      all.push_back(interpret(std::move(outputs[i])));
+    }
+  }
   return all;
 }
 
@@ -121,8 +128,10 @@ std::vector<Transcript> Recognizer::search(std::vector<std::vector<float>> outpu
   return all;
 }
 
-std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features) {
+std::vector<std::vector<float>> Recognizer::outputs(
+    std::vector<Matrix> features, std::vector<std::optional<std::vector<int32_t>>>* texts) {
   std::vector<std::vector<float>> all(features.size());
+  texts->resize(features.size());
   BatchRequest request;
   std::vector<Example> examples;
   for (size_t i = 0; i < features.size(); ++i) {
@@ -159,6 +168,9 @@ std::vector<std::vector<float>> Recognizer::outputs(std::vector<Matrix> features
                  ": its output is not a number; its weights have grown out of range, or the "
                  "features are too large");
     }
+    if (ensemble_.each().empty() || decoder_) continue;
+    (*texts)[static_cast<size_t>(batch.utterances[n])] =
+        agreement_.of_packed(ensemble_.each(), lengths, n, static_cast<int32_t>(cols));
   }
   return all;
 }
@@ -177,6 +189,20 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
   }
   p.values = std::move(outputs);
   return p;
+}
+
+// Of the models' mean are the times and the confidences.
+Transcript Recognizer::with_text(std::vector<float> outputs,
+                                 const std::vector<int32_t>& labels) const {
+  DecodedText found;
+  found.labels = labels;
+  found.text = vocabulary_.text(labels);
+  found.words = vocabulary_.words(labels);
+  Transcript t =
+      transcript_of(std::move(outputs), vocabulary_, {found}, frame_seconds(), confidence_);
+  t.alternatives.clear();
+  if (alphabet_.reads_leftwards()) turn_leftwards(t);
+  return t;
 }
 
 Transcript Recognizer::decode(std::vector<float> logits) const {

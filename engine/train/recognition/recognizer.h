@@ -4,7 +4,8 @@
 //   std::cout << model.transcribe(waveform).text << "\n";
 //
 // Several models that read and write the same may be one, which says the mean of their
-// probabilities (engine/train/recognition/ensemble.h).
+// probabilities (engine/train/recognition/ensemble.h). Without a decoder the text is what they
+// agree on (engine/train/recognition/agreement.h).
 //
 // Errors: InputError for files that are missing, damaged, not a model, or hold weights that are not
 // finite, and for models that cannot be averaged. One thread at a time.
@@ -24,6 +25,7 @@
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
 #include "engine/train/model/model_file.h"
+#include "engine/train/recognition/agreement.h"
 #include "engine/train/recognition/ensemble.h"
 #include "engine/train/recognition/evaluation.h"
 #include "kernels/devices.h"
@@ -88,8 +90,11 @@ class Recognizer {
 
  private:
   void require_trained_on(InputKind kind, const char* inputs) const;
-  std::vector<std::vector<float>> outputs(std::vector<Matrix> features);
+  // Of each utterance; where several models are to agree, *texts has the labels that they do on.
+  std::vector<std::vector<float>> outputs(std::vector<Matrix> features,
+                                          std::vector<std::optional<std::vector<int32_t>>>* texts);
   Prediction interpret(std::vector<float> outputs) const;
+  Transcript with_text(std::vector<float> outputs, const std::vector<int32_t>& labels) const;
   // Searched for on the device.
   std::vector<Transcript> search(std::vector<std::vector<float>> outputs) const;
 
@@ -101,6 +106,7 @@ class Recognizer {
   std::vector<std::string> warnings_;
   std::vector<LoadedModel> models_;
   Ensemble ensemble_;  // of these
+  Agreement agreement_;
   Alphabet alphabet_;
   Vocabulary vocabulary_;
 };

@@ -1,0 +1,125 @@
+#include "engine/train/recognition/agreement.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/text/edit_alignment.h"
+#include "engine/text/greedy.h"
+#include "engine/train/recognition/evaluation.h"
+#include "kernels/base/dispatch.h"
+#include "kernels/base/packed_host.h"
+#include "kernels/ctc/ctc.h"
+
+namespace rondo {
+namespace {
+
+// Where two texts differ: elements [begin, end) of the one, and what stands there in the other.
+struct Difference {
+  size_t begin = 0, end = 0;
+  std::vector<int32_t> other;
+};
+
+std::vector<Difference> differences(const std::vector<int32_t>& text,
+                                    const std::vector<int32_t>& other) {
+  const std::u32string a(text.begin(), text.end()), b(other.begin(), other.end());
+  std::vector<Difference> found;
+  size_t i = 0, j = 0;
+  bool inside = false;
+  for (const Edit edit : align_edits(a, b)) {
+    if (edit == Edit::equal) {
+      inside = false;
+      ++i, ++j;
+      continue;
+    }
+    if (!inside) found.push_back({i, i, {}});
+    inside = true;
+    if (edit != Edit::insertion) found.back().end = ++i;
+    if (edit != Edit::deletion) found.back().other.push_back(other[j++]);
+  }
+  return found;
+}
+
+std::vector<int32_t> with(const std::vector<int32_t>& text, const Difference& d) {
+  const auto at = [&](size_t i) { return text.begin() + static_cast<int64_t>(i); };
+  std::vector<int32_t> changed(text.begin(), at(d.begin));
+  changed.insert(changed.end(), d.other.begin(), d.other.end());
+  changed.insert(changed.end(), at(d.end), text.end());
+  return changed;
+}
+
+}  // namespace
+
+Agreement::Agreement() : pool_(1) {}
+
+double Agreement::log_probability(std::span<const std::span<const float>> models, int32_t classes,
+                                  std::span<const int32_t> text) {
+  const Context context{Backend::cpu, &cpu_device(), nullptr, &pool_};
+  const int32_t offsets[] = {0, static_cast<int32_t>(text.size())};
+  double sum = 0;
+  for (const std::span<const float> scores : models) {
+    const auto frames = static_cast<int32_t>(scores.size() / static_cast<size_t>(classes));
+    const PackedHost layout = build_packed(std::span(&frames, 1));
+    float loss = 0;
+    CtcArgs args;
+    args.layout = layout.view();
+    args.logits = TensorView(const_cast<float*>(scores.data()), DType::f32, {frames, classes});
+    args.labels = text.data();
+    args.label_offsets = offsets;
+    args.max_label_length = offsets[1];
+    args.loss = TensorView(&loss, DType::f32, {1});
+    const size_t bytes = ctc_workspace_bytes(context, args.layout.capacity, DType::f32, classes,
+                                             args.max_label_length, false);
+    workspace_.resize(std::max(workspace_.size(), bytes + 64));
+    void* aligned = workspace_.data();
+    size_t room = workspace_.size();
+    std::align(64, bytes, aligned, room);
+    args.workspace = TensorView(aligned, DType::u8, {static_cast<int64_t>(bytes)});
+    run(context, args);
+    sum -= static_cast<double>(loss);
+  }
+  return sum;
+}
+
+std::vector<int32_t> Agreement::labels(std::span<const std::span<const float>> models,
+                                       int32_t classes) {
+  std::vector<std::vector<int32_t>> texts;
+  for (const std::span<const float> scores : models) {
+    const auto frames = static_cast<int32_t>(scores.size() / static_cast<size_t>(classes));
+    texts.push_back(labels_of(greedy_ctc(scores.data(), frames, classes)));
+  }
+  std::vector<int32_t> best = texts.front();
+  if (models.front().empty()) return best;
+  double most = log_probability(models, classes, best);
+  for (const auto& text : texts) {
+    if (text == best) continue;
+    const double p = log_probability(models, classes, text);
+    if (p > most) most = p, best = text;
+  }
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const auto& text : texts) {
+      // From the end, so that places before a change stay where they are.
+      const std::vector<Difference> places = differences(best, text);
+      for (auto d = places.rbegin(); d != places.rend(); ++d) {
+        std::vector<int32_t> changed = with(best, *d);
+        const double p = log_probability(models, classes, changed);
+        if (!(p > most)) continue;
+        most = p;
+        best = std::move(changed);
+        grown = true;
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<int32_t> Agreement::of_packed(std::span<const std::vector<float>> models,
+                                          std::span<const int32_t> lengths, size_t n,
+                                          int32_t classes) {
+  std::vector<std::vector<float>> own;
+  for (const std::vector<float>& packed : models)
+    own.push_back(unpack(packed, lengths, n, classes));
+  return labels(std::vector<std::span<const float>>(own.begin(), own.end()), classes);
+}
+
+}  // namespace rondo

@@ -1,0 +1,49 @@
+// The text that several ctc models together find most probable.
+//
+// Averaging the models frame by frame does harm where each writes a character in a frame of its
+// own. What can be compared whatever the frames are is the probability of a whole text, the sum
+// over its alignments: wanted is the text y with the largest sum over the models of ln p_k(y | x),
+// a product of experts (Hinton 2002, "Training products of experts by minimizing contrastive
+// divergence", equation 1, with equal weights).
+//
+// The search begins with the best of the models' own texts (the best class of each frame). Where it
+// differs from another of them, the place is written as that one does, if the sum grows; this goes
+// on until no place of any of them helps. So each model may contribute a part of the line, as in
+// ROVER (Fiscus 1997), but probabilities decide, not votes. What it finds is no worse than the best
+// of the models' texts; a text that no model writes in some place is not looked for.
+//
+// Deterministic. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/device.h"
+
+namespace rondo {
+
+class Agreement {
+ public:
+  Agreement();
+
+  // `models`: of each its scores (logits or log-probabilities), [frames, classes], the frames its
+  // own; class 0 is the blank. The labels of the text; none of no frames. Throws Error for a score
+  // that is NaN.
+  std::vector<int32_t> labels(std::span<const std::span<const float>> models, int32_t classes);
+  // The same of sequence n of a batch: of each model its prediction as Session::predict() packs it,
+  // with sequences of these lengths.
+  std::vector<int32_t> of_packed(std::span<const std::vector<float>> models,
+                                 std::span<const int32_t> lengths, size_t n, int32_t classes);
+
+ private:
+  // The sum of ln p_k(text).
+  double log_probability(std::span<const std::span<const float>> models, int32_t classes,
+                         std::span<const int32_t> text);
+
+  ThreadPool pool_;  // of one thread
+  std::vector<uint8_t> workspace_;
+};
+
+}  // namespace rondo
