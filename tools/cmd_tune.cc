@@ -33,24 +33,34 @@ struct TuningData {
 };
 
 // Of a model of rondo's: it is run over the manifest once.
-TuningData run_model(const TuneOptions& o) {
-  require_manifest(o.manifest);
+void add_outputs(const TuneOptions& o, const std::string& path, TuningData& all) {
   const SndfileReader audio;
   const ImageFileReader images;
-  Recognizer model(o.model, resolve(o.device), o.threads, o.others);
+  Recognizer model(path, resolve(o.device), o.threads);
   for (const std::string& w : model.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   if (model.description().config.task != Task::ctc)
     fail_input(model.file(), ": is not a ctc model: it writes no text");
   const auto data = model.open(o.manifest, {&audio, &images}, true);
-  TuningData all{model.vocabulary(), {}};
-  all.utterances.resize(static_cast<size_t>(data->size()));
+  all.vocabulary = model.vocabulary();
+  const size_t before = all.utterances.size();
+  all.utterances.resize(before + static_cast<size_t>(data->size()));
   evaluate(model.evaluated(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
-    KnownOutputs& known = all.utterances[static_cast<size_t>(h.utterance)];
+    KnownOutputs& known = all.utterances[before + static_cast<size_t>(h.utterance)];
     known.scores.assign(h.scores.begin(), h.scores.end());
     // Compared with what a decoder finds, which is in the order of reading.
     known.reference = model.alphabet().turned(
         reference_text(data->entry(h.utterance), model.alphabet()).value_or(std::string()));
   });
+}
+
+// Several models that are to write together weigh what a decoder knows as each does alone, so the
+// weights are found on the outputs of all.
+TuningData run_models(const TuneOptions& o) {
+  require_manifest(o.manifest);
+  if (!o.others.empty()) Recognizer(o.model, resolve(o.device), o.threads, o.others);  // or refuses
+  TuningData all;
+  add_outputs(o, o.model, all);
+  for (const std::string& other : o.others) add_outputs(o, other, all);
   return all;
 }
 
@@ -81,8 +91,8 @@ int run_tune(const TuneOptions& o) {
   const bool is_model =
       kind == PathKind::run || kind == PathKind::model || kind == PathKind::folder;
   if (!is_model && !o.others.empty())
-    fail_input(o.model, ": is no model of rondo's, and --with averages such");
-  const TuningData data = is_model ? run_model(o) : read_outputs(o);
+    fail_input(o.model, ": is no model of rondo's, and --with is for such");
+  const TuningData data = is_model ? run_models(o) : read_outputs(o);
   const DecoderKnowledge knowledge = read_knowledge(o.decoding, data.vocabulary);
   ThreadPool threads(o.threads > 0 ? o.threads : usable_cpus());
   const ErrorRate greedy = errors_of(data.utterances, data.vocabulary, nullptr, threads);

@@ -178,6 +178,29 @@ TEST_CASE("what models agree on is no worse than what any of them writes") {
   CHECK(better > 0);
 }
 
+// What a decoder knows counts as for one model: three models read b for a by 2, 2 and 8 nats. With
+// a hot word of 3 two of them write a, and together they still write b.
+TEST_CASE("what models agree on heeds what a decoder knows") {
+  const Vocabulary vocabulary = Vocabulary::of(Alphabet({" ", "a", "b"}));
+  std::vector<std::vector<float>> scores(3, std::vector<float>(5 * 4, -9.0f));
+  for (size_t m = 0; m < 3; ++m) {
+    for (size_t t = 0; t < 5; ++t) scores[m][t * 4] = t == m + 1 ? -9.0f : 0.0f;
+    scores[m][(m + 1) * 4 + 3] = 0;
+    scores[m][(m + 1) * 4 + 2] = m == 2 ? -8.0f : -2.0f;
+  }
+  const std::vector<std::span<const float>> models(scores.begin(), scores.end());
+  Agreement agreement;
+  CHECK(vocabulary.text(agreement.labels(models, 4)) == "b");
+  for (const double weight : {3.0, 5.0}) {
+    DecoderKnowledge knowledge;
+    knowledge.hot_words = {{"a", weight}};
+    DecoderOptions options;
+    options.word_score = 0;
+    const Decoder decoder(vocabulary, options, knowledge);
+    CHECK(vocabulary.text(agreement.labels(models, 4, &decoder)) == (weight > 4 ? "a" : "b"));
+  }
+}
+
 TEST_CASE("models together write what they agree on, alone and in evaluation") {
   const TemporaryFolder folder;
   std::vector<std::string> paths;

@@ -7,7 +7,7 @@ namespace rondo {
 CommandOption add_ensemble_option(Command& command, std::vector<std::string>* others) {
   return command
       .add_option("--with", *others,
-                  "a further model, whose probabilities are averaged with the first's; may be "
+                  "a further model: the text is what all together find most probable; may be "
                   "given several times")
       .one_word()
       .type_name("MODEL");

@@ -1,6 +1,7 @@
 #include "engine/train/recognition/agreement.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "engine/text/edit_alignment.h"
@@ -47,6 +48,28 @@ std::vector<int32_t> with(const std::vector<int32_t>& text, const Difference& d)
   return changed;
 }
 
+// What the decoder adds to ln p of this text: its score where nothing else is possible. -infinity
+// for what it would not write.
+double knowledge(const Decoder* decoder, const std::vector<int32_t>& text, int32_t classes) {
+  if (!decoder) return 0;
+  constexpr float impossible = -1e4f;
+  std::vector<float> scores;
+  int32_t frames = 0;
+  const auto frame = [&](int32_t label) {
+    scores.insert(scores.end(), static_cast<size_t>(classes), impossible);
+    scores[scores.size() - static_cast<size_t>(classes - label)] = 0;
+    ++frames;
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i > 0 && text[i] == text[i - 1]) frame(0);
+    frame(text[i]);
+  }
+  if (frames == 0) frame(0);
+  const DecodedText found = decoder->decode(scores.data(), frames).front();
+  if (found.labels != text) return -std::numeric_limits<double>::infinity();
+  return found.score - found.log_probability;
+}
+
 }  // namespace
 
 Agreement::Agreement() : pool_(1) {}
@@ -77,36 +100,35 @@ double Agreement::log_probability(std::span<const std::span<const float>> models
     run(context, args);
     sum -= static_cast<double>(loss);
   }
-  return sum;
+  return sum / static_cast<double>(models.size());
 }
 
 std::vector<int32_t> Agreement::labels(std::span<const std::span<const float>> models,
-                                       int32_t classes) {
+                                       int32_t classes, const Decoder* decoder) {
   std::vector<std::vector<int32_t>> texts;
   for (const std::span<const float> scores : models) {
     const auto frames = static_cast<int32_t>(scores.size() / static_cast<size_t>(classes));
-    texts.push_back(labels_of(greedy_ctc(scores.data(), frames, classes)));
+    texts.push_back(decoder ? decoder->decode(scores.data(), frames).front().labels
+                            : labels_of(greedy_ctc(scores.data(), frames, classes)));
   }
-  std::vector<int32_t> best = texts.front();
-  if (models.front().empty()) return best;
-  double most = log_probability(models, classes, best);
-  for (const auto& text : texts) {
-    if (text == best) continue;
-    const double p = log_probability(models, classes, text);
-    if (p > most) most = p, best = text;
-  }
+  if (models.front().empty()) return {};
+  std::vector<int32_t> best;
+  double most = -std::numeric_limits<double>::infinity();
+  const auto is_better = [&](const std::vector<int32_t>& text) {
+    const double score = log_probability(models, classes, text) + knowledge(decoder, text, classes);
+    if (!(score > most)) return false;
+    most = score;
+    best = text;
+    return true;
+  };
+  for (const auto& text : texts) is_better(text);
   for (bool grown = true; grown;) {
     grown = false;
     for (const auto& text : texts) {
       // From the end, so that places before a change stay where they are.
       const std::vector<Difference> places = differences(best, text);
       for (auto d = places.rbegin(); d != places.rend(); ++d) {
-        std::vector<int32_t> changed = with(best, *d);
-        const double p = log_probability(models, classes, changed);
-        if (!(p > most)) continue;
-        most = p;
-        best = std::move(changed);
-        grown = true;
+        if (is_better(with(best, *d))) grown = true;
       }
     }
   }
@@ -115,11 +137,11 @@ std::vector<int32_t> Agreement::labels(std::span<const std::span<const float>> m
 
 std::vector<int32_t> Agreement::of_packed(std::span<const std::vector<float>> models,
                                           std::span<const int32_t> lengths, size_t n,
-                                          int32_t classes) {
+                                          int32_t classes, const Decoder* decoder) {
   std::vector<std::vector<float>> own;
   for (const std::vector<float>& packed : models)
     own.push_back(unpack(packed, lengths, n, classes));
-  return labels(std::vector<std::span<const float>>(own.begin(), own.end()), classes);
+  return labels(std::vector<std::span<const float>>(own.begin(), own.end()), classes, decoder);
 }
 
 }  // namespace rondo

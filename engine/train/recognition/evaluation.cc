@@ -209,7 +209,9 @@ class Evaluator {
     if (options_.decoder) {
       threads_->for_each(static_cast<int64_t>(count), [&](int64_t i) {
         const auto n = static_cast<size_t>(i);
-        found[n] = options_.decoder->decode(scores[n].data(), frames(n)).front().text;
+        found[n] = model_.each().empty()
+                       ? options_.decoder->decode(scores[n].data(), frames(n)).front().text
+                       : vocabulary_.text(agreed_labels(lengths, n));
       });
     }
     for (size_t n = 0; n < count; ++n) {
@@ -218,7 +220,9 @@ class Evaluator {
       h.output_frames = frames(n);
       h.labels = greedy_ctc(scores[n].data(), h.output_frames, classes);
       if (text_) {
-        if (!options_.decoder) found[n] = vocabulary_.text(best_labels(h, lengths, n));
+        if (!options_.decoder)
+          found[n] = vocabulary_.text(model_.each().empty() ? labels_of(h.labels)
+                                                            : agreed_labels(lengths, n));
         h.text = text_->turned(found[n]);
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
@@ -227,12 +231,9 @@ class Evaluator {
     }
   }
 
-  // Without a search: of each frame's best class, or what several models agree on.
-  std::vector<int32_t> best_labels(const Hypothesis& h, std::span<const int32_t> lengths,
-                                   size_t n) {
-    if (model_.each().empty()) return labels_of(h.labels);
-    if (!agreement_) agreement_.emplace();
-    return agreement_->of_packed(model_.each(), lengths, n, static_cast<int32_t>(shape_.cols));
+  std::vector<int32_t> agreed_labels(std::span<const int32_t> lengths, size_t n) const {
+    return Agreement().of_packed(model_.each(), lengths, n, static_cast<int32_t>(shape_.cols),
+                                 options_.decoder);
   }
 
   EvaluatedModel& model_;
@@ -245,7 +246,6 @@ class Evaluator {
   std::vector<BatchView::Input> inputs_;
   const StepResult* last_ = nullptr;
   std::optional<ThreadPool> threads_;  // of the decoder
-  std::optional<Agreement> agreement_;
 };
 
 }  // namespace

@@ -168,9 +168,9 @@ std::vector<std::vector<float>> Recognizer::outputs(
                  ": its output is not a number; its weights have grown out of range, or the "
                  "features are too large");
     }
-    if (ensemble_.each().empty() || decoder_) continue;
+    if (ensemble_.each().empty() || on_device_) continue;
     (*texts)[static_cast<size_t>(batch.utterances[n])] =
-        agreement_.of_packed(ensemble_.each(), lengths, n, static_cast<int32_t>(cols));
+        agreement_.of_packed(ensemble_.each(), lengths, n, static_cast<int32_t>(cols), decoder());
   }
   return all;
 }
