@@ -1,4 +1,6 @@
 // checkop: compares and times every kernel variant; see kernels/check/check.h.
+#include <malloc.h>
+
 #include <charconv>
 #include <cstdio>
 #include <string>
@@ -92,6 +94,12 @@ bool is_shared_memory_of(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Cases make and drop large arrays all the time. What goes back to the system is cleared by it
+  // before it comes again, which takes as long as filling it.
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
   rondo::check::Options options;
   rondo::CommandLine app(
       "checkop", "Compares every kernel variant with its reference, or times it (--bench).");
@@ -135,7 +143,8 @@ int main(int argc, char** argv) {
       "--no-peers", [&] { options.peers = false; }, "without other libraries' kernels");
   app.add_option("--against", options.against,
                  "check the benchmark shapes, against this variant (ref takes minutes there)");
-  app.add_flag("--list", options.list, "list the cases and variants, run nothing");
+  app.add_flag("--list", options.list,
+               "list the cases and variants, run nothing (--json: with the bytes of each)");
 #ifdef RONDO_INSTRUMENTED
   rondo::simt::instrument();
   options.backend = "sim";

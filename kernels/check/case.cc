@@ -7,7 +7,9 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <type_traits>
 
+#include "kernels/base/arithmetic.h"
 #include "kernels/base/device.h"
 #include "kernels/check/check.h"
 
@@ -34,46 +36,52 @@ double thread_time() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-void put(void* base, DType dtype, int64_t i, double v) {
+// f(T()) with the type that holds a dtype's numbers.
+template <class F>
+void with_type(DType dtype, F f) {
   switch (dtype) {
     case DType::f32:
-      static_cast<float*>(base)[i] = static_cast<float>(v);
-      return;
+      return f(float());
     case DType::bf16:
-      static_cast<bf16*>(base)[i] = bf16(static_cast<float>(v));
-      return;
+      return f(bf16());
     case DType::f64:
-      static_cast<double*>(base)[i] = v;
-      return;
+      return f(double());
     case DType::i32:
-      static_cast<int32_t*>(base)[i] = static_cast<int32_t>(v);
-      return;
+      return f(int32_t());
     case DType::i64:
-      static_cast<int64_t*>(base)[i] = static_cast<int64_t>(v);
-      return;
+      return f(int64_t());
     case DType::u8:
-      static_cast<uint8_t*>(base)[i] = static_cast<uint8_t>(v);
-      return;
+      return f(uint8_t());
   }
 }
 
-double get(const void* base, DType dtype, int64_t i) {
-  switch (dtype) {
-    case DType::f32:
-      return static_cast<const float*>(base)[i];
-    case DType::bf16:
-      return static_cast<double>(static_cast<const bf16*>(base)[i]);
-    case DType::f64:
-      return static_cast<const double*>(base)[i];
-    case DType::i32:
-      return static_cast<const int32_t*>(base)[i];
-    case DType::i64:
-      return static_cast<double>(static_cast<const int64_t*>(base)[i]);
-    case DType::u8:
-      return static_cast<const uint8_t*>(base)[i];
+template <class T>
+T to_stored(double v) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return bf16(static_cast<float>(v));
+  } else {
+    return static_cast<T>(v);
   }
-  return 0;
 }
+
+void put(void* base, DType dtype, int64_t i, double v) {
+  with_type(dtype, [&](auto type) {
+    static_cast<decltype(type)*>(base)[i] = to_stored<decltype(type)>(v);
+  });
+}
+
+// Bytes [0, filled) so often that `bytes` of them are full.
+void repeat(uint8_t* at, size_t filled, size_t bytes) {
+  while (filled > 0 && filled < bytes) {
+    const size_t more = std::min(filled, bytes - filled);
+    std::memcpy(at + filled, at, more);
+    filled += more;
+  }
+}
+
+// Drawing takes ten times as long as copying: large arrays repeat so many numbers. It is a prime,
+// so that no two rows or planes are alike.
+constexpr int64_t most_drawn = 65521;
 
 // Neither labels, offsets and the like nor workspaces.
 bool is_operand(DType dtype) {
@@ -145,6 +153,14 @@ Case::Block& Case::add_block(size_t bytes, std::initializer_list<int64_t> dims, 
                              Image image) {
   auto block = std::make_unique<Block>();
   block->payload = bytes;
+  if (weighs_) {
+    // No memory, but an address that is no other block's.
+    block->view = TensorView(reinterpret_cast<void*>(weighed_ + guard_bytes), dtype, dims);
+    weighed_ += image == Image::all ? bytes : 0;
+    weighed_ = round_up(weighed_ + 1, guard_bytes);
+    blocks_.push_back(std::move(block));
+    return *blocks_.back();
+  }
   // (A null pointer would be taken for an absent argument.)
   if (context_.backend == Backend::sim && bytes > 0) block->guard = 0;
   block->host.assign((image == Image::all ? bytes : 0) + 2 * block->guard, guard_byte);
@@ -158,12 +174,28 @@ Case::Block& Case::add_block(size_t bytes, std::initializer_list<int64_t> dims, 
 // Values in the live part of each plane, NaN after it.
 void Case::fill_values(Block& block, Fill fill, int64_t planes, int64_t plane_elements,
                        int64_t live_elements) {
-  for (int64_t p = 0; p < planes; ++p) {
-    for (int64_t i = 0; i < plane_elements; ++i) {
-      double v = std::numeric_limits<double>::quiet_NaN();
-      if (i < live_elements) v = fill.kind == Fill::zeros ? 0 : random_real(fill.low, fill.high);
-      put(block.host_payload(), block.view.dtype, p * plane_elements + i, v);
+  if (weighs_) return;
+  const size_t element = size_of(block.view.dtype);
+  const auto bytes = [&](int64_t elements) { return static_cast<size_t>(elements) * element; };
+  const int64_t live = planes * live_elements, drawn = std::min(live, most_drawn);
+  std::vector<uint8_t> values(bytes(drawn)), nothing(bytes(1));
+  put(nothing.data(), block.view.dtype, 0, std::numeric_limits<double>::quiet_NaN());
+  for (int64_t i = 0; i < drawn; ++i) {
+    const double v = fill.kind == Fill::zeros ? 0 : random_real(fill.low, fill.high);
+    put(values.data(), block.view.dtype, i, v);
+  }
+  uint8_t* at = block.host_payload();
+  int64_t next = 0;  // of the values drawn
+  for (int64_t p = 0; p < planes; ++p, at += bytes(plane_elements)) {
+    for (int64_t i = 0; i < live_elements;) {
+      const int64_t n = std::min(live_elements - i, drawn - next);
+      std::memcpy(at + bytes(i), values.data() + bytes(next), bytes(n));
+      i += n;
+      next = (next + n) % drawn;
     }
+    if (live_elements == plane_elements) continue;
+    std::memcpy(at + bytes(live_elements), nothing.data(), element);
+    repeat(at + bytes(live_elements), element, bytes(plane_elements - live_elements));
   }
   context_.device->copy(*context_.stream, block.memory.data(), block.host.data(),
                         block.host.size());
@@ -180,6 +212,7 @@ TensorView Case::input_values(std::initializer_list<int64_t> dims, DType dtype,
   Block& b = add_block(TensorView(nullptr, dtype, dims).bytes(), dims, dtype);
   RONDO_CHECK(static_cast<int64_t>(values.size()) == b.view.numel(), values.size(), " values for ",
               b.view.numel(), " elements");
+  if (weighs_) return b.view;
   for (size_t i = 0; i < values.size(); ++i) {
     put(b.host_payload(), dtype, static_cast<int64_t>(i), values[i]);
   }
@@ -238,6 +271,7 @@ std::string Case::operands_json() const {
 // Never on the host: it may be large, and every case of some op has one.
 TensorView Case::workspace(size_t bytes) {
   Block& b = add_block(bytes, {static_cast<int64_t>(bytes)}, DType::u8, Image::guards);
+  if (weighs_) return b.view;
   Device& device = *context_.device;
   if (b.guard > 0) device.fill_bytes(*context_.stream, b.memory.data(), guard_byte, b.bytes());
   device.fill_bytes(*context_.stream, b.view.data, 0xff, bytes);  // NaN as floats
@@ -246,6 +280,7 @@ TensorView Case::workspace(size_t bytes) {
 
 const int32_t* Case::ints(const std::vector<int32_t>& values) {
   Block& b = add_block(values.size() * 4, {static_cast<int64_t>(values.size())}, DType::i32);
+  if (weighs_) return static_cast<const int32_t*>(b.view.data);
   if (!values.empty()) std::memcpy(b.host_payload(), values.data(), values.size() * 4);
   context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
   return static_cast<const int32_t*>(b.view.data);
@@ -253,6 +288,7 @@ const int32_t* Case::ints(const std::vector<int32_t>& values) {
 
 const uint64_t* Case::longs(const std::vector<uint64_t>& values) {
   Block& b = add_block(values.size() * 8, {static_cast<int64_t>(values.size())}, DType::i64);
+  if (weighs_) return static_cast<const uint64_t*>(b.view.data);
   if (!values.empty()) std::memcpy(b.host_payload(), values.data(), values.size() * 8);
   context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
   return static_cast<const uint64_t*>(b.view.data);
@@ -336,6 +372,7 @@ TensorView Case::rows_output(const char* name, const PackedView& layout, int64_t
 }
 
 void Case::run_erased(const char* op, const void* args) {
+  if (weighs_) return;
   RONDO_CHECK(std::strcmp(op, variant_->op) == 0, "case runs ", op, ", the variant is of ",
               variant_->op);
   if (variant_->accepts && !variant_->accepts(context_, args)) {
@@ -401,9 +438,12 @@ std::vector<Case::Output> Case::collect(std::string* guard_error) {
     out.values.reserve(static_cast<size_t>(b->planes * b->live_elements));
     for (int64_t p = 0; p < b->planes; ++p) {
       const int64_t first = p * b->plane_elements;
-      for (int64_t i = 0; i < b->live_elements; ++i) {
-        out.values.push_back(get(b->host_payload(), b->view.dtype, first + i));
-      }
+      with_type(b->view.dtype, [&](auto type) {
+        const auto* const live = reinterpret_cast<const decltype(type)*>(b->host_payload()) + first;
+        for (int64_t i = 0; i < b->live_elements; ++i) {
+          out.values.push_back(static_cast<double>(live[i]));
+        }
+      });
       const uint8_t* bytes = b->host_payload() + static_cast<size_t>(first) * element;
       out.bytes.insert(out.bytes.end(), bytes,
                        bytes + static_cast<size_t>(b->live_elements) * element);

@@ -96,6 +96,11 @@ class Case {
   // Work of one run, for --bench.
   void work(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
 
+  // Before the case function: nothing is allocated, filled or run, but host_bytes() afterwards says
+  // what a run costs the host, up to some bytes a tensor.
+  void only_weigh() { weighs_ = true; }
+  size_t host_bytes() const { return weighed_; }
+
   // Runs the variant under test; when benchmarking, repeatedly. Once per case function. A variant
   // that does not accept the arguments leaves accepted() false.
   template <class Args>
@@ -142,7 +147,8 @@ class Case {
   uint64_t state_;
   const Variant* variant_;
   int repeats_;
-  bool accepted_ = true;
+  bool accepted_ = true, weighs_ = false;
+  size_t weighed_ = 0;
   double flops_ = 0, bytes_ = 0, time_for_ = 0, seconds_in_a_row_ = 0;
   std::vector<double> seconds_, thread_seconds_;
   std::vector<std::unique_ptr<Block>> blocks_;
@@ -193,7 +199,7 @@ struct Options {
   bool bench = false;
   double bench_seconds = 0.3;  // per case and variant
   bool json = false;
-  bool list = false;
+  bool list = false;  // with json: also the bytes that each run has the host fill and compare
   // For whoever watches a run on a GPU that may end or hang in any case: each is named on stderr
   // before it runs ("op/case backend:variant"), and a run can go on after such a name.
   bool announce = false;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 #include "kernels/base/cpu/parallel.h"
@@ -130,10 +131,18 @@ struct Runner {
     return {};
   }
 
-  // FNV-1a of the compared bytes: the same on every run of a deterministic kernel.
+  // FNV-1a of the compared bytes, eight at a time: the same on every run of a deterministic kernel.
   static std::string digest(const std::vector<Case::Output>& outputs) {
     uint64_t hash = fnv1a_begin;
-    for (const auto& o : outputs) hash = fnv1a(o.bytes.data(), o.bytes.size(), hash);
+    for (const auto& o : outputs) {
+      const size_t words = o.bytes.size() / sizeof(uint64_t) * sizeof(uint64_t);
+      for (size_t i = 0; i < words; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        std::memcpy(&word, o.bytes.data() + i, sizeof word);
+        hash = fnv1a(hash, word);
+      }
+      hash = fnv1a(o.bytes.data() + words, o.bytes.size() - words, hash);
+    }
     char text[20];
     std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
     return text;
@@ -336,7 +345,7 @@ class CaseRun {
       if (!runner_.turn_of(e_, v)) continue;
       ++runner_.summary.chosen;
       if (options_.list) {
-        std::printf("%s\n", Runner::name_of(e_, v).c_str());
+        list(v);
       } else {
         run(v);
       }
@@ -344,6 +353,22 @@ class CaseRun {
   }
 
  private:
+  void list(const Variant& v) {
+    if (!options_.json) {
+      std::printf("%s\n", Runner::name_of(e_, v).c_str());
+      return;
+    }
+    if (!host_bytes_) {
+      Case c(runner_.context(Backend::cpu, cpu_device(), 1), options_.seed, &v, 1);
+      c.only_weigh();
+      e_.function(c);
+      host_bytes_ = c.host_bytes();
+    }
+    std::printf(
+        "{\"op\":\"%s\",\"case\":\"%s\",\"variant\":\"%s\",\"timed\":%s,\"host_bytes\":%zu}\n",
+        e_.op.c_str(), e_.label.c_str(), v.name, e_.bench ? "true" : "false", *host_bytes_);
+  }
+
   void run(const Variant& v) {
     if (v.role == Role::timed && !options_.bench) return;
     std::string why = "not on this machine";
@@ -398,6 +423,7 @@ class CaseRun {
   const Variant& ref_;
   std::vector<Case::Output> wanted_;
   Backend wanted_of_ = Backend::ref;
+  std::optional<size_t> host_bytes_;
 };
 
 }  // namespace

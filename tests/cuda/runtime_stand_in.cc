@@ -14,7 +14,8 @@
 // The program then says so on standard error, and its exit status is 99.
 //
 // RONDO_STAND_IN_GPUS: how many GPUs (default 1). RONDO_STAND_IN_LOG: a file that gets a line for
-// each recording and each replay.
+// each recording and each replay. RONDO_STAND_IN_STILL: copies and fills move nothing, for whoever
+// counts what the host itself does.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -319,6 +320,11 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = *total - world().allocated;
   return cudaSuccess;
 }
+// What a GPU's engines would do meanwhile.
+static bool still() {
+  static const bool asked = std::getenv("RONDO_STAND_IN_STILL") != nullptr;
+  return asked;
+}
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
                               size_t width, size_t rows, cudaMemcpyKind, cudaStream_t stream) {
   enter("cudaMemcpy2DAsync");
@@ -328,6 +334,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   const std::byte* f = real(from, (rows - 1) * from_pitch + width, recording, "a copy");
   if (!t || !f) return cudaErrorInvalidValue;
   return enqueue(stream, "a copy", [=] {
+    if (still()) return;
     for (size_t r = 0; r < rows; ++r) std::memmove(t + r * to_pitch, f + r * from_pitch, width);
   });
 }
@@ -343,7 +350,9 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   }
   std::byte* t = real(to, bytes, stream && stream->recording, "a fill");
   if (!t) return cudaErrorInvalidValue;
-  return enqueue(stream, "a fill", [=] { std::memset(t, value, bytes); });
+  return enqueue(stream, "a fill", [=] {
+    if (!still()) std::memset(t, value, bytes);
+  });
 }
 
 // ---- streams and events ----

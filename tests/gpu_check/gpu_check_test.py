@@ -37,6 +37,9 @@ if "--devices" in sys.argv:
     print(json.dumps({"kind": "cuda", "available": GPU, "detail": "Made-up H1 (cuda:0)" if GPU else "no driver"}))
 elif "--sources" in sys.argv:
     print(json.dumps(SOURCES))
+elif "--list" in sys.argv and "--json" in sys.argv:
+    for op, case, variant in (("a", "b/1", "fast"), ("a", "b/2", "fast"), ("c", "d", "slow")):
+        print(json.dumps({"op": op, "case": case, "variant": variant, "timed": True, "host_bytes": 100}))
 elif "--list" in sys.argv:
     print("a/b/1 cuda:fast\\na/b/2 cuda:fast\\nc/d cuda:slow")
 elif "--bench" in sys.argv:
@@ -64,6 +67,31 @@ else:
             print("checkop: the GPU was lost", file=sys.stderr)
             sys.exit(3)
     sys.exit(STATUS == "failed")
+"""
+
+# 400 small cases of 10 ms of a processor each, and 16 large ones, 20 ms for a MB; keeps the names of what it ran.
+MANY_CASES = """#!/usr/bin/env python3
+import json, pathlib, resource, sys
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+cases = {f"a/small{i:03}": (1000, 0.01) for i in range(400)}
+cases |= {f"c/large{i:02}": ((4 + i) << 20, 0.02 * (4 + i)) for i in range(16)}
+ran = []
+filters = [a for a in sys.argv[1:] if "/" in a]
+for name, (size, seconds) in cases.items():
+    if filters and not any(f in name for f in filters):
+        continue
+    op, case = name.split("/")
+    for variant in ("fast", "slow"):
+        if "--list" not in sys.argv:
+            end = used() + seconds / 2
+            while used() < end:
+                sum(range(2000))
+            ran.append(name)
+        print(json.dumps({"op": op, "case": case, "variant": variant, "timed": True, "host_bytes": size,
+                          "status": "passed"}))
+with open(pathlib.Path(__file__).parent / "ran", "a") as file:
+    print(*ran, file=file)
 """
 
 # Trains for as long as it is told, and recognises as well as it is told.
@@ -285,6 +313,23 @@ class GpuCheck(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "exit status 3"):
                 write_program(program, "#!/bin/sh\nexit 3\n")
                 list(forecast.lines(sections.Check(program), "prove", 9))
+
+    def test_a_forecast_runs_few_cases_and_scales_them(self):
+        with tempfile.TemporaryDirectory() as directory, \
+                mock.patch.multiple(forecast, FEW=80, MOST_BYTES=64 << 20):
+            program = pathlib.Path(directory) / "checkop_stand_in"
+            write_program(program, MANY_CASES)
+            seconds, variants = forecast.host(sections.Check(program), [], ["--op", "a,c"])
+            ran = set((program.parent / "ran").read_text().split())
+            self.assertAlmostEqual(variants, 2 * 416, delta=20)
+            # 4 s of the small, 3.7 of the large; a little more or less, as processes begin slowly.
+            self.assertGreater(seconds, 6)
+            self.assertLess(seconds, 10)
+            self.assertEqual(len([n for n in ran if "small" in n]), 80)
+            self.assertLess(len(ran), 90)
+            # A pass that times cases leaves out the others.
+            write_program(program, MANY_CASES.replace('"timed": True', '"timed": op == "c"'))
+            self.assertAlmostEqual(forecast.host(sections.Check(program), [], ["--bench"])[1], 32, delta=1)
 
     def test_without_a_gpu_it_is_skipped_with_the_reason(self):
         p, results, _ = self.run_tool(gpu=False)
