@@ -128,6 +128,7 @@ void print_row(int place, const plan::Prediction& p) {
   std::string notes = p.fits ? "" : "  does not fit";
   if (s.batches > 1) notes += str("  in each of ", s.batches, " batches");
   if (s.shard_optimizer) notes += "  optimizer divided";
+  if (s.nccl_blocks > 0) notes += str("  nccl_blocks ", s.nccl_blocks);
   const double size = p.memory_bytes / gigabyte;
   std::printf("%3d  %4d x %2d x %2d  %-16s %9.2f %11.0f %8.*f %6.1f %7s%s\n", place, s.data,
               s.pipeline, s.sequence, how.c_str(), 1e3 * p.seconds, p.frames_per_second / 1e3,
@@ -176,6 +177,22 @@ void print_ranking(const std::vector<plan::Prediction>& ranking, int rows) {
   }
   if (static_cast<int>(ranking.size()) > rows) {
     std::printf("     … %zu more (--rows)\n", ranking.size() - static_cast<size_t>(rows));
+  }
+}
+
+// What time loops leave to the gradients' sums of a split.
+void print_blocks(const plan::DeviceModel& device, const plan::Planner& planner,
+                  const plan::Split& s) {
+  const int held = planner.held_multiprocessors(s), blocks = planner.blocks_beside_loops(s);
+  if (s.owners() == 1 || held + device.sum_blocks <= device.multiprocessors) return;
+  std::printf(
+      "\nThe LSTM's persistent kernels keep %d of %d multiprocessors, NCCL's sums want %d: ", held,
+      device.multiprocessors, device.sum_blocks);
+  if (s.nccl_blocks > 0 && s.nccl_blocks <= blocks) {
+    std::printf("with parallel.nccl_blocks=%d they run side by side.\n", s.nccl_blocks);
+  } else {
+    std::printf("they wait for each other%s.\n",
+                blocks > 0 ? str(", unless parallel.nccl_blocks=", blocks).c_str() : "");
   }
 }
 
@@ -279,6 +296,7 @@ Config with_split(Config config, const plan::Split& s) {
   p.micro_batches = alone ? 0 : s.micro_batches;
   p.placement.clear();
   p.shard_optimizer = s.shard_optimizer;
+  p.nccl_blocks = s.nccl_blocks;
   // Without stages and shards, micro-batches are batches whose gradients add up.
   const int batches = alone ? s.micro_batches : s.batches;
   config.data.batch_frames = config.data.batch_frames * config.training.accumulation / batches;
@@ -302,6 +320,7 @@ plan::Split split_of(const Config& config, int devices) {
                " replicas of ", p.pipeline, " stages x ", p.sequence, " shards");
   }
   s.shard_optimizer = p.shard_optimizer && s.owners() > 1;
+  s.nccl_blocks = p.nccl_blocks;
   if (p.pipeline == 1 && p.sequence == 1) {
     s.micro_batches = config.training.accumulation;
     return s;
@@ -395,6 +414,7 @@ int plan_command(const PlanOptions& o) {
   const auto ranking = predictions(o, config, planner);
   print_heading(cluster, planner, config, job);
   print_ranking(ranking, o.rows);
+  print_blocks(cluster.device, planner, ranking.front().split);
   if (!o.write.empty()) write_best(o, config, cluster, ranking);
   if (!o.timeline.empty()) draw_timeline(o, planner, ranking.front());
   if (o.scaling || !o.picture.empty()) print_scaling(o, config, job, cluster);

@@ -41,6 +41,10 @@ double steps_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
   return extent_at(g, shape.level, {batch.sequences, std::ceil(batch.steps())}).frames;
 }
 
+double sequences_of(const Graph& g, const Shape& shape, const BatchShape& batch) {
+  return extent_at(g, shape.level, {batch.sequences, std::ceil(batch.frames)}).sequences;
+}
+
 double bytes_of(const Graph& g, ValueId id, const BatchShape& batch) {
   if (id == no_value) return 0;
   const Value& v = g.value(id);

@@ -30,9 +30,10 @@ struct NodeWork {
 using WorkFunction = NodeWork (*)(const Graph& graph, const Node& node, const BatchShape& batch,
                                   double cache_bytes);
 
-// Rows and time steps of a value; its bytes, 0 for no_value.
+// Rows, time steps and sequences of a value; its bytes, 0 for no_value.
 double rows_of(const Graph& graph, const Shape& shape, const BatchShape& batch);
 double steps_of(const Graph& graph, const Shape& shape, const BatchShape& batch);
+double sequences_of(const Graph& graph, const Shape& shape, const BatchShape& batch);
 double bytes_of(const Graph& graph, ValueId id, const BatchShape& batch);
 
 // The dtype a node computes in, which is that of its first activation.

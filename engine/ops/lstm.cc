@@ -5,10 +5,13 @@
 //   attributes directions, input, hidden, projection [, run]
 #include "kernels/lstm/lstm.h"
 
+#include <cmath>
+
 #include "engine/ops/bind.h"
 #include "engine/ops/rules_list.h"
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/error.h"
+#include "kernels/lstm/lstm_blocks.h"
 
 namespace rondo {
 namespace {
@@ -247,6 +250,16 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double 
   return w;
 }
 
+template <LstmPhase phase>
+int64_t held_multiprocessors(const Graph& g, const Node& node, const BatchShape& batch,
+                             int64_t multiprocessors) {
+  if (run_of(node) != LstmRun::both) return 0;  // by launches per step
+  const Value& at = g.value(node.inputs.at(phase == LstmPhase::backward ? 1 : 0));
+  const double sequences = std::ceil(sequences_of(g, at.shape, batch));
+  return lstm_hold(phase, dims_of(node), at.dtype, static_cast<int64_t>(sequences), multiprocessors)
+      .multiprocessors;
+}
+
 }  // namespace
 
 const OpRule& lstm_rule() {
@@ -258,7 +271,8 @@ const OpRule& lstm_rule() {
                            .time = {.kind = TimeKind::recurrent,
                                     .states = {.initial = {1, 2}, .final = {1, 2}},
                                     .one_direction = one_direction<no_place>},
-                           .work = work<LstmPhase::forward>};
+                           .work = work<LstmPhase::forward>,
+                           .held_multiprocessors = held_multiprocessors<LstmPhase::forward>};
   return rule;
 }
 const OpRule& lstm_backward_rule() {
@@ -271,6 +285,7 @@ const OpRule& lstm_backward_rule() {
                                                .initial_gradient = {3, 4}},
                                     .one_direction = one_direction<2>},
                            .work = work<LstmPhase::backward>,
+                           .held_multiprocessors = held_multiprocessors<LstmPhase::backward>,
                            .in_place = {{0, 1}}};
   return rule;
 }

@@ -55,6 +55,15 @@ class Hops {
 
 bool one_node(const Cluster& c, const Split& s) { return s.devices() <= c.per_node; }
 
+// Fewer blocks than NCCL would take are slower.
+LinkModel by_blocks(LinkModel link, const Cluster& c, const Split& s) {
+  const int blocks = sum_blocks(c, s);
+  if (blocks < c.device.sum_blocks) {
+    link.bandwidth = std::min(link.bandwidth, blocks * c.device.sum_block_bandwidth);
+  }
+  return link;
+}
+
 }  // namespace
 
 LinkModel stage_link(const Cluster& c, const Split& s, int from, int to) {
@@ -87,8 +96,13 @@ LinkModel shard_link(const Cluster& c, const Split& s, int shard) {
   return hops.slowest();
 }
 
+int sum_blocks(const Cluster& c, const Split& s) {
+  const int most = c.device.sum_blocks;
+  return s.nccl_blocks > 0 ? std::min(s.nccl_blocks, most) : most;
+}
+
 LinkModel ring_link(const Cluster& c, const Split& s) {
-  if (one_node(c, s)) return c.link.in_ring();
+  if (one_node(c, s)) return by_blocks(c.link.in_ring(), c, s);
   const int members = s.data * s.sequence;
   Hops hops(c, s);
   for (int p = 0; p < s.pipeline; ++p) {
@@ -97,7 +111,7 @@ LinkModel ring_link(const Cluster& c, const Split& s) {
       hops.add(member(i), member((i + 1) % members), true);
     }
   }
-  return hops.slowest(c.link.in_ring(), c.node_link.in_ring());
+  return by_blocks(hops.slowest(c.link.in_ring(), c.node_link.in_ring()), c, s);
 }
 
 GradientSums gradient_sums(const Cluster& c, const Split& s) {
@@ -122,8 +136,8 @@ GradientSums gradient_sums(const Cluster& c, const Split& s) {
       hops.add(rank(i), rank((i + sums.places) % members), true);
     }
   }
-  sums.inside = c.link.in_ring();
-  sums.between = hops.slowest(c.link.in_ring(), c.node_link.in_ring());
+  sums.inside = by_blocks(c.link.in_ring(), c, s);
+  sums.between = by_blocks(hops.slowest(c.link.in_ring(), c.node_link.in_ring()), c, s);
   return sums;
 }
 

@@ -160,6 +160,24 @@ std::vector<ModelLayers::Parts> ModelLayers::parts(const DeviceModel& device,
   return all;
 }
 
+std::vector<HeldLoop> ModelLayers::held_loops(const DeviceModel& device,
+                                              const BatchShape& batch) const {
+  std::vector<HeldLoop> all(layers_.size());
+  for (const Node& node : graph_.nodes) {
+    const auto held = rule_of(node.op).held_multiprocessors;
+    if (node.phase != Phase::backward || held == nullptr || device.multiprocessors == 0) continue;
+    const int64_t blocks = held(graph_, node, batch, device.multiprocessors);
+    if (blocks == 0) continue;
+    // What the node does before and after its loop keeps nothing.
+    NodeWork loop = work_of(graph_, node, batch, device.cache_bytes);
+    loop.calls = loop.flops = loop.bytes = 0;
+    HeldLoop& of_layer = all[static_cast<size_t>(node.stage)];
+    of_layer.seconds += seconds_of(cost_of(device, graph_, node), loop);
+    of_layer.multiprocessors = std::max(of_layer.multiprocessors, static_cast<int>(blocks));
+  }
+  return all;
+}
+
 double ModelLayers::ctc_seconds(const DeviceModel& device, const BatchShape& batch) const {
   double sum = 0;
   for (const Node& node : graph_.nodes) {

@@ -18,6 +18,13 @@ struct LayerSeconds {
   LayerSeconds& operator+=(const LayerSeconds& other);
 };
 
+// The time loop of a layer's backward pass, which keeps multiprocessors of a GPU from its first
+// step to its last.
+struct HeldLoop {
+  double seconds = 0;
+  int multiprocessors = 0;  // 0: there is no such loop
+};
+
 struct ModelLayer {
   int directions = 0;  // of its LSTM; 0: no recurrence
   double state = 0;    // values per sequence and direction that pass from a frame to the next
@@ -46,6 +53,8 @@ class ModelLayers {
     LayerSeconds direction, rest;
   };
   std::vector<Parts> parts(const DeviceModel& device, const BatchShape& batch) const;
+  // By layer, on GPUs.
+  std::vector<HeldLoop> held_loops(const DeviceModel& device, const BatchShape& batch) const;
   double ctc_seconds(const DeviceModel& device, const BatchShape& batch) const;
 
   // The graph with layers first[s] to first[s + 1] - 1 as stage s.

@@ -27,6 +27,7 @@ std::string describe(const Split& s) {
   }
   text += str(", ", s.micro_batches, s.micro_batches == 1 ? " micro-batch" : " micro-batches");
   if (s.batches > 1) text += str(" in each of ", s.batches, " batches");
+  if (s.nccl_blocks > 0) text += str(", at most ", s.nccl_blocks, " blocks of NCCL's");
   return text + (s.shard_optimizer ? ", optimizer divided" : "");
 }
 
@@ -91,6 +92,19 @@ Prediction Planner::predict(const Split& s) const {
   for (double* mean : {&p.communication, &p.computing, &p.input_delay}) *mean /= weights;
   p.fits = p.memory_bytes <= usable_memory * cluster_.device.memory_bytes;
   return p;
+}
+
+int Planner::held_multiprocessors(const Split& s) const {
+  int most = 0;
+  for (const WeightedShape& b : job_.batches)
+    most = std::max(most, model_->held_multiprocessors(s, b.shape));
+  return most;
+}
+
+int Planner::blocks_beside_loops(const Split& s) const {
+  const DeviceModel& device = cluster_.device;
+  const int held = held_multiprocessors(s), left = device.multiprocessors - held;
+  return s.owners() > 1 && held > 0 && left < device.sum_blocks ? std::max(0, left) : 0;
 }
 
 PipelineTimeline Planner::timeline(const Split& s) const {
@@ -199,7 +213,12 @@ std::optional<Prediction> Planner::best_of(const std::vector<Split>& splits) con
     const Prediction p = predict(s);
     if (!best || better(p, *best)) best = p;
   }
-  return best;
+  if (!best) return best;
+  Split capped = best->split;
+  capped.nccl_blocks = blocks_beside_loops(capped);
+  if (capped.nccl_blocks == 0) return best;
+  const Prediction p = predict(capped);
+  return better(p, *best) ? p : best;
 }
 
 }  // namespace rondo::plan

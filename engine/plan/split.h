@@ -11,6 +11,10 @@
 // Batches are prepared on cores that no rank computes on; what does not fit there delays the ranks
 // for the share of the time in which they compute. More ranks than cores take turns.
 //
+// On GPUs a sum needs multiprocessors, and the LSTM's persistent kernels keep theirs for a whole
+// layer (LstmHold): a sum that finds too few free waits for the loop's end, and the next loop for
+// the sum's.
+//
 // Not modelled: differences between utterances of a batch beyond the histogram, evaluation, links
 // that other jobs share, the memory of libraries.
 #pragma once
@@ -56,6 +60,7 @@ struct Split {
   // With stages or shards: batches whose gradients add up, each with so many micro-batches.
   int batches = 1;
   bool shard_optimizer = false;  // over the ranks with the same weights
+  int nccl_blocks = 0;           // of a sum on GPUs at most; 0: as many as NCCL likes
   int devices() const { return data * pipeline * sequence; }
   // The ranks that hold the same weights.
   int owners() const { return data * sequence; }
@@ -94,11 +99,16 @@ class Planner {
   // Why a split is impossible, as a sentence's end; empty when it is possible.
   std::string objection(const Split& split) const;
   Prediction predict(const Split& split) const;
+  // The cap on NCCL's blocks that lets sums run beside the backward pass's time loops; 0: they do
+  // without one, or none are left.
+  int blocks_beside_loops(const Split& split) const;
+  // The multiprocessors that these loops keep, of those that keep most; 0: none keeps any.
+  int held_multiprocessors(const Split& split) const;
   // One update's passes on the ranks of one replica, until its gradients are summed
   // (StepModel::timeline), of the batches whose time is nearest to the mean that predict() tells.
   PipelineTimeline timeline(const Split& split) const;
-  // Every split of the cluster's devices with up to 64 shards, with micro-batches and schedule
-  // chosen for speed among those that fit. What fits comes first, the fastest first.
+  // Every split of the cluster's devices with up to 64 shards, with micro-batches, schedule and
+  // NCCL's blocks chosen for speed among those that fit. What fits comes first, the fastest first.
   std::vector<Prediction> rank() const;
 
  private:

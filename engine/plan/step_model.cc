@@ -163,8 +163,12 @@ void StepModel::share_cores(const Split& s, const BatchShape& batch, StepTime& t
 }
 
 // Buckets of gradients summed beside the computation that makes them, the last layer's first.
-// `layers`: its seconds, by layer from `first_layer` on.
-StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers, int first_layer,
+// `layers`: from `first_layer` on.
+//
+// A time loop that leaves too few multiprocessors for a sum is alone on its GPU. It is launched
+// before the sum of what came before it, which waits for its end; the next such loop waits for that
+// sum.
+StepModel::Reduction StepModel::reduce_beside(const std::vector<LastPass>& layers, int first_layer,
                                               const Split& s) const {
   Work work;
   const int compute = work.add_resource(Order::listed), link = work.add_resource(Order::listed);
@@ -182,9 +186,11 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
       group == 1
           ? 0
           : static_cast<double>(bucket_bytes_for({at_once, many / (sum_seconds(many) - at_once)}));
+  const int left = cluster_.device.multiprocessors - sum_blocks(cluster_, s);
   Reduction r;
   double waiting = 0;
   std::vector<int> sums;
+  size_t released = 0;  // of these
   const auto copy = [&](double bytes, std::vector<int> after) {
     const double seconds = pass_seconds(static_cast<int64_t>(bytes / gradient_bytes(1)), 2);
     r.copying += seconds;
@@ -192,7 +198,15 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
   };
   double all = 0;
   for (size_t l = layers.size(); l-- > 0;) {
-    work.add({compute, layers[l]});
+    const HeldLoop& loop = layers[l].loop;
+    if (loop.multiprocessors > left) {
+      const int alone = work.add({compute, loop.seconds});
+      if (released > 0) work.wait_for(alone, sums[released - 1]);
+      for (; released < sums.size(); ++released) work.wait_for(sums[released], alone);
+      work.add({compute, layers[l].seconds - loop.seconds});
+    } else {
+      work.add({compute, layers[l].seconds});
+    }
     waiting += gradient_bytes(layers_.layers()[static_cast<size_t>(first_layer) + l].weights);
     if (group == 1 || (waiting < bucket && l > 0)) continue;
     const int packed = copy(waiting, {});
@@ -209,7 +223,7 @@ StepModel::Reduction StepModel::reduce_beside(const std::vector<double>& layers,
 }
 
 // By stage: beside the last micro-batch's pass that makes its gradients.
-std::vector<StepModel::Reduction> StepModel::reduce_stages(const std::vector<double>& layers,
+std::vector<StepModel::Reduction> StepModel::reduce_stages(const std::vector<LastPass>& layers,
                                                            const std::vector<int>& first,
                                                            const Split& s) const {
   std::vector<Reduction> stages;

@@ -39,6 +39,8 @@ class StepModel {
   double least_seconds(const Split& split, const BatchShape& batch) const;
   // Bytes of the rank that needs most.
   double memory(const Split& split, const BatchShape& batch) const;
+  // Of the time loops beside which gradients are summed, those of the one that keeps most.
+  int held_multiprocessors(const Split& split, const BatchShape& batch) const;
 
  private:
   // The part of the whole batch that one rank computes at a time.
@@ -50,8 +52,14 @@ class StepModel {
     double copying = 0;  // of the rank, to and from the memory in which buckets travel
     double behind() const { return exposed + copying; }
   };
-  Reduction reduce_beside(const std::vector<double>& layers, int first_layer, const Split& s) const;
-  std::vector<Reduction> reduce_stages(const std::vector<double>& layers,
+  // What a layer computes beside the gradients' sums: its time loop first.
+  struct LastPass {
+    double seconds = 0;
+    HeldLoop loop = {};  // of these
+  };
+  Reduction reduce_beside(const std::vector<LastPass>& layers, int first_layer,
+                          const Split& s) const;
+  std::vector<Reduction> reduce_stages(const std::vector<LastPass>& layers,
                                        const std::vector<int>& first, const Split& s) const;
   // What is simulated of one batch (without stages and shards: of all).
   struct Passes {
@@ -63,7 +71,7 @@ class StepModel {
   };
   Passes passes(const Split& s, const BatchShape& part) const;
   StepCosts step_costs(const Split& s, const BatchShape& part, const std::vector<int>& first,
-                       std::vector<double>& last_pass) const;
+                       std::vector<LastPass>& last_pass) const;
   static double left_of_sums(const std::vector<Reduction>& stages, double left, int pipeline,
                              StepTime& t);
   void add_update(const Split& s, int64_t weights, StepTime& t) const;

@@ -29,10 +29,10 @@ ShardedSchedule schedule_of(const Split& s) {
 
 }  // namespace
 
-// `last_pass`: by layer, the seconds of what is computed beside the gradients' sums.
+// `last_pass`: by layer.
 StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
                                 const std::vector<int>& first,
-                                std::vector<double>& last_pass) const {
+                                std::vector<LastPass>& last_pass) const {
   StepCosts c;
   c.schedule = schedule_of(s);
   const auto stages = static_cast<size_t>(c.schedule.schedule.stages);
@@ -45,7 +45,7 @@ StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
     // micro-batches: some are summed while others are computed.
     const int at_once = c.schedule.woven ? s.micro_batches : 1;
     for (size_t l = 0; l < costs.layers.size(); ++l) {
-      last_pass.push_back(at_once * costs.weights(l));
+      last_pass.push_back({at_once * costs.weights(l)});
     }
     for (int k = 0; k + 1 < s.sequence; ++k) c.beside.push_back(shard_link(cluster_, s, k));
   } else {
@@ -56,8 +56,11 @@ StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
       c.stages.push_back(costs_of_passes(sum));
     }
     const bool split = s.staged() && s.schedule == ScheduleKind::zero_bubble;
-    for (const LayerSeconds& l : seconds) {
-      last_pass.push_back(split ? l.weight_backward : l.backward());
+    const auto loops = layers_.held_loops(cluster_.device, part);
+    for (size_t l = 0; l < seconds.size(); ++l) {
+      const LayerSeconds& layer = seconds[l];
+      last_pass.push_back(split ? LastPass{layer.weight_backward}
+                                : LastPass{layer.backward(), loops[l]});
     }
   }
   for (size_t i = 0; i < stages; ++i)
@@ -69,9 +72,18 @@ StepCosts StepModel::step_costs(const Split& s, const BatchShape& part,
   return c;
 }
 
+int StepModel::held_multiprocessors(const Split& s, const BatchShape& batch) const {
+  const BatchShape part = part_of(batch, s);
+  std::vector<LastPass> last_pass;
+  step_costs(s, part, cut(s, part), last_pass);
+  int most = 0;
+  for (const LastPass& l : last_pass) most = std::max(most, l.loop.multiprocessors);
+  return most;
+}
+
 StepModel::Passes StepModel::passes(const Split& s, const BatchShape& part) const {
   const std::vector<int> first = cut(s, part);
-  std::vector<double> last_pass;
+  std::vector<LastPass> last_pass;
   StepCosts costs = step_costs(s, part, first, last_pass);
   Passes p;
   p.reductions = reduce_stages(last_pass, first, s);

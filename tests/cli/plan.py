@@ -82,6 +82,18 @@ def test_a_predicted_update_is_drawn():
             fails("plan", *LARGE, "--timeline", root / "shut" / "t.svg", errs="Permission denied")
 
 
+def test_blocks_of_nccl_beside_persistent_kernels():
+    kept = "The LSTM's persistent kernels keep 128 of 132 multiprocessors, NCCL's sums want 24: "
+    run("plan", *LARGE, "--as-configured", says=kept + "they wait for each other, unless parallel.nccl_blocks=4.")
+    with folder() as root:
+        run("plan", *LARGE, "parallel.nccl_blocks=4", "--as-configured", "--write", root / "p.toml",
+            says=["%  nccl_blocks 4\n", kept + "with parallel.nccl_blocks=4 they run side by side."])
+        check("nccl_blocks = 4\n" in (root / "p.toml").read_text(), (root / "p.toml").read_text())
+    # Eight blocks leave enough; and one device has no sums.
+    run("plan", "model.hidden=128", "data.batch_frames=64000", "training.dtype=bf16", "--as-configured", not_says="persistent")
+    run("plan", *LARGE, "--devices", 1, not_says="persistent")
+
+
 def machine():
     """A machine whose nodes cost next to nothing but their arithmetic."""
     cost = dict.fromkeys(["call", "step", "exchange", "flop", "recurrent_flop", "byte", "cell", "weight_byte",

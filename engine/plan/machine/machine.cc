@@ -11,6 +11,7 @@ void require(bool condition, const Args&... message) {
 }
 
 constexpr double micro = 1e-6, nano = 1e-9;
+constexpr double nvlink_bandwidth = 370e9;
 
 std::string key_of(std::string_view op, DType dtype) { return str(op, "/", name_of(dtype)); }
 
@@ -21,12 +22,17 @@ std::string key_of(std::string_view op, DType dtype) { return str(op, "/", name_
 // us at H = 256, 0.75 to 1.2 us at H = 512 and 1.0 to 3.2 us at H = 1024. They are
 // 0.35 us + 0.35 ns * H + 2.3 fs per recurrent flop, within 20 %; half as much again is allowed
 // for. Backward steps exchange f32 sums: taken as 1.5 times the forward ones.
+// NCCL's sums: logs of eight H100s show 24 channels, a block each, for which NVLink's bandwidth
+// below is assumed to be divided evenly.
 // The CTC recursion: 100 cycles per frame at 1.76 GHz, counted from the kernel's instructions.
 DeviceModel h200() {
   DeviceModel d;
   d.name = "h200";
   d.kind = DeviceKind::cuda;
   d.memory_bytes = 141e9;
+  d.multiprocessors = 132;
+  d.sum_blocks = 24;
+  d.sum_block_bandwidth = nvlink_bandwidth / d.sum_blocks;
   const double byte = 1 / (0.8 * 4.8e12), call = 2 * micro;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const double flop = 1 / (0.6 * (dtype == DType::bf16 ? 989e12 : 67e12));
@@ -54,7 +60,7 @@ const std::vector<LinkModel>& links() {
       // PCIe 5.0 x16: 64 GB/s a direction on the wire, 80 % of it.
       {"pcie", false, 10 * micro, 51e9},
       // NVLink 4 within an H200 node: 450 GB/s a direction on the wire.
-      {"nvlink", false, 5 * micro, 370e9},
+      {"nvlink", false, 5 * micro, nvlink_bandwidth},
       // One 400 Gb/s NIC per node, 90 % of it; 330 million messages per second.
       {"infiniband", false, 8 * micro, 45e9, 0, 0, 3e-9},
       // Eight of them per node, as nodes of eight H200s are sold.

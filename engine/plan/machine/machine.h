@@ -42,6 +42,11 @@ struct DeviceModel {
   int cores = 0;
   int threads = 1;         // of each rank
   double cache_bytes = 0;  // of a core, for recurrent weights
+  // A GPU's multiprocessors are divided among time loops that keep theirs from the first step to
+  // the last and the kernels of NCCL's sums: of these by NCCL's own choice so many, and fewer sum
+  // at this bandwidth each. 0: sums run beside whatever is computed.
+  int multiprocessors = 0, sum_blocks = 0;
+  double sum_block_bandwidth = 0;
   // By op of engine/ops, or "other", with the dtype behind it: "lstm/bf16".
   std::map<std::string, OpCost> costs;
 

@@ -28,6 +28,7 @@ namespace rondo::simt {
 struct KernelCounters {
   std::string kernel;
   uint64_t launches = 0;
+  uint64_t blocks = 0;  // of the launch with the most
   uint64_t global_bytes_read = 0, global_bytes_written = 0;
   uint64_t shared_bytes_read = 0, shared_bytes_written = 0;
   uint64_t remote_bytes_read = 0, remote_bytes_written = 0;  // shared memory of other blocks

@@ -24,7 +24,7 @@ void watch(const void* begin, size_t bytes) { monitor->watch(begin, bytes); }
 Traffic watched() { return monitor->watched(); }
 
 std::string to_json(const KernelCounters& c) {
-  return str("{\"kernel\":\"", c.kernel, "\",\"launches\":", c.launches,
+  return str("{\"kernel\":\"", c.kernel, "\",\"launches\":", c.launches, ",\"blocks\":", c.blocks,
              ",\"global_bytes_read\":", c.global_bytes_read,
              ",\"global_bytes_written\":", c.global_bytes_written,
              ",\"shared_bytes_read\":", c.shared_bytes_read,
@@ -54,6 +54,7 @@ void Monitor::begin_grid(const LaunchConfig& config) {
   if (is_new) counters_.push_back({.kernel = config.kernel});
   kernel_ = &counters_[at->second];
   ++kernel_->launches;
+  kernel_->blocks = std::max(kernel_->blocks, uint64_t{config.grid.count()});
   kernel_->shared_memory.insert(config.shared_bytes);
   most_ = {};
 }
