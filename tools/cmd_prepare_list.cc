@@ -145,7 +145,11 @@ int prepare_lines(ListOptions& o) {
     throw WrongUsage("--config is for --preview");
   }
   if (o.direction == "ttb") o.prepare.direction = LineDirection::downwards;
-  const int code = prepare(o, corpus::list_lines(o.prepare.source));
+  std::vector<ListedUtterance> list = corpus::list_lines(o.prepare.source);
+  // Columns of a line that is written downwards lie across the page.
+  if (o.prepare.direction == LineDirection::downwards)
+    for (ListedUtterance& u : list) u.region.baseline.clear();
+  const int code = prepare(o, list);
   if (config) {
     draw_line_preview(*config, o.prepare.out + "/train.jsonl", o.preview);
     std::printf("%s: what a network sees of them\n", o.preview.c_str());

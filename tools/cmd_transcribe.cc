@@ -194,7 +194,7 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
   return !attempt([&] {
     require_kind(input, model, InputKind::image);
     const LineConfig line = line_config(model.description().config.features);
-    const GreyImage image = read_image(input, images);
+    const GreyImage image = read_image(input, images, line.direction);
     line.require_line(image.info(), input.name);
     Prediction p;
     p.transcript = model.transcribe(model.features(image));

@@ -91,6 +91,9 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   for (ManifestEntry& e : manifest.entries) {
     items_.emplace_back();
     items_.back().entry = std::move(e);
+    // Columns of a line that is written downwards lie across the page.
+    if (options_.line.direction == LineDirection::downwards)
+      items_.back().entry.region.baseline.clear();
   }
   manifest.entries = {};
   std::vector<std::optional<DatasetProblem>> found(items_.size());

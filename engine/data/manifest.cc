@@ -87,38 +87,54 @@ class Line {
     if (entry.first_byte > most || entry.byte_count > most || entry.byte_count == 0)
       wrong(field, value, expected);
   }
+  // Throws WrongValue that is none of these.
+  template <class Wrong>
+  static std::vector<ImagePoint> points(const Json& value, size_t least, size_t most,
+                                        const Wrong& wrong_points) {
+    std::vector<ImagePoint> points;
+    if (!value.is_array() || value.size() < least || value.size() > most) wrong_points();
+    for (const Json& point : value.elements()) {
+      if (!point.is_array() || point.size() != 2) wrong_points();
+      const auto coordinate = [&](size_t axis) {
+        const Json& v = point.at(axis);
+        if (!v.is_integer() || !(std::abs(v.get<double>()) <= greatest_corner)) wrong_points();
+        return static_cast<int32_t>(v.get<double>());
+      };
+      points.push_back({coordinate(0), coordinate(1)});
+    }
+    return points;
+  }
+  std::vector<ImagePoint> baseline(const char* field, const Json& value) const {
+    const auto wrong_baseline = [&] {
+      wrong(field, value, "a polyline of two different points or more, [[x, y], [x, y], ...]");
+    };
+    std::vector<ImagePoint> line = points(value, 2, most_baseline_points, wrong_baseline);
+    if (!has_length(line)) wrong_baseline();
+    return line;
+  }
   // [left, top, width, height] or [[x, y], [x, y], [x, y], ...].
-  ImageRegion region(const char* field, const Json& value) const {
+  std::vector<ImagePoint> region(const char* field, const Json& value) const {
     const auto wrong_region = [&] {
       wrong(field, value,
             "a box, [left, top, width, height], or a polygon, [[x, y], [x, y], [x, y], ...]");
     };
+    if (!value.is_array() || value.size() < 3) wrong_region();
+    if (value.at(size_t{0}).is_array()) return points(value, 3, most_region_corners, wrong_region);
     const auto coordinate = [&](const Json& v) {
       if (!v.is_integer()) wrong_region();
       const double at = v.get<double>();
       if (!(std::abs(at) <= 2 * greatest_corner)) wrong_region();
       return static_cast<int32_t>(at);
     };
-    const auto within_bounds = [&](ImageRegion region) {
-      for (const ImagePoint& corner : region.corners) {
-        if (std::max(std::abs(corner.x), std::abs(corner.y)) > greatest_corner) wrong_region();
-      }
-      return region;
-    };
-    if (!value.is_array() || value.size() < 3 || value.size() > most_region_corners) wrong_region();
-    if (value.at(size_t{0}).is_array()) {
-      ImageRegion polygon;
-      for (const Json& corner : value.elements()) {
-        if (!corner.is_array() || corner.size() != 2) wrong_region();
-        polygon.corners.push_back({coordinate(corner.at(size_t{0})), coordinate(corner.at(1))});
-      }
-      return within_bounds(std::move(polygon));
-    }
     if (value.size() != 4) wrong_region();
     const ImageBox box{coordinate(value.at(size_t{0})), coordinate(value.at(1)),
                        coordinate(value.at(2)), coordinate(value.at(3))};
     if (box.width < 1 || box.height < 1) wrong_region();
-    return within_bounds(ImageRegion::of_box(box));
+    const ImageRegion region = ImageRegion::of_box(box);
+    for (const ImagePoint& corner : region.corners) {
+      if (std::max(std::abs(corner.x), std::abs(corner.y)) > greatest_corner) wrong_region();
+    }
+    return region.corners;
   }
   std::vector<float> numbers(const char* field, const Json& value) const {
     std::vector<float> out;
@@ -145,7 +161,7 @@ class Line {
 constexpr std::array input_names = {"audio_filepath", "features_filepath", "image_filepath"};
 constexpr std::array input_fields = std::to_array<std::string_view>(
     {"audio_filepath", "features_filepath", "image_filepath", "features_key", "bytes", "region",
-     "offset", "duration", "channel", "speaker"});
+     "baseline", "offset", "duration", "channel", "speaker"});
 constexpr std::array target_fields =
     std::to_array<std::string_view>({"text", "label", "target", "labels", "frame_labels"});
 
@@ -169,7 +185,9 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
   } else if (name == "bytes") {
     line.bytes(field, value, entry);
   } else if (name == "region") {
-    entry.region = line.region(field, value);
+    entry.region.corners = line.region(field, value);
+  } else if (name == "baseline") {
+    entry.region.baseline = line.baseline(field, value);
   } else if (name == "offset") {
     entry.offset = line.seconds(field, value);
   } else if (name == "duration") {
@@ -224,6 +242,9 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
     line.fail("has no \"audio_filepath\" (nor \"features_filepath\", \"image_filepath\")");
   if (!entry.region.is_whole() && entry.kind != InputKind::image)
     line.fail("\"region\" is given with \"", field_of(entry.kind), "\", it is a part of an image");
+  if (entry.region.is_whole() && !entry.region.baseline.empty())
+    line.fail(
+        "\"baseline\" is given without \"region\", expected both: the line and what is around it");
   const std::filesystem::path written(entry.path_as_written);
   entry.path = written.is_absolute()
                    ? entry.path_as_written
@@ -356,16 +377,17 @@ Manifest parse_manifest(std::string_view content, const std::string& path) {
 
 namespace {
 
+Json points_json(const std::vector<ImagePoint>& points) {
+  Json out = Json::array();
+  for (const ImagePoint& p : points) out.push_back(Json::array({p.x, p.y}));
+  return out;
+}
+
 Json region_json(const ImageRegion& region) {
+  if (!region.is_box()) return points_json(region.corners);
   const ImageBox box = region.bounds();
   Json out = Json::array();
-  if (region.is_box()) {
-    for (int32_t v : {box.left, box.top, box.width, box.height}) out.push_back(v);
-  } else {
-    for (const ImagePoint& corner : region.corners) {
-      out.push_back(Json::array({corner.x, corner.y}));
-    }
-  }
+  for (int32_t v : {box.left, box.top, box.width, box.height}) out.push_back(v);
   return out;
 }
 
@@ -381,6 +403,7 @@ std::string to_json_line(const ManifestEntry& e) {
     out["bytes"].push_back(e.byte_count);
   }
   if (!e.region.is_whole()) out["region"] = region_json(e.region);
+  if (!e.region.baseline.empty()) out["baseline"] = points_json(e.region.baseline);
   if (e.offset != 0) out["offset"] = e.offset;
   if (e.duration) out["duration"] = *e.duration;
   if (e.channel) out["channel"] = *e.channel;

@@ -8,6 +8,8 @@
 //   image_filepath     the image of a text line instead of a recording
 //   region             where on the image, that of a page, the line is: a box [left, top, width,
 //                      height] or a polygon [[x, y], ...] in pixels
+//   baseline           what its letters stand on, [[x, y], ...], beside a region: the line is
+//                      straightened along it (image_region.h)
 //   bytes              [first, count]: the recording, the image or the features (.npy, a matrix
 //                      of Kaldi's) are these bytes of the file, an archive
 //   features_key       which tensor of a .safetensors file (default: the only one, or "features")
@@ -76,8 +78,8 @@ struct ManifestEntry {
   std::string name() const;
 
   // Tells utterances apart in augmentation and dropout: a hash of the path as written, the first
-  // byte, the region, the offset, the channel and the features' key, so that it survives moving
-  // the corpus and reordering the manifest.
+  // byte, the region's corners, the offset, the channel and the features' key, so that it survives
+  // moving the corpus and reordering the manifest.
   uint64_t key() const;
 };
 

@@ -12,6 +12,7 @@
 namespace rondo::page {
 namespace {
 
+// Without one the line has neither an outline nor a problem.
 void read_box(PageLine& line, const pugi::xml_node& node) {
   const double left = number_of(node.attribute("HPOS")), top = number_of(node.attribute("VPOS"));
   const double width = number_of(node.attribute("WIDTH"));
@@ -19,7 +20,6 @@ void read_box(PageLine& line, const pugi::xml_node& node) {
   constexpr double most = greatest_corner / 2;
   if (!(std::abs(left) <= most && std::abs(top) <= most && width > 0 && width <= most &&
         height > 0 && height <= most)) {
-    line.problem = "has neither a Shape/Polygon nor HPOS, VPOS, WIDTH and HEIGHT of a box";
     return;
   }
   line.outline = {
@@ -61,11 +61,16 @@ void read_alto(const pugi::xml_node& root, PageFile& page) {
     line.id = node.attribute("ID").value();
     line.block = node.parent().attribute("ID").value();
     const auto points = child_of(child_of(node, "Shape"), "Polygon").attribute("POINTS");
+    // Up to version 4.1 it is a single number, the height of a line that is level.
+    const auto baseline = node.attribute("BASELINE");
+    if (baseline && std::isnan(number_of(baseline)))
+      read_baseline(line, "BASELINE", baseline.value());
     if (points) {
-      read_points(line, "Polygon", points.value());
+      read_outline(line, "Polygon", points.value());
     } else {
       read_box(line, node);
     }
+    require_place(line, "has neither a Shape/Polygon nor HPOS, VPOS, WIDTH and HEIGHT of a box");
     read_content(line, node);
     page.lines.push_back(std::move(line));
   });

@@ -31,9 +31,11 @@ class AltoText {
 
   // Into a TextLine without texts.
   void fill(pugi::xml_node node, const PageLine& of, const ReadLine& line) const {
+    if (line.words.empty()) return;
+    const page::CharacterPlaces places(page_, of, line);
     const auto add = [&](pugi::xml_node to, const char* name, std::span<const ReadCharacter> part) {
       pugi::xml_node child = to.append_child(page::name_like(node, name).c_str());
-      if (!part.empty()) place(child, page::box_of(page_, of, line, part));
+      if (!part.empty()) place(child, places.box_of(part));
       return child;
     };
     for (size_t i = 0; i < line.words.size(); ++i) {
@@ -78,13 +80,6 @@ std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
     if (page.lines[i].problem.empty()) text.fill(node, page.lines[i], lines[i]);
   }
   return page::document_text(document, true);
-}
-
-std::string points_text(const ImageRegion& region) {
-  std::string points;
-  for (const ImagePoint& c : region.corners)
-    points += str(points.empty() ? "" : " ", c.x, ",", c.y);
-  return points;
 }
 
 pugi::xml_node add_description(pugi::xml_node root, const std::string& image,
@@ -136,9 +131,11 @@ std::string to_alto(const PageFile& page, std::span<const ReadLine> lines,
       pugi::xml_node line = block.append_child("TextLine");
       page::set(line, "ID", of.id);
       text.place(line, box_on(of.region, page.size, page.image));
+      if (!of.region.baseline.empty())
+        page::set(line, "BASELINE", page::points_text(of.region.baseline));
       if (!of.region.is_whole() && !of.region.is_box()) {
         page::set(line.append_child("Shape").append_child("Polygon"), "POINTS",
-                  points_text(of.region));
+                  page::points_text(of.region.corners));
       }
       text.fill(line, of, lines[i]);
     }

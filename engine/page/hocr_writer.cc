@@ -32,15 +32,15 @@ std::string quoted(const std::string& path) {
   return out + "\"";
 }
 
-void add_word(pugi::xml_node node, const PageFile& p, const PageLine& of, const ReadLine& line,
+void add_word(pugi::xml_node node, const page::CharacterPlaces& places,
               const std::vector<ReadCharacter>& word, const std::string& id) {
-  const ImageBox box = page::box_of(p, of, line, word);
+  const ImageBox box = places.box_of(word);
   pugi::xml_node span =
       element(node, "span", "ocrx_word",
               str(bbox("bbox", box), "; x_wconf ", std::lround(100 * page::confidence_of(word))));
   page::set(span, "id", id);
   for (const ReadCharacter& c : word) {
-    const ImageBox of_one = page::box_of(p, of, line, std::span(&c, 1));
+    const ImageBox of_one = places.box_of(std::span(&c, 1));
     add_text(element(span, "span", "ocrx_cinfo",
                      str(bbox("x_bboxes", of_one), "; x_confs ",
                          page::confidence_text(c.confidence, 100))),
@@ -53,11 +53,13 @@ void add_line(pugi::xml_node block, const PageFile& p, size_t number, const Read
   pugi::xml_node node =
       element(block, "span", "ocr_line", bbox("bbox", box_on(of.region, p.size, p.image)));
   page::set(node, "id", of.id);
+  add_text(block, "\n");
+  if (line.words.empty()) return;
+  const page::CharacterPlaces places(p, of, line);
   for (size_t i = 0; i < line.words.size(); ++i) {
     if (i > 0) add_text(node, " ");
-    add_word(node, p, of, line, line.words[i], str("word_", number + 1, "_", i + 1));
+    add_word(node, places, line.words[i], str("word_", number + 1, "_", i + 1));
   }
-  add_text(block, "\n");
 }
 
 }  // namespace

@@ -124,11 +124,20 @@ void set_regions(PageFile& page, ImageInfo image) {
     const double most = greatest_corner;
     return static_cast<int32_t>(std::lround(std::clamp(at * scale, -most, most)));
   };
+  const auto pixels = [&](const std::vector<PagePoint>& points) {
+    std::vector<ImagePoint> out;
+    for (const PagePoint& p : points)
+      out.push_back({pixel(p.x, page.x_scale), pixel(p.y, page.y_scale)});
+    return out;
+  };
   for (PageLine& line : page.lines) {
-    line.region.corners.clear();
-    for (const PagePoint& corner : line.outline) {
-      line.region.corners.push_back({pixel(corner.x, page.x_scale), pixel(corner.y, page.y_scale)});
-    }
+    line.region = {pixels(line.outline), in_reading_order(pixels(line.baseline))};
+    if (!has_length(line.region.baseline)) line.region.baseline.clear();
+  }
+  page::outline_baselines(page.lines, image);
+  for (PageLine& line : page.lines) {
+    if (line.problem.empty() && line.region.corners.empty())
+      line.problem = "has no outline, and a baseline without length";
     if (line.problem.empty() && !is_on(line.region, image)) {
       line.problem =
           str("lies beyond its image, which has ", image.width, " x ", image.height, " pixels");

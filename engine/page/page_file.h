@@ -5,15 +5,19 @@
 // the schema. Entities beyond XML's own five are not expanded, and no document refers to another
 // one: the parser (pugixml) has no notion of it.
 //
-// What is taken of a page: its lines in reading order, each with the polygon or box around it and
-// its text.
-// - PAGE: all TextLines of the page's regions: Coords/@points, and the Unicode (or PlainText) of
-// the
-//   TextEquiv with the smallest @index; one without an index comes first, equal ones as they stand.
-//   A line without one has the texts of its Words, with spaces between them. Regions that the
-//   ReadingOrder names stand in its order, then the others as they are written.
-// - ALTO: all TextLines: Shape/Polygon/@POINTS, else HPOS, VPOS, WIDTH, HEIGHT; the CONTENT of its
-//   Strings with a space between any two, and that of a HYP behind them.
+// What is taken of a page: its lines in reading order, each with the polygon or box around it, its
+// baseline where it has one, and its text.
+// - PAGE: all TextLines of the page's regions: Coords/@points, Baseline/@points, and the Unicode
+//   (or PlainText) of the TextEquiv with the smallest @index; one without an index comes first,
+//   equal ones as they stand. A line without one has the texts of its Words, with spaces between
+//   them. Regions that the ReadingOrder names stand in its order, then the others as they are
+//   written.
+// - ALTO: all TextLines: Shape/Polygon/@POINTS, else HPOS, VPOS, WIDTH, HEIGHT; @BASELINE, if it is
+//   more than a height; the CONTENT of its Strings with a space between any two, and that of a HYP
+//   behind them.
+// A baseline of one point says nothing. A line with a baseline and no outline, or one that reaches
+// no further up and down than the baseline, gets the stripe along it that its neighbours leave to
+// it (set_regions).
 // White space around a text is taken away. Coordinates are in the unit of the page's own size (of
 // ALTO any MeasurementUnit), and scaled to the pixels of the image where that is larger or smaller.
 //
@@ -39,8 +43,9 @@ struct PageLine {
   std::string id;     // as in the file; else "line_3", counted as they are written from 1
   std::string block;  // the id of the region it is in, may be empty
   size_t number = 0;  // as they are written, from 0
-  std::vector<PagePoint> outline;  // as in the file: three corners or more
-  ImageRegion region;              // in pixels of the image: set by set_regions
+  std::vector<PagePoint> outline;   // as in the file: three corners or more, or none
+  std::vector<PagePoint> baseline;  // as in the file: two points or more, or none
+  ImageRegion region;               // in pixels of the image: set by set_regions
   std::string text;
   bool has_text = false;  // false: there is no element of one, which is not an empty text
   std::string problem;    // why it cannot be read, a clause; mostly empty: it has no outline, or,
@@ -73,8 +78,10 @@ PageFile parse_page(std::string_view xml, const std::string& path);
 // than the page.
 PageFile open_page(const std::string& path, const ImageReader& images);
 
-// The outlines of lines as regions of an image of this size. Throws InputError for a page of
-// another shape.
+// The outlines and baselines of lines as regions of an image of this size. Where there is a
+// baseline alone, the line reaches up 0.7 of the distance to the next baseline and down 0.3 of it;
+// at most one and a half times the median distance of such lines on the page. Throws InputError for
+// a page of another shape.
 void set_regions(PageFile& page, ImageInfo image);
 
 // "scans/0001.xml:l17", to name a line by.

@@ -85,15 +85,25 @@ std::string confidence_text(double confidence, double scale) {
   return text;
 }
 
-ImageBox box_of(const PageFile& page, const PageLine& of, const ReadLine& line,
-                std::span<const ReadCharacter> part) {
+std::string points_text(std::span<const ImagePoint> points) {
+  std::string text;
+  for (const ImagePoint& p : points) text += str(text.empty() ? "" : " ", p.x, ",", p.y);
+  return text;
+}
+
+CharacterPlaces::CharacterPlaces(const PageFile& page, const PageLine& of, const ReadLine& line)
+    : places_(line.downwards ? ImageRegion{of.region.corners} : of.region, page.size, page.image),
+      box_(box_on(of.region, page.size, page.image)),
+      downwards_(line.downwards) {}
+
+ImageBox CharacterPlaces::box_of(std::span<const ReadCharacter> part) const {
   double first = part.front().first, last = part.front().last;
   for (const ReadCharacter& c : part) {
     first = std::min(first, c.first);
     last = std::max(last, c.last);
   }
-  if (!line.downwards) return box_between(of.region, page.size, first, last, page.image);
-  ImageBox box = box_on(of.region, page.size, page.image);
+  if (!downwards_) return places_.between(first, last);
+  ImageBox box = box_;
   const int32_t end = box.top + box.height;
   box.top = static_cast<int32_t>(std::lround(std::clamp<double>(first, box.top, end - 1)));
   box.height =

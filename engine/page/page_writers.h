@@ -8,6 +8,7 @@
 //   x_confs
 // - ALTO 4: TextBlock, TextLine, String with WC, SP; Glyph with GC, which version 2 does not have
 // - PAGE 2019: TextLine with TextEquiv and its conf, and the text of the whole region
+// New ALTO and PAGE-XML have the baselines of lines that have one.
 //
 // Confidences are means of the model's probabilities, 0 to 1 (hOCR: to 100). Characters that XML
 // 1.0 cannot hold become U+FFFD. Errors: InputError, for a file that has changed since it was read.
@@ -24,7 +25,8 @@ namespace rondo {
 
 struct ReadCharacter {
   std::string text;
-  // Pixels of the image from its left edge, or from its top in a line that is written downwards.
+  // Pixels of the image from its left edge, or from its top in a line that is written downwards; of
+  // a line with a baseline, from its beginning along it (LinePlaces).
   double first = 0, last = 0;
   double confidence = 0;
 };

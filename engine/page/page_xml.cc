@@ -88,12 +88,13 @@ void read_page_xml(const pugi::xml_node& root, PageFile& page) {
     line.number = lines.size();
     line.id = node.attribute("id").value();
     line.block = node.parent().attribute("id").value();
+    const auto baseline = child_of(node, "Baseline").attribute("points");
+    if (baseline) read_baseline(line, "Baseline", baseline.value());
     const auto points = child_of(node, "Coords").attribute("points");
-    if (points) {
-      read_points(line, "Coords", points.value());
-    } else {
-      line.problem = "has no Coords with points, expected a polygon";
-    }
+    // Some programs write an empty one where there is a baseline alone.
+    const bool is_outline = points && (line.baseline.empty() || *points.value() != 0);
+    if (is_outline) read_outline(line, "Coords", points.value());
+    require_place(line, "has no Coords with points, expected a polygon, nor a Baseline");
     line.has_text = read_text_equiv(node, line.text) || read_words(node, line.text);
     lines.emplace_back(place_of(node), std::move(line));
   });

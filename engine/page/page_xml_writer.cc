@@ -76,18 +76,19 @@ std::string filled_in(const PageFile& page, std::span<const ReadLine> lines) {
 }
 
 // Corners on the page: the schema has no others.
-std::string points_text(const ImageRegion& region, const PageFile& page) {
-  const ImageRegion whole = ImageRegion::of_box({0, 0, page.size.width, page.size.height});
-  std::string points;
-  for (const ImagePoint& c : (region.is_whole() ? whole : region).corners) {
-    points += str(points.empty() ? "" : " ", std::clamp(c.x, 0, page.size.width), ",",
-                  std::clamp(c.y, 0, page.size.height));
+std::string on_page(std::vector<ImagePoint> points, const PageFile& page) {
+  for (ImagePoint& p : points) {
+    p = {std::clamp(p.x, 0, page.size.width), std::clamp(p.y, 0, page.size.height)};
   }
-  return points;
+  return page::points_text(points);
 }
 
-void add_coords(pugi::xml_node node, const std::string& points) {
-  page::set(node.append_child("Coords"), "points", points);
+void add_place(pugi::xml_node node, const ImageRegion& region, const PageFile& page) {
+  const ImageRegion whole = ImageRegion::of_box({0, 0, page.size.width, page.size.height});
+  page::set(node.append_child("Coords"), "points",
+            on_page((region.is_whole() ? whole : region).corners, page));
+  if (!region.baseline.empty())
+    page::set(node.append_child("Baseline"), "points", on_page(region.baseline, page));
 }
 
 }  // namespace
@@ -111,13 +112,13 @@ std::string to_page_xml(const PageFile& page, std::span<const ReadLine> lines,
   for (const page::Block& b : page::blocks_of(page)) {
     pugi::xml_node region = sheet.append_child("TextRegion");
     page::set(region, "id", b.id);
-    add_coords(region, points_text(ImageRegion::of_box(b.box), page));
+    add_place(region, ImageRegion::of_box(b.box), page);
     std::string text;
     for (size_t i = b.first; i < b.end; ++i) {
       if (!page.lines[i].problem.empty()) continue;
       pugi::xml_node line = region.append_child("TextLine");
       page::set(line, "id", page.lines[i].id);
-      add_coords(line, points_text(page.lines[i].region, page));
+      add_place(line, page.lines[i].region, page);
       set_text(line, lines[i].text, lines[i].confidence);
       if (!lines[i].text.empty()) text += (text.empty() ? "" : "\n") + lines[i].text;
     }

@@ -94,7 +94,11 @@ std::string text_of(const pugi::xml_node& node) {
   return text;
 }
 
-void read_points(PageLine& line, const char* what, std::string_view points) {
+namespace {
+
+// None, and the problem is set, unless there are `least` to `most`.
+std::vector<PagePoint> read_points(PageLine& line, const char* what, std::string_view points,
+                                   size_t least, size_t most) {
   std::vector<double> numbers;
   std::string_view rest = points;
   for (skip_separators(rest); !rest.empty(); skip_separators(rest)) {
@@ -103,18 +107,35 @@ void read_points(PageLine& line, const char* what, std::string_view points) {
     if (!ends || !(std::abs(numbers.back()) <= greatest_corner)) {
       line.problem = str(what, " is \"", points.substr(0, 40), points.size() > 40 ? "..." : "",
                          "\", expected numbers of pixels: x,y x,y ...");
-      return;
+      return {};
     }
   }
-  const size_t corners = numbers.size() / 2;
-  if (numbers.size() % 2 != 0 || corners < 3 || corners > most_region_corners) {
-    line.problem = str(what, " has ", numbers.size(), " numbers, expected x and y of 3 to ",
-                       most_region_corners, " corners");
-    return;
+  const size_t count = numbers.size() / 2;
+  if (numbers.size() % 2 != 0 || count < least || count > most) {
+    line.problem = str(what, " has ", numbers.size(), " numbers, expected x and y of ", least,
+                       " to ", most, " points");
+    return {};
   }
-  for (size_t i = 0; i < numbers.size(); i += 2) {
-    line.outline.push_back({numbers[i], numbers[i + 1]});
-  }
+  std::vector<PagePoint> read;
+  for (size_t i = 0; i < numbers.size(); i += 2) read.push_back({numbers[i], numbers[i + 1]});
+  return read;
+}
+
+}  // namespace
+
+void read_outline(PageLine& line, const char* what, std::string_view points) {
+  line.outline = read_points(line, what, points, 3, most_region_corners);
+}
+
+void read_baseline(PageLine& line, const char* what, std::string_view points) {
+  skip_separators(points);
+  if (points.empty()) return;
+  line.baseline = read_points(line, what, points, 1, most_baseline_points);
+  if (line.baseline.size() < 2) line.baseline.clear();
+}
+
+void require_place(PageLine& line, const char* what) {
+  if (line.outline.empty() && line.baseline.empty() && line.problem.empty()) line.problem = what;
 }
 
 double number_of(const pugi::xml_attribute& attribute) {

@@ -36,14 +36,21 @@ void for_each_below(const pugi::xml_node& top, const std::function<void(pugi::xm
 pugi::xml_node around(const pugi::xml_node& node, std::string_view name);
 std::string text_of(const pugi::xml_node& node);
 
-// "x,y x,y ..." or "x y x y ...". Sets the outline, or the problem.
-void read_points(PageLine& line, const char* what, std::string_view points);
+// "x,y x,y ..." or "x y x y ...", into the outline or the baseline. A problem is set otherwise.
+void read_outline(PageLine& line, const char* what, std::string_view points);
+void read_baseline(PageLine& line, const char* what, std::string_view points);
+// Where there is neither outline nor baseline, sets the problem: what the file should have.
+void require_place(PageLine& line, const char* what);
 // Digits as XML has them. NaN: it is no number.
 double number_of(const pugi::xml_attribute& attribute);
 
 // The formats; `root` is the document's.
 void read_page_xml(const pugi::xml_node& root, PageFile& page);
 void read_alto(const pugi::xml_node& root, PageFile& page);
+
+// Gives lines that have a baseline and no outline of their own the stripe along it
+// (page_file.h).
+void outline_baselines(std::vector<PageLine>& lines, ImageInfo image);
 
 // For writers. Text without the characters that XML 1.0 cannot hold.
 std::string xml_text(std::string_view text);
@@ -67,9 +74,20 @@ struct Block {
 };
 std::vector<Block> blocks_of(const PageFile& page);
 
-// Around some characters of a line.
-ImageBox box_of(const PageFile& page, const PageLine& of, const ReadLine& line,
-                std::span<const ReadCharacter> part);
+// "x,y x,y ..."
+std::string points_text(std::span<const ImagePoint> points);
+
+// Around some characters of a line, one after the other.
+class CharacterPlaces {
+ public:
+  CharacterPlaces(const PageFile& page, const PageLine& of, const ReadLine& line);
+  ImageBox box_of(std::span<const ReadCharacter> part) const;
+
+ private:
+  LinePlaces places_;
+  ImageBox box_;
+  bool downwards_;
+};
 
 std::string word_text(const std::vector<ReadCharacter>& word);
 double confidence_of(const std::vector<ReadCharacter>& word);

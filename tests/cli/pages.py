@@ -1,6 +1,7 @@
 """Pages of text lines: from PAGE-XML and ALTO to a model, and its readings as hOCR, ALTO and PAGE-XML."""
 
 import json
+import math
 import random
 import re
 import shutil
@@ -118,6 +119,7 @@ def test_from_pages_to_a_model_and_back():
         alto_is_new_or_filled_in(root, model, source, read, polygons, size)
         several_pages_go_to_a_folder(root, model, source)
         regions_of_a_manifest(root, model, read, polygons)
+        lines_on_a_curve(root, model)
         bad_pages_are_named(root, model, source)
 
 
@@ -203,6 +205,63 @@ def regions_of_a_manifest(root, model, read, polygons):
     (root / "list.jsonl").write_text("".join(json.dumps(e) + "\n" for e in entries))
     run("transcribe", model, root / "list.jsonl", "--format", "alto", "--out", root / "listed", says=["7.xml", "line.xml"])
     check(texts_of_alto((root / "listed" / "7.xml").read_text()) == read[:3], "texts of regions")
+
+
+def lines_on_a_curve(root, model):
+    """Lines that rise and fall again, each around a circle, as on a page that was bent in the scanner."""
+    rng, (width, pitch, count, radius) = random.Random(8), (240, 30, 5, 200)
+    rows = [[rng.randrange(200, 216) for _ in range(width)] for _ in range(count * pitch + 60)]
+    texts, baselines, outlines = [], [], []
+    for n in range(count):
+        texts.append(" ".join("".join(rng.choice("abc") for _ in range(3)) for _ in range(4)))
+        image = line_image(texts[-1], rng)
+        length, middle = len(image[0]), (120, 40 + n * pitch + radius)
+        for y in range(middle[1] - radius - 30, middle[1] - radius + 40):
+            for x in range(width):
+                along = radius * math.atan2(x + 0.5 - middle[0], middle[1] - y - 0.5) + length / 2
+                down = 18 + radius - math.hypot(x + 0.5 - middle[0], middle[1] - y - 0.5)
+                if 0 <= along < length and 0 <= down < len(image):
+                    rows[y][x] = min(image[int(down)][int(along)], 210)
+
+        def around(s, r):
+            angle = (s - length / 2) / radius
+            return round(middle[0] + r * math.sin(angle)), round(middle[1] - r * math.cos(angle))
+        steps = [length * i / 10 for i in range(11)]
+        baselines.append([around(s, radius) for s in steps])
+        outlines.append([around(s, radius + 18) for s in steps] + [around(s, radius - 2) for s in reversed(steps)])
+    place = root / "bent"
+    place.mkdir()
+    (place / "b.png").write_bytes(png(rows))
+
+    def write(name, outlined):
+        lines = ""
+        for n, baseline in enumerate(baselines):
+            coords = f'<Coords points="{points(outlines[n])}"/>' if outlined else ""
+            lines += f'<TextLine id="l{n}">{coords}<Baseline points="{points(baseline)}"/><TextEquiv><Unicode>{texts[n]}</Unicode></TextEquiv></TextLine>'
+        (place / name).write_text(f'<PcGts><Page imageFilename="b.png"><TextRegion id="r">{lines}</TextRegion></Page></PcGts>')
+        read = [line.split("\t")[1] for line in run("transcribe", model, place / name)[0].splitlines()]
+        return read, sum(edit_distance(t, r) for t, r in zip(texts, read)) / sum(map(len, texts))
+    read, errors = write("b.xml", True)
+    check(errors <= 0.1, read, texts)
+    document = run("transcribe", model, place / "b.xml", "--format", "hocr")[0]
+    words = [e for e in ElementTree.fromstring(document).iter() if e.get("class") == "ocrx_word"]
+    at = {n: iter(read[n].split()) for n in range(count)}
+    for word in words:
+        n = int(word.get("id").split("_")[1]) - 1
+        left, top, right, bottom = bbox(word)
+        near = [y for x, y in baselines[n] if left - 12 <= x <= right + 12]
+        check("".join(word.itertext()) == next(at[n]) and min(near) - 24 <= top < bottom <= max(near) + 8, word.get("title"), near)
+    new = run("transcribe", model, place / "b.xml", "--format", "alto")[0]
+    check([e.get("BASELINE") for e in all_of(new, "TextLine")] == [points(b) for b in baselines], new)
+    # A manifest has what the page had, and so has what is cut.
+    run("prepare", "lines", place, root / "bent-lists", "--dev", 0, "--test", 0.2)
+    entry = json.loads((root / "bent-lists" / "train.jsonl").read_text().splitlines()[0])
+    check(entry["baseline"] == [list(p) for p in baselines[int(entry["id"][-1])]] and len(entry["region"]) == 2 * len(entry["baseline"]), entry)
+    check(run("transcribe", model, root / "bent-lists" / "train.jsonl", "--format", "jsonl")[0].count('"width"') >= 3, "lines of a manifest")
+    run("eval", model, root / "bent-lists" / "train.jsonl", says="CER")
+    # Without outlines a line has what its neighbours leave it.
+    read, errors = write("b.xml", False)
+    check(errors <= 0.3, read, texts)
 
 
 def bad_pages_are_named(root, model, source):

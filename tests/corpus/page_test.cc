@@ -144,14 +144,14 @@ TEST_CASE("lines without an outline say what is wrong", "[page]") {
   };
   CHECK(problem("0,0 9,0 9,9").empty());
   CHECK(problem("0 0 9 0 9 9").empty());
-  CHECK(problem("") == "Coords has 0 numbers, expected x and y of 3 to 4096 corners");
+  CHECK(problem("") == "Coords has 0 numbers, expected x and y of 3 to 4096 points");
   CHECK_THAT(problem("0,0 9,0"), Contains("has 4 numbers"));
   CHECK_THAT(problem("0,0 9,0 9,9 3"), Contains("has 7 numbers"));
   for (const char* wrong : {"0,0 9,0 9,x", "0,0 9,0 9,nan", "0,0 9,0 9,1e30", "0,0 9,0 9;4"})
     CHECK_THAT(problem(wrong),
                Contains("Coords is \"0,0 9,0 9") && Contains("expected numbers of pixels"));
   CHECK(parse_page(page_xml("<TextRegion><TextLine/></TextRegion>"), "p").lines.at(0).problem ==
-        "has no Coords with points, expected a polygon");
+        "has no Coords with points, expected a polygon, nor a Baseline");
   for (const char* box :
        {"", "HPOS='1' VPOS='2' WIDTH='3'", "HPOS='1' VPOS='2' WIDTH='3' HEIGHT='0'",
         "HPOS='1' VPOS='2' WIDTH='3' HEIGHT='4px'"})
@@ -229,6 +229,87 @@ TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {
   folder.write("bad.png", "\x89PNG\r\n");
   CHECK_THROWS_WITH(open("bad.xml", page_xml(one, "imageFilename=\"bad.png\"")),
                     Contains("bad.png: "));
+}
+
+TEST_CASE("baselines of lines", "[page]") {
+  const auto with = [](const std::string& baseline, const std::string& coords) {
+    return "<TextLine>" + (coords.empty() ? "" : "<Coords points=\"" + coords + "\"/>") +
+           "<Baseline points=\"" + baseline + "\"/></TextLine>";
+  };
+  const auto first = [](const std::string& lines) {
+    PageFile page = parse_page(page_xml(region("r", lines)), "p.xml");
+    set_regions(page, {400, 300});
+    return page.lines.at(0);
+  };
+  const std::string outline = "0,0 200,0 200,40 0,40";
+  using Points = std::vector<ImagePoint>;
+  CHECK(first(with("0,30 100,32.4 200,30", outline)).region.baseline ==
+        Points{{0, 30}, {100, 32}, {200, 30}});
+  CHECK(first(with("200,30 0,32", outline)).region.baseline == Points{{0, 32}, {200, 30}});
+  // One point, or the same twice, says nothing.
+  for (const char* none : {"", " ", "7,30", "7,30 7,30"}) {
+    CHECK(first(with(none, outline)).region == ImageRegion::of_box({0, 0, 200, 40}));
+    CHECK_FALSE(first(with(none, "")).problem.empty());
+  }
+  CHECK_THAT(first(with("7,30 8", outline)).problem, Contains("Baseline has 3 numbers"));
+  CHECK_THAT(first(with("7,30 x", outline)).problem, Contains("Baseline is \"7,30 x\""));
+  CHECK_THAT(first("<TextLine/>").problem, Contains("expected a polygon, nor a Baseline"));
+  // ALTO has a number, or points.
+  const auto in_alto = [](const std::string& baseline) {
+    PageFile page = parse_page(
+        alto("<TextLine HPOS='0' VPOS='0' WIDTH='100' HEIGHT='20' BASELINE='" + baseline + "'/>",
+             "WIDTH='200' HEIGHT='150'"),
+        "p.xml");
+    set_regions(page, {400, 300});
+    return page.lines.at(0);
+  };
+  CHECK(in_alto("17").region == ImageRegion::of_box({0, 0, 200, 40}));
+  CHECK(in_alto("0,15 100,17").region.baseline == Points{{0, 30}, {200, 34}});
+  CHECK(in_alto("0 15 100 17").region.baseline == Points{{0, 30}, {200, 34}});
+  CHECK_THAT(in_alto("17px").problem, Contains("BASELINE is \"17px\""));
+}
+
+TEST_CASE("a baseline without an outline has what its neighbours leave", "[page]") {
+  const auto line_on = [](const std::string& points, const std::string& more = "") {
+    return "<TextLine>" + more + "<Baseline points=\"" + points + "\"/></TextLine>";
+  };
+  const auto bounds = [](const std::string& lines) {
+    PageFile page = parse_page(page_xml(region("r", lines)), "p.xml");
+    set_regions(page, {1000, 900});
+    std::vector<std::vector<int32_t>> all;
+    for (const PageLine& l : page.lines) {
+      CHECK(l.problem.empty());
+      const ImageBox b = l.region.bounds();
+      all.push_back({b.left, b.top, b.width, b.height});
+    }
+    return all;
+  };
+  using Boxes = std::vector<std::vector<int32_t>>;
+  // Beside them another column, whose lines stand elsewhere; the last is a paragraph's.
+  const std::string lines = line_on("10,100 400,100") + line_on("10,140 400,140") +
+                            line_on("10,180 300,180") + line_on("500,110 900,110") +
+                            line_on("500,150 900,150") + line_on("10,400 400,400");
+  CHECK(bounds(lines) == Boxes{{10, 72, 390, 40},
+                               {10, 112, 390, 40},
+                               {10, 152, 290, 40},
+                               {500, 82, 400, 40},
+                               {500, 122, 400, 40},
+                               {10, 358, 390, 60}});
+  // An outline that is only the baseline's box, as of programs that have no better.
+  const std::string flat = "<Coords points=\"10,100 400,100 400,101 10,101\"/>";
+  CHECK(bounds(line_on("10,100 400,100", flat) + line_on("10,140 400,140")) ==
+        Boxes{{10, 72, 390, 40}, {10, 112, 390, 40}});
+  // Alone, a twentieth of its length.
+  CHECK(bounds(line_on("10,100 410,100")) == Boxes{{10, 86, 400, 20}});
+  // Lines that go up the page have their letters on the left.
+  const PageFile upwards = [&] {
+    PageFile page = parse_page(
+        page_xml(region("r", line_on("100,500 100,100") + line_on("140,500 140,100"))), "p.xml");
+    set_regions(page, {1000, 900});
+    return page;
+  }();
+  CHECK(upwards.lines[0].region.bounds().left == 72);
+  CHECK(upwards.lines[0].region.bounds().width == 40);
 }
 
 TEST_CASE("characters reach half-way to their neighbours", "[page]") {

@@ -150,7 +150,7 @@ TEST_CASE("far from any pixel of the polygon the paper is the last that was seen
 TEST_CASE("the box around a word is that of its columns", "[region]") {
   const ImageInfo image{100, 60};
   const auto box = [&](const ImageRegion& region, double left, double right) {
-    const ImageBox b = box_between(region, image, left, right, "p");
+    const ImageBox b = LinePlaces(region, image, "p").between(left, right);
     return std::vector<int32_t>{b.left, b.top, b.width, b.height};
   };
   using Box = std::vector<int32_t>;
@@ -163,7 +163,7 @@ TEST_CASE("the box around a word is that of its columns", "[region]") {
   CHECK(box(stripe, 0, 5) == Box{0, 40, 5, 11});
   CHECK(box(stripe, 50, 60) == Box{50, 50, 10, 10});
   CHECK(box(stripe, 95, 100) == Box{95, 59, 5, 1});
-  CHECK_THROWS_AS(box_between(ImageRegion::of_box({200, 0, 5, 5}), image, 0, 5, "p"), InputError);
+  CHECK_THROWS_AS(LinePlaces(ImageRegion::of_box({200, 0, 5, 5}), image, "p"), InputError);
 }
 
 TEST_CASE("polygons that hold no pixel are refused", "[region]") {

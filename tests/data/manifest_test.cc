@@ -91,6 +91,16 @@ TEST_CASE("a malformed manifest line is named with what was expected", "[manifes
       {R"({"image_filepath": "a", "region": [[1, 2], [3, 4], [5]]})", "\"region\" is [[1,2],"},
       {R"({"image_filepath": "a", "region": [[1, 2], [3, 4], [5, 99999999]]})", "\"region\" is"},
       {R"({"image_filepath": "a", "region": "all"})", "\"region\" is \"all\""},
+      {R"({"image_filepath": "a", "region": [1, 2, 30, 40], "baseline": [[1, 2]]})",
+       "\"baseline\" is [[1,2]], expected a polyline of two different points or more"},
+      {R"({"image_filepath": "a", "region": [1, 2, 30, 40], "baseline": [[1, 2], [1, 2]]})",
+       "\"baseline\" is [[1,2],[1,2]], expected a polyline"},
+      {R"({"image_filepath": "a", "region": [1, 2, 30, 40], "baseline": [1, 2, 3, 4]})",
+       "\"baseline\" is [1,2,3,4], expected a polyline"},
+      {R"({"image_filepath": "a", "region": [1, 2, 30, 40], "baseline": [[1, 2], [3, 16777217]]})",
+       "\"baseline\" is [[1,2],[3,16777217]], expected a polyline"},
+      {R"({"image_filepath": "a", "baseline": [[1, 2], [3, 4]]})",
+       "m.jsonl:2: \"baseline\" is given without \"region\", expected both"},
       {R"({"audio_filepath": "a", "region": [1, 2, 3, 4]})",
        "m.jsonl:2: \"region\" is given with \"audio_filepath\", it is a part of an image"},
   };
@@ -153,7 +163,14 @@ TEST_CASE("a region is part of what an utterance is", "[manifest]") {
   CHECK(whole.key() != box.key());
   CHECK(box.key() != parse(", \"region\": [10, -2, 300, 41]").key());
   CHECK(to_json_line(box) == R"({"image_filepath":"a.png","region":[10,-2,300,40]})");
-  for (const ManifestEntry& e : {whole, box, polygon}) {
+  // What is known of its baseline changes nothing of which line it is.
+  const ManifestEntry straightened =
+      parse(", \"region\": [10, -2, 300, 40], \"baseline\": [[10, 30], [300, 28]]");
+  CHECK(straightened.region.baseline == std::vector<ImagePoint>{{10, 30}, {300, 28}});
+  CHECK(straightened.key() == box.key());
+  CHECK(to_json_line(straightened) ==
+        R"({"image_filepath":"a.png","region":[10,-2,300,40],"baseline":[[10,30],[300,28]]})");
+  for (const ManifestEntry& e : {whole, box, polygon, straightened}) {
     const ManifestEntry again = parse_manifest(to_json_line(e), "m").entries.front();
     CHECK((again.region == e.region && again.key() == e.key()));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/tar.h"
@@ -52,6 +53,7 @@ std::vector<std::string> manifest_seeds() {
 )",
           R"({"features_filepath": "f.safetensors", "features_key": "k", "labels": [1, 2, 3]})",
           R"({"image_filepath": "p.png", "region": [[1, 2], [30, 2], [29, 9]], "text": "a"}
+{"image_filepath": "p.png", "region": [1, 2, 30, 9], "baseline": [[1, 9], [30, 8]]}
 {"image_filepath": "p.png", "region": [5, 6, 70, 8]})",
           "{\"audio_filepath\": \"\\u00e9\\ud83d\\ude00\", \"offset\": 3, \"x\": {\"y\": [null]}}"};
 }
@@ -227,29 +229,52 @@ std::vector<std::string> image_seeds() {
                           102)};
 }
 
+// A line of a page of this image is no larger than it may be, and all of it has a place.
+void require_cut(const GreyImage& image, const ImageRegion& region) {
+  const GreyImage part = cut_out(image, region, "x.png");
+  // Of a baseline, which is as long as twice round the box at most, and of what lies beyond its
+  // ends; to either side it is not further than from corner to corner.
+  const bool straight = region.baseline.empty();
+  require(part.width > 0 && part.width <= (straight ? 200 : 3 * 600), "a line wider than its page");
+  require(part.height > 0 && part.height <= 450, "a line higher than its page");
+  const LinePlaces places(region, image.info(), "x.png");
+  require(places.end() - places.first() == part.width, "places of other columns");
+  for (const double at : {places.first() - 1, places.first() + part.width / 2.0, places.end()}) {
+    const ImageBox box = places.between(at, at + 3);
+    require(box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&
+                box.left + box.width <= image.width && box.top + box.height <= image.height,
+            "a place beyond the page");
+  }
+}
+
 void run_page(std::span<const std::byte> bytes) {
   PageFile page = parse_page(text_of(bytes), "x.xml");
   set_regions(page, {200, 100});
   GreyImage image(200, 100);
   for (size_t i = 0; i < image.pixels.size(); ++i) image.pixels[i] = static_cast<uint8_t>(i * 37);
   size_t cut = 0;
+  std::set<const PageLine*> refused;
   for (const PageLine& line : page.lines) {
     require(!line.id.empty(), "a line without a name");
     require(!line.problem.empty() || line.region.corners.size() >= 3,
             "neither a region nor a problem");
     if (!line.problem.empty() || ++cut > 50) continue;
-    const GreyImage part = cut_out(image, line.region, "x.png");
-    require(part.width > 0 && part.width <= 200 && part.height > 0 && part.height <= 400,
-            "a line larger than its page");
+    try {
+      require_cut(image, line.region);
+    } catch (const InputError& e) {
+      require(std::string_view(e.what()).starts_with("x.png: "), "a message without the image");
+      refused.insert(&line);
+    }
   }
-  if (page.lines.size() > 200) return;
+  if (page.lines.size() > 50) return;
   // What is written of it, as of a page that was read from no file, is a page again.
   page.path.clear();
   std::vector<ReadLine> read;
   size_t readable = 0;
   for (const PageLine& line : page.lines) {
     std::vector<SeenLabel> labels;
-    for (const char32_t c : code_points(line.text)) {
+    for (const char32_t c :
+         refused.contains(&line) ? std::vector<char32_t>() : code_points(line.text)) {
       const double at = static_cast<double>(labels.size());
       labels.push_back({to_utf8(c), at, at + 1, 0.5});
     }
@@ -267,14 +292,15 @@ std::vector<std::string> page_seeds() {
 <PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15">
 <Page imageFilename="a.png" imageWidth="200" imageHeight="100"><ReadingOrder><OrderedGroup id="g">
 <RegionRefIndexed index="1" regionRef="r"/></OrderedGroup></ReadingOrder>
-<TextRegion id="r"><TextLine id="l"><Coords points="10,20 180,25 180,60 10,55"/>
+<TextRegion id="r"><TextLine id="m"><Baseline points="20,40 100,44 190,39"/></TextLine>
+<TextLine id="l"><Coords points="10,20 180,25 180,60 10,55"/><Baseline points="10,50 90,48 180,56"/>
 <TextEquiv index="1"><Unicode>b</Unicode></TextEquiv><TextEquiv index="0"><Unicode>a &amp; c</Unicode>
 </TextEquiv></TextLine></TextRegion></Page></PcGts>)",
       R"(<alto xmlns="http://www.loc.gov/standards/alto/ns-v4#"><Description><MeasurementUnit>mm10
 </MeasurementUnit><sourceImageInformation><fileName>a.tif</fileName></sourceImageInformation>
 </Description><Layout><Page WIDTH="2000" HEIGHT="1000"><PrintSpace><TextBlock ID="b">
 <TextLine ID="l1" HPOS="10" VPOS="20.5" WIDTH="500" HEIGHT="90"><String CONTENT="ab"/><SP/>
-<String CONTENT="c"/><HYP CONTENT="-"/></TextLine><TextLine><Shape><Polygon POINTS="1 2 300 2 300 90"/>
+<String CONTENT="c"/><HYP CONTENT="-"/></TextLine><TextLine BASELINE="1 80 300 85"><Shape><Polygon POINTS="1 2 300 2 300 90"/>
 </Shape></TextLine></TextBlock></PrintSpace></Page></Layout></alto>)"};
 }
 

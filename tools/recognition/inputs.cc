@@ -214,9 +214,13 @@ Waveform read_audio(const ModelInput& input, int32_t sample_rate) {
                       input.segment);
 }
 
-GreyImage read_image(const ModelInput& input, const ImageReader& images) {
+GreyImage read_image(const ModelInput& input, const ImageReader& images, LineDirection direction) {
   if (!input.problem.empty()) fail_input(input.problem);
-  if (input.file.path != "-") return read_region(images, input.file, input.region);
+  if (input.file.path != "-") {
+    ImageRegion region = input.region;
+    if (direction == LineDirection::downwards) region.baseline.clear();
+    return read_region(images, input.file, region);
+  }
   const std::string bytes = read_standard_input();
   return decode_image(std::as_bytes(std::span(bytes)), "standard input");
 }
@@ -240,7 +244,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       require_finite(features, input.name);
       break;
     case InputKind::image: {
-      const GreyImage image = read_image(input, images);
+      const GreyImage image = read_image(input, images, line_config(f).direction);
       extent->image = image.info();
       line_config(f).require_line(image.info(), input.name);
       features = model.features(image);

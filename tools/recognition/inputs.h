@@ -8,6 +8,7 @@
 
 #include "engine/data/audio/waveform.h"
 #include "engine/data/image/grey_image.h"
+#include "engine/data/image/line_features.h"
 #include "engine/data/manifest.h"
 #include "engine/io/json.h"
 #include "engine/page/page_file.h"
@@ -44,8 +45,9 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
 Matrix read_scores(const ModelInput& input);
 // The recording, or all of standard input as one, at `sample_rate`. Throws InputError.
 Waveform read_audio(const ModelInput& input, int32_t sample_rate);
-// The image or its region, or standard input as one. Throws InputError.
-GreyImage read_image(const ModelInput& input, const ImageReader& images);
+// The image or its region, or standard input as one; lines that are written downwards are not
+// straightened along baselines. Throws InputError.
+GreyImage read_image(const ModelInput& input, const ImageReader& images, LineDirection direction);
 // Throws InputError where it is not what the model reads, `wanted`.
 void require_kind(const ModelInput& input, const Recognizer& model, InputKind wanted);
 // What the model reads of an input. Throws InputError.

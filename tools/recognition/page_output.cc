@@ -62,18 +62,28 @@ void PageOutput::take(const Transcript* transcript) {
   if (any) write(std::span(inputs_).subspan(first, end - first), labels);
 }
 
+// What the places of a line's labels are between.
+std::pair<double, double> PageOutput::columns_of(const ImageRegion& region,
+                                                 const PageFile& page) const {
+  if (downwards_) {
+    const ImageBox box = box_on(region, page.size, page.image);
+    return {box.top, box.top + box.height};
+  }
+  const LinePlaces places(region, page.size, page.image);
+  return {places.first(), places.end()};
+}
+
 void PageOutput::write(std::span<const ModelInput> inputs,
                        const std::vector<std::vector<SeenLabel>>& labels) const {
   const PageFile page = inputs.front().page ? *inputs.front().page : page_around(inputs, images_);
   std::vector<ReadLine> lines;
   for (size_t i = 0; i < labels.size(); ++i) {
-    if (!page.lines[i].problem.empty()) {
+    // Nothing to be placed; a line that was not read may have no place.
+    if (!page.lines[i].problem.empty() || labels[i].empty()) {
       lines.emplace_back();
       continue;
     }
-    const ImageBox box = box_on(page.lines[i].region, page.size, page.image);
-    const int32_t first = downwards_ ? box.top : box.left;
-    const int32_t end = first + (downwards_ ? box.height : box.width);
+    const auto [first, end] = columns_of(page.lines[i].region, page);
     std::vector<SeenLabel> placed = labels[i];
     for (SeenLabel& l : placed) l.begin += first, l.end += first;
     lines.push_back(arrange(placed, first, end));

@@ -34,6 +34,7 @@ class PageOutput {
  private:
   void write(std::span<const ModelInput> inputs,
              const std::vector<std::vector<SeenLabel>>& labels) const;
+  std::pair<double, double> columns_of(const ImageRegion& region, const PageFile& page) const;
 
   const PredictionStyle& style_;
   const std::vector<ModelInput>& inputs_;

@@ -5,97 +5,46 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/data/image/line_cut.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
-// What a polygon has of the column of pixels at x: pairs of y between which it is inside. Corners
-// are integers, so no line through the pixels' middles meets one.
-void cross(const ImageRegion& region, int32_t column, std::vector<double>& crossings) {
-  const std::vector<ImagePoint>& corners = region.corners;
-  const double x = column + 0.5;
-  crossings.clear();
-  for (size_t i = 0; i < corners.size(); ++i) {
-    const ImagePoint &a = corners[i], &b = corners[i + 1 < corners.size() ? i + 1 : 0];
-    if ((a.x < x) == (b.x < x)) continue;
-    crossings.push_back(a.y + (x - a.x) * (b.y - a.y) / (b.x - a.x));
-  }
-  std::sort(crossings.begin(), crossings.end());
-}
-
-// The straight line y = at_0 + slope * x through these points, by least squares.
-struct Slope {
-  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-
-  void add(double px, double py) { n += 1, x += px, y += py, xx += px * px, xy += px * py; }
-  double value() const {
-    const double spread = n * xx - x * x;
-    return spread > 0 ? (n * xy - x * y) / spread : 0;
-  }
-};
-
-// Which pixels of an image become a line.
-struct Cut {
-  ImageBox box;               // on the image
-  std::vector<int32_t> tops;  // of each column: which row of the image is the line's first
-  int32_t height = 0;         // of the line
-};
-
-Cut cut_of(const ImageRegion& region, ImageInfo image, const std::string& name) {
-  Cut cut{box_on(region, image, name), {}, 0};
-  const ImageBox& box = cut.box;
-  cut.tops.assign(static_cast<size_t>(box.width), box.top);
-  cut.height = box.height;
-  if (region.is_whole() || region.is_box()) return cut;
-  // The highest and the lowest of each column on the image.
-  constexpr double none = -1;
-  std::vector<double> high(cut.tops.size(), none), low(cut.tops.size(), none);
-  std::vector<double> crossings;
-  Slope slope;
-  double thickness = 0;
-  for (size_t i = 0; i < high.size(); ++i) {
-    cross(region, box.left + static_cast<int32_t>(i), crossings);
-    if (crossings.empty()) continue;
-    const double top = std::max(crossings.front(), 0.0);
-    const double bottom = std::min<double>(crossings.back(), image.height);
-    if (!(top < bottom)) continue;
-    high[i] = top, low[i] = bottom;
-    slope.add(static_cast<double>(i), (top + bottom) / 2);
-    thickness += bottom - top;
-  }
-  if (slope.n == 0) return cut;
-  thickness /= slope.n;
-  const double tilt = box.width >= 3 * thickness ? slope.value() : 0;
-  const auto shift = [&](size_t i) {
-    return static_cast<int32_t>(std::lround(tilt * static_cast<double>(i)));
+// Of a point, between the middles of pixels.
+uint8_t grey_at(const GreyImage& image, double x, double y) {
+  const auto near = [](double at, int32_t size, int32_t& first, int32_t& next) {
+    const double middle = at - 0.5, floor = std::floor(middle);
+    first = std::clamp(static_cast<int32_t>(floor), 0, size - 1);
+    next = std::clamp(static_cast<int32_t>(floor) + 1, 0, size - 1);
+    return middle - floor;
   };
-  int32_t first = std::numeric_limits<int32_t>::max(), end = std::numeric_limits<int32_t>::min();
-  for (size_t i = 0; i < high.size(); ++i) {
-    if (high[i] == none) continue;
-    first = std::min(first, static_cast<int32_t>(std::floor(high[i])) - shift(i));
-    end = std::max(end, static_cast<int32_t>(std::ceil(low[i])) - shift(i));
-  }
-  for (size_t i = 0; i < cut.tops.size(); ++i) cut.tops[i] = first + shift(i);
-  cut.height = end - first;
-  return cut;
+  int32_t left = 0, right = 0, upper = 0, lower = 0;
+  const double across = near(x, image.width, left, right);
+  const double down = near(y, image.height, upper, lower);
+  const uint8_t *above = image.row(upper), *below = image.row(lower);
+  if (across == 0 && down == 0) return above[left];
+  const double high = above[left] + across * (above[right] - above[left]);
+  const double low = below[left] + across * (below[right] - below[left]);
+  return static_cast<uint8_t>(std::lround(high + down * (low - high)));
 }
 
 // Copies a column's pixels that belong to the region, and marks them in the mask.
-void take_column(const GreyImage& image, const Cut& cut, size_t column,
+void take_column(const GreyImage& image, const image::LineCut& cut, size_t column,
                  const std::vector<double>& crossings, GreyImage& part,
                  std::vector<uint8_t>& mask) {
-  const int32_t top = cut.tops[column];
-  const auto row = [&](double y) {
-    const double greatest = std::min(top + cut.height, image.height);
-    return static_cast<int32_t>(
-        std::clamp(std::ceil(y - 0.5), std::max<double>(top, 0), std::max<double>(greatest, 0)));
+  const image::LineColumn& c = cut.columns[column];
+  const double least = std::ceil(std::max(cut.least, 0.0));
+  const double most = std::max(least, std::floor(std::min<double>(cut.most, cut.height)));
+  const auto row = [&](double at) {
+    return static_cast<int32_t>(std::clamp(std::ceil(at - 0.5), least, most));
   };
-  const auto x = static_cast<size_t>(cut.box.left) + column;
   for (size_t i = 0; i + 1 < crossings.size(); i += 2) {
-    for (int32_t y = row(crossings[i]); y < row(crossings[i + 1]); ++y) {
-      part.row(y - top)[column] = image.row(y)[x];
-      mask[static_cast<size_t>(y - top) * static_cast<size_t>(part.width) + column] = 1;
+    for (int32_t r = row(crossings[i]); r < row(crossings[i + 1]); ++r) {
+      const double x = c.x + (r + 0.5) * c.down_x, y = c.y + (r + 0.5) * c.down_y;
+      if (!(x >= 0 && x < image.width && y >= 0 && y < image.height)) continue;
+      part.row(r)[column] = grey_at(image, x, y);
+      mask[static_cast<size_t>(r) * static_cast<size_t>(part.width) + column] = 1;
     }
   }
 }
@@ -160,7 +109,7 @@ ImageBox ImageRegion::bounds() const {
 
 bool ImageRegion::is_box() const {
   const ImageBox box = bounds();
-  return box.width > 0 && box.height > 0 && *this == of_box(box);
+  return box.width > 0 && box.height > 0 && corners == of_box(box).corners;
 }
 
 bool is_on(const ImageRegion& region, ImageInfo image) {
@@ -183,23 +132,37 @@ ImageBox box_on(const ImageRegion& region, ImageInfo image, const std::string& n
           std::min(b.top + b.height, image.height) - top};
 }
 
-ImageBox box_between(const ImageRegion& region, ImageInfo image, double left, double right,
-                     const std::string& name) {
-  const ImageBox box = box_on(region, image, name);
-  const int32_t most = box.left + box.width;
-  const auto column = [&](double x, int32_t least, int32_t greatest) {
-    return static_cast<int32_t>(std::lround(std::clamp<double>(x, least, greatest)));
+LinePlaces::LinePlaces(const ImageRegion& region, ImageInfo image, const std::string& name)
+    : region_(region), image_(image), box_(box_on(region, image, name)) {
+  if (region.baseline.empty()) {
+    first_ = box_.left, end_ = box_.left + box_.width;
+    return;
+  }
+  cut_ = std::make_unique<const image::LineCut>(image::cut_of(region, image, name));
+  end_ = static_cast<double>(cut_->columns.size());
+}
+
+LinePlaces::~LinePlaces() = default;
+
+ImageBox LinePlaces::between(double left, double right) const {
+  const auto least = static_cast<int32_t>(first_), most = static_cast<int32_t>(end_);
+  const auto column = [](double x, int32_t smallest, int32_t greatest) {
+    return static_cast<int32_t>(std::lround(std::clamp<double>(x, smallest, greatest)));
   };
-  const int32_t from = column(left, box.left, most - 1), to = column(right, from + 1, most);
-  ImageBox part{from, box.top, to - from, box.height};
-  if (region.is_whole()) return part;
-  double high = image.height, low = 0;
+  const int32_t from = column(left, least, most - 1), to = column(right, from + 1, most);
+  return cut_ ? along_baseline(from, to) : between_columns(from, to);
+}
+
+ImageBox LinePlaces::between_columns(int32_t from, int32_t to) const {
+  ImageBox part{from, box_.top, to - from, box_.height};
+  if (region_.is_whole()) return part;
+  double high = image_.height, low = 0;
   std::vector<double> crossings;
   for (int32_t x = from; x < to; ++x) {
-    cross(region, x, crossings);
+    image::cross(region_, {x + 0.5, 0, 0, 1}, crossings);
     if (crossings.empty()) continue;
     high = std::min(high, std::max(std::floor(crossings.front()), 0.0));
-    low = std::max(low, std::min<double>(std::ceil(crossings.back()), image.height));
+    low = std::max(low, std::min<double>(std::ceil(crossings.back()), image_.height));
   }
   if (!(high < low)) return part;
   part.top = static_cast<int32_t>(high);
@@ -207,23 +170,81 @@ ImageBox box_between(const ImageRegion& region, ImageInfo image, double left, do
   return part;
 }
 
-GreyImage cut_out(const GreyImage& image, const ImageRegion& region, const std::string& name) {
-  const Cut cut = cut_of(region, image.info(), name);
-  const ImageBox& box = cut.box;
-  GreyImage part(box.width, cut.height);
-  if (region.is_whole() || region.is_box()) {
-    for (int32_t y = 0; y < box.height; ++y) {
-      std::copy_n(image.row(box.top + y) + box.left, box.width, part.row(y));
+ImageBox LinePlaces::along_baseline(int32_t from, int32_t to) const {
+  constexpr double far = std::numeric_limits<double>::infinity();
+  double left = far, top = far, right = -far, bottom = -far;
+  std::vector<double> crossings;
+  const auto take = [&](const image::LineColumn& c, double at) {
+    const double x = c.x + at * c.down_x, y = c.y + at * c.down_y;
+    // Half a pixel of a column's width to either side.
+    const double wide = std::abs(c.down_y) / 2, high = std::abs(c.down_x) / 2;
+    left = std::min(left, x - wide), right = std::max(right, x + wide);
+    top = std::min(top, y - high), bottom = std::max(bottom, y + high);
+  };
+  for (int32_t i = from; i < to; ++i) {
+    const image::LineColumn& c = cut_->columns[static_cast<size_t>(i)];
+    image::cross(region_, c, crossings);
+    bool any = false;
+    for (size_t k = 0; k + 1 < crossings.size(); k += 2) {
+      const double high = std::max({crossings[k], cut_->least, 0.0});
+      const double low =
+          std::min({crossings[k + 1], cut_->most, static_cast<double>(cut_->height)});
+      if (!(high < low)) continue;
+      any = true;
+      take(c, high), take(c, low);
     }
-    return part;
+    // Where the region is interrupted, the line itself.
+    if (!any) take(c, 0), take(c, cut_->height);
   }
+  const auto within = [](double at, int32_t first, int32_t end) {
+    return static_cast<int32_t>(std::clamp<double>(at, first, end));
+  };
+  const int32_t x_end = box_.left + box_.width, y_end = box_.top + box_.height;
+  const int32_t x = within(std::floor(left), box_.left, x_end - 1);
+  const int32_t y = within(std::floor(top), box_.top, y_end - 1);
+  return {x, y, within(std::ceil(right), x + 1, x_end) - x,
+          within(std::ceil(bottom), y + 1, y_end) - y};
+}
+
+namespace {
+
+// Of what cut_out() gives.
+ImageInfo size_of(const image::LineCut& cut, const std::string& name) {
+  const auto width = static_cast<int64_t>(cut.columns.size());
+  if (width * cut.height > most_line_pixels) {
+    fail_input(name, ": a region of it is ", width, " x ", cut.height,
+               " pixels, expected a line of at most ", most_line_pixels);
+  }
+  return {static_cast<int32_t>(width), cut.height};
+}
+
+bool is_copied(const ImageRegion& region) {
+  return region.is_whole() || (region.is_box() && region.baseline.empty());
+}
+
+GreyImage copy_box(const GreyImage& image, const ImageBox& box) {
+  GreyImage part(box.width, box.height);
+  for (int32_t y = 0; y < box.height; ++y) {
+    std::copy_n(image.row(box.top + y) + box.left, box.width, part.row(y));
+  }
+  return part;
+}
+
+}  // namespace
+
+GreyImage cut_out(const GreyImage& image, const ImageRegion& region, const std::string& name) {
+  if (is_copied(region)) return copy_box(image, box_on(region, image.info(), name));
+  const image::LineCut cut = image::cut_of(region, image.info(), name);
+  const ImageInfo size = size_of(cut, name);
+  GreyImage part(size.width, size.height);
   std::vector<uint8_t> mask(part.pixels.size());
   std::vector<double> crossings;
-  for (size_t i = 0; i < cut.tops.size(); ++i) {
-    cross(region, box.left + static_cast<int32_t>(i), crossings);
+  for (size_t i = 0; i < cut.columns.size(); ++i) {
+    image::cross(region, cut.columns[i], crossings);
     take_column(image, cut, i, crossings, part, mask);
   }
   if (std::find(mask.begin(), mask.end(), uint8_t{1}) == mask.end()) {
+    const ImageBox box = box_on(region, image.info(), name);
     fail_input(name, ": no pixel lies within the region's ", region.corners.size(),
                " corners from x ", box.left, ", y ", box.top, " on");
   }
@@ -235,8 +256,10 @@ GreyImage cut_out(const GreyImage& image, const ImageRegion& region, const std::
 }
 
 ImageInfo region_info(const ImageReader& reader, const FilePart& file, const ImageRegion& region) {
-  const Cut cut = cut_of(region, reader.info(file), file.name());
-  return {cut.box.width, cut.height};
+  const ImageInfo image = reader.info(file);
+  if (!is_copied(region)) return size_of(image::cut_of(region, image, file.name()), file.name());
+  const ImageBox box = box_on(region, image, file.name());
+  return {box.width, box.height};
 }
 
 GreyImage read_region(const ImageReader& reader, const FilePart& file, const ImageRegion& region) {
