@@ -15,6 +15,7 @@
 #include "kernels/linear_ctc/linear_ctc.h"
 #include "kernels/loss/loss.h"
 #include "kernels/lstm/lstm.h"
+#include "kernels/lstm/lstm_prediction.h"
 #include "kernels/lstm/lstm_step.h"
 #include "kernels/norm/norm.h"
 #include "kernels/optimizer/optimizer.h"
@@ -82,6 +83,12 @@ std::span<const std::span<const Variant>> all_ops() {
       combine_totals_variants(),
   };
   return ops;
+}
+
+Chooser chooser_of(std::string_view op) {
+  if (op == LstmForwardArgs::op) return choose_lstm_forward;
+  if (op == LstmBackwardArgs::op) return choose_lstm_backward;
+  return nullptr;
 }
 
 }  // namespace rondo

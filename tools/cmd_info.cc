@@ -55,11 +55,13 @@ void print_kernels() {
       const auto b = static_cast<size_t>(v.backend);
       const bool first = here && v.role == Role::standard && !chosen[b];
       chosen[b] = chosen[b] || first;
+      const bool predicts = v.backend == Backend::cuda && chooser_of(v.op) != nullptr;
       const char* chosen_when = v.role == Role::named       ? "by name only"
                                 : v.role == Role::peer      ? "peer, for comparison"
                                 : v.role == Role::timed     ? "peer, for timing"
                                 : !here                     ? "not on this machine"
                                 : v.backend == Backend::ref ? "reference"
+                                : predicts                  ? "where predicted the fastest"
                                 : first                     ? "default"
                                                             : "when the default does not fit";
       std::printf("  %-5s %-26s %-29s  %s\n", name_of(v.backend), v.name, chosen_when,

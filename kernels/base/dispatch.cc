@@ -46,6 +46,24 @@ std::string names_of_ops() {
 
 }  // namespace
 
+const Variant* default_variant(std::span<const Variant> variants, Chooser choose,
+                               const Context& context, const void* args) {
+  const auto may_run = [&](const Variant& v) {
+    return v.backend == context.backend && v.role == Role::standard && accepts(v, context, args);
+  };
+  const auto first = [&](std::string_view name) -> const Variant* {  // empty: any
+    for (const Variant& v : variants) {
+      if ((name.empty() || name == v.name) && may_run(v)) return &v;
+    }
+    return nullptr;
+  };
+  std::string_view name;
+  if (choose) {
+    name = choose(context, args, [&](std::string_view n) { return first(n) != nullptr; });
+  }
+  return first(name);
+}
+
 const Variant& select_variant(const Context& context, std::string_view op, const void* args) {
   const std::span<const Variant> variants = find_op(op);
   if (!preferences().empty()) {
@@ -60,11 +78,7 @@ const Variant& select_variant(const Context& context, std::string_view op, const
       }
     }
   }
-  for (const Variant& v : variants) {
-    if (v.backend == context.backend && v.role == Role::standard && accepts(v, context, args)) {
-      return v;
-    }
-  }
+  if (const Variant* v = default_variant(variants, chooser_of(op), context, args)) return *v;
   // Not a broken contract: a device may lack a kernel, and the user chose the device.
   fail_input("op ", op, " has no variant for ", name_of(context.backend),
              " that accepts these arguments");

@@ -1,6 +1,7 @@
 // Which variant of an op runs. The table of ops is kernels/ops.cc.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,9 +15,23 @@ namespace rondo {
 // One list of variants per op, in the order of kernels/ops.cc.
 std::span<const std::span<const Variant>> all_ops();
 
-// The variant that would run: the first standard one of context.backend that accepts `args`, or
-// the one a prefer_variant() call named, if it accepts. Throws Error when there is none.
+// How an op chooses among its variants of context.backend by itself, where nothing was preferred by
+// name. `may_run(name)`: a standard variant of that name accepts `args`. Returns the name of one
+// that may run; empty: the order of the list decides.
+using MayRun = std::function<bool(std::string_view name)>;
+using Chooser = std::string_view (*)(const Context& context, const void* args,
+                                     const MayRun& may_run);
+// Null for ops that leave it to the order; kernels/ops.cc.
+Chooser chooser_of(std::string_view op);
+
+// The variant that would run: the one a prefer_variant() call named, if it accepts `args`; else of
+// the standard ones of context.backend that accept them the one that the op chooses, or the first.
+// Throws Error when there is none.
 const Variant& select_variant(const Context& context, std::string_view op, const void* args);
+
+// The last of these by itself: null when there is none.
+const Variant* default_variant(std::span<const Variant> variants, Chooser choose,
+                               const Context& context, const void* args);
 
 // Prefers variant `name` for `op` from now on, on every backend that has it, where it accepts the
 // arguments (what --kernels= does; an empty name restores the default). Throws InputError for an

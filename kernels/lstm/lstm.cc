@@ -8,6 +8,7 @@
 #include "kernels/lstm/lstm_cudnn_peers.h"
 #include "kernels/lstm/lstm_gpu.h"
 #include "kernels/lstm/lstm_impl.h"
+#include "kernels/lstm/lstm_prediction.h"
 #include "kernels/lstm/lstm_proven.h"
 
 namespace rondo {
@@ -173,8 +174,9 @@ constexpr auto variants(Gpu... gpu) {
 
 }  // namespace
 
-// The time loops on GPUs, in the order of kernels/lstm/lstm_conditions.h; on the simulator the
-// portable one comes first, and the others are there to be asked for. `stem`: lstm_forward, ...
+// The time loops on GPUs, in the order of kernels/lstm/lstm_conditions.h, of which
+// kernels/lstm/lstm_prediction.h chooses; on the simulator the portable one comes first, and the
+// others are there to be asked for. `stem`: lstm_forward, ...
 #define RONDO_SIM_LSTM(Args, function, name) \
   RONDO_SIM_VARIANT(Args, function, name, Role::standard, sim::function##_accepts)
 #define RONDO_CUDA_LSTM(Args, function, name)                                                \
@@ -199,6 +201,33 @@ constexpr auto variants(Gpu... gpu) {
 #else
 #define RONDO_LSTM_LOOPS(Args, stem) RONDO_SIM_LSTM_LOOPS(Args, stem)
 #endif
+
+namespace {
+
+template <LstmPhase phase, class Args>
+std::string_view choose([[maybe_unused]] const Context& context, [[maybe_unused]] const void* args,
+                        [[maybe_unused]] const MayRun& may_run) {
+#ifdef RONDO_WITH_CUDA
+  if (context.backend == Backend::cuda && args != nullptr) {
+    const auto& a = *static_cast<const Args*>(args);
+    const LstmLoop loop = {phase, a.dims, lstm_compute_dtype(a), a.layout.capacity.sequences,
+                           a.run};
+    return lstm_quickest(loop, gpu_limits(*context.device), may_run).variant;
+  }
+#endif
+  return {};
+}
+
+}  // namespace
+
+std::string_view choose_lstm_forward(const Context& context, const void* args,
+                                     const MayRun& may_run) {
+  return choose<LstmPhase::forward, LstmForwardArgs>(context, args, may_run);
+}
+std::string_view choose_lstm_backward(const Context& context, const void* args,
+                                      const MayRun& may_run) {
+  return choose<LstmPhase::backward, LstmBackwardArgs>(context, args, may_run);
+}
 
 std::span<const Variant> lstm_forward_variants() {
   static const auto list = [] {

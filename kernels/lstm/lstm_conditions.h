@@ -1,7 +1,7 @@
-// Which shapes each GPU variant of the LSTM's time loops takes, in one table, in the order of
-// choice: the first that takes a call runs it, unless another is preferred by name
-// (prefer_variant). Beside this a variant asks the machine (kernels/lstm/lstm_proven.h says what is
-// asked on GPUs before a variant may be chosen at all). On the simulator `portable` comes first.
+// Which shapes each GPU variant of the LSTM's time loops takes, in one table. Beside this a variant
+// asks the machine (kernels/lstm/lstm_proven.h says what is asked on GPUs before a variant may be
+// chosen at all). Of those that take a call kernels/lstm/lstm_prediction.h chooses, unless one is
+// preferred by name (prefer_variant). On the simulator `portable` comes first.
 #pragma once
 
 #include <iosfwd>
@@ -31,8 +31,7 @@ inline constexpr LstmConditions lstm_conditions[] = {
     // Below, a cluster holds all of R.
     {"grid_cluster", 513, 1024, 0, lstm_unbounded, false, 90, "all blocks resident; polls"},
     {"grid", 1, 1024, 1024, lstm_unbounded, false, 80, "all blocks resident; polls"},
-    // Beyond, its products take longer than the launches that it saves
-    // (docs/kernels/lstm_gpu_times.md).
+    // Beyond, it is tens of times as slow as `portable` (docs/kernels/lstm_gpu_times.md).
     {"fused", 1, 256, 256, 64, true, 80, ""},
     {"portable", 1, lstm_unbounded, lstm_unbounded, lstm_unbounded, true, 80, ""},
 };

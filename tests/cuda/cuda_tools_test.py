@@ -1,4 +1,4 @@
-"""What tools/cuda/budget makes of the compiler's words, and tools/cuda/ctc_times of machine code. Needs no nvcc."""
+"""What tools/cuda/budget makes of the compiler's words, ctc_times and lstm_times of machine code. Needs no nvcc."""
 
 import importlib.machinery
 import importlib.util
@@ -24,6 +24,7 @@ def load(path):
 
 budget = load(ROOT / "tools" / "cuda" / "budget")
 ctc_times = load(ROOT / "tools" / "cuda" / "ctc_times")
+lstm_times = load(ROOT / "tools" / "cuda" / "lstm_times")
 
 PTXAS = """\
 ptxas info    : 0 bytes gmem
@@ -243,6 +244,55 @@ class CtcTimes(unittest.TestCase):
                 ctc_times.predict({"lattice<4, 1, StoredEmissions>": lattice(*loops)}, 100, 1000, 1)
         with self.assertRaises(ctc_times.Unexpected):
             ctc_times.predict({}, 100, 1000, 1)
+
+
+class LstmTimes(unittest.TestCase):
+    @staticmethod
+    def step(between, instructions=100):
+        """A loop of one-cycle instructions with so many between arrival and wait."""
+        texts = ["UCGABAR_ARV", *["IMAD R1, R2, R3"] * between, "UCGABAR_WAIT"]
+        texts += ["IMAD R1, R2, R3"] * (instructions - len(texts) - 1) + ["@P0 BRA 0x0"]
+        return [sass.Instruction(16 * i, text) for i, text in enumerate(texts)]
+
+    def rows(self, split, between, instructions=100):
+        name = f"cluster_forward<float, 4, 2, (cluster::Barrier){split}>"
+        return lstm_times.cluster_rows({name: self.step(between, instructions), "other": []})
+
+    def test_a_barrier_costs_what_is_not_done_meanwhile(self):
+        self.assertEqual(self.rows(1, 0), [("forward", "float", True, 128, 16, 100 + 269)])
+        self.assertEqual(self.rows(1, 40), [("forward", "float", True, 128, 16, 100 + 229)])
+        self.assertEqual(self.rows(1, 300, 400), [("forward", "float", True, 128, 16, 400)])
+        # A barrier that is waited for where it is arrived at costs all of it.
+        self.assertEqual(self.rows(0, 0), [("forward", "float", False, 128, 16, 100 + lstm_times.BARRIER)])
+
+    def test_a_step_with_two_barriers_or_none_is_refused(self):
+        name = "cluster_forward<float, 4, 2, (cluster::Barrier)1>"
+        twice = self.step(1)[:-2] + self.step(1)
+        for i, x in enumerate(twice):
+            x.address = 16 * i
+        for code in (lattice(("MOV", 60)), twice):
+            with self.assertRaises(lstm_times.Unexpected):
+                lstm_times.cluster_rows({name: code})
+        with self.assertRaises(lstm_times.Unexpected):
+            lstm_times.cluster_rows({"cluster_sideways": self.step(1)})
+
+    def test_a_tile_of_fused_has_as_many_turns_of_each_loop_as_a_thread_has_numbers(self):
+        inner = lattice(("LDG", 10), ("LDG", 20), ("FFMA", 30))
+        outer = [sass.Instruction(0, "MOV R1, R2")]
+        for x in inner:
+            outer.append(sass.Instruction(x.address + 16, x.text if x.target is None else f"@P0 BRA 0x{x.target + 16:x}"))
+        outer.append(sass.Instruction(16 * len(outer), "@P1 BRA 0x0"))
+        functions = {f"{phase}_step<{dtype}>": outer for phase in ("forward", "backward") for dtype in ("bf16", "float")}
+        self.assertEqual({row[2] for row in lstm_times.fused_rows(functions)}, {10 + 4 * 20 + 8 * 30})
+        functions["forward_step<bf16>"] = lattice(("LDG", 10), ("FFMA", 20), ("LDG", 30), ("FFMA", 30))
+        with self.assertRaises(lstm_times.Unexpected):
+            lstm_times.fused_rows(functions)
+
+    def test_the_shapes_are_those_of_the_kernels(self):
+        header = (ROOT / "kernels/lstm/persistent/lstm_cluster.h").read_text()
+        self.assertIn(f"block_cells = {lstm_times.CLUSTER_BLOCK}, tile_sequences = {lstm_times.TILE_SEQUENCES};", header)
+        fused = (ROOT / "kernels/lstm/gpu/lstm_fused.cu").read_text()
+        self.assertIn("tile_rows = 16, tile_columns = 64, tile_cells = 16, tile_depth = 32;", fused)
 
 
 if __name__ == "__main__":

@@ -252,6 +252,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::strcpy(p->name, "CUDA stand-in");
   p->major = 9;
   p->totalGlobalMem = size_t{139} << 30;
+  p->multiProcessorCount = 132;
+  p->sharedMemPerBlockOptin = size_t{227} << 10;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {

@@ -64,7 +64,7 @@ TEST_CASE("on GPUs the fused variant is for small layers of few sequences, porta
   CHECK_FALSE(lstm_suits("fused", Backend::cuda, {1, 4, 8, 0}, DType::f64, 1));
 }
 
-TEST_CASE("variants on GPUs are chosen in the table's order, and those without a result by name") {
+TEST_CASE("variants on GPUs stand in the table's order, and those without a result run by name") {
   std::vector<std::string> table;
   for (const LstmConditions& c : lstm_conditions) table.emplace_back(c.variant);
   const auto check = [&](std::span<const Variant> variants, std::vector<bool> proven) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/gpu/cuda_check.h"
+#include "kernels/base/gpu/gpu_limits.h"
 #include "kernels/base/gpu/recent_launches.h"
 
 namespace rondo {
@@ -290,6 +291,11 @@ class CudaDevice final : public Device {
                CUDART_VERSION % 1000 / 10, ")");
   }
 
+  GpuLimits limits() const {
+    return {10 * properties_.major + properties_.minor, properties_.multiProcessorCount,
+            properties_.sharedMemPerBlockOptin};
+  }
+
   void* allocate(size_t bytes, const char* purpose) override {
     CUDA_CHECK(cudaSetDevice(index_));
     void* memory = nullptr;
@@ -403,6 +409,12 @@ Device* cuda_device(int index, std::string* why) {
   auto& device = devices[static_cast<size_t>(index)];
   if (!device) device = open_device(index, why);
   return device.get();
+}
+
+GpuLimits gpu_limits(const Device& device) {
+  RONDO_CHECK(device.kind() == DeviceKind::cuda,
+              "the limits of a GPU asked of a device that is none");
+  return static_cast<const CudaDevice&>(device).limits();
 }
 
 }  // namespace rondo
