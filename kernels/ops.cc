@@ -12,6 +12,7 @@
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/group_norm/group_norm.h"
 #include "kernels/linear_ctc/linear_ctc.h"
 #include "kernels/loss/loss.h"
 #include "kernels/lstm/lstm.h"
@@ -66,6 +67,8 @@ std::span<const std::span<const Variant>> all_ops() {
       pool2d_grad_variants(),
       layer_norm_variants(),
       layer_norm_grad_variants(),
+      group_norm_variants(),
+      group_norm_grad_variants(),
       stack_frames_variants(),
       stack_frames_grad_variants(),
       beam_search_variants(),

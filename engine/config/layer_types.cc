@@ -61,6 +61,10 @@ ValueId build_layer_norm(Graph& g, ValueId x, const std::string& name, const Lay
   return layers::layer_norm(g, x, name);
 }
 
+ValueId build_group_norm(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
+  return layers::group_norm(g, x, name, layer.integer("groups"));
+}
+
 ValueId build_stack(Graph& g, ValueId x, const std::string&, const LayerConfig& layer) {
   return layers::stack_frames(g, x, layer.integer("factor"));
 }
@@ -158,6 +162,13 @@ std::span<const LayerType> layer_types() {
            "each frame's values to mean 0 and variance 1, then a scale and a shift that are learnt",
        .options = {},
        .build = build_layer_norm},
+      {.name = "group_norm",
+       .prefix = "group_norm",
+       .help = "the values of some channels, over all pixels and frames of a sequence, to mean 0 "
+               "and variance 1, then a scale and a shift per channel that are learnt",
+       .options = {{"groups", 32, from(1, 65536),
+                    "of so many groups of channels each by itself; divides the channels"}},
+       .build = build_group_norm},
       {.name = "stack",
        .prefix = "stack",
        .help = "neighbouring frames side by side as one",

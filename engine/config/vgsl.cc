@@ -30,6 +30,11 @@ class Parser {
   struct Shape {
     bool image = true;
     int height = 0;
+    int64_t channels = 1;
+    // The image as it comes: our layers see plain frames, a value for each row of pixels.
+    bool untouched = true;
+    // The height is folded, and our layers still see an image.
+    bool stacked = false;
   };
 
   [[noreturn]] void fail_at(size_t position, const std::string& expected) const {
@@ -118,11 +123,12 @@ class Parser {
     if (take("Mp")) return read_pooling();
     if (take("L")) return read_lstm();
     if (take("Do")) return read_dropout();
+    if (take("Gn")) return read_group_norm();
     if (take("S")) return read_fold();
     if (take("O")) return read_output();
     fail(
-        "a layer: C (convolution), Mp (pooling), L (LSTM), Do (dropout), S1(1x0)1,3 or O1c (the "
-        "output)");
+        "a layer: C (convolution), Mp (pooling), L (LSTM), Do (dropout), Gn (group normalisation), "
+        "S1(1x0)1,3 or O1c (the output)");
   }
 
   // A layer ends at a blank or a bracket.
@@ -171,6 +177,7 @@ class Parser {
       const int stride = layer.integer("stride_height");
       shape_.height = (shape_.height + stride - 1) / stride;
     }
+    made(layer.integer("channels"));
     add(std::move(layer), std::move(name));
     if (activation != 'l')
       add(LayerConfig(activation == 's' ? "sigmoid" : activation == 't' ? "tanh" : "relu"), "");
@@ -197,6 +204,7 @@ class Parser {
     }
     end_layer();
     shape_.height /= height;
+    made(shape_.channels);
     add(std::move(layer), std::move(name));
   }
 
@@ -223,6 +231,7 @@ class Parser {
     layer.set("bidirectional", direction == 'b');
     if (axis == 'y') layer.set("summary", summary);
     if (summary) shape_.image = false;
+    made(int64_t{layer.integer("hidden")} * (direction == 'b' ? 2 : 1));
     add(std::move(layer), std::move(name));
   }
 
@@ -247,6 +256,21 @@ class Parser {
     add(std::move(layer), std::move(name));
   }
 
+  void read_group_norm() {
+    std::string name = read_name("Gn");
+    LayerConfig layer("group_norm");
+    const size_t groups_at = at_;
+    set_number(layer, "groups", "the number of groups");
+    end_layer();
+    if (shape_.stacked)
+      fail_at(layer_, "a group normalisation before S1(1x0)1,3, or behind the next layer");
+    if (shape_.image && shape_.untouched && shape_.height > 1)
+      fail_at(layer_, "a convolution first: the image has one channel");
+    if (shape_.channels % layer.integer("groups") != 0)
+      fail_at(groups_at, str("a divisor of the ", shape_.channels, " channels that are here"));
+    add(std::move(layer), std::move(name));
+  }
+
   // Pixels on top of each other become one frame's values, as whatever reads frames has them
   // anyway.
   void read_fold() {
@@ -255,6 +279,14 @@ class Parser {
     require_image();
     end_layer();
     shape_.image = false;
+    shape_.stacked = !shape_.untouched && shape_.height > 1;
+    shape_.channels *= shape_.height;
+  }
+
+  // A layer has made pixels or frames of so many values.
+  void made(int64_t channels) {
+    shape_.channels = channels;
+    shape_.untouched = shape_.stacked = false;
   }
 
   void require_image() const {

@@ -166,6 +166,10 @@ size_t maker_of(const Graph& g, ValueId id) {
 }  // namespace
 
 std::string objection_to_cuts(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    if (time_rule_of(node).kind == TimeKind::whole)
+      return str("the op '", node.op, "' makes each frame of all frames of its sequence");
+  }
   // Cuts are at multiples of every level's factor; these levels have none.
   for (const Level& level : graph.levels) {
     if (level.column > 0) {

@@ -83,7 +83,7 @@ struct ChunkGraph {
   int32_t least_blocks = 1;
 };
 
-// Why a graph's sequences cannot be cut, whatever its ops; empty: they can. Both functions below
+// Why a graph's sequences cannot be cut at all; empty: they can. Both functions below
 // throw InputError with it.
 std::string objection_to_cuts(const Graph& graph);
 

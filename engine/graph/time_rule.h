@@ -22,6 +22,7 @@ enum class TimeKind {
   recurrent,  // states pass from frame to frame
   window,     // makes a frame of neighbouring ones
   pooled,     // makes one row per sequence of all its frames
+  whole,      // makes each frame of all frames of its sequence, in another way: not to be cut
   loss,       // a loss of all frames of a sequence, by recursions that pass from frame to frame
   part,       // stands in graphs that are cut already, or not to be cut
 };

@@ -107,6 +107,20 @@ ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon)
   return g.add_node("layer_norm", {x, w, b}, {{"epsilon", epsilon}})[0];
 }
 
+ValueId group_norm(Graph& g, ValueId x, const std::string& name, int groups, double epsilon) {
+  RONDO_CHECK(groups >= 1, "group_norm '", name, "': ", groups, " groups");
+  const Shape& shape = g.shape(x);
+  const int64_t height = std::max<int64_t>(shape.height, 1), channels = shape.cols / height;
+  if (channels % groups != 0) {
+    fail_input(name, ": ", groups, " groups do not divide ", channels,
+               " channels; expected as many channels in each group");
+  }
+  const ValueId w = g.add_parameter(name + ".weight", 1, channels, {Init::constant, 1});
+  const ValueId b = g.add_parameter(name + ".bias", 1, channels, {Init::constant, 0});
+  return g.add_node("group_norm", {x, w, b},
+                    {{"epsilon", epsilon}, {"groups", int64_t{groups}}, {"height", height}})[0];
+}
+
 ValueId stack_frames(Graph& g, ValueId x, int factor) {
   RONDO_CHECK(factor >= 1, "stack_frames: factor ", factor);
   if (factor == 1) return x;

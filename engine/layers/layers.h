@@ -47,7 +47,7 @@ ValueId conv(Graph& g, ValueId x, const std::string& name, const ConvOptions& op
 // of pixels. Anything else on the frames axis is taken for one of one channel, each of its columns
 // a pixel, the first at the top. What is no layer for images reads an image as it lies in memory,
 // from top to bottom all channels of each pixel, and makes plain frames of it, except for
-// activations, dropout, and layer norm, which leave it an image.
+// activations, dropout, and the norms, which leave it an image.
 struct Conv2dOptions {
   int64_t channels = 0;                         // of the output
   int kernel_height = 1, kernel_width = 1;      // taps along height and time
@@ -123,6 +123,11 @@ ValueId dropout(Graph& g, ValueId x, const std::string& name, double p,
                 DropoutOver over = DropoutOver::values);
 // Normalises over the columns; <name>.weight and <name>.bias are [1, cols].
 ValueId layer_norm(Graph& g, ValueId x, const std::string& name, double epsilon = 1e-5);
+// Normalises each sequence by itself, over all its frames and pixels and the channels of one of
+// `groups` groups of neighbouring channels; of plain frames, columns are channels. <name>.weight
+// and <name>.bias are [1, channels]. Throws InputError, which begins with `name`, where the groups
+// do not divide the channels.
+ValueId group_norm(Graph& g, ValueId x, const std::string& name, int groups, double epsilon = 1e-5);
 // Concatenates each `factor` frames into one; ceil(length / factor) frames remain.
 ValueId stack_frames(Graph& g, ValueId x, int factor);
 // [frames] -> [sequences].

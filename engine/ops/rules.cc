@@ -26,6 +26,8 @@ const std::vector<const OpRule*>& table() {
       &edge_frames_rule(),
       &edge_frames_grad_rule(),
       &fill_rule(),
+      &group_norm_rule(),
+      &group_norm_grad_rule(),
       &images_rule(),
       &layer_norm_rule(),
       &layer_norm_grad_rule(),

@@ -22,6 +22,8 @@ const OpRule& dropout_rule();
 const OpRule& edge_frames_rule();
 const OpRule& edge_frames_grad_rule();
 const OpRule& fill_rule();
+const OpRule& group_norm_rule();
+const OpRule& group_norm_grad_rule();
 const OpRule& images_rule();
 const OpRule& layer_norm_rule();
 const OpRule& layer_norm_grad_rule();

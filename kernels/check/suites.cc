@@ -19,6 +19,7 @@ Suite full_suite() {
   pool_check(suite);
   pool2d_check(suite);
   norm_check(suite);
+  group_norm_check(suite);
   subsample_check(suite);
   beam_search_check(suite);
   conv_check(suite);

@@ -20,6 +20,7 @@ void loss_check(Suite& suite);
 void pool_check(Suite& suite);
 void pool2d_check(Suite& suite);
 void norm_check(Suite& suite);
+void group_norm_check(Suite& suite);
 void subsample_check(Suite& suite);
 void beam_search_check(Suite& suite);
 void conv_check(Suite& suite);

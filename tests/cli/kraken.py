@@ -20,7 +20,7 @@ torch.manual_seed(1)
 from kraken.lib.vgsl import TorchVGSLModel
 from kraken.models import write_safetensors
 codec = {c: [i] for i, c in enumerate(" abcdefghijkl", 1)}
-spec = "[1,16,0,1 Cr3,13,8 Do0.1,2 Mp2,2 Cr3,9,8 Mp2,2 %s Lbx10 Lfx7 O1c14]" % sys.argv[2]
+spec = "[1,16,0,1 Cr3,13,8 Gn4 Do0.1,2 Mp2,2 Cr3,9,8 Mp2,2 Gn2 %s Lbx10 Lfx7 O1c14]" % sys.argv[2]
 model = TorchVGSLModel(vgsl=spec, model_type=["recognition"], codec=codec, seg_type="baselines")
 with torch.no_grad():
     for name, p in model.named_parameters():

@@ -37,6 +37,7 @@ LAYERS = {
     "lstm_height": {"hidden": ("64", COUNT % "1 to 65536"), "bidirectional": ("false", FLAG),
                     "summary": ("true", FLAG)},
     "layer_norm": {},
+    "group_norm": {"groups": ("32", COUNT % "1 to 65536")},
     "stack": {"factor": ("2", COUNT % "1 to 64")},
     "dropout": {"rate": ("0.1", SHARE), "over": ('"values"', 'one of "values", "channels"')},
     "relu": {},

@@ -208,6 +208,23 @@ TEST_CASE("gradient: layer norm") {
   });
 }
 
+TEST_CASE("gradient: group norm of images, and of plain frames") {
+  require_correct(
+      [](Graph& g) {
+        ValueId x = layers::conv2d(g, front(g, 5), "a",
+                                   {.channels = 6, .kernel_height = 3, .kernel_width = 3});
+        x = layers::tanh(g, layers::group_norm(g, x, "images", 3));
+        x = layers::pool2d(g, x, "pool", Pooling2d::mean, 2, 2);
+        x = layers::group_norm(g, layers::linear(g, x, "in", 6), "frames", 2);
+        return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+      },
+      4, {13, 8, 7, 2, 1}, 2);
+  Graph g;
+  CHECK_THROWS_WITH(layers::group_norm(g, front(g, 6), "norm", 4),
+                    "norm: 4 groups do not divide 6 channels; expected as many channels in each "
+                    "group");
+}
+
 TEST_CASE("gradient: pooling and classification") {
   for (auto pool : {layers::last_frame, layers::mean_pool}) {
     require_correct([&](Graph& g) {

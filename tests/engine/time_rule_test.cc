@@ -65,6 +65,25 @@ TEST_CASE("an op that says nothing of time is refused by whoever cuts or places 
   CHECK_THROWS_WITH(shard_graph(g, outputs.loss, 7), told + "be cut in time");
 }
 
+TEST_CASE("an op that makes frames of whole sequences is not cut, but placed in stages") {
+  const auto model = [](Graph& g) {
+    ValueId x = layers::input_frames(g, "features", 6);
+    x = layers::group_norm(g, x, "norm", 2);
+    const ValueId logits =
+        layers::linear(g, layers::lstm(g, x, "l", {.hidden = 8}), "out", classes);
+    return Outputs{layers::ctc_loss(g, logits), logits};
+  };
+  Graph g;
+  const Outputs outputs = model(g);
+  const std::string told =
+      "the op 'group_norm' makes each frame of all frames of its sequence, so a model with it "
+      "cannot ";
+  CHECK_NOTHROW(find_layers(g));
+  CHECK_THROWS_WITH(streaming_graph(g), told + "stream");
+  append_backward(g, outputs.loss);
+  CHECK_THROWS_WITH(shard_graph(g, outputs.loss, 7), told + "be cut in time");
+}
+
 TEST_CASE("a graph that is cut already is not cut again") {
   Graph g;
   const Outputs outputs = shared_weights(g);

@@ -16,6 +16,7 @@ KERNELS = {
     "ctc": ("ctc", ["ctc_test"]),
     "dropout": ("dropout", ["kernels_test"]),
     "gemm": ("gemm", ["gemm_test", "kernels_test"]),
+    "group_norm": ("group_norm", ["kernels_test"]),
     "linear_ctc": ("linear_ctc", ["engine_test [fused]"]),
     "loss": ("cross_entropy mse", ["kernels_test"]),
     "lstm": ("lstm", ["lstm_test", "kernels_test", "plan_test"]),

@@ -101,6 +101,20 @@ TEST_CASE("VGSL: activations, strides, dilations, names, and layers behind the f
         std::vector<LayerConfig>{dropout.set("rate", 0.25)});
 }
 
+TEST_CASE("VGSL: group normalisation, of the channels that are there", "[config]") {
+  LayerConfig norm("group_norm");
+  const auto groups = [&](int n) { return norm.set("groups", n); };
+  LayerConfig down("lstm_height");
+  down.set("hidden", 9);
+  CHECK(layers_of("[1,8,0,1 Cl3,3,32 Gn32 Mp2,2 Gn{name}8 Lfys9 Gn3 Lbx5 Gn10]") ==
+        std::vector<LayerConfig>{conv2d(3, 3, 32), groups(32), pool2d(2, 2), groups(8), down,
+                                 groups(3), lstm(5, true), groups(10)});
+  // Of the features as they come, a row of pixels is a channel behind the fold.
+  CHECK(layers_of("[1,8,0,1 S1(1x0)1,3 Gn4 Lfx2]") ==
+        std::vector<LayerConfig>{groups(4), lstm(2, false)});
+  CHECK(parse_vgsl("[1,8,0,1 Cl3,3,32 Gn32 S1(1x0)1,3 Lfx2]", "x").names[1] == "Gn_1");
+}
+
 TEST_CASE("VGSL: what cannot be read is told with its place", "[config]") {
   const auto at = [](int character, const std::string& found_and_expected) {
     return str("conf.toml:3: model.vgsl, character ", character, ": found ", found_and_expected);
@@ -113,7 +127,18 @@ TEST_CASE("VGSL: what cannot be read is told with its place", "[config]") {
   CHECK(error_of("[1,48,0,3 Lbx9]") == at(9, "'3', expected 1 as the channels of the images"));
   CHECK(
       error_of("[1,48,0,1 Xy3]").starts_with(at(11, "'Xy3]', expected a layer: C (convolution)")));
-  CHECK(error_of("[1,48,0,1 Gn32]").starts_with(at(11, "'Gn32]', expected a layer")));
+  CHECK(error_of("[1,48,0,1 Gn1]") ==
+        at(11, "'Gn1]', expected a convolution first: the image has one channel"));
+  CHECK(error_of("[1,48,0,1 Cl3,3,8 Gn0]") ==
+        at(21, "'0]', expected the number of groups, from 1 to 65536"));
+  CHECK(error_of("[1,48,0,1 Cl3,3,8 Gn3]") ==
+        at(21, "'3]', expected a divisor of the 8 channels that are here"));
+  CHECK(error_of("[1,4,0,1 Lby9 Mp2,1 Gn5]") ==
+        at(23, "'5]', expected a divisor of the 18 channels that are here"));
+  CHECK(error_of("[1,4,0,1 Cl3,3,8 S1(1x0)1,3 Gn8]") ==
+        at(29,
+           "'Gn8]', expected a group normalisation before S1(1x0)1,3, or behind the next "
+           "layer"));
   CHECK(error_of("[1,48,0,1 (Lfx3 Lbx4)]").starts_with(at(11, "'(Lfx3', expected a layer")));
   CHECK(error_of("[1,48,0,1 Cm3,3,4]") ==
         at(12, "'m3,3,4]', expected s, t, r or l: sigmoid, tanh, ReLU or none"));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* vgsl =
     "[1,8,0,1 Cr{C_0}3,5,2 Mp{Mp_1}2,2 Do{Do_2}0.1,2 Lfys{L_3}3 Ct{C_4}1,3,4 Lbx{L_5}2 "
-    "O{O_6}1c3]";
+    "Gn{Gn_6}2 O{O_7}1c3]";
 
 // A kraken file made by hand: tensors with values that say where they come from.
 struct KrakenFile {
@@ -40,8 +40,10 @@ struct KrakenFile {
                                                         {"L_5.layer.weight_hh_l0_reverse", {8, 2}},
                                                         {"L_5.layer.bias_ih_l0_reverse", {8}},
                                                         {"L_5.layer.bias_hh_l0_reverse", {8}},
-                                                        {"O_6.lin.weight", {3, 4}},
-                                                        {"O_6.lin.bias", {3}}};
+                                                        {"Gn_6.layer.weight", {4}},
+                                                        {"Gn_6.layer.bias", {4}},
+                                                        {"O_7.lin.weight", {3, 4}},
+                                                        {"O_7.lin.bias", {3}}};
   std::map<std::string, std::vector<float>> values;
 
   std::string write(const TemporaryFolder& folder) {
@@ -120,7 +122,7 @@ TEST_CASE("a model of kraken's: layers, alphabet, and where its tensors go") {
   CHECK_FALSE(d.config.features.contrast);
   std::string types;
   for (const LayerConfig& l : d.config.model.layer) types += l.type().name + " ";
-  CHECK(types == "conv2d relu pool2d dropout lstm_height conv tanh lstm ");
+  CHECK(types == "conv2d relu pool2d dropout lstm_height conv tanh lstm group_norm ");
   CHECK(d.config.model.layer[2].flag("whole"));
   CHECK(model.remarks.empty());
   CHECK(tensor(model, "conv2d0.weight") == file.values["C_0.co.weight"]);
@@ -131,7 +133,9 @@ TEST_CASE("a model of kraken's: layers, alphabet, and where its tensors go") {
   for (size_t i = 0; i < 8; ++i)
     CHECK(tensor(model, "lstm7.0.bias")[i] ==
           file.values["L_5.layer.bias_ih_l0"][i] + file.values["L_5.layer.bias_hh_l0"][i]);
-  CHECK(tensor(model, "output.bias") == file.values["O_6.lin.bias"]);
+  CHECK(tensor(model, "group_norm8.weight") == file.values["Gn_6.layer.weight"]);
+  CHECK(tensor(model, "group_norm8.bias") == file.values["Gn_6.layer.bias"]);
+  CHECK(tensor(model, "output.bias") == file.values["O_7.lin.bias"]);
 }
 
 TEST_CASE("a model that goes to kraken's format and back says the same") {
@@ -149,8 +153,8 @@ TEST_CASE("a model that goes to kraken's format and back says the same") {
 
 TEST_CASE("files of kraken's that cannot be used are refused by their names") {
   KrakenFile f;
-  f.model["vgsl"] = "[1,8,0,1 Gn4 O1c3]";
-  CHECK(refusal(f).starts_with(" (its vgsl), character 10: found 'Gn4', expected a layer"));
+  f.model["vgsl"] = "[1,8,0,1 A1,2 O1c3]";
+  CHECK(refusal(f).starts_with(" (its vgsl), character 10: found 'A1,2', expected a layer"));
   f = {};
   f.model["vgsl"] = "[1,8,0,1 S1(1x0)1,3 Lbx2]";
   CHECK(refusal(f) == ": has no output layer of characters (O1c) in its vgsl");
@@ -177,8 +181,8 @@ TEST_CASE("files of kraken's that cannot be used are refused by their names") {
   f.shapes["L_5.layer.weight_hh_l0"] = {8, 3};
   CHECK(refusal(f) == ": tensor 'net.nn.L_5.layer.weight_hh_l0' is f32[8, 3], expected f32[8, 2]");
   f = {};
-  f.shapes.erase("O_6.lin.bias");
-  CHECK(refusal(f).find("net.nn.O_6.lin.bias") != std::string::npos);
+  f.shapes.erase("O_7.lin.bias");
+  CHECK(refusal(f).find("net.nn.O_7.lin.bias") != std::string::npos);
   f = {};
   f.model["vgsl"] = "[1,8,0,1 Cr{C_0}2,5,2 Lfys{L_3}3 O{O_6}1c3]";
   CHECK(refusal(f).starts_with(": has a convolution with a kernel of 2, after which"));

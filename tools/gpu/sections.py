@@ -56,8 +56,8 @@ BESIDE_PEERS = ["ctc/bench/f32/T1000", "lstm_step/peers_h512_b32_t200_d2_bf16",
                 "lstm_step/peers", "lstm_forward/peers"]
 ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_forward/bench_h512_b16",
          "lstm_backward/bench_h512_b16", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
-         "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "pointwise", "reduce_rows",
-         "adam", "cast", "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
+         "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "group_norm", "pointwise",
+         "reduce_rows", "adam", "cast", "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
          "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "combine_totals", "loss_totals",
          "optimizer_prepare"]
 PEERS_SHARE = 0.65  # of the time

@@ -171,6 +171,12 @@ class Reader {
       read_convolution(layer, from, to, {"kernel"}, {"dilation"});
     } else if (type == "lstm" || type == "lstm_height") {
       read_lstm(layer, from + ".layer", type == "lstm" ? to + ".0" : to);
+    } else if (type == "group_norm") {
+      for (const char* part : {".weight", ".bias"}) {
+        const StoredTensor& t = stored(from + ".layer" + part, {-1});
+        const auto values = t.as<float>();
+        add(to + part, {1, t.shape[0]}, {values.begin(), values.end()});
+      }
     }
   }
 
@@ -306,6 +312,9 @@ class Writer {
   }
 
   void add_layer() {
+    for (const char* of_images : {"conv2d", "pool2d", "lstm_height"}) {
+      if (type() == of_images) untouched_ = false;
+    }
     if (type() == "conv2d") {
       add_convolution(
           layer().integer("kernel_height"), layer().integer("kernel_width"),
@@ -325,6 +334,13 @@ class Writer {
       const bool channels =
           layer().choice<layers::DropoutOver>("over") == layers::DropoutOver::channels;
       add_dropout(layer().real("rate"), channels ? 2 : 1);
+    } else if (type() == "group_norm") {
+      // What no layer has made an image is frames here, whose values are channels.
+      if (untouched_) fold();
+      const std::string block = name("Gn");
+      spec_ += str(" Gn{", block, "}", layer().integer("groups"));
+      for (const char* part : {".weight", ".bias"})
+        put(block + ".layer" + part, own() + part, {-1});
     } else if (type() == "lstm") {
       add_lstm();
     } else if (type() == "lstm_height") {
@@ -410,6 +426,7 @@ class Writer {
   size_t at_ = 0;
   int count_ = 0, remarks_of_pooling_ = 0;
   bool image_ = true;
+  bool untouched_ = true;  // no layer has made an image of the features
   std::vector<TensorToWrite> tensors_;
   std::deque<std::vector<float>> zeros_;
   std::vector<std::string> remarks_;

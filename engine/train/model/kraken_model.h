@@ -5,6 +5,8 @@
 // tensors <prefix>.nn.<name>.co.weight (convolutions), .layer.weight_ih_l0, ... (LSTMs, as PyTorch
 // has them) and .lin.weight (the output). (kraken 7, "Model formats" in its documentation.)
 //
+// Group normalisation has <name>.layer.weight and .bias.
+//
 // What a layer computes is the same here and there; pooling drops the frames that fill no window
 // (pool2d, whole = true). Of a line the same pixels go in where it is as high as the model's
 // images; otherwise the two programs scale differently, by less than a grey level on average.
