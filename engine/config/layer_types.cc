@@ -42,7 +42,8 @@ ValueId build_conv2d(Graph& g, ValueId x, const std::string& name, const LayerCo
                          .stride_height = layer.integer("stride_height"),
                          .stride_width = layer.integer("stride_width"),
                          .dilation_height = layer.integer("dilation_height"),
-                         .dilation_width = layer.integer("dilation_width")});
+                         .dilation_width = layer.integer("dilation_width"),
+                         .groups = layer.integer("groups")});
 }
 
 ValueId build_pool2d(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
@@ -117,16 +118,19 @@ std::span<const LayerType> layer_types() {
       {.name = "conv2d",
        .prefix = "conv2d",
        .help = "a convolution over height and time of images, whose columns of pixels are frames",
-       .options = {{"channels", 32, from(1, 65536), "outputs per pixel"},
-                   {"kernel_height", 3, from(1, 1024),
-                    "pixels that an output is made of, along the "
-                    "height"},
-                   {"kernel_width", 3, from(1, 1024), "the same, along time"},
-                   {"stride_height", 1, from(1, 64), "so many rows of pixels become one"},
-                   {"stride_width", 1, from(1, 64), "so many frames become one"},
-                   {"dilation_height", 1, from(1, 1024), "rows from one of the kernel to the next"},
-                   {"dilation_width", 1, from(1, 1024),
-                    "frames from one of the kernel to the next"}},
+       .options =
+           {{"channels", 32, from(1, 65536), "outputs per pixel"},
+            {"kernel_height", 3, from(1, 1024),
+             "pixels that an output is made of, along the "
+             "height"},
+            {"kernel_width", 3, from(1, 1024), "the same, along time"},
+            {"stride_height", 1, from(1, 64), "so many rows of pixels become one"},
+            {"stride_width", 1, from(1, 64), "so many frames become one"},
+            {"dilation_height", 1, from(1, 1024), "rows from one of the kernel to the next"},
+            {"dilation_width", 1, from(1, 1024), "frames from one of the kernel to the next"},
+            {"groups", 1, from(1, 65536),
+             "groups of channels, on either side, that have nothing to do with each other; as "
+             "many as channels: each by itself (depthwise)"}},
        .build = build_conv2d,
        .frames_per_frame = "stride_width"},
       {.name = "pool2d",

@@ -25,13 +25,16 @@ ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions
               o.dilation_height, " x ", o.dilation_width);
   const Shape shape = g.shape(x);
   const int64_t height = height_of(shape), in = shape.cols / height;
-  const int64_t taps = int64_t{o.kernel_height} * o.kernel_width;
+  if (o.groups < 1 || in % o.groups != 0 || o.channels % o.groups != 0) {
+    fail_input(name, ": ", o.groups, " groups do not divide ", in, " channels of the input and ",
+               o.channels, " of the output; expected as many channels in each group");
+  }
+  const int64_t taps = int64_t{o.kernel_height} * o.kernel_width, terms = in / o.groups * taps;
   const Conv2dAxis time = conv2d_same(o.kernel_width, o.stride_width, o.dilation_width);
   const Conv2dAxis rows = conv2d_same(o.kernel_height, o.stride_height, o.dilation_height);
   const int to = level_after(g, x, o.stride_width);
-  const double bound = 1 / std::sqrt(static_cast<double>(in * taps));
-  const ValueId w =
-      g.add_parameter(name + ".weight", o.channels, in * taps, {Init::uniform, bound});
+  const double bound = 1 / std::sqrt(static_cast<double>(terms));
+  const ValueId w = g.add_parameter(name + ".weight", o.channels, terms, {Init::uniform, bound});
   g.value(w).taps = taps;
   g.value(w).tap_rows = o.kernel_height;
   const ValueId b = g.add_parameter(name + ".bias", 1, o.channels, {Init::constant, 0});
@@ -44,6 +47,7 @@ ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions
                      {"row_stride", int64_t{o.stride_height}},
                      {"row_dilation", int64_t{o.dilation_height}},
                      {"above", int64_t{rows.before}},
+                     {"groups", int64_t{o.groups}},
                      {"height", height},
                      {"out_height", (height + o.stride_height - 1) / o.stride_height},
                      {"from", int64_t{shape.level}},

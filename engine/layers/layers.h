@@ -53,13 +53,16 @@ struct Conv2dOptions {
   int kernel_height = 1, kernel_width = 1;      // taps along height and time
   int stride_height = 1, stride_width = 1;      // so many rows, or frames, become one
   int dilation_height = 1, dilation_width = 1;  // rows, or frames, from tap to tap
+  int groups = 1;                               // of channels, on either side
 };
 
 // A convolution over height and time. Images are padded with zeros so that ceil(height /
 // stride_height) rows and ceil(length / stride_width) frames come out; of an even kernel one row
-// more is above, and one frame more before, than below and behind. <name>.weight [channels,
-// channels of x * taps], in files [channels, channels of x, kernel_height, kernel_width],
-// <name>.bias [1, channels].
+// more is above, and one frame more before, than below and behind. An output is made of the
+// channels of its group alone (kernels/conv2d/conv2d.h). <name>.weight [channels, channels of x /
+// groups * taps], in files [channels, channels of x / groups, kernel_height, kernel_width],
+// <name>.bias [1, channels]. Throws InputError, which begins with `name`, where groups do not
+// divide the channels.
 ValueId conv2d(Graph& g, ValueId x, const std::string& name, const Conv2dOptions& options);
 // The greatest, or the mean, of each `height` x `width` pixels that lie side by side: floor(image's
 // height / height) rows and ceil(length / width) frames come out, the last of what is left. Throws

@@ -1,9 +1,10 @@
 // conv2d: a convolution over height and time of images, whose columns of pixels are the frames.
-//   inputs   x, w [out, in * rows * columns of the kernel], bias [1, out], before, after   (absent:
+//   inputs   x, w [out, in / groups * rows * columns of the kernel], bias [1, out], before, after
+//   (absent:
 //            no_value)
 //   output   y
 //   attributes kernel, stride, dilation, left: along time; kernel_rows, row_stride, row_dilation,
-//            above: along the height; height and out_height of x and y; from and to: levels
+//            above: along the height; groups; height and out_height of x and y; from and to: levels
 #include "kernels/conv2d/conv2d.h"
 
 #include "engine/ops/convolution.h"
@@ -24,8 +25,9 @@ Conv2dDims dims_of(const Graph& g, const Node& node, ValueId w) {
               integer("above")};
   d.in_height = integer("height");
   d.out_height = integer("out_height");
+  d.groups = node.attributes.integer("groups");
   d.out = g.shape(w).rows;
-  d.in = g.shape(w).cols / (int64_t{d.time.kernel} * d.height.kernel);
+  d.in = g.shape(w).cols / d.taps() * d.groups;
   return d;
 }
 

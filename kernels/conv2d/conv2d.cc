@@ -23,6 +23,8 @@ void check_cols(const char* name, const TensorView& v, int64_t cols, DType t) {
 void check_dims(const Conv2dDims& d, const PackedView& from, const PackedView& to) {
   RONDO_CHECK(d.in >= 1 && d.out >= 1 && d.in_height >= 1 && d.out_height >= 1, "conv2d: ", d.in,
               " channels ", d.in_height, " high to ", d.out, " channels ", d.out_height, " high");
+  RONDO_CHECK(d.groups >= 1 && d.in % d.groups == 0 && d.out % d.groups == 0, "conv2d: ", d.groups,
+              " groups of ", d.in, " channels to ", d.out);
   check_axis("the height", d.height);
   check_axis("time", d.time);
   RONDO_CHECK(from.capacity.sequences == to.capacity.sequences, "conv2d: layouts of ",
@@ -37,7 +39,7 @@ void check_halo(const Conv2dDims& d, const PackedView& from, const TensorView& h
 }
 
 void check_weights(const Conv2dDims& d, const TensorView& w, DType t) {
-  const int64_t cols = d.in * d.height.kernel * d.time.kernel;
+  const int64_t cols = d.weight_cols();
   RONDO_CHECK(!w || (w.rank == 2 && w.dim(0) == d.out && w.dim(1) == cols && w.dtype == t),
               "conv2d: weights of rank ", w.rank, " and type ", name_of(w.dtype), ", expected ",
               name_of(t), " [", d.out, ", ", cols, "]");
@@ -96,40 +98,53 @@ void check_conv2d(const Conv2dGradWeightArgs& a) {
 }
 
 Conv2dGather conv2d_forward(const Conv2dDims& d) {
-  const int64_t taps = int64_t{d.height.kernel} * d.time.kernel;
   return {forward_taps(d.height),
           forward_taps(d.time),
+          d.in / d.groups,
+          d.out / d.groups,
           d.in,
           d.out,
           d.in_height,
           d.out_height,
-          taps,
-          d.in * taps,
+          d.taps(),
+          d.weight_cols(),
           d.time.kernel,
+          d.groups,
           {}};
 }
 
 Conv2dGather conv2d_backward(const Conv2dDims& d) {
-  const int64_t taps = int64_t{d.height.kernel} * d.time.kernel;
   return {backward_taps(d.height),
           backward_taps(d.time),
+          d.out / d.groups,
+          d.in / d.groups,
           d.out,
           d.in,
           d.out_height,
           d.in_height,
-          d.in * taps,
-          taps,
+          d.weight_cols(),
+          d.taps(),
           d.time.kernel,
+          d.groups,
           {}};
 }
 
 Conv2dGather conv2d_unfolded(Conv2dGather g) {
-  const bool few = g.source_channels == 1 && g.height.count < 8;
+  const bool few = g.source_pixel == 1 && g.height.count < 8;
   if (!few || g.time.count == 1 || g.time.divide != 1) return g;
   g.beside = g.time;
   g.time = {};
   g.source_channels = g.beside.count;
   g.source_stride = 1;  // channel l is column l of the kernel
+  return g;
+}
+
+Conv2dGather conv2d_depthwise(Conv2dGather g) {
+  if (g.groups == 1 || g.source_channels != 1 || g.target_channels != 1) return g;
+  g.depthwise = true;
+  g.source_channels = g.target_channels = g.groups;
+  g.source_stride = g.target_stride;  // from a channel's weights to the next one's
+  g.groups = 1;
   return g;
 }
 

@@ -16,7 +16,7 @@ __device__ const T* pixel_at(const Conv2dGather& g, const ConvSource& source, in
   const ConvPlace place = conv_place(source, n, t);
   if (place.part == ConvPart::none) return nullptr;
   return static_cast<const T*>(conv_array(source, place.part)) +
-         (place.row * g.source_height + height) * g.source_channels;
+         (place.row * g.source_height + height) * g.source_pixel;
 }
 
 // The position of the source that tap k of `position` reaches; -1 where a stride jumps over it.
@@ -60,6 +60,7 @@ template <class T>
 __device__ float gathered(const GatherArgs<T>& a, int64_t n, int64_t t, int64_t height,
                           int64_t channel) {
   const Conv2dGather& g = a.gather;
+  const int64_t group = channel / g.target_channels, o = channel % g.target_channels;
   float sum = 0;
   for (int64_t l = 0; l < g.time.count; ++l) {
     int64_t frame;
@@ -69,7 +70,8 @@ __device__ float gathered(const GatherArgs<T>& a, int64_t n, int64_t t, int64_t 
       if (!tap_reaches(g.height, height, k, &row)) continue;
       const T* pixel = pixel_at<T>(g, a.source, n, frame, row);
       if (pixel == nullptr) continue;
-      const T* w = a.w + channel * g.target_stride + k * g.time.count + l;
+      pixel += group * g.source_channels;
+      const T* w = a.w + group * g.group_weights() + o * g.target_stride + k * g.time.count + l;
       for (int64_t c = 0; c < g.source_channels; ++c) {
         sum = fmaf(to_float(pixel[c]), to_float(w[c * g.source_stride]), sum);
       }
@@ -83,11 +85,11 @@ __global__ void conv2d_gather(GatherArgs<T> a) {
   const Conv2dGather& g = a.gather;
   const int64_t cols = g.target_cols();
   for_elements<1>(conv_target_rows(a.targets) * cols, true, [&](int64_t i, auto) {
-    const int64_t col = i % cols, channel = col % g.target_channels;
+    const int64_t col = i % cols, channel = col % g.target_pixel;
     int64_t n, t;
     float value = 0;
     if (target_frame(a.targets, i / cols, &n, &t)) {
-      value = gathered(a, n, t, col / g.target_channels, channel);
+      value = gathered(a, n, t, col / g.target_pixel, channel);
       if (a.bias) value += a.bias[channel];
     }
     a.out[i] = to<T>(value);
@@ -105,8 +107,8 @@ struct WeightArgs {
   bool accumulate;
 };
 
-// Block (32 output channels, term): the term (channel, row, column) of the weights that is number
-// blockIdx.y, or the bias behind the last.
+// Block (32 output channels, term): the term (channel of the group, row, column) of the weights
+// that is number blockIdx.y, or the bias behind the last.
 template <class T>
 __global__ void conv2d_grad_weight(WeightArgs<T> a, int64_t terms) {
   const Conv2dGather& g = a.gather;
@@ -117,18 +119,19 @@ __global__ void conv2d_grad_weight(WeightArgs<T> a, int64_t terms) {
     const int64_t l = term % g.time.count, k = term / g.time.count % g.height.count;
     const int64_t c = term / g.time.count / g.height.count;
     double total[1] = {};
-    sum_columns<1>(0, pixels, o < g.target_channels, total, [&](int64_t p) -> Floats<1> {
-      const float dy = to_float(a.dy[p * g.target_channels + o]);
+    const int64_t first = o / g.target_channels * g.source_channels;  // of the group
+    sum_columns<1>(0, pixels, o < g.target_pixel, total, [&](int64_t p) -> Floats<1> {
+      const float dy = to_float(a.dy[p * g.target_pixel + o]);
       if (bias) return {{dy}};
       int64_t n, t, frame, row;
       target_frame({ConvPart::frames, a.to, 0}, p / height, &n, &t);
       tap_reaches(g.time, t, l, &frame);
       tap_reaches(g.height, p % height, k, &row);
       const T* pixel = pixel_at<T>(g, a.source, n, frame, row);
-      return {{pixel ? dy * to_float(pixel[c]) : 0.0f}};
+      return {{pixel ? dy * to_float(pixel[first + c]) : 0.0f}};
     });
     float* out = bias ? a.dbias : a.dw;
-    if (out == nullptr || threadIdx.x >= 32 || o >= g.target_channels) continue;
+    if (out == nullptr || threadIdx.x >= 32 || o >= g.target_pixel) continue;
     out += bias ? o : o * g.target_stride + term;
     *out = static_cast<float>(total[0] + (a.accumulate ? static_cast<double>(*out) : 0.0));
   }
@@ -183,7 +186,7 @@ void conv2d_grad_weight_gpu(const Context& context, const Conv2dGradWeightArgs& 
                              a.accumulate};
     launch(context,
            {.kernel = "conv2d_grad_weight",
-            .grid = {blocks_for(g.target_channels, 32),
+            .grid = {blocks_for(g.target_pixel, 32),
                      static_cast<unsigned>(terms < 65535 ? terms + 1 : 65535)},
             .block = {block_threads},
             .shared_bytes = sizeof(ColumnSums<1>)},

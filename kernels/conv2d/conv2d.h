@@ -2,14 +2,17 @@
 // are the frames.
 //
 //   conv2d              y[t, g, o] = b[o] + sum of w[o, i, k, l] x[t', g', i] over rows k and
-//   columns
-//                       l of the kernel and channels i, where
+//                       columns l of the kernel and channels i, where
 //                         g' = g * height.stride + k * height.dilation - height.before
 //                         t' = t * time.stride + l * time.dilation - time.before
 //   conv2d_grad_input   dx[t', g', i] = sum of w[o, i, k, l] dy[t, g, o] over all o and all
 //                       (t, g, k, l) that reach it
 //   conv2d_grad_weight  dw[o, i, k, l] (+)= sum of dy[t, g, o] x[t', g', i] over the pixels of y,
 //                       dbias[o] (+)= sum of dy[t, g, o]
+//
+// With groups, channels are divided into as many groups of neighbours, in x as in y, and y's are
+// made of x's of the same group alone: i counts those. Depthwise convolutions have as many groups
+// as channels.
 //
 // The kernel is not mirrored, as in other libraries. Pixels above and below the image count as
 // zeros, and so do frames before a sequence's first and past its last, unless `before` and `after`
@@ -18,12 +21,11 @@
 // Shapes: a frame holds its pixels from top to bottom, and of each pixel all channels: x, dx
 //   [rows, in_height * in] in layout `from`; y, dy [rows', out_height * out] in layout `to`, which
 //   has the same sequences in the same order, of any lengths. out_height and the lengths say what
-//   is computed, and so where the padding at the bottom and behind ends. w, dw [out, in *
-//   height.kernel
-//   * time.kernel]: PyTorch's [out, in, height, width]. bias, dbias [out] or absent. before,
-//   dbefore [L, N, in_height * in], after, dafter [R, N, in_height * in], N = capacity.sequences;
-//   each may be absent, and so may dx, dw. What dbefore and dafter hold of sequences without frames
-//   is zero.
+//   is computed, and so where the padding at the bottom and behind ends. w, dw [out, in /
+//   groups * height.kernel * time.kernel]: PyTorch's [out, in / groups, height, width]. bias, dbias
+//   [out] or absent. before, dbefore [L, N, in_height * in], after, dafter [R, N, in_height * in],
+//   N = capacity.sequences; each may be absent, and so may dx, dw. What dbefore and dafter hold of
+//   sequences without frames is zero.
 // dtypes: x, y, w and their gradients f32, bf16 or f64 (the same), but bias, dw and dbias f32 (f64
 //   for f64). Sums are f32 (double in ref), and products of bf16 are exact; the CPU's instruction
 //   for them (avx512bf16) takes subnormals for zeros.
@@ -38,7 +40,8 @@
 // Architectures", 2018): frames are copied into a padded strip that stays in the cache, weights are
 // arranged in panels of output channels, and pixels below one another share every load of weights.
 // Where the CPU multiplies pairs of bf16, strips and panels hold pairs. Of images with one channel
-// all columns of a window are copied side by side.
+// all columns of a window are copied side by side. Groups are done one after the other; of
+// depthwise convolutions with as many outputs as inputs all at once, vectors along the channels.
 #pragma once
 
 #include "kernels/base/op.h"
@@ -67,6 +70,11 @@ struct Conv2dDims {
   int64_t in = 1, out = 1;  // channels
   int32_t in_height = 1, out_height = 1;
   Conv2dAxis height, time;
+  int64_t groups = 1;  // divides in and out
+
+  constexpr int64_t taps() const { return int64_t{height.kernel} * time.kernel; }
+  // Columns of the weights.
+  constexpr int64_t weight_cols() const { return in / groups * taps(); }
 };
 
 struct Conv2dArgs {

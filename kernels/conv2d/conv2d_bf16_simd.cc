@@ -23,6 +23,7 @@ struct Dot {
   }
 };
 
+#include "kernels/conv2d/conv2d_depthwise.h"
 #include "kernels/conv2d/conv2d_micro.h"
 
 }  // namespace

@@ -42,9 +42,7 @@ Args with_layouts(Case& c, const Problem& p, const std::vector<int32_t>& lengths
 
 int64_t in_cols(const Problem& p) { return p.dims.in_height * p.dims.in; }
 int64_t out_cols(const Problem& p) { return p.dims.out_height * p.dims.out; }
-int64_t weight_cols(const Problem& p) {
-  return p.dims.in * p.dims.height.kernel * p.dims.time.kernel;
-}
+int64_t weight_cols(const Problem& p) { return p.dims.weight_cols(); }
 
 // Frames before a part that convolutions reach; one more or less than that is right as well.
 int64_t before_frames(const Problem& p) { return p.dims.time.before; }
@@ -128,6 +126,53 @@ std::string name_of_axis(const Axis& a) {
              a.behind);
 }
 
+// Groups of channels: depthwise, of every width of a vector's rest and with more outputs than
+// inputs, and groups that are small convolutions.
+void add_groups(Suite& suite, const std::vector<std::vector<int32_t>>& batches) {
+  struct Size {
+    int64_t in, out, groups;
+    int32_t height;
+  };
+  const Axis heights[] = {
+      {{3, 1, 1, 1}, 1}, {{4, 2, 1, 2}, 1}, {{3, 3, 2, 1}, 2}, {{5, 1, 1, 0}, 0}};
+  const Axis times[] = {{{5, 1, 1, 2}, 2}, {{3, 2, 1, 1}, 1}, {{2, 2, 2, 0}, 2}};
+  int number = 0;
+  for (const Size& s :
+       {Size{3, 3, 3, 6}, Size{8, 8, 8, 13}, Size{17, 17, 17, 9}, Size{48, 48, 48, 5},
+        Size{4, 12, 4, 7}, Size{6, 4, 2, 8}, Size{12, 36, 3, 5}, Size{40, 34, 2, 6}}) {
+    for (const Axis& height : heights) {
+      for (DType dtype : {DType::f32, DType::bf16}) {
+        const Axis& time = times[number % 3];
+        Problem p;
+        p.dims = {s.in,        s.out,     s.height, windows(height.axis, s.height, height.behind),
+                  height.axis, time.axis, s.groups};
+        p.behind = time.behind;
+        p.dtype = dtype;
+        p.halo = number % 2 == 0;
+        p.bias = number % 4 < 2;
+        const size_t batch = number % 5 == 0 ? static_cast<size_t>(number / 5 % 4) : 3;
+        ++number;
+        add_all(suite,
+                str("groups ", s.groups, " height ", name_of_axis(height), " time ",
+                    name_of_axis(time), p.halo ? " halo/" : "/", name_of(dtype), "/batch ", batch,
+                    "/", s.height, "x", s.in, "->", s.out),
+                p, batches[batch]);
+      }
+    }
+  }
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Problem p;
+    p.dims = {64, 64, 24, 24, conv2d_same(3, 1, 1), conv2d_same(3, 1, 1), 64};
+    p.behind = 1;
+    p.dtype = dtype;
+    const std::vector<int32_t> lines(8, 522);
+    const std::string label = str("depthwise 3x3/", name_of(dtype), "/8x24x522/64");
+    suite.add_bench<Conv2dArgs>(label, [=](Case& c) { forward_case(c, p, lines); });
+    suite.add_bench<Conv2dGradInputArgs>(label, [=](Case& c) { grad_input_case(c, p, lines); });
+    suite.add_bench<Conv2dGradWeightArgs>(label, [=](Case& c) { grad_weight_case(c, p, lines); });
+  }
+}
+
 // The layers of kraken's default recogniser for lines 48 high and 1,043 wide.
 void add_benches(Suite& suite) {
   struct Layer {
@@ -207,6 +252,7 @@ void conv2d_check(Suite& suite) {
     p.dtype = dtype;
     add_all(suite, str("kernel 3x19/long/", name_of(dtype), "/6x4->5"), p, {300, 70, 20, 3});
   }
+  add_groups(suite, batches);
   add_benches(suite);
 }
 

@@ -23,11 +23,31 @@ constexpr int64_t most_partitions = 8;
 // Slots of dy that stay in the first cache while the kernel's columns go over them.
 constexpr int64_t near_slots = 4096;
 
-Conv2dSlots gather_slots(const Conv2dKernel& kernel) {
-  return kernel.depth == 2 ? Conv2dSlots::channel_pairs : Conv2dSlots::values;
+// Values in a slot: depthwise convolutions have no sums over neighbouring channels.
+int depth_of(const Conv2dKernel& kernel, const Conv2dGather& g) {
+  return g.depthwise ? 1 : kernel.depth;
 }
-Conv2dSlots outer_slots(const Conv2dKernel& kernel) {
-  return kernel.depth == 2 ? Conv2dSlots::pixel_pairs : Conv2dSlots::values;
+Conv2dSlots gather_slots(const Conv2dKernel& kernel, const Conv2dGather& g) {
+  return depth_of(kernel, g) == 2 ? Conv2dSlots::channel_pairs : Conv2dSlots::values;
+}
+Conv2dSlots outer_slots(const Conv2dKernel& kernel, const Conv2dGather& g) {
+  return depth_of(kernel, g) == 2 ? Conv2dSlots::pixel_pairs : Conv2dSlots::values;
+}
+
+// As CPUs compute it.
+Conv2dGather cpu_gather(const Conv2dGather& g) { return conv2d_depthwise(conv2d_unfolded(g)); }
+
+// What is read, or written, from the first channel of a group on.
+template <class Pointer>
+Pointer from_channel(Pointer p, int64_t channel, DType dtype) {
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char, char>;
+  return p ? static_cast<Byte*>(p) + static_cast<size_t>(channel) * size_of(dtype) : nullptr;
+}
+ConvSource from_channel(ConvSource source, int64_t channel, DType dtype) {
+  for (const void** array : {&source.rows, &source.before, &source.after})
+    *array = from_channel(*array, channel, dtype);
+  return source;
 }
 
 // Neighbouring frames of one sequence: places first to last among the wanted ones.
@@ -116,31 +136,35 @@ struct GatherThread {
 };
 
 Conv2dTerms gather_terms(Carver& carver, const Conv2dKernel& kernel, const Conv2dGather& g) {
-  return {carver, g, gather_slots(kernel),
-          kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
+  return {carver, g, gather_slots(kernel, g),
+          g.depthwise
+              ? 1
+              : kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
 }
 
 struct GatherCall {
   const Conv2dKernel& kernel;
   const Conv2dGather& g;
-  const ConvSource& source;
+  const ConvSource& source;  // from the group's first channel on
   const DType dtype;
   const Conv2dTerms& terms;
+  const int64_t group;
 
   void block(GatherThread& thread, const Blocks& blocks, const Block& b, void* out) const {
     const int64_t cols = g.target_cols(), n = b.sequence;
-    const auto row = [&](int64_t j) {
-      return static_cast<char*>(out) +
-             static_cast<size_t>(blocks.row(n, j) * cols) * size_of(dtype);
+    const auto row = [&](int64_t j, int64_t channel) {
+      return from_channel(static_cast<char*>(out), blocks.row(n, j) * cols + channel, dtype);
     };
     if (!blocks.exists(n)) {
+      if (group > 0) return;  // the first one has cleared all
       for (int64_t j = b.first; j <= b.last; ++j)
-        std::fill_n(row(j), static_cast<size_t>(cols) * size_of(dtype), char{0});
+        std::fill_n(row(j, 0), static_cast<size_t>(cols) * size_of(dtype), char{0});
       return;
     }
     const int64_t shift = blocks.shift(n);
     thread.strip.fill(source, dtype, n, b.first + shift, b.last + shift);
-    for (int64_t j = b.first; j <= b.last; ++j) frame(thread, j + shift, row(j));
+    for (int64_t j = b.first; j <= b.last; ++j)
+      frame(thread, j + shift, row(j, group * g.target_channels));
   }
 
  private:
@@ -155,12 +179,20 @@ struct GatherCall {
       p.x_step = g.height.multiply * terms.pixel_slots();
       p.panel = terms.panel();
       p.dtype = dtype;
-      p.y_step = c.step * g.target_channels;
+      p.y_step = c.step * g.target_pixel;
+      if (g.depthwise) {
+        p.w = terms.weights(0);
+        p.bias = terms.bias(0);
+        p.y = from_channel(y, c.first * g.target_pixel, dtype);
+        p.channels = g.target_channels;
+        kernel.depthwise_pixels(p);
+        continue;
+      }
       for (int64_t i = 0; i < terms.panels(); ++i) {
         const int64_t channel = i * p.panel;
         p.w = terms.weights(i);
         p.bias = terms.bias(i);
-        p.y = y + static_cast<size_t>(c.first * g.target_channels + channel) * size_of(dtype);
+        p.y = from_channel(y, c.first * g.target_pixel + channel, dtype);
         p.channels = std::min(p.panel, g.target_channels - channel);
         kernel.pixels(p);
       }
@@ -187,7 +219,7 @@ size_t gather_workspace(const Conv2dKernel& kernel, const Context& context, cons
   Carver carver(nullptr);
   gather_terms(carver, kernel, g);
   return carver.used() + static_cast<size_t>(context.pool->size()) *
-                             thread_bytes<GatherThread>(g, gather_slots(kernel));
+                             thread_bytes<GatherThread>(g, gather_slots(kernel, g));
 }
 
 void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g,
@@ -198,25 +230,29 @@ void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGath
   Carver carver(workspace.data);
   Conv2dTerms terms = gather_terms(carver, kernel, g);
   terms.list_classes();
-  terms.arrange(context, w, bias);
-  const GatherCall call{kernel, g, source, dtype, terms};
   char* memory = static_cast<char*>(workspace.data) + carver.used();
-  for (const Conv2dTarget& target : targets) {
-    if (target.out == nullptr) continue;
-    const Blocks blocks(target.frames, block_frames(g));
-    for_items<GatherThread>(
-        context, memory, blocks.count(),
-        [&](GatherThread& thread, int64_t i) {
-          call.block(thread, blocks, blocks.at(i), target.out);
-        },
-        g, gather_slots(kernel));
+  for (int64_t group = 0; group < g.groups; ++group) {
+    terms.arrange(context, w, bias, group);
+    const ConvSource of_group = from_channel(source, group * g.source_channels, dtype);
+    const GatherCall call{kernel, g, of_group, dtype, terms, group};
+    for (const Conv2dTarget& target : targets) {
+      if (target.out == nullptr) continue;
+      const Blocks blocks(target.frames, block_frames(g));
+      for_items<GatherThread>(
+          context, memory, blocks.count(),
+          [&](GatherThread& thread, int64_t i) {
+            call.block(thread, blocks, blocks.at(i), target.out);
+          },
+          g, gather_slots(kernel, g));
+    }
   }
 }
 
 // ---- gradients of the weights ----
 
 // Sums over a part of the frames: [panels][terms][panel] of the weights, then [panels][panel] of
-// the bias.
+// the bias. Of depthwise convolutions a term is a place of the kernel, and one panel has all
+// channels.
 struct WeightSums {
   int64_t panel, panels, terms;
   int64_t floats() const { return panels * (terms + 1) * panel; }
@@ -242,14 +278,17 @@ struct WeightThread {
 class WeightCall {
  public:
   WeightCall(const Conv2dKernel& kernel, const Conv2dGather& g, const ConvSource& source,
-             const Conv2dGradWeightArgs& args, const Conv2dTerms& terms, const WeightSums& sums)
+             const Conv2dGradWeightArgs& args, const Conv2dTerms& terms, const WeightSums& sums,
+             int64_t group)
       : kernel_(kernel),
         g_(g),
         source_(source),
         args_(args),
         terms_(terms),
         sums_(sums),
-        pixels_(ceil_div<int64_t>(g.target_height, kernel.depth)) {}
+        group_(group),
+        depth_(depth_of(kernel, g)),
+        pixels_(ceil_div<int64_t>(g.target_height, depth_)) {}
 
   void block(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
     thread.strip.fill(source_, args_.dy.dtype, b.sequence, b.first, b.last);
@@ -271,16 +310,16 @@ class WeightCall {
   void copy_dy(WeightThread& thread, const Blocks& blocks, const Block& b, float* sums) const {
     const int64_t channels = g_.target_channels, cols = dy_cols();
     const DType dtype = args_.dy.dtype;
-    const size_t pixel = static_cast<size_t>(channels) * size_of(dtype);
+    const size_t pixel = static_cast<size_t>(g_.target_pixel) * size_of(dtype);
     float* to = thread.dy;
     for (int64_t t = b.first; t <= b.last; ++t) {
-      const auto at = static_cast<size_t>(blocks.row(b.sequence, t) * g_.target_cols());
-      const char* from = static_cast<const char*>(args_.dy.data) + at * size_of(dtype);
+      const int64_t at = blocks.row(b.sequence, t) * g_.target_cols() + group_ * channels;
+      const char* from = from_channel(static_cast<const char*>(args_.dy.data), at, dtype);
       for (int64_t h = 0; h < g_.target_height; ++h)
         conv2d_add(sums_.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
-      for (int64_t h = 0; h < g_.target_height; h += kernel_.depth, to += cols) {
+      for (int64_t h = 0; h < g_.target_height; h += depth_, to += cols) {
         const char* one = from + static_cast<size_t>(h) * pixel;
-        if (kernel_.depth == 1) {
+        if (depth_ == 1) {
           conv2d_floats(to, one, dtype, channels);
         } else {
           conv2d_pairs(to, one, h + 1 < g_.target_height ? one + pixel : nullptr, channels);
@@ -307,12 +346,13 @@ class WeightCall {
             thread.dy + (f - first) * pixels_ * dy_cols() + p * sums_.panel;
       }
       o.pixels = pixels_;
-      o.x_step = kernel_.depth * g_.height.multiply * g_.source_channels;
+      o.x_step = depth_ * g_.height.multiply * g_.source_channels;
       o.dy_step = dy_cols();
       o.terms = run.taps * g_.source_channels;
-      o.panel = sums_.panel;
+      o.panel = g_.depthwise ? 1 : sums_.panel;
+      o.channels = g_.source_channels;
       o.sums = sums_.weights(sums, p) + terms_.first_term(all, l, run.first_tap) * o.panel;
-      if (o.frames > 0) kernel_.outer(o);
+      if (o.frames > 0) (g_.depthwise ? kernel_.depthwise_outer : kernel_.outer)(o);
     }
   }
 
@@ -322,12 +362,16 @@ class WeightCall {
   const Conv2dGradWeightArgs& args_;
   const Conv2dTerms& terms_;
   const WeightSums& sums_;
+  const int64_t group_;
+  const int depth_;
   const int64_t pixels_;  // slots of a column of dy
 };
 
 WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
   WeightSums s;
-  s.terms = int64_t{g.height.count} * g.time.count * g.source_channels;
+  const int64_t taps = int64_t{g.height.count} * g.time.count;
+  if (g.depthwise) return {.panel = g.target_channels, .panels = 1, .terms = taps};
+  s.terms = taps * g.source_channels;
   s.panel = kernel.panel(g.target_channels, g.height.count * g.source_channels);
   s.panels = ceil_div(g.target_channels, s.panel);
   return s;
@@ -336,24 +380,27 @@ WeightSums weight_sums(const Conv2dKernel& kernel, const Conv2dGather& g) {
 size_t weight_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
   const WeightSums sums = weight_sums(kernel, g);
   Carver carver(nullptr);
-  const Conv2dTerms terms(carver, g, outer_slots(kernel), sums.panel);
+  const Conv2dTerms terms(carver, g, outer_slots(kernel, g), sums.panel);
   carver.take<float>(most_partitions * sums.floats(), sizeof(float));
   return carver.used() + static_cast<size_t>(context.pool->size()) *
-                             thread_bytes<WeightThread>(g, outer_slots(kernel), sums);
+                             thread_bytes<WeightThread>(g, outer_slots(kernel, g), sums);
 }
 
-// dw and dbias (+)= the partitions' sums.
+// dw and dbias of a group (+)= the partitions' sums.
 void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dTerms& terms,
                     const WeightSums& s, float* sums, int64_t partitions,
-                    const Conv2dGradWeightArgs& a) {
+                    const Conv2dGradWeightArgs& a, int64_t group) {
   const auto total = [&](const float* first, bool accumulate, float& out) {
     double sum = accumulate ? static_cast<double>(out) : 0;
     for (int64_t i = 0; i < partitions; ++i) sum += static_cast<double>(first[i * s.floats()]);
     out = static_cast<float>(sum);
   };
-  float* dw = a.dw ? a.dw.as<float>() : nullptr;
-  float* dbias = a.dbias ? a.dbias.as<float>() : nullptr;
+  float* dw = a.dw ? a.dw.as<float>() + group * g.group_weights() : nullptr;
+  float* dbias = a.dbias ? a.dbias.as<float>() + group * g.target_channels : nullptr;
   const Conv2dHeightClass& all = terms.classes()[0];
+  // A term has a slot for each channel of the source, and the target's in a panel beside it; or, of
+  // depthwise convolutions, a slot for each channel of both.
+  const int64_t slots = g.depthwise ? 1 : g.source_channels, step = g.depthwise ? 1 : s.panel;
   context.pool->for_range(g.target_channels, 4, [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
       const int64_t p = o / s.panel, lane = o % s.panel;
@@ -362,10 +409,10 @@ void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dT
       const float* weights = s.weights(sums, p) + lane;
       for (int64_t l = 0; l < g.time.count; ++l) {
         for (int64_t k = 0; k < g.height.count; ++k) {
-          const float* term = weights + terms.first_term(all, l, k) * s.panel;
+          const float* term = weights + terms.first_term(all, l, k) * step;
           float* to = dw + o * g.target_stride + terms.kernel_row(all, k) * g.row_stride + l;
-          for (int64_t c = 0; c < g.source_channels; ++c)
-            total(term + c * s.panel, a.accumulate, to[c * g.source_stride]);
+          for (int64_t c = 0; c < slots; ++c)
+            total(term + c * step, a.accumulate, to[c * g.source_stride]);
         }
       }
     }
@@ -377,53 +424,56 @@ void add_partitions(const Context& context, const Conv2dGather& g, const Conv2dT
 size_t conv2d_cpu_workspace(const Conv2dKernel& kernel, const Context& context, Conv2dPhase phase,
                             const Conv2dDims& dims) {
   if (phase == Conv2dPhase::grad_weight)
-    return weight_workspace(kernel, context, conv2d_unfolded(conv2d_forward(dims)));
-  return gather_workspace(kernel, context,
-                          conv2d_unfolded(phase == Conv2dPhase::forward ? conv2d_forward(dims)
-                                                                        : conv2d_backward(dims)));
+    return weight_workspace(kernel, context, cpu_gather(conv2d_forward(dims)));
+  return gather_workspace(
+      kernel, context,
+      cpu_gather(phase == Conv2dPhase::forward ? conv2d_forward(dims) : conv2d_backward(dims)));
 }
 
 void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dArgs& a) {
   check_conv2d(a);
   const Conv2dTarget y{{ConvPart::frames, a.to, 0}, a.y.data};
-  gather(kernel, context, conv2d_unfolded(conv2d_forward(a.dims)),
+  gather(kernel, context, cpu_gather(conv2d_forward(a.dims)),
          conv2d_source(a.from, a.x, a.before, a.after), a.x.dtype, a.w, a.bias, {&y, 1},
          a.workspace);
 }
 
 void conv2d_with(const Conv2dKernel& kernel, const Context& context, const Conv2dGradInputArgs& a) {
   check_conv2d(a);
-  gather(kernel, context, conv2d_unfolded(conv2d_backward(a.dims)),
-         conv2d_source(a.to, a.dy, {}, {}), a.dy.dtype, a.w, {}, conv2d_grad_targets(a).parts,
-         a.workspace);
+  gather(kernel, context, cpu_gather(conv2d_backward(a.dims)), conv2d_source(a.to, a.dy, {}, {}),
+         a.dy.dtype, a.w, {}, conv2d_grad_targets(a).parts, a.workspace);
 }
 
 void conv2d_with(const Conv2dKernel& kernel, const Context& context,
                  const Conv2dGradWeightArgs& a) {
   check_conv2d(a);
   RONDO_CHECK(a.x.dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
-  const Conv2dGather g = conv2d_unfolded(conv2d_forward(a.dims));
+  const Conv2dGather g = cpu_gather(conv2d_forward(a.dims));
   const WeightSums s = weight_sums(kernel, g);
   check_workspace(a.workspace, weight_workspace(kernel, context, g));
   Carver carver(a.workspace.data);
-  Conv2dTerms terms(carver, g, outer_slots(kernel), s.panel);
+  Conv2dTerms terms(carver, g, outer_slots(kernel, g), s.panel);
   terms.list_classes();
   float* sums = carver.take<float>(most_partitions * s.floats(), sizeof(float));
+  char* memory = static_cast<char*>(a.workspace.data) + carver.used();
   const ConvSource source = conv2d_source(a.from, a.x, a.before, a.after);
-  const WeightCall call(kernel, g, source, a, terms, s);
   const Blocks blocks({ConvPart::frames, a.to, 0}, block_frames(g));
   const int64_t partitions = std::min(most_partitions, blocks.count());
-  for_items<WeightThread>(
-      context, static_cast<char*>(a.workspace.data) + carver.used(), partitions,
-      [&](WeightThread& thread, int64_t i) {
-        float* part = sums + i * s.floats();
-        std::fill_n(part, s.floats(), 0.0f);
-        const int64_t end = blocks.count() * (i + 1) / partitions;
-        for (int64_t b = blocks.count() * i / partitions; b < end; ++b)
-          call.block(thread, blocks, blocks.at(b), part);
-      },
-      g, outer_slots(kernel), s);
-  add_partitions(context, g, terms, s, sums, partitions, a);
+  for (int64_t group = 0; group < g.groups; ++group) {
+    const ConvSource of_group = from_channel(source, group * g.source_channels, a.x.dtype);
+    const WeightCall call(kernel, g, of_group, a, terms, s, group);
+    for_items<WeightThread>(
+        context, memory, partitions,
+        [&](WeightThread& thread, int64_t i) {
+          float* part = sums + i * s.floats();
+          std::fill_n(part, s.floats(), 0.0f);
+          const int64_t end = blocks.count() * (i + 1) / partitions;
+          for (int64_t b = blocks.count() * i / partitions; b < end; ++b)
+            call.block(thread, blocks, blocks.at(b), part);
+        },
+        g, outer_slots(kernel, g), s);
+    add_partitions(context, g, terms, s, sums, partitions, a, group);
+  }
 }
 
 }  // namespace rondo

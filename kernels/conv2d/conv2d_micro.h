@@ -1,5 +1,5 @@
 // The register tiles of convolutions over images, included by the *_simd.cc files inside their
-// instruction set's namespace after kernels/conv2d/conv2d_tiles.h. The including file defines
+// instruction set's namespace after kernels/conv2d/conv2d_depthwise.h. The including file defines
 //   struct Dot { static vf madd(vf acc, vf a, vf b); }   acc + a * b, per slot
 //   constexpr int depth                                  values per slot
 // Everything has internal linkage (see simd.h).
@@ -156,4 +156,4 @@ void outer(const Conv2dOuter& a) {
   for_panel(a.panel, [&]<int V>(auto rows) { outer_of<V>(a, rows); });
 }
 
-constexpr Conv2dKernel kernel = {depth, panel, pixels, outer};
+constexpr Conv2dKernel kernel = {depth, panel, pixels, outer, depthwise_pixels, depthwise_outer};

@@ -55,9 +55,19 @@ int64_t reaching(const Conv2dAxis& a, int64_t from, int64_t tap) {
   return at < 0 || at % a.stride != 0 ? -1 : at / a.stride;
 }
 
+// i: among the channels of the group.
 template <class T>
 T& weight(T* w, const Conv2dDims& d, int64_t o, int64_t i, int64_t k, int64_t l) {
-  return w[((o * d.in + i) * d.height.kernel + k) * d.time.kernel + l];
+  return w[((o * (d.in / d.groups) + i) * d.height.kernel + k) * d.time.kernel + l];
+}
+
+// The first channel of x that channel o of y is made of, and the first of y that channel i of x
+// reaches.
+int64_t first_input(const Conv2dDims& d, int64_t o) {
+  return o / (d.out / d.groups) * (d.in / d.groups);
+}
+int64_t first_output(const Conv2dDims& d, int64_t i) {
+  return i / (d.in / d.groups) * (d.out / d.groups);
 }
 
 // f(k, l) over the kernel.
@@ -83,8 +93,9 @@ void forward(const Conv2dArgs& a) {
         }
         for_kernel(d, [&](int64_t k, int64_t l) {
           const T* pixel = x.at(n, reached(d.time, t, l), reached(d.height, g, k));
-          for (int64_t i = 0; pixel && i < d.in; ++i) {
-            sum += static_cast<double>(weight(w, d, o, i, k, l)) * static_cast<double>(pixel[i]);
+          for (int64_t i = 0; pixel && i < d.in / d.groups; ++i) {
+            sum += static_cast<double>(weight(w, d, o, i, k, l)) *
+                   static_cast<double>(pixel[first_input(d, o) + i]);
           }
         });
         a.y.as<T>()[(row * d.out_height + g) * d.out + o] = static_cast<T>(sum);
@@ -104,8 +115,10 @@ void input_gradient(const Conv2dGradInputArgs& a, int64_t n, int64_t s, T* dx) {
       double sum = 0;
       for_kernel(d, [&](int64_t k, int64_t l) {
         const T* pixel = dy.at(n, reaching(d.time, s, l), reaching(d.height, g, k));
-        for (int64_t o = 0; pixel && o < d.out; ++o) {
-          sum += static_cast<double>(weight(w, d, o, i, k, l)) * static_cast<double>(pixel[o]);
+        const int64_t first = first_output(d, i);
+        for (int64_t o = first; pixel && o < first + d.out / d.groups; ++o) {
+          sum += static_cast<double>(weight(w, d, o, i % (d.in / d.groups), k, l)) *
+                 static_cast<double>(pixel[o]);
         }
       });
       dx[g * d.in + i] = static_cast<T>(sum);
@@ -152,13 +165,13 @@ void grad_weight(const Conv2dGradWeightArgs& a) {
     });
   };
   for (int64_t o = 0; o < d.out; ++o) {
-    for (int64_t i = 0; a.dw && i < d.in; ++i) {
+    for (int64_t i = 0; a.dw && i < d.in / d.groups; ++i) {
       for_kernel(d, [&](int64_t k, int64_t l) {
         Weight& dw = weight(a.dw.as<Weight>(), d, o, i, k, l);
         double sum = a.accumulate ? static_cast<double>(dw) : 0;
         for_pixels(o, [&](int64_t n, int64_t t, int64_t g, double value) {
           const T* pixel = x.at(n, reached(d.time, t, l), reached(d.height, g, k));
-          if (pixel) sum += value * static_cast<double>(pixel[i]);
+          if (pixel) sum += value * static_cast<double>(pixel[first_input(d, o) + i]);
         });
         dw = static_cast<Weight>(sum);
       });

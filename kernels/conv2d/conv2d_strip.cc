@@ -74,6 +74,7 @@ Conv2dStrip::Conv2dStrip(Carver& carver, const Conv2dGather& g, Conv2dSlots slot
       slots_(slots),
       channels_(g.source_channels / g.beside.count),
       height_(g.source_height),
+      pixel_(g.source_pixel),
       pair_step_(g.height.multiply),
       pixel_slots_(conv2d_pixel_slots(slots, g.source_channels)) {
   const Conv2dReach rows = conv2d_reach(g.height, 0, g.target_height - 1);
@@ -96,7 +97,7 @@ bool Conv2dStrip::find_frames(const ConvSource& source, DType dtype, int64_t n, 
     if (place.part == ConvPart::none) continue;
     any = true;
     beside_frames_[l] = static_cast<const char*>(conv_array(source, place.part)) +
-                        static_cast<size_t>(place.row * height_ * channels_) * size_of(dtype);
+                        static_cast<size_t>(place.row * height_ * pixel_) * size_of(dtype);
   }
   return any;
 }
@@ -110,7 +111,7 @@ void Conv2dStrip::fill_column(float* column, DType dtype) const {
 // The channels of a pixel of the one frame; nullptr: it is padding.
 const char* Conv2dStrip::pixel(int64_t row, DType dtype) const {
   if (row < 0 || row >= height_) return nullptr;
-  return beside_frames_[0] + static_cast<size_t>(row * channels_) * size_of(dtype);
+  return beside_frames_[0] + static_cast<size_t>(row * pixel_) * size_of(dtype);
 }
 
 void Conv2dStrip::fill_row(float* to, int64_t row, DType dtype) const {
@@ -173,13 +174,13 @@ Conv2dTerms::Conv2dTerms(Carver& carver, const Conv2dGather& g, Conv2dSlots slot
       slots_(slots),
       pixel_slots_(conv2d_pixel_slots(slots, g.source_channels)),
       panel_(panel),
-      panels_(ceil_div(g.target_channels, panel)),
+      panels_(g.depthwise ? 1 : ceil_div(g.target_channels, panel)),
       count_(int64_t{g.height.count} * g.time.count * pixel_slots_) {
   carver.take(classes_, g.height.divide);
   carver.take(runs_, g.height.count);
   carver.take(rows_, g.height.count);
   carver.take(weights_, panels_ * count_ * panel);
-  carver.take(bias_, panels_ * panel);
+  carver.take(bias_, std::max(panels_ * panel, g.target_channels));
 }
 
 void Conv2dTerms::list_classes() {
@@ -239,19 +240,21 @@ void Conv2dTerms::arrange_panel(const T* w, int64_t p, int64_t column) const {
   }
 }
 
-void Conv2dTerms::arrange(const Context& context, const TensorView& w, const TensorView& bias) {
-  const int64_t columns = gather_.time.count;
+void Conv2dTerms::arrange(const Context& context, const TensorView& w, const TensorView& bias,
+                          int64_t group) {
+  const int64_t columns = gather_.time.count, first = group * gather_.group_weights();
   context.pool->for_range(panels_ * columns, 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (w.dtype == DType::f32) {
-        arrange_panel(w.as<float>(), i / columns, i % columns);
+        arrange_panel(w.as<float>() + first, i / columns, i % columns);
       } else {
-        arrange_panel(w.as<bf16>(), i / columns, i % columns);
+        arrange_panel(w.as<bf16>() + first, i / columns, i % columns);
       }
     }
   });
-  std::fill_n(bias_, panels_ * panel_, 0.0f);
-  if (bias) std::copy_n(bias.as<float>(), gather_.target_channels, bias_);
+  const int64_t channels = gather_.target_channels;
+  std::fill_n(bias_, std::max(panels_ * panel_, channels), 0.0f);
+  if (bias) std::copy_n(bias.as<float>() + group * channels, channels, bias_);
 }
 
 }  // namespace rondo

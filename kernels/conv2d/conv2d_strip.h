@@ -53,7 +53,8 @@ class Conv2dStrip {
 
   ConvTaps time_, beside_;
   Conv2dSlots slots_;
-  int64_t channels_, height_;  // of a frame of the source
+  int64_t channels_, height_;  // of a frame of the source: of one group
+  int64_t pixel_;              // values from a pixel of the source to the next one
   int64_t pair_step_;          // rows from one pixel of a pair to the other
   int64_t pixel_slots_;
   int64_t above_ = 0, rows_ = 0;  // rows of zeros above; all rows of a column
@@ -78,20 +79,23 @@ struct Conv2dHeightClass {
 };
 
 // Which terms a pixel is made of, in the order of memory, and their weights in panels. Term (column
-// l of the kernel, tap i of a class, slot c of a pixel) stands at first_term(class, l, i) + c.
+// l of the kernel, tap i of a class, slot c of a pixel) stands at first_term(class, l, i) + c. Of
+// depthwise convolutions there is one panel, as wide as a single output: each of its channels is
+// made of the slot that is its own.
 class Conv2dTerms {
  public:
   Conv2dTerms(Carver& carver, const Conv2dGather& gather, Conv2dSlots slots, int64_t panel);
 
   // Fills what the carver has given.
   void list_classes();
-  void arrange(const Context& context, const TensorView& w, const TensorView& bias);
+  // `group`: the one whose weights are arranged.
+  void arrange(const Context& context, const TensorView& w, const TensorView& bias, int64_t group);
 
   int64_t panel() const { return panel_; }
   int64_t panels() const { return panels_; }
   int64_t count() const { return count_; }
   const float* weights(int64_t p) const { return weights_ + p * count_ * panel_; }
-  const float* bias(int64_t p) const { return bias_ + p * panel_; }
+  const float* bias(int64_t p) const { return bias_ + p * panel_; }  // depthwise: all channels
   std::span<const Conv2dHeightClass> classes() const {
     return {classes_, static_cast<size_t>(gather_.height.divide)};
   }

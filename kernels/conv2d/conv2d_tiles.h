@@ -46,8 +46,13 @@ struct Conv2dOuter {
   int64_t frames = 0, pixels = 0;
   int64_t x_step = 0, dy_step = 0;
   int64_t terms = 0, panel = 0;
-  float* sums = nullptr;  // [terms, panel]
+  float* sums = nullptr;  // [terms, panel]; depthwise [terms]
+  int64_t channels = 0;   // depthwise: slots of a pixel
 };
+
+// Depthwise convolutions: pixels and gradients of weights as above, but every channel is made of
+// its own slot of each term. w is [terms], the terms of `channels` slots each; bias and sums [..,
+// channels]. first_term and length count slots; panel is not used.
 
 struct Conv2dKernel {
   int depth;  // values in a slot: 1, floats; 2, bf16, and the call's type must be bf16
@@ -55,6 +60,9 @@ struct Conv2dKernel {
   int64_t (*panel)(int64_t channels, int64_t pixels);
   void (*pixels)(const Conv2dPixels&);
   void (*outer)(const Conv2dOuter&);
+  // Of floats alone, also where `depth` is 2.
+  void (*depthwise_pixels)(const Conv2dPixels&);
+  void (*depthwise_outer)(const Conv2dOuter&);
 };
 
 #define RONDO_DECLARE(isa)                        \

@@ -160,6 +160,24 @@ TEST_CASE("gradient: convolutions over images") {
       4, {13, 8, 7, 2, 1}, 3);
 }
 
+TEST_CASE("gradient: convolutions over images in groups") {
+  require_correct(
+      [](Graph& g) {
+        ValueId x = layers::conv2d(g, front(g, 5), "a", {.channels = 4, .kernel_width = 3});
+        x = layers::conv2d(g, x, "b",
+                           {.channels = 4, .kernel_height = 3, .kernel_width = 3, .groups = 4});
+        x = layers::conv2d(
+            g, layers::tanh(g, x), "c",
+            {.channels = 6, .kernel_height = 2, .kernel_width = 2, .stride_width = 2, .groups = 2});
+        return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+      },
+      4, {13, 8, 7, 2, 1}, 2);
+  Graph g;
+  CHECK_THROWS_WITH(layers::conv2d(g, front(g, 6), "conv", {.channels = 4, .groups = 2}),
+                    "conv: 2 groups do not divide 1 channels of the input and 4 of the output; "
+                    "expected as many channels in each group");
+}
+
 TEST_CASE("gradient: pooling over images") {
   for (Pooling2d pooling : {Pooling2d::greatest, Pooling2d::mean}) {
     require_correct(

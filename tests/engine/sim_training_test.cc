@@ -45,6 +45,7 @@ Outputs reader(Graph& g) {
   x = layers::dropout(g, x, "dropout", 0.2, layers::DropoutOver::channels);
   x = layers::group_norm(g, x, "norm", 5);
   x = layers::pool2d(g, x, "pool", Pooling2d::greatest, 2, 2);
+  x = layers::conv2d(g, x, "depthwise", {.channels = 5, .kernel_height = 3, .groups = 5});
   x = layers::conv2d(g, x, "second", {.channels = 4, .kernel_height = 2, .kernel_width = 3});
   x = layers::pool2d(g, x, "mean", Pooling2d::mean, 2, 1);
   x = layers::lstm(g, x, "encoder", {.hidden = 8});

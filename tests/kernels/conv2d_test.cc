@@ -55,7 +55,8 @@ void check_golden(const Conv2dGolden& g, Backend backend, double tolerance) {
   const Conv2dAxis rows = conv2d_same(g.rows[0], g.rows[1], g.rows[2]);
   const Conv2dAxis columns = conv2d_same(g.columns[0], g.columns[1], g.columns[2]);
   const auto strided = [](int32_t size, int32_t stride) { return (size + stride - 1) / stride; };
-  const Conv2dDims dims{g.channels, g.out, g.height, strided(g.height, rows.stride), rows, columns};
+  const Conv2dDims dims{g.channels, g.out,   g.height, strided(g.height, rows.stride),
+                        rows,       columns, g.groups};
   std::vector<int32_t> widths;
   for (int32_t width : g.widths) widths.push_back(strided(width, columns.stride));
   const PackedHost from = build_packed(g.widths), to = build_packed(widths);
@@ -63,7 +64,7 @@ void check_golden(const Conv2dGolden& g, Backend backend, double tolerance) {
   std::vector<T> y(g.y.size(), NAN), dx(g.dx.size(), NAN), dw(g.dw.size(), NAN),
       dbias(g.dbias.size(), NAN);
   const int64_t in_cols = dims.in * dims.in_height, out_cols = dims.out * dims.out_height;
-  const int64_t terms = dims.in * rows.kernel * columns.kernel;
+  const int64_t terms = dims.weight_cols();
 
   Conv2dArgs forward;
   forward.dims = dims, forward.from = from.view(), forward.to = to.view();

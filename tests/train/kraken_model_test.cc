@@ -214,6 +214,11 @@ TEST_CASE("models that kraken has no layers for are refused, and what differs is
       Catch::EndsWith("has a layer of type 'gelu' in that place, which kraken has not"));
   CHECK_THROWS_WITH(write(lstm + "projection = 2\n"),
                     Catch::Contains("an LSTM with a projection or residuals"));
+  CHECK_THROWS_WITH(
+      write("[[model.layer]]\ntype = \"conv2d\"\nchannels = 4\n[[model.layer]]\ntype = "
+            "\"conv2d\"\nchannels = 4\ngroups = 2\n" +
+            lstm),
+      Catch::Contains("a convolution in groups"));
   CHECK_THROWS_WITH(write("[features]\ndirection = \"rtl\"\n" + lstm),
                     Catch::Contains("from right to left"));
   CHECK_THROWS_WITH(write(lstm, Cmvn::utterance), Catch::Contains("train with features.cmvn=none"));

@@ -366,6 +366,8 @@ class Writer {
     put(block + ".co.bias", from + ".bias", {channels});
     const std::string next =
         at_ + 1 < layers_.size() ? layers_[at_ + 1].type().name : std::string();
+    if (type() == "conv2d" && layer().integer("groups") > 1)
+      fail("has a convolution in groups, which kraken has not");
     const char* activation = next == "relu" ? "r" : next == "tanh" ? "t" : "l";
     if (*activation != 'l') ++at_;
     spec_ += str(" C", activation, "{", block, "}", height, ",", width, ",", channels, ",", steps);
