@@ -25,6 +25,7 @@
 #include "kernels/pool/pool.h"
 #include "kernels/pool2d/pool2d.h"
 #include "kernels/reduce/reduce.h"
+#include "kernels/reverse/reverse.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
 #include "kernels/totals/totals.h"
@@ -69,6 +70,7 @@ std::span<const std::span<const Variant>> all_ops() {
       layer_norm_grad_variants(),
       group_norm_variants(),
       group_norm_grad_variants(),
+      reverse_frames_variants(),
       stack_frames_variants(),
       stack_frames_grad_variants(),
       beam_search_variants(),

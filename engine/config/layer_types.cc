@@ -17,7 +17,8 @@ ValueId build_lstm(Graph& g, ValueId x, const std::string& name, const LayerConf
                        .bidirectional = layer.flag("bidirectional"),
                        .projection = layer.integer("projection"),
                        .dropout = layer.real("dropout"),
-                       .residual = layer.flag("residual")});
+                       .residual = layer.flag("residual"),
+                       .backward = layer.flag("backward")});
 }
 
 ValueId build_linear(Graph& g, ValueId x, const std::string& name, const LayerConfig& layer) {
@@ -92,7 +93,9 @@ std::span<const LayerType> layer_types() {
                    {"bidirectional", true, any, "read in both directions"},
                    {"projection", 0, from(0, 65536), "projected outputs per direction; 0: none"},
                    {"dropout", 0.0, below_one, "rate between these layers"},
-                   {"residual", false, any, residual_help}},
+                   {"residual", false, any, residual_help},
+                   {"backward", false, any,
+                    "read from the last frame to the first; with bidirectional = false"}},
        .build = build_lstm},
       {.name = "linear",
        .prefix = "linear",

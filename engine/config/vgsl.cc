@@ -209,10 +209,13 @@ class Parser {
   }
 
   void read_lstm() {
-    const char direction = take_letter("fb");
-    if (direction == 0) fail("f or b: an LSTM that reads forwards, or in both directions");
+    const char direction = take_letter("frb");
+    if (direction == 0)
+      fail("f, r or b: an LSTM that reads forwards, backwards, or in both directions");
     const char axis = take_letter("xy");
     if (axis == 0) fail("x or y: an LSTM along the width, or along the height");
+    if (direction == 'r' && axis == 'y')
+      fail_at(layer_, "Lf or Lb: along the height an LSTM reads from the top, or both ways");
     const size_t summary_at = at_;
     const bool summary = take("s");
     if (axis == 'x') {
@@ -229,6 +232,7 @@ class Parser {
     set_number(layer, "hidden", "the number of cells");
     end_layer();
     layer.set("bidirectional", direction == 'b');
+    if (axis == 'x') layer.set("backward", direction == 'r');
     if (axis == 'y') layer.set("summary", summary);
     if (summary) shape_.image = false;
     made(int64_t{layer.integer("hidden")} * (direction == 'b' ? 2 : 1));

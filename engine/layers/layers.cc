@@ -23,6 +23,8 @@ ValueId pointwise(Graph& g, PointwiseFunction f, std::vector<ValueId> inputs) {
 
 Init uniform(double bound) { return {Init::uniform, bound}; }
 
+ValueId reverse(Graph& g, ValueId x) { return g.add_node("reverse_frames", {x})[0]; }
+
 }  // namespace
 
 ValueId input_frames(Graph& g, std::string name, int64_t cols) {
@@ -73,9 +75,15 @@ LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const L
 
 ValueId lstm(Graph& g, ValueId x, const std::string& name, const LstmOptions& o) {
   RONDO_CHECK(o.layers >= 1, "lstm '", name, "': ", o.layers, " layers");
+  if (o.backward && o.bidirectional) {
+    fail_input(name,
+               ": an LSTM reads backwards, or in both directions; expected bidirectional = false "
+               "with backward = true");
+  }
   for (int l = 0; l < o.layers; ++l) {
     const std::string layer = str(name, ".", l);
-    ValueId y = lstm_layer(g, x, layer, o).y;
+    ValueId y = o.backward ? reverse(g, lstm_layer(g, reverse(g, x), layer, o).y)
+                           : lstm_layer(g, x, layer, o).y;
     if (o.residual && g.shape(y) == g.shape(x)) y = add(g, y, x);
     if (o.layer_norm) y = layer_norm(g, y, layer + ".norm");
     if (l + 1 < o.layers) y = dropout(g, y, layer + ".dropout", o.dropout);

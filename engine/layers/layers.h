@@ -79,6 +79,7 @@ struct LstmOptions {
   double dropout = 0;       // between layers (not after the last)
   bool layer_norm = false;  // after each layer
   bool residual = false;    // y + x where the widths agree
+  bool backward = false;    // from the last frame to the first; not with bidirectional
 };
 
 // Initial and final states of one layer: h [D, N, P], c [D, N, H] (see kernels/lstm/lstm.h).
@@ -91,10 +92,11 @@ struct LstmLayerResult {
 };
 
 // A stack of layers. Parameters <name>.<layer>.weight_ih / weight_hh / bias [/ weight_hr], with
-// _reverse for the second direction.
+// _reverse for the second direction. Throws InputError, which begins with `name`, where it is to
+// read backwards and in both directions.
 ValueId lstm(Graph& g, ValueId x, const std::string& name, const LstmOptions& options);
 // One layer with explicit states; absent states are zeros. Ignores options.layers, dropout,
-// layer_norm and residual.
+// layer_norm, residual and backward.
 LstmLayerResult lstm_layer(Graph& g, ValueId x, const std::string& name, const LstmOptions& options,
                            LstmState initial = {});
 

@@ -48,6 +48,7 @@ const std::vector<const OpRule*>& table() {
       &pool_grad_rule(),
       &pool2d_rule(),
       &pool2d_grad_rule(),
+      &reverse_frames_rule(),
       &stack_frames_rule(),
       &stack_frames_grad_rule(),
   };

@@ -44,6 +44,7 @@ const OpRule& pool_rule();
 const OpRule& pool_grad_rule();
 const OpRule& pool2d_rule();
 const OpRule& pool2d_grad_rule();
+const OpRule& reverse_frames_rule();
 const OpRule& stack_frames_rule();
 const OpRule& stack_frames_grad_rule();
 

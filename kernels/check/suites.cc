@@ -21,6 +21,7 @@ Suite full_suite() {
   norm_check(suite);
   group_norm_check(suite);
   subsample_check(suite);
+  reverse_check(suite);
   beam_search_check(suite);
   conv_check(suite);
   conv2d_check(suite);

@@ -22,6 +22,7 @@ void pool2d_check(Suite& suite);
 void norm_check(Suite& suite);
 void group_norm_check(Suite& suite);
 void subsample_check(Suite& suite);
+void reverse_check(Suite& suite);
 void beam_search_check(Suite& suite);
 void conv_check(Suite& suite);
 void conv2d_check(Suite& suite);

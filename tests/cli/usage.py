@@ -23,7 +23,7 @@ COUNT, SHARE, FLAG = "an integer from %s", "a number of at least 0 and below 1",
 LAYERS = {
     "lstm": {"hidden": ("256", COUNT % "1 to 65536"), "layers": ("1", COUNT % "1 to 100"),
              "bidirectional": ("true", FLAG), "projection": ("0", COUNT % "0 to 65536"),
-             "dropout": ("0.0", SHARE), "residual": ("false", FLAG)},
+             "dropout": ("0.0", SHARE), "residual": ("false", FLAG), "backward": ("false", FLAG)},
     "linear": {"size": ("256", COUNT % "1 to 16777216"), "residual": ("false", FLAG)},
     "conv": {"channels": ("256", COUNT % "1 to 65536"), "kernel": ("5", COUNT % "1 to 1024"),
              "stride": ("1", COUNT % "1 to 64"), "dilation": ("1", COUNT % "1 to 1024"),

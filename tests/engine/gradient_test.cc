@@ -178,6 +178,21 @@ TEST_CASE("gradient: convolutions over images in groups") {
                     "expected as many channels in each group");
 }
 
+TEST_CASE("gradient: an LSTM that reads backwards") {
+  require_correct(
+      [](Graph& g) {
+        const ValueId x =
+            layers::lstm(g, front(g, 4), "lstm", {.hidden = 3, .layers = 2, .backward = true});
+        return layers::ctc_loss(g, layers::linear(g, x, "out", 4));
+      },
+      4, {9, 5, 4, 1});
+  Graph g;
+  CHECK_THROWS_WITH(
+      layers::lstm(g, front(g, 4), "l", {.hidden = 3, .bidirectional = true, .backward = true}),
+      "l: an LSTM reads backwards, or in both directions; expected bidirectional = false with "
+      "backward = true");
+}
+
 TEST_CASE("gradient: pooling over images") {
   for (Pooling2d pooling : {Pooling2d::greatest, Pooling2d::mean}) {
     require_correct(

@@ -48,7 +48,7 @@ Outputs reader(Graph& g) {
   x = layers::conv2d(g, x, "depthwise", {.channels = 5, .kernel_height = 3, .groups = 5});
   x = layers::conv2d(g, x, "second", {.channels = 4, .kernel_height = 2, .kernel_width = 3});
   x = layers::pool2d(g, x, "mean", Pooling2d::mean, 2, 1);
-  x = layers::lstm(g, x, "encoder", {.hidden = 8});
+  x = layers::lstm(g, x, "encoder", {.hidden = 8, .backward = true});
   const ValueId logits = layers::linear(g, x, "out", classes);
   return {layers::ctc_loss(g, logits), logits};
 }

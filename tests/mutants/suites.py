@@ -27,6 +27,7 @@ KERNELS = {
     "pool": ("pool", ["kernels_test"]),
     "pool2d": ("pool2d", ["kernels_test"]),
     "reduce": ("count_nonfinite reduce_rows sum_squares", ["kernels_test"]),
+    "reverse": ("reverse_frames", ["kernels_test"]),
     "softmax": ("log_softmax", ["kernels_test"]),
     "subsample": ("stack_frames", ["kernels_test"]),
     "totals": ("combine_totals loss_totals", ["engine_test [device_ranks]"]),

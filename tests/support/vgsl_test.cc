@@ -89,6 +89,8 @@ TEST_CASE("VGSL: activations, strides, dilations, names, and layers behind the f
                                      .set("dilation_height", 2)
                                      .set("dilation_width", 5),
                                  pool2d(3, 2), lstm(7, false)});
+  CHECK(layers_of("[1,1,0,1 Lrx7]") ==
+        std::vector<LayerConfig>{lstm(7, false).set("backward", true)});
   LayerConfig down("lstm_height"), both("lstm_height");
   both.set("hidden", 4).set("bidirectional", true).set("summary", false);
   CHECK(layers_of("[1,9,0,1 Lby4 Lfys{d}64 Lbx8]") ==
@@ -155,8 +157,13 @@ TEST_CASE("VGSL: what cannot be read is told with its place", "[config]") {
   CHECK(error_of("[1,48,0,1 Lbx9]") == at(11,
                                           "'Lbx9]', expected S1(1x0)1,3 before the LSTM: the "
                                           "images are still 48 high"));
-  CHECK(error_of("[1,1,0,1 Lrx9]") ==
-        at(11, "'rx9]', expected f or b: an LSTM that reads forwards, or in both directions"));
+  CHECK(error_of("[1,1,0,1 Ltx9]") == at(11,
+                                         "'tx9]', expected f, r or b: an LSTM that reads "
+                                         "forwards, backwards, or in both directions"));
+  CHECK(error_of("[1,4,0,1 Lrys9]") ==
+        at(10,
+           "'Lrys9]', expected Lf or Lb: along the height an LSTM reads from the top, or both "
+           "ways"));
   CHECK(error_of("[1,1,0,1 Lfz9]") ==
         at(12, "'z9]', expected x or y: an LSTM along the width, or along the height"));
   CHECK(error_of("[1,1,0,1 Lfxs9]") ==

@@ -192,6 +192,22 @@ TEST_CASE("files of kraken's that cannot be used are refused by their names") {
   CHECK(read(f.write(folder)).remarks.size() == 1);
 }
 
+TEST_CASE("what kraken is to read backwards it reads forwards, and so it is converted") {
+  KrakenFile f;
+  std::string spec = vgsl;
+  spec.replace(spec.find("Lbx{L_5}2 Gn{Gn_6}2"), 19, "Lrx{L_5}4 Gn{Gn_6}2");
+  f.model["vgsl"] = spec;
+  f.shapes["L_5.layer.weight_ih_l0"] = {16, 4};
+  f.shapes["L_5.layer.weight_hh_l0"] = {16, 4};
+  f.shapes["L_5.layer.bias_ih_l0"] = f.shapes["L_5.layer.bias_hh_l0"] = {16};
+  const TemporaryFolder folder;
+  const ForeignModel model = read(f.write(folder));
+  CHECK_FALSE(model.description.config.model.layer[7].flag("backward"));
+  CHECK_FALSE(model.description.config.model.layer[7].flag("bidirectional"));
+  REQUIRE(model.remarks.size() == 1);
+  CHECK_THAT(model.remarks[0], Catch::Contains("(Lrx); kraken reads it forwards"));
+}
+
 TEST_CASE("models that kraken has no layers for are refused, and what differs is said") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& toml, Cmvn cmvn = Cmvn::none) {
@@ -214,6 +230,8 @@ TEST_CASE("models that kraken has no layers for are refused, and what differs is
       Catch::EndsWith("has a layer of type 'gelu' in that place, which kraken has not"));
   CHECK_THROWS_WITH(write(lstm + "projection = 2\n"),
                     Catch::Contains("an LSTM with a projection or residuals"));
+  CHECK_THROWS_WITH(write(lstm + "bidirectional = false\nbackward = true\n"),
+                    Catch::Contains("reads backwards alone"));
   CHECK_THROWS_WITH(
       write("[[model.layer]]\ntype = \"conv2d\"\nchannels = 4\n[[model.layer]]\ntype = "
             "\"conv2d\"\nchannels = 4\ngroups = 2\n" +

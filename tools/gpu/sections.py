@@ -58,7 +58,7 @@ ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_
          "lstm_backward/bench_h512_b16", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
          "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "group_norm", "pointwise",
          "reduce_rows", "adam", "cast", "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
-         "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "combine_totals", "loss_totals",
+         "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "reverse_frames", "combine_totals", "loss_totals",
          "optimizer_prepare"]
 PEERS_SHARE = 0.65  # of the time
 # Small cases that between them launch every kind of kernel.

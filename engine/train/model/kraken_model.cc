@@ -18,6 +18,11 @@ const char* const box_remark =
     "was trained on lines in boxes, which kraken makes level before it reads them (bbox); rondo "
     "reads a line as it is";
 
+const char* const backward_remark =
+    "has an LSTM that is to read backwards (Lrx); kraken reads it forwards all the same, and so "
+    "does "
+    "rondo here";
+
 // Convolutions there pad by half of what a window reaches over.
 bool pads_alike(int kernel, int dilation) { return dilation * (kernel - 1) % 2 == 0; }
 
@@ -130,6 +135,10 @@ class Reader {
     d.sizes = {spec_.height, spec_.classes};
     for (LayerConfig& layer : d.config.model.layer) {
       if (layer.type().name == "pool2d") layer.set("whole", true);
+      if (layer.type().name == "lstm" && layer.flag("backward")) {
+        layer.set("backward", false);
+        model_.remarks.emplace_back(backward_remark);
+      }
     }
     const Json* boxes = meta_.find("seg_type");
     if (boxes && boxes->is("bbox")) model_.remarks.emplace_back(box_remark);
@@ -392,6 +401,8 @@ class Writer {
   void add_lstm() {
     if (layer().integer("projection") > 0 || layer().flag("residual"))
       fail("has an LSTM with a projection or residuals, which kraken has not");
+    if (layer().flag("backward"))
+      fail("has an LSTM that reads backwards alone, which kraken has not: it reads Lrx forwards");
     fold();
     for (int l = 0; l < layer().integer("layers"); ++l) {
       const std::string block = name("L");

@@ -5,7 +5,8 @@
 // tensors <prefix>.nn.<name>.co.weight (convolutions), .layer.weight_ih_l0, ... (LSTMs, as PyTorch
 // has them) and .lin.weight (the output). (kraken 7, "Model formats" in its documentation.)
 //
-// Group normalisation has <name>.layer.weight and .bias.
+// Group normalisation has <name>.layer.weight and .bias. LSTMs that are to read backwards (Lrx) are
+// read as what kraken makes of them, which reads forwards.
 //
 // What a layer computes is the same here and there; pooling drops the frames that fill no window
 // (pool2d, whole = true). Of a line the same pixels go in where it is as high as the model's

@@ -429,23 +429,17 @@ class Converter {
     const int hidden = hidden_of(forward ? *forward : *backward);
     LayerConfig& c = append("lstm");
     c.set("hidden", hidden);
-    c.set("bidirectional", backward != nullptr);
+    c.set("bidirectional", forward && backward);
+    c.set("backward", forward == nullptr);
     const std::string to = name() + ".0";
-    if (forward) {
-      add_gates(*forward, to, "");
-    } else {
-      Layer nothing = *backward;
-      for (Weights& w : nothing.weights) std::fill(w.values.begin(), w.values.end(), 0.0f);
-      add_gates(nothing, to, "");
-    }
-    if (backward) add_gates(*backward, to, "_reverse");
+    add_gates(forward ? *forward : *backward, to, "");
+    if (forward && backward) add_gates(*backward, to, "_reverse");
     // Only after all gates: they read what the layer before leaves.
     values_ = forward && backward ? 2 * hidden : hidden;
-    zeros_ = forward ? 0 : hidden;
     image_ = false;
   }
 
-  // Rows in the order input, forget, cell, output; zeros where a layer before writes zeros.
+  // Rows in the order input, forget, cell, output.
   void add_gates(const Layer& l, const std::string& to, const char* suffix) {
     require_inputs(l, values_);
     const int64_t hidden = l.outputs, in = l.inputs;
@@ -453,13 +447,12 @@ class Converter {
     for (const size_t gate : {1, 2, 0, 3}) {
       const Weights& w = l.weights[gate];
       for (int64_t row = 0; row < hidden; ++row) {
-        ih.insert(ih.end(), static_cast<size_t>(zeros_), 0.0f);
         for (int64_t i = 0; i < in; ++i) ih.push_back(w.at(row, i));
         for (int64_t i = 0; i < hidden; ++i) hh.push_back(w.at(row, in + i));
         bias.push_back(w.at(row, in + hidden));
       }
     }
-    add(to + ".weight_ih" + suffix, {4 * hidden, zeros_ + in}, std::move(ih));
+    add(to + ".weight_ih" + suffix, {4 * hidden, in}, std::move(ih));
     add(to + ".weight_hh" + suffix, {4 * hidden, hidden}, std::move(hh));
     add(to + ".bias" + suffix, {1, 4 * hidden}, std::move(bias));
   }
@@ -470,12 +463,11 @@ class Converter {
     const Weights& w = l.weights.front();
     std::vector<float> weight, bias;
     for (const int32_t row : rows_) {
-      weight.insert(weight.end(), static_cast<size_t>(zeros_), 0.0f);
       for (int64_t i = 0; i < l.inputs; ++i) weight.push_back(w.at(row, i));
       bias.push_back(w.at(row, l.inputs));
     }
     const auto classes = static_cast<int64_t>(rows_.size());
-    add("output.weight", {classes, zeros_ + l.inputs}, std::move(weight));
+    add("output.weight", {classes, l.inputs}, std::move(weight));
     add("output.bias", {1, classes}, std::move(bias));
   }
 
@@ -504,7 +496,6 @@ class Converter {
   std::vector<LayerConfig> config_;
   int32_t height_ = 0, rows_high_ = 0;  // of the lines, and of the images at this place
   int32_t values_ = 1;                  // per pixel or frame, before the layer at hand
-  int64_t zeros_ = 0;                   // so many columns of zeros are before them
   bool image_ = true;
   ForeignModel model_;
 };

@@ -12,8 +12,7 @@
 //
 // What differs in computing: Tesseract pads convolutions with noise, rounds the values between
 // layers to bytes where the weights are bytes, and clips cells to 100; here they are padded with
-// the mean of that noise, zero, and stay as they are. An LSTM from right to left becomes one in
-// both directions whose first half has weights of zero and writes zeros.
+// the mean of that noise, zero, and stay as they are.
 //
 // Errors: InputError that begins with the file's name. Thread safety: functions without state.
 #pragma once
