@@ -99,6 +99,7 @@ SessionOptions session_options(const Config& config, DeviceId device) {
   o.optimizer = optimizer_options(config);
   o.tbptt = config.training.tbptt;
   o.fuse_output_from = config.training.fuse_output_from;
+  o.weights_beside = config.training.weights_beside;
   return o;
 }
 
