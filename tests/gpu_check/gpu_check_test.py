@@ -314,6 +314,24 @@ class GpuCheck(unittest.TestCase):
                 write_program(program, "#!/bin/sh\nexit 3\n")
                 list(forecast.lines(sections.Check(program), "prove", 9))
 
+    def test_a_forecast_alone_needs_the_stand_in_and_nothing_else(self):
+        with tempfile.TemporaryDirectory() as directory:
+            def forecast_there():
+                p = subprocess.run([sys.executable, TOOL, "measure", "--forecast", "--build", directory],
+                                   capture_output=True, text=True, check=False)
+                return p.returncode, p.stdout
+            status, out = forecast_there()
+            self.assertEqual(status, 2)
+            self.assertIn("checkop_stand_in is not built", out)
+            program = pathlib.Path(directory) / "checkop_stand_in"
+            write_program(program, CHECKOP.replace("MOVES", "False").replace("STATUS", "'passed'")
+                          .replace("TROUBLE", "''")
+                          .replace("elif", 'elif "RONDO_STAND_IN_STILL" not in os.environ:\n    sys.exit(4)\nelif', 1))
+            status, out = forecast_there()
+            self.assertEqual(status, 0, out)
+            self.assertIn("measure: ", out.splitlines()[-1])
+            self.assertEqual(sorted(p.name for p in pathlib.Path(directory).iterdir()), ["checkop_stand_in"])
+
     def test_a_forecast_runs_few_cases_and_scales_them(self):
         with tempfile.TemporaryDirectory() as directory, \
                 mock.patch.multiple(forecast, FEW=80, MOST_BYTES=64 << 20):
