@@ -153,7 +153,8 @@ Json model_json(const Model& model) {
                                 {"normalisation", settings.at("features").at("cmvn")}});
   const bool is_image = f.type == FeatureType::image;
   if (is_image) {
-    for (const char* key : {"height", "padding", "ink", "contrast", "direction"}) {
+    for (const char* key :
+         {"height", "padding", "ink", "contrast", "deskew", "centre", "direction"}) {
       features[key] = settings.at("features").at(key);
     }
   } else if (f.type != FeatureType::ready) {

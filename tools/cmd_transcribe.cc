@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/data/image/image.h"
+#include "engine/data/image/line_shape.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/open_data.h"
@@ -156,8 +157,7 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
         audio = read_audio(input, audio.sample_rate);
         p.transcript = model.transcribe(audio);
       }
-      if (!show)
-        write_prediction(style, Task::ctc, input, p, {.seconds = audio.seconds(), .image = {}});
+      if (!show) write_prediction(style, Task::ctc, input, p, {.seconds = audio.seconds()});
       if (o.picture.asked()) {
         draw_alignment(o.picture, o.files.front(), p.transcript, model.vocabulary(),
                        model.frame_seconds(), audio.samples);
@@ -169,9 +169,9 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
 
 // From columns of the scaled line to pixels from the left edge of the image, or from the top of one
 // that is written downwards.
-void place(Transcript& t, ImageInfo image, const LineConfig& line) {
-  const ImageInfo size = turned(image, line.direction);
-  const double scale = static_cast<double>(size.height) / line.height;
+void place(Transcript& t, const InputExtent& extent, const LineConfig& line) {
+  const ImageInfo size = turned(extent.image, line.direction);
+  const double scale = size.width / static_cast<double>(extent.frames - line.frames(0));
   const auto pixel = [&](double column) {
     return std::clamp((column - line.padding) * scale, 0.0, static_cast<double>(size.width));
   };
@@ -194,16 +194,17 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
   return !attempt([&] {
     require_kind(input, model, InputKind::image);
     const LineConfig line = line_config(model.description().config.features);
-    const GreyImage image = read_image(input, images, line.direction);
-    line.require_line(image.info(), input.name);
+    InputExtent extent;
+    Matrix features = read_features(input, model, images, &extent);
     Prediction p;
-    p.transcript = model.transcribe(model.features(image));
+    p.transcript = model.transcribe(std::move(features));
     draw_line_alignment(o.picture, input.name, p.transcript, model.vocabulary(),
-                        model.frame_seconds(), line, image);
-    place(p.transcript, image.info(), line);
+                        model.frame_seconds(), line,
+                        shaped(line, read_image(input, images, line.direction)));
+    place(p.transcript, extent, line);
     PageOutput page(style, inputs, images, line.direction);
     if (is_of_pages(style.format)) return page.take(&p.transcript);
-    write_prediction(style, Task::ctc, input, p, {.seconds = 0, .image = image.info()});
+    write_prediction(style, Task::ctc, input, p, extent);
   });
 }
 
@@ -284,7 +285,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
           const PieceOptions pieces{.seconds = o.piece};
           p.transcript = model.decode(long_outputs(model, std::move(g.long_audio), pieces));
         }
-        if (g.input->kind == InputKind::image) place(p.transcript, g.extent.image, line);
+        if (g.input->kind == InputKind::image) place(p.transcript, g.extent, line);
         if (is_page) return pages.take(&p.transcript);
         write_prediction(style, task, *g.input, p, g.extent);
       });

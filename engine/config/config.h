@@ -94,6 +94,8 @@ struct FeaturesConfig {
   int padding = 8;
   Ink ink = Ink::dark;
   bool contrast = true;
+  bool deskew = false;
+  bool centre = false;
   LineDirection direction = LineDirection::rightwards;
   Cmvn cmvn = Cmvn::utterance;
 

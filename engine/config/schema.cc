@@ -136,6 +136,10 @@ Builder features_fields(FeaturesConfig& c) {
   b.add("ink", choice(c.ink, ink_names), any, "image: what is written on lighter or darker paper");
   b.add("contrast", &c.contrast, any,
         "image: a line's own paper and ink become 0 and 1, instead of white and black");
+  b.add("deskew", &c.deskew, any, "image: a line that slants is made level, by its ink");
+  b.add("centre", &c.centre, any,
+        "image: columns are shifted so that the ink's middle is level, and rows about it scaled to "
+        "the height, by how far the ink spreads");
   b.add("direction", choice(c.direction, direction_names), any,
         "image: how lines are written, from left to right, right to left, or top to bottom");
   b.add("cmvn", choice(c.cmvn, cmvn_names), any,

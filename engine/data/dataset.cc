@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "engine/data/features/feature_file.h"
+#include "engine/data/image/line_shape.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
@@ -158,7 +159,10 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
   }
   if (e.kind == InputKind::image) {
     if (!readers_.images) fail_input(e.path, ": this program cannot read images");
-    item.image = region_info(*readers_.images, e.file(), e.region);
+    // By its ink, so all of it is read for its size alone.
+    item.image = options_.line.deskew || options_.line.centre
+                     ? line_image(e).info()
+                     : region_info(*readers_.images, e.file(), e.region);
     options_.line.require_line(item.image, e.path);
     dim = options_.line.height;
     return;
@@ -379,9 +383,13 @@ Matrix ManifestDataset::features_of(const Item& item, const AugmentKey* augment)
   return m;
 }
 
+GreyImage ManifestDataset::line_image(const ManifestEntry& e) const {
+  return shaped(options_.line, read_region(*readers_.images, e.file(), e.region));
+}
+
 Matrix ManifestDataset::line_of(const Item& item, const AugmentKey* augment) const {
   const ManifestEntry& e = item.entry;
-  const GreyImage image = read_region(*readers_.images, e.file(), e.region);
+  const GreyImage image = line_image(e);
   if (image.width != item.image.width || image.height != item.image.height)
     fail_input(e.path, ": has changed since training began: now ", image.width, " x ", image.height,
                " pixels");

@@ -163,6 +163,7 @@ class ManifestDataset final : public Dataset {
                          const std::vector<int32_t>& dims);
   Matrix features_of(const Item& item, const AugmentKey* augment) const;
   Matrix sound_of(const Item& item, const AugmentKey* augment) const;
+  GreyImage line_image(const ManifestEntry& entry) const;
   Matrix line_of(const Item& item, const AugmentKey* augment) const;
 
   std::string manifest_path_;

@@ -101,6 +101,13 @@ def test_top_to_bottom():
         check(len(boxes) == 2 and boxes[0][1][3] <= boxes[1][1][1] and all(b[0] == 0 and b[2] == 20 for _, b in boxes), boxes)
         image = (root / "mine" / right[0]["image_filepath"]).resolve()
         run("transcribe", root / "run", image, "--picture", root / "p.svg", says=right[0]["text"])
+        # A baseline down the line, as programs draw it for such text, turns nothing.
+        size = right[0]["width"], right[0]["height"]
+        entry = {"image_filepath": str(image), "region": [0, 0, *size], "baseline": [[10, 0], [10, size[1]]], "text": right[0]["text"]}
+        (root / "drawn.jsonl").write_text(json.dumps(entry) + "\n")
+        run("transcribe", root / "run", root / "drawn.jsonl", says=right[0]["text"])
+        run("eval", root / "run", root / "drawn.jsonl", says="CER 0.00%")
+        run("transcribe", root / "run", root / "drawn.jsonl", "--format", "hocr", says="ocrx_word")
 
 
 main(globals())

@@ -65,7 +65,40 @@ def test_from_a_folder_of_lines_to_a_model():
         alignment_is_drawn_over_the_line(root, model, image, text)
         info_and_init_from(root, model, image, text)
         models_are_averaged(root, model, image)
+        slanting_lines_are_read(root, model)
         what_a_model_of_lines_refuses(root, model, image)
+
+
+def slanting_lines_are_read(root, plain):
+    """Lines that fall by a pixel in eight, and what a model makes of them that levels them first."""
+    rng = random.Random(4)
+    (root / "slanting").mkdir()
+    for n in range(6):
+        text = " ".join("".join(rng.choice("abc") for _ in range(4)) for _ in range(6))
+        image = line_image(text, rng)
+        rows = [[rng.randrange(225, 256) for _ in image[0]] for _ in range(20 + len(image[0]) // 8)]
+        for y, row in enumerate(image):
+            for x, grey in enumerate(row):
+                rows[y + x // 8][x] = grey
+        (root / "slanting" / f"{n}.png").write_bytes(png(rows))
+        (root / "slanting" / f"{n}.gt.txt").write_text(text)
+    level = root / "level"
+    train(root / "mine", level, "training.epochs=40", "distort.stretch=0.1", "distort.noise=0.05", "features.deskew=true", base=LINES)
+    run("prepare", "lines", root / "slanting", root / "slant", "--dev", 0, "--test", 0)
+    rates = [json.loads(run("eval", model, root / "slant" / "train.jsonl", "--json")[0])["all"]["cer"] for model in (plain, level)]
+    check(rates[1] < 0.1 and rates[0] > 0.4, rates)
+    # Places are in the image as it was given; the picture is of the line as it was read.
+    line = json.loads(run("transcribe", level, root / "slanting" / "0.png", "--format", "jsonl", "--picture", root / "level.svg")[0])
+    check(line["height"] == 20 + line["width"] // 8 and line["words"][-1]["end"] > 0.8 * line["width"], line)
+    shown = next(e for e in ElementTree.parse(root / "level.svg").getroot().iter() if e.tag.endswith("}image"))
+    check(float(shown.get("width")) > 6 * float(shown.get("height")), "the picture is not level", shown.attrib)
+    # What a network sees of them is wider once it is as high as the letters alone.
+    widths = []
+    for name, settings in ("plain", ""), ("level", "deskew = true\ncentre = true\n"):
+        (root / f"{name}.toml").write_text('[features]\ntype = "image"\n' + settings)
+        run("prepare", "lines", root / "slanting", root / "slant", "--dev", 0, "--test", 0, "--preview", root / "seen.svg", "--config", root / f"{name}.toml")
+        widths.append(max(float(w) for w in re.findall('<image [^>]*width="([0-9.]+)"', (root / "seen.svg").read_text())))
+    check(widths[1] > 1.5 * widths[0], widths)
 
 
 def worst_lines_are_shown(root, model, test):
@@ -94,6 +127,7 @@ def alignment_is_drawn_over_the_line(root, model, image, text):
     labels = "".join(e.text for e in drawn.iter() if e.get("class") == "strong")
     check(labels == text + text.replace(" ", "\u2423"), labels)
     check("pixels" in [e.text for e in drawn.iter()], "no axis of pixels")
+    run("transcribe", model, image, "--picture", root / "alignment.png", code=2, errs="alignment.png' is no name of an SVG file")
     run("transcribe", model, image, "--picture", picture, "--picture-from", 1, code=2, errs="are seconds of recordings")
     fails("transcribe", model, image.parent, "--picture", picture, errs="--picture takes one recording or line")
     fails("transcribe", model, root / "scans" / "book0" / "blank.png", "--picture", picture, errs="blank.png: nothing stands on it")
@@ -130,7 +164,7 @@ def places_are_in_the_image(model, image, text):
 def info_and_init_from(root, model, image, text):
     info = json.loads(run("info", "--model", model, "--json")[0])
     check(info["features"] == {"type": "image", "columns": 16, "normalisation": "utterance", "height": 16, "padding": 2,
-                               "ink": "dark", "contrast": True, "direction": "ltr"}, info)
+                               "ink": "dark", "contrast": True, "deskew": False, "centre": False, "direction": "ltr"}, info)
     check("frame_seconds" not in info and info["subsampling"] == 1, info)
     run("info", "--model", model, says=["16 features -> 5 outputs", "utterances of 1000 columns"])
     # Features and layers come with the weights.

@@ -14,6 +14,7 @@
 #include "engine/data/features/npy.h"
 #include "engine/data/image/image.h"
 #include "engine/data/image/line_features.h"
+#include "engine/data/image/line_shape.h"
 #include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
 #include "engine/page/page_file.h"
@@ -209,6 +210,11 @@ void run_image(std::span<const std::byte> bytes) {
   line.require_line(size, "x.pgm");
   const Matrix m = line_features(line, image, line.scaled_width(size));
   for (float v : m.data) require(v >= 0 && v <= 1, "ink beyond 0 to 1");
+  line.deskew = line.centre = true;
+  const GreyImage level = shaped(line, image);
+  require(level.width == image.width && level.height > 0 &&
+              level.height <= std::max(2 * image.height, 4),
+          "a line that is made level has another width, or is much higher");
 }
 
 std::vector<std::string> image_seeds() {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/data/image/image.h"
 #include "engine/io/file.h"
 #include "engine/report/charts.h"
 #include "kernels/base/error.h"
@@ -70,12 +71,19 @@ std::string title_of(const Transcript& t, double begin, double end, double secon
   return text;
 }
 
+// A name of another kind of picture, which programs would then fail to open.
+std::string check_picture_name(const std::string& name) {
+  if (!is_image_name(name) && !name.ends_with(".pdf")) return {};
+  return str("'", name, "' is no name of an SVG file, expected one that ends with .svg");
+}
+
 }  // namespace
 
 void add_picture_options(Command& command, PictureOptions* o) {
   command
       .add_option("--picture", o->path,
                   "draw the alignment of one recording, or of one line's image, as SVG")
+      .check(check_picture_name)
       .type_name("FILE");
   command.add_option("--picture-from", o->from, "second at which the picture begins")
       .range(0.0, 1e7)

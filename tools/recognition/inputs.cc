@@ -247,7 +247,8 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       const GreyImage image = read_image(input, images, line_config(f).direction);
       extent->image = image.info();
       line_config(f).require_line(image.info(), input.name);
-      features = model.features(image);
+      features = model.features(image, input.name);
+      extent->frames = features.frames;
       break;
     }
     case InputKind::recording: {

@@ -6,13 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/data/image/ink_levels.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
-
-// Fewer grey levels than this between ink and paper are noise, and are not stretched to 0 and 1.
-constexpr float least_contrast = 32;
 
 // The pixels that a scaled one is the weighted mean of.
 struct Taps {
@@ -70,24 +68,9 @@ Matrix scaled(const GreyImage& image, int32_t height, int64_t columns) {
   return out;
 }
 
-using Histogram = std::array<int64_t, 256>;
-
-// The grey below which this share of the pixels is.
-float level(const Histogram& histogram, double share) {
-  int64_t all = 0;
-  for (int64_t n : histogram) all += n;
-  const auto wanted = static_cast<int64_t>(share * static_cast<double>(all - 1));
-  int64_t below = 0;
-  for (size_t grey = 0; grey < histogram.size(); ++grey) {
-    below += histogram[grey];
-    if (below > wanted) return static_cast<float>(grey);
-  }
-  return 255;
-}
-
-Histogram histogram_of(const std::vector<float>& greys) {
-  Histogram h{};
-  for (float v : greys) ++h[static_cast<size_t>(std::lround(std::clamp(v, 0.0f, 255.0f)))];
+image::Greys greys_of(const std::vector<float>& values) {
+  image::Greys h{};
+  for (float v : values) ++h[static_cast<size_t>(std::lround(std::clamp(v, 0.0f, 255.0f)))];
   return h;
 }
 
@@ -132,32 +115,17 @@ void LineConfig::validate() const {
 
 Matrix line_features(const LineConfig& c, const GreyImage& image, int64_t columns) {
   Matrix grey = scaled(turned(image, c.direction), c.height, columns);
-  bool light = c.ink == Ink::light;
-  if (c.ink == Ink::automatic) {
-    const Histogram h = histogram_of(grey.data);
-    light = level(h, 0.5) - level(h, 0.01) < level(h, 0.99) - level(h, 0.5);
-  }
-  if (light) {
-    for (float& v : grey.data) v = 255 - v;
-  }
-  float paper = 255, range = 255;
-  if (c.contrast) {
-    const Histogram h = histogram_of(grey.data);
-    paper = level(h, 0.75);
-    range = std::max(paper - level(h, 0.01), least_contrast);
-  }
+  const image::InkScale ink(greys_of(grey.data), c.ink, c.contrast);
   Matrix out(c.frames(columns), c.height);
   float* to = out.row(c.padding);
-  for (size_t i = 0; i < grey.data.size(); ++i) {
-    to[i] = std::clamp((paper - grey.data[i]) / range, 0.0f, 1.0f);
-  }
+  for (size_t i = 0; i < grey.data.size(); ++i) to[i] = ink(grey.data[i]);
   return out;
 }
 
 bool is_blank(const GreyImage& image) {
-  Histogram h{};
+  image::Greys h{};
   for (uint8_t v : image.pixels) ++h[v];
-  return level(h, 0.99) - level(h, 0.01) < least_contrast / 2;
+  return image::level(h, 0.99) - image::level(h, 0.01) < image::least_contrast / 2;
 }
 
 }  // namespace rondo

@@ -32,12 +32,14 @@ struct LineConfig {
   // The line's own paper becomes 0 and its ink 1: the grey of three quarters of its pixels' and
   // that of the darkest hundredth. Without it, black is 1 and white 0.
   bool contrast = true;
+  bool deskew = false;  // see line_shape.h
+  bool centre = false;
   LineDirection direction = LineDirection::rightwards;
 
   bool operator==(const LineConfig&) const = default;
 
-  // Columns of an image of this size after turning and scaling, `permille` of 1000 times as wide as
-  // it is; the padding is not counted. At least 1.
+  // Columns of an image of this size, as shaped() gives it, after turning and scaling, `permille`
+  // of 1000 times as wide as it is; the padding is not counted. At least 1.
   int64_t scaled_width(ImageInfo size, int32_t permille = 1000) const;
   // Throws InputError, naming the file, where these are more than `most_line_columns`.
   void require_line(ImageInfo size, const std::string& name) const;
@@ -48,7 +50,7 @@ struct LineConfig {
 };
 
 // [padding + columns + padding, height], a column from top to bottom in each row. `columns`: what
-// scaled_width() says.
+// scaled_width() says. The image is one of shaped() (line_shape.h).
 Matrix line_features(const LineConfig& config, const GreyImage& image, int64_t columns);
 
 // The image with the line's beginning on the left.

@@ -30,6 +30,8 @@ LineConfig line_config(const FeaturesConfig& f) {
           .padding = f.padding,
           .ink = f.ink,
           .contrast = f.contrast,
+          .deskew = f.deskew,
+          .centre = f.centre,
           .direction = f.direction};
 }
 
@@ -264,9 +266,9 @@ void require_data_settings(const Config& config) {
       "features.preemphasis",  "features.dither",          "augment.speed",
       "augment.noise",         "augment.noise_recordings", "augment.noise_snr_low",
       "augment.noise_snr_high"};
-  static const std::set<std::string> of_images = {"features.height", "features.padding",
-                                                  "features.ink", "features.contrast",
-                                                  "features.direction"};
+  static const std::set<std::string> of_images = {
+      "features.height", "features.padding", "features.ink",      "features.contrast",
+      "features.deskew", "features.centre",  "features.direction"};
   const InputKind kind = input_kind(config.features.type);
   const std::string type = kind == InputKind::image      ? "\"image\""
                            : kind == InputKind::features ? "\"ready\""

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/data/batch.h"
+#include "engine/data/image/line_shape.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
@@ -57,12 +58,13 @@ void Recognizer::require_trained_on(InputKind wanted, const char* inputs) const 
   fail_input(file(), ": was trained on ", own, ", not on ", inputs);
 }
 
-Matrix Recognizer::features(const GreyImage& image) const {
+Matrix Recognizer::features(const GreyImage& image, const std::string& name) const {
   require_trained_on(InputKind::image, "images");
   if (is_blank(image)) return {};
   const LineConfig line = line_config(description().config.features);
-  line.require_line(image.info(), "the image");
-  return line_features(line, image, line.scaled_width(image.info()));
+  const GreyImage level = shaped(line, image);
+  line.require_line(level.info(), name);
+  return line_features(line, level, line.scaled_width(level.info()));
 }
 
 Matrix Recognizer::features(const Waveform& audio) const {

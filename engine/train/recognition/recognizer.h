@@ -70,8 +70,9 @@ class Recognizer {
   // Of a recording. None (0 frames) of digital silence for a ctc model, which has hardly met that
   // in training, or, where each recording is normalised by itself, takes it for the mean of speech.
   Matrix features(const Waveform& audio) const;
-  // Of the image of a line. None (0 frames) of a blank one, which gets empty text.
-  Matrix features(const GreyImage& image) const;
+  // Of the image of a line, which `name` stands for in messages. None (0 frames) of a blank one,
+  // which gets empty text.
+  Matrix features(const GreyImage& image, const std::string& name = "the image") const;
   // Decodes the model's output [frames, classes].
   Transcript decode(std::vector<float> logits) const;
   // How decode() finds the text: by this decoder, made for vocabulary(), or, without one, by the
