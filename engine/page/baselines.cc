@@ -163,15 +163,14 @@ void outline_baselines(std::vector<PageLine>& lines, ImageInfo image) {
     pitches[i] = pitch_of(i, order, rank[i], steps);
     if (pitches[i]) found.push_back(*pitches[i]);
   }
-  const std::optional<double> usual =
-      found.empty() ? std::nullopt : std::optional(median(std::move(found)));
+  const double usual = found.empty() ? 0 : median(std::move(found));  // 0: nothing is
   for (const size_t i : wanting) {
     // Alone on its page: sixty characters or so, half as wide as the lines are apart.
     constexpr double alone = 20, least = 8;
     const double otherwise = std::clamp<double>(length_of(steps[i]) / alone, least,
                                                 std::max<double>(image.height, least));
     // Where a paragraph ends, the next line is further away than this one is high.
-    const double pitch = usual ? std::min(pitches[i].value_or(*usual), 1.5 * *usual) : otherwise;
+    const double pitch = usual > 0 ? std::min(pitches[i].value_or(usual), 1.5 * usual) : otherwise;
     ImageRegion& region = lines[known[i]].region;
     region.corners = stripe(steps_of(region.baseline), 0.7 * pitch, 0.3 * pitch);
   }
