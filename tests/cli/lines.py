@@ -213,6 +213,48 @@ def what_a_model_of_lines_refuses(root, model, image):
     check(len(out.splitlines()) == 1 and out.startswith(str(image)), out)
 
 
+LAYERS = """
+[[model.layer]]
+type = "conv2d"
+channels = 8
+[[model.layer]]
+type = "relu"
+[[model.layer]]
+type = "group_norm"
+groups = 4
+[[model.layer]]
+type = "conv2d"
+channels = 8
+groups = 8
+[[model.layer]]
+type = "pool2d"
+[[model.layer]]
+type = "lstm"
+hidden = 20
+bidirectional = false
+backward = true
+"""
+
+
+def test_lines_are_normalised_alone():
+    """What a line gives does not depend on the lines beside it; and what needs whole lines is not cut."""
+    with folder() as root:
+        line_corpus(root, books=3, each=8)
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0.34)
+        (root / "layers.toml").write_text(LAYERS)
+        base = [root / "layers.toml"] + [setting for setting in LINES if not setting.startswith("model.")]
+        words = ["data.dev=", "data.test=", "training.max_steps=20"]
+        train(root / "mine", root / "run", *words, base=base)
+        paths = [(root / "mine" / line["image_filepath"]).resolve() for line in manifest(root / "mine" / "test.jsonl")]
+        paths = [path for path in paths if path.parent == paths[0].parent]  # of one name in one folder
+        run("transcribe", root / "run", *paths, "--format", "npy", "--out", root / "all")
+        run("transcribe", root / "run", paths[1], "--format", "npy", "--out", root / "one")
+        name = paths[1].with_suffix(".npy").name
+        check((root / "all" / name).read_bytes() == (root / "one" / name).read_bytes(), name)
+        fails("train", *base, f"data={root / 'mine'}", f"training.checkpoint_dir={root / 'cut'}", *words, "training.tbptt=8",
+              errs="the op 'group_norm' makes each frame of all frames of its sequence")
+
+
 def test_settings_of_the_other_kind_are_refused():
     with folder() as root:
         (root / "a.pgm").write_bytes(pgm(line_image("abc", random.Random(1))))
