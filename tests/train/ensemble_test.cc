@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 
+#include "engine/train/recognition/agreement.h"
 #include "engine/train/recognition/recognizer.h"
 #include "tests/data/temporary_folder.h"
 

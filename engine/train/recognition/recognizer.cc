@@ -7,6 +7,7 @@
 #include "engine/data/image/line_shape.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
+#include "engine/train/recognition/agreement.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -172,7 +173,7 @@ std::vector<std::vector<float>> Recognizer::outputs(
     }
     if (ensemble_.each().empty() || on_device_) continue;
     (*texts)[static_cast<size_t>(batch.utterances[n])] =
-        agreement_.of_packed(ensemble_.each(), lengths, n, static_cast<int32_t>(cols), decoder());
+        Agreement().of_packed(ensemble_.each(), lengths, n, static_cast<int32_t>(cols), decoder());
   }
   return all;
 }

@@ -4,8 +4,8 @@
 //   std::cout << model.transcribe(waveform).text << "\n";
 //
 // Several models that read and write the same may be one, which says the mean of their
-// probabilities (engine/train/recognition/ensemble.h). Without a decoder the text is what they
-// agree on (engine/train/recognition/agreement.h).
+// probabilities (engine/train/recognition/ensemble.h). The text is what they agree on
+// (engine/train/recognition/agreement.h).
 //
 // Errors: InputError for files that are missing, damaged, not a model, or hold weights that are not
 // finite, and for models that cannot be averaged. One thread at a time.
@@ -25,7 +25,6 @@
 #include "engine/decode/transcript/transcript.h"
 #include "engine/text/alphabet.h"
 #include "engine/train/model/model_file.h"
-#include "engine/train/recognition/agreement.h"
 #include "engine/train/recognition/ensemble.h"
 #include "engine/train/recognition/evaluation.h"
 #include "kernels/devices.h"
@@ -107,7 +106,6 @@ class Recognizer {
   std::vector<std::string> warnings_;
   std::vector<LoadedModel> models_;
   Ensemble ensemble_;  // of these
-  Agreement agreement_;
   Alphabet alphabet_;
   Vocabulary vocabulary_;
 };
