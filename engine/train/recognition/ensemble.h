@@ -2,9 +2,9 @@
 //
 // Probabilities are averaged, not logits: p(k | t) = 1/K sum over models of softmax(logits)(k),
 // each model with the same weight. What comes out are the logarithms of these means, which are
-// logits of the mean, so that a decoder, a language model and the loss need not know; text that is
-// read without a search is what the models agree on (engine/train/recognition/agreement.h). Of
-// regression the numbers themselves are averaged. (Averaging posteriors: Hansen and Salamon,
+// logits of the mean, so that the loss and confidences need not know; the text of ctc models is
+// what they agree on (engine/train/recognition/agreement.h), for which each() has what each says.
+// Of regression the numbers themselves are averaged. (Averaging posteriors: Hansen and Salamon,
 // "Neural network ensembles", 1990.)
 //
 // One thread at a time.
