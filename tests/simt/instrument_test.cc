@@ -512,8 +512,9 @@ TEST_CASE("bytes, barriers and exchanges are counted") {
     CHECK(simt::watched().bytes_read == times * 40);
     CHECK(simt::watched().bytes_written == 0);
   }
-  CHECK_THAT(to_json(sim.counted("traffic")),
-             Contains("\"kernel\":\"traffic\",\"launches\":2,\"global_bytes_read\":2400"));
+  CHECK_THAT(
+      to_json(sim.counted("traffic")),
+      Contains("\"kernel\":\"traffic\",\"launches\":2,\"blocks\":3,\"global_bytes_read\":2400"));
 }
 
 }  // namespace
