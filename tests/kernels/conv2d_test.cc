@@ -12,23 +12,6 @@ namespace {
 
 using Values = std::vector<double>;
 
-// The numbers as elements of the type that a backend computes in.
-template <class T>
-std::vector<T> as(const Values& values) {
-  return {values.begin(), values.end()};
-}
-
-template <class T>
-TensorView view(std::vector<T>& v, int64_t cols) {
-  REQUIRE(v.size() % static_cast<size_t>(cols) == 0);
-  return {v.data(), DTypeOf<T>::value, {static_cast<int64_t>(v.size()) / cols, cols}};
-}
-
-template <class T>
-TensorView line(std::vector<T>& v) {
-  return {v.data(), DTypeOf<T>::value, {static_cast<int64_t>(v.size())}};
-}
-
 // Runs on the host, with as much scratch memory as the op says.
 template <class Args>
 void run_conv2d(Backend backend, Args a, Conv2dPhase phase) {

@@ -26,6 +26,23 @@ inline TensorView view_of(std::vector<double>& values, std::initializer_list<int
   return {values.data(), DType::f64, dims};
 }
 
+// The numbers as elements of the type that a backend computes in.
+template <class T>
+std::vector<T> as(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+template <class T>
+TensorView view(std::vector<T>& v, int64_t cols) {
+  REQUIRE(v.size() % static_cast<size_t>(cols) == 0);
+  return {v.data(), DTypeOf<T>::value, {static_cast<int64_t>(v.size()) / cols, cols}};
+}
+
+template <class T>
+TensorView line(std::vector<T>& v) {
+  return {v.data(), DTypeOf<T>::value, {static_cast<int64_t>(v.size())}};
+}
+
 inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double sum = 0;

@@ -11,23 +11,6 @@ using namespace rondo::test;
 
 namespace {
 
-// The numbers as elements of the type that a backend computes in.
-template <class T>
-std::vector<T> as(const std::vector<double>& values) {
-  return {values.begin(), values.end()};
-}
-
-template <class T>
-TensorView view(std::vector<T>& v, int64_t cols) {
-  REQUIRE(v.size() % static_cast<size_t>(cols) == 0);
-  return {v.data(), DTypeOf<T>::value, {static_cast<int64_t>(v.size()) / cols, cols}};
-}
-
-template <class T>
-TensorView line(std::vector<T>& v) {
-  return {v.data(), DTypeOf<T>::value, {static_cast<int64_t>(v.size())}};
-}
-
 // A batch, its results and gradients.
 template <class T>
 struct Batch {

@@ -126,16 +126,22 @@ TEST_CASE("models agree on a text that none of them writes, whatever their frame
                                                   sure_of({0, 1, 0, 3, 0, 3, 0, 0, 1}),
                                                   sure_of({0, 0, 2, 0, 0, 0, 3, 0, 1})};
   const std::vector<std::span<const float>> models(scores.begin(), scores.end());
-  Agreement agreement;
-  CHECK(agreement.labels(models, 4) == std::vector<int32_t>{1, 2, 3, 1});
-  CHECK(agreement.labels(std::span(models).first(1), 4) == std::vector<int32_t>{1, 2, 3, 2});
+  CHECK(agreed_labels(models, 4) == std::vector<int32_t>{1, 2, 3, 1});
+  CHECK(agreed_labels(std::span(models).first(1), 4) == std::vector<int32_t>{1, 2, 3, 2});
   // Frames of another model's are its own.
   const std::vector<float> longer = sure_of({0, 1, 1, 0, 0, 0, 2, 2, 0, 0, 0, 3, 0, 1, 1, 0});
   const std::vector<std::span<const float>> mixed = {models[0], longer};
-  const std::vector<int32_t> found = agreement.labels(mixed, 4);
+  const std::vector<int32_t> found = agreed_labels(mixed, 4);
   CHECK((found == std::vector<int32_t>{1, 2, 3, 1} || found == std::vector<int32_t>{1, 2, 3, 2}));
   const std::vector<std::span<const float>> none(2);
-  CHECK(agreement.labels(none, 4).empty());
+  CHECK(agreed_labels(none, 4).empty());
+}
+
+TEST_CASE("where no text is possible to all models the first one's stands") {
+  std::vector<float> one(2 * 4, -INFINITY), other = one;
+  for (const size_t t : {0, 1}) one[t * 4 + 1] = 0, other[t * 4 + 2] = 0;
+  const std::vector<std::span<const float>> models = {one, other};
+  CHECK(agreed_labels(models, 4) == std::vector<int32_t>{1});
 }
 
 // ln of the sum over all alignments, one by one.
@@ -157,7 +163,6 @@ double by_paths(const std::vector<float>& logits, const std::vector<int32_t>& te
 TEST_CASE("what models agree on is no worse than what any of them writes") {
   std::mt19937 random(3);
   std::normal_distribution<float> normal(0, 2);
-  Agreement agreement;
   int better = 0;
   for (int trial = 0; trial < 20; ++trial) {
     std::vector<std::vector<float>> scores(3, std::vector<float>(5 * 4));
@@ -169,7 +174,7 @@ TEST_CASE("what models agree on is no worse than what any of them writes") {
       return all;
     };
     const std::vector<std::span<const float>> models(scores.begin(), scores.end());
-    const double found = sum(agreement.labels(models, 4));
+    const double found = sum(agreed_labels(models, 4));
     double most = -1e300;
     for (const auto& model : scores)
       most = std::max(most, sum(labels_of(greedy_ctc(model.data(), 5, 4))));
@@ -190,15 +195,14 @@ TEST_CASE("what models agree on heeds what a decoder knows") {
     scores[m][(m + 1) * 4 + 2] = m == 2 ? -8.0f : -2.0f;
   }
   const std::vector<std::span<const float>> models(scores.begin(), scores.end());
-  Agreement agreement;
-  CHECK(vocabulary.text(agreement.labels(models, 4)) == "b");
+  CHECK(vocabulary.text(agreed_labels(models, 4)) == "b");
   for (const double weight : {3.0, 5.0}) {
     DecoderKnowledge knowledge;
     knowledge.hot_words = {{"a", weight}};
     DecoderOptions options;
     options.word_score = 0;
     const Decoder decoder(vocabulary, options, knowledge);
-    CHECK(vocabulary.text(agreement.labels(models, 4, &decoder)) == (weight > 4 ? "a" : "b"));
+    CHECK(vocabulary.text(agreed_labels(models, 4, &decoder)) == (weight > 4 ? "a" : "b"));
   }
 }
 
@@ -212,13 +216,29 @@ TEST_CASE("models together write what they agree on, alone and in evaluation") {
   }
   Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
   const std::vector<std::span<const float>> models(scores.begin(), scores.end());
-  const std::vector<int32_t> labels = Agreement().labels(models, 4);
+  const std::vector<int32_t> labels = agreed_labels(models, 4);
   REQUIRE(!labels.empty());
   const Transcript t = all.transcribe(noise(31));
   CHECK(t.text == all.vocabulary().text(labels));
   CHECK(t.characters.size() == labels.size());
   CHECK(t.alternatives.empty());
   CHECK(all.predict({noise(8), noise(31)}).back().transcript.text == t.text);
+}
+
+TEST_CASE("a search in several models that is to tell of other texts is one in their mean") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> paths = {seeded(1).write(folder.path("a")),
+                                          seeded(2).write(folder.path("b"))};
+  Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
+  DecoderOptions options;
+  options.nbest = 3;
+  options.posteriors = true;
+  all.set_decoder(Decoder(all.vocabulary(), options));
+  all.set_confidence(Confidence::posterior);
+  const Transcript t = all.transcribe(noise(31));
+  CHECK(t.alternatives.size() == 3);
+  CHECK(t.text == all.decode(t.logits).text);
+  CHECK(!t.characters.empty());
 }
 
 TEST_CASE("the loss of models together is that of their mean") {

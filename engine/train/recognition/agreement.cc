@@ -7,6 +7,8 @@
 #include "engine/text/edit_alignment.h"
 #include "engine/text/greedy.h"
 #include "engine/train/recognition/evaluation.h"
+#include "kernels/base/cpu/parallel.h"
+#include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/packed_host.h"
 #include "kernels/ctc/ctc.h"
@@ -70,41 +72,57 @@ double knowledge(const Decoder* decoder, const std::vector<int32_t>& text, int32
   return found.score - found.log_probability;
 }
 
+// How probable texts are to all models together.
+class TextScores {
+ public:
+  TextScores(std::span<const std::span<const float>> models, int32_t classes,
+             const Decoder* decoder)
+      : models_(models), classes_(classes), decoder_(decoder), pool_(1) {}
+
+  double of(const std::vector<int32_t>& text) {
+    return mean_log_probability(text) + knowledge(decoder_, text, classes_);
+  }
+
+ private:
+  double mean_log_probability(const std::vector<int32_t>& text) {
+    const Context context{Backend::cpu, &cpu_device(), nullptr, &pool_};
+    const int32_t offsets[] = {0, static_cast<int32_t>(text.size())};
+    double sum = 0;
+    for (const std::span<const float> scores : models_) {
+      const auto frames = static_cast<int32_t>(scores.size() / static_cast<size_t>(classes_));
+      const PackedHost layout = build_packed(std::span(&frames, 1));
+      float loss = 0;
+      CtcArgs args;
+      args.layout = layout.view();
+      args.logits = TensorView(const_cast<float*>(scores.data()), DType::f32, {frames, classes_});
+      args.labels = text.data();
+      args.label_offsets = offsets;
+      args.max_label_length = offsets[1];
+      args.loss = TensorView(&loss, DType::f32, {1});
+      const size_t bytes = ctc_workspace_bytes(context, args.layout.capacity, DType::f32, classes_,
+                                               args.max_label_length, false);
+      workspace_.resize(std::max(workspace_.size(), bytes + 64));
+      void* aligned = workspace_.data();
+      size_t room = workspace_.size();
+      std::align(64, bytes, aligned, room);
+      args.workspace = TensorView(aligned, DType::u8, {static_cast<int64_t>(bytes)});
+      run(context, args);
+      sum -= static_cast<double>(loss);
+    }
+    return sum / static_cast<double>(models_.size());
+  }
+
+  const std::span<const std::span<const float>> models_;
+  const int32_t classes_;
+  const Decoder* const decoder_;
+  ThreadPool pool_;
+  std::vector<uint8_t> workspace_;
+};
+
 }  // namespace
 
-Agreement::Agreement() : pool_(1) {}
-
-double Agreement::log_probability(std::span<const std::span<const float>> models, int32_t classes,
-                                  std::span<const int32_t> text) {
-  const Context context{Backend::cpu, &cpu_device(), nullptr, &pool_};
-  const int32_t offsets[] = {0, static_cast<int32_t>(text.size())};
-  double sum = 0;
-  for (const std::span<const float> scores : models) {
-    const auto frames = static_cast<int32_t>(scores.size() / static_cast<size_t>(classes));
-    const PackedHost layout = build_packed(std::span(&frames, 1));
-    float loss = 0;
-    CtcArgs args;
-    args.layout = layout.view();
-    args.logits = TensorView(const_cast<float*>(scores.data()), DType::f32, {frames, classes});
-    args.labels = text.data();
-    args.label_offsets = offsets;
-    args.max_label_length = offsets[1];
-    args.loss = TensorView(&loss, DType::f32, {1});
-    const size_t bytes = ctc_workspace_bytes(context, args.layout.capacity, DType::f32, classes,
-                                             args.max_label_length, false);
-    workspace_.resize(std::max(workspace_.size(), bytes + 64));
-    void* aligned = workspace_.data();
-    size_t room = workspace_.size();
-    std::align(64, bytes, aligned, room);
-    args.workspace = TensorView(aligned, DType::u8, {static_cast<int64_t>(bytes)});
-    run(context, args);
-    sum -= static_cast<double>(loss);
-  }
-  return sum / static_cast<double>(models.size());
-}
-
-std::vector<int32_t> Agreement::labels(std::span<const std::span<const float>> models,
-                                       int32_t classes, const Decoder* decoder) {
+std::vector<int32_t> agreed_labels(std::span<const std::span<const float>> models, int32_t classes,
+                                   const Decoder* decoder) {
   std::vector<std::vector<int32_t>> texts;
   for (const std::span<const float> scores : models) {
     const auto frames = static_cast<int32_t>(scores.size() / static_cast<size_t>(classes));
@@ -112,10 +130,11 @@ std::vector<int32_t> Agreement::labels(std::span<const std::span<const float>> m
                             : labels_of(greedy_ctc(scores.data(), frames, classes)));
   }
   if (models.front().empty()) return {};
-  std::vector<int32_t> best;
+  TextScores scores(models, classes, decoder);
+  std::vector<int32_t> best = texts.front();
   double most = -std::numeric_limits<double>::infinity();
   const auto is_better = [&](const std::vector<int32_t>& text) {
-    const double score = log_probability(models, classes, text) + knowledge(decoder, text, classes);
+    const double score = scores.of(text);
     if (!(score > most)) return false;
     most = score;
     best = text;
@@ -135,13 +154,14 @@ std::vector<int32_t> Agreement::labels(std::span<const std::span<const float>> m
   return best;
 }
 
-std::vector<int32_t> Agreement::of_packed(std::span<const std::vector<float>> models,
-                                          std::span<const int32_t> lengths, size_t n,
-                                          int32_t classes, const Decoder* decoder) {
+std::vector<int32_t> agreed_labels(std::span<const std::vector<float>> models,
+                                   std::span<const int32_t> lengths, size_t n, int32_t classes,
+                                   const Decoder* decoder) {
   std::vector<std::vector<float>> own;
   for (const std::vector<float>& packed : models)
     own.push_back(unpack(packed, lengths, n, classes));
-  return labels(std::vector<std::span<const float>>(own.begin(), own.end()), classes, decoder);
+  return agreed_labels(std::vector<std::span<const float>>(own.begin(), own.end()), classes,
+                       decoder);
 }
 
 }  // namespace rondo

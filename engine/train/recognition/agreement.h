@@ -13,13 +13,13 @@
 // so that its weights are those for one model.
 //
 // The search begins with the best of the models' own texts (the best class of each frame, or what
-// the decoder finds). Where it
-// differs from another of them, the place is written as that one does, if the mean grows; this goes
-// on until no place of any of them helps. So each model may contribute a part of the line, as in
-// ROVER (Fiscus 1997), but probabilities decide, not votes. What it finds is no worse than the best
-// of the models' texts; a text that no model writes in some place is not looked for.
+// the decoder finds). Where it differs from another of them, the place is written as that one does,
+// if the mean grows; this goes on until no place of any of them helps. So each model may contribute
+// a part of the line, as in ROVER (Fiscus 1997), but probabilities decide, not votes. What it finds
+// is no worse than the best of the models' texts; a text that no model writes in some place is not
+// looked for. Where all of them are impossible to one of the models, the first one's text stands.
 //
-// Deterministic. One thread at a time.
+// Thread safety: pure functions. Errors: Error for a score that is NaN.
 #pragma once
 
 #include <cstdint>
@@ -27,33 +27,18 @@
 #include <vector>
 
 #include "engine/decode/decoder.h"
-#include "kernels/base/cpu/parallel.h"
-#include "kernels/base/device.h"
 
 namespace rondo {
 
-class Agreement {
- public:
-  Agreement();
+// `models`: of each its scores (logits or log-probabilities), [frames, classes], the frames its
+// own; class 0 is the blank. The labels of the text; none of no frames. `decoder`: may be nullptr.
+std::vector<int32_t> agreed_labels(std::span<const std::span<const float>> models, int32_t classes,
+                                   const Decoder* decoder = nullptr);
 
-  // `models`: of each its scores (logits or log-probabilities), [frames, classes], the frames its
-  // own; class 0 is the blank. The labels of the text; none of no frames. `decoder`: may be
-  // nullptr. Throws Error for a score that is NaN.
-  std::vector<int32_t> labels(std::span<const std::span<const float>> models, int32_t classes,
-                              const Decoder* decoder = nullptr);
-  // The same of sequence n of a batch: of each model its prediction as Session::predict() packs it,
-  // with sequences of these lengths.
-  std::vector<int32_t> of_packed(std::span<const std::vector<float>> models,
-                                 std::span<const int32_t> lengths, size_t n, int32_t classes,
-                                 const Decoder* decoder = nullptr);
-
- private:
-  // The mean of ln p_k(text).
-  double log_probability(std::span<const std::span<const float>> models, int32_t classes,
-                         std::span<const int32_t> text);
-
-  ThreadPool pool_;  // of one thread
-  std::vector<uint8_t> workspace_;
-};
+// The same of sequence n of a batch: of each model its prediction as Session::predict() packs it,
+// with sequences of these lengths.
+std::vector<int32_t> agreed_labels(std::span<const std::vector<float>> models,
+                                   std::span<const int32_t> lengths, size_t n, int32_t classes,
+                                   const Decoder* decoder = nullptr);
 
 }  // namespace rondo

@@ -211,7 +211,7 @@ class Evaluator {
         const auto n = static_cast<size_t>(i);
         found[n] = model_.each().empty()
                        ? options_.decoder->decode(scores[n].data(), frames(n)).front().text
-                       : vocabulary_.text(agreed_labels(lengths, n));
+                       : vocabulary_.text(together(lengths, n));
       });
     }
     for (size_t n = 0; n < count; ++n) {
@@ -221,8 +221,8 @@ class Evaluator {
       h.labels = greedy_ctc(scores[n].data(), h.output_frames, classes);
       if (text_) {
         if (!options_.decoder)
-          found[n] = vocabulary_.text(model_.each().empty() ? labels_of(h.labels)
-                                                            : agreed_labels(lengths, n));
+          found[n] =
+              vocabulary_.text(model_.each().empty() ? labels_of(h.labels) : together(lengths, n));
         h.text = text_->turned(found[n]);
         const auto reference = reference_text(data_.entry(h.utterance), *text_);
         if (options_.references && reference) result.errors.add(*reference, h.text);
@@ -231,9 +231,10 @@ class Evaluator {
     }
   }
 
-  std::vector<int32_t> agreed_labels(std::span<const int32_t> lengths, size_t n) const {
-    return Agreement().of_packed(model_.each(), lengths, n, static_cast<int32_t>(shape_.cols),
-                                 options_.decoder);
+  // What several models agree on.
+  std::vector<int32_t> together(std::span<const int32_t> lengths, size_t n) const {
+    return agreed_labels(model_.each(), lengths, n, static_cast<int32_t>(shape_.cols),
+                         options_.decoder);
   }
 
   EvaluatedModel& model_;

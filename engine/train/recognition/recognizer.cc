@@ -171,9 +171,9 @@ std::vector<std::vector<float>> Recognizer::outputs(
                  ": its output is not a number; its weights have grown out of range, or the "
                  "features are too large");
     }
-    if (ensemble_.each().empty() || on_device_) continue;
+    if (ensemble_.each().empty() || searches_mean()) continue;
     (*texts)[static_cast<size_t>(batch.utterances[n])] =
-        Agreement().of_packed(ensemble_.each(), lengths, n, static_cast<int32_t>(cols), decoder());
+        agreed_labels(ensemble_.each(), lengths, n, static_cast<int32_t>(cols), decoder());
   }
   return all;
 }
@@ -192,6 +192,13 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
   }
   p.values = std::move(outputs);
   return p;
+}
+
+// A search on a device knows the mean alone, and what a search tells of its own texts, other ones
+// and posteriors, is of one search.
+bool Recognizer::searches_mean() const {
+  if (on_device_) return true;
+  return decoder_ && (decoder_->options().nbest > 1 || decoder_->options().posteriors);
 }
 
 // Of the models' mean are the times and the confidences.

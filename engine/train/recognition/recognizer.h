@@ -94,6 +94,8 @@ class Recognizer {
   std::vector<std::vector<float>> outputs(std::vector<Matrix> features,
                                           std::vector<std::optional<std::vector<int32_t>>>* texts);
   Prediction interpret(std::vector<float> outputs) const;
+  // Several models, whose text is found by a search in their mean.
+  bool searches_mean() const;
   Transcript with_text(std::vector<float> outputs, const std::vector<int32_t>& labels) const;
   // Searched for on the device.
   std::vector<Transcript> search(std::vector<std::vector<float>> outputs) const;
