@@ -28,14 +28,31 @@ std::string without_position(std::string text) {
 }
 
 void World::abort(int culprit, const std::string& reason) noexcept {
-  if (aborted.exchange(true)) return;
-  const std::string cause = str("rank ", culprit, " aborted: ", reason);
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted.exchange(true)) return;
+    ending_ = Ending{CommErrorKind::aborted, culprit, str("rank ", culprit, " aborted: ", reason)};
+    reason_ = reason;
+  }
   for (const auto& c : channels) {
-    if (c) c->begin_end({CommErrorKind::aborted, culprit, cause}, &reason);
+    if (c) c->begin_end(*ending_, &reason_);
   }
   const Deadline settle_by = within(last_moment);
   for (const auto& c : channels) {
     if (c) c->finish_end(settle_by);
+  }
+}
+
+void World::say_bye() {
+  bool ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = ending_.has_value();
+  }
+  for (const auto& c : channels) {
+    if (!c) continue;
+    if (ended) c->begin_end(*ending_, &reason_);
+    c->say_bye();
   }
 }
 

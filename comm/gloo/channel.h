@@ -50,6 +50,9 @@ struct World {
   // Ends all channels, once, and tells all other ranks, also when it is another that gave up: so
   // nobody takes the end of a rank that follows it for the cause.
   void abort(int culprit, const std::string& reason) noexcept;
+  // Goodbye to all other ranks; to those that abort(), in another thread, has not told yet, word of
+  // the end comes first.
+  void say_bye();
   Channel& to(int peer) { return *channels[static_cast<size_t>(peer)]; }
 
   int rank = 0, size = 1;
@@ -58,6 +61,11 @@ struct World {
   std::shared_ptr<::gloo::rendezvous::Context> context;
   std::vector<std::shared_ptr<Channel>> channels;  // by rank; null for this one
   std::atomic<bool> aborted{false};
+
+ private:
+  std::mutex mutex_;
+  std::optional<Ending> ending_;
+  std::string reason_;  // of an abort
 };
 
 class Channel final : public channels::Endpoint, public std::enable_shared_from_this<Channel> {

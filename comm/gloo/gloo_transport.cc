@@ -120,9 +120,7 @@ void GlooTransport::greet(Store& store, Deadline deadline) {
 }
 
 void GlooTransport::leave(Deadline deadline) {
-  for (const auto& c : world_.channels) {
-    if (c) c->say_bye();
-  }
+  world_.say_bye();
   for (const auto& c : world_.channels) {
     if (c) c->wait_for_bye(deadline);
   }

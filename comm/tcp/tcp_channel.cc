@@ -43,6 +43,18 @@ void World::abort(int culprit, const std::string& reason) noexcept {
   }
 }
 
+void World::say_bye() {
+  std::unique_lock lock(mutex_);
+  const auto all = channels_;
+  const bool ended = ending_.has_value();
+  lock.unlock();
+  for (const auto& c : all) {
+    if (!c) continue;
+    if (ended) c->abort(*ending_, reason_);
+    c->say_bye();
+  }
+}
+
 TcpChannel& World::to(int peer) {
   TcpChannel* const found = found_[static_cast<size_t>(peer)].load(std::memory_order_acquire);
   return found != nullptr ? *found : make(peer);

@@ -27,6 +27,9 @@ class World {
   // gave up: so word of it reaches everybody, and nobody takes the end of a rank that follows it
   // for the cause.
   void abort(int culprit, const std::string& reason) noexcept;
+  // Goodbye to all ranks that are connected; to those that abort(), in another thread, has not told
+  // yet, word of the end comes first.
+  void say_bye();
 
   // The channel to this rank. If it is new, the rank is one of those that are wanted.
   TcpChannel& to(int peer);

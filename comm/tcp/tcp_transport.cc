@@ -172,9 +172,7 @@ void TcpTransport::look_for_silence() {
 TcpTransport::~TcpTransport() {
   const Deadline deadline = within(farewell);
   const auto channels = world_.channels();
-  for (const auto& c : channels) {
-    if (c) c->say_bye();
-  }
+  world_.say_bye();
   for (const auto& c : channels) {
     if (c) c->wait_for_bye(deadline);
   }
