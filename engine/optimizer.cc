@@ -33,8 +33,8 @@ size_t Optimizer::state_bytes(const OptimizerOptions& options, int64_t flat_size
   return n * static_cast<size_t>(flat_size) * sizeof(float) + scalar_bytes;
 }
 
-Optimizer::Optimizer(const OptimizerOptions& options, Parameters& parameters)
-    : options_(options), parameters_(&parameters) {
+Optimizer::Optimizer(const OptimizerOptions& options, Parameters& parameters, int64_t frozen)
+    : options_(options), parameters_(&parameters), frozen_(frozen) {
   if (parameters.dtype() != DType::f32) return;  // f64 graphs check gradients; they do not train
   Device& device = parameters.device();
   const int64_t n = parameters.flat_size();
@@ -82,6 +82,11 @@ void Optimizer::write_block() {
 void Optimizer::set_steps(int64_t steps) {
   steps_ = steps;
   if (scalars_.data()) write_block();
+}
+
+TensorView Optimizer::trained(const TensorView& flat) const {
+  if (!flat) return {};
+  return {flat.as<float>() + frozen_, DType::f32, {flat.numel() - frozen_}};
 }
 
 TensorView Optimizer::slot(const char* name) const {
@@ -137,7 +142,7 @@ void Optimizer::update(const Context& context) {
   const bool adam = o.kind != OptimizerOptions::sgd;
   if (!sum_of_squares_) {
     SumSquaresArgs a;
-    a.x = parameters_->gradients();
+    a.x = trained(parameters_->gradients());
     a.out = TensorView(squares(), DType::f64, {1});
     a.workspace = TensorView(scalars_.as<uint8_t>() + block_bytes + 64, DType::u8,
                              {static_cast<int64_t>(reduce_workspace_bytes)});
@@ -147,10 +152,10 @@ void Optimizer::update(const Context& context) {
   if (adam) {
     AdamArgs a;
     a.block = block();
-    a.weights = parameters_->weights();
-    a.gradients = parameters_->gradients();
-    a.moment1 = slot("first_moment");
-    a.moment2 = slot("second_moment");
+    a.weights = trained(parameters_->weights());
+    a.gradients = trained(parameters_->gradients());
+    a.moment1 = trained(slot("first_moment"));
+    a.moment2 = trained(slot("second_moment"));
     a.beta1 = o.beta1;
     a.beta2 = o.beta2;
     a.epsilon = o.epsilon;
@@ -160,15 +165,17 @@ void Optimizer::update(const Context& context) {
   } else {
     SgdArgs a;
     a.block = block();
-    a.weights = parameters_->weights();
-    a.gradients = parameters_->gradients();
-    a.momentum_buffer = slot("momentum");
+    a.weights = trained(parameters_->weights());
+    a.gradients = trained(parameters_->gradients());
+    a.momentum_buffer = trained(slot("momentum"));
     a.momentum = o.momentum;
     a.nesterov = o.nesterov;
     a.weight_decay = o.weight_decay;
     run(context, a);
   }
-  if (averages()) run(context, EmaArgs{block(), parameters_->weights(), slot("average")});
+  if (averages()) {
+    run(context, EmaArgs{block(), trained(parameters_->weights()), trained(slot("average"))});
+  }
 }
 
 void Optimizer::reset_average(const Context& context) {

@@ -29,8 +29,11 @@ struct OptimizerOptions {
 
 class Optimizer {
  public:
-  // Allocates the state on the parameters' device; zeros.
-  Optimizer(const OptimizerOptions& options, Parameters& parameters);
+  // Allocates the state on the parameters' device; zeros. Updates leave the first `frozen` elements
+  // of the parameters' flat arrays as they are, and look at no gradients there.
+  Optimizer(const OptimizerOptions& options, Parameters& parameters, int64_t frozen);
+  Optimizer(const OptimizerOptions& options, Parameters& parameters)
+      : Optimizer(options, parameters, parameters.frozen_size()) {}
 
   struct Result {
     double gradient_norm = 0;  // after division by the count, before clipping
@@ -81,11 +84,14 @@ class Optimizer {
 
  private:
   TensorView slot(const char* name) const;
+  // A flat array without the elements that are frozen.
+  TensorView trained(const TensorView& flat) const;
   OptimizerBlock* block() const;
   double* squares() const;
   void write_block();
   OptimizerOptions options_;
   Parameters* parameters_;
+  int64_t frozen_;
   Buffer memory_, scalars_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;

@@ -97,7 +97,7 @@ plan::Job job_of(const Config& config, const PlanData& data) {
   ModelSizes sizes;
   sizes.features = data.features;
   sizes.outputs = data.outputs;
-  job.model = build_model(config.model, config.task, sizes);
+  job.model = build_model(config.model, config.task, sizes, config.training);
   job.compute = config.training.dtype;
   job.optimizer = optimizer_options(config);
   job.wire = config.parallel.wire;

@@ -170,6 +170,7 @@ struct TrainingConfig {
   int non_finite_limit = 20;
   std::string init_from;
   InitAlphabet init_alphabet = InitAlphabet::keep;
+  std::string freeze_before;
 
   bool operator==(const TrainingConfig&) const = default;
 };

@@ -234,6 +234,9 @@ Builder training_fields(TrainingConfig& c) {
   b.add("init_alphabet", choice(c.init_alphabet, init_alphabet_names), any,
         "with init_from, the characters: that model's; those and the training texts' others; the "
         "training texts' alone");
+  b.add("freeze_before", &c.freeze_before, any,
+        "the name of a layer, as in the model's file (lstm3, lstm3.1, output): with init_from, the "
+        "layers before it keep their weights; empty: none");
   return b;
 }
 

@@ -68,6 +68,32 @@ int64_t readers(const Graph& g, ValueId id) {
 
 }  // namespace
 
+void freeze_before(Graph& graph, std::string_view layer, std::string_view what) {
+  std::string layers;
+  bool found = false;
+  for (Value& v : graph.values) {
+    if (v.role != ValueRole::parameter) continue;
+    const std::string_view name = v.name;
+    if (name == layer || (name.starts_with(layer) && name.substr(layer.size()).starts_with("."))) {
+      found = true;
+      break;
+    }
+    v.needs_gradient = false;
+    const std::string of(name.substr(0, name.rfind('.')));
+    if (!layers.ends_with(of)) layers += (layers.empty() ? "" : ", ") + of;
+  }
+  if (!found) fail_input(what, " is '", layer, "', expected one of the layers ", layers);
+  for (const Node& node : graph.nodes) {
+    const bool needs = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+      return id != no_value && graph.value(id).needs_gradient;
+    });
+    if (needs) continue;
+    for (ValueId id : node.outputs) {
+      if (id != no_value) graph.value(id).needs_gradient = false;
+    }
+  }
+}
+
 bool fuse_loss(Graph& graph, ValueId loss, int64_t least_columns) {
   const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
                                [&](const Node& node) { return makes(node, loss); });

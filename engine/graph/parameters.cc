@@ -72,8 +72,10 @@ std::vector<Parameters::Entry> place_entries(const Graph& graph,
   *flat_size = 0;
   for (const Value& v : graph.values) {
     if (v.role != ValueRole::parameter || !wanted(v.stage)) continue;
-    entries.push_back(
-        {v.name, v.shape.rows, v.shape.cols, *flat_size, v.init, v.stage, v.taps, v.tap_rows});
+    RONDO_CHECK(v.needs_gradient || entries.empty() || entries.back().frozen, "parameter '", v.name,
+                "' is frozen, and one before it is not");
+    entries.push_back({v.name, v.shape.rows, v.shape.cols, *flat_size, v.init, v.stage, v.taps,
+                       v.tap_rows, !v.needs_gradient});
     *flat_size +=
         (entries.back().numel() + entry_alignment - 1) / entry_alignment * entry_alignment;
   }
@@ -121,6 +123,13 @@ std::vector<int64_t> Parameters::Entry::shape() const {
   if (taps == 0) return {rows, cols};
   if (tap_rows == 0) return {rows, cols / taps, taps};
   return {rows, cols / taps, tap_rows, taps / tap_rows};
+}
+
+int64_t Parameters::frozen_size() const {
+  for (const Entry& e : entries_) {
+    if (!e.frozen) return e.offset;
+  }
+  return flat_size_;
 }
 
 bool Parameters::has(std::string_view name) const {

@@ -30,6 +30,7 @@ class Parameters {
     Init init;
     int stage = 0;
     int64_t taps = 0, tap_rows = 0;  // of a convolution's weights
+    bool frozen = false;             // it keeps its values: there is no gradient
     int64_t numel() const { return rows * cols; }
     // The shape as files have it: that of Value::taps.
     std::vector<int64_t> shape() const;
@@ -58,6 +59,8 @@ class Parameters {
   TensorView weights() const;                        // [flat_size()]
   TensorView gradients() const;
   int64_t flat_size() const { return flat_size_; }
+  // Elements at the start of the flat arrays that are of frozen entries, which come first.
+  int64_t frozen_size() const;
   DType dtype() const { return dtype_; }
   Device& device() const { return *device_; }
 

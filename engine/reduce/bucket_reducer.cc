@@ -33,6 +33,7 @@ std::vector<GradientBucket> plan_buckets(const Graph& graph, const Parameters& p
   std::vector<GradientBucket> pieces;
   const auto& entries = parameters.entries();
   for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].frozen) continue;  // its gradients are zeros on all ranks
     const int64_t end =
         i + 1 < entries.size() ? entries[i + 1].offset : parameters.flat_size();  // with padding
     pieces.push_back({entries[i].offset, end, last_writer(graph, entries[i].name)});

@@ -35,6 +35,14 @@ class ShardLayout {
       place += block_elements;
     }
   }
+  // How many of the first elements of a rank's part are among the first `flat` of the flat array.
+  int64_t first_of(int rank, int64_t flat) const {
+    int64_t count = 0;
+    for_blocks(rank, [&](int64_t at, int64_t, int64_t n) {
+      count += std::clamp(flat - at, int64_t{0}, n);
+    });
+    return count;
+  }
   // The blocks of a rank, from a flat array in host memory to its part, and back.
   void pack(int rank, const float* flat, float* part) const {
     for_blocks(rank, [&](int64_t at, int64_t place, int64_t n) {

@@ -15,7 +15,7 @@ ShardedOptimizer::ShardedOptimizer(const OptimizerOptions& options, Parameters& 
       devices_(devices),
       layout_(parameters.flat_size(), group.size()),
       part_(layout_.graph(), parameters.device()),
-      optimizer_(options, part_),
+      optimizer_(options, part_, layout_.first_of(group.rank(), parameters.frozen_size())),
       parts_(parameters.device(), part_bytes() * static_cast<size_t>(group.size()),
              "weights of all ranks") {
   if (!devices && !parameters.device().host_memory()) {

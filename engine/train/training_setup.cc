@@ -108,7 +108,12 @@ class Setup {
   // Weights of another model want its features, its layers and its normalisation. Files of weights
   // alone have no description to compare.
   void find_origin() {
-    if (config_.training.init_from.empty()) return;
+    if (config_.training.init_from.empty()) {
+      if (config_.training.freeze_before.empty()) return;
+      fail_input("training.freeze_before is '", config_.training.freeze_before,
+                 "', and training.init_from (--init-from) is empty; expected the model whose "
+                 "weights the layers before it keep");
+    }
     const SafetensorsFile file = open_model(config_.training.init_from, nullptr);
     if (!file.metadata().contains("config")) return;
     const auto model = ModelDescription::from_metadata(file.metadata(), file.name());

@@ -68,7 +68,7 @@ class Maker {
     return o;
   }
   ModelFunction model() const {
-    return build_model(config_.model, config_.task, setup_.description.sizes);
+    return build_model(config_.model, config_.task, setup_.description.sizes, config_.training);
   }
 
   void make_session() {

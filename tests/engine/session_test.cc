@@ -48,6 +48,37 @@ TEST_CASE("training lowers the loss, in f32 and bf16") {
   }
 }
 
+TEST_CASE("the gradients above frozen layers are those of a model without any") {
+  Batches batches(1);
+  const ModelFunction frozen = [](Graph& g) {
+    const Outputs outputs = model(g);
+    freeze_before(g, "encoder.1", "the test");
+    return outputs;
+  };
+  Session whole(model, options()), part(frozen, options());
+  const StepResult of_whole = whole.train_step(batches.views[0]);
+  const StepResult of_part = part.train_step(batches.views[0]);
+  CHECK(of_part.loss == of_whole.loss);
+  CHECK(of_part.gradient_norm < of_whole.gradient_norm);
+  CHECK(part.training_graph().nodes.size() < whole.training_graph().nodes.size());
+  const Parameters& p = part.parameters();
+  const auto bits = [](const TensorView& view) {
+    const auto* at = static_cast<const std::byte*>(view.data);
+    return std::vector<std::byte>(at, at + view.bytes());
+  };
+  for (const Parameters::Entry& e : p.entries()) {
+    INFO(e.name);
+    CHECK(e.frozen == e.name.starts_with("encoder.0."));
+    CHECK(e.frozen == (e.offset < p.frozen_size()));
+    const TensorView gradient = p.gradient(e.name);
+    if (e.frozen) {
+      CHECK(bits(gradient) == std::vector<std::byte>(gradient.bytes()));
+    } else {
+      CHECK(bits(gradient) == bits(whole.parameters().gradient(e.name)));
+    }
+  }
+}
+
 TEST_CASE("a training step allocates nothing") {
   Batches batches(4);
   Session session(model, options());

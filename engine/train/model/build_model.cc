@@ -14,33 +14,39 @@ ValueId add_layers(Graph& g, ValueId x, const ModelConfig& model) {
   return x;
 }
 
+Outputs add_model(Graph& g, const ModelConfig& model, Task task, const ModelSizes& sizes) {
+  ValueId x = add_layers(g, layers::input_frames(g, features_input, sizes.features), model);
+  RONDO_CHECK(g.total_factor(g.shape(x).level) == subsampling_of(model), "layers make one of ",
+              g.total_factor(g.shape(x).level), " frames, their types say ", subsampling_of(model));
+  if (task != Task::ctc) {
+    x = model.pooling == Pooling::last ? layers::last_frame(g, x) : layers::mean_pool(g, x);
+  }
+  const ValueId out = layers::linear(g, x, "output", sizes.outputs);
+  switch (task) {
+    case Task::ctc:
+      return {layers::ctc_loss(g, out), out};
+    case Task::classify:
+      return {layers::cross_entropy(g, out, targets_input), out};
+    case Task::regress:
+      return {layers::mean_squared_error(g, out, targets_input), out};
+  }
+  RONDO_CHECK(false, "unknown task");
+}
+
 }  // namespace
 
-ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes) {
+ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes,
+                          const TrainingConfig& training) {
   RONDO_CHECK(sizes.features > 0 && sizes.outputs > 0, "a model of ", sizes.features,
               " features and ", sizes.outputs, " outputs");
   if (model.input_height > 0 && model.input_height != sizes.features) {
     fail_input("the features have ", sizes.features, " values per frame, expected ",
                model.input_height, ", which is model.input_height (of VGSL, the images' height)");
   }
-  return [model, task, sizes](Graph& g) {
-    ValueId x = add_layers(g, layers::input_frames(g, features_input, sizes.features), model);
-    RONDO_CHECK(g.total_factor(g.shape(x).level) == subsampling_of(model), "layers make one of ",
-                g.total_factor(g.shape(x).level), " frames, their types say ",
-                subsampling_of(model));
-    if (task != Task::ctc) {
-      x = model.pooling == Pooling::last ? layers::last_frame(g, x) : layers::mean_pool(g, x);
-    }
-    const ValueId out = layers::linear(g, x, "output", sizes.outputs);
-    switch (task) {
-      case Task::ctc:
-        return Outputs{layers::ctc_loss(g, out), out};
-      case Task::classify:
-        return Outputs{layers::cross_entropy(g, out, targets_input), out};
-      case Task::regress:
-        return Outputs{layers::mean_squared_error(g, out, targets_input), out};
-    }
-    RONDO_CHECK(false, "unknown task");
+  return [model, task, sizes, frozen = training.freeze_before](Graph& g) {
+    const Outputs outputs = add_model(g, model, task, sizes);
+    if (g.training && !frozen.empty()) freeze_before(g, frozen, "training.freeze_before");
+    return outputs;
   };
 }
 

@@ -20,7 +20,9 @@ inline constexpr const char* features_input = "features";
 inline constexpr const char* targets_input = "targets";  // classify, regress
 
 // features -> model.layer... -> [pooling] -> linear -> loss. Prediction: the linear layer's output.
-ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes);
+// `training`: of what is built for it, the layers that keep their weights (freeze_before).
+ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes& sizes,
+                          const TrainingConfig& training = {});
 
 // Frames of the features per frame of the output, and how many frames an utterance of `frames`
 // leaves for its labels.
