@@ -505,6 +505,10 @@ void restore_training(const Ranks& ranks, const Config& config, TrainingSetup& s
     } else if (!setup.kept && !config.training.init_from.empty()) {
       foreign.emplace(foreign_weights(config, setup.description, model, report));
     }
+    if (!config.training.freeze_before.empty()) {
+      report.message(str("frozen: ", counted(model.frozen(), "weight"), " in the layers before ",
+                         config.training.freeze_before));
+    }
   });
   if (setup.resumed || !config.training.init_from.empty()) {
     model.set_weights(ranks, stored       ? weights_of(stored->weights())

@@ -161,6 +161,14 @@ def places_are_in_the_image(model, image, text):
     check(line["words"][-1]["end"] > 0.5 * line["width"], line)
 
 
+def tensors_of(path):
+    """{name: bytes} of a .safetensors file."""
+    file = path.read_bytes()
+    end = 8 + int.from_bytes(file[:8], "little")
+    places = {name: entry["data_offsets"] for name, entry in json.loads(file[8:end]).items() if name != "__metadata__"}
+    return {name: file[end + begin:end + stop] for name, (begin, stop) in places.items()}
+
+
 def info_and_init_from(root, model, image, text):
     info = json.loads(run("info", "--model", model, "--json")[0])
     check(info["features"] == {"type": "image", "columns": 16, "normalisation": "utterance", "height": 16, "padding": 2,
@@ -171,6 +179,14 @@ def info_and_init_from(root, model, image, text):
     run("train", "--init-from", model, f"data={root / 'mine'}", f"training.checkpoint_dir={root / 'tuned'}",
         "training.max_steps=2", "training.samples=0", "training.threads=2", says="weights from")
     check(run("transcribe", root / "tuned", image)[0].strip(), "nothing written")
+    head = ["train", "--init-from", model, f"data={root / 'mine'}", f"training.checkpoint_dir={root / 'head'}",
+            "training.max_steps=2", "training.samples=0", "training.threads=2"]
+    fails(*head, "training.freeze_before=lstm", errs="training.freeze_before is 'lstm', expected one of the layers ")
+    run(*head, "training.freeze_before=output", says=["weights from", "weights in the layers before output"])
+    before, after = (tensors_of(path / "model.safetensors") for path in (model, root / "head"))
+    check(before.keys() == after.keys(), after.keys())
+    changed = {name for name in before if before[name] != after[name]}
+    check(changed == {"output.weight", "output.bias"}, changed)
 
 
 def models_are_averaged(root, model, image):

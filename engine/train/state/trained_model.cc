@@ -16,6 +16,12 @@ std::string place_of(const Context& c) {
 
 }  // namespace
 
+int64_t TrainedModel::frozen() const {
+  int64_t n = 0;
+  for (const auto& e : entries()) n += e.frozen ? e.numel() : 0;
+  return n;
+}
+
 int64_t TrainedModel::trainable() const {
   int64_t n = 0;
   for (const auto& e : entries()) n += e.numel();

@@ -23,7 +23,8 @@ class TrainedModel {
 
   virtual const std::vector<Parameters::Entry>& entries() const = 0;
   virtual int64_t flat_size() const = 0;
-  int64_t trainable() const;
+  int64_t trainable() const;  // weights
+  int64_t frozen() const;     // those of them that keep their values
   virtual const Context& context() const = 0;
   // "on cpu with 2 threads", for `ranks` of them.
   virtual std::string describe(int ranks) const = 0;
