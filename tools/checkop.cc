@@ -114,6 +114,7 @@ int main(int argc, char** argv) {
                  "1/5: of each op only the first case of five, the sixth, the eleventh ...")
       .type_name("I/N");
   app.add_option("--variant", options.variant, "only this variant (generic, avx512, ...)");
+  app.add_flag("--chosen", options.chosen, "of each case only the variant that runs by itself");
   app.add_option("--backend", options.backend, "only this backend (cpu, sim, cuda)")
       .one_of({"cpu", "sim", "cuda"})
       .type_name("NAME");

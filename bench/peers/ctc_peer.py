@@ -129,7 +129,7 @@ def main():
     for _ in range(args.rounds):
         ours = common.group_best(
             [row for shapes in ("bench", "alone")
-             for row in common.run_checkop(f"ctc/{shapes}/f32", args.threads, args.seconds, backend="cpu")])
+             for row in common.run_checkop_best(f"ctc/{shapes}/f32", args.threads, args.seconds)])
         for (op, case), best in ours.items():
             row = rows.setdefault(case, {"op": op, "case": case, "ours_us": best["median_us"],
                                          "variant": best["variant"], "flops": best["flops"],

@@ -11,6 +11,7 @@
 
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/device.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/check/check.h"
 
 namespace rondo::check {
@@ -375,10 +376,9 @@ void Case::run_erased(const char* op, const void* args) {
   if (weighs_) return;
   RONDO_CHECK(std::strcmp(op, variant_->op) == 0, "case runs ", op, ", the variant is of ",
               variant_->op);
-  if (variant_->accepts && !variant_->accepts(context_, args)) {
-    accepted_ = false;
-    return;
-  }
+  accepted_ = !variant_->accepts || variant_->accepts(context_, args);
+  if (accepted_ && only_if_chosen_) accepted_ = &select_variant(context_, op, args) == variant_;
+  if (!accepted_) return;
   try {
     for (int i = 0; i < repeats_; ++i) run_timed(args);
     if (time_for_ <= 0) return;

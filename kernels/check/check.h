@@ -99,6 +99,8 @@ class Case {
   // Before the case function: nothing is allocated, filled or run, but host_bytes() afterwards says
   // what a run costs the host, up to some bytes a tensor.
   void only_weigh() { weighs_ = true; }
+  // Before the case function: a variant that would not run by itself is not accepted.
+  void only_if_chosen() { only_if_chosen_ = true; }
   size_t host_bytes() const { return weighed_; }
 
   // Runs the variant under test; when benchmarking, repeatedly. Once per case function. A variant
@@ -147,7 +149,7 @@ class Case {
   uint64_t state_;
   const Variant* variant_;
   int repeats_;
-  bool accepted_ = true, weighs_ = false;
+  bool accepted_ = true, weighs_ = false, only_if_chosen_ = false;
   size_t weighed_ = 0;
   double flops_ = 0, bytes_ = 0, time_for_ = 0, seconds_in_a_row_ = 0;
   std::vector<double> seconds_, thread_seconds_;
@@ -190,6 +192,7 @@ struct Options {
   // The cases number `part`, part + parts, part + 2 parts, ... of each op run, counted from 1.
   int part = 1, parts = 1;
   std::string variant;   // only this variant name
+  bool chosen = false;   // of each case only the variants that would run by themselves
   std::string backend;   // only this backend
   int device_index = 0;  // among GPUs
   std::vector<int> threads = {1, 2, 3};

@@ -158,6 +158,7 @@ struct Runner {
     Result r;
     try {
       Case c(context, options.seed, &v, 1);
+      if (options.chosen) c.only_if_chosen();
       e.function(c);
       r.accepted = c.accepted();
       if (r.accepted) r.outputs = c.collect(&r.error);
@@ -270,6 +271,7 @@ struct Runner {
     const int threads = *std::max_element(options.threads.begin(), options.threads.end());
     try {
       Case c(context(v.backend, device, threads), options.seed, &v, 2);
+      if (options.chosen) c.only_if_chosen();
       c.time_for(options.bench_seconds);
       e.function(c);
       if (!c.accepted()) return;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/base/cpu/parallel.h"
+#include "kernels/base/dispatch.h"
 #include "kernels/cast/cast.h"
 #include "kernels/check/check.h"
 
@@ -54,6 +55,25 @@ TEST_CASE("planes of a large packed input have their rows, and NaN behind them")
   for (int64_t i = 0; i < planes * capacity * cols; ++i) {
     if (!std::isnan(y[i])) FAIL("output " << i << " is " << y[i]);
   }
+}
+
+TEST_CASE("of the variants of a case that are to be the chosen one, one is accepted") {
+  OnCpu on;
+  int accepted = 0, on_cpu = 0;
+  for (const Variant& v : cast_variants()) {
+    if (v.backend != Backend::cpu || (v.accepts && !v.accepts(on.context, nullptr))) continue;
+    check::Case c(on.context, 1, &v, 1);
+    c.only_if_chosen();
+    CastArgs args;
+    args.x = c.input({100}, DType::f32);
+    args.y = c.output("y", {100}, DType::bf16, {});
+    c.run(args);
+    ++on_cpu;
+    accepted += c.accepted() ? 1 : 0;
+    CHECK(c.accepted() == (&v == &select_variant(on.context, "cast", &args)));
+  }
+  CHECK(on_cpu > 1);
+  CHECK(accepted == 1);
 }
 
 TEST_CASE("a case that is only weighed takes no memory and runs nothing") {
