@@ -6,6 +6,7 @@
 #include "engine/train/model/open_data.h"
 #include "engine/train/model/stored_state.h"
 #include "engine/train/run_files.h"
+#include "engine/train/state/stored_slots.h"
 #include "kernels/base/hash.h"
 
 namespace rondo {
@@ -383,74 +384,6 @@ ForeignWeights foreign_weights(const Config& config, const ModelDescription& des
                        " of them known to that model"));
   }
   return foreign;
-}
-
-// The optimiser's state, and what a strategy keeps besides, of the run so far.
-class StoredSlots final : public ReadSlot {
- public:
-  // `more`: the slots that not every checkpoint has. `stored`: rank 0's.
-  StoredSlots(const StoredState* stored, bool resumes, const TrainedModel& model,
-              const std::vector<Optimizer::Slot>& more)
-      : stored_(stored), resumes_(resumes), model_(model) {
-    for (const auto& slot : more) more_.push_back(slot.name);
-  }
-
-  bool resumes() const override { return resumes_; }
-
-  void operator()(const Optimizer::Slot& slot) const override {
-    if (!stored_) return;
-    const bool extra = std::find(more_.begin(), more_.end(), slot.name) != more_.end();
-    if (extra && !stored_->has(slot.name)) return;
-    require(slot.name);
-    const Context& c = model_.context();
-    std::vector<float> values;
-    for (const auto& e : model_.entries()) {
-      values.resize(static_cast<size_t>(e.numel()));
-      entry(slot.name, e, values);
-      c.device->copy(*c.stream, slot.view.as<float>() + e.offset, values.data(),
-                     values.size() * sizeof(float));
-      c.stream->synchronize();
-    }
-  }
-
-  void require(const std::string& slot) const override {
-    stored_->require(slot, model_.entries(), model_.flat_size());
-  }
-  void entry(const std::string& slot, const Parameters::Entry& entry,
-             std::span<float> into) const override {
-    stored_->read(slot, entry, into);
-  }
-
- private:
-  const StoredState* const stored_;
-  const bool resumes_;
-  const TrainedModel& model_;
-  std::vector<std::string> more_;
-};
-
-// The same of a run that this rank, the first, kept; of a session in host memory.
-class KeptSlots final : public ReadSlot {
- public:
-  explicit KeptSlots(const KeptRun& kept) : kept_(kept) {}
-
-  bool resumes() const override { return true; }
-  void operator()(const Optimizer::Slot& slot) const override { kept_.copy_slot(slot); }
-  void require(const std::string&) const override { refuse(); }
-  void entry(const std::string&, const Parameters::Entry&, std::span<float>) const override {
-    refuse();
-  }
-
- private:
-  [[noreturn]] static void refuse() {
-    throw Error("what was kept of a run is for ranks that hold the whole model");
-  }
-  const KeptRun& kept_;
-};
-
-ReadEntry weights_of(const KeptRun& kept) {
-  return [&kept](const Parameters::Entry& entry, std::span<float> into) {
-    std::copy_n(kept.weights.begin() + entry.offset, into.size(), into.begin());
-  };
 }
 
 }  // namespace
