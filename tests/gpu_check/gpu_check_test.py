@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -100,7 +101,7 @@ import json, pathlib, sys, time
 if sys.argv[1] == "train":
     time.sleep(SLEEP)
     family = sys.argv[sys.argv.index("--kernels") + 1] if "--kernels" in sys.argv else ""
-    fps = FPS * (2 if "cluster" in family else 1)
+    fps = FPS * (2 if "cluster" in family else 1) * (5 if "training.weights_beside=true" in sys.argv else 1)
     if "fused" in family:
         print("warning: --kernels lstm_forward=fused took none of the calls; it is for ...", file=sys.stderr)
     if "grid" in family:
@@ -377,11 +378,14 @@ class GpuCheck(unittest.TestCase):
         p, results, _ = self.run_tool(which="families")
         self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
         found = results[0]["sections"]["families"]
-        self.assertEqual(found["fastest"], {"bf16": "bf16 cluster", "f32": "f32 cluster"})
-        self.assertAlmostEqual(found["ours"]["bf16 cluster"]["median_ms"], 12.5)
-        self.assertAlmostEqual(found["ours"]["f32 portable"]["median_ms"], 25.0)
-        self.assertIn("the GPU was lost", found["ours"]["bf16 grid"]["detail"])
-        self.assertIn("took none", found["ours"]["bf16 fused"]["detail"])
+        self.assertEqual(found["fastest"], {
+            "bilstm bf16": "bilstm bf16 cluster", "bilstm f32": "bilstm f32 portable",
+            "brain_to_text bf16": "brain_to_text bf16 portable", "algoperf f32": "algoperf f32 cluster"})
+        self.assertAlmostEqual(found["ours"]["bilstm bf16 cluster"]["median_ms"], 12.5)
+        self.assertAlmostEqual(found["ours"]["bilstm f32 portable"]["median_ms"], 25.0)
+        self.assertAlmostEqual(found["ours"]["bilstm bf16 portable beside"]["median_ms"], 5.0)
+        self.assertIn("the GPU was lost", found["ours"]["bilstm bf16 grid"]["detail"])
+        self.assertIn("took none", found["ours"]["algoperf f32 fused"]["detail"])
 
     def test_a_result_says_which_sources_passed(self):
         result = self.run_tool()[1][0]
@@ -597,6 +601,12 @@ class Pieces(unittest.TestCase):
                                capture_output=True, text=True, check=True)
             self.assertNotEqual(p.stdout, "", pattern)
 
+    def test_a_small_case_of_every_op_goes_through_the_sanitizer(self):
+        cases = [json.loads(row) for row in self.list("--json", *sections.SANITIZED)[1]]
+        self.assertEqual({c["op"] for c in cases}, {n.partition("/")[0] for n in self.list()[1]})
+        self.assertLess(max(c["host_bytes"] for c in cases), 8 << 20)
+        self.assertLess(len({(c["op"], c["case"]) for c in cases}), 3 * len(sections.SANITIZED))
+
     def test_ncu_rows_are_means_over_a_kernels_launches(self):
         columns = ["ID", "Kernel Name", *sections.METRICS]
         out = io.StringIO()
@@ -646,10 +656,26 @@ class Pieces(unittest.TestCase):
         self.assertEqual(sections.per_step_times(rows + [{"op": "lstm_forward", "case": "x_t3_", "status": "failed"}]),
                          {"steps_h256_b8_t200_d1_bf16": {"lstm_forward": {"cluster": 1.0, "grid": 4.5}}})
 
-    def test_steps_are_timed_for_every_family(self):
-        named = self.list("--bench", "steps_h", "--op", ",".join(sections.LSTM_OPS))[1]
-        self.assertEqual({n.rpartition(":")[2] for n in named}, {*sections.FAMILIES, "grid_cluster"})
+    def test_steps_and_training_steps_are_timed_by_every_variant_of_the_lstm(self):
+        for op in sections.LSTM_OPS:
+            every = {n.rpartition(":")[2] for n in self.list("--op", op)[1]}
+            self.assertEqual({n.rpartition(":")[2] for n in self.list("--bench", "steps_h", "--op", op)[1]}, every)
+            self.assertEqual({f for families in sections.FAMILIES.values() for f in families}, every)
 
+    def test_a_training_step_is_timed_by_variants_that_take_its_layers(self):
+        """One that does not would cost a run that says so."""
+        conditions = {}
+        table = (places.ROOT / "kernels" / "lstm" / "lstm_conditions.h").read_text().replace("lstm_unbounded", "1000000")
+        for row in re.finditer(r'\{"(\w+)", (\d+), (\d+), (\d+), (\d+), ', table):
+            conditions[row[1]] = [int(v) for v in row.groups()[1:]]
+        self.assertEqual(set(conditions), {f for families in sections.FAMILIES.values() for f in families})
+        for (task_name, dtype), families in sections.FAMILIES.items():
+            task = training_task.TASKS[task_name]
+            for family in families:
+                smallest, largest, largest_f32, sequences = conditions[family]
+                self.assertTrue(smallest <= task.hidden <= (largest_f32 if dtype == "f32" else largest)
+                                and task.sequences <= sequences, (task_name, dtype, family))
+        self.assertLessEqual(set(sections.BESIDE), set(next(iter(sections.FAMILIES.values()))))
 
 if __name__ == "__main__":
     unittest.main()

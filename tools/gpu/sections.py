@@ -27,9 +27,9 @@ from watch import json_lines
 # The two commands: their sections in order of priority, with seconds. Nine minutes each. The first says
 # which kernels are right and which family of LSTM kernels to ship, the second how fast the chosen ones are.
 COMMANDS = {
-    "prove": {"vocabulary": 15, "lstm_twice": 95, "full_size": 85, "families": 80, "steps": 40, "ctc_twice": 45,
+    "prove": {"vocabulary": 15, "lstm_twice": 85, "full_size": 75, "families": 100, "steps": 40, "ctc_twice": 45,
               "others_twice": 95, "digits": 85},
-    "measure": {"training_step": 130, "bench": 220, "torch_ctc": 25, "peers": 25, "sanitizer": 80, "profile": 40,
+    "measure": {"training_step": 130, "bench": 190, "torch_ctc": 25, "peers": 25, "sanitizer": 110, "profile": 40,
                 "nccl": 20}}
 # Seconds without a word after which a kernel is taken to hang (polls give up before), and the same where
 # a library may compile kernels first.
@@ -40,9 +40,15 @@ SIMULATED = 10  # times as long where threads are simulated, beside whatever els
 # whatever becomes of the rest.
 LSTM_OPS = ["lstm_forward", "lstm_backward"]
 CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc_grad"]
-# The variants of LSTM_OPS beside which a training step is timed, each by name, and the types they are timed at.
-FAMILIES = ["cluster", "cluster_split", "grid", "fused", "portable"]
 DTYPES = ["bf16", "f32"]
+# The variants of LSTM_OPS by which a training step is timed, each by name, in order of priority: tasks of training_task.py
+# and types, and those that take them there (kernels/lstm/lstm_conditions.h). Last, variants by which the step is timed
+# once more with gradients of weights on a second stream, with the first task and type.
+FAMILIES = {("bilstm", "bf16"): ["cluster", "cluster_split", "grid", "portable"],
+            ("bilstm", "f32"): ["grid", "portable"],
+            ("brain_to_text", "bf16"): ["grid_cluster", "grid", "portable"],
+            ("algoperf", "f32"): ["cluster", "cluster_split", "fused"]}
+BESIDE = ["cluster", "portable"]
 OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after bilstm
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
@@ -61,11 +67,29 @@ ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_
          "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "reverse_frames", "combine_totals", "loss_totals",
          "optimizer_prepare"]
 PEERS_SHARE = 0.65  # of the time
-# Small cases that between them launch every kind of kernel.
+# A small case of each op, those first whose threads share memory in the least simple ways.
 SANITIZED = ["lstm_forward/h7", "lstm_backward/h7", "lstm_forward/persistent_h600_b3_d2_bf16",
              "lstm_backward/persistent_h600_b3_d2_bf16", "ctc/edges/f32", "gemm/bf16/nn/33",
              "pointwise/tanh/bf16/33x65", "linear_ctc/bf16/several tiles on GPUs",
-             "linear_ctc_grad/bf16/several tiles on GPUs", "beam_search/automaton 2/100"]
+             "linear_ctc_grad/bf16/several tiles on GPUs", "beam_search/automaton 2/100",
+             "group_norm/f32/batch 2/2x32 in 32", "group_norm_grad/f32/batch 2/2x32 in 32",
+             "conv2d/groups 3 height 3/3/2-1+2 time 2/2/2-0+2/bf16/batch 1/", "conv2d/tiles/f32/11x2->24",
+             "conv2d_grad_input/groups 3 height 3/3/2-1+2 time 2/2/2-0+2/bf16/batch 1/", "conv2d_grad_input/tiles/f32/11x2->24",
+             "conv2d_grad_weight/groups 3 height 3/3/2-1+2 time 2/2/2-0+2/bf16/batch 1/",
+             "conv2d_grad_weight/tiles/f32/11x2->24", "conv/kernel 3 stride 2 dilation 1 left 1 right 1 halo/f32/batch 1/",
+             "conv_grad_input/kernel 3 stride 2 dilation 1 left 1 right 1 halo/f32/batch 1/",
+             "conv_grad_weight/kernel 3 stride 2 dilation 1 left 1 right 1 halo/f32/batch 1/", "ctc_chunk_alpha/sizes/f32/T65V17",
+             "ctc_chunk_grad/sizes/f32/T65V17", "lstm_weight_grad/h7", "lstm_step/h16_i7_b3_d1_f32", "layer_norm/f32/33x33",
+             "layer_norm_grad/f32/33x31/1", "log_softmax/f32/33x7", "log_softmax_grad/f32/33x7", "cross_entropy/f32/33x7",
+             "mse/mean/f32/33x7", "reduce_rows/f32/33x31", "sum_squares/f32/f32/33", "count_nonfinite/f32/accumulate/32",
+             "pointwise_grad/gelu/bf16/33x7", "pool/mean/f32/batch 2/31", "pool_grad/mean/f32/batch 2/31",
+             "pool2d/greatest 2x5/f32/batch 3/", "pool2d_grad/greatest 2x5/f32/batch 3/", "dropout/f32/16/p=0.3",
+             "reverse_frames/bf16/batch 3/24", "stack_frames/stack 2 stride 3/f32/batch 1/33",
+             "stack_frames_grad/stack 2 stride 3/f32/batch 1/33", "edge_frames/tail 3 head 4/bf16/batch 0/32",
+             "edge_frames_grad/tail 3 head 4/bf16/batch 0/32", "pack/NTC/permuted/f32/batch 0/65",
+             "unpack/NTC/permuted/f32/batch 0/65", "cast/f64 to bf16/31", "accumulate/f32 to f32/1x7", "scale/f32 to f32/1x7",
+             "fill/f32/1x65", "sgd/momentum 0.9 nesterov/33", "adam/adamw/31", "ema/33", "optimizer_prepare/sum_squares 1",
+             "loss_totals/f32/31/rows/restart/count", "combine_totals/f64/33"]
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 PROFILED = ["lstm_forward/bench_h512_b16", "lstm_backward/bench_h512_b16", "ctc/bench/f32/T1000"]
 COMPARED_PEERS = ["cudnn", "cudnn_standard_packed", "cudnn_standard_padded", "cudnn_static_packed"]
@@ -137,6 +161,20 @@ def profile_rows(text):
         return round(statistics.fmean(values), 3) if values else None
     return [{"kernel": name, "launches": len(group)} | {m: mean(group, m) for m in METRICS}
             for name, group in kernels.items()]
+
+
+def family_steps():
+    """{name: (task, type, family, settings)} of what section families times; names are "bilstm bf16 cluster" or
+    "bilstm bf16 cluster beside"."""
+    steps = {f"{task} {dtype} {family}": (task, dtype, family, [])
+             for (task, dtype), families in FAMILIES.items() for family in families}
+    task, dtype = next(iter(FAMILIES))
+    return steps | {f"{task} {dtype} {family} beside": (task, dtype, family, ["training.weights_beside=true"])
+                    for family in BESIDE}
+
+
+def named_kernels(family):
+    return ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)]
 
 
 def step_times(log, task):
@@ -338,15 +376,18 @@ class Check:
         """The same step by each family of LSTM kernels, also of those that no result stands behind yet."""
         if self.rondo is None:
             return {"status": "skipped", "detail": "rondo is not built"}
-        steps = {f"{dtype} {family}": ("bilstm", dtype, ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)])
-                 for dtype in DTYPES for family in FAMILIES}
-        # The families are those of GPUs: where models are trained on the CPU there is one.
-        ours = self.step_times("families", steps if not self.rehearses else {d: ("bilstm", d, []) for d in DTYPES})
+        steps = family_steps()
+        if self.rehearses:  # where models are trained on the CPU there is one family
+            last = {(task, dtype, *settings): name for name, (task, dtype, _, settings) in steps.items()}
+            steps = {name: steps[name] for name in last.values()}
+        ours = self.step_times("families", {
+            name: (task, dtype, settings if self.rehearses else [*named_kernels(family), *settings])
+            for name, (task, dtype, family, settings) in steps.items()})
         timed = {name: times["median_ms"] for name, times in ours.items() if "median_ms" in times}
-        fastest = {dtype: min(names, key=timed.get) for dtype in DTYPES
-                   if (names := [n for n in timed if n.partition(" ")[0] == dtype])}
+        fastest = {group: min(names, key=timed.get) for group in map(" ".join, FAMILIES)
+                   if (names := [n for n in timed if n.rpartition(" ")[0] == group])}
         # A family that fails is told by lstm_twice and full_size; here the others' times still count.
-        return {"status": "passed" if len(fastest) == len(DTYPES) else "failed", "ours": ours, "fastest": fastest,
+        return {"status": "passed" if len(fastest) == len(FAMILIES) else "failed", "ours": ours, "fastest": fastest,
                 "detail": "; ".join(f"{n}: {t['detail'].strip()[-200:]}" for n, t in ours.items() if "detail" in t)}
 
     def step_times(self, section, steps):
