@@ -3,6 +3,7 @@
 #include "kernels/base/arithmetic.h"
 #include "kernels/lstm/lstm_conditions.h"
 #include "kernels/lstm/lstm_gpu.h"
+#include "kernels/lstm/lstm_prediction.h"
 
 namespace rondo {
 namespace {
@@ -66,11 +67,12 @@ LstmHold lstm_hold_of(std::string_view variant, LstmPhase phase, const LstmDims&
 
 LstmHold lstm_hold(LstmPhase phase, const LstmDims& dims, DType compute, int64_t sequences,
                    int64_t multiprocessors) {
-  for (const LstmConditions& c : lstm_conditions) {
-    const LstmHold hold = lstm_hold_of(c.variant, phase, dims, compute, sequences, multiprocessors);
-    if (hold.multiprocessors > 0) return hold;
-  }
-  return {};
+  GpuLimits gpu;
+  gpu.multiprocessors = static_cast<int>(multiprocessors);
+  const LstmLoop loop = {phase, dims, compute, sequences, LstmRun::both};
+  const auto any = [](std::string_view) { return true; };
+  return lstm_hold_of(lstm_quickest(loop, gpu, any).variant, phase, dims, compute, sequences,
+                      multiprocessors);
 }
 
 }  // namespace rondo

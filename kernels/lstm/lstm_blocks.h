@@ -14,10 +14,9 @@ struct LstmHold {
   int64_t multiprocessors = 0;
 };
 
-// Of the first persistent variant of lstm_conditions.h that takes the shape on a GPU with clusters
-// and so many multiprocessors (an H200: 132); none where a variant with launches per step would
-// run. Directions are computed at once. `phase`: forward or backward. Which variants have a proof
-// (lstm_proven.h) is not asked.
+// Of the variant that is the default on an H100 or H200 with so many multiprocessors (an H200: 132)
+// once all have a proof (lstm_quickest in lstm_prediction.h); none where that has launches per
+// step. Directions are computed at once. `phase`: forward or backward.
 LstmHold lstm_hold(LstmPhase phase, const LstmDims& dims, DType compute, int64_t sequences,
                    int64_t multiprocessors);
 

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/lstm/lstm_blocks.h"
+#include "kernels/lstm/lstm_prediction.h"
 #include "tests/plan/simple_job.h"
 
 using namespace rondo;
@@ -66,10 +67,10 @@ TEST_CASE("persistent LSTM kernels keep so many multiprocessors of an H200") {
   CHECK(hold(backward, 2, 512, 8).multiprocessors == 32);
   CHECK(hold(backward, 2, 512, 32).multiprocessors == 128);
   CHECK(hold(backward, 2, 512, 64).multiprocessors == 128);    // 16 sequences each
-  CHECK(hold(backward, 2, 512, 1000).multiprocessors == 128);  // and the rest follows
+  CHECK(hold(backward, 2, 512, 256).multiprocessors == 128);   // and the rest follows
   CHECK(hold(backward, 1, 512, 16).multiprocessors == 32);
   CHECK(hold(forward, 1, 256, 16).multiprocessors == 16);
-  CHECK(hold(forward, 1, 200, 16).variant == "cluster");
+  CHECK(hold(forward, 1, 200, 16).variant == "cluster_split");
   // The whole grid: 8 cells to a block, or 16.
   CHECK(hold(forward, 1, 1024, 16).multiprocessors == 128);
   CHECK(hold(backward, 2, 1024, 16).multiprocessors == 128);
@@ -81,6 +82,43 @@ TEST_CASE("persistent LSTM kernels keep so many multiprocessors of an H200") {
   CHECK(hold(forward, 2, 1024, 16, DType::f32).multiprocessors == 0);
   CHECK(hold(forward, 1, 2048, 16).multiprocessors == 0);
   CHECK(lstm_hold(forward, {1, 64, 512, 256}, DType::bf16, 16, 132).multiprocessors == 0);
+  // A persistent kernel would take these, and launches per step are quicker.
+  CHECK(hold(backward, 2, 512, 1000).multiprocessors == 0);
+  CHECK(hold(forward, 2, 1024, 256).multiprocessors == 0);
+  CHECK(hold(forward, 2, 512, 64, DType::f32).multiprocessors == 128);
+  CHECK(hold(backward, 2, 512, 64, DType::f32).multiprocessors == 0);
+}
+
+TEST_CASE("the multiprocessors that are kept are those of the variant that is chosen") {
+  int persistent = 0, per_step = 0;
+  for (const LstmPhase phase : {LstmPhase::forward, LstmPhase::backward}) {
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      for (const int64_t hidden : {1, 64, 200, 256, 400, 512, 640, 1024, 1025}) {
+        for (const int64_t sequences : {1, 16, 32, 64, 256, 1000}) {
+          for (const int directions : {1, 2}) {
+            for (const int64_t multiprocessors : {132, 114, 64}) {
+              const LstmDims dims = {directions, 64, hidden, 0};
+              const std::string_view chosen =
+                  lstm_quickest({phase, dims, dtype, sequences, LstmRun::both},
+                                {90, static_cast<int>(multiprocessors)},
+                                [](std::string_view) { return true; })
+                      .variant;
+              const LstmHold hold = lstm_hold(phase, dims, dtype, sequences, multiprocessors);
+              INFO(name_of(dtype) << " H " << hidden << " N " << sequences << " D " << directions
+                                  << ": " << chosen);
+              const bool steps = chosen == "portable" || chosen == "fused";
+              CHECK(hold.variant == (steps ? "" : chosen));
+              CHECK((hold.multiprocessors > 0) == !steps);
+              CHECK(hold.multiprocessors <= multiprocessors);
+              ++(steps ? per_step : persistent);
+            }
+          }
+        }
+      }
+    }
+  }
+  CHECK(persistent > 100);
+  CHECK(per_step > 100);
 }
 
 TEST_CASE("loops that leave too little for a sum: each waits for the other") {
