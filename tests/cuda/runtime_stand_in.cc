@@ -11,6 +11,7 @@
 //   * kernels, copies and events go to streams of the thread's current device;
 //   * a launch fits the device, and asks for large shared memory and clusters above 8 first;
 //   * what a stream calls on the host may not call CUDA.
+// Nor may kernels go to two streams without an event between them (stand_in_order.h).
 // The program then says so on standard error, and its exit status is 99.
 //
 // RONDO_STAND_IN_GPUS: how many GPUs (default 1). RONDO_STAND_IN_LOG: a file that gets a line for
@@ -34,6 +35,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/cuda/stand_in_order.h"
+
 // ---- what is there ----
 
 struct CUgraph_st {
@@ -48,12 +51,14 @@ struct CUstream_st {
   int device;
   std::unique_ptr<CUgraph_st> recording;
   std::thread::id recorder;
+  stand_in::StreamOrder order = {};
 };
 struct CUevent_st {
   int device;
   const CUgraph_st* recorded_in = nullptr;  // null: not in a recording
   bool timed = false;
   std::chrono::steady_clock::time_point passed{};  // the epoch: never
+  stand_in::Before order = {};
 };
 
 namespace {
@@ -96,6 +101,8 @@ World& world() {
 thread_local int current = 0;
 thread_local bool in_callback = false;
 thread_local int recordings = 0;  // that this thread has begun
+thread_local cudaStream_t running = nullptr;  // whose work is being done
+thread_local std::map<int, stand_in::ThreadOrder> orders;  // by device
 
 void leave_with_misuses() {
   if (world().misuses > 0) _exit(99);
@@ -162,9 +169,24 @@ cudaError_t enqueue(cudaStream_t stream, const char* call, std::function<void()>
   if (stream->recording) {
     stream->recording->work.push_back(std::move(work));
   } else {
+    running = stream;
     work();
   }
   return cudaSuccess;
+}
+
+// A kernel of `running`.
+void kernel_runs() {
+  const std::lock_guard lock(world().mutex);
+  if (!orders[running->device].kernel(running->order)) {
+    misuse("kernels in two streams and no event between them");
+  }
+}
+
+// The host has waited for what comes before an event, or for a stream.
+void host_waited(int device, const stand_in::Before& before) {
+  const std::lock_guard lock(world().mutex);
+  orders[device].waited(before);
 }
 
 int blocks_per_processor(size_t threads, size_t shared) {
@@ -372,7 +394,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   enter_unrecorded("cudaStreamSynchronize");
-  return stream->recording ? misuse("waiting for a stream that records") : cudaSuccess;
+  if (stream->recording) return misuse("waiting for a stream that records");
+  host_waited(stream->device, stream->order.before);
+  return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   *status = stream->recording ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
@@ -403,26 +427,39 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   const bool external = (flags & cudaEventRecordExternal) != 0;
   if (external && !stream->recording) return misuse("an event of a recording without one");
   event->recorded_in = external ? nullptr : stream->recording.get();
-  const auto pass = [=] { event->passed = std::chrono::steady_clock::now(); };
+  const auto pass = [=] {
+    const std::lock_guard lock(world().mutex);
+    event->passed = std::chrono::steady_clock::now();
+    event->order = running->order.before;
+  };
   if (external) {
     stream->recording->work.push_back(pass);
   } else {
+    running = stream;
     pass();
   }
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   enter("cudaStreamWaitEvent");
-  if (event->recorded_in == stream->recording.get()) return cudaSuccess;
+  if (event->recorded_in == stream->recording.get()) {
+    const std::lock_guard lock(world().mutex);
+    if (!stream->recording) stream->order.before.take(event->order);
+    return cudaSuccess;
+  }
   return misuse("a wait that leads into or out of a recording", cudaErrorStreamCaptureIsolation);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   enter_unrecorded("cudaEventSynchronize");
-  return event->recorded_in ? misuse("waiting for an event of a recording") : cudaSuccess;
+  if (event->recorded_in) return misuse("waiting for an event of a recording");
+  host_waited(event->device, event->order);
+  return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   enter_unrecorded("cudaEventQuery");
-  return event->recorded_in ? misuse("asking an event of a recording") : cudaSuccess;
+  if (event->recorded_in) return misuse("asking an event of a recording");
+  host_waited(event->device, event->order);
+  return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   enter_unrecorded("cudaEventElapsedTime");
@@ -533,7 +570,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
     if (const cudaError_t error = check_shape(*config, it->second)) return error;
   }
   if (config->stream && config->stream->recording) ++config->stream->recording->kernels;
-  return enqueue(config->stream, "a kernel", [] {});
+  return enqueue(config->stream, "a kernel", kernel_runs);
 }
 
 }  // extern "C"
