@@ -100,8 +100,8 @@ World& world() {
 
 thread_local int current = 0;
 thread_local bool in_callback = false;
-thread_local int recordings = 0;  // that this thread has begun
-thread_local cudaStream_t running = nullptr;  // whose work is being done
+thread_local int recordings = 0;                           // that this thread has begun
+thread_local cudaStream_t running = nullptr;               // whose work is being done
 thread_local std::map<int, stand_in::ThreadOrder> orders;  // by device
 
 void leave_with_misuses() {

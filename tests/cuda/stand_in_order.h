@@ -1,9 +1,9 @@
-// Whether kernels that a thread puts into several streams are ordered. The stand-in does all work at
-// once, so a wait that was forgotten changes no result there; here it shows.
+// Whether kernels that a thread puts into several streams are ordered. The stand-in does all work
+// at once, so a wait that was forgotten changes no result there; here it shows.
 //
-// The rule is the project's, not CUDA's: a thread that goes on in another stream of a device has let
-// it wait for an event of the one that it leaves, of a kernel since it came there, or has waited
-// itself. Who puts independent work into two streams would break it, and nobody does.
+// The rule is the project's, not CUDA's: a thread that goes on in another stream of a device has
+// let it wait for an event of the one that it leaves, of a kernel since it came there, or has
+// waited itself. Who puts independent work into two streams would break it, and nobody does.
 #pragma once
 
 #include <algorithm>

@@ -66,8 +66,8 @@ TEST_CASE("persistent LSTM kernels keep so many multiprocessors of an H200") {
   // Clusters of 16 blocks for each direction and 8 sequences, as long as 8 clusters hold all.
   CHECK(hold(backward, 2, 512, 8).multiprocessors == 32);
   CHECK(hold(backward, 2, 512, 32).multiprocessors == 128);
-  CHECK(hold(backward, 2, 512, 64).multiprocessors == 128);    // 16 sequences each
-  CHECK(hold(backward, 2, 512, 256).multiprocessors == 128);   // and the rest follows
+  CHECK(hold(backward, 2, 512, 64).multiprocessors == 128);   // 16 sequences each
+  CHECK(hold(backward, 2, 512, 256).multiprocessors == 128);  // and the rest follows
   CHECK(hold(backward, 1, 512, 16).multiprocessors == 32);
   CHECK(hold(forward, 1, 256, 16).multiprocessors == 16);
   CHECK(hold(forward, 1, 200, 16).variant == "cluster_split");

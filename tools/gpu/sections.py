@@ -433,7 +433,9 @@ class Check:
 
     def torch_program(self, script, *options):
         """What a script that needs PyTorch said."""
-        python = None if self.rehearses else places.torch_python()
+        if self.rehearses:
+            return {"detail": "needs a GPU"}
+        python = places.torch_python()
         if python is None:
             return {"detail": "no Python here has PyTorch; RONDO_PEER_PYTHON may name one"}
         # Its libraries find each other; ours in LD_LIBRARY_PATH would come first.
