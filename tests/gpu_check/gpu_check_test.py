@@ -21,6 +21,7 @@ TOOL = pathlib.Path(sys.argv.pop(1))
 REAL_CHECKOP = sys.argv.pop(1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TOOL.parent / "gpu"))
+import figures  # noqa: E402
 import forecast  # noqa: E402
 import places  # noqa: E402
 import proofs  # noqa: E402
@@ -101,7 +102,8 @@ import json, pathlib, sys, time
 if sys.argv[1] == "train":
     time.sleep(SLEEP)
     family = sys.argv[sys.argv.index("--kernels") + 1] if "--kernels" in sys.argv else ""
-    fps = FPS * (2 if "cluster" in family else 1) * (5 if "training.weights_beside=true" in sys.argv else 1)
+    beside = "training.weights_beside=true" in sys.argv
+    fps = FPS * (2 if "cluster" in family else 1) * (5 if beside else 1)
     if "fused" in family:
         print("warning: --kernels lstm_forward=fused took none of the calls; it is for ...", file=sys.stderr)
     if "grid" in family:
@@ -111,7 +113,8 @@ if sys.argv[1] == "train":
     with open(run + "/log.jsonl", "w") as log:
         log.write(json.dumps({"event": "start"}) + "\\n")
         for step in range(10):
-            log.write(json.dumps({"event": "step", "frames_per_second": 100.0 if step < 5 else fps}) + "\\n")
+            log.write(json.dumps({"event": "step", "loss": LOSS if beside and step == 9 else 1.0,
+                                  "frames_per_second": 100.0 if step < 5 else fps}) + "\\n")
 elif sys.argv[1] == "eval":
     print(json.dumps({"all": {"wer": WER}, "utterances": 300}))
 """
@@ -237,8 +240,8 @@ class Proofs(unittest.TestCase):
 
 
 class GpuCheck(unittest.TestCase):
-    def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, nccl="passed",
-                 arguments=(), which="others_twice", trouble="", sources=None, command="prove"):
+    def run_tool(self, gpu=True, status="passed", moves=False, wer=0.01, sleep=0, nccl="passed", arguments=(),
+                 which="others_twice", trouble="", sources=None, command="prove", loss_beside=1.0):
         with tempfile.TemporaryDirectory() as directory:
             build = pathlib.Path(directory)
             write_program(build / "checkop", CHECKOP.replace("GPU", str(gpu))
@@ -248,7 +251,8 @@ class GpuCheck(unittest.TestCase):
             task = training_task.TASKS["bilstm"]
             frames = task.sequences * task.frames
             write_program(build / "rondo", RONDO.replace("SLEEP", str(sleep))
-                          .replace("WER", repr(wer)).replace("FPS", repr(frames / 0.025)))
+                          .replace("WER", repr(wer)).replace("FPS", repr(frames / 0.025))
+                          .replace("LOSS", repr(loss_beside)))
             write_program(build / "nccl_check", NCCL_CHECK.replace("STATUS", repr(nccl)))
             (build / "shared" / "data" / "fsdd").mkdir(parents=True)
             p = subprocess.run([sys.executable, TOOL, command, "--build", build, "--out", build / "out",
@@ -386,6 +390,13 @@ class GpuCheck(unittest.TestCase):
         self.assertAlmostEqual(found["ours"]["bilstm bf16 portable beside"]["median_ms"], 5.0)
         self.assertIn("the GPU was lost", found["ours"]["bilstm bf16 grid"]["detail"])
         self.assertIn("took none", found["ours"]["algoperf f32 fused"]["detail"])
+        self.assertEqual(found["moved"], [])
+
+    def test_weights_on_a_second_stream_must_not_move_the_losses(self):
+        p, results, _ = self.run_tool(which="families", loss_beside=1.0000001)
+        self.assertEqual(p.returncode, 1)
+        self.assertEqual(results[0]["sections"]["families"]["moved"],
+                         ["bilstm bf16 cluster beside", "bilstm bf16 portable beside"])
 
     def test_a_result_says_which_sources_passed(self):
         result = self.run_tool()[1][0]
@@ -608,19 +619,19 @@ class Pieces(unittest.TestCase):
         self.assertLess(len({(c["op"], c["case"]) for c in cases}), 3 * len(sections.SANITIZED))
 
     def test_ncu_rows_are_means_over_a_kernels_launches(self):
-        columns = ["ID", "Kernel Name", *sections.METRICS]
+        columns = ["ID", "Kernel Name", *figures.METRICS]
         out = io.StringIO()
         writer = csv.writer(out, quoting=csv.QUOTE_ALL)
         writer.writerow(columns)
         writer.writerow(["", "", "nsecond", "%", "%", "register/thread", "%"])
         writer.writerow(["0", "step", "1,000", "10", "20", "40", "50"])
         writer.writerow(["1", "step", "3,000", "30", "20", "40", "50"])
-        rows = sections.profile_rows("==PROF== Connected\n" + out.getvalue())
+        rows = figures.profile_rows("==PROF== Connected\n" + out.getvalue())
         self.assertEqual(len(rows), 1)
         self.assertEqual((rows[0]["kernel"], rows[0]["launches"]), ("step", 2))
         self.assertEqual(rows[0]["gpu__time_duration.sum"], 2000)
         self.assertEqual(rows[0]["sm__throughput.avg.pct_of_peak_sustained_elapsed"], 20)
-        self.assertEqual(sections.profile_rows("==ERROR== nothing"), [])
+        self.assertEqual(figures.profile_rows("==ERROR== nothing"), [])
 
     def test_a_line_cut_short_is_dropped(self):
         self.assertEqual(sections.json_lines('{"a": 1}\n[2]\nwords\n{"b": '), [{"a": 1}])
@@ -653,7 +664,7 @@ class Pieces(unittest.TestCase):
     def test_a_step_is_a_share_of_its_run_in_a_row(self):
         rows = [{"op": "lstm_forward", "case": "steps_h256_b8_t200_d1_bf16", "variant": v, "median_us": 900.0, **more}
                 for v, more in (("cluster", {"stream_us": 200.0}), ("grid", {}))]
-        self.assertEqual(sections.per_step_times(rows + [{"op": "lstm_forward", "case": "x_t3_", "status": "failed"}]),
+        self.assertEqual(figures.per_step_times(rows + [{"op": "lstm_forward", "case": "x_t3_", "status": "failed"}]),
                          {"steps_h256_b8_t200_d1_bf16": {"lstm_forward": {"cluster": 1.0, "grid": 4.5}}})
 
     def test_steps_and_training_steps_are_timed_by_every_variant_of_the_lstm(self):

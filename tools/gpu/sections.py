@@ -5,19 +5,16 @@ kernel that crashes, hangs or loses the GPU costs its own case alone.
 """
 
 import collections
-import csv
 import dataclasses
 import glob
-import io
 import pathlib
-import re
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 import traceback
 
+import figures
 import places
 import proofs
 import training_task
@@ -48,7 +45,7 @@ FAMILIES = {("bilstm", "bf16"): ["cluster", "cluster_split", "grid", "portable"]
             ("bilstm", "f32"): ["grid", "portable"],
             ("brain_to_text", "bf16"): ["grid_cluster", "grid", "portable"],
             ("algoperf", "f32"): ["cluster", "cluster_split", "fused"]}
-BESIDE = ["cluster", "portable"]
+BESIDE, BESIDE_ENDING = ["cluster", "portable"], " beside"
 OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after bilstm
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
@@ -93,9 +90,6 @@ SANITIZED = ["lstm_forward/h7", "lstm_backward/h7", "lstm_forward/persistent_h60
 SANITIZERS = ["memcheck", "racecheck", "synccheck"]
 PROFILED = ["lstm_forward/bench_h512_b16", "lstm_backward/bench_h512_b16", "ctc/bench/f32/T1000"]
 COMPARED_PEERS = ["cudnn", "cudnn_standard_packed", "cudnn_standard_padded", "cudnn_static_packed"]
-METRICS = ["gpu__time_duration.sum", "sm__throughput.avg.pct_of_peak_sustained_elapsed",
-           "dram__throughput.avg.pct_of_peak_sustained_elapsed", "launch__registers_per_thread",
-           "sm__warps_active.avg.pct_of_peak_sustained_active"]
 HIGHEST_WER = 0.03
 # A rehearsal: the same programs with the same options where there is no GPU, on little.
 REHEARSED = {"lstm_twice": ["--part", "1/90"], "ctc_twice": ["--part", "1/90"], "others_twice": ["--part", "1/60"],
@@ -110,66 +104,13 @@ DECLINED = "took none of the calls"  # what rondo says of a --kernels that suits
 END = 2000  # characters kept of what a program said
 
 
-def is_peer(variant):
-    return re.match(r"cudnn|cublas", variant)
-
-
-def peer_ratios(rows):
-    """[{op, case, ours, ours_us, peer, peer_us, ratio}]: ours, the fastest, beside each peer's fastest.
-
-    A peer's variants are named after its library: cudnn_..., cublaslt_... Times are those of runs in a
-    row where there are such: of the device, not of the host that waits for it.
-    """
-    def time_of(row):
-        return row.get("stream_us", row["median_us"])
-    best = {}
-    for row in rows:
-        if "median_us" not in row:
-            continue
-        library = is_peer(row["variant"])
-        key = (row["op"], row["case"], library.group() if library else "")
-        if key not in best or time_of(row) < time_of(best[key]):
-            best[key] = row
-    return [{"op": op, "case": case, "ours": ours["variant"], "ours_us": time_of(ours),
-             "peer": row["variant"], "peer_us": time_of(row),
-             "ratio": round(time_of(row) / time_of(ours), 3)}
-            for (op, case, library), row in best.items()
-            if library and (ours := best.get((op, case, "")))]
-
-
-def per_step_times(rows):
-    """{case: {op: {variant: microseconds}}}: the time of a run over its steps, launches and all."""
-    found = {}
-    for row in rows:
-        if (steps := re.search(r"_t(\d+)_", row["case"])) and "median_us" in row:
-            time_of = row.get("stream_us", row["median_us"]) / int(steps.group(1))
-            found.setdefault(row["case"], {}).setdefault(row["op"], {})[row["variant"]] = round(time_of, 4)
-    return found
-
-
-def profile_rows(text):
-    """[{kernel, launches, metric: mean}] from ncu's --csv --page raw."""
-    start = text.find('"ID"')
-    if start < 0:
-        return []
-    rows = list(csv.DictReader(io.StringIO(text[start:])))[1:]  # the first holds units
-    kernels = {}
-    for row in rows:
-        kernels.setdefault(row["Kernel Name"], []).append(row)
-    def mean(group, metric):
-        values = [float(r[metric].replace(",", "")) for r in group if r.get(metric)]
-        return round(statistics.fmean(values), 3) if values else None
-    return [{"kernel": name, "launches": len(group)} | {m: mean(group, m) for m in METRICS}
-            for name, group in kernels.items()]
-
-
 def family_steps():
     """{name: (task, type, family, settings)} of what section families times; names are "bilstm bf16 cluster" or
     "bilstm bf16 cluster beside"."""
     steps = {f"{task} {dtype} {family}": (task, dtype, family, [])
              for (task, dtype), families in FAMILIES.items() for family in families}
     task, dtype = next(iter(FAMILIES))
-    return steps | {f"{task} {dtype} {family} beside": (task, dtype, family, ["training.weights_beside=true"])
+    return steps | {f"{task} {dtype} {family}{BESIDE_ENDING}": (task, dtype, family, ["training.weights_beside=true"])
                     for family in BESIDE}
 
 
@@ -177,11 +118,10 @@ def named_kernels(family):
     return ["--kernels", ",".join(f"{op}={family}" for op in LSTM_OPS)]
 
 
-def step_times(log, task):
-    """Milliseconds per step from a training log, without the first steps."""
-    steps = [e for e in json_lines(log) if e.get("event") == "step"]
-    frames = task.sequences * task.frames
-    return [1e3 * frames / e["frames_per_second"] for e in steps[5:] if e.get("frames_per_second")]
+def moved_by_second_stream(ours):
+    """Names of steps whose loss is not that of the same step on one stream."""
+    return [name for name, there in ours.items() if name.endswith(BESIDE_ENDING) and "loss" in there
+            and there["loss"] != ours.get(name[:-len(BESIDE_ENDING)], there).get("loss", there["loss"])]
 
 
 def key_of(row):
@@ -350,12 +290,12 @@ class Check:
             passes.append(self.cases(*ALONE, *timed, "--no-peers"))
         rows = [r for done in passes for r in done.rows]
         # A peer that fails is its library's affair.
-        failed = [r for r in rows if r.get("status") == "failed" and not is_peer(r["variant"])]
+        failed = [r for r in rows if r.get("status") == "failed" and not figures.is_peer(r["variant"])]
         return {"status": "passed" if rows and not failed else "failed",
                 "complete": all(done.complete for done in passes),
                 "until": [done.last for done in passes if not done.complete], "rows": rows,
                 "losses": [l for done in passes for l in done.losses],
-                "beside_peers": peer_ratios(rows), "detail": (passes[0].stderr or passes[-1].stderr)[-END:]}
+                "beside_peers": figures.peer_ratios(rows), "detail": (passes[0].stderr or passes[-1].stderr)[-END:]}
 
     def training_step(self):
         """One step of 5 bidirectional LSTM layers and CTC, ours and PyTorch's, and of networks of others' shapes."""
@@ -386,12 +326,15 @@ class Check:
         timed = {name: times["median_ms"] for name, times in ours.items() if "median_ms" in times}
         fastest = {group: min(names, key=timed.get) for group in map(" ".join, FAMILIES)
                    if (names := [n for n in timed if n.rpartition(" ")[0] == group])}
-        # A family that fails is told by lstm_twice and full_size; here the others' times still count.
-        return {"status": "passed" if len(fastest) == len(FAMILIES) else "failed", "ours": ours, "fastest": fastest,
+        # A family that fails is told by lstm_twice and full_size; here the others' times still count. A second stream
+        # that lacks an event shows nowhere else: its losses are other ones.
+        moved = moved_by_second_stream(ours)
+        good = len(fastest) == len(FAMILIES) and not moved
+        return {"status": "passed" if good else "failed", "ours": ours, "fastest": fastest, "moved": moved,
                 "detail": "; ".join(f"{n}: {t['detail'].strip()[-200:]}" for n, t in ours.items() if "detail" in t)}
 
     def step_times(self, section, steps):
-        """{name: {median_ms, min_ms, steps} or {exit, detail}} of rondo's training steps; steps: {name: (task, dtype,
+        """{name: {median_ms, min_ms, steps, loss} or {exit, detail}} of rondo's training steps; steps: {name: (task, dtype,
         options)}. Those that take none of a family's kernels have no time."""
         ours = {}
         with tempfile.TemporaryDirectory() as directory:
@@ -408,18 +351,19 @@ class Check:
                     self.rondo, "train", config, f"training.max_steps={STEPS}", "--device", self.trainer,
                     f"training.checkpoint_dir={run}", *options, *self.rehearsed(section))
                 log = run / "log.jsonl"
-                times = step_times(log.read_text(), task) if log.exists() else []
+                times, loss = figures.step_times(log.read_text(), task) if log.exists() else ([], None)
                 if code != 0 or not times or DECLINED in err:
                     ours[name] = {"exit": code, "detail": (out + err)[-END:]}
                 else:
-                    ours[name] = {"median_ms": statistics.median(times), "min_ms": min(times), "steps": len(times)}
+                    ours[name] = {"median_ms": statistics.median(times), "min_ms": min(times), "steps": len(times),
+                                  "loss": loss}
         return ours
 
     def steps(self):
         """What one step of a time loop takes, by variant, at sizes that people use."""
         done = self.cases(*(self.filters or self.rehearsed("steps") or ["steps_h"]), "--op", ",".join(LSTM_OPS),
                           "--bench", "--seconds", "0.02", "--no-peers")
-        per_step = per_step_times(done.rows)
+        per_step = figures.per_step_times(done.rows)
         return {"status": "passed" if per_step else "failed", "complete": done.complete, "until": done.last,
                 "us_per_step": per_step, "rows": done.rows, "losses": done.losses, "detail": done.stderr[-END:]}
 
@@ -473,11 +417,11 @@ class Check:
             # The clocks stay as they are: the GPU may be others' too.
             status, out, err = self.run(
                 tool, "--csv", "--page", "raw", "--clock-control", "none", "--metrics",
-                ",".join(METRICS), "--launch-count", "60", self.checkop, pattern, "--backend", "cuda",
+                ",".join(figures.METRICS), "--launch-count", "60", self.checkop, pattern, "--backend", "cuda",
                 "--bench", "--seconds", "0.001", "--no-peers")
             if "ERR_NVGPUCTRPERM" in out + err or "LibraryNotLoaded" in out + err:
                 return {"status": "skipped", "detail": f"no counters here: {(out + err)[-END:]}"}
-            kernels += [{"case": pattern} | row for row in profile_rows(out)]
+            kernels += [{"case": pattern} | row for row in figures.profile_rows(out)]
             if status != 0:
                 said = (out + err)[-END:]
         return {"status": "passed" if kernels else "failed", "kernels": kernels, "detail": said}
