@@ -24,9 +24,9 @@
 // Determinism: bitwise, for any thread count; y, dx, mean and rstd of a sequence have the same bits
 //   whatever else is in the batch.
 //
-// Sums are made of blocks of 64 frames: within one, f32 over 64 pixels or one column, double across
-// these; blocks are added in order, in double. The variance is that of the blocks about their own
-// means, and that of these means, so values far from zero lose nothing.
+// Sums are made of blocks of 64 frames: within one, f32 over 64 pixels (on CPUs 16) or one column,
+// double across these; blocks are added in order, in double. The variance is that of the blocks
+// about their own means, and that of these means, so values far from zero lose nothing.
 #pragma once
 
 #include "kernels/base/op.h"

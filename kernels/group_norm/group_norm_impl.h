@@ -58,16 +58,24 @@ template <class F>
   return capacity.rows / group_norm_frames + capacity.sequences;
 }
 
+// As many as a channel's gradient takes.
+inline constexpr int64_t group_norm_channel_numbers = 4;
+
 // The workspace, of CPUs and GPUs alike.
 struct GroupNormSpace {
   double* parts = nullptr;     // [blocks, 2, channels]: sums of a block
   double* sums = nullptr;      // [sequences, 2, channels]: of dy and of dy * xhat
   float* of_groups = nullptr;  // [sequences, groups, 2]: what the last pass needs of each
+  // Of CPUs alone.
+  float* about = nullptr;        // [blocks, channels]: near the means
+  float* of_channels = nullptr;  // [sequences, channel numbers, channels]: for the last pass
   [[gnu::always_inline]] GroupNormSpace(Carver& carver, const GroupNormDims& d,
                                         const PackedCapacity& capacity) {
     carver.take(parts, group_norm_blocks(capacity) * 2 * d.channels);
     carver.take(sums, capacity.sequences * 2 * d.channels);
     carver.take(of_groups, int64_t{capacity.sequences} * d.groups * 2);
+    carver.take(about, group_norm_blocks(capacity) * d.channels);
+    carver.take(of_channels, capacity.sequences * group_norm_channel_numbers * d.channels);
   }
 };
 

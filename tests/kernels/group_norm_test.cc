@@ -134,3 +134,17 @@ TEST_CASE("a sequence is normalised to the same bits alone and beside others") {
   CHECK(one.y == rows_of(all.y));
   CHECK(one.dx == rows_of(all.dx));
 }
+
+TEST_CASE("a margin unlike the line does not take the digits of its variance") {
+  Batch<double> want({12, 5, 3}, {150, 70, 3});
+  want.x = uniform_values(static_cast<int64_t>(want.y.size()), 1);
+  const auto frame = static_cast<size_t>(want.cols()) * 3;
+  for (size_t i = 0; i < frame; ++i) want.x[i] += 1000;
+  want.gamma.assign(12, 1), want.beta.assign(12, 0);
+  Batch<float> got({12, 5, 3}, {150, 70, 3});
+  got.x = as<float>(want.x), got.gamma = as<float>(want.gamma), got.beta = as<float>(want.beta);
+  want.x.assign(got.x.begin(), got.x.end());
+  want.forward(Backend::ref);
+  got.forward(Backend::cpu);
+  require_close(got.y, want.y, 5e-5);
+}

@@ -21,10 +21,12 @@ struct WholeVector {
   static void put(float* p, vf v) { store(p, v); }
   static void put(uint16_t* p, vf v) { store_bf16(p, v); }
   static vf keep(vf v, float = 0) { return v; }
+  static constexpr int64_t size() { return W; }
 };
 
 struct PartVector {
   int64_t n;  // in (0, W)
+  int64_t size() const { return n; }
 
   vi inside() const {
     vi index;
