@@ -1,11 +1,9 @@
 // The driver of the CPU kernels, one for all instruction sets: who computes what. The register
 // tiles are in conv2d_simd.cc.
 #include <algorithm>
-#include <atomic>
 
 #include "kernels/base/arithmetic.h"
-#include "kernels/base/cpu/parallel.h"
-#include "kernels/conv2d/conv2d_impl.h"
+#include "kernels/conv2d/conv2d_driver.h"
 #include "kernels/conv2d/conv2d_strip.h"
 #include "kernels/conv2d/conv2d_tiles.h"
 
@@ -27,8 +25,8 @@ constexpr int64_t near_slots = 4096;
 int depth_of(const Conv2dKernel& kernel, const Conv2dGather& g) {
   return g.depthwise ? 1 : kernel.depth;
 }
-Conv2dSlots gather_slots(const Conv2dKernel& kernel, const Conv2dGather& g) {
-  return depth_of(kernel, g) == 2 ? Conv2dSlots::channel_pairs : Conv2dSlots::values;
+Conv2dSlots gather_slots(const Conv2dKernel& kernel) {
+  return kernel.depth == 2 ? Conv2dSlots::channel_pairs : Conv2dSlots::values;
 }
 Conv2dSlots outer_slots(const Conv2dKernel& kernel, const Conv2dGather& g) {
   return depth_of(kernel, g) == 2 ? Conv2dSlots::pixel_pairs : Conv2dSlots::values;
@@ -37,28 +35,15 @@ Conv2dSlots outer_slots(const Conv2dKernel& kernel, const Conv2dGather& g) {
 // As CPUs compute it.
 Conv2dGather cpu_gather(const Conv2dGather& g) { return conv2d_depthwise(conv2d_unfolded(g)); }
 
-// What is read, or written, from the first channel of a group on.
-template <class Pointer>
-Pointer from_channel(Pointer p, int64_t channel, DType dtype) {
-  using Byte =
-      std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char, char>;
-  return p ? static_cast<Byte*>(p) + static_cast<size_t>(channel) * size_of(dtype) : nullptr;
-}
-ConvSource from_channel(ConvSource source, int64_t channel, DType dtype) {
-  for (const void** array : {&source.rows, &source.before, &source.after})
-    *array = from_channel(*array, channel, dtype);
-  return source;
-}
-
 // Neighbouring frames of one sequence: places first to last among the wanted ones.
 struct Block {
   int64_t sequence, first, last;
 };
 
 // Frames that are wanted, in blocks. Sequences without any have none.
-class Blocks {
+class Blocks : public Conv2dPlaces {
  public:
-  Blocks(const ConvTargets& frames, int64_t size) : frames_(frames), size_(size) {
+  Blocks(const ConvTargets& frames, int64_t size) : Conv2dPlaces(frames), size_(size) {
     for (int64_t n = 0; n < sequences(); ++n) count_ += ceil_div(length(n), size);
   }
   int64_t count() const { return count_; }
@@ -67,61 +52,10 @@ class Blocks {
     for (; i >= ceil_div(length(n), size_); ++n) i -= ceil_div(length(n), size_);
     return {n, i * size_, std::min((i + 1) * size_, length(n)) - 1};
   }
-  // Whether the batch has the sequence, of which the frame at place j is frame j + shift(n).
-  bool exists(int64_t n) const { return n < frames_.layout.extent->sequences; }
-  int64_t shift(int64_t n) const {
-    return frames_.part == ConvPart::before  ? -frames_.halo_frames
-           : frames_.part == ConvPart::after ? frames_.layout.lengths[n]
-                                             : 0;
-  }
-  // The row at place j.
-  int64_t row(int64_t n, int64_t j) const {
-    const PackedView& layout = frames_.layout;
-    return (own() ? layout.row_offsets[j] : j * layout.capacity.sequences) + n;
-  }
 
  private:
-  bool own() const { return frames_.part == ConvPart::frames; }
-  int64_t sequences() const {
-    return own() ? frames_.layout.extent->sequences : frames_.layout.capacity.sequences;
-  }
-  int64_t length(int64_t n) const {
-    return own() ? frames_.layout.lengths[n] : frames_.halo_frames;
-  }
-
-  ConvTargets frames_;
   int64_t size_, count_ = 0;
 };
-
-// The workspace: what all threads share, then a piece for each.
-template <class Thread, class... Args>
-size_t thread_bytes(const Args&... args) {
-  Carver carver(nullptr);
-  const Thread thread(carver, args...);
-  return carver.used();
-}
-
-void check_workspace(const TensorView& workspace, size_t needed) {
-  RONDO_CHECK(workspace && workspace.bytes() >= needed, "conv2d: workspace of ",
-              workspace ? workspace.bytes() : 0, " bytes, needed ", needed);
-  RONDO_CHECK(reinterpret_cast<uintptr_t>(workspace.data) % 64 == 0,
-              "conv2d: workspace is not aligned to 64 bytes");
-}
-
-// body(thread, i) for i in [0, n), handed out to whoever is free; each worker makes its Thread of
-// its own piece of memory.
-template <class Thread, class F, class... Args>
-void for_items(const Context& context, char* memory, int64_t n, F body, const Args&... args) {
-  const size_t bytes = thread_bytes<Thread>(args...);
-  std::atomic<int64_t> next{0};
-  context.pool->run(
-      [&](int worker) {
-        Carver carver(memory + static_cast<size_t>(worker) * bytes);
-        Thread thread(carver, args...);
-        for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) body(thread, i);
-      },
-      static_cast<int>(std::clamp<int64_t>(n, 1, context.pool->size())));
-}
 
 // ---- what each pixel is made of: y of x, dx of dy ----
 
@@ -136,10 +70,8 @@ struct GatherThread {
 };
 
 Conv2dTerms gather_terms(Carver& carver, const Conv2dKernel& kernel, const Conv2dGather& g) {
-  return {carver, g, gather_slots(kernel, g),
-          g.depthwise
-              ? 1
-              : kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
+  return {carver, g, gather_slots(kernel),
+          kernel.panel(g.target_channels, ceil_div(g.target_height, g.height.divide))};
 }
 
 struct GatherCall {
@@ -153,7 +85,7 @@ struct GatherCall {
   void block(GatherThread& thread, const Blocks& blocks, const Block& b, void* out) const {
     const int64_t cols = g.target_cols(), n = b.sequence;
     const auto row = [&](int64_t j, int64_t channel) {
-      return from_channel(static_cast<char*>(out), blocks.row(n, j) * cols + channel, dtype);
+      return conv2d_from_channel(static_cast<char*>(out), blocks.row(n, j) * cols + channel, dtype);
     };
     if (!blocks.exists(n)) {
       if (group > 0) return;  // the first one has cleared all
@@ -180,19 +112,11 @@ struct GatherCall {
       p.panel = terms.panel();
       p.dtype = dtype;
       p.y_step = c.step * g.target_pixel;
-      if (g.depthwise) {
-        p.w = terms.weights(0);
-        p.bias = terms.bias(0);
-        p.y = from_channel(y, c.first * g.target_pixel, dtype);
-        p.channels = g.target_channels;
-        kernel.depthwise_pixels(p);
-        continue;
-      }
       for (int64_t i = 0; i < terms.panels(); ++i) {
         const int64_t channel = i * p.panel;
         p.w = terms.weights(i);
         p.bias = terms.bias(i);
-        p.y = from_channel(y, c.first * g.target_pixel + channel, dtype);
+        p.y = conv2d_from_channel(y, c.first * g.target_pixel + channel, dtype);
         p.channels = std::min(p.panel, g.target_channels - channel);
         kernel.pixels(p);
       }
@@ -216,34 +140,37 @@ struct GatherCall {
 };
 
 size_t gather_workspace(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g) {
+  if (g.depthwise) return conv2d_depthwise_workspace(context, g);
   Carver carver(nullptr);
   gather_terms(carver, kernel, g);
   return carver.used() + static_cast<size_t>(context.pool->size()) *
-                             thread_bytes<GatherThread>(g, gather_slots(kernel, g));
+                             conv2d_thread_bytes<GatherThread>(g, gather_slots(kernel));
 }
 
 void gather(const Conv2dKernel& kernel, const Context& context, const Conv2dGather& g,
             const ConvSource& source, DType dtype, const TensorView& w, const TensorView& bias,
             std::span<const Conv2dTarget> targets, const TensorView& workspace) {
   RONDO_CHECK(dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
-  check_workspace(workspace, gather_workspace(kernel, context, g));
+  conv2d_check_workspace(workspace, gather_workspace(kernel, context, g));
+  if (g.depthwise)
+    return conv2d_depthwise_gather(kernel, context, g, source, dtype, w, bias, targets, workspace);
   Carver carver(workspace.data);
   Conv2dTerms terms = gather_terms(carver, kernel, g);
   terms.list_classes();
   char* memory = static_cast<char*>(workspace.data) + carver.used();
   for (int64_t group = 0; group < g.groups; ++group) {
     terms.arrange(context, w, bias, group);
-    const ConvSource of_group = from_channel(source, group * g.source_channels, dtype);
+    const ConvSource of_group = conv2d_from_channel(source, group * g.source_channels, dtype);
     const GatherCall call{kernel, g, of_group, dtype, terms, group};
     for (const Conv2dTarget& target : targets) {
       if (target.out == nullptr) continue;
       const Blocks blocks(target.frames, block_frames(g));
-      for_items<GatherThread>(
+      conv2d_for_items<GatherThread>(
           context, memory, blocks.count(),
           [&](GatherThread& thread, int64_t i) {
             call.block(thread, blocks, blocks.at(i), target.out);
           },
-          g, gather_slots(kernel, g));
+          g, gather_slots(kernel));
     }
   }
 }
@@ -314,7 +241,7 @@ class WeightCall {
     float* to = thread.dy;
     for (int64_t t = b.first; t <= b.last; ++t) {
       const int64_t at = blocks.row(b.sequence, t) * g_.target_cols() + group_ * channels;
-      const char* from = from_channel(static_cast<const char*>(args_.dy.data), at, dtype);
+      const char* from = conv2d_from_channel(static_cast<const char*>(args_.dy.data), at, dtype);
       for (int64_t h = 0; h < g_.target_height; ++h)
         conv2d_add(sums_.bias(sums, 0), from + static_cast<size_t>(h) * pixel, dtype, channels);
       for (int64_t h = 0; h < g_.target_height; h += depth_, to += cols) {
@@ -383,7 +310,7 @@ size_t weight_workspace(const Conv2dKernel& kernel, const Context& context, cons
   const Conv2dTerms terms(carver, g, outer_slots(kernel, g), sums.panel);
   carver.take<float>(most_partitions * sums.floats(), sizeof(float));
   return carver.used() + static_cast<size_t>(context.pool->size()) *
-                             thread_bytes<WeightThread>(g, outer_slots(kernel, g), sums);
+                             conv2d_thread_bytes<WeightThread>(g, outer_slots(kernel, g), sums);
 }
 
 // dw and dbias of a group (+)= the partitions' sums.
@@ -450,7 +377,7 @@ void conv2d_with(const Conv2dKernel& kernel, const Context& context,
   RONDO_CHECK(a.x.dtype != DType::f64, "conv2d on cpu takes f32 or bf16");
   const Conv2dGather g = cpu_gather(conv2d_forward(a.dims));
   const WeightSums s = weight_sums(kernel, g);
-  check_workspace(a.workspace, weight_workspace(kernel, context, g));
+  conv2d_check_workspace(a.workspace, weight_workspace(kernel, context, g));
   Carver carver(a.workspace.data);
   Conv2dTerms terms(carver, g, outer_slots(kernel, g), s.panel);
   terms.list_classes();
@@ -460,9 +387,9 @@ void conv2d_with(const Conv2dKernel& kernel, const Context& context,
   const Blocks blocks({ConvPart::frames, a.to, 0}, block_frames(g));
   const int64_t partitions = std::min(most_partitions, blocks.count());
   for (int64_t group = 0; group < g.groups; ++group) {
-    const ConvSource of_group = from_channel(source, group * g.source_channels, a.x.dtype);
+    const ConvSource of_group = conv2d_from_channel(source, group * g.source_channels, a.x.dtype);
     const WeightCall call(kernel, g, of_group, a, terms, s, group);
-    for_items<WeightThread>(
+    conv2d_for_items<WeightThread>(
         context, memory, partitions,
         [&](WeightThread& thread, int64_t i) {
           float* part = sums + i * s.floats();

@@ -19,46 +19,36 @@ struct FloatDot {
   }
 };
 
-// The products of pixels first, first + 1, ... and channels c, c + 1, ...
-template <int M, int N, class Part>
-void add_depthwise_terms(const Conv2dPixels& a, int64_t first, int64_t c, Part part, vf* sums) {
+// Pixels first, first + 1, ... and channels c, c + 1, ...
+template <int M, int N, class T, class Part>
+void put_depthwise(const Conv2dDepthwise& a, int64_t first, int64_t c, Part part) {
   vf acc[M * N] = {};
-  for (int64_t s = 0; s < a.segment_count; ++s) {
-    const Conv2dSegment& segment = a.segments[s];
-    const float* x = segment.x + first * a.x_step + c;
-    const float* w = a.w + segment.first_term + c;
-    for (int64_t k = 0; k < segment.length; k += a.channels, x += a.channels, w += a.channels) {
+  for (int64_t i = 0; i < a.count; ++i) {
+    const Conv2dColumn& column = a.columns[i];
+    const T* x = static_cast<const T*>(column.x) + first * a.x_step + c;
+    const float* w = column.w + c;
+    for (int64_t k = 0; k < column.taps; ++k, x += a.channels, w += a.channels) {
       vf wv[N];
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) wv[v] = part.get(w + v * W);
+      // A pointer that moves, as the compiler would keep a register for each of the pixels.
+      const T* pixel = x;
 #pragma GCC unroll 8
-      for (int m = 0; m < M; ++m) {
+      for (int m = 0; m < M; ++m, pixel += a.x_step) {
+        asm("" : "+r"(pixel));
 #pragma GCC unroll 4
         for (int v = 0; v < N; ++v)
-          acc[m * N + v] =
-              FloatDot::madd(acc[m * N + v], part.get(x + m * a.x_step + v * W), wv[v]);
+          acc[m * N + v] = FloatDot::madd(acc[m * N + v], part.get(pixel + v * W), wv[v]);
       }
     }
   }
-#pragma GCC unroll 16
-  for (int i = 0; i < M * N; ++i) sums[i] = acc[i];
-}
-
-template <int M, int N, class T, class Part>
-void put_depthwise(const Conv2dPixels& a, int64_t first, int64_t c, Part part) {
-  vf sums[M * N];
-  add_depthwise_terms<M, N>(a, first, c, part, sums);
+  T* y = static_cast<T*>(a.y) + first * a.y_step + c;
+#pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
-    T* y = static_cast<T*>(a.y) + (first + m) * a.y_step + c;
-    for (int v = 0; v < N; ++v) part.put(y + v * W, sums[m * N + v] + part.get(a.bias + c + v * W));
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v)
+      part.put(y + m * a.y_step + v * W, acc[m * N + v] + part.get(a.bias + c + v * W));
   }
-}
-
-template <int N, class T, class Part>
-void depthwise_strip(const Conv2dPixels& a, int64_t c, Part part) {
-  int64_t first = 0;
-  for (; first + 4 <= a.pixels; first += 4) put_depthwise<4, N, T>(a, first, c, part);
-  for (; first < a.pixels; ++first) put_depthwise<1, N, T>(a, first, c, part);
 }
 
 // f(vectors, channel, part) for strips of channels: of two vectors, of one, and what is left.
@@ -70,14 +60,32 @@ void for_channel_strips(int64_t channels, F f) {
   if (c < channels) f(std::integral_constant<int, 1>{}, c, PartVector{channels - c});
 }
 
-void depthwise_pixels(const Conv2dPixels& a) {
+template <int M, class T>
+void put_depthwise(const Conv2dDepthwise& a, int64_t first) {
+  // Tiles go over a frame's channels and the window's columns by turns, from which the processor
+  // does not guess what comes next.
+  const T* ahead = static_cast<const T*>(a.ahead) + first * a.channels;
+  for (int64_t i = 0; i < M * a.channels; i += 64 / static_cast<int64_t>(sizeof(T)))
+    __builtin_prefetch(ahead + i);
   for_channel_strips(a.channels, [&](auto vectors, int64_t c, auto part) {
-    if (a.dtype == DType::bf16) {
-      depthwise_strip<vectors, uint16_t>(a, c, part);
-    } else {
-      depthwise_strip<vectors, float>(a, c, part);
-    }
+    put_depthwise<M, vectors, T>(a, first, c, part);
   });
+}
+
+template <class T>
+void depthwise_pixels_of(const Conv2dDepthwise& a) {
+  int64_t first = 0;
+  for (; first + 6 <= a.pixels; first += 6) put_depthwise<6, T>(a, first);
+  for (; first + 2 <= a.pixels; first += 2) put_depthwise<2, T>(a, first);
+  if (first < a.pixels) put_depthwise<1, T>(a, first);
+}
+
+void depthwise_pixels(const Conv2dDepthwise& a) {
+  if (a.dtype == DType::bf16) {
+    depthwise_pixels_of<uint16_t>(a);
+  } else {
+    depthwise_pixels_of<float>(a);
+  }
 }
 
 // M rows of the kernel from row `first` on.

@@ -1,5 +1,5 @@
-// Between the driver of the CPU kernels (conv2d_cpu.cc, one for all instruction sets) and the
-// register tiles that are compiled per instruction set (conv2d_simd.cc).
+// Between the drivers of the CPU kernels (conv2d_cpu.cc, conv2d_in_place.cc: one each for all
+// instruction sets) and the register tiles that are compiled per instruction set (conv2d_simd.cc).
 //
 // A panel is as many output channels as a tile has: Conv2dKernel::panel of them, in whole vectors.
 // Weights lie panel by panel, within it term by term: [panels][terms][panel], zero past the last
@@ -50,9 +50,29 @@ struct Conv2dOuter {
   int64_t channels = 0;   // depthwise: slots of a pixel
 };
 
-// Depthwise convolutions: pixels and gradients of weights as above, but every channel is made of
-// its own slot of each term. w is [terms], the terms of `channels` slots each; bias and sums [..,
-// channels]. first_term and length count slots; panel is not used.
+// Depthwise convolutions: gradients of weights as above, but every channel has the sums of its own
+// slots of each term, and sums are [terms, channels]; panel is not used.
+
+// Rows of the kernel that lie one below the other, and what they meet.
+struct Conv2dColumn {
+  const void* x;   // the first pixel's channels, under the first row
+  const float* w;  // [taps, channels]
+  int64_t taps;
+};
+
+// Pixels of one frame, whose channels are made of the same ones of x: y = bias + sum over the
+// columns and their taps. x and y are f32 or bf16.
+struct Conv2dDepthwise {
+  const Conv2dColumn* columns = nullptr;
+  int64_t count = 0;
+  int64_t pixels = 0, channels = 0;
+  int64_t x_step = 0, y_step = 0;  // elements from pixel to pixel
+  const float* bias = nullptr;     // [channels]
+  // As many pixels, one behind the other, that are read soon; anywhere.
+  const void* ahead = nullptr;
+  void* y = nullptr;
+  DType dtype = DType::f32;
+};
 
 struct Conv2dKernel {
   int depth;  // values in a slot: 1, floats; 2, bf16, and the call's type must be bf16
@@ -61,7 +81,7 @@ struct Conv2dKernel {
   void (*pixels)(const Conv2dPixels&);
   void (*outer)(const Conv2dOuter&);
   // Of floats alone, also where `depth` is 2.
-  void (*depthwise_pixels)(const Conv2dPixels&);
+  void (*depthwise_pixels)(const Conv2dDepthwise&);
   void (*depthwise_outer)(const Conv2dOuter&);
 };
 
