@@ -288,6 +288,27 @@ def run_bench_program(name, *arguments):
     return [row for row in rows if "op" in row]
 
 
+def compare_with_torch(torch, description, op, problem, calls, print_table=None):
+    """Times an op's cases and torch's ways to compute them in turns, prints the ratios and writes the
+    JSON. problem(case): its shapes, {} for cases that have no peer; calls(op, case): torch's ways."""
+    timing = Timing(description, pattern=op)
+    torch.set_num_threads(timing.threads)
+    torch.set_grad_enabled(False)
+    peaks = measure_peaks(timing.threads, timing.seconds, timing.clock)
+
+    def ours():
+        rows = run_checkop_best(timing.pattern, timing.threads, timing.seconds)
+        return [row for row in rows if problem(row["case"])]
+
+    rows = [annotate(row, peaks, row["ours_us"]) for row in timing.in_turns("torch", ours, calls)]
+    if print_table:
+        print_table(rows)
+    else:
+        print_ratios(op, rows)
+    print(write_json(f"{op.replace('_', '-')}-peers", rows, threads=timing.threads, clock=timing.clock, peaks=peaks,
+                     peer_versions={"torch": torch.__version__}))
+
+
 def cpu_model():
     try:
         for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():

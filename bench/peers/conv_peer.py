@@ -72,26 +72,13 @@ def calls(op, case):
     return functions
 
 
-def main():
-    timing = common.Timing(__doc__, pattern="conv")
-    torch.set_num_threads(timing.threads)
-    torch.set_grad_enabled(False)
-    peaks = common.measure_peaks(timing.threads, timing.seconds, timing.clock)
-
-    def ours():
-        rows = common.run_checkop_best(timing.pattern, timing.threads, timing.seconds)
-        return [row for row in rows if problem(row["case"])]
-
-    rows = timing.in_turns("torch", ours, calls)
-    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows]
+def print_table(rows):
     for op in ("conv", "conv2d"):
         for kind in ("f32", "bf16"):
             of_kind = [r for r in rows if f"/{kind}/" in r["case"] and r["op"].split("_")[0] == op]
             if of_kind:
                 common.print_ratios(f"{op} {kind}", of_kind)
-    print(common.write_json("conv-peers", rows, threads=timing.threads, clock=timing.clock,
-                            peaks=peaks, peer_versions={"torch": torch.__version__}))
 
 
 if __name__ == "__main__":
-    main()
+    common.compare_with_torch(torch, __doc__, "conv", problem, calls, print_table)

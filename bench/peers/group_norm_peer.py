@@ -46,22 +46,5 @@ def calls(op, case):
     return functions
 
 
-def main():
-    timing = common.Timing(__doc__, pattern="group_norm")
-    torch.set_num_threads(timing.threads)
-    torch.set_grad_enabled(False)
-    peaks = common.measure_peaks(timing.threads, timing.seconds, timing.clock)
-
-    def ours():
-        rows = common.run_checkop_best(timing.pattern, timing.threads, timing.seconds)
-        return [row for row in rows if problem(row["case"])]
-
-    rows = timing.in_turns("torch", ours, calls)
-    rows = [common.annotate(row, peaks, row["ours_us"]) for row in rows]
-    common.print_ratios("group_norm", rows)
-    print(common.write_json("group-norm-peers", rows, threads=timing.threads, clock=timing.clock, peaks=peaks,
-                            peer_versions={"torch": torch.__version__}))
-
-
 if __name__ == "__main__":
-    main()
+    common.compare_with_torch(torch, __doc__, "group_norm", problem, calls)
