@@ -250,7 +250,7 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
     return 128 + (stop_signal() ? stop_signal() : SIGTERM);
   }
   if (s.stopped_by_signal) {
-    std::printf("stopped by a signal after step %lld; saved in %s, continue with --resume\n",
+    std::printf("stopped by a signal after step %lld; go on with: rondo train --resume %s\n",
                 static_cast<long long>(s.steps), config.training.checkpoint_dir.c_str());
     return 128 + (stop_signal() ? stop_signal() : SIGTERM);
   }

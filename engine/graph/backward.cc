@@ -74,7 +74,7 @@ void freeze_before(Graph& graph, std::string_view layer, std::string_view what) 
   for (Value& v : graph.values) {
     if (v.role != ValueRole::parameter) continue;
     const std::string_view name = v.name;
-    if (name == layer || (name.starts_with(layer) && name.substr(layer.size()).starts_with("."))) {
+    if (!layer.empty() && name.starts_with(layer) && name.substr(layer.size()).starts_with(".")) {
       found = true;
       break;
     }

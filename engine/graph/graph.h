@@ -196,9 +196,9 @@ class Graph {
 int append_backward(Graph& graph, ValueId loss);
 
 // To be called before append_backward: parameters that were added before the first one of `layer`
-// (of that name, or of one that begins with it and a dot) keep their values, so they get no
-// gradients, and neither does what depends on them alone. InputError where no parameter is so
-// named; `what` begins the sentence.
+// (whose name begins with it and a dot) keep their values, so they get no gradients, and neither
+// does what depends on them alone. InputError where there is no such parameter; `what` begins the
+// sentence.
 void freeze_before(Graph& graph, std::string_view layer, std::string_view what);
 
 // To be called before append_backward: replaces the node that makes `loss` by one that is also the

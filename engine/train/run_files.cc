@@ -30,6 +30,17 @@ std::vector<OutputFile> outputs(const Config& config, const TrainerOptions& opti
   return all;
 }
 
+// A run tuned from a model that lies where it would write.
+void require_elsewhere(const Config& config, const fs::path& file) {
+  std::error_code ignored;
+  if (!fs::equivalent(file.parent_path().empty() ? "." : file.parent_path(),
+                      config.training.checkpoint_dir, ignored)) {
+    return;
+  }
+  fail_input("training.checkpoint_dir is '", config.training.checkpoint_dir,
+             "', where the model of training.init_from is; expected another folder for this run");
+}
+
 }  // namespace
 
 std::string log_path(const Config& config, int rank) {
@@ -69,6 +80,7 @@ void require_files_apart(const Config& config, const TrainerOptions& options) {
     // A run that goes on reads nothing there.
     if (config.training.init_from.empty() || options.start == StartFrom::checkpoint) continue;
     for (const std::string& file : files_of_model(config.training.init_from)) {
+      require_elsewhere(config, file);
       output.require_not(file, "a file of training.init_from");
     }
   }

@@ -214,6 +214,12 @@ class Trainer {
     if (config_.training.max_steps > 0) {
       expected_steps_ = std::min(expected_steps_, config_.training.max_steps);
     }
+    const int64_t warmup = config_.schedule.warmup_steps;
+    if (ranks_.first() && s_.state.step == 0 && warmup > 0 && warmup >= expected_steps_) {
+      report_->message(str("warning: the learning rate rises for ", warmup,
+                           " updates, and the run has ", expected_steps_,
+                           "; schedule.warmup_steps=0 begins with all of it"));
+    }
   }
 
   void vote() {
@@ -494,6 +500,10 @@ class Trainer {
 TrainingSummary train(const Config& config, const TrainerOptions& options) {
   // Before the checkpoint directory is made.
   const auto check = [&] {
+    if (config.data.train.empty() && options.start == StartFrom::checkpoint) {
+      fail_input("no run to go on with in '", config.training.checkpoint_dir,
+                 "'; name its folder: rondo train --resume FOLDER");
+    }
     if (config.data.train.empty()) {
       fail_input("no training data: set data.train, or data=DIR for a prepared corpus");
     }

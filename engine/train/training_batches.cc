@@ -37,7 +37,8 @@ Sampler TrainingBatches::make_sampler() const {
         const int32_t frames = data_.frames(i, e);
         if (frames > limit) {
           fail_input(data_.name(i), ": ", data_.entry(i).path, " has ", frames,
-                     " frames, more than data.batch_frames = ", limit);
+                     " frames, more than data.batch_frames = ", limit,
+                     "; raise that, or leave such out with data.max_frames=", limit);
         }
         return frames;
       },

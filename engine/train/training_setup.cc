@@ -101,6 +101,9 @@ class Setup {
     metadata_ = file.metadata();
     for (const std::string& w : s_.checkpoint->warnings()) report_->message("warning: " + w);
     require_same_beginning(directory, stored.config.training.init_from);
+    require_model_of(directory.string(), stored.config,
+                     "leave them out to go on with that run, or choose another "
+                     "training.checkpoint_dir");
     for (const std::string& d : config_differences(stored.config, config_)) {
       report_->message("warning: differs from the run so far: " + d);
     }
@@ -118,14 +121,17 @@ class Setup {
     const SafetensorsFile file = open_model(config_.training.init_from, nullptr);
     if (!file.metadata().contains("config")) return;
     const auto model = ModelDescription::from_metadata(file.metadata(), file.name());
-    const auto differences = differing_from_model(model.config, config_);
-    if (!differences.empty()) {
-      fail_input("training.init_from: ", file.name(),
-                 " was trained with other settings: ", differences.front(),
-                 differences.size() > 1 ? str(" (and ", differences.size() - 1, " more)") : "",
-                 "; leave them out to take the model's");
-    }
+    require_model_of("training.init_from: " + file.name(), model.config,
+                     "leave them out to take the model's");
     origin_ = file.metadata();
+  }
+
+  void require_model_of(const std::string& whose, const Config& stored, const char* advice) const {
+    const std::vector<std::string> differences = differing_from_model(stored, config_);
+    if (differences.empty()) return;
+    fail_input(whose, " was trained with other settings: ", differences.front(),
+               differences.size() > 1 ? str(" (and ", differences.size() - 1, " more)") : "", "; ",
+               advice);
   }
 
   // A run that goes on has weights of its own: others asked for would not be taken.
