@@ -136,6 +136,32 @@ std::vector<Block> blocks_of(const PageFile& page) {
 
 namespace {
 
+bool is_blank(const std::string& text) {
+  const std::vector<char32_t> characters = code_points(text);
+  return std::all_of(characters.begin(), characters.end(), is_white_space);
+}
+
+// The labels of one character as readers see it, a letter and its combining marks, in one. A mark
+// behind a space stands alone.
+std::vector<SeenLabel> whole_characters(std::span<const SeenLabel> labels) {
+  std::vector<SeenLabel> whole;
+  for (const SeenLabel& l : labels) {
+    const bool joins =
+        !whole.empty() && !is_blank(whole.back().text) && !is_blank(l.text) &&
+        continues_character(code_points(whole.back().text).back(), code_points(l.text).front());
+    if (!joins) {
+      whole.push_back(l);
+      continue;
+    }
+    SeenLabel& all = whole.back();
+    all.text += l.text;
+    all.begin = std::min(all.begin, l.begin);
+    all.end = std::max(all.end, l.end);
+    all.probability = std::min(all.probability, l.probability);
+  }
+  return whole;
+}
+
 struct Reach {
   double first = 0, last = 0;
 };
@@ -161,7 +187,8 @@ std::vector<Reach> reaches_of(std::span<const SeenLabel> labels, double first, d
 
 }  // namespace
 
-ReadLine arrange(std::span<const SeenLabel> labels, double first, double last) {
+ReadLine arrange(std::span<const SeenLabel> seen, double first, double last) {
+  const std::vector<SeenLabel> labels = whole_characters(seen);
   const std::vector<Reach> reaches = reaches_of(labels, first, last);
   ReadLine line;
   bool begins = true;
@@ -169,8 +196,7 @@ ReadLine arrange(std::span<const SeenLabel> labels, double first, double last) {
     const SeenLabel& l = labels[i];
     line.text += l.text;
     line.confidence += l.probability / static_cast<double>(labels.size());
-    const std::vector<char32_t> characters = code_points(l.text);
-    if (std::all_of(characters.begin(), characters.end(), is_white_space)) {
+    if (is_blank(l.text)) {
       begins = true;
       continue;
     }

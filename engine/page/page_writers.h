@@ -10,9 +10,11 @@
 // - PAGE 2019: TextLine with TextEquiv and its conf, and the text of the whole region
 // New ALTO and PAGE-XML have the baselines of lines that have one.
 //
-// Confidences are means of the model's probabilities, 0 to 1 (hOCR: to 100). Characters that XML
-// 1.0 cannot hold become U+FFFD. Errors: InputError, for a file that has changed since it was read.
-// Thread safety: pure functions, but for the time of day in the metadata of new PAGE-XML.
+// Confidences of words and lines are means of their characters', 0 to 1 (hOCR: to 100); that of a
+// character is the model's probability, or the least where it consists of several labels.
+// Characters that XML 1.0 cannot hold become U+FFFD. Errors: InputError, for a file that has
+// changed since it was read. Thread safety: pure functions, but for the time of day in the metadata
+// of new PAGE-XML.
 #pragma once
 
 #include <span>
@@ -24,7 +26,7 @@
 namespace rondo {
 
 struct ReadCharacter {
-  std::string text;
+  std::string text;  // with its combining marks
   // Pixels of the image from its left edge, or from its top in a line that is written downwards; of
   // a line with a baseline, from its beginning along it (LinePlaces).
   double first = 0, last = 0;
@@ -46,9 +48,10 @@ struct SeenLabel {
 };
 
 // From labels in the order of the text, spaces among them; where they were seen need not be in that
-// order. A character reaches half-way to its neighbours in the image, those at the ends as far to
-// the other side, within the line from `first` to `last`.
-ReadLine arrange(std::span<const SeenLabel> labels, double first, double last);
+// order. Labels that readers see as one character, as a letter and its combining marks, are one,
+// which was seen where any of them was. A character reaches half-way to its neighbours in the
+// image, those at the ends as far to the other side, within the line from `first` to `last`.
+ReadLine arrange(std::span<const SeenLabel> seen, double first, double last);
 
 // `lines`: as many as the page has, in its order. `page.image`, `page.size` and the regions must be
 // set; a page of an empty path was read from no file. `program`: who has read them, for the

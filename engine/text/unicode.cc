@@ -91,6 +91,11 @@ std::vector<std::string> split_words(std::string_view text) {
   return words;
 }
 
+bool continues_character(char32_t before, char32_t code_point) {
+  return !utf8proc_grapheme_break(static_cast<utf8proc_int32_t>(before),
+                                  static_cast<utf8proc_int32_t>(code_point));
+}
+
 bool is_white_space(char32_t c) {
   return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||

@@ -28,6 +28,10 @@ std::vector<std::string> split_words(std::string_view text);
 
 bool is_white_space(char32_t code_point);
 
+// Whether a code point behind another belongs to the same character as readers see it: combining
+// marks do (extended grapheme clusters of UAX #29, by utf8proc).
+bool continues_character(char32_t before, char32_t code_point);
+
 // A code point as messages have it: 'é' (U+00E9); control and unprintable characters by number
 // alone.
 std::string describe(char32_t code_point);

@@ -121,6 +121,7 @@ def test_from_pages_to_a_model_and_back():
         regions_of_a_manifest(root, model, read, polygons)
         lines_on_a_curve(root, model)
         bad_pages_are_named(root, model, source)
+        marks_have_their_letters_place(root, source)
 
 
 def lines_that_are_cut(root, model):
@@ -153,6 +154,24 @@ def hocr_tells_words_and_places(document, read, polygons, size):
             check(all(is_within(bbox(c, "x_bboxes"), bbox(word)) for c in word), ElementTree.tostring(word))
             end = bbox(word)[2]
     check(len({e.get("id") for e in by_class["ocrx_word"]}) == len(by_class["ocrx_word"]) == sum(len(t.split()) for t in read), "words")
+
+
+def marks_have_their_letters_place(root, source):
+    """The third letter is a mark above the one before it: "a\u0364" is one character of hOCR and of ALTO."""
+    mark = "\u0364"
+    shutil.copytree(root / "mine", root / "marked")
+    for name in ("train.jsonl", "dev.jsonl", "test.jsonl"):
+        entries = [json.loads(line) for line in (root / "mine" / name).read_text().splitlines()]
+        (root / "marked" / name).write_text("".join(json.dumps(e | {"text": e["text"].replace("c", mark)}) + "\n" for e in entries))
+    train(root / "marked", root / "run-marked", "training.epochs=40", "distort.noise=0.05", base=LINES)
+    read = run("transcribe", root / "run-marked", source, "--format", "jsonl")[0]
+    wanted = [re.findall(f"[ab{mark}]{mark}*", word) for line in read.splitlines() for word in json.loads(line)["text"].split(" ")]
+    check(any(len(c) > 1 and c[0] in "ab" for word in wanted for c in word), "no mark behind a letter:", read)
+    document = run("transcribe", root / "run-marked", source, "--format", "hocr")[0]
+    words = [e for e in ElementTree.fromstring(document).iter() if e.get("class") == "ocrx_word"]
+    check([[c.text for c in word] for word in words] == wanted, document)
+    glyphs = all_of(run("transcribe", root / "run-marked", source, "--format", "alto")[0], "String")
+    check([[g.get("CONTENT") for g in word if local(g) == "Glyph"] for word in glyphs] == wanted, glyphs)
 
 
 def page_is_filled_in(document, read):

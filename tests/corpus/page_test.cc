@@ -337,6 +337,28 @@ TEST_CASE("characters reach half-way to their neighbours", "[page]") {
   CHECK(arrange(alone, 10, 100).words.at(0).at(0).last <= 100);
 }
 
+TEST_CASE("a letter and its combining marks have one place", "[page]") {
+  const std::string e_above = "\u0364", acute = "\u0301";
+  const std::vector<SeenLabel> labels = {{"u", 12, 14, 0.75},  {e_above, 15, 16, 0.5},
+                                         {acute, 17, 18, 0.9}, {"b", 22, 24, 1},
+                                         {" ", 26, 28, 1},     {acute, 30, 31, 0.8}};
+  const ReadLine line = arrange(labels, 10, 100);
+  CHECK(line.text == "u" + e_above + acute + "b " + acute);
+  REQUIRE((line.words.size() == 2 && line.words[0].size() == 2 && line.words[1].size() == 1));
+  const ReadCharacter& first = line.words[0][0];
+  CHECK(first.text == "u" + e_above + acute);
+  CHECK((first.first == 10 && first.last == 20));
+  CHECK(first.confidence == 0.5);
+  CHECK(line.words[0][1].first == 20);
+  CHECK(line.words[1][0].text == acute);
+  CHECK(line.confidence == Approx((0.5 + 1 + 1 + 0.8) / 4));
+  // Seen the other way round: the mark before its letter.
+  const std::vector<SeenLabel> leftwards = {{"b", 30, 32, 1}, {"u", 20, 22, 1}, {acute, 16, 18, 1}};
+  const ReadLine mirrored = arrange(leftwards, 0, 90);
+  REQUIRE(mirrored.words.at(0).size() == 2);
+  CHECK((mirrored.words[0][1].first == 12 && mirrored.words[0][1].last == 26));
+}
+
 TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {
   const TemporaryFolder folder;
   for (int p = 0; p < 6; ++p) {
