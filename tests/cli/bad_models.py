@@ -71,7 +71,10 @@ def test_weights_of_another_model():
                   errs=["model.safetensors was trained with other settings: ", text, "leave them out to take the model's"])
         fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run",
               "model.hidden=12", "training.epochs=2", "--resume",
-              errs=["checkpoint-", "model.safetensors"])
+              errs=["/run was trained with other settings: model.hidden: 24 -> 12", "go on with that run"])
+        fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/run", "--init-from", root / "run",
+              errs=["training.checkpoint_dir is ", "where the model of training.init_from is"])
+        fails("train", "--resume", f"training.checkpoint_dir={root}/none", errs="no run to go on with in ")
 
 
 def metadata(model):
