@@ -2,6 +2,7 @@
 // naming the file, and asks `require_image_size` before it takes memory for the pixels.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -42,6 +43,16 @@ ImageInfo require_image_size(int64_t width, int64_t height, const std::string& n
 // ITU-R BT.601, as libjpeg and PNG's viewers weigh colours: 0.299 R + 0.587 G + 0.114 B.
 inline uint8_t luminance(uint32_t r, uint32_t g, uint32_t b) {
   return static_cast<uint8_t>((19595 * r + 38470 * g + 7471 * b + 32768) >> 16);
+}
+
+// A sample of a colour or grey, 0 to 255, times its opacity, 0 to 255, rounded as libtiff does it.
+inline uint32_t multiplied(uint32_t sample, uint32_t opacity) {
+  return (sample * opacity + 127) / 255;
+}
+
+// What is seen of it where it lies on white paper.
+inline uint32_t on_paper(uint32_t multiplied_sample, uint32_t opacity) {
+  return std::min<uint32_t>(multiplied_sample + 255 - opacity, 255);
 }
 
 }  // namespace rondo::image

@@ -2,7 +2,8 @@
 // and PPM (netpbm's formats), which are read here.
 //
 // What a file is, its first bytes say, not its name. Of a TIFF the first page is read. Colours
-// become their luminance, what is transparent shows white paper, 16 bits become 8.
+// become their luminance (ITU-R BT.601), what is transparent shows white paper, 16 bits become 8.
+// Samples are taken as the file has them, without regard to its gamma, colour profile or EXIF data.
 //
 // Errors: InputError, one sentence that names the file, for one that is missing, unreadable, empty,
 // truncated, damaged or no image, and for one of more than `most_image_pixels`, whatever it takes

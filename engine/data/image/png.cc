@@ -1,8 +1,15 @@
-// PNG, by the simplified interface of libpng, which catches its own errors.
+// PNG, by libpng. Its way out of an error is a jump, so what lies between has no destructors.
+//
+// The samples are taken as the file has them. Its gamma and colour profile, which hardly any
+// scanner knows, are left aside as those of the other formats are, so that the same samples are the
+// same grey in any format.
 #include <png.h>
 
 #include <algorithm>
+#include <csetjmp>
+#include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/image.h"
@@ -12,27 +19,83 @@ namespace rondo {
 namespace image {
 namespace {
 
-// The state of libpng for one picture.
-class Png {
- public:
-  Png() { state_.version = PNG_IMAGE_VERSION; }
-  ~Png() { png_image_free(&state_); }
+// The state of libpng for one picture, with what it says of it.
+struct Png {
+  png_structp state = nullptr;
+  png_infop info = nullptr;
+  Bytes bytes;
+  size_t at = 0;
+  std::jmp_buf out;
+  char message[256] = "";
+
+  explicit Png(Bytes bytes_) : bytes(bytes_) {
+    state = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, jump_out, ignore);
+    RONDO_CHECK(state, "libpng has no memory, or is another one than its header");
+  }
+  ~Png() { png_destroy_read_struct(&state, &info, nullptr); }
   Png(const Png&) = delete;
   Png& operator=(const Png&) = delete;
-  png_image* operator->() { return &state_; }
-  png_image* get() { return &state_; }
 
-  ImageInfo begin(Bytes bytes, const std::string& name) {
-    if (!png_image_begin_read_from_memory(&state_, bytes.data(), bytes.size())) fail(name);
-    return require_image_size(state_.width, state_.height, name);
-  }
   [[noreturn]] void fail(const std::string& name) const {
-    fail_input(name, ": is no whole PNG: ", state_.message);
+    fail_input(name, ": is no whole PNG: ", message);
   }
 
- private:
-  png_image state_{};
+  [[noreturn]] static void jump_out(png_structp state, png_const_charp message) {
+    auto* png = static_cast<Png*>(png_get_error_ptr(state));
+    std::snprintf(png->message, sizeof png->message, "%s", message);
+    std::longjmp(png->out, 1);
+  }
+  static void ignore(png_structp, png_const_charp) {}
+  static void take(png_structp state, png_bytep to, size_t wanted) {
+    auto* png = static_cast<Png*>(png_get_io_ptr(state));
+    if (png->bytes.size() - png->at < wanted) png_error(state, "it ends too early");
+    std::memcpy(to, png->bytes.data() + png->at, wanted);
+    png->at += wanted;
+  }
 };
+
+bool read_header(Png& png) {
+  if (setjmp(png.out)) return false;
+  png.info = png_create_info_struct(png.state);
+  if (!png.info) png_error(png.state, "libpng has no memory");
+  png_set_read_fn(png.state, &png, Png::take);
+  png_read_info(png.state, png.info);
+  return true;
+}
+
+// Samples of 8 bits, without a palette: grey or RGB, and behind them the opacity if there is any.
+// `passes` are those that an interlaced picture takes.
+bool set_format(Png& png, int& passes) {
+  if (setjmp(png.out)) return false;
+  png_set_expand(png.state);
+  png_set_scale_16(png.state);
+  passes = png_set_interlace_handling(png.state);
+  png_read_update_info(png.state, png.info);
+  return true;
+}
+
+bool read_row(Png& png, png_bytep row) {
+  if (setjmp(png.out)) return false;
+  png_read_row(png.state, row, nullptr);
+  return true;
+}
+
+void make_grey(const uint8_t* samples, int channels, uint8_t* grey, int32_t width) {
+  const bool has_colour = channels >= 3, has_opacity = channels % 2 == 0;
+  for (int32_t x = 0; x < width; ++x, samples += channels) {
+    const uint32_t opacity = has_opacity ? samples[channels - 1] : 255;
+    const auto shown = [&](int channel) {
+      return on_paper(multiplied(samples[channel], opacity), opacity);
+    };
+    grey[x] = has_colour ? luminance(shown(0), shown(1), shown(2)) : static_cast<uint8_t>(shown(0));
+  }
+}
+
+ImageInfo begin(Png& png, const std::string& name) {
+  if (!read_header(png)) png.fail(name);
+  return require_image_size(png_get_image_width(png.state, png.info),
+                            png_get_image_height(png.state, png.info), name);
+}
 
 }  // namespace
 
@@ -41,15 +104,29 @@ bool is_png(Bytes start) {
   return start.size() >= sizeof magic && std::memcmp(start.data(), magic, sizeof magic) == 0;
 }
 
-ImageInfo png_info(Bytes bytes, const std::string& name) { return Png().begin(bytes, name); }
+ImageInfo png_info(Bytes bytes, const std::string& name) {
+  Png png(bytes);
+  return begin(png, name);
+}
 
 GreyImage decode_png(Bytes bytes, const std::string& name) {
-  Png png;
-  const ImageInfo size = png.begin(bytes, name);
+  Png png(bytes);
+  const ImageInfo size = begin(png, name);
   GreyImage out(size.width, size.height);
-  png->format = PNG_FORMAT_GRAY;
-  const png_color paper{255, 255, 255};
-  if (!png_image_finish_read(png.get(), &paper, out.pixels.data(), 0, nullptr)) png.fail(name);
+  int passes = 1;
+  if (!set_format(png, passes)) png.fail(name);
+  const int channels = png_get_channels(png.state, png.info);
+  const size_t row_bytes = png_get_rowbytes(png.state, png.info);
+  // Each pass adds to the rows of those before it: then all rows are kept, else one.
+  const bool keeps_rows = passes > 1;
+  std::vector<uint8_t> samples(row_bytes * (keeps_rows ? static_cast<size_t>(size.height) : 1));
+  for (int pass = 1; pass <= passes; ++pass) {
+    for (int32_t y = 0; y < size.height; ++y) {
+      uint8_t* row = samples.data() + (keeps_rows ? static_cast<size_t>(y) * row_bytes : 0);
+      if (!read_row(png, row)) png.fail(name);
+      if (pass == passes) make_grey(row, channels, out.row(y), size.width);
+    }
+  }
   return out;
 }
 

@@ -109,10 +109,9 @@ GreyImage decode_tiff(Bytes bytes, const std::string& name) {
   }
   for (size_t i = 0; i < colours.size(); ++i) {
     const uint32_t c = colours[i];
-    // The colours are multiplied by the opacity already; the rest is paper.
-    const uint32_t paper = 255 - TIFFGetA(c);
-    const auto on_paper = [&](uint32_t v) { return std::min<uint32_t>(v + paper, 255); };
-    out.pixels[i] = luminance(on_paper(TIFFGetR(c)), on_paper(TIFFGetG(c)), on_paper(TIFFGetB(c)));
+    // libtiff has multiplied the colours by the opacity already.
+    const auto shown = [&](uint32_t sample) { return on_paper(sample, TIFFGetA(c)); };
+    out.pixels[i] = luminance(shown(TIFFGetR(c)), shown(TIFFGetG(c)), shown(TIFFGetB(c)));
   }
   return out;
 }
