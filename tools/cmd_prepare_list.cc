@@ -45,15 +45,20 @@ bool is_mostly_leftwards(const std::map<std::string, int64_t>& characters) {
 }
 
 int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
+  if (o.prepare.dev + o.prepare.test >= 1) {
+    throw WrongUsage(str("--dev ", o.prepare.dev, " and --test ", o.prepare.test,
+                         " leave nothing to train on: expected shares whose sum is below 1"));
+  }
   const SndfileReader audio;
   const ImageFileReader images;
   if (!o.replacements.empty()) o.prepare.text.replace = read_replacements(o.replacements);
   const InputKind kind = list.front().kind;
   const DataSummary s = prepare_list(list, {&audio, &images}, o.prepare);
   print_summary(s, kind);
-  const char* type = kind == InputKind::image      ? " features.type=image"
-                     : kind == InputKind::features ? " features.type=ready"
-                                                   : "";
+  const char* type = kind == InputKind::features ? " features.type=ready" : "";
+  // What is the default for recordings is no net for lines.
+  const char* recipe =
+      kind == InputKind::image ? "rondo train tools/recipes/lines-small.toml " : "";
   std::string direction;
   if (o.direction != "ltr") direction = " features.direction=" + o.direction;
   // data=DIR stands for all three manifests; a part that is not there has to be taken back.
@@ -62,8 +67,8 @@ int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
     if (std::none_of(s.parts.begin(), s.parts.end(), [&](const auto& p) { return p.name == name; }))
       missing += str(" data.", name, "=");
   }
-  std::printf("%s: manifests, and lengths.svg; train with data=%s%s%s%s\n", o.prepare.out.c_str(),
-              o.prepare.out.c_str(), missing.c_str(), type, direction.c_str());
+  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s\n", o.prepare.out.c_str(),
+              recipe, o.prepare.out.c_str(), missing.c_str(), type, direction.c_str());
   if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
     std::printf("most letters are written from right to left: train with features.direction=rtl\n");
   }

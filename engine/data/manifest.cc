@@ -350,9 +350,8 @@ void parse(Piece& piece, const std::string& path) {
 }  // namespace
 
 Manifest parse_manifest(std::string_view content, const std::string& path) {
-  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
   const bool empty = content.empty();
-  if (content.starts_with(byte_order_mark)) content.remove_prefix(byte_order_mark.size());
+  content = data::without_byte_order_mark(content);
   std::vector<Piece> pieces = cut(content);
   ThreadPool pool(std::max(1, static_cast<int>(pieces.size())));
   pool.for_each(static_cast<int64_t>(pieces.size()),

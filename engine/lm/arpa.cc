@@ -56,7 +56,7 @@ class ArpaReader {
       if (!next(line)) {
         fail_input(lines_.name(),
                    ": is no language model: no line of an ARPA file is \\data\\, and "
-                   "it was not written by rondo lm build");
+                   "it was written by neither rondo lm train nor rondo lm build");
       }
       if (line == "iARPA")
         lines_.fail(

@@ -92,16 +92,35 @@ std::string apply_rules(const TextRules& rules, std::string_view text) {
   return normalize_transcript(changed);
 }
 
+std::vector<TextReplacement> never_found(const std::vector<TextReplacement>& replace,
+                                         const std::vector<std::string>& texts) {
+  std::vector<bool> found(replace.size());
+  for (const std::string& text : texts) {
+    std::string normal = normalize_transcript(text);
+    for (size_t i = 0; i < replace.size(); ++i) {
+      if (normal.find(replace[i].from) == std::string::npos) continue;
+      found[i] = true;
+      replace_all(normal, replace[i]);
+    }
+  }
+  std::vector<TextReplacement> missing;
+  for (size_t i = 0; i < replace.size(); ++i) {
+    if (!found[i]) missing.push_back(replace[i]);
+  }
+  return missing;
+}
+
 std::vector<TextReplacement> read_replacements(const std::string& file) {
   std::vector<TextReplacement> replacements;
-  const std::string text = data::read_regular_file(file);
+  const std::string content = data::read_regular_file(file);
+  const std::string_view text = data::without_byte_order_mark(content);
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    std::string line = text.substr(at, end - at);
+    std::string_view line = text.substr(at, end - at);
     at = end + 1;
     ++number;
-    if (line.ends_with('\r')) line.pop_back();
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const auto replacement = TextReplacement::parse(line);
     if (!replacement) fail_input(file, ":", number, ": is '", line, "', expected FROM=TO");

@@ -19,8 +19,13 @@ struct TextReplacement {
   bool operator==(const TextReplacement&) const = default;
 };
 
-// The lines of a file, each FROM=TO; empty ones are skipped. Throws InputError that names the line.
+// The lines of a file, each FROM=TO; empty ones and a byte order mark at the start are
+// skipped. Throws InputError that names the line.
 std::vector<TextReplacement> read_replacements(const std::string& file);
+
+// Those whose FROM occurs in none of the texts, as those before them have changed it.
+std::vector<TextReplacement> never_found(const std::vector<TextReplacement>& replace,
+                                         const std::vector<std::string>& texts);
 
 struct TextRules {
   bool lowercase = false;

@@ -27,11 +27,11 @@ def test_from_a_folder_of_lines_to_a_model():
         (scans / "book1" / "cut.gt.txt").write_text("abc")
         run("prepare", "lines", scans, root / "mine", "--dev", 0.17, "--test", 0.17,
             says=["divided by folder: none is in two parts", "4 characters: space a b c", "left out, blank: 1 of 74",
-                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", "features.type=image"])
+                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", f"train with rondo train tools/recipes/lines-small.toml data={root}/mine\n"])
         fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 utterances", "blank.png"])
         test = manifest(root / "mine" / "test.jsonl")
         sheets_of_what_is_seen(root, scans)
-        run("prepare", "lines", scans, root / "two", "--test", 0, says=f"train with data={root}/two data.test= features.type=image")
+        run("prepare", "lines", scans, root / "two", "--test", 0, says=f"lines-small.toml data={root}/two data.test=\n")
         train(root / "two", root / "brief", "data.test=", "training.max_steps=1", base=LINES)
         check(len(test) == 12 and len({line["folder"] for line in test}) == 1, test)
 
@@ -67,6 +67,72 @@ def test_from_a_folder_of_lines_to_a_model():
         models_are_averaged(root, model, image)
         slanting_lines_are_read(root, model)
         what_a_model_of_lines_refuses(root, model, image)
+
+
+def texts_of(root):
+    return sorted(line["text"] for name in ("train", "dev", "test") if (root / f"{name}.jsonl").exists() for line in manifest(root / f"{name}.jsonl"))
+
+
+def test_byte_order_marks_are_no_text():
+    with folder() as root:
+        line_corpus(root, books=1, each=4)
+        run("prepare", "lines", root / "scans", root / "plain")
+        for file in (root / "scans").glob("*/*.gt.txt"):
+            file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+        run("prepare", "lines", root / "scans", root / "marked")
+        check(texts_of(root / "marked") == texts_of(root / "plain") != [], texts_of(root / "marked"))
+        (root / "rules.txt").write_bytes(b"\xef\xbb\xbfa=c\r\na=b\nxyz=q\n")
+        out, _ = run("prepare", "lines", root / "scans", root / "changed", "--replace", root / "rules.txt", says="never found: a=b, xyz=q\n")
+        check(texts_of(root / "changed") == sorted(text.replace("a", "c") for text in texts_of(root / "plain")), texts_of(root / "changed"))
+        (root / "rules.txt").write_text("a=c\n")
+        out, _ = run("prepare", "lines", root / "scans", root / "changed", "--replace", root / "rules.txt")
+        check("never found" not in out, out)
+
+
+def test_pictures_that_cannot_be_read_are_named():
+    with folder() as root:
+        line_corpus(root, books=1, each=4)
+        place = root / "scans" / "book0"
+        for name in "web.webp", "old.GIF":
+            (place / name).write_bytes(b"RIFF, or so")
+            (place / name).with_suffix(".gt.txt").write_text("a")
+        (place / "0.bmp").write_bytes(b"another of 0.pgm")
+        (place / "lone.jp2").write_bytes(b"without a text")
+        out, _ = run("prepare", "lines", root / "scans", root / "mine", says=["left out, missing or unreadable: 2 of 6"] + [
+            f"{place / name}: is no image that can be read (PNG, JPEG, TIFF, PGM, PPM or PBM)" for name in ("web.webp", "old.GIF")])
+        check("0.bmp" not in out and "lone" not in out and ".png" not in out, out)
+
+
+def test_links_to_folders_are_followed_once():
+    with folder() as root:
+        line_corpus(root, books=2, each=4)
+        (root / "tree" / "z").mkdir(parents=True)
+        shutil.move(root / "scans" / "book0", root / "tree" / "z" / "book0")
+        run("prepare", "lines", root / "tree", root / "own", "--dev", 0, "--test", 0)
+        (root / "tree" / "a").symlink_to("z")
+        (root / "tree" / "z" / "up").symlink_to("..")
+        (root / "tree" / "self").symlink_to("self")
+        (root / "tree" / "nowhere").symlink_to("none")
+        run("prepare", "lines", root / "tree", root / "loop", "--dev", 0, "--test", 0)
+        check(texts_of(root / "loop") == texts_of(root / "own") and len(texts_of(root / "own")) == 4, texts_of(root / "loop"))
+        check({line["folder"] for line in manifest(root / "loop" / "train.jsonl")} == {"z/book0"}, "not by its own name")
+        (root / "tree" / "linked").symlink_to(root / "scans")
+        (root / "tree" / "z" / "again").symlink_to(root / "scans" / "book1")
+        run("prepare", "lines", root / "tree", root / "mine", "--dev", 0, "--test", 0)
+        folders = [line["folder"] for line in manifest(root / "mine" / "train.jsonl")]
+        check(sorted(folders) == ["linked/book1"] * 4 + ["z/book0"] * 4, folders)
+        train(root / "mine", root / "run", "data.dev=", "data.test=", "training.max_steps=1", base=LINES)
+        out, _ = run("transcribe", root / "run", root / "tree")
+        check(len(out.splitlines()) == 8 and out.count("linked/book1") == 4, out)
+
+
+def test_shares_that_leave_nothing_are_refused():
+    with folder() as root:
+        line_corpus(root, books=1, each=4)
+        for dev, test in (0.5, 0.6), (0.3, 0.7):
+            run("prepare", "lines", root / "scans", root / "mine", "--dev", dev, "--test", test, code=2,
+                errs=f"--dev {dev} and --test {test} leave nothing to train on")
+        check(not (root / "mine").exists(), "something was written")
 
 
 def slanting_lines_are_read(root, plain):

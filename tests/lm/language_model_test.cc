@@ -188,9 +188,8 @@ TEST_CASE("wrong ARPA files are refused in one sentence", "[lm]") {
     return message_of(with(small, from, to));
   };
   CHECK(message_of("") ==
-        "m.arpa: is no language model: no line of an ARPA file is \\data\\, and it was not written "
-        "by "
-        "rondo lm build");
+        "m.arpa: is no language model: no line of an ARPA file is \\data\\, and it was written by "
+        "neither rondo lm train nor rondo lm build");
   CHECK(changed("ngram 2=2", "ngram 3=2") ==
         "m.arpa:5: expected 'ngram 2=COUNT', found 'ngram 3=2'");
   CHECK(changed("ngram 1=4", "ngram 1=5") ==

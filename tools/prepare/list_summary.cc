@@ -60,6 +60,12 @@ void print_characters(const DataSummary& s) {
               shown > 10 ? str(" and ", shown - 10, " more").c_str() : "");
 }
 
+void print_never_found(const DataSummary& s) {
+  std::string all;
+  for (const TextReplacement& r : s.never_found) all += str(all.empty() ? "" : ", ", r.text());
+  if (!all.empty()) std::printf("never found: %s\n", all.c_str());
+}
+
 void print_left_out(const DataSummary& s) {
   for (const auto& [cause, problems] : s.left_out) {
     std::printf("left out, %s: %zu of %lld\n", cause.c_str(), problems.size(),
@@ -78,6 +84,7 @@ void print_summary(const DataSummary& s, InputKind kind) {
   kind == InputKind::image ? print_lines(s) : print_recordings(s);
   std::printf("divided %s\n", s.division.c_str());
   print_characters(s);
+  print_never_found(s);
   print_left_out(s);
 }
 

@@ -1,6 +1,5 @@
 #include "tools/recognition/inputs.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -9,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/npy.h"
@@ -101,15 +101,10 @@ bool is_wanted(const std::string& path, InputKind wanted) {
 
 void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelInput>& inputs) {
   std::vector<std::string> files, pages;
-  try {
-    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-      const std::string path = entry.path().string();
-      if (!entry.is_regular_file()) continue;
-      if (is_wanted(path, wanted)) files.push_back(path);
-      if (wanted == InputKind::image && is_page_file(path)) pages.push_back(path);
-    }
-  } catch (const fs::filesystem_error& e) {
-    fail_input(folder, ": cannot be read as a folder: ", e.code().message());
+  for (const fs::path& file : corpus::files_below(folder, [](const fs::path&) { return true; })) {
+    const std::string path = file.string();
+    if (is_wanted(path, wanted)) files.push_back(path);
+    if (wanted == InputKind::image && is_page_file(path)) pages.push_back(path);
   }
   if (files.empty() && pages.empty()) {
     fail_input(folder, ": holds no ",
@@ -118,8 +113,6 @@ void add_folder(const std::string& folder, InputKind wanted, std::vector<ModelIn
                    ? "images (.png, .jpg, .tif, .pgm, ...) and no pages (.xml)"
                    : "recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");
   }
-  std::sort(files.begin(), files.end());
-  std::sort(pages.begin(), pages.end());
   const size_t before = inputs.size();
   for (const std::string& page : pages) add_page(page, inputs);
   // By the names that pages give, and by their own: a page that cannot be read has an image, too.

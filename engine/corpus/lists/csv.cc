@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -81,9 +82,7 @@ class Parser {
 
 std::vector<CsvRow> parse_csv(std::string_view text, char delimiter, bool quotes,
                               const std::string& name) {
-  constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
-  if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-  return Parser(text, delimiter, quotes, name).rows();
+  return Parser(data::without_byte_order_mark(text), delimiter, quotes, name).rows();
 }
 
 }  // namespace rondo::corpus

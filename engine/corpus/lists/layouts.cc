@@ -44,7 +44,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
     fs::path text = file;
     text.replace_extension(".txt");
     u.has_text = fs::is_regular_file(text);
-    if (u.has_text) u.text = trimmed(data::read_regular_file(text.string()));
+    if (u.has_text) u.text = text_of_file(text);
     if (speakers_in_folders) u.speaker = file.parent_path().filename().string();
     list.push_back(std::move(u));
   }
@@ -93,7 +93,7 @@ void read_text(const std::string& archive, const TarMember& member, ListedUttera
   const std::string content = data::read_regular_file({archive, member.first, member.size});
   u.has_text = true;
   if (!member.name.ends_with(".json")) {
-    u.text = trimmed(content);
+    u.text = trimmed(data::without_byte_order_mark(content));
     return;
   }
   try {

@@ -38,7 +38,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder,
 // The image may be called a.nrm.png or a.bin.png, as other programs call what they have normalised
 // or made black and white; of several for one text the plain one is taken. Folders called train,
 // dev, valid, val or test at the top are the splits. A text without an image is listed with the
-// image that is missing.
+// image that is missing, or the picture of another format (a.webp) that is there instead.
 //
 // And the lines of pages, PAGE-XML and ALTO files (engine/page/page_file.h) at any depth; each is
 // called by its page and its id, "book/0001.xml:l17". The image of a page is no line. What cannot

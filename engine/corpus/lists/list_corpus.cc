@@ -96,6 +96,21 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
   return std::nullopt;
 }
 
+// By mistake, mostly.
+std::vector<TextReplacement> unused_replacements(const std::vector<ListedUtterance>& list,
+                                                 const TextRules& rules) {
+  if (rules.replace.empty()) return {};
+  std::vector<std::string> texts;
+  for (const ListedUtterance& u : list) {
+    try {
+      texts.push_back(normalize_transcript(u.text));
+    } catch (const InputError&) {
+      continue;  // it is not UTF-8, and `examine` says so
+    }
+  }
+  return never_found(rules.replace, texts);
+}
+
 // Looks at the recording or the image, and applies the rules to the text.
 std::optional<Flaw> examine(ListedUtterance& u, const MediaReaders& readers,
                             const PrepareListOptions& o) {
@@ -349,6 +364,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
   corpus::CorpusFolder folder(o.out, o.kind, o.source);
   DataSummary summary;
   summary.listed = static_cast<int64_t>(list.size());
+  summary.never_found = unused_replacements(list, o.text);
   sift(list, readers, o, summary);
   if (list.empty()) fail_unusable(summary, "\nthere is nothing left to train on");
   if (o.strict && !summary.left_out.empty()) fail_unusable(summary, "");

@@ -49,6 +49,7 @@ struct DataSummary {
   std::string division;                       // how the parts were made: "by speaker", ...
   std::map<std::string, int64_t> characters;  // of all texts, UTF-8
   std::map<std::string, std::vector<Problem>> left_out;  // by cause, in the list's order
+  std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
   int64_t listed = 0;
 };
 

@@ -16,13 +16,17 @@ namespace rondo::corpus {
 // Without what leads through links; InputError unless it is a folder.
 std::filesystem::path existing_folder(const std::string& folder);
 
-// Files at any depth, sorted.
+// Regular files at any depth for which `wanted` is true, sorted. Links to folders are followed;
+// each folder is walked once, however many ways lead to it.
 std::vector<std::filesystem::path> files_below(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& wanted);
 
 // Without blanks and line breaks around it.
 std::string trimmed(std::string_view text);
+
+// What a text file holds, without those and a byte order mark.
+std::string text_of_file(const std::filesystem::path& file);
 
 // "KEY VALUE" lines, as Kaldi's files and LibriSpeech's transcripts are.
 struct KeyedLine {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <set>
 
@@ -19,6 +20,15 @@ constexpr std::string_view text_ending = ".gt.txt";
 
 // The images for one text: the plain one first.
 constexpr std::array kinds = std::to_array<std::string_view>({"", ".nrm", ".bin"});
+
+// Pictures that cannot be read: whoever has them beside texts took them for lines.
+bool is_other_picture_name(const fs::path& file) {
+  static constexpr std::array endings = std::to_array<std::string_view>(
+      {".webp", ".gif", ".bmp", ".jp2", ".j2k", ".jxl", ".heic", ".avif", ".svg"});
+  std::string ending = file.extension().string();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
 
 struct Candidate {
   size_t kind = kinds.size();
@@ -83,18 +93,24 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
   const fs::path root = existing_folder(folder);
   std::vector<ListedUtterance> list;
   for (const fs::path& file : files_below(root, [](const fs::path& p) {
-         return p.extension() == ".xml" && fs::is_regular_file(p) && is_page_file(p.string());
+         return p.extension() == ".xml" && is_page_file(p.string());
        })) {
     add_page(file, root, list);
   }
   std::set<std::string> images_of_pages;
   for (const ListedUtterance& u : list) images_of_pages.insert(u.file.path);
   std::map<std::string, Candidate> found;
+  std::map<std::string, fs::path> others;
   bool has_true_texts = false;
   std::vector<std::string> pages;
   for (const fs::path& file : files_below(root, [](const fs::path& p) {
-         return is_image_name(p.string()) || p.string().ends_with(text_ending);
+         return is_image_name(p.string()) || p.string().ends_with(text_ending) ||
+                is_other_picture_name(p);
        })) {
+    if (is_other_picture_name(file)) {
+      others.try_emplace(name_and_kind(file).first, file);
+      continue;
+    }
     if (!is_image_name(file.string())) {
       has_true_texts = true;
       found.try_emplace(file.string().substr(0, file.string().size() - text_ending.size()));
@@ -110,14 +126,20 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
   }
   // A text beside the image of a page is the page's.
   for (const std::string& name : pages) found.erase(name);
+  // Beside texts called .gt.txt, a .txt is what some program has read.
+  const std::string ending(has_true_texts ? text_ending : ".txt");
+  for (const auto& [name, file] : others) {
+    if (!fs::is_regular_file(name + ending)) continue;
+    Candidate& candidate = found[name];
+    if (candidate.image.empty()) candidate.image = file;
+  }
   for (const auto& [name, candidate] : found) {
     ListedUtterance u;
     u.kind = InputKind::image;
     u.file.path = candidate.image.empty() ? name + ".png" : candidate.image.string();
-    // Beside texts called .gt.txt, a .txt is what some program has read.
-    const std::string text = name + std::string(has_true_texts ? text_ending : ".txt");
+    const std::string text = name + ending;
     u.has_text = fs::is_regular_file(text);
-    if (u.has_text) u.text = trimmed(data::read_regular_file(text));
+    if (u.has_text) u.text = text_of_file(text);
     set_folder(u, name, root);
     list.push_back(std::move(u));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/data/features/files.h"
 #include "engine/io/json.h"
 #include "engine/text/unicode.h"
 
@@ -45,7 +46,7 @@ bool SentenceReader::next(std::vector<std::string_view>& tokens) {
   tokens.clear();
   std::string_view line;
   if (!lines_.next(line)) return false;
-  if (lines_.line() == 1 && line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+  if (lines_.line() == 1) line = data::without_byte_order_mark(line);
   try {
     if (is_manifest_) {
       if (line.find_first_not_of(" \t") == line.npos) return true;
