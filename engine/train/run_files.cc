@@ -1,5 +1,6 @@
 #include "engine/train/run_files.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/data/features/files.h"
@@ -30,13 +31,14 @@ std::vector<OutputFile> outputs(const Config& config, const TrainerOptions& opti
   return all;
 }
 
-// A run tuned from a model that lies where it would write.
-void require_elsewhere(const Config& config, const fs::path& file) {
-  std::error_code ignored;
-  if (!fs::equivalent(file.parent_path().empty() ? "." : file.parent_path(),
-                      config.training.checkpoint_dir, ignored)) {
-    return;
-  }
+// A run tuned from a model does not write where that lies.
+void require_elsewhere(const Config& config, const std::vector<std::string>& model) {
+  const auto is_here = [&](const fs::path& file) {
+    std::error_code ignored;
+    return fs::equivalent(file.has_parent_path() ? file.parent_path() : ".",
+                          config.training.checkpoint_dir, ignored);
+  };
+  if (std::none_of(model.begin(), model.end(), is_here)) return;
   fail_input("training.checkpoint_dir is '", config.training.checkpoint_dir,
              "', where the model of training.init_from is; expected another folder for this run");
 }
@@ -67,6 +69,12 @@ std::string log_path(const Config& config, int rank) {
 
 void require_files_apart(const Config& config, const TrainerOptions& options) {
   const std::vector<OutputFile> written = outputs(config, options);
+  // A run that goes on reads nothing there.
+  std::vector<std::string> origin;
+  if (!config.training.init_from.empty() && options.start != StartFrom::checkpoint) {
+    origin = files_of_model(config.training.init_from);
+  }
+  require_elsewhere(config, origin);
   for (size_t i = 0; i < written.size(); ++i) {
     const OutputFile& output = written[i];
     for (size_t j = 0; j < i; ++j) written[j].require_not(output);
@@ -77,12 +85,7 @@ void require_files_apart(const Config& config, const TrainerOptions& options) {
     for (const std::string& file : options.files_read) {
       output.require_not(file, "the configuration");
     }
-    // A run that goes on reads nothing there.
-    if (config.training.init_from.empty() || options.start == StartFrom::checkpoint) continue;
-    for (const std::string& file : files_of_model(config.training.init_from)) {
-      require_elsewhere(config, file);
-      output.require_not(file, "a file of training.init_from");
-    }
+    for (const std::string& file : origin) output.require_not(file, "a file of training.init_from");
   }
 }
 

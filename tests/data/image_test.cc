@@ -1,9 +1,6 @@
 // Images of lines: decoding, and frames out of them.
 #include "engine/data/image/image.h"
 
-#include <cstdio>
-// libjpeg's header wants size_t and FILE.
-#include <jpeglib.h>
 #include <tiffio.h>
 
 #include <catch2/catch.hpp>
@@ -13,6 +10,7 @@
 
 #include "engine/data/image/line_features.h"
 #include "kernels/base/error.h"
+#include "tests/data/jpeg_of.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;
@@ -33,30 +31,8 @@ GreyImage bar(int32_t width, int32_t height, int32_t from, int32_t to) {
 std::span<const std::byte> bytes_of(const std::string& s) { return std::as_bytes(std::span(s)); }
 
 std::string jpeg_of(const GreyImage& g, bool progressive = false) {
-  jpeg_compress_struct c{};
-  jpeg_error_mgr errors;
-  c.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&c);
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&c, &out, &size);
-  c.image_width = static_cast<JDIMENSION>(g.width);
-  c.image_height = static_cast<JDIMENSION>(g.height);
-  c.input_components = 1;
-  c.in_color_space = JCS_GRAYSCALE;
-  jpeg_set_defaults(&c);
-  jpeg_set_quality(&c, 100, TRUE);
-  if (progressive) jpeg_simple_progression(&c);
-  jpeg_start_compress(&c, TRUE);
-  while (c.next_scanline < c.image_height) {
-    auto* row = const_cast<JSAMPROW>(g.row(static_cast<int32_t>(c.next_scanline)));
-    jpeg_write_scanlines(&c, &row, 1);
-  }
-  jpeg_finish_compress(&c);
-  jpeg_destroy_compress(&c);
-  std::string bytes(reinterpret_cast<char*>(out), size);
-  std::free(out);
-  return bytes;
+  return test::jpeg_of(g.width, g.height, 1, progressive,
+                       [&](uint32_t y) { return g.row(static_cast<int32_t>(y)); });
 }
 
 std::string tiff_of(const GreyImage& g, const std::string& path, uint16_t compression) {

@@ -1,9 +1,6 @@
 // Every kind of PNG beside the same samples in PGM, PPM and TIFF, which other code reads.
 #include <png.h>
 
-#include <cstdio>
-// libjpeg's header wants size_t and FILE.
-#include <jpeglib.h>
 #include <tiffio.h>
 
 #include <catch2/catch.hpp>
@@ -14,6 +11,7 @@
 
 #include "engine/data/image/image.h"
 #include "kernels/base/error.h"
+#include "tests/data/jpeg_of.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;
@@ -120,30 +118,12 @@ std::string tiff_of(const Picture& p, const std::string& path) {
 }
 
 std::string jpeg_of(const Picture& p) {
-  jpeg_compress_struct c{};
-  jpeg_error_mgr errors;
-  c.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&c);
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&c, &out, &size);
-  c.image_width = p.width;
-  c.image_height = p.height;
-  c.input_components = 3;
-  c.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&c);
-  jpeg_set_quality(&c, 100, TRUE);
-  jpeg_start_compress(&c, TRUE);
-  while (c.next_scanline < c.image_height) {
-    std::string row = packed_row(p, c.next_scanline);
-    auto* samples = reinterpret_cast<JSAMPROW>(row.data());
-    jpeg_write_scanlines(&c, &samples, 1);
-  }
-  jpeg_finish_compress(&c);
-  jpeg_destroy_compress(&c);
-  std::string bytes(reinterpret_cast<char*>(out), size);
-  std::free(out);
-  return bytes;
+  std::string row;
+  return test::jpeg_of(static_cast<int>(p.width), static_cast<int>(p.height), 3, false,
+                       [&](uint32_t y) {
+                         row = packed_row(p, y);
+                         return reinterpret_cast<const uint8_t*>(row.data());
+                       });
 }
 
 Pixels pixels_of(const std::string& bytes) {
