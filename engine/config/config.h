@@ -130,6 +130,8 @@ struct DistortSettings {
   double thickness = 0;
   double blur = 0;
   double fade = 0;
+  double background = 0;
+  double show_through = 0;
   double noise = 0;
   int cutouts = 0;
   double cutout_size = 12;

@@ -180,6 +180,10 @@ Builder distort_fields(DistortSettings& c) {
         "strokes wider or narrower by up to so many pixels on each side");
   b.add("blur", &c.blur, from(0, 20), "greatest standard deviation, pixels");
   b.add("fade", &c.fade, share, "greatest share that ink loses or paper gains");
+  b.add("background", &c.background, share,
+        "how dark an uneven paper is where it is darkest, at most; ink is 1");
+  b.add("show_through", &c.show_through, share,
+        "greatest share of ink that shows through from the page's other side");
   b.add("noise", &c.noise, share, "greatest standard deviation of a pixel's noise, of ink 1");
   b.add("cutouts", &c.cutouts, from(0, 1000), "patches of paper or ink, at most");
   b.add("cutout_size", &c.cutout_size, from(0, 1024), "their greatest side, pixels");

@@ -30,30 +30,32 @@ struct Shift {
   float x = 0, y = 0;
 };
 
-// Shifts at the points of a grid over the line, and between them a smooth mean of the four around.
-class ShiftGrid {
+float mean(float a, float b, float share_of_b) { return a * (1 - share_of_b) + b * share_of_b; }
+
+Shift mean(const Shift& a, const Shift& b, float share_of_b) {
+  return {mean(a.x, b.x, share_of_b), mean(a.y, b.y, share_of_b)};
+}
+
+// Values at the points of a grid over the line, and between them a smooth mean of the four around.
+template <class Value>
+class SmoothGrid {
  public:
-  ShiftGrid(int64_t columns, int32_t height, float most, Random& random)
-      : spacing_(0.75f * static_cast<float>(height)),
-        across_(static_cast<size_t>(static_cast<float>(columns) / spacing_) + 2),
-        points_(across_ * (static_cast<size_t>(1 / 0.75f) + 2)) {
-    for (Shift& s : points_) {
-      s.x = static_cast<float>(random.uniform(-most, most));
-      s.y = static_cast<float>(random.uniform(-most, most));
-    }
+  // `point` gives the next value.
+  template <class Point>
+  SmoothGrid(int64_t columns, int32_t height, float spacing, const Point& point)
+      : spacing_(spacing),
+        across_(static_cast<size_t>(static_cast<float>(columns) / spacing) + 2),
+        points_(across_ * (static_cast<size_t>(static_cast<float>(height) / spacing) + 2)) {
+    for (Value& v : points_) v = point();
   }
 
-  Shift at(int64_t x, int32_t y) const {
+  Value at(int64_t x, int32_t y) const {
     const float gx = static_cast<float>(x) / spacing_, gy = static_cast<float>(y) / spacing_;
     const auto ix = static_cast<size_t>(gx), iy = static_cast<size_t>(gy);
     const float fx = ease(gx - static_cast<float>(ix)), fy = ease(gy - static_cast<float>(iy));
-    const Shift* upper = &points_[iy * across_ + ix];
-    const Shift* lower = upper + across_;
-    const auto mix = [&](float a, float b, float c, float d) {
-      return (a * (1 - fx) + b * fx) * (1 - fy) + (c * (1 - fx) + d * fx) * fy;
-    };
-    return {mix(upper[0].x, upper[1].x, lower[0].x, lower[1].x),
-            mix(upper[0].y, upper[1].y, lower[0].y, lower[1].y)};
+    const Value* upper = &points_[iy * across_ + ix];
+    const Value* lower = upper + across_;
+    return mean(mean(upper[0], upper[1], fx), mean(lower[0], lower[1], fx), fy);
   }
 
  private:
@@ -62,7 +64,7 @@ class ShiftGrid {
 
   float spacing_;
   size_t across_;
-  std::vector<Shift> points_;
+  std::vector<Value> points_;
 };
 
 // Between pixels; beyond the edges there is paper.
@@ -87,7 +89,10 @@ void bend(const DistortConfig& c, Random& random, Matrix& line) {
   const float offset = draw(random, c.probability, c.offset);
   const float shift = positive_draw(random, c.probability, c.elastic);
   if (lean == 0 && rise == 0 && higher == 1 && offset == 0 && shift == 0) return;
-  const ShiftGrid grid(line.frames, line.dim, shift, random);
+  const SmoothGrid<Shift> grid(line.frames, line.dim, 0.75f * static_cast<float>(line.dim), [&] {
+    const auto x = static_cast<float>(random.uniform(-shift, shift));
+    return Shift{x, static_cast<float>(random.uniform(-shift, shift))};
+  });
   const float middle_x = static_cast<float>(line.frames - 1) / 2;
   const float middle_y = static_cast<float>(line.dim - 1) / 2;
   Matrix bent(line.frames, line.dim);
@@ -156,6 +161,60 @@ void blur(float deviation, Matrix& line) {
   });
 }
 
+// What covers paper covers ink as well, but does not show there.
+float over_paper(float ink, float covered) { return ink + covered * (1 - ink); }
+
+// Shades of the paper from patches wider than the line down to its grain, each half as strong as
+// the one before; the lightest spot is as light as it was.
+void shade_paper(float most, Random& random, Matrix& line) {
+  const auto height = static_cast<float>(line.dim);
+  std::vector<SmoothGrid<float>> shades;
+  for (const float spacing : {2 * height, height / 2, height / 8, 1.5f})
+    shades.emplace_back(line.frames, line.dim, spacing,
+                        [&] { return static_cast<float>(random.uniform()); });
+  std::vector<float> sums;
+  sums.reserve(line.data.size());
+  for (int64_t x = 0; x < line.frames; ++x) {
+    for (int32_t y = 0; y < line.dim; ++y) {
+      float strength = 1, sum = 0;
+      for (const SmoothGrid<float>& shade : shades) {
+        sum += strength * shade.at(x, y);
+        strength /= 2;
+      }
+      sums.push_back(sum);
+    }
+  }
+  const auto [lightest, darkest] = std::ranges::minmax(sums);
+  if (lightest == darkest) return;
+  for (size_t i = 0; i < sums.size(); ++i)
+    line.data[i] = over_paper(line.data[i], most * (sums[i] - lightest) / (darkest - lightest));
+}
+
+// The other side of the page: the line itself in a mirror, somewhere else and blurred by the paper,
+// stands for what is printed there.
+void show_through(float most, Random& random, Matrix& line) {
+  const int64_t aside = random.below(line.frames);
+  const auto lower = static_cast<int32_t>(random.below(line.dim)) - line.dim / 2;
+  Matrix other(line.frames, line.dim);
+  for (int64_t x = 0; x < line.frames; ++x) {
+    const float* from = line.row((2 * line.frames - 1 - x - aside) % line.frames);
+    for (int32_t y = std::max(0, lower); y < std::min(line.dim, line.dim + lower); ++y)
+      other.row(x)[y] = from[y - lower];
+  }
+  blur(0.03f * static_cast<float>(line.dim), other);
+  for (size_t i = 0; i < line.data.size(); ++i)
+    line.data[i] = over_paper(line.data[i], most * other.data[i]);
+}
+
+// Numbers of its own, so that it changes nothing of what is drawn for the rest.
+void lay_background(const DistortConfig& c, const AugmentKey& key, Matrix& line) {
+  Random random(key.seed, key.epoch, key.utterance, Purpose::line_background);
+  const float shade = positive_draw(random, c.probability, c.background);
+  const float other_side = positive_draw(random, c.probability, c.show_through);
+  if (other_side > 0) show_through(other_side, random, line);
+  if (shade > 0) shade_paper(shade, random, line);
+}
+
 void cut_out(const DistortConfig& c, Random& random, Matrix& line) {
   for (int32_t i = 0; i < c.cutouts; ++i) {
     const bool happens = random.uniform() < c.probability;
@@ -189,6 +248,8 @@ void DistortConfig::validate() const {
   require(thickness >= 0 && thickness <= 10, "thickness", thickness, "0 to 10");
   require(blur >= 0 && blur <= 20, "blur", blur, "0 to 20");
   require(fade >= 0 && fade <= 1, "fade", fade, "0 to 1");
+  require(background >= 0 && background <= 1, "background", background, "0 to 1");
+  require(show_through >= 0 && show_through <= 1, "show_through", show_through, "0 to 1");
   require(noise >= 0 && noise <= 1, "noise", noise, "0 to 1");
   require(cutouts >= 0 && cutouts <= 1000, "cutouts", cutouts, "0 to 1000");
   require(cutout_size >= 0 && cutout_size <= 1024, "cutout_size", cutout_size, "0 to 1024");
@@ -217,7 +278,8 @@ void distort_line(const DistortConfig& c, const AugmentKey& key, Matrix& line) {
   if (thickness != 0) thicken(thickness, line);
   if (deviation > 0.1f) blur(deviation, line);
   // Below 0 the ink loses, above it the paper gains.
-  for (float& v : line.data) v = fading < 0 ? v * (1 + fading) : v + fading * (1 - v);
+  for (float& v : line.data) v = fading < 0 ? v * (1 + fading) : over_paper(v, fading);
+  lay_background(c, key, line);
   if (noise > 0) {
     for (float& v : line.data) v += noise * random.normal();
   }

@@ -3,13 +3,14 @@
 //
 // Each kind is drawn by itself with `probability`, and its strength uniformly up to the setting.
 // First the line is bent (one interpolation: slant, rotation, size, offset and a grid of random
-// shifts), then strokes are thickened or thinned by grey morphology, blurred, faded, made noisy,
-// and covered in places.
+// shifts), then strokes are thickened or thinned by grey morphology, blurred and faded, the paper
+// gets a background, and all is made noisy and covered in places.
 //
 // Sources: Simard et al. 2003, "Best practices for convolutional neural networks applied to visual
 // document analysis" (elastic); Wigington et al. 2017, "Data augmentation for recognition of
 // handwritten words and lines" (grids of shifts); DeVries and Taylor 2017, "Cutout"; Serra 1982,
-// "Image analysis and mathematical morphology". Thread safety: pure functions on the caller's data.
+// "Image analysis and mathematical morphology"; Perlin 1985, "An image synthesizer" (sums of
+// smooth grids). Thread safety: pure functions on the caller's data.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,8 @@ struct DistortConfig {
   float thickness = 0;       // strokes wider or narrower by up to so much on each side
   float blur = 0;            // standard deviation
   float fade = 0;            // ink loses, or paper gains, up to this share
+  float background = 0;      // the paper is unevenly dark, by up to so much ink at its darkest
+  float show_through = 0;    // ink of the page's other side shows with up to this share
   float noise = 0;           // standard deviation of what is added to each pixel
   int32_t cutouts = 0;       // patches of paper or of ink, at most
   float cutout_size = 12;    // their greatest side

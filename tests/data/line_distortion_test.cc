@@ -38,11 +38,18 @@ struct Kind {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"slant", [](auto& c) { c.slant = 20; }},    {"rotation", [](auto& c) { c.rotation = 5; }},
-      {"size", [](auto& c) { c.size = 0.3f; }},    {"offset", [](auto& c) { c.offset = 4; }},
-      {"elastic", [](auto& c) { c.elastic = 3; }}, {"thickness", [](auto& c) { c.thickness = 1; }},
-      {"blur", [](auto& c) { c.blur = 1.5f; }},    {"fade", [](auto& c) { c.fade = 0.5f; }},
-      {"noise", [](auto& c) { c.noise = 0.2f; }},  {"cutouts", [](auto& c) { c.cutouts = 30; }},
+      {"slant", [](auto& c) { c.slant = 20; }},
+      {"rotation", [](auto& c) { c.rotation = 5; }},
+      {"size", [](auto& c) { c.size = 0.3f; }},
+      {"offset", [](auto& c) { c.offset = 4; }},
+      {"elastic", [](auto& c) { c.elastic = 3; }},
+      {"thickness", [](auto& c) { c.thickness = 1; }},
+      {"blur", [](auto& c) { c.blur = 1.5f; }},
+      {"fade", [](auto& c) { c.fade = 0.5f; }},
+      {"noise", [](auto& c) { c.noise = 0.2f; }},
+      {"cutouts", [](auto& c) { c.cutouts = 30; }},
+      {"background", [](auto& c) { c.background = 0.4f; }},
+      {"show_through", [](auto& c) { c.show_through = 0.4f; }},
   };
   return all;
 }
@@ -180,6 +187,68 @@ TEST_CASE("blur keeps the ink, fading takes of it", "[distort]") {
     CHECK(m.row(50)[20] >= 0.5f);
     CHECK(m.row(0)[0] <= 0.5f);
   }
+}
+
+TEST_CASE("a background darkens the paper unevenly, as far as it may, and leaves the ink",
+          "[distort]") {
+  DistortConfig c = always();
+  c.background = 0.4f;
+  float darkest = 0;
+  for (uint64_t epoch = 0; epoch < 50; ++epoch) {
+    const Matrix m = distorted(c, epoch);
+    CHECK(m.row(50)[20] == 1.0f);
+    Matrix paper(101, 40);
+    distort_line(c, {7, epoch, 99}, paper);
+    const auto [lightest, most] = std::ranges::minmax(paper.data);
+    CHECK(lightest == 0);
+    CHECK(most <= 0.4f);
+    darkest = std::max(darkest, most);
+    // Neighbours are alike, and the two ends of a line need not be.
+    double step = 0, apart = 0;
+    for (int64_t x = 1; x < 101; ++x) {
+      step += std::abs(paper.row(x)[20] - paper.row(x - 1)[20]) / 100;
+      apart += std::abs(paper.row(x)[20] - paper.row((x + 50) % 101)[20]) / 100;
+    }
+    CHECK(step < 0.6 * apart);
+  }
+  CHECK(darkest > 0.38f);
+}
+
+TEST_CASE("what shows through is the line in a mirror, fainter, and not where there is ink",
+          "[distort]") {
+  // A wedge that begins high on the left, and ends in a point.
+  Matrix wedge(161, 40);
+  for (int64_t x = 0; x < 40; ++x)
+    for (int32_t y = static_cast<int32_t>(x) / 2; y < 20; ++y) wedge.row(x)[y] = 1;
+  DistortConfig c = always();
+  c.show_through = 0.5f;
+  int seen_whole = 0;
+  float strongest = 0;
+  for (uint64_t epoch = 0; epoch < 100; ++epoch) {
+    const Matrix m = distorted(c, epoch, wedge);
+    std::vector<double> ink(161);
+    for (int64_t x = 0; x < 161; ++x) {
+      for (int32_t y = 0; y < 40; ++y) {
+        const bool covered = wedge.row(x)[y] == 1;
+        if (covered) CHECK(m.row(x)[y] == 1.0f);
+        if (!covered) strongest = std::max(strongest, m.row(x)[y]);
+        ink[static_cast<size_t>(x)] += m.row(x)[y];
+      }
+    }
+    if (ink[44] > 0 || ink[160] > 0) continue;
+    double steepest_rise = 0, steepest_fall = 0;
+    for (size_t x = 45; x < 161; ++x) {
+      steepest_rise = std::max(steepest_rise, ink[x] - ink[x - 1]);
+      steepest_fall = std::max(steepest_fall, ink[x - 1] - ink[x]);
+    }
+    // Of a wedge that is beyond the upper edge but for its last rows no shape is left.
+    if (steepest_fall < 0.2) continue;
+    ++seen_whole;
+    CHECK(steepest_fall > 1.5 * steepest_rise);
+  }
+  CHECK(seen_whole > 20);
+  CHECK(strongest <= 0.5f);
+  CHECK(strongest > 0.45f);
 }
 
 TEST_CASE("one kind does not change what another draws", "[distort]") {

@@ -43,7 +43,8 @@ enum class Purpose : uint64_t {
   draw,
   new_class,
   line_stretch,
-  line_shape
+  line_shape,
+  line_background
 };
 
 class Random {

@@ -96,6 +96,8 @@ DistortConfig distortion(const DistortSettings& d) {
   c.blur = static_cast<float>(d.blur);
   c.fade = static_cast<float>(d.fade);
   c.noise = static_cast<float>(d.noise);
+  c.background = static_cast<float>(d.background);
+  c.show_through = static_cast<float>(d.show_through);
   c.cutouts = d.cutouts;
   c.cutout_size = static_cast<float>(d.cutout_size);
   return c;
