@@ -27,10 +27,11 @@ RONDO_DECLARE_GPU(ctc_prepare, CtcArgs);
 RONDO_DECLARE_GPU(ctc_prepare_log_space, CtcArgs);
 // the lattice of `fast`, for CtcGpuWorkspace::in_segments;
 RONDO_DECLARE_GPU(ctc_lattice_in_segments, CtcArgs);
-// the lattice of `fast` with a gradient, for several warps of labels in one block, and that of
-// `without_stages`; and how they and the one in segments end;
+// the lattice of `fast` with a gradient, for several warps of labels, and that of
+// `without_stages`; how the halves meet in launches of their own; and how all of these end;
 RONDO_DECLARE_GPU(ctc_lattice_apart, CtcArgs);
 RONDO_DECLARE_GPU(ctc_lattice_without_stages, CtcArgs);
+RONDO_DECLARE_GPU(ctc_lattice_meet, CtcArgs);
 RONDO_DECLARE_GPU(ctc_lattice_end, CtcArgs);
 // log space for the sequences that the lattice has left to it.
 RONDO_DECLARE_GPU(ctc_rest_in_log_space, CtcArgs);
@@ -69,7 +70,8 @@ constexpr CtcTiling ctc_tiling(int32_t max_labels) {
   if (max_labels <= ctc_block_labels) return {4, (pairs + 127) / 128, 1};
   return {4, 8, (pairs + ctc_block_labels) / (ctc_block_labels + 1)};
 }
-// Warps of a direction that can have stages: a block holds no more of these (ctc_apart.cu).
+// Warps of a direction that can have stages in one block (ctc_apart.cu). More of them are two
+// blocks' (ctc_strips_gpu.h), the first of which has as many as the second, or one more.
 inline constexpr int ctc_staged_warps = 4;
 // Frames between two scalings (ctc_tile_gpu.h).
 constexpr int ctc_chunk_frames(int pairs) { return pairs == 1 ? 7 : pairs == 2 ? 6 : 8; }
@@ -134,9 +136,11 @@ struct CtcGpuWorkspace {
   CtcPartial* partial = nullptr;      // [rows, all_warps]
   CtcPosterior* posterior = nullptr;  // [rows]
   // fast, in segments; 2: alpha, beta
-  float* heads = nullptr;               // [N, 2, heads_per_direction, column_words]
-  float* ring = nullptr;                // [N, 2, segments.ring, column_words]
-  CtcSeam* seams[2] = {};               // of both halves: [N, 2, strips - 1, seam_chunks]
+  float* heads = nullptr;  // [N, 2, heads_per_direction, column_words]
+  float* ring = nullptr;   // [N, 2, segments.ring, column_words]
+  CtcSeam* seams[2] = {};  // of both halves: [N, 2, strips - 1, seam_chunks]
+  // fast, two blocks with stages
+  CtcSeam* border = nullptr;            // of either half: [N, 2, border_chunks]
   int32_t* z_exponent = nullptr;        // [N]
   size_t bytes = 0, lattice_bytes = 0;  // of all; of the columns alone
 
@@ -147,7 +151,7 @@ struct CtcGpuWorkspace {
   int32_t all_warps = 0;  // of one direction
   bool in_segments = false;
   CtcSegments segments = {};
-  int64_t heads_per_direction = 0, seam_chunks = 0;
+  int64_t heads_per_direction = 0, seam_chunks = 0, border_chunks = 0;
 
   // in_segments: labels that one block does not hold, or a gradient whose lattice would take more
   // than `lattice_limit` bytes.

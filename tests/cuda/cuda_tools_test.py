@@ -208,9 +208,11 @@ class CtcTimes(unittest.TestCase):
         for labels, pairs, walkers, stages in [(0, 1, 1, True), (31, 1, 1, True), (32, 2, 1, True), (63, 2, 1, True),
                                                (64, 4, 1, True), (127, 4, 1, True), (128, 4, 2, True),
                                                (255, 4, 2, True), (256, 4, 3, True), (511, 4, 4, True),
-                                               (512, 4, 5, False), (1023, 4, 8, False)]:
+                                               (512, 4, 5, True), (1023, 4, 8, True)]:
             self.assertEqual(ctc_times.tiling(labels), ctc_times.Tiling(pairs, walkers, stages), labels)
         self.assertFalse(ctc_times.tiling(128, stages=False).stages)
+        self.assertEqual([ctc_times.tiling(labels).blocks for labels in (127, 511, 512, 1023)], [1, 1, 2, 2])
+        self.assertEqual(ctc_times.tiling(1023, stages=False).blocks, 1)
         self.assertTrue(ctc_times.tiling(127, stages=False).stages)
 
     def test_tiles_are_those_of_the_kernels(self):
@@ -218,6 +220,9 @@ class CtcTimes(unittest.TestCase):
         for line in ("if (pairs <= 32) return {1, 1, 1};", "if (pairs <= 64) return {2, 1, 1};",
                      "return {4, (pairs + 127) / 128, 1};", "return pairs == 1 ? 7 : pairs == 2 ? 6 : 8;"):
             self.assertIn(line, header)
+        self.assertIn(f"ctc_staged_warps = {ctc_times.STAGES};", header)
+        strips = (ROOT / "kernels" / "ctc" / "gpu" / "ctc_strips_gpu.h").read_text()
+        self.assertIn(f"strip_spans = {ctc_times.SPANS}, strip_launches = strip_spans + 1;", strips)
 
     def test_ticks_that_are_unrolled_by_two_are_two(self):
         code = [sass.Instruction(16 * i, text) for i, text in
@@ -237,6 +242,14 @@ class CtcTimes(unittest.TestCase):
         # With four walkers a scheduler has one of each role.
         self.assertEqual((p.per_frame, p.bound), ([21, 21], ["issue", "issue"]))
         self.assertAlmostEqual(p.microseconds, 2 * (63 + 3 + 1) * 168 / 1e3)
+
+    def test_two_blocks_follow_each_other_by_launches(self):
+        functions = {f"lattice_strips<(Half){half}>": lattice(*loops)
+                     for half, loops in enumerate((self.FIRST, self.SECOND))}
+        p = ctc_times.predict(functions, 1000, 1000, 1)
+        # Four launches of a third of the 63 chunks; a block has four walkers as above.
+        self.assertEqual((p.per_frame, p.bound), ([21, 21], ["issue", "issue"]))
+        self.assertAlmostEqual(p.microseconds, 2 * 4 * (21 + 3 + 1) * 168 / 1e3)
 
     def test_code_of_another_shape_is_refused(self):
         for loops in (self.FIRST, self.SECOND + self.FIRST, self.FIRST + self.SECOND[1:]):

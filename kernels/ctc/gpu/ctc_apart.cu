@@ -6,9 +6,10 @@
 // frames, whose columns are stored, and for the second, which goes on from the last column of its
 // own direction through those of the other. Otherwise it is the lattice of ctc_lattice_gpu.h.
 //
-// Stages of up to four warps (511 labels) take 194 KB. Where a block does not get so much, and for
-// up to eight warps, walkers do without, with loads in registers.
-#include "kernels/ctc/gpu/ctc_shared_walk_gpu.h"
+// Stages of up to four warps (511 labels) take 194 KB, and more labels are two blocks' in a
+// direction: ctc_strips_gpu.h. Where a block does not get so much, walkers do without, with loads
+// in registers.
+#include "kernels/ctc/gpu/ctc_strips_gpu.h"
 
 namespace rondo::RONDO_GPU {
 namespace {
@@ -129,20 +130,57 @@ bool launch_halves(const Context& context, const LatticeArgs<StoredEmissions>& a
          go(lattice_half<warps, with_stages, Half::second>, "ctc lattice_posteriors");
 }
 
-void launch_lattice(const Context& context, const LatticeArgs<StoredEmissions>& a, bool staged) {
+// grid: sequences x directions x strips.
+template <Half half>
+__global__ void __launch_bounds__(Strip::threads, 1)
+    lattice_strips(LatticeArgs<StoredEmissions> a, int launch) {
+  auto& s = shared<Strip::Shared>();
+  const auto n = static_cast<int32_t>(blockIdx.x);
+  if (n >= a.layout.extent->sequences) return;
+  const int frames = a.layout.lengths[n], labels = a.label_offsets[n + 1] - a.label_offsets[n];
+  const int needed = SequenceLoss{a, s.loss, n, frames, labels}.needed_frames();
+  if (frames < needed || frames == 0) return;
+  const Strip x{a, s, n, frames, labels, needed, static_cast<int>(blockIdx.z)};
+  if constexpr (half == Half::first) {
+    blockIdx.y == 0 ? x.template first_half<true>(launch) : x.template first_half<false>(launch);
+  } else {
+    blockIdx.y == 0 ? x.template second_half<true>(launch) : x.template second_half<false>(launch);
+  }
+}
+
+bool launch_strips(const Context& context, const CtcArgs& args,
+                   const LatticeArgs<StoredEmissions>& a) {
+  const auto go = [&](void (*kernel)(LatticeArgs<StoredEmissions>, int), const char* name) {
+    const LaunchConfig config{
+        .kernel = name,
+        .grid = {static_cast<unsigned>(a.layout.capacity.sequences), 2, 2},
+        .block = {32u * role_count * static_cast<unsigned>((a.work.tiling.warps + 1) / 2)},
+        .shared_bytes = sizeof(Strip::Shared)};
+    if (resident_blocks(config, kernel) == 0) return false;
+    for (int i = 0; i < strip_launches; ++i) launch(context, config, kernel, a, i);
+    return true;
+  };
+  if (!go(lattice_strips<Half::first>, "ctc lattice_strips_store")) return false;
+  ctc_lattice_meet(context, args);
+  return go(lattice_strips<Half::second>, "ctc lattice_strips_posteriors");
+}
+
+void launch_lattice(const Context& context, const CtcArgs& args,
+                    const LatticeArgs<StoredEmissions>& a, bool staged) {
   const int warps = a.work.tiling.warps;
   if (staged && warps <= 2 && launch_halves<2, true>(context, a)) return;
   if (staged && warps > 2 && warps <= ctc_staged_warps &&
       launch_halves<ctc_staged_warps, true>(context, a)) {
     return;
   }
+  if (staged && warps > ctc_staged_warps && launch_strips(context, args, a)) return;
   launch_halves<8, false>(context, a);
 }
 
 void run(const Context& context, const CtcArgs& a, bool staged) {
   a.logits.dtype == DType::f32
-      ? launch_lattice(context, stored_emissions(Problem<float>(a)), staged)
-      : launch_lattice(context, stored_emissions(Problem<bf16>(a)), staged);
+      ? launch_lattice(context, a, stored_emissions(Problem<float>(a)), staged)
+      : launch_lattice(context, a, stored_emissions(Problem<bf16>(a)), staged);
   ctc_lattice_end(context, a);
 }
 

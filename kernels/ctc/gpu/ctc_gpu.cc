@@ -10,7 +10,7 @@ bool ctc_without_stages_accepts(const Context& context, const void* args) {
   const auto& a = *static_cast<const CtcArgs*>(args);
   if (!ctc_gpu_accepts(context, args) || !a.grad.data) return false;
   const CtcGpuWorkspace work(a.layout.capacity, a.max_label_length, true, a.lattice_limit);
-  return !work.in_segments && work.tiling.warps > 1 && work.tiling.warps <= ctc_staged_warps;
+  return !work.in_segments && work.tiling.warps > 1;
 }
 
 CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_label_length,
@@ -30,6 +30,10 @@ CtcGpuWorkspace::CtcGpuWorkspace(const PackedCapacity& capacity, int32_t max_lab
   column_words = int64_t{all_warps} * 32 * (2 * tiling.pairs + 1);
   const size_t whole = static_cast<size_t>(rows_ * column_words) * sizeof(float);
   in_segments = tiling.strips > 1 || (with_grad && whole > lattice_limit);
+  if (with_grad && !in_segments && tiling.warps > ctc_staged_warps) {
+    const int chunk = ctc_chunk_frames(tiling.pairs);
+    border_chunks = ((int64_t{capacity.frames} + 1) / 2 + chunk - 1) / chunk;
+  }
   if (in_segments) plan_segments(with_grad ? (capacity.frames + 1) / 2 : capacity.frames);
   place(nullptr);
 }
@@ -89,6 +93,7 @@ void CtcGpuWorkspace::place(std::byte* memory) {
     if (with_grad_) part(ring, sequences_ * 2 * segments.ring * column_words);
   } else if (with_grad_) {
     part(columns, rows_ * column_words);
+    part(border, sequences_ * 2 * border_chunks);
   }
   lattice_bytes = bytes - before;
   if (!with_grad_) return;

@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(end_threads) lattice_end(LossArgs a, bool with
     return;
   }
   if (threadIdx.x == 0) {
-    const HeadStates alpha(a.work, n, true, 0), beta(a.work, n, false, 0);
+    const auto alpha = ColumnStates::head(a.work, n, true, 0);
+    const auto beta = ColumnStates::head(a.work, n, false, 0);
     const auto last = alpha.at(labels), before = alpha.at(larger(labels - 1, 0));
     const auto first = beta.at(0);
     s.end[0] = {{last.b, before.l}, {last.exponent, before.exponent}};
@@ -166,6 +167,11 @@ void run_as(const Context& context, const CtcArgs& args) {
 
 void ctc_lattice_in_segments(const Context& context, const CtcArgs& a) {
   a.logits.dtype == DType::f32 ? run_as<float>(context, a) : run_as<bf16>(context, a);
+}
+
+void ctc_lattice_meet(const Context& context, const CtcArgs& a) {
+  a.logits.dtype == DType::f32 ? launch_meet(context, loss_args(Problem<float>(a)))
+                               : launch_meet(context, loss_args(Problem<bf16>(a)));
 }
 
 void ctc_lattice_end(const Context& context, const CtcArgs& a) {

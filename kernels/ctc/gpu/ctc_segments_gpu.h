@@ -82,7 +82,8 @@ struct Segments {
     }
   }
   __device__ W walker(int index, float* columns) const {
-    return W(a, s, n, frames, labels, block_warps, block_warps * strips(), index, strip, columns);
+    return W(a, s, n, frames, labels, block_warps, block_warps * strips(), index,
+             strip * block_warps, columns);
   }
   static __device__ int chunks_of(int count) { return (count + chunk_frames - 1) / chunk_frames; }
 
@@ -207,8 +208,8 @@ struct Segments {
   }
 };
 
-// Columns of the heads, read state by state.
-struct HeadStates {
+// A column, read state by state.
+struct ColumnStates {
   const float* column;
   int pairs;
 
@@ -216,11 +217,22 @@ struct HeadStates {
     float b, l;
     int exponent;
   };
-  __device__ HeadStates(const CtcGpuWorkspace& work, int32_t n, bool up, int64_t index)
-      : column(work.heads + ((int64_t{n} * 2 + (up ? 0 : 1)) * work.heads_per_direction + index) *
-                                work.column_words),
-        pairs(work.tiling.pairs) {}
+  // Of a direction's heads.
+  static __device__ ColumnStates head(const CtcGpuWorkspace& work, int32_t n, bool up,
+                                      int64_t index) {
+    const int64_t direction = int64_t{n} * 2 + (up ? 0 : 1);
+    return {work.heads + (direction * work.heads_per_direction + index) * work.column_words,
+            work.tiling.pairs};
+  }
+  // Of a frame, where columns are kept for all.
+  static __device__ ColumnStates of_frame(const LossArgs& a, int32_t n, int frame) {
+    const int64_t row = a.layout.row_offsets[frame] + n;
+    return {a.work.columns + row * a.work.column_words, a.work.tiling.pairs};
+  }
+  // Before the first frame: alpha is in the first blank.
+  static __device__ ColumnStates before_all() { return {nullptr, 0}; }
   __device__ State at(int pair) const {
+    if (!column) return {pair == 0 ? 1.0f : 0.0f, 0, 0};
     const float* warp = column + pair / (32 * pairs) * (32 * (2 * pairs + 1));
     const int of_vector = pairs == 1 ? 1 : 2, lane = pair / pairs % 32;
     const int word = 2 * (of_vector * (32 * (pair % pairs / of_vector) + lane) + pair % of_vector);
@@ -231,10 +243,16 @@ struct HeadStates {
 
 // alpha one frame before the middle meets beta in the middle: the exponent of the largest term.
 __device__ inline int meeting_exponent(const LossArgs& a, int32_t n, int frames, int labels) {
-  const CtcSegments& plan = a.work.segments;
-  const auto segments_of = [&](int count) { return (count + plan.frames - 1) / plan.frames; };
-  const HeadStates alpha(a.work, n, true, segments_of(frames / 2));
-  const HeadStates beta(a.work, n, false, segments_of(frames - frames / 2));
+  const int middle = frames / 2;
+  const auto last_column = [&](bool up) {
+    if (a.work.in_segments) {
+      const int walked = up ? middle : frames - middle, segment = a.work.segments.frames;
+      return ColumnStates::head(a.work, n, up, (walked + segment - 1) / segment);
+    }
+    if (!up) return ColumnStates::of_frame(a, n, middle);
+    return middle > 0 ? ColumnStates::of_frame(a, n, middle - 1) : ColumnStates::before_all();
+  };
+  const ColumnStates alpha = last_column(true), beta = last_column(false);
   const int32_t* label = a.labels + a.label_offsets[n];
   int top = no_exponent;
   for (int i = static_cast<int>(threadIdx.x); i <= labels; i += static_cast<int>(blockDim.x)) {

@@ -25,6 +25,10 @@ struct SharedWalk {
       for (int i = turn + 1; i < w.block_warps; ++i) begin_tick();
     }
   }
+  // What a warp that has no part in it does while others run(): `walkers` of them.
+  static __device__ void look_on(int chunks, int walkers) {
+    for (int i = 0; i < chunks + walkers; ++i) begin_tick();
+  }
 
  private:
   __device__ void share(int ticks) {
@@ -97,8 +101,8 @@ struct SharedWalk {
 
   __device__ void load(int ticks) {
     const Copies copies{
-        stage,  w.a.layout.row_offsets, w.begin, w.skipped, w.a.emissions, w.emissions, w.columns,
-        w.count};
+        stage,   w.a.layout.row_offsets, w.begin, w.skipped, w.a.emissions, w.emissions, w.columns,
+        w.count, border_from(),          border()};
     const int chunks = chunk_count();
     if (chunks > 0) copies.begin();
     int t = 0;
@@ -110,6 +114,15 @@ struct SharedWalk {
     copies.wait();
     for (; t < ticks; ++t) begin_tick();
     cp_async_wait<0>();
+  }
+
+  __device__ const CtcSeam* border_from() const {
+    if constexpr (W::across) return w.template follows_another_block<up>() ? w.border_in : nullptr;
+    return nullptr;
+  }
+  __device__ CtcSeam* border() const {
+    if constexpr (W::across) return w.s.frames.border;
+    return nullptr;
   }
 
   // ---- the ender ----

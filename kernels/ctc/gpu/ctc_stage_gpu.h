@@ -49,6 +49,11 @@ template <int P, int count>
 struct Stages {
   Stage<P> of[count];
 };
+// Of a block whose first warp takes states from another block: those of a chunk and two ahead.
+template <int P, int count>
+struct StagesAcross : Stages<P, count> {
+  CtcSeam border[stage_slots];
+};
 
 // A frame's values for the walker, in registers.
 template <int P>
@@ -87,6 +92,8 @@ struct StageCopies {
   const typename StoredEmissions::Lane<P>& lane_emissions;
   const ColumnPlace& columns;
   const int count;
+  const CtcSeam* border_from;  // of all chunks; null: states come from no other block
+  CtcSeam* border;             // [stage_slots]
 
   static __device__ int lane() { return static_cast<int>(threadIdx.x % 32); }
   __device__ int chunks() const { return (count + frames - 1) / frames; }
@@ -138,6 +145,14 @@ struct StageCopies {
       const int32_t own = s.row[c & (row_slots - 1)][lane()];
       cp_async<4>(&s.blank[slot][lane()], &emissions.rows[lane_emissions.n + own].blank);
     }
+    if (border_from) copy_border(c, slot);
+  }
+  __device__ void copy_border(int c, int slot) const {
+    constexpr int words = sizeof(CtcSeam) / sizeof(int32_t);
+    static_assert(words <= 32 && sizeof(CtcSeam) % sizeof(int32_t) == 0);
+    if (lane() >= words) return;
+    cp_async<4>(reinterpret_cast<int32_t*>(&border[slot]) + lane(),
+                reinterpret_cast<const int32_t*>(&border_from[c]) + lane());
   }
   __device__ void copy_columns(int c) const {
     const auto row = stage_rows(s, c);

@@ -36,14 +36,17 @@ struct NearestPair {
   float b = 0, l = 0;
 };
 
-// `across`: the states go on in other blocks. `with_stages`: frames go through a stage.
-template <int P, int warps, bool across, bool with_stages, class Emissions>
+// `over_blocks`: the states go on in other blocks. `with_stages`: frames go through a stage.
+template <int P, int warps, bool over_blocks, bool with_stages, class Emissions>
 struct Walker {
+  static constexpr bool across = over_blocks;
   static constexpr int pairs = P;
   static constexpr bool wide = warps > 1;
   static constexpr bool stages = with_stages;
   // A stage for each direction, or for each warp of one.
-  using Frames = std::conditional_t<stages, Stages<P, wide ? warps : 2>, LaneSums<warps>>;
+  using Frames = std::conditional_t<
+      stages, std::conditional_t<across, StagesAcross<P, warps>, Stages<P, wide ? warps : 2>>,
+      LaneSums<warps>>;
   using Shared = LatticeShared<warps, Frames>;
   static constexpr int chunk_frames = ctc_chunk_frames(P);
   // Frames loaded ahead. Many warps hide each other's loads, and may be short of registers: the
@@ -84,7 +87,7 @@ struct Walker {
 
   __device__ Walker(const LatticeArgs<Emissions>& args, Shared& shared_memory, int32_t sequence,
                     int length, int label_count, int warps_here, int warps_all, int index,
-                    int strip, float* column_memory)
+                    int warps_before, float* column_memory)
       : a(args),
         s(shared_memory),
         n(sequence),
@@ -93,7 +96,7 @@ struct Walker {
         block_warps(warps_here),
         all_warps(warps_all),
         lane(static_cast<int>(threadIdx.x % 32)),
-        warp(strip * warps_here + index),
+        warp(warps_before + index),
         local_warp(index),
         first((warp * 32 + lane) * P),
         columns(column_memory, args.work.column_words, warp, P, used_lanes(), stages) {}
@@ -185,12 +188,20 @@ struct Walker {
     }
   }
 
+  // The block's first warp of the direction, if it is not the sequence's.
+  template <bool up>
+  __device__ bool follows_another_block() const {
+    return local_warp == (up ? 0 : block_warps - 1) && warp != (up ? 0 : all_warps - 1);
+  }
   // Where states come in from: nullptr for the first warp of the direction.
   template <bool up>
   __device__ const CtcSeam* seam_in(int c) const {
     if (warp == (up ? 0 : all_warps - 1)) return nullptr;
     if constexpr (across) {
-      if (local_warp == (up ? 0 : block_warps - 1)) return border_in + c;
+      if (follows_another_block<up>()) {
+        if constexpr (stages) return &s.frames.border[c % stage_slots];
+        return border_in + c;
+      }
     }
     return &seam<up>(up ? local_warp - 1 : local_warp + 1, c);
   }
