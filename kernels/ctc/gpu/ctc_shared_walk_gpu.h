@@ -137,6 +137,7 @@ struct SharedWalk {
       } else {
         end_columns<whole>(c, row);
       }
+      if constexpr (W::across) end_border(c);
     });
     for (int t = chunk_count() + 1; t < ticks; ++t) begin_tick();
     if constexpr (has_posteriors<phase>) {
@@ -156,6 +157,13 @@ struct SharedWalk {
       w.columns.template store_words<P>(row.at[f], words);
     }
     w.columns.store_exponent(row.at[chunk_frames - 1], stage.exponent[c & 1][w.lane]);
+  }
+  // What the walker has left for the next block.
+  __device__ void end_border(int c) const {
+    const bool last = w.local_warp == (up ? w.block_warps - 1 : 0);
+    if (!last || !w.border_out || w.lane >= seam_words) return;
+    reinterpret_cast<int32_t*>(&w.border_out[c])[w.lane] =
+        reinterpret_cast<const int32_t*>(&w.template seam<up>(w.local_warp, c))[w.lane];
   }
   // The walker's sums of chunk c, times the other direction's states.
   template <bool whole>

@@ -23,6 +23,8 @@ namespace {
 
 constexpr int stage_slots = 3;  // chunks of emissions: two ahead, and the walker's
 constexpr int row_slots = 8;    // chunks whose rows are known: four ahead, and those in use
+constexpr int seam_words = sizeof(CtcSeam) / sizeof(int32_t);
+static_assert(seam_words <= 32);  // a lane each
 
 // What warp of a direction's three a warp is. A multiprocessor deals warps to its four schedulers
 // in turn: so each walker has one to itself.
@@ -148,9 +150,7 @@ struct StageCopies {
     if (border_from) copy_border(c, slot);
   }
   __device__ void copy_border(int c, int slot) const {
-    constexpr int words = sizeof(CtcSeam) / sizeof(int32_t);
-    static_assert(words <= 32 && sizeof(CtcSeam) % sizeof(int32_t) == 0);
-    if (lane() >= words) return;
+    if (lane() >= seam_words) return;
     cp_async<4>(reinterpret_cast<int32_t*>(&border[slot]) + lane(),
                 reinterpret_cast<const int32_t*>(&border_from[c]) + lane());
   }

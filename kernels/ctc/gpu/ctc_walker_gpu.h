@@ -207,7 +207,8 @@ struct Walker {
   }
   template <bool up>
   __device__ CtcSeam& seam_out(int c) const {
-    if constexpr (across) {
+    // With stages, what goes through memory is the ender's.
+    if constexpr (across && !stages) {
       if (border_out && local_warp == (up ? block_warps - 1 : 0)) return border_out[c];
     }
     return seam<up>(local_warp, c);
