@@ -4,9 +4,9 @@
 // One step of one direction is a product of a few rows (the active sequences) with a matrix that
 // never changes, followed by element-wise work. The matrix is packed once per call into panels of
 // four vectors, [panel][k][4][W]: for the forward pass the four gates of W cells, otherwise 4 W
-// adjacent columns. A tile of up to 6 rows times one panel is accumulated in registers over all of
-// k, so that each element's sum has one order, and its bits depend on neither the batch around it
-// nor the threads. What one thread does is set by an LstmTeam.
+// adjacent columns. A tile of a few rows times one panel is summed in one order over all of k, so
+// that its bits depend on neither the batch around it nor the threads (lstm_tile.h). What one
+// thread does is set by an LstmTeam.
 #pragma once
 
 #include "kernels/base/cpu/parallel.h"

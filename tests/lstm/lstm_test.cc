@@ -259,6 +259,24 @@ void check_chunked_from_both_ends(Backend backend, int threads, double tolerance
 // float32 against float64 over some ten steps of some twenty terms: well under 100 ulps.
 constexpr double float_tolerance = 100 * 0x1p-24;
 
+// The tiles that a row falls into depend on the rows beside it; its bits must not.
+void check_same_bits_in_any_batch(const LstmDims& dims, const std::vector<int32_t>& lengths,
+                                  const std::vector<std::vector<int32_t>>& parts) {
+  HostContext host(Backend::cpu);
+  const std::vector<int32_t> begin(lengths.size(), 0);
+  LstmProblem<float> whole(dims, lengths);
+  whole.randomise(15);
+  whole.all(host.context);
+  for (const std::vector<int32_t>& which : parts) {
+    auto part = part_of(whole, begin, lengths, which);
+    part.all(host.context);
+    INFO("H " << dims.hidden << ", P " << dims.output() << ", " << which.size()
+              << " sequences from number " << which[0] << " on");
+    CHECK(row_difference(whole, part, "y", dims.directions * dims.output(), begin, which) == 0);
+    CHECK(row_difference(whole, part, "dx", dims.input, begin, which) == 0);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gradients equal finite differences") {
@@ -281,24 +299,20 @@ TEST_CASE("a packed batch equals its sequences one by one") {
   check_packed_equals_single<float>(Backend::cpu, float_tolerance);
 }
 
-// The tiles that a row falls into depend on the rows beside it; its bits must not.
 TEST_CASE("a sequence has the same bits whatever it is batched with") {
-  HostContext host(Backend::cpu);
-  const std::vector<int32_t> lengths = {9, 9, 9, 8, 8, 7, 7, 6, 6, 6, 5, 3, 3, 2, 1};
-  const std::vector<int32_t> begin(lengths.size(), 0);
   for (int64_t projection : {0, 37}) {
-    LstmProblem<float> whole({2, 21, 70, projection}, lengths);
-    whole.randomise(15);
-    whole.all(host.context);
-    for (const std::vector<int32_t>& which :
-         {std::vector<int32_t>{0}, {3, 12}, {1, 2, 9}, {0, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}) {
-      auto part = part_of(whole, begin, lengths, which);
-      part.all(host.context);
-      INFO("projection " << projection << ", " << which.size() << " sequences");
-      CHECK(row_difference(whole, part, "y", 2 * whole.dims.output(), begin, which) == 0);
-      CHECK(row_difference(whole, part, "dx", 21, begin, which) == 0);
-    }
+    check_same_bits_in_any_batch(
+        {2, 21, 70, projection}, {9, 9, 9, 8, 8, 7, 7, 6, 6, 6, 5, 3, 3, 2, 1},
+        {{0}, {3, 12}, {1, 2, 9}, {0, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6, 7, 8}});
   }
+  // Every number of rows up to 33, and sums so long that a tile takes them in parts.
+  std::vector<int32_t> lengths;
+  std::vector<std::vector<int32_t>> one_by_one;
+  for (int32_t n = 0; n < 33; ++n) {
+    lengths.push_back(33 - n);
+    one_by_one.push_back({n});
+  }
+  check_same_bits_in_any_batch({1, 5, 270, 0}, lengths, one_by_one);
 }
 
 TEST_CASE("results have the same bits on any number of threads, however they share the work") {

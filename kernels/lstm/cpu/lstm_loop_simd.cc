@@ -117,23 +117,33 @@ template <class F>
 // A tile of the product: this place's sequences [begin, end) by a panel.
 struct Tile {
   int64_t panel, begin, end;
-  bool last;  // of the panel's tiles
+  bool last;           // of the panel's tiles
+  int64_t next_panel;  // of this step; its own panel where that is the last
 
   int64_t rows() const { return end - begin; }
 };
+
+// Tiles of `rows` rows: as few as there can be, but where several threads share few panels, smaller
+// ones, so that all have something to do.
+int64_t tile_count(int64_t rows, int64_t panels, int64_t threads) {
+  const int64_t most = panels < 4 * threads ? min_of(max_tile_rows, 6) : max_tile_rows;
+  return max_of((rows + most - 1) / most, 1);
+}
 
 // Calls f(tile) for this thread's share of the products of `rows` sequences with `panels` panels.
 template <class F>
 [[gnu::always_inline]] inline void share(const LstmLoopShape& s, const Place& place, int64_t step,
                                          int64_t panels, int64_t rows, F f) {
-  const int64_t count = place.count(rows), tiles = max_of(tile_count(count), 1);
+  const int64_t count = place.count(rows), tiles = tile_count(count, panels, s.team.threads);
   const int64_t items = panels * tiles;
   const int64_t first = items * place.thread / s.team.threads;
   const int64_t end = items * (place.thread + 1) / s.team.threads;
   for (int64_t i = first; i < end; ++i) {
     const int64_t item = step % 2 ? first + end - 1 - i : i, tile = item % tiles;
-    f(Tile{item / tiles, count ? tile_begin(count, tile) : 0,
-           count ? tile_begin(count, tile + 1) : 0, tile == tiles - 1});
+    const int64_t panel = item / tiles;
+    const int64_t next =
+        step % 2 ? max_of(panel - 1, first / tiles) : min_of(panel + 1, (end - 1) / tiles);
+    f(Tile{panel, count * tile / tiles, count * (tile + 1) / tiles, tile == tiles - 1, next});
   }
 }
 
@@ -149,8 +159,10 @@ template <class A>
 [[gnu::always_inline]] inline void multiply(const Place& place, const Tile& t, const A* a,
                                             int64_t stride, const void* matrix, int64_t depth,
                                             float* sums) {
+  const A* const panels = static_cast<const A*>(matrix);
   tile_product(t.rows(), a + place.sequence(t.begin) * stride, stride,
-               static_cast<const A*>(matrix) + t.panel * panel_size<A>(depth), depth, sums);
+               panels + t.panel * panel_size<A>(depth), depth,
+               panels + t.next_panel * panel_size<A>(depth), sums);
 }
 
 // Calls f(sequence, column, sums of W columns) for a product with plain columns.
@@ -166,6 +178,10 @@ template <class F>
 }
 
 // ---- forward ----
+
+// Whether cells fetch what the next panel's will read. With 16 floats to a vector the product of a
+// panel takes as long for twice the cells, and nothing was gained.
+constexpr bool fetches_cells = W < 16;
 
 template <class T, class A>
 struct Forward {
@@ -189,6 +205,7 @@ struct Forward {
   void cells(int direction, int64_t step, const float* inputs, const Tile& tile,
              const float* sums) const {
     const int64_t u = tile.panel * W, live = min_of(H - u, W);
+    const int64_t to_next = (tile.next_panel - tile.panel) * W;
     const int64_t row0 = s.row_offsets[lstm_frame(direction, step, s.frames)];
     const auto& d = loop.direction[direction];
     A* state = static_cast<A*>(d.state) + ((step + 1) % 2) * s.sequences * h_stride;
@@ -196,6 +213,12 @@ struct Forward {
       const int64_t n = place.sequence(r), row = row0 + n;
       const float* pre = inputs + r * 4 * H + u;
       float* c = d.c + n * H + u;
+      T* const y = static_cast<T*>(d.y) + row * loop.y_stride + u;
+      if constexpr (fetches_cells) {
+        // Of the same rows, for the panel that follows: its product hides the way from L3.
+        for (int64_t g = 0; g < 4; ++g) __builtin_prefetch(pre + g * H + to_next, 0, 2);
+        if (!s.projected) __builtin_prefetch(y + to_next, 1, 2);
+      }
       const vf i = cell_sigmoid(load(sums) + get<partial>(pre, live));
       const vf f = cell_sigmoid(load(sums + W) + get<partial>(pre + H, live));
       const vf g = cell_tanh(load(sums + 2 * W) + get<partial>(pre + 2 * H, live));
@@ -216,7 +239,7 @@ struct Forward {
         put_operand<partial>(static_cast<A*>(d.projected) + n * projected_stride + u, h, live);
       } else {
         put_operand<partial>(state + n * h_stride + u, h, live);
-        put<partial>(static_cast<T*>(d.y) + row * loop.y_stride + u, h, live);
+        put<partial>(y, h, live);
       }
     }
   }
