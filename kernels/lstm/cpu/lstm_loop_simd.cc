@@ -179,9 +179,10 @@ template <class F>
 
 // ---- forward ----
 
-// Whether cells fetch what the next panel's will read. With 16 floats to a vector the product of a
-// panel takes as long for twice the cells, and nothing was gained.
+// Whether cells fetch, of the same row, the cache line that later panels will read: their products
+// hide the way from L3. With 16 floats to a vector, a line for each panel, nothing was gained.
 constexpr bool fetches_cells = W < 16;
+constexpr int64_t floats_per_line = 16;
 
 template <class T, class A>
 struct Forward {
@@ -205,7 +206,7 @@ struct Forward {
   void cells(int direction, int64_t step, const float* inputs, const Tile& tile,
              const float* sums) const {
     const int64_t u = tile.panel * W, live = min_of(H - u, W);
-    const int64_t to_next = (tile.next_panel - tile.panel) * W;
+    const int64_t to_later = (tile.next_panel - tile.panel) * floats_per_line;
     const int64_t row0 = s.row_offsets[lstm_frame(direction, step, s.frames)];
     const auto& d = loop.direction[direction];
     A* state = static_cast<A*>(d.state) + ((step + 1) % 2) * s.sequences * h_stride;
@@ -215,9 +216,8 @@ struct Forward {
       float* c = d.c + n * H + u;
       T* const y = static_cast<T*>(d.y) + row * loop.y_stride + u;
       if constexpr (fetches_cells) {
-        // Of the same rows, for the panel that follows: its product hides the way from L3.
-        for (int64_t g = 0; g < 4; ++g) __builtin_prefetch(pre + g * H + to_next, 0, 2);
-        if (!s.projected) __builtin_prefetch(y + to_next, 1, 2);
+        for (int64_t g = 0; g < 4; ++g) __builtin_prefetch(pre + g * H + to_later, 0, 2);
+        if (!s.projected) __builtin_prefetch(y + to_later, 1, 2);
       }
       const vf i = cell_sigmoid(load(sums) + get<partial>(pre, live));
       const vf f = cell_sigmoid(load(sums + W) + get<partial>(pre + H, live));
