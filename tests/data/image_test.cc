@@ -3,6 +3,7 @@
 
 #include <tiffio.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -90,6 +91,31 @@ TEST_CASE("every format gives the pixels that were written", "[image]") {
   }
 }
 
+TEST_CASE("a JPEG in printers' colours is as grey as its inks", "[image]") {
+  // Black ink, no ink, half of the black, cyan alone, 16 pixels each.
+  constexpr int patch = 16;
+  const std::array<std::array<uint8_t, 4>, 4> inks = {
+      {{0, 0, 0, 255}, {0, 0, 0, 0}, {0, 0, 0, 128}, {255, 0, 0, 0}}};
+  const std::array<int, 4> greys = {0, 255, 127, 179};
+  for (const bool adobe : {false, true}) {
+    std::vector<uint8_t> row;
+    for (const auto& ink : inks)
+      for (int x = 0; x < patch; ++x)
+        for (const uint8_t sample : ink)
+          row.push_back(adobe ? static_cast<uint8_t>(255 - sample) : sample);
+    const std::string bytes = test::jpeg_of(
+        4 * patch, patch, 4, false, [&](uint32_t) { return row.data(); }, adobe);
+    const GreyImage back = decode_image(bytes_of(bytes), "x");
+    REQUIRE(back.width == 4 * patch);
+    REQUIRE(back.height == patch);
+    for (int i = 0; i < 4; ++i) {
+      INFO(adobe << " " << i);
+      CHECK(std::abs(back.row(patch / 2)[i * patch + patch / 2] - greys[static_cast<size_t>(i)]) <=
+            2);
+    }
+  }
+}
+
 TEST_CASE("netpbm's six kinds are read", "[image]") {
   const auto pixels = [](const std::string& bytes) {
     return decode_image(bytes_of(bytes), "x").pixels;
@@ -122,6 +148,25 @@ TEST_CASE("what is no whole image is named in one sentence", "[image]") {
       CHECK_THAT(failure_of(whole.substr(0, keep)), Contains("x.png: "));
     }
   }
+}
+
+TEST_CASE("a TIFF of numbers that are no greys is told by its kind", "[image]") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("float.tif");
+  TIFF* t = TIFFOpen(path.c_str(), "w");
+  TIFFSetField(t, TIFFTAG_IMAGEWIDTH, 2);
+  TIFFSetField(t, TIFFTAG_IMAGELENGTH, 1);
+  TIFFSetField(t, TIFFTAG_BITSPERSAMPLE, 32);
+  TIFFSetField(t, TIFFTAG_SAMPLESPERPIXEL, 1);
+  TIFFSetField(t, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_IEEEFP);
+  TIFFSetField(t, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+  float row[2] = {0, 1};
+  TIFFWriteScanline(t, row, 0, 0);
+  TIFFClose(t);
+  std::ifstream file(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  CHECK(failure_of(bytes) ==
+        "x.png: is a TIFF of floating-point numbers of 32 bits, expected whole ones of at most 16");
 }
 
 TEST_CASE("a small file that announces a huge picture is refused", "[image]") {

@@ -10,10 +10,11 @@
 
 namespace rondo::test {
 
-// `row(y)`: the samples of a row, grey with one channel and RGB with three, valid until the next
-// call.
+// `row(y)`: the samples of a row, grey with one channel, RGB with three and CMYK with four,
+// valid until the next call. `adobe`: CMYK with Adobe's marker, which says that 255 is no ink.
 template <class Row>
-std::string jpeg_of(int width, int height, int channels, bool progressive, const Row& row) {
+std::string jpeg_of(int width, int height, int channels, bool progressive, const Row& row,
+                    bool adobe = true) {
   jpeg_compress_struct c{};
   jpeg_error_mgr errors;
   c.err = jpeg_std_error(&errors);
@@ -24,9 +25,10 @@ std::string jpeg_of(int width, int height, int channels, bool progressive, const
   c.image_width = static_cast<JDIMENSION>(width);
   c.image_height = static_cast<JDIMENSION>(height);
   c.input_components = channels;
-  c.in_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  c.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&c);
   jpeg_set_quality(&c, 100, TRUE);
+  if (channels == 4) c.write_Adobe_marker = adobe ? TRUE : FALSE;
   if (progressive) jpeg_simple_progression(&c);
   jpeg_start_compress(&c, TRUE);
   while (c.next_scanline < c.image_height) {

@@ -5,6 +5,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <vector>
+
 #include "engine/data/image/decoders.h"
 #include "kernels/base/error.h"
 
@@ -68,13 +70,31 @@ bool read_header(Jpeg& jpeg, Bytes bytes) {
   return true;
 }
 
-bool read_pixels(Jpeg& jpeg, GreyImage& out) {
+bool is_of_printers_colours(const Jpeg& jpeg) {
+  const J_COLOR_SPACE colours = jpeg.state.jpeg_color_space;
+  return colours == JCS_CMYK || colours == JCS_YCCK;
+}
+
+// A row of cyan, magenta, yellow and black as grey. 255 is all of an ink, or none in files with
+// Adobe's marker.
+void grey_of_inks(const JSAMPLE* inks, bool inverted, int32_t width, uint8_t* out) {
+  for (int32_t x = 0; x < width; ++x, inks += 4) {
+    const auto paper = [&](int ink) { return inverted ? uint32_t{inks[ink]} : 255u - inks[ink]; };
+    const auto seen = [&](int ink) { return multiplied(paper(ink), paper(3)); };
+    out[x] = luminance(seen(0), seen(1), seen(2));
+  }
+}
+
+// `inks`: room for a row of four samples a pixel, where the colours are printers'.
+bool read_pixels(Jpeg& jpeg, GreyImage& out, JSAMPLE* inks) {
   if (setjmp(jpeg.errors.out)) return false;
-  jpeg.state.out_color_space = JCS_GRAYSCALE;
+  jpeg.state.out_color_space = inks ? JCS_CMYK : JCS_GRAYSCALE;
   jpeg_start_decompress(&jpeg.state);
   while (jpeg.state.output_scanline < jpeg.state.output_height) {
-    JSAMPROW row = out.row(static_cast<int32_t>(jpeg.state.output_scanline));
+    uint8_t* const greys = out.row(static_cast<int32_t>(jpeg.state.output_scanline));
+    JSAMPROW row = inks ? inks : greys;
     jpeg_read_scanlines(&jpeg.state, &row, 1);
+    if (inks) grey_of_inks(inks, jpeg.state.saw_Adobe_marker, out.width, greys);
   }
   jpeg_finish_decompress(&jpeg.state);
   return true;
@@ -82,10 +102,6 @@ bool read_pixels(Jpeg& jpeg, GreyImage& out) {
 
 ImageInfo begin(Jpeg& jpeg, Bytes bytes, const std::string& name) {
   if (!read_header(jpeg, bytes)) jpeg.fail(name);
-  const J_COLOR_SPACE colours = jpeg.state.jpeg_color_space;
-  if (colours == JCS_CMYK || colours == JCS_YCCK) {
-    fail_input(name, ": is a JPEG in printers' colours (CMYK), expected grey or RGB");
-  }
   return require_image_size(jpeg.state.image_width, jpeg.state.image_height, name);
 }
 
@@ -105,7 +121,9 @@ GreyImage decode_jpeg(Bytes bytes, const std::string& name) {
   Jpeg jpeg;
   const ImageInfo size = begin(jpeg, bytes, name);
   GreyImage out(size.width, size.height);
-  if (!read_pixels(jpeg, out)) jpeg.fail(name);
+  std::vector<JSAMPLE> inks;
+  if (is_of_printers_colours(jpeg)) inks.resize(size_t{4} * static_cast<size_t>(size.width));
+  if (!read_pixels(jpeg, out, inks.empty() ? nullptr : inks.data())) jpeg.fail(name);
   return out;
 }
 

@@ -71,6 +71,13 @@ Tiff open(Source& source, const std::string& name) {
 }
 
 ImageInfo size_of(TIFF* tiff, const Source& source, const std::string& name) {
+  uint16_t bits = 1, kind = SAMPLEFORMAT_UINT;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_BITSPERSAMPLE, &bits);
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_SAMPLEFORMAT, &kind);
+  if (kind == SAMPLEFORMAT_IEEEFP || bits > 16) {
+    fail_input(name, ": is a TIFF of ", kind == SAMPLEFORMAT_IEEEFP ? "floating-point" : "whole",
+               " numbers of ", bits, " bits, expected whole ones of at most 16");
+  }
   uint32_t width = 0, height = 0;
   if (!TIFFGetField(tiff, TIFFTAG_IMAGEWIDTH, &width) ||
       !TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &height)) {
