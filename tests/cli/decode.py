@@ -167,6 +167,15 @@ def test_mistakes():
         fails("decode", root / "two", root / "raw.npy", "--scores", "probabilities", errs="is not of probabilities")
         fails("decode", root / "two", root / "raw.npy", "--word-border", "#", errs="has no token '#' that could separate")
         check(said("decode", root / "two", root / "raw.npy").strip() == "a", "logits")
+        # What would change nothing.
+        (root / "hot").write_text("a\n")
+        for option, value, wanted in [("--lm-weight", 1.5, "--lm"), ("--unknown-score", -3, "--lm"), ("--lm-unit", "words", "--lm"),
+                                      ("--hot-word-weight", 7, "--hot-words"), ("--word-score", 1, "a search: --lm"),
+                                      ("--token-floor", 0.01, "a search"), ("--score-range", 9, "a search")]:
+            run("decode", root / "two", root / "raw.npy", "--beam", 0, option, value, errs=f"{option} goes with {wanted}", code=2)
+        run("decode", root / "two", root / "raw.npy", "--beam", 10, "--lm-weight", 1.5, errs="--lm-weight goes with --lm", code=2)
+        said("decode", root / "two", root / "raw.npy", "--beam", 10, "--word-score", 1, "--token-floor", 0.01)
+        said("decode", root / "two", root / "raw.npy", "--hot-words", root / "hot", "--hot-word-weight", 7)
 
 
 main(globals())

@@ -128,12 +128,36 @@ DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& voca
   return k;
 }
 
+namespace {
+
+// An option that would change nothing: probably one is missing that it goes with.
+void require_effect(const DecodingOptions& o) {
+  const DecodingOptions usual;
+  const auto require = [](bool as_usual, const char* option, bool has_effect, const char* with) {
+    if (!as_usual && !has_effect) throw WrongUsage(str(option, " goes with ", with));
+  };
+  const bool searches = o.asks_for_search();
+  constexpr const char* search = "a search: --lm, --lexicon, --hot-words or --beam 100, say";
+  require(o.search.lm_weight == usual.search.lm_weight, "--lm-weight", !o.lm.empty(), "--lm");
+  require(o.search.unknown_score == usual.search.unknown_score, "--unknown-score", !o.lm.empty(),
+          "--lm");
+  require(o.unit == usual.unit, "--lm-unit", !o.lm.empty(), "--lm");
+  require(o.hot_word_weight == usual.hot_word_weight, "--hot-word-weight", !o.hot_words.empty(),
+          "--hot-words");
+  require(o.search.word_score == usual.search.word_score, "--word-score", searches, search);
+  require(o.token_floor == usual.token_floor, "--token-floor", searches, search);
+  require(o.score_range == usual.score_range, "--score-range", searches, search);
+}
+
+}  // namespace
+
 std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary) {
   if (!o.asks_for_search()) {
     if (o.knows_something())
       throw WrongUsage("--lm, --lexicon and --hot-words need a search, --beam 0 is none");
-    return {};
   }
+  require_effect(o);
+  if (!o.asks_for_search()) return {};
   Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary));
   for (const std::string& w : decoder.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   return decoder;
