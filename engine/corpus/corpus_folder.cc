@@ -96,6 +96,11 @@ void CorpusFolder::check_replaceable() const {
   if (!fs::is_directory(out_, error)) {
     fail_input(out_.string(), ": is not a folder, expected a new one");
   }
+  // Whoever forbade writing in it did not mean it to be replaced, though the folder around allows
+  // it.
+  if (::access(out_.c_str(), W_OK | X_OK) != 0) {
+    fail_input(out_.string(), ": cannot be written: ", std::strerror(errno));
+  }
   fs::directory_iterator entries(out_, error);
   if (error) fail_input(out_.string(), ": cannot be read: ", error.message());
   if (entries == fs::directory_iterator()) return;

@@ -40,24 +40,33 @@ void print_recordings(const DataSummary& s) {
   }
 }
 
-// All by how they look, the rare ones by name.
+// All by how they look; the rare ones by name, of these the most frequent first: a few more texts
+// make those learnt, and what is there once is often a slip of whoever typed.
 void print_characters(const DataSummary& s) {
   constexpr int64_t rare = 5;
-  std::string all, few;
-  int shown = 0;
+  constexpr size_t most_named = 10;
+  std::string all;
+  std::vector<std::pair<std::string, int64_t>> few;
+  int64_t once = 0;
   for (const auto& [character, count] : s.characters) {
     all += " " + (character == " " ? std::string("space") : character);
-    if (count >= rare) continue;
-    if (++shown <= 10) {
-      few += str(few.empty() ? "" : ", ", describe(code_points(character).front()), " ",
-                 count == 1 ? "once" : str(count, " times"));
-    }
+    if (count < rare) few.emplace_back(character, count);
+    once += count == 1;
   }
   std::printf("%zu characters:%s\n", s.characters.size(), all.c_str());
-  if (shown == 0) return;
-  std::printf("  too rare to be learnt, fewer than %lld times: %s%s\n",
-              static_cast<long long>(rare), few.c_str(),
-              shown > 10 ? str(" and ", shown - 10, " more").c_str() : "");
+  if (few.empty()) return;
+  std::stable_sort(few.begin(), few.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string named;
+  for (size_t i = 0; i < std::min(few.size(), most_named); ++i) {
+    const auto& [character, count] = few[i];
+    named += str(i ? ", " : "", describe(code_points(character).front()), " ",
+                 count == 1 ? "once" : str(count, " times"));
+  }
+  std::printf(
+      "  %zu too rare to be learnt, fewer than %lld times (%lld of them once): %s%s\n", few.size(),
+      static_cast<long long>(rare), static_cast<long long>(once), named.c_str(),
+      few.size() > most_named ? str(" and ", few.size() - most_named, " more").c_str() : "");
 }
 
 void print_never_found(const DataSummary& s) {

@@ -206,11 +206,14 @@ bool deal(const Groups& groups, size_t all, const PrepareListOptions& o) {
   for (const auto& [name, members] : groups) order.emplace_back(draw(o.seed, name), &members);
   std::sort(order.begin(), order.end());
   const size_t all_test = share_of(o.test, all), all_dev = share_of(o.dev, all);
-  size_t test = all_test, dev = all_dev;
+  size_t test = all_test, dev = all_dev, left = all;
   for (const auto& [key, members] : order) {
     // A group that is much larger than what is still wanted stays to train on.
     const auto take = [&](size_t& wanted) {
       if (wanted == 0 || members->size() > std::max<size_t>(2 * wanted, 1)) return false;
+      // Without something to train on, the rest is of no use.
+      if (members->size() >= left) return false;
+      left -= members->size();
       wanted -= std::min(wanted, members->size());
       return true;
     };
