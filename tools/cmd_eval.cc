@@ -17,6 +17,7 @@
 #include "engine/report/evaluation_report.h"
 #include "engine/report/jsonl.h"
 #include "engine/text/edit_alignment.h"
+#include "engine/train/model/open_data.h"
 #include "engine/train/recognition/recognizer.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
@@ -180,9 +181,10 @@ class Collector {
     const AlignedTranscripts aligned = align_transcripts(*reference, h.text);
     const EditCounts &words = aligned.word_counts, &characters = aligned.character_counts;
     EvaluatedUtterance utterance{h.utterance, data_.name(h.utterance), entry.name(), entry.speaker};
-    utterance.in_seconds = entry.kind == InputKind::recording;
-    utterance.length =
-        utterance.in_seconds ? data_.seconds(h.utterance) : data_.frames(h.utterance, 0);
+    utterance.kind = entry.kind;
+    utterance.length = entry.kind == InputKind::recording
+                           ? data_.seconds(h.utterance)
+                           : static_cast<double>(data_.frames(h.utterance, 0));
     results_.errors.add(utterance, aligned);
     if (!results_.group.empty()) {
       results_.groups[field_of(entry, results_.group)] +=
@@ -235,11 +237,13 @@ int run_eval(const EvalOptions& o) {
   results.others = o.others;
   results.manifest = o.manifest;
   results.task = model.description().config.task;
+  results.kind = input_kind(model.description().config.features.type);
   // Voices of the demo corpus are marked as seen or unseen in training.
   results.group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
   results.group_is_asked_for = !o.group.empty();
   if (!results.group.empty() && !has_field(*data, results.group)) {
-    fail_input(o.manifest, ": no utterance has the field '", results.group, "' of --group-by");
+    fail_input(o.manifest, ": no ", noun_of(results.kind), " has the field '", results.group,
+               "' of --group-by");
   }
   if (!o.report.empty()) results.curve = curve_of(o.model);
   Collector collector(o, *data, model, model.session().prediction_shape().cols, results);

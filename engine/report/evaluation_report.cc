@@ -88,7 +88,7 @@ std::string rate_row(const Rates& r, double greatest) {
              r.words.deletions, "</td><td>", rate(r.characters), "</td></tr>\n");
 }
 
-std::string rate_table(const RateTable& table) {
+std::string rate_table(const RateTable& table, const std::string& noun) {
   std::vector<Rates> rows = table.rows;
   std::string title = table.title;
   if (rows.size() > most_rows) {
@@ -101,8 +101,8 @@ std::string rate_table(const RateTable& table) {
   for (const Rates& r : rows) greatest = std::max(greatest, wer(r));
   std::string s =
       tag("h2", title) + "\n<div class=\"wide\"><table>\n<thead><tr>" +
-      tag("th", table.column, "name") +
-      "<th>utterances</th><th>words</th><th>WER</th><th class=\"bar\"></th>"
+      tag("th", table.column, "name") + tag("th", noun + "s") +
+      "<th>words</th><th>WER</th><th class=\"bar\"></th>"
       "<th>substituted</th><th>inserted</th><th>deleted</th><th>CER</th></tr></thead>\n<tbody>\n";
   for (const Rates& r : rows) s += rate_row(r, greatest);
   return s + "</tbody></table></div>\n";
@@ -198,10 +198,10 @@ bool characters_help(const std::vector<EditMark>& words) {
   });
 }
 
-std::string worst_section(const std::vector<AlignedUtterance>& worst) {
+std::string worst_section(const std::vector<AlignedUtterance>& worst, const std::string& noun) {
   if (worst.empty()) return {};
   std::string s =
-      tag("h2", "Worst utterances") +
+      tag("h2", str("Worst ", noun, "s")) +
       "\n<p class=\"soft\">By errors in words. <del>Struck out</del>: in the reference, "
       "not written. <ins>Underlined</ins>: written, not in the reference. Both in a "
       "box: one in place of the other. Below in small, the same by characters.</p>\n";
@@ -223,20 +223,20 @@ std::string worst_section(const std::vector<AlignedUtterance>& worst) {
   return s;
 }
 
-std::string transcription_sections(const Transcription& t) {
+std::string transcription_sections(const Transcription& t, const std::string& noun) {
   std::string s;
   for (const RateTable& table : t.tables) {
-    if (!table.rows.empty()) s += rate_table(table);
+    if (!table.rows.empty()) s += rate_table(table, noun);
   }
   return s + confusion_section("Confused words", t.words) +
-         confusion_section("Confused characters", t.characters) + worst_section(t.worst);
+         confusion_section("Confused characters", t.characters) + worst_section(t.worst, noun);
 }
 
-std::string transcription_figures(const Transcription& t) {
+std::string transcription_figures(const Transcription& t, const std::string& noun) {
   return rate_figure("Word error rate (WER)", "word", t.all.words, t.wer_interval) +
          rate_figure("Character error rate (CER)", "character", t.all.characters, t.cer_interval) +
-         figure("Utterances with an error", percent(share(t.wrong_utterances, t.all.utterances)),
-                {of(t.wrong_utterances, t.all.utterances, "utterance")});
+         figure("Wrong " + noun + "s", percent(share(t.wrong_utterances, t.all.utterances)),
+                {of(t.wrong_utterances, t.all.utterances, noun)});
 }
 
 std::string matrix_row(const std::vector<int64_t>& row, size_t reference) {
@@ -303,11 +303,11 @@ std::string loss_text(double loss) {
   return text;
 }
 
-std::string regression_sections(const Regression& r) {
-  std::string s =
-      tag("h2", "Worst utterances") +
-      "\n<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">utterance</th><th>loss</th>"
-      "<th>reference</th><th>answer</th></tr></thead>\n<tbody>\n";
+std::string regression_sections(const Regression& r, const std::string& noun) {
+  std::string s = tag("h2", str("Worst ", noun, "s")) +
+                  "\n<div class=\"wide\"><table>\n<thead><tr><th class=\"name\">" + noun +
+                  "</th><th>loss</th>"
+                  "<th>reference</th><th>answer</th></tr></thead>\n<tbody>\n";
   for (const Regression::Utterance& u : r.worst) {
     s += str("<tr><td class=\"name\">", isolated(u.name), "</td>", tag("td", loss_text(u.loss)),
              tag("td", numbers_text(u.target)), tag("td", numbers_text(u.answer)), "</tr>\n");
@@ -325,13 +325,13 @@ std::string heading(const EvaluationPage& page) {
 
 std::string figures(const EvaluationPage& page) {
   std::string s = "<div class=\"figures\">\n";
-  if (page.transcription) s += transcription_figures(*page.transcription);
+  if (page.transcription) s += transcription_figures(*page.transcription, page.noun);
   if (page.classification) {
     const Classification& c = *page.classification;
     s += figure("Error", percent(share(c.wrong, c.utterances)),
-                {of(c.wrong, c.utterances, "utterance")});
+                {of(c.wrong, c.utterances, page.noun)});
   }
-  s += figure("Loss", loss_text(page.loss), {"mean per utterance"}) + "</div>\n";
+  s += figure("Loss", loss_text(page.loss), {"mean per " + page.noun}) + "</div>\n";
   if (page.transcription) s += tag("p", page.transcription->interval_method, "soft") + "\n";
   for (const std::string& remark : page.remarks) s += tag("p", remark) + "\n";
   return s;
@@ -345,9 +345,9 @@ std::string evaluation_html(const EvaluationPage& page) {
     s += tag("h2", "Training") + "\n<div class=\"wide curve\">" + learning_curve_svg(*page.curve) +
          "</div>\n";
   }
-  if (page.transcription) s += transcription_sections(*page.transcription);
+  if (page.transcription) s += transcription_sections(*page.transcription, page.noun);
   if (page.classification) s += classification_sections(*page.classification);
-  if (page.regression) s += regression_sections(*page.regression);
+  if (page.regression) s += regression_sections(*page.regression, page.noun);
   return html_page(page.title, s);
 }
 

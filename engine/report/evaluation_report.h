@@ -96,6 +96,7 @@ struct Regression {
 
 struct EvaluationPage {
   std::string title;
+  std::string noun = "utterance";  // what one of the data is called, "line", say
   std::vector<std::pair<std::string, std::string>> facts;  // name and value: the model, the data
   std::vector<std::string> remarks;                        // sentences
   double loss = 0;                                         // mean per utterance; NaN: there is none

@@ -37,9 +37,9 @@ std::vector<UnknownText> Unwritable::kinds() const {
   return sorted;
 }
 
-std::string Unwritable::sentence() const {
+std::string Unwritable::sentence(std::string_view noun) const {
   const char* const what = alphabet_->is_of_numbers() ? "number" : "character";
-  return str(utterances_, " of ", all_, all_ == 1 ? " utterance" : " utterances",
+  return str(utterances_, " of ", all_, " ", noun, all_ == 1 ? "" : "s",
              utterances_ == 1 ? " holds " : " hold ", characters_, " ", what,
              characters_ == 1 ? "" : "s", " this model cannot write: ", describe(kinds()));
 }

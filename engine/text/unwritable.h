@@ -29,7 +29,8 @@ class Unwritable {
   // Which, the most frequent first; equally frequent ones in the order of their first occurrence.
   std::vector<UnknownText> kinds() const;
   // "9 of 132 utterances hold 18 characters this model cannot write: 'ę' (U+0119) 4 times, ..."
-  std::string sentence() const;
+  // With `noun` for what each reference is of.
+  std::string sentence(std::string_view noun = "utterance") const;
 
  private:
   const Alphabet* alphabet_;

@@ -9,6 +9,7 @@
 #include "engine/io/file.h"
 #include "engine/io/resident_memory.h"
 #include "engine/report/charts.h"
+#include "engine/train/model/open_data.h"
 #include "engine/train/run_files.h"
 #include "kernels/base/error.h"
 
@@ -97,7 +98,7 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
                            const ManifestDataset* dev, const TrainingState& state, bool resumed) {
   message(format("model: %" PRId64 " weights, %s, ", weights, name_of(config_.training.dtype)) +
           model);
-  std::string data = "data: " + counted(train.size(), "utterance");
+  std::string data = "data: " + counted(train.size(), noun_of(input_kind(config_.features.type)));
   if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + ")";
   if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
   message(data);
@@ -155,7 +156,8 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
 
 void TrainingReport::unwritable(const Unwritable& text, const std::string& manifest) {
   if (!text.any()) return;
-  message("warning: " + manifest + ": " + text.sentence());
+  message("warning: " + manifest + ": " +
+          text.sentence(noun_of(input_kind(config_.features.type))));
   const LogField fields[] = {{"event", std::string("unwritable")},
                              {"where", manifest},
                              {"utterances", text.utterances()},
@@ -302,7 +304,7 @@ void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task 
   const double metric = e.metric(task);
   std::string line = "best model on the test data: " + metric_text(task, metric);
   if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
-  message(line + " on " + counted(e.utterances, "utterance"));
+  message(line + " on " + counted(e.utterances, noun_of(input_kind(config_.features.type))));
   std::vector<LogField> fields = {
       {"event", std::string("test")}, {"step", state.step}, {"loss", e.loss}, {"metric", metric}};
   if (task == Task::ctc) {

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import pathlib
 import random
 import re
@@ -28,6 +29,16 @@ def test_from_a_folder_of_lines_to_a_model():
         run("prepare", "lines", scans, root / "mine", "--dev", 0.17, "--test", 0.17,
             says=["divided by folder: none is in two parts", "4 characters: space a b c", "left out, blank: 1 of 74",
                   "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", f"train with rondo train tools/recipes/lines-small.toml data={root}/mine\n"])
+        two = root / "of-two"
+        two.mkdir()
+        for name in ("a", "b"):
+            (two / f"{name}.png").write_bytes(png(line_image("abc", random.Random(1))))
+            (two / f"{name}.gt.txt").write_text("abc")
+        run("prepare", "lines", two, root / "parts", "--dev", 0.45, "--test", 0.45)
+        check(len(manifest(root / "parts" / "train.jsonl")) == 1, "one is to train on")
+        if os.geteuid() != 0:
+            (root / "shut").mkdir(mode=0o500)
+            fails("prepare", "lines", two, root / "shut", errs="shut: cannot be written: Permission denied")
         fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 utterances", "blank.png"])
         test = manifest(root / "mine" / "test.jsonl")
         sheets_of_what_is_seen(root, scans)
@@ -37,7 +48,7 @@ def test_from_a_folder_of_lines_to_a_model():
 
         model = root / "run"
         train(root / "mine", model, "training.epochs=40", "distort.stretch=0.1", "distort.noise=0.05", base=LINES,
-              says="48 utterances")
+              says=["48 lines", "on 12 lines"], not_says="utterance")
         out, _ = run("eval", model, root / "mine" / "test.jsonl", "--group-by", "folder", "--report", root / "report.html")
         rate = float(out.split("CER ")[1].split("%")[0])
         check(rate < 10, "has not learnt:", out)
@@ -172,7 +183,12 @@ def worst_lines_are_shown(root, model, test):
     out = run("eval", model, root / "mine" / "wrong.jsonl", "--report", root / "report.html")[0]
     page = (root / "report.html").read_text()
     articles = page.split("<article>")[1:]
-    check(len(articles) >= 3 and "worst utterance" in out, out)
+    check(len(articles) >= 3 and "worst line" in out and " on 12 lines\n" in out, out)
+    # Nobody speaks here.
+    for word in ("Worst lines", "Wrong lines", "By width of the line", "<dt>lines</dt>", "mean per line"):
+        check(word in page, word)
+    for text in (out, page):
+        check(not re.search("utterance|recording|speaker", text, re.I), re.findall(".*(?:tterance|ecording|peaker).*", text))
     for article in articles:
         name = test[int(re.search("<h3><bdi>[^<]*:(\\d+)</bdi>", article)[1]) - 1]["image_filepath"]
         image = re.search('<img class="line" alt="" src="data:image/png;base64,([^"]+)">', article)

@@ -12,15 +12,16 @@ namespace {
 struct Said {
   std::string reference, hypothesis, speaker = {};
   double length = 1;
+  InputKind kind = InputKind::recording;
 };
 
 ErrorAnalysis analysis_of(const std::vector<Said>& all, bool backwards = false) {
   ErrorAnalysis analysis;
   for (size_t k = 0; k < all.size(); ++k) {
     const size_t i = backwards ? all.size() - 1 - k : k;
-    analysis.add(
-        {static_cast<int64_t>(i), str("m.jsonl:", i + 1), "r.wav", all[i].speaker, all[i].length},
-        align_transcripts(all[i].reference, all[i].hypothesis));
+    analysis.add({static_cast<int64_t>(i), str("m.jsonl:", i + 1), "r.wav", all[i].speaker,
+                  all[i].kind, all[i].length},
+                 align_transcripts(all[i].reference, all[i].hypothesis));
   }
   return analysis;
 }
@@ -33,6 +34,22 @@ std::string text_of(const std::vector<report::Confusion>& list) {
 }
 
 }  // namespace
+
+TEST_CASE("lengths are in what the data are measured in", "[analysis]") {
+  const auto table_of = [](InputKind kind) {
+    std::vector<Said> all;
+    for (int i = 0; i < 8; ++i) all.push_back({"a", "b", "", i < 4 ? 10. : 20., kind});
+    return analysis_of(all).by_length();
+  };
+  const report::RateTable sound = table_of(InputKind::recording),
+                          ready = table_of(InputKind::features), lines = table_of(InputKind::image);
+  REQUIRE((sound.rows.size() == 2 && ready.rows.size() == 2 && lines.rows.size() == 2));
+  CHECK(sound.rows[1].name == "20.00 s");
+  CHECK(ready.rows[1].name == "20 frames");
+  CHECK(lines.rows[1].name == "20 columns");
+  CHECK(sound.title == "By length of the recording");
+  CHECK(lines.title == "By width of the line");
+}
 
 TEST_CASE("confusions are counted, the most frequent first", "[analysis]") {
   const ErrorAnalysis analysis = analysis_of({{"three one", "tree one"},

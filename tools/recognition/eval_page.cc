@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "engine/report/progress.h"
+#include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 #include "tools/recognition/eval_results.h"
 
@@ -33,10 +34,12 @@ report::Transcription transcription_of(const EvalResults& r) {
   t.wrong_utterances = e.wrong_utterances();
   t.wer_interval = interval_of(r.errors.wer_interval());
   t.cer_interval = interval_of(r.errors.cer_interval());
-  t.interval_method = str(
-      "The 95% interval is a percentile bootstrap over utterances: ", bootstrap_samples,
-      " draws of as many utterances, with replacement, from a fixed seed. It takes utterances for "
-      "independent; with few speakers it is too narrow.");
+  const std::string nouns = str(noun_of(r.kind), "s");
+  t.interval_method =
+      str("The 95% interval is a percentile bootstrap over ", nouns, ": ", bootstrap_samples,
+          " draws of as many ", nouns, ", with replacement, from a fixed seed. It takes ", nouns,
+          " for independent; with few ", r.kind == InputKind::image ? "books or hands" : "speakers",
+          " it is too narrow.");
   t.tables.push_back(group_table(r));
   // Not twice the same.
   if (r.group != "speaker") t.tables.push_back(r.errors.by_speaker());
@@ -50,9 +53,10 @@ report::Transcription transcription_of(const EvalResults& r) {
 
 std::vector<std::string> remarks_of(const EvalResults& r) {
   std::vector<std::string> remarks;
-  if (r.unwritable && r.unwritable->any()) remarks.push_back(r.unwritable->sentence() + ".");
+  if (r.unwritable && r.unwritable->any())
+    remarks.push_back(r.unwritable->sentence(noun_of(r.kind)) + ".");
   if (r.evaluation.infeasible > 0) {
-    remarks.push_back(str("The loss leaves out ", counted(r.evaluation.infeasible, "utterance"),
+    remarks.push_back(str("The loss leaves out ", counted(r.evaluation.infeasible, noun_of(r.kind)),
                           " whose text is too long for their frames."));
   }
   return remarks;
@@ -64,10 +68,11 @@ report::EvaluationPage results_page(const EvalResults& r) {
   const Evaluation& e = r.evaluation;
   report::EvaluationPage page;
   page.title = str("Evaluation of ", r.model);
+  page.noun = noun_of(r.kind);
   page.facts = {{"model", r.model_file}};
   for (const std::string& other : r.others) page.facts.push_back({"averaged with", other});
   page.facts.push_back({"manifest", r.manifest});
-  page.facts.push_back({"utterances", std::to_string(e.utterances)});
+  page.facts.push_back({str(page.noun, "s"), std::to_string(e.utterances)});
   if (e.audio_seconds > 0) page.facts.push_back({"recordings", format_duration(e.audio_seconds)});
   page.remarks = remarks_of(r);
   page.loss = e.loss;

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "engine/report/progress.h"
+#include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -13,11 +14,11 @@ namespace {
 
 constexpr size_t confusions_in_text = 5;
 
-void print_rates(const std::string& name, const ErrorRate& e) {
+void print_rates(const std::string& name, const ErrorRate& e, const char* noun) {
   std::printf(
-      "%-24s WER %7s  CER %7s  %5lld %s, %s (%lld substituted, %lld inserted, %lld deleted)\n",
+      "%-24s WER %7s  CER %7s  %5lld %s%s, %s (%lld substituted, %lld inserted, %lld deleted)\n",
       name.c_str(), percent_text(e.wer()).c_str(), percent_text(e.cer()).c_str(),
-      static_cast<long long>(e.utterances()), e.utterances() == 1 ? "utterance" : "utterances",
+      static_cast<long long>(e.utterances()), noun, e.utterances() == 1 ? "" : "s",
       counted(e.words().reference, "word").c_str(), static_cast<long long>(e.words().substitutions),
       static_cast<long long>(e.words().insertions), static_cast<long long>(e.words().deletions));
 }
@@ -26,9 +27,9 @@ double share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-void print_unwritable(const Unwritable& text, const ErrorRate& e) {
+void print_unwritable(const Unwritable& text, const ErrorRate& e, const char* noun) {
   if (!text.any()) return;
-  std::printf("%s\n  at least WER %s CER %s come of these alone\n", text.sentence().c_str(),
+  std::printf("%s\n  at least WER %s CER %s come of these alone\n", text.sentence(noun).c_str(),
               percent_text(share(text.words(), e.words().reference)).c_str(),
               percent_text(share(text.characters(), e.characters().reference)).c_str());
 }
@@ -46,7 +47,7 @@ Json unwritable_json(const Unwritable& text, const ErrorRate& e) {
 
 void print_headline(const EvalResults& r) {
   const Evaluation& e = r.evaluation;
-  const std::string utterances = counted(e.utterances, "utterance");
+  const std::string utterances = counted(e.utterances, noun_of(r.kind));
   switch (r.task) {
     case Task::ctc:
       std::printf("WER %s CER %s on %s\n", percent_text(e.errors.wer()).c_str(),
@@ -62,14 +63,15 @@ void print_headline(const EvalResults& r) {
 }
 
 void print_rates_of_ctc(const EvalResults& r) {
+  const char* const noun = noun_of(r.kind);
   const Evaluation& e = r.evaluation;
   const EditCounts& w = e.errors.words();
   std::printf("%s: %lld substituted, %lld inserted, %lld deleted\n",
               counted(w.reference, "word").c_str(), static_cast<long long>(w.substitutions),
               static_cast<long long>(w.insertions), static_cast<long long>(w.deletions));
-  if (r.unwritable) print_unwritable(*r.unwritable, e.errors);
-  for (const auto& [value, rates] : r.groups) print_rates(group_label(r, value), rates);
-  std::printf("loss %s per utterance", loss_text(e.loss).c_str());
+  if (r.unwritable) print_unwritable(*r.unwritable, e.errors, noun);
+  for (const auto& [value, rates] : r.groups) print_rates(group_label(r, value), rates, noun);
+  std::printf("loss %s per %s", loss_text(e.loss).c_str(), noun);
   if (e.infeasible) {
     std::printf(", without %lld whose text is too long for their frames",
                 static_cast<long long>(e.infeasible));
@@ -77,7 +79,7 @@ void print_rates_of_ctc(const EvalResults& r) {
   std::printf("\n");
 }
 
-void print_errors(const ErrorAnalysis& errors) {
+void print_errors(const ErrorAnalysis& errors, const char* noun) {
   std::string confused;
   for (const auto& c : errors.confused_words(confusions_in_text).substitutions) {
     confused +=
@@ -86,7 +88,7 @@ void print_errors(const ErrorAnalysis& errors) {
   if (!confused.empty()) std::printf("most confused: %s\n", confused.c_str());
   if (errors.worst().empty()) return;
   const report::AlignedUtterance& worst = errors.worst().front();
-  std::printf("worst utterance: %s (%s in %s)\n", worst.name.c_str(),
+  std::printf("worst %s: %s (%s in %s)\n", noun, worst.name.c_str(),
               counted(worst.words.errors(), "error").c_str(),
               counted(worst.words.reference, "word").c_str());
 }
@@ -122,7 +124,7 @@ void print_text(const EvalResults& r) {
     std::printf("%.1f s of audio in %.1f s: %.0f times real time (%s)\n", e.audio_seconds,
                 e.seconds, e.audio_seconds / e.seconds, r.model.c_str());
   }
-  if (r.task == Task::ctc) print_errors(r.errors);
+  if (r.task == Task::ctc) print_errors(r.errors, noun_of(r.kind));
 }
 
 Json results_json(const EvalResults& r) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/manifest.h"
 #include "engine/io/json.h"
 #include "engine/report/charts.h"
 #include "engine/report/evaluation_report.h"
@@ -19,6 +20,7 @@ struct EvalResults {
   std::string model, model_file, manifest;  // as given; the file that was read
   std::vector<std::string> others;          // that it was averaged with, as given
   Task task = Task::ctc;
+  InputKind kind = InputKind::recording;  // of the data
   Evaluation evaluation;
   std::optional<LearningCurve> curve;  // of the run that made the model
 

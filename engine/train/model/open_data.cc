@@ -53,6 +53,8 @@ CmvnMode cmvn_mode_of(const FeaturesConfig& features) {
   return CmvnMode::none;
 }
 
+const char* noun_of(InputKind kind) { return kind == InputKind::image ? "line" : "utterance"; }
+
 TargetKind target_kind(Task task) {
   switch (task) {
     case Task::ctc:

@@ -15,9 +15,12 @@ constexpr size_t most_worst = 20;
 constexpr size_t most_parts = 5;
 constexpr size_t fewest_per_part = 4;
 
-std::string length_text(double length, bool in_seconds) {
+std::string length_text(const EvaluatedUtterance& u) {
   char text[48];
-  std::snprintf(text, sizeof text, in_seconds ? "%.2f s" : "%.0f frames", length);
+  std::snprintf(text, sizeof text, "%.*f %s", u.kind == InputKind::recording ? 2 : 0, u.length,
+                u.kind == InputKind::recording  ? "s"
+                : u.kind == InputKind::features ? "frames"
+                                                : "columns");
   return text;
 }
 
@@ -35,7 +38,7 @@ std::string note_of(const EvaluatedUtterance& u) {
   for (const std::string& part : {u.path, u.speaker}) {
     if (!part.empty()) note += part + ", ";
   }
-  return note + length_text(u.length, u.in_seconds);
+  return note + length_text(u);
 }
 
 // A character that stands alone, as it can be seen.
@@ -160,9 +163,11 @@ report::RateTable ErrorAnalysis::by_speaker() const {
 }
 
 report::RateTable ErrorAnalysis::by_length() const {
-  report::RateTable table{"By length of the recording", "length", {}};
   std::vector<const Counted*> sorted;
   for (const auto& [index, u] : utterances_) sorted.push_back(&u);
+  const bool is_of_lines = !sorted.empty() && sorted.front()->utterance.kind == InputKind::image;
+  report::RateTable table{"By length of the recording", "length", {}};
+  if (is_of_lines) table = {"By width of the line", "width", {}};
   const size_t parts = std::min(most_parts, sorted.size() / fewest_per_part);
   if (parts < 2) return table;
   std::stable_sort(sorted.begin(), sorted.end(), [](const Counted* a, const Counted* b) {
@@ -179,8 +184,8 @@ report::RateTable ErrorAnalysis::by_length() const {
     if (end <= begin) continue;
     const EvaluatedUtterance &first = sorted[begin]->utterance, &last = sorted[end - 1]->utterance;
     report::Rates row;
-    row.name = length_text(first.length, first.in_seconds);
-    if (last.length > first.length) row.name += " to " + length_text(last.length, last.in_seconds);
+    row.name = length_text(first);
+    if (last.length > first.length) row.name += " to " + length_text(last);
     for (; begin < end; ++begin) add_row(row, sorted[begin]->words, sorted[begin]->characters);
     table.rows.push_back(std::move(row));
   }

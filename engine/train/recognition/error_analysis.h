@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/data/manifest.h"
 #include "engine/report/evaluation_report.h"
 #include "engine/text/bootstrap.h"
 #include "engine/text/edit_alignment.h"
@@ -21,8 +22,8 @@ struct EvaluatedUtterance {
   std::string name;
   std::string path;     // of its recording or features, as the manifest has it
   std::string speaker;  // may be empty
-  double length = 0;
-  bool in_seconds = true;  // false: the length is in frames
+  InputKind kind = InputKind::recording;
+  double length = 0;  // seconds of a recording, frames of features, columns of an image
 };
 
 // The result does not depend on the order in which utterances are added. The counts of each are
