@@ -40,8 +40,9 @@ ModelFunction build_model(const ModelConfig& model, Task task, const ModelSizes&
   RONDO_CHECK(sizes.features > 0 && sizes.outputs > 0, "a model of ", sizes.features,
               " features and ", sizes.outputs, " outputs");
   if (model.input_height > 0 && model.input_height != sizes.features) {
-    fail_input("the features have ", sizes.features, " values per frame, expected ",
-               model.input_height, ", which is model.input_height (of VGSL, the images' height)");
+    fail_input("the features have ", sizes.features,
+               " values per frame (of images, features.height), expected ", model.input_height,
+               ": model.input_height, or the second number of model.vgsl");
   }
   return [model, task, sizes, frozen = training.freeze_before](Graph& g) {
     const Outputs outputs = add_model(g, model, task, sizes);
