@@ -98,7 +98,7 @@ size_t lstm_exchange_bytes(LstmPhase phase, const LstmDims& dims, const PackedCa
 
 // Pieces of the workspace.
 struct LstmGpuForwardSpace {
-  float* pre;    // [D, rows, 4H]: x W^T + b
+  void* pre;     // [D, rows, 4H] of the compute dtype: x W^T, in f32 with b
   float* c;      // [D, N, H]
   void* h_cell;  // [D, N, H] of the compute dtype: h' before the projection; else absent
   uint32_t* flags;

@@ -12,8 +12,8 @@ template <class T>
 struct LstmForwardArrays {
   LstmShape shape;
   const T* r[2];
-  const T* h0;
-  const float *c0, *pre;
+  const T *h0, *pre;
+  const float *c0, *b[2];
   T *y, *hn, *gates, *hidden, *h_cell;
   float *cn, *cells, *c;
 
@@ -21,8 +21,9 @@ struct LstmForwardArrays {
       : shape(a.dims, a.layout, a.run),
         r{a.weights[0].r.as<T>(), a.weights[1].r.as<T>()},
         h0(a.h0.as<T>()),
+        pre(static_cast<const T*>(space.pre)),
         c0(a.c0.as<float>()),
-        pre(space.pre),
+        b{a.weights[0].b.as<float>(), a.weights[1].b.as<float>()},
         y(a.y.as<T>()),
         hn(a.hn.as<T>()),
         gates(a.gates.as<T>()),
@@ -31,6 +32,29 @@ struct LstmForwardArrays {
         cn(a.cn.as<float>()),
         cells(a.cells.as<float>()),
         c(space.c) {}
+};
+
+// pre + b of one cell's gates. In f32 pre has b already. In bf16 b would be rounded with x W^T, or
+// the product made in f32 first, as cuBLASLt has no f32 bias for bf16 results; so the loops add it.
+template <class T>
+class LstmCellBias {
+ public:
+  __device__ LstmCellBias(const LstmForwardArrays<T>& f, int64_t d, int64_t unit) {
+    const int64_t H = f.shape.hidden;
+    const float* b = unit < H ? f.b[d] : nullptr;
+    RONDO_UNROLL_ALL
+    for (int g = 0; g < 4; ++g) bias_[g] = b ? b[g * H + unit] : 0.0f;
+  }
+  __device__ float added_to(T pre, int gate) const { return to_float(pre) + bias_[gate]; }
+
+ private:
+  float bias_[4];
+};
+template <>
+class LstmCellBias<float> {
+ public:
+  __device__ LstmCellBias(const LstmForwardArrays<float>&, int64_t, int64_t) {}
+  __device__ float added_to(float pre, int) const { return pre; }
 };
 
 template <class T>

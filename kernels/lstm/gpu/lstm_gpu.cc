@@ -11,9 +11,9 @@
 namespace rondo {
 namespace {
 
-// pre = x W^T + b.
+// pre = x W^T, in f32 with b.
 GemmArgs input_product(const LstmDims& dims, DType t, int64_t rows) {
-  GemmArgs g = lstm_product(rows, 4 * dims.hidden, dims.input, t, DType::f32);
+  GemmArgs g = lstm_product(rows, 4 * dims.hidden, dims.input, t, t);
   g.transpose_b = true;
   g.lda = g.ldb = dims.input, g.ldc = 4 * dims.hidden;
   return g;
@@ -96,7 +96,7 @@ LstmGpuForwardSpace forward_space(Carver& carver, const Context& context, const 
   const int64_t D = dims.directions, H = dims.hidden, P = dims.output();
   const int64_t N = capacity.sequences, states = D * N;
   LstmGpuForwardSpace s;
-  s.pre = carver.take<float>(D * capacity.rows * 4 * H, sizeof(float));
+  s.pre = carver.take(D * capacity.rows * 4 * H, size_of(t));
   s.c = carver.take<float>(states * H, sizeof(float));
   s.h_cell = dims.projection ? carver.take(states * H, size_of(t)) : nullptr;
   s.flags = take_flags(carver, dims);
@@ -207,8 +207,9 @@ void lstm_gpu_input_products(const Context& context, const LstmForwardArgs& a,
     g.spare_rows = true;
     g.a = a.x.data;
     g.b = a.weights[d].w.data;
-    g.c = space.pre + d * rows * 4 * a.dims.hidden;
-    g.bias = a.weights[d].b;
+    g.c = static_cast<std::byte*>(space.pre) +
+          static_cast<size_t>(d * rows * 4 * a.dims.hidden) * size_of(a.x.dtype);
+    if (a.x.dtype == DType::f32) g.bias = a.weights[d].b;  // else the time loops add it
     lstm_set_gemm_workspace(g, space);
     run(context, g);
   }

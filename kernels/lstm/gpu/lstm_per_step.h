@@ -50,8 +50,11 @@ __device__ T lstm_forward_cell_at(const LstmForwardArrays<T>& f, int64_t d, int6
                                   int64_t u, const float (&recurrent)[4]) {
   const LstmShape& s = f.shape;
   const int64_t H = s.hidden, row = s.layout.row_offsets[t] + n, at = s.plane_row(d, row);
+  T pre[4];
+  for (int g = 0; g < 4; ++g) pre[g] = f.pre[(at * 4 + g) * H + u];
+  const LstmCellBias<T> bias(f, d, u);
   float gate[4];
-  for (int g = 0; g < 4; ++g) gate[g] = f.pre[(at * 4 + g) * H + u] + recurrent[g];
+  for (int g = 0; g < 4; ++g) gate[g] = bias.added_to(pre[g], g) + recurrent[g];
   float& c = f.c[s.state(d, n) * H + u];
   const T h = to<T>(lstm_cell_forward<T>(gate, c));
   if (f.cells) f.cells[at * H + u] = c;

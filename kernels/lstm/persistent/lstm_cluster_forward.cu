@@ -73,7 +73,7 @@ __device__ void load_initial_h(const Forward<T>& f, const Share& share, int64_t 
 // What a thread keeps of its cell in one sequence per tile.
 template <class T, int tiles>
 struct Cells {
-  float pre[tiles][4];  // of the coming step
+  T pre[tiles][4];  // of the coming step
   float gate[tiles][4];
   float c[tiles];
   T h[tiles];
@@ -94,8 +94,7 @@ struct Cells {
     RONDO_UNROLL_ALL
     for (int tile = 0; tile < tiles; ++tile) {
       if (p.sequence(tile) >= step.active || p.unit >= H) continue;
-      const float* from =
-          f.pre + f.shape.plane_row(p.d, step.row + p.sequence(tile)) * 4 * H + p.unit;
+      const T* from = f.pre + f.shape.plane_row(p.d, step.row + p.sequence(tile)) * 4 * H + p.unit;
       RONDO_UNROLL_ALL
       for (int g = 0; g < 4; ++g) pre[tile][g] = from[g * H];
     }
@@ -171,6 +170,7 @@ __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward<T> f) {
   typename Shared::Product product;
   load_weights(f, p, s, product);
   load_initial_h(f, share, p.d, s);
+  const LstmCellBias<T> bias(f, p.d, p.unit);
   Cells<T, tiles> cells = {};
   cells.load_states(f, share, p);
   const auto frame_at = [&](int64_t step) { return load_frame(f.shape.layout, share, p.d, step); };
@@ -191,7 +191,9 @@ __global__ void __launch_bounds__(threads, 1) cluster_forward(Forward<T> f) {
       gather_gates(rows[0], p, sum);
       if (p.sequence(tile) < now.active && p.unit < f.shape.hidden) {
         RONDO_UNROLL_ALL
-        for (int g = 0; g < 4; ++g) cells.gate[tile][g] = cells.pre[tile][g] + sum[g];
+        for (int g = 0; g < 4; ++g) {
+          cells.gate[tile][g] = bias.added_to(cells.pre[tile][g], g) + sum[g];
+        }
         cells.h[tile] = to<T>(lstm_cell_forward<T>(cells.gate[tile], cells.c[tile]));
         s.h[1 - buffer][p.sequence(tile)][p.unit] = to_stored(cells.h[tile]);
       }

@@ -14,17 +14,19 @@ namespace rondo::RONDO_GPU {
 namespace grid {
 
 // One cell's inputs that do not depend on the step before; zeros where there is no such cell.
+template <class T>
 struct ForwardInputs {
-  float pre[4], c;
+  T pre[4];
+  float c;
 };
 
-template <class F, class Place>
-__device__ ForwardInputs load_forward_inputs(const F& f, const Step& step, int64_t first,
-                                             const Place& p) {
-  ForwardInputs in = {};
+template <class T, class F, class Place>
+__device__ ForwardInputs<T> load_forward_inputs(const F& f, const Step& step, int64_t first,
+                                                const Place& p) {
+  ForwardInputs<T> in = {};
   const int64_t n = p.sequence_of(first), H = f.shape.hidden;
   if (!p.has_cell() || n < 0 || n >= step.active) return in;
-  const float* pre = f.pre + f.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
+  const T* pre = f.pre + f.shape.plane_row(p.d, step.row + n) * 4 * H + p.unit;
   RONDO_UNROLL_ALL
   for (int g = 0; g < 4; ++g) in.pre[g] = pre[g * H];
   in.c = f.c[f.shape.state(p.d, n) * H + p.unit];

@@ -11,8 +11,8 @@ namespace rondo::RONDO_GPU {
 namespace {
 
 using namespace grid_cluster;
-using grid::ForwardInputs;
 using grid::store_final_states;
+using Inputs = grid::ForwardInputs<bf16>;
 
 struct Forward : LstmForwardArrays<bf16> {
   int64_t exchanged_cells;  // of a row; H, padded
@@ -62,7 +62,7 @@ __device__ void multiply(const Forward& f, Shared<P>& s) {
 
 // The columns of a thread's cell.
 struct ForwardColumns {
-  Column<const float> pre;
+  Column<const bf16> pre;
   Column<float> c, cells;
   Column<bf16> y, gates, exchanged;
 
@@ -98,11 +98,11 @@ __device__ void load_states(const Forward& f, const ForwardColumns& columns, con
 }
 
 // What does not depend on the step before; zeros where there is nothing to compute.
-__device__ ForwardInputs load_inputs(const Forward& f, const ForwardColumns& columns, int row,
-                                     int n, bool computed) {
-  ForwardInputs in = {};
+__device__ Inputs load_inputs(const Forward& f, const ForwardColumns& columns, int row, int n,
+                              bool computed) {
+  Inputs in = {};
   if (!computed) return in;
-  const float* pre = columns.pre.at(row);
+  const bf16* pre = columns.pre.at(row);
   RONDO_UNROLL_ALL
   for (int g = 0; g < 4; ++g) in.pre[g] = pre[g * f.shape.hidden];
   in.c = *columns.c.at(n);
@@ -110,14 +110,14 @@ __device__ ForwardInputs load_inputs(const Forward& f, const ForwardColumns& col
 }
 
 __device__ void store_outputs(const Forward& f, const ForwardColumns& columns, int row, int n,
-                              const ForwardInputs& activated, bf16 h) {
+                              const float (&gate)[4], float c, bf16 h) {
   *columns.y.at(row) = h;
-  *columns.c.at(n) = activated.c;
-  if (f.cells) *columns.cells.at(row) = activated.c;
+  *columns.c.at(n) = c;
+  if (f.cells) *columns.cells.at(row) = c;
   if (!f.gates) return;
   bf16* gates = columns.gates.at(row);
   RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) gates[g * f.shape.hidden] = to_bf16(activated.pre[g]);
+  for (int g = 0; g < 4; ++g) gates[g * f.shape.hidden] = to_bf16(gate[g]);
 }
 
 // A pass's new h is announced before anything else is stored.
@@ -126,13 +126,14 @@ __device__ void compute_cells(const Forward& f, Shared<P>& s) {
   const PlaceOf<P> p(f.shape.hidden, f.exchanged_cells);
   const ForwardColumns columns(f, p);
   load_states(f, columns, p);
+  const LstmCellBias<bf16> bias(f, p.d, p.unit);
   Turn turn;
   for (Walk walk(f.shape.layout, p.d == 0); !walk.done(); walk.advance()) {
     for (int pass = p.team, n = p.sequence; pass * pass_sequences < walk.now.active;
          pass += P::teams, n += PlaceOf<P>::round, ++turn.n) {
       const int row = walk.now.first + n;
       const bool mine = n < walk.now.active, computed = mine && p.real;
-      ForwardInputs in = load_inputs(f, columns, row, n, computed);
+      Inputs in = load_inputs(f, columns, row, n, computed);
       const Inbox<P>& inbox = exchange_sums(s, p.team, p.thread, turn);
       float sum[4] = {};
       RONDO_UNROLL_ALL
@@ -141,12 +142,13 @@ __device__ void compute_cells(const Forward& f, Shared<P>& s) {
         RONDO_UNROLL_ALL
         for (int g = 0; g < 4; ++g) sum[g] += q.of_row[g];
       }
+      float gate[4];
       RONDO_UNROLL_ALL
-      for (int g = 0; g < 4; ++g) in.pre[g] += sum[g];
-      const bf16 h = to_bf16(lstm_cell_forward<bf16>(in.pre, in.c));
+      for (int g = 0; g < 4; ++g) gate[g] = bias.added_to(in.pre[g], g) + sum[g];
+      const bf16 h = to_bf16(lstm_cell_forward<bf16>(gate, in.c));
       announce(mine && p.announces ? columns.exchanged.at(row) : nullptr, p.unit % 2 == 0,
                computed ? h : to_bf16(0.0f));
-      if (computed) store_outputs(f, columns, row, n, in, h);
+      if (computed) store_outputs(f, columns, row, n, gate, in.c, h);
     }
   }
   store_final_states(f, p);

@@ -42,23 +42,24 @@ __device__ void load_weights(const Forward<T>& f, ForwardShared<Product>& s, Pro
 
 template <int rows, int cells, class T>
 __device__ void forward_cell(const Forward<T>& f, const Step& step, int64_t first,
-                             const Place<cells>& p, ForwardInputs in, const Parts<rows>& parts,
-                             int buffer) {
+                             const Place<cells>& p, ForwardInputs<T> in,
+                             const LstmCellBias<T>& bias, const Parts<rows>& parts, int buffer) {
   const LstmShape& s = f.shape;
   const int64_t n = first + p.sequence, H = s.hidden;
   if (p.sequence < 0 || n >= step.active) return;
+  float gate[4];
   RONDO_UNROLL_ALL
   for (int g = 0; g < 4; ++g) {
-    in.pre[g] += total(parts, buffer, g * cells + p.cell, p.sequence);
+    gate[g] = bias.added_to(in.pre[g], g) + total(parts, buffer, g * cells + p.cell, p.sequence);
   }
-  const T h = to<T>(lstm_cell_forward<T>(in.pre, in.c));
+  const T h = to<T>(lstm_cell_forward<T>(gate, in.c));
   const int64_t row = step.row + n, at = s.plane_row(p.d, row);
   f.y[(row * s.directions + p.d) * H + p.unit] = h;
   f.c[s.state(p.d, n) * H + p.unit] = in.c;
   if (f.cells) f.cells[at * H + p.unit] = in.c;
   if (!f.gates) return;
   RONDO_UNROLL_ALL
-  for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + p.unit] = to<T>(in.pre[g]);
+  for (int g = 0; g < 4; ++g) f.gates[(at * 4 + g) * H + p.unit] = to<T>(gate[g]);
 }
 
 template <int cells, class T>
@@ -81,11 +82,12 @@ __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Prod
   Product product;
   load_weights(f, shared_memory, product);
   load_states(f, p);
+  const LstmCellBias<T> bias(f, p.d, p.unit);
   const int64_t frames = s.layout.extent->frames;
   int buffer = 0;
   for (int64_t step = 0; step < frames; ++step) {
     const Step now = step_at(s.layout, p.d, step), before = step_at(s.layout, p.d, step - 1);
-    ForwardInputs in = load_forward_inputs(f, now, 0, p);
+    ForwardInputs<T> in = load_forward_inputs<T>(f, now, 0, p);
     flags.wait_for(static_cast<uint32_t>(step));
     for (int64_t first = 0; first < now.active; first += pass_sequences) {
       const auto h_before = [&](int n) -> const T* {
@@ -104,8 +106,8 @@ __global__ void __launch_bounds__(threads, 1) grid_forward(Forward<typename Prod
         product.template multiply<false>(shared_memory.product, h_before, width, part);
       }
       __syncthreads();
-      forward_cell(f, now, first, p, in, parts, buffer);
-      in = load_forward_inputs(f, now, first + pass_sequences, p);
+      forward_cell(f, now, first, p, in, bias, parts, buffer);
+      in = load_forward_inputs<T>(f, now, first + pass_sequences, p);
       buffer = 1 - buffer;
     }
     flags.announce(static_cast<uint32_t>(step + 1));
