@@ -56,11 +56,10 @@ const char* name_of(DatasetProblem::Kind kind) {
   return "?";
 }
 
-std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utterances,
-                      const std::string& manifest, size_t limit) {
+std::string summarize(const std::vector<DatasetProblem>& problems, int64_t all,
+                      std::string_view noun, const std::string& manifest, size_t limit) {
   std::ostringstream out;
-  out << manifest << ": " << problems.size() << " of " << utterances
-      << " utterances cannot be used";
+  out << manifest << ": " << problems.size() << " of " << all << " " << noun << "s cannot be used";
   const char* separator = ": ";
   for (Kind kind : {Kind::unreadable, Kind::text, Kind::too_short, Kind::too_long, Kind::target}) {
     const auto n = std::count_if(problems.begin(), problems.end(),
@@ -107,7 +106,8 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   options_.lengths = nullptr;
   settle_dimensions(found, dims);
 
-  const auto utterances = static_cast<int64_t>(items_.size());
+  const auto all = static_cast<int64_t>(items_.size());
+  const char* const noun = all == 0 ? "utterance" : noun_of(items_.front().entry.kind);
   size_t kept = 0;
   for (size_t i = 0; i < items_.size(); ++i) {
     if (found[i]) {
@@ -125,12 +125,12 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   // One who has to mend them wants them all.
   constexpr size_t most = 1000;
   if (items_.empty() || fatal) {
-    const std::string all = summarize(problems_, utterances, manifest_path_, most);
-    const size_t first_line = std::min(all.find('\n'), all.size());
+    const std::string list = summarize(problems_, all, noun, manifest_path_, most);
+    const size_t first_line = std::min(list.find('\n'), list.size());
     const bool texts = std::any_of(problems_.begin(), problems_.end(),
                                    [](const auto& p) { return p.kind == Kind::text; });
-    fail_input(all.substr(0, first_line), texts ? options_.text_advice : "",
-               fatal ? "" : "; leaving them out leaves none", all.substr(first_line));
+    fail_input(list.substr(0, first_line), texts ? options_.text_advice : "",
+               fatal ? "" : "; leaving them out leaves none", list.substr(first_line));
   }
 }
 

@@ -101,9 +101,10 @@ struct DatasetOptions {
 
 const char* name_of(DatasetProblem::Kind kind);
 
-// Counts by kind, then at most `limit` of the problems, each on a line of its own.
-std::string summarize(const std::vector<DatasetProblem>& problems, int64_t utterances,
-                      const std::string& manifest, size_t limit = 10);
+// Counts by kind, then at most `limit` of the problems, each on a line of its own. `all`: how many
+// utterances there were, good ones too; `noun`: what they are called, noun_of().
+std::string summarize(const std::vector<DatasetProblem>& problems, int64_t all,
+                      std::string_view noun, const std::string& manifest, size_t limit = 10);
 
 class ManifestDataset final : public Dataset {
  public:

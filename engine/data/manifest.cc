@@ -261,6 +261,7 @@ const char* name_of(InputKind kind) {
 }
 
 const char* field_of(InputKind kind) { return input_names.at(static_cast<size_t>(kind)); }
+const char* noun_of(InputKind kind) { return kind == InputKind::image ? "line" : "utterance"; }
 
 AudioSegment ManifestEntry::segment() const {
   return {offset, duration.value_or(-1), channel.value_or(-1)};

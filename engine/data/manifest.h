@@ -47,6 +47,8 @@ enum class InputKind : uint8_t { recording, features, image };
 const char* name_of(InputKind kind);
 // "audio_filepath", ...
 const char* field_of(InputKind kind);
+// What people call one of such data: "line" of images, else "utterance".
+const char* noun_of(InputKind kind);
 
 struct ManifestEntry {
   int64_t line = 0;  // from 1

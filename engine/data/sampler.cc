@@ -192,7 +192,7 @@ int64_t training_cost(int64_t frames, int64_t labels, int64_t weights) {
 Sampler::Sampler(int64_t size, std::function<int32_t(int64_t, uint64_t)> frames,
                  const SamplerConfig& config, Draws draws)
     : size_(size), frames_(std::move(frames)), config_(config), draws_(std::move(draws)) {
-  if (size < 1) fail_input("there are no utterances to make batches of");
+  if (size < 1) fail_input("there is nothing to make batches of");
 }
 
 void Sampler::plan(uint64_t epoch) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/sync/synchronizer.h"
+#include "engine/train/model/open_data.h"
 #include "engine/train/recognition/evaluation.h"
 #include "engine/train/state/trained_model.h"
 #include "kernels/base/error.h"
@@ -49,8 +50,8 @@ void ResultsInFlight::note_nonfinite(const Expected& batch, const std::vector<fl
 void ResultsInFlight::note_skipped(int64_t step) {
   const TrainingState& state = setup_.state;
   report_.message(str("warning: step ", step, ": the gradient is not finite; skipped (",
-                      state.skipped,
-                      " so far); its utterances: ", names_of(*setup_.train, since_update_)));
+                      state.skipped, " so far); its ", noun_of(input_kind(config_.features.type)),
+                      "s: ", names_of(*setup_.train, since_update_)));
   if (config_.training.non_finite != OnNonFinite::stop &&
       state.skipped_in_a_row < config_.training.non_finite_limit) {
     return;

@@ -146,7 +146,7 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
   if (data.problems().empty()) return;
   message("warning: left out: " +
           summarize(data.problems(), data.size() + static_cast<int64_t>(data.problems().size()),
-                    manifest));
+                    noun_of(input_kind(config_.features.type)), manifest));
   for (const DatasetProblem& p : data.problems()) {
     const LogField fields[] = {
         {"event", std::string("left_out")}, {"where", p.where}, {"what", p.what}};

@@ -37,14 +37,15 @@ std::string hashes_of_parts(const ManifestDataset* data) {
   return hashes.dump();
 }
 
-// InputError where the parts' hashes are not those of rank 0.
-void require_same_data(const ManifestDataset* data, const std::string& manifest,
-                       const std::string& own, const std::string& first) {
+// InputError where the parts' hashes are not those of rank 0. `noun`: noun_of() the data.
+void require_same_data(const ManifestDataset* data, std::string_view noun,
+                       const std::string& manifest, const std::string& own,
+                       const std::string& first) {
   if (own == first) return;
   const Json mine = Json::parse(own), other = Json::parse(first);
   const auto n = mine.at(size_t{0}).get<int64_t>(), others = other.at(size_t{0}).get<int64_t>();
   if (n != others) {
-    fail_input(manifest, ": holds ", n, " utterances that can be used, that of rank 0 ", others);
+    fail_input(manifest, ": holds ", n, " ", noun, "s that can be used, that of rank 0 ", others);
   }
   size_t part = 0;
   const auto hash = [&](const Json& of) { return of.at(part + 1).get<uint64_t>(); };
@@ -312,8 +313,8 @@ class Setup {
     ranks_.at_first([&] {
       // Runs of before this was kept do not say.
       if (s_.state.data_hash == 0 || s_.state.data_hash == hash_of(*s_.train)) return;
-      fail_input(config_.data.train, ": holds other utterances, texts or lengths than the run in ",
-                 config_.training.checkpoint_dir,
+      fail_input(config_.data.train, ": holds other ", noun_of(input_kind(config_.features.type)),
+                 "s, texts or lengths than the run in ", config_.training.checkpoint_dir,
                  " was trained on; start a new run with --init-from");
     });
   }
@@ -323,8 +324,9 @@ class Setup {
     const std::string train = hashes_of_parts(s_.train.get()), dev = hashes_of_parts(s_.dev.get());
     const std::string first_train = ranks_.broadcast(train), first_dev = ranks_.broadcast(dev);
     ranks_.together([&] {
-      require_same_data(s_.train.get(), config_.data.train, train, first_train);
-      require_same_data(s_.dev.get(), config_.data.dev, dev, first_dev);
+      const char* const noun = noun_of(input_kind(config_.features.type));
+      require_same_data(s_.train.get(), noun, config_.data.train, train, first_train);
+      require_same_data(s_.dev.get(), noun, config_.data.dev, dev, first_dev);
     });
   }
 

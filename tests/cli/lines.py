@@ -39,7 +39,7 @@ def test_from_a_folder_of_lines_to_a_model():
         if os.geteuid() != 0:
             (root / "shut").mkdir(mode=0o500)
             fails("prepare", "lines", two, root / "shut", errs="shut: cannot be written: Permission denied")
-        fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 utterances", "blank.png"])
+        fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 lines", "blank.png"])
         test = manifest(root / "mine" / "test.jsonl")
         sheets_of_what_is_seen(root, scans)
         run("prepare", "lines", scans, root / "two", "--test", 0, says=f"lines-small.toml data={root}/two data.test=\n")
@@ -345,6 +345,13 @@ def test_lines_are_normalised_alone():
         base = [root / "layers.toml"] + [setting for setting in LINES if not setting.startswith("model.")]
         words = ["data.dev=", "data.test=", "training.max_steps=20"]
         train(root / "mine", root / "run", *words, base=base)
+        own = manifest(root / "mine" / "train.jsonl")
+        image = (root / "mine" / own[3]["image_filepath"]).resolve()
+        whole = image.read_bytes()
+        image.write_bytes(whole[:40])
+        fails("train", *base, f"data={root}/mine", f"training.checkpoint_dir={root}/cut", *words, lines=2,
+              errs=[f"1 of {len(own)} lines cannot be used: 1 unreadable", "train.jsonl:4: "])
+        image.write_bytes(whole)
         paths = [(root / "mine" / line["image_filepath"]).resolve() for line in manifest(root / "mine" / "test.jsonl")]
         paths = [path for path in paths if path.parent == paths[0].parent]  # of one name in one folder
         run("transcribe", root / "run", *paths, "--format", "npy", "--out", root / "all")

@@ -164,8 +164,8 @@ TEST_CASE("everything that cannot be trained on is found at once", "[dataset]") 
                     Contains("9 of 10 utterances cannot be used: 3 unreadable, 1 with text "
                              "outside the alphabet, 3 with fewer frames") &&
                         Contains("gone.wav") && Contains("repeat.wav"));
-  const std::string brief = summarize(d.problems(), 10, "m", 2);
-  CHECK_THAT(brief, Contains("and 7 more"));
+  const std::string brief = summarize(d.problems(), 10, "line", "m", 2);
+  CHECK_THAT(brief, Contains("m: 9 of 10 lines cannot be used") && Contains("and 7 more"));
 }
 
 TEST_CASE("a manifest of which nothing is left is named", "[dataset]") {

@@ -166,7 +166,8 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
   list = std::move(kept);
 }
 
-[[noreturn]] void fail_unusable(const DataSummary& summary, const char* end) {
+[[noreturn]] void fail_unusable(const DataSummary& summary, std::string_view noun,
+                                const char* end) {
   std::string text;
   size_t shown = 0;
   for (const auto& [cause, problems] : summary.left_out) {
@@ -177,7 +178,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
       if (shown++ < 10) text += str("\n  ", p.where.empty() ? "" : p.where + ": ", p.what);
     }
   }
-  fail_input("of ", summary.listed, " utterances ", text, end);
+  fail_input("of ", summary.listed, " ", noun, "s ", text, end);
 }
 
 // The same for every order of the list.
@@ -368,9 +369,10 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
   DataSummary summary;
   summary.listed = static_cast<int64_t>(list.size());
   summary.never_found = unused_replacements(list, o.text);
+  const char* const noun = list.empty() ? "utterance" : noun_of(list.front().kind);
   sift(list, readers, o, summary);
-  if (list.empty()) fail_unusable(summary, "\nthere is nothing left to train on");
-  if (o.strict && !summary.left_out.empty()) fail_unusable(summary, "");
+  if (list.empty()) fail_unusable(summary, noun, "\nthere is nothing left to train on");
+  if (o.strict && !summary.left_out.empty()) fail_unusable(summary, noun, "");
   summary.division = divide(list, o);
   if (o.cut) cut_lines(list, *readers.images, folder, o.threads);
   std::vector<corpus::Split> splits;

@@ -53,8 +53,6 @@ CmvnMode cmvn_mode_of(const FeaturesConfig& features) {
   return CmvnMode::none;
 }
 
-const char* noun_of(InputKind kind) { return kind == InputKind::image ? "line" : "utterance"; }
-
 TargetKind target_kind(Task task) {
   switch (task) {
     case Task::ctc:
@@ -173,7 +171,7 @@ void require_readable(const ManifestDataset& data, const Config& config) {
   const int64_t all = data.size() + static_cast<int64_t>(problems.size());
   const double limit = config.data.unreadable_limit;
   if (static_cast<double>(unreadable) <= limit * static_cast<double>(all)) return;
-  fail_input(summarize(problems, all, config.data.train),
+  fail_input(summarize(problems, all, noun_of(input_kind(config.features.type)), config.data.train),
              "\nmore files cannot be read than data.unreadable_limit, ", limit, ", allows");
 }
 
@@ -325,8 +323,9 @@ Alphabet make_alphabet(const Config& config, const Manifest& manifest) {
   if (!transcripts.empty()) {
     Alphabet alphabet = Alphabet::from_transcripts(transcripts);
     if (alphabet.symbols().empty()) {
-      fail_input(config.data.train, ": the texts of all ", transcripts.size(),
-                 " utterances are empty: there is no character to learn");
+      fail_input(config.data.train, ": the texts of all ", transcripts.size(), " ",
+                 noun_of(input_kind(config.features.type)),
+                 "s are empty: there is no character to learn");
     }
     return alphabet;
   }
@@ -337,8 +336,8 @@ Alphabet make_alphabet(const Config& config, const Manifest& manifest) {
   }
   if (largest == 0 && std::any_of(manifest.entries.begin(), manifest.entries.end(),
                                   [](const ManifestEntry& e) { return e.labels.has_value(); })) {
-    fail_input(config.data.train,
-               ": the labels of all utterances are empty: there is none to learn");
+    fail_input(config.data.train, ": the labels of all ", noun_of(input_kind(config.features.type)),
+               "s are empty: there is none to learn");
   }
   return Alphabet::of_numbers(largest);
 }

@@ -23,8 +23,6 @@ LineConfig line_config(const FeaturesConfig& features);
 CmvnMode cmvn_mode_of(const FeaturesConfig& features);
 // What a model with these features reads.
 InputKind input_kind(FeatureType type);
-// What one of such data is called where results are shown: "line" of images, else "utterance".
-const char* noun_of(InputKind kind);
 TargetKind target_kind(Task task);
 
 // Throws InputError for settings that the kind of features leaves without effect.
