@@ -15,6 +15,7 @@
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/command_line/recipes.h"
 #include "tools/prepare/line_preview.h"
 #include "tools/prepare/list_summary.h"
 #include "tools/prepare/progress.h"
@@ -57,8 +58,7 @@ int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
   print_summary(s, kind);
   const char* type = kind == InputKind::features ? " features.type=ready" : "";
   // What is the default for recordings is no net for lines.
-  const char* recipe =
-      kind == InputKind::image ? "rondo train tools/recipes/lines-small.toml " : "";
+  const char* recipe = kind == InputKind::image ? "rondo train lines-small " : "";
   std::string direction;
   if (o.direction != "ltr") direction = " features.direction=" + o.direction;
   // data=DIR stands for all three manifests; a part that is not there has to be taken back.
@@ -128,7 +128,7 @@ void add_folder(Command& parent) {
 // Where there are no settings, those of images by default.
 Config preview_config(const ListOptions& o) {
   if (!o.config.empty()) {
-    const Config config = load_config(o.config);
+    const Config config = load_config(configuration_file(o.config));
     if (config.features.type != FeatureType::image) {
       fail_input(o.config, ": features.type is not \"image\": its settings are not for lines");
     }

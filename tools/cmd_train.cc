@@ -348,9 +348,10 @@ int run_train(const TrainOptions& given) {
 void add_train(Command& program) {
   Command& command = program.add_command("train", "Train a model");
   auto o = std::make_shared<TrainOptions>();
-  command.add_option("config", o->words,
-                     "a TOML file, and settings that override it: key=value, or data=DIR for a "
-                     "prepared corpus");
+  command.add_option(
+      "config", o->words,
+      "a TOML file or a recipe's name, and settings that override it: key=value, or data=DIR for a "
+      "prepared corpus");
   command.add_flag(
       "--resume", o->resume,
       "continue from the newest checkpoint; --resume DIR takes the settings of that run");
@@ -390,8 +391,7 @@ void add_train(Command& program) {
                    "run every kernel beside its reference and stop at the first difference (slow)");
   command.add_flag("--help-config", o->help_config, "list all settings with their defaults");
   command.add_flag("--print-config", o->print_config, "print the resolved settings and stop");
-  command.footer(
-      "\nExample:  rondo train tools/recipes/fsdd.toml data=digits training.checkpoint_dir=run\n");
+  command.footer("\nExample:  rondo train fsdd data=digits training.checkpoint_dir=run\n");
   command.action([o] { return run_train(*o); });
 }
 

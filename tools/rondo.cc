@@ -22,7 +22,7 @@ constexpr const char* version = "rondo " RONDO_VERSION;
 constexpr const char* footer = R"(
 Example: from recordings to text
   rondo prepare speech-demo corpus
-  rondo train tools/recipes/speech-demo.toml data=corpus training.checkpoint_dir=model
+  rondo train speech-demo data=corpus training.checkpoint_dir=model
   rondo eval model corpus/test.jsonl
   rondo transcribe model recording.wav
 

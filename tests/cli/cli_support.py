@@ -39,7 +39,7 @@ def check(condition, *message):
         raise AssertionError(" ".join(str(m) for m in message))
 
 
-def start(*words, preexec_fn=None, **popen):
+def start(*words, program=RONDO, preexec_fn=None, **popen):
     """The command, running, its output readable as text."""
     popen.setdefault("stdout", subprocess.PIPE)
     popen.setdefault("stderr", subprocess.PIPE)
@@ -51,7 +51,7 @@ def start(*words, preexec_fn=None, **popen):
         if preexec_fn:
             preexec_fn()
 
-    return subprocess.Popen([RONDO, *map(str, words)], preexec_fn=before, **popen)
+    return subprocess.Popen([program, *map(str, words)], preexec_fn=before, **popen)
 
 
 class Patience:

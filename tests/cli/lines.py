@@ -28,7 +28,7 @@ def test_from_a_folder_of_lines_to_a_model():
         (scans / "book1" / "cut.gt.txt").write_text("abc")
         run("prepare", "lines", scans, root / "mine", "--dev", 0.17, "--test", 0.17,
             says=["divided by folder: none is in two parts", "4 characters: space a b c", "left out, blank: 1 of 74",
-                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", f"train with rondo train tools/recipes/lines-small.toml data={root}/mine\n"])
+                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", f"train with rondo train lines-small data={root}/mine\n"])
         two = root / "of-two"
         two.mkdir()
         for name in ("a", "b"):
@@ -42,7 +42,7 @@ def test_from_a_folder_of_lines_to_a_model():
         fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 lines", "blank.png"])
         test = manifest(root / "mine" / "test.jsonl")
         sheets_of_what_is_seen(root, scans)
-        run("prepare", "lines", scans, root / "two", "--test", 0, says=f"lines-small.toml data={root}/two data.test=\n")
+        run("prepare", "lines", scans, root / "two", "--test", 0, says=f"lines-small data={root}/two data.test=\n")
         train(root / "two", root / "brief", "data.test=", "training.max_steps=1", base=LINES)
         check(len(test) == 12 and len({line["folder"] for line in test}) == 1, test)
 

@@ -296,6 +296,23 @@ def test_wrong_configuration_file():
         fails("train", file, errs="c.toml:1: ")
 
 
+def test_recipes_are_named():
+    """As installed: in ../share from the program. A file of the name goes first."""
+    with folder() as root:
+        installed, recipes = root / "bin" / "rondo", root / "share" / "rondo" / "recipes"
+        installed.parent.mkdir()
+        shutil.copy(RONDO, installed)
+        recipes.mkdir(parents=True)
+        (recipes / "small.toml").write_text("[model]\nhidden = 77\n")
+        (recipes / "large.toml").write_text("[model]\nhidden = 777\n")
+        run("train", "small", "--print-config", program=installed, says="hidden = 77\n")
+        fails("train", "smal", "--print-config", program=installed,
+              errs=[f"'smal' is neither a file nor a recipe; those in {recipes} are large, small"])
+        fails("train", "./small", "--print-config", program=installed, errs="./small: cannot be opened")
+        (root / "small").write_text("[model]\nhidden = 7\n")
+        run("train", "small", "--print-config", program=installed, cwd=root, says="hidden = 7\n")
+
+
 def test_settings_override_the_file_and_are_printed():
     with folder() as root:
         (root / "c.toml").write_text("[model]\nhidden = 8\n[training]\nepochs = 7\n")

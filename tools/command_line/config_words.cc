@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
 #include "tools/command_line/path_words.h"
+#include "tools/command_line/recipes.h"
 
 namespace rondo {
 
@@ -51,6 +52,7 @@ Config config_from_words(const std::vector<std::string>& words,
     overrides.insert(overrides.begin(), "training.checkpoint_dir=" + file);
     file = settings_of_run(file);
   } else {
+    file = configuration_file(file);
     require_configuration(file);
   }
   overrides.insert(overrides.end(), options.begin(), options.end());
@@ -65,7 +67,7 @@ Config config_from_words(const std::vector<std::string>& words,
 
 std::string config_file_of(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    if (word.find('=') == std::string::npos) return word;
+    if (word.find('=') == std::string::npos) return configuration_file(word);
   }
   return {};
 }

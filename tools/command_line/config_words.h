@@ -1,5 +1,6 @@
-// The configuration of a command line: a TOML file and key=value settings, in any order; where a
-// run goes on, its directory may take the place of the file.
+// The configuration of a command line: a TOML file, or the name of a recipe
+// (tools/command_line/recipes.h), and key=value settings, in any order; where a run goes on, its
+// directory may take the place of the file.
 #pragma once
 
 #include <string>
