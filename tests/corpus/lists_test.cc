@@ -540,7 +540,7 @@ TEST_CASE("lines that cannot be learnt are left out by cause", "[lists]") {
   CHECK_THAT(s.left_out.at("missing or unreadable")[0].what, Contains("broken.png: is no image"));
   CHECK_THAT(s.left_out.at("missing or unreadable")[1].what, Contains("no-image.png: "));
   o.strict = true;
-  CHECK_THROWS_WITH(d.prepare(corpus::list_lines(d.path("")), o), Contains("of 10 utterances"));
+  CHECK_THROWS_WITH(d.prepare(corpus::list_lines(d.path("")), o), Contains("of 10 lines"));
 }
 
 }  // namespace rondo
