@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/ops/lstm/lstm_stack.h"
 #include "engine/session_state.h"
 #include "kernels/devices.h"
 
@@ -76,6 +77,11 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   s.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
   s.context = {options.reference ? Backend::ref : backend_of(options.device), s.device, &s.stream,
                s.pool.get()};
+  if (options.tbptt == 0) {
+    for (Model* made : {&s.train, &s.evaluate, &s.infer}) {
+      stack_lstm_layers(made->graph, s.context);
+    }
+  }
   s.parameters = std::make_unique<Parameters>(
       s.train.graph, *s.device, -1,
       options.training ? Parameters::Gradients::allocated : Parameters::Gradients::absent);

@@ -18,6 +18,7 @@
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_prediction.h"
 #include "kernels/lstm/lstm_step.h"
+#include "kernels/lstm/stack/lstm_stack.h"
 #include "kernels/norm/norm.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pack/pack.h"
@@ -38,6 +39,8 @@ std::span<const std::span<const Variant>> all_ops() {
       lstm_backward_variants(),
       lstm_weight_grad_variants(),
       lstm_step_variants(),
+      lstm_stack_forward_variants(),
+      lstm_stack_backward_variants(),
       gemm_variants(),
       pointwise_variants(),
       pointwise_grad_variants(),
@@ -93,6 +96,8 @@ std::span<const std::span<const Variant>> all_ops() {
 Chooser chooser_of(std::string_view op) {
   if (op == LstmForwardArgs::op) return choose_lstm_forward;
   if (op == LstmBackwardArgs::op) return choose_lstm_backward;
+  if (op == LstmStackForwardArgs::op) return choose_lstm_stack_forward;
+  if (op == LstmStackBackwardArgs::op) return choose_lstm_stack_backward;
   return nullptr;
 }
 

@@ -142,8 +142,12 @@ int main(int argc, char** argv) {
                  "go on after this one, named as --list and --announce name it");
   app.add_flag(
       "--no-peers", [&] { options.peers = false; }, "without other libraries' kernels");
-  app.add_option("--against", options.against,
-                 "check the benchmark shapes, against this variant (ref takes minutes there)");
+  app.add_option(
+         "--against", options.against,
+         "check the benchmark shapes, against the one of these variants that an op has (ref "
+         "takes minutes there)")
+      .delimiter(',')
+      .type_name("NAME");
   app.add_flag("--list", options.list,
                "list the cases and variants, run nothing (--json: with the bytes of each)");
 #ifdef RONDO_INSTRUMENTED

@@ -156,6 +156,7 @@ class Pieces {
   // allows that.
   void share(const Node& node, int now) {
     for (auto [out, in] : rule_of(node.op).in_place) {
+      if (static_cast<size_t>(out) >= node.outputs.size()) continue;
       const ValueId to = node.outputs.at(static_cast<size_t>(out));
       const ValueId from = node.inputs.at(static_cast<size_t>(in));
       if (from == no_value || !may_have(to)) continue;

@@ -119,7 +119,8 @@ struct OpRule {
                                   int64_t multiprocessors) = nullptr;
   // The op whose measured constants the planner takes for this one; nullptr: its own.
   const char* priced_as = nullptr;
-  // Output i may take the memory of input j when nobody reads that input later.
+  // Output i may take the memory of input j when nobody reads that input later. Pairs of outputs
+  // that a node does not have count for nothing.
   std::vector<std::pair<int, int>> in_place = {};
   // Output 0 is a loss: append_backward may start here, with a gradient of 1 for each element.
   bool is_loss = false;

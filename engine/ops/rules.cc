@@ -40,6 +40,8 @@ const std::vector<const OpRule*>& table() {
       &log_softmax_grad_rule(),
       &lstm_rule(),
       &lstm_backward_rule(),
+      &lstm_stack_rule(),
+      &lstm_stack_backward_rule(),
       &lstm_weight_grad_rule(),
       &mse_rule(),
       &pointwise_rule(),

@@ -36,6 +36,8 @@ const OpRule& log_softmax_rule();
 const OpRule& log_softmax_grad_rule();
 const OpRule& lstm_rule();
 const OpRule& lstm_backward_rule();
+const OpRule& lstm_stack_rule();
+const OpRule& lstm_stack_backward_rule();
 const OpRule& lstm_weight_grad_rule();
 const OpRule& mse_rule();
 const OpRule& pointwise_rule();

@@ -208,9 +208,9 @@ struct Options {
   bool announce = false;
   std::string after;
   bool peers = true;  // other libraries' kernels too
-  // Checks the benchmark shapes, against this variant on the same device: `ref` takes minutes
-  // there.
-  std::string against;
+  // Checks the benchmark shapes, against the one of these variants that the op has, on the same
+  // device: `ref` takes minutes there.
+  std::vector<std::string> against;
 };
 
 struct Summary {

@@ -343,7 +343,7 @@ class CaseRun {
 
   void run() {
     for (const Variant& v : variants_) {
-      if (!runner_.wants(v) || v.name == options_.against || !Runner::is_for(e_, v)) continue;
+      if (!runner_.wants(v) || is_judge(v) || !Runner::is_for(e_, v)) continue;
       if (!runner_.turn_of(e_, v)) continue;
       ++runner_.summary.chosen;
       if (options_.list) {
@@ -392,6 +392,11 @@ class CaseRun {
     if (find_wanted(v, *device)) runner_.check(e_, v, *device, wanted_);
   }
 
+  bool is_judge(const Variant& v) const {
+    return std::find(options_.against.begin(), options_.against.end(), v.name) !=
+           options_.against.end();
+  }
+
   // What the outputs should be, in wanted_; false: nobody can tell, which is told.
   bool find_wanted(const Variant& v, Device& device) {
     const Backend judge = options_.against.empty() ? Backend::ref : v.backend;
@@ -405,7 +410,7 @@ class CaseRun {
       return true;
     }
     const auto other = std::find_if(variants_.begin(), variants_.end(), [&](const Variant& o) {
-      return o.backend == v.backend && o.name == options_.against;
+      return o.backend == v.backend && is_judge(o);
     });
     if (other != variants_.end()) {
       auto r = runner_.run_once(e_, *other, runner_.context(v.backend, device, 1));
@@ -414,7 +419,7 @@ class CaseRun {
     }
     if (!wanted_.empty()) return true;
     ++runner_.summary.skipped;
-    runner_.report(e_, v, "skipped", "no results of " + options_.against);
+    runner_.report(e_, v, "skipped", "no results of a variant to compare with");
     return false;
   }
 

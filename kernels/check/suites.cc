@@ -5,6 +5,7 @@ namespace rondo::check {
 Suite full_suite() {
   Suite suite;
   lstm_check(suite);
+  lstm_stack_check(suite);
   gemm_check(suite);
   ctc_check(suite);
   ctc_chunk_check(suite);

@@ -6,6 +6,7 @@
 namespace rondo::check {
 
 void lstm_check(Suite& suite);
+void lstm_stack_check(Suite& suite);
 void gemm_check(Suite& suite);
 void ctc_check(Suite& suite);
 void ctc_chunk_check(Suite& suite);

@@ -190,4 +190,34 @@ LstmPrediction lstm_quickest(const LstmLoop& loop, const GpuLimits& gpu, const M
   return best;
 }
 
+LstmStackPrediction lstm_stack_predicted(const LstmStackShape& stack, const GpuLimits& gpu,
+                                         const MayRun& may_run) {
+  const auto of = [&](int64_t layers) {
+    LstmLoop loop{stack.phase, {}, stack.compute, stack.sequences};
+    loop.dims.directions = static_cast<int>(layers);
+    loop.dims.input = loop.dims.hidden = stack.hidden;
+    return loop;
+  };
+  const bool f32 = stack.compute == DType::f32;
+  const auto size = static_cast<double>(4 * stack.hidden * stack.hidden);
+  const auto rows = static_cast<double>(stack.frames * stack.sequences);
+  const double weight_us = size * static_cast<double>(size_of(stack.compute)) / l2_bytes_per_us;
+  const double product_us = 2 * rows * size / (f32 ? f32_flops_per_us : bf16_flops_per_us);
+  const auto layers = static_cast<double>(stack.layers), frames = static_cast<double>(stack.frames);
+  LstmStackPrediction p;
+  p.in_turn_us =
+      layers * (frames * lstm_quickest(of(1), gpu, may_run).us + product_us + 2 * launch_us);
+  // Each layer's clusters are those of a direction. A launch reads R of its layers.
+  const std::optional<double> step = lstm_predicted_us("cluster_split", of(stack.layers), gpu);
+  if (!step) return p;
+  const double diagonals = up(stack.frames, stack.chunk_frames) + layers - 1;
+  const double copied_us = 2 * rows * static_cast<double>(stack.hidden) *
+                           (stack.phase == LstmPhase::forward ? 1 : 4) *
+                           static_cast<double>(size_of(stack.compute)) / l2_bytes_per_us;
+  p.at_once_us = diagonals * (static_cast<double>(stack.chunk_frames) * *step + 3 * launch_us +
+                              layers * weight_us) +
+                 layers * (product_us + copied_us);
+  return p;
+}
+
 }  // namespace rondo

@@ -41,6 +41,24 @@ struct LstmPrediction {
 // lstm_conditions.
 LstmPrediction lstm_quickest(const LstmLoop& loop, const GpuLimits& gpu, const MayRun& may_run);
 
+// Layers of one H and direction on top of each other (kernels/lstm/stack/lstm_stack.h), one after
+// the other by their quickest time loops, or at once in chunks of `chunk_frames`. Whole passes,
+// with x W^T or dx and launches, in microseconds; at_once_us is nullopt where `cluster_split` does
+// not take the loop.
+struct LstmStackShape {
+  LstmPhase phase = LstmPhase::forward;
+  int64_t layers = 1, hidden = 0, frames = 0, sequences = 1;
+  DType compute = DType::bf16;
+  int64_t chunk_frames = 1;
+};
+struct LstmStackPrediction {
+  double in_turn_us = 0;
+  std::optional<double> at_once_us;
+  bool is_quicker_at_once() const { return at_once_us && *at_once_us < in_turn_us; }
+};
+LstmStackPrediction lstm_stack_predicted(const LstmStackShape& stack, const GpuLimits& gpu,
+                                         const MayRun& may_run);
+
 // As the ops choose (Chooser in kernels/base/dispatch.h): on GPUs the quickest, elsewhere and for
 // calls without arguments nothing. In lstm.cc.
 std::string_view choose_lstm_forward(const Context& context, const void* args,

@@ -13,5 +13,7 @@ inline constexpr bool lstm_forward_grid_cluster_proven = false;
 inline constexpr bool lstm_backward_grid_cluster_proven = false;
 inline constexpr bool lstm_forward_grid_proven = false;
 inline constexpr bool lstm_backward_grid_proven = false;
+inline constexpr bool lstm_stack_forward_wavefront_proven = false;
+inline constexpr bool lstm_stack_backward_wavefront_proven = false;
 
 }  // namespace rondo

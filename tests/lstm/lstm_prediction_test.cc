@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "kernels/lstm/lstm_conditions.h"
+#include "kernels/lstm/stack/lstm_wavefront.h"
 
 using namespace rondo;
 
@@ -246,7 +247,66 @@ std::string table() {
   return out.str();
 }
 
+LstmStackPrediction stack_of(LstmPhase phase, int64_t layers, int64_t hidden, int64_t sequences,
+                             int32_t frames, DType compute = DType::bf16) {
+  const std::vector<LstmDims> dims(static_cast<size_t>(layers), LstmDims{1, hidden, hidden, 0});
+  const PackedCapacity capacity = {frames * sequences, frames, static_cast<int32_t>(sequences)};
+  return lstm_stack_predicted({phase, layers, hidden, frames, sequences, compute,
+                               lstm_wavefront(dims, capacity).chunk_frames},
+                              {}, all);
+}
+
+std::string stack_table() {
+  std::ostringstream out;
+  out << "| layers, H | B, frames | forward, one by one | at once | backward, one by one | at once "
+         "|\n|---|---|---|---|---|---|\n";
+  for (const auto [layers, hidden] : {std::pair{2, 512}, {4, 256}, {4, 512}, {6, 512}}) {
+    for (const int64_t sequences : {1, 16, 64}) {
+      for (const int32_t frames : {200, 1000}) {
+        out << "| " << layers << ", " << hidden << " | " << sequences << ", " << frames;
+        for (const LstmPhase phase : {forward, backward}) {
+          const LstmStackPrediction p = stack_of(phase, layers, hidden, sequences, frames);
+          std::array<char, 64> text;
+          std::snprintf(text.data(), text.size(), " | %.2f | %.2f", p.in_turn_us / 1000,
+                        p.at_once_us.value_or(NAN) / 1000);
+          out << text.data();
+        }
+        out << " |\n";
+      }
+    }
+  }
+  return out.str();
+}
+
+// Whether the page has the table between marks of that name, where it is asked for written anew.
+void check_table(std::string& page, const std::string& name, const std::string& table) {
+  const std::string begin = "<!-- " + name + ": begin -->\n", end = "<!-- " + name + ": end -->";
+  const size_t from = page.find(begin), to = page.find(end);
+  REQUIRE(from != std::string::npos);
+  REQUIRE(to != std::string::npos);
+  if (std::getenv("RONDO_UPDATE_DOCS")) {
+    page.replace(from + begin.size(), to - from - begin.size(), table);
+  }
+  INFO("run lstm_test with RONDO_UPDATE_DOCS=1 to write the table anew");
+  CHECK(page.find(begin + table + end) != std::string::npos);
+}
+
 }  // namespace
+
+TEST_CASE("layers at once are predicted to be quicker where they leave the chip idle") {
+  for (const LstmPhase phase : {forward, backward}) {
+    const LstmStackPrediction few = stack_of(phase, 4, 512, 16, 1000);
+    REQUIRE(few.at_once_us);
+    CHECK(few.is_quicker_at_once());
+    CHECK(*few.at_once_us < 0.6 * few.in_turn_us);
+    // So many that they fill the chip, of time too short to be cut, and too large for clusters.
+    CHECK_FALSE(stack_of(phase, 4, 512, 1024, 200).is_quicker_at_once());
+    CHECK_FALSE(stack_of(phase, 2, 512, 16, 8).is_quicker_at_once());
+    CHECK_FALSE(stack_of(phase, 4, 1024, 16, 1000).at_once_us);
+  }
+  REQUIRE(chooser_of("lstm_stack_forward") != nullptr);
+  REQUIRE(chooser_of("lstm_stack_backward") != nullptr);
+}
 
 TEST_CASE("the documentation has the defaults and their times") {
   const char* root = std::getenv("RONDO_SOURCE_ROOT");
@@ -255,17 +315,10 @@ TEST_CASE("the documentation has the defaults and their times") {
     return;
   }
   const std::string path = std::string(root) + "/docs/kernels/lstm_gpu_times.md";
-  const std::string begin = "<!-- defaults: begin -->\n", end = "<!-- defaults: end -->";
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   std::string page = text.str();
-  const size_t from = page.find(begin), to = page.find(end);
-  REQUIRE(from != std::string::npos);
-  REQUIRE(to != std::string::npos);
-  if (std::getenv("RONDO_UPDATE_DOCS")) {
-    page.replace(from + begin.size(), to - from - begin.size(), table());
-    std::ofstream(path) << page;
-  }
-  INFO("run lstm_test with RONDO_UPDATE_DOCS=1 to write the table anew");
-  CHECK(page.find(begin + table() + end) != std::string::npos);
+  check_table(page, "defaults", table());
+  check_table(page, "stacks", stack_table());
+  if (std::getenv("RONDO_UPDATE_DOCS")) std::ofstream(path) << page;
 }

@@ -90,7 +90,8 @@ def section_seconds(check, name):
         return 2 * (seconds + 2 * cases * RUN + PROCESS), 2 * seconds
     lstm = ["--op", ",".join(sections.LSTM_OPS)]
     if name == "full_size":
-        seconds, cases = host(check, sections.FULL_SIZE, [*lstm, "--against", sections.TRUSTED])
+        ops = ",".join(sections.LSTM_OPS + sections.STACK_OPS)
+        seconds, cases = host(check, sections.FULL_SIZE, ["--op", ops, "--against", sections.TRUSTED])
         return seconds + 2 * cases * RUN + PROCESS, seconds
     timed = ["--bench", "--seconds", "0"]
     passes = {"steps": [(["steps_h"], [*lstm, *timed])],

@@ -28,6 +28,7 @@ KERNELS = {f"lstm_{way}/{variant}": f"kernels/lstm/persistent/lstm_{stem}_{way}.
            for variant, stem in (("cluster", "cluster"), ("cluster_split", "cluster"),
                                  ("grid_cluster", "grid_cluster"), ("grid", "grid"))
            for way in ("forward", "backward")}
+KERNELS |= {f"lstm_stack_{way}/wavefront": "kernels/lstm/stack/lstm_stack_wavefront.cu" for way in ("forward", "backward")}
 # These are gpu_check's: all of them must have run to their end and passed.
 SECTIONS = ("lstm_twice", "full_size")
 # What is compiled for GPUs of the folder's own, and every asm wrapper.

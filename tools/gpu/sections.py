@@ -36,6 +36,7 @@ SIMULATED = 10  # times as long where threads are simulated, beside whatever els
 # What is checked twice, by op. First the kernels that wait for a result (proofs.py): complete by themselves,
 # whatever becomes of the rest.
 LSTM_OPS = ["lstm_forward", "lstm_backward"]
+STACK_OPS = ["lstm_stack_forward", "lstm_stack_backward"]
 CTC_OPS = ["ctc", "ctc_chunk_alpha", "ctc_chunk_grad", "linear_ctc", "linear_ctc_grad"]
 DTYPES = ["bf16", "f32"]
 # The variants of LSTM_OPS by which a training step is timed, each by name, in order of priority: tasks of training_task.py
@@ -50,15 +51,16 @@ OTHER_TASKS = ["brain_to_text", "algoperf"]  # of training_task.py, timed after 
 
 # What is checked at sizes that are timed, for which the reference takes minutes: the kernels that stay
 # for a whole sequence, against launches per step.
-FULL_SIZE = ["bench_h1024_b64_", "bench_h512_b64_", "bench_h1024_b4_", "bench_h512_b16_", "bench_h128_b64_"]
-TRUSTED = "portable"
+FULL_SIZE = ["bench_h1024_b64_", "bench_h512_b64_", "bench_h1024_b4_", "bench_h512_b16_", "bench_h512_i512_l4_b16_t200_",
+             "bench_h128_b64_", "bench_h256_i256_l4_b64_t200_"]
+TRUSTED = "portable,layers"  # of LSTM_OPS, of STACK_OPS
 # What is timed, in order of priority: beside other libraries, and then by itself.
 BESIDE_PEERS = ["ctc/bench/f32/T1000", "lstm_step/peers_h512_b32_t200_d2_bf16",
                 "lstm_forward/peers_h512_b32_t200_d2_bf16", "lstm_forward/peers_h1024_b16_t100_d1_bf16",
                 "lstm_forward/peers_h512_b16_t200_d1_bf16", "ctc/bench", "lstm_step/peers_h1024",
                 "lstm_step/peers", "lstm_forward/peers"]
 ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_forward/bench_h512_b16",
-         "lstm_backward/bench_h512_b16", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
+         "lstm_backward/bench_h512_b16", "lstm_stack_forward/bench", "lstm_stack_backward/bench", "lstm_forward/bench", "lstm_backward/bench", "lstm_weight_grad",
          "gemm", "ctc_chunk", "linear_ctc", "beam_search", "conv", "log_softmax", "layer_norm", "group_norm", "pointwise",
          "reduce_rows", "adam", "cast", "dropout", "cross_entropy", "mse", "pool", "pack", "stack_frames", "sum_squares", "accumulate",
          "sgd", "scale", "ema", "fill", "count_nonfinite", "edge_frames", "reverse_frames", "combine_totals", "loss_totals",
@@ -66,7 +68,8 @@ ALONE = ["lstm_forward/bench_h1024_b16", "lstm_backward/bench_h1024_b16", "lstm_
 PEERS_SHARE = 0.65  # of the time
 # A small case of each op, those first whose threads share memory in the least simple ways.
 SANITIZED = ["lstm_forward/h7", "lstm_backward/h7", "lstm_forward/persistent_h600_b3_d2_bf16",
-             "lstm_backward/persistent_h600_b3_d2_bf16", "ctc/edges/f32", "gemm/bf16/nn/33",
+             "lstm_backward/persistent_h600_b3_d2_bf16", "lstm_stack_forward/h16_i1_l3_b7_t17_bf16",
+             "lstm_stack_backward/h16_i1_l3_b7_t17_bf16", "ctc/edges/f32", "gemm/bf16/nn/33",
              "pointwise/tanh/bf16/33x65", "linear_ctc/bf16/several tiles on GPUs",
              "linear_ctc_grad/bf16/several tiles on GPUs", "beam_search/automaton 2/100",
              "group_norm/f32/batch 2/2x32 in 32", "group_norm_grad/f32/batch 2/2x32 in 32",
@@ -199,10 +202,10 @@ class Check:
     def ops_of(self, name):
         """Those that a section runs twice."""
         if name != "others_twice":
-            return {"lstm_twice": LSTM_OPS, "ctc_twice": CTC_OPS}[name]
+            return {"lstm_twice": LSTM_OPS + STACK_OPS, "ctc_twice": CTC_OPS}[name]
         named = self.run(self.checkop, "--list", "--backend", self.kernels)[1].splitlines()
         ops = dict.fromkeys(line.partition("/")[0] for line in named)
-        return [op for op in ops if op not in LSTM_OPS + CTC_OPS]
+        return [op for op in ops if op not in LSTM_OPS + STACK_OPS + CTC_OPS]
 
     def twice(self, name):
         """All cases of some ops, in two processes, with the same bits."""
@@ -227,7 +230,7 @@ class Check:
 
     def full_size(self):
         """The kernels of whole sequences at the sizes that are timed, twice each, with the same bits."""
-        done = self.cases(*(self.filters or self.rehearsed("full_size") or FULL_SIZE), "--op", ",".join(LSTM_OPS),
+        done = self.cases(*(self.filters or self.rehearsed("full_size") or FULL_SIZE), "--op", ",".join(LSTM_OPS + STACK_OPS),
                           "--against", TRUSTED, "--no-peers")
         failed = [c for c in done.rows if c["status"] == "failed"]
         passed = [c for c in done.rows if c["status"] == "passed"]

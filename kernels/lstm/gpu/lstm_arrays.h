@@ -65,6 +65,9 @@ struct LstmBackwardArrays {
   const T *gates, *dy, *dhn;
   T *dgates, *dprojected, *dh0;
   float *dc0, *dc;
+  // [D, N, H] unrounded, where the time loop is a part of a longer one: read instead of dhn, and
+  // written at the end.
+  float* dh = nullptr;
 
   LstmBackwardArrays(const LstmBackwardArgs& a, const LstmGpuBackwardSpace& space)
       : shape(a.dims, a.layout, a.run),

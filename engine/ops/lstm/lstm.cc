@@ -3,7 +3,7 @@
 //   outputs  y, hn, cn, gates, cells [, hidden]; at a level of columns hn and cn are frames of its
 //            parent, for each of which is a sequence here
 //   attributes directions, input, hidden, projection [, run]
-#include "kernels/lstm/lstm.h"
+#include "engine/ops/lstm/lstm.h"
 
 #include <cmath>
 
@@ -18,15 +18,6 @@ namespace {
 
 constexpr size_t first_weight = 3;  // of the forward node's inputs
 
-LstmDims dims_of(const Node& node) {
-  LstmDims d;
-  d.directions = static_cast<int>(node.attributes.integer("directions"));
-  d.input = node.attributes.integer("input");
-  d.hidden = node.attributes.integer("hidden");
-  d.projection = node.attributes.integer("projection");
-  return d;
-}
-
 // Attribute "run": the directions to compute, when they are computed one at a time.
 LstmRun run_of(const Node& node) {
   for (const auto& [key, item] : node.attributes.items()) {
@@ -38,7 +29,7 @@ LstmRun run_of(const Node& node) {
 DType state_dtype(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
 
 std::vector<InferredValue> infer(const Graph& g, const Node& node) {
-  const LstmDims d = dims_of(node);
+  const LstmDims d = lstm_dims_of(node);
   const Shape& x = g.shape(node.inputs.at(0));
   const DType t = g.value(node.inputs[0]).dtype;
   RONDO_CHECK(x.axis == Axis::frames, "lstm reads frames, not ", to_string(x));
@@ -63,7 +54,7 @@ std::vector<InferredValue> infer(const Graph& g, const Node& node) {
 }
 
 void backward(GradientBuilder& b, const Node& node) {
-  const LstmDims d = dims_of(node);
+  const LstmDims d = lstm_dims_of(node);
   const ValueId x = node.inputs[0], h0 = node.inputs[1], c0 = node.inputs[2];
   const ValueId y = node.outputs[0], gates = node.outputs[3], cells = node.outputs[4];
   const ValueId hidden = d.projection ? node.outputs[5] : no_value;
@@ -110,7 +101,7 @@ size_t workspace(const Context& context, const Graph& g, const Node& node,
                  const BatchCapacity& capacity) {
   // The value that tells the level and the compute dtype: x, gates or x.
   const ValueId id = node.inputs.at(phase == LstmPhase::backward ? 1 : 0);
-  return lstm_workspace_bytes(context, phase, dims_of(node), g.value(id).dtype,
+  return lstm_workspace_bytes(context, phase, lstm_dims_of(node), g.value(id).dtype,
                               level_capacity(g, capacity, g.shape(id).level));
 }
 
@@ -147,55 +138,21 @@ void bind_weights(const Binder& b, const std::vector<ValueId>& ids, size_t first
 }
 
 Thunk bind(const Binder& b, const Node& node) {
-  LstmForwardArgs a;
-  a.dims = dims_of(node);
-  const int64_t planes = a.dims.directions;
-  a.layout = b.layout_of(node.inputs[0]);
-  a.x = b.input(node, 0);
-  a.h0 = with_planes(b.input(node, 1), planes);
-  a.c0 = with_planes(b.input(node, 2), planes);
-  bind_weights(b, node.inputs, first_weight, a.dims.directions, a.weights);
-  for (int d = 0; d < a.dims.directions; ++d) {
-    const ValueId* of = &node.inputs[first_weight + 4 * static_cast<size_t>(d)];
-    a.packed[d] = {b.packed(of[0]), b.packed(of[1]), b.packed(of[3])};
-  }
-  a.y = b.output(node, 0);
+  LstmForwardArgs a = lstm_forward_args(b, node);
   if (!a.y) a.y = unread_output(b, node);
-  a.hn = with_planes(b.output(node, 1), planes);
-  a.cn = with_planes(b.output(node, 2), planes);
-  a.gates = with_planes(b.output(node, 3), planes);
-  a.cells = with_planes(b.output(node, 4), planes);
-  if (a.dims.projection) a.hidden = with_planes(b.output(node, 5), planes);
   a.workspace = b.workspace();
-  a.run = run_of(node);
   return bound(b, a);
 }
 
 Thunk bind_backward(const Binder& b, const Node& node) {
-  LstmBackwardArgs a;
-  a.dims = dims_of(node);
-  const int64_t planes = a.dims.directions;
-  a.layout = b.layout_of(node.inputs[1]);
-  a.c0 = with_planes(b.input(node, 0), planes);
-  a.gates = with_planes(b.input(node, 1), planes);
-  a.cells = with_planes(b.input(node, 2), planes);
-  a.dy = b.input(node, 3);
-  a.dhn = with_planes(b.input(node, 4), planes);
-  a.dcn = with_planes(b.input(node, 5), planes);
-  bind_weights(b, node.inputs, 6, a.dims.directions, a.weights);
-  a.dgates = with_planes(b.output(node, 0), planes);
-  a.dprojected = with_planes(b.output(node, 1), planes);
-  a.dx = b.output(node, 2);
-  a.dh0 = with_planes(b.output(node, 3), planes);
-  a.dc0 = with_planes(b.output(node, 4), planes);
+  LstmBackwardArgs a = lstm_backward_args(b, node);
   a.workspace = b.workspace();
-  a.run = run_of(node);
   return bound(b, a);
 }
 
 Thunk bind_weight_grad(const Binder& b, const Node& node) {
   LstmWeightGradArgs a;
-  a.dims = dims_of(node);
+  a.dims = lstm_dims_of(node);
   const int64_t planes = a.dims.directions;
   a.layout = b.layout_of(node.inputs[0]);
   a.x = b.input(node, 0);
@@ -225,7 +182,7 @@ NodeWork work(const Graph& g, const Node& node, const BatchShape& batch, double 
   // The value whose level the layer runs at: x, gates or x.
   const ValueId at = node.inputs.at(phase == LstmPhase::backward ? 1 : 0);
   const double rows = rows_of(g, g.shape(at), batch), steps = steps_of(g, g.shape(at), batch);
-  const LstmDims d = dims_of(node);
+  const LstmDims d = lstm_dims_of(node);
   const auto directions = static_cast<double>(d.directions);
   const auto input = static_cast<double>(d.input), hidden = static_cast<double>(d.hidden);
   const auto projection = static_cast<double>(d.projection);
@@ -256,11 +213,65 @@ int64_t held_multiprocessors(const Graph& g, const Node& node, const BatchShape&
   if (run_of(node) != LstmRun::both) return 0;  // by launches per step
   const Value& at = g.value(node.inputs.at(phase == LstmPhase::backward ? 1 : 0));
   const double sequences = std::ceil(sequences_of(g, at.shape, batch));
-  return lstm_hold(phase, dims_of(node), at.dtype, static_cast<int64_t>(sequences), multiprocessors)
+  return lstm_hold(phase, lstm_dims_of(node), at.dtype, static_cast<int64_t>(sequences),
+                   multiprocessors)
       .multiprocessors;
 }
 
 }  // namespace
+
+LstmDims lstm_dims_of(const Node& node) {
+  LstmDims d;
+  d.directions = static_cast<int>(node.attributes.integer("directions"));
+  d.input = node.attributes.integer("input");
+  d.hidden = node.attributes.integer("hidden");
+  d.projection = node.attributes.integer("projection");
+  return d;
+}
+
+LstmForwardArgs lstm_forward_args(const Binder& b, const Node& node) {
+  LstmForwardArgs a;
+  a.dims = lstm_dims_of(node);
+  const int64_t planes = a.dims.directions;
+  a.layout = b.layout_of(node.inputs[0]);
+  a.x = b.input(node, 0);
+  a.h0 = with_planes(b.input(node, 1), planes);
+  a.c0 = with_planes(b.input(node, 2), planes);
+  bind_weights(b, node.inputs, first_weight, a.dims.directions, a.weights);
+  for (int d = 0; d < a.dims.directions; ++d) {
+    const ValueId* of = &node.inputs[first_weight + 4 * static_cast<size_t>(d)];
+    a.packed[d] = {b.packed(of[0]), b.packed(of[1]), b.packed(of[3])};
+  }
+  a.y = b.output(node, 0);
+  a.hn = with_planes(b.output(node, 1), planes);
+  a.cn = with_planes(b.output(node, 2), planes);
+  a.gates = with_planes(b.output(node, 3), planes);
+  a.cells = with_planes(b.output(node, 4), planes);
+  if (a.dims.projection) a.hidden = with_planes(b.output(node, 5), planes);
+  a.run = run_of(node);
+  return a;
+}
+
+LstmBackwardArgs lstm_backward_args(const Binder& b, const Node& node) {
+  LstmBackwardArgs a;
+  a.dims = lstm_dims_of(node);
+  const int64_t planes = a.dims.directions;
+  a.layout = b.layout_of(node.inputs[1]);
+  a.c0 = with_planes(b.input(node, 0), planes);
+  a.gates = with_planes(b.input(node, 1), planes);
+  a.cells = with_planes(b.input(node, 2), planes);
+  a.dy = b.input(node, 3);
+  a.dhn = with_planes(b.input(node, 4), planes);
+  a.dcn = with_planes(b.input(node, 5), planes);
+  bind_weights(b, node.inputs, 6, a.dims.directions, a.weights);
+  a.dgates = with_planes(b.output(node, 0), planes);
+  a.dprojected = with_planes(b.output(node, 1), planes);
+  a.dx = b.output(node, 2);
+  a.dh0 = with_planes(b.output(node, 3), planes);
+  a.dc0 = with_planes(b.output(node, 4), planes);
+  a.run = run_of(node);
+  return a;
+}
 
 const OpRule& lstm_rule() {
   static const OpRule rule{.op = "lstm",
