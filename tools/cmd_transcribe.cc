@@ -186,6 +186,10 @@ void place(Transcript& t, const InputExtent& extent, const LineConfig& line) {
   }
 }
 
+void tell_warning(const InputExtent& extent) {
+  if (!extent.warning.empty()) std::fprintf(stderr, "warning: %s\n", extent.warning.c_str());
+}
+
 // One line, with its picture. How many failed.
 int transcribe_line(const PredictOptions& o, Recognizer& model, const PredictionStyle& style,
                     const std::vector<ModelInput>& inputs) {
@@ -196,6 +200,7 @@ int transcribe_line(const PredictOptions& o, Recognizer& model, const Prediction
     const LineConfig line = line_config(model.description().config.features);
     InputExtent extent;
     Matrix features = read_features(input, model, images, &extent);
+    tell_warning(extent);
     Prediction p;
     p.transcript = model.transcribe(std::move(features));
     draw_line_alignment(o.picture, input.name, p.transcript, model.vocabulary(),
@@ -281,6 +286,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
       }
       failures += !attempt([&] {
         Prediction& p = *prediction++;
+        tell_warning(g.extent);
         if (!g.long_audio.samples.empty()) {
           const PieceOptions pieces{.seconds = o.piece};
           p.transcript = model.decode(long_outputs(model, std::move(g.long_audio), pieces));

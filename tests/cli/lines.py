@@ -114,6 +114,31 @@ def test_pictures_that_cannot_be_read_are_named():
         check("0.bmp" not in out and "lone" not in out and ".png" not in out, out)
 
 
+def test_pages_given_as_lines_are_told():
+    with folder() as root:
+        line_corpus(root, books=1, each=4)
+        rng = random.Random(7)
+        rows = []
+        for _ in range(6):
+            rows += [row[:300] for row in line_image("abc bca cab " * 5, rng)]
+        page = root / "scans" / "book0" / "page.png"
+        page.write_bytes(png(rows))
+        page.with_suffix(".gt.txt").write_text("abc")
+        sentence = "page.png: seems to be a page of about 6 lines, and is read as one line; give a PAGE-XML or ALTO file"
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0, "--strict",
+            says=["warning, pages given as lines: 1 of 5", sentence], not_says=["left out", "0.png", "1.png"])
+        check(len(manifest(root / "mine" / "train.jsonl")) == 5, "the page is not used")
+        # A region of the image is what somebody has said to be a line.
+        entry = {"image_filepath": str(page), "region": [0, 0, 300, 120], "text": "abc"}
+        write_manifest(root / "region.jsonl", [entry])
+        train(root / "mine", root / "run", "data.dev=", "data.test=", "training.max_steps=1", base=LINES)
+        images = page.parent
+        for words, stdin, warnings in ([images], b"", [f"warning: {images}/{sentence}"]), ([page, "--picture", root / "x.svg"], b"", [f"warning: {page.parent}/{sentence}"]), \
+                (["-"], page.read_bytes(), ["warning: standard input: " + sentence.split(": ")[1]]), ([images / "1.png"], b"", []), ([root / "region.jsonl"], b"", []):
+            _, err = run("transcribe", root / "run", *words, stdin=stdin, errs=warnings)
+            check(err.count("seems to be a page") == err.count("\n") == len(warnings), err)
+
+
 def test_links_to_folders_are_followed_once():
     with folder() as root:
         line_corpus(root, books=2, each=4)

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "engine/data/image/image_region.h"
 #include "engine/data/image/line_features.h"
 #include "kernels/base/error.h"
 #include "tests/data/jpeg_of.h"
@@ -261,6 +262,87 @@ TEST_CASE("paper and ink have their own grey, whichever is darker", "[image]") {
   CHECK_FALSE(is_blank(faint));
   GreyImage blank = bar(80, 20, 0, 0);
   CHECK(is_blank(blank));
+}
+
+// Lines of letters, upright strokes 20 pixels high with a bar below, one every 30 rows; they fall
+// by `slope` rows a column.
+GreyImage page_of(int32_t lines, int32_t width = 800, double slope = 0) {
+  const auto fall = static_cast<int32_t>(slope * width);
+  GreyImage g(width, 30 * lines + fall);
+  for (int32_t y = 0; y < g.height; ++y) {
+    for (int32_t x = 0; x < width; ++x) {
+      const auto at = y - static_cast<int32_t>(slope * x);
+      const bool written = at >= 0 && at < 30 * lines && at % 30 >= 5 && at % 30 < 25 &&
+                           (x % 20 < 4 || (x % 20 < 12 && at % 30 >= 22));
+      g.row(y)[x] = static_cast<uint8_t>((written ? 20 : 230) + (x * 7 + y * 13) % 11);
+    }
+  }
+  return g;
+}
+
+void fill(GreyImage& g, ImageBox box, uint8_t grey) {
+  for (int32_t y = box.top; y < box.top + box.height; ++y)
+    std::fill_n(g.row(y) + box.left, box.width, grey);
+}
+
+TEST_CASE("a page that was given as a line is noticed", "[image]") {
+  LineConfig c;
+  CHECK(count_lines(page_of(5), c) == 5);
+  CHECK(count_lines(page_of(12), c) == 12);
+  CHECK(count_lines(page_of(12, 800, 0.04), c) == 12);
+  CHECK(page_warning(page_of(12), c, "x.png") ==
+        "x.png: seems to be a page of about 12 lines, and is read as one line; give a PAGE-XML or "
+        "ALTO file that says where the lines are, or an image of each");
+  // The last line is short; a verse leaves half of the page free; of two columns one begins later.
+  GreyImage page = page_of(12);
+  fill(page, {100, 330, 700, 30}, 230);
+  CHECK(count_lines(page, c) == 11);
+  page = page_of(12);
+  fill(page, {400, 0, 400, 360}, 230);
+  CHECK(count_lines(page, c) == 12);
+  GreyImage columns = page;
+  for (int32_t y = 0; y < 345; ++y) std::copy_n(page.row(y), 400, columns.row(y + 15) + 400);
+  CHECK(count_lines(columns, c) == 12);
+  // Light ink, and lines from top to bottom, the first one on the right.
+  for (uint8_t& v : page.pixels) v = static_cast<uint8_t>(255 - v);
+  for (const Ink ink : {Ink::light, Ink::automatic}) {
+    c.ink = ink;
+    CHECK(count_lines(page, c) == 12);
+  }
+  c.ink = Ink::dark;
+  c.direction = LineDirection::downwards;
+  GreyImage down = page_of(7);
+  for (int quarter = 0; quarter < 3; ++quarter) down = turned(down, c.direction);
+  CHECK(count_lines(down, c) == 7);
+}
+
+TEST_CASE("a line is not taken for a page", "[image]") {
+  const LineConfig c;
+  for (const int32_t lines : {1, 2, 3, 4}) CHECK(count_lines(page_of(lines), c) == 0);
+  CHECK(page_warning(page_of(1), c, "x.png").empty());
+  CHECK(count_lines(GreyImage(800, 400), c) == 0);
+  CHECK(count_lines(GreyImage(2, 400), c) == 0);
+  // Accents above the letters, and rules below.
+  GreyImage line = page_of(4);
+  fill(line, {0, 30, 800, 90}, 230);
+  for (const int32_t top : {30, 40, 50, 60, 80, 100}) fill(line, {0, top, 800, 4}, 20);
+  fill(line, {100, 0, 50, 2}, 20);
+  CHECK(count_lines(line, c) == 0);
+  // Letters below each other are a line that was not turned.
+  CHECK(count_lines(page_of(20, 60), c) == 0);
+  // Specks, few to many, on a line and on empty paper.
+  for (const uint32_t share : {2, 5, 10, 20, 40}) {
+    for (GreyImage noise : {page_of(1), GreyImage(800, 400)}) {
+      uint32_t state = share;
+      for (uint8_t& v : noise.pixels) {
+        state = state * 1664525 + 1013904223;
+        if ((state >> 16) % 100 < share) v = 255;
+        if ((state >> 8) % 100 < share) v = 0;
+      }
+      CAPTURE(share, noise.height);
+      CHECK(count_lines(noise, c) == 0);
+    }
+  }
 }
 
 TEST_CASE("what is too wide for a line is refused before memory is taken", "[image]") {

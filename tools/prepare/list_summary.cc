@@ -75,16 +75,14 @@ void print_never_found(const DataSummary& s) {
   if (!all.empty()) std::printf("never found: %s\n", all.c_str());
 }
 
-void print_left_out(const DataSummary& s) {
-  for (const auto& [cause, problems] : s.left_out) {
-    std::printf("left out, %s: %zu of %lld\n", cause.c_str(), problems.size(),
-                static_cast<long long>(s.listed));
-    for (size_t i = 0; i < std::min<size_t>(problems.size(), 10); ++i) {
-      std::printf("  %s%s%s\n", problems[i].where.c_str(), problems[i].where.empty() ? "" : ": ",
-                  problems[i].what.c_str());
-    }
-    if (problems.size() > 10) std::printf("  and %zu more\n", problems.size() - 10);
+void print_problems(const std::string& title, const std::vector<DataSummary::Problem>& problems,
+                    int64_t listed) {
+  std::printf("%s: %zu of %lld\n", title.c_str(), problems.size(), static_cast<long long>(listed));
+  for (size_t i = 0; i < std::min<size_t>(problems.size(), 10); ++i) {
+    std::printf("  %s%s%s\n", problems[i].where.c_str(), problems[i].where.empty() ? "" : ": ",
+                problems[i].what.c_str());
   }
+  if (problems.size() > 10) std::printf("  and %zu more\n", problems.size() - 10);
 }
 
 }  // namespace
@@ -94,7 +92,9 @@ void print_summary(const DataSummary& s, InputKind kind) {
   std::printf("divided %s\n", s.division.c_str());
   print_characters(s);
   print_never_found(s);
-  print_left_out(s);
+  for (const auto& [cause, problems] : s.left_out)
+    print_problems("left out, " + cause, problems, s.listed);
+  if (!s.pages.empty()) print_problems("warning, pages given as lines", s.pages, s.listed);
 }
 
 }  // namespace rondo

@@ -237,9 +237,14 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       require_finite(features, input.name);
       break;
     case InputKind::image: {
-      const GreyImage image = read_image(input, images, line_config(f).direction);
+      const LineConfig line = line_config(f);
+      const GreyImage image = read_image(input, images, line.direction);
       extent->image = image.info();
-      line_config(f).require_line(image.info(), input.name);
+      line.require_line(image.info(), input.name);
+      if (input.region.is_whole()) {
+        const bool is_file = input.file.path != "-";
+        extent->warning = page_warning(image, line, is_file ? input.name : "standard input");
+      }
       features = model.features(image, input.name);
       extent->frames = features.frames;
       break;

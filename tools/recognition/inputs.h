@@ -30,9 +30,10 @@ struct ModelInput {
 
 // How much an input is.
 struct InputExtent {
-  double seconds = 0;    // of a recording
-  ImageInfo image = {};  // of an image, or of its region, before it is shaped and scaled
-  int64_t frames = 0;    // that the model reads of an image
+  double seconds = 0;        // of a recording
+  ImageInfo image = {};      // of an image, or of its region, before it is shaped and scaled
+  int64_t frames = 0;        // that the model reads of an image
+  std::string warning = {};  // a sentence; mostly empty
 };
 
 // The words of a command line, in their order. A manifest (.jsonl) stands for its lines, a folder

@@ -17,6 +17,7 @@ struct ListedUtterance {
   FilePart file;        // the recording, ready features or an image; its path is absolute
   ImageRegion region;   // of the image of a page
   std::string problem;  // a sentence why it cannot be used, where that is known; mostly empty
+  std::string warning;  // a sentence why it ought perhaps not to be used; mostly empty
   InputKind kind = InputKind::recording;
   double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end

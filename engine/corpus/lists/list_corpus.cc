@@ -80,6 +80,7 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
   if (is_blank(image)) return Flaw{"blank", called(u) + ": nothing stands on it"};
   LineConfig line;
   line.direction = direction;
+  line.ink = Ink::automatic;
   u.columns = line.scaled_width(image.info());
   const auto characters = static_cast<int64_t>(code_points(u.text).size());
   const std::string at_height =
@@ -93,6 +94,7 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
     return Flaw{"far wider than their texts",
                 str(at_height, ", for a text of ", characters, " characters")};
   }
+  if (u.region.is_whole()) u.warning = page_warning(image, line, u.file.path);
   return std::nullopt;
 }
 
@@ -156,6 +158,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
       if (flaws[i]) {
         summary.left_out[flaws[i]->cause].push_back({u.where, flaws[i]->what});
       } else {
+        if (!u.warning.empty()) summary.pages.push_back({u.where, u.warning});
         kept.push_back(std::move(u));
       }
     }

@@ -50,6 +50,7 @@ struct DataSummary {
   std::map<std::string, int64_t> characters;  // of all texts, UTF-8
   std::map<std::string, std::vector<Problem>> left_out;  // by cause, in the list's order
   std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
+  std::vector<Problem> pages;  // images that are used, and seem to be pages rather than lines
   int64_t listed = 0;
 };
 

@@ -74,6 +74,55 @@ image::Greys greys_of(const std::vector<float>& values) {
   return h;
 }
 
+// The heights of the bands of ink in a strip, by the share of each row that is ink. A band begins
+// where there is far more than in the row with the least before it, and ends where there is far
+// less than in its own row with the most.
+std::vector<int32_t> band_heights(const std::vector<float>& shares) {
+  constexpr float far = 4, least = 0.08f;
+  std::vector<int32_t> heights;
+  bool inside = false;
+  float extreme = 0;  // the most in this band, or the least since the last one
+  for (const float share : shares) {
+    if (inside ? far * share < extreme : share > std::max(far * extreme, least)) {
+      inside = !inside;
+      extreme = share;
+      if (inside) heights.push_back(0);
+    }
+    extreme = inside ? std::max(extreme, share) : std::min(extreme, share);
+    if (inside) ++heights.back();
+  }
+  return heights;
+}
+
+// The share of each row that is ink, in the columns from `begin` to `end`.
+std::vector<float> ink_shares(const GreyImage& image, const std::array<bool, 256>& is_ink,
+                              int32_t begin, int32_t end) {
+  std::vector<float> shares;
+  for (int32_t y = 0; y < image.height; ++y) {
+    const uint8_t* row = image.row(y);
+    const auto inked = std::count_if(row + begin, row + end, [&](uint8_t v) { return is_ink[v]; });
+    shares.push_back(static_cast<float>(inked) / static_cast<float>(end - begin));
+  }
+  return shares;
+}
+
+// Bands of letters have so many rows at least, and lines are so many times as long as they are
+// apart.
+constexpr int32_t least_band = 6, least_length = 2;
+
+int32_t lines_in_strip(const std::vector<float>& shares, int32_t width) {
+  const std::vector<int32_t> heights = band_heights(shares);
+  if (heights.empty()) return 0;
+  const int32_t tallest = *std::max_element(heights.begin(), heights.end());
+  const auto lines =
+      static_cast<int32_t>(std::count_if(heights.begin(), heights.end(), [&](int32_t h) {
+        return h >= least_band && 3 * h >= tallest;
+      }));
+  const bool are_long =
+      int64_t{width} * lines >= least_length * static_cast<int64_t>(shares.size());
+  return are_long ? lines : 0;
+}
+
 }  // namespace
 
 ImageInfo turned(ImageInfo size, LineDirection direction) {
@@ -126,6 +175,40 @@ bool is_blank(const GreyImage& image) {
   image::Greys h{};
   for (uint8_t v : image.pixels) ++h[v];
   return image::level(h, 0.99) - image::level(h, 0.01) < image::least_contrast / 2;
+}
+
+int32_t count_lines(const GreyImage& image, const LineConfig& config) {
+  constexpr int32_t strips = 4, page = 5;
+  if (is_blank(image) || std::min(image.width, image.height) < page * least_band) return 0;
+  if (config.direction == LineDirection::downwards) {
+    LineConfig level = config;
+    level.direction = LineDirection::rightwards;
+    return count_lines(turned(image, config.direction), level);
+  }
+  image::Greys greys{};
+  for (uint8_t v : image.pixels) ++greys[v];
+  const image::InkScale scale(greys, config.ink, true);
+  std::array<bool, 256> is_ink{};
+  for (size_t v = 0; v < is_ink.size(); ++v) is_ink[v] = scale(static_cast<float>(v)) >= 0.5f;
+  std::array<int32_t, strips> lines{};
+  for (int32_t i = 0; i < strips; ++i) {
+    const auto edge = [&](int64_t n) { return static_cast<int32_t>(n * image.width / strips); };
+    const int32_t begin = edge(i), end = edge(i + 1);
+    lines[static_cast<size_t>(i)] =
+        lines_in_strip(ink_shares(image, is_ink, begin, end), end - begin);
+  }
+  std::sort(lines.begin(), lines.end());
+  const int32_t seen = lines[strips - 2];
+  return seen < page ? 0 : seen;
+}
+
+std::string page_warning(const GreyImage& image, const LineConfig& config,
+                         const std::string& name) {
+  const int32_t lines = count_lines(image, config);
+  if (lines == 0) return {};
+  return str(name, ": seems to be a page of about ", lines,
+             " lines, and is read as one line; give a PAGE-XML or ALTO file that says where the "
+             "lines are, or an image of each");
 }
 
 }  // namespace rondo

@@ -60,4 +60,14 @@ ImageInfo turned(ImageInfo size, LineDirection direction);
 // Whether there is nothing on it: its darkest and its lightest hundredth are as good as one grey.
 bool is_blank(const GreyImage& image);
 
+// How many lines of writing stand below each other on what was given as one; 0 where fewer than
+// five do. It may see fewer than there are. Bands of ink between rows with far less are counted in
+// each of four strips side by side, so that pages may slant a little and have columns and ragged
+// edges; two strips have to show as many. What is thin beside the highest band, a rule or an
+// accent, is none. Lines that touch each other all along are not told apart.
+int32_t count_lines(const GreyImage& image, const LineConfig& config);
+// Where count_lines() finds some: a sentence that says so, and how the lines of a page are given.
+// Else empty.
+std::string page_warning(const GreyImage& image, const LineConfig& config, const std::string& name);
+
 }  // namespace rondo
