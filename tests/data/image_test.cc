@@ -98,19 +98,20 @@ TEST_CASE("a JPEG in printers' colours is as grey as its inks", "[image]") {
   const std::array<std::array<uint8_t, 4>, 4> inks = {
       {{0, 0, 0, 255}, {0, 0, 0, 0}, {0, 0, 0, 128}, {255, 0, 0, 0}}};
   const std::array<int, 4> greys = {0, 255, 127, 179};
-  for (const bool adobe : {false, true}) {
+  for (const test::Inks stored : {test::Inks::plain, test::Inks::adobe, test::Inks::ycck}) {
+    const bool adobe = stored != test::Inks::plain;
     std::vector<uint8_t> row;
     for (const auto& ink : inks)
       for (int x = 0; x < patch; ++x)
         for (const uint8_t sample : ink)
           row.push_back(adobe ? static_cast<uint8_t>(255 - sample) : sample);
     const std::string bytes = test::jpeg_of(
-        4 * patch, patch, 4, false, [&](uint32_t) { return row.data(); }, adobe);
+        4 * patch, patch, 4, false, [&](uint32_t) { return row.data(); }, stored);
     const GreyImage back = decode_image(bytes_of(bytes), "x");
     REQUIRE(back.width == 4 * patch);
     REQUIRE(back.height == patch);
     for (int i = 0; i < 4; ++i) {
-      INFO(adobe << " " << i);
+      INFO(static_cast<int>(stored) << " " << i);
       CHECK(std::abs(back.row(patch / 2)[i * patch + patch / 2] - greys[static_cast<size_t>(i)]) <=
             2);
     }

@@ -10,11 +10,15 @@
 
 namespace rondo::test {
 
+// How the four inks of a CMYK file are stored: as they are; with Adobe's marker, which says that
+// 255 is no ink; so, and the first three as brightness and colour.
+enum class Inks { plain, adobe, ycck };
+
 // `row(y)`: the samples of a row, grey with one channel, RGB with three and CMYK with four,
-// valid until the next call. `adobe`: CMYK with Adobe's marker, which says that 255 is no ink.
+// valid until the next call.
 template <class Row>
 std::string jpeg_of(int width, int height, int channels, bool progressive, const Row& row,
-                    bool adobe = true) {
+                    Inks inks = Inks::adobe) {
   jpeg_compress_struct c{};
   jpeg_error_mgr errors;
   c.err = jpeg_std_error(&errors);
@@ -28,7 +32,10 @@ std::string jpeg_of(int width, int height, int channels, bool progressive, const
   c.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&c);
   jpeg_set_quality(&c, 100, TRUE);
-  if (channels == 4) c.write_Adobe_marker = adobe ? TRUE : FALSE;
+  if (channels == 4) {
+    if (inks == Inks::ycck) jpeg_set_colorspace(&c, JCS_YCCK);
+    c.write_Adobe_marker = inks == Inks::plain ? FALSE : TRUE;
+  }
   if (progressive) jpeg_simple_progression(&c);
   jpeg_start_compress(&c, TRUE);
   while (c.next_scanline < c.image_height) {

@@ -1,6 +1,4 @@
 // Every kind of PNG beside the same samples in PGM, PPM and TIFF, which other code reads.
-#include <png.h>
-
 #include <tiffio.h>
 
 #include <catch2/catch.hpp>
@@ -12,23 +10,18 @@
 #include "engine/data/image/image.h"
 #include "kernels/base/error.h"
 #include "tests/data/jpeg_of.h"
+#include "tests/data/png_of.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;
 
 namespace {
 
-using Samples = std::vector<uint32_t>;
 using Pixels = std::vector<uint8_t>;
-
-// A picture of samples of `depth` bits, row by row, a pixel's channels side by side.
-struct Picture {
-  uint32_t width = 0, height = 0;
-  int depth = 8, channels = 1;
-  Samples samples;
-
-  uint32_t largest() const { return (1u << depth) - 1; }
-};
+using test::packed_row;
+using test::Picture;
+using test::png_of;
+using test::Samples;
 
 Picture picture(uint32_t width, uint32_t height, int depth, int channels,
                 const std::function<uint32_t(uint32_t)>& sample) {
@@ -36,51 +29,6 @@ Picture picture(uint32_t width, uint32_t height, int depth, int channels,
   const uint32_t count = width * height * static_cast<uint32_t>(channels);
   for (uint32_t i = 0; i < count; ++i) p.samples.push_back(sample(i) & p.largest());
   return p;
-}
-
-// Samples of less than a byte side by side, of 16 bits the high byte first.
-std::string packed_row(const Picture& p, uint32_t y) {
-  const size_t count = p.width * static_cast<size_t>(p.channels);
-  std::string row((count * static_cast<size_t>(p.depth) + 7) / 8, '\0');
-  for (size_t i = 0; i < count; ++i) {
-    const uint32_t v = p.samples[y * count + i];
-    if (p.depth == 16) {
-      row[2 * i] = static_cast<char>(v >> 8);
-      row[2 * i + 1] = static_cast<char>(v);
-    } else {
-      const size_t bit = i * static_cast<size_t>(p.depth);
-      const size_t left = 8 - static_cast<size_t>(p.depth) - bit % 8;
-      row[bit / 8] = static_cast<char>(static_cast<uint8_t>(row[bit / 8]) | v << left);
-    }
-  }
-  return row;
-}
-
-void append(png_structp png, png_bytep bytes, size_t count) {
-  static_cast<std::string*>(png_get_io_ptr(png))->append(reinterpret_cast<char*>(bytes), count);
-}
-
-// `set` adds what else stands in the header. libpng ends the program where this test is wrong.
-std::string png_of(const Picture& p, int kind, bool interlaced,
-                   const std::function<void(png_structp, png_infop)>& set = {}) {
-  std::string bytes;
-  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
-  png_infop info = png_create_info_struct(png);
-  png_set_write_fn(png, &bytes, append, nullptr);
-  png_set_IHDR(png, info, p.width, p.height, p.depth, kind,
-               interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-               PNG_FILTER_TYPE_DEFAULT);
-  if (set) set(png, info);
-  png_write_info(png, info);
-  for (int pass = png_set_interlace_handling(png); pass > 0; --pass) {
-    for (uint32_t y = 0; y < p.height; ++y) {
-      const std::string row = packed_row(p, y);
-      png_write_row(png, reinterpret_cast<png_const_bytep>(row.data()));
-    }
-  }
-  png_write_end(png, info);
-  png_destroy_write_struct(&png, &info);
-  return bytes;
 }
 
 // PGM or PPM with the samples as words.

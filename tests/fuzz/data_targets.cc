@@ -2,6 +2,7 @@
 #include <sndfile.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -22,6 +23,8 @@
 #include "engine/text/unicode.h"
 #include "engine/train/model/kraken_model.h"
 #include "engine/train/model/tesseract_model.h"
+#include "tests/data/jpeg_of.h"
+#include "tests/data/png_of.h"
 #include "tests/fuzz/targets.h"
 #include "tests/train/tesseract_file.h"
 
@@ -208,6 +211,8 @@ void run_image(std::span<const std::byte> bytes) {
   line.height = 8;
   line.ink = Ink::automatic;
   line.require_line(size, "x.pgm");
+  const int32_t lines = count_lines(image, line);
+  require(lines == 0 || (lines >= 5 && lines < image.height), "more lines than rows");
   const Matrix m = line_features(line, image, line.scaled_width(size));
   for (float v : m.data) require(v >= 0 && v <= 1, "ink beyond 0 to 1");
   line.deskew = line.centre = true;
@@ -217,22 +222,58 @@ void run_image(std::span<const std::byte> bytes) {
           "a line that is made level has another width, or is much higher");
 }
 
+// Of a palette, row by row and in the seven passes of an interlaced file; interlaced colours with
+// their opacity.
+void add_png_seeds(std::vector<std::string>& seeds) {
+  const std::array<png_color, 4> palette = {
+      {{0, 0, 0}, {255, 255, 255}, {200, 30, 60}, {9, 90, 200}}};
+  const std::array<png_byte, 2> opacity = {0, 128};
+  const auto set = [&](png_structp png, png_infop info) {
+    png_set_PLTE(png, info, palette.data(), static_cast<int>(palette.size()));
+    png_set_tRNS(png, info, opacity.data(), static_cast<int>(opacity.size()), nullptr);
+  };
+  test::Picture indices{9, 9, 2, 1, {}}, colours{9, 9, 16, 4, {}};
+  for (uint32_t i = 0; i < 81; ++i) indices.samples.push_back(i * 7 % 4);
+  for (uint32_t i = 0; i < 81 * 4; ++i) colours.samples.push_back(i * 9973 % 65536);
+  seeds.push_back(test::png_of(indices, PNG_COLOR_TYPE_PALETTE, false, set));
+  seeds.push_back(test::png_of(indices, PNG_COLOR_TYPE_PALETTE, true, set));
+  seeds.push_back(test::png_of(colours, PNG_COLOR_TYPE_RGB_ALPHA, true));
+}
+
+// In one pass and in several; of four inks, in each way to store them.
+void add_jpeg_seeds(std::vector<std::string>& seeds) {
+  constexpr int width = 9, height = 9;
+  std::vector<uint8_t> samples(width * 4);
+  const auto row = [&](uint32_t y) {
+    for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<uint8_t>(37 * i + 11 * y);
+    return samples.data();
+  };
+  for (const bool progressive : {false, true})
+    seeds.push_back(test::jpeg_of(width, height, 3, progressive, row));
+  for (const test::Inks inks : {test::Inks::plain, test::Inks::adobe, test::Inks::ycck})
+    seeds.push_back(test::jpeg_of(width, height, 4, false, row, inks));
+}
+
 std::vector<std::string> image_seeds() {
   GreyImage g(9, 5);
   for (size_t i = 0; i < g.pixels.size(); ++i) g.pixels[i] = static_cast<uint8_t>(i * 37);
-  return {"P1\n3 2\n101\n0 1 0\n", "P2 #c\n2 1 4 0 4\n", "P3\n2 1\n255\n255 0 0  0 255 0\n",
-          std::string("P4\n10 1\n\x80\x40", 10),
-          "P5\n9 5\n255\n" + std::string(g.pixels.begin(), g.pixels.end()),
-          std::string("P6 1 1 65535\n\x00\x00\xff\xff\x12\x34", 19), make_png(g),
-          // Of a TIFF: two rows of four pixels, not compressed.
-          std::string("II*\0\x10\0\0\0\0\x40\x80\xff\xff\x80\x40\0", 16) +
-              std::string("\x08\0"
-                          "\0\1\4\0\1\0\0\0\4\0\0\0\1\1\4\0\1\0\0\0\2\0\0\0"
-                          "\2\1\3\0\1\0\0\0\x08\0\0\0\3\1\3\0\1\0\0\0\1\0\0\0"
-                          "\6\1\3\0\1\0\0\0\1\0\0\0\x11\1\4\0\1\0\0\0\x08\0\0\0"
-                          "\x16\1\4\0\1\0\0\0\2\0\0\0\x17\1\4\0\1\0\0\0\x08\0\0\0"
-                          "\0\0\0\0",
-                          102)};
+  std::vector<std::string> seeds = {
+      "P1\n3 2\n101\n0 1 0\n", "P2 #c\n2 1 4 0 4\n", "P3\n2 1\n255\n255 0 0  0 255 0\n",
+      std::string("P4\n10 1\n\x80\x40", 10),
+      "P5\n9 5\n255\n" + std::string(g.pixels.begin(), g.pixels.end()),
+      std::string("P6 1 1 65535\n\x00\x00\xff\xff\x12\x34", 19), make_png(g),
+      // Of a TIFF: two rows of four pixels, not compressed.
+      std::string("II*\0\x10\0\0\0\0\x40\x80\xff\xff\x80\x40\0", 16) +
+          std::string("\x08\0"
+                      "\0\1\4\0\1\0\0\0\4\0\0\0\1\1\4\0\1\0\0\0\2\0\0\0"
+                      "\2\1\3\0\1\0\0\0\x08\0\0\0\3\1\3\0\1\0\0\0\1\0\0\0"
+                      "\6\1\3\0\1\0\0\0\1\0\0\0\x11\1\4\0\1\0\0\0\x08\0\0\0"
+                      "\x16\1\4\0\1\0\0\0\2\0\0\0\x17\1\4\0\1\0\0\0\x08\0\0\0"
+                      "\0\0\0\0",
+                      102)};
+  add_png_seeds(seeds);
+  add_jpeg_seeds(seeds);
+  return seeds;
 }
 
 // A line of a page of this image is no larger than it may be, and all of it has a place.
