@@ -260,7 +260,7 @@ std::string stack_table() {
   std::ostringstream out;
   out << "| layers, H | B, frames | forward, one by one | at once | backward, one by one | at once "
          "|\n|---|---|---|---|---|---|\n";
-  for (const auto [layers, hidden] : {std::pair{2, 512}, {4, 256}, {4, 512}, {6, 512}}) {
+  for (const auto& [layers, hidden] : {std::pair{2, 512}, {4, 256}, {4, 512}, {6, 512}}) {
     for (const int64_t sequences : {1, 16, 64}) {
       for (const int32_t frames : {200, 1000}) {
         out << "| " << layers << ", " << hidden << " | " << sequences << ", " << frames;
