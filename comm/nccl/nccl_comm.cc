@@ -7,6 +7,9 @@
 namespace rondo {
 namespace {
 
+// A call is mostly on its stream within tens of microseconds, less than a thread that sleeps takes
+// to wake up; what takes longer waits for other ranks.
+constexpr auto awake = std::chrono::microseconds(200);
 constexpr auto between_polls = std::chrono::microseconds(20);
 constexpr auto between_looks = std::chrono::milliseconds(20);
 
@@ -64,7 +67,8 @@ ncclResult_t NcclComm::state() {
 }
 
 void NcclComm::settle(const char* what, Deadline deadline, const Look& look) {
-  auto next_look = CommClock::now() + between_looks;
+  const auto begin = CommClock::now();
+  auto next_look = begin + between_looks;
   for (;;) {
     const ncclResult_t now = state();
     if (now == ncclSuccess) return;
@@ -76,7 +80,11 @@ void NcclComm::settle(const char* what, Deadline deadline, const Look& look) {
       look();
       next_look = CommClock::now() + between_looks;
     }
-    std::this_thread::sleep_for(between_polls);
+    if (CommClock::now() < begin + awake) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(between_polls);
+    }
   }
 }
 

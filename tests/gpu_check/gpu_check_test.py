@@ -1,13 +1,11 @@
 """tools/gpu_check against made-up programs, since the machine that runs this may have no GPU."""
 
 import contextlib
-import csv
 import importlib.machinery
 import importlib.util
 import io
 import json
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -17,123 +15,16 @@ import time
 import unittest
 from unittest import mock
 
-TOOL = pathlib.Path(sys.argv.pop(1))
-REAL_CHECKOP = sys.argv.pop(1)
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(TOOL.parent / "gpu"))
-import figures  # noqa: E402
-import forecast  # noqa: E402
-import places  # noqa: E402
-import proofs  # noqa: E402
-import sections  # noqa: E402
-import training_task  # noqa: E402
-import watch  # noqa: E402
+from gpu_check_support import REAL_CHECKOP, TOOL
+from made_up_programs import CHECKOP, MANY_CASES, NCCL_CHECK, RONDO, write_program
 
-# Three cases. STATUS is the second's; TROUBLE is what the second does to its process instead.
-CHECKOP = """#!/usr/bin/env python3
-import json, os, pathlib, signal, sys, time
-here = pathlib.Path(__file__).parent
-runs = here / "runs"
-if "--devices" in sys.argv:
-    print(json.dumps({"kind": "cpu", "available": True, "detail": "cpu"}))
-    print(json.dumps({"kind": "cuda", "available": GPU, "detail": "Made-up H1 (cuda:0)" if GPU else "no driver"}))
-elif "--sources" in sys.argv:
-    print(json.dumps(SOURCES))
-elif "--list" in sys.argv and "--json" in sys.argv:
-    for op, case, variant in (("a", "b/1", "fast"), ("a", "b/2", "fast"), ("c", "d", "slow")):
-        print(json.dumps({"op": op, "case": case, "variant": variant, "timed": True, "host_bytes": 100}))
-elif "--list" in sys.argv:
-    print("a/b/1 cuda:fast\\na/b/2 cuda:fast\\nc/d cuda:slow")
-elif "--bench" in sys.argv:
-    for variant, us in (("fast", 1.5), ("slow", 4.0), ("cudnn_standard", 6.0), ("cudnn_persist", 3.0)):
-        print(json.dumps({"op": "a", "case": "b", "variant": variant, "median_us": 2 * us, "stream_us": us}))
-else:
-    after = sys.argv[sys.argv.index("--after") + 1] if "--after" in sys.argv else None
-    if after is None:
-        runs.write_text(str(int(runs.read_text()) + 1) if runs.exists() else "1")
-    moving = runs.read_text() if MOVES else "same"
-    names = ["a/b/1 cuda:fast", "a/b/2 cuda:fast", "c/d cuda:slow"]
-    for name in names[names.index(after) + 1 if after else 0:]:
-        print("checkop: running", name, file=sys.stderr, flush=True)
-        second = name == names[1]
-        if second and TROUBLE == "crashes":
-            os.kill(os.getpid(), signal.SIGSEGV)
-        if second and TROUBLE == "hangs":
-            time.sleep(1000)
-        label, variant = name.split(" cuda:")
-        status = STATUS if second or STATUS == "skipped" else "passed"
-        print(json.dumps({"op": label[:1], "case": label[2:], "variant": variant,
-                          "status": "failed" if second and TROUBLE == "loses" else status, "detail": "",
-                          "digest": moving}), flush=True)
-        if second and TROUBLE == "loses":
-            print("checkop: the GPU was lost", file=sys.stderr)
-            sys.exit(3)
-    sys.exit(STATUS == "failed")
-"""
-
-# 400 small cases of 10 ms of a processor each, and 16 large ones, 20 ms for a MB; keeps the names of what it ran.
-MANY_CASES = """#!/usr/bin/env python3
-import json, pathlib, resource, sys
-def used():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
-cases = {f"a/small{i:03}": (1000, 0.01) for i in range(400)}
-cases |= {f"c/large{i:02}": ((4 + i) << 20, 0.02 * (4 + i)) for i in range(16)}
-ran = []
-filters = [a for a in sys.argv[1:] if "/" in a]
-for name, (size, seconds) in cases.items():
-    if filters and not any(f in name for f in filters):
-        continue
-    op, case = name.split("/")
-    for variant in ("fast", "slow"):
-        if "--list" not in sys.argv:
-            end = used() + seconds / 2
-            while used() < end:
-                sum(range(2000))
-            ran.append(name)
-        print(json.dumps({"op": op, "case": case, "variant": variant, "timed": True, "host_bytes": size,
-                          "status": "passed"}))
-with open(pathlib.Path(__file__).parent / "ran", "a") as file:
-    print(*ran, file=file)
-"""
-
-# Trains for as long as it is told, and recognises as well as it is told.
-RONDO = """#!/usr/bin/env python3
-import json, pathlib, sys, time
-if sys.argv[1] == "train":
-    time.sleep(SLEEP)
-    family = sys.argv[sys.argv.index("--kernels") + 1] if "--kernels" in sys.argv else ""
-    beside = "training.weights_beside=true" in sys.argv
-    fps = FPS * (2 if "cluster" in family else 1) * (5 if beside else 1)
-    if "fused" in family:
-        print("warning: --kernels lstm_forward=fused took none of the calls; it is for ...", file=sys.stderr)
-    if "grid" in family:
-        sys.exit("the GPU was lost")
-    run = next(a.split("=")[1] for a in sys.argv if a.startswith("training.checkpoint_dir="))
-    pathlib.Path(run).mkdir(parents=True)
-    with open(run + "/log.jsonl", "w") as log:
-        log.write(json.dumps({"event": "start"}) + "\\n")
-        for step in range(10):
-            log.write(json.dumps({"event": "step", "loss": LOSS if beside and step == 9 else 1.0,
-                                  "frames_per_second": 100.0 if step < 5 else fps}) + "\\n")
-elif sys.argv[1] == "eval":
-    print(json.dumps({"all": {"wer": WER}, "utterances": 300}))
-"""
-
-# Checks its first sum well, its second as well as it is told.
-NCCL_CHECK = """#!/usr/bin/env python3
-import json, sys
-if STATUS == "skipped":
-    print("no NCCL", file=sys.stderr)
-    sys.exit(77)
-print(json.dumps({"ranks": 1, "sum": "ring f32", "status": "passed"}))
-print(json.dumps({"ranks": 2, "sum": "ring f32", "status": STATUS}))
-sys.exit(STATUS != "passed")
-"""
-
-
-def write_program(path, text):
-    path.write_text(text)
-    path.chmod(0o755)
+# Of tools/gpu.
+import forecast
+import places
+import proofs
+import sections
+import training_task
+import watch
 
 
 def given_time(seconds, attempt, said):
@@ -148,95 +39,6 @@ def runs(pid):
         return ") Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return False
-
-
-class Proofs(unittest.TestCase):
-    """A kernel is chosen by default on GPUs as long as a result stands behind its present source."""
-
-    KERNEL, SOURCE = "lstm_forward/grid_cluster", "kernels/lstm/persistent/lstm_grid_cluster_forward.cu"
-
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
-        shutil.copytree(places.ROOT / "kernels" / "lstm", self.root / "kernels" / "lstm")
-        (self.root / "kernels" / "simt").mkdir()
-        for name in ("simt.h", "vocabulary_cuda.h", "divide_fast.h"):
-            shutil.copy(places.ROOT / "kernels" / "simt" / name, self.root / "kernels" / "simt" / name)
-        (self.root / proofs.RESULTS).mkdir(parents=True)
-        self.set_header({kernel: None for kernel in proofs.KERNELS})
-
-    def set_header(self, of):
-        (self.root / proofs.HEADER).write_text(proofs.header(self.root, of))
-
-    def commit_result(self, cases=(("passed", "x"), ("passed", "x")), full_size=("passed",), complete=True,
-                      **more):
-        """A result of two runs, whose cases of the kernel are (status, digest), and of one at full size."""
-        op, variant = self.KERNEL.split("/")
-        rows = [{"op": op, "variant": variant, "case": "c", "status": s, "digest": d} for s, d in cases]
-        moved = [a for a, b in zip(rows[::2], rows[1::2]) if a != b]
-        result = {"gpu": "Made-up", "sources": proofs.fingerprints(self.root),
-                  "sections": {
-                      "lstm_twice": {"complete": complete, "variants": proofs.outcomes(rows, moved)},
-                      "full_size": {"complete": True, "variants": proofs.outcomes(
-                          [{"op": op, "variant": variant, "status": s} for s in full_size], [])}}} | more
-        (self.root / proofs.RESULTS / "2026-01-01-made-up.json").write_text(json.dumps(result))
-
-    def proven(self):
-        return [kernel for kernel, proof in proofs.proven(self.root).items() if proof]
-
-    def edit(self, path, old, new):
-        text = (self.root / path).read_text()
-        self.assertIn(old, text)
-        (self.root / path).write_text(text.replace(old, new))
-
-    def check(self, *arguments):
-        p = subprocess.run([sys.executable, TOOL.parent / "gpu" / "proofs.py", "--root", self.root, *arguments],
-                           capture_output=True, text=True, check=False)
-        return p.returncode
-
-    def test_without_a_result_nothing_is_proven(self):
-        self.assertEqual(self.proven(), [])
-
-    def test_a_result_proves_the_kernel_it_ran_and_no_other(self):
-        self.commit_result()
-        self.assertEqual(self.proven(), [self.KERNEL])
-
-    def test_failed_moving_skipped_and_unknown_runs_prove_nothing(self):
-        for cases in ((("passed", "x"), ("passed", "y")), (("passed", "x"), ("failed", "x")),
-                      (("skipped", ""), ("skipped", "")), ()):
-            self.commit_result(cases)
-            self.assertEqual(self.proven(), [], cases)
-        for more in ({"sources": {}}, {"complete": False}, {"full_size": ()},
-                     {"full_size": ("passed", "failed")}):
-            self.commit_result(**more)
-            self.assertEqual(self.proven(), [], more)
-
-    def test_a_changed_source_header_or_wrapper_voids_the_result_and_a_comment_does_not(self):
-        for path, old in ((self.SOURCE, "compute_cells("), ("kernels/lstm/gpu/lstm_gpu_device.h", "expf"),
-                          ("kernels/simt/vocabulary_cuda.h", "__device__ inline void cp_async_commit")):
-            with self.subTest(path):
-                self.commit_result()
-                self.edit(path, old, "// a remark\n" + old)
-                self.assertEqual(self.proven(), [self.KERNEL])
-                self.edit(path, old, old + "x")
-                self.assertEqual(self.proven(), [])
-                self.edit(path, old + "x", old)
-
-    def test_the_header_must_say_what_the_results_say(self):
-        self.assertEqual(self.check(), 0)
-        self.commit_result()
-        self.assertEqual(self.check(), 1)  # proven, and not yet chosen
-        self.assertEqual(self.check("--update"), 0)
-        self.assertEqual(self.check(), 0)
-        self.assertIn(f"{proofs.constant(self.KERNEL)} = true;", (self.root / proofs.HEADER).read_text())
-        self.edit(self.SOURCE, "compute_cells(", "computex_cells(")
-        self.assertEqual(self.check(), 1)  # chosen, and no longer proven
-
-    def test_the_header_of_this_tree_says_what_its_results_say(self):
-        p = subprocess.run([sys.executable, TOOL.parent / "gpu" / "proofs.py"], capture_output=True,
-                           text=True, check=False)
-        self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
 
 
 class GpuCheck(unittest.TestCase):
@@ -556,137 +358,6 @@ class GpuCheck(unittest.TestCase):
             for section in budgets:
                 self.assertTrue(callable(getattr(sections.Check, section)))
 
-
-class Pieces(unittest.TestCase):
-    def list(self, *options):
-        p = subprocess.run([REAL_CHECKOP, "--list", "--backend", "sim", *options], capture_output=True,
-                           text=True, check=False)
-        return p.returncode, p.stdout.splitlines()
-
-    def test_checkop_runs_filters_in_their_order_and_goes_on_after_a_name(self):
-        cast, pool = self.list("cast/")[1], self.list("pool/")[1]
-        names = self.list("pool/", "cast/", "pool/last", "pool/")[1]
-        self.assertEqual(names, pool + cast)
-        for at in (0, len(pool), len(names) - 1):
-            self.assertEqual(self.list("pool/", "cast/", "--after", names[at]), (0, names[at + 1:]))
-        self.assertEqual(self.list("cast/", "--after", pool[0])[0], 2)
-
-    def test_ops_are_named_in_full(self):
-        named = self.list("--op", ",".join(sections.CTC_OPS))[1]
-        self.assertEqual({n.partition("/")[0] for n in named}, set(sections.CTC_OPS))
-        self.assertEqual(self.list("--op", "ctc", "edges/f32")[1], [n for n in self.list("ctc/edges/f32")[1]
-                                                                    if n.startswith("ctc/")])
-        self.assertEqual(self.list("--op", "ct")[0], 2)
-
-    def test_the_kernels_that_wait_for_a_result_run_twice_before_any_other(self):
-        found = {n.partition(" ")[0].partition("/")[0] + "/" + n.rpartition(":")[2]
-                 for n in self.list("--op", ",".join(sections.LSTM_OPS + sections.STACK_OPS))[1]}
-        self.assertEqual(set(proofs.KERNELS) - found, set())
-        order = list(sections.COMMANDS["prove"])
-        self.assertLess(max(map(order.index, proofs.SECTIONS)), min(order.index("ctc_twice"), order.index("digits")))
-
-    def test_the_parts_of_checkop_make_a_whole(self):
-        whole = self.list("pool/", "cast/")[1]
-        parts = [self.list("pool/", "cast/", "--part", f"{i}/3")[1] for i in (1, 2, 3)]
-        self.assertEqual(sorted(sum(parts, [])), sorted(whole))
-        self.assertTrue(all(parts))
-        for wrong in ("0/3", "4/3", "1", "1/", "/3", "1/3x", "1/0", "-1/3", "1/99999999999"):
-            self.assertEqual(self.list("--part", wrong)[0], 2, wrong)
-
-    def test_every_benchmark_is_timed(self):
-        """By the patterns, which are in the order of priority; those of no pattern would never be."""
-        every = self.list("--bench", "lstm_", "ctc", "gemm")[1]
-        named = self.list("--bench", *sections.BESIDE_PEERS, *sections.ALONE)[1]
-        ops = {name.partition("/")[0] for name in self.list("--bench")[1]}
-        self.assertEqual({name.partition("/")[0] for name in named}, ops)
-        self.assertEqual({n for n in every if "/bench" in n or "/peers" in n} - set(named), set())
-
-    def test_the_kernels_that_wait_for_a_result_run_at_full_size(self):
-        rows = self.list("--against", sections.TRUSTED, *sections.FULL_SIZE)[1]
-        found = {f"{r.partition('/')[0]}/{r.rpartition(':')[2]}" for r in rows}
-        self.assertEqual(set(proofs.KERNELS) - found, set())
-
-    def test_the_cases_that_are_named_exist(self):
-        for pattern in sections.SANITIZED + sections.PROFILED:
-            p = subprocess.run([REAL_CHECKOP, pattern, "--bench", "--list", "--backend", "sim"],
-                               capture_output=True, text=True, check=True)
-            self.assertNotEqual(p.stdout, "", pattern)
-
-    def test_a_small_case_of_every_op_goes_through_the_sanitizer(self):
-        cases = [json.loads(row) for row in self.list("--json", *sections.SANITIZED)[1]]
-        self.assertEqual({c["op"] for c in cases}, {n.partition("/")[0] for n in self.list()[1]})
-        self.assertLess(max(c["host_bytes"] for c in cases), 8 << 20)
-        self.assertLess(len({(c["op"], c["case"]) for c in cases}), 3 * len(sections.SANITIZED))
-
-    def test_ncu_rows_are_means_over_a_kernels_launches(self):
-        columns = ["ID", "Kernel Name", *figures.METRICS]
-        out = io.StringIO()
-        writer = csv.writer(out, quoting=csv.QUOTE_ALL)
-        writer.writerow(columns)
-        writer.writerow(["", "", "nsecond", "%", "%", "register/thread", "%"])
-        writer.writerow(["0", "step", "1,000", "10", "20", "40", "50"])
-        writer.writerow(["1", "step", "3,000", "30", "20", "40", "50"])
-        rows = figures.profile_rows("==PROF== Connected\n" + out.getvalue())
-        self.assertEqual(len(rows), 1)
-        self.assertEqual((rows[0]["kernel"], rows[0]["launches"]), ("step", 2))
-        self.assertEqual(rows[0]["gpu__time_duration.sum"], 2000)
-        self.assertEqual(rows[0]["sm__throughput.avg.pct_of_peak_sustained_elapsed"], 20)
-        self.assertEqual(figures.profile_rows("==ERROR== nothing"), [])
-
-    def test_a_line_cut_short_is_dropped(self):
-        self.assertEqual(sections.json_lines('{"a": 1}\n[2]\nwords\n{"b": '), [{"a": 1}])
-
-    def test_libraries_are_found_in_python_packages_too(self):
-        with tempfile.TemporaryDirectory() as directory:
-            folder = pathlib.Path(directory) / "nvidia" / "cudnn" / "lib"
-            folder.mkdir(parents=True)
-            (folder / "libcudnn.so.9").touch()
-            self.assertEqual(places.find_libraries([folder]), {"libcudnn.so": str(folder / "libcudnn.so.9")})
-            self.assertIn(str(folder), places.environment([folder])["LD_LIBRARY_PATH"])
-
-    def test_a_training_task_is_a_corpus_of_equal_sequences(self):
-        for name in ("bilstm", "algoperf"):
-            task = training_task.TASKS[name]
-            with self.subTest(name), tempfile.TemporaryDirectory() as directory:
-                manifest = training_task.write_corpus(pathlib.Path(directory), task)
-                lines = [json.loads(line) for line in manifest.read_text().splitlines()]
-                self.assertEqual(len(lines), task.sequences * training_task.STEPS_PER_EPOCH)
-                for name in {line["features_filepath"] for line in lines}:
-                    data = (manifest.parent / name).read_bytes()
-                    self.assertEqual(data[:6], b"\x93NUMPY")
-                    header = int.from_bytes(data[8:10], "little")
-                    self.assertEqual((10 + header) % 64, 0)
-                    self.assertEqual(len(data), 10 + header + 4 * task.frames * task.features)
-                self.assertEqual({v for line in lines for v in line["labels"]}, set(range(1, task.classes)))
-                config = training_task.write_config(manifest.parent, manifest, task, "f32").read_text()
-                self.assertIn(f"bidirectional = true\ndropout = 0.0\nsubsample = {task.subsample}\n", config)
-
-    def test_a_step_is_a_share_of_its_run_in_a_row(self):
-        rows = [{"op": "lstm_forward", "case": "steps_h256_b8_t200_d1_bf16", "variant": v, "median_us": 900.0, **more}
-                for v, more in (("cluster", {"stream_us": 200.0}), ("grid", {}))]
-        self.assertEqual(figures.per_step_times(rows + [{"op": "lstm_forward", "case": "x_t3_", "status": "failed"}]),
-                         {"steps_h256_b8_t200_d1_bf16": {"lstm_forward": {"cluster": 1.0, "grid": 4.5}}})
-
-    def test_steps_and_training_steps_are_timed_by_every_variant_of_the_lstm(self):
-        for op in sections.LSTM_OPS:
-            every = {n.rpartition(":")[2] for n in self.list("--op", op)[1]}
-            self.assertEqual({n.rpartition(":")[2] for n in self.list("--bench", "steps_h", "--op", op)[1]}, every)
-            self.assertEqual({f for families in sections.FAMILIES.values() for f in families}, every)
-
-    def test_a_training_step_is_timed_by_variants_that_take_its_layers(self):
-        """One that does not would cost a run that says so."""
-        conditions = {}
-        table = (places.ROOT / "kernels" / "lstm" / "lstm_conditions.h").read_text().replace("lstm_unbounded", "1000000")
-        for row in re.finditer(r'\{"(\w+)", (\d+), (\d+), (\d+), (\d+), ', table):
-            conditions[row[1]] = [int(v) for v in row.groups()[1:]]
-        self.assertEqual(set(conditions), {f for families in sections.FAMILIES.values() for f in families})
-        for (task_name, dtype), families in sections.FAMILIES.items():
-            task = training_task.TASKS[task_name]
-            for family in families:
-                smallest, largest, largest_f32, sequences = conditions[family]
-                self.assertTrue(smallest <= task.hidden <= (largest_f32 if dtype == "f32" else largest)
-                                and task.sequences <= sequences, (task_name, dtype, family))
-        self.assertLessEqual(set(sections.BESIDE), set(next(iter(sections.FAMILIES.values()))))
 
 if __name__ == "__main__":
     unittest.main()
