@@ -77,10 +77,9 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
   s.pool = std::make_unique<ThreadPool>(options.threads > 0 ? options.threads : usable_cpus());
   s.context = {options.reference ? Backend::ref : backend_of(options.device), s.device, &s.stream,
                s.pool.get()};
-  if (options.tbptt == 0) {
-    for (Model* made : {&s.train, &s.evaluate, &s.infer}) {
-      stack_lstm_layers(made->graph, s.context);
-    }
+  for (Model* made : {&s.train, &s.evaluate, &s.infer}) {
+    made->planned = made->graph;
+    stack_lstm_layers(made->planned, s.context);
   }
   s.parameters = std::make_unique<Parameters>(
       s.train.graph, *s.device, -1,
@@ -94,7 +93,7 @@ Session::Session(ModelFunction model, SessionOptions options) : state_(std::make
                                           *s.parameters, options.tbptt, StateGradients::cut);
   }
   if (options.weights_beside && !s.chunked && !options.lockstep && s.device->can_capture()) {
-    s.beside.emplace(s.train.graph, s.context);
+    s.beside.emplace(s.train.planned, s.context);
   }
   if (s.optimizer->averages()) s.optimizer->reset_average(s.context);
   s.totals = Buffer(*s.device, 2 * sizeof(LossTotals), "sums of losses");
@@ -117,7 +116,7 @@ Session::~Session() {
 const StepResult& Session::evaluate(const BatchView& batch) {
   State& s = *state_;
   s.require_idle("evaluate()");
-  Plan& plan = s.plan_for(s.evaluate_plans, s.evaluate.graph, batch);
+  Plan& plan = s.plan_for(s.evaluate_plans, s.evaluate.planned, batch);
   plan.load(batch);
   plan.run_recorded(0, [&] { plan.run(); });
   StepResult& r = s.result;
@@ -142,7 +141,7 @@ const std::vector<float>& Session::predict(const BatchView& batch) {
   State& s = *state_;
   RONDO_CHECK(s.infer.outputs.prediction != no_value, "the model has no prediction");
   s.require_idle("predict()");
-  Plan& plan = s.plan_for(s.infer_plans, s.infer.graph, batch);
+  Plan& plan = s.plan_for(s.infer_plans, s.infer.planned, batch);
   plan.load(batch);
   plan.run_recorded(0, [&] { plan.run(); });
   s.read_floats(plan, s.infer.outputs.prediction, s.prediction);
@@ -184,6 +183,8 @@ Optimizer& Session::optimizer() {
 }
 const Optimizer& Session::optimizer() const { return const_cast<Session*>(this)->optimizer(); }
 const Graph& Session::training_graph() const { return state_->train.graph; }
+
+const Graph& Session::planned_training_graph() const { return state_->train.planned; }
 ValueId Session::training_loss() const { return state_->train.outputs.loss; }
 const Graph& Session::evaluation_graph() const { return state_->evaluate.graph; }
 const Context& Session::context() const { return state_->context; }

@@ -197,6 +197,9 @@ class Session {
   Optimizer& optimizer();
   const Optimizer& optimizer() const;
   const Graph& training_graph() const;
+  // What runs of it, whose numbers of nodes a GradientReducer is told: the same values, made by
+  // fewer nodes where a device computes several layers at once.
+  const Graph& planned_training_graph() const;
   ValueId training_loss() const;
   const Graph& evaluation_graph() const;
   const Context& context() const;

@@ -86,7 +86,7 @@ void Session::reserve(const BatchCapacity& capacity) {
   s.result.losses.reserve(static_cast<size_t>(capacity.packed.sequences));
   if (s.chunked) return s.chunked->reserve(capacity);
   if (s.train_plans && s.train_plans->largest().capacity().holds(capacity)) return;
-  s.replace(s.train_plans, s.train.graph, capacity);
+  s.replace(s.train_plans, s.train.planned, capacity);
 }
 
 Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
@@ -97,9 +97,9 @@ Session::Memory Session::predict_memory(const BatchCapacity& capacity) const {
   m.optimizer = Optimizer::state_bytes(s.options.optimizer, s.parameters->flat_size());
   const BatchCapacity at_once = s.chunked ? s.chunked->chunk_capacity(capacity) : capacity;
   m.activations =
-      s.chunked
-          ? s.chunked->activation_bytes(at_once)
-          : plan_memory(s.train.graph, s.context, capacity, s.reuse_of(s.train.graph)).arena_bytes;
+      s.chunked ? s.chunked->activation_bytes(at_once)
+                : plan_memory(s.train.planned, s.context, capacity, s.reuse_of(s.train.planned))
+                      .arena_bytes;
   m.batch = plan_batch_bytes(s.train.graph, at_once, s.device->kind());
   return m;
 }

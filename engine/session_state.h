@@ -18,6 +18,8 @@ namespace rondo {
 struct Model {
   Graph graph;
   Outputs outputs;
+  // What plans run: the same values, and layers that a device runs at once as one node.
+  Graph planned = {};
 };
 
 // A batch or an update that was enqueued, and what comes back from the device.
@@ -65,7 +67,7 @@ struct Session::State {
 
   // Memory (session_memory.cc).
   Reuse reuse_of(const Graph& graph) const {
-    return beside && &graph == &train.graph ? Reuse::weights_beside : Reuse::by_liveness;
+    return beside && &graph == &train.planned ? Reuse::weights_beside : Reuse::by_liveness;
   }
   BucketedPlans make_plans(const Graph& graph, const BatchCapacity& capacity);
   // The plan of the batch's bucket. All are made anew when the batch is larger than the largest.

@@ -178,7 +178,7 @@ void Session::enqueue(const BatchView& batch, Next next) {
       return step_result(s.chunked->totals(), s.chunked->losses());
     });
   }
-  Plan& plan = s.plan_for(s.train_plans, s.train.graph, batch);
+  Plan& plan = s.plan_for(s.train_plans, s.train.planned, batch);
   const bool restart = s.gradients_clear;
   if (s.options.lockstep) {
     if (restart) s.clear_gradients();

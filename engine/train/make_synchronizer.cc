@@ -51,10 +51,10 @@ class Maker {
     if (shards_optimizer(config_, ranks_)) {
       return std::make_unique<ShardedSynchronizer>(
           session_, optimizer_options(config_), ranks_,
-          reducer(session_.training_graph(), BucketSums::own_blocks));
+          reducer(session_.planned_training_graph(), BucketSums::own_blocks));
     }
     return std::make_unique<StepSynchronizer>(
-        session_, reducer(session_.training_graph(), BucketSums::everywhere), ranks_.rank(),
+        session_, reducer(session_.planned_training_graph(), BucketSums::everywhere), ranks_.rank(),
         ranks_.size());
   }
 
