@@ -129,7 +129,7 @@ class StagedGroup final : public StreamGroup {
         data ? str(name, " of ", data.numel(), " ", name_of(data.dtype)) : std::string(name);
     // The host's operation knows best what it waits for, so it is the first to give up.
     const Deadline deadline = this->limit(limit);
-    return issue(what, kind, deadline + std::chrono::milliseconds(250), [&](Deadline) {
+    return issue(what, kind, deadline + std::chrono::milliseconds(250), [&] {
       TensorView host = data;
       host.data = staging(std::max<size_t>(data.bytes(), 1));
       auto step = std::make_shared<HostStep>(

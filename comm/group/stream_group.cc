@@ -35,6 +35,7 @@ class StreamGroup::Operation final : public detail::WorkState {
   }
 
   Event passed;
+  bool on_stream = false;  // recorded, and what follows is there; both under the group's mutex_
   Enqueued enqueued;
   const Kind kind;
   const uint32_t number;
@@ -109,49 +110,52 @@ Event StreamGroup::take_event() {
   return event;
 }
 
+// The operation is pending before it is on the stream: what `enqueue` waits for may never come.
 Work StreamGroup::issue(const std::string& what, Kind kind, Deadline deadline,
-                        const std::function<Enqueued(Deadline)>& enqueue) {
+                        const std::function<Enqueued()>& enqueue) {
   const std::lock_guard issuing(issuing_);
-  uint32_t number = 0;
+  Event passed = take_event();
+  std::shared_ptr<Operation> operation;
   std::optional<CommError> ended;
   {
     const std::lock_guard lock(mutex_);
-    number = issued_;
+    operation =
+        std::make_shared<Operation>(*this, what, kind, issued_, deadline, std::move(passed));
     if (kind == Kind::collective) ++issued_;
-    if (ending_) ended = ending_->error;
+    if (ending_) {
+      ended = ending_->error;
+    } else {
+      pending_.push_back(operation);
+    }
   }
-  auto operation = std::make_shared<Operation>(*this, what, kind, number, deadline, take_event());
   if (ended) {
     operation->refuse(*ended);
     return Work(std::move(operation));
   }
+  changed_.notify_all();
+  Enqueued enqueued;
   std::optional<CommError> error;
+  std::exception_ptr other;
   try {
-    operation->enqueued = enqueue(deadline);
+    enqueued = enqueue();
   } catch (const CommError& e) {
     error.emplace(e.kind(), e.peer(), str(operation->description(), ": ", e.what()));
+  } catch (const std::exception& e) {
+    other = std::current_exception();
+    error.emplace(CommErrorKind::aborted, rank_, str(operation->description(), ": ", e.what()));
   }
   operation->passed.record(stream_);
   {
     const std::lock_guard lock(mutex_);
-    if (ended_) {
-      ended = ending_->error;
-    } else {
-      pending_.push_back(operation);
-      if (error && !ending_) {
-        ending_ = {*error, operation.get(), error->kind() != CommErrorKind::aborted};
-      }
+    operation->enqueued = std::move(enqueued);
+    operation->on_stream = true;
+    if (error && !ending_) {
+      ending_ = {*error, operation.get(), error->kind() != CommErrorKind::aborted || other};
     }
   }
+  enqueued_.notify_all();
   changed_.notify_all();
-  if (ended) {
-    if (operation->enqueued.cancel) operation->enqueued.cancel();
-    const Deadline patience = within(patience_with_stream);
-    while (!operation->passed.done() && CommClock::now() < patience) {
-      std::this_thread::sleep_for(between_queries);
-    }
-    operation->refuse(*ended);
-  }
+  if (other) std::rethrow_exception(other);
   return Work(std::move(operation));
 }
 
@@ -205,12 +209,14 @@ void StreamGroup::work() {
 // Whether an operation is over.
 bool StreamGroup::advance() {
   std::shared_ptr<Operation> oldest;
+  bool on_stream = false;
   {
     const std::lock_guard lock(mutex_);
     if (pending_.empty() || ending_) return false;
     oldest = pending_.front();
+    on_stream = oldest->on_stream;
   }
-  if (oldest->passed.done()) {
+  if (on_stream && oldest->passed.done()) {
     complete(oldest);
     return true;
   }
@@ -239,6 +245,24 @@ void StreamGroup::complete(const std::shared_ptr<Operation>& operation) {
   operation->fail_now(*outcome.error);
 }
 
+// Of an operation that is being broken off, whether or not it is on the stream yet.
+void StreamGroup::await_passed(Operation& operation, Deadline patience) {
+  std::function<void()> cancel;
+  {
+    std::unique_lock lock(mutex_);
+    const bool late = !operation.on_stream;
+    if (!enqueued_.wait_until(lock, patience, [&] { return operation.on_stream; })) return;
+    if (late) cancel = operation.enqueued.cancel;
+  }
+  if (cancel) cancel();
+  try {
+    while (!operation.passed.done() && CommClock::now() < patience) {
+      std::this_thread::sleep_for(between_queries);
+    }
+  } catch (const std::exception&) {  // a broken device: its memory is lost anyhow
+  }
+}
+
 void StreamGroup::end_now() {
   std::deque<std::shared_ptr<Operation>> pending;
   std::optional<Ending> ending;
@@ -253,19 +277,17 @@ void StreamGroup::end_now() {
     ended_ = true;
     pending = std::exchange(pending_, {});
   }
-  for (const auto& o : pending) {
-    if (o->enqueued.cancel) o->enqueued.cancel();
+  std::vector<std::function<void()>> cancels;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& o : pending) cancels.push_back(o->on_stream ? o->enqueued.cancel : nullptr);
+  }
+  for (const auto& cancel : cancels) {
+    if (cancel) cancel();
   }
   break_off(ending->error, ending->tell);
   const Deadline patience = within(patience_with_stream);
-  for (const auto& o : pending) {
-    try {
-      while (!o->passed.done() && CommClock::now() < patience) {
-        std::this_thread::sleep_for(between_queries);
-      }
-    } catch (const std::exception&) {  // a broken device: its memory is lost anyhow
-    }
-  }
+  for (const auto& o : pending) await_passed(*o, patience);
   if (pending.empty()) return;
   const Operation* culprit = ending->culprit;
   if (std::none_of(pending.begin(), pending.end(),

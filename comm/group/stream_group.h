@@ -47,9 +47,10 @@ class StreamGroup : public DeviceGroup {
     std::function<void()> cancel = {};  // the operation is to end soon
   };
   enum class Kind : uint8_t { collective, message };
-  // `enqueue` may throw CommError, which ends the group; it gets the operation's deadline.
+  // `enqueue` may wait for other ranks until the group ends, which the operation's deadline sees
+  // to, and may throw CommError, which ends the group.
   Work issue(const std::string& what, Kind kind, Deadline deadline,
-             const std::function<Enqueued(Deadline)>& enqueue);
+             const std::function<Enqueued()>& enqueue);
 
   // Where an operation stands among this rank's.
   struct Place {
@@ -87,6 +88,7 @@ class StreamGroup : public DeviceGroup {
   void work();
   bool advance();
   void complete(const std::shared_ptr<Operation>& operation);
+  void await_passed(Operation& operation, Deadline patience);
   void end_now();
   Event take_event();
 
@@ -97,7 +99,7 @@ class StreamGroup : public DeviceGroup {
 
   std::mutex issuing_;  // one operation at a time; held while it is enqueued
   std::mutex mutex_;    // what follows
-  std::condition_variable changed_;
+  std::condition_variable changed_, enqueued_;
   std::deque<std::shared_ptr<Operation>> pending_;
   std::vector<Event> spare_events_;
   std::optional<Ending> ending_;

@@ -18,6 +18,7 @@ namespace {
 // How long a rank waits for the others to tell where they stand, and to leave together with it.
 constexpr auto patience_with_standing = std::chrono::milliseconds(500);
 constexpr auto patience_with_leaving = std::chrono::seconds(10);
+constexpr auto between_meetings = std::chrono::milliseconds(5);
 
 ncclDataType_t type_of(DType t) {
   switch (t) {
@@ -79,6 +80,8 @@ class Group final : public StreamGroup {
 
  private:
   void connect();
+  void meet(Deadline deadline);
+  std::string here(int rank) const { return str(options_.name, "/here/", rank); }
   void leave() noexcept;
   void look_for_reason();
   std::string absent_ranks();
@@ -88,8 +91,8 @@ class Group final : public StreamGroup {
     return options_.algorithm == NcclAlgorithm::nccl && n % size() == 0;
   }
   using Calls = std::function<void(const Nccl&, ncclComm_t, cudaStream_t)>;
-  Enqueued own_collective(Deadline deadline, const Calls& calls);
-  Enqueued nccl_all_reduce(const TensorView& data, Deadline deadline);
+  Enqueued own_collective(const Calls& calls);
+  Enqueued nccl_all_reduce(const TensorView& data);
   static Enqueued sent(size_t bytes) {
     return {[bytes] { return Outcome{bytes}; }};
   }
@@ -117,10 +120,10 @@ class Group final : public StreamGroup {
 void Group::connect() {
   const Deadline deadline = within(options_.timeout);
   try {
-    options_.store->set(str(options_.name, "/here/", rank()), "", deadline);
+    meet(deadline);
     const ncclUniqueId id = exchange_id(options_, deadline);
-    comm_.emplace(*options_.nccl, device(), rank(), size(), id, options_.most_blocks);
-    comm_->connect(deadline, [this] { look_for_reason(); });
+    comm_.emplace(*options_.nccl, device(), rank(), size(), id, options_.most_blocks, deadline,
+                  [this] { look_for_reason(); });
   } catch (const CommError& e) {
     const std::string absent = e.kind() == CommErrorKind::timeout ? absent_ranks() : "";
     const CommError error(e.kind(), e.peer(),
@@ -130,12 +133,25 @@ void Group::connect() {
   }
 }
 
+// All are there: NCCL knows no end of waiting for a rank that never comes.
+void Group::meet(Deadline deadline) {
+  options_.store->set(here(rank()), "", deadline);
+  for (int r = 0; r < size(); ++r) {
+    while (!options_.store->try_get(here(r), deadline)) {
+      look_for_reason();
+      if (CommClock::now() >= deadline) {
+        throw CommError(CommErrorKind::timeout, -1, "ranks do not come: timed out");
+      }
+      std::this_thread::sleep_for(between_meetings);
+    }
+  }
+}
+
 std::string Group::absent_ranks() {
   std::string absent;
   try {
     for (int r = 0; r < size(); ++r) {
-      const std::string key = str(options_.name, "/here/", r);
-      if (!options_.store->try_get(key, within(std::chrono::seconds(1)))) {
+      if (!options_.store->try_get(here(r), within(std::chrono::seconds(1)))) {
         absent += str(absent.empty() ? "; not there: rank " : ", ", r);
       }
     }
@@ -267,17 +283,15 @@ std::string Group::describe_sum(const char* name, const TensorView& data, Reduct
   return str(name, " of ", data.numel(), " ", name_of(data.dtype), rounded ? " as bf16" : "");
 }
 
-StreamGroup::Enqueued Group::own_collective(Deadline deadline, const Calls& calls) {
-  comm_->group(
-      [&](const Nccl& nccl, ncclComm_t comm) {
-        calls(nccl, comm, static_cast<cudaStream_t>(stream().native()));
-      },
-      deadline);
+StreamGroup::Enqueued Group::own_collective(const Calls& calls) {
+  comm_->group([&](const Nccl& nccl, ncclComm_t comm) {
+    calls(nccl, comm, static_cast<cudaStream_t>(stream().native()));
+  });
   return sent(0);  // NCCL does not say
 }
 
-StreamGroup::Enqueued Group::nccl_all_reduce(const TensorView& data, Deadline deadline) {
-  return own_collective(deadline, [&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
+StreamGroup::Enqueued Group::nccl_all_reduce(const TensorView& data) {
+  return own_collective([&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
     check_nccl(nccl,
                nccl.all_reduce(data.data, data.data, static_cast<size_t>(data.numel()),
                                type_of(data.dtype), ncclSum, comm, stream),
@@ -287,28 +301,28 @@ StreamGroup::Enqueued Group::nccl_all_reduce(const TensorView& data, Deadline de
 
 Work Group::all_reduce(const TensorView& data, Reduction op, Limit deadline) {
   const std::string what = describe_sum("all_reduce", data, op);
-  return issue(what, Kind::collective, limit(deadline), [&](Deadline d) {
+  return issue(what, Kind::collective, limit(deadline), [&] {
     if (data.numel() == 0) return sent(0);
     if (options_.algorithm == NcclAlgorithm::ring) {
-      return sent(ring_->all_reduce(data, options_.wire, d));
+      return sent(ring_->all_reduce(data, options_.wire));
     }
-    return nccl_all_reduce(data, d);
+    return nccl_all_reduce(data);
   });
 }
 
 Work Group::reduce_scatter(const TensorView& data, Reduction op, Limit deadline) {
   const std::string what = describe_sum("reduce_scatter", data, op);
-  return issue(what, Kind::collective, limit(deadline), [&](Deadline d) {
+  return issue(what, Kind::collective, limit(deadline), [&] {
     if (data.numel() == 0) return sent(0);
     if (options_.algorithm == NcclAlgorithm::ring) {
-      return sent(ring_->reduce_scatter(data, options_.wire, d));
+      return sent(ring_->reduce_scatter(data, options_.wire));
     }
     // NCCL knows equal chunks alone; the other chunks may hold anything afterwards, sums too.
-    if (!by_nccl(data.numel())) return nccl_all_reduce(data, d);
+    if (!by_nccl(data.numel())) return nccl_all_reduce(data);
     const size_t chunk = static_cast<size_t>(data.numel() / size());
     auto* const own = static_cast<std::byte*>(data.data) +
                       chunk * static_cast<size_t>(rank()) * size_of(data.dtype);
-    return own_collective(d, [&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
+    return own_collective([&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
       check_nccl(
           nccl,
           nccl.reduce_scatter(data.data, own, chunk, type_of(data.dtype), ncclSum, comm, stream),
@@ -319,13 +333,13 @@ Work Group::reduce_scatter(const TensorView& data, Reduction op, Limit deadline)
 
 Work Group::all_gather(const TensorView& data, Limit deadline) {
   const std::string what = str("all_gather of ", data.numel(), " ", name_of(data.dtype));
-  return issue(what, Kind::collective, limit(deadline), [&](Deadline d) {
+  return issue(what, Kind::collective, limit(deadline), [&] {
     if (data.numel() == 0) return sent(0);
-    if (!by_nccl(data.numel())) return sent(ring_->all_gather(data, d));
+    if (!by_nccl(data.numel())) return sent(ring_->all_gather(data));
     const size_t chunk = data.bytes() / static_cast<size_t>(size());
     const auto* const own =
         static_cast<const std::byte*>(data.data) + chunk * static_cast<size_t>(rank());
-    return own_collective(d, [&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
+    return own_collective([&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
       check_nccl(nccl, nccl.all_gather(own, data.data, chunk, ncclUint8, comm, stream),
                  "ncclAllGather");
     });
@@ -336,9 +350,9 @@ Work Group::broadcast(const TensorView& data, int root, Limit deadline) {
   RONDO_CHECK(root >= 0 && root < size(), "root ", root, " of a group of ", size());
   const std::string what =
       str("broadcast of ", data.numel(), " ", name_of(data.dtype), " from ", root);
-  return issue(what, Kind::collective, limit(deadline), [&](Deadline d) {
+  return issue(what, Kind::collective, limit(deadline), [&] {
     if (data.numel() == 0) return sent(0);
-    return own_collective(d, [&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
+    return own_collective([&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
       check_nccl(nccl,
                  nccl.broadcast(data.data, data.data, data.bytes(), ncclUint8, root, comm, stream),
                  "ncclBroadcast");
@@ -347,9 +361,9 @@ Work Group::broadcast(const TensorView& data, int root, Limit deadline) {
 }
 
 Work Group::barrier(Limit deadline) {
-  return issue("barrier", Kind::collective, limit(deadline), [&](Deadline d) {
+  return issue("barrier", Kind::collective, limit(deadline), [&] {
     device().fill_bytes(stream(), flag_.data(), 0, flag_.bytes());
-    return own_collective(d, [&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
+    return own_collective([&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
       check_nccl(nccl,
                  nccl.all_reduce(flag_.data(), flag_.data(), 1, ncclInt32, ncclSum, comm, stream),
                  "ncclAllReduce");
@@ -366,8 +380,8 @@ Work Group::exchange(std::span<const NcclMessage> sends, std::span<const NcclMes
   }
   for (const NcclMessage& m : recvs) check_peer(m.peer);
   const std::string what = str("exchange of ", sends.size() + recvs.size(), " messages");
-  return issue(what, Kind::message, limit(deadline), [&](Deadline d) {
-    own_collective(d, [&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
+  return issue(what, Kind::message, limit(deadline), [&] {
+    own_collective([&](const Nccl& nccl, ncclComm_t comm, cudaStream_t stream) {
       for (const NcclMessage& m : sends) {
         check_nccl(nccl, nccl.send(m.data.data(), m.data.size(), ncclUint8, m.peer, comm, stream),
                    "ncclSend");

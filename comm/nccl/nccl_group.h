@@ -1,4 +1,4 @@
-// A group of GPUs connected by NCCL (2.18 or later), one GPU per rank.
+// A group of GPUs connected by NCCL (2.19 or later), one GPU per rank.
 //
 // Collectives are NCCL's own, or the project's ring over NCCL's send and recv (the same bits as one
 // ring over any other transport). all_reduce and reduce_scatter take f32 and bf16, NCCL's own f64
@@ -14,7 +14,9 @@
 //   * NCCL tells of lost connections between machines. On one machine a killed rank is a time-out.
 //   * A rank that destroys its group has left: others' collectives that it took no part in fail
 //     with peer_lost at once.
-// The first collective between ranks connects them, which may hold up its caller.
+// The first collective of a group, and the first message between two ranks, connect them, and wait
+// for the others within the call, no longer than the operation's deadline. Later calls return when
+// they are on the stream, which takes NCCL as long as launching a kernel.
 //
 // Several groups on one GPU: a GPU need not run the kernels of two of them side by side, so ranks
 // that share groups make them in one order, and call collectives on them in one order. Messages

@@ -6,11 +6,11 @@
 namespace rondo {
 namespace {
 
-constexpr int oldest_version = NCCL_VERSION(2, 18, 0);
+constexpr int oldest_version = NCCL_VERSION(2, 19, 1);
 
 struct Search {
   Nccl functions;
-  CudaLibrary library{"NCCL 2.18", "libnccl.so.2", "RONDO_NCCL"};
+  CudaLibrary library{"NCCL 2.19", "libnccl.so.2", "RONDO_NCCL"};
 
   Search() {
     functions.name = library.file();
@@ -40,7 +40,7 @@ struct Search {
       library.refuse(library.file() + " does not tell its version");
     } else if (version < oldest_version) {
       library.refuse(str(library.file(), " is NCCL ", version / 10000, ".", version / 100 % 100,
-                         ", expected 2.18"));
+                         ", expected 2.19"));
     }
   }
 };

@@ -30,7 +30,7 @@ struct Nccl {
   std::string name;  // the file it came from
 };
 
-// nullptr when there is none, with what was looked for in *why; 2.18 is the oldest that will do.
+// nullptr when there is none, with what was looked for in *why; 2.19 is the oldest that will do.
 // Looks, once per process, at RONDO_NCCL (a file) and where CudaLibrary looks. The library
 // stays open.
 const Nccl* find_nccl(std::string* why = nullptr);

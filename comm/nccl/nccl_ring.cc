@@ -46,23 +46,20 @@ TensorView NcclRing::slot(const Pass& pass, int64_t index, int64_t elements) con
           {elements}};
 }
 
-void NcclRing::exchange(const TensorView& out, const TensorView& in, Deadline deadline) {
+void NcclRing::exchange(const TensorView& out, const TensorView& in) {
   auto* const stream = static_cast<cudaStream_t>(stream_.native());
-  comm_.group(
-      [&](const Nccl& nccl, ncclComm_t comm) {
-        if (out.numel() > 0) {
-          check_nccl(
-              nccl,
-              nccl.send(out.data, out.bytes(), ncclUint8, wrap(rank_ + 1, size_), comm, stream),
-              "ncclSend");
-        }
-        if (in.numel() > 0) {
-          check_nccl(
-              nccl, nccl.recv(in.data, in.bytes(), ncclUint8, wrap(rank_ - 1, size_), comm, stream),
-              "ncclRecv");
-        }
-      },
-      deadline);
+  comm_.group([&](const Nccl& nccl, ncclComm_t comm) {
+    if (out.numel() > 0) {
+      check_nccl(nccl,
+                 nccl.send(out.data, out.bytes(), ncclUint8, wrap(rank_ + 1, size_), comm, stream),
+                 "ncclSend");
+    }
+    if (in.numel() > 0) {
+      check_nccl(nccl,
+                 nccl.recv(in.data, in.bytes(), ncclUint8, wrap(rank_ - 1, size_), comm, stream),
+                 "ncclRecv");
+    }
+  });
 }
 
 // Message k leaves as soon as what it is made of has landed: message k - pieces, or nothing in the
@@ -88,7 +85,7 @@ size_t NcclRing::run(const Pass& pass) {
       out = narrow;
     }
     sent += out.bytes();
-    if (out.numel() > 0 || in.numel() > 0) exchange(out, in, pass.deadline);
+    if (out.numel() > 0 || in.numel() > 0) exchange(out, in);
     if (!lands) continue;
     arrived_[parity].record(stream_);
     arrived_[parity].wait(sums_);
@@ -113,10 +110,10 @@ void NcclRing::round_own(const Pass& pass) {
   }
 }
 
-size_t NcclRing::all_reduce(const TensorView& data, Wire wire, Deadline deadline) {
+size_t NcclRing::all_reduce(const TensorView& data, Wire wire) {
   const DType travels = wire == Wire::bf16 && data.dtype == DType::f32 ? DType::bf16 : data.dtype;
-  const size_t sent = run({data, travels, rank_, Landing::add, deadline});
-  Pass gather{data, travels, rank_ + 1, Landing::in_place, deadline};
+  const size_t sent = run({data, travels, rank_, Landing::add});
+  Pass gather{data, travels, rank_ + 1, Landing::in_place};
   if (travels != data.dtype) {
     gather.landing = Landing::replace;
     round_own(gather);
@@ -124,13 +121,13 @@ size_t NcclRing::all_reduce(const TensorView& data, Wire wire, Deadline deadline
   return sent + run(gather);
 }
 
-size_t NcclRing::reduce_scatter(const TensorView& data, Wire wire, Deadline deadline) {
+size_t NcclRing::reduce_scatter(const TensorView& data, Wire wire) {
   const DType travels = wire == Wire::bf16 && data.dtype == DType::f32 ? DType::bf16 : data.dtype;
-  return run({data, travels, rank_ - 1, Landing::add, deadline});
+  return run({data, travels, rank_ - 1, Landing::add});
 }
 
-size_t NcclRing::all_gather(const TensorView& data, Deadline deadline) {
-  return run({data, data.dtype, rank_, Landing::in_place, deadline});
+size_t NcclRing::all_gather(const TensorView& data) {
+  return run({data, data.dtype, rank_, Landing::in_place});
 }
 
 }  // namespace rondo

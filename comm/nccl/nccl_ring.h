@@ -21,9 +21,9 @@ class NcclRing {
            int rank, int size, size_t message_bytes);
 
   // Enqueue; return the bytes this rank sends. Sums are of f32 or bf16; Wire::bf16 is for f32.
-  size_t all_reduce(const TensorView& data, Wire wire, Deadline deadline);
-  size_t reduce_scatter(const TensorView& data, Wire wire, Deadline deadline);
-  size_t all_gather(const TensorView& data, Deadline deadline);
+  size_t all_reduce(const TensorView& data, Wire wire);
+  size_t reduce_scatter(const TensorView& data, Wire wire);
+  size_t all_gather(const TensorView& data);
 
  private:
   enum class Landing : uint8_t { add, replace, in_place };
@@ -32,11 +32,10 @@ class NcclRing {
     DType wire;
     int first_chunk;  // that this rank sends; then the one before, ...
     Landing landing;
-    Deadline deadline;
   };
   size_t run(const Pass& pass);
   void round_own(const Pass& pass);
-  void exchange(const TensorView& out, const TensorView& in, Deadline deadline);
+  void exchange(const TensorView& out, const TensorView& in);
   ChunkRange piece_of(const Pass& pass, int chunk, int64_t piece) const;
   int64_t piece_elements(const Pass& pass) const;
   TensorView slot(const Pass& pass, int64_t index, int64_t elements) const;

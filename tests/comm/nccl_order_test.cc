@@ -43,6 +43,9 @@ std::vector<std::string> misuses_of_pairs(const std::array<std::array<int, 2>, 3
           o.timeout = std::chrono::seconds(20);
           with[static_cast<size_t>(other)] = make_nccl_group(o);
         }
+        for (const auto& group : with) {
+          if (group) group->barrier().wait();  // the first of each connects, in the same order
+        }
         std::array<std::unique_ptr<Values>, 3> values;
         std::vector<Work> works;
         for (int other : orders[static_cast<size_t>(rank)]) {

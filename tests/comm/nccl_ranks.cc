@@ -48,6 +48,7 @@ std::vector<std::string> run_nccl_ranks(int ranks, const NcclRun& run,
     });
   }
   for (std::thread& t : threads) t.join();
+  let_connections_end();
   const StandInRecord record = stand_in_record();
   for (const std::string& m : record.misuses) UNSCOPED_INFO("misuse: " << m);
   CHECK(record.misuses.empty());

@@ -4,12 +4,14 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <set>
 
 #include "kernels/base/device.h"
 #include "kernels/base/dtype.h"
@@ -54,6 +56,8 @@ struct World {
   const int size, number;
   std::vector<Communicator*> members;  // by rank
   int joined = 0, finalized = 0, aborted = 0;
+  std::set<int> in_collectives;             // ranks that have come to their first
+  std::set<std::pair<int, int>> connected;  // a rank and one it has exchanged a message with
   // By sender and receiver; by place in the order of collectives.
   struct Channel {
     std::deque<std::shared_ptr<Op>> sends, recvs;
@@ -65,12 +69,10 @@ struct World {
 struct Communicator {
   std::shared_ptr<World> world;
   int rank;
-  ncclResult_t state = ncclInProgress;
-  int polls = 0;
-  bool connected = false, finalizing = false, aborted = false, gone = false;
+  ncclResult_t state = ncclSuccess;
+  bool in_call = false, finalized = false, aborted = false, gone = false;
   int groups = 0, launched_collectives = 0;
   int64_t collectives = 0;
-  std::vector<std::shared_ptr<Launch>> to_launch;
 };
 
 // Everything, under one lock.
@@ -84,6 +86,8 @@ struct Process {
   rondo::test::StandInRecord record;
   rondo::test::LaunchOrder order;
   int worlds_made = 0;
+  int connecting = 0;
+  int ended_below = 0;  // worlds with lower ids come about no more
 };
 Process& process() {
   static Process p;
@@ -106,15 +110,18 @@ bool ready(const Communicator& c, const char* call) {
     (void)misuse(str(call, " on a communicator that is gone"));
     return false;
   }
-  if (c.state != ncclInProgress) return true;
+  if (!c.in_call) return true;
   (void)misuse(str(call, " while another call is in progress"));
   return false;
 }
 
-bool fails_now(const Communicator& c) {
+bool fails(int rank, int groups) {
   const auto& f = process().faults;
-  return c.rank == f.failing_rank && f.error != ncclSuccess && c.groups >= f.groups_before &&
-         (f.groups_before == 0 || c.connected);
+  return rank == f.failing_rank && f.error != ncclSuccess && groups >= f.groups_before;
+}
+
+void note_fault(Communicator& c) {
+  if (fails(c.rank, c.groups)) c.state = process().faults.error;
 }
 
 size_t size_of_type(ncclDataType_t type) {
@@ -234,7 +241,7 @@ bool progress(Launch& launch) {
   const std::lock_guard lock(process().mutex);
   Communicator& c = *launch.comm;
   if (c.aborted) return true;
-  if (c.state != ncclSuccess && c.state != ncclInProgress) return false;
+  if (c.state != ncclSuccess) return false;
   if (!launch.begun) {
     launch.begun = true;
     for (const auto& op : launch.ops) post(*c.world, op);
@@ -243,10 +250,35 @@ bool progress(Launch& launch) {
   return std::all_of(launch.ops.begin(), launch.ops.end(), [](const auto& op) { return op->done; });
 }
 
-void put_on_streams(Communicator& c) {
-  for (const auto& launch : std::exchange(c.to_launch, {})) {
-    launch->stream->enqueue_until([launch] { return progress(*launch); });
+// Waits, in a call on this communicator, for what other ranks do. False when it is aborted instead.
+template <class Condition>
+bool wait_in_call(std::unique_lock<std::mutex>& lock, Communicator& c, const Condition& condition) {
+  c.in_call = true;
+  process().changed.wait(lock, [&] { return c.aborted || condition(); });
+  c.in_call = false;
+  return !c.aborted;
+}
+
+// The ranks that what is launched needs are connected, each by coming here.
+bool connect(std::unique_lock<std::mutex>& lock, const Launch& launch) {
+  Communicator& c = *launch.comm;
+  World& w = *c.world;
+  bool collective = false;
+  std::set<int> peers;
+  for (const auto& op : launch.ops) {
+    const bool message = op->kind == Kind::send || op->kind == Kind::recv;
+    if (message) peers.insert(op->peer);
+    collective = collective || !message;
   }
+  if (collective) w.in_collectives.insert(c.rank);
+  for (int peer : peers) w.connected.insert({c.rank, peer});
+  process().changed.notify_all();
+  return wait_in_call(lock, c, [&] {
+    if (collective && w.in_collectives.size() < static_cast<size_t>(w.size)) return false;
+    return std::all_of(peers.begin(), peers.end(), [&](int peer) {
+      return w.connected.contains({peer, c.rank});
+    });
+  });
 }
 
 // ---- NCCL's functions ----
@@ -280,13 +312,14 @@ ncclResult_t get_unique_id(ncclUniqueId* id) {
 ncclResult_t comm_init_rank_config(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                    ncclConfig_t* config) {
   Process& p = process();
-  const std::lock_guard lock(p.mutex);
+  std::unique_lock lock(p.mutex);
   const ncclConfig_t expected = NCCL_CONFIG_INITIALIZER;
   if (config == nullptr || config->size != expected.size || config->magic != expected.magic ||
       config->version != expected.version) {
     return misuse("a configuration that was not initialized");
   }
-  if (config->blocking != 0) return misuse("a blocking communicator");
+  if (config->blocking != 1) return misuse("a communicator that does not block");
+  if (p.faults.groups_before == 0 && fails(rank, 0)) return p.faults.error;
   std::weak_ptr<World>& known = p.worlds[id.internal];
   auto world = known.lock();
   if (!world) {
@@ -299,49 +332,45 @@ ncclResult_t comm_init_rank_config(ncclComm_t* comm, int size, ncclUniqueId id, 
   auto c = std::make_shared<Communicator>();
   c->world = world;
   c->rank = rank;
-  c->polls = p.faults.polls;
   world->members[static_cast<size_t>(rank)] = c.get();
   ++world->joined;
+  p.changed.notify_all();
+  ++p.connecting;
+  const int number = std::atoi(id.internal + std::strlen("world "));
+  p.changed.wait(lock, [&] { return world->joined == size || number < p.ended_below; });
+  --p.connecting;
+  p.changed.notify_all();
+  if (world->joined < size) return ncclSystemError;
   p.communicators.push_back(c);
   ++p.record.communicators;
   *comm = reinterpret_cast<ncclComm_t>(c.get());
-  return ncclInProgress;
+  return ncclSuccess;
 }
 
 ncclResult_t comm_get_async_error(ncclComm_t comm, ncclResult_t* result) {
   const std::lock_guard lock(process().mutex);
   Communicator& c = of(comm);
   if (c.gone) return misuse("ncclCommGetAsyncError on a communicator that is gone");
-  if (fails_now(c)) c.state = process().faults.error;
-  if (c.state == ncclInProgress) {
-    const World& w = *c.world;
-    const bool others = c.finalizing ? w.finalized == w.size : w.joined == w.size;
-    if (others && --c.polls <= 0) {
-      c.connected = true;
-      c.state = ncclSuccess;
-      put_on_streams(c);
-    }
-  }
   *result = c.state;
   return ncclSuccess;
 }
 
 ncclResult_t comm_finalize(ncclComm_t comm) {
-  const std::lock_guard lock(process().mutex);
+  std::unique_lock lock(process().mutex);
   Communicator& c = of(comm);
   if (!ready(c, "ncclCommFinalize")) return ncclInvalidArgument;
-  c.finalizing = true;
-  ++c.world->finalized;
-  c.state = ncclInProgress;
-  c.polls = process().faults.polls;
-  return ncclInProgress;
+  const std::shared_ptr<World> w = c.world;
+  ++w->finalized;
+  process().changed.notify_all();
+  c.finalized = wait_in_call(lock, c, [&] { return w->finalized == w->size; });
+  return c.finalized ? ncclSuccess : ncclInternalError;
 }
 
 ncclResult_t comm_destroy(ncclComm_t comm) {
   const std::lock_guard lock(process().mutex);
   Communicator& c = of(comm);
   if (!ready(c, "ncclCommDestroy")) return ncclInvalidArgument;
-  if (!c.finalizing) (void)misuse("ncclCommDestroy without ncclCommFinalize");
+  if (!c.finalized) (void)misuse("ncclCommDestroy without ncclCommFinalize");
   c.gone = true;
   ++process().record.destroyed;
   return ncclSuccess;
@@ -353,7 +382,6 @@ ncclResult_t comm_abort(ncclComm_t comm) {
   Communicator& c = of(comm);
   if (c.gone) return misuse("ncclCommAbort on a communicator that is gone");
   c.aborted = c.gone = true;
-  c.to_launch.clear();
   World& w = *c.world;
   ++w.aborted;
   ++p.record.aborted;
@@ -380,7 +408,7 @@ ncclResult_t group_start() {
 }
 
 ncclResult_t group_end() {
-  const std::lock_guard lock(process().mutex);
+  std::unique_lock lock(process().mutex);
   if (group_depth == 0) return misuse("ncclGroupEnd without ncclGroupStart");
   if (--group_depth > 0) return ncclSuccess;
   std::map<std::pair<Communicator*, cudaStream_t>, std::shared_ptr<Launch>> launches;
@@ -396,9 +424,7 @@ ncclResult_t group_end() {
     launch->ops.push_back(op);
   }
   for (const auto& [key, launch] : launches) {
-    Communicator& c = *launch->comm;
-    if (!ready(c, "ncclGroupEnd")) return ncclInvalidArgument;
-    c.to_launch.push_back(launch);
+    if (!ready(*launch->comm, "ncclGroupEnd")) return ncclInvalidArgument;
   }
   for (const auto& [key, launch] : launches) {
     for (const auto& op : launch->ops) {
@@ -406,11 +432,12 @@ ncclResult_t group_end() {
       process().order.launched(std::this_thread::get_id(),
                                {launch->comm->world->number, launch->comm->launched_collectives++});
     }
+    if (!connect(lock, *launch)) return ncclInternalError;
     ++launch->comm->groups;
-    launch->comm->state = ncclInProgress;
-    launch->comm->polls = process().faults.polls;
+    note_fault(*launch->comm);
+    launch->stream->enqueue_until([launch] { return progress(*launch); });
   }
-  return launches.empty() ? ncclSuccess : ncclInProgress;
+  return ncclSuccess;
 }
 
 ncclResult_t add(Op op, cudaStream_t stream) {
@@ -505,6 +532,14 @@ void let_aborts_end() {
   const std::lock_guard lock(process().mutex);
   process().faults.abort_hangs = false;
   process().changed.notify_all();
+}
+
+void let_connections_end() {
+  Process& p = process();
+  std::unique_lock lock(p.mutex);
+  p.ended_below = p.next_id;
+  p.changed.notify_all();
+  p.changed.wait(lock, [&] { return p.connecting == 0; });
 }
 
 StandInRecord stand_in_record() {

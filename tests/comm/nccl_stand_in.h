@@ -2,13 +2,14 @@
 // simulated one, whose streams carry what NCCL would put on a GPU's.
 //
 // It keeps NCCL's contract, the inconvenient parts included:
-//   * Communicators are non-blocking. A call is in progress for some polls; only then is it on the
-//     stream. Until then the communicator takes no other call.
+//   * Communicators are blocking, and take one call at a time. Making one waits, within the call,
+//     for all ranks; so does a communicator's first collective, and the first message between two.
 //   * Sends and receives of one group go on together, groups one after the other: two ranks that
 //     both send before they receive, in separate groups, wait for ever. So do unequal sizes and
 //     unequal collectives.
-//   * ncclCommAbort ends what is on the stream at once, and returns when all ranks have aborted.
-//   * ncclCommFinalize is done when all ranks finalize.
+//   * ncclCommAbort ends what is on the stream at once, and calls that wait; it returns when all
+//     ranks have aborted.
+//   * ncclCommFinalize waits, within the call, until all ranks finalize.
 // What breaks the contract is written down as misuse, memory of the host too, and collectives of
 // several communicators that ranks, each a thread, launch in two orders.
 #pragma once
@@ -23,9 +24,8 @@ namespace rondo::test {
 const Nccl& nccl_stand_in();
 
 struct StandInFaults {
-  int polls = 2;  // while a call is in progress
-  // This rank's communicator reports `error` once it has put so many groups on its stream (with 0:
-  // while it connects), and does no more.
+  // This rank's communicator reports `error` once it has put so many groups on its stream, and does
+  // no more. With 0 it never joins the others, who wait for it until let_connections_end().
   int failing_rank = -1;
   int groups_before = 0;
   ncclResult_t error = ncclSuccess;
@@ -44,5 +44,7 @@ struct StandInRecord {
 void reset_stand_in(const StandInFaults& faults = {});
 StandInRecord stand_in_record();
 void let_aborts_end();
+// Waits until no rank is making a communicator any more.
+void let_connections_end();
 
 }  // namespace rondo::test

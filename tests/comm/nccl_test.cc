@@ -251,18 +251,42 @@ TEST_CASE("sums start when their event has come, and are there when theirs has",
   set_sim_options({});
 }
 
-TEST_CASE("calls that stay in progress for long are waited for", "[nccl]") {
-  StandInFaults slow;
-  slow.polls = 40;
-  require_success(run_nccl_ranks(2,
-                                 {.body =
-                                      [](int rank, DeviceGroup& group) {
-                                        const Values v(DType::f32, 50,
-                                                       [&](int64_t i) { return part(rank, i); });
-                                        group.all_reduce(v.view(), Reduction::sum).wait();
-                                        if (!holds(v, {0, 50}, 2)) throw Error("a wrong sum");
-                                      }},
-                                 slow));
+TEST_CASE("a rank that is late to the first sum is waited for", "[nccl]") {
+  require_success(run_nccl_ranks(2, {.body = [](int rank, DeviceGroup& group) {
+                                   const Values v(DType::f32, 50,
+                                                  [&](int64_t i) { return part(rank, i); });
+                                   if (rank == 1) std::this_thread::sleep_for(milliseconds(100));
+                                   group.all_reduce(v.view(), Reduction::sum).wait();
+                                   if (!holds(v, {0, 50}, 2)) throw Error("a wrong sum");
+                                 }}));
+}
+
+TEST_CASE("who waits in NCCL is let go when a rank aborts, and at the deadline", "[nccl]") {
+  for (const bool aborts : {true, false}) {
+    std::atomic<int> ended{0};
+    const auto failures = answered([&] {
+      ended = 0;
+      return run_nccl_ranks(3, {.body = [&](int rank, DeviceGroup& group) {
+                              const Values v(DType::f32, 50, [](int64_t) { return 1.0; });
+                              if (rank == 0) {
+                                if (aborts) return group.abort("no more data");
+                                wait_for([&] { return ended == 2; });
+                                return;
+                              }
+                              Work work =
+                                  group.all_reduce(v.view(), Reduction::sum,
+                                                   within(rank == 1 && !aborts ? soon : far));
+                              const std::string failure = failure_of(std::move(work));
+                              ++ended;
+                              throw Error(failure);
+                            }});
+    });
+    CHECK(failures[0] == "");
+    for (int rank : {1, 2}) {
+      CHECK_THAT(failures[static_cast<size_t>(rank)],
+                 Contains(aborts ? "rank 0 aborted: no more data" : "has issued 0 collectives"));
+    }
+  }
 }
 
 TEST_CASE("sends before receives in separate groups wait until the deadline", "[nccl]") {
@@ -395,18 +419,21 @@ TEST_CASE("a rank that aborts tells the others why", "[nccl]") {
 }
 
 TEST_CASE("a rank that leaves is lost to those who wait for it", "[nccl]") {
-  const auto begin = CommClock::now();
-  const auto failures =
-      run_nccl_ranks(3, {.body = [](int rank, DeviceGroup& group) {
-                       const Values v(DType::f32, 1000, [](int64_t) { return 1.0; });
-                       group.all_reduce(v.view(), Reduction::sum).wait();
-                       if (rank == 0) return;
-                       group.all_reduce(v.view(), Reduction::sum).wait();
-                     }});
-  CHECK(CommClock::now() - begin < far);  // no time-out was needed
-  CHECK(failures[0] == "");
-  for (int rank : {1, 2}) {
-    CHECK_THAT(failures[static_cast<size_t>(rank)], Contains("rank 0 is lost: it has finished"));
+  // If none, they wait in NCCL, which has not connected them.
+  for (const bool sums_before : {true, false}) {
+    const auto begin = CommClock::now();
+    const auto failures =
+        run_nccl_ranks(3, {.body = [&](int rank, DeviceGroup& group) {
+                         const Values v(DType::f32, 1000, [](int64_t) { return 1.0; });
+                         if (sums_before) group.all_reduce(v.view(), Reduction::sum).wait();
+                         if (rank == 0) return;
+                         group.all_reduce(v.view(), Reduction::sum).wait();
+                       }});
+    CHECK(CommClock::now() - begin < far);  // no time-out was needed
+    CHECK(failures[0] == "");
+    for (int rank : {1, 2}) {
+      CHECK_THAT(failures[static_cast<size_t>(rank)], Contains("rank 0 is lost: it has finished"));
+    }
   }
 }
 
@@ -415,7 +442,8 @@ TEST_CASE("dropping a Work ends the group, and its memory is free", "[nccl]") {
   const auto failures =
       run_nccl_ranks(2, {.body = [&](int rank, DeviceGroup& group) {
                        const Values v(DType::f32, 100, [](int64_t) { return 1.0; });
-                       if (rank == 1) {  // or the sum might be there before it is dropped
+                       group.barrier().wait();  // connects
+                       if (rank == 1) {         // or the sum might be there before it is dropped
                          wait_for([&] { return dropped.load(); });
                          group.all_reduce(v.view(), Reduction::sum).wait();
                          return;
@@ -493,6 +521,6 @@ TEST_CASE("NCCL itself is found, or what was looked for is told", "[nccl]") {
   }
   int version = 0;
   REQUIRE(nccl->get_version(&version) == ncclSuccess);
-  CHECK(version >= 21800);
+  CHECK(version >= 21901);
   CHECK(std::string(nccl->get_error_string(ncclRemoteError)) != "");
 }
