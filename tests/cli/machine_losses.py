@@ -29,6 +29,14 @@ class Job:
     def come_back(self, machine):
         self.machines[machine] = self.cable.launch_one(machine, self.root, 1, *self.words, options=self.options)
 
+    def wait_for_step(self, step):
+        deadline = time.monotonic() + TIMEOUT
+        while last_step(self.root / "machine-0" / "run") < step:
+            check(all(m.poll() is None for m in self.machines), f"ended before step {step}:",
+                  [m.poll() is not None and m.communicate() for m in self.machines])
+            check(time.monotonic() < deadline, f"did not come to step {step} within {TIMEOUT} s")
+            time.sleep(0.02)
+
     def end(self):
         return [ends(process, TIMEOUT, 0)[1] for process in self.machines]
 
@@ -51,21 +59,22 @@ def epochs_for(root, seconds):
 def test_machines_are_lost_at_random():
     rng = random.Random(SEED)
     with corpus() as root, Cable() as cable:
-        # Each loss takes its two seconds and two of training, which two ranks do much slower than one.
-        words = [f"training.epochs={epochs_for(root, 2 + 3 * KILLS)}", "--resume-or-start"]
+        # Two seconds of training for each loss and as many for the end; two ranks are slower than one.
+        words = [f"training.epochs={epochs_for(root, 2 * (KILLS + 1))}", "--resume-or-start"]
         expected = single(root, *words)
-        job, began, restarts = Job(cable, root, *words), time.monotonic(), 0
+        steps = last_step(root / "whole" / "run")
+        check(steps > 0, "the undisturbed run has no steps")
+        job, began = Job(cable, root, *words), time.monotonic()
         for i in range(KILLS):
-            machine, by, after = i % 2 if KILLS < 4 else rng.randrange(2), rng.choice(("kill -9", "power")), rng.uniform(0, 4)
-            time.sleep(after)
-            check(all(m.poll() is None for m in job.machines), "ended before the last loss:",
-                  [m.poll() is not None and m.communicate() for m in job.machines])
+            machine, by = i % 2 if KILLS < 4 else rng.randrange(2), rng.choice(("kill -9", "power"))
+            # By progress, not by the clock: however fast the machine is just then, the run has not ended.
+            job.wait_for_step(steps * (i + rng.random()) / (KILLS + 1))
             step = last_step(root / "machine-0" / "run")
             job.lose(machine, by)
             time.sleep(DOWN)
             job.come_back(machine)
-            print(f"loss {i + 1}: machine {machine}, {by}, {after:.2f} s after the last one was back, at step {step}", flush=True)
-        errors = job.end()
+            print(f"loss {i + 1}: machine {machine}, {by}, at step {step} of {steps}", flush=True)
+        job.end()
         print(f"{KILLS} losses, {time.monotonic() - began:.0f} s, {last_step(root / 'machine-0' / 'run')} steps")
         check_same(expected, root / "machine-0" / "run")
 
