@@ -29,6 +29,7 @@ constexpr Row rows[] = {
     {"beam_search", "block", true, "f32 or bf16; a beam of 128 at most; 1024 classes at most"},
     {"loss_totals", "", true, "f32 losses"},
     {"", "", true, "f32 or bf16"},
+    {"", "amx", false, "AMX with bf16; bf16"},
     {"", "avx512bf16", false, "AVX-512 with bf16; bf16"},
     {"", "avx512", false, "AVX-512"},
     {"", "avx2", false, "AVX2"},

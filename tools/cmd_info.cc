@@ -33,10 +33,11 @@ void print_machine() {
   const CpuFeatures& f = cpu_features();
   std::printf("rondo %s (sources %s)\n", RONDO_VERSION, build_id);
   std::printf("cpu: %d usable, %s\n", usable_cpus(),
-              f.avx512_bf16 ? "AVX-512 with bf16"
-              : f.avx512    ? "AVX-512"
-              : f.avx2      ? "AVX2"
-                            : "generic");
+              f.amx           ? "AMX with bf16"
+              : f.avx512_bf16 ? "AVX-512 with bf16"
+              : f.avx512      ? "AVX-512"
+              : f.avx2        ? "AVX2"
+                              : "generic");
   std::string why;
   const Device* gpu = find_device(DeviceKind::cuda, &why);
   std::printf("cuda: %s\n", gpu ? gpu->describe().c_str() : why.c_str());

@@ -9,15 +9,17 @@ struct CpuFeatures {
   bool avx2 = false;         // with FMA
   bool avx512 = false;       // F, BW, DQ, VL
   bool avx512_bf16 = false;  // vdpbf16ps
+  bool amx = false;          // tiles of bf16, which the system lets this process use
 };
 
-// Features of this machine, lowered by the environment variable RONDO_ISA=generic|avx2|avx512
-// (for tests of the slower paths).
+// Features of this machine, lowered by the environment variable RONDO_ISA=generic|avx2|avx512|
+// avx512bf16 (for tests of the slower paths).
 const CpuFeatures& cpu_features();
 
 // These are Variant::accepts of kernels compiled for one instruction set.
 inline bool has_avx2(const Context&, const void*) { return cpu_features().avx2; }
 inline bool has_avx512(const Context&, const void*) { return cpu_features().avx512; }
 inline bool has_avx512_bf16(const Context&, const void*) { return cpu_features().avx512_bf16; }
+inline bool has_amx(const Context&, const void*) { return cpu_features().amx; }
 
 }  // namespace rondo

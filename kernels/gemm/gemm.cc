@@ -61,6 +61,7 @@ struct CpuVariant {
   bool f32;  // takes f32 inputs; all take bf16
   bool CpuFeatures::*feature;
 };
+constexpr CpuVariant amx = {&isa_amx::gemm_amx_kernel, false, &CpuFeatures::amx};
 constexpr CpuVariant avx512_bf16 = {&isa_avx512bf16::gemm_bf16_kernel, false,
                                     &CpuFeatures::avx512_bf16};
 constexpr CpuVariant avx512 = {&isa_avx512::gemm_f32_kernel, true, &CpuFeatures::avx512};
@@ -113,7 +114,7 @@ size_t gemm_workspace_bytes(const Context& context, const GemmArgs& args) {
   if (context.backend == Backend::cuda) return gemm_cublaslt_workspace(args);
 #endif
   if (context.backend != Backend::cpu || args.dtype == DType::f64) return bytes;
-  for (const CpuVariant* v : {&avx512_bf16, &avx512, &avx2, &generic}) {
+  for (const CpuVariant* v : {&amx, &avx512_bf16, &avx512, &avx2, &generic}) {
     if (*v->kernel) bytes = std::max(bytes, gemm_blocked_workspace(context, args, **v->kernel));
   }
   return bytes;
@@ -126,6 +127,7 @@ std::string gemm_library() { return "this program was built without cuBLASLt"; }
 std::span<const Variant> gemm_variants() {
   static constexpr Variant variants[] = {
       variant<GemmArgs, gemm_ref>("ref", Backend::ref),
+      blocked<amx>("amx"),
       blocked<avx512_bf16>("avx512bf16"),
       blocked<avx512>("avx512"),
       blocked<avx2>(

@@ -30,7 +30,7 @@ struct Plan {
 
 Plan make_plan(const GemmArgs& g, const GemmKernel& kernel, int threads) {
   Plan p;
-  const int64_t units = std::max<int64_t>(ceil_div(g.k, kernel.depth), 1);
+  const int64_t units = std::max<int64_t>(kernel.units(g.k), kernel.step);
   // A bf16 result is rounded once, so its sum over k may not be cut.
   p.units = g.c_dtype == DType::bf16 ? units : std::min(units, l1_units);
   const int64_t columns = round_up(std::max<int64_t>(g.n, 1), kernel.nr);
@@ -72,22 +72,23 @@ struct Job {
 
   int64_t k_blocks() const {
     // With k == 0 one empty block still scales c.
-    return std::max<int64_t>(ceil_div(ceil_div(e.k, kernel.depth), plan.units), 1);
+    return std::max<int64_t>(ceil_div(kernel.units(e.k), plan.units), 1);
   }
   int64_t blocks() const { return ceil_div(e.n, plan.nc) * k_blocks(); }
 
   // Blocks of k are of equal size.
   Block block(int64_t index) const {
-    const int64_t units = ceil_div(e.k, kernel.depth), kb = index % k_blocks();
+    const int64_t steps = kernel.units(e.k) / kernel.step, kb = index % k_blocks();
+    const int64_t values = kernel.step * kernel.depth;
     Block b{};
-    b.k0 = units * kb / k_blocks() * kernel.depth;
-    b.k_size = std::min(units * (kb + 1) / k_blocks() * kernel.depth, e.k) - b.k0;
+    b.k0 = steps * kb / k_blocks() * values;
+    b.k_size = std::min(steps * (kb + 1) / k_blocks() * values, e.k) - b.k0;
     b.col0 = index / k_blocks() * plan.nc;
     b.cols = std::min(plan.nc, e.n - b.col0);
     b.first = kb == 0;
     if (packed_b) {
       b.b = packed_b + b.k0 / kernel.depth * packed_columns() +
-            (packed_column + b.col0) * ceil_div(b.k_size, kernel.depth);
+            (packed_column + b.col0) * kernel.units(b.k_size);
     } else {
       b.b = space_for(index);
     }
@@ -123,8 +124,7 @@ struct Job {
     const int64_t begin = panels * worker / workers * kernel.nr;
     const int64_t end = std::min(panels * (worker + 1) / workers * kernel.nr, b.cols);
     if (begin >= end) return;
-    pack_columns(b, b.col0 + begin, end - begin,
-                 space_for(index) + begin * ceil_div(b.k_size, kernel.depth));
+    pack_columns(b, b.col0 + begin, end - begin, space_for(index) + begin * kernel.units(b.k_size));
   }
 
   // `count` columns of b from `col` on, of one block of k.
@@ -145,7 +145,7 @@ struct Job {
   void pack_all(float* to, ThreadPool& pool) const {
     for (int64_t kb = 0; kb < k_blocks(); ++kb) {
       const Block b = block(kb);
-      const int64_t units = ceil_div(b.k_size, kernel.depth);
+      const int64_t units = kernel.units(b.k_size);
       float* const begin = to + b.k0 / kernel.depth * packed_columns();
       pool.for_range(ceil_div(e.n, kernel.nr), 1, [&](int64_t first, int64_t last) {
         const int64_t col = first * kernel.nr;
@@ -171,7 +171,7 @@ struct Job {
     pack.out = a_blocks + static_cast<size_t>(worker) * plan.a_floats;
     kernel.pack_a(pack);
     GemmBlock part;
-    part.m = rows, part.n = width, part.units = ceil_div(b.k_size, kernel.depth);
+    part.m = rows, part.n = width, part.units = kernel.units(b.k_size);
     part.a = pack.out;
     part.b = b.b + col * part.units;
     part.c = const_cast<void*>(at(g.c, row * g.ldc + b.col0 + col, g.c_dtype));
@@ -256,7 +256,7 @@ const float* packed_weights(const Job& job, ThreadPool& pool) {
   const GemmArgs& g = job.g;
   if (!g.packed_b || job.e.k == 0) return nullptr;
   const size_t floats =
-      static_cast<size_t>(job.packed_columns() * ceil_div(g.k, job.kernel.depth) + gemm_slack);
+      static_cast<size_t>(job.packed_columns() * job.kernel.units(g.k) + gemm_slack);
   const PackedWeights::Form form = {
       reinterpret_cast<int64_t>(&job.kernel), g.n, g.k, job.plan.units, g.transpose_b,
       static_cast<int64_t>(g.dtype)};

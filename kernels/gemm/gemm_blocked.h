@@ -2,8 +2,10 @@
 // are compiled per instruction set (gemm_micro.h).
 //
 // Packed operands are made of 32-bit units along k: one float, or a pair of bf16 (k even, k odd;
-// zero past the end). A panel of `width` rows of op(a) (columns of op(b)) is stored unit by unit:
-// width units of k step 0, then of step 1, ...
+// zero past the end). A panel of `width` rows of op(a) (columns of op(b)) is stored step by step:
+// width units of the first unit of k, then of the next, ... A kernel with steps of several units
+// has zeros up to a whole step, and stores of a panel of op(a) the first step's units row by row,
+// then the next step's.
 #pragma once
 
 #include "kernels/gemm/gemm.h"
@@ -34,14 +36,19 @@ struct GemmBlock {
 struct GemmKernel {
   int mr, nr;  // the largest tile: panels of a are at most mr wide, those of b exactly nr
   int depth;   // values of k per unit
+  int step;    // units of k that a product takes at once
   // Panels of a differ in width by one at most (gemm_panel_rows).
   void (*pack_a)(const GemmPack&);
   void (*pack_b)(const GemmPack&);
   // c = alpha * a b + beta * c + bias.
   void (*multiply)(const GemmBlock&);
+
+  // Units that k values take in a panel.
+  int64_t units(int64_t k) const { return (k + depth * step - 1) / (depth * step) * step; }
 };
 
-constexpr int64_t gemm_slack = 16;  // panels are written in whole vectors
+// Panels are written in whole vectors, and read in whole tiles of 16 rows of 16 units.
+constexpr int64_t gemm_slack = 256;
 
 // nullptr where the compiler does not know the instruction set.
 #define RONDO_DECLARE(isa)                        \
@@ -54,6 +61,9 @@ RONDO_DECLARE(isa_avx512)
 #undef RONDO_DECLARE
 namespace isa_avx512bf16 {
 extern const GemmKernel* const gemm_bf16_kernel;
+}
+namespace isa_amx {
+extern const GemmKernel* const gemm_amx_kernel;
 }
 
 // Runs f32 or bf16 inputs through `kernel`.

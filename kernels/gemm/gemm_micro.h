@@ -1,4 +1,4 @@
-// Packing order and the register tile of the blocked product, included by the *_simd.cc files
+// Panels of a and the register tile of the blocked product, included by the *_simd.cc files
 // inside their instruction set's namespace after kernels/gemm/gemm_pack.h. The including file
 // defines
 //   struct Dot { static vf madd(vf acc, vf a, vf b); }   acc + a * b, per unit
@@ -9,20 +9,9 @@
 // Every element of c is the same sequence of operations wherever the tile edges lie, so the result
 // does not depend on how threads split m and n.
 
-// fma where there is one; never left to the compiler's contraction, which may differ by tile.
-vf madd(vf a, vf b, vf c) {
-#if defined(__AVX512F__)
-  return _mm512_fmadd_ps(a, b, c);
-#elif defined(__FMA__)
-  return _mm256_fmadd_ps(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
+constexpr int step = 1;
 
-// Steps of k that pack_across takes from all panels before it goes on: whole cache lines are read
-// in both directions, also when rows lie a power of two apart and compete for the same lines.
-constexpr int64_t across_steps = 8;
+#include "kernels/gemm/gemm_panels.h"
 
 template <class T>
 void pack_a_of(const GemmPack& g) {
@@ -43,56 +32,8 @@ void pack_a_of(const GemmPack& g) {
   }
 }
 
-template <class T>
-void pack_b_of(const GemmPack& g) {
-  const T* x = static_cast<const T*>(g.x);
-  const int64_t units = (g.k + depth - 1) / depth;
-  const int64_t steps = g.k_contiguous ? units : across_steps;
-  constexpr int64_t nr = nv * W;
-  for (int64_t u = 0; u < units; u += steps) {
-    for (int64_t col = 0; col < g.count; col += W) {  // past count nothing is read: tiles narrow
-      const int64_t left = g.count - col;
-      float* out = g.out + col / nr * nr * units + col % nr;
-      if (g.k_contiguous) {
-        pack_along<depth>(x + col * g.ld, g.ld, static_cast<int>(left < W ? left : W), g.k, out,
-                          nr);
-      } else {
-        pack_across<depth>(x + col, g.ld, left, g.k, u, u + steps < units ? u + steps : units, out,
-                           nr);
-      }
-    }
-  }
-}
-
 void pack_a(const GemmPack& g) {
   return g.dtype == DType::bf16 ? pack_a_of<uint16_t>(g) : pack_a_of<float>(g);
-}
-void pack_b(const GemmPack& g) {
-  return g.dtype == DType::bf16 ? pack_b_of<uint16_t>(g) : pack_b_of<float>(g);
-}
-
-// Where one tile goes.
-struct Target {
-  void* c;
-  int64_t ldc, columns;
-  float alpha, beta;
-  const float* bias;
-};
-
-// From the accumulators of a tile, row by row, to c.
-template <class C>
-void finish(const Target& t, const vf* acc, int rows, int vectors) {
-  C* c = static_cast<C*>(t.c);
-  const vf alpha = broadcast(t.alpha), beta = broadcast(t.beta);
-  for (int i = 0; i < rows; ++i, c += t.ldc) {
-    for (int v = 0; v < vectors; ++v) {
-      const int64_t left = t.columns - v * W;
-      vf x = acc[i * vectors + v];
-      x = t.bias ? madd(alpha, x, load_some(t.bias + v * W, left)) : alpha * x;
-      if (t.beta != 0) x = madd(beta, load_some(c + v * W, left), x);
-      store_some(c + v * W, x, left);
-    }
-  }
 }
 
 vf broadcast_unit(const float* p) {

@@ -31,7 +31,7 @@ struct Dot {
 
 #include "kernels/gemm/gemm_micro.h"
 
-constexpr GemmKernel kernel = {mr, nv* W, depth, pack_a, pack_b, multiply};
+constexpr GemmKernel kernel = {mr, nv* W, depth, step, pack_a, pack_b, multiply};
 
 }  // namespace
 

@@ -154,6 +154,7 @@ constexpr Variant cpu_variant(const char* name) {
 
 bool on_any_cpu(const Context&, const void*) { return true; }
 
+constexpr LstmCpu amx = {nullptr, &isa_amx::lstm_bf16};
 constexpr LstmCpu avx512bf16 = {nullptr, &isa_avx512bf16::lstm_bf16};
 constexpr LstmCpu avx512 = {&isa_avx512::lstm_f32, &isa_avx512::lstm_bf16};
 constexpr LstmCpu avx2 = {&isa_avx2::lstm_f32, &isa_avx2::lstm_bf16};
@@ -164,6 +165,7 @@ template <class Args, void (*ref)(const Context&, const Args&),
 constexpr auto variants(Gpu... gpu) {
   return std::array{
       variant<Args, ref>("ref", Backend::ref),
+      cpu_variant<Args, kernel, amx, has_amx>("amx"),
       cpu_variant<Args, kernel, avx512bf16, has_avx512_bf16>("avx512bf16"),
       cpu_variant<Args, kernel, avx512, has_avx512>("avx512"),
       cpu_variant<Args, kernel, avx2, has_avx2>("avx2"),

@@ -21,7 +21,8 @@ inline constexpr int64_t lstm_max_width = 16;
 [[gnu::always_inline]] constexpr int64_t lstm_packed_elements(int64_t columns, int64_t k,
                                                               bool cells) {
   const int64_t per_panel = cells ? lstm_max_width : 4 * lstm_max_width;
-  return (columns + per_panel - 1) / per_panel * 4 * lstm_max_width * (k + 1);
+  // Whole tiles of 16 pairs, for AMX.
+  return (columns + per_panel - 1) / per_panel * 4 * lstm_max_width * (k + 16);
 }
 
 // A weight matrix to be packed: element (k, column) of the product's right side. Column j of a
@@ -101,8 +102,10 @@ struct LstmBackwardLoop {
 
 // One instruction set's kernels for one storage dtype.
 struct LstmKernels {
-  bool bf16_operands;  // of the products
-  int width;           // W
+  bool bf16_operands;      // of the products
+  int width;               // W
+  int rows_at_once;        // a product of fewer rows takes as long as one of these
+  double products_per_ns;  // multiply-adds of one thread, when the matrix is in the cache
   void (*pack)(const LstmMatrix& matrix, int64_t first_panel, int64_t last_panel);
   int64_t (*panels)(const LstmMatrix& matrix);
   void (*forward)(const LstmForwardLoop& loop, int worker);
@@ -121,6 +124,7 @@ RONDO_DECLARE(isa_generic)
 RONDO_DECLARE(isa_avx2)
 RONDO_DECLARE(isa_avx512)
 RONDO_DECLARE(isa_avx512bf16)
+RONDO_DECLARE(isa_amx)
 #undef RONDO_DECLARE
 
 }  // namespace rondo

@@ -100,8 +100,9 @@ LstmProblem<T> part_of(LstmProblem<T>& whole, const std::vector<int32_t>& begin,
     if (std::string("wrbp").find(name[0]) != std::string::npos)
       part.arrays[name] = whole.arrays[name];
   }
-  const Slice<T> x{whole.arrays["x"], part.arrays["x"], whole.dims.input};
-  const Slice<T> dy{whole.arrays["dy"], part.arrays["dy"], D * P};
+  using Copy = Slice<typename LstmProblem<T>::Value>;
+  const Copy x{whole.arrays["x"], part.arrays["x"], whole.dims.input};
+  const Copy dy{whole.arrays["dy"], part.arrays["dy"], D * P};
   for (int32_t m = 0; m < static_cast<int32_t>(which.size()); ++m) {
     const int32_t n = which[static_cast<size_t>(m)], first = begin[static_cast<size_t>(n)];
     for (int32_t t = 0; t < lengths[static_cast<size_t>(m)]; ++t) {
@@ -111,10 +112,10 @@ LstmProblem<T> part_of(LstmProblem<T>& whole, const std::vector<int32_t>& begin,
     for (int64_t d = 0; d < D; ++d) {
       const int64_t to = d * part.sequences() + m, from = d * whole.sequences() + n;
       for (const char* name : {"h0", "dhn"}) {
-        Slice<T>{whole.arrays[name], part.arrays[name], P}.copy(to, from);
+        Copy{whole.arrays[name], part.arrays[name], P}.copy(to, from);
       }
       for (const char* name : {"c0", "dcn"}) {
-        Slice<T>{whole.arrays[name], part.arrays[name], H}.copy(to, from);
+        Copy{whole.arrays[name], part.arrays[name], H}.copy(to, from);
       }
     }
   }
@@ -126,7 +127,7 @@ template <class T>
 double row_difference(LstmProblem<T>& whole, LstmProblem<T>& part, const std::string& name,
                       int64_t width, const std::vector<int32_t>& begin,
                       const std::vector<int32_t>& which) {
-  std::vector<T> expected, got;
+  std::vector<typename LstmProblem<T>::Value> expected, got;
   for (int32_t m = 0; m < static_cast<int32_t>(which.size()); ++m) {
     const int32_t n = which[static_cast<size_t>(m)];
     for (int32_t t = 0; t < part.packed.lengths[static_cast<size_t>(m)]; ++t) {
@@ -260,18 +261,20 @@ void check_chunked_from_both_ends(Backend backend, int threads, double tolerance
 constexpr double float_tolerance = 100 * 0x1p-24;
 
 // The tiles that a row falls into depend on the rows beside it; its bits must not.
+template <class T>
 void check_same_bits_in_any_batch(const LstmDims& dims, const std::vector<int32_t>& lengths,
                                   const std::vector<std::vector<int32_t>>& parts) {
   HostContext host(Backend::cpu);
   const std::vector<int32_t> begin(lengths.size(), 0);
-  LstmProblem<float> whole(dims, lengths);
+  LstmProblem<T> whole(dims, lengths);
   whole.randomise(15);
   whole.all(host.context);
   for (const std::vector<int32_t>& which : parts) {
     auto part = part_of(whole, begin, lengths, which);
     part.all(host.context);
-    INFO("H " << dims.hidden << ", P " << dims.output() << ", " << which.size()
-              << " sequences from number " << which[0] << " on");
+    INFO(name_of(DTypeOf<T>::value)
+         << ", H " << dims.hidden << ", P " << dims.output() << ", " << which.size()
+         << " sequences from number " << which[0] << " on");
     CHECK(row_difference(whole, part, "y", dims.directions * dims.output(), begin, which) == 0);
     CHECK(row_difference(whole, part, "dx", dims.input, begin, which) == 0);
   }
@@ -299,9 +302,9 @@ TEST_CASE("a packed batch equals its sequences one by one") {
   check_packed_equals_single<float>(Backend::cpu, float_tolerance);
 }
 
-TEST_CASE("a sequence has the same bits whatever it is batched with") {
+TEMPLATE_TEST_CASE("a sequence has the same bits whatever it is batched with", "", float, bf16) {
   for (int64_t projection : {0, 37}) {
-    check_same_bits_in_any_batch(
+    check_same_bits_in_any_batch<TestType>(
         {2, 21, 70, projection}, {9, 9, 9, 8, 8, 7, 7, 6, 6, 6, 5, 3, 3, 2, 1},
         {{0}, {3, 12}, {1, 2, 9}, {0, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6, 7, 8}});
   }
@@ -312,21 +315,23 @@ TEST_CASE("a sequence has the same bits whatever it is batched with") {
     lengths.push_back(33 - n);
     one_by_one.push_back({n});
   }
-  check_same_bits_in_any_batch({1, 5, 270, 0}, lengths, one_by_one);
+  check_same_bits_in_any_batch<TestType>({1, 5, 270, 0}, lengths, one_by_one);
 }
 
-TEST_CASE("results have the same bits on any number of threads, however they share the work") {
+TEMPLATE_TEST_CASE(
+    "results have the same bits on any number of threads, however they share the work", "", float,
+    bf16) {
   const std::vector<int32_t> even(12, 4), ragged = {7, 7, 6, 6, 4, 4, 4, 3, 1, 1, 0};
   for (const auto& lengths : {std::vector<int32_t>{5}, even, ragged}) {
     for (int directions : {1, 2}) {
       HostContext one(Backend::cpu, 1);
-      LstmProblem<float> want({directions, 9, 150, 0}, lengths);
+      LstmProblem<TestType> want({directions, 9, 150, 0}, lengths);
       want.randomise(3);
       const auto inputs = want.arrays;
       want.all(one.context);
       for (int threads : {2, 3, 5}) {
         HostContext several(Backend::cpu, threads);
-        LstmProblem<float> got({directions, 9, 150, 0}, lengths);
+        LstmProblem<TestType> got({directions, 9, 150, 0}, lengths);
         got.arrays = inputs;
         got.all(several.context);
         for (const auto& [name, values] : want.arrays) {
@@ -422,10 +427,11 @@ TEST_CASE("saturated gates stay finite and right") {
   }
 }
 
-TEST_CASE("a NaN stays within its sequence and reaches all that depends on it") {
+TEMPLATE_TEST_CASE("a NaN stays within its sequence and reaches all that depends on it", "", float,
+                   bf16) {
   HostContext cpu(Backend::cpu);
   const std::vector<int32_t> lengths = {5, 4, 4};
-  LstmProblem<float> p({1, 3, 20, 0}, lengths);
+  LstmProblem<TestType> p({1, 3, 20, 0}, lengths);
   p.randomise(10);
   constexpr int32_t sequence = 1, frame = 2;
   p.arrays["x"][static_cast<size_t>(p.packed.row(frame, sequence) * 3)] = NAN;

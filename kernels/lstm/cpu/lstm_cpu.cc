@@ -15,7 +15,6 @@ namespace {
 
 // ---- threads ----
 
-// products_per_ns: 16 lanes sum about 110 products per ns, twice that from pairs of bf16.
 LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims, LstmRun run,
                              const PackedExtent& extent) {
   LstmTeamProblem p;
@@ -25,7 +24,8 @@ LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims, L
   p.rows = extent.rows, p.frames = extent.frames, p.sequences = extent.sequences;
   p.panels = (p.output + 4 * kernels.width - 1) / (4 * kernels.width);
   p.operand_bytes = kernels.bf16_operands ? 2 : 4;
-  p.products_per_ns = 110.0 / 16 * kernels.width * (kernels.bf16_operands ? 2 : 1);
+  p.rows_at_once = kernels.rows_at_once;
+  p.products_per_ns = kernels.products_per_ns;
   return p;
 }
 

@@ -1,9 +1,13 @@
 // Compiled once per instruction set; see kernels/base/cpu/simd.h.
 #include "kernels/gemm/gemm_pack.h"
 #include "kernels/lstm/cpu/lstm_activation.h"
-#include "kernels/lstm/cpu/lstm_tile.h"
 #include "kernels/lstm/lstm_impl.h"
 #include "kernels/lstm/lstm_loop.h"
+#if defined(__AMX_BF16__)
+#include "kernels/lstm/cpu/lstm_tile_amx.h"
+#else
+#include "kernels/lstm/cpu/lstm_tile.h"
+#endif
 
 namespace rondo::RONDO_ISA {
 namespace {
@@ -45,12 +49,6 @@ template <bool partial, class T>
 
 // ---- packing ----
 
-// Elements of k that an operand of type A is stored with.
-template <class A>
-int64_t operand_depth(int64_t k) {
-  return sizeof(A) == 2 ? lstm_state_stride(k) : k;
-}
-
 int64_t panel_count(const LstmMatrix& m) { return panels_of(m.columns, m.cells ? W : 4 * W); }
 
 // A panel is [step of the sum][4][W] units of 4 bytes. One of the matrix's strides is 1.
@@ -58,12 +56,12 @@ template <class T, class A>
 void pack(const LstmMatrix& m, int64_t first_panel, int64_t last_panel) {
   constexpr int depth = sizeof(A) == 2 ? 2 : 1;
   const auto* w = static_cast<const T*>(m.w);
-  const int64_t steps = sum_steps<A>(m.k);
+  const int64_t units = (m.k + depth - 1) / depth, steps = sum_steps<A>(m.k);
   // Across rows a few steps at a time, for all vectors: whole cache lines in both directions.
-  const int64_t block = m.k_stride == 1 ? steps : 8;
+  const int64_t block = m.k_stride == 1 ? units : 8;
   for (int64_t j = first_panel; j < last_panel; ++j) {
     float* panel = static_cast<float*>(m.packed) + j * steps * 4 * W;
-    for (int64_t u = 0; u < steps; u += block) {
+    for (int64_t u = 0; u < units; u += block) {
       for (int v = 0; v < 4; ++v) {
         const int64_t first = m.cells ? j * W : (j * 4 + v) * W;
         const int64_t live = max_of(min_of(m.columns - first, W), 0);
@@ -73,11 +71,12 @@ void pack(const LstmMatrix& m, int64_t first_panel, int64_t last_panel) {
           pack_along<depth>(column, m.column_stride, static_cast<int>(live), m.k, panel + v * W,
                             4 * W);
         } else {
-          pack_across<depth>(column, m.k_stride, live, m.k, u, min_of(u + block, steps),
+          pack_across<depth>(column, m.k_stride, live, m.k, u, min_of(u + block, units),
                              panel + v * W, 4 * W);
         }
       }
     }
+    for (int64_t i = units * 4; i < steps * 4; ++i) store(panel + i * W, vf{});
   }
 }
 
@@ -126,7 +125,7 @@ struct Tile {
 // Tiles of `rows` rows: as few as there can be, but where several threads share few panels, smaller
 // ones, so that all have something to do.
 int64_t tile_count(int64_t rows, int64_t panels, int64_t threads) {
-  const int64_t most = panels < 4 * threads ? min_of(max_tile_rows, 6) : max_tile_rows;
+  const int64_t most = panels < 4 * threads ? fine_rows : max_tile_rows;
   return max_of((rows + most - 1) / most, 1);
 }
 
@@ -151,16 +150,16 @@ constexpr int64_t tile_elements = max_tile_rows * 4 * W;
 
 template <class A>
 int64_t panel_size(int64_t depth) {
-  return operand_depth<A>(depth) * 4 * W;
+  return sum_steps<A>(depth) * static_cast<int64_t>(4 / sizeof(A)) * 4 * W;
 }
 
 // The product of a tile: rows of `a`, one sequence `stride` elements from the next, by `matrix`.
 template <class A>
-[[gnu::always_inline]] inline void multiply(const Place& place, const Tile& t, const A* a,
-                                            int64_t stride, const void* matrix, int64_t depth,
-                                            float* sums) {
+[[gnu::always_inline]] inline void multiply(TileRegisters& registers, const Place& place,
+                                            const Tile& t, const A* a, int64_t stride,
+                                            const void* matrix, int64_t depth, float* sums) {
   const A* const panels = static_cast<const A*>(matrix);
-  tile_product(t.rows(), a + place.sequence(t.begin) * stride, stride,
+  tile_product(registers, t.rows(), a + place.sequence(t.begin) * stride, stride,
                panels + t.panel * panel_size<A>(depth), depth,
                panels + t.next_panel * panel_size<A>(depth), sums);
 }
@@ -191,6 +190,7 @@ struct Forward {
   const LstmLoopShape& s = loop.shape;
   const int64_t H = s.hidden, P = s.output;
   const int64_t h_stride = lstm_state_stride(P), projected_stride = lstm_state_stride(H);
+  mutable TileRegisters registers{};
 
   template <bool partial>
   static void put_operand(float* p, vf v, int64_t n) {
@@ -251,7 +251,7 @@ struct Forward {
     const A* state = static_cast<const A*>(d.state) + (step % 2) * s.sequences * h_stride;
     share(s, place, step, panels_of(H, W), s.batch_sizes[t], [&](const Tile& tile) {
       alignas(64) float sums[tile_elements];
-      multiply(place, tile, state, h_stride, d.r, P, sums);
+      multiply(registers, place, tile, state, h_stride, d.r, P, sums);
       if ((tile.panel + 1) * W <= H) {
         cells<false>(direction, step, inputs, tile, sums);
       } else {
@@ -267,7 +267,7 @@ struct Forward {
     const auto* from = static_cast<const A*>(d.projected);
     share(s, place, step, panels_of(P, 4 * W), s.batch_sizes[t], [&](const Tile& tile) {
       alignas(64) float sums[tile_elements];
-      multiply(place, tile, from, projected_stride, d.p, H, sums);
+      multiply(registers, place, tile, from, projected_stride, d.p, H, sums);
       for_vectors(place, tile, P, sums, [&](int64_t n, int64_t k, vf h) {
         const int64_t live = min_of(P - k, W);
         put_operand<true>(state + n * h_stride + k, h, live);
@@ -309,6 +309,7 @@ struct Backward {
   const LstmLoopShape& s = loop.shape;
   const int64_t H = s.hidden, P = s.output, dp_stride = lstm_state_stride(P);
   static constexpr bool direct = sizeof(T) == sizeof(A);  // dgates are operands as they are
+  mutable TileRegisters registers{};
 
   // Frame of backward step j, or -1 past the last.
   int64_t frame(int direction, int64_t j) const {
@@ -389,7 +390,7 @@ struct Backward {
     const int64_t t = frame(direction, j);
     share(s, place, j, panels_of(H, 4 * W), s.batch_sizes[t], [&](const Tile& tile) {
       alignas(64) float sums[tile_elements];
-      multiply(place, tile, static_cast<const A*>(d.dp), dp_stride, d.p, P, sums);
+      multiply(registers, place, tile, static_cast<const A*>(d.dp), dp_stride, d.p, P, sums);
       for_vectors(place, tile, H, sums,
                   [&](int64_t n, int64_t u, vf dh) { any_cell(direction, j, t, n, u, dh); });
     });
@@ -404,7 +405,7 @@ struct Backward {
                          : static_cast<const A*>(d.dz) + (j % 2) * s.sequences * 4 * H;
     share(s, place, j, panels_of(P, 4 * W), s.batch_sizes[t], [&](const Tile& tile) {
       alignas(64) float sums[tile_elements];
-      multiply(place, tile, dz, 4 * H, d.r, 4 * H, sums);
+      multiply(registers, place, tile, dz, 4 * H, d.r, 4 * H, sums);
       for_vectors(place, tile, P, sums, [&](int64_t n, int64_t k, vf dh) {
         float* to = d.dh + n * P + k;
         k + W <= P ? put<false>(to, dh, W) : put<true>(to, dh, P - k);
@@ -474,6 +475,8 @@ template <class T, class A>
 constexpr LstmKernels kernels_of() {
   return {sizeof(A) == 2,
           W,
+          rows_at_once,
+          products_per_ns<A>,
           pack<T, A>,
           panel_count,
           [](const LstmForwardLoop& loop, int worker) {

@@ -2,6 +2,7 @@
 #include "kernels/base/arithmetic.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rondo {
 namespace {
@@ -29,7 +30,8 @@ double lstm_step_cost(const LstmTeamProblem& p, const LstmTeam& team) {
   const double bytes = elements * static_cast<double>(p.operand_bytes);
   const double active =
       static_cast<double>(p.rows) / static_cast<double>(std::max<int64_t>(p.frames, 1));
-  const double rows = std::max(active / team.splits, 1.0);
+  const auto at_least = static_cast<double>(p.rows_at_once);
+  const double rows = std::max(std::ceil(active / team.splits / at_least), 1.0) * at_least;
   const double arithmetic = elements * rows / p.products_per_ns;
   const double read_by_turns = team.threads > 1 ? bytes * at_once : bytes;
   const double reading = bytes / (read_by_turns <= l2_bytes ? l2_bytes_per_ns : l3_bytes_per_ns);

@@ -15,6 +15,7 @@ struct LstmTeamProblem {
   int64_t rows = 0, frames = 0, sequences = 0;
   int64_t panels = 0;          // of the recurrent product with the fewest
   int64_t operand_bytes = 4;   // per element of the packed matrix
+  int64_t rows_at_once = 1;    // a product of fewer rows takes as long as one of these
   double products_per_ns = 0;  // of one thread, when the matrix is in cache
 };
 

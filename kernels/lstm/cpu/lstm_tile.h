@@ -2,7 +2,8 @@
 // instruction set. For lstm_loop_simd.cc.
 //
 // Every sum runs over k in order, in one accumulator, whatever the shape of the tile: a row has the
-// same bits in every tile. So tiles may be cut, and dealt to threads, as suits the machine.
+// same bits in every tile. So tiles may be cut, and dealt to threads, as suits the machine. For AMX
+// lstm_tile_amx.h has the same.
 #pragma once
 
 #include "kernels/base/cpu/simd.h"
@@ -17,22 +18,31 @@ namespace {
 // Rows whose sums over four vectors, one panel row and a broadcast fill the register file (32
 // registers with AVX-512, else 16), and rows of a tile. With 16 registers a tile takes several
 // passes over its panel: up to 3 rows by four vectors, or 4 to 6 rows by two, which reads half as
-// much of the panel for each product.
+// much of the panel for each product. fine_rows: of a tile where more tiles are wanted.
 #if defined(__AVX512F__)
-constexpr int wide_rows = 6, max_tile_rows = 6;
+constexpr int wide_rows = 6, max_tile_rows = 6, fine_rows = 6;
 constexpr int64_t prefetch_distance = 8192;
 #else
-constexpr int wide_rows = 3, max_tile_rows = 24;
+constexpr int wide_rows = 3, max_tile_rows = 24, fine_rows = 6;
 constexpr int64_t prefetch_distance = 6144;
 #endif
 // A panel that comes from L3 is used as fast as it arrives only when it is asked for early, by the
 // distance above: 15-25 % for one to four rows, and it cost nothing when the panel was in L2.
 
+// What choosing a team needs to know (lstm_team.h).
+constexpr int rows_at_once = 1;
+template <class A>
+constexpr double products_per_ns = 110.0 / 16 * W*(sizeof(A) == 2 ? 2 : 1);
+
 // One step of a sum takes 4 bytes of an operand: a float, or a pair of bf16.
 template <class A>
-constexpr int64_t sum_steps(int64_t depth) {
-  return sizeof(A) == 2 ? (depth + 1) / 2 : depth;
+constexpr int64_t sum_steps(int64_t k) {
+  return sizeof(A) == 2 ? (k + 1) / 2 : k;
 }
+
+// Sums lie in ordinary registers.
+struct TileRegisters {};
+
 [[gnu::always_inline]] inline vf operand_at(const float* a, int64_t step) {
   return broadcast(a[step]);
 }
@@ -128,8 +138,8 @@ void wide_pass(int64_t rows, const A* a, int64_t lda, const A* panel, int64_t st
 
 // The product of up to max_tile_rows rows and a panel.
 template <class A>
-void tile_product(int64_t rows, const A* a, int64_t lda, const A* panel, int64_t depth, const A*,
-                  float* out) {
+void tile_product(TileRegisters&, int64_t rows, const A* a, int64_t lda, const A* panel,
+                  int64_t depth, const A*, float* out) {
   wide_pass(rows, a, lda, panel, sum_steps<A>(depth), out);
 }
 
@@ -179,8 +189,8 @@ void tile_passes(int64_t rows, const float* a, int64_t lda, const float* panel, 
 // The product of up to max_tile_rows rows and a panel. The panel that follows is fetched meanwhile
 // from `next`: evenly by all passes, because the first alone would wait for memory while the others
 // leave it idle.
-void tile_product(int64_t rows, const float* a, int64_t lda, const float* panel, int64_t depth,
-                  const float* next, float* out) {
+void tile_product(TileRegisters&, int64_t rows, const float* a, int64_t lda, const float* panel,
+                  int64_t depth, const float* next, float* out) {
   constexpr int64_t most_steps = 1024;  // a quarter of L2, with what is fetched meanwhile a half
   if (rows <= wide_rows) return wide_pass(rows, a, lda, panel, depth, out);
   const int64_t three = takes_three(rows) ? 1 : 0;
