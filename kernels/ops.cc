@@ -98,6 +98,10 @@ Chooser chooser_of(std::string_view op) {
   if (op == LstmBackwardArgs::op) return choose_lstm_backward;
   if (op == LstmStackForwardArgs::op) return choose_lstm_stack_forward;
   if (op == LstmStackBackwardArgs::op) return choose_lstm_stack_backward;
+  for (std::string_view conv2d :
+       {Conv2dArgs::op, Conv2dGradInputArgs::op, Conv2dGradWeightArgs::op}) {
+    if (op == conv2d) return choose_conv2d;
+  }
   return nullptr;
 }
 

@@ -48,14 +48,11 @@ void print_kernels() {
   const Stream none;
   for (auto variants : all_ops()) {
     std::printf("%s\n", variants.front().op);
-    bool chosen[4] = {};
     for (const Variant& v : variants) {
       Context context;
       context.backend = v.backend;
       const bool here = v.accepts == nullptr || v.accepts(context, nullptr);
-      const auto b = static_cast<size_t>(v.backend);
-      const bool first = here && v.role == Role::standard && !chosen[b];
-      chosen[b] = chosen[b] || first;
+      const bool chosen = &v == default_variant(variants, chooser_of(v.op), context, nullptr);
       const bool predicts = v.backend == Backend::cuda && chooser_of(v.op) != nullptr;
       const char* chosen_when = v.role == Role::named       ? "by name only"
                                 : v.role == Role::peer      ? "peer, for comparison"
@@ -63,7 +60,7 @@ void print_kernels() {
                                 : !here                     ? "not on this machine"
                                 : v.backend == Backend::ref ? "reference"
                                 : predicts                  ? "where predicted the fastest"
-                                : first                     ? "default"
+                                : chosen                    ? "default"
                                                             : "when the default does not fit";
       std::printf("  %-5s %-26s %-29s  %s\n", name_of(v.backend), v.name, chosen_when,
                   std::string(condition_of(v)).c_str());

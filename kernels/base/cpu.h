@@ -9,7 +9,9 @@ struct CpuFeatures {
   bool avx2 = false;         // with FMA
   bool avx512 = false;       // F, BW, DQ, VL
   bool avx512_bf16 = false;  // vdpbf16ps
-  bool amx = false;          // tiles of bf16, which the system lets this process use
+  // Tiles of bf16, which the system lets this process use. CPUs with them run vdpbf16ps at a lower
+  // rate than multiply-adds of f32.
+  bool amx = false;
 };
 
 // Features of this machine, lowered by the environment variable RONDO_ISA=generic|avx2|avx512|

@@ -186,6 +186,11 @@ size_t conv2d_workspace_bytes(const Context& context, Conv2dPhase phase, const C
       RONDO_GPU_VARIANTS(Args, kernel##_gpu, "portable", Role::standard,                         \
                          takes_narrow<&Args::view>)
 
+std::string_view choose_conv2d(const Context& context, const void*, const MayRun& may_run) {
+  const bool widens = context.backend == Backend::cpu && cpu_features().amx && may_run("avx512");
+  return widens ? "avx512" : "";
+}
+
 std::span<const Variant> conv2d_variants() {
   static constexpr Variant variants[] = {RONDO_CONV2D_VARIANTS(Conv2dArgs, conv2d, x)};
   return variants;

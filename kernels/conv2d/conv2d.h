@@ -32,18 +32,18 @@
 // Rows past the extents are neither read for a result nor written. Aliasing: none. Weights that are
 // not finite may give NaN beside the edges, where they meet the padding.
 // Determinism: bitwise, for any thread count; a frame of y and of dx has the same bits whatever
-// else
-//   is in the batch.
+//   else is in the batch.
 //
 // Algorithm on CPUs: direct convolution with a register tile of pixels by output channels
 // (E. Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD
 // Architectures", 2018): frames are copied into a padded strip that stays in the cache, weights are
 // arranged in panels of output channels, and pixels below one another share every load of weights.
-// Where the CPU multiplies pairs of bf16, strips and panels hold pairs. Of images with one channel
-// all columns of a window are copied side by side. Groups are done one after the other; of
+// Where the CPU multiplies pairs of bf16 fast, strips and panels hold pairs. Of images with one
+// channel all columns of a window are copied side by side. Groups are done one after the other; of
 // depthwise convolutions with as many outputs as inputs all at once, vectors along the channels.
 #pragma once
 
+#include "kernels/base/dispatch.h"
 #include "kernels/base/op.h"
 #include "kernels/base/packed.h"
 
@@ -117,5 +117,7 @@ size_t conv2d_workspace_bytes(const Context& context, Conv2dPhase phase, const C
 std::span<const Variant> conv2d_variants();
 std::span<const Variant> conv2d_grad_input_variants();
 std::span<const Variant> conv2d_grad_weight_variants();
+// A Chooser (kernels/base/dispatch.h): where vdpbf16ps is the slower one, bf16 is widened to f32.
+std::string_view choose_conv2d(const Context& context, const void* args, const MayRun& may_run);
 
 }  // namespace rondo
