@@ -71,4 +71,14 @@ const CpuFeatures& cpu_features() {
   return features;
 }
 
+int64_t l2_cache_bytes() {
+  constexpr int64_t usual = 1 << 20;
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes > 0 ? bytes : usual;
+#else
+  return usual;
+#endif
+}
+
 }  // namespace rondo

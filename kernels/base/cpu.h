@@ -18,6 +18,9 @@ struct CpuFeatures {
 // avx512bf16 (for tests of the slower paths).
 const CpuFeatures& cpu_features();
 
+// Of one core's second-level cache; 1 MiB where the system does not say.
+int64_t l2_cache_bytes();
+
 // These are Variant::accepts of kernels compiled for one instruction set.
 inline bool has_avx2(const Context&, const void*) { return cpu_features().avx2; }
 inline bool has_avx512(const Context&, const void*) { return cpu_features().avx512; }

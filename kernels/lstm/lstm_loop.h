@@ -41,8 +41,9 @@ struct LstmMatrix {
 // Within a group (panel, tile) pairs are dealt in contiguous runs, panel by panel: a thread keeps
 // meeting the same part of the matrix, which stays in its L2 cache when it fits. Every second step
 // goes through its part backwards, beginning with what the caches still hold. Steps of a group of
-// several threads are separated by a spinning barrier, for all its directions at once; a thread
-// that has nobody to wait for walks through one direction after the other.
+// several threads are separated by a spinning barrier. A group that serves both directions walks
+// through one to its end, then through the other: two matrices by turns would push each other out
+// of the caches.
 struct LstmTeam {
   bool directions_apart = false;
   int splits = 1, threads = 1;

@@ -280,6 +280,26 @@ void check_same_bits_in_any_batch(const LstmDims& dims, const std::vector<int32_
   }
 }
 
+template <class T>
+void check_same_bits_on_threads(const LstmDims& dims, const std::vector<int32_t>& lengths,
+                                std::initializer_list<int> counts) {
+  HostContext one(Backend::cpu, 1);
+  LstmProblem<T> want(dims, lengths);
+  want.randomise(3);
+  const auto inputs = want.arrays;
+  want.all(one.context);
+  for (int threads : counts) {
+    HostContext several(Backend::cpu, threads);
+    LstmProblem<T> got(dims, lengths);
+    got.arrays = inputs;
+    got.all(several.context);
+    for (const auto& [name, values] : want.arrays) {
+      INFO(name << ", H " << dims.hidden << ", on " << threads << " threads");
+      CHECK(worst_difference(got.arrays.at(name), values) == 0);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("gradients equal finite differences") {
@@ -324,23 +344,12 @@ TEMPLATE_TEST_CASE(
   const std::vector<int32_t> even(12, 4), ragged = {7, 7, 6, 6, 4, 4, 4, 3, 1, 1, 0};
   for (const auto& lengths : {std::vector<int32_t>{5}, even, ragged}) {
     for (int directions : {1, 2}) {
-      HostContext one(Backend::cpu, 1);
-      LstmProblem<TestType> want({directions, 9, 150, 0}, lengths);
-      want.randomise(3);
-      const auto inputs = want.arrays;
-      want.all(one.context);
-      for (int threads : {2, 3, 5}) {
-        HostContext several(Backend::cpu, threads);
-        LstmProblem<TestType> got({directions, 9, 150, 0}, lengths);
-        got.arrays = inputs;
-        got.all(several.context);
-        for (const auto& [name, values] : want.arrays) {
-          INFO(name << " on " << threads << " threads");
-          CHECK(worst_difference(got.arrays.at(name), values) == 0);
-        }
-      }
+      check_same_bits_on_threads<TestType>({directions, 9, 150, 0}, lengths, {2, 3, 5});
     }
   }
+  // Large enough for three threads to take both directions together, one after the other.
+  check_same_bits_on_threads<TestType>({2, 9, 512, 0}, {5}, {3});
+  check_same_bits_on_threads<TestType>({2, 9, 512, 70}, {5}, {3});
 }
 
 namespace {
@@ -369,6 +378,13 @@ TEST_CASE("threads share a time loop as its shape suggests") {
   CHECK(team(team_problem(256, 32), 2).splits == 2);
   CHECK(team(team_problem(256, 32), 2).threads == 1);
   CHECK(team(team_problem(512, 1, 2), 2).directions_apart);
+  // Where L2 holds most of half an R, or there is a third thread: all take one, then the other.
+  LstmTeamProblem large_l2 = team_problem(512, 1, 2);
+  large_l2.l2_bytes = 2 << 20;
+  CHECK(team(large_l2, 2).threads == 2);
+  CHECK(!team(large_l2, 2).directions_apart);
+  CHECK(team(team_problem(512, 1, 2), 3).threads == 3);
+  CHECK(!team(team_problem(512, 1, 2), 3).directions_apart);
   for (int64_t hidden : {64, 256, 1024}) {
     for (int64_t batch : {1, 3, 64}) {
       for (int directions : {1, 2}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/cpu.h"
 #include "kernels/base/cpu/packed_weights.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/gemm/gemm.h"
@@ -26,6 +27,7 @@ LstmTeamProblem team_problem(const LstmKernels& kernels, const LstmDims& dims, L
   p.operand_bytes = kernels.bf16_operands ? 2 : 4;
   p.rows_at_once = kernels.rows_at_once;
   p.products_per_ns = kernels.products_per_ns;
+  p.l2_bytes = static_cast<double>(l2_cache_bytes());
   return p;
 }
 

@@ -104,15 +104,6 @@ struct Place {
   }
 };
 
-// Calls f(first, end) for the directions that are to be walked side by side. Who has nobody to meet
-// walks one direction to its end before the other: two matrices by turns would push each other out
-// of the caches.
-template <class F>
-[[gnu::always_inline]] inline void each_walk(const LstmLoopShape& s, const Place& place, F f) {
-  if (s.team.threads > 1) return f(place.first_direction, place.end_direction);
-  for (int d = place.first_direction; d < place.end_direction; ++d) f(d, d + 1);
-}
-
 // A tile of the product: this place's sequences [begin, end) by a panel.
 struct Tile {
   int64_t panel, begin, end;
@@ -277,24 +268,21 @@ struct Forward {
   }
 
   void run() const {
-    each_walk(s, place, [&](int first, int end) { walk(first, end); });
+    for (int d = place.first_direction; d < place.end_direction; ++d) walk(d);
   }
 
-  void walk(int first_direction, int end_direction) const {
-    int64_t own_row[2] = {0, 0};
+  void walk(int d) const {
+    const auto& direction = loop.direction[d];
+    int64_t own_row = 0;
     for (int64_t step = loop.begin; step < loop.end; ++step) {
-      for (int d = first_direction; d < end_direction; ++d) {
-        const auto& direction = loop.direction[d];
-        const int64_t t = lstm_frame(d, step, s.frames);
-        const int64_t row = loop.own_inputs
-                                ? own_row[d]
-                                : s.row_offsets[t] + place.first_sequence - direction.pre_row;
-        step_cells(d, step, direction.pre + row * 4 * H);
-        own_row[d] += place.count(s.batch_sizes[t]);
-      }
+      const int64_t t = lstm_frame(d, step, s.frames);
+      const int64_t row =
+          loop.own_inputs ? own_row : s.row_offsets[t] + place.first_sequence - direction.pre_row;
+      step_cells(d, step, direction.pre + row * 4 * H);
+      own_row += place.count(s.batch_sizes[t]);
       place.meet(s);
       if (!s.projected) continue;
-      for (int d = first_direction; d < end_direction; ++d) step_projection(d, step);
+      step_projection(d, step);
       place.meet(s);
     }
   }
@@ -415,21 +403,21 @@ struct Backward {
   }
 
   void run() const {
-    each_walk(s, place, [&](int first, int end) { walk(first, end); });
+    for (int d = place.first_direction; d < place.end_direction; ++d) walk(d);
   }
 
-  void walk(int first_direction, int end_direction) const {
-    for (int d = first_direction; loop.begin == 0 && d < end_direction; ++d) {
+  void walk(int d) const {
+    if (loop.begin == 0) {
       share(s, place, 0, panels_of(P, 4 * W), s.batch_sizes[frame(d, 0)],
             [&](const Tile& tile) { arrive_tile(d, 0, tile); });
+      place.meet(s);
     }
-    place.meet(s);
     for (int64_t j = loop.begin; j < loop.end; ++j) {
       if (s.projected) {
-        for (int d = first_direction; d < end_direction; ++d) step_cells(d, j);
+        step_cells(d, j);
         place.meet(s);
       }
-      for (int d = first_direction; d < end_direction; ++d) step_back(d, j);
+      step_back(d, j);
       place.meet(s);
     }
   }

@@ -8,13 +8,18 @@ namespace rondo {
 namespace {
 
 // One core of a current x86 server, measured or rounded from what was (docs/kernels/lstm.md).
-constexpr double l2_bytes = 768 << 10;  // of 1 MiB, beside states and gates
-constexpr double l2_bytes_per_ns = 140, l3_bytes_per_ns = 90;
+constexpr double l2_share = 0.75;  // of L2 for R, beside states and gates
+constexpr double l2_bytes_per_ns = 140;
+// L3 of a Zen 5; and of Intel's servers, whose L2 is twice as large and whose L3 is far away.
+constexpr double l3_bytes_per_ns = 90, far_l3_bytes_per_ns = 25, far_l2_bytes = 2 << 20;
 // A barrier and what its threads wait for each other, when each has a core to itself. When they
 // share cores with others it is far more, so it is not set too low.
 constexpr double meeting_ns = 1200;
 // A step's reading counts a little even where the arithmetic hides it.
 constexpr double hidden_reading = 0.05;
+// Of several threads that take both directions, one after the other: they also hand each other
+// states, which is not counted, and those that take a direction each do not.
+constexpr double in_turn_margin = 1.1;
 
 int groups_of(const LstmTeamProblem& p, const LstmTeam& team) {
   return team.splits * (team.directions_apart ? p.directions : 1);
@@ -23,7 +28,7 @@ int groups_of(const LstmTeamProblem& p, const LstmTeam& team) {
 }  // namespace
 
 double lstm_step_cost(const LstmTeamProblem& p, const LstmTeam& team) {
-  const double at_once = team.directions_apart ? 1 : p.directions;
+  const int walks = team.directions_apart ? 1 : p.directions;
   const double part = static_cast<double>(ceil_div(p.panels, team.threads)) /
                       static_cast<double>(std::max<int64_t>(p.panels, 1));
   const double elements = static_cast<double>(4 * p.hidden * p.output) * part;
@@ -33,10 +38,14 @@ double lstm_step_cost(const LstmTeamProblem& p, const LstmTeam& team) {
   const auto at_least = static_cast<double>(p.rows_at_once);
   const double rows = std::max(std::ceil(active / team.splits / at_least), 1.0) * at_least;
   const double arithmetic = elements * rows / p.products_per_ns;
-  const double read_by_turns = team.threads > 1 ? bytes * at_once : bytes;
-  const double reading = bytes / (read_by_turns <= l2_bytes ? l2_bytes_per_ns : l3_bytes_per_ns);
+  // Every second step goes backwards, so that what fits L2 is found there also where R does not
+  // fit.
+  const double stays = std::min(l2_share * p.l2_bytes / std::max(bytes, 1.0), 1.0);
+  const double l3 = p.l2_bytes < far_l2_bytes ? l3_bytes_per_ns : far_l3_bytes_per_ns;
+  const double reading = bytes * (stays / l2_bytes_per_ns + (1 - stays) / l3);
   const double step = std::max(arithmetic, reading) + hidden_reading * reading;
-  return at_once * step + (team.threads > 1 ? meeting_ns : 0);
+  if (team.threads == 1) return walks * step;
+  return walks * (step + meeting_ns) * (walks > 1 ? in_turn_margin : 1);
 }
 
 LstmTeam lstm_best_team(const LstmTeamProblem& p, int threads) {

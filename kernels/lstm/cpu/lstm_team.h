@@ -17,6 +17,7 @@ struct LstmTeamProblem {
   int64_t operand_bytes = 4;   // per element of the packed matrix
   int64_t rows_at_once = 1;    // a product of fewer rows takes as long as one of these
   double products_per_ns = 0;  // of one thread, when the matrix is in cache
+  double l2_bytes = 1 << 20;   // of a core's second-level cache
 };
 
 // Nanoseconds that one step takes `team` by a simple model: the slowest thread's arithmetic, or the
