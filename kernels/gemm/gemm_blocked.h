@@ -37,7 +37,7 @@ struct GemmKernel {
   int mr, nr;  // the largest tile: panels of a are at most mr wide, those of b exactly nr
   int depth;   // values of k per unit
   int step;    // units of k that a product takes at once
-  // Panels of a differ in width by one at most (gemm_panel_rows).
+  // Panels of a differ in width by one at most.
   void (*pack_a)(const GemmPack&);
   void (*pack_b)(const GemmPack&);
   // c = alpha * a b + beta * c + bias.
