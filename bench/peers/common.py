@@ -31,6 +31,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77
@@ -156,6 +157,7 @@ def usable_cpus():
 
 def import_or_skip(name):
     """The module, or exit 77 with the reason: a peer is never required. None for who asks for help."""
+    warnings.filterwarnings("ignore", message="TF32 acceleration")  # PyTorch's, of GPUs, for every case
     try:
         return __import__(name)
     except ImportError as error:

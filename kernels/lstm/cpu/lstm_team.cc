@@ -17,9 +17,10 @@ constexpr double l3_bytes_per_ns = 90, far_l3_bytes_per_ns = 25, far_l2_bytes = 
 constexpr double meeting_ns = 1200;
 // A step's reading counts a little even where the arithmetic hides it.
 constexpr double hidden_reading = 0.05;
-// Of several threads that take both directions, one after the other: they also hand each other
-// states, which is not counted, and those that take a direction each do not.
-constexpr double in_turn_margin = 1.1;
+// A cache line of the state that another thread has made. It counts where threads could take a
+// direction each instead, and have no such lines; between ways that all have them the meeting
+// stands for it.
+constexpr double handed_line_ns = 100, line_bytes = 64;
 
 int groups_of(const LstmTeamProblem& p, const LstmTeam& team) {
   return team.splits * (team.directions_apart ? p.directions : 1);
@@ -36,7 +37,8 @@ double lstm_step_cost(const LstmTeamProblem& p, const LstmTeam& team) {
   const double active =
       static_cast<double>(p.rows) / static_cast<double>(std::max<int64_t>(p.frames, 1));
   const auto at_least = static_cast<double>(p.rows_at_once);
-  const double rows = std::max(std::ceil(active / team.splits / at_least), 1.0) * at_least;
+  const double rows_there = std::max(active / team.splits, 1.0);
+  const double rows = std::ceil(rows_there / at_least) * at_least;
   const double arithmetic = elements * rows / p.products_per_ns;
   // Every second step goes backwards, so that what fits L2 is found there also where R does not
   // fit.
@@ -45,7 +47,9 @@ double lstm_step_cost(const LstmTeamProblem& p, const LstmTeam& team) {
   const double reading = bytes * (stays / l2_bytes_per_ns + (1 - stays) / l3);
   const double step = std::max(arithmetic, reading) + hidden_reading * reading;
   if (team.threads == 1) return walks * step;
-  return walks * (step + meeting_ns) * (walks > 1 ? in_turn_margin : 1);
+  const double state_bytes = rows_there * static_cast<double>(p.output * p.operand_bytes);
+  const double handed = state_bytes * (team.threads - 1) / team.threads / line_bytes;
+  return walks * (step + meeting_ns + (walks > 1 ? handed * handed_line_ns : 0));
 }
 
 LstmTeam lstm_best_team(const LstmTeamProblem& p, int threads) {
