@@ -2,6 +2,8 @@
 // with zeros up to whole tiles of k. A row has the same bits in every tile here too.
 #pragma once
 
+#if defined(__AMX_BF16__)
+
 #include <immintrin.h>
 
 #include "kernels/base/cpu/simd.h"
@@ -99,3 +101,5 @@ void tile_product(TileRegisters& registers, int64_t rows, const uint16_t* a, int
 
 }  // namespace
 }  // namespace rondo::RONDO_ISA
+
+#endif
