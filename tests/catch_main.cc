@@ -1,3 +1,3 @@
 // The main() of every test executable.
 #define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
+#include "tests/catch.h"

@@ -1,4 +1,5 @@
 // rondo convert: models of other programs, and for them.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,5 @@
 // rondo eval: error rates of a model on a manifest.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>

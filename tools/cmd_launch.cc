@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <tuple>
 
 #include "comm/base/sha256.h"
 #include "comm/store/tcp_store.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 
 #include "comm/base/error.h"
 #include "engine/reduce/ranks.h"

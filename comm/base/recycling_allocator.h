@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <memory_resource>
+#include <utility>
 
 namespace rondo {
 

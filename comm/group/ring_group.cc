@@ -2,6 +2,7 @@
 #include <deque>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"

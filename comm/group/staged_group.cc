@@ -1,5 +1,8 @@
 #include "comm/group/staged_group.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "comm/group/stream_group.h"
 
 namespace rondo {

@@ -1,6 +1,7 @@
 #include "comm/group/stream_group.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "kernels/base/cpu/parallel.h"

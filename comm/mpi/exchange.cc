@@ -6,6 +6,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <set>

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/gpu/cuda_check.h"

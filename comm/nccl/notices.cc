@@ -1,6 +1,7 @@
 #include "comm/nccl/notices.h"
 
 #include <sstream>
+#include <utility>
 
 namespace rondo {
 namespace {

@@ -1,6 +1,7 @@
 #include "comm/store/store_protocol.h"
 
 #include <charconv>
+#include <utility>
 
 namespace rondo {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/decode/decoder_tables.h"
 #include "engine/text/edit_alignment.h"

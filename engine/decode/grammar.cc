@@ -1,6 +1,7 @@
 #include "engine/decode/grammar.h"
 
 #include <unordered_set>
+#include <utility>
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"

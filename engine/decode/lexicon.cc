@@ -1,7 +1,9 @@
 #include "engine/decode/lexicon.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "engine/io/file.h"
 #include "engine/text/unicode.h"

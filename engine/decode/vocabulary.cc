@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "engine/io/file.h"
 #include "engine/io/json.h"

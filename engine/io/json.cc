@@ -1,7 +1,9 @@
 #include "engine/io/json.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace rondo {
 namespace {

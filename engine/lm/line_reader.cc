@@ -7,7 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <system_error>
+#include <utility>
 
 namespace rondo {
 namespace {

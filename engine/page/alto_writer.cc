@@ -1,5 +1,6 @@
 // ALTO 4 (https://www.loc.gov/standards/alto/v4/), or the ALTO file that a page is from.
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <pugixml.hpp>
 #include <string>

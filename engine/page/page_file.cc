@@ -1,5 +1,6 @@
 #include "engine/page/page_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <cmath>

@@ -1,5 +1,6 @@
 #include "engine/parallel/launch_environment.h"
 
+#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <string_view>

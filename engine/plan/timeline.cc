@@ -1,6 +1,7 @@
 #include "engine/plan/timeline.h"
 
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <set>
 #include <tuple>

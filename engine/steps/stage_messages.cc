@@ -1,6 +1,7 @@
 #include "engine/steps/stage_messages.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 

@@ -1,6 +1,7 @@
 #include "engine/sync/slow_ranks.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <limits>
 

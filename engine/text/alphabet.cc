@@ -4,6 +4,7 @@
 #include <charconv>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"

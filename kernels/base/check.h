@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <source_location>
+#include <string>
 #include <string_view>
 #include <type_traits>
 

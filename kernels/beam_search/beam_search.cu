@@ -1,5 +1,7 @@
 // Prefix beam search: softmax of the frames, then a block for each sequence, the loop over its
 // frames inside (beam_search_gpu.h).
+#include <algorithm>
+
 #include "kernels/base/check_view.h"
 #include "kernels/beam_search/beam_search_gpu.h"
 

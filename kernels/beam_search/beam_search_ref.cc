@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "kernels/beam_search/beam_search_impl.h"

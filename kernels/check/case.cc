@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/base/arithmetic.h"
 #include "kernels/base/device.h"

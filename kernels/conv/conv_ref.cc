@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/conv/conv_impl.h"
 
 namespace rondo {

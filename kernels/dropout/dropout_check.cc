@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "kernels/check/suites.h"
 #include "kernels/dropout/dropout.h"
 

@@ -28,6 +28,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <string>
 
 #include "kernels/base/op.h"
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "kernels/base/cpu/packed_weights.h"
 #include "kernels/check/suites.h"

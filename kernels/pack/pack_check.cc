@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "kernels/check/suites.h"
 #include "kernels/pack/pack.h"

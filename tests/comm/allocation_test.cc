@@ -1,12 +1,12 @@
 // What collectives allocate once they have run before.
 #include <atomic>
 #include <barrier>
-#include <catch2/catch.hpp>
 #include <iostream>
 #include <thread>
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/in_process.h"
+#include "tests/catch.h"
 #include "tests/engine/allocation_counter.h"
 
 namespace rondo {

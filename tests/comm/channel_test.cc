@@ -2,8 +2,8 @@
 #include "comm/channels/channel.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
+#include "tests/catch.h"
 #include "tests/comm/string_pipe.h"
 #include "tests/comm/transport_contract.h"
 

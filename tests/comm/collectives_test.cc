@@ -1,11 +1,12 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/comm/sums.h"
 

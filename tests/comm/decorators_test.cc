@@ -2,7 +2,6 @@
 
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <iostream>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include "comm/group/process_group.h"
 #include "comm/in_process/in_process.h"
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 #include "tests/comm/time_limits.h"
 #include "tests/comm/transport_contract.h"
 

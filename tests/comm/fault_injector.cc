@@ -1,5 +1,6 @@
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "tests/comm/decorators.h"
 

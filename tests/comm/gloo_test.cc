@@ -1,9 +1,9 @@
 #include <atomic>
-#include <catch2/catch.hpp>
 
 #include "comm/gloo/gloo_transport.h"
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"

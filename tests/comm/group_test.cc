@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <latch>
 #include <thread>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/comm/sums.h"
 #include "tests/comm/time_limits.h"

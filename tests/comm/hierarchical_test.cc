@@ -1,4 +1,3 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -6,6 +5,7 @@
 #include "comm/group/collectives.h"
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/comm/sums.h"
 

@@ -3,7 +3,6 @@
 // minute on two cores, and 8 GB.
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include "comm/group/process_group.h"
 #include "comm/shared/shared_transport.h"
 #include "comm/store/tcp_store.h"
+#include "tests/catch.h"
 #include "tests/comm/processes.h"
 #include "tests/comm/socket_ranks.h"
 #include "tests/comm/sums.h"

@@ -6,10 +6,10 @@
 // all ranks as threads.
 #include "comm/mpi/mpi_transport.h"
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "comm/mpi/exchange.h"
+#include "tests/catch.h"
 #include "tests/comm/remote_ranks.h"
 #include "tests/comm/socket_ranks.h"
 

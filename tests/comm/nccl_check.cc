@@ -5,6 +5,7 @@
 //
 // Sums have to be exact, our ring has to send the bytes it says, a rank that gives up has to end
 // the others. Exit status: 0 all passed, 1 something did not, 77 no GPU or no NCCL.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <thread>

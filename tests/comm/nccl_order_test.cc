@@ -2,7 +2,6 @@
 // GPU, though they do not in the stand-in, which tells.
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <memory>
 #include <thread>
 
@@ -10,6 +9,7 @@
 #include "comm/store/memory_store.h"
 #include "engine/reduce/device_arithmetic.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/comm/nccl_ranks.h"
 
 using namespace rondo;

@@ -1,5 +1,7 @@
 #include "tests/comm/nccl_ranks.h"
 
+#include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "engine/reduce/device_arithmetic.h"

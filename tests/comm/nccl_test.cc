@@ -1,7 +1,6 @@
 // The NCCL adapter over the stand-in: sums, bytes, order on streams, and every way to fail.
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/comm/nccl_ranks.h"
 #include "tests/comm/time_limits.h"
 

@@ -1,6 +1,5 @@
 // Data parallel training over the NCCL adapter.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/group/staged_group.h"
@@ -9,6 +8,7 @@
 #include "engine/reduce/device_arithmetic.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/comm/nccl_ranks.h"
 #include "tests/engine/device_ranks.h"
 

@@ -4,9 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <iostream>
+
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

@@ -1,10 +1,12 @@
 // Every schedule is valid for every size and stores what it promises. (Its bubble: tests/plan.)
+#include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
+#include <utility>
 #include <vector>
 
 #include "comm/schedule.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

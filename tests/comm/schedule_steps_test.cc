@@ -1,9 +1,11 @@
 // The order in which stages, shards, and shards of stages work: right for every size, and the
 // checker sees what is wrong.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <cstddef>
+#include <utility>
 
 #include "comm/schedule_steps.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

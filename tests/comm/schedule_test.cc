@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <utility>
 
 #include "comm/schedule.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

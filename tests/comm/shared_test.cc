@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "comm/group/process_group.h"
@@ -12,6 +11,7 @@
 #include "comm/shared/inbox.h"
 #include "comm/shared/shared_channel.h"
 #include "comm/shared/waiting.h"
+#include "tests/catch.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"
 

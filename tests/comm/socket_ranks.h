@@ -2,15 +2,16 @@
 // transport of one's own on top.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
+#include "tests/catch.h"
 #include "tests/comm/transport_contract.h"
 
 namespace rondo {

@@ -1,6 +1,6 @@
 // Groups of devices by way of the host: sums, order on streams, and how they fail.
+#include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "comm/group/collectives.h"
@@ -8,6 +8,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/comm/time_limits.h"
 
 using namespace rondo;

@@ -1,11 +1,11 @@
 // What a launcher asks of the TCP store: to be missed when it is gone, and to begin anew.
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "comm/base/socket.h"
 #include "comm/store/tcp_store.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

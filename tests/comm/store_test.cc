@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <mutex>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "comm/store/memory_store.h"
 #include "comm/store/store_protocol.h"
 #include "comm/store/tcp_store.h"
+#include "tests/catch.h"
 #include "tests/comm/time_limits.h"
 
 namespace rondo {

@@ -3,11 +3,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
-
 #include "comm/group/process_group.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/meeting.h"
+#include "tests/catch.h"
 #include "tests/comm/process_faults.h"
 #include "tests/comm/processes.h"
 #include "tests/comm/time_limits.h"

@@ -1,7 +1,6 @@
 #include "comm/tcp/tcp_transport.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 
 #include "comm/channels/frame.h"
 #include "comm/group/collectives.h"
@@ -9,6 +8,7 @@
 #include "comm/store/memory_store.h"
 #include "comm/tcp/handshake.h"
 #include "comm/tcp/meeting.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/comm/socket_ranks.h"
 #include "tests/comm/sums.h"

@@ -2,6 +2,7 @@
 #include <condition_variable>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "tests/comm/decorators.h"
 

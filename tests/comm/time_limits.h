@@ -3,12 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <string>
 #include <thread>
 
 #include "comm/base/work.h"
+#include "tests/catch.h"
 
 namespace rondo {
 

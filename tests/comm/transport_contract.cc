@@ -1,12 +1,12 @@
 #include "tests/comm/transport_contract.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 #include <thread>
 
 #include "comm/group/process_group.h"
+#include "tests/catch.h"
 #include "tests/comm/sums.h"
 #include "tests/comm/time_limits.h"
 

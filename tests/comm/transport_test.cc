@@ -1,10 +1,10 @@
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <thread>
 #include <vector>
 
 #include "comm/in_process/in_process.h"
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 #include "tests/comm/time_limits.h"
 #include "tests/comm/transport_contract.h"
 #include "tests/few_threads.h"

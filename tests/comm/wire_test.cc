@@ -1,12 +1,12 @@
 // What Wire::bf16 does to numbers, against rondo::bf16 element by element, to the bit.
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "comm/group/wire_arithmetic.h"
 #include "kernels/base/cpu.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,5 +1,5 @@
 // Manifests for data sets as people have them.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -13,6 +13,7 @@
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/kaldi_golden.h"
 #include "tests/data/temporary_folder.h"
 

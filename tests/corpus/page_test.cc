@@ -1,7 +1,7 @@
 // Lines of PAGE-XML and ALTO files, and the data made of them.
 #include "engine/page/page_file.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/corpus/lists/list_corpus.h"
@@ -10,6 +10,7 @@
 #include "engine/data/image/image.h"
 #include "engine/page/page_writers.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

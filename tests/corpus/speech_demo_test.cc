@@ -1,4 +1,3 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include "engine/corpus/run_program.h"
 #include "engine/data/audio/audio.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/corpus/corpus_files.h"
 #include "tests/data/temporary_folder.h"
 

@@ -1,5 +1,5 @@
 // CTC in chunks equals CTC of the whole, bit for bit, wherever the cuts are.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -8,6 +8,7 @@
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/ctc_chunk.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

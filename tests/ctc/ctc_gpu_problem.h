@@ -1,13 +1,13 @@
 // CTC batches for the fast variant on the simulated device, and what became of their sequences.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/devices.h"
+#include "tests/catch.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

@@ -1,5 +1,6 @@
 // How many sequences the fast lattice in f32 keeps, by kinds of logits and by how densely labels
 // lie: those it does not keep are right too, but some ten times slower.
+#include <algorithm>
 #include <iterator>
 #include <vector>
 

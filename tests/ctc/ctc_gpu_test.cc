@@ -1,5 +1,6 @@
 // The GPU variants of ctc on the simulated device: which sequences leave the fast lattice, and that
 // what log space makes of them is right.
+#include <algorithm>
 #include <thread>
 
 #include "kernels/base/cpu/parallel.h"

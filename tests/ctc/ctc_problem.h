@@ -1,6 +1,7 @@
 // A CTC batch in host memory, and running one variant on it.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <string>
 #include <vector>

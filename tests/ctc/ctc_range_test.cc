@@ -1,11 +1,11 @@
 // Sequences made to leave the range of linear-space arithmetic, and the variant that has none.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/ctc/ctc_impl.h"
+#include "tests/catch.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

@@ -1,6 +1,5 @@
 // CTC against its definition: every path of a tiny lattice, derivatives by differences, identities.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -9,6 +8,7 @@
 
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
+#include "tests/catch.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace {

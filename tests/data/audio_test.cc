@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -16,6 +16,7 @@
 #include "engine/data/audio/resample.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

@@ -1,13 +1,14 @@
 // engine/data/features/cmvn.h and augment.h.
 #include "engine/data/augment.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "engine/data/features/cmvn.h"
 #include "engine/data/features/random.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

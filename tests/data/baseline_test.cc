@@ -1,11 +1,11 @@
 // Lines that are straightened along their baselines.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
 #include "engine/data/image/image_region.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

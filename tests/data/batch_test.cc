@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <stdexcept>
@@ -13,6 +13,7 @@
 
 #include "engine/data/features/random.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/few_threads.h"
 
 using namespace rondo;

@@ -1,14 +1,15 @@
 // engine/data/dataset.h: what a manifest becomes, and what is found before training.
 #include "engine/data/dataset.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

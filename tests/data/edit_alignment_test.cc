@@ -1,13 +1,14 @@
 // engine/text: which word stands for which, and how far error rates may be off.
 #include "engine/text/edit_alignment.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <random>
 
 #include "engine/text/bootstrap.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

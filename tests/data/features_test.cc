@@ -2,10 +2,11 @@
 // promises.
 #include "engine/data/features/acoustic_features.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/features_golden.h"
 
 using namespace rondo;

@@ -1,7 +1,6 @@
 // Ready features: .npy and what is wrong with it.
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 
@@ -12,6 +11,7 @@
 #include "engine/data/manifest.h"
 #include "engine/io/safetensors.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/kaldi_golden.h"
 #include "tests/data/temporary_folder.h"
 

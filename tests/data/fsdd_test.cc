@@ -1,6 +1,6 @@
 // Real recordings through the whole chain: manifest, dataset, sampler, threads, batches.
-#include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -9,6 +9,7 @@
 #include "engine/data/batch.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

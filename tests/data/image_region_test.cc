@@ -1,13 +1,14 @@
 // Lines cut out of the images of their pages.
 #include "engine/data/image/image_region.h"
 
+#include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <thread>
 
 #include "engine/data/image/image.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

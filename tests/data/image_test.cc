@@ -3,15 +3,17 @@
 
 #include <tiffio.h>
 
+#include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
 #include "engine/data/image/image_region.h"
 #include "engine/data/image/line_features.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/jpeg_of.h"
 #include "tests/data/temporary_folder.h"
 

@@ -1,11 +1,11 @@
 // Lengths of recordings that are kept from one run to the next.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
 #include "engine/data/features/files.h"
 #include "engine/data/length_cache.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

@@ -2,7 +2,6 @@
 #include "engine/data/line_distortion.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

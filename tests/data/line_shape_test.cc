@@ -2,9 +2,10 @@
 #include "engine/data/image/line_shape.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
+
+#include "tests/catch.h"
 
 using namespace rondo;
 

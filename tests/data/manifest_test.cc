@@ -1,10 +1,9 @@
 // engine/data/manifest.h: what is read, what is refused, and with which sentence.
 #include "engine/data/manifest.h"
 
-#include <catch2/catch.hpp>
-
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

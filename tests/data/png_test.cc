@@ -1,7 +1,7 @@
 // Every kind of PNG beside the same samples in PGM, PPM and TIFF, which other code reads.
 #include <tiffio.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -9,6 +9,7 @@
 
 #include "engine/data/image/image.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/jpeg_of.h"
 #include "tests/data/png_of.h"
 #include "tests/data/temporary_folder.h"

@@ -2,13 +2,13 @@
 #include "engine/data/sampler.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 #include <set>
 
 #include "engine/data/features/random.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

@@ -1,5 +1,5 @@
 // engine/text: alphabet, error rates, greedy decoding.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -12,6 +12,7 @@
 #include "engine/text/unicode.h"
 #include "engine/text/unwritable.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

@@ -1,13 +1,14 @@
 // Forced alignment beside the dense trellis, written out as a textbook has it, and beside all
 // paths.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "engine/decode/align/forced_alignment.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

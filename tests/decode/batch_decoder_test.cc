@@ -1,6 +1,5 @@
 // The search on a device beside the decoder on the CPU: the same texts and scores.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,6 +9,7 @@
 #include "engine/text/greedy.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,5 +1,4 @@
 // How sure words and labels are, beside values that are worked out by hand.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -8,6 +7,7 @@
 #include "engine/decode/transcript/text_alignment.h"
 #include "engine/decode/transcript/transcript.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

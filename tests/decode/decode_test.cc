@@ -1,6 +1,5 @@
 // Decoders and forced alignment beside all alignments that there are.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,6 +9,7 @@
 #include "engine/decode/decoder.h"
 #include "engine/decode/transcript/transcript.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,7 +1,6 @@
 // Searches with a lexicon, a language model and hot words beside the scores of all texts that there
 // are.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -13,6 +12,7 @@
 #include "engine/text/greedy.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,14 +1,15 @@
 // Texts in outputs: how they are spelled, where their words lie, how recordings are cut, and the
 // formats of other programs.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "engine/decode/transcript/text_alignment.h"
 #include "engine/decode/transcript/transcript_formats.h"
 #include "engine/decode/transcript/utterances.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

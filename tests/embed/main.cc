@@ -1,5 +1,6 @@
 // A program of somebody else's: learns to tell rising from falling signals, saves the model, loads
 // it again and runs it. Built against an installed rondo with pkg-config alone (see the Makefile).
+#include <cstdint>
 #include <cstdio>
 #include <random>
 #include <vector>

@@ -1,8 +1,8 @@
 // Sequences cut in time on one device, chunk after chunk.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "engine/cut/chunked_training.h"
+#include "tests/catch.h"
 #include "tests/engine/sequence_cases.h"
 
 using namespace rondo;

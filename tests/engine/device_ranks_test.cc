@@ -1,12 +1,12 @@
 // Data parallelism on devices: the streams keep the order, whatever the simulator draws.
 #include <atomic>
-#include <catch2/catch.hpp>
 
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "kernels/devices.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/engine/device_ranks.h"
 
 using namespace rondo;

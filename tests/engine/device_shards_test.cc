@@ -1,5 +1,4 @@
 // Sequences cut in time over ranks with simulated devices give what one such device gives.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 
@@ -11,6 +10,7 @@
 #include "engine/steps/sequence.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/rank_check.h"
 

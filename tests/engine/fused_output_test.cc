@@ -1,8 +1,9 @@
 // The output layer and CTC as one node: the same model as with logits in memory.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 
 #include "engine/session.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/engine/small_model.h"
 

@@ -1,6 +1,7 @@
 // Finite differences against append_backward(), in f64 with the reference kernels.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>

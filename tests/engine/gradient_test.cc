@@ -1,8 +1,9 @@
 // Every layer's gradient against finite differences, in f64 with the reference kernels. A layer's
 // input gradient is checked by putting a linear layer in front of it.
-#include <catch2/catch.hpp>
 
 #include "tests/engine/gradient_check.h"
+
+#include "tests/catch.h"
 
 using namespace rondo;
 using rondo::test::check_gradients;

@@ -1,11 +1,12 @@
 // The graph, the memory planner, plans: structure and contracts.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <set>
 
 #include "engine/graph/bucket.h"
 #include "engine/graph/lockstep.h"
 #include "engine/graph/planner.h"
 #include "kernels/base/cpu/parallel.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -1,11 +1,12 @@
 // LSTMs along the height of images, against the textbook's loop over each column; pooling that
 // drops the frames that fill no window.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "engine/session.h"
 #include "kernels/base/packed_host.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

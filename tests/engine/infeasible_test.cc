@@ -1,6 +1,5 @@
 // A sequence whose labels cannot fit into its frames has no part in an update, wherever it is
 // computed: the gradient is divided by the number of the others (docs/architecture.md, Session).
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 
@@ -9,6 +8,7 @@
 #include "engine/reduce/bucket_reducer.h"
 #include "engine/reduce/data_parallel.h"
 #include "engine/reduce/invariant_reducer.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
 

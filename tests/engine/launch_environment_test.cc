@@ -1,10 +1,10 @@
 // engine/parallel/launch_environment.h, on environments as launchers leave them.
 #include "engine/parallel/launch_environment.h"
 
-#include <catch2/catch.hpp>
 #include <map>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

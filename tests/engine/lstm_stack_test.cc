@@ -1,7 +1,6 @@
 // Stacks of LSTM layers as one node: which layers it takes, and that what a GPU computes of them at
 // once are the same bits as one layer after the other.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "engine/graph/planner.h"
@@ -9,6 +8,7 @@
 #include "engine/session.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/dispatch.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -1,9 +1,9 @@
 // What a training step really takes, against what the planner says it will.
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
 
 #include "engine/session.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

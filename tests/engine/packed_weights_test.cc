@@ -2,11 +2,11 @@
 #include "kernels/base/cpu/packed_weights.h"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/engine/small_model.h"
 
 using namespace rondo;

@@ -1,11 +1,11 @@
 // Ranks as threads: data parallelism gives what one rank gives.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 
 #include "comm/group/process_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "engine/reduce/data_parallel.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -1,5 +1,4 @@
 // Stages on ranks (threads): every schedule gives the gradients of one rank, bit for bit.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -8,6 +7,7 @@
 #include "engine/parallel/placement.h"
 #include "engine/steps/step_runner.h"
 #include "kernels/base/cpu/parallel.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
 

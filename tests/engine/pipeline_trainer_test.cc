@@ -1,12 +1,12 @@
 // Pipelines and replicas of pipelines (threads as ranks) train like one rank.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 #include <numeric>
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/engine/wide_ctc.h"
 #include "tests/rank_check.h"

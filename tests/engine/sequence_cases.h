@@ -2,7 +2,6 @@
 // them, on the cpu and on simulated devices.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <mutex>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/session.h"
 #include "engine/steps/sequence.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 namespace rondo::test {

@@ -1,6 +1,5 @@
 // What a rank holds of an hour's recording: 100,000 frames after subsampling, one sequence, over
 // four processes and in one.
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <iostream>
 #include <sstream>
@@ -10,6 +9,7 @@
 #include "engine/io/resident_memory.h"
 #include "engine/session.h"
 #include "engine/steps/sequence.h"
+#include "tests/catch.h"
 #include "tests/comm/processes.h"
 #include "tests/engine/gradient_check.h"
 

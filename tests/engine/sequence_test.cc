@@ -1,5 +1,4 @@
 // Sequences cut in time over ranks give what one rank gives.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/group/process_group.h"
@@ -7,6 +6,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/session.h"
 #include "engine/steps/sequence.h"
+#include "tests/catch.h"
 #include "tests/engine/sequence_cases.h"
 #include "tests/engine/wide_ctc.h"
 

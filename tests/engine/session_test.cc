@@ -1,9 +1,10 @@
 // Session: training steps, accumulation, memory, files.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <filesystem>
+#include <limits>
 
 #include "engine/session.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/engine/allocation_counter.h"
 #include "tests/engine/small_model.h"

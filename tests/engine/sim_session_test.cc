@@ -1,11 +1,11 @@
 // Sessions on the simulated GPU: the same training as on the cpu, nothing waited for, nothing
 // allocated in a step, and what is said when memory is short.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <utility>
 
 #include "engine/session.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/engine/small_model.h"
 
 using namespace rondo;

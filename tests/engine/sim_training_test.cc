@@ -1,6 +1,5 @@
 // Whole models on the simulated GPU beside the CPU: the same batches, step by step, give the same
 // losses and weights but for rounding.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "engine/session.h"
@@ -8,6 +7,7 @@
 #include "kernels/lstm/lstm.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -1,9 +1,9 @@
 // Stages of pipelines on simulated GPUs launch no more steps than their micro-batches need.
-#include <catch2/catch.hpp>
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

@@ -1,12 +1,12 @@
 // Weight gradients on a second stream of the simulated GPU, which runs streams in any order that
 // events allow: the bits of one stream, whatever runs first.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <utility>
 
 #include "engine/graph/planner.h"
 #include "engine/session.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/engine/small_model.h"
 
 using namespace rondo;

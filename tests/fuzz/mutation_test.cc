@@ -1,8 +1,9 @@
 // Damaged good inputs for every fuzz target: few, but always the same ones, in every test run.
-#include <catch2/catch.hpp>
+#include <cstdio>
 #include <random>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/fuzz/targets.h"
 
 namespace {

@@ -1,12 +1,13 @@
 // What we ask of cuBLASLt, by a library of our own that computes it on the simulated device: which
 // matrix is which, transpositions, leading dimensions, batches, bias, alignment, spare rows.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
 
 #include "kernels/gemm/gemm_cublaslt.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,7 +1,6 @@
 // What checkop cannot see of gemm: broken contracts, non-finite values, OpenBLAS's own state.
 #include <cblas.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -12,6 +11,7 @@
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/gemm/gemm.h"
+#include "tests/catch.h"
 
 namespace {
 

@@ -1,6 +1,5 @@
 // kernels/base: packed layouts, messages, the thread pool, bf16.
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/error.h"
 #include "kernels/base/packed_host.h"
+#include "tests/catch.h"
 #include "tests/few_threads.h"
 
 using namespace rondo;

@@ -1,5 +1,5 @@
 // What the cases of checkop are given: large tensors, and what they weigh.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -7,6 +7,7 @@
 #include "kernels/base/dispatch.h"
 #include "kernels/cast/cast.h"
 #include "kernels/check/check.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

@@ -1,5 +1,4 @@
 // What `rondo info --kernels` says that a variant asks for, against what it does ask for.
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "kernels/base/dispatch.h"
@@ -9,6 +8,7 @@
 #include "kernels/lstm/lstm.h"
 #include "kernels/lstm/lstm_conditions.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

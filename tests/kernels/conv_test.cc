@@ -1,5 +1,9 @@
 // Convolutions: known values, gradients against finite differences, and parts of sequences.
 #include "kernels/conv/conv.h"
+
+#include <algorithm>
+#include <utility>
+
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 

@@ -1,6 +1,5 @@
 // Dropout: the generator's known answers, and what the mask may and may not depend on.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 
@@ -10,6 +9,7 @@
 #include "kernels/base/packed_host.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/dropout/philox.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,7 +1,6 @@
 // Gradients against central differences in double.
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 #include <random>
@@ -10,6 +9,7 @@
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
+#include "tests/catch.h"
 
 namespace rondo::test {
 

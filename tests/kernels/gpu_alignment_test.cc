@@ -1,6 +1,5 @@
 // GPU kernels read 16 bytes at once where memory allows it. Here it does not: views begin at any
 // element. (The simulator refuses a wide access at an odd address, as a GPU does.)
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kernels/base/cpu/parallel.h"
@@ -16,6 +15,7 @@
 #include "kernels/simt/sim/sim_device.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,12 +1,13 @@
 // Kernels that no op of its own stands for, and checkop therefore has no cases of: what cuBLASLt
 // and cuDNN need around their calls. In three orders of threads; compiled for the race detector and
 // AddressSanitizer too.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <vector>
 
 #include "kernels/ctc/ctc_gpu.h"
 #include "kernels/gemm/gemm_impl.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #ifdef RONDO_INSTRUMENTED
 #include "kernels/simt/instrument/instrument.h"
 #endif

@@ -1,6 +1,5 @@
 // Sums of columns on the simulated GPU: their bits depend on the rows in use, not on the workspace
 // that spreads them over blocks, nor on how many spare rows a batch has.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kernels/base/cpu/parallel.h"
@@ -8,6 +7,7 @@
 #include "kernels/norm/norm.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

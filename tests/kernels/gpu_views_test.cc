@@ -1,5 +1,4 @@
 // What a call's views must look like is asked before anything is launched.
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "kernels/base/dispatch.h"
@@ -15,6 +14,7 @@
 #include "kernels/simt/sim/sim_device.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

@@ -1,4 +1,6 @@
 // Every small op's gradient against finite differences of its forward reference, in double.
+#include <utility>
+
 #include "kernels/base/packed_host.h"
 #include "kernels/dropout/dropout.h"
 #include "kernels/loss/loss.h"

@@ -1,6 +1,5 @@
 // Small ops on inputs whose results can be written down. checkop compares variants with each other;
 // what they share (row limits, lengths) is checked here, on every backend of this machine.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kernels/base/cpu/parallel.h"
@@ -16,6 +15,7 @@
 #include "kernels/reduce/reduce.h"
 #include "kernels/softmax/softmax.h"
 #include "kernels/subsample/subsample.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -3,12 +3,12 @@
 #include "kernels/base/device.h"
 #include "tests/kernels/optimizer_golden.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kernels/base/dispatch.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/reduce/reduce.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <sstream>
@@ -11,6 +11,7 @@
 #include "engine/io/file.h"
 #include "engine/lm/quantizer.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/lm/lm_golden.h"
 

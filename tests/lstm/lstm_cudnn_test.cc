@@ -1,6 +1,5 @@
 // What we ask of cuDNN's LSTM, by a library of our own in its place, over checkop's cases.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "kernels/base/cpu/parallel.h"
@@ -8,6 +7,7 @@
 #include "kernels/check/suites.h"
 #include "kernels/lstm/gpu/lstm_cudnn.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/lstm/cudnn_stand_in.h"
 
 using namespace rondo;

@@ -3,16 +3,17 @@
 #include "kernels/lstm/lstm_prediction.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "kernels/lstm/lstm_conditions.h"
 #include "kernels/lstm/stack/lstm_wavefront.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,9 +1,8 @@
 // The LSTM layer against finite differences, PyTorch's numbers, and itself cut up differently.
 #include "kernels/lstm/lstm.h"
 
-#include <catch2/catch.hpp>
-
 #include "kernels/lstm/cpu/lstm_team.h"
+#include "tests/catch.h"
 #include "tests/lstm/lstm_golden.h"
 #include "tests/lstm/lstm_problem.h"
 

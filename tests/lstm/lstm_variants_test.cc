@@ -1,12 +1,12 @@
 // The variants of the LSTM's time loops on GPUs: their table, and what checkop's cases lack.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <iterator>
 
 #include "kernels/lstm/lstm_conditions.h"
 #include "kernels/lstm/lstm_proven.h"
+#include "tests/catch.h"
 #include "tests/lstm/lstm_sim_problem.h"
 
 using namespace rondo;

@@ -1,5 +1,4 @@
 // Constants from times: exact when the times are, and good for shapes they were not made from.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 
@@ -7,6 +6,7 @@
 #include "engine/plan/machine/machine.h"
 #include "engine/plan/machine/measure.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::plan;

@@ -1,11 +1,11 @@
 // Links: their constants from times, measuring them, their files, and which of their constants
 // count for what.
-#include <catch2/catch.hpp>
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/measure_links.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::plan;

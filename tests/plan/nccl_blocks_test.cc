@@ -1,9 +1,9 @@
 // Gradients' sums beside time loops that keep a GPU's multiprocessors.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "kernels/lstm/lstm_blocks.h"
 #include "kernels/lstm/lstm_prediction.h"
+#include "tests/catch.h"
 #include "tests/plan/simple_job.h"
 
 using namespace rondo;

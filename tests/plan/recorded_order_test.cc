@@ -1,10 +1,10 @@
 // What the planner simulates is what the engine does: stages that share sequences, rank by rank.
-#include <catch2/catch.hpp>
 #include <mutex>
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/parallel/pipeline_trainer.h"
 #include "engine/plan/step_tasks.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 
 using namespace rondo;

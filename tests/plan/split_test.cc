@@ -1,5 +1,4 @@
 // Predictions against cases with exact answers, and their order where it is known.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "engine/graph/rules.h"
@@ -8,6 +7,7 @@
 #include "engine/plan/model_layers.h"
 #include "kernels/base/error.h"
 #include "kernels/pointwise/pointwise.h"
+#include "tests/catch.h"
 #include "tests/plan/simple_job.h"
 
 using namespace rondo;

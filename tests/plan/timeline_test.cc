@@ -1,9 +1,9 @@
 // The simulator against cases with exact answers.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "engine/plan/step_tasks.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::plan;

@@ -1,6 +1,5 @@
 // What is drawn of a predicted update is what its prediction says, action by action.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <set>
@@ -9,6 +8,7 @@
 #include "comm/schedule.h"
 #include "engine/plan/cluster_links.h"
 #include "engine/plan/machine/cost.h"
+#include "tests/catch.h"
 #include "tests/plan/simple_job.h"
 
 using namespace rondo;

@@ -1,7 +1,6 @@
 // Accuracy of kernels/base/cpu/simd.h against libm in double, over floats of every exponent.
 #include <algorithm>
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -9,6 +8,7 @@
 
 #include "kernels/base/cpu.h"
 #include "kernels/base/dtype.h"
+#include "tests/catch.h"
 #include "tests/simd/simd_functions.h"
 
 namespace {

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <string>
 #include <vector>
 
+#include "tests/catch.h"
 #include "tests/simt/sim_fixture.h"
 
 namespace rondo::sim {

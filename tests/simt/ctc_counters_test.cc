@@ -1,10 +1,12 @@
 // What the fast variant of ctc costs, counted on the instrumented simulator: steps that depend on
 // one another, and traffic. Times are a GPU's business; these figures are the same everywhere.
-#include <catch2/catch.hpp>
+
+#include <algorithm>
 
 #include "kernels/base/device.h"
 #include "kernels/simt/instrument/instrument.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/ctc/ctc_problem.h"
 
 namespace rondo::test {

@@ -2,7 +2,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -12,6 +11,7 @@
 #include "kernels/devices.h"
 #include "kernels/simt/sim/sim_device.h"
 #include "kernels/simt/simt.h"
+#include "tests/catch.h"
 
 namespace rondo::sim {
 namespace {

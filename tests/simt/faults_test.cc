@@ -1,11 +1,12 @@
 // Kernels with planted faults, each of which the simulator must find and name.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "kernels/devices.h"
 #include "kernels/simt/grid_sync.h"
+#include "tests/catch.h"
 #include "tests/simt/sim_fixture.h"
 
 namespace rondo::sim {

@@ -2,9 +2,10 @@
 #include "kernels/simt/sim/fiber.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstddef>
 #include <string>
+
+#include "tests/catch.h"
 
 using namespace rondo::simt;
 

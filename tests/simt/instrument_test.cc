@@ -1,12 +1,12 @@
 // The race detector and the counters of the instrumented simulator, on kernels of known faults and
 // known traffic. This file is compiled with -fsanitize=thread; see kernels/simt/instrument.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
 #include "kernels/simt/grid_sync.h"
 #include "kernels/simt/instrument/instrument.h"
+#include "tests/catch.h"
 #include "tests/simt/sim_fixture.h"
 
 namespace rondo::sim {

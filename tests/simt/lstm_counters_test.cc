@@ -2,12 +2,12 @@
 // launches, waiting, products, and traffic. docs/kernels/lstm_gpu_times.md derives its predictions
 // from the same figures.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <initializer_list>
 #include <map>
 
 #include "kernels/lstm/lstm_blocks.h"
 #include "kernels/simt/instrument/instrument.h"
+#include "tests/catch.h"
 #include "tests/lstm/lstm_sim_problem.h"
 
 namespace rondo::test {

@@ -2,7 +2,6 @@
 // one.
 #include "tests/simt/vocabulary.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -10,6 +9,7 @@
 
 #include "kernels/devices.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 
 namespace rondo {
 namespace {

@@ -1,5 +1,6 @@
 #include "engine/report/charts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>

@@ -4,10 +4,10 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <set>
 #include <utility>
 
+#include "tests/catch.h"
 #include "tests/support/support.h"
 #include "tests/support/syscall_faults.h"
 

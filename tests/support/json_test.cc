@@ -1,8 +1,9 @@
 // JSON as a tree: what is read and written, and what is refused.
 #include "engine/io/json.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include "tests/catch.h"
 
 using namespace rondo;
 using Kind = JsonError::Kind;

@@ -3,13 +3,14 @@
 
 #include <stdlib.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <string_view>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 namespace rondo::test {
 

@@ -1,11 +1,11 @@
 // VGSL strings: the layers they stand for, and what is said about those that cannot be read.
-#include <catch2/catch.hpp>
 
-#include "engine/config/config.h"
 #include "engine/config/vgsl.h"
+#include "engine/config/config.h"
 #include "engine/layers/layers.h"
 #include "kernels/base/error.h"
 #include "kernels/pool2d/pool2d.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

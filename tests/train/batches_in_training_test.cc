@@ -1,7 +1,8 @@
 // Which utterances each update of a training run has, as docs/data.md and docs/training.md tell it.
-#include <catch2/catch.hpp>
 
 #include "tests/train/observed_run.h"
+
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::test;

@@ -1,5 +1,4 @@
 // Gradient buckets: planned from the graph, launched as the backward pass goes, the same bits.
-#include <catch2/catch.hpp>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -8,6 +7,7 @@
 
 #include "comm/in_process/run_ranks.h"
 #include "engine/reduce/bucket_reducer.h"
+#include "tests/catch.h"
 #include "tests/comm/decorators.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"

@@ -1,9 +1,9 @@
 // What does not go together, and that users are told.
-#include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "engine/train/combinations.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/support/support.h"
 
 using namespace rondo;

@@ -1,9 +1,9 @@
 // That each key of [features] and [augment] does what it says, to the training data alone
 // (docs/data.md, docs/training.md).
-#include <catch2/catch.hpp>
 #include <random>
 
 #include "engine/train/model/open_data.h"
+#include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;

@@ -1,12 +1,12 @@
 // The trainer on ranks of simulated GPUs that share each sequence, and on one that takes it in
 // chunks.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/group/staged_group.h"
 #include "comm/in_process/run_ranks.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

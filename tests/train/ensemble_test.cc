@@ -1,10 +1,11 @@
 // Several models as one: what they say together, and which do not fit together.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "engine/train/recognition/agreement.h"
 #include "engine/train/recognition/recognizer.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

@@ -1,9 +1,8 @@
 // Which words are confused, and where: engine/train/recognition/error_analysis.h.
 #include "engine/train/recognition/error_analysis.h"
 
-#include <catch2/catch.hpp>
-
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -2,7 +2,7 @@
 // not looked at.
 #pragma once
 
-#include <catch2/catch.hpp>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "tests/catch.h"
 
 namespace rondo::test {
 

@@ -1,7 +1,7 @@
 // training.freeze_before: layers that keep the weights they began with, however a run is laid out.
-#include <catch2/catch.hpp>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

@@ -3,9 +3,9 @@
 #include "engine/train/state/kept_run.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "engine/parallel/elastic_protocol.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

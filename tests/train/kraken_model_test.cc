@@ -1,11 +1,12 @@
 // kraken's model files: the tensors that layers are made of, and what is said of files that cannot
 // be used. tests/cli/kraken.py compares with kraken itself, where that is installed.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <random>
 
 #include "engine/io/json.h"
 #include "engine/train/model/kraken_model.h"
 #include "engine/train/recognition/recognizer.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

@@ -1,6 +1,6 @@
 // What log.jsonl and the TensorBoard events say of a run is what happened (docs/training.md).
-#include <catch2/catch.hpp>
 
+#include "tests/catch.h"
 #include "tests/train/event_file.h"
 #include "tests/train/observed_run.h"
 

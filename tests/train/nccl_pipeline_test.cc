@@ -1,6 +1,5 @@
 // Pipelines on devices that exchange their memory: over NCCL's stand-in, whose operations are
 // asynchronous and in stream order, and by way of the host in stream order.
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "comm/group/staged_group.h"
@@ -10,6 +9,7 @@
 #include "engine/reduce/device_arithmetic.h"
 #include "kernels/simt/sim/scheduler.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/comm/nccl_stand_in.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"

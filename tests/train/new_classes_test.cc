@@ -1,10 +1,10 @@
 // Output layers of models that get new characters.
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "engine/io/safetensors.h"
 #include "engine/train/state/trained_model.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

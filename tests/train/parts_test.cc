@@ -1,5 +1,4 @@
 // The pieces of training on several ranks: sums along a fixed tree, costs, slow ranks.
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <random>
 
@@ -8,6 +7,7 @@
 #include "engine/layers/layers.h"
 #include "engine/reduce/invariant_reducer.h"
 #include "engine/sync/slow_ranks.h"
+#include "tests/catch.h"
 #include "tests/rank_check.h"
 
 using namespace rondo;

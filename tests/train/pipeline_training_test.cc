@@ -1,12 +1,12 @@
 // Training in pipelines and replicas of pipelines: the losses of one rank, checkpoints that any
 // split goes on from, and causes named.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
 #include "engine/reduce/ranks.h"
 #include "engine/report/jsonl.h"
+#include "tests/catch.h"
 #include "tests/engine/wide_ctc.h"
 #include "tests/train/train_on.h"
 

@@ -1,8 +1,7 @@
 // Training on several ranks gives what one rank gives, and ends with a cause when it cannot.
 #include "engine/reduce/ranks.h"
 
-#include <catch2/catch.hpp>
-
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

@@ -1,9 +1,9 @@
 // What a trained model is used for: times and probabilities of words, error rates of a manifest
 // (docs/training.md, Using a model).
-#include <catch2/catch.hpp>
 #include <random>
 
 #include "engine/train/recognition/recognizer.h"
+#include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;

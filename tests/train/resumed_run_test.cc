@@ -1,8 +1,9 @@
 // What a run that goes on, or begins with another's weights, takes over, and what not
 // (docs/training.md, Continuing).
-#include <catch2/catch.hpp>
 
 #include "tests/train/observed_run.h"
+
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::test;

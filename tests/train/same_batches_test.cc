@@ -1,9 +1,8 @@
 // Ranks whose batches differ hear which of them it is.
 #include "engine/sync/same_batches.h"
 
-#include <catch2/catch.hpp>
-
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -1,7 +1,7 @@
 // Weighted and class-weighted sampling in training: the manifest's fields, any number of ranks.
-#include <catch2/catch.hpp>
 #include <fstream>
 
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

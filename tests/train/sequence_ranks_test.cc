@@ -1,6 +1,6 @@
 // Ranks that share each sequence train as one rank does; so do chunks on one.
-#include <catch2/catch.hpp>
 
+#include "tests/catch.h"
 #include "tests/engine/wide_ctc.h"
 #include "tests/train/train_on.h"
 

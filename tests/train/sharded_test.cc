@@ -1,8 +1,8 @@
 // parallel.shard_optimizer: the weights of ranks that keep everything, and less memory.
-#include <catch2/catch.hpp>
 
 #include "engine/layers/layers.h"
 #include "engine/sync/sharded_synchronizer.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

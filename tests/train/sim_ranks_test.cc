@@ -1,5 +1,4 @@
 // The trainer on ranks of simulated GPUs.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "comm/group/staged_group.h"
@@ -8,6 +7,7 @@
 #include "engine/reduce/ranks.h"
 #include "engine/train/trainer.h"
 #include "kernels/simt/sim/sim_device.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

@@ -1,11 +1,11 @@
 // Checkpoints whose stages write their own files: what is in them, that they hold what one writer
 // would write, and what damage to them is called.
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
 #include "engine/io/file.h"
 #include "engine/io/stage_index.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

@@ -1,10 +1,11 @@
 // Streaming gives what transcribing the whole recording gives.
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/conv/conv.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 namespace rondo {

@@ -1,7 +1,6 @@
 // parallel.sync: ranks that share every update, average now and then, or never wait.
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 
 #include "engine/sync/async_synchronizer.h"
 #include "engine/sync/local_synchronizer.h"
+#include "tests/catch.h"
 #include "tests/engine/gradient_check.h"
 #include "tests/rank_check.h"
 #include "tests/train/train_on.h"

@@ -2,12 +2,12 @@
 // out here as the file has them, and what is said of files that cannot be used.
 // tests/cli/tesseract.py compares with Tesseract itself, where that is installed.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
 
 #include "engine/train/model/tesseract_model.h"
 #include "engine/train/recognition/recognizer.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/tesseract_file.h"
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "engine/train/model/stored_state.h"
 #include "engine/train/state/trained_model.h"
 #include "engine/train/trainer.h"
+#include "tests/catch.h"
 #include "tests/train/training_corpus.h"
 
 namespace rondo::test {

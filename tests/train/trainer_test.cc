@@ -2,8 +2,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
+#include <iterator>
 #include <random>
 
 #include "engine/io/signals.h"
@@ -11,6 +11,7 @@
 #include "engine/report/jsonl.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/recognizer.h"
+#include "tests/catch.h"
 #include "tests/train/train_on.h"
 
 using namespace rondo;

@@ -1,9 +1,9 @@
 // What an update of a training run does, computed once more by hand: the learning rate of each
 // step, the divisor, clipping, the optimisers' rules and the moving average (docs/training.md).
-#include <catch2/catch.hpp>
 #include <numbers>
 
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;

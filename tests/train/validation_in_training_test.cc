@@ -1,8 +1,9 @@
 // What is validated, kept, averaged and tested: the best model and not the last one, by the losses
 // of the right data (docs/training.md).
-#include <catch2/catch.hpp>
 
 #include "tests/train/observed_run.h"
+
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::test;

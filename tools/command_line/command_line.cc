@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"

@@ -3,6 +3,7 @@
 // who opens it says what is wrong.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace rondo {

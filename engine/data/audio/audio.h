@@ -10,6 +10,7 @@
 // threads at once.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>

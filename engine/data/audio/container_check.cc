@@ -1,6 +1,7 @@
 #include "engine/data/audio/container_check.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <vector>

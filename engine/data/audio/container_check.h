@@ -1,6 +1,7 @@
 // Finds audio files that end too early, which libsndfile plays as if they were whole.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>

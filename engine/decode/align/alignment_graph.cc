@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/decode/align/alignment_kernel.h"
 #include "kernels/base/error.h"

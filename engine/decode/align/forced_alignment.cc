@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "engine/decode/align/alignment_sweep.h"
 #include "kernels/base/error.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/decode/batch/grammar_table.h"
 #include "engine/decode/decoder_tables.h"

@@ -1,6 +1,7 @@
 #include "engine/decode/batch/grammar_table.h"
 
 #include <unordered_map>
+#include <utility>
 
 #include "kernels/base/error.h"
 

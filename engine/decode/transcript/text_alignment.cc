@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/data/text_encoder.h"
 #include "engine/text/letter_case.h"

@@ -1,6 +1,8 @@
 #include "engine/decode/transcript/transcript.h"
 
+#include <algorithm>
 #include <span>
+#include <utility>
 
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/text/greedy.h"

@@ -1,6 +1,7 @@
 #include "engine/train/model/kraken_model.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <deque>
 
 #include "engine/config/vgsl.h"

@@ -1,5 +1,7 @@
 #include "kernels/base/cpu/packed_weights.h"
 
+#include <utility>
+
 #include "kernels/base/error.h"
 
 namespace rondo {

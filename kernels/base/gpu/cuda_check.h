@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "kernels/base/check.h"
 #include "kernels/base/gpu/launch.h"
 #include "kernels/base/op.h"

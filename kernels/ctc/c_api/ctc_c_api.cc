@@ -3,6 +3,7 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/cpu.h"

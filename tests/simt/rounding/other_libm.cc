@@ -1,6 +1,8 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <type_traits>
 
 #include "tests/simt/rounding/rounding.h"
 

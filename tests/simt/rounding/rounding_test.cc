@@ -4,7 +4,7 @@
 // A name as an argument ("[errors]") runs one test; RONDO_LIBM_ULPS sets the error of the first.
 #include "tests/simt/rounding/rounding.h"
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +13,7 @@
 #include "kernels/base/cpu.h"
 #include "kernels/check/check.h"
 #include "kernels/devices.h"
+#include "tests/catch.h"
 
 namespace rondo::test {
 namespace {
