@@ -22,6 +22,7 @@ using Matchers::EndsWith;
 using Matchers::Equals;
 using Matchers::StartsWith;
 }  // namespace Catch
+using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 #endif

@@ -6,9 +6,9 @@ die() {
   exit 1
 }
 
-# Debian packages for building; espeak-ng is for the demo corpus.
+# Packages for building, by the names that Debian 12 and 13 and Ubuntu 24.04 have in common; espeak-ng is for the demo corpus.
 build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile1-dev libutf8proc-dev zlib1g-dev
-  libpng-dev libjpeg62-turbo-dev libtiff-dev libpugixml-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
+  libpng-dev libjpeg-dev libtiff-dev libpugixml-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev python3 espeak-ng)
 # And for testing: Gloo and MPI are other ways for ranks to talk, git for checks of the sources, openmpi-bin for ranks
 # that mpirun starts, iproute2 for two machines in network namespaces.
 test_packages=(libgloo-dev libopenmpi-dev catch2 git openmpi-bin iproute2)
@@ -36,29 +36,43 @@ install_packages() {
     "${missing[@]}" > /dev/null || die "could not install ${missing[*]}"
 }
 
-# The GPU's architecture as Meson's gpu_arch wants it ("90a"), or nothing.
-gpu_architecture() {
-  local capability
+# The architectures of the machine's GPUs as Meson's gpu_arch wants them ("80,90a"), or nothing. Where there is a driver,
+# one line says why nothing.
+gpu_architectures() {
+  local said capability found=() too_old=''
   command -v nvidia-smi > /dev/null || return 0
-  capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2> /dev/null | head -n 1)
-  case "$capability" in
-    9.0) echo 90a ;;
-    [0-9]*.[0-9]) echo "${capability/./}" ;;
-  esac
+  said=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>&1) || true
+  for capability in $(grep -xE ' *[0-9]+\.[0-9] *' <<< "$said" | sort -uV); do
+    case "$capability" in
+      [0-7].*) too_old=$capability ;;
+      9.0) found+=(90a) ;;
+      *) found+=("${capability/./}") ;;
+    esac
+  done
+  if [ ${#found[@]} -gt 0 ]; then
+    (IFS=,; echo "${found[*]}")
+  elif [ -n "$too_old" ]; then
+    say "without CUDA: the GPU has compute capability $too_old, 8.0 or newer is wanted"
+  else
+    say "without CUDA: nvidia-smi names no GPU ($(head -n 1 <<< "$said"))"
+  fi
 }
 
-# configure DIR OPTION... : meson setup, or reconfigure an existing build.
+# configure DIR OPTION... : meson setup, anew where there is a build, for what was missing may have come. A line for each
+# part that is optional and left out.
 configure() {
-  local dir=$1
+  local dir=$1 part again=()
   shift
-  if [ -f "$dir/build.ninja" ]; then
-    meson configure "$dir" "$@" > /dev/null
-  else
-    meson setup "$dir" "$@" > "$dir.log" 2>&1 || {
-      tail -n 20 "$dir.log" >&2
-      die "meson setup $dir failed"
-    }
-    rm -f "$dir.log"
+  [ ! -f "$dir/build.ninja" ] || again=(--reconfigure)
+  meson setup "$dir" "${again[@]}" "$@" > "$dir.log" 2>&1 || {
+    tail -n 20 "$dir.log" >&2
+    die "meson setup $dir failed"
+  }
+  rm -f "$dir.log"
+  if [ -f "$dir/left_out.txt" ]; then
+    while read -r part; do
+      [ -z "$part" ] || say "without $part"
+    done < "$dir/left_out.txt"
   fi
 }
 
@@ -104,7 +118,7 @@ build() {
   wait "$watcher" 2> /dev/null || true
   [ ! -t 2 ] || printf '\r\033[K' >&2
   if [ "$status" -ne 0 ]; then
-    grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 60 >&2
+    grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | tail -n 60 >&2 || true # ninja may say nothing
     rm -f "$log"
     die "building $1 failed"
   fi

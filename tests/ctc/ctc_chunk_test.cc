@@ -244,7 +244,8 @@ template <class T>
 void check_against_whole(const CtcProblem& p, const Cuts& cuts, ThreadPool& pool) {
   Stream stream = sim_device().make_stream();
   for (const std::string& name : chunk_variants<T>()) {
-    const Variant& variant = find(ctc_variants(), whole_name(name));
+    const std::string in_one = whole_name(name);
+    const Variant& variant = find(ctc_variants(), in_one);
     const CtcResult whole =
         run_ctc<T>(variant, p, pool, true, variant.backend == Backend::sim ? &stream : nullptr);
     const CtcResult chunked = ChunkedRun<T>(p, cuts, name, pool).run();

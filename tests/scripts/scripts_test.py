@@ -19,7 +19,7 @@ CALLED = 'echo "$(basename "$0") $*" >> "$CALLS"\n'
 STAND_INS = {
     "dpkg-query": 'echo "install ok installed"',
     "meson": """case "$1" in
-  setup) mkdir -p "$2"; touch "$2/build.ninja" ;;
+  setup) mkdir -p "$2"; touch "$2/build.ninja"; printf "$LEFT_OUT" > "$2/left_out.txt" ;;
   introspect) echo '{"targets": [{"filename": ["'"$PWD"'/build/tests/a_test"]}, {"filename": ["'"$PWD"'/build/tools/rondo"]},
       {"filename": ["'"$PWD"'/build/tests/slow_test"]}],
     "tests": [{"suite": ["rondo:fast"], "cmd": ["'"$PWD"'/build/tests/a_test", "build/../tools/rondo"]},
@@ -60,7 +60,7 @@ class Scripts(unittest.TestCase):
 
     def run_script(self, *words, code=0, **environment):
         done = subprocess.run([self.top / "tools" / words[0], *words[1:]], cwd="/", timeout=60, capture_output=True,
-                              text=True, env={**os.environ, "CALLS": str(self.top / "calls"), "NINJA_FAILS": "",
+                              text=True, env={**os.environ, "CALLS": str(self.top / "calls"), "NINJA_FAILS": "", "LEFT_OUT": "\\n",
                                               "PATH": f"{self.top}/stand-ins:{os.environ['PATH']}", **environment})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.calls = (self.top / "calls").read_text().splitlines()
@@ -101,6 +101,37 @@ class Scripts(unittest.TestCase):
         _, err = self.run_script("quickstart", code=1, NINJA_FAILS="1")
         self.assertTrue(err.endswith("a.cc:3: error: no such thing\nquickstart: building build-quickstart failed\n"), err)
         self.assertFalse(any(c.startswith("rondo") for c in self.calls), self.calls)
+
+    def says_without(self, driver, *words, **environment):
+        """The lines about what is left out; a stand-in for nvidia-smi does as `driver` says."""
+        file = self.top / "stand-ins" / "nvidia-smi"
+        file.write_text("#!/usr/bin/env bash\n" + driver + "\n")
+        file.chmod(0o755)
+        _, err = self.run_script(*words, **environment)
+        self.configured = [c for c in self.calls if c.startswith("meson setup")][-1]
+        return re.findall(r"without [^\x1b\n]*", err)
+
+    def test_a_gpu_that_is_too_old(self):
+        self.assertEqual(self.says_without("echo 7.5; echo 6.1", "quickstart"),
+                         ["without CUDA: the GPU has compute capability 7.5, 8.0 or newer is wanted"])
+        self.assertIn("-Dcuda=disabled", self.configured)
+
+    def test_a_driver_that_names_no_gpu(self):
+        for said in ("Failed to initialize NVML: Driver/library version mismatch", "No devices were found", "[N/A]",
+                     'Field "compute_cap" is not a valid field to query.'):
+            self.assertEqual(self.says_without(f"echo '{said}'; exit 9", "quickstart"),
+                             [f"without CUDA: nvidia-smi names no GPU ({said})"])
+            self.assertIn("-Dcuda=disabled", self.configured)
+
+    def test_gpus_of_several_kinds(self):
+        self.assertEqual(self.says_without("printf '12.0\n7.5\n9.0\n9.0\n8.6\n'", "quickstart"), [])
+        self.assertIn("-Dcuda=auto -Dgpu_arch=86,90a,120", self.configured)
+
+    def test_what_is_left_out_is_said(self):
+        self.assertEqual(self.says_without("echo 9.0", "quickstart", LEFT_OUT="CUDA: no nvcc\nMPI: too old\n"),
+                         ["without CUDA: no nvcc", "without MPI: too old"])
+        self.assertEqual(self.says_without("echo 9.0", "test", "--fast", LEFT_OUT="Gloo: no libgloo-dev\n"),
+                         ["without Gloo: no libgloo-dev"])
 
     def test_fast_tests_build_what_they_need(self):
         out, _ = self.run_script("test", "--fast")

@@ -18,7 +18,8 @@ FLAGS = ["-std=c++20", "-O3", "-Xcompiler=-fPIC,-Wall", "--Werror=all-warnings",
 
 def find():
     """The path of nvcc, or None."""
-    for place in (shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"):
+    home = os.environ.get("CUDA_HOME")
+    for place in [f"{home}/bin/nvcc"] if home else [shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]:
         if place and os.access(place, os.X_OK):
             return place
     return None
