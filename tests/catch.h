@@ -1,5 +1,7 @@
+// Catch2, version 2 (Debian 12) or 3 (Debian 13, Ubuntu 24.04). Tests are written with version 2's
+// names of matchers.
 #pragma once
-// Catch2, version 2 (Debian 12) or 3 (Debian 13, Ubuntu 24.04). Tests are written with version 2's names of matchers.
+
 #if __has_include(<catch2/catch_test_macros.hpp>)
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_template_test_macros.hpp>
@@ -14,7 +16,8 @@
 
 namespace Catch {
 namespace Matchers {
-// What version 3 has under this name, in a header that is not included, is about elements of a range.
+// What version 3 has under this name, in a header that is not included, is about elements of a
+// range.
 inline auto Contains(const std::string& part) { return ContainsSubstring(part); }
 }  // namespace Matchers
 using Matchers::Contains;
