@@ -123,7 +123,7 @@ int run_launch(const LaunchOptions& o) {
   require_consistent(o);
   require_descriptors(o);
   const LaunchersOptions l = launchers_options(o);
-  SignalGuard signals;
+  heed_stops();
   if (o.elastic) return run_elastic(o, l);
   const auto launchers = make_launchers(l);
   LocalRanksOptions r;
@@ -137,7 +137,7 @@ int run_launch(const LaunchOptions& o) {
     r.attempt = plan->name;
     r.goes_on = plan->goes_on;
     LocalRanks ranks(r);
-    ranks.wait([&] { return launchers->in_trouble(); }, [&] { launchers->tell_trouble(); });
+    ranks.wait([&] { return launchers->elsewhere(); }, [&] { launchers->tell_trouble(); });
     const Outcome outcome = ranks.outcome();
     const Verdict verdict = launchers->end(outcome);
     if (verdict.what == Verdict::done) return 0;

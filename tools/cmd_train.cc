@@ -14,6 +14,7 @@
 #include "engine/config/schema.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
+#include "engine/io/checkpoint.h"
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
 #include "engine/parallel/launch_environment.h"
@@ -243,10 +244,18 @@ TrainingSummary train_elastically(const Config& config, const TrainerOptions& op
   }
 }
 
+// Of a run that a signal ends before its first update.
+std::string stopped_early(const Config& config, bool resumes) {
+  const std::string& run = config.training.checkpoint_dir;
+  const char* what = "stopped by a signal before the first update; nothing to save";
+  if (!resumes || list_checkpoints(run).empty()) return what;
+  return str(what, "; go on with: rondo train --resume ", run);
+}
+
 int tell(const Config& config, const TrainingSummary& s, bool print) {
   if (!print) return s.stopped_by_signal ? 128 + (stop_signal() ? stop_signal() : SIGTERM) : 0;
   if (s.stopped_by_signal && s.steps == 0) {
-    std::printf("stopped by a signal before the first update; nothing to save\n");
+    std::printf("%s\n", stopped_early(config, false).c_str());
     return 128 + (stop_signal() ? stop_signal() : SIGTERM);
   }
   if (s.stopped_by_signal) {
@@ -296,7 +305,6 @@ int run_train(const TrainOptions& given) {
     return 0;
   }
   require_folder_of(o.timeline);
-  SignalGuard signals;
   // Training does not end because nobody reads its messages any more; main() tells of it at the
   // end.
   ::signal(SIGPIPE, SIG_IGN);
@@ -306,9 +314,15 @@ int run_train(const TrainOptions& given) {
   t.timeline = o.timeline;
   t.version = str(RONDO_VERSION, " (sources ", build_id, ")");
   t.out = stdout;
-  t.stop = stop_requested;
+  // Until the first question there is nothing to save, and a signal ends the process.
+  t.stop = [] {
+    heed_stops();
+    return stop_requested();
+  };
   t.files_read = {config_file_of(o.words), o.replacements};
   auto place = find_place([](const char* name) { return std::getenv(name); });
+  const bool speaks = !place || place->rank == 0;
+  say_when_stopped(speaks ? stdout : nullptr, stopped_early(config, t.start != StartFrom::scratch));
   if (!place && o.ranks == 1) {
     const ParallelConfig& p = config.parallel;
     const int64_t ranks = int64_t{std::max(p.data, 1)} * p.pipeline * p.sequence;

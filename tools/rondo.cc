@@ -5,16 +5,20 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 
 #include "comm/base/error.h"
+#include "engine/io/signals.h"
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
 #include "tools/ranks/local_ranks.h"
+#include "tools/ranks/rank_process.h"
 
 namespace {
 
@@ -47,9 +51,19 @@ void allow_many_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Whether the parent process passes signals on that may come from outside as well.
+rondo::StartedBy started_by() {
+  if (std::getenv(rondo::launcher_variable)) return rondo::StartedBy::rondo_launch;
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    if (std::getenv(name)) return rondo::StartedBy::launcher;
+  }
+  return rondo::StartedBy::anybody;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  const rondo::SignalGuard signals(started_by());
   std::setlocale(LC_CTYPE, "");
   allow_many_descriptors();
   rondo::CommandLine line(
@@ -71,6 +85,11 @@ int main(int argc, char** argv) {
   rondo::add_info(line);
   rondo::add_bench(line);
   rondo::add_plan(line);
+  const auto tell = [](const char* message) {
+    rondo::give_way_to_stop();
+    std::fprintf(stderr, "rondo: %s\n", message);
+    return 1;
+  };
   try {
     const int code = line.parse(argc, argv) ? line.run() : 0;
     rondo::tell_preferred_in_vain();
@@ -79,16 +98,15 @@ int main(int argc, char** argv) {
   } catch (const rondo::WrongUsage& e) {
     return line.tell(e);
   } catch (const rondo::InputError& e) {
-    std::fprintf(stderr, "rondo: %s\n", e.what());
+    return tell(e.what());
   } catch (const rondo::PeerFailed&) {
-    // The rank that failed has said why.
+    return 1;  // the rank that failed has said why
   } catch (const rondo::CommError& e) {
-    std::fprintf(stderr, "rondo: %s\n", e.what());
+    tell(e.what());
     return rondo::exit_comm_failure;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "rondo: out of memory\n");
+    return tell("out of memory");
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "rondo: internal error: %s\n", e.what());
+    return tell((std::string("internal error: ") + e.what()).c_str());
   }
-  return 1;
 }

@@ -71,6 +71,7 @@ CorpusFolder::CorpusFolder(const std::string& out, std::string_view kind,
   std::error_code error;
   fs::create_directories(out_.parent_path(), error);
   if (error) fail_input(out_.parent_path().string(), ": cannot be made: ", error.message());
+  unfinished_.emplace(temporary_);
   fs::remove_all(temporary_, error);
   if (!error) fs::create_directories(temporary_, error);
   if (error) fail_input(out_.string(), ": cannot be made: ", error.message());
@@ -143,13 +144,18 @@ CorpusReport CorpusFolder::commit(const std::vector<Split>& splits,
   check_replaceable();
   std::error_code error;
   fs::path old;
-  if (fs::exists(out_, error)) {
-    old = out_;
-    old += str(".old-", ::getpid());
-    rename_folder(out_, old);
+  {
+    const StopWaits whole;
+    if (fs::exists(out_, error)) {
+      old = out_;
+      old += str(".old-", ::getpid());
+      rename_folder(out_, old);
+    }
+    rename_folder(temporary_, out_);
+    temporary_.clear();
+    unfinished_.reset();
+    if (!old.empty()) unfinished_.emplace(old);
   }
-  rename_folder(temporary_, out_);
-  temporary_.clear();
   if (!old.empty()) {
     fs::remove_all(old, error);
     if (error)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "engine/corpus/corpus.h"
 #include "engine/data/manifest.h"
+#include "engine/io/signals.h"
 
 namespace rondo::corpus {
 
@@ -23,7 +25,7 @@ class CorpusFolder {
   // `kind` goes into corpus.json. Throws InputError if `out` is there and may not be replaced, or
   // the folder `read_from` lies in it.
   CorpusFolder(const std::string& out, std::string_view kind, const std::string& read_from = "");
-  // Removes what was not committed.
+  // Removes what was not committed, as a signal does that ends the process.
   ~CorpusFolder();
   CorpusFolder(const CorpusFolder&) = delete;
   CorpusFolder& operator=(const CorpusFolder&) = delete;
@@ -45,6 +47,7 @@ class CorpusFolder {
 
   std::string kind_, given_;  // `out` as it was given
   std::filesystem::path out_, temporary_;
+  std::optional<RemovedIfStopped> unfinished_;
 };
 
 // Fisher and Yates.

@@ -9,7 +9,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
+#include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
 extern char** environ;
@@ -39,7 +41,7 @@ struct Pipe {
   }
 };
 
-// A started process; killed and reaped if nobody waits for it.
+// A started process; killed and reaped if nobody waits for it, killed when a signal ends this one.
 class Child {
  public:
   Child(const std::string& program, const std::vector<std::string>& arguments, const Pipe& out,
@@ -52,6 +54,7 @@ class Child {
     ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     ::posix_spawn_file_actions_adddup2(&actions, out.write_end, 1);
     ::posix_spawn_file_actions_adddup2(&actions, err.write_end, 2);
+    const StopWaits started;
     const int error =
         ::posix_spawnp(&pid_, program.c_str(), &actions, nullptr, argv.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
@@ -59,6 +62,7 @@ class Child {
       pid_ = -1;
       fail_input(program, ": cannot be run: ", std::strerror(error), hint);
     }
+    killed_if_stopped_.emplace(pid_);
   }
   ~Child() {
     if (pid_ < 0) return;
@@ -70,6 +74,7 @@ class Child {
 
   int wait() {
     int status = 0;
+    killed_if_stopped_.reset();
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
@@ -78,6 +83,7 @@ class Child {
 
  private:
   pid_t pid_ = -1;
+  std::optional<KilledIfStopped> killed_if_stopped_;
 };
 
 // Reads what there is; false at the end.

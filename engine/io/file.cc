@@ -16,6 +16,7 @@
 
 #include "engine/io/crc32c.h"
 #include "engine/io/descriptor.h"
+#include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -268,6 +269,7 @@ void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
   const fs::path path = target_of(name);
   fs::path temporary = path;
   temporary += temporary_suffix + std::to_string(::getpid());
+  const RemovedIfStopped unfinished(temporary);
   try {
     FileWriter file(temporary);
     write(file);

@@ -83,9 +83,9 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::filesystem::
 
 // Replaces `path` at once: temporary file beside it, sync, rename, sync of the directory. After a
 // crash there is either the old content or the new, and what the process had written of the new
-// stays beside it as `path`.tmp-PID: see remove_temporaries(). `write` fills the file. A symbolic
-// link is followed; what is not a regular file (a pipe, a terminal, /dev/null) is written to as it
-// is.
+// stays beside it as `path`.tmp-PID: see remove_temporaries(). A signal that ends the process
+// removes it. `write` fills the file. A symbolic link is followed; what is not a regular file (a
+// pipe, a terminal, /dev/null) is written to as it is.
 void replace_file(const std::filesystem::path& path, FunctionRef<void(FileWriter&)> write);
 void replace_text_file(const std::filesystem::path& path, std::string_view content);
 

@@ -1,14 +1,25 @@
 #include "engine/io/signals.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "tests/support/support.h"
 
 using namespace rondo;
 
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int insisting[] = {SIGINT, SIGTERM};
+constexpr int patient[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 void (*handler_of(int number))(int) {
   struct sigaction action;
@@ -19,14 +30,72 @@ void (*handler_of(int number))(int) {
 // What is ignored stays so, as SIGHUP under nohup, SIGINT in the background of a script.
 void heed(int number) { ::signal(number, SIG_DFL); }
 
+void heed_all() {
+  for (const int number : insisting) heed(number);
+  for (const int number : patient) heed(number);
+}
+
 template <class F>
 int in_child(F&& f) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
-  if (child == 0) ::_exit(f());
+  if (child == 0) {
+    heed_all();
+    ::_exit(f());
+  }
   int status = 0;
   REQUIRE(::waitpid(child, &status, 0) == child);
   return status;
+}
+
+// The exit code of a process that does this.
+template <class F>
+int code_of(F&& f) {
+  const int status = in_child(f);
+  REQUIRE(WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+[[noreturn]] int wait_for_ever() {
+  for (;;) ::pause();
+}
+
+// A child whose guard knows this process as `parent`: it asks for signals one by one, and ends with
+// 0 once it is asked for nothing more. The parent sends those of `from_parent`, then the child to
+// itself those of `from_itself`.
+int code_with_parent(StartedBy parent, const std::vector<int>& from_parent,
+                     const std::vector<int>& from_itself) {
+  int ask[2], answer[2];
+  REQUIRE(::pipe(ask) == 0);
+  REQUIRE(::pipe(answer) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    heed_all();
+    const SignalGuard guard(parent);
+    heed_stops();
+    char c = 0;
+    for (size_t i = 0; i <= from_parent.size(); ++i) {
+      static_cast<void>(!::write(ask[1], &c, 1));
+      static_cast<void>(!::read(answer[0], &c, 1));
+    }
+    for (const int number : from_itself) ::raise(number);
+    // The thread that ends the process has its time.
+    std::this_thread::sleep_for(std::chrono::milliseconds(from_itself.size() > 1 ? 5000 : 0));
+    ::_exit(0);
+  }
+  ::close(ask[1]);
+  char c = 0;
+  for (size_t i = 0; i <= from_parent.size() && ::read(ask[0], &c, 1) == 1; ++i) {
+    if (i < from_parent.size()) ::kill(child, from_parent[i]);
+    // Taken by the time that the child sees the answer: a signal comes before a system call ends.
+    static_cast<void>(!::write(answer[1], &c, 1));
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  for (const int fd : {ask[0], answer[0], answer[1]}) ::close(fd);
+  REQUIRE(WIFEXITED(status));
+  return WEXITSTATUS(status);
 }
 
 }  // namespace
@@ -36,6 +105,7 @@ TEST_CASE("the first signal asks, and handlers are restored", "[signals]") {
   const auto before_int = handler_of(SIGINT), before_term = handler_of(SIGTERM);
   {
     const SignalGuard guard;
+    heed_stops();
     CHECK_FALSE(stop_requested());
     CHECK(stop_signal() == 0);
     ::raise(SIGTERM);
@@ -52,35 +122,169 @@ TEST_CASE("the first signal asks, and handlers are restored", "[signals]") {
   CHECK(stop_signal() == 0);
 }
 
-TEST_CASE("a second signal exits at once with 128 + its number", "[signals]") {
-  const int status = in_child([] {
-    for (const int number : {SIGINT, SIGTERM}) heed(number);
-    const SignalGuard guard;
-    ::raise(SIGINT);
-    if (!stop_requested()) return 3;
-    ::raise(SIGTERM);
-    return 4;
-  });
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 128 + SIGTERM);
+TEST_CASE("a second SIGINT or SIGTERM exits at once with 128 + its number", "[signals]") {
+  for (const int first : insisting) {
+    for (const int second : insisting) {
+      CHECK(code_of([&] {
+              const SignalGuard guard;
+              heed_stops();
+              ::raise(first);
+              if (!stop_requested()) return 3;
+              ::raise(second);
+              return wait_for_ever();
+            }) == 128 + second);
+    }
+  }
 }
 
-TEST_CASE("a terminal that is gone asks as well", "[signals]") {
-  heed(SIGHUP);
-  const SignalGuard guard;
-  ::raise(SIGHUP);
-  CHECK(stop_requested());
-  CHECK(stop_signal() == SIGHUP);
+TEST_CASE("other signals ask as often as they like", "[signals]") {
+  for (const int number : patient) {
+    CHECK(asks_to_stop(number));
+    CHECK(code_of([&] {
+            const SignalGuard guard;
+            heed_stops();
+            for (int i = 0; i < 20; ++i) ::raise(number);
+            ::raise(SIGTERM);  // the first of its kind
+            for (const int other : patient) ::raise(other);
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            return stop_signal() == number ? 0 : 3;
+          }) == 0);
+  }
+  CHECK_FALSE(asks_to_stop(SIGKILL));
+  CHECK_FALSE(asks_to_stop(0));
+}
+
+TEST_CASE("what a launcher passes on is no second signal", "[signals]") {
+  using S = StartedBy;
+  CHECK(code_with_parent(S::rondo_launch, {SIGTERM}, {SIGTERM}) == 0);
+  CHECK(code_with_parent(S::rondo_launch, {SIGTERM, SIGTERM, SIGINT}, {SIGTERM}) == 0);
+  CHECK(code_with_parent(S::rondo_launch, {SIGTERM}, {SIGTERM, SIGINT}) == 128 + SIGINT);
+  CHECK(code_with_parent(S::launcher, {SIGTERM}, {SIGTERM}) == 0);
+  CHECK(code_with_parent(S::launcher, {SIGTERM, SIGTERM}, {}) == 128 + SIGTERM);
+  CHECK(code_with_parent(S::launcher, {SIGTERM}, {SIGTERM, SIGTERM}) == 128 + SIGTERM);
+  CHECK(code_with_parent(S::anybody, {SIGTERM}, {}) == 0);
+  CHECK(code_with_parent(S::anybody, {SIGUSR1, SIGUSR1, SIGTERM}, {}) == 0);
+  CHECK(code_with_parent(S::anybody, {SIGTERM, SIGTERM}, {}) == 128 + SIGTERM);
+}
+
+TEST_CASE("with nothing to save the first signal ends the process", "[signals]") {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    CHECK(code_of([&] {
+            const SignalGuard guard;
+            say_when_stopped(nullptr, "");
+            ::raise(number);
+            return wait_for_ever();
+          }) == 128 + number);
+    // Also where its work is just about to end, or to fail.
+    CHECK(code_of([&] {
+            const SignalGuard guard;
+            say_when_stopped(nullptr, "");
+            ::raise(number);
+            return 0;
+          }) == 128 + number);
+  }
+}
+
+TEST_CASE("what was unfinished is removed, and children are killed", "[signals]") {
+  const fs::path root = fs::temp_directory_path() / ("rondo-signals-" + std::to_string(::getpid()));
+  fs::create_directories(root / "made" / "deep");
+  int lives[2];
+  REQUIRE(::pipe(lives) == 0);
+  const int code = code_of([&] {
+    const SignalGuard guard;
+    say_when_stopped(nullptr, "");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::close(lives[0]);
+      return wait_for_ever();
+    }
+    const KilledIfStopped killed(child);
+    const RemovedIfStopped folder(root / "made"), never_made(root / "never");
+    {
+      const RemovedIfStopped done(root / "done");
+      std::ofstream(root / "done") << "whole";
+    }
+    // A worker that does not know yet.
+    std::thread([&] {
+      for (int i = 0;; ++i) std::ofstream(root / "made" / "deep" / std::to_string(i)) << "half";
+    }).detach();
+    ::raise(SIGUSR2);
+    return wait_for_ever();
+  });
+  ::close(lives[1]);
+  CHECK(code == 128 + SIGUSR2);
+  CHECK_FALSE(fs::exists(root / "made"));
+  CHECK(fs::exists(root / "done"));
+  // The child held the other end.
+  pollfd end{lives[0], POLLIN, 0};
+  CHECK(::poll(&end, 1, 10000) == 1);
+  CHECK((end.revents & POLLHUP) != 0);
+  ::close(lives[0]);
+  fs::remove_all(root);
+}
+
+TEST_CASE("a first signal waits for what must not be broken off", "[signals]") {
+  int done[2];
+  REQUIRE(::pipe(done) == 0);
+  CHECK(code_of([&] {
+          const SignalGuard guard;
+          say_when_stopped(nullptr, "");
+          {
+            const StopWaits whole;
+            ::raise(SIGTERM);
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            static_cast<void>(!::write(done[1], "", 1));
+          }
+          return wait_for_ever();
+        }) == 128 + SIGTERM);
+  ::close(done[1]);
+  char c = 1;
+  CHECK(::read(done[0], &c, 1) == 1);
+  ::close(done[0]);
+  // It may turn out that there is something to save.
+  CHECK(code_of([] {
+          const SignalGuard guard;
+          {
+            const StopWaits whole;
+            ::raise(SIGTERM);
+            heed_stops();
+          }
+          return stop_requested() ? 0 : 3;
+        }) == 0);
+}
+
+TEST_CASE("a process that is made takes a signal that came meanwhile", "[signals]") {
+  CHECK(code_of([] {
+          const SignalGuard guard;
+          heed_stops();
+          pid_t child;
+          {
+            const SignalsBlocked blocked;
+            child = ::fork();
+            if (child == 0) {
+              ::raise(SIGTERM);  // before the program is there
+              blocked.end_in_child();
+              ::_exit(5);
+            }
+          }
+          int status = 0;
+          ::waitpid(child, &status, 0);
+          if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM) return 3;
+          return stop_requested() ? 4 : 0;
+        }) == 0);
 }
 
 TEST_CASE("an ignored signal stays ignored", "[signals]") {
-  const int status = in_child([] {
-    ::signal(SIGINT, SIG_IGN);
-    const SignalGuard guard;
-    ::raise(SIGINT);
-    ::raise(SIGINT);
-    return stop_requested() ? 5 : 0;
-  });
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  for (const int number : {SIGINT, SIGHUP, SIGUSR1}) {
+    CHECK(code_of([&] {
+            ::signal(number, SIG_IGN);
+            const SignalGuard guard;
+            ::raise(number);
+            ::raise(number);
+            const SignalsBlocked blocked;
+            blocked.end_in_child();
+            if (handler_of(number) != SIG_IGN) return 6;
+            return stop_requested() ? 5 : 0;
+          }) == 0);
+  }
 }

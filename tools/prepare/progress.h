@@ -7,10 +7,10 @@
 
 namespace rondo {
 
-// "12 of 400 recordings" on a terminal; throws InputError when a signal has come.
+// "12 of 400 recordings" on a terminal.
 CorpusProgress progress_line(const char* what);
 
-// The exit code of prepare(), which a signal stops; then nothing is left behind.
+// The exit code of prepare(). A signal ends it and the process; then nothing is left behind.
 int prepare_unless_stopped(const std::function<int()>& prepare);
 
 }  // namespace rondo

@@ -49,6 +49,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail_input("cannot make a pipe: ", std::strerror(errno));
   const pid_t parent = ::getpid();
+  const SignalsBlocked blocked;
   pid_ = ::fork();
   if (pid_ < 0) {
     const int error = errno;
@@ -64,9 +65,11 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments,
     const int nothing = ::open("/dev/null", O_RDONLY);
     ::dup2(nothing, 0);
     ::dup2(ends[1], 2);
+    blocked.end_in_child();
     ::execve("/proc/self/exe", argv.data(), envp.data());
     ::_exit(127);
   }
+  killed_if_stopped_.emplace(pid_);
   ::setpgid(pid_, pid_);  // whoever of the two comes first
   ::close(ends[1]);
   pipe_ = ends[0];
@@ -77,11 +80,13 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       pipe_(std::exchange(other.pipe_, -1)),
       status_(other.status_),
-      partial_(std::move(other.partial_)) {}
+      partial_(std::move(other.partial_)),
+      killed_if_stopped_(std::exchange(other.killed_if_stopped_, std::nullopt)) {}
 
 ChildProcess::~ChildProcess() {
   if (pid_ > 0 && !status_.ended()) {
     ::kill(pid_, SIGKILL);
+    killed_if_stopped_.reset();
     ::waitpid(pid_, nullptr, 0);
   }
   if (pipe_ >= 0) ::close(pipe_);
@@ -96,6 +101,7 @@ const ChildStatus& ChildProcess::status() {
   if (WIFSIGNALED(state)) status_ = {ChildStatus::killed, WTERMSIG(state)};
   if (WIFSTOPPED(state)) status_ = {ChildStatus::stopped, WSTOPSIG(state)};
   if (WIFCONTINUED(state)) status_ = {ChildStatus::running, 0};
+  if (status_.ended()) killed_if_stopped_.reset();
   return status_;
 }
 

@@ -3,8 +3,11 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "engine/io/signals.h"
 
 namespace rondo {
 
@@ -21,8 +24,9 @@ struct ChildStatus {
 std::string describe(const ChildStatus& status);
 
 // In a process group of its own, so that signals of the terminal reach it through its launcher
-// alone; it gets SIGTERM when the launcher dies. Standard input is /dev/null, standard error a
-// pipe. Move-only; one thread at a time. Errors: InputError.
+// alone; it gets SIGTERM when the launcher dies, SIGKILL when a second signal ends the launcher.
+// Standard input is /dev/null, standard error a pipe. Move-only; one thread at a time. Errors:
+// InputError.
 class ChildProcess {
  public:
   // The program of this process itself. `environment`: "NAME=value", the whole of it.
@@ -46,6 +50,7 @@ class ChildProcess {
   int pipe_ = -1;
   ChildStatus status_;
   std::string partial_;
+  std::optional<KilledIfStopped> killed_if_stopped_;
 };
 
 }  // namespace rondo

@@ -38,8 +38,9 @@ constexpr const char* refusal_key = "launch/refusal";
 constexpr const char* seen_key = "launch/seen";  // an attempt was made before
 constexpr const char* attempt_key = "launch/attempt";
 constexpr const char* goes_on_key = "launch/goes-on";
-constexpr const char* trouble_key = "launch/trouble";
 constexpr const char* verdict_key = "launch/verdict";
+constexpr const char* trouble_key = "launch/trouble";  // with one of these values
+constexpr const char *failing = "failing", *told_to_stop = "told to stop";
 std::string node_key(int node) { return str("launch/node-", node); }
 // What node i had announced when the attempt began.
 std::string admitted_key(int node) { return str("launch/admitted-", node); }
@@ -69,6 +70,22 @@ void put(Store& store, const std::string& key, const Told& told) {
   store.set(cause_of(key), told.cause, deadline);
   store.set(code_of(key), std::to_string(told.code), deadline);
   store.set(key, std::to_string(told.what), deadline);
+}
+
+// That somebody was told to stop says more than that ranks have lost each other since.
+void put_trouble(Store& store) {
+  const Deadline deadline = within(store_timeout);
+  if (stop_requested()) {
+    store.set(trouble_key, told_to_stop, deadline);
+  } else if (!store.try_get(trouble_key, deadline)) {
+    store.set(trouble_key, failing, deadline);
+  }
+}
+
+std::optional<Elsewhere> find_trouble(Store& store) {
+  const auto value = store.try_get(trouble_key, within(store_timeout));
+  if (!value) return std::nullopt;
+  return *value == told_to_stop ? Elsewhere::told_to_stop : Elsewhere::failing;
 }
 
 std::optional<Told> find(Store& store, const std::string& key, int most) {
@@ -134,21 +151,21 @@ class First final : public Launchers {
     return plan;
   }
 
-  bool in_trouble() override {
-    if (options_.nodes == 1) return false;
-    if (trouble_ || CommClock::now() < next_look_) return trouble_;
+  Elsewhere elsewhere() override {
+    if (options_.nodes == 1) return Elsewhere::fine;
+    if (CommClock::now() < next_look_) return trouble_;
     next_look_ = within(look_every);
-    look(longest_silence);
+    if (!in_trouble()) look(longest_silence);
     const bool lost =
         std::any_of(others_.begin(), others_.end(), [](const Other& o) { return !o.lost.empty(); });
-    if (lost) tell_trouble();
-    trouble_ = trouble_ || get(trouble_key);
+    if (lost && !in_trouble()) tell_trouble();
+    trouble_ = find_trouble(*store_).value_or(trouble_);
     return trouble_;
   }
 
   void tell_trouble() override {
-    if (options_.nodes > 1) store_->set(trouble_key, "1", within(store_timeout));
-    trouble_ = true;
+    if (options_.nodes > 1) put_trouble(*store_);
+    trouble_ = Elsewhere::failing;
   }
 
   Verdict end(const Outcome& own) override {
@@ -171,6 +188,8 @@ class First final : public Launchers {
     std::optional<Outcome> outcome;
   };
 
+  bool in_trouble() const { return trouble_ != Elsewhere::fine; }
+
   std::optional<std::string> get(const std::string& key) {
     return store_->try_get(key, within(store_timeout));
   }
@@ -181,7 +200,7 @@ class First final : public Launchers {
   // False: told to stop.
   bool wait_for_all() {
     others_.assign(static_cast<size_t>(options_.nodes - 1), {});
-    trouble_ = false;
+    trouble_ = Elsewhere::fine;
     const Deadline deadline = within(options_.join_timeout), tells = within(patience);
     for (bool told = false;;) {
       std::string missing;
@@ -242,9 +261,9 @@ class First final : public Launchers {
     const bool failed = own.kind != Outcome::succeeded;
     const auto is_known = [](const Other& o) { return !o.lost.empty() || o.outcome; };
     for (;;) {
-      look(failed || trouble_ ? silence_in_trouble : longest_silence);
+      look(failed || in_trouble() ? silence_in_trouble : longest_silence);
       if (std::all_of(others_.begin(), others_.end(), is_known)) break;
-      in_trouble();
+      elsewhere();
       std::this_thread::sleep_for(milliseconds(50));
     }
     Outcome worst = own;
@@ -276,7 +295,7 @@ class First final : public Launchers {
   std::unique_ptr<TcpStore> store_;
   std::vector<Other> others_;
   int number_ = 0;
-  bool trouble_ = false;
+  Elsewhere trouble_ = Elsewhere::fine;
   Deadline next_look_{};
 };
 
@@ -310,7 +329,7 @@ class Line {
 
   struct State {
     std::string lost;  // how, if it is
-    bool trouble = false;
+    Elsewhere trouble = Elsewhere::fine;
     std::optional<Told> verdict;
     CommClock::time_point heard = CommClock::now();
   };
@@ -354,15 +373,15 @@ class Line {
       std::swap(outcome, outcome_);
     }
     const Deadline deadline = within(store_timeout);
-    if (tells_trouble) store_->set(trouble_key, "1", deadline);
+    if (tells_trouble) put_trouble(*store_);
     if (outcome) {
       put(*store_, outcome_key(node_), {outcome->kind, outcome->code, outcome->cause});
     }
     store_->add(beat_key(node_), 1, deadline);
-    const bool trouble = store_->try_get(trouble_key, deadline).has_value();
+    const auto trouble = find_trouble(*store_);
     const std::optional<Told> verdict = find(*store_, verdict_key, Verdict::stop);
     change([&] {
-      state_.trouble = state_.trouble || trouble;
+      state_.trouble = trouble.value_or(state_.trouble);
       state_.verdict = verdict;
       state_.heard = CommClock::now();
     });
@@ -401,10 +420,10 @@ class Follower final : public Launchers {
     return std::nullopt;
   }
 
-  bool in_trouble() override {
+  Elsewhere elsewhere() override {
     const Line::State s = line_->state();
-    return !s.lost.empty() || s.trouble || s.verdict ||
-           CommClock::now() - s.heard > longest_silence;
+    const bool gone = !s.lost.empty() || s.verdict || CommClock::now() - s.heard > longest_silence;
+    return gone && s.trouble == Elsewhere::fine ? Elsewhere::failing : s.trouble;
   }
 
   void tell_trouble() override { line_->tell_trouble(); }
@@ -415,7 +434,8 @@ class Follower final : public Launchers {
     for (;;) {
       const Line::State s = line_->state();
       if (s.verdict) return heard(*s.verdict);
-      const auto limit = failed || s.trouble ? silence_in_trouble : longest_silence;
+      const auto limit =
+          failed || s.trouble != Elsewhere::fine ? silence_in_trouble : longest_silence;
       if (!s.lost.empty() || CommClock::now() - s.heard > limit) {
         line_.reset();
         Outcome worst = machine_lost(s.lost.empty() ? no_answer : s.lost, own);

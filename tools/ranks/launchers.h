@@ -51,9 +51,10 @@ class Launchers {
   virtual uint16_t port() const = 0;
   // Waits for the launchers of all machines. Nothing: this process was told to stop.
   virtual std::optional<AttemptPlan> begin() = 0;
-  // Whether ranks elsewhere have failed, or their launcher is gone: those here are to end as well.
-  virtual bool in_trouble() = 0;
-  // Ranks here have failed.
+  // Whether ranks elsewhere have failed, or were told to stop, or their launcher is gone: those
+  // here are to end as well.
+  virtual Elsewhere elsewhere() = 0;
+  // Ranks here have failed, or ended since this process was told to stop.
   virtual void tell_trouble() = 0;
   // The ranks here have ended. Waits for all others.
   virtual Verdict end(const Outcome& own) = 0;

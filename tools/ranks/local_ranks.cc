@@ -24,7 +24,8 @@ LocalRanks::LocalRanks(LocalRanksOptions options) : options_(std::move(options))
   }
 }
 
-void LocalRanks::wait(const std::function<bool()>& in_trouble, const std::function<void()>& tell) {
+void LocalRanks::wait(const std::function<Elsewhere()>& elsewhere,
+                      const std::function<void()>& tell) {
   bool told_to_stop = false, has_told = false;
   while (std::any_of(children_.begin(), children_.end(),
                      [](const RankProcess& c) { return !c.seen.ended(); })) {
@@ -34,8 +35,9 @@ void LocalRanks::wait(const std::function<bool()>& in_trouble, const std::functi
       has_told = true;
       tell();
     }
-    if (in_trouble()) give_up_later();
-    if (stop_requested() && !told_to_stop) {
+    const Elsewhere others = elsewhere();
+    if (others != Elsewhere::fine) give_up_later();
+    if ((stop_requested() || others == Elsewhere::told_to_stop) && !told_to_stop) {
       told_to_stop = true;
       for (const RankProcess& c : children_)
         c.process.signal(stop_signal() ? stop_signal() : SIGTERM);

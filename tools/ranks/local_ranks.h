@@ -32,6 +32,9 @@ struct Outcome {
   }
 };
 
+// What is heard of the ranks of other machines.
+enum class Elsewhere : unsigned char { fine, failing, told_to_stop };
+
 struct LocalRanksOptions {
   int ranks = 1, node_rank = 0, nodes = 1;
   std::vector<std::string> words;     // the command, "train" first
@@ -47,9 +50,9 @@ class LocalRanks {
   // Starts them.
   explicit LocalRanks(LocalRanksOptions options);
 
-  // Until all have ended. Asks `in_trouble` several times a second whether ranks elsewhere have
+  // Until all have ended. Asks `elsewhere` several times a second whether ranks elsewhere have
   // failed; calls `tell` when one here has.
-  void wait(const std::function<bool()>& in_trouble, const std::function<void()>& tell);
+  void wait(const std::function<Elsewhere()>& elsewhere, const std::function<void()>& tell);
   Outcome outcome() const;
 
  private:

@@ -72,6 +72,7 @@ MeetingDirectory::MeetingDirectory(const std::string& name, bool is_rank_zero, D
       fail_input(made, ": cannot be made: ", std::strerror(errno));
     }
     path_ = made;
+    unfinished_.emplace(path_);
     replace_text_file(sign_, str(::getpid(), "\n", start_of(::getpid()), "\n", made, "\n"));
     return;
   }

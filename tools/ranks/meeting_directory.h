@@ -10,9 +10,11 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "comm/base/work.h"
+#include "engine/io/signals.h"
 
 namespace rondo {
 
@@ -20,7 +22,7 @@ class MeetingDirectory {
  public:
   // `name`: of the job and the attempt, letters, digits, "-" and "_".
   MeetingDirectory(const std::string& name, bool is_rank_zero, Deadline deadline);
-  // Rank 0 removes it.
+  // Rank 0 removes it, as a signal does that ends its process.
   ~MeetingDirectory();
   MeetingDirectory(const MeetingDirectory&) = delete;
   MeetingDirectory& operator=(const MeetingDirectory&) = delete;
@@ -30,6 +32,7 @@ class MeetingDirectory {
  private:
   std::filesystem::path sign_, path_;
   bool is_rank_zero_;
+  std::optional<RemovedIfStopped> unfinished_;
 };
 
 }  // namespace rondo

@@ -1,11 +1,14 @@
 #include "tools/ranks/rank_process.h"
 
 #include <poll.h>
-#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+
+#include "engine/io/signals.h"
+#include "kernels/base/error.h"
 
 extern char** environ;
 
@@ -30,7 +33,7 @@ void RankProcess::look() {
 bool RankProcess::ended_with_own_reason() const {
   if (seen.kind != ChildStatus::exited || seen.number == 0) return false;
   if (seen.number == exit_comm_failure) return false;
-  return !report.empty() || (seen.number != 1 && !is_after_a_signal(seen.number));
+  return !is_after_a_signal(seen.number) && (!report.empty() || seen.number != 1);
 }
 
 bool RankProcess::was_harmed() const {
@@ -53,10 +56,10 @@ std::vector<std::string> rank_arguments(const std::vector<std::string>& words, b
 
 std::vector<std::string> rank_environment(const std::vector<std::string>& settings) {
   static constexpr const char* dropped[] = {
-      "RANK=",        "WORLD_SIZE=",    "LOCAL_RANK=",      "LOCAL_WORLD_SIZE=",
-      "MASTER_ADDR=", "MASTER_PORT=",   "OMPI_COMM_WORLD_", "PMIX_",
-      "RONDO_TOKEN=", "RONDO_ATTEMPT=", "RONDO_ELASTIC=",   "RONDO_STORE_IS_SERVED=",
-      "TORCHELASTIC_"};
+      "RANK=",           "WORLD_SIZE=",    "LOCAL_RANK=",      "LOCAL_WORLD_SIZE=",
+      "MASTER_ADDR=",    "MASTER_PORT=",   "OMPI_COMM_WORLD_", "PMIX_",
+      "RONDO_TOKEN=",    "RONDO_ATTEMPT=", "RONDO_ELASTIC=",   "RONDO_STORE_IS_SERVED=",
+      "RONDO_LAUNCHER=", "TORCHELASTIC_"};
   std::vector<std::string> kept;
   for (char** v = environ; *v; ++v) {
     if (std::none_of(std::begin(dropped), std::end(dropped),
@@ -65,6 +68,7 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& settin
     }
   }
   kept.insert(kept.end(), settings.begin(), settings.end());
+  kept.push_back(str(launcher_variable, "=", ::getpid()));
   return kept;
 }
 
@@ -74,8 +78,6 @@ void wait_for_words(const std::vector<const RankProcess*>& processes, int millis
   ::poll(pipes.data(), pipes.size(), milliseconds);
 }
 
-bool is_after_a_signal(int exit_code) {
-  return exit_code == 128 + SIGHUP || exit_code == 128 + SIGINT || exit_code == 128 + SIGTERM;
-}
+bool is_after_a_signal(int exit_code) { return asks_to_stop(exit_code - 128); }
 
 }  // namespace rondo

@@ -11,6 +11,8 @@ namespace rondo {
 
 // The exit code of a rank that lost others.
 inline constexpr int exit_comm_failure = 75;
+// Says to a rank that `rondo launch` has started it: the launcher's process.
+inline constexpr const char* launcher_variable = "RONDO_LAUNCHER";
 
 struct RankProcess {
   explicit RankProcess(ChildProcess p) : process(std::move(p)) {}

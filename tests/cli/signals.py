@@ -1,0 +1,367 @@
+"""Signals that ask to end: in every phase of every command, from outside and passed on, once and repeatedly."""
+
+from ranks_support import *
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU]
+PATIENT = SIGNALS[2:]  # a second one does nothing
+ENDLESS = "training.epochs=100000"
+
+# Whoever syncs a file of a checkpoint waits there as long as the file HOLD exists.
+HOLDS_SAVES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int fsync(int fd) {
+  char name[64], path[4096];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  ssize_t n = readlink(name, path, sizeof path - 1);
+  path[n > 0 ? n : 0] = 0;
+  if (strstr(path, "/.writing-"))
+    while (access(getenv("HOLD"), F_OK) == 0) usleep(2000);
+  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
+}
+"""
+
+
+@contextlib.contextmanager
+def held_saves(root):
+    """The environment of processes whose saves do not end while the file root/hold is there."""
+    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
+    if compiler is None:
+        raise Skip("no C compiler")
+    (root / "hold.c").write_text(HOLDS_SAVES)
+    subprocess.run([compiler, "-shared", "-fPIC", root / "hold.c", "-o", root / "hold.so", "-ldl"], check=True)
+    env = dict(os.environ, LD_PRELOAD=str(root / "hold.so"), HOLD=str(root / "hold"))
+    env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    (root / "hold").touch()
+    try:
+        yield env
+    finally:
+        (root / "hold").unlink(missing_ok=True)
+
+
+def catches(pid):
+    """It has installed its handlers of signals."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def stops(process, number, seconds=1):
+    """It ends with 128 + the signal's number within so many seconds. Its output."""
+    process.send_signal(number)
+    return ends(process, seconds, 128 + number)
+
+
+def is_saving(root):
+    return list((root / "run").glob(".writing-*"))
+
+
+def checkpoints(root):
+    return sorted((root / "run").glob("checkpoint-*"))
+
+
+def send(pids, number):
+    for pid in pids:
+        os.kill(pid, number)
+        wait_until(lambda: not is_pending(pid, number), None)
+
+
+def wait_until(condition, process, pause=0.01):
+    patience = Patience(TIMEOUT)
+    while not condition():
+        check(process is None or process.poll() is None, "ended early:", process and process.returncode)
+        check(not patience.is_over(), "nothing happens")
+        time.sleep(pause)
+
+
+def saved_step(root):
+    return json.loads((checkpoints(root)[-1] / "state.json").read_text())["step"]
+
+
+def test_each_signal_saves():
+    with corpus() as root:
+        for number in SIGNALS:
+            process = start(*words(ENDLESS, "--resume-or-start"), cwd=root)
+            before = last_step(root / "run")
+            wait_until(lambda: last_step(root / "run") > before, process)
+            out, _ = stops(process, number, TIMEOUT)
+            step = int(out.split("signal after step ")[1].split(";")[0])
+            check(saved_step(root) == step, "not saved at that step:", step, saved_step(root))
+        run(*words("training.max_steps=1", "--resume"), cwd=root, says="continuing after step")
+
+
+def test_repeated_signals_do_not_interrupt_a_save():
+    """The kernel repeats XCPU each second; Slurm's TERM may follow its USR1."""
+    with corpus() as root, held_saves(root) as env:
+        settings = words(ENDLESS, "training.checkpoint_every_steps=0", "training.checkpoint_every_seconds=0",
+                         "training.log_every_steps=1")
+        for first in PATIENT:
+            (root / "hold").touch()
+            process = start(*settings, cwd=root, env=env)
+            wait_until(lambda: last_step(root / "run") >= 3, process)
+            process.send_signal(first)
+            wait_until(lambda: is_saving(root), process)
+            for number in (PATIENT * 3 + [signal.SIGTERM] + PATIENT):
+                send([process.pid], number)
+            check(process.poll() is None, "ended in its save:", process.returncode)
+            (root / "hold").unlink()
+            out, _ = ends(process, TIMEOUT, 128 + first)
+            check(f"signal after step {saved_step(root)}" in out, out)
+            shutil.rmtree(root / "run")
+
+
+def test_a_second_signal_interrupts_a_save():
+    with corpus() as root, held_saves(root) as env:
+        for first in (signal.SIGTERM, signal.SIGUSR1):
+            process = start(*words(ENDLESS, "training.checkpoint_every_steps=0"), cwd=root, env=env)
+            wait_until(lambda: last_step(root / "run") >= 5, process)
+            process.send_signal(first)
+            wait_until(lambda: is_saving(root), process)
+            if first == signal.SIGUSR1:
+                send([process.pid], signal.SIGINT)
+                check(process.poll() is None, "the first SIGINT ended it")
+            stops(process, signal.SIGINT)
+            check(not checkpoints(root), "saved after all")
+            shutil.rmtree(root / "run")
+
+
+def held_launcher(root, env, *options):
+    """A launcher of two ranks in the midst of a save, after they and it had a SIGTERM each, as Slurm sends it;
+    and its ranks."""
+    process = start(*launch(2, ENDLESS, "training.checkpoint_every_steps=0", options=options), cwd=root, env=env)
+    wait_for_step(root, 5, process)
+    ranks = list(ranks_of(process).values())
+    for pid in [process.pid, *ranks]:
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: is_saving(root), process)
+    time.sleep(0.2)  # the launcher has passed it on
+    return process, ranks
+
+
+def are_gone(pids):
+    return all(not set(states_of(pid)) - set("ZX") for pid in pids)
+
+
+def test_what_is_passed_on_does_not_interrupt_a_save():
+    with corpus() as root, held_saves(root) as env:
+        for options in ((), ("--elastic",)):
+            (root / "hold").touch()
+            process, ranks = held_launcher(root, env, *options)
+            for number in PATIENT * 2:
+                send([process.pid, *ranks], number)
+            check(process.poll() is None and not any(map(are_gone, [[r] for r in ranks])), "ended in its save")
+            (root / "hold").unlink()
+            out, err = ends(process, TIMEOUT, 128 + signal.SIGTERM)
+            check(f"signal after step {saved_step(root)}" in out and err == "", out, err)
+            check(are_gone(ranks), "ranks are left behind")
+            shutil.rmtree(root / "run")
+
+
+def test_the_launcher_ends_at_once_with_its_ranks():
+    with corpus() as root, held_saves(root) as env:
+        process, ranks = held_launcher(root, env)
+        stops(process, signal.SIGTERM)
+        wait_until(lambda: are_gone(ranks), None)
+        check(not checkpoints(root), "saved after all")
+
+
+def test_the_launcher_is_killed_while_its_ranks_save():
+    with corpus() as root, held_saves(root) as env:
+        process, ranks = held_launcher(root, env)
+        process.kill()
+        process.wait()
+        time.sleep(0.2)  # the kernel has told the ranks
+        check(not any(map(are_gone, [[r] for r in ranks])), "ended in its save")
+        (root / "hold").unlink()
+        process.communicate()
+        wait_until(lambda: are_gone(ranks), None)
+        check(checkpoints(root), "not saved")
+
+
+def test_the_launcher_passes_each_signal_on():
+    with corpus() as root:
+        for options in ((), ("--elastic",)):
+            for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
+                process = start(*launch(2, ENDLESS, options=options), cwd=root)
+                wait_for_step(root, 5, process)
+                out, err = stops(process, number, TIMEOUT)
+                check(f"signal after step {saved_step(root)}" in out and err == "", out, err)
+                shutil.rmtree(root / "run")
+
+
+def test_while_data_are_opened():
+    """The manifest is a pipe, and nobody writes it."""
+    with corpus() as root:
+        os.mkfifo(root / "slow.jsonl")
+        for number in SIGNALS:
+            process = start(*words("data.dev=slow.jsonl"), cwd=root)
+            wait_until(lambda: catches(process.pid) and (root / "run").exists(), process)
+            out, err = stops(process, number)
+            check(out == "stopped by a signal before the first update; nothing to save\n" and err == "", out, err)
+        for begun in (("--ranks", 2), ("--resume-or-start",)):
+            process = start(*words("data.dev=slow.jsonl", *begun), cwd=root)
+            wait_until(lambda: catches(process.pid) and (root / "run").exists(), process)
+            out, _ = stops(process, signal.SIGUSR1)
+            check("nothing to save" in out, out)
+        # What is left of them is no run, and in nobody's way.
+        fails(*words("--resume"), cwd=root, errs="holds no checkpoint to continue from")
+        run(*words("training.max_steps=2"), cwd=root, says="trained 2 steps")
+        process = start(*words("training.max_steps=2", "data.dev=slow.jsonl", "--resume"), cwd=root)
+        wait_until(lambda: catches(process.pid), process)
+        time.sleep(0.3)
+        out, _ = stops(process, signal.SIGTERM)
+        check("nothing to save; go on with: rondo train --resume run" in out, out)
+
+
+def test_while_many_data_are_examined():
+    with folder() as root:
+        tone_corpus(root, train=1, dev=1)
+        line = (root / "train.jsonl").read_text().replace('"duration"', '"unknown"')
+        (root / "train.jsonl").write_text(line * 100000)
+        for number in (signal.SIGTERM, signal.SIGXCPU):
+            process = start("train", *TONE, "data=.", "training.checkpoint_dir=run", cwd=root)
+            wait_until(lambda: (root / "run").exists(), process)
+            time.sleep(0.3)
+            stops(process, number)
+
+
+def test_while_a_rank_waits_for_others():
+    with corpus() as root:
+        for transport in ("auto", "gloo"):
+            for number in SIGNALS:
+                # Two of three: they look for the third.
+                ranks = {r: ([f"parallel.transport={transport}"], {"WORLD_SIZE": "3"}) for r in (0, 1)}
+                processes = as_ranks(root, ranks, free_port())
+                for process in processes:
+                    wait_until(lambda: catches(process.pid), process)
+                time.sleep(0.2)
+                for process in processes:
+                    process.send_signal(number)
+                for process in processes:
+                    ends(process, 1, 128 + number)
+        # One stands still: the other waits in an agreement, or a sum.
+        process = start(*launch(2, ENDLESS), cwd=root)
+        wait_until(lambda: len(ranks_of(process)) == 2, process)
+        ranks = ranks_of(process)
+        wait_until(lambda: catches(ranks[0]) and catches(ranks[1]), process)
+        halt(ranks[1])
+        time.sleep(0.3)
+        process.send_signal(signal.SIGUSR2)
+        if not last_step(root / "run"):
+            wait_until(lambda: are_gone([ranks[0]]), process)
+        go_on(ranks[1])
+        ends(process, TIMEOUT, 128 + signal.SIGUSR2)
+        check(are_gone(ranks.values()), "ranks are left behind")
+
+
+def test_while_ranks_open_data():
+    with corpus() as root:
+        os.mkfifo(root / "slow.jsonl")
+        for options in ((), ("--elastic",)):
+            process = start(*launch(2, "data.dev=slow.jsonl", options=options), cwd=root)
+            wait_until(lambda: len(ranks_of(process)) == 2, process)
+            ranks = ranks_of(process).values()
+            wait_until(lambda: all(map(catches, ranks)), process)
+            out, err = stops(process, signal.SIGUSR1)
+            check(err == "", err)
+            check(are_gone(ranks), "ranks are left behind")
+
+
+def test_one_of_two_launchers_while_ranks_open_data():
+    """The other machine's ranks hear of it, though none of them has got a signal."""
+    with corpus() as root:
+        os.mkfifo(root / "slow.jsonl")
+        env, master = dict(os.environ, RONDO_TOKEN="a secret of these tests"), f"127.0.0.1:{free_port()}"
+        for told in (0, 1):
+            both = [start(*launch(1, "data.dev=slow.jsonl", options=["--nodes", 2, "--node-rank", i, "--master", master]),
+                          cwd=root, env=env) for i in (0, 1)]
+            for process in both:
+                wait_until(lambda: ranks_of(process) and all(map(catches, ranks_of(process).values())), process)
+            both[told].send_signal(signal.SIGTERM)
+            for process in both:
+                ends(process, 4, 128 + signal.SIGTERM)
+
+
+def test_prepare():
+    with folder() as root:
+        write_wav(root / "a.wav", tone_samples("a b c", random.Random(1)))
+        (root / "in").mkdir()
+        for i in range(4000):
+            os.link(root / "a.wav", root / f"in/{i}.wav")
+            (root / f"in/{i}.txt").write_text("a b c")
+        os.mkfifo(root / "table.csv")
+        commands = [["speech-demo", "out", "--train", 100000], ["folder", "in", "out"],
+                    ["csv", "table.csv", "out", "--audio-column", "a", "--text-column", "b"]]
+        if not shutil.which("espeak-ng"):
+            commands.pop(0)
+        before = sorted(root.glob("*"))
+        for number in SIGNALS:
+            for command in commands:
+                process = start("prepare", *command, cwd=root)
+                wait_until(lambda: catches(process.pid), process)
+                time.sleep(random.uniform(0.05, 0.3))
+                if process.poll() == 0:  # too late
+                    shutil.rmtree(root / "out")
+                    continue
+                _, err = stops(process, number)
+                check(err == "rondo: stopped by a signal; no corpus was made\n", err)
+                check(sorted(root.glob("*")) == before, "left behind:", sorted(root.glob("*")))
+
+
+def children_of(pid):
+    with contextlib.suppress(OSError):
+        return [int(c) for t in os.listdir(f"/proc/{pid}/task")
+                for c in pathlib.Path(f"/proc/{pid}/task/{t}/children").read_text().split()]
+    return []
+
+
+def test_children_of_prepare():
+    """A program that speaks, and does not end."""
+    with folder() as root:
+        (root / "espeak-ng").write_text("#!/bin/sh\n[ $# -eq 1 ] && exec espeak-ng \"$@\"\nexec sleep 1000\n")
+        (root / "espeak-ng").chmod(0o755)
+        env = dict(os.environ, PATH=f"{root}:{os.environ['PATH']}")
+        process = start("prepare", "speech-demo", root / "out", env=env)
+        wait_until(lambda: children_of(process.pid), process)
+        children = children_of(process.pid)
+        stops(process, signal.SIGUSR1)
+        wait_until(lambda: are_gone(children), None)
+
+
+def test_other_commands():
+    with folder() as root:
+        os.mkfifo(root / "slow")
+        for command in (["plan", "slow"], ["lm", "train", "slow", "--out", "m.arpa"], ["train", "slow"],
+                        ["decode", "slow", "--tokens", "slow"], ["info", "--model", "slow"]):
+            for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGXCPU):
+                process = start(*command, cwd=root)
+                with contextlib.suppress(AssertionError):
+                    wait_until(lambda: catches(process.pid), process)
+                    time.sleep(0.1)
+                if process.poll() is not None:
+                    print(command, process.communicate())
+                    continue
+                _, err = stops(process, number)
+                check(err == f"rondo: stopped by {signal.Signals(number).name}\n", command, err)
+        check([f.name for f in root.glob("*")] == ["slow"], "left behind:", list(root.glob("*")))
+
+
+def test_nohup():
+    """What was ignored before stays so."""
+    ignore = lambda: [signal.signal(n, signal.SIG_IGN) for n in (signal.SIGHUP, signal.SIGUSR1)]
+    with corpus() as root:
+        for command in (words(ENDLESS), launch(2, ENDLESS)):
+            process = start(*command, cwd=root, preexec_fn=ignore)
+            wait_until(lambda: last_step(root / "run") >= 5, process)
+            for number in (signal.SIGHUP, signal.SIGUSR1):
+                process.send_signal(number)
+            before = last_step(root / "run")
+            wait_until(lambda: last_step(root / "run") > before + 10, process)
+            stops(process, signal.SIGTERM, TIMEOUT)
+            shutil.rmtree(root / "run")
+
+
+main(globals())
