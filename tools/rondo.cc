@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <chrono>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -102,6 +103,8 @@ int main(int argc, char** argv) {
   } catch (const rondo::PeerFailed&) {
     return 1;  // the rank that failed has said why
   } catch (const rondo::CommError& e) {
+    // The one that is lost may have been told to stop, and this one is about to be.
+    rondo::give_way_to_stop(std::chrono::milliseconds(300));
     tell(e.what());
     return rondo::exit_comm_failure;
   } catch (const std::bad_alloc&) {

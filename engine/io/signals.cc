@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -281,14 +280,16 @@ void say_when_stopped(std::FILE* to, const std::string& line) {
   shared().says = line;
 }
 
-void give_way_to_stop() {
-  Shared& s = shared();
+void give_way_to_stop(std::chrono::milliseconds may_come_in) {
+  const auto until = std::chrono::steady_clock::now() + may_come_in;
   for (;;) {
     {
       const auto lock = lock_unless_ending();
-      if (received == 0 || s.heeded || wakes_watcher < 0) return;
+      if (shared().heeded || wakes_watcher < 0) return;
+      // If one has come, the watcher has yet to hear of it.
+      if (received == 0 && std::chrono::steady_clock::now() >= until) return;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the watcher has yet to hear of it
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 

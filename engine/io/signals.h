@@ -21,6 +21,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <list>
@@ -65,9 +66,10 @@ bool asks_to_stop(int number);
 // says nothing. Without this: "rondo: stopped by SIGTERM" on stderr.
 void say_when_stopped(std::FILE* to, const std::string& line);
 
-// Does not return if a signal is ending the process. Called before a failure is told: a child that
-// got the terminal's signals too, or a folder that has been removed, may be what failed.
-void give_way_to_stop();
+// Does not return if a signal is ending the process, or comes in this time. Called before a failure
+// is told: what has failed may be a child that got the terminal's signals too, a folder that has
+// been removed, or a rank that had the signal a moment earlier.
+void give_way_to_stop(std::chrono::milliseconds may_come_in = {});
 
 // A file or folder that is being made: removed, with all that is in it, when a signal ends the
 // process.

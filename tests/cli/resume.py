@@ -214,20 +214,6 @@ def exits_at_once(root, number):
     return sent
 
 
-def test_a_signal_before_the_first_update():
-    with folder() as root:
-        feature_corpus(root, "ctc")
-        # While the data are opened: the manifest is a pipe, and nobody has written it yet.
-        os.mkfifo(root / "slow.jsonl")
-        process = start(*words("data.dev=slow.jsonl"), cwd=root)
-        with open(root / "slow.jsonl", "w") as pipe:
-            process.send_signal(signal.SIGTERM)
-            pipe.write((root / "dev.jsonl").read_text())
-        out, err = ends(process)
-        check(process.returncode == 128 + signal.SIGTERM, process.returncode, out, err)
-        check("before the first update; nothing to save" in out, out)
-
-
 def test_nobody_reads_the_output():
     with folder() as root:
         feature_corpus(root, "ctc")

@@ -185,6 +185,29 @@ TEST_CASE("with nothing to save the first signal ends the process", "[signals]")
   }
 }
 
+TEST_CASE("a failure gives way to a signal that comes just then", "[signals]") {
+  CHECK(code_of([] {
+          const SignalGuard guard;
+          say_when_stopped(nullptr, "");
+          const pid_t self = ::getpid();
+          if (::fork() == 0) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            ::kill(self, SIGTERM);
+            ::_exit(0);
+          }
+          give_way_to_stop(std::chrono::seconds(60));
+          return 3;
+        }) == 128 + SIGTERM);
+  CHECK(code_of([] {
+          const SignalGuard guard;
+          give_way_to_stop(std::chrono::milliseconds(1));  // and none comes
+          heed_stops();
+          ::raise(SIGTERM);
+          give_way_to_stop(std::chrono::seconds(60));
+          return 0;
+        }) == 0);
+}
+
 TEST_CASE("what was unfinished is removed, and children are killed", "[signals]") {
   const fs::path root = fs::temp_directory_path() / ("rondo-signals-" + std::to_string(::getpid()));
   fs::create_directories(root / "made" / "deep");
