@@ -68,14 +68,14 @@ class Patience:
         return self.left <= 0
 
 
-def wait_until(condition, process, pause=0.01):
-    """Until it holds, while the process lives or once it has ended."""
+def wait_until(condition, process=None, pause=0.01):
+    """Until it holds, while the process (if it is given) lives or once it has ended."""
     patience = Patience(TIMEOUT)
     while True:
-        over = process.poll() is not None  # asked first: it may end between these two
+        over = process and process.poll() is not None  # asked first: it may end between these two
         if condition():
             return
-        check(not over, "ended early:", process.returncode, over and process.communicate())
+        check(not over, "ended early:", over and (process.returncode, process.communicate()))
         check(not patience.is_over(), "nothing happens")
         time.sleep(pause)
 
@@ -116,6 +116,12 @@ def is_pending(pid, number):
     except (FileNotFoundError, ProcessLookupError):
         return False
     return bool(int(re.search(r"ShdPnd:\s*(\w+)", status)[1], 16) >> (number - 1) & 1)
+
+
+def catches_signals(pid):
+    """Whether a process has got so far as to install its handlers."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
 def until_in_time(attempt):
@@ -321,6 +327,11 @@ def log_so_far(directory, event, log="log.jsonl"):
 def last_step(directory, log="log.jsonl"):
     """The newest step in a log so far, 0 if there is none."""
     return max([entry["step"] for entry in log_so_far(directory, "step", log)], default=0)
+
+
+def checkpoints(directory):
+    """Those of directory/run, the newest last."""
+    return sorted((directory / "run").glob("checkpoint-*"))
 
 
 def weights_of(directory):

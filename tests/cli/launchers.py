@@ -76,15 +76,9 @@ def test_a_launcher_is_told_to_stop_while_it_waits():
     with corpus() as root:
         for alone in (0, 1):
             process = Machines(root, 2, start=[alone]).running[alone]
-            wait_until(lambda: is_waiting(process), process)
+            wait_until(lambda: catches_signals(process.pid), process)
             process.send_signal(signal.SIGINT)
             ends(process, 10, 128 + signal.SIGINT)
-
-
-def is_waiting(process):
-    """It has installed its handlers of signals: SIGINT is caught."""
-    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    return bool(int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1)
 
 
 def test_the_cause_is_told_everywhere():

@@ -33,10 +33,6 @@ def check_same(whole, part):
         check(expected[name] == found[name], f"{name}: other bytes than of an uninterrupted run")
 
 
-def checkpoints(directory):
-    return list((directory / "run").glob("checkpoint-*"))
-
-
 def ended(directory):
     return bool(log_so_far(directory / "run", "end"))
 

@@ -43,12 +43,6 @@ def held_saves(root):
         (root / "hold").unlink(missing_ok=True)
 
 
-def catches(pid):
-    """It has installed its handlers of signals."""
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return bool(int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (signal.SIGTERM - 1) & 1)
-
-
 def stops(process, number, seconds=1):
     """It ends with 128 + the signal's number within so many seconds. Its output."""
     process.send_signal(number)
@@ -59,22 +53,10 @@ def is_saving(root):
     return list((root / "run").glob(".writing-*"))
 
 
-def checkpoints(root):
-    return sorted((root / "run").glob("checkpoint-*"))
-
-
 def send(pids, number):
     for pid in pids:
         os.kill(pid, number)
-        wait_until(lambda: not is_pending(pid, number), None)
-
-
-def wait_until(condition, process, pause=0.01):
-    patience = Patience(TIMEOUT)
-    while not condition():
-        check(process is None or process.poll() is None, "ended early:", process and process.returncode)
-        check(not patience.is_over(), "nothing happens")
-        time.sleep(pause)
+        wait_until(lambda: not is_pending(pid, number))
 
 
 def saved_step(root):
@@ -164,7 +146,7 @@ def test_the_launcher_ends_at_once_with_its_ranks():
     with corpus() as root, held_saves(root) as env:
         process, ranks = held_launcher(root, env)
         stops(process, signal.SIGTERM)
-        wait_until(lambda: are_gone(ranks), None)
+        wait_until(lambda: are_gone(ranks))
         check(not checkpoints(root), "saved after all")
 
 
@@ -177,7 +159,7 @@ def test_the_launcher_is_killed_while_its_ranks_save():
         check(not any(map(are_gone, [[r] for r in ranks])), "ended in its save")
         (root / "hold").unlink()
         process.communicate()
-        wait_until(lambda: are_gone(ranks), None)
+        wait_until(lambda: are_gone(ranks))
         check(checkpoints(root), "not saved")
 
 
@@ -192,28 +174,52 @@ def test_the_launcher_passes_each_signal_on():
                 shutil.rmtree(root / "run")
 
 
+@contextlib.contextmanager
+def reads_slowly(root, *processes):
+    """While this lives, the processes wait for more of the pipe root/slow.jsonl, which they have begun to read."""
+    pipe = []
+
+    def is_read():
+        with contextlib.suppress(OSError):  # nobody reads
+            pipe.append(os.open(root / "slow.jsonl", os.O_WRONLY | os.O_NONBLOCK))
+        return pipe
+
+    wait_until(is_read, processes[0])
+    try:
+        wait_until(lambda: all(reads_pipe(root, p) for p in ranks_or_itself(processes)), processes[0])
+        yield
+    finally:
+        os.close(pipe[0])
+
+
+def ranks_or_itself(processes):
+    return [pid for p in processes for pid in [*ranks_of(p).values()] or [p.pid]]
+
+
+def reads_pipe(root, pid):
+    with contextlib.suppress(OSError):
+        return any(os.path.realpath(f) == os.path.realpath(root / "slow.jsonl")
+                   for f in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+
+
 def test_while_data_are_opened():
     """The manifest is a pipe, and nobody writes it."""
     with corpus() as root:
         os.mkfifo(root / "slow.jsonl")
-        for number in SIGNALS:
-            process = start(*words("data.dev=slow.jsonl"), cwd=root)
-            wait_until(lambda: catches(process.pid) and (root / "run").exists(), process)
-            out, err = stops(process, number)
-            check(out == "stopped by a signal before the first update; nothing to save\n" and err == "", out, err)
-        for begun in (("--ranks", 2), ("--resume-or-start",)):
-            process = start(*words("data.dev=slow.jsonl", *begun), cwd=root)
-            wait_until(lambda: catches(process.pid) and (root / "run").exists(), process)
-            out, _ = stops(process, signal.SIGUSR1)
-            check("nothing to save" in out, out)
+        says = "stopped by a signal before the first update; nothing to save"
+        for number, *more in [[n] for n in SIGNALS] + [[signal.SIGUSR1, "--ranks", 2],
+                                                       [signal.SIGUSR1, "--resume-or-start"]]:
+            process = start(*words("data.dev=slow.jsonl", *more), cwd=root)
+            with reads_slowly(root, process):
+                out, err = stops(process, number)
+            check(out.endswith(says + "\n") and err == "", out, err)
         # What is left of them is no run, and in nobody's way.
         fails(*words("--resume"), cwd=root, errs="holds no checkpoint to continue from")
         run(*words("training.max_steps=2"), cwd=root, says="trained 2 steps")
         process = start(*words("training.max_steps=2", "data.dev=slow.jsonl", "--resume"), cwd=root)
-        wait_until(lambda: catches(process.pid), process)
-        time.sleep(0.3)
-        out, _ = stops(process, signal.SIGTERM)
-        check("nothing to save; go on with: rondo train --resume run" in out, out)
+        with reads_slowly(root, process):
+            out, _ = stops(process, signal.SIGTERM)
+        check(says + "; go on with: rondo train --resume run\n" in out, out)
 
 
 def test_while_many_data_are_examined():
@@ -236,7 +242,7 @@ def test_while_a_rank_waits_for_others():
                 ranks = {r: ([f"parallel.transport={transport}"], {"WORLD_SIZE": "3"}) for r in (0, 1)}
                 processes = as_ranks(root, ranks, free_port())
                 for process in processes:
-                    wait_until(lambda: catches(process.pid), process)
+                    wait_until(lambda: catches_signals(process.pid), process)
                 time.sleep(0.2)
                 for process in processes:
                     process.send_signal(number)
@@ -246,7 +252,7 @@ def test_while_a_rank_waits_for_others():
         process = start(*launch(2, ENDLESS), cwd=root)
         wait_until(lambda: len(ranks_of(process)) == 2, process)
         ranks = ranks_of(process)
-        wait_until(lambda: catches(ranks[0]) and catches(ranks[1]), process)
+        wait_until(lambda: catches_signals(ranks[0]) and catches_signals(ranks[1]), process)
         halt(ranks[1])
         time.sleep(0.3)
         process.send_signal(signal.SIGUSR2)
@@ -264,8 +270,9 @@ def test_while_ranks_open_data():
             process = start(*launch(2, "data.dev=slow.jsonl", options=options), cwd=root)
             wait_until(lambda: len(ranks_of(process)) == 2, process)
             ranks = ranks_of(process).values()
-            wait_until(lambda: all(map(catches, ranks)), process)
-            stops(process, signal.SIGUSR1)
+            with reads_slowly(root, process):
+                out, _ = stops(process, signal.SIGUSR1)
+            check("nothing to save" in out, out)
             check(are_gone(ranks), "ranks are left behind")
 
 
@@ -275,13 +282,15 @@ def test_one_of_two_launchers_while_ranks_open_data():
         os.mkfifo(root / "slow.jsonl")
         env, master = dict(os.environ, RONDO_TOKEN="a secret of these tests"), f"127.0.0.1:{free_port()}"
         for told in (0, 1):
-            both = [start(*launch(1, "data.dev=slow.jsonl", options=["--nodes", 2, "--node-rank", i, "--master", master]),
+            both = [start(*launch(1, "data.dev=slow.jsonl", options=["--nodes", 2, "--node-rank", i,
+                                                                     "--master", master]),
                           cwd=root, env=env) for i in (0, 1)]
             for process in both:
-                wait_until(lambda: ranks_of(process) and all(map(catches, ranks_of(process).values())), process)
-            both[told].send_signal(signal.SIGTERM)
-            for process in both:
-                ends(process, 4, 128 + signal.SIGTERM)
+                wait_until(lambda: ranks_of(process), process)
+            with reads_slowly(root, *both):
+                both[told].send_signal(signal.SIGTERM)
+                for process in both:
+                    ends(process, 4, 128 + signal.SIGTERM)
 
 
 def test_prepare():
@@ -300,7 +309,7 @@ def test_prepare():
         for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGXCPU):
             for command in commands:
                 process = start("prepare", *command, cwd=root)
-                wait_until(lambda: catches(process.pid), process)
+                wait_until(lambda: catches_signals(process.pid), process)
                 time.sleep(random.uniform(0.05, 0.3))
                 if process.poll() == 0:  # too late
                     shutil.rmtree(root / "out")
@@ -327,7 +336,7 @@ def test_children_of_prepare():
         wait_until(lambda: children_of(process.pid), process)
         children = children_of(process.pid)
         stops(process, signal.SIGUSR1)
-        wait_until(lambda: are_gone(children), None)
+        wait_until(lambda: are_gone(children))
 
 
 def test_other_commands():
@@ -346,7 +355,7 @@ def test_other_commands():
         for command in commands:
             for number in (signal.SIGINT, signal.SIGXCPU):
                 process = start(*command, cwd=root, stdin=nothing)
-                wait_until(lambda: catches(process.pid), process)
+                wait_until(lambda: catches_signals(process.pid), process)
                 time.sleep(0.1)
                 _, err = stops(process, number)
                 check(err == f"rondo: stopped by {signal.Signals(number).name}\n", command, err)
