@@ -1,4 +1,4 @@
-"""Two machines, as network namespaces with a cable between them: run, cut off, throttled.
+"""Two machines, as network namespaces with a cable between them: run, cut off, throttled; and one with a quota.
 
 Needs the right to make namespaces, and `ip` and `tc` (iproute2); skipped otherwise."""
 
@@ -159,6 +159,35 @@ def test_communication_hides_on_a_slow_cable():
                   f"hidden {median('hidden_communication'):.2f}")
             seen.append(shares[3 * len(shares) // 4])
         check(seen[-1] >= 0.8, "too little was hidden:", seen)
+
+
+def test_a_quota_below_the_root_of_control_groups():
+    """As systemd and Slurm set it, and as `rondo info` sees it. The kernel's files about the process are replaced for
+    this one alone."""
+    if len(os.sched_getaffinity(0)) < 2:
+        raise Skip("one CPU")
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        group = root / "groups/job.slice/quota.scope"
+        group.mkdir(parents=True)
+        (root / "cgroup").write_text("0::/job.slice/quota.scope\n")
+        (root / "mountinfo").write_text(f"31 23 0:28 / {root}/groups rw - cgroup2 cgroup2 rw\n")
+        (group / "cpu.max").write_text("max 100000\n")
+        lay = "".join(f"mount --bind {root}/{name} /proc/$$/{name} || exit 77; " for name in ("cgroup", "mountinfo"))
+
+        def usable():
+            try:
+                done = subprocess.run(["unshare", "-m", "sh", "-c", lay + 'exec "$@"', "sh", RONDO, "info"],
+                                      capture_output=True, text=True)
+            except FileNotFoundError as e:
+                raise Skip(str(e))
+            if done.returncode != 0:
+                raise Skip("no right to mount: " + done.stderr)
+            return int(re.search(r"cpu: (\d+) usable", done.stdout)[1])
+
+        check(usable() > 1, "no quota was set")
+        (group.parent / "cpu.max").write_text("100000 100000\n")
+        check(usable() == 1, usable())
 
 
 main(globals())

@@ -10,6 +10,7 @@
 #include "comm/in_process/run_ranks.h"
 #include "engine/graph/plan.h"
 #include "engine/session.h"
+#include "kernels/base/cpu/cgroup.h"
 #include "kernels/base/error.h"
 
 namespace rondo::plan {
@@ -185,7 +186,9 @@ std::vector<Sample> measure_nodes(const MeasureOptions& options) {
 }
 
 double machine_memory_bytes() {
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double all =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return std::min(all, cgroup_memory().value_or(all));
 }
 
 double core_cache_bytes() {

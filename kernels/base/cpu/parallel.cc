@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
-#include <fstream>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "kernels/base/cpu/cgroup.h"
 #include "kernels/base/error.h"
 
 #if defined(__x86_64__)
@@ -181,13 +182,9 @@ int usable_cpus() {
   cpu_set_t set;
   int cpus = 1;
   if (sched_getaffinity(0, sizeof set, &set) == 0) cpus = CPU_COUNT(&set);
-  // cgroup v2 quota: "max 100000" or "150000 100000".
-  std::ifstream quota_file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (quota_file >> quota >> period && quota != "max" && period > 0) {
-    cpus = std::min(cpus, std::max(1, static_cast<int>(std::stod(quota) / period)));
-  }
+  // Asked once: the CTC functions for C want to know at every call.
+  static const std::optional<double> quota = cgroup_cpus();
+  if (quota && *quota < cpus) cpus = static_cast<int>(*quota);
   return std::max(cpus, 1);
 }
 

@@ -75,7 +75,8 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// The number of CPUs this process may run on (affinity and cgroup quota respected), at least 1.
+// The number of CPUs this process may run on, at least 1: those of its affinity, or fewer if the
+// quotas of its control groups (as they were at the first call) are worth less.
 int usable_cpus();
 
 // A barrier for `n` threads that run concurrently: spins briefly, then yields, because the cores
