@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -63,7 +64,7 @@ Digest sha256(std::string_view data) {
 
   // The rest, a one bit, zeros, and the length in bits in the last eight bytes.
   std::array<uint8_t, 2 * block_bytes> tail{};
-  if (left > 0) std::memcpy(tail.data(), bytes, left);
+  copy_bytes(tail.data(), bytes, left);
   tail[left] = 0x80;
   const size_t tail_bytes = left < block_bytes - 8 ? block_bytes : 2 * block_bytes;
   const uint64_t bits = uint64_t{data.size()} * 8;

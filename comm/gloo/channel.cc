@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/cpu/parallel.h"
 
 namespace rondo::gloo_transport {
@@ -109,7 +110,7 @@ void Channel::send_letter(LetterHead head, std::span<const std::byte> body) {
   }
   head.body_bytes = static_cast<uint32_t>(body.size());
   std::memcpy(letter->memory.data(), &head, sizeof(head));
-  if (!body.empty()) std::memcpy(letter->memory.data() + sizeof(head), body.data(), body.size());
+  copy_bytes(letter->memory.data() + sizeof(head), body.data(), body.size());
   const std::shared_ptr<GlooBuffer> buffer = letter->buffer;
   outgoing_.push_back({buffer, nullptr, std::move(letter)});
   buffer->send(peer(), letter_slot, 0, sizeof(head) + body.size());
@@ -376,7 +377,7 @@ void Channel::settle(const LetterHead& head, std::span<const std::byte> body) {
   const OperationPtr op = matching_.take_recv(head.number);
   if (!op) throw Error(str("a letter about recv ", head.number, ", which is unknown"));
   if (head.kind == LetterKind::body && op->size == body.size()) {
-    if (!body.empty()) std::memcpy(op->data, body.data(), body.size());
+    copy_bytes(op->data, body.data(), body.size());
     op->complete();
   } else if (head.kind == LetterKind::sent && op->buffer) {
     op->buffer->waitRecv(nullptr, forever);  // has come already, before this letter

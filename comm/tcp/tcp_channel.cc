@@ -1,4 +1,5 @@
 #include "comm/tcp/tcp_channel.h"
+#include "kernels/base/copy_bytes.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -114,7 +115,7 @@ size_t TcpPipe::receive(std::span<std::byte> to) {
 size_t TcpPipe::read(std::span<std::byte> to) {
   if (begin_ == end_ && arriving_) return receive(to);
   const size_t n = std::min(to.size(), end_ - begin_);
-  if (n > 0) std::memcpy(to.data(), buffer_.data() + begin_, n);
+  copy_bytes(to.data(), buffer_.data() + begin_, n);
   skip(n);
   return n;
 }

@@ -1,10 +1,10 @@
 #include "engine/cut/sequence_cut.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "engine/graph/time_rule.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -86,7 +86,7 @@ BatchPart::BatchPart(const BatchView& whole, const Graph& graph,
   for (const BatchView::Input& input : whole.inputs) add_input(whole, graph, input, ranges);
   if (graph.find(total_frames_input) != no_value) {
     std::vector<std::byte> bytes(totals.size() * sizeof(int32_t));
-    if (!bytes.empty()) std::memcpy(bytes.data(), totals.data(), bytes.size());
+    copy_bytes(bytes.data(), totals.data(), bytes.size());
     stored_.push_back({total_frames_input, std::move(bytes)});
   }
   for (const Stored& s : stored_) inputs_.push_back({s.name, s.bytes.data(), s.bytes.size()});

@@ -9,6 +9,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/io/crc32c.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
 
@@ -54,7 +55,7 @@ void LengthCache::load() {
   if (count != (bytes.size() - least) / sizeof(Record)) return;
   if (crc32c(std::string_view(bytes).substr(0, content)) != checksum) return;
   kept_.resize(count);
-  std::memcpy(kept_.data(), bytes.data() + magic.size() + sizeof count, count * sizeof(Record));
+  copy_bytes(kept_.data(), bytes.data() + magic.size() + sizeof count, count * sizeof(Record));
 }
 
 AudioInfo LengthCache::info(const FilePart& file) const {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/graph/rules.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc.h"
@@ -18,7 +19,7 @@ size_t on(int64_t count) { return static_cast<size_t>(std::max<int64_t>(count, 1
 template <class T>
 void put(std::byte* to, const BatchPlaces::Piece& piece, std::span<const T> from) {
   RONDO_CHECK(from.size_bytes() <= piece.bytes, from.size_bytes(), " bytes for ", piece.bytes);
-  if (!from.empty()) std::memcpy(to + piece.offset, from.data(), from.size_bytes());
+  copy_bytes(to + piece.offset, from.data(), from.size_bytes());
 }
 
 // What memory was planned by (extent) against what kernels go by (lengths): a sequence longer than

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -50,13 +50,13 @@ void Lockstep::load(const BatchView& batch) {
 void Lockstep::run() {
   const TensorView weights = parameters_.weights();
   plan_.context().stream->synchronize();
-  std::memcpy(reference_parameters_.weights().data, weights.data, weights.bytes());
+  copy_bytes(reference_parameters_.weights().data, weights.data, weights.bytes());
   for (size_t i = 0; i < plan_.node_count(); ++i) {
     const Node& node = plan_.node(i);
     auto mirror = [&](ValueId id) {
       if (id == no_value) return;
       const TensorView from = plan_.view(id), to = reference_.view(id);
-      if (from && to) std::memcpy(to.data, from.data, from.bytes());
+      if (from && to) copy_bytes(to.data, from.data, from.bytes());
     };
     for (ValueId id : node.inputs) mirror(id);
     for (ValueId id : node.outputs) {

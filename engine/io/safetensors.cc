@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/io/json.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -283,7 +284,7 @@ void SafetensorsFile::parse(std::span<const std::byte> bytes) {
 void SafetensorsFile::align(StoredTensor& tensor) {
   if (reinterpret_cast<uintptr_t>(tensor.bytes.data()) % size_of(tensor.dtype) == 0) return;
   std::vector<uint64_t>& copy = realigned_.emplace_back((tensor.bytes.size() + 7) / 8);
-  if (!tensor.bytes.empty()) std::memcpy(copy.data(), tensor.bytes.data(), tensor.bytes.size());
+  copy_bytes(copy.data(), tensor.bytes.data(), tensor.bytes.size());
   tensor.bytes = std::as_bytes(std::span(copy)).first(tensor.bytes.size());
 }
 

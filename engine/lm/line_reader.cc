@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -66,10 +67,10 @@ bool LineReader::refill() {
   const size_t kept = rest_.size();
   if (buffer_.size() < kept + buffer_bytes) {
     std::vector<char> larger(2 * kept + buffer_bytes);
-    std::memcpy(larger.data(), rest_.data(), kept);
+    std::copy(rest_.begin(), rest_.end(), larger.begin());
     buffer_.swap(larger);
   } else {
-    std::memmove(buffer_.data(), rest_.data(), kept);
+    std::copy(rest_.begin(), rest_.end(), buffer_.begin());  // to the left, if at all
   }
   const int n = ::gzread(input_->file, buffer_.data() + kept, buffer_bytes);
   int error = Z_OK;

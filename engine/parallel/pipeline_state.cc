@@ -1,9 +1,9 @@
 // Weights and the optimiser's state of a model that is spread over pipeline stages: set, gathered,
 // streamed, and as parts of checkpoints.
 #include <algorithm>
-#include <cstring>
 
 #include "engine/parallel/pipeline_trainer.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -139,8 +139,8 @@ void PipelineTrainer::stream_weights(const WriteTensors& write) {
         fetch(i, in_hand);
         held = i;
       }
-      std::memcpy(into.data(), reinterpret_cast<const std::byte*>(in_hand.data()) + offset,
-                  into.size());
+      copy_bytes(into.data(), reinterpret_cast<const std::byte*>(in_hand.data()) + offset,
+                 into.size());
     };
     tensors.push_back(std::move(t));
   }

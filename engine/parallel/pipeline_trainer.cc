@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "engine/steps/stage_messages.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
@@ -19,7 +19,7 @@ void append_floats(std::span<const std::byte> values, DType dtype, std::vector<f
   const size_t n = values.size() / size_of(dtype), at = to.size();
   to.resize(at + n);
   if (dtype == DType::f32) {
-    std::memcpy(to.data() + at, values.data(), values.size());
+    copy_bytes(to.data() + at, values.data(), values.size());
     return;
   }
   RONDO_CHECK(dtype == DType::bf16, "values of ", name_of(dtype));

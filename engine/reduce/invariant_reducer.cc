@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "comm/group/collectives.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -103,7 +104,7 @@ void InvariantReducer::take(int index, const Parameters& parameters) {
   stream_.synchronize();
   char& filled = filled_[static_cast<size_t>(index - own_.begin)];
   if (!filled) {
-    std::memcpy(shard(index), g.data, g.bytes());
+    copy_bytes(shard(index), g.data, g.bytes());
   } else if (g.dtype == DType::f64) {
     add(reinterpret_cast<double*>(shard(index)), g.as<double>(), g.numel());
   } else {
@@ -132,7 +133,7 @@ void InvariantReducer::exchange_nodes(const TensorView& gradients) {
          ++i) {
       std::byte* into = received_.as<std::byte>() + i * bytes;
       if (r == me) {
-        std::memcpy(into, shard(nodes_[i].begin) + static_cast<size_t>(mine.begin) * width, bytes);
+        copy_bytes(into, shard(nodes_[i].begin) + static_cast<size_t>(mine.begin) * width, bytes);
       } else {
         works.push_back(group().recv(r, nodes_tag, {into, bytes}));
       }

@@ -1,4 +1,5 @@
 #include "engine/steps/shard_borders.h"
+#include "kernels/base/copy_bytes.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,8 +15,8 @@ std::vector<std::byte> in_batch_order(const std::byte* rows, const ShardBorders:
   for (size_t p = 0; p < shape.planes; ++p) {
     std::byte* to = bytes.data() + p * order.size() * shape.row;
     for (size_t i = 0; i < order.size(); ++i) {
-      std::memcpy(to + static_cast<size_t>(order[i]) * shape.row, rows + p * plane + i * shape.row,
-                  shape.row);
+      copy_bytes(to + static_cast<size_t>(order[i]) * shape.row, rows + p * plane + i * shape.row,
+                 shape.row);
     }
   }
   return bytes;
@@ -25,8 +26,8 @@ void in_part_order(const std::vector<std::byte>& bytes, const ShardBorders::Rows
   for (size_t p = 0; p < shape.planes; ++p) {
     const std::byte* from = bytes.data() + p * order.size() * shape.row;
     for (size_t i = 0; i < order.size(); ++i) {
-      std::memcpy(rows + p * plane + i * shape.row,
-                  from + static_cast<size_t>(order[i]) * shape.row, shape.row);
+      copy_bytes(rows + p * plane + i * shape.row, from + static_cast<size_t>(order[i]) * shape.row,
+                 shape.row);
     }
   }
 }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <thread>
 
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -159,7 +159,7 @@ void AsyncSynchronizer::send(Neighbour& to, Message kind) {
   to.out.resize(message_bytes());
   std::byte* at = to.out.data();
   const auto append = [&at](const void* data, size_t bytes) {
-    std::memcpy(at, data, bytes);
+    copy_bytes(at, data, bytes);
     at += bytes;
   };
   const Header header{age_, kind == Message::last ? 1u : 0u, 0};
@@ -175,7 +175,7 @@ void AsyncSynchronizer::send(Neighbour& to, Message kind) {
 void AsyncSynchronizer::merge(Neighbour& from) {
   const std::byte* at = from.in.data();
   const auto read = [&at](void* data, size_t bytes) {
-    std::memcpy(data, at, bytes);
+    copy_bytes(data, at, bytes);
     at += bytes;
   };
   Header header;

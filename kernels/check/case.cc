@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/arithmetic.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/check/check.h"
@@ -283,7 +284,7 @@ TensorView Case::workspace(size_t bytes) {
 const int32_t* Case::ints(const std::vector<int32_t>& values) {
   Block& b = add_block(values.size() * 4, {static_cast<int64_t>(values.size())}, DType::i32);
   if (weighs_) return static_cast<const int32_t*>(b.view.data);
-  if (!values.empty()) std::memcpy(b.host_payload(), values.data(), values.size() * 4);
+  copy_bytes(b.host_payload(), values.data(), values.size() * 4);
   context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
   return static_cast<const int32_t*>(b.view.data);
 }
@@ -291,7 +292,7 @@ const int32_t* Case::ints(const std::vector<int32_t>& values) {
 const uint64_t* Case::longs(const std::vector<uint64_t>& values) {
   Block& b = add_block(values.size() * 8, {static_cast<int64_t>(values.size())}, DType::i64);
   if (weighs_) return static_cast<const uint64_t*>(b.view.data);
-  if (!values.empty()) std::memcpy(b.host_payload(), values.data(), values.size() * 8);
+  copy_bytes(b.host_payload(), values.data(), values.size() * 8);
   context_.device->copy(*context_.stream, b.memory.data(), b.host.data(), b.host.size());
   return static_cast<const uint64_t*>(b.view.data);
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/base/packed_host.h"
@@ -215,7 +216,7 @@ void ctc_padded(const Context& context, void (*run)(const Context&, const CtcArg
   run(context, args);
   const size_t loss_bytes = static_cast<size_t>(b.sequences) * size_of(b.dtype);
   if (on_host) {
-    std::memcpy(b.costs, tables.loss, loss_bytes);
+    copy_bytes(b.costs, tables.loss, loss_bytes);
     if (b.gradients) clear_padding(b, t);
   } else {
     context.device->copy(*context.stream, b.costs, tables.loss, loss_bytes);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "engine/data/audio/container_check.h"
 #include "engine/data/audio/resample.h"
 #include "engine/data/features/files.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -45,7 +45,7 @@ class Source {
     if (offset >= size_) return 0;
     const auto n = static_cast<size_t>(std::min<uint64_t>(to.size(), size_ - offset));
     if (!file_) {
-      std::memcpy(to.data(), bytes_.data() + offset, n);
+      copy_bytes(to.data(), bytes_.data() + offset, n);
       return n;
     }
     return file_->read_at(first_ + offset, to.first(n));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo::data {
@@ -221,7 +222,7 @@ std::vector<float> npy_floats(std::span<const std::byte> file, const NpyHeader& 
   const std::byte* p = checked_data(file, h, name);
   std::vector<float> out(static_cast<size_t>(h.numel()));
   if (h.kind == 'f' && h.item_bytes == 4) {
-    if (!out.empty()) std::memcpy(out.data(), p, out.size() * 4);
+    copy_bytes(out.data(), p, out.size() * 4);
     return out;
   }
   for (float& v : out) {

@@ -13,6 +13,7 @@
 
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/image.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -49,7 +50,7 @@ struct Png {
   static void take(png_structp state, png_bytep to, size_t wanted) {
     auto* png = static_cast<Png*>(png_get_io_ptr(state));
     if (png->bytes.size() - png->at < wanted) png_error(state, "it ends too early");
-    std::memcpy(to, png->bytes.data() + png->at, wanted);
+    copy_bytes(to, png->bytes.data() + png->at, wanted);
     png->at += wanted;
   }
 };

@@ -9,6 +9,7 @@
 
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/image.h"
+#include "kernels/base/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo::image {
@@ -25,7 +26,7 @@ struct Source {
     Source* s = of(handle);
     if (wanted < 0 || s->at >= s->bytes.size()) return 0;
     const size_t n = std::min<size_t>(static_cast<size_t>(wanted), s->bytes.size() - s->at);
-    std::memcpy(to, s->bytes.data() + s->at, n);
+    copy_bytes(to, s->bytes.data() + s->at, n);
     s->at += n;
     return static_cast<tmsize_t>(n);
   }
