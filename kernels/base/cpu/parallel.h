@@ -75,8 +75,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-// The number of CPUs this process may run on, at least 1: those of its affinity, or fewer if the
-// quotas of its control groups (as they were at the first call) are worth less.
+// The CPUs this process may use, at least 1: its affinity, and what quotas of cgroups are worth.
 int usable_cpus();
 
 // A barrier for `n` threads that run concurrently: spins briefly, then yields, because the cores
