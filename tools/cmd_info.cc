@@ -118,7 +118,7 @@ void print_model(const InfoOptions& o, const Model& model) {
     std::printf("  trained by rondo %s, %s%s\n", d.origin.version.c_str(),
                 counted(d.origin.updates, "update").c_str(),
                 std::isfinite(d.origin.metric)
-                    ? (", dev " + metric_text(d.config.task, d.origin.metric)).c_str()
+                    ? (", dev " + metric_text(d.origin.chosen_by, d.origin.metric)).c_str()
                     : "");
   }
   const double hop = d.config.features.hop_ms / 1000;
@@ -176,7 +176,7 @@ Json model_json(const Model& model) {
   if (!d.origin.version.empty()) {
     Json trained = Json::object({{"rondo", d.origin.version}, {"updates", d.origin.updates}});
     if (std::isfinite(d.origin.metric)) {
-      trained["dev"] = Json::object({{metric_name(d.config.task), d.origin.metric}});
+      trained["dev"] = Json::object({{name_of(d.origin.chosen_by), d.origin.metric}});
     }
     j["trained"] = trained;
   }

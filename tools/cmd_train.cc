@@ -268,7 +268,7 @@ int tell(const Config& config, const TrainingSummary& s, bool print) {
               100 * s.input_wait_share);
   std::printf("best model: %s/model.safetensors", config.training.checkpoint_dir.c_str());
   if (std::isfinite(s.best_metric)) {
-    std::printf(" (dev %s)", metric_text(config.task, s.best_metric).c_str());
+    std::printf(" (dev %s)", metric_text(s.chosen_by, s.best_metric).c_str());
   }
   std::printf("\n");
   return 0;

@@ -38,6 +38,7 @@ enum class Sync : uint8_t { step, local, block, async };
 inline constexpr std::array sync_names{"step", "local", "block", "async"};
 enum class RankTransport : uint8_t { automatic, tcp, gloo, shared, mpi };
 enum class ScheduleType : uint8_t { constant, linear, cosine, noam, step, plateau };
+enum class OnResume : uint8_t { stretch, keep };
 
 // The layers between the features and the output layer, which is always there and linear.
 struct ModelConfig {
@@ -143,6 +144,10 @@ struct DistortSettings {
 // and what the training texts have besides, or those of the training texts alone.
 enum class InitAlphabet : uint8_t { keep, extend, anew };
 
+// What validations are compared by; see engine/config/metric.h. `error`, the share of wrong
+// classes, is what `automatic` means for the task classify, and no name of its own.
+enum class Metric : uint8_t { automatic, cer, wer, loss, error };
+
 struct TrainingConfig {
   int epochs = 50;
   double max_seconds = 0;
@@ -156,6 +161,7 @@ struct TrainingConfig {
   bool weights_beside = false;
   double clip = 1;
   double ema = 0;
+  Metric metric = Metric::automatic;
   int average_best = 0;
   int patience = 0;
   int64_t validate_every_steps = 0;
@@ -195,6 +201,7 @@ struct ScheduleConfig {
   int64_t warmup_steps = 200;
   int64_t total_steps = 0;
   double final_factor = 0.01;
+  OnResume on_resume = OnResume::stretch;
   int64_t step_every = 1000;
   double step_factor = 0.5;
   int plateau_patience = 2;

@@ -52,12 +52,14 @@ double learning_rate(const ScheduleConfig& config, double lr, int64_t step, int6
   return lr;
 }
 
-PlateauState plateau_update(const ScheduleConfig& config, PlateauState state, double metric) {
-  const double needed = std::isinf(state.best)
-                            ? state.best
-                            : state.best - config.plateau_threshold * std::abs(state.best);
-  if (metric < needed) {
-    state.best = metric;
+PlateauState plateau_update(const ScheduleConfig& config, PlateauState state, const Score& score) {
+  const auto gains = [&](double value, double best) {
+    return value < (std::isinf(best) ? best : best - config.plateau_threshold * std::abs(best));
+  };
+  const bool by_loss = score.at_worst() || score.metric == state.best;
+  if (gains(score.metric, state.best) || (by_loss && gains(score.loss, state.best_loss))) {
+    state.best = std::min(state.best, score.metric);
+    state.best_loss = score.loss;
     state.bad_validations = 0;
   } else if (++state.bad_validations > config.plateau_patience) {
     state.factor *= config.plateau_factor;

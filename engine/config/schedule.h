@@ -8,14 +8,16 @@
 #include <limits>
 
 #include "engine/config/config.h"
+#include "engine/io/score.h"
 
 namespace rondo {
 
 // What the plateau schedule has seen; part of a checkpoint. Unused by the other schedules.
 struct PlateauState {
-  double factor = 1;  // product of the cuts so far
-  double best = std::numeric_limits<double>::infinity();
-  int bad_validations = 0;  // in a row, since the best or the last cut
+  double factor = 1;                                           // product of the cuts so far
+  double best = std::numeric_limits<double>::infinity();       // metric
+  double best_loss = std::numeric_limits<double>::infinity();  // at the last progress
+  int bad_validations = 0;  // in a row, since the last progress or cut
 
   bool operator==(const PlateauState&) const = default;
 };
@@ -36,9 +38,10 @@ struct PlateauState {
 double learning_rate(const ScheduleConfig& config, double lr, int64_t step, int64_t expected_steps,
                      const PlateauState& plateau = {});
 
-// The state after a validation with `metric` (lower is better). Progress is a metric below
-// best * (1 - plateau_threshold), or below best by that share of |best| if best is negative; after
-// more than plateau_patience validations without it the factor is cut. NaN is no progress.
-PlateauState plateau_update(const ScheduleConfig& config, PlateauState state, double metric);
+// The state after a validation. Progress is a metric below best * (1 - plateau_threshold), or below
+// best by that share of |best| if best is negative; or, where the metric stands at its worst or
+// where it was, a loss so much below best_loss. After more than plateau_patience validations
+// without progress the factor is cut. NaN is no progress.
+PlateauState plateau_update(const ScheduleConfig& config, PlateauState state, const Score& score);
 
 }  // namespace rondo

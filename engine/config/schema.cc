@@ -17,11 +17,13 @@ constexpr std::array cmvn_names{"none", "utterance", "global"};
 constexpr std::array sampling_names{"once", "weighted", "class_balanced"};
 constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
+constexpr std::array metric_names{"auto", "cer", "wer", "loss"};
 constexpr std::array init_alphabet_names{"keep", "extend", "new"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "fixed_order", "world_invariant"};
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared", "mpi"};
 constexpr std::array schedule_names{"constant", "linear", "cosine", "noam", "step", "plateau"};
+constexpr std::array on_resume_names{"stretch", "keep"};
 constexpr std::array pipeline_schedule_names{"gpipe", "1f1b", "interleaved", "zero_bubble"};
 constexpr std::array dtype_names{"f32", "bf16"};
 
@@ -214,6 +216,11 @@ Builder training_fields(TrainingConfig& c) {
   b.add("clip", &c.clip, not_negative, "greatest global norm of the gradient; 0: not clipped");
   b.add("ema", &c.ema, below_one,
         "decay of an exponential moving average of the weights, used for validation; 0: none");
+  b.add("metric", choice(c.metric, metric_names), any,
+        "what chooses the best model, and what patience, plateau and average_best go by: the error "
+        "rate of characters or of words, or the loss, each on data.dev; auto: characters where "
+        "texts have no spaces between words, else words; of classes the share of wrong ones, and "
+        "for regress the loss");
   b.add("average_best", &c.average_best, from(0, 100),
         "the final model is the mean of so many best checkpoints; 0: the best one");
   b.add("patience", &c.patience, from(0, 1e6),
@@ -267,6 +274,9 @@ Builder schedule_fields(ScheduleConfig& c) {
         "linear, cosine: where the fall ends; 0: at the end of training");
   b.add("final_factor", &c.final_factor, share,
         "linear, cosine: share of optimizer.lr left at the end");
+  b.add("on_resume", choice(c.on_resume, on_resume_names), any,
+        "linear, cosine without total_steps: where the fall ends when a run goes on with more "
+        "updates than it had, or fewer: at its new end, or where it was");
   b.add("step_every", &c.step_every, from(1), "step: updates between two cuts");
   b.add("step_factor", &c.step_factor, {.low = 0, .high = 1, .open_low = true},
         "step: factor of each cut");

@@ -116,6 +116,17 @@ std::optional<Checkpoint> open_latest(const fs::path& directory) {
   throw InputError(all);
 }
 
+std::vector<CheckpointInfo> best_of(std::vector<CheckpointInfo> all, int64_t after_step) {
+  std::erase_if(all, [&](const CheckpointInfo& c) {
+    return !c.score || !std::isfinite(c.score->metric) || c.step <= after_step;
+  });
+  std::sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
+    if (a.score->better_than(*b.score)) return true;
+    return !b.score->better_than(*a.score) && a.generation > b.generation;
+  });
+  return all;
+}
+
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
   std::vector<CheckpointInfo> list;
   for (uint64_t generation : checkpoint_generations(directory)) {

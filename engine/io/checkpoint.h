@@ -29,19 +29,20 @@
 #include <vector>
 
 #include "engine/io/safetensors.h"
+#include "engine/io/score.h"
 
 namespace rondo {
 
 // What a committed generation says about itself.
 struct CheckpointInfo {
-  uint64_t generation = 0;       // counts up by one per commit
-  int64_t step = 0;              // the caller's step counter
-  std::optional<double> metric;  // lower is better (WER, loss); absent or NaN: never among the best
+  uint64_t generation = 0;     // counts up by one per commit
+  int64_t step = 0;            // the caller's step counter
+  std::optional<Score> score;  // absent, or of a metric that is not finite: never among the best
 };
 
 struct CheckpointPolicy {
   int keep_last = 2;  // at least 1; 2 survives damage to the newest
-  int keep_best = 0;  // so many more, of the lowest metric
+  int keep_best = 0;  // so many more, of the best scores
   // How long the lock is waited for: a process that is about to end may have it.
   std::chrono::milliseconds patience{0};
 };
@@ -81,6 +82,9 @@ std::optional<Checkpoint> open_latest(const std::filesystem::path& directory);
 // Committed generations, oldest first, from their manifests alone (contents not verified; those
 // with an unreadable manifest are left out).
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& directory);
+// Those of `all` that have a score, of steps above `after_step`, the best first; of equals the
+// newest first.
+std::vector<CheckpointInfo> best_of(std::vector<CheckpointInfo> all, int64_t after_step);
 std::filesystem::path checkpoint_path(const std::filesystem::path& directory, uint64_t generation);
 
 class CheckpointStore;
@@ -141,7 +145,7 @@ class CheckpointWriter {
   // Makes the generation durable and visible, then removes what the policy no longer keeps. Returns
   // its directory. A failure to remove old generations comes after the commit and is a warning of
   // the store, not an exception.
-  std::filesystem::path commit(int64_t step, std::optional<double> metric = std::nullopt);
+  std::filesystem::path commit(int64_t step, std::optional<Score> score = std::nullopt);
 
  private:
   friend class CheckpointStore;
@@ -162,6 +166,10 @@ class CheckpointStore {
   CheckpointStore(const CheckpointStore&) = delete;
   CheckpointStore& operator=(const CheckpointStore&) = delete;
 
+  // Scores up to this step are of another metric than those to come: none of them is among the
+  // best.
+  void set_best_after(int64_t step) { best_after_ = step; }
+
   // One writer at a time (RONDO_CHECK); it must not outlive the store.
   CheckpointWriter begin();
 
@@ -179,6 +187,7 @@ class CheckpointStore {
 
   std::filesystem::path directory_;
   CheckpointPolicy policy_;
+  int64_t best_after_ = -1;
   int lock_fd_ = -1;
   bool writing_ = false;
   std::set<uint64_t> whole_;    // verified, or written by this store

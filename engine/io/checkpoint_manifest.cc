@@ -35,7 +35,10 @@ CheckpointManifest from_json(const Json& root, const fs::path& path) {
   }
   manifest.info.generation = root.at("generation").get<uint64_t>();
   manifest.info.step = root.at("step").get<int64_t>();
-  if (!root.at("metric").is_null()) manifest.info.metric = root.at("metric").get<double>();
+  if (!root.at("metric").is_null()) manifest.info.score = Score(root.at("metric").get<double>());
+  if (const Json* loss = root.find("loss"); loss && manifest.info.score) {
+    manifest.info.score->loss = loss->get<double>();
+  }
   for (const Json& file : root.at("files").elements()) {
     CheckpointFile entry;
     entry.name = file.at("name").get<std::string>();
@@ -62,8 +65,9 @@ std::string format_checkpoint_manifest(const CheckpointManifest& manifest) {
   root["generation"] = manifest.info.generation;
   root["step"] = manifest.info.step;
   root["metric"] = nullptr;
-  if (manifest.info.metric && std::isfinite(*manifest.info.metric)) {
-    root["metric"] = *manifest.info.metric;
+  if (const auto& score = manifest.info.score; score && std::isfinite(score->metric)) {
+    root["metric"] = score->metric;
+    if (std::isfinite(score->loss)) root["loss"] = score->loss;
   }
   root["files"] = Json::array();
   for (const CheckpointFile& file : manifest.files) {

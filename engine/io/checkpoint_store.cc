@@ -106,11 +106,11 @@ void CheckpointWriter::adopt(const CheckpointFile& file) {
   part_.files_.push_back(file);
 }
 
-fs::path CheckpointWriter::commit(int64_t step, std::optional<double> metric) {
+fs::path CheckpointWriter::commit(int64_t step, std::optional<Score> score) {
   require_open();
   const std::vector<uint64_t> existing = checkpoint_generations(store_->directory_);
   CheckpointManifest manifest;
-  manifest.info = {existing.empty() ? 1 : existing.back() + 1, step, metric};
+  manifest.info = {existing.empty() ? 1 : existing.back() + 1, step, score};
   manifest.files = part_.files();
   {
     FileWriter file(directory() / checkpoint_manifest_file);
@@ -237,20 +237,16 @@ void CheckpointStore::prune() {
       ++kept;
     }
   }
-  std::vector<std::pair<double, uint64_t>> best;  // all whole generations with a metric
+  std::vector<CheckpointInfo> whole;
   for (uint64_t g : generations) {
     if (policy_.keep_best == 0 || !is_whole(g)) continue;
-    const std::optional<double> metric =
-        read_checkpoint_manifest(checkpoint_path(directory_, g)).info.metric;
-    if (metric) best.emplace_back(*metric, g);
+    whole.push_back(read_checkpoint_manifest(checkpoint_path(directory_, g)).info);
   }
-  std::sort(best.begin(), best.end(), [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : a.second > b.second;
-  });
+  std::vector<CheckpointInfo> best = best_of(std::move(whole), best_after_);
   if (best.size() > static_cast<size_t>(policy_.keep_best))
     best.resize(static_cast<size_t>(policy_.keep_best));
   for (uint64_t g : older) {
-    if (std::any_of(best.begin(), best.end(), [&](const auto& b) { return b.second == g; }))
+    if (std::any_of(best.begin(), best.end(), [&](const auto& b) { return b.generation == g; }))
       continue;
     const fs::path removing = directory_ / (removing_prefix + std::to_string(g));
     rename_path(checkpoint_path(directory_, g), removing);

@@ -79,7 +79,86 @@ const LogField* find_field(std::span<const LogField> fields, std::string_view na
   return nullptr;
 }
 
+struct LogLine {
+  std::string_view text;
+  std::string event;
+  std::optional<int64_t> step;
+};
+
+// Nothing for what is no line of a log.
+std::optional<LogLine> parsed(std::string_view line) {
+  try {
+    const Json object = Json::parse(line);
+    LogLine found{line, object.at("event").get<std::string>(), std::nullopt};
+    if (const Json* step = object.find("step")) found.step = step->get<int64_t>();
+    return found;
+  } catch (const JsonError&) {
+    return std::nullopt;
+  }
+}
+
+bool is_written_again(const LogLine& line, const LogCut& cut) {
+  if (!line.step || *line.step < cut.step) return false;
+  if (*line.step > cut.step) return true;
+  if (line.event == "validation") return cut.validation_again;
+  if (cut.from_memory) return false;
+  // Of a start that left nothing but itself, and of an end that was none.
+  for (const char* event : {"resume", "memory", "test", "end"}) {
+    if (line.event == event) return true;
+  }
+  return line.event == "start" && cut.step == 0;
+}
+
+// Where the last run of a log begins; npos where none does, or another than the cut is for.
+size_t begin_of_run(std::string_view log, const LogCut& cut) {
+  constexpr std::string_view start = "{\"event\":\"start\"";
+  size_t at = log.rfind(start);
+  while (at != std::string_view::npos && at > 0 && log[at - 1] != '\n') {
+    at = log.rfind(start, at - 1);
+  }
+  if (cut.checkpoint_dir.empty()) return at == std::string_view::npos ? 0 : at;
+  if (at == std::string_view::npos) return at;
+  try {
+    const Json line = Json::parse(log.substr(at, log.find('\n', at) - at));
+    const Json* const directory = line.find("checkpoint_dir");
+    if (directory != nullptr && directory->is(cut.checkpoint_dir)) return at;
+  } catch (const JsonError&) {  // it was not written to its end
+  }
+  return std::string_view::npos;
+}
+
 }  // namespace
+
+bool cut_log(const fs::path& path, uint64_t bytes, const LogCut& cut) {
+  const std::string text = read_text_file(path);
+  const std::string_view log = std::string_view(text).substr(0, bytes);
+  const size_t begin = begin_of_run(log, cut);
+  if (begin == std::string_view::npos) return false;
+  std::vector<LogLine> kept;
+  size_t lines = 0;
+  for (size_t at = begin; at < log.size();) {
+    const size_t end = std::min(log.find('\n', at), log.size());
+    const auto line = parsed(log.substr(at, end - at));
+    at = end + 1;
+    ++lines;
+    if (!line) continue;
+    if (line->step && (line->event == "resume" || line->event == "regroup")) {
+      std::erase_if(kept, [&](const LogLine& l) { return l.step && *l.step > *line->step; });
+    }
+    kept.push_back(*line);
+  }
+  std::erase_if(kept, [&](const LogLine& l) { return is_written_again(l, cut); });
+  if (kept.size() == lines) return false;
+  replace_file(path, [&](FileWriter& file) {
+    file.write(log.substr(0, begin));
+    for (const LogLine& line : kept) {
+      file.write(line.text);
+      file.write("\n");
+    }
+    file.write(std::string_view(text).substr(log.size()));
+  });
+  return true;
+}
 
 JsonlWriter::JsonlWriter(const fs::path& path) : path_(path) {
   fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

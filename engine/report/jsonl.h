@@ -41,6 +41,23 @@ class JsonlWriter {
   int fd_ = -1;
 };
 
+// A run that begins, or goes on, after a step, and writes once more what comes then.
+struct LogCut {
+  int64_t step = 0;
+  // From the memory of ranks that are there still: what the log says of this step stays.
+  bool from_memory = false;
+  bool validation_again = false;  // that of this very step is still to be done
+  // What the run's first line, its "start", has as "checkpoint_dir". A log that several runs share
+  // is cut only where this one began last. Empty: the log is this run's alone.
+  std::string checkpoint_dir = {};
+};
+
+// Takes what such a run writes again out of its log, of which it has not written but what follows
+// the first `bytes`; lines that a killed writer left half-written go as well. The file is replaced
+// at once, or, where nothing is to be taken out, left alone. Whether it was replaced: who has it
+// open must open it again. InputError if the disk refuses.
+bool cut_log(const std::filesystem::path& path, uint64_t bytes, const LogCut& cut);
+
 // A numeric value over steps.
 struct Series {
   std::string name;

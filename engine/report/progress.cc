@@ -81,7 +81,7 @@ std::vector<Part> parts_of(const Progress& p) {
   std::vector<Part> parts = {{position(p), 6}, {percent(p.done), 7}};
   // A loss that is not finite is news, not an unknown: only NaN stands for "not measured yet".
   if (!std::isnan(p.loss)) parts.push_back({str("loss ", fixed(p.loss, 3)), 4});
-  if (!std::isnan(p.wer)) parts.push_back({str("WER ", fixed(p.wer * 100, 1), "%"), 3});
+  parts.push_back({p.metric, 3});
   if (!std::isnan(p.frames_per_second))
     parts.push_back({format_rate(p.frames_per_second) + " frames/s", 2});
   if (!std::isnan(p.eta_seconds)) parts.push_back({str("ETA ", format_duration(p.eta_seconds)), 5});
@@ -97,8 +97,7 @@ std::string join(const std::vector<Part>& parts) {
 
 }  // namespace
 
-Progress::Progress()
-    : loss(unknown), wer(unknown), frames_per_second(unknown), eta_seconds(unknown) {}
+Progress::Progress() : loss(unknown), frames_per_second(unknown), eta_seconds(unknown) {}
 
 std::string format_duration(double seconds) {
   if (!(seconds >= 0) || seconds > 1e9) return "?";

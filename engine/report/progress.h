@@ -20,7 +20,7 @@ struct Progress {
   int64_t epoch = 0, epochs = 0;  // from 1; epochs 0: unknown
   double done = 0;                // share of the epoch, or of the whole where there are no epochs
   double loss;
-  double wer;
+  std::string metric;  // of the last validation, "WER 8.1%"; empty: unknown
   double frames_per_second;
   double eta_seconds;
 
@@ -39,7 +39,7 @@ struct ProgressStyle {
 };
 
 // The line for a terminal: at most `width - 1` columns, without escape codes other than colours.
-// What does not fit is dropped from the least important: rate, then WER, loss, the bar, ETA.
+// What does not fit is dropped from the least important: rate, then metric, loss, the bar, ETA.
 std::string render_progress(const Progress& progress, const ProgressStyle& style);
 // The line for a log.
 std::string plain_progress(const Progress& progress);

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -55,7 +57,8 @@ std::string tf_record(std::string_view data) {
   return length + raw(masked_crc(length)) + std::string(data) + raw(masked_crc(data));
 }
 
-// Event: 1 wall_time, 2 step, 3 file_version, 5 summary.  Summary: 1 value.
+// Event: 1 wall_time, 2 step, 3 file_version, 5 summary, 7 session_log.  Summary: 1 value.
+// SessionLog: 1 status (1: START).
 // Value: 1 tag, 2 simple_value, 8 tensor, 9 metadata.
 std::string summary(std::string_view value) { return bytes_field(5, bytes_field(1, value)); }
 
@@ -64,11 +67,32 @@ double system_seconds() {
   return std::chrono::duration<double>(now).count();
 }
 
-std::string file_name(double seconds) {
+constexpr std::string_view file_prefix = "events.out.tfevents.";
+
+// Later than any file of the directory says by its name.
+int64_t time_of_file(const fs::path& directory, double now) {
+  auto time = static_cast<int64_t>(now);
+  std::error_code ignored;
+  fs::directory_iterator it(directory, ignored);
+  for (const fs::directory_iterator end; !ignored && it != end; it.increment(ignored)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with(file_prefix)) continue;
+    const char* const digits = name.data() + file_prefix.size();
+    int64_t other = 0;
+    const auto [behind, error] = std::from_chars(digits, name.data() + name.size(), other);
+    // Ten digits, as all have for centuries: names are compared as text.
+    if (error == std::errc() && behind - digits == 10 && other < 9'999'999'999) {
+      time = std::max(time, other + 1);
+    }
+  }
+  return time;
+}
+
+std::string file_name(int64_t seconds) {
   char host[256] = "host";
   ::gethostname(host, sizeof host - 1);
   char name[400];
-  std::snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld",
+  std::snprintf(name, sizeof name, "%s%010lld.%s.%ld", file_prefix.data(),
                 static_cast<long long>(seconds), host, static_cast<long>(::getpid()));
   return name;
 }
@@ -78,8 +102,8 @@ std::string file_name(double seconds) {
 TensorBoardWriter::TensorBoardWriter(const fs::path& directory, std::function<double()> clock)
     : clock_(clock ? std::move(clock) : system_seconds) {
   make_directories(directory);
-  const std::string name = file_name(clock_());
-  // A second run within the same second gets a file of its own.
+  const std::string name = file_name(time_of_file(directory, clock_()));
+  // A run that begins at the same moment gets a file of its own.
   for (int attempt = 0; fd_ < 0; ++attempt) {
     path_ = directory / (name + "." + std::to_string(attempt));
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -105,6 +129,10 @@ void TensorBoardWriter::write_event(int64_t step, std::string_view field) {
   event += field;
   const std::string record = tf_record(event);
   write_all(fd_, std::as_bytes(std::span(record.data(), record.size())), path_);
+}
+
+void TensorBoardWriter::session_start(int64_t step) {
+  write_event(step, bytes_field(7, varint_field(1, 1)));
 }
 
 void TensorBoardWriter::scalar(std::string_view tag, int64_t step, float value) {

@@ -14,6 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+ErrorRates rates_of(const Evaluation& e, Task task) {
+  ErrorRates rates;
+  if (task == Task::ctc) rates.cer = e.value(Metric::cer);
+  if (task == Task::ctc) rates.wer = e.value(Metric::wer);
+  if (task == Task::classify) rates.error = e.value(Metric::error);
+  return rates;
+}
+
 }  // namespace
 
 RunKeeper::RunKeeper(const Ranks& ranks, const Config& config, const TrainerOptions& options,
@@ -47,9 +55,9 @@ std::string RunKeeper::best_model() const {
   return (fs::path(config_.training.checkpoint_dir) / best_model_file).string();
 }
 
-void RunKeeper::save_best(const Ranks& ranks, double metric) {
+void RunKeeper::save_best(const Ranks& ranks, double metric, int64_t averaged) {
   ModelDescription description = s_.description;
-  description.origin = {options_.version, s_.state.step, metric};
+  description.origin = {options_.version, s_.state.step, metric, s_.state.chosen_by, averaged};
   model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
     save_model(best_model(), weights, description);
   });
@@ -64,7 +72,7 @@ void RunKeeper::break_off() {
   if (averaged_) swap_average();
 }
 
-std::optional<double> RunKeeper::validate(const Ranks& ranks) {
+std::optional<Score> RunKeeper::validate(const Ranks& ranks) {
   TrainingState& state = s_.state;
   swap_average();
   std::vector<SampleHypothesis> samples;
@@ -73,45 +81,44 @@ std::optional<double> RunKeeper::validate(const Ranks& ranks) {
     swap_average();
     return std::nullopt;
   }
-  const double metric = e.metric(config_.task);
-  const bool better =
-      metric < state.best_metric || (metric == state.best_metric && e.loss < state.best_loss);
-  if (better) {
-    state.best_metric = metric;
-    state.best_loss = std::isnan(e.loss) ? std::numeric_limits<double>::infinity() : e.loss;
-    save_best(ranks, metric);
+  const Score score = e.score(state.chosen_by);
+  const bool better = state.validated(score, rates_of(e, config_.task));
+  // An average that an earlier part of the run ended with is the model until something beats it.
+  const bool keeps = better && (!s_.average || score.better_than(*s_.average));
+  if (keeps) {
+    s_.average.reset();
+    save_best(ranks, score.metric);
   }
   swap_average();
-  state.validations_without_progress = better ? 0 : state.validations_without_progress + 1;
-  state.plateau = plateau_update(config_.schedule, state.plateau, metric);
-  report_.validation(state, e, config_.task, better, std::move(samples));
-  return metric;
+  state.plateau = plateau_update(config_.schedule, state.plateau, score);
+  report_.validation(state, e, config_.task, keeps, std::move(samples));
+  return score;
 }
 
 // Rank 0 may have been lost after it had saved this, and before the others knew. Once more would
 // count twice in an average of the best.
-bool RunKeeper::is_saved(int64_t step, std::optional<double> metric) const {
+bool RunKeeper::is_saved(int64_t step, std::optional<Score> score) const {
   const auto saved = list_checkpoints(config_.training.checkpoint_dir);
   if (saved.empty() || saved.back().step != step) return false;
-  const std::optional<double>& before = saved.back().metric;
-  const bool has_metric = metric && !std::isnan(*metric);
-  return before.has_value() == has_metric && (!has_metric || *before == *metric);
+  const std::optional<Score>& before = saved.back().score;
+  const bool has_score = score && std::isfinite(score->metric);
+  return before.has_value() == has_score && (!has_score || *before == *score);
 }
 
-void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric) {
+void RunKeeper::save(const Ranks& ranks, const TrainingState& state, std::optional<Score> score) {
   if (stages_write_) {
     save_stages(ranks, config_.training.checkpoint_dir, store_, *model_.part(), s_.description,
-                state, metric);
+                state, score);
   } else {
     std::vector<TensorToWrite> slots;
     for (const auto& slot : sync_.gather_state()) {
       slots.push_back(tensor_to_write(slot.name, slot.view, *model_.context().device));
     }
     model_.write_weights(ranks, [&](std::span<const TensorToWrite> weights) {
-      if (options_.kept && is_saved(state.step, metric)) return;
+      if (options_.kept && is_saved(state.step, score)) return;
       CheckpointWriter writer = store_->begin();
       write_training_checkpoint(writer, weights, slots, s_.description, state);
-      writer.commit(state.step, metric);
+      writer.commit(state.step, score);
     });
   }
   if (store_) report_.warnings(store_->take_warnings());
@@ -146,12 +153,18 @@ bool RunKeeper::finish(const Ranks& ranks) {
     swap_average();
     return true;
   }
-  if (config_.training.average_best < 2) return true;
+  Score kept = s_.average.value_or(s_.state.best());
+  if (config_.training.average_best >= 2 && !average(ranks, kept)) return false;
+  s_.state.best_metric = kept.metric;
+  return true;
+}
+
+bool RunKeeper::average(const Ranks& ranks, Score& kept) {
   double averaged = 0;
   std::optional<CheckpointAverage> mean;
   ranks.at_first([&] {
-    mean.emplace(config_.training.checkpoint_dir, config_.training.average_best, model_.entries(),
-                 model_.flat_size(), model_.averages());
+    mean.emplace(config_.training.checkpoint_dir, config_.training.average_best,
+                 s_.state.chosen_by_since, model_.entries(), model_.flat_size(), model_.averages());
     averaged = static_cast<double>(mean->count());
   });
   ranks.sum({&averaged, 1});
@@ -161,13 +174,18 @@ bool RunKeeper::finish(const Ranks& ranks) {
   });
   const Evaluation e = evaluate_on(ranks, *s_.dev, nullptr);
   if (e.stopped) return false;
-  const double metric = e.metric(config_.task);
-  const bool better = metric <= s_.state.best_metric;
-  report_.message(str("average of the best ", averaged, " checkpoints: ",
-                      metric_text(config_.task, metric), better ? ", kept" : ", not kept"));
-  if (!better) return true;
-  s_.state.best_metric = metric;
-  save_best(ranks, metric);
+  const Score score = e.score(s_.state.chosen_by);
+  const auto text = [&](const Score& s) { return metric_text(s_.state.chosen_by, s.metric); };
+  const std::string what = str("average of the best ", averaged, " checkpoints: ", text(score),
+                               ", dev loss ", loss_text(e.loss));
+  if (kept.better_than(score)) {
+    report_.message(what + ", not kept: the best model has " + text(kept) +
+                    (s_.average ? "" : ", dev loss " + loss_text(kept.loss)));
+    return true;
+  }
+  report_.message(what + ", kept");
+  kept = score;
+  save_best(ranks, score.metric, static_cast<int64_t>(averaged));
   return true;
 }
 

@@ -31,14 +31,14 @@ class RunKeeper {
   // before all were through. All ranks get the same answer; the next run does what is left, from
   // what is saved.
   //
-  // Evaluates, and keeps the model if it is the best so far; its metric.
-  std::optional<double> validate(const Ranks& ranks);
+  // Evaluates, and keeps the model if it is the best so far; what it is worth.
+  std::optional<Score> validate(const Ranks& ranks);
   // After an exception left validate(): weights are weights again, not their average. Local.
   void break_off();
   // `state` is where the run will go on.
-  void save(const Ranks& ranks, const TrainingState& state, std::optional<double> metric);
+  void save(const Ranks& ranks, const TrainingState& state, std::optional<Score> score);
   // After the last update: a model without validation; or the average of the best generations, if
-  // it is at least as good as the best one.
+  // it is at least as good as the model that was kept so far.
   bool finish(const Ranks& ranks);
   // The best model on the test data, which played no part until now.
   bool test(const Ranks& ranks);
@@ -47,10 +47,13 @@ class RunKeeper {
   Evaluation evaluate_on(const Ranks& ranks, const ManifestDataset& data,
                          std::vector<SampleHypothesis>* samples);
   std::string best_model() const;
-  // `metric`: of the validation that chose it; NaN without one.
-  void save_best(const Ranks& ranks, double metric);
+  // `metric`: of the validation that chose it; NaN without one. `averaged`: of so many generations.
+  void save_best(const Ranks& ranks, double metric, int64_t averaged = 0);
   void swap_average();
-  bool is_saved(int64_t step, std::optional<double> metric) const;
+  // The mean of the best generations is kept, and `kept` its score, unless that is better. False:
+  // stopped.
+  bool average(const Ranks& ranks, Score& kept);
+  bool is_saved(int64_t step, std::optional<Score> score) const;
 
   const Config& config_;
   const TrainerOptions& options_;

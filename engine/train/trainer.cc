@@ -16,6 +16,7 @@
 #include "engine/train/run_files.h"
 #include "engine/train/run_keeper.h"
 #include "engine/train/state/elastic_progress.h"
+#include "engine/train/state/run_schedule.h"
 #include "engine/train/training_batches.h"
 #include "engine/train/training_strategy.h"
 #include "kernels/base/error.h"
@@ -55,6 +56,7 @@ class Trainer {
       report_->warnings(remove_leftovers(config_));
     }
     s_ = set_up_training(setup, config_, options_, *report_);
+    if (store_) store_->set_best_after(s_.state.chosen_by_since);
     votes_.assign(vote_seconds + static_cast<size_t>(ranks_.size()), 0.0);
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);
     sync_ = strategy_.sync.get();
@@ -69,7 +71,7 @@ class Trainer {
     });
     progress_.agree(ranks_, s_.state, s_.dev && s_.state.validation_pending);
     if (progress_.from_memory()) {
-      report_->regrouped(s_.state, *options_.kept);
+      report_->regrouped(s_.state, *options_.kept, progress_.next() == NextAct::validation);
     } else {
       report_->begin(model_->trainable(), model_->describe(ranks_.size()), *s_.train, s_.dev.get(),
                      s_.state, s_.resumed);
@@ -105,7 +107,7 @@ class Trainer {
     last_checkpoint_ = began;
     TrainingBatches batches(config_, *s_.train, sync_->share(), model_->trainable());
     ranks_.together([&] { plan(batches); });
-    results_->start(started_, expected_steps_);
+    results_->start(started_, schedule_.expected_steps());
     vote();
     ranks_.sum(votes_);
     agreed_ = s_.state;
@@ -154,6 +156,7 @@ class Trainer {
     s.steps = s_.state.step;
     s.epochs = static_cast<int64_t>(s_.state.epoch);
     s.seconds = now_seconds() - started_;
+    s.chosen_by = s_.state.chosen_by;
     s.best_metric = s_.dev ? s_.state.best_metric : std::numeric_limits<double>::quiet_NaN();
     s.input_wait_share = batches.wait_seconds() / std::max(now_seconds() - began, 1e-9);
     s.stopped_by_signal = stopped_;
@@ -167,7 +170,7 @@ class Trainer {
     if (progress_.next() == NextAct::validation || pending) {
       validate(ranks_);
     } else if (progress_.next() == NextAct::checkpoint) {
-      save(ranks_, progress_.metric());
+      save(ranks_, progress_.score());
     } else if (stopped_) {
       save(ranks_);
     }
@@ -210,16 +213,20 @@ class Trainer {
       sync_->reserve(capacity);
       report_->memory(s_.state, sync_->activation_bytes(capacity));
     }
-    expected_steps_ = batches.updates_per_epoch() * config_.training.epochs;
-    if (config_.training.max_steps > 0) {
-      expected_steps_ = std::min(expected_steps_, config_.training.max_steps);
-    }
+    begin_schedule(batches.updates_per_epoch());
     const int64_t warmup = config_.schedule.warmup_steps;
-    if (ranks_.first() && s_.state.step == 0 && warmup > 0 && warmup >= expected_steps_) {
+    if (ranks_.first() && s_.state.step == 0 && warmup > 0 &&
+        warmup >= schedule_.expected_steps()) {
       report_->message(str("warning: the learning rate rises for ", warmup,
-                           " updates, and the run has ", expected_steps_,
+                           " updates, and the run has ", schedule_.expected_steps(),
                            "; schedule.warmup_steps=0 begins with all of it"));
     }
+  }
+
+  void begin_schedule(int64_t updates_per_epoch) {
+    if (!s_.resumed) return schedule_.begin(s_.state, updates_per_epoch);
+    const std::string jump = schedule_.go_on(s_.before, s_.state, updates_per_epoch);
+    if (!jump.empty() && ranks_.first()) report_->message("warning: " + jump);
   }
 
   void vote() {
@@ -243,8 +250,7 @@ class Trainer {
   // One update; whether it was the epoch's last.
   bool update(TrainingBatches& batches) {
     const double began = now_seconds();
-    const double rate = learning_rate(config_.schedule, config_.optimizer.lr, s_.state.step + 1,
-                                      expected_steps_, s_.state.plateau);
+    const double rate = schedule_.rate(s_.state);
     model_->set_learning_rate(rate);
     const TrainingBatches::Update extent = batches.next_update();
     if (ranks_.size() > 1) same_batches_.begin(batches.content(extent));
@@ -449,16 +455,16 @@ class Trainer {
     s_.state.seconds = now_seconds() - started_;
     progress_.validation_is_next(s_.state);
     // What has been asked to stop by now leaves the validation to the next run.
-    const std::optional<double> metric = stopped_ ? std::nullopt : keeper_->validate(ranks);
-    s_.state.validation_pending = !metric;
-    stopped_ = !metric;
-    save(ranks, metric);
+    const std::optional<Score> score = stopped_ ? std::nullopt : keeper_->validate(ranks);
+    s_.state.validation_pending = !score;
+    stopped_ = !score;
+    save(ranks, score);
   }
 
-  void save(const Ranks& ranks, std::optional<double> metric = std::nullopt) {
+  void save(const Ranks& ranks, std::optional<Score> score = std::nullopt) {
     results_->settle(0);
-    progress_.checkpoint_is_next(metric);
-    keeper_->save(ranks, to_save(), metric);
+    progress_.checkpoint_is_next(score);
+    keeper_->save(ranks, to_save(), score);
     progress_.update_is_next();
     last_checkpoint_ = now_seconds();
   }
@@ -490,7 +496,7 @@ class Trainer {
   std::vector<HostBatch> hosts_;
   std::vector<std::vector<BatchView::Input>> inputs_;
   std::vector<BatchView> shards_;
-  int64_t expected_steps_ = 0;
+  RunSchedule schedule_{config_};
   double started_ = 0, last_checkpoint_ = 0;
   bool stopped_ = false;
 };
@@ -512,6 +518,7 @@ TrainingSummary train(const Config& config, const TrainerOptions& options) {
       fail_input("training.checkpoint_dir is empty: name the directory for checkpoints and logs");
     }
     require_data_settings(config);
+    require_metric(config);
     require_files_apart(config, options);
     if (options.kept && options.kept->train) return;  // it is open
     data::require_regular_file(config.data.train);    // read several times, unlike a pipe

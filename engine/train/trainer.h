@@ -7,7 +7,7 @@
 // The checkpoint directory (training.checkpoint_dir) holds
 //   checkpoint-NNNNNNNNN/   generations (engine/io/checkpoint.h): model, optimiser state, position;
 //                           of a pipeline, parts per stage (engine/io/stage_index.h)
-//   model.safetensors       the best model so far by validation (WER, classification error, loss)
+//   model.safetensors       the best model so far by validation (training.metric)
 //   config.toml             the resolved configuration
 //   log.jsonl               steps and validations (engine/report/jsonl.h)
 //   learning_curve.svg      drawn from the log at each validation
@@ -32,6 +32,7 @@
 
 #include "comm/group/device_group.h"
 #include "engine/config/config.h"
+#include "engine/config/metric.h"
 #include "engine/data/audio/waveform.h"
 #include "engine/session.h"
 #include "kernels/devices.h"
@@ -60,9 +61,10 @@ class TrainingObserver {
   };
   struct Validation {
     int64_t step = 0;
-    double loss = 0;    // mean over the utterances
-    double metric = 0;  // ctc: word error rate; classify: error rate; regress: the loss
-    bool best = false;  // so far; model.safetensors is this model
+    double loss = 0;                       // mean over the utterances
+    double metric = 0;                     // what chooses the best model
+    Metric chosen_by = Metric::automatic;  // that is what it is; not automatic
+    bool best = false;                     // so far; model.safetensors is this model
   };
   virtual ~TrainingObserver() = default;
   // Lines for a person, warnings among them ("warning: ...").
@@ -107,11 +109,12 @@ struct TrainerOptions {
 struct TrainingSummary {
   int64_t steps = 0;
   int64_t epochs = 0;
-  double seconds = 0;              // of training and validation, over all resumed parts
-  double best_metric = 0;          // of the best model on dev; NaN without dev data
-  double input_wait_share = 0;     // of the time since this start
-  bool stopped_by_signal = false;  // TrainerOptions::stop said so: saved and stopped early
-  bool regroups = false;           // TrainerOptions::regroup said so: the run is not over
+  double seconds = 0;                    // of training and validation, over all resumed parts
+  double best_metric = 0;                // of the best model on dev; NaN without dev data
+  Metric chosen_by = Metric::automatic;  // what it is
+  double input_wait_share = 0;           // of the time since this start
+  bool stopped_by_signal = false;        // TrainerOptions::stop said so: saved and stopped early
+  bool regroups = false;                 // TrainerOptions::regroup said so: the run is not over
 };
 
 TrainingSummary train(const Config& config, const TrainerOptions& options);

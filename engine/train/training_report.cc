@@ -25,9 +25,27 @@ std::string format(const char* pattern, Args... args) {
   return text;
 }
 
+// All rates of an evaluation: "WER 3.21%  CER 1.20%", "error 3.21%"; of a task without any the
+// loss.
+std::string rates_text(Task task, const Evaluation& e) {
+  switch (task) {
+    case Task::ctc:
+      return metric_text(Metric::wer, e.value(Metric::wer)) + "  " +
+             metric_text(Metric::cer, e.value(Metric::cer));
+    case Task::classify:
+      return metric_text(Metric::error, e.value(Metric::error));
+    case Task::regress:
+      break;
+  }
+  return metric_text(Metric::loss, e.value(Metric::loss));
+}
+
 // What the learning curve is called: the last part of the checkpoint directory's path.
+fs::path directory_of(const Config& config) {
+  return fs::absolute(config.training.checkpoint_dir).lexically_normal();
+}
 std::string run_name(const Config& config) {
-  const fs::path directory = fs::absolute(config.training.checkpoint_dir).lexically_normal();
+  const fs::path directory = directory_of(config);
   return (directory.has_filename() ? directory : directory.parent_path()).filename().string();
 }
 
@@ -37,28 +55,17 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::string metric_text(Task task, double metric) {
-  switch (task) {
-    case Task::ctc:
-      return "WER " + percent_text(metric);
-    case Task::classify:
-      return format("error %.2f%%", 100 * metric);
-    case Task::regress:
-      return format("loss %.4g", metric);
-  }
-  return {};
-}
-
 TrainingReport::TrainingReport(const Config& config, const TrainerOptions& options,
                                const Ranks& ranks)
     : config_(config),
       rank_(ranks.rank()),
       ranks_(ranks.size()),
       observer_(options.observer),
-      log_(log_path(config, rank_)),
       log_path_(log_path(config, rank_)),
+      log_(std::make_unique<JsonlWriter>(log_path_)),
       rank_seconds_(static_cast<size_t>(ranks_)),
       slow_(ranks_) {
+  if (fs::is_regular_file(log_path_)) logged_before_ = fs::file_size(log_path_);
   if (rank_ != 0) return;
   if (options.out != nullptr) {
     bar_ = std::make_unique<ProgressBar>(options.out, ProgressStyle::detect(options.out));
@@ -69,8 +76,16 @@ TrainingReport::TrainingReport(const Config& config, const TrainerOptions& optio
 }
 
 void TrainingReport::log(std::span<const LogField> fields) {
-  log_.write(fields);
+  log_->write(fields);
   if (logged_) logged_->add(fields);
+}
+
+void TrainingReport::cut_back(const LogCut& cut) {
+  // TensorBoard takes steps from there on out by itself.
+  if (tensorboard_) tensorboard_->session_start(cut.step + 1);
+  if (logged_before_ > 0 && cut_log(log_path_, logged_before_, cut)) {
+    log_ = std::make_unique<JsonlWriter>(log_path_);
+  }
 }
 
 // The log is read once: that of a long run has hundreds of megabytes.
@@ -107,17 +122,27 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
         format("continuing after step %" PRId64 ", epoch %" PRIu64, state.step, state.epoch + 1));
   }
   started_ = logged_at_ = now_seconds();
+  cut_back({.step = state.step,
+            .validation_again = state.validation_pending,
+            .checkpoint_dir = config_.training.log.empty() ? "" : directory_of(config_).string()});
   const LogField fields[] = {{"event", std::string(resumed ? "resume" : "start")},
                              {"step", state.step},
+                             {"checkpoint_dir", directory_of(config_).string()},
                              {"weights", weights},
                              {"utterances", train.size()},
+                             {"chosen_by", std::string(name_of(state.chosen_by))},
                              {"seed", static_cast<int64_t>(config_.training.seed)},
                              {"rank", static_cast<int64_t>(rank_)},
                              {"ranks", static_cast<int64_t>(ranks_)}};
   log(fields);
 }
 
-void TrainingReport::regrouped(const TrainingState& state, const KeptRun& kept) {
+void TrainingReport::regrouped(const TrainingState& state, const KeptRun& kept,
+                               bool validation_again) {
+  cut_back({.step = state.step,
+            .from_memory = true,
+            .validation_again = validation_again,
+            .checkpoint_dir = config_.training.log.empty() ? "" : directory_of(config_).string()});
   std::string text =
       "going on after step " + std::to_string(state.step) + " with " + counted(ranks_, "rank");
   if (kept.ranks > 0 && kept.ranks != ranks_) text += format(" instead of %d", kept.ranks);
@@ -163,7 +188,7 @@ void TrainingReport::unwritable(const Unwritable& text, const std::string& manif
                              {"utterances", text.utterances()},
                              {"characters", text.characters()},
                              {"words", text.words()}};
-  log_.write(fields);
+  log(fields);
 }
 
 void TrainingReport::step(const TrainingState& state, const StepResult& r, double rate,
@@ -254,14 +279,17 @@ void TrainingReport::log_step(const TrainingState& state, const StepResult& r, d
 
 void TrainingReport::validation(const TrainingState& state, const Evaluation& e, Task task,
                                 bool best, std::vector<SampleHypothesis> samples) {
-  const double metric = e.metric(task);
-  if (observer_ != nullptr) observer_->validated({state.step, e.loss, metric, best});
-  progress_.wer = task == Task::ctc ? metric : std::nan("");
+  const double metric = e.value(state.chosen_by);
+  const std::string chosen_by = name_of(state.chosen_by);
+  if (observer_ != nullptr) {
+    observer_->validated({state.step, e.loss, metric, state.chosen_by, best});
+  }
+  progress_.metric =
+      (state.chosen_by == Metric::loss ? "dev " : "") + metric_text(state.chosen_by, metric);
   std::string line =
       format("step %-6" PRId64 " dev loss %s", state.step, loss_text(e.loss).c_str());
-  if (task != Task::regress) line += "  " + metric_text(task, metric);
-  if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
-  if (best) line += "  (best so far)";
+  if (task != Task::regress) line += "  " + rates_text(task, e);
+  if (best) line += "  (best so far, by " + title_of(state.chosen_by) + ")";
   message(line);
   std::sort(samples.begin(), samples.end(),
             [](const auto& a, const auto& b) { return a.utterance < b.utterance; });
@@ -276,12 +304,13 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
                                   {"step", state.step},
                                   {"loss", e.loss},
                                   {"best", best},
+                                  {"chosen_by", chosen_by},
                                   {"seconds", state.seconds}};
   if (task == Task::ctc) {
     fields.push_back({"wer", e.errors.wer()});
     fields.push_back({"cer", e.errors.cer()});
   } else if (task == Task::classify) {
-    fields.push_back({"error", metric});
+    fields.push_back({"error", e.value(Metric::error)});
   }
   log(fields);
   if (tensorboard_) {
@@ -292,6 +321,11 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
       tensorboard_->scalar("wer/dev", state.step, static_cast<float>(e.errors.wer()));
       tensorboard_->scalar("cer/dev", state.step, static_cast<float>(e.errors.cer()));
       if (!markdown.empty()) tensorboard_->text("samples", state.step, markdown);
+    } else if (task == Task::classify) {
+      tensorboard_->scalar("error/dev", state.step, static_cast<float>(e.value(Metric::error)));
+    }
+    if (std::isfinite(state.best_metric)) {
+      tensorboard_->scalar("best/" + chosen_by, state.step, static_cast<float>(state.best_metric));
     }
   }
   // Validation is not training speed.
@@ -301,17 +335,18 @@ void TrainingReport::validation(const TrainingState& state, const Evaluation& e,
 }
 
 void TrainingReport::test(const TrainingState& state, const Evaluation& e, Task task) {
-  const double metric = e.metric(task);
-  std::string line = "best model on the test data: " + metric_text(task, metric);
-  if (task == Task::ctc) line += "  CER " + percent_text(e.errors.cer());
-  message(line + " on " + counted(e.utterances, noun_of(input_kind(config_.features.type))));
-  std::vector<LogField> fields = {
-      {"event", std::string("test")}, {"step", state.step}, {"loss", e.loss}, {"metric", metric}};
+  message("best model on the test data: " + rates_text(task, e) + " on " +
+          counted(e.utterances, noun_of(input_kind(config_.features.type))));
+  std::vector<LogField> fields = {{"event", std::string("test")},
+                                  {"step", state.step},
+                                  {"loss", e.loss},
+                                  {"metric", e.value(state.chosen_by)},
+                                  {"chosen_by", std::string(name_of(state.chosen_by))}};
   if (task == Task::ctc) {
     fields.push_back({"wer", e.errors.wer()});
     fields.push_back({"cer", e.errors.cer()});
   } else if (task == Task::classify) {
-    fields.push_back({"error", metric});
+    fields.push_back({"error", e.value(Metric::error)});
   }
   log(fields);
 }

@@ -27,9 +27,6 @@ struct SampleHypothesis {
   std::string name, reference, hypothesis;
 };
 
-// "WER 3.21%", "error 3.21%" or "loss 0.123".
-std::string metric_text(Task task, double metric);
-
 // Of a clock that only goes on.
 double now_seconds();
 
@@ -49,10 +46,12 @@ class TrainingReport {
   TrainingReport(const Config& config, const TrainerOptions& options, const Ranks& ranks);
 
   // `model`: "on cpu with 2 threads".
+  // What an earlier part of the run has written of later steps is taken out of the log.
   void begin(int64_t weights, const std::string& model, const ManifestDataset& train,
              const ManifestDataset* dev, const TrainingState& state, bool resumed);
-  // Instead of begin(), where a run goes on with other ranks than before.
-  void regrouped(const TrainingState& state, const KeptRun& kept);
+  // Instead of begin(), where a run goes on with other ranks than before; `validation_again`: with
+  // the validation that belongs to this step.
+  void regrouped(const TrainingState& state, const KeptRun& kept, bool validation_again);
   // Into the log: what is planned, in bytes, and what is resident now.
   void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);
@@ -71,6 +70,7 @@ class TrainingReport {
 
  private:
   void log(std::span<const LogField> fields);
+  void cut_back(const LogCut& cut);
   void draw_curve();
   void show_progress(const TrainingState& state, double epoch, int64_t expected_steps, double now);
   void log_step(const TrainingState& state, const StepResult& r, double rate, double epoch,
@@ -80,10 +80,11 @@ class TrainingReport {
   const int rank_, ranks_;
   TrainingObserver* const observer_;
   std::unique_ptr<ProgressBar> bar_;  // rank 0, where there is somewhere to print
-  JsonlWriter log_;
+  const std::string log_path_;
+  std::unique_ptr<JsonlWriter> log_;
+  uint64_t logged_before_ = 0;  // bytes of the log that others wrote
   std::unique_ptr<TensorBoardWriter> tensorboard_;
   Progress progress_;
-  std::string log_path_;
   // What the log says, once it has been read for the first curve.
   std::optional<TrainingLog> logged_;
   // Sums since the last logged step.

@@ -1,11 +1,13 @@
 #include "engine/train/training_setup.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/io/json.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/model/stored_state.h"
 #include "engine/train/run_files.h"
+#include "engine/train/state/average.h"
 #include "engine/train/state/stored_slots.h"
 #include "kernels/base/hash.h"
 
@@ -153,6 +155,7 @@ class Setup {
     };
     require(config_.training.patience > 0, "training.patience");
     require(config_.training.average_best > 0, "training.average_best");
+    require(config_.training.metric != Metric::automatic, "training.metric");
     require(config_.schedule.type == ScheduleType::plateau, "schedule.type = \"plateau\"");
   }
 
@@ -163,6 +166,7 @@ class Setup {
     s_.resumed = !metadata_.empty();
     if (!s_.resumed) return read_origin();
     const auto stored = ModelDescription::from_metadata(metadata_, "the checkpoint of rank 0");
+    s_.before = stored.config;
     s_.description.alphabet = stored.alphabet;
     s_.description.mean = stored.mean;
     s_.description.inverse_std = stored.inverse_std;
@@ -310,6 +314,7 @@ class Setup {
     } else {
       s_.state.data_hash = hash_of(*s_.train);
     }
+    choose_metric();
     ranks_.at_first([&] {
       // Runs of before this was kept do not say.
       if (s_.state.data_hash == 0 || s_.state.data_hash == hash_of(*s_.train)) return;
@@ -317,6 +322,55 @@ class Setup {
                  "s, texts or lengths than the run in ", config_.training.checkpoint_dir,
                  " was trained on; start a new run with --init-from");
     });
+  }
+
+  // The same on all ranks.
+  void choose_metric() {
+    const Metric wanted = config_.training.metric;
+    Metric& chosen_by = s_.state.chosen_by;
+    if (!s_.resumed) {
+      chosen_by = wanted != Metric::automatic ? wanted : metric_of_data();
+      return;
+    }
+    if (chosen_by == Metric::automatic) chosen_by = usual_metric(config_.task);
+    if (wanted != Metric::automatic && wanted != chosen_by) change_metric(wanted);
+    read_average();
+  }
+
+  void change_metric(Metric wanted) {
+    const std::string before = title_of(s_.state.chosen_by);
+    const bool known = s_.state.choose_by(wanted);
+    if (!report_ || !ranks_.first()) return;
+    report_->message(str("from here on ", title_of(wanted), " chooses the best model, so far ",
+                         before, " did; the best so far has ",
+                         known ? metric_text(wanted, s_.state.best_metric)
+                               : "none that is known, so the next validation takes its place"));
+  }
+
+  // By the references of the validations, if it was left to them.
+  Metric metric_of_data() {
+    if (!s_.alphabet || !s_.dev) return usual_metric(config_.task);
+    const WordSpacing spacing = word_spacing(*s_.dev, *s_.alphabet);
+    if (!spacing.unspaced_script() && !spacing.long_words()) return Metric::wer;
+    if (report_ && ranks_.first()) {
+      report_->message(str("the best model is chosen by CER: the texts of ", config_.data.dev,
+                           spacing.unspaced_script()
+                               ? " are in a script without spaces between words"
+                               : " are long and have hardly any spaces",
+                           " (training.metric)"));
+    }
+    return Metric::cer;
+  }
+
+  // An average is written after the last checkpoint, which does not know of it.
+  void read_average() {
+    Score kept;
+    ranks_.at_first([&] {
+      const std::filesystem::path run = config_.training.checkpoint_dir;
+      kept = score_of_average(run / best_model_file, s_.state.chosen_by);
+    });
+    ranks_.broadcast(TensorView(&kept.metric, DType::f64, {1}));
+    if (std::isfinite(kept.metric)) s_.average = kept;
   }
 
   void compare_data() {

@@ -26,6 +26,9 @@ struct TrainingSetup {
   std::shared_ptr<ManifestDataset> train, dev;  // dev: nullptr without validation data
   TrainingState state;
   bool resumed = false;
+  Config before;  // of a run that goes on: the settings that it had
+  // Of the best model so far, where that is an average that an earlier part of the run ended with.
+  std::optional<Score> average;
   // Of a run that goes on, rank 0 has one of these: what is on disk, or what it kept (borrowed).
   std::optional<Checkpoint> checkpoint;
   const KeptRun* kept = nullptr;

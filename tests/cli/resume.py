@@ -100,6 +100,82 @@ def test_kill_at_random_moments():
         check_same(whole, parts / "run")
 
 
+def events_of(path):
+    """(step, tags, whether a session starts) of each event of a TensorBoard file."""
+    def fields(data):
+        at = 0
+
+        def varint():
+            nonlocal at
+            value = shift = 0
+            while True:
+                byte, at = data[at], at + 1
+                value |= (byte & 127) << shift
+                shift += 7
+                if byte < 128:
+                    return value
+
+        while at < len(data):
+            key = varint()
+            if key & 7 == 0:
+                yield key >> 3, varint()
+                continue
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            yield key >> 3, data[at:at + size]
+            at += size
+
+    data, at, events = path.read_bytes(), 0, []
+    while at < len(data):
+        size = struct.unpack("<Q", data[at:at + 8])[0]
+        step, tags, starts = 0, [], False
+        for number, value in fields(data[at + 12:at + 12 + size]):
+            step = value if number == 2 else step
+            starts = starts or (number == 7 and (1, 1) in fields(value))
+            if number == 5:
+                tags += [dict(fields(v))[1].decode() for _, v in fields(value)]
+        events.append((step, tags, starts))
+        at += 16 + size
+    return events
+
+
+def shown_by_tensorboard(directory):
+    """{tag: steps} after all files, by name: with a START, events of its step and of later ones are gone."""
+    shown = {}
+    for path in sorted(directory.iterdir()):
+        for step, tags, starts in events_of(path):
+            if starts:
+                shown = {tag: [s for s in steps if s < step] for tag, steps in shown.items()}
+            for tag in tags:
+                shown.setdefault(tag, []).append(step)
+    return shown
+
+
+def test_kill_shows_no_step_twice():
+    more = ["training.tensorboard=board", "training.log_every_steps=1", "training.checkpoint_every_steps=7"]
+    with folder() as root:
+        whole, parts = root / "whole", root / "parts"
+        for place in (whole, parts):
+            place.mkdir()
+            feature_corpus(place, "ctc")
+        run(*words(*more), cwd=whole)
+        of = lambda d: [(e["event"], e["step"]) for e in map(json.loads, (d / "run/log.jsonl").read_text().splitlines())
+                        if e["event"] in ("step", "validation", "start", "end", "memory")]
+        last = last_step(whole / "run")
+        for kill in range(2):
+            wanted = (kill + 0.5) * last / 3
+            ended_by(signal.SIGKILL, words(*more, "--resume-or-start"), parts,
+                     lambda: last_step(parts / "run") >= wanted and checkpoints(parts),
+                     lambda: last_step(parts / "run") < last)
+        run(*words(*more, "--resume"), cwd=parts, says="continuing after step")
+        log = of(parts)
+        check(len(set(log)) == len(log), "twice:", [e for e in log if log.count(e) > 1])
+        only = lambda lines: [e for e in lines if e[0] != "memory"]
+        check(only(log) == only(of(whole)), only(log), only(of(whole)))
+        expected, found = shown_by_tensorboard(whole / "board"), shown_by_tensorboard(parts / "board")
+        check(expected["loss/train"] == list(range(1, last + 1)), expected)
+        check(found == expected, found, expected)
+
+
 def test_kill_with_all_that_is_drawn_by_chance():
     # Recordings with every kind of augmentation, averages, and bf16 where the CPU has it.
     with folder() as root:

@@ -8,6 +8,7 @@
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
 #include "engine/text/reading_order.h"
+#include "engine/text/script.h"
 #include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "engine/text/unwritable.h"
@@ -199,6 +200,42 @@ TEST_CASE("words are split on Unicode white space", "[text]") {
                     "b\xe3\x80\x80 c\n") == std::vector<std::string>{"a", "b", "c"});
   CHECK(split_words(" \t ").empty());
   CHECK(normalize_transcript(" x \r\n y ") == "x y");
+}
+
+TEST_CASE("scripts without spaces are known by their letters", "[text]") {
+  for (const char32_t c : {U'上', U'の', U'カ', U'ｶ', U'ㄅ', U'ไ', U'ລ', U'ខ', U'မ', U'ག', U'ꆈ',
+                           U'ꦲ', U'𠀀', U'々', U'ー'}) {
+    CAPTURE(static_cast<uint32_t>(c));
+    CHECK(is_of_unspaced_script(c));
+  }
+  for (const char32_t c : {U'a', U'ß', U'я', U'ع', U'न', U'한', U'አ', U'。', U'！', U' ', U'1'}) {
+    CAPTURE(static_cast<uint32_t>(c));
+    CHECK_FALSE(is_of_unspaced_script(c));
+  }
+}
+
+TEST_CASE("whether spaces divide texts into words", "[text]") {
+  const auto spacing = [](std::initializer_list<const char*> texts) {
+    WordSpacing s;
+    for (const char* text : texts) s.add(text);
+    return s;
+  };
+  CHECK_FALSE(spacing({}).unspaced_script());
+  CHECK_FALSE(spacing({}).long_words());
+  CHECK_FALSE(spacing({"", " "}).long_words());
+  CHECK(spacing({"床前明月光", "ok"}).unspaced_script());
+  CHECK(spacing({"ถอยหลัง 12 !"}).unspaced_script());
+  CHECK(spacing({"上a"}).unspaced_script());  // half of the letters
+  CHECK_FALSE(spacing({"上ab"}).unspaced_script());
+  CHECK_FALSE(spacing({"12 345"}).unspaced_script());
+  CHECK_FALSE(spacing({"나는 학교에 간다"}).unspaced_script());
+  // Fewer than 1.5 words and more than 15 characters, on average, of texts that are not empty.
+  CHECK(spacing({"abcdefghijklmnop"}).long_words());
+  CHECK_FALSE(spacing({"abcdefghijklmno"}).long_words());
+  CHECK_FALSE(spacing({"abcdefghijklmnop", "abcdefghijk lmnop"}).long_words());
+  CHECK(spacing({"abcdefghijklmnop", "abcdefghijk lmnop", "abcdefghijklmnop"}).long_words());
+  CHECK(spacing({"abcdefghijklmnop", ""}).long_words());
+  CHECK_FALSE(spacing({"seven", "eight"}).long_words());
 }
 
 TEST_CASE("edit counts equal the definition and add up", "[text]") {

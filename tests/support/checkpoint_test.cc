@@ -60,7 +60,7 @@ TEST_CASE("a committed checkpoint comes back with its files", "[checkpoint]") {
   CHECK(c.directory() == path);
   CHECK(c.info().generation == 1);
   CHECK(c.info().step == 12);
-  CHECK(c.info().metric == 0.25);
+  CHECK(c.info().score == Score(0.25));
   CHECK(c.warnings().empty());
   CHECK(c.files() == std::vector<std::string>{"model.safetensors", "state.json"});
   CHECK(c.text("state.json") == "{\"step\": 12}");
@@ -104,7 +104,33 @@ TEST_CASE("the last generations and the best are kept", "[checkpoint]") {
   save(store, 9, 0.7);
   save(store, 10, 0.7);
   CHECK(generations(dir.path()) == std::vector<uint64_t>{2, 8, 9, 10});
-  CHECK_FALSE(list_checkpoints(dir.path()).at(0).metric != 0.1);
+  CHECK_FALSE(list_checkpoints(dir.path()).at(0).score != Score(0.1));
+}
+
+TEST_CASE("the best are those of the lowest metric, of equals by the loss, then the newest",
+          "[checkpoint]") {
+  TemporaryDirectory dir;
+  CheckpointStore store(dir.path(), {.keep_last = 1, .keep_best = 2});
+  const auto save_scored = [&](int step, const Score& score) {
+    CheckpointWriter writer = store.begin();
+    writer.add_text("state.json", "x");
+    writer.commit(step, score);
+  };
+  save_scored(1, {1.0, 9});
+  save_scored(2, {1.5, 7});  // of rates of 100 % and more the loss decides
+  save_scored(3, {1.0, 8});
+  save_scored(4, {1.0, 30});
+  CHECK(generations(dir.path()) == std::vector<uint64_t>{2, 3, 4});
+  CHECK(list_checkpoints(dir.path()).at(0).score == Score(1.5, 7));
+  save_scored(5, {0.5, 40});
+  save_scored(6, {0.5, 30});
+  save_scored(7, {0.5, 30});
+  save(store, 8);
+  CHECK(generations(dir.path()) == std::vector<uint64_t>{6, 7, 8});
+  store.set_best_after(7);  // another metric chooses from here on
+  save_scored(9, {30, 30});
+  save(store, 10);
+  CHECK(generations(dir.path()) == std::vector<uint64_t>{9, 10});
 }
 
 TEST_CASE("damage is found, named, and the previous generation is used", "[checkpoint]") {

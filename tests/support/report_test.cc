@@ -27,7 +27,7 @@ Progress example() {
   p.epochs = 50;
   p.done = 0.53;
   p.loss = 0.4123;
-  p.wer = 0.081;
+  p.metric = "WER 8.1%";
   p.frames_per_second = 41234;
   p.eta_seconds = 151;
   return p;

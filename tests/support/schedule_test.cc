@@ -95,3 +95,30 @@ TEST_CASE("plateau cuts after patience, and only then", "[schedule]") {
   s = plateau_update(c, s, 0.7);
   CHECK(s.best == 0.7);
 }
+
+TEST_CASE("plateau follows the loss while the metric stands at its worst, or where it was",
+          "[schedule]") {
+  ScheduleConfig c = config(ScheduleType::plateau, 0);
+  c.plateau_patience = 0;
+  PlateauState s;
+  for (const double loss : {60.0, 40.0, 20.0, 12.0, 11.0}) s = plateau_update(c, s, {1.0, loss});
+  CHECK(s.factor == 1);
+  s = plateau_update(c, s, {1.3, 10.5});
+  CHECK(s.factor == 1);
+  s = plateau_update(c, s, {1.0, 10.6});
+  CHECK(s.factor == 0.5);
+  s = plateau_update(c, s, {0.9, 10.6});
+  s = plateau_update(c, s, {0.9, 10.4});
+  CHECK(s.factor == 0.5);
+  s = plateau_update(c, s, {0.95, 9});  // neither at its worst nor where it was
+  CHECK(s.factor == 0.25);
+  s = plateau_update(c, s, {1.0, 9});  // writes nothing once more, and learns
+  CHECK(s.factor == 0.25);
+  CHECK(s.best == 0.9);
+
+  c.plateau_threshold = 0.1;
+  s = plateau_update(c, s, {1.0, 8.5});  // a gain of 6 %
+  CHECK(s.factor == 0.125);
+  s = plateau_update(c, s, {1.0, 8});
+  CHECK(s.factor == 0.125);
+}

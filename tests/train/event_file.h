@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
@@ -92,24 +93,55 @@ inline void read_event(std::string_view bytes, std::map<std::string, Series>& al
   }
 }
 
+// Each event of a file.
+inline void for_each_event(const std::string& file,
+                           const std::function<void(std::string_view)>& act) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  const std::string text = bytes.str();
+  for (size_t at = 0; at < text.size();) {
+    uint64_t length = 0;
+    REQUIRE(text.size() - at >= 16);
+    std::memcpy(&length, text.data() + at, sizeof length);
+    REQUIRE(length <= text.size() - at - 16);
+    act(std::string_view(text).substr(at + 12, length));
+    at += 16 + length;
+  }
+}
+
+// By tag, of a file.
+inline std::map<std::string, Series> read_events_of(const std::string& file) {
+  std::map<std::string, Series> all;
+  for_each_event(file, [&](std::string_view event) { read_event(event, all); });
+  return all;
+}
+
 // By tag, of all files of the directory.
 inline std::map<std::string, Series> read_events(const std::string& directory) {
   std::map<std::string, Series> all;
   for (const auto& file : std::filesystem::directory_iterator(directory)) {
-    std::ifstream in(file.path(), std::ios::binary);
-    std::ostringstream bytes;
-    bytes << in.rdbuf();
-    const std::string text = bytes.str();
-    for (size_t at = 0; at < text.size();) {
-      uint64_t length = 0;
-      REQUIRE(text.size() - at >= 16);
-      std::memcpy(&length, text.data() + at, sizeof length);
-      REQUIRE(length <= text.size() - at - 16);
-      read_event(std::string_view(text).substr(at + 12, length), all);
-      at += 16 + length;
-    }
+    for_each_event(file.path(), [&](std::string_view event) { read_event(event, all); });
   }
   return all;
+}
+
+// The steps at which a file says that a run begins, or goes on. Event: 7 session_log. SessionLog: 1
+// status, 1: START.
+inline std::vector<int64_t> session_starts(const std::string& file) {
+  std::vector<int64_t> steps;
+  for_each_event(file, [&](std::string_view bytes) {
+    int64_t step = 0;
+    std::string_view session;
+    for (Message event(bytes); event.next();) {
+      if (event.field() == 2) step = static_cast<int64_t>(event.number());
+      if (event.field() == 7) session = event.bytes();
+    }
+    for (Message status(session); status.next();) {
+      if (status.field() == 1 && status.number() == 1) steps.push_back(step);
+    }
+  });
+  return steps;
 }
 
 }  // namespace rondo::test

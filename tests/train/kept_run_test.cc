@@ -132,7 +132,7 @@ TEST_CASE("ranks that are left go on from memory, wherever one was lost") {
     // Checkpoints play no part.
     for (const CheckpointInfo& g : list_checkpoints(c.training.checkpoint_dir)) {
       const auto path = checkpoint_path(c.training.checkpoint_dir, g.generation);
-      if (!g.metric) std::filesystem::remove(path / "optimizer.safetensors");
+      if (!g.score) std::filesystem::remove(path / "optimizer.safetensors");
     }
     ranks.emplace_back();  // and one that has just come
     require_success(go_on(ranks, c));

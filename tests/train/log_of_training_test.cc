@@ -86,6 +86,140 @@ TEST_CASE("TensorBoard is told what the log is told") {
   check_series("loss/dev", log_events(run.directory, "validation"), "loss");
 }
 
+namespace {
+
+// As a kill leaves a run: the log has more than the newest checkpoint, and half a line.
+void kill_after(const Config& c, int64_t step) {
+  for (const CheckpointInfo& info : list_checkpoints(c.training.checkpoint_dir)) {
+    if (info.step > step) {
+      std::filesystem::remove_all(checkpoint_path(c.training.checkpoint_dir, info.generation));
+    }
+  }
+  const std::string& log = c.training.log;
+  std::ofstream(log.empty() ? c.training.checkpoint_dir + "/log.jsonl" : log, std::ios::app)
+      << "{\"event\":\"st";
+}
+
+std::vector<Json> lines_of(const std::string& directory) {
+  std::istringstream in(bytes_of(directory + "/log.jsonl"));
+  std::vector<Json> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+// Event and step of each line that is about a step.
+std::vector<std::pair<std::string, int64_t>> steps_in(const std::vector<Json>& lines) {
+  std::vector<std::pair<std::string, int64_t>> all;
+  for (const Json& line : lines) {
+    const std::string event = line.at("event");
+    if (event == "step" || event == "validation") all.emplace_back(event, line.at("step"));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("the log of a run that was killed and goes on has each step once, as if it never was") {
+  const ColumnCorpus corpus;
+  for (int ranks : {1, 2}) {
+    Config c = corpus.with_dev("run" + std::to_string(ranks));
+    c.training.epochs = 4;
+    const ObservedRun whole = observe(corpus, c, ranks);
+    const auto wanted = steps_in(lines_of(whole.directory));
+    const auto rates = values_of(whole.steps, "loss");
+    REQUIRE(whole.updates() > 9);
+    for (const int64_t step : {int64_t{7}, int64_t{7}, whole.updates() - 1}) {
+      kill_after(c, step);
+      require_success(train_on(ranks, c, StartFrom::checkpoint));
+      const std::vector<Json> lines = lines_of(whole.directory);
+      CHECK(steps_in(lines) == wanted);
+      CHECK(values_of(log_events(whole.directory, "step"), "loss") == rates);
+      CHECK(log_events(whole.directory, "start").size() == 1);
+      CHECK(log_events(whole.directory, "end").size() == 1);
+      const auto resumed = log_events(whole.directory, "resume");
+      REQUIRE(resumed.size() == (step == 7 ? 1 : 2));  // of that which left nothing no line
+      CHECK(resumed.back().at("step") == step);
+      if (ranks < 2) continue;
+      std::set<int64_t> once;
+      std::ifstream other(whole.directory + "/log.rank-1.jsonl");
+      for (std::string line; std::getline(other, line);) {
+        const Json j = Json::parse(line);
+        if (j.at("event") == "step") CHECK(once.insert(j.at("step")).second);
+      }
+      CHECK(static_cast<int64_t>(once.size()) == whole.updates());
+    }
+  }
+}
+
+TEST_CASE("a run that was killed before its first checkpoint begins its log anew") {
+  const ColumnCorpus corpus;
+  Config c = corpus.config("run");
+  train(c, {});
+  const auto wanted = steps_in(lines_of(c.training.checkpoint_dir));
+  kill_after(c, 0);
+  std::filesystem::remove(c.training.checkpoint_dir + "/model.safetensors");
+  train(c, {.start = StartFrom::checkpoint_if_any});
+  CHECK(steps_in(lines_of(c.training.checkpoint_dir)) == wanted);
+  CHECK(log_events(c.training.checkpoint_dir, "start").size() == 1);
+}
+
+TEST_CASE("of a log that runs share, none takes out what another wrote") {
+  const ColumnCorpus corpus;
+  Config first = corpus.config("first"), second = corpus.config("second");
+  first.training.log = second.training.log = corpus.folder.path("shared.jsonl");
+  train(first, {});
+  const std::string of_first = bytes_of(first.training.log);
+  train(second, {});
+  const std::string of_both = bytes_of(first.training.log);
+  CHECK(of_both.substr(0, of_first.size()) == of_first);
+  kill_after(first, 4);
+  train(first, {.start = StartFrom::checkpoint});
+  CHECK(bytes_of(first.training.log).substr(0, of_both.size()) == of_both);
+  // The run that was the last to begin takes its own back.
+  const Config third = [&] {
+    Config t = corpus.config("third");
+    t.training.log = first.training.log;
+    return t;
+  }();
+  const std::string of_others = bytes_of(first.training.log);
+  train(third, {});
+  const std::string of_all = bytes_of(first.training.log);
+  kill_after(third, 4);
+  train(third, {.start = StartFrom::checkpoint});
+  const std::string cut = bytes_of(first.training.log);
+  CHECK(cut.substr(0, of_others.size()) == of_others);
+  std::set<int64_t> once;
+  std::istringstream lines(cut.substr(of_others.size()));
+  for (std::string line; std::getline(lines, line);) {
+    const Json j = Json::parse(line);
+    if (j.at("event") == "step") CHECK(once.insert(j.at("step")).second);
+  }
+  CHECK(once.size() > 4);
+}
+
+TEST_CASE("TensorBoard is told from which step on a run that goes on writes anew") {
+  const ColumnCorpus corpus;
+  Config c = corpus.with_dev("run");
+  c.training.tensorboard = corpus.folder.path("board");
+  const ObservedRun whole = observe(corpus, c);
+  kill_after(c, 5);
+  train(c, {.start = StartFrom::checkpoint});
+  std::vector<std::string> files;  // as TensorBoard reads them
+  for (const auto& file : std::filesystem::directory_iterator(c.training.tensorboard)) {
+    files.push_back(file.path());
+  }
+  std::sort(files.begin(), files.end());
+  REQUIRE(files.size() == 2);
+  CHECK(session_starts(files[0]) == std::vector<int64_t>{1});
+  CHECK(session_starts(files[1]) == std::vector<int64_t>{6});
+  // What TensorBoard shows: an event of a START's step, or of a later one, is gone.
+  Series shown = read_events_of(files[0]).at("loss/train");
+  std::erase_if(shown, [](const auto& point) { return point.first >= 6; });
+  const Series more = read_events_of(files[1]).at("loss/train");
+  shown.insert(shown.end(), more.begin(), more.end());
+  CHECK(shown == read_events_of(files[0]).at("loss/train"));
+}
+
 TEST_CASE("TensorBoard has the error rates and the samples of the dev data") {
   const TrainingCorpus corpus(12, 4);
   Config c = corpus.config("run");
@@ -103,5 +237,13 @@ TEST_CASE("TensorBoard has the error rates and the samples of the dev data") {
     }
     CHECK(board.at(std::string(name) + "/dev") == wanted);
   }
+  // The metric that chooses, of the best model so far.
+  Series best;
+  for (const Json& v : validations) {
+    const auto wer = v.at("wer").get<float>();
+    const float before = best.empty() ? 2 : best.back().second;
+    best.emplace_back(v.at("step").get<int64_t>(), v.at("best") ? wer : before);
+  }
+  CHECK(board.at("best/wer") == best);
   CHECK(board.at("samples").size() == validations.size());
 }

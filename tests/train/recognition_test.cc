@@ -157,7 +157,7 @@ TEST_CASE(
       CHECK(e.errors.words() == errors.words());
       CHECK(e.errors.characters() == errors.characters());
       // All errors over all words: not the mean of the utterances' rates.
-      CHECK(e.metric(Task::ctc) == Approx(static_cast<double>(errors.words().errors()) / 11));
+      CHECK(e.value(Metric::wer) == Approx(static_cast<double>(errors.words().errors()) / 11));
     }
   }
 }

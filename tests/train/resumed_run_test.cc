@@ -7,6 +7,7 @@
 
 using namespace rondo;
 using namespace rondo::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
@@ -80,13 +81,19 @@ TEST_CASE("the state of a run comes back from its file, field by field") {
   s.optimizer_steps = 9;
   s.frames = 1234567890123;
   s.seconds = 45.5;
+  s.chosen_by = Metric::cer;
+  s.chosen_by_since = 5;
   s.best_metric = 0.25;
   s.best_loss = 1.75;
+  s.best_rates = {.cer = 0.25, .wer = 0.5, .error = 0.75};
+  s.progress_loss = 1.5;
   s.validations_without_progress = 4;
   s.skipped_in_a_row = 1;
   s.skipped = 6;
   s.validation_pending = true;
-  s.plateau = {.factor = 0.125, .best = 0.3, .bad_validations = 2};
+  s.plateau = {.factor = 0.125, .best = 0.3, .best_loss = 1.25, .bad_validations = 2};
+  s.expected_steps = 90;
+  s.schedule_end = 80;
   s.placement = "3,4";
   s.data_hash = 0xfedcba9876543210;
   const TrainingState t = TrainingState::from_json(s.to_json(), "state.json");
@@ -96,21 +103,132 @@ TEST_CASE("the state of a run comes back from its file, field by field") {
   CHECK(t.optimizer_steps == 9);
   CHECK(t.frames == 1234567890123);
   CHECK(t.seconds == 45.5);
+  CHECK(t.chosen_by == Metric::cer);
+  CHECK(t.chosen_by_since == 5);
   CHECK(t.best_metric == 0.25);
   CHECK(t.best_loss == 1.75);
+  CHECK(t.best_rates.cer == 0.25);
+  CHECK(t.best_rates.wer == 0.5);
+  CHECK(t.best_rates.error == 0.75);
+  CHECK(t.progress_loss == 1.5);
   CHECK(t.validations_without_progress == 4);
   CHECK(t.skipped_in_a_row == 1);
   CHECK(t.skipped == 6);
   CHECK(t.validation_pending);
   CHECK(t.plateau.factor == 0.125);
   CHECK(t.plateau.best == 0.3);
+  CHECK(t.plateau.best_loss == 1.25);
   CHECK(t.plateau.bad_validations == 2);
+  CHECK(t.expected_steps == 90);
+  CHECK(t.schedule_end == 80);
   CHECK(t.placement == "3,4");
   CHECK(t.data_hash == 0xfedcba9876543210);
   const TrainingState fresh = TrainingState::from_json(TrainingState().to_json(), "state.json");
   CHECK(fresh.best_metric == std::numeric_limits<double>::infinity());
   CHECK(fresh.best_loss == std::numeric_limits<double>::infinity());
   CHECK(fresh.plateau.best == std::numeric_limits<double>::infinity());
+}
+
+namespace {
+
+struct Warnings final : TrainingObserver {
+  std::string all;
+  void message(const std::string& text) override {
+    if (text.find("learning rate") != std::string::npos) all += text + "\n";
+  }
+};
+
+// Has seen so many updates.
+struct StopsAfter final : TrainingObserver {
+  explicit StopsAfter(int64_t last) : last_(last) {}
+  bool over = false;
+  void stepped(const Step& step) override { over = step.step >= last_; }
+
+ private:
+  const int64_t last_;
+};
+
+std::string rate_warnings(const Config& c) {
+  Warnings warnings;
+  train(c, {.start = StartFrom::checkpoint, .observer = &warnings});
+  return warnings.all;
+}
+
+}  // namespace
+
+TEST_CASE("more epochs: the jump of the learning rate is named, and can be chosen away") {
+  const ColumnCorpus corpus;
+  Config c = corpus.config("first");
+  c.data.sorta_grad = false;
+  c.training.epochs = 10;
+  c.schedule.type = ScheduleType::cosine;
+  c.optimizer.lr = 0.1;
+  const ObservedRun first = observe(corpus, c);
+  const int64_t last = first.updates();
+  const auto copy = [&](const char* name) {
+    Config next = c;
+    next.training.checkpoint_dir = corpus.folder.path(name);
+    std::filesystem::copy(c.training.checkpoint_dir, next.training.checkpoint_dir,
+                          std::filesystem::copy_options::recursive);
+    return next;
+  };
+  const auto rates_of = [](const Config& config) {
+    return values_of(log_events(config.training.checkpoint_dir, "step"), "lr");
+  };
+  const auto at = [](const std::vector<double>& rates, int64_t step) {
+    return rates.at(static_cast<size_t>(step - 1));
+  };
+  CHECK(at(rates_of(c), last) == Approx(0.001).epsilon(0.1));
+
+  Config stretched = copy("stretched");
+  CHECK(rate_warnings(stretched) == "");  // nothing is left to do, nothing changes
+  stretched.training.epochs = 20;
+  const std::string told = rate_warnings(stretched);
+  CAPTURE(told);
+  const auto number = [](double rate) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", rate);
+    return std::string(text);
+  };
+  const double jump = at(rates_of(stretched), last + 1);
+  CHECK(jump == Approx(0.05).epsilon(0.1));
+  CHECK_THAT(told, Contains("from " + number(at(rates_of(c), last)) + " to " + number(jump)) &&
+                       Contains("schedule.on_resume=keep leaves the end where it was"));
+  CHECK(rate_warnings(stretched) == "");  // it has been told
+
+  Config kept = copy("kept");
+  kept.training.epochs = 20;
+  kept.schedule.on_resume = OnResume::keep;
+  CHECK(rate_warnings(kept) == "");
+  for (int64_t step = last + 1; step <= last + 10; ++step) {
+    CHECK(at(rates_of(kept), step) == Approx(0.001).epsilon(0.1));
+  }
+  // Cut in the middle of what was added, with the settings as they are now: the same.
+  Config cut = copy("cut");
+  cut.training.epochs = 20;
+  cut.schedule.on_resume = OnResume::keep;
+  StopsAfter stopping(last + 4);
+  train(cut, {.start = StartFrom::checkpoint, .observer = &stopping, .stop = [&] {
+                return stopping.over;
+              }});
+  CHECK(rate_warnings(cut) == "");
+  CHECK(rates_of(cut) == rates_of(kept));
+  CHECK(weights_of(cut.training.checkpoint_dir) == weights_of(kept.training.checkpoint_dir));
+
+  // Other settings that change the rate.
+  for (const auto& change : std::vector<std::function<void(Config&)>>{
+           [](Config& config) { config.optimizer.lr = 0.02; },
+           [](Config& config) { config.schedule.type = ScheduleType::constant; },
+           [](Config& config) { config.schedule.warmup_steps = 1000; }}) {
+    Config other = copy("other");
+    other.training.epochs = 20;
+    other.schedule.on_resume = OnResume::keep;
+    change(other);
+    const std::string warned = rate_warnings(other);
+    CHECK_THAT(warned, Contains(" to " + number(at(rates_of(other), last + 1)) +
+                                " with the next update, by the settings that differ"));
+    std::filesystem::remove_all(other.training.checkpoint_dir);
+  }
 }
 
 TEST_CASE("init_from takes the best weights of another run, and nothing else of it") {

@@ -163,7 +163,7 @@ TEST_CASE("a loss over no utterances is no number", "[trainer]") {
   Evaluation nothing;
   nothing.combine([](std::span<double>) {});
   CHECK(std::isnan(nothing.loss));
-  CHECK(nothing.metric(Task::regress) == std::numeric_limits<double>::infinity());
+  CHECK(nothing.value(Metric::loss) == std::numeric_limits<double>::infinity());
   CHECK(loss_text(nothing.loss) == "n/a");
   CHECK(loss_text(0.25) == "0.2500");
 }

@@ -54,7 +54,7 @@ void print_headline(const EvalResults& r) {
                   percent_text(e.errors.cer()).c_str(), utterances.c_str());
       break;
     case Task::classify:
-      std::printf("error %.2f%% on %s\n", 100 * e.metric(r.task), utterances.c_str());
+      std::printf("error %.2f%% on %s\n", 100 * e.value(Metric::error), utterances.c_str());
       break;
     case Task::regress:
       std::printf("loss %.6g on %s\n", e.loss, utterances.c_str());
@@ -145,7 +145,7 @@ Json results_json(const EvalResults& r) {
   if (r.unwritable && r.unwritable->any()) {
     j["unwritable"] = unwritable_json(*r.unwritable, e.errors);
   }
-  if (r.task == Task::classify) j["error"] = e.metric(r.task);
+  if (r.task == Task::classify) j["error"] = e.value(Metric::error);
   for (const auto& [value, rates] : r.groups) {
     j["groups"][r.group + "=" + value] = rates_json(rates);
   }

@@ -46,32 +46,40 @@ T json_field(const StringMap& metadata, const char* key, const std::string& wher
   }
 }
 
-std::string origin_text(const ModelOrigin& origin, Task task) {
+std::string origin_text(const ModelOrigin& origin) {
   Json j = Json::object({{"version", origin.version}, {"updates", origin.updates}});
   if (std::isfinite(origin.metric)) {
-    j["dev"] = Json::object({{metric_name(task), origin.metric}});
+    j["dev"] = Json::object({{name_of(origin.chosen_by), origin.metric}});
   }
+  if (origin.averaged > 0) j["averaged"] = origin.averaged;
   return j.dump_replacing();
 }
 
-ModelOrigin origin_from(const std::string& text, Task task, const std::string& where) {
+ModelOrigin origin_from(const std::string& text, const std::string& where) {
   ModelOrigin origin;
+  const auto wrong = [&] {
+    fail_input(where, ": metadata 'trained' does not say what trained it and how long");
+  };
   try {
     const Json j = Json::parse(text);
     origin.version = j.at("version").get<std::string>();
     origin.updates = j.at("updates").get<int64_t>();
-    if (const Json* dev = j.find("dev")) origin.metric = dev->at(metric_name(task)).get<double>();
+    if (const Json* averaged = j.find("averaged")) origin.averaged = averaged->get<int64_t>();
+    if (const Json* dev = j.find("dev")) {
+      for (const auto& [name, value] : dev->members()) {
+        const auto metric = metric_named(name);
+        if (!metric) wrong();
+        origin.chosen_by = *metric;
+        origin.metric = value.get<double>();
+      }
+    }
   } catch (const JsonError&) {
-    fail_input(where, ": metadata 'trained' does not say what trained it and how long");
+    wrong();
   }
   return origin;
 }
 
 }  // namespace
-
-const char* metric_name(Task task) {
-  return task == Task::ctc ? "wer" : task == Task::classify ? "error" : "loss";
-}
 
 StringMap ModelDescription::to_metadata() const {
   StringMap m;
@@ -82,7 +90,7 @@ StringMap ModelDescription::to_metadata() const {
   m["alphabet"] = Json(alphabet).dump();
   m["mean"] = Json(mean).dump();
   m["inverse_std"] = Json(inverse_std).dump();
-  if (!origin.version.empty()) m["trained"] = origin_text(origin, config.task);
+  if (!origin.version.empty()) m["trained"] = origin_text(origin);
   return m;
 }
 
@@ -99,7 +107,7 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
   d.mean = json_field<std::vector<float>>(metadata, "mean", where);
   d.inverse_std = json_field<std::vector<float>>(metadata, "inverse_std", where);
   if (const auto trained = metadata.find("trained"); trained != metadata.end()) {
-    d.origin = origin_from(trained->second, d.config.task, where);
+    d.origin = origin_from(trained->second, where);
   }
   const auto features = static_cast<size_t>(d.sizes.features);
   const bool global = d.config.features.cmvn == Cmvn::global;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/config/config.h"
+#include "engine/config/metric.h"
 #include "engine/io/safetensors.h"
 #include "engine/session.h"
 #include "engine/train/model/build_model.h"
@@ -19,9 +20,10 @@ namespace rondo {
 struct ModelOrigin {
   std::string version;  // of the program that trained it; empty: not known
   int64_t updates = 0;  // before these weights
-  // Of the validation that chose them: ctc: word error rate; classify: error rate; regress: loss.
-  // NaN without one.
+  // Of the validation that chose them, by this metric. NaN without one.
   double metric = std::numeric_limits<double>::quiet_NaN();
+  Metric chosen_by = Metric::automatic;
+  int64_t averaged = 0;  // they are the mean of so many checkpoints; 0: of none
 };
 
 // What a model is, without its weights. Plain data.
@@ -36,9 +38,6 @@ struct ModelDescription {
   // Throws InputError naming `where` when a field is missing or not as expected.
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
-
-// "wer", "error" or "loss": what ModelOrigin::metric is.
-const char* metric_name(Task task);
 
 // A configuration of defaults, but that task, features, model and text are those of a model: what
 // training from its weights cannot change, and what its texts are to be like. Throws as

@@ -48,6 +48,14 @@ Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet
   return found;
 }
 
+WordSpacing word_spacing(const ManifestDataset& data, const Alphabet& alphabet) {
+  WordSpacing spacing;
+  for (int64_t i = 0; i < data.size(); ++i) {
+    if (const auto reference = reference_text(data.entry(i), alphabet)) spacing.add(*reference);
+  }
+  return spacing;
+}
+
 std::vector<float> unpack(const std::vector<float>& packed, std::span<const int32_t> lengths,
                           size_t n, int64_t cols) {
   std::vector<float> scores;
@@ -84,13 +92,16 @@ std::string loss_text(double loss) {
   return text;
 }
 
-double Evaluation::metric(Task task) const {
-  switch (task) {
-    case Task::ctc:
+double Evaluation::value(Metric metric) const {
+  switch (metric) {
+    case Metric::cer:
+      return errors.cer();
+    case Metric::wer:
       return errors.wer();
-    case Task::classify:
+    case Metric::error:
       return utterances ? static_cast<double>(wrong) / static_cast<double>(utterances) : 0;
-    case Task::regress:
+    case Metric::loss:
+    case Metric::automatic:
       break;
   }
   // Of nothing it is no achievement.

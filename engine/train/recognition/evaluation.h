@@ -9,10 +9,12 @@
 #include "engine/data/batch.h"
 #include "engine/data/dataset.h"
 #include "engine/decode/decoder.h"
+#include "engine/io/score.h"
 #include "engine/session.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
+#include "engine/text/script.h"
 #include "engine/text/unwritable.h"
 
 namespace rondo {
@@ -55,8 +57,10 @@ struct Evaluation {
   bool stopped = false;    // options.stop said so (of any part): the figures are not of all data
   double seconds = 0;
   double audio_seconds = 0;
-  // The number to make small: WER, classification error, or the loss (of nothing: infinity).
-  double metric(Task task) const;
+  // The number to make small: CER, WER, the share of wrong classes, or the loss (of nothing:
+  // infinity).
+  double value(Metric metric) const;
+  Score score(Metric metric) const { return {value(metric), value(Metric::loss)}; }
   // Makes the whole of its parts, given what sums an array over them. Losses are summed in the
   // order of batches, so the result does not depend on the number of parts, bit for bit.
   void combine(const std::function<void(std::span<double>)>& sum);
@@ -67,6 +71,9 @@ std::optional<std::string> reference_text(const ManifestEntry& entry, const Alph
 
 // What the references of these data hold that the alphabet has no symbol for.
 Unwritable unwritable_text(const ManifestDataset& data, const Alphabet& alphabet);
+
+// How the references of these data set words apart.
+WordSpacing word_spacing(const ManifestDataset& data, const Alphabet& alphabet);
 
 // What evaluation needs of a model, wherever it runs.
 class EvaluatedModel {

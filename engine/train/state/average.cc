@@ -3,35 +3,37 @@
 #include <algorithm>
 
 #include "engine/io/checkpoint.h"
+#include "engine/train/model/model_file.h"
 #include "engine/train/state/trained_model.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 
-namespace {
-
-std::vector<CheckpointInfo> best_checkpoints(const std::filesystem::path& directory, size_t n) {
-  std::vector<CheckpointInfo> all = list_checkpoints(directory);
-  std::erase_if(all, [](const CheckpointInfo& c) { return !c.metric; });
-  // Of equals the newest, as a store keeps them: older ones may be left of a run that was killed.
-  std::sort(all.begin(), all.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
-    return *a.metric != *b.metric ? *a.metric < *b.metric : a.generation > b.generation;
-  });
-  if (all.size() > n) all.resize(n);
-  return all;
-}
-
-}  // namespace
-
 CheckpointAverage::CheckpointAverage(const std::filesystem::path& directory, int n,
+                                     int64_t after_step,
                                      const std::vector<Parameters::Entry>& entries,
                                      int64_t flat_size, bool averages)
     : averages_(averages) {
-  for (const CheckpointInfo& c : best_checkpoints(directory, static_cast<size_t>(n))) {
+  std::vector<CheckpointInfo> best = best_of(list_checkpoints(directory), after_step);
+  if (best.size() > static_cast<size_t>(n)) best.resize(static_cast<size_t>(n));
+  for (const CheckpointInfo& c : best) {
     StoredState& stored =
         checkpoints_.emplace_back(open_checkpoint(checkpoint_path(directory, c.generation)));
     require_weights(stored.weights(), entries);
     if (averages) stored.require("average", entries, flat_size);
   }
+}
+
+Score score_of_average(const std::filesystem::path& model_file, Metric metric) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(model_file, ignored)) return {};
+  try {
+    const SafetensorsFile file(model_file);
+    const ModelOrigin origin = ModelDescription::from_metadata(file.metadata(), file.name()).origin;
+    if (origin.averaged > 0 && origin.chosen_by == metric) return origin.metric;
+  } catch (const InputError&) {  // the run goes on from its checkpoints, and writes it anew
+  }
+  return {};
 }
 
 void CheckpointAverage::read(const Parameters::Entry& entry, std::span<float> into) const {

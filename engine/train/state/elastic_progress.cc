@@ -7,12 +7,13 @@ namespace rondo {
 void ElasticProgress::agree(const Ranks& ranks, const TrainingState& state, bool pending) {
   if (!kept_) return;
   double told[] = {static_cast<double>(kept_->holds_state), static_cast<double>(kept_->next),
-                   static_cast<double>(kept_->metric.has_value()), kept_->metric.value_or(0)};
+                   static_cast<double>(kept_->score.has_value()), kept_->score.value_or(0).metric,
+                   kept_->score.value_or(0).loss};
   ranks.broadcast(TensorView(told, DType::f64, {std::size(told)}));
   from_memory_ = told[0] != 0;
   if (from_memory_) {
     next_ = static_cast<NextAct>(static_cast<int>(told[1]));
-    if (told[2] != 0) metric_ = told[3];
+    if (told[2] != 0) score_ = Score(told[3], told[4]);
   } else if (pending) {
     next_ = NextAct::validation;
   }
@@ -25,9 +26,9 @@ void ElasticProgress::validation_is_next(const TrainingState& before) {
   before_validation_ = before;
 }
 
-void ElasticProgress::checkpoint_is_next(std::optional<double> metric) {
+void ElasticProgress::checkpoint_is_next(std::optional<Score> score) {
   next_ = NextAct::checkpoint;
-  metric_ = metric;
+  score_ = score;
 }
 
 void ElasticProgress::keep(const TrainingState& state, const ModelDescription& description,
@@ -39,7 +40,7 @@ void ElasticProgress::keep(const TrainingState& state, const ModelDescription& d
   k.keep_arrays(weights, slots);
   k.state = next_ == NextAct::validation ? before_validation_ : state;
   k.next = next_;
-  k.metric = next_ == NextAct::checkpoint ? metric_ : std::nullopt;
+  k.score = next_ == NextAct::checkpoint ? score_ : std::nullopt;
   k.description = description;
   k.ranks = ranks;
   k.since = std::chrono::steady_clock::now();

@@ -23,10 +23,10 @@ class ElasticProgress {
   bool from_memory() const { return from_memory_; }
   NextAct next() const { return next_; }
   // With which a checkpoint is to be saved that is next.
-  std::optional<double> metric() const { return metric_; }
+  std::optional<Score> score() const { return score_; }
 
   void validation_is_next(const TrainingState& before);
-  void checkpoint_is_next(std::optional<double> metric);
+  void checkpoint_is_next(std::optional<Score> score);
   void update_is_next() { next_ = NextAct::update; }
 
   bool keeps() const { return kept_ != nullptr; }
@@ -40,7 +40,7 @@ class ElasticProgress {
   KeptRun* const kept_;
   NextAct next_ = NextAct::update;
   TrainingState before_validation_;  // where that is next: it is made from there again
-  std::optional<double> metric_;
+  std::optional<Score> score_;
   bool from_memory_ = false, has_kept_ = false;
 };
 

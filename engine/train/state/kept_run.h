@@ -40,7 +40,7 @@ struct KeptRun {
   bool holds_state = false;
   TrainingState state;
   NextAct next = NextAct::update;
-  std::optional<double> metric;  // of the validation that the checkpoint which is next goes with
+  std::optional<Score> score;  // of the validation that the checkpoint which is next goes with
   ModelDescription description;
   // Flat arrays, as the session and the optimiser have them.
   std::vector<float> weights;

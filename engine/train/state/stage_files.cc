@@ -112,7 +112,7 @@ std::string why_not_shared(const Ranks& ranks, const fs::path& directory) {
 
 void save_stages(const Ranks& ranks, const fs::path& directory, CheckpointStore* store,
                  const StagePart& part, const ModelDescription& description,
-                 const TrainingState& state, std::optional<double> metric) {
+                 const TrainingState& state, std::optional<Score> score) {
   std::optional<CheckpointWriter> writer;
   std::string name;
   ranks.at_first([&] {
@@ -128,7 +128,7 @@ void save_stages(const Ranks& ranks, const fs::path& directory, CheckpointStore*
     index.model = description.to_metadata();
     writer->add_text(stage_index_file, index.to_json());
     writer->add_text("state.json", state.to_json());
-    writer->commit(state.step, metric);
+    writer->commit(state.step, score);
   });
 }
 

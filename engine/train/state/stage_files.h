@@ -28,6 +28,6 @@ std::string why_not_shared(const Ranks& ranks, const std::filesystem::path& dire
 // `store`: rank 0's, for the same directory.
 void save_stages(const Ranks& ranks, const std::filesystem::path& directory, CheckpointStore* store,
                  const StagePart& part, const ModelDescription& description,
-                 const TrainingState& state, std::optional<double> metric);
+                 const TrainingState& state, std::optional<Score> score);
 
 }  // namespace rondo
