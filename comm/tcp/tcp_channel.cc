@@ -1,5 +1,5 @@
 #include "comm/tcp/tcp_channel.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

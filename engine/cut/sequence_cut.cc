@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "engine/graph/time_rule.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -9,7 +9,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/io/crc32c.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "engine/graph/rules.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/ctc/ctc.h"

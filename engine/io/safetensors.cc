@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "engine/io/json.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/parallel/pipeline_trainer.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

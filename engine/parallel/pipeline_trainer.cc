@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/steps/stage_messages.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/base/error.h"
 #include "kernels/devices.h"

@@ -1,5 +1,5 @@
 #include "engine/steps/shard_borders.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 
 #include <algorithm>
 #include <cstring>

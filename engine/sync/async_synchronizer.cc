@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "kernels/base/arithmetic.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/dispatch.h"
 #include "kernels/check/check.h"

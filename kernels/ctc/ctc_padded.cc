@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/device.h"
 #include "kernels/base/error.h"
 #include "kernels/base/packed_host.h"

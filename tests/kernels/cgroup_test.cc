@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <string>
+
+#include "tests/catch.h"
 
 using namespace rondo;
 namespace fs = std::filesystem;

@@ -2,11 +2,11 @@
 // nothing, and of an empty file nothing comes.
 #include "engine/lm/line_reader.h"
 
-#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
+#include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;

@@ -1,7 +1,9 @@
 // What chooses among the models of a run (training.metric), and what follows from it: the best
 // model, patience, averages, and a run that goes on (docs/training.md, The best model).
-#include <catch2/catch.hpp>
 
+#include <tuple>
+
+#include "tests/catch.h"
 #include "tests/train/observed_run.h"
 
 using namespace rondo;

@@ -13,7 +13,7 @@
 #include "engine/data/audio/container_check.h"
 #include "engine/data/audio/resample.h"
 #include "engine/data/features/files.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

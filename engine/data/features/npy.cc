@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo::data {

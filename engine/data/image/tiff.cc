@@ -9,7 +9,7 @@
 
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/image.h"
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo::image {

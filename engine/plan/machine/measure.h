@@ -23,8 +23,8 @@ struct MeasureOptions {
 // The same shapes in the same order each time; Sample::shape tells them apart.
 std::vector<Sample> measure_nodes(const MeasureOptions& options);
 
-// What this machine's memory holds, or what the control group of this process may have of it, and the second-level cache of a core (1 MiB where the system
-// does not tell).
+// What this machine's memory holds, or what the control group of this process may have of it, and
+// the second-level cache of a core (1 MiB where the system does not tell).
 double machine_memory_bytes();
 double core_cache_bytes();
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/base/copy_bytes.h"
+#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/simt/sim/gang.h"
 #include "kernels/simt/sim/mbarrier_sim.h"
