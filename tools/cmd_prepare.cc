@@ -31,6 +31,11 @@ void add_counts(Command& command, int64_t* train, int64_t* dev, int64_t* test, c
   add("--test", test, "test", 1);
 }
 
+void add_overwrite(Command& command, bool* overwrite) {
+  command.add_flag("--overwrite", *overwrite,
+                   "replace manifests that were edited, and keep those as .bak");
+}
+
 void add_speech_demo(Command& parent) {
   Command& command = parent.add_command(
       "speech-demo", "Digit strings and short commands spoken by espeak-ng in several voices");
@@ -46,6 +51,7 @@ void add_speech_demo(Command& parent) {
       .range(0, 4096)
       .type_name("INT")
       .show_default();
+  add_overwrite(command, &o->overwrite);
   command.footer("\nExample:  rondo prepare speech-demo corpus\n");
   command.action([o] {
     o->progress = progress_line("utterances");
@@ -62,6 +68,7 @@ void add_fsdd(Command& parent) {
   command.add_option("--hold-out", o->hold_out, "this speaker in the test set only");
   add_counts(command, &o->train, &o->dev, &o->test, "strings");
   command.add_option("--seed", o->seed, "of what is chosen at random").show_default();
+  add_overwrite(command, &o->overwrite);
   command.footer("\nExample:  rondo prepare fsdd recordings digits --hold-out theo\n");
   command.action([o] {
     o->progress = progress_line("utterances");

@@ -10,6 +10,7 @@
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
+#include "engine/io/signals.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
@@ -30,6 +31,8 @@ struct ListOptions {
   std::string audio_column, text_column, speaker_column, audio_folder, delimiter;
   bool speakers_in_folders = false, features = false;
   std::string replacements;
+  std::string examine = "all", channel = "mix";
+  corpus::Findings findings;      // while the list was made
   std::string preview, config;    // of lines
   std::string direction = "ltr";  // of lines
   PrepareListOptions prepare;
@@ -45,16 +48,41 @@ bool is_mostly_leftwards(const std::map<std::string, int64_t>& characters) {
   return leftwards > rightwards;
 }
 
-int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
+// "left", "right", "mix", or a number from 0.
+int32_t channel_of(const std::string& word) {
+  if (word == "mix") return -1;
+  if (word == "left") return 0;
+  if (word == "right") return 1;
+  return std::stoi(word);
+}
+
+std::string check_channel(const std::string& word) {
+  if (word == "mix" || word == "left" || word == "right") return "";
+  const bool is_number =
+      !word.empty() && word.size() < 4 && word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "" : "expected left, right, mix or a number from 0";
+}
+
+// What to say besides data=DIR for recordings of other rates than the default.
+std::string rate_setting(const DataSummary& s) {
+  const int32_t usual = Config().features.rate;
+  const bool fits = s.fitting_rate == 0 || s.fitting_rate >= usual;
+  return fits ? "" : str(" features.rate=", s.fitting_rate);
+}
+
+int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
   if (o.prepare.dev + o.prepare.test >= 1) {
     throw WrongUsage(str("--dev ", o.prepare.dev, " and --test ", o.prepare.test,
                          " leave nothing to train on: expected shares whose sum is below 1"));
   }
-  const SndfileReader audio;
+  const SndfileReader audio({.stop = [] { return stop_requested(); }});
   const ImageFileReader images;
+  o.prepare.examine = o.examine == "headers" ? Examine::headers : Examine::all;
+  o.prepare.channel = channel_of(o.channel);
   if (!o.replacements.empty()) o.prepare.text.replace = read_replacements(o.replacements);
   const InputKind kind = list.front().kind;
-  const DataSummary s = prepare_list(list, {&audio, &images}, o.prepare);
+  const DataSummary s =
+      prepare_list(std::move(list), {&audio, &images}, o.prepare, std::move(o.findings));
   print_summary(s, kind);
   const char* type = kind == InputKind::features ? " features.type=ready" : "";
   // What is the default for recordings is no net for lines.
@@ -67,8 +95,9 @@ int prepare(ListOptions& o, const std::vector<ListedUtterance>& list) {
     if (std::none_of(s.parts.begin(), s.parts.end(), [&](const auto& p) { return p.name == name; }))
       missing += str(" data.", name, "=");
   }
-  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s\n", o.prepare.out.c_str(),
-              recipe, o.prepare.out.c_str(), missing.c_str(), type, direction.c_str());
+  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s%s\n",
+              o.prepare.out.c_str(), recipe, o.prepare.out.c_str(), missing.c_str(), type,
+              rate_setting(s).c_str(), direction.c_str());
   if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
     std::printf("most letters are written from right to left: train with features.direction=rtl\n");
   }
@@ -89,14 +118,35 @@ void add_list_options(Command& command, ListOptions* o) {
   command.add_flag("--lowercase", p.text.lowercase, "texts in lower case");
   command.add_flag("--strip-punctuation", p.text.strip_punctuation,
                    "texts without punctuation; dashes become spaces, apostrophes in words stay");
-  command.add_flag("--strict", p.strict, "what cannot be used is an error; else it is left out");
+  command.add_flag("--strict", p.strict,
+                   "what cannot be used is an error, once all was looked at; else it is left out");
+  command.add_flag("--overwrite", p.overwrite,
+                   "replace manifests that were edited, and keep those as .bak");
   command.add_option("--seed", p.seed, "of what is drawn for --dev and --test").show_default();
   command.add_option("--threads", p.threads, "that open recordings; 0: one per CPU")
       .range(0, 4096)
       .type_name("INT");
 }
 
-using Lister = std::function<std::vector<ListedUtterance>(const ListOptions&)>;
+// What is of sound alone.
+void add_sound_options(Command& command, ListOptions* o) {
+  command
+      .add_option(
+          "--examine", o->examine,
+          "all: decode the recordings, of more than 20,000 so many that are drawn; headers: "
+          "read their headers alone")
+      .one_of({"all", "headers"})
+      .show_default();
+  command
+      .add_option("--channel", o->channel,
+                  "of recordings with several: left, right, mix (their mean), or a number from 0")
+      .check(check_channel)
+      .show_default();
+  command.add_flag("--salvage", o->prepare.salvage,
+                   "write what there is of recordings that are cut off, and use it");
+}
+
+using Lister = std::function<std::vector<ListedUtterance>(ListOptions&)>;
 
 // A layout that is a folder.
 Command& add_folder_layout(Command& parent, const char* name, const char* what, const char* dir,
@@ -106,6 +156,7 @@ Command& add_folder_layout(Command& parent, const char* name, const char* what, 
   command.add_option("dir", o->prepare.source, dir).required();
   command.add_option("out", o->prepare.out, "folder of the manifests").required();
   add_list_options(command, o.get());
+  if (std::string_view(name) != "lines") add_sound_options(command, o.get());
   command.footer(str("\nExample:  rondo prepare ", name, " data mine --lowercase\n"));
   command.action([o, list] {
     o->prepare.progress = progress_line("recordings");
@@ -116,11 +167,12 @@ Command& add_folder_layout(Command& parent, const char* name, const char* what, 
 
 void add_folder(Command& parent) {
   auto o = std::make_shared<ListOptions>();
-  Command& command = add_folder_layout(
-      parent, "folder", "Manifests for recordings with a .txt beside each",
-      "folder of recordings and texts, at any depth", o, [](const ListOptions& given) {
-        return corpus::list_folder(given.prepare.source, given.speakers_in_folders);
-      });
+  Command& command =
+      add_folder_layout(parent, "folder", "Manifests for recordings with a .txt beside each",
+                        "folder of recordings and texts, at any depth", o, [](ListOptions& given) {
+                          return corpus::list_folder(given.prepare.source,
+                                                     given.speakers_in_folders, &given.findings);
+                        });
   command.add_flag("--speakers-in-folders", o->speakers_in_folders,
                    "the folder that a recording is in names its speaker");
 }
@@ -154,7 +206,7 @@ int prepare_lines(ListOptions& o) {
   // Columns of a line that is written downwards lie across the page.
   if (o.prepare.direction == LineDirection::downwards)
     for (ListedUtterance& u : list) u.region.baseline.clear();
-  const int code = prepare(o, list);
+  const int code = prepare(o, std::move(list));
   if (config) {
     draw_line_preview(*config, o.prepare.out + "/train.jsonl", o.preview);
     std::printf("%s: what a network sees of them\n", o.preview.c_str());
@@ -198,7 +250,7 @@ char delimiter_of(const ListOptions& o, const std::string& file) {
   if (o.delimiter == "bar") return '|';
   if (o.delimiter == "semicolon") return ';';
   if (o.delimiter == "comma") return ',';
-  return file.ends_with(".tsv") ? '\t' : ',';
+  return file.ends_with(".tsv") || file.ends_with(".tsv.gz") ? '\t' : '\0';
 }
 
 void add_csv(Command& parent) {
@@ -214,9 +266,12 @@ void add_csv(Command& parent) {
   command.add_option("--speaker-column", o->speaker_column, "column of the speakers");
   command.add_option("--audio-folder", o->audio_folder,
                      "what paths are relative to; default: the folder of the table");
-  command.add_option("--delimiter", o->delimiter, "default: tab for .tsv, otherwise comma")
+  command
+      .add_option("--delimiter", o->delimiter,
+                  "default: tab for .tsv, otherwise the one that the first line has")
       .one_of({"comma", "tab", "bar", "semicolon"});
   add_list_options(command, o.get());
+  add_sound_options(command, o.get());
   command.footer(
       "\nExample:  rondo prepare csv clips.csv mine --audio-column file --text-column sentence\n");
   command.action([o] {
@@ -241,6 +296,7 @@ void add_files_layout(Command& parent, const char* name, const char* what, const
   command.add_option("out", o->prepare.out, "folder of the manifests").required();
   command.add_option("files", o->sources, files).required();
   add_list_options(command, o.get());
+  add_sound_options(command, o.get());
   command.footer(str("\nExample:  rondo prepare ", name, " mine ", example, "\n"));
   command.action([o, list] {
     o->prepare.progress = progress_line("recordings");
@@ -286,6 +342,12 @@ void add_prepare_lists(Command& parent) {
       "clips/train.csv clips/dev.csv clips/test.csv",
       [](const ListOptions& o) { return list_table(corpus::deep_speech(o.sources)); });
   add_kaldi(parent);
+  add_files_layout(
+      parent, "nemo", "Manifests for manifests of NeMo, looked at and divided",
+      "JSON lines with audio_filepath and text; train=FILE, dev=FILE, test=FILE say what each is "
+      "for, else their names",
+      "train_manifest.json dev_manifest.json",
+      [](const ListOptions& o) { return corpus::list_nemo(o.sources); });
   add_files_layout(
       parent, "tar", "Manifests for recordings in tar archives, which are read where they are",
       "archives with a .txt or .json beside each recording; a folder: the .tar files in it",

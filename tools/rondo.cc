@@ -13,6 +13,7 @@
 #include <string>
 
 #include "comm/base/error.h"
+#include "engine/io/printable.h"
 #include "engine/io/signals.h"
 #include "engine/reduce/ranks.h"
 #include "kernels/base/error.h"
@@ -88,7 +89,9 @@ int main(int argc, char** argv) {
   rondo::add_plan(line);
   const auto tell = [](const char* message) {
     rondo::give_way_to_stop();
-    std::fprintf(stderr, "rondo: %s\n", message);
+    // A message may hold names of files, and whatever is in a file.
+    const std::string shown = rondo::printable(message, rondo::LineBreaks::kept);
+    std::fprintf(stderr, "rondo: %s\n", shown.c_str());
     return 1;
   };
   try {

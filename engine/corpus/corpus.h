@@ -5,8 +5,8 @@
 //   wav/*.wav                            mono, 16 bit
 //
 // It is written into a temporary folder beside `out` and renamed, so `out` is never half a corpus.
-// An earlier corpus of the same kind is replaced; any other folder that is not empty is left alone
-// and refused.
+// An earlier corpus of the same kind is replaced, unless somebody has edited its manifests or put
+// something there; any other folder that is not empty is left alone and refused.
 //
 // Random choices are a pure function of the seed and of what is chosen for: neither the number of
 // threads nor the order of work shows in the result.
@@ -51,6 +51,7 @@ struct PrepareFsddOptions {
   int64_t dev = 200;
   int64_t test = 300;
   uint64_t seed = 1;
+  bool overwrite = false;  // manifests that were edited are replaced, and kept beside
   CorpusProgress progress;
 };
 CorpusReport prepare_fsdd(const PrepareFsddOptions& options);
@@ -68,6 +69,7 @@ struct PrepareSpeechDemoOptions {
   uint64_t seed = 1;
   int threads = 0;  // 0: as many as there are CPUs
   std::string program = "espeak-ng";
+  bool overwrite = false;  // manifests that were edited are replaced, and kept beside
   CorpusProgress progress;
 };
 CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options);

@@ -2,14 +2,18 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/corpus/corpus.h"
 #include "engine/data/manifest.h"
+#include "engine/io/json.h"
 #include "engine/io/signals.h"
 
 namespace rondo::corpus {
@@ -23,8 +27,11 @@ struct Split {
 class CorpusFolder {
  public:
   // `kind` goes into corpus.json. Throws InputError if `out` is there and may not be replaced, or
-  // the folder `read_from` lies in it.
-  CorpusFolder(const std::string& out, std::string_view kind, const std::string& read_from = "");
+  // the folder `read_from` lies in it: if it holds what is no part of a corpus of this kind, or a
+  // manifest that was edited since it was written. With `overwrite` such a manifest is replaced,
+  // and kept as train.jsonl.bak, .bak-2, ...; later corpora leave those where they are.
+  CorpusFolder(const std::string& out, std::string_view kind, const std::string& read_from = "",
+               bool overwrite = false);
   // Removes what was not committed, as a signal does that ends the process.
   ~CorpusFolder();
   CorpusFolder(const CorpusFolder&) = delete;
@@ -37,16 +44,29 @@ class CorpusFolder {
   // Where the corpus will be, absolute.
   const std::filesystem::path& final_path() const { return out_; }
 
-  // Writes the manifests and corpus.json (`description`: a JSON object) and renames. An earlier
-  // corpus at this place is gone afterwards. Recordings are not synced to the disk one by one:
-  // after a power failure, make the corpus again.
+  // Writes the manifest of a split, which may be too long to be in memory: entry(i) for each i
+  // below `count`, which is not 0.
+  void write_split(const std::string& name, int64_t count,
+                   const std::function<ManifestEntry(int64_t)>& entry);
+  // Writes corpus.json (`description`: a JSON object) and renames. An earlier corpus at this place
+  // is gone afterwards. Recordings are not synced to the disk one by one: after a power failure,
+  // make the corpus again.
+  CorpusReport commit(const std::string& description);
+  // The same with these manifests; one without an entry is not written.
   CorpusReport commit(const std::vector<Split>& splits, const std::string& description);
 
  private:
-  void check_replaceable() const;
+  // The names of what has to be kept, as it is or under another name.
+  std::vector<std::pair<std::string, std::string>> check_replaceable() const;
 
+  [[noreturn]] void fail_foreign(const std::string& name) const;
+  void require_own_files(const Json& description) const;
+
+  bool overwrite_ = false;
   std::string kind_, given_;  // `out` as it was given
   std::filesystem::path out_, temporary_;
+  std::vector<SplitReport> written_;
+  std::map<std::string, int64_t> checksums_;  // of the manifests
   std::optional<RemovedIfStopped> unfinished_;
 };
 

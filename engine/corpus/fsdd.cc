@@ -276,7 +276,7 @@ CorpusReport prepare_fsdd(const PrepareFsddOptions& options) {
                         {"dev", options.dev, trained, {dev_begin, takes}},
                         {"test", options.test, tested, {0, test_takes}}};
 
-  CorpusFolder folder(options.out, "fsdd", options.recordings);
+  CorpusFolder folder(options.out, "fsdd", options.recordings, options.overwrite);
   folder.make_folder("wav");
   std::vector<Split> splits;
   int64_t done = 0;

@@ -9,8 +9,8 @@
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/corpus_folder.h"
 #include "engine/corpus/phrases.h"
-#include "engine/corpus/run_program.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/audio/run_program.h"
 #include "engine/data/features/random.h"
 #include "engine/io/json.h"
 #include "kernels/base/cpu/parallel.h"
@@ -96,7 +96,7 @@ std::vector<float> speak(const PrepareSpeechDemoOptions& options, Utterance& u) 
   using std::chrono::seconds;
   const int64_t words_per_minute = 140 + u.random.below(51);
   const int64_t pitch = 30 + u.random.below(41);
-  const corpus::ProgramOutput output = corpus::run_program(
+  const ProgramOutput output = run_program(
       options.program,
       {"-v", u.voice.name, "-s", std::to_string(words_per_minute), "-p", std::to_string(pitch),
        "-z", "--stdout", u.text},
@@ -202,7 +202,7 @@ CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options) {
   std::vector<Utterance> dev = planner.plan("dev", options.dev, 0.1, seen_voices);
   std::vector<Utterance> train = planner.plan("train", options.train, 1.0, seen_voices);
 
-  CorpusFolder folder(options.out, "speech-demo");
+  CorpusFolder folder(options.out, "speech-demo", "", options.overwrite);
   folder.make_folder("wav");
   const int64_t total = options.train + options.dev + options.test;
   int64_t done = 0;

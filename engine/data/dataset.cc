@@ -184,6 +184,7 @@ void ManifestDataset::measure(Item& item, int32_t& dim) const {
                e.duration ? str(" and duration ", *e.duration, " s leave") : " leaves",
                " no samples of its ", info.seconds(), " s");
   require_duration(e, info);
+  item.sample_rate = info.sample_rate;
   item.samples = (range.count * rate + info.sample_rate - 1) / info.sample_rate;
 }
 
@@ -459,6 +460,13 @@ double ManifestDataset::seconds(int64_t i) const {
   const Item& it = item(i);
   if (it.entry.kind != InputKind::recording) return 0;
   return static_cast<double>(it.samples) / extractor_->config().sample_rate;
+}
+
+std::map<int32_t, int64_t> ManifestDataset::rates() const {
+  std::map<int32_t, int64_t> counts;
+  for (const Item& item : items_)
+    if (item.sample_rate > 0) ++counts[item.sample_rate];
+  return counts;
 }
 
 double ManifestDataset::total_seconds() const {

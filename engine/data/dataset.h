@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -140,6 +141,8 @@ class ManifestDataset final : public Dataset {
   int32_t classes() const { return classes_; }
   double seconds(int64_t i) const;  // of a recording; 0 for all else
   double total_seconds() const;
+  // Of recordings whose lengths were not taken from the manifest: how many have which rate, Hz.
+  std::map<int32_t, int64_t> rates() const;
   void set_global_cmvn(GlobalCmvn cmvn) { options_.global_cmvn = std::move(cmvn); }
 
  private:
@@ -147,7 +150,8 @@ class ManifestDataset final : public Dataset {
     ManifestEntry entry;
     std::vector<int32_t> labels;
     uint64_t key = 0;
-    int64_t samples = 0;  // of a recording, at the model's rate
+    int64_t samples = 0;      // of a recording, at the model's rate
+    int32_t sample_rate = 0;  // its own; 0: not known
     int64_t ready_frames = 0;
     ImageInfo image;
   };

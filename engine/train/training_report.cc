@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "engine/data/audio/bandwidth.h"
 #include "engine/io/file.h"
 #include "engine/io/resident_memory.h"
 #include "engine/report/charts.h"
@@ -177,6 +178,47 @@ void TrainingReport::problems(const ManifestDataset& data, const std::string& ma
         {"event", std::string("left_out")}, {"where", p.where}, {"what", p.what}};
     log(fields);
   }
+}
+
+void TrainingReport::rates(const ManifestDataset& data, const std::string& manifest,
+                           const AudioReader* audio) {
+  const int32_t rate = config_.features.rate;
+  if (rank_ != 0 || input_kind(config_.features.type) != InputKind::recording) return;
+  int64_t below = 0;
+  int32_t lowest = rate;
+  for (const auto& [own, count] : data.rates()) {
+    if (own < rate) below += count;
+    lowest = std::min(lowest, own);
+  }
+  if (below > 0) {
+    message(str("warning: ", manifest, ": ", below, " of ", data.size(),
+                " recordings have less than ", rate,
+                " Hz, the model's features.rate: nothing is in the upper part of what it ",
+                "hears; features.rate=", lowest, " fits all"));
+    return;
+  }
+  // A few from all over the data tell whether they were made from a lower rate.
+  constexpr int64_t looked_at = 16;
+  int64_t narrow = 0, heard = 0;
+  int32_t made_from = rate;
+  for (int64_t n = 0; audio && n < std::min(looked_at, data.size()); ++n) {
+    const ManifestEntry& e = data.entry(n * data.size() / std::min(looked_at, data.size()));
+    double hertz = 0;
+    try {
+      hertz = bandwidth_of(audio->read(e.file(), rate, e.segment()).samples, rate);
+    } catch (const InputError&) {
+      continue;  // it is said in its turn
+    }
+    if (hertz == 0) continue;
+    ++heard;
+    narrow += true_rate(rate, hertz) < rate;
+    made_from = std::min(made_from, true_rate(rate, hertz));
+  }
+  if (2 * narrow <= heard) return;
+  message(str("warning: ", manifest, ": ", narrow, " of ", heard,
+              " recordings that were looked at have nothing in the upper part of what the model ",
+              "hears, as if made from ", made_from, " Hz; features.rate=", made_from,
+              " fits them"));
 }
 
 void TrainingReport::unwritable(const Unwritable& text, const std::string& manifest) {

@@ -55,6 +55,8 @@ class TrainingReport {
   // Into the log: what is planned, in bytes, and what is resident now.
   void memory(const TrainingState& state, size_t activations);
   void problems(const ManifestDataset& data, const std::string& manifest);
+  // Recordings of a lower rate than the model's, or with nothing in the upper part of theirs.
+  void rates(const ManifestDataset& data, const std::string& manifest, const AudioReader* audio);
   // What no training makes the model write of these references; nothing where there is none.
   void unwritable(const Unwritable& text, const std::string& manifest);
   void step(const TrainingState& state, const StepResult& result, double rate, double epoch,

@@ -235,7 +235,10 @@ class Setup {
     if (config_.task == Task::ctc) s_.alphabet = std::make_shared<Alphabet>(alphabet(training));
     const TextEncoder* text = s_.alphabet.get();
     s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), text);
-    if (report_) report_->problems(*s_.train, config_.data.train);
+    if (report_) {
+      report_->problems(*s_.train, config_.data.train);
+      report_->rates(*s_.train, config_.data.train, options_.audio);
+    }
     require_apart_from_data(options_, *s_.train);
     if (!config_.data.dev.empty()) {
       s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, readers(), text);

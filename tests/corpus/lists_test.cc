@@ -1,17 +1,20 @@
 // Manifests for data sets as people have them.
+#include <sys/stat.h>
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/list_corpus.h"
+#include "engine/corpus/lists/read_text.h"
 #include "engine/corpus/lists/tar.h"
-#include "engine/corpus/run_program.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/audio/run_program.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
+#include "engine/io/printable.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/kaldi_golden.h"
@@ -22,9 +25,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
+using corpus::CsvReader;
 using corpus::CsvRow;
+using corpus::Finding;
 using corpus::ListedUtterance;
-using corpus::parse_csv;
+using corpus::Quoting;
 
 class Data {
  public:
@@ -64,10 +69,13 @@ class Data {
   TemporaryFolder folder_;
 };
 
+// What is wrong with a row stands for its fields.
 std::vector<std::vector<std::string>> fields(const std::string& text, char delimiter = ',',
-                                             bool quotes = true) {
+                                             Quoting quoting = Quoting::doubled) {
   std::vector<std::vector<std::string>> all;
-  for (const CsvRow& row : parse_csv(text, delimiter, quotes, "t.csv")) all.push_back(row.fields);
+  CsvReader reader(text, delimiter, quoting);
+  for (CsvRow row; reader.next(row);)
+    all.push_back(row.problem.empty() ? row.fields : std::vector<std::string>{"! " + row.problem});
   return all;
 }
 
@@ -95,13 +103,73 @@ std::vector<ListedUtterance> spoken(const Data& data, int speakers, int each) {
 TEST_CASE("CSV as RFC 4180 has it", "[csv]") {
   CHECK(fields("a,b\n1,2\n") == Rows{{"a", "b"}, {"1", "2"}});
   CHECK(fields("a,b\r\n1,2") == Rows{{"a", "b"}, {"1", "2"}});
-  CHECK(fields("\xef\xbb\xbf"
-               "a,b\n\n,\n") == Rows{{"a", "b"}, {"", ""}});
+  CHECK(fields("a,b\r1,2\r") == Rows{{"a", "b"}, {"1", "2"}});  // an old Macintosh
+  CHECK(fields("a,b\n\n  \n,\n") == Rows{{"a", "b"}, {"", ""}});
   CHECK(fields("\"x, \"\"y\"\"\nz\",2\n3,\"\"\n") == Rows{{"x, \"y\"\nz", "2"}, {"3", ""}});
-  CHECK(fields("a\t\"b\tc", '\t', false) == Rows{{"a", "\"b", "c"}});
-  CHECK(parse_csv("a\n\"b\nc\"\nd\n", ',', true, "t")[2].line == 4);
-  CHECK_THROWS_WITH(fields("a\n\"b"), Contains("t.csv:2: a quote is opened and not closed"));
-  CHECK_THROWS_WITH(fields("\"b\"c,d"), Contains("t.csv:1: a quoted field is followed by 'c'"));
+  CHECK(fields("a\t\"b\tc", '\t', Quoting::none) == Rows{{"a", "\"b", "c"}});
+  CHECK(fields("a, \"b, c\" ,d\n") == Rows{{"a", "b, c", "d"}});
+  CHECK(fields("a,say \"no\",5\" long\n") == Rows{{"a", "say \"no\"", "5\" long"}});
+  CHECK(fields("\"a\\\"b\\\\\",c\n", ',', Quoting::backslash) == Rows{{"a\"b\\", "c"}});
+  CsvReader reader("a\n\"b\nc\"\nd\n", ',', Quoting::doubled);
+  CsvRow row;
+  for (const int line : {1, 2, 4}) {
+    REQUIRE(reader.next(row));
+    CHECK(row.line == line);
+  }
+}
+
+TEST_CASE("a quote that does not fit costs its row and no other", "[csv]") {
+  CHECK(fields("a,1\nb,\"2\nc,3\nd,4\n") ==
+        Rows{{"a", "1"}, {"! a quote is opened and not closed"}, {"c", "3"}, {"d", "4"}});
+  // The next quote in the file closes it, many lines further down.
+  CHECK(fields("b,\"2\nc,3\nd,\"4\"\n") ==
+        Rows{{"! a quoted field is followed by '4'"}, {"c", "3"}, {"d", "4"}});
+  CHECK(fields("\"b\"c,d\ne,f\n") == Rows{{"! a quoted field is followed by 'c'"}, {"e", "f"}});
+}
+
+TEST_CASE("the way of quoting is the one by which the fewest rows are wrong", "[csv]") {
+  CHECK(quoting_of("a,b\n1,2\n", ',') == Quoting::doubled);
+  CHECK(quoting_of("a,b\n1,\"say \"\"no\"\"\"\n", ',') == Quoting::doubled);
+  CHECK(quoting_of("a,b\n1,\"say \\\"no, no\\\"\"\n", ',') == Quoting::backslash);
+  CHECK(quoting_of("a,b\n\"C:\\dir\\\",\"x\"\n", ',') == Quoting::doubled);
+  CHECK(quoting_of("a,b\n1,\"No\" he said\n", ',') == Quoting::none);
+  // One bad row among well quoted ones is a bad row.
+  CHECK(quoting_of("a,b\n1,\"No\" he said\n2,\"x\"\n", ',') == Quoting::doubled);
+}
+
+TEST_CASE("text files in UTF-16, with marks, compressed", "[lists]") {
+  using corpus::decoded_text;
+  const std::string zero(1, '\0');
+  CHECK(decoded_text("\xef\xbb\xbf"
+                     "a\n",
+                     "x") == "a\n");
+  const std::string low =
+      "a" + zero + "\xe9" + zero + "\xac\x20" + std::string("\x3d\xd8\0\xde", 4);
+  const std::string text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+  CHECK(decoded_text("\xff\xfe" + low, "x") == text);
+  std::string high = low;
+  for (size_t i = 0; i + 1 < high.size(); i += 2) std::swap(high[i], high[i + 1]);
+  CHECK(decoded_text("\xfe\xff" + high, "x") == text);
+  CHECK(decoded_text("a" + zero + "b" + zero, "x") == "ab");
+  // What is not UTF-16 stays no UTF-8, for who reads it to say so.
+  CHECK(decoded_text(std::string("\xff\xfe\x3d\xd8", 4), "x") == "\xed\xa0\xbd");
+  CHECK(decoded_text("caf\xe9", "x") == "caf\xe9");
+  const Data d;
+  d.text("a.txt", "one\n");
+  const auto packed = [&](const std::string& content) {
+    d.text("p.txt", content);
+    fs::remove(d.path("p.txt.gz"));
+    REQUIRE(run_program("gzip", {d.path("p.txt")}, std::chrono::seconds(20), "").status == 0);
+    return data::read_regular_file(d.path("p.txt.gz"));
+  };
+  const std::string one = packed("one\n"), two = packed(std::string(200000, 'x'));
+  CHECK(decoded_text(one + two, "x") == "one\n" + std::string(200000, 'x'));
+  CHECK(corpus::read_text(d.path("p.txt")) == std::string(200000, 'x'));
+  CHECK_THROWS_WITH(decoded_text(one.substr(0, 15), "x.gz"),
+                    Contains("x.gz: the compressed file ends too early"));
+  std::string damaged = two;
+  damaged[two.size() / 2] ^= 0x55;
+  CHECK_THROWS_WITH(decoded_text(damaged, "x.gz"), Contains("x.gz: "));
 }
 
 TEST_CASE("recordings with a text beside each", "[lists]") {
@@ -109,18 +177,81 @@ TEST_CASE("recordings with a text beside each", "[lists]") {
   d.recording("a.wav");
   d.text("a.txt", "  one\n");
   d.recording("deep/er/b.WAV");
-  d.text("deep/er/b.txt", "two");
+  d.text("deep/er/b.TXT", "two");
   d.recording("c.wav");
   d.text("notes.txt", "no recording");
-  const auto list = corpus::list_folder(d.path(""), true);
-  REQUIRE(list.size() == 3);
-  CHECK(list[0].text == "one");
+  d.text("README", "neither");
+  d.text("._a.wav", "what macOS leaves");
+  corpus::Findings findings;
+  const auto list = corpus::list_folder(d.path(""), true, &findings);
+  REQUIRE(list.size() == 4);
+  CHECK(list[0].text_file == fs::canonical(d.path("a.txt")));
   CHECK_FALSE(list[1].has_text);
   CHECK(list[2].file.path == fs::canonical(d.path("deep/er/b.WAV")));
+  CHECK(list[2].text_file == fs::canonical(d.path("deep/er/b.TXT")));
   CHECK(list[2].speaker == "er");
+  CHECK(list[3].finding == Finding::text_alone);
+  CHECK_THAT(list[3].problem, Contains("notes.txt: no recording goes with it"));
+  CHECK(findings.of(Finding::passed_over).count == 2);
+  CHECK(findings.left_out() == 0);
   CHECK_THROWS_WITH(corpus::list_folder(d.path("none")), Contains("cannot be read as a folder"));
   d.text("empty/x.txt", "");
   CHECK_THROWS_WITH(corpus::list_folder(d.path("empty")), Contains("holds no recordings"));
+}
+
+TEST_CASE("in a folder the content decides, and nothing is passed over in silence", "[lists]") {
+  const Data d;
+  for (const char* name : {"a.wav", "twice.wav", "turned.wav", "named"}) d.recording(name);
+  d.text("a.txt", "one");
+  d.text("named.txt", "no ending");
+  d.text("twice.txt", "two");
+  fs::copy_file(d.path("twice.wav"), d.path("twice.flac"));
+  // Sound that is called a text, and its text that is called a recording.
+  fs::rename(d.path("turned.wav"), d.path("turned.txt"));
+  d.text("turned.wav", "three");
+  d.recording("lone.wav");
+  fs::rename(d.path("lone.wav"), d.path("lone.txt"));
+  fs::create_symlink("gone.wav", d.path("link.wav"));
+  fs::create_symlink("loop.wav", d.path("loop.wav"));
+  REQUIRE(::mkfifo(d.path("pipe.wav").c_str(), 0600) == 0);
+  PrepareListOptions o;
+  o.dev = o.test = 0;
+  const DataSummary s = d.prepare(corpus::list_folder(d.path("")), o);
+  std::set<std::string> used;
+  for (const ManifestEntry& e : d.manifest("train"))
+    used.insert(str(e.path_as_written, " ", *e.text));
+  CHECK(used == std::set<std::string>{"../data/a.wav one", "../data/named no ending",
+                                      "../data/turned.txt three", "../data/twice.wav two"});
+  CHECK(s.findings.of(Finding::same_name).count == 1);
+  CHECK_THAT(s.findings.of(Finding::same_name).examples[0].what,
+             Contains("twice.flac: twice.wav has the same name"));
+  CHECK(s.findings.of(Finding::dangling_link).count == 2);
+  CHECK_THAT(s.findings.of(Finding::dangling_link).examples[0].what,
+             Contains("link.wav: leads to 'gone.wav', where no file is"));
+  CHECK(s.findings.of(Finding::no_file).count == 1);
+  CHECK(s.findings.of(Finding::no_text).count == 1);
+  CHECK(s.findings.left_out() == 5);
+  CHECK(s.listed == 9);
+}
+
+TEST_CASE("names with control characters are written out", "[lists]") {
+  CHECK(printable("a\x1b[31m\n\tb\x7f") == "a\\x1b[31m\\n\\tb\\x7f");
+  CHECK(printable("a\n\tb\r", LineBreaks::kept) == "a\n\tb\\r");
+  CHECK(printable("caf\xe9 \xc3\xa9 \xed\xa0\x80 \xf0\x9f\x98\x80") ==
+        "caf\\xe9 \xc3\xa9 \\xed\\xa0\\x80 \xf0\x9f\x98\x80");
+  CHECK(printable("\xe2\x80\xae"
+                  "abc\xc2\x85\xef\xbb\xbf\xf3\xa0\x81\x81") ==
+        "\\u202eabc\\u0085\\ufeff\\U000e0041");
+  CHECK(printable("\xd9\x86\xe2\x80\x8c\xd9\x85") == "\xd9\x86\xe2\x80\x8c\xd9\x85");  // a joiner
+  CHECK(printable_start("\xc3\xa9\xc3\xa9\xc3\xa9", 3) == "\xc3\xa9...");
+  const Data d;
+  d.recording("good.wav");
+  d.text("good.txt", "x");
+  d.text("bad\x1b]0;me\x07\n.wav", "no sound");
+  d.text("bad\x1b]0;me\x07\n.txt", "x");
+  const DataSummary s = d.prepare(corpus::list_folder(d.path("")));
+  CHECK_THAT(s.findings.of(Finding::unreadable).examples.at(0).what,
+             Contains("bad\\x1b]0;me\\x07\\n.wav: is not audio"));
 }
 
 TEST_CASE("a table of any columns", "[lists]") {
@@ -141,6 +272,82 @@ TEST_CASE("a table of any columns", "[lists]") {
   layout.text = {"sentence"};
   CHECK_THROWS_WITH(list_table(layout),
                     Contains("t.csv: has no column 'sentence', it has who, file, said"));
+  layout.text = {"siad"};
+  CHECK_THROWS_WITH(list_table(layout), Contains("did you mean 'said'?"));
+  d.text("t.csv", "who;file;said\n");
+  CHECK_THROWS_WITH(list_table(layout), Contains("divided otherwise: --delimiter semicolon"));
+  layout.text = {"said"};
+  d.text("t.csv", "file,said,said\n");
+  CHECK_THROWS_WITH(list_table(layout), Contains("t.csv: has two columns 'said', expected one"));
+}
+
+TEST_CASE("what is wrong with a row of a table costs that row", "[lists]") {
+  const Data d;
+  corpus::TableLayout layout;
+  layout.files = {{d.path("t.csv"), ""}};
+  layout.audio = "file";
+  layout.text = {"text"};
+  const auto listed = [&](const std::string& table) {
+    d.text("t.csv", table);
+    std::vector<std::string> all;
+    for (const ListedUtterance& u : list_table(layout)) {
+      const std::string place = u.where.substr(u.where.rfind(':') + 1);
+      std::string notes;
+      for (const auto& note : u.notes) notes += str(" + ", kind_of(note.finding).key);
+      all.push_back(u.problem.empty() ? str(place, " ", fs::path(u.file.path).filename().string(),
+                                            "=", u.text, notes)
+                                      : str(place, " ", kind_of(u.finding).key, ": ", u.problem));
+    }
+    return all;
+  };
+  using Entries = std::vector<std::string>;
+  // The comma that nobody quoted: the text is the last column, and its own.
+  CHECK(listed("file,text\na.wav,one, two\nb.wav,three\n") ==
+        Entries{"2 a.wav=one, two + joined-text", "3 b.wav=three"});
+  CHECK(listed("file,text,who\na.wav,one, two,ben\nb.wav,three,ben\nc.wav,four\n") ==
+        Entries{"2 wrong-fields: has 4 fields, expected 3, as the first line has", "3 b.wav=three",
+                "4 wrong-fields: has 2 fields, expected 3, as the first line has"});
+  // What spreadsheets leave behind the last column.
+  CHECK(listed("file,text\na.wav,one,,\n") == Entries{"2 a.wav=one"});
+  CHECK(listed(" file ,text \n a.wav , one \n") == Entries{"2 a.wav=one"});
+  CHECK(listed("file,text\n,one\nb.wav,two\n") ==
+        Entries{"2 names-nothing: names no recording in column 'file'", "3 b.wav=two"});
+  CHECK(listed("file,text\na.wav,\"one\nb.wav,two\n") ==
+        Entries{"2 bad-row: a quote is opened and not closed", "3 b.wav=two"});
+  CHECK(listed("file,text\ra.wav,one\r") == Entries{"2 a.wav=one"});
+  const std::string zero(1, '\0');
+  std::string wide = "\xff\xfe";
+  for (const char c : std::string("file,text\r\na.wav,\"x, y\"\r\n")) wide += c + zero;
+  CHECK(listed(wide) == Entries{"2 a.wav=x, y"});
+  layout.delimiter = 0;
+  CHECK(listed("file;text\na.wav;1,5\n") == Entries{"2 a.wav=1,5"});
+  CHECK(listed("file\ttext\na.wav\tone\n") == Entries{"2 a.wav=one"});
+  CHECK(listed("sep=|\r\nfile|text\r\na.wav|one\r\n") == Entries{"3 a.wav=one"});
+  REQUIRE(run_program("gzip", {d.path("t.csv")}, std::chrono::seconds(20), "").status == 0);
+  CHECK(list_table(layout).at(0).text == "one");
+}
+
+TEST_CASE("manifests of NeMo, where a bad line costs that line", "[lists]") {
+  const Data d;
+  d.text("train.json",
+         "{\"audio_filepath\": \"a.wav\", \"text\": \"one\", \"duration\": 9}\n"
+         "{\"audio_filepath\": \"b.wav\", \"text\": \"two\", \"offset\": 1.5, \"duration\": 2, "
+         "\"speaker\": 7}\n\n"
+         "{\"audio_filepath\": \"c.wav\"}\nno json\n[1]\n{\"text\": \"x\"}\n"
+         "{\"audio_filepath\": \"d.wav\", \"offset\": -1}\n");
+  const auto list = corpus::list_nemo({d.path("train.json")});
+  REQUIRE(list.size() == 7);
+  CHECK(list[0].file.path == d.path("a.wav"));
+  CHECK(list[0].duration == -1);  // it is measured
+  CHECK(list[0].split == "train");
+  CHECK(list[1].offset == 1.5);
+  CHECK(list[1].duration == 2);
+  CHECK(list[1].speaker == "7");
+  CHECK_FALSE(list[2].has_text);
+  CHECK(list[3].where == str(d.path("train.json"), ":5"));
+  for (size_t i = 3; i < 7; ++i) CHECK(list[i].finding == Finding::bad_line);
+  CHECK_THAT(list[3].problem, Contains("is not valid JSON"));
+  CHECK_THAT(list[6].problem, Contains("\"offset\" is -1, expected a number of seconds"));
 }
 
 TEST_CASE("Common Voice, LJSpeech and DeepSpeech", "[lists]") {
@@ -213,11 +420,25 @@ TEST_CASE("a data directory of Kaldi", "[lists]") {
            {"u1 r1 0", "expected UTTERANCE RECORDING BEGIN END"},
            {"u1 r1 x 1", "'x' is no time"},
            {"u1 r1 2 1", "ends at 1 s, which is not after 2 s"}}) {
-    d.text("k/segments", line);
-    CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k")), Contains(str("segments:1: ", says)));
+    d.text("k/segments", line + "\nu2 r2 1 -1\n");
+    const auto some = corpus::list_kaldi(d.path("k"));
+    REQUIRE(some.size() >= 2);
+    CHECK(some[0].where.ends_with("segments:1"));
+    CHECK(some[0].finding == Finding::bad_line);
+    CHECK_THAT(some[0].problem, Contains(says));
+    CHECK(some[1].problem.empty());
   }
-  d.text("k/wav.scp", "r1 sph2pipe -f wav x.sph |\n");
-  CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k")), Contains("is the output of a command"));
+  fs::remove(d.path("k/segments"));
+  d.text("k/wav.scp", "r1 sph2pipe -f wav x.sph |\nr2 /w/2.wav\nr2 /w/3.wav\nr4\n");
+  d.text("k/text", "r2 two\nr2 three\nr9 nine\n");
+  std::map<std::string, Finding> found;
+  for (const ListedUtterance& u : corpus::list_kaldi(d.path("k")))
+    if (!u.problem.empty()) found[u.where.substr(u.where.rfind('/') + 1)] = u.finding;
+  CHECK(found == std::map<std::string, Finding>{{"wav.scp:1", Finding::command},
+                                                {"wav.scp:3", Finding::doubled},
+                                                {"wav.scp:4", Finding::names_nothing},
+                                                {"text:2", Finding::doubled_otherwise},
+                                                {"text:3", Finding::text_alone}});
 }
 
 TEST_CASE("features that Kaldi has made", "[lists]") {
@@ -258,10 +479,10 @@ TEST_CASE("features that Kaldi has made", "[lists]") {
   CHECK(corpus::list_kaldi(d.path("k"))[0].kind == InputKind::recording);
   CHECK(corpus::list_kaldi(d.path("k"), true)[0].kind == InputKind::features);
   d.text("k/feats.scp", "FM /f.ark\n");
-  CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k"), true),
-                    Contains("feats.scp:1: '/f.ark' is no matrix in an archive"));
+  CHECK_THAT(corpus::list_kaldi(d.path("k"), true).at(0).problem,
+             Contains("'/f.ark' is no matrix in an archive"));
   d.text("k/feats.scp", "FM copy-feats ark:x ark:- |\n");
-  CHECK_THROWS_WITH(corpus::list_kaldi(d.path("k"), true), Contains("output of a command"));
+  CHECK_THAT(corpus::list_kaldi(d.path("k"), true).at(0).problem, Contains("output of a command"));
 }
 
 TEST_CASE("recordings in tar archives are read where they are", "[lists]") {
@@ -278,7 +499,7 @@ TEST_CASE("recordings in tar archives are read where they are", "[lists]") {
     INFO(format);
     const std::string archive = d.path(format + ".tar");
     const auto tar = [&](std::vector<std::string> arguments) {
-      const auto done = corpus::run_program("tar", arguments, std::chrono::seconds(20), "");
+      const auto done = run_program("tar", arguments, std::chrono::seconds(20), "");
       REQUIRE(done.status == 0);
     };
     tar({"--format", format, "--sort=name", "-cf", archive, "-C", d.path("in"), "."});
@@ -296,7 +517,8 @@ TEST_CASE("recordings in tar archives are read where they are", "[lists]") {
     o.dev = o.test = 0;
     const DataSummary s = d.prepare(list, o);
     CHECK(s.parts.at(0).length == Approx(2));
-    CHECK(s.left_out.at("without a text").size() == 1);
+    CHECK(s.findings.of(Finding::no_text).count == 1);
+    CHECK(s.findings.left_out() == 1);
     for (const ManifestEntry& e : d.manifest("train")) {
       const Waveform w = SndfileReader().read(e.file(), 8000, e.segment());
       CHECK(w.seconds() == Approx(*e.duration));
@@ -310,8 +532,8 @@ TEST_CASE("tar archives that are damaged, compressed or no archives", "[lists]")
   d.recording("in/a.wav");
   d.text("in/a.txt", "one");
   const auto done =
-      corpus::run_program("tar", {"-cf", d.path("good.tar"), "-C", d.path("in"), "a.wav", "a.txt"},
-                          std::chrono::seconds(20), "");
+      run_program("tar", {"-cf", d.path("good.tar"), "-C", d.path("in"), "a.wav", "a.txt"},
+                  std::chrono::seconds(20), "");
   REQUIRE(done.status == 0);
   const std::string good = data::read_regular_file(d.path("good.tar"));
   const auto fails = [&](std::string bytes, const std::string& says) {
@@ -357,8 +579,8 @@ TEST_CASE("what cannot be used is left out, and said", "[lists]") {
   const DataSummary s = d.prepare(list);
   CHECK(s.listed == 9);
   std::set<std::string> causes;
-  for (const auto& [cause, problems] : s.left_out) {
-    for (const auto& p : problems) causes.insert(str(p.where, " ", cause));
+  for (const auto& [finding, found] : s.findings.all()) {
+    for (const auto& e : found.examples) causes.insert(str(e.where, " ", kind_of(finding).title));
   }
   CHECK(causes ==
         std::set<std::string>{"list:2 missing or unreadable", "list:3 missing or unreadable",
@@ -524,22 +746,23 @@ TEST_CASE("lines that cannot be learnt are left out by cause", "[lists]") {
   o.dev = o.test = 0;
   const DataSummary s = d.prepare(corpus::list_lines(d.path("")), o);
   CHECK(s.parts.at(0).utterances == 2);
-  const std::map<std::string, std::string> causes = {
-      {"blank", "nothing stands on it"},
-      {"with a text of several lines", "more than one line"},
-      {"narrower than their texts", "240 columns at a height of 48, for a text of 61 characters"},
-      {"far wider than their texts", "1680 columns at a height of 48, for a text of 2 characters"},
-      {"with too few pixels", "7 x 40 pixels, expected 8 each way"},
-      {"without a text", "no text goes with it"}};
+  const std::map<Finding, std::string> causes = {
+      {Finding::blank, "nothing stands on it"},
+      {Finding::several_lines, "more than one line"},
+      {Finding::too_narrow, "240 columns at a height of 48, for a text of 61 characters"},
+      {Finding::too_wide, "1680 columns at a height of 48, for a text of 2 characters"},
+      {Finding::few_pixels, "7 x 40 pixels, expected 8 each way"},
+      {Finding::no_text, "no text goes with it"}};
   for (const auto& [cause, what] : causes) {
-    INFO(cause);
-    REQUIRE(s.left_out.contains(cause));
-    CHECK(s.left_out.at(cause).size() == 1);
-    CHECK_THAT(s.left_out.at(cause).front().what, Contains(what));
+    INFO(kind_of(cause).title);
+    const auto& found = s.findings.of(cause);
+    REQUIRE(found.count == 1);
+    CHECK_THAT(found.examples.front().what, Contains(what));
   }
-  REQUIRE(s.left_out.at("missing or unreadable").size() == 2);
-  CHECK_THAT(s.left_out.at("missing or unreadable")[0].what, Contains("broken.png: is no image"));
-  CHECK_THAT(s.left_out.at("missing or unreadable")[1].what, Contains("no-image.png: "));
+  const auto& unreadable = s.findings.of(Finding::unreadable).examples;
+  REQUIRE(unreadable.size() == 2);
+  CHECK_THAT(unreadable[0].what, Contains("broken.png: is no image"));
+  CHECK_THAT(unreadable[1].what, Contains("no-image.png: "));
   o.strict = true;
   CHECK_THROWS_WITH(d.prepare(corpus::list_lines(d.path("")), o), Contains("of 10 lines"));
 }

@@ -404,9 +404,10 @@ TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {
   // A line by itself belongs to no page.
   const DataSummary mixed = prepare_list(list, {&audio, &images}, o);
   CHECK_THAT(mixed.division, Contains("by line"));
-  CHECK(mixed.left_out.at("missing or unreadable").size() == 2 + 1);
-  CHECK(mixed.left_out.at("with an empty text").at(0).what == "q.xml:empty: its text is empty");
-  CHECK(mixed.left_out.at("without a text").at(0).what == "q.xml:none: no text goes with it");
+  const corpus::Findings& f = mixed.findings;
+  CHECK(f.of(corpus::Finding::unreadable).count == 2 + 1);
+  CHECK(f.of(corpus::Finding::empty_text).examples.at(0).what == "q.xml:empty: its text is empty");
+  CHECK(f.of(corpus::Finding::no_text).examples.at(0).what == "q.xml:none: no text goes with it");
   fs::remove(folder.path("alone.gt.txt"));
   fs::remove(folder.path("alone.png"));
   fs::remove(folder.path("p0.gt.txt"));

@@ -7,8 +7,8 @@
 
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/phrases.h"
-#include "engine/corpus/run_program.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/audio/run_program.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/corpus/corpus_files.h"
@@ -22,7 +22,7 @@ using Catch::Matchers::Contains;
 
 void skip_without_espeak() {
   try {
-    corpus::run_program("espeak-ng", {"--version"}, 10s, "");
+    run_program("espeak-ng", {"--version"}, 10s, "");
   } catch (const InputError& e) {
     std::printf("skipped: %s\n", e.what());
     std::exit(77);
@@ -230,22 +230,20 @@ TEST_CASE("speech-demo: bad options and programs are named, nothing is left", "[
 }
 
 TEST_CASE("run_program: output, status, arguments without a shell", "[run_program]") {
-  const corpus::ProgramOutput quiet =
-      corpus::run_program("printf", {"%s|", "$HOME", "a b"}, 10s, "");
+  const ProgramOutput quiet = run_program("printf", {"%s|", "$HOME", "a b"}, 10s, "");
   CHECK(quiet.out == "$HOME|a b|");
   CHECK(quiet.status == 0);
-  const corpus::ProgramOutput both = corpus::run_program(
+  const ProgramOutput both = run_program(
       "sh", {"-c", "head -c 300000 /dev/zero; head -c 200000 /dev/zero >&2; exit 3"}, 30s, "");
   CHECK(both.out.size() == 300000);
   CHECK(both.err.size() == 200000);
   CHECK(both.status == 3);
-  CHECK(corpus::run_program("sh", {"-c", "kill -9 $$"}, 10s, "").status == 128 + 9);
+  CHECK(run_program("sh", {"-c", "kill -9 $$"}, 10s, "").status == 128 + 9);
 }
 
 TEST_CASE("run_program: a program that does not end is killed", "[run_program]") {
   const auto begin = std::chrono::steady_clock::now();
-  CHECK_THROWS_WITH(corpus::run_program("sleep", {"30"}, 50ms, ""),
-                    "sleep: was not done after 0.05 s");
+  CHECK_THROWS_WITH(run_program("sleep", {"30"}, 50ms, ""), "sleep: was not done after 0.05 s");
   CHECK(std::chrono::steady_clock::now() - begin < 20s);
 }
 

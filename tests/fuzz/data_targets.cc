@@ -8,8 +8,11 @@
 #include <set>
 
 #include "engine/corpus/lists/csv.h"
+#include "engine/corpus/lists/layouts.h"
+#include "engine/corpus/lists/read_text.h"
 #include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
@@ -352,18 +355,71 @@ std::vector<std::string> page_seeds() {
 }
 
 void run_csv(std::span<const std::byte> bytes) {
+  using corpus::Quoting;
   const std::string text(text_of(bytes));
-  for (const bool quotes : {true, false}) {
-    for (const corpus::CsvRow& row : corpus::parse_csv(text, ',', quotes, "x.csv")) {
-      require(!row.fields.empty() && row.line > 0, "a row without fields or line");
+  for (const char delimiter : {',', '\t'}) static_cast<void>(corpus::quoting_of(text, delimiter));
+  std::string wrong;
+  for (const Quoting quoting : {Quoting::none, Quoting::doubled, Quoting::backslash}) {
+    corpus::CsvReader reader(text, ',', quoting);
+    int64_t last = 0;
+    for (corpus::CsvRow row; reader.next(row);) {
+      require(!row.fields.empty() && row.line > last, "a row without fields or line");
+      last = row.line;
+      if (quoting == Quoting::doubled && !row.problem.empty()) wrong = row.problem;
     }
   }
+  if (!wrong.empty()) fail_input(wrong);
 }
 
 std::vector<std::string> csv_seeds() {
   return {"path,sentence\na.wav,\"one, \"\"two\"\"\nthree\"\n",
-          "\xef\xbb\xbf"
-          "a,b\r\n,\r\n\"\",x\r\n"};
+          "a,\"b\"\"c\" ,\"d\"\r\n \"x\",\"y\",z\r\n", "a,b\r\n,\r\n\"\",x\r\n"};
+}
+
+// Text files that are compressed or in UTF-16.
+void run_text_file(std::span<const std::byte> bytes) {
+  const std::string content(text_of(bytes));
+  const std::string text = corpus::decoded_text(content, "x.txt");
+  require(!content.empty() || text.empty(), "text of nothing");
+  code_points(text);
+}
+
+std::vector<std::string> text_file_seeds() {
+  const std::string zero(1, '\0');
+  // "one\n" by gzip.
+  const std::string packed(
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcb\xcf\x4b\xe5\x02\x00\x9f\xa8\x17\xf8\x04\x00\x00"
+      "\x00",
+      24);
+  return {
+      "\xff\xfe"
+      "a" +
+          zero + std::string("\x3d\xd8\0\xde", 4) + "\n" + zero,
+      "\xfe\xff" + zero + "a" + zero + "b", "\xef\xbb\xbftext\n", packed};
+}
+
+void run_nemo(std::span<const std::byte> bytes) {
+  const corpus::ListedUtterance u = corpus::nemo_entry(text_of(bytes), "/data");
+  require(!u.file.path.empty() && u.offset >= 0, "an entry without a recording");
+}
+
+std::vector<std::string> nemo_seeds() {
+  return {
+      R"({"audio_filepath": "a/b.wav", "duration": 1.5, "text": "one two", "speaker": 7})",
+      R"({"audio_filepath": "/b.wav", "offset": 3, "duration": 1, "text": null, "channel": 1})"};
+}
+
+void run_sound_format(std::span<const std::byte> bytes) {
+  if (sound_format(text_of(bytes)).name.empty()) fail_input("no sound");
+}
+
+std::vector<std::string> sound_format_seeds() {
+  return {std::string("\xff\xfb\x90\x64", 4), std::string("\xff\xf1\x50\x80", 4),
+          "RIFF....WAVEfmt ",
+          std::string("\0\0\0\x20"
+                      "ftypM4A ",
+                      12),
+          "NIST_1A\n   1024\n"};
 }
 
 void run_kaldi(std::span<const std::byte> bytes) {
@@ -435,6 +491,9 @@ std::span<const FuzzTarget> data_targets() {
       {"image", run_image, image_seeds},
       {"page", run_page, page_seeds},
       {"csv", run_csv, csv_seeds},
+      {"text_file", run_text_file, text_file_seeds},
+      {"nemo", run_nemo, nemo_seeds},
+      {"sound_format", run_sound_format, sound_format_seeds},
       {"kaldi", run_kaldi, kaldi_seeds},
       {"tar", run_tar, tar_seeds},
   };

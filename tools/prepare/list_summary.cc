@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "engine/io/printable.h"
+#include "engine/report/progress.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -49,7 +51,7 @@ void print_characters(const DataSummary& s) {
   std::vector<std::pair<std::string, int64_t>> few;
   int64_t once = 0;
   for (const auto& [character, count] : s.characters) {
-    all += " " + (character == " " ? std::string("space") : character);
+    all += " " + (character == " " ? std::string("space") : printable(character));
     if (count < rare) few.emplace_back(character, count);
     once += count == 1;
   }
@@ -72,17 +74,35 @@ void print_characters(const DataSummary& s) {
 void print_never_found(const DataSummary& s) {
   std::string all;
   for (const TextReplacement& r : s.never_found) all += str(all.empty() ? "" : ", ", r.text());
-  if (!all.empty()) std::printf("never found: %s\n", all.c_str());
+  if (!all.empty()) std::printf("never found: %s\n", printable(all).c_str());
 }
 
-void print_problems(const std::string& title, const std::vector<DataSummary::Problem>& problems,
-                    int64_t listed) {
-  std::printf("%s: %zu of %lld\n", title.c_str(), problems.size(), static_cast<long long>(listed));
-  for (size_t i = 0; i < std::min<size_t>(problems.size(), 10); ++i) {
-    std::printf("  %s%s%s\n", problems[i].where.c_str(), problems[i].where.empty() ? "" : ": ",
-                problems[i].what.c_str());
+// What was found, first by numbers and then each kind with its first examples.
+void print_findings(const DataSummary& s, const char* noun) {
+  const int64_t left_out = s.findings.left_out();
+  std::printf("%s found, %lld used, %lld left out\n", counted(s.listed, noun).c_str(),
+              static_cast<long long>(s.listed - left_out), static_cast<long long>(left_out));
+  for (const auto& [finding, found] : s.findings.all()) {
+    const corpus::FindingKind& kind = corpus::kind_of(finding);
+    std::printf("%s, %s: %lld of %lld\n", kind.leaves_out ? "left out" : "warning", kind.title,
+                static_cast<long long>(found.count), static_cast<long long>(s.listed));
+    for (const corpus::Findings::Example& e : found.examples)
+      std::printf("  %s%s%s\n", e.where.c_str(), e.where.empty() ? "" : ": ", e.what.c_str());
+    const auto more = found.count - static_cast<int64_t>(found.examples.size());
+    if (more > 0) std::printf("  and %lld more\n", static_cast<long long>(more));
+    if (*kind.hint != '\0') std::printf("  (%s)\n", kind.hint);
   }
-  if (problems.size() > 10) std::printf("  and %zu more\n", problems.size() - 10);
+}
+
+// Which rates there are, and what was looked into.
+void print_examination(const DataSummary& s) {
+  std::string rates;
+  for (const auto& [rate, count] : s.rates)
+    rates += str(rates.empty() ? "" : ", ", count, " of ", rate, " Hz");
+  if (!rates.empty()) std::printf("sample rates: %s\n", rates.c_str());
+  if (s.decoded < s.listed)
+    std::printf("decoded: %lld of %lld; of the others the headers were read\n",
+                static_cast<long long>(s.decoded), static_cast<long long>(s.listed));
 }
 
 }  // namespace
@@ -92,9 +112,8 @@ void print_summary(const DataSummary& s, InputKind kind) {
   std::printf("divided %s\n", s.division.c_str());
   print_characters(s);
   print_never_found(s);
-  for (const auto& [cause, problems] : s.left_out)
-    print_problems("left out, " + cause, problems, s.listed);
-  if (!s.pages.empty()) print_problems("warning, pages given as lines", s.pages, s.listed);
+  if (kind == InputKind::recording) print_examination(s);
+  print_findings(s, noun_of(kind));
 }
 
 }  // namespace rondo

@@ -7,7 +7,7 @@
 
 namespace rondo {
 
-// "12 of 400 recordings" on a terminal.
+// A bar with the time that is left, on a terminal.
 CorpusProgress progress_line(const char* what);
 
 // The exit code of prepare(). A signal ends it and the process; then nothing is left behind.

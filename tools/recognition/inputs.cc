@@ -10,6 +10,7 @@
 
 #include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/audio/bandwidth.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/npy.h"
 #include "engine/data/image/image.h"
@@ -226,6 +227,19 @@ void require_kind(const ModelInput& input, const Recognizer& model, InputKind wa
              " reads ", many.at(static_cast<size_t>(wanted)));
 }
 
+namespace {
+
+// Of sound at the model's rate: what was recorded for a lower one is not what the model has learnt.
+std::string rate_warning(const Waveform& audio, const std::string& name) {
+  const double hertz = bandwidth_of(audio.samples, audio.sample_rate);
+  const int32_t rate = true_rate(audio.sample_rate, hertz);
+  if (rate == audio.sample_rate) return {};
+  return str(name, ": has nothing above ", std::lround(hertz), " Hz, as a recording of ", rate,
+             " Hz; the model reads ", audio.sample_rate, " Hz");
+}
+
+}  // namespace
+
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
                      InputExtent* extent) {
   const FeaturesConfig& f = model.description().config.features;
@@ -252,6 +266,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
     case InputKind::recording: {
       const Waveform audio = read_audio(input, f.rate);
       extent->seconds = audio.seconds();
+      extent->warning = rate_warning(audio, input.file.path == "-" ? "standard input" : input.name);
       features = model.features(audio);
       break;
     }

@@ -1,14 +1,11 @@
 // Data directories of Kaldi.
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
 #include <map>
+#include <sstream>
 
-#include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
-#include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -16,13 +13,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "12.5"; InputError names the place.
-double seconds_of(const std::string& text, const std::string& where) {
+// What is wrong with a line: a clause without the place.
+class BadLine : public InputError {
+ public:
+  BadLine(Finding what_finding, const std::string& what)
+      : InputError(what), finding(what_finding) {}
+  const Finding finding;
+};
+
+[[noreturn]] void fail_line(const std::string& what, Finding finding = Finding::bad_line) {
+  throw BadLine(finding, what);
+}
+
+bool has_file(const fs::path& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored) || fs::exists(file.string() + ".gz", ignored);
+}
+
+// "12.5"
+double seconds_of(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !(value >= 0 && value < 1e9)) {
-    fail_input(where, ": '", text, "' is no time, expected seconds");
-  }
+  if (text.empty() || *end != '\0' || !(value >= 0 && value < 1e9))
+    fail_line(str("'", text, "' is no time, expected seconds"));
   return value;
 }
 
@@ -35,89 +48,145 @@ std::string absolute(const std::string& path) {
   return fs::absolute(path).lexically_normal().string();
 }
 
-void require_no_command(const KeyedLine& line, const std::string& where) {
+void require_no_command(const KeyedLine& line) {
   if (!line.value.ends_with("|")) return;
-  fail_input(where, ": '", line.key, "' is the output of a command (", line.value,
-             "), expected a file: run the commands once and name what they wrote");
+  fail_line(str("'", line.key, "' is the output of a command (", line.value, ")"),
+            Finding::command);
 }
 
-std::string recording_of(const KeyedLine& line, const std::string& where) {
-  if (line.value.empty()) fail_input(where, ": names no recording");
-  require_no_command(line, where);
+std::string recording_of(const KeyedLine& line) {
+  if (line.value.empty()) fail_line("names no recording", Finding::names_nothing);
+  require_no_command(line);
   return absolute(line.value);
 }
 
 // "FILE:12345", where a matrix begins.
-FilePart matrix_of(const KeyedLine& line, const std::string& where) {
-  require_no_command(line, where);
+FilePart matrix_of(const KeyedLine& line) {
+  require_no_command(line);
   const size_t colon = line.value.rfind(':');
   const std::string number = colon == std::string::npos ? "" : line.value.substr(colon + 1);
   constexpr size_t most_digits = 18;
   if (number.empty() || number.size() > most_digits ||
       number.find_first_not_of("0123456789") != std::string::npos) {
-    fail_input(where, ": '", line.value, "' is no matrix in an archive, expected FILE:OFFSET");
+    fail_line(str("'", line.value, "' is no matrix in an archive, expected FILE:OFFSET"));
   }
   return {absolute(line.value.substr(0, colon)), std::stoull(number)};
 }
 
-// What is said of utterances by their names.
+// What is said of utterances by their names. Of a name that is there twice the first line counts.
 class Descriptions {
  public:
-  explicit Descriptions(const fs::path& folder) : texts_(keyed_map(folder / "text")) {
-    if (fs::exists(folder / "utt2spk")) speakers_ = keyed_map(folder / "utt2spk");
+  explicit Descriptions(const fs::path& folder) : file_(folder / "text") {
+    for (KeyedLine& line : keyed_lines(file_)) {
+      const auto [at, is_new] = texts_.try_emplace(line.key, Text{line.value, line.number, false});
+      if (!is_new) doubled_.push_back(std::move(line));
+    }
+    const fs::path speakers = folder / "utt2spk";
+    if (!has_file(speakers)) return;
+    for (KeyedLine& line : keyed_lines(speakers)) speakers_.try_emplace(line.key, line.value);
   }
 
-  ListedUtterance describe(const std::string& name, const std::string& where) const {
+  ListedUtterance describe(const std::string& name, const std::string& where) {
     ListedUtterance u;
     u.where = where;
     u.id = name;
     const auto text = texts_.find(name);
     u.has_text = text != texts_.end();
-    if (u.has_text) u.text = text->second;
+    if (u.has_text) {
+      u.text = text->second.text;
+      text->second.is_used = true;
+    }
     if (const auto s = speakers_.find(name); s != speakers_.end()) u.speaker = s->second;
     return u;
   }
 
+  // Texts that nobody asked for, and those of a name that has another.
+  void add_unused(std::vector<ListedUtterance>& list, const char* missing_in) const {
+    for (const auto& [name, text] : texts_) {
+      if (!text.is_used)
+        add(list, Finding::text_alone, text.line, str("'", name, "' is not in ", missing_in));
+    }
+    for (const KeyedLine& line : doubled_) {
+      const bool same = texts_.at(line.key).text == line.value;
+      add(list, same ? Finding::doubled : Finding::doubled_otherwise, line.number,
+          str("'", line.key, "' is there twice"));
+    }
+  }
+
  private:
-  std::map<std::string, std::string> texts_, speakers_;
+  struct Text {
+    std::string text;
+    int64_t line = 0;
+    bool is_used = false;
+  };
+
+  void add(std::vector<ListedUtterance>& list, Finding finding, int64_t line,
+           const std::string& problem) const {
+    ListedUtterance& u = list.emplace_back();
+    u.where = str(file_.string(), ":", line);
+    u.problem = problem;
+    u.finding = finding;
+  }
+
+  const fs::path file_;
+  std::map<std::string, Text> texts_;
+  std::vector<KeyedLine> doubled_;
+  std::map<std::string, std::string> speakers_;
 };
 
-// segments: UTTERANCE RECORDING BEGIN END.
-void set_segment(const KeyedLine& line, const std::string& where,
-                 const std::map<std::string, std::string>& recordings, ListedUtterance& u) {
-  const std::vector<CsvRow> rows = parse_csv(line.value, ' ', false, where);
-  std::vector<std::string> parts = rows.empty() ? std::vector<std::string>() : rows[0].fields;
-  std::erase(parts, "");
-  if (parts.size() < 3) fail_input(where, ": expected UTTERANCE RECORDING BEGIN END, in seconds");
-  const auto recording = recordings.find(parts[0]);
-  if (recording == recordings.end()) {
-    fail_input(where, ": recording '", parts[0], "' is not in wav.scp");
+// Fills in what a line says; where that is wrong, it is the utterance's problem.
+template <class Fill>
+void fill_or_tell(ListedUtterance& u, const Fill& fill) {
+  try {
+    fill();
+  } catch (const BadLine& e) {
+    u.problem = e.what();
+    u.finding = e.finding;
   }
+}
+
+// segments: UTTERANCE RECORDING BEGIN END.
+void set_segment(const KeyedLine& line, const std::map<std::string, FilePart>& recordings,
+                 ListedUtterance& u) {
+  std::istringstream words(line.value);
+  std::vector<std::string> parts;
+  for (std::string word; words >> word;) parts.push_back(word);
+  if (parts.size() < 3) fail_line("expected UTTERANCE RECORDING BEGIN END, in seconds");
+  const auto recording = recordings.find(parts[0]);
+  if (recording == recordings.end())
+    fail_line(str("recording '", parts[0], "' is not in wav.scp, or cannot be used"));
   u.file = recording->second;
-  u.offset = seconds_of(parts[1], where);
+  u.offset = seconds_of(parts[1]);
   if (parts[2] == "-1") return;  // the end of the recording
-  u.duration = seconds_of(parts[2], where) - u.offset;
-  if (!(u.duration > 0)) {
-    fail_input(where, ": ends at ", parts[2], " s, which is not after ", parts[1], " s");
+  u.duration = seconds_of(parts[2]) - u.offset;
+  if (!(u.duration > 0))
+    fail_line(str("ends at ", parts[2], " s, which is not after ", parts[1], " s"));
+}
+
+double frame_seconds(const fs::path& folder) {
+  constexpr double usual = 0.01;
+  const fs::path file = folder / "frame_shift";
+  if (!has_file(file)) return usual;
+  try {
+    return seconds_of(text_of_file(file));
+  } catch (const BadLine& e) {
+    fail_input(file.string(), ": ", e.what());
   }
 }
 
 std::vector<ListedUtterance> list_features(const fs::path& folder) {
-  const Descriptions descriptions(folder);
-  const fs::path file = folder / "feats.scp", shift = folder / "frame_shift";
-  constexpr double usual_shift = 0.01;
-  const double seconds =
-      fs::exists(shift)
-          ? seconds_of(trimmed(data::read_regular_file(shift.string())), shift.string())
-          : usual_shift;
+  Descriptions descriptions(folder);
+  const fs::path file = folder / "feats.scp";
+  const double seconds = frame_seconds(folder);
   std::vector<ListedUtterance> list;
   for (const KeyedLine& line : keyed_lines(file)) {
-    const std::string where = place_of(line, file);
-    ListedUtterance& u = list.emplace_back(descriptions.describe(line.key, where));
-    u.file = matrix_of(line, where);
+    stop_if_asked();
+    ListedUtterance& u = list.emplace_back(descriptions.describe(line.key, place_of(line, file)));
     u.kind = InputKind::features;
     u.seconds_per_frame = seconds;
+    fill_or_tell(u, [&] { u.file = matrix_of(line); });
   }
+  descriptions.add_unused(list, "feats.scp");
   return list;
 }
 
@@ -126,25 +195,36 @@ std::vector<ListedUtterance> list_features(const fs::path& folder) {
 std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features) {
   const fs::path root = existing_folder(folder);
   const fs::path recordings_file = root / "wav.scp", segments = root / "segments";
-  if (features || (!fs::exists(recordings_file) && fs::exists(root / "feats.scp"))) {
+  if (features || (!has_file(recordings_file) && has_file(root / "feats.scp"))) {
     return list_features(root);
   }
-  const Descriptions descriptions(root);
-  const std::vector<KeyedLine> lines = keyed_lines(recordings_file);
-  std::map<std::string, std::string> recordings;
-  std::vector<ListedUtterance> whole;
-  for (const KeyedLine& line : lines) {
-    const std::string where = place_of(line, recordings_file);
-    recordings[line.key] = recording_of(line, where);
-    whole.push_back(descriptions.describe(line.key, where));
-    whole.back().file = recordings[line.key];
-  }
-  if (!fs::exists(segments)) return whole;
+  Descriptions descriptions(root);
+  const bool is_cut = has_file(segments);
+  std::map<std::string, FilePart> recordings;
   std::vector<ListedUtterance> list;
-  for (const KeyedLine& line : keyed_lines(segments)) {
-    const std::string where = place_of(line, segments);
-    set_segment(line, where, recordings, list.emplace_back(descriptions.describe(line.key, where)));
+  for (const KeyedLine& line : keyed_lines(recordings_file)) {
+    stop_if_asked();
+    const std::string where = place_of(line, recordings_file);
+    ListedUtterance u;
+    if (!is_cut) u = descriptions.describe(line.key, where);
+    u.where = where;
+    fill_or_tell(u, [&] {
+      u.file = recording_of(line);
+      if (!recordings.try_emplace(line.key, u.file).second)
+        fail_line(str("'", line.key, "' is there twice"), Finding::doubled);
+    });
+    // Of recordings that are cut into segments those alone are entries that cannot be used.
+    if (!is_cut || !u.problem.empty()) list.push_back(std::move(u));
   }
+  if (is_cut) {
+    for (const KeyedLine& line : keyed_lines(segments)) {
+      stop_if_asked();
+      ListedUtterance& u =
+          list.emplace_back(descriptions.describe(line.key, place_of(line, segments)));
+      fill_or_tell(u, [&] { set_segment(line, recordings, u); });
+    }
+  }
+  descriptions.add_unused(list, is_cut ? "segments" : "wav.scp");
   return list;
 }
 

@@ -1,39 +1,61 @@
 // Data sets as people have them, read as lists of utterances.
 //
-// Errors: InputError that names the file, the line and what was expected: of the list itself. What
-// is wrong with single recordings or texts is for who uses the list (list_corpus.h).
+// Errors: InputError that names the file and what was expected where there is no list: a missing
+// table, a column that is not there. What is wrong with single entries ends nothing: they are
+// listed with their problem, and who uses the list says so (list_corpus.h). A signal is an
+// InputError.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "engine/corpus/lists/findings.h"
 #include "engine/data/manifest.h"
 
 namespace rondo::corpus {
 
 struct ListedUtterance {
-  std::string where;    // for messages: "clips.tsv:7"; empty: the file's name says it
-  std::string id;       // what it is called; empty: the file's name says it
-  FilePart file;        // the recording, ready features or an image; its path is absolute
-  ImageRegion region;   // of the image of a page
-  std::string problem;  // a sentence why it cannot be used, where that is known; mostly empty
-  std::string warning;  // a sentence why it ought perhaps not to be used; mostly empty
+  std::string where;   // for messages: "clips.tsv:7"; empty: the file's name says it
+  std::string id;      // what it is called; empty: the file's name says it
+  FilePart file;       // the recording, ready features or an image; its path is absolute
+  ImageRegion region;  // of the image of a page
+  // A sentence why it cannot be used, where that is known, and of which kind that is; mostly empty.
+  std::string problem;
+  Finding finding = Finding::unreadable;
+  // What else ought to be said of it.
+  struct Note {
+    Finding finding;
+    std::string what;
+  };
+  std::vector<Note> notes;
   InputKind kind = InputKind::recording;
   double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end
-  int64_t columns = 0;               // of the image of a line once it is scaled to the usual height
+  int32_t channel = -1;              // of the recording; negative: the mean of all
+  // Of a recording that was opened: Hz, how far up it reaches (0: not known), and whether it ends
+  // before its header says.
+  int32_t sample_rate = 0;
+  double bandwidth = 0;
+  bool is_cut_off = false;
+  int64_t columns = 0;  // of the image of a line once it is scaled to the usual height
   std::string text;
-  bool has_text = true;  // false: none was found
-  std::string speaker;   // empty: not known
-  std::string folder;    // that images lie in, a book say, below the one that was listed
-  std::string page;      // that a line is from, below the folder that was listed; empty: not known
-  std::string split;     // train, dev or test; empty: not said
+  std::string text_file;  // that is still to be read for the text; empty: none
+  bool has_text = true;   // false: none was found
+  std::string speaker;    // empty: not known
+  std::string folder;     // that images lie in, a book say, below the one that was listed
+  std::string page;       // that a line is from, below the folder that was listed; empty: not known
+  std::string split;      // train, dev or test; empty: not said
 };
 
-// Recordings at any depth, each with its text beside it: a.wav and a.txt. With
-// `speakers_in_folders` the name of the folder that a recording is in is its speaker's.
+// Recordings at any depth, each with its text beside it: a.wav and a.txt, in capitals or not. What
+// is a recording its name says or, where it says nothing, its first bytes. With
+// `speakers_in_folders` the name of the folder that a recording is in is its speaker's. Listed
+// with a problem are texts without a recording, a second recording of the same name, and what is no
+// file. Files that are neither are told to `findings`, where it is given.
 std::vector<ListedUtterance> list_folder(const std::string& folder,
-                                         bool speakers_in_folders = false);
+                                         bool speakers_in_folders = false,
+                                         Findings* findings = nullptr);
 
 // Images of text lines at any depth, each with its text beside it: a.png and a.gt.txt, or a.txt.
 // The image may be called a.nrm.png or a.bin.png, as other programs call what they have normalised
@@ -56,6 +78,13 @@ std::vector<ListedUtterance> list_librispeech(const std::string& folder);
 // `features`, or where there is no wav.scp, feats.scp says where the utterances' matrices are.
 std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features = false);
 
+// Manifests of NeMo: a JSON object per line with audio_filepath, text and, if they are known,
+// offset, duration, speaker, channel. Relative paths are seen from the manifest's folder. The
+// splits are as of deep_speech().
+std::vector<ListedUtterance> list_nemo(const std::vector<std::string>& manifests);
+// What one of its lines says. Throws InputError: a clause without the place.
+ListedUtterance nemo_entry(std::string_view line, const std::string& folder);
+
 // Tar archives that are not compressed, each recording with its text beside it, as a.wav and a.txt
 // or a.json (with "text" and, if it is known, "speaker"). A folder stands for the .tar files in it.
 std::vector<ListedUtterance> list_tar(const std::vector<std::string>& archives);
@@ -67,8 +96,10 @@ struct TableLayout {
     std::string path, split;
   };
   std::vector<File> files;
+  // 0: the one of comma, tab, semicolon and bar by which the first line has the columns that are
+  // wanted; it may also say so itself ("sep=;").
   char delimiter = ',';
-  bool quotes = true;
+  bool quotes = true;  // how, the table shows (csv.h)
   // Names of columns in the first line or, with `header` false, their numbers from 0. A list of
   // several counts from its end: the first that is not empty. `speaker` may be empty: none.
   bool header = true;
@@ -86,5 +117,6 @@ std::vector<ListedUtterance> list_table(const TableLayout& layout);
 TableLayout common_voice(const std::string& folder);
 TableLayout lj_speech(const std::string& folder);
 TableLayout deep_speech(const std::vector<std::string>& files);
+std::vector<TableLayout::File> files_with_splits(const std::vector<std::string>& files);
 
 }  // namespace rondo::corpus

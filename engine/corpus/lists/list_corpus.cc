@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -9,15 +10,20 @@
 #include <fstream>
 #include <optional>
 #include <set>
-#include <span>
+#include <unordered_map>
 
 #include "engine/corpus/corpus_folder.h"
-#include "engine/data/features/feature_file.h"
+#include "engine/corpus/lists/examine_sound.h"
+#include "engine/corpus/lists/list_files.h"
+#include "engine/corpus/lists/read_text.h"
+#include "engine/data/audio/audio.h"
+#include "engine/data/audio/bandwidth.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/files.h"
-#include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/random.h"
 #include "engine/data/image/image.h"
 #include "engine/io/json.h"
+#include "engine/io/signals.h"
 #include "engine/report/charts.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/cpu.h"
@@ -30,36 +36,8 @@ namespace {
 namespace fs = std::filesystem;
 using corpus::ListedUtterance;
 
-// What is wrong with an utterance.
-struct Flaw {
-  std::string cause, what;
-};
-
-// Seconds; where a matrix ends is known from its header alone.
-double measure(ListedUtterance& u, const AudioReader& audio) {
-  if (u.kind == InputKind::recording) return audio.info(u.file).seconds();
-  const std::string start = data::read_file_start(u.file, data::needed_kaldi_header_bytes);
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(start));
-  u.file.size = data::parse_kaldi_header(bytes, u.file.name()).total_bytes();
-  const FeatureShape shape = feature_file_shape(u.file, "");
-  return static_cast<double>(shape.frames) * u.seconds_per_frame;
-}
-
-std::optional<Flaw> examine_sound(ListedUtterance& u, const AudioReader& audio,
-                                  const PrepareListOptions& o) {
-  const double seconds = measure(u, audio);
-  if (u.duration < 0) u.duration = seconds - u.offset;
-  if (u.offset + u.duration > 1.01 * seconds + 0.1) {
-    return Flaw{"beyond the end of its recording",
-                str(u.file.path, ": has ", seconds, " s, the part ends after ",
-                    u.offset + u.duration, " s")};
-  }
-  if (!(u.duration >= o.least_seconds)) {
-    return Flaw{"too short",
-                str(u.file.path, ": has ", u.duration, " s, expected ", o.least_seconds)};
-  }
-  return std::nullopt;
-}
+using corpus::Finding;
+using corpus::Flaw;
 
 // Of a page's image many lines are parts.
 const std::string& called(const ListedUtterance& u) {
@@ -75,9 +53,9 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
   const GreyImage image = read_region(images, u.file, u.region);
   const std::string size = str(called(u), ": is ", image.width, " x ", image.height, " pixels");
   if (std::min(image.width, image.height) < least_side) {
-    return Flaw{"with too few pixels", str(size, ", expected ", least_side, " each way")};
+    return Flaw{Finding::few_pixels, str(size, ", expected ", least_side, " each way")};
   }
-  if (is_blank(image)) return Flaw{"blank", called(u) + ": nothing stands on it"};
+  if (is_blank(image)) return Flaw{Finding::blank, called(u) + ": nothing stands on it"};
   LineConfig line;
   line.direction = direction;
   line.ink = Ink::automatic;
@@ -86,107 +64,239 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
   const std::string at_height =
       str(size, ", ", u.columns, " columns at a height of ", LineConfig().height);
   if (u.columns < least_columns * characters) {
-    return Flaw{"narrower than their texts",
-                str(at_height, ", for a text of ", characters, " characters")};
+    return Flaw{Finding::too_narrow, str(at_height, ", for a text of ", characters, " characters")};
   }
   if (u.columns > most_line_columns ||
       u.columns > most_columns * std::max<int64_t>(characters, 4)) {
-    return Flaw{"far wider than their texts",
-                str(at_height, ", for a text of ", characters, " characters")};
+    return Flaw{Finding::too_wide, str(at_height, ", for a text of ", characters, " characters")};
   }
-  if (u.region.is_whole()) u.warning = page_warning(image, line, u.file.path);
+  if (u.region.is_whole()) {
+    const std::string warning = page_warning(image, line, u.file.path);
+    if (!warning.empty()) u.notes.push_back({Finding::page_as_line, warning});
+  }
   return std::nullopt;
 }
 
-// By mistake, mostly.
-std::vector<TextReplacement> unused_replacements(const std::vector<ListedUtterance>& list,
-                                                 const TextRules& rules) {
-  if (rules.replace.empty()) return {};
-  std::vector<std::string> texts;
-  for (const ListedUtterance& u : list) {
-    try {
-      texts.push_back(normalize_transcript(u.text));
-    } catch (const InputError&) {
-      continue;  // it is not UTF-8, and `examine` says so
-    }
-  }
-  return never_found(rules.replace, texts);
-}
+// The replacements that no text has had a use for, by mistake mostly. They are looked for in the
+// texts as they are read, for those of a folder are not all in memory before.
+class UnusedReplacements {
+ public:
+  explicit UnusedReplacements(const TextRules& rules) : unused_(rules.replace), rules_(rules) {}
 
-// Looks at the recording or the image, and applies the rules to the text.
-std::optional<Flaw> examine(ListedUtterance& u, const MediaReaders& readers,
-                            const PrepareListOptions& o) {
-  if (!u.problem.empty()) return Flaw{"missing or unreadable", u.problem};
-  if (!u.has_text) return Flaw{"without a text", called(u) + ": no text goes with it"};
-  try {
-    code_points(u.file.path);  // a manifest is UTF-8
-    code_points(u.id);
-  } catch (const InputError&) {
-    return Flaw{"with a name that is not UTF-8", u.file.path + ": has to be renamed"};
-  }
-  if (u.kind == InputKind::image && u.text.find('\n') != std::string::npos) {
-    return Flaw{"with a text of several lines", called(u) + ": its text has more than one line"};
-  }
-  try {
-    u.text = apply_rules(o.text, u.text);
-  } catch (const InputError& e) {
-    return Flaw{"with a text that is not UTF-8", str(called(u), ": ", e.what())};
-  }
-  if (u.text.empty()) return Flaw{"with an empty text", called(u) + ": its text is empty"};
-  try {
-    return u.kind == InputKind::image ? examine_image(u, *readers.images, o.direction)
-                                      : examine_sound(u, *readers.audio, o);
-  } catch (const InputError& e) {
-    return Flaw{"missing or unreadable", e.what()};
-  }
-}
-
-// Leaves in `list` what can be used, in its order.
-void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
-          const PrepareListOptions& o, DataSummary& summary) {
-  constexpr size_t block = 512;
-  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
-  std::vector<ListedUtterance> kept;
-  for (size_t begin = 0; begin < list.size(); begin += block) {
-    const size_t count = std::min(block, list.size() - begin);
-    std::vector<std::optional<Flaw>> flaws(count);
-    pool.for_each(static_cast<int64_t>(count), [&](int64_t i) {
-      flaws[static_cast<size_t>(i)] = examine(list[begin + static_cast<size_t>(i)], readers, o);
+  void look_at(const std::vector<std::string>& texts) {
+    if (unused_.empty()) return;
+    const std::vector<TextReplacement> never = never_found(rules_.replace, texts);
+    std::erase_if(unused_, [&](const TextReplacement& r) {
+      return std::find(never.begin(), never.end(), r) == never.end();
     });
-    for (size_t i = 0; i < count; ++i) {
-      ListedUtterance& u = list[begin + i];
-      if (flaws[i]) {
-        summary.left_out[flaws[i]->cause].push_back({u.where, flaws[i]->what});
-      } else {
-        if (!u.warning.empty()) summary.pages.push_back({u.where, u.warning});
-        kept.push_back(std::move(u));
-      }
-    }
-    if (o.progress) {
-      o.progress(static_cast<int64_t>(begin + count), static_cast<int64_t>(list.size()));
-    }
   }
-  list = std::move(kept);
+  std::vector<TextReplacement> unused() const { return unused_; }
+
+ private:
+  std::vector<TextReplacement> unused_;
+  const TextRules& rules_;
+};
+
+// What of it is UTF-8: a manifest is.
+bool is_utf8(const std::string& text) {
+  try {
+    code_points(text);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
-[[noreturn]] void fail_unusable(const DataSummary& summary, std::string_view noun,
-                                const char* end) {
-  std::string text;
-  size_t shown = 0;
-  for (const auto& [cause, problems] : summary.left_out) {
-    text += str(text.empty() ? "" : ", ", problems.size(), " ", cause);
+bool is_sound(std::string_view start) { return !sound_format(start).name.empty(); }
+
+// Reads the text that lies beside. Names may be the wrong way round: the content decides.
+void fetch_text(ListedUtterance& u) {
+  if (u.text_file.empty()) return;
+  // More is no transcript, and may not fit into memory.
+  constexpr size_t most_bytes = size_t{1} << 24;
+  std::string content = data::read_file_start(u.text_file, most_bytes + 1);
+  if (is_sound(content) && !is_sound(data::read_file_start(u.file, sound_format_bytes))) {
+    std::swap(u.text_file, u.file.path);
+    content = data::read_file_start(u.text_file, most_bytes + 1);
   }
-  for (const auto& [cause, problems] : summary.left_out) {
-    for (const DataSummary::Problem& p : problems) {
-      if (shown++ < 10) text += str("\n  ", p.where.empty() ? "" : p.where + ": ", p.what);
-    }
+  if (content.size() > most_bytes)
+    fail_input(u.text_file, ": has more than ", most_bytes,
+               " bytes, expected the text of one recording");
+  u.text = corpus::trimmed(corpus::decoded_text(std::move(content), u.text_file));
+  std::string().swap(u.text_file);
+}
+
+// How the examination goes on.
+struct Examination {
+  const MediaReaders& readers;
+  const PrepareListOptions& options;
+  corpus::SoundExamination sound;
+};
+
+// Looks at the recording or the image, and applies the rules to the text. `original` becomes the
+// text before the rules.
+std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decode,
+                            std::string& original) {
+  const PrepareListOptions& o = e.options;
+  if (!u.problem.empty()) return Flaw{u.finding, u.problem};
+  if (!u.has_text) return Flaw{Finding::no_text, called(u) + ": no text goes with it"};
+  if (!is_utf8(u.file.path) || !is_utf8(u.id) || !is_utf8(u.speaker))
+    return Flaw{Finding::name_no_utf8, u.file.path + ": has to be renamed"};
+  try {
+    fetch_text(u);
+  } catch (const InputError& error) {
+    return Flaw{Finding::unreadable, error.what()};
   }
-  fail_input("of ", summary.listed, " ", noun, "s ", text, end);
+  if (u.kind == InputKind::image && u.text.find('\n') != std::string::npos)
+    return Flaw{Finding::several_lines, called(u) + ": its text has more than one line"};
+  try {
+    if (!o.text.replace.empty()) original = normalize_transcript(u.text);
+    u.text = apply_rules(o.text, u.text);
+  } catch (const InputError& error) {
+    return Flaw{Finding::text_no_utf8, str(called(u), ": ", error.what())};
+  }
+  if (u.text.empty()) return Flaw{Finding::empty_text, called(u) + ": its text is empty"};
+  if (u.kind != InputKind::image) {
+    corpus::SoundExamination sound = e.sound;
+    sound.decode = decode;
+    return corpus::examine_sound(u, *e.readers.audio, sound);
+  }
+  try {
+    return examine_image(u, *e.readers.images, o.direction);
+  } catch (const InputError& error) {
+    return Flaw{Finding::unreadable, error.what()};
+  }
 }
 
 // The same for every order of the list.
 uint64_t draw(uint64_t seed, const std::string& what) {
   return data::combine64(seed, data::hash_name(what));
+}
+
+// Which recordings are decoded: all, or so many that are drawn.
+class Drawn {
+ public:
+  static constexpr size_t most = 20'000;
+
+  Drawn(const std::vector<ListedUtterance>& list, const PrepareListOptions& o)
+      : seed_(o.seed), none_(o.examine == Examine::headers) {
+    if (none_ || list.size() <= most) return;
+    std::vector<uint64_t> all;
+    all.reserve(list.size());
+    for (const ListedUtterance& u : list) all.push_back(number_of(u));
+    const auto last = all.begin() + static_cast<ptrdiff_t>(most - 1);
+    std::nth_element(all.begin(), last, all.end());
+    limit_ = *last;
+  }
+  bool contains(const ListedUtterance& u) const { return !none_ && number_of(u) <= limit_; }
+
+ private:
+  uint64_t number_of(const ListedUtterance& u) const {
+    return draw(seed_, str(u.file.name(), " ", u.offset));
+  }
+  const uint64_t seed_;
+  const bool none_;
+  uint64_t limit_ = UINT64_MAX;
+};
+
+// Leaves out what was there before: one part of one file. (Regions of images are the pages' own.)
+class Doubles {
+ public:
+  // The first `kept` of the list are used so far, and this one is going to join them.
+  std::optional<Flaw> look_at(const ListedUtterance& u, const std::vector<ListedUtterance>& list,
+                              size_t kept) {
+    if (u.kind == InputKind::image) return std::nullopt;
+    const std::string part = str(u.file.name(), " ", u.offset, " ", u.duration, " ", u.channel);
+    const auto [at, is_new] = first_.try_emplace(data::hash_name(part), kept);
+    if (is_new) return std::nullopt;
+    const ListedUtterance& first = list.at(at->second);
+    if (first.file.path != u.file.path) return std::nullopt;
+    const std::string before = first.where.empty() ? first.file.name() : first.where;
+    if (first.text == u.text)
+      return Flaw{Finding::doubled, str(u.file.name(), ": is the same as ", before)};
+    return Flaw{Finding::doubled_otherwise, str(u.file.name(), ": has the text '", u.text,
+                                                "' here and '", first.text, "' in ", before)};
+  }
+
+ private:
+  std::unordered_map<uint64_t, size_t> first_;
+};
+
+// As many entries as take a tenth of a second or so: that often a signal is asked for.
+class Pace {
+ public:
+  size_t entries() const { return entries_; }
+  void took(std::chrono::steady_clock::duration time) {
+    constexpr std::chrono::milliseconds short_time{50}, long_time{200};
+    constexpr size_t most = 8192;
+    if (time < short_time) entries_ = std::min(2 * entries_, most);
+    if (time > long_time) entries_ = std::max<size_t>(entries_ / 4, 2);
+  }
+
+ private:
+  size_t entries_ = 16;
+};
+
+// Leaves in `list` what can be used, in its order.
+void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
+          const PrepareListOptions& o, DataSummary& summary) {
+  using Clock = std::chrono::steady_clock;
+  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
+  const Examination examination{
+      readers, o, {o.least_seconds, true, o.channel, o.salvage, [] { return stop_requested(); }}};
+  const Drawn drawn(list, o);
+  UnusedReplacements replacements(o.text);
+  Doubles doubles;
+  Pace pace;
+  size_t kept = 0;
+  for (size_t begin = 0, count = 0; begin < list.size(); begin += count) {
+    const Clock::time_point start = Clock::now();
+    count = std::min(pace.entries(), list.size() - begin);
+    std::vector<std::optional<Flaw>> flaws(count);
+    std::vector<std::string> originals(count);
+    pool.for_each(static_cast<int64_t>(count), [&](int64_t n) {
+      const auto i = static_cast<size_t>(n);
+      if (stop_requested()) return;
+      ListedUtterance& u = list[begin + i];
+      flaws[i] = examine(u, examination, drawn.contains(u), originals[i]);
+    });
+    corpus::stop_if_asked();
+    replacements.look_at(originals);
+    for (size_t i = 0; i < count; ++i) {
+      ListedUtterance& u = list[begin + i];
+      if (!flaws[i]) flaws[i] = doubles.look_at(u, list, kept);
+      if (flaws[i]) {
+        summary.findings.add(flaws[i]->finding, u.where, flaws[i]->what);
+        u = {};
+        continue;
+      }
+      for (const ListedUtterance::Note& note : u.notes)
+        summary.findings.add(note.finding, u.where, note.what);
+      u.notes = {};
+      if (&list[kept] != &u) list[kept] = std::move(u);
+      ++kept;
+    }
+    pace.took(Clock::now() - start);
+    if (o.progress) {
+      o.progress(static_cast<int64_t>(begin + count), static_cast<int64_t>(list.size()));
+    }
+  }
+  summary.never_found = replacements.unused();
+  list.resize(kept);
+}
+
+[[noreturn]] void fail_unusable(const DataSummary& summary, std::string_view noun,
+                                const char* end) {
+  std::string text = summary.findings.causes();
+  for (const auto& [finding, found] : summary.findings.all()) {
+    if (!kind_of(finding).leaves_out) continue;
+    for (const auto& example : found.examples)
+      text += str("\n  ", example.where.empty() ? "" : example.where + ": ", example.what);
+    const auto named = static_cast<int64_t>(found.examples.size());
+    if (found.count > named)
+      text += str("\n  and ", found.count - named, " more ", kind_of(finding).title);
+  }
+  fail_input("of ", summary.listed, " ", noun, "s ", text, end);
 }
 
 size_t share_of(double share, size_t all) {
@@ -325,6 +435,7 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   entry.offset = u.offset;
   // To a tenth of a millisecond; a whole recording is measured again when it is used.
   if (u.kind == InputKind::recording) entry.duration = std::round(u.duration * 1e4) / 1e4;
+  if (u.channel >= 0) entry.channel = u.channel;
   entry.text = u.text;
   entry.speaker = u.speaker;
   Json extra = Json::object({});
@@ -355,6 +466,51 @@ void cut_lines(std::vector<ListedUtterance>& list, const ImageReader& images,
   });
 }
 
+// What can be used of recordings that are cut off becomes files of their own, for whoever reads
+// them later refuses what is not whole.
+void write_salvaged(std::vector<ListedUtterance>& list, const corpus::CorpusFolder& folder,
+                    int threads) {
+  std::vector<ListedUtterance*> cut_off;
+  for (ListedUtterance& u : list)
+    if (u.is_cut_off) cut_off.push_back(&u);
+  if (cut_off.empty()) return;
+  folder.make_folder("wav");
+  const SndfileReader whatever_there_is({.salvage = true});
+  ThreadPool pool(threads > 0 ? threads : usable_cpus());
+  pool.for_each(static_cast<int64_t>(cut_off.size()), [&](int64_t i) {
+    ListedUtterance& u = *cut_off[static_cast<size_t>(i)];
+    char name[48];
+    std::snprintf(name, sizeof name, "wav/salvaged-%06lld.wav", static_cast<long long>(i + 1));
+    const Waveform part = whatever_there_is.read(u.file, 0, {u.offset, u.duration, u.channel});
+    write_wav(folder.path_of(name), part);
+    u.file = (folder.final_path() / name).string();
+    u.offset = 0;
+    u.channel = -1;
+    u.duration = part.seconds();
+  });
+}
+
+// How many recordings have which rate, and the rate for all of them: what most reach, if it is not
+// far more than a part of them has.
+void count_rates(const std::vector<ListedUtterance>& list, DataSummary& summary) {
+  std::map<int32_t, int64_t> reached;
+  int64_t all = 0;
+  for (const ListedUtterance& u : list) {
+    if (u.kind != InputKind::recording || u.sample_rate == 0) continue;
+    ++summary.rates[u.sample_rate];
+    ++reached[true_rate(u.sample_rate, u.bandwidth)];
+    ++all;
+  }
+  // A tenth of the recordings is a part that counts.
+  int64_t below = 0;
+  for (const auto& [rate, count] : reached) {
+    below += count;
+    if (10 * below < all) continue;
+    summary.fitting_rate = rate;
+    return;
+  }
+}
+
 std::string histogram(const std::vector<ListedUtterance>& list, const std::string& title) {
   std::vector<double> lengths;
   for (const ListedUtterance& u : list) lengths.push_back(length_of(u));
@@ -367,27 +523,31 @@ std::string histogram(const std::vector<ListedUtterance>& list, const std::strin
 }  // namespace
 
 DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& readers,
-                         const PrepareListOptions& o) {
-  corpus::CorpusFolder folder(o.out, o.kind, o.source);
+                         const PrepareListOptions& o, corpus::Findings findings) {
+  corpus::CorpusFolder folder(o.out, o.kind, o.source, o.overwrite);
   DataSummary summary;
-  summary.listed = static_cast<int64_t>(list.size());
-  summary.never_found = unused_replacements(list, o.text);
+  summary.findings = std::move(findings);
+  summary.listed = static_cast<int64_t>(list.size()) + summary.findings.left_out();
   const char* const noun = list.empty() ? "utterance" : noun_of(list.front().kind);
   sift(list, readers, o, summary);
   if (list.empty()) fail_unusable(summary, noun, "\nthere is nothing left to train on");
-  if (o.strict && !summary.left_out.empty()) fail_unusable(summary, noun, "");
+  if (o.strict && summary.findings.left_out() > 0) fail_unusable(summary, noun, "");
+  summary.decoded = o.examine == Examine::headers
+                        ? 0
+                        : std::min<int64_t>(summary.listed, static_cast<int64_t>(Drawn::most));
+  count_rates(list, summary);
   summary.division = divide(list, o);
+  if (o.salvage) write_salvaged(list, folder, o.threads);
   if (o.cut) cut_lines(list, *readers.images, folder, o.threads);
-  std::vector<corpus::Split> splits;
   for (const char* name : {"train", "dev", "test"}) {
     std::vector<const ListedUtterance*> members;
-    corpus::Split& split = splits.emplace_back(corpus::Split{name, {}});
-    for (const ListedUtterance& u : list) {
-      if (u.split != name) continue;
-      members.push_back(&u);
-      split.entries.push_back(entry_of(u, folder.final_path()));
-    }
-    if (!members.empty()) summary.parts.push_back(part_of(name, members));
+    for (const ListedUtterance& u : list)
+      if (u.split == name) members.push_back(&u);
+    if (members.empty()) continue;
+    summary.parts.push_back(part_of(name, members));
+    folder.write_split(name, static_cast<int64_t>(members.size()), [&](int64_t i) {
+      return entry_of(*members[static_cast<size_t>(i)], folder.final_path());
+    });
   }
   for (const ListedUtterance& u : list) {
     for (char32_t c : code_points(u.text)) ++summary.characters[to_utf8(c)];
@@ -402,7 +562,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
                                          {"source", o.source},
                                          {"strip_punctuation", o.text.strip_punctuation},
                                          {"test", o.test}});
-  folder.commit(splits, description.dump());
+  folder.commit(description.dump());
   return summary;
 }
 

@@ -10,11 +10,16 @@
 #include <vector>
 
 #include "engine/corpus/corpus.h"
+#include "engine/corpus/lists/findings.h"
 #include "engine/corpus/lists/layouts.h"
 #include "engine/data/dataset.h"
 #include "engine/text/text_rules.h"
 
 namespace rondo {
+
+// Of recordings: the first 20,000 that are drawn by the seed are decoded, and of others the headers
+// are read; or all headers alone.
+enum class Examine : uint8_t { all, headers };
 
 struct PrepareListOptions {
   std::string kind;    // of the corpus: "folder", "csv", ...
@@ -29,8 +34,13 @@ struct PrepareListOptions {
   double least_seconds = 0.1;
   LineDirection direction = LineDirection::rightwards;  // of images
   bool cut = false;     // lines of pages become images of their own, OUT/lines/000001.png
-  bool strict = false;  // an utterance that cannot be used is an error
-  int threads = 0;      // 0: as many as there are CPUs
+  bool strict = false;  // an utterance that cannot be used is an error, once all were looked at
+  Examine examine = Examine::all;
+  // Of recordings with several, where the list does not say it; negative: the mean of all.
+  int32_t channel = -1;
+  bool salvage = false;    // of a recording that is cut off, what there is becomes OUT/wav/...
+  bool overwrite = false;  // manifests that were edited are replaced, and kept beside
+  int threads = 0;         // 0: as many as there are CPUs
   CorpusProgress progress = {};
 };
 
@@ -42,23 +52,22 @@ struct DataSummary {
     // Seconds; of images, columns once they are scaled to the usual height.
     double length = 0, shortest = 0, median = 0, longest = 0;
   };
-  struct Problem {
-    std::string where, what;
-  };
   std::vector<Part> parts;
   std::string division;                       // how the parts were made: "by speaker", ...
   std::map<std::string, int64_t> characters;  // of all texts, UTF-8
-  std::map<std::string, std::vector<Problem>> left_out;  // by cause, in the list's order
+  corpus::Findings findings;
   std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
-  std::vector<Problem> pages;  // images that are used, and seem to be pages rather than lines
-  int64_t listed = 0;
+  int64_t listed = 0, decoded = 0;           // entries; how many of them at most were decoded
+  std::map<int32_t, int64_t> rates;          // of the recordings that are used, Hz
+  int32_t fitting_rate = 0;                  // for features.rate: what nearly all of them reach
 };
 
 // Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json and lengths.svg, a histogram, and with
 // `cut` OUT/lines. Paths
 // are relative to OUT where the recordings lie in it or in the folder around it, otherwise
 // absolute. Throws InputError where nothing is left.
+// `findings`: what was found while the list was made.
 DataSummary prepare_list(std::vector<corpus::ListedUtterance> list, const MediaReaders& readers,
-                         const PrepareListOptions& options);
+                         const PrepareListOptions& options, corpus::Findings findings = {});
 
 }  // namespace rondo

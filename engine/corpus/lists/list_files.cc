@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "engine/data/features/files.h"
+#include "engine/corpus/lists/read_text.h"
+#include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -18,39 +19,97 @@ fs::path existing_folder(const std::string& folder) {
   return path;
 }
 
-std::vector<fs::path> files_below(const fs::path& folder,
-                                  const std::function<bool(const fs::path&)>& wanted) {
-  std::vector<fs::path> files;
+void stop_if_asked() {
+  if (stop_requested()) fail_input("stopped by a signal");
+}
+
+namespace {
+
+class Walk {
+ public:
+  Walk(const std::function<bool(const fs::path&)>& wanted, std::vector<NotWalked>* others)
+      : wanted_(wanted), others_(others) {}
+
   // First what lies in the folder itself, then where its links lead, and theirs: what can be
   // reached in several ways has its shortest name, in whatever order the disk tells the entries.
-  std::set<fs::path> walked;
-  std::vector<fs::path> folders{folder};
-  const auto walk = [&](const fs::path& top, std::vector<fs::path>& links) {
-    if (!walked.insert(fs::canonical(top)).second) return;
-    for (fs::recursive_directory_iterator at(top), end; at != end; ++at) {
-      std::error_code broken;  // a link that leads nowhere, or to itself, is no file
+  std::vector<fs::path> files_below(const fs::path& folder) {
+    for (std::vector<fs::path> folders{folder}; !folders.empty();) {
+      links_.clear();
+      for (const fs::path& top : folders) walk(top);
+      std::sort(links_.begin(), links_.end());
+      folders = std::move(links_);
+    }
+    std::sort(files_.begin(), files_.end());
+    return std::move(files_);
+  }
+
+ private:
+  void walk(const fs::path& folder) {
+    std::error_code error;
+    const fs::path real = fs::canonical(folder, error);
+    if (error) return tell_folder(folder, error);
+    if (!walked_.insert(real).second) return;
+    fs::directory_iterator at(folder, error), end;
+    std::vector<fs::path> below;
+    for (; !error && at != end; at.increment(error)) {
+      stop_if_asked();
+      std::error_code broken;
       const bool is_folder = at->is_directory(broken);
-      if (is_folder && at->is_symlink()) {
-        links.push_back(at->path());
-      } else if (is_folder) {
-        if (!walked.insert(fs::canonical(at->path())).second) at.disable_recursion_pending();
-      } else if (at->is_regular_file(broken) && wanted(at->path())) {
-        files.push_back(at->path());
+      if (is_folder) {
+        (at->is_symlink() ? links_ : below).push_back(at->path());
+      } else if (at->is_regular_file(broken)) {
+        if (wanted_(at->path())) files_.push_back(at->path());
+      } else {
+        tell_other(*at);
       }
     }
-  };
-  try {
-    while (!folders.empty()) {
-      std::vector<fs::path> links;
-      for (const fs::path& top : folders) walk(top, links);
-      std::sort(links.begin(), links.end());
-      folders = std::move(links);
-    }
-  } catch (const fs::filesystem_error& e) {
-    fail_input(folder.string(), ": cannot be read as a folder: ", e.code().message());
+    if (error) tell_folder(folder, error);
+    for (const fs::path& path : below) walk(path);
   }
-  std::sort(files.begin(), files.end());
-  return files;
+
+  void tell_folder(const fs::path& folder, const std::error_code& error) {
+    const std::string what = folder.string() + ": cannot be read as a folder: " + error.message();
+    if (!others_) fail_input(what);
+    others_->push_back({NotWalked::Kind::unreadable, folder, what});
+  }
+
+  void tell_other(const fs::directory_entry& entry) {
+    if (!others_) return;
+    std::error_code ignored;
+    const fs::path& path = entry.path();
+    if (!entry.is_symlink(ignored)) {
+      others_->push_back({NotWalked::Kind::no_file, path,
+                          path.string() + ": is a pipe, a socket or a device, expected a file"});
+      return;
+    }
+    const fs::path to = fs::read_symlink(path, ignored);
+    others_->push_back({NotWalked::Kind::dangling_link, path,
+                        str(path.string(), ": leads to '", to.string(), "', where no file is")});
+  }
+
+  const std::function<bool(const fs::path&)>& wanted_;
+  std::vector<NotWalked>* const others_;
+  std::vector<fs::path> files_, links_;
+  std::set<fs::path> walked_;
+};
+
+}  // namespace
+
+std::vector<fs::path> files_below(const fs::path& folder,
+                                  const std::function<bool(const fs::path&)>& wanted,
+                                  std::vector<NotWalked>* others) {
+  return Walk(wanted, others).files_below(folder);
+}
+
+void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtterance>& list) {
+  for (const NotWalked& other : others) {
+    ListedUtterance& u = list.emplace_back();
+    u.file.path = other.path.string();
+    u.problem = other.what;
+    u.finding = other.kind == NotWalked::Kind::dangling_link ? Finding::dangling_link
+                : other.kind == NotWalked::Kind::no_file     ? Finding::no_file
+                                                             : Finding::unreadable;
+  }
 }
 
 std::string trimmed(std::string_view text) {
@@ -60,18 +119,16 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(space) - begin + 1));
 }
 
-std::string text_of_file(const fs::path& file) {
-  return trimmed(data::without_byte_order_mark(data::read_regular_file(file.string())));
-}
+std::string text_of_file(const fs::path& file) { return trimmed(read_text(file.string())); }
 
 std::vector<KeyedLine> keyed_lines(const fs::path& file) {
-  const std::string content = data::read_regular_file(file.string());
-  const std::string_view text = data::without_byte_order_mark(content);
+  const std::string text = read_text(file.string());
+  const char line_end = text.find('\n') == std::string::npos ? '\r' : '\n';
   std::vector<KeyedLine> lines;
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = trimmed(text.substr(at, end - at));
+    const size_t end = std::min(text.find(line_end, at), text.size());
+    const std::string line = trimmed(std::string_view(text).substr(at, end - at));
     at = end + 1;
     ++number;
     if (line.empty()) continue;
@@ -79,16 +136,6 @@ std::vector<KeyedLine> keyed_lines(const fs::path& file) {
     lines.push_back({number, line.substr(0, space), trimmed(line.substr(space))});
   }
   return lines;
-}
-
-std::map<std::string, std::string> keyed_map(const fs::path& file) {
-  std::map<std::string, std::string> map;
-  for (KeyedLine& line : keyed_lines(file)) {
-    if (!map.emplace(line.key, line.value).second) {
-      fail_input(file.string(), ":", line.number, ": '", line.key, "' is there twice");
-    }
-  }
-  return map;
 }
 
 }  // namespace rondo::corpus

@@ -6,26 +6,44 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "engine/corpus/lists/layouts.h"
 
 namespace rondo::corpus {
 
 // Without what leads through links; InputError unless it is a folder.
 std::filesystem::path existing_folder(const std::string& folder);
 
+// What a walk could not take, and why: "a link that leads nowhere".
+struct NotWalked {
+  enum class Kind { dangling_link, no_file, unreadable };
+  Kind kind;
+  std::filesystem::path path;
+  std::string what;  // a sentence that names the path
+};
+
 // Regular files at any depth for which `wanted` is true, sorted. Links to folders are followed;
-// each folder is walked once, however many ways lead to it.
+// each folder is walked once, however many ways lead to it. Links that lead nowhere, pipes, sockets
+// and devices, and folders that cannot be read are added to `others`, where it is given; otherwise
+// the last are an InputError. A signal ends the walk (InputError).
 std::vector<std::filesystem::path> files_below(
     const std::filesystem::path& folder,
-    const std::function<bool(const std::filesystem::path&)>& wanted);
+    const std::function<bool(const std::filesystem::path&)>& wanted,
+    std::vector<NotWalked>* others = nullptr);
+
+// As entries of a list, each with its problem.
+void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtterance>& list);
+
+// Throws InputError once a signal has come: for work that takes long.
+void stop_if_asked();
 
 // Without blanks and line breaks around it.
 std::string trimmed(std::string_view text);
 
-// What a text file holds, without those and a byte order mark.
+// What a text file holds as UTF-8 (read_text.h), without those.
 std::string text_of_file(const std::filesystem::path& file);
 
 // "KEY VALUE" lines, as Kaldi's files and LibriSpeech's transcripts are.
@@ -34,7 +52,5 @@ struct KeyedLine {
   std::string key, value;
 };
 std::vector<KeyedLine> keyed_lines(const std::filesystem::path& file);
-// The same where each key may be there once.
-std::map<std::string, std::string> keyed_map(const std::filesystem::path& file);
 
 }  // namespace rondo::corpus

@@ -8,9 +8,13 @@
 // announces more than the file holds is truncated, unless it announces the largest size there is,
 // as programs do that write to a pipe. Thread safety: every function may be called from several
 // threads at once.
+//
+// What libsndfile does not read (.m4a, .aac, .webm, ...) is decoded by the program ffmpeg, where it
+// is on PATH; its first bytes say what a file is, not its name.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,18 +23,40 @@
 
 namespace rondo {
 
+// Why a recording cannot be used, where somebody may do something about it.
+enum class SoundFault { truncated, foreign, no_number };
+
+class SoundError : public InputError {
+ public:
+  SoundError(SoundFault what_fault, const std::string& message)
+      : InputError(message), fault(what_fault) {}
+  const SoundFault fault;
+};
+
+struct SoundReading {
+  bool salvage = false;  // of what is cut off, what there is
+  // Asked now and then while ffmpeg works; true ends it (InputError). Empty: nobody is asked.
+  std::function<bool()> stop = {};
+};
+
 class SndfileReader final : public AudioReader {
  public:
+  SndfileReader() = default;
+  explicit SndfileReader(SoundReading reading) : reading_(std::move(reading)) {}
+
   AudioInfo info(const FilePart& file) const override;
   Waveform read(const FilePart& file, int32_t sample_rate,
                 AudioSegment segment = {}) const override;
+
+ private:
+  SoundReading reading_;
 };
 
 // The same from memory (standard input, a test); `name` stands for the file in messages.
 Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,
                       AudioSegment segment = {});
 
-// Whether a file is called like a recording (.wav, .flac, .ogg, .opus, .mp3, ..., in either case):
+// Whether a file is called like a recording (.wav, .flac, .ogg, .mp3, .m4a, ..., in either case):
 // for choosing among the files of a folder.
 bool is_recording_name(std::string_view path);
 

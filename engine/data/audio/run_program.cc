@@ -1,22 +1,26 @@
-#include "engine/corpus/run_program.h"
+#include "engine/data/audio/run_program.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
 extern char** environ;
 
-namespace rondo::corpus {
+namespace rondo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -45,13 +49,16 @@ struct Pipe {
 class Child {
  public:
   Child(const std::string& program, const std::vector<std::string>& arguments, const Pipe& out,
-        const Pipe& err, const std::string& hint) {
+        const Pipe& err, const ProgramOptions& options) {
     std::vector<char*> argv = {const_cast<char*>(program.c_str())};
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (options.standard_input >= 0)
+      ::posix_spawn_file_actions_adddup2(&actions, options.standard_input, 0);
+    else
+      ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     ::posix_spawn_file_actions_adddup2(&actions, out.write_end, 1);
     ::posix_spawn_file_actions_adddup2(&actions, err.write_end, 2);
     const StopWaits started;
@@ -60,7 +67,7 @@ class Child {
     ::posix_spawn_file_actions_destroy(&actions);
     if (error != 0) {
       pid_ = -1;
-      fail_input(program, ": cannot be run: ", std::strerror(error), hint);
+      fail_input(program, ": cannot be run: ", std::strerror(error), options.hint);
     }
     killed_if_stopped_.emplace(pid_);
   }
@@ -97,28 +104,58 @@ bool take(int fd, std::string& to) {
 }  // namespace
 
 ProgramOutput run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          std::chrono::milliseconds limit, const std::string& hint) {
-  const Clock::time_point deadline = Clock::now() + limit;
+                          const ProgramOptions& o) {
+  using std::chrono::milliseconds;
+  const Clock::time_point deadline = Clock::now() + o.limit;
   Pipe out, err;
-  Child child(program, arguments, out, err, hint);
+  Child child(program, arguments, out, err, o);
   out.close_write_end();
   err.close_write_end();
   ProgramOutput result;
   pollfd fds[2] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    const int ready = left > 0 ? ::poll(fds, 2, static_cast<int>(left)) : 0;
-    if (ready == 0) {
-      fail_input(program, ": was not done after ", std::chrono::duration<double>(limit).count(),
+    constexpr milliseconds between_questions{100};
+    if (o.stop && o.stop()) fail_input(program, ": was stopped");
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    if (left <= milliseconds::zero()) {
+      fail_input(program, ": was not done after ", std::chrono::duration<double>(o.limit).count(),
                  " s");
     }
-    if (ready < 0) continue;  // EINTR: the deadline is checked anew
+    const milliseconds wait = o.stop ? std::min(left, between_questions) : left;
+    // EINTR, and nothing yet: the deadline is checked anew.
+    if (::poll(fds, 2, static_cast<int>(wait.count())) <= 0) continue;
     if (fds[0].revents != 0 && !take(out.read_end, result.out)) fds[0].fd = -1;
     if (fds[1].revents != 0 && !take(err.read_end, result.err)) fds[1].fd = -1;
+    if (result.out.size() > o.most_output)
+      fail_input(program, ": printed more than ", o.most_output, " bytes");
   }
   result.status = child.wait();
   return result;
 }
 
-}  // namespace rondo::corpus
+ProgramOutput run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          std::chrono::milliseconds limit, const std::string& hint) {
+  ProgramOptions options;
+  options.limit = limit;
+  options.hint = hint;
+  return run_program(program, arguments, options);
+}
+
+bool is_on_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  if (!path) return false;
+  const std::string_view all(path);
+  for (size_t at = 0; at <= all.size();) {
+    const size_t end = std::min(all.find(':', at), all.size());
+    const std::string folder(all.substr(at, end - at));
+    const std::string file = (folder.empty() ? "." : folder) + "/" + program;
+    struct stat status {};
+    if (::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+        ::access(file.c_str(), X_OK) == 0)
+      return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+}  // namespace rondo

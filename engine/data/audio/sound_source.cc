@@ -1,0 +1,122 @@
+#include "engine/data/audio/sound_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/data/audio/container_check.h"
+#include "engine/data/audio/foreign_sound.h"
+#include "engine/data/audio/sound_format.h"
+#include "kernels/base/cpu/copy_bytes.h"
+#include "kernels/base/error.h"
+
+namespace rondo::data {
+namespace {
+
+constexpr int32_t lowest_rate = 100;
+constexpr int32_t highest_rate = 768'000;
+constexpr int32_t most_channels = 256;
+
+}  // namespace
+
+SoundSource::SoundSource(const FilePart& part, SoundReading reading)
+    : name_(part.name()),
+      reading_(std::move(reading)),
+      part_(part),
+      file_(std::in_place, part.path),
+      first_(part.first),
+      size_(part.size_in(file_->size())) {}
+
+SoundSource::SoundSource(std::span<const std::byte> bytes, std::string_view name,
+                         SoundReading reading)
+    : name_(name), reading_(std::move(reading)), bytes_(bytes), size_(bytes.size()) {}
+
+size_t SoundSource::read_at(uint64_t offset, std::span<std::byte> to) const {
+  if (offset >= size_) return 0;
+  const auto n = static_cast<size_t>(std::min<uint64_t>(to.size(), size_ - offset));
+  if (!file_) {
+    copy_bytes(to.data(), bytes_.data() + offset, n);
+    return n;
+  }
+  return file_->read_at(first_ + offset, to.first(n));
+}
+
+Sndfile SoundSource::open(SF_INFO& info) {
+  if (size_ == 0) fail_input(name_, ": is empty, expected audio");
+  look_for_the_end();
+  Sndfile file = open_here(info);
+  if (!file) {
+    decode_elsewhere(sf_strerror(nullptr));
+    look_for_the_end();
+    file = open_here(info);
+    if (!file) fail_input(name_, ": what ffmpeg made of it cannot be read: ", sf_strerror(nullptr));
+  }
+  check(info);
+  return file;
+}
+
+void SoundSource::look_for_the_end() {
+  truncation_ = find_truncation(
+      size_, [this](uint64_t offset, std::span<std::byte> to) { return read_at(offset, to); });
+  if (!truncation_.empty() && !reading_.salvage)
+    throw SoundError(SoundFault::truncated, str(name_, ": is truncated: ", truncation_));
+}
+
+Sndfile SoundSource::open_here(SF_INFO& info) {
+  static SF_VIRTUAL_IO callbacks = {&SoundSource::length, &SoundSource::seek, &SoundSource::read,
+                                    nullptr, &SoundSource::tell};
+  at_ = 0;
+  info = {};
+  return Sndfile(sf_open_virtual(&callbacks, SFM_READ, &info, this));
+}
+
+void SoundSource::decode_elsewhere(const std::string& why) {
+  std::string start(sound_format_bytes, '\0');
+  start.resize(read_at(0, std::as_writable_bytes(std::span(start))));
+  const SoundFormat format = sound_format(start);
+  if (format.name.empty())
+    fail_input(name_, ": is not audio that can be decoded (WAV, FLAC or Ogg expected): ", why);
+  decoded_ = file_ ? decode_foreign_sound(part_, format.name, reading_.stop)
+                   : decode_foreign_sound(bytes_, name_, format.name, reading_.stop);
+  file_.reset();
+  bytes_ = std::as_bytes(std::span(decoded_));
+  size_ = bytes_.size();
+}
+
+void SoundSource::check(const SF_INFO& info) const {
+  if (info.samplerate < lowest_rate || info.samplerate > highest_rate)
+    fail_input(name_, ": has a sample rate of ", info.samplerate, " Hz, expected ", lowest_rate,
+               " to ", highest_rate);
+  if (info.channels < 1 || info.channels > most_channels)
+    fail_input(name_, ": has ", info.channels, " channels, expected 1 to ", most_channels);
+  if (info.frames < 0 || info.frames == SF_COUNT_MAX)
+    fail_input(name_, ": does not tell its length (damaged or truncated)");
+}
+
+sf_count_t SoundSource::length(void* self) {
+  return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->size_);
+}
+
+sf_count_t SoundSource::seek(sf_count_t offset, int whence, void* self) {
+  auto* source = static_cast<SoundSource*>(self);
+  sf_count_t base = 0;
+  if (whence == SEEK_CUR) base = static_cast<sf_count_t>(source->at_);
+  if (whence == SEEK_END) base = static_cast<sf_count_t>(source->size_);
+  if (base + offset < 0) return -1;
+  source->at_ = static_cast<uint64_t>(base + offset);
+  return base + offset;
+}
+
+sf_count_t SoundSource::read(void* to, sf_count_t count, void* self) {
+  auto* source = static_cast<SoundSource*>(self);
+  if (count <= 0) return 0;
+  const size_t n =
+      source->read_at(source->at_, {static_cast<std::byte*>(to), static_cast<size_t>(count)});
+  source->at_ += n;
+  return static_cast<sf_count_t>(n);
+}
+
+sf_count_t SoundSource::tell(void* self) {
+  return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->at_);
+}
+
+}  // namespace rondo::data
