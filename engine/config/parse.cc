@@ -175,6 +175,12 @@ class Assign {
     *member = std::move(values);
     return true;
   }
+  bool operator()(TextLocale* member) const {
+    const std::string* s = string();
+    const auto locale = s ? TextLocale::parse(*s) : std::nullopt;
+    if (locale) *member = *locale;
+    return locale.has_value();
+  }
   bool operator()(const schema::Choice& choice) const {
     const std::string* s = string();
     if (!s) return false;

@@ -81,6 +81,8 @@ std::string expectation(const Field& field) {
   }
   if (std::holds_alternative<std::vector<TextReplacement>*>(field.value))
     return "a list of \"FROM=TO\"";
+  if (std::holds_alternative<TextLocale*>(field.value))
+    return "a language, as \"tr\" or \"az-Latn\"";
   std::string s;
   for (const std::string& name : std::get<Choice>(field.value).names) {
     s += (s.empty() ? "" : ", ") + ("\"" + name + "\"");
@@ -106,6 +108,7 @@ std::string value_toml(const Field& field) {
       for (const TextReplacement& r : *v) s += (s.size() > 1 ? ", " : "") + quote_toml(r.text());
       return s + "]";
     }
+    std::string operator()(const TextLocale* v) const { return quote_toml(v->tag); }
     std::string operator()(const Choice& v) const { return quote_toml(v.names.at(v.get())); }
   };
   return std::visit(Visitor{}, field.value);
@@ -120,6 +123,7 @@ struct JsonOf {
     for (const TextReplacement& r : *v) list.push_back(r.text());
     return list;
   }
+  Json operator()(const TextLocale* v) const { return v->tag; }
   template <class T>
   Json operator()(const T* v) const {
     return *v;

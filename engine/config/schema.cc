@@ -19,6 +19,8 @@ constexpr std::array bad_data_names{"error", "skip"};
 constexpr std::array non_finite_names{"skip", "stop"};
 constexpr std::array metric_names{"auto", "cer", "wer", "loss"};
 constexpr std::array init_alphabet_names{"keep", "extend", "new"};
+constexpr std::array marks_names{"keep", "drop", "token"};
+constexpr std::array unit_names{"character", "word"};
 constexpr std::array optimizer_names{"sgd", "adam", "adamw"};
 constexpr std::array deterministic_names{"same_world", "fixed_order", "world_invariant"};
 constexpr std::array transport_names{"auto", "tcp", "gloo", "shared", "mpi"};
@@ -113,9 +115,19 @@ Builder text_fields(TextRules& c) {
         "what is written otherwise, before all else, as [\"ß=ss\", \"&= and \"]");
   b.add("lowercase", &c.lowercase, any, "texts, those to compare with as well, in lower case");
   b.add("strip_punctuation", &c.strip_punctuation, any,
-        "without punctuation: dashes become spaces, apostrophes within words stay");
+        "without punctuation: dashes become spaces, apostrophes within words and all of numbers "
+        "stay");
   b.add("compatibility", &c.compatibility, any,
         "characters that look alike are one (Unicode's NFKC rather than NFC)");
+  b.add("drop_invisible", &c.drop_invisible, any,
+        "without characters that have no picture, as zero-width spaces and soft hyphens");
+  b.add(
+      "marks", choice(c.marks, marks_names), any,
+      "marks in brackets, as [noise]: characters as others, left out, or each a label of its own");
+  b.add("locale", &c.locale, any,
+        "the language of lower and upper case, \"tr\" or \"az\" say; empty: none in particular");
+  b.add("unit", choice(c.unit, unit_names), any,
+        "what a label stands for: a character, or what stands between spaces, as phones");
   return b;
 }
 

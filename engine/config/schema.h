@@ -20,8 +20,9 @@ struct Choice {
   std::function<void(size_t)> set;
 };
 
-using Binding = std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*,
-                             std::vector<double>*, std::vector<TextReplacement>*, Choice>;
+using Binding =
+    std::variant<bool*, int*, int64_t*, uint64_t*, double*, std::string*, std::vector<double>*,
+                 std::vector<TextReplacement>*, TextLocale*, Choice>;
 
 struct Field {
   std::string key;  // dotted

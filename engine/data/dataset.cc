@@ -232,8 +232,8 @@ void ManifestDataset::check_target(Item& item) const {
         throw Unusable{Kind::text, str(e.path, ": ", error.what())};
       }
       if (!encoded.unknown.empty() && options_.unknown == UnknownCharacters::error)
-        throw Unusable{Kind::text, str(e.path, ": its text holds characters outside the alphabet: ",
-                                       describe(encoded.unknown))};
+        throw Unusable{Kind::text, str(e.path, ": its text holds ", text_->units(),
+                                       " outside the alphabet: ", describe(encoded.unknown))};
       item.labels = std::move(encoded.labels);
       return;
     }

@@ -32,6 +32,8 @@ class TextEncoder {
   virtual ~TextEncoder() = default;
   // The number of classes of the network's output, the blank (0) included.
   virtual int32_t classes() const = 0;
+  // What labels stand for, as messages have it.
+  virtual std::string_view units() const { return "characters"; }
   // Throws InputError when `text` is not valid UTF-8.
   virtual EncodedText encode(std::string_view text) const = 0;
 };

@@ -126,7 +126,12 @@ int32_t find_blank(const std::vector<std::string>& tokens, const std::string& na
 }  // namespace
 
 Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
-                       const std::string& border, const std::string& name) {
+                       const std::string& border, const std::string& name)
+    : Vocabulary(std::move(tokens), blank, border, name, true) {}
+
+// `has_specials`: those that are called <unk> and the like are nothing that is written.
+Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
+                       const std::string& border, const std::string& name, bool has_specials) {
   if (tokens.empty()) fail_input(name, ": holds no tokens");
   blank_ = blank ? *blank : find_blank(tokens, name);
   if (blank_ < 0 || blank_ >= static_cast<int32_t>(tokens.size()))
@@ -134,7 +139,7 @@ Vocabulary::Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> b
   for (std::string& token : tokens) {
     code_points(token);  // is UTF-8
     const auto label = static_cast<int32_t>(tokens_.size());
-    const bool is_written = label != blank_ && !is_special(token);
+    const bool is_written = label != blank_ && !(has_specials && is_special(token));
     if (is_written && token.empty()) fail_input(name, ": class ", label, " has an empty token");
     if (is_written) by_name_.emplace_back(token, label);
     longest_ = std::max(longest_, token.size());
@@ -212,14 +217,13 @@ Vocabulary Vocabulary::of(const Alphabet& alphabet) {
   std::vector<std::string> tokens = {"<blank>"};
   for (const std::string& symbol : alphabet.symbols()) {
     tokens.push_back(symbol);
-    if (alphabet.is_of_numbers()) tokens.back().pop_back();  // the space behind it
+    if (alphabet.is_of_words()) tokens.back().pop_back();  // the space behind it
   }
   const bool spaces = std::find(tokens.begin(), tokens.end(), " ") != tokens.end();
-  return Vocabulary(std::move(tokens), Alphabet::blank,
-                    alphabet.is_of_numbers() ? "every"
-                    : spaces                 ? " "
-                                             : "none",
-                    "alphabet");
+  const char* const border = alphabet.is_of_words() ? "every" : spaces ? " " : "none";
+  Vocabulary all(std::move(tokens), Alphabet::blank, border, "alphabet", false);
+  all.whole_words_ = alphabet.is_of_words();
+  return all;
 }
 
 std::optional<int32_t> Vocabulary::find(std::string_view name) const {
@@ -262,6 +266,11 @@ std::vector<SpelledWord> Vocabulary::words(std::span<const int32_t> labels) cons
 }
 
 std::optional<std::vector<int32_t>> Vocabulary::spell(std::string_view word) const {
+  if (whole_words_) {
+    const auto label = find(word);
+    if (!label) return {};
+    return std::vector<int32_t>{*label};
+  }
   std::string marked(border_ == WordBorder::prefix ? mark : std::string_view());
   marked += word;
   std::vector<int32_t> labels;

@@ -57,7 +57,7 @@ class Vocabulary {
   // The same of the file's content; for the fuzzer.
   static Vocabulary parse(std::string_view content, std::optional<int32_t> blank,
                           const std::string& border, const std::string& name);
-  // Of a model of rondo's own.
+  // Of a model of rondo's own. All its symbols are written, and its words are not made of others.
   static Vocabulary of(const Alphabet& alphabet);
 
   int32_t classes() const { return static_cast<int32_t>(tokens_.size()); }
@@ -78,13 +78,18 @@ class Vocabulary {
   // The labels of a word, or of a text where there are no words; the longest token that fits is
   // taken first. None where it cannot be spelled.
   std::optional<std::vector<int32_t>> spell(std::string_view word) const;
+  // Whether a word is a token or cannot be spelled.
+  bool has_whole_words() const { return whole_words_; }
 
  private:
+  Vocabulary(std::vector<std::string> tokens, std::optional<int32_t> blank,
+             const std::string& border, const std::string& name, bool has_specials);
   void set_border(const std::string& border, const std::string& name);
 
   std::vector<Token> tokens_;
   int32_t blank_ = 0, separator_ = -1;
   WordBorder border_ = WordBorder::none;
+  bool whole_words_ = false;
   std::vector<std::pair<std::string, int32_t>> by_name_;  // sorted
   size_t longest_ = 0;                                    // name, in bytes
 };

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <utility>
 
+#include "engine/text/characters.h"
+#include "engine/text/marks.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
@@ -23,6 +25,15 @@ bool all_numbers(const std::vector<std::string>& symbols) {
   return !symbols.empty();
 }
 
+bool all_words(const std::vector<std::string>& symbols) {
+  const auto is_word = [](const std::string& symbol) {
+    if (symbol.size() < 2 || symbol.back() != ' ') return false;
+    const std::string word = symbol.substr(0, symbol.size() - 1);
+    return normalize_transcript(word) == word && split_words(word).size() == 1;
+  };
+  return !symbols.empty() && std::all_of(symbols.begin(), symbols.end(), is_word);
+}
+
 void note_unknown(std::vector<UnknownText>& unknown, const std::string& what) {
   const auto known = std::find_if(unknown.begin(), unknown.end(),
                                   [&](const UnknownText& u) { return u.what == what; });
@@ -32,6 +43,9 @@ void note_unknown(std::vector<UnknownText>& unknown, const std::string& what) {
     ++known->count;
   }
 }
+
+// A mark is one sign that is written in no direction.
+constexpr char32_t sign_of_mark = 0xfffc;
 
 }  // namespace
 
@@ -43,67 +57,148 @@ Alphabet Alphabet::of_numbers(int32_t count) {
 
 Alphabet::Alphabet(std::vector<std::string> symbols) : symbols_(std::move(symbols)) {
   numbers_ = all_numbers(symbols_);
+  words_ = numbers_ || all_words(symbols_);
   if (numbers_) return;
-  for (size_t i = 0; i < symbols_.size(); ++i) {
-    const std::string& symbol = symbols_[i];
-    const auto points = code_points(symbol);
-    if (points.size() != 1 || to_nfc(symbol) != symbol)
-      fail_input("alphabet: symbol ", i, " is \"", symbol,
-                 "\", expected exactly one character in Unicode normal form C");
-    if (!labels_.emplace(points[0], static_cast<int32_t>(i) + 1).second)
-      fail_input("alphabet: symbol ", describe(points[0]), " occurs twice");
-  }
+  for (size_t i = 0; i < symbols_.size(); ++i) add_symbol(symbols_[i], static_cast<int32_t>(i) + 1);
 }
 
-Alphabet Alphabet::from_transcripts(std::span<const std::string> transcripts) {
+void Alphabet::add_symbol(const std::string& symbol, int32_t label) {
+  const auto points = code_points(symbol);
+  const bool is_long = words_ || is_mark(symbol);
+  if ((!is_long && points.size() != 1) || to_nfc(symbol) != symbol)
+    fail_input(
+        "alphabet: symbol ", label - 1, " is \"", symbol,
+        "\", expected exactly one character in Unicode normal form C, or a mark in brackets");
+  const bool is_new =
+      is_long ? long_labels_.emplace(symbol.substr(0, symbol.size() - words_), label).second
+              : labels_.emplace(points[0], label).second;
+  if (!is_new)
+    fail_input("alphabet: symbol ", is_long ? "'" + symbol + "'" : describe(points[0]),
+               " occurs twice");
+}
+
+Alphabet Alphabet::from_transcripts(std::span<const std::string> transcripts,
+                                    const TextRules& rules) {
   std::set<char32_t> seen;
+  std::set<std::string> longer;
   for (size_t i = 0; i < transcripts.size(); ++i) {
     try {
-      for (char32_t c : code_points(normalize_transcript(transcripts[i]))) seen.insert(c);
+      const std::string text = normalize_transcript(transcripts[i]);
+      if (rules.unit == TextUnit::word) {
+        for (const std::string& word : split_words(text)) longer.insert(word + " ");
+        continue;
+      }
+      for (const TextPiece& p :
+           rules.marks == Marks::token ? pieces_of(text) : std::vector<TextPiece>{{text}}) {
+        if (p.is_mark) {
+          longer.insert(p.text);
+        } else {
+          for (const char32_t c : code_points(p.text)) seen.insert(c);
+        }
+      }
     } catch (const InputError& e) {
       fail_input("transcript ", i + 1, ": ", e.what());
     }
   }
   std::vector<std::string> symbols;
   for (char32_t c : seen) symbols.push_back(to_utf8(c));
+  symbols.insert(symbols.end(), longer.begin(), longer.end());
   return Alphabet(std::move(symbols));
+}
+
+std::string_view Alphabet::units() const {
+  return numbers_ ? "numbers" : words_ ? "words" : "characters";
 }
 
 Alphabet Alphabet::reading_leftwards() const {
   Alphabet other = *this;
-  other.leftwards_ = !numbers_;
+  other.leftwards_ = !words_;
   return other;
 }
 
+// The units of a text, in the order in which they are read.
+std::vector<Alphabet::Unit> Alphabet::turned(std::vector<Unit> units) const {
+  if (!leftwards_) return units;
+  std::vector<char32_t> signs;
+  for (const Unit& u : units) signs.push_back(u.sign);
+  std::vector<Unit> in_order;
+  for (const size_t i : leftward_order(signs)) in_order.push_back(std::move(units[i]));
+  return in_order;
+}
+
+std::vector<Alphabet::Unit> Alphabet::units_of(std::string_view text) const {
+  std::vector<Unit> units;
+  // Without marks in the alphabet they are characters as others.
+  for (TextPiece& p :
+       long_labels_.empty() ? std::vector<TextPiece>{{std::string(text)}} : pieces_of(text)) {
+    if (p.is_mark) {
+      units.push_back({sign_of_mark, std::move(p.text)});
+    } else {
+      for (const char32_t c : code_points(p.text)) units.push_back({c, {}});
+    }
+  }
+  return units;
+}
+
+std::string Alphabet::text_of(const std::vector<Unit>& units) {
+  std::string text;
+  for (const Unit& u : units) text += u.mark.empty() ? to_utf8(u.sign) : u.mark;
+  return text;
+}
+
 std::string Alphabet::turned(std::string_view text) const {
-  return leftwards_ ? in_leftward_order(text) : std::string(text);
+  if (!leftwards_) return std::string(text);
+  return long_labels_.empty() ? in_leftward_order(text) : text_of(turned(units_of(text)));
 }
 
 EncodedText Alphabet::encode(std::string_view text) const {
   const std::string normal = normalize_transcript(text);
-  if (numbers_) return encode_numbers(normal);
+  if (words_) return encode_words(normal);
   EncodedText out;
-  for (char32_t c : code_points(turned(normal))) {
-    if (const auto found = labels_.find(c); found != labels_.end()) {
+  const auto take = [&](const auto& labels, const auto& symbol, auto&& name) {
+    if (const auto found = labels.find(symbol); found != labels.end()) {
       out.labels.push_back(found->second);
     } else {
-      note_unknown(out.unknown, describe(c));
+      note_unknown(out.unknown, name());
+    }
+  };
+  // Without marks in the alphabet they are characters as others.
+  if (long_labels_.empty()) {
+    for (const char32_t c : code_points(turned(normal)))
+      take(labels_, c, [&] { return describe(c); });
+    return out;
+  }
+  for (const Unit& u : turned(units_of(normal))) {
+    if (u.mark.empty()) {
+      take(labels_, u.sign, [&] { return describe(u.sign); });
+    } else {
+      take(long_labels_, u.mark, [&] { return "'" + u.mark + "'"; });
     }
   }
   return out;
 }
 
-EncodedText Alphabet::encode_numbers(const std::string& text) const {
+std::optional<int32_t> Alphabet::label_of_word(const std::string& word) const {
+  if (!numbers_) {
+    const auto found = long_labels_.find(word);
+    if (found == long_labels_.end()) return {};
+    return found->second;
+  }
+  int32_t label = 0;
+  const char* const end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, label);
+  if (error != std::errc{} || stop != end || label < 1 || label >= classes()) return {};
+  return label;
+}
+
+EncodedText Alphabet::encode_words(const std::string& text) const {
   EncodedText out;
   std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    int32_t label = 0;
-    const char* const end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, label);
-    if (error == std::errc{} && stop == end && label >= 1 && label < classes()) {
-      out.labels.push_back(label);
+  for (std::string word; std::getline(words, word, ' ');) {
+    if (const auto label = label_of_word(word)) {
+      out.labels.push_back(*label);
     } else {
-      note_unknown(out.unknown, word);
+      note_unknown(out.unknown, numbers_ ? word : "'" + word + "'");
     }
   }
   return out;
@@ -111,20 +206,51 @@ EncodedText Alphabet::encode_numbers(const std::string& text) const {
 
 std::string Alphabet::decode(std::span<const int32_t> labels) const {
   std::string out;
+  std::vector<Unit> units;
   for (int32_t label : labels) {
     RONDO_CHECK(label >= 1 && label < classes(), "label ", label, ", expected 1 to ",
                 classes() - 1);
-    out += symbols_[static_cast<size_t>(label) - 1];
+    const std::string& symbol = symbols_[static_cast<size_t>(label) - 1];
+    if (!leftwards_) {
+      out += symbol;
+      continue;
+    }
+    const std::vector<char32_t> points = code_points(symbol);
+    units.push_back(points.size() == 1 ? Unit{points[0], {}} : Unit{sign_of_mark, symbol});
   }
-  if (numbers_ && !out.empty()) out.pop_back();
-  return turned(out);
+  if (leftwards_) return text_of(turned(std::move(units)));
+  if (words_ && !out.empty()) out.pop_back();
+  return out;
+}
+
+bool look_like_phones(std::span<const std::string> texts) {
+  constexpr size_t most_kinds = 200;
+  constexpr int64_t least_words = 20, least_recurrence = 3, most_letters = 3;
+  std::set<std::string> kinds;
+  int64_t words = 0, letters = 0, longer = 0, too_long = 0;
+  for (const std::string& text : texts) {
+    for (std::string& word : split_words(text)) {
+      int64_t own = 0;  // stress, tone and length stand beside a phone's letters
+      for (const char32_t c : code_points(word)) own += is_letter(c);
+      ++words;
+      letters += own;
+      longer += own > 1;
+      // A few may be: names of noises and pauses.
+      too_long += own > most_letters;
+      kinds.insert(std::move(word));
+      if (kinds.size() > most_kinds || (words > 200 && 10 * too_long > words)) return false;
+    }
+  }
+  const auto different = static_cast<int64_t>(kinds.size());
+  return longer > 0 && 10 * too_long <= words &&
+         words >= std::max(least_words, least_recurrence * different) &&
+         words >= 2 * static_cast<int64_t>(texts.size()) && 10 * letters <= 22 * words &&
+         10 * letters >= 7 * words;
 }
 
 Alphabet extended(const Alphabet& first, const Alphabet& second) {
-  if (first.is_of_numbers() != second.is_of_numbers()) {
-    fail_input("an alphabet of ", first.is_of_numbers() ? "numbers" : "characters",
-               " cannot be extended by ", second.is_of_numbers() ? "numbers" : "characters");
-  }
+  if (first.units() != second.units())
+    fail_input("an alphabet of ", first.units(), " cannot be extended by ", second.units());
   if (first.is_of_numbers()) {
     return Alphabet::of_numbers(std::max(first.classes(), second.classes()) - 1);
   }
@@ -141,8 +267,8 @@ std::vector<int32_t> encode_or_fail(const TextEncoder& encoder, std::string_view
                                     UnknownCharacters policy, std::string_view where) {
   EncodedText encoded = encoder.encode(text);
   if (policy == UnknownCharacters::error && !encoded.unknown.empty())
-    fail_input(where,
-               ": the text holds characters outside the alphabet: ", describe(encoded.unknown));
+    fail_input(where, ": the text holds ", encoder.units(),
+               " outside the alphabet: ", describe(encoded.unknown));
   return std::move(encoded.labels);
 }
 

@@ -1,11 +1,14 @@
 // What the network writes, and its labels. Label 0 is the CTC blank; the i-th symbol has label
-// i + 1. The model stores symbols(). There are two kinds:
-//   * of characters: a symbol is one code point of the text in normal form C;
-//   * of numbers, for data that come as label sequences without text: the symbol of label i is its
-//     decimal number and a space, so that texts are numbers with spaces between and each is a word.
+// i + 1. The model stores symbols(). There are three kinds:
+//   * of characters: a symbol is one code point of the text in normal form C, or a mark (marks.h);
+//   * of words, phones say: a symbol is a word and a space, so that texts are words with spaces
+//     between;
+//   * of numbers, for data that come as label sequences without text: words of which the i-th is i.
 // Thread safety: immutable after construction.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "engine/data/text_encoder.h"
+#include "engine/text/text_rules.h"
 
 namespace rondo {
 
@@ -21,20 +25,25 @@ class Alphabet final : public TextEncoder {
   static constexpr int32_t blank = 0;
 
   Alphabet() = default;
-  // Makes the alphabet that a model stored. Throws InputError when a symbol is not exactly one code
-  // point in normal form C, or occurs twice; symbols that are "1 ", "2 ", ... are an alphabet of
-  // numbers.
+  // Makes the alphabet that a model stored. Symbols that are "1 ", "2 ", ... are an alphabet of
+  // numbers, those that all are a word and a space one of words. Throws InputError when a symbol of
+  // another is neither exactly one code point in normal form C nor a mark, or one occurs twice.
   explicit Alphabet(std::vector<std::string> symbols);
   static Alphabet of_numbers(int32_t count);  // labels 1 to count
 
   // Every character that occurs in the transcripts (as normalize_transcript sees them), sorted by
-  // code point, so that the result does not depend on their order. Throws InputError on invalid
-  // UTF-8 (naming the transcript by its number, from 1).
-  static Alphabet from_transcripts(std::span<const std::string> transcripts);
+  // code point, so that the result does not depend on their order; or every word, with rules.unit.
+  // With Marks::token marks are symbols, behind the characters. Throws InputError on invalid UTF-8
+  // (naming the transcript by its number, from 1).
+  static Alphabet from_transcripts(std::span<const std::string> transcripts,
+                                   const TextRules& rules = {});
 
   const std::vector<std::string>& symbols() const { return symbols_; }
   int32_t classes() const override { return static_cast<int32_t>(symbols_.size()) + 1; }
   bool is_of_numbers() const { return numbers_; }
+  bool is_of_words() const { return words_; }  // numbers are
+  // What its symbols are: "characters", "words", "numbers".
+  std::string_view units() const override;
 
   // The same for a network that reads lines from right to left: labels are then in the order of
   // reading_order.h, texts in theirs.
@@ -43,7 +52,7 @@ class Alphabet final : public TextEncoder {
   // A text in the order of its labels, and back.
   std::string turned(std::string_view text) const;
 
-  // normalize_transcript, then a label per character (or number). Those outside the alphabet are
+  // normalize_transcript, then a label per symbol. Those outside the alphabet are
   // left out of the labels and listed.
   EncodedText encode(std::string_view text) const override;
 
@@ -51,15 +60,32 @@ class Alphabet final : public TextEncoder {
   std::string decode(std::span<const int32_t> labels) const;
 
  private:
-  EncodedText encode_numbers(const std::string& text) const;
+  // A character or a mark, as it is written from left to right or not.
+  struct Unit {
+    char32_t sign = 0;
+    std::string mark;  // empty: the sign is the character
+  };
+  std::vector<Unit> units_of(std::string_view text) const;
+  std::vector<Unit> turned(std::vector<Unit> units) const;
+  static std::string text_of(const std::vector<Unit>& units);
+
+  EncodedText encode_words(const std::string& text) const;
+  std::optional<int32_t> label_of_word(const std::string& word) const;
+  void add_symbol(const std::string& symbol, int32_t label);
 
   std::vector<std::string> symbols_;
-  bool numbers_ = false, leftwards_ = false;
+  bool numbers_ = false, words_ = false, leftwards_ = false;
   std::unordered_map<char32_t, int32_t> labels_;
+  std::unordered_map<std::string, int32_t>
+      long_labels_;  // of words without the space, and of marks
 };
 
+// Whether texts seem to be phones, or other names of sounds: few different words that recur, short
+// and of letters, and some of several characters. A model then learns them best as words.
+bool look_like_phones(std::span<const std::string> texts);
+
 // The symbols of the first, with their labels, and after them those that only the second has.
-// Throws InputError where one is of numbers and the other of characters.
+// Throws InputError where they are of different kinds.
 Alphabet extended(const Alphabet& first, const Alphabet& second);
 
 // The labels of `text`. With `error`, characters outside the alphabet throw InputError, which names

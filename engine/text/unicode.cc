@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "engine/text/characters.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -109,7 +110,9 @@ std::string describe(char32_t code_point) {
   const bool printable = category != UTF8PROC_CATEGORY_CN && category < UTF8PROC_CATEGORY_CC &&
                          category != UTF8PROC_CATEGORY_ZL && category != UTF8PROC_CATEGORY_ZP &&
                          category != UTF8PROC_CATEGORY_MN && category != UTF8PROC_CATEGORY_ME;
-  if (!printable) return number;
+  const std::string_view name = name_of_unseen(code_point);
+  if (!printable || is_invisible(code_point) || is_other_space(code_point))
+    return name.empty() ? number : str(number, " (", name, ")");
   return str("'", to_utf8(code_point), "' (", number, ")");
 }
 

@@ -32,8 +32,8 @@ bool is_white_space(char32_t code_point);
 // marks do (extended grapheme clusters of UAX #29, by utf8proc).
 bool continues_character(char32_t before, char32_t code_point);
 
-// A code point as messages have it: 'é' (U+00E9); control and unprintable characters by number
-// alone.
+// A code point as messages have it: 'é' (U+00E9). What has no picture is never printed itself:
+// U+200B (zero-width space), U+0301.
 std::string describe(char32_t code_point);
 
 }  // namespace rondo

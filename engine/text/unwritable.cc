@@ -38,10 +38,11 @@ std::vector<UnknownText> Unwritable::kinds() const {
 }
 
 std::string Unwritable::sentence(std::string_view noun) const {
-  const char* const what = alphabet_->is_of_numbers() ? "number" : "character";
+  std::string_view what = alphabet_->units();
+  if (characters_ == 1) what.remove_suffix(1);  // the s
   return str(utterances_, " of ", all_, " ", noun, all_ == 1 ? "" : "s",
              utterances_ == 1 ? " holds " : " hold ", characters_, " ", what,
-             characters_ == 1 ? "" : "s", " this model cannot write: ", describe(kinds()));
+             " this model cannot write: ", describe(kinds()));
 }
 
 }  // namespace rondo

@@ -24,7 +24,7 @@ class Unwritable {
 
   bool any() const { return characters_ > 0; }
   int64_t utterances() const { return utterances_; }  // that hold some
-  int64_t characters() const { return characters_; }  // (numbers, where the alphabet is of numbers)
+  int64_t characters() const { return characters_; }  // (of the alphabet's units)
   int64_t words() const { return words_; }            // that hold some
   // Which, the most frequent first; equally frequent ones in the order of their first occurrence.
   std::vector<UnknownText> kinds() const;

@@ -184,7 +184,22 @@ class Setup {
 
   // What the model writes.
   Alphabet alphabet(const Manifest& training) const {
-    return as_read(config_.features, symbols(training));
+    const Alphabet found = symbols(training);
+    const bool words = config_.text.unit == TextUnit::word;
+    // Label sequences are numbers, whatever a label of texts would be.
+    if (!found.is_of_numbers() && found.is_of_words() != words && !found.symbols().empty())
+      fail_input("text.unit is \"", words ? "word" : "character", "\", but the alphabet of ",
+                 s_.resumed ? "the run so far" : config_.training.init_from, " is of ",
+                 found.units());
+    return as_read(config_.features, found);
+  }
+
+  void note_phones(const Manifest& training) const {
+    if (!report_ || config_.text.unit == TextUnit::word) return;
+    if (look_like_phones(training.transcripts()))
+      report_->message(
+          "warning: the texts look like phones, of which each character would be learnt by "
+          "itself; with text.unit=word a label is what stands between spaces");
   }
 
   Alphabet symbols(const Manifest& training) const {
@@ -232,7 +247,10 @@ class Setup {
 
   void read_data() {
     Manifest training = read_texts(config_, config_.data.train);
-    if (config_.task == Task::ctc) s_.alphabet = std::make_shared<Alphabet>(alphabet(training));
+    if (config_.task == Task::ctc) {
+      note_phones(training);
+      s_.alphabet = std::make_shared<Alphabet>(alphabet(training));
+    }
     const TextEncoder* text = s_.alphabet.get();
     s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), text);
     if (report_) {
@@ -405,8 +423,8 @@ std::string shown(const std::vector<std::string>& alphabet) {
   constexpr size_t most = 100;
   std::string text;
   for (size_t i = 0; i < std::min(most, alphabet.size()); ++i) text += alphabet[i];
-  return str("'", text, alphabet.size() > most ? "..." : "", "' (", alphabet.size(),
-             " characters)");
+  return str("'", text, alphabet.size() > most ? "..." : "", "' (", alphabet.size(), " ",
+             Alphabet(alphabet).units(), ")");
 }
 
 // Weights of another model, and which of its outputs become which of this one's.

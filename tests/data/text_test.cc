@@ -161,9 +161,97 @@ TEST_CASE("an alphabet of numbers", "[text]") {
   CHECK(e.unknown[1].count == 2);
   const Alphabet stored(a.symbols());
   CHECK(stored.encode("7 11").labels == std::vector<int32_t>{7, 11});
-  CHECK_THROWS_AS(Alphabet({"1 ", "3 "}), InputError);
+  CHECK_FALSE(Alphabet({"1 ", "3 "}).is_of_numbers());  // but of words
   // Digits that are characters stay characters.
   CHECK(Alphabet({"1", "2"}).decode(std::vector<int32_t>{1, 2}) == "12");
+}
+
+TEST_CASE("an alphabet of words has a label for each", "[text]") {
+  TextRules rules;
+  rules.unit = TextUnit::word;
+  // The second has a token called as other programs call what is not written, and a mark.
+  const std::vector<std::string> texts = {"W AH1  N", " <s> AH1 \u0259\u02d0 [noise]", ""};
+  const Alphabet a = Alphabet::from_transcripts(texts, rules);
+  CHECK(a.symbols() ==
+        std::vector<std::string>{"<s> ", "AH1 ", "N ", "W ", "[noise] ", "\u0259\u02d0 "});
+  CHECK((a.is_of_words() && !a.is_of_numbers() && a.units() == "words"));
+  for (const Alphabet& used : {a, Alphabet(a.symbols()), a.reading_leftwards()}) {
+    CHECK(used.encode("W AH1 N").labels == std::vector<int32_t>{4, 2, 3});
+    CHECK(used.encode("").labels.empty());
+    CHECK(used.decode(std::vector<int32_t>{4, 2, 2, 1}) == "W AH1 AH1 <s>");
+    CHECK(used.decode({}) == "");
+    CHECK(used.turned("AH1 W") == "AH1 W");
+  }
+  const EncodedText e = a.encode("W AH N AH WAH1");
+  CHECK(e.labels == std::vector<int32_t>{4, 3});
+  CHECK(describe(e.unknown) == "'AH' 2 times, 'WAH1'");
+  CHECK_THROWS_WITH(encode_or_fail(a, "W X", UnknownCharacters::error, "t"),
+                    Equals("t: the text holds words outside the alphabet: 'X'"));
+  Unwritable found(a);
+  found.add("W X X");
+  CHECK(found.sentence() == "1 of 1 utterance holds 2 words this model cannot write: 'X' 2 times");
+  CHECK_THROWS_WITH(Alphabet({"W ", "W "}), Contains("'W ' occurs twice"));
+  CHECK_THROWS_AS(Alphabet({"W ", "AH"}), InputError);    // not a word and not a character
+  CHECK_THROWS_AS(Alphabet({"W H ", "A "}), InputError);  // two words
+  CHECK_THROWS_AS(Alphabet({"e\u0301 "}), InputError);    // not in normal form
+  const Alphabet more = extended(a, Alphabet({"N ", "Z "}));
+  CHECK(more.symbols().back() == "Z ");
+  CHECK(more.classes() == a.classes() + 1);
+  CHECK_THROWS_WITH(extended(a, Alphabet({"N"})),
+                    Equals("an alphabet of words cannot be extended by characters"));
+  // Words that are the numbers from 1 are numbers.
+  const std::vector<std::string> numbers = {"2 1 2"};
+  CHECK(Alphabet::from_transcripts(numbers, rules).is_of_numbers());
+}
+
+TEST_CASE("an alphabet of characters has a label for each mark", "[text]") {
+  TextRules rules;
+  rules.marks = Marks::token;
+  const std::vector<std::string> texts = {"<unk> ab [noise]", "b<unk>", "<unk>", ""};
+  const Alphabet a = Alphabet::from_transcripts(texts, rules);
+  CHECK(a.symbols() == std::vector<std::string>{" ", "a", "b", "<unk>", "[noise]"});
+  CHECK(a.units() == "characters");
+  const Alphabet stored(a.symbols());
+  CHECK(stored.encode("a<unk> [noise]").labels == std::vector<int32_t>{2, 4, 1, 5});
+  CHECK(stored.decode(stored.encode("a<unk> [noise]").labels) == "a<unk> [noise]");
+  CHECK(describe(stored.encode("[laugh] a [laugh]").unknown) == "'[laugh]' 2 times");
+  // Without a mark in it they are characters.
+  CHECK(describe(Alphabet({"a", "<"}).encode("<a>").unknown) == "'>' (U+003E)");
+  CHECK_THROWS_WITH(Alphabet({"<unk>", "<unk>"}), Contains("'<unk>' occurs twice"));
+  CHECK_THROWS_AS(Alphabet({"<a b>"}), InputError);
+  CHECK(extended(a, Alphabet({"[noise]", "{um}", "z"})).symbols().size() == 7);
+  // Read from right to left a mark stays as it is.
+  const std::vector<std::string> hebrew = {"\u05d0 [noise] 12 \u05d1<unk>"};
+  const Alphabet r = Alphabet::from_transcripts(hebrew, rules).reading_leftwards();
+  CHECK(r.turned(hebrew[0]) == "\u05d0 [noise] 21 \u05d1<unk>");
+  CHECK(r.decode(r.encode(hebrew[0]).labels) == hebrew[0]);
+  CHECK(r.encode(hebrew[0]).unknown.empty());
+  // What touches a mark once the text is turned was apart from it.
+  const std::vector<std::string> near = {"\u05d0 12 [noise] \u05d1", "\u05d0[noise] 1 [noise]"};
+  const Alphabet n = Alphabet::from_transcripts(near, rules).reading_leftwards();
+  for (const std::string& text : near) {
+    CHECK(n.encode(text).unknown.empty());
+    CHECK(n.decode(n.encode(text).labels) == text);
+  }
+}
+
+TEST_CASE("texts that look like phones", "[text]") {
+  const auto repeated = [](const std::vector<std::string>& texts) {
+    std::vector<std::string> all;
+    for (int i = 0; i < 8; ++i) all.insert(all.end(), texts.begin(), texts.end());
+    return all;
+  };
+  CHECK(look_like_phones(repeated({"W AH1 N", "T UW1", "TH R IY1 SIL"})));
+  CHECK(look_like_phones(repeated({"w \u028c n", "\u03b8 r i\u02d0", "f a\u026a v"})));
+  CHECK(look_like_phones(repeated({"h# s ix kcl k s h#", "w ah n pau pau n"})));
+  CHECK_FALSE(look_like_phones(repeated({"one two three", "four five"})));
+  CHECK_FALSE(look_like_phones(repeated({"yes no", "no yes"})));
+  CHECK_FALSE(look_like_phones(repeated({"1 3 12", "10 7"})));
+  CHECK_FALSE(look_like_phones(repeated({"a b c", "d e f g"})));
+  CHECK_FALSE(look_like_phones(repeated({"go", "up", "no"})));        // a word each
+  CHECK_FALSE(look_like_phones(std::vector<std::string>{"W AH N"}));  // too few to say
+  CHECK_FALSE(look_like_phones({}));
+  CHECK_FALSE(look_like_phones(repeated({"", " "})));
 }
 
 TEST_CASE("text outside the alphabet is named by character and code point", "[text]") {
@@ -177,7 +265,7 @@ TEST_CASE("text outside the alphabet is named by character and code point", "[te
                     Equals("t.jsonl:3: the text holds characters outside the alphabet: 'q' "
                            "(U+0071) 2 times, '\xc3\xa9' (U+00E9)"));
   CHECK(encode_or_fail(a, "aqb", UnknownCharacters::skip, "t").size() == 2);
-  CHECK(describe(U'\n') == "U+000A");
+  CHECK(describe(U'\n') == "U+000A (control)");
   CHECK(describe(U'\u0301') == "U+0301");
   CHECK(describe(e.unknown, 1) == "'q' (U+0071) 2 times and 1 more");
 }

@@ -80,6 +80,41 @@ TEST_CASE("what no token stands for is named, left out, or anything") {
   CHECK_THROWS_WITH(TextSpeller(v, {}).spell("a \xff", "talk.txt"), Contains("talk.txt: "));
 }
 
+TEST_CASE("labels that are words are spelled by whole words alone") {
+  // Other programs write no <unk>, and would spell "ab" by "a" and "b".
+  const Vocabulary v = Vocabulary::of(Alphabet({"a ", "b ", "<unk> ", "abc "}));
+  CHECK(v.border() == WordBorder::every);
+  CHECK(v.text(std::vector<int32_t>{1, 4, 3, 0, 1}) == "a abc <unk> a");
+  CHECK(v.words(std::vector<int32_t>{1, 3}).size() == 2);
+  CHECK(v.spell("<unk>") == std::vector<int32_t>{3});
+  CHECK_FALSE(v.spell("ab"));
+  CHECK_FALSE(v.spell(""));
+  CHECK(spellings_of(TextSpeller(v, {}).spell("abc a", "text")) == Spellings{{{4}}, {{1}}});
+  CHECK_THROWS_WITH(TextSpeller(v, {}).spell("a ab ac ab", "talk.txt"),
+                    Equals("talk.txt: no token of the model stands for 'ab' 2 times, 'ac'"));
+  SpellingOptions o;
+  o.unspellable = UnspellableText::wildcard;
+  CHECK(spellings_of(TextSpeller(v, o).spell("a ab", "t")) == Spellings{{{1}}, {{wildcard_label}}});
+  o.unspellable = UnspellableText::skip;
+  CHECK(TextSpeller(v, o).spell("a ab", "t").left_out == std::vector<std::string>{"ab"});
+}
+
+TEST_CASE("marks of a text are symbols, or are not said") {
+  const Vocabulary v = Vocabulary::of(Alphabet({" ", "A", "I", "<um>", "[big_noise]"}));
+  CHECK(v.text(std::vector<int32_t>{2, 4, 1, 5}) == "A<um> [big_noise]");
+  SpellingOptions o;
+  o.uppercase = true;
+  o.rules.marks = Marks::token;
+  const SpelledText t = TextSpeller(v, o).spell("a<um> [big\nnoise] i", "text");
+  CHECK(t.words == std::vector<std::string>{"a<um>", "[big_noise]", "i"});
+  CHECK(spellings_of(t) == Spellings{{{2, 4}}, {{1}}, {{5}}, {{1}}, {{3}}});
+  o.rules.marks = Marks::drop;
+  CHECK(TextSpeller(v, o).spell("a [big noise] i", "text").left_out ==
+        std::vector<std::string>{"[big_noise]"});
+  o.rules.locale = *TextLocale::parse("tr");
+  CHECK_THROWS_WITH(TextSpeller(v, o).spell("i", "text"), Contains("(U+0130)"));
+}
+
 TEST_CASE("words have the spellings of the lexicon, capitals and marks where the model has them") {
   const Vocabulary v = letters();
   const std::vector<Spelling> lexicon = {{"b", {b, b}}, {"b", {c}}};

@@ -15,6 +15,7 @@
 #include "engine/lm/model_image.h"
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
+#include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "tests/fuzz/targets.h"
@@ -32,6 +33,22 @@ void run_text(std::span<const std::byte> bytes) {
   require(e.unknown.empty(), "an alphabet does not know its own text");
   require(a.decode(e.labels) == once, "decoding does not give the text back");
   require(Alphabet(a.symbols()).encode(once).labels == e.labels, "stored symbols differ");
+  // The same with a label for each word, and for each mark.
+  TextRules rules;
+  for (const TextUnit unit : {TextUnit::character, TextUnit::word}) {
+    rules.marks = Marks::token;
+    rules.unit = unit;
+    const std::vector<std::string> ruled = {apply_rules(rules, once)};
+    require(apply_rules(rules, ruled[0]) == ruled[0], "marks are not stable");
+    const Alphabet b = Alphabet::from_transcripts(ruled, rules);
+    require(b.encode(ruled[0]).unknown.empty(), "marks or words are not known");
+    if (!b.is_of_numbers())
+      require(b.decode(b.encode(ruled[0]).labels) == ruled[0], "marks or words do not come back");
+    const Alphabet turned = b.reading_leftwards();
+    require(turned.encode(ruled[0]).unknown.empty(), "marks are turned round");
+  }
+  rules = {.lowercase = true, .strip_punctuation = true, .drop_invisible = true};
+  apply_rules(rules, once);
   if (bytes.size() > 10000) return;  // errors are counted in quadratic time
   ErrorRate rate;
   rate.add(text_of(bytes), once);
@@ -39,7 +56,8 @@ void run_text(std::span<const std::byte> bytes) {
 }
 
 std::vector<std::string> text_seeds() {
-  return {"the quick  brown fox\t", "e\xcc\x81t\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80",
+  return {"the quick  brown fox\t", "<unk> a [ no ise ] {x} (( )) ((b)) 3.14, -5% 1...2",
+          "e\xcc\x81t\xc3\xa9 \xe4\xb8\xad\xe6\x96\x87 \xf0\x9f\x98\x80",
           "\xea\xb0\x80\xe1\x84\x80\xe1\x85\xa1 \xef\xac\x81 \xe2\x80\x89\xc2\xa0"};
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/data/text_encoder.h"
 #include "engine/text/letter_case.h"
+#include "engine/text/marks.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -21,8 +22,7 @@ struct TextSpeller::Building {
     text.units.push_back({std::move(spellings)});
     text.word_of.push_back(word);
   }
-  void note_unknown(char32_t c) {
-    const std::string name = describe(c);
+  void note_unknown(const std::string& name) {
     const auto at = std::find_if(unknown.begin(), unknown.end(),
                                  [&](const UnknownText& u) { return u.what == name; });
     if (at == unknown.end()) {
@@ -42,6 +42,11 @@ TextSpeller::TextSpeller(const Vocabulary& vocabulary, SpellingOptions options,
 // Of a word with characters that no token stands for: without them, or with wildcards in their
 // place. Empty: nothing is left.
 std::vector<int32_t> TextSpeller::around_unknown(const std::string& part, Building& b) const {
+  if (vocabulary_.has_whole_words()) {
+    if (options_.unspellable == UnspellableText::error) b.note_unknown("'" + part + "'");
+    if (options_.unspellable != UnspellableText::wildcard) return {};
+    return {wildcard_label};
+  }
   const bool marked = vocabulary_.border() == WordBorder::prefix;
   std::vector<int32_t> labels;
   std::string known;
@@ -67,7 +72,7 @@ std::vector<int32_t> TextSpeller::around_unknown(const std::string& part, Buildi
       continue;
     }
     any_unknown = true;
-    if (options_.unspellable == UnspellableText::error) b.note_unknown(c);
+    if (options_.unspellable == UnspellableText::error) b.note_unknown(describe(c));
     if (options_.unspellable != UnspellableText::wildcard) continue;
     spell_known();
     if (labels.empty() || labels.back() != wildcard_label) labels.push_back(wildcard_label);
@@ -107,9 +112,22 @@ void TextSpeller::add_border(bool gap, Building& b, bool at_end) const {
   b.add(std::move(ways), SpelledText::gap);
 }
 
+namespace {
+
+// Marks that are symbols stay as they are.
+std::string in_capitals(const std::string& text, const TextRules& rules) {
+  if (rules.marks != Marks::token) return to_upper(text, rules.locale);
+  std::string capitals;
+  for (const TextPiece& p : pieces_of(text))
+    capitals += p.is_mark ? p.text : to_upper(p.text, rules.locale);
+  return capitals;
+}
+
+}  // namespace
+
 void TextSpeller::add_word(const std::string& word, Building& b) const {
   std::string said = apply_rules(options_.rules, word);
-  if (options_.uppercase) said = to_upper(said);
+  if (options_.uppercase) said = in_capitals(said, options_.rules);
   std::vector<std::vector<std::vector<int32_t>>> parts;  // of "well-known", say
   for (const std::string& part : split_words(said)) {
     auto found = spellings(part, b);
@@ -132,7 +150,10 @@ void TextSpeller::add_word(const std::string& word, Building& b) const {
 SpelledText TextSpeller::spell(std::string_view text, const std::string& where) const {
   Building b{{}, {}, false, where};
   try {
-    for (const std::string& word : split_words(to_nfc(text))) {
+    // A mark with spaces in it is one word.
+    const bool has_marks = options_.rules.marks != Marks::keep;
+    for (const std::string& word :
+         split_words(has_marks ? with_named_marks(to_nfc(text)) : to_nfc(text))) {
       if (!options_.gap_word.empty() && word == options_.gap_word) {
         b.gap = true;
       } else {

@@ -4,6 +4,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/io/json.h"
+#include "engine/text/marks.h"
 #include "engine/text/unicode.h"
 
 namespace rondo::lm {
@@ -29,16 +30,33 @@ SentenceReader::SentenceReader(const std::string& path, const SentenceOptions& o
       options_(options),
       is_manifest_(path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {}
 
-void SentenceReader::split(std::string_view text, std::vector<std::string_view>& tokens) {
+void SentenceReader::add_characters(std::string_view word,
+                                    std::vector<std::string_view>& tokens) const {
+  const bool has_marks = options_.rules.marks == Marks::token && word.size() > 1;
+  // The rules have given marks their names: a piece is as long as what it is in the text.
+  for (const TextPiece& p : has_marks ? pieces_of(word) : std::vector<TextPiece>()) {
+    if (p.is_mark) tokens.push_back(word.substr(0, p.text.size()));
+    for (size_t c = 0; !p.is_mark && c < p.text.size(); c += bytes_of_code_point(p.text[c]))
+      tokens.push_back(word.substr(c, bytes_of_code_point(p.text[c])));
+    word.remove_prefix(p.text.size());
+  }
+  for (; !word.empty(); word.remove_prefix(tokens.back().size()))
+    tokens.push_back(word.substr(0, bytes_of_code_point(word.front())));
+}
+
+void SentenceReader::split(std::string_view text, std::vector<std::string_view>& tokens) const {
   for (size_t at = 0; at < text.size();) {
     size_t end = at;
     while (end < text.size() && !is_space(text[end])) ++end;
-    if (end > at && !options_.characters) tokens.push_back(text.substr(at, end - at));
-    for (size_t c = at; options_.characters && c < end; c += bytes_of_code_point(text[c])) {
-      if (c == at && !tokens.empty()) tokens.push_back(space_token);
-      tokens.push_back(text.substr(c, bytes_of_code_point(text[c])));
-    }
+    const std::string_view word = text.substr(at, end - at);
     at = end + 1;
+    if (word.empty()) continue;
+    if (!options_.characters) {
+      tokens.push_back(word);
+      continue;
+    }
+    if (!tokens.empty()) tokens.push_back(space_token);
+    add_characters(word, tokens);
   }
 }
 

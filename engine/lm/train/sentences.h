@@ -21,7 +21,7 @@ inline constexpr std::string_view space_token = "<space>";
 
 struct SentenceOptions {
   TextRules rules;
-  bool characters = false;  // code points are tokens
+  bool characters = false;  // code points are tokens, and marks with Marks::token
 };
 
 class SentenceReader {
@@ -35,7 +35,8 @@ class SentenceReader {
   const LineReader& lines() const { return lines_; }
 
  private:
-  void split(std::string_view text, std::vector<std::string_view>& tokens);
+  void split(std::string_view text, std::vector<std::string_view>& tokens) const;
+  void add_characters(std::string_view word, std::vector<std::string_view>& tokens) const;
 
   LineReader lines_;
   SentenceOptions options_;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/data/length_cache.h"
+#include "engine/text/marks.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/build_model.h"
 #include "kernels/base/error.h"
@@ -309,23 +310,44 @@ Alphabet as_read(const FeaturesConfig& features, const Alphabet& alphabet) {
   return features.direction == LineDirection::leftwards ? alphabet.reading_leftwards() : alphabet;
 }
 
+namespace {
+
+// Of an alphabet as it is given: in this order, each as often as it is there.
+std::vector<std::string> symbols_of(const std::string& alphabet, const TextRules& rules) {
+  const std::string text = to_nfc(alphabet);
+  std::vector<std::string> symbols;
+  if (rules.unit == TextUnit::word) {
+    for (const std::string& word : split_words(text)) symbols.push_back(word + " ");
+    return symbols;
+  }
+  const bool has_marks = rules.marks == Marks::token;
+  for (const TextPiece& p : has_marks ? pieces_of(text) : std::vector<TextPiece>{{text}}) {
+    if (p.is_mark) {
+      symbols.push_back(p.text);
+    } else {
+      for (const char32_t c : code_points(p.text)) symbols.push_back(to_utf8(c));
+    }
+  }
+  return symbols;
+}
+
+}  // namespace
+
 Alphabet make_alphabet(const Config& config, const Manifest& manifest) {
   if (!config.data.alphabet.empty()) {
-    std::vector<std::string> symbols;
-    for (char32_t c : code_points(to_nfc(config.data.alphabet))) symbols.push_back(to_utf8(c));
     try {
-      return Alphabet(std::move(symbols));
+      return Alphabet(symbols_of(config.data.alphabet, config.text));
     } catch (const InputError& e) {
       fail_input("data.", e.what());  // "alphabet: symbol ..."
     }
   }
   const std::vector<std::string> transcripts = manifest.transcripts();
   if (!transcripts.empty()) {
-    Alphabet alphabet = Alphabet::from_transcripts(transcripts);
+    Alphabet alphabet = Alphabet::from_transcripts(transcripts, config.text);
     if (alphabet.symbols().empty()) {
       fail_input(config.data.train, ": the texts of all ", transcripts.size(), " ",
                  noun_of(input_kind(config.features.type)),
-                 "s are empty: there is no character to learn");
+                 "s are empty: there is nothing to learn");
     }
     return alphabet;
   }
