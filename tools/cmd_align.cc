@@ -18,6 +18,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"
+#include "tools/command_line/text_options.h"
 #include "tools/recognition/alignment_picture.h"
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/outputs.h"
@@ -33,6 +34,7 @@ struct AlignOptions {
   OutputsOptions outputs;
   std::string lexicon, unspellable = "error";
   SpellingOptions spelling;
+  TextOptions rules;
   TextAlignmentOptions alignment;
   std::string confidence = "mean";
   double frame_ms = 0, piece_seconds = PieceOptions{}.seconds;
@@ -173,10 +175,7 @@ class Aligner {
  private:
   static SpellingOptions spelling_of(const AlignOptions& o, const Source& source) {
     SpellingOptions s = o.spelling;
-    const TextRules asked = s.rules;
-    s.rules = source.rules();
-    s.rules.lowercase |= asked.lowercase;
-    s.rules.strip_punctuation |= asked.strip_punctuation;
+    s.rules = both(source.rules(), o.rules.rules());
     s.unspellable = o.unspellable == "skip"       ? UnspellableText::skip
                     : o.unspellable == "wildcard" ? UnspellableText::wildcard
                                                   : UnspellableText::error;
@@ -413,10 +412,8 @@ void add_text_options(Command& command, AlignOptions* o) {
       .range(0.0, 10.0)
       .type_name("FLOAT")
       .show_default();
-  command.add_flag("--lowercase", o->spelling.rules.lowercase, "words are said in lower case");
+  add_text_options(command, &o->rules);
   command.add_flag("--uppercase", o->spelling.uppercase, "words are said in upper case");
-  command.add_flag("--strip-punctuation", o->spelling.rules.strip_punctuation,
-                   "punctuation is not said");
 }
 
 void add_split_options(Command& command, AlignOptions* o) {

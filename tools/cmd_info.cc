@@ -111,7 +111,9 @@ void print_model(const InfoOptions& o, const Model& model) {
               static_cast<unsigned long long>(session.training_graph().hash()));
   if (!d.alphabet.empty()) {
     std::printf("  alphabet:");
-    for (const std::string& s : d.alphabet) std::printf(" %s", s == " " ? "space" : s.c_str());
+    // Words have a space behind them.
+    for (const std::string& s : d.alphabet)
+      std::printf(" %s", s == " " ? "space" : s.substr(0, s.find(' ')).c_str());
     std::printf("\n");
   }
   if (!d.origin.version.empty()) {

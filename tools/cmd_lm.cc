@@ -13,6 +13,7 @@
 #include "engine/lm/train/train.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
+#include "tools/command_line/text_options.h"
 
 namespace rondo {
 namespace {
@@ -55,12 +56,10 @@ class Stopwatch {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-void add_text_options(Command& command, TextRules& rules, bool& characters) {
+void add_token_options(Command& command, TextOptions* text, bool& characters) {
   command.add_flag("--characters", characters,
                    "tokens are characters, with <space> between words, instead of words");
-  command.add_flag("--lowercase", rules.lowercase, "text in lower case");
-  command.add_flag("--strip-punctuation", rules.strip_punctuation,
-                   "text without punctuation; dashes become spaces, apostrophes in words stay");
+  add_text_options(command, text);
 }
 
 void print_model(const std::string& path, const LanguageModel& model) {
@@ -114,6 +113,7 @@ void add_build(Command& parent) {
 
 struct TrainWords {
   LanguageModelTraining training;
+  TextOptions text;
   std::string memory = "2G";
   std::vector<int> prune;
   bool fallback = false;
@@ -145,6 +145,7 @@ int train(const TrainWords& o) {
     throw WrongUsage(
         "--quantize is for the compact form, not for ARPA files; name --out otherwise");
   }
+  t.rules = o.text.rules();
   t.memory = *parse_bytes(o.memory);
   t.prune.assign(o.prune.begin(), o.prune.end());
   if (o.fallback) t.discount_fallback = {0.5, 1, 1.5};
@@ -195,7 +196,7 @@ void add_train_lm(Command& parent) {
   command.add_flag("--discount-fallback", o->fallback,
                    "discounts 0.5, 1 and 1.5 for orders whose own cannot be estimated, as in small "
                    "texts");
-  add_text_options(command, t.rules, t.characters);
+  add_token_options(command, &o->text, t.characters);
   add_quantize(command, t.quantize);
   command
       .add_option("--memory", o->memory, "for sorting; what it does not hold goes to --temporary")
@@ -211,7 +212,7 @@ void add_train_lm(Command& parent) {
 
 struct QueryWords {
   std::string model, text = "-", format = "text";
-  TextRules rules;
+  TextOptions text_options;
   bool characters = false, words = false, summary = false;
 };
 
@@ -309,7 +310,7 @@ void print_totals(const QueryWords& o, const Totals& t) {
 
 int query(const QueryWords& o) {
   const LanguageModel model = LanguageModel::open(o.model);
-  lm::SentenceReader sentences(o.text, {o.rules, o.characters});
+  lm::SentenceReader sentences(o.text, {o.text_options.rules(), o.characters});
   std::vector<std::string_view> tokens;
   Totals totals;
   while (sentences.next(tokens)) {
@@ -340,7 +341,7 @@ void add_query(Command& parent) {
   command.add_option("--format", o->format, "text or jsonl")
       .one_of({"text", "jsonl"})
       .show_default();
-  add_text_options(command, o->rules, o->characters);
+  add_token_options(command, &o->text_options, o->characters);
   command.footer("\nExample:  echo 'one two three' | rondo lm query 4gram.lm --words\n");
   command.action([o] { return query(*o); });
 }

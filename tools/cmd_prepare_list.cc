@@ -17,6 +17,7 @@
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/recipes.h"
+#include "tools/command_line/text_options.h"
 #include "tools/prepare/line_preview.h"
 #include "tools/prepare/list_summary.h"
 #include "tools/prepare/progress.h"
@@ -32,7 +33,8 @@ struct ListOptions {
   bool speakers_in_folders = false, features = false;
   std::string replacements;
   std::string examine = "all", channel = "mix";
-  corpus::Findings findings;      // while the list was made
+  corpus::Findings findings;  // while the list was made
+  TextOptions text;
   std::string preview, config;    // of lines
   std::string direction = "ltr";  // of lines
   PrepareListOptions prepare;
@@ -79,6 +81,7 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
   const ImageFileReader images;
   o.prepare.examine = o.examine == "headers" ? Examine::headers : Examine::all;
   o.prepare.channel = channel_of(o.channel);
+  o.prepare.text = o.text.rules();
   if (!o.replacements.empty()) o.prepare.text.replace = read_replacements(o.replacements);
   const InputKind kind = list.front().kind;
   const DataSummary s =
@@ -95,9 +98,10 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
     if (std::none_of(s.parts.begin(), s.parts.end(), [&](const auto& p) { return p.name == name; }))
       missing += str(" data.", name, "=");
   }
-  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s%s\n",
+  const char* marks = o.prepare.text.marks == Marks::token ? " text.marks=token" : "";
+  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s%s%s\n",
               o.prepare.out.c_str(), recipe, o.prepare.out.c_str(), missing.c_str(), type,
-              rate_setting(s).c_str(), direction.c_str());
+              rate_setting(s).c_str(), direction.c_str(), marks);
   if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
     std::printf("most letters are written from right to left: train with features.direction=rtl\n");
   }
@@ -115,9 +119,7 @@ void add_list_options(Command& command, ListOptions* o) {
       .add_option("--replace", o->replacements,
                   "a file of lines FROM=TO: what the texts write otherwise, before all else")
       .check(check_file_name);
-  command.add_flag("--lowercase", p.text.lowercase, "texts in lower case");
-  command.add_flag("--strip-punctuation", p.text.strip_punctuation,
-                   "texts without punctuation; dashes become spaces, apostrophes in words stay");
+  add_text_options(command, &o->text);
   command.add_flag("--strict", p.strict,
                    "what cannot be used is an error, once all was looked at; else it is left out");
   command.add_flag("--overwrite", p.overwrite,

@@ -174,14 +174,43 @@ std::string_view name_of_unseen(char32_t c) {
   return category_of(c) == UTF8PROC_CATEGORY_CN ? "not assigned" : "";
 }
 
-bool is_of_script_without_spaces(char32_t c) {
-  constexpr Range without[] = {
-      {0xe00, 0xe3e},    {0xe40, 0xeff},   {0xf00, 0xfff},   {0x1000, 0x109f}, {0x1780, 0x17ff},
-      {0x19e0, 0x19ff},  {0x2e80, 0x2fdf}, {0x3005, 0x3007}, {0x3021, 0x3029}, {0x3031, 0x303b},
-      {0x3041, 0x309f},  {0x30a0, 0x30ff}, {0x31f0, 0x31ff}, {0x3400, 0x4dbf}, {0x4e00, 0x9fff},
-      {0xa9e0, 0xa9ff},  {0xaa60, 0xaa7f}, {0xf900, 0xfaff}, {0xff66, 0xff9f}, {0x1b000, 0x1b16f},
-      {0x20000, 0x3ffff}};
-  return c >= 0xe00 && is_in(without, c) && (is_letter(c) || is_combining(c));
+bool is_of_unspaced_script(char32_t c) {
+  // Unicode's blocks, in their order.
+  constexpr Range blocks[] = {
+      {0x0e00, 0x0e7f},    // Thai
+      {0x0e80, 0x0eff},    // Lao
+      {0x0f00, 0x0fff},    // Tibetan
+      {0x1000, 0x109f},    // Myanmar
+      {0x1780, 0x17ff},    // Khmer
+      {0x1950, 0x197f},    // Tai Le
+      {0x1980, 0x19df},    // New Tai Lue
+      {0x19e0, 0x19ff},    // Khmer's symbols
+      {0x1a20, 0x1aaf},    // Tai Tham
+      {0x1b00, 0x1b7f},    // Balinese
+      {0x2e80, 0x2fdf},    // radicals of Han
+      {0x3005, 0x3007},    // iteration mark, closing mark, zero of Han
+      {0x3021, 0x3029},    // numerals
+      {0x3031, 0x3035},    // repeat marks of kana
+      {0x3038, 0x303c},    // numerals, iteration marks
+      {0x3040, 0x30ff},    // hiragana and katakana
+      {0x3100, 0x312f},    // bopomofo
+      {0x31a0, 0x31bf},    // bopomofo
+      {0x31f0, 0x31ff},    // katakana
+      {0x3400, 0x4dbf},    // Han, extension A
+      {0x4e00, 0x9fff},    // Han
+      {0xa000, 0xa4cf},    // Yi
+      {0xa980, 0xa9df},    // Javanese
+      {0xa9e0, 0xa9ff},    // Myanmar
+      {0xaa60, 0xaa7f},    // Myanmar
+      {0xaa80, 0xaadf},    // Tai Viet
+      {0xf900, 0xfaff},    // Han, compatibility
+      {0xff66, 0xff9f},    // katakana of half width
+      {0x11700, 0x1174f},  // Ahom
+      {0x16fe0, 0x18d8f},  // marks of Han, Tangut, Khitan
+      {0x1aff0, 0x1b2ff},  // kana, Nushu
+      {0x20000, 0x3ffff},  // Han, further extensions
+  };
+  return c >= blocks[0].first && is_in(blocks, c) && (is_letter(c) || is_combining(c));
 }
 
 std::optional<char32_t> zero_of(char32_t digit) {

@@ -29,8 +29,10 @@ bool joins_letters(char32_t before, char32_t c, char32_t behind);
 // What people call it, "zero-width space"; empty where it is a letter like others.
 std::string_view name_of_unseen(char32_t c);
 
-// Han, kana, Thai, Lao, Khmer, Myanmar, Tibetan.
-bool is_of_script_without_spaces(char32_t c);
+// A letter, or what belongs to one, of a script whose words stand side by side without spaces: Han,
+// kana, bopomofo, Yi, Thai, Lao, Khmer, Myanmar, Tibetan and their like. (Of UAX #14 the letters of
+// line breaking classes ID and SA, and Tibetan, whose marks divide syllables.) Hangul has spaces.
+bool is_of_unspaced_script(char32_t c);
 
 // The 0 of the ten digits that a decimal digit is one of.
 std::optional<char32_t> zero_of(char32_t digit);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "engine/text/characters.h"
 #include "engine/text/unicode.h"
 
 namespace rondo {
@@ -103,6 +104,19 @@ ErrorRate& ErrorRate::operator+=(const ErrorRate& other) {
   utterances_ += other.utterances_;
   wrong_ += other.wrong_;
   return *this;
+}
+
+void WordSpacing::add(std::string_view text) {
+  const std::string plain = normalize_transcript(text);
+  if (plain.empty()) return;
+  ++texts_;
+  words_ += static_cast<int64_t>(split_words(plain).size());
+  for (const char32_t c : code_points(plain)) {
+    ++characters_;
+    if (!is_letter(c)) continue;
+    ++letters_;
+    if (is_of_unspaced_script(c)) ++unspaced_;
+  }
 }
 
 }  // namespace rondo

@@ -60,4 +60,21 @@ class ErrorRate {
   int64_t utterances_ = 0, wrong_ = 0;
 };
 
+// Whether spaces divide texts into words of which errors can be counted.
+class WordSpacing {
+ public:
+  // Texts without a character add nothing. Throws InputError when one is not valid UTF-8.
+  void add(std::string_view text);
+
+  // At least half of the letters are of a script without spaces.
+  bool unspaced_script() const { return letters_ > 0 && 2 * unspaced_ >= letters_; }
+  // On average fewer than 1.5 words and more than 15 characters.
+  bool long_words() const {
+    return texts_ > 0 && 2 * words_ < 3 * texts_ && characters_ > 15 * texts_;
+  }
+
+ private:
+  int64_t texts_ = 0, words_ = 0, characters_ = 0, letters_ = 0, unspaced_ = 0;
+};
+
 }  // namespace rondo

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "engine/text/characters.h"
 #include "engine/text/unicode.h"
@@ -42,7 +43,7 @@ using Points = std::vector<char32_t>;
 
 bool touches_word(const Points& text, size_t begin, size_t end) {
   const auto is_of_word = [](char32_t c) {
-    return (is_letter(c) && !is_of_script_without_spaces(c)) || is_digit(c);
+    return (is_letter(c) && !is_of_unspaced_script(c)) || is_digit(c);
   };
   return (begin > 0 && is_of_word(text[begin - 1])) || (end < text.size() && is_of_word(text[end]));
 }
@@ -74,7 +75,7 @@ std::optional<Found> mark_at(const Points& text, size_t begin) {
   for (size_t i = first; i < last; ++i) {
     inside += to_utf8(text[i]);
     // One of Chinese or Japanese is a word.
-    letters += is_letter(text[i]) ? (is_of_script_without_spaces(text[i]) ? 2 : 1) : 0;
+    letters += is_letter(text[i]) ? (is_of_unspaced_script(text[i]) ? 2 : 1) : 0;
   }
   const std::vector<std::string> words = split_words(inside);
   if (round ? words.size() > 1 : letters < (angle ? 1u : 2u)) return {};
@@ -140,8 +141,8 @@ std::string without_marks(std::string_view text) {
     }
     // In a script without spaces none comes to be.
     const bool inside = i > 0 && i + 1 < pieces.size() && !pieces[i + 1].is_mark && !left.empty() &&
-                        is_of_script_without_spaces(code_points(left).back()) &&
-                        is_of_script_without_spaces(code_points(pieces[i + 1].text).front());
+                        is_of_unspaced_script(code_points(left).back()) &&
+                        is_of_unspaced_script(code_points(pieces[i + 1].text).front());
     if (!inside) left += ' ';
   }
   return left;

@@ -1,6 +1,6 @@
 // engine/text: marks, letter case, punctuation, what has no picture.
-#include <catch2/catch.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/text/characters.h"
@@ -9,6 +9,7 @@
 #include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 
@@ -246,9 +247,9 @@ TEST_CASE("characters by what they are to readers", "[text]") {
   CHECK_FALSE(look_alike(U'\u0436', LikeScript::latin));
   CHECK_FALSE(look_alike(U'1', LikeScript::latin));
   for (const char32_t c : std::u32string(U"\u4e2d\u3042\u30ab\u0e01\u0e81\u1780\u1000\u0f40"))
-    CHECK(is_of_script_without_spaces(c));
+    CHECK(is_of_unspaced_script(c));
   for (const char32_t c : std::u32string(U"a\u05d0\u0627\uac00\u3001\u0e3f1 "))
-    CHECK_FALSE(is_of_script_without_spaces(c));
+    CHECK_FALSE(is_of_unspaced_script(c));
 }
 
 TEST_CASE("a model's rules and others besides", "[text]") {

@@ -5,10 +5,10 @@
 #include <random>
 
 #include "engine/text/alphabet.h"
+#include "engine/text/characters.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
 #include "engine/text/reading_order.h"
-#include "engine/text/script.h"
 #include "engine/text/text_rules.h"
 #include "engine/text/unicode.h"
 #include "engine/text/unwritable.h"

@@ -5,6 +5,7 @@
 
 #include "engine/io/printable.h"
 #include "engine/report/progress.h"
+#include "engine/text/characters.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
@@ -51,7 +52,9 @@ void print_characters(const DataSummary& s) {
   std::vector<std::pair<std::string, int64_t>> few;
   int64_t once = 0;
   for (const auto& [character, count] : s.characters) {
-    all += " " + (character == " " ? std::string("space") : printable(character));
+    const char32_t c = code_points(character).front();
+    // What has no picture is called by its number.
+    all += " " + (c == U' ' ? "space" : is_invisible(c) ? describe(c) : printable(character));
     if (count < rare) few.emplace_back(character, count);
     once += count == 1;
   }
@@ -69,6 +72,16 @@ void print_characters(const DataSummary& s) {
       "  %zu too rare to be learnt, fewer than %lld times (%lld of them once): %s%s\n", few.size(),
       static_cast<long long>(rare), static_cast<long long>(once), named.c_str(),
       few.size() > most_named ? str(" and ", few.size() - most_named, " more").c_str() : "");
+}
+
+void print_texts(const TextFindings& texts) {
+  for (const TextFinding& f : texts.findings) {
+    std::printf("texts, %s\n", f.sentence(texts.texts).c_str());
+    if (!f.advice.empty()) std::printf("  %s\n", f.advice.c_str());
+  }
+  if (texts.replacements.empty()) return;
+  std::printf("in a file for --replace, these lines make one of what looks alike:\n");
+  for (const std::string& line : texts.replacements) std::printf("%s\n", line.c_str());
 }
 
 void print_never_found(const DataSummary& s) {
@@ -112,6 +125,7 @@ void print_summary(const DataSummary& s, InputKind kind) {
   std::printf("divided %s\n", s.division.c_str());
   print_characters(s);
   print_never_found(s);
+  print_texts(s.texts);
   if (kind == InputKind::recording) print_examination(s);
   print_findings(s, noun_of(kind));
 }

@@ -77,14 +77,28 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
   return std::nullopt;
 }
 
+// What of it is UTF-8: a manifest is.
+bool is_utf8(const std::string& text) {
+  try {
+    code_points(text);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 // The replacements that no text has had a use for, by mistake mostly. They are looked for in the
 // texts as they are read, for those of a folder are not all in memory before.
 class UnusedReplacements {
  public:
   explicit UnusedReplacements(const TextRules& rules) : unused_(rules.replace), rules_(rules) {}
 
-  void look_at(const std::vector<std::string>& texts) {
+  // A text that is not UTF-8 is none; who reads it says so.
+  void look_at(const std::vector<std::optional<std::string>>& originals) {
     if (unused_.empty()) return;
+    std::vector<std::string> texts;
+    for (const std::optional<std::string>& text : originals)
+      if (text && is_utf8(*text)) texts.push_back(normalize_transcript(*text));
     const std::vector<TextReplacement> never = never_found(rules_.replace, texts);
     std::erase_if(unused_, [&](const TextReplacement& r) {
       return std::find(never.begin(), never.end(), r) == never.end();
@@ -96,16 +110,6 @@ class UnusedReplacements {
   std::vector<TextReplacement> unused_;
   const TextRules& rules_;
 };
-
-// What of it is UTF-8: a manifest is.
-bool is_utf8(const std::string& text) {
-  try {
-    code_points(text);
-    return true;
-  } catch (const InputError&) {
-    return false;
-  }
-}
 
 bool is_sound(std::string_view start) { return !sound_format(start).name.empty(); }
 
@@ -134,9 +138,9 @@ struct Examination {
 };
 
 // Looks at the recording or the image, and applies the rules to the text. `original` becomes the
-// text before the rules.
+// text before the rules, where there is one.
 std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decode,
-                            std::string& original) {
+                            std::optional<std::string>& original) {
   const PrepareListOptions& o = e.options;
   if (!u.problem.empty()) return Flaw{u.finding, u.problem};
   if (!u.has_text) return Flaw{Finding::no_text, called(u) + ": no text goes with it"};
@@ -150,12 +154,15 @@ std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decod
   if (u.kind == InputKind::image && u.text.find('\n') != std::string::npos)
     return Flaw{Finding::several_lines, called(u) + ": its text has more than one line"};
   try {
-    if (!o.text.replace.empty()) original = normalize_transcript(u.text);
+    original = u.text;
     u.text = apply_rules(o.text, u.text);
   } catch (const InputError& error) {
     return Flaw{Finding::text_no_utf8, str(called(u), ": ", error.what())};
   }
-  if (u.text.empty()) return Flaw{Finding::empty_text, called(u) + ": its text is empty"};
+  if (u.text.empty())
+    return Flaw{
+        Finding::empty_text,
+        called(u) + (original->empty() ? ": its text is empty" : ": nothing is left of its text")};
   if (u.kind != InputKind::image) {
     corpus::SoundExamination sound = e.sound;
     sound.decode = decode;
@@ -246,6 +253,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
       readers, o, {o.least_seconds, true, o.channel, o.salvage, [] { return stop_requested(); }}};
   const Drawn drawn(list, o);
   UnusedReplacements replacements(o.text);
+  TextExaminer texts(o.text, !list.empty() && list.front().kind == InputKind::image);
   Doubles doubles;
   Pace pace;
   size_t kept = 0;
@@ -253,7 +261,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
     const Clock::time_point start = Clock::now();
     count = std::min(pace.entries(), list.size() - begin);
     std::vector<std::optional<Flaw>> flaws(count);
-    std::vector<std::string> originals(count);
+    std::vector<std::optional<std::string>> originals(count);
     pool.for_each(static_cast<int64_t>(count), [&](int64_t n) {
       const auto i = static_cast<size_t>(n);
       if (stop_requested()) return;
@@ -264,6 +272,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
     replacements.look_at(originals);
     for (size_t i = 0; i < count; ++i) {
       ListedUtterance& u = list[begin + i];
+      if (originals[i]) texts.add(*originals[i], u.where.empty() ? called(u) : u.where);
       if (!flaws[i]) flaws[i] = doubles.look_at(u, list, kept);
       if (flaws[i]) {
         summary.findings.add(flaws[i]->finding, u.where, flaws[i]->what);
@@ -282,6 +291,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
     }
   }
   summary.never_found = replacements.unused();
+  summary.texts = texts.findings();
   list.resize(kept);
 }
 
@@ -555,8 +565,12 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
   data::write_whole_file(folder.path_of("lengths.svg"), histogram(list, o.out));
   Json replacements = Json::array();
   for (const TextReplacement& r : o.text.replace) replacements.push_back(r.text());
+  static constexpr const char* marks[] = {"keep", "drop", "token"};
   const Json description = Json::object({{"dev", o.dev},
+                                         {"drop_invisible", o.text.drop_invisible},
+                                         {"locale", o.text.locale.tag},
                                          {"lowercase", o.text.lowercase},
+                                         {"marks", marks[static_cast<size_t>(o.text.marks)]},
                                          {"replace", replacements},
                                          {"seed", o.seed},
                                          {"source", o.source},

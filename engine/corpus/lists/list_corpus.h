@@ -12,6 +12,7 @@
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/lists/findings.h"
 #include "engine/corpus/lists/layouts.h"
+#include "engine/corpus/lists/text_findings.h"
 #include "engine/data/dataset.h"
 #include "engine/text/text_rules.h"
 
@@ -57,9 +58,10 @@ struct DataSummary {
   std::map<std::string, int64_t> characters;  // of all texts, UTF-8
   corpus::Findings findings;
   std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
-  int64_t listed = 0, decoded = 0;           // entries; how many of them at most were decoded
-  std::map<int32_t, int64_t> rates;          // of the recordings that are used, Hz
-  int32_t fitting_rate = 0;                  // for features.rate: what nearly all of them reach
+  TextFindings texts;
+  int64_t listed = 0, decoded = 0;   // entries; how many of them at most were decoded
+  std::map<int32_t, int64_t> rates;  // of the recordings that are used, Hz
+  int32_t fitting_rate = 0;          // for features.rate: what nearly all of them reach
 };
 
 // Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json and lengths.svg, a histogram, and with

@@ -14,7 +14,6 @@
 #include "engine/text/alphabet.h"
 #include "engine/text/error_rate.h"
 #include "engine/text/greedy.h"
-#include "engine/text/script.h"
 #include "engine/text/unwritable.h"
 
 namespace rondo {
