@@ -130,6 +130,7 @@ size_t begin_of_run(std::string_view log, const LogCut& cut) {
 }  // namespace
 
 bool cut_log(const fs::path& path, uint64_t bytes, const LogCut& cut) {
+  remove_temporaries(path);  // of one that was killed in here
   const std::string text = read_text_file(path);
   const std::string_view log = std::string_view(text).substr(0, bytes);
   const size_t begin = begin_of_run(log, cut);

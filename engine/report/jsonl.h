@@ -55,7 +55,7 @@ struct LogCut {
 // Takes what such a run writes again out of its log, of which it has not written but what follows
 // the first `bytes`; lines that a killed writer left half-written go as well. The file is replaced
 // at once, or, where nothing is to be taken out, left alone. Whether it was replaced: who has it
-// open must open it again. InputError if the disk refuses.
+// open must open it again. Nobody else may write the log now. InputError if the disk refuses.
 bool cut_log(const std::filesystem::path& path, uint64_t bytes, const LogCut& cut);
 
 // A numeric value over steps.

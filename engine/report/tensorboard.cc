@@ -69,9 +69,9 @@ double system_seconds() {
 
 constexpr std::string_view file_prefix = "events.out.tfevents.";
 
-// Later than any file of the directory says by its name.
-int64_t time_of_file(const fs::path& directory, double now) {
-  auto time = static_cast<int64_t>(now);
+// The latest time that a file of the directory has in its name; -1 where there is none.
+int64_t latest_time(const fs::path& directory) {
+  int64_t time = -1;
   std::error_code ignored;
   fs::directory_iterator it(directory, ignored);
   for (const fs::directory_iterator end; !ignored && it != end; it.increment(ignored)) {
@@ -81,9 +81,7 @@ int64_t time_of_file(const fs::path& directory, double now) {
     int64_t other = 0;
     const auto [behind, error] = std::from_chars(digits, name.data() + name.size(), other);
     // Ten digits, as all have for centuries: names are compared as text.
-    if (error == std::errc() && behind - digits == 10 && other < 9'999'999'999) {
-      time = std::max(time, other + 1);
-    }
+    if (error == std::errc() && behind - digits == 10) time = std::max(time, other);
   }
   return time;
 }
@@ -102,7 +100,9 @@ std::string file_name(int64_t seconds) {
 TensorBoardWriter::TensorBoardWriter(const fs::path& directory, std::function<double()> clock)
     : clock_(clock ? std::move(clock) : system_seconds) {
   make_directories(directory);
-  const std::string name = file_name(time_of_file(directory, clock_()));
+  const int64_t latest = latest_time(directory);
+  continues_ = latest >= 0;
+  const std::string name = file_name(std::max(static_cast<int64_t>(clock_()), latest + 1));
   // A run that begins at the same moment gets a file of its own.
   for (int attempt = 0; fd_ < 0; ++attempt) {
     path_ = directory / (name + "." + std::to_string(attempt));
@@ -117,6 +117,7 @@ TensorBoardWriter::TensorBoardWriter(const fs::path& directory, std::function<do
 TensorBoardWriter::TensorBoardWriter(TensorBoardWriter&& other) noexcept
     : clock_(std::move(other.clock_)),
       path_(std::move(other.path_)),
+      continues_(other.continues_),
       fd_(std::exchange(other.fd_, -1)) {}
 
 TensorBoardWriter::~TensorBoardWriter() {

@@ -35,12 +35,15 @@ class TensorBoardWriter {
   void text(std::string_view tag, int64_t step, std::string_view markdown);
 
   const std::filesystem::path& path() const { return path_; }
+  // The directory had event files before.
+  bool continues() const { return continues_; }
 
  private:
   void write_event(int64_t step, std::string_view field);
 
   std::function<double()> clock_;
   std::filesystem::path path_;
+  bool continues_ = false;
   int fd_ = -1;
 };
 

@@ -83,7 +83,9 @@ void TrainingReport::log(std::span<const LogField> fields) {
 
 void TrainingReport::cut_back(const LogCut& cut) {
   // TensorBoard takes steps from there on out by itself.
-  if (tensorboard_) tensorboard_->session_start(cut.step + 1);
+  if (tensorboard_ && (tensorboard_->continues() || cut.step > 0)) {
+    tensorboard_->session_start(cut.step + 1);
+  }
   if (logged_before_ > 0 && cut_log(log_path_, logged_before_, cut)) {
     log_ = std::make_unique<JsonlWriter>(log_path_);
   }

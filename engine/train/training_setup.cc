@@ -8,6 +8,7 @@
 #include "engine/train/model/stored_state.h"
 #include "engine/train/run_files.h"
 #include "engine/train/state/average.h"
+#include "engine/train/state/metric_choice.h"
 #include "engine/train/state/stored_slots.h"
 #include "kernels/base/hash.h"
 
@@ -335,7 +336,10 @@ class Setup {
     } else {
       s_.state.data_hash = hash_of(*s_.train);
     }
-    choose_metric();
+    const std::string told =
+        choose_metric(s_.state, config_, s_.resumed, s_.dev.get(), s_.alphabet.get());
+    if (!told.empty() && report_ && ranks_.first()) report_->message(told);
+    if (s_.resumed) read_average();
     ranks_.at_first([&] {
       // Runs of before this was kept do not say.
       if (s_.state.data_hash == 0 || s_.state.data_hash == hash_of(*s_.train)) return;
@@ -343,44 +347,6 @@ class Setup {
                  "s, texts or lengths than the run in ", config_.training.checkpoint_dir,
                  " was trained on; start a new run with --init-from");
     });
-  }
-
-  // The same on all ranks.
-  void choose_metric() {
-    const Metric wanted = config_.training.metric;
-    Metric& chosen_by = s_.state.chosen_by;
-    if (!s_.resumed) {
-      chosen_by = wanted != Metric::automatic ? wanted : metric_of_data();
-      return;
-    }
-    if (chosen_by == Metric::automatic) chosen_by = usual_metric(config_.task);
-    if (wanted != Metric::automatic && wanted != chosen_by) change_metric(wanted);
-    read_average();
-  }
-
-  void change_metric(Metric wanted) {
-    const std::string before = title_of(s_.state.chosen_by);
-    const bool known = s_.state.choose_by(wanted);
-    if (!report_ || !ranks_.first()) return;
-    report_->message(str("from here on ", title_of(wanted), " chooses the best model, so far ",
-                         before, " did; the best so far has ",
-                         known ? metric_text(wanted, s_.state.best_metric)
-                               : "none that is known, so the next validation takes its place"));
-  }
-
-  // By the references of the validations, if it was left to them.
-  Metric metric_of_data() {
-    if (!s_.alphabet || !s_.dev) return usual_metric(config_.task);
-    const WordSpacing spacing = word_spacing(*s_.dev, *s_.alphabet);
-    if (!spacing.unspaced_script() && !spacing.long_words()) return Metric::wer;
-    if (report_ && ranks_.first()) {
-      report_->message(str("the best model is chosen by CER: the texts of ", config_.data.dev,
-                           spacing.unspaced_script()
-                               ? " are in a script without spaces between words"
-                               : " are long and have hardly any spaces",
-                           " (training.metric)"));
-    }
-    return Metric::cer;
   }
 
   // An average is written after the last checkpoint, which does not know of it.

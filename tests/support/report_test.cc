@@ -147,9 +147,76 @@ TEST_CASE("event files are what TensorBoard reads", "[tensorboard]") {
         "7fc804b3be39000000000000008b0737f10900001041fc54d94110ac022a2b0a290a0773616d706c65734214"
         "0807120412020801420a2a2a6f6e652a2a20c3a44a080a060a04746578747c78e7e8");
   TensorBoardWriter second(dir / "tb", [] { return 1700000000.25; });
-  CHECK(second.path() != path);
+  CHECK(second.path() > path);  // TensorBoard reads them by their names
+  CHECK(second.continues());
+  TensorBoardWriter earlier(dir / "tb", [] { return 1600000000.0; });  // the clock was set back
+  CHECK(earlier.path() > second.path());
   spit(dir / "file", "");
   CHECK_THAT(input_error([&] { TensorBoardWriter w(dir / "file"); }), Contains("file"));
+}
+
+TEST_CASE("a run that begins, or goes on, says from which step on: SessionLog START",
+          "[tensorboard]") {
+  TemporaryDirectory dir;
+  TensorBoardWriter board(dir / "tb", [] { return 0.0; });
+  CHECK_FALSE(board.continues());
+  const size_t before = slurp(board.path()).size();
+  board.session_start(301);
+  const std::string record = slurp(board.path()).substr(before);
+  // Wall time, step 301, session_log {status: START}, between a length and checksums.
+  CHECK(hex(record).substr(24, 2 * 16) ==
+        "090000000000000000"
+        "10ad02"
+        "3a020801");
+}
+
+TEST_CASE("a log is cut where a run goes on", "[jsonl]") {
+  TemporaryDirectory dir;
+  const auto path = dir / "log.jsonl";
+  const auto cut = [&](const std::string& log, const LogCut& how) {
+    spit(path, log + "{\"event\":\"message\"}\n");
+    const bool replaced = cut_log(path, log.size(), how);
+    const std::string text = slurp(path);
+    CHECK(replaced == (text != log + "{\"event\":\"message\"}\n"));
+    std::string left;
+    for (size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+      const auto j = nlohmann::json::parse(text.substr(at, text.find('\n', at) - at));
+      left += j.at("event").get<std::string>().substr(0, 3);
+      if (j.contains("step")) left += std::to_string(j.at("step").get<int>());
+      left += ' ';
+    }
+    return left;
+  };
+  const auto line = [](const std::string& event, int step) {
+    return "{\"event\":\"" + event + "\",\"step\":" + std::to_string(step) +
+           ",\"checkpoint_dir\":\"/run\"}\n";
+  };
+  const std::string begin =
+      line("start", 0) + line("memory", 0) + line("step", 1) + line("step", 2);
+  const std::string more = line("validation", 2) + line("step", 3) + line("end", 3);
+  CHECK(cut(begin + more, {.step = 3}) == "sta0 mem0 ste1 ste2 val2 ste3 mes ");
+  CHECK(cut(begin + more, {.step = 2}) == "sta0 mem0 ste1 ste2 val2 mes ");
+  CHECK(cut(begin + more, {.step = 2, .validation_again = true}) == "sta0 mem0 ste1 ste2 mes ");
+  CHECK(cut(begin + more, {.step = 0}) == "mes ");
+  CHECK(cut(begin, {.step = 5}) == "sta0 mem0 ste1 ste2 mes ");  // nothing to do
+  // A start that left nothing leaves no line either, but for what is about no step.
+  const std::string idle = "{\"event\":\"left_out\"}\n" + line("resume", 2) + line("memory", 2);
+  CHECK(cut(begin + idle + line("step", 3), {.step = 2}) == "sta0 mem0 ste1 ste2 lef mes ");
+  CHECK(cut(begin + idle + line("step", 3), {.step = 3}) ==
+        "sta0 mem0 ste1 ste2 lef res2 mem2 ste3 mes ");
+  CHECK(cut(line("start", 0) + line("regroup", 0) + line("step", 1), {.from_memory = true}) ==
+        "sta0 reg0 mes ");
+  // Logs of before they were cut, and lines that a kill or a power cut left.
+  CHECK(cut(begin + more + line("resume", 1) + line("step", 2) + line("step", 3), {.step = 3}) ==
+        "sta0 mem0 ste1 res1 ste2 ste3 mes ");
+  CHECK(cut(begin + "{\"event\":\"st\n" + std::string(9, '\0') + "\n", {.step = 2}) ==
+        "sta0 mem0 ste1 ste2 mes ");
+  // Other runs' lines in the same log.
+  CHECK(cut(begin + more + begin + more, {.step = 2}) ==
+        "sta0 mem0 ste1 ste2 val2 ste3 end3 sta0 mem0 ste1 ste2 val2 mes ");
+  CHECK(cut(begin + more, {.step = 1, .checkpoint_dir = "/run"}) == "sta0 mem0 ste1 mes ");
+  CHECK(cut(begin + more, {.step = 1, .checkpoint_dir = "/other"}) ==
+        "sta0 mem0 ste1 ste2 val2 ste3 end3 mes ");
 }
 
 TEST_CASE("durations and rates", "[progress]") {
