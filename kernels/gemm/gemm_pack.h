@@ -13,7 +13,7 @@
 namespace rondo::RONDO_ISA {
 namespace {
 
-vf load_some(const float* p, int64_t n) {
+[[maybe_unused]] vf load_some(const float* p, int64_t n) {
   if (n >= W) return load(p);
 #if defined(__AVX512F__)
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p);

@@ -41,7 +41,7 @@ constexpr size_t guard_bytes = 0;  // AddressSanitizer's own zones follow at onc
 constexpr size_t guard_bytes = 128;
 #endif
 constexpr size_t kept_stacks = 4096;
-constexpr std::byte guard{0xa7};
+constexpr std::byte guard_byte{0xa7};
 
 void let_through(Barrier& b) {
   b.arrived = 0;
@@ -82,7 +82,7 @@ void set_up_block(Block& b, Gang& gang, uint64_t index, unsigned in_gang) {
   b.warps.resize((threads + 31) / 32);
   b.shared = SharedMemory(allocate_simulated(c.shared_bytes, guard_bytes, Space::shared, c.kernel));
   std::memset(b.shared.get(), 0xff, c.shared_bytes);  // poison: NaN as f32 and bf16
-  std::memset(b.shared.get() + c.shared_bytes, std::to_integer<int>(guard), guard_bytes);
+  std::memset(b.shared.get() + c.shared_bytes, std::to_integer<int>(guard_byte), guard_bytes);
   b.threads = std::vector<Thread>(threads);
   for (unsigned t = 0; t < threads; ++t) {
     b.threads[t].block = &b;
@@ -94,7 +94,8 @@ void set_up_block(Block& b, Gang& gang, uint64_t index, unsigned in_gang) {
 void check_shared_guard(Gang& gang) {
   for (const Block& b : gang.blocks) {
     const std::byte* end = b.shared.get() + gang.config.shared_bytes;
-    const bool clean = std::all_of(end, end + guard_bytes, [](std::byte x) { return x == guard; });
+    const bool clean =
+        std::all_of(end, end + guard_bytes, [](std::byte x) { return x == guard_byte; });
     if (!clean && gang.failure.empty()) {
       gang.failure =
           str("kernel ", gang.config.kernel, ", block (", b.index.x, ",", b.index.y, ",", b.index.z,
