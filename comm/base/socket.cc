@@ -96,15 +96,35 @@ Socket listen_tcp(const std::string& host, uint16_t port) {
   for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
     Socket s = open_socket(*a);
     if (s) set_option(s, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (s && host == every_address) set_option(s, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (s && bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && listen(s.fd(), SOMAXCONN) == 0) {
       return s;
     }
     error = errno;
   }
+  // A system without IPv6.
+  const bool without = error == EAFNOSUPPORT || error == EADDRNOTAVAIL;
+  if (host == every_address && without) return listen_tcp("0.0.0.0", port);
   fail_input("cannot listen at ", host_and_port(host, port), ": ", std::strerror(error));
 }
 
 namespace {
+
+// "" on failure. IPv4 that has come to a socket of IPv6 is written as IPv4.
+std::string numeric_host(const sockaddr* address, socklen_t length) {
+  constexpr std::string_view mapped = "::ffff:";
+  char text[NI_MAXHOST];
+  if (getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  const std::string_view host = text;
+  const bool is_mapped = host.starts_with(mapped) && host.find('.') != std::string_view::npos;
+  return std::string(is_mapped ? host.substr(mapped.size()) : host);
+}
+
+uint16_t port_in(const sockaddr_storage& address) {
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
 
 sockaddr_storage local_address(const Socket& s) {
   sockaddr_storage address{};
@@ -116,22 +136,14 @@ sockaddr_storage local_address(const Socket& s) {
 
 }  // namespace
 
-uint16_t local_port(const Socket& s) {
-  const sockaddr_storage address = local_address(s);
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
-                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-}
+uint16_t local_port(const Socket& s) { return port_in(local_address(s)); }
 
 std::string local_host(const Socket& s) {
   const sockaddr_storage address = local_address(s);
   const bool v6 = address.ss_family == AF_INET6;
-  char host[NI_MAXHOST];
-  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address),
-                                v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), host, sizeof host,
-                                nullptr, 0, NI_NUMERICHOST);
-  RONDO_CHECK(error == 0, "getnameinfo: ", gai_strerror(error));
-  const std::string text = host;
+  const std::string text = numeric_host(reinterpret_cast<const sockaddr*>(&address),
+                                        v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+  RONDO_CHECK(!text.empty(), "getnameinfo fails");
   return text == "0.0.0.0" || text == "::" ? "" : text;
 }
 
@@ -143,34 +155,99 @@ std::string host_and_port(const std::string& host, uint16_t port) {
 std::string peer_name(const Socket& s) {
   sockaddr_storage address{};
   socklen_t length = sizeof(address);
-  char host[NI_MAXHOST], port[NI_MAXSERV];
-  const auto* a = reinterpret_cast<const sockaddr*>(&address);
-  if (getpeername(s.fd(), reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      getnameinfo(a, length, host, sizeof(host), port, sizeof(port),
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return "?";
-  }
-  return str(host, ":", port);
+  auto* const a = reinterpret_cast<sockaddr*>(&address);
+  if (getpeername(s.fd(), a, &length) != 0) return "?";
+  const std::string host = numeric_host(a, length);
+  return host.empty() ? "?" : host_and_port(host, port_in(address));
 }
 
-Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why) {
-  const Addresses addresses(host, port, 0);
+std::vector<std::string> addresses_of(const std::string& host) {
+  const Addresses addresses(host, 0, 0);
+  std::vector<std::string> all;
   for (const addrinfo* a = addresses.first(); a != nullptr; a = a->ai_next) {
-    Socket s = open_socket(*a);
-    int error = errno;
-    if (s) {
-      error = connect(s.fd(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;
-      if (error == EINPROGRESS) {
-        error = wait_for(s, POLLOUT, deadline) ? connect_error(s) : ETIMEDOUT;
-      }
-      if (error == 0) {
+    const std::string text = numeric_host(a->ai_addr, a->ai_addrlen);
+    if (!text.empty() && std::find(all.begin(), all.end(), text) == all.end()) all.push_back(text);
+  }
+  if (all.empty()) fail_input("'", host, "' has no address of IPv4 or IPv6");
+  return all;
+}
+
+namespace {
+
+// The attempts of connect_any().
+class Attempts {
+ public:
+  Attempts(std::span<const std::string> addresses, uint16_t port)
+      : addresses_(addresses), port_(port), sockets_(addresses.size()), why_(addresses.size()) {}
+
+  bool begun_all() const { return begun_ == sockets_.size(); }
+  bool under_way() const {
+    return std::any_of(sockets_.begin(), sockets_.end(), [](const Socket& s) { return bool(s); });
+  }
+  void begin() {
+    int error = 0;
+    sockets_[begun_] = begin_connect(addresses_[begun_], port_, error);
+    why_[begun_] = sockets_[begun_] ? "no answer" : std::strerror(error);
+    ++begun_;
+  }
+  // The one that is connected, if one is until then; at once where one fails.
+  Socket wait(Deadline until) {
+    std::vector<pollfd> polled;
+    for (const Socket& s : sockets_) polled.push_back({s.fd(), POLLOUT, 0});  // -1 is left out
+    const int n = poll(polled.data(), polled.size(), poll_timeout(until));
+    RONDO_CHECK(n >= 0 || errno == EINTR, "poll: ", std::strerror(errno));
+    for (size_t i = 0; n > 0 && i < sockets_.size(); ++i) {
+      if (polled[i].revents == 0) continue;
+      const int error = connect_error(sockets_[i]);
+      if (error == 0) return std::move(sockets_[i]);
+      why_[i] = std::strerror(error);
+      sockets_[i] = Socket();
+    }
+    return Socket();
+  }
+  std::string why() const {
+    if (addresses_.size() == 1) return why_[0];
+    std::string all;
+    for (size_t i = 0; i < begun_; ++i) all += str(i ? ", " : "", addresses_[i], ": ", why_[i]);
+    return all;
+  }
+
+ private:
+  std::span<const std::string> addresses_;
+  uint16_t port_;
+  std::vector<Socket> sockets_;
+  std::vector<std::string> why_;
+  size_t begun_ = 0;
+};
+
+}  // namespace
+
+Socket connect_any(std::span<const std::string> addresses, uint16_t port, Deadline deadline,
+                   std::string& why) {
+  constexpr auto moment = std::chrono::milliseconds(250);
+  Attempts attempts(addresses, port);
+  Deadline next = CommClock::now();
+  for (;;) {
+    while (!attempts.begun_all() && (CommClock::now() >= next || !attempts.under_way())) {
+      attempts.begin();
+      next = within(moment);
+    }
+    if (attempts.under_way()) {
+      Socket s = attempts.wait(attempts.begun_all() ? deadline : std::min(next, deadline));
+      if (s) {
         set_socket_options(s);
         return s;
       }
     }
-    why = std::strerror(error);
+    if (CommClock::now() >= deadline || (attempts.begun_all() && !attempts.under_way())) {
+      why = attempts.why();
+      return Socket();
+    }
   }
-  return Socket();
+}
+
+Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why) {
+  return connect_any(addresses_of(host), port, deadline, why);
 }
 
 Socket begin_connect(const std::string& host, uint16_t port, int& error) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "comm/base/work.h"
 
@@ -30,17 +31,27 @@ class Socket {
   int fd_ = -1;
 };
 
+// For listen_tcp: every address of this machine, of IPv6 and IPv4 (or of what the system has).
+inline constexpr const char* every_address = "::";
+
 // InputError when the address is wrong or taken. `port` 0 takes any free one.
 Socket listen_tcp(const std::string& host, uint16_t port);
 uint16_t local_port(const Socket& socket);
-// The numeric address at which it listens; "" where that is every address.
+// The numeric address of this end; "" where one listens at every address.
 std::string local_host(const Socket& socket);
-// "127.0.0.1:4711", or "?"
+// "127.0.0.1:4711", "[fd00::1]:4711" or "?"
 std::string peer_name(const Socket& socket);
 std::string host_and_port(const std::string& host, uint16_t port);
 
-// One attempt. An empty Socket when nobody answers; `why` then says so. InputError for a host name
-// that has no address.
+// The numeric addresses that a name leads to, in the system's order. InputError if there are none.
+std::vector<std::string> addresses_of(const std::string& host);
+
+// One attempt at each of these numeric addresses: at the next one when those before have failed, or
+// none of them has answered for a moment; the first that answers is taken (RFC 8305 in small). An
+// empty Socket when none does; `why` then says so, of each address if there are several.
+Socket connect_any(std::span<const std::string> addresses, uint16_t port, Deadline deadline,
+                   std::string& why);
+// The same with the addresses of a name.
 Socket connect_tcp(const std::string& host, uint16_t port, Deadline deadline, std::string& why);
 
 // The beginning of such an attempt, which waits for nothing. `host` is a numeric address; an

@@ -6,6 +6,8 @@
 
 #include <csignal>
 #include <cstring>
+#include <sstream>
+#include <vector>
 
 #include "comm/channels/channel_transport.h"
 #include "comm/gloo/channel.h"
@@ -77,19 +79,52 @@ GlooTransport::GlooTransport(const GlooOptions& options)
   }
 }
 
+// Gloo listens at one address, and connects addresses of one family alone: the first family of
+// which all ranks have one.
+std::string address_for_all(const GlooOptions& o, Deadline deadline) {
+  const auto key = [](int rank) { return str("addresses-", rank); };
+  const auto is_v6 = [](const std::string& address) {
+    return address.find(':') != std::string::npos;
+  };
+  std::vector<std::string> own = {o.bind_address};
+  own.insert(own.end(), o.other_addresses.begin(), o.other_addresses.end());
+  std::string told;
+  for (const std::string& a : own) told += str(told.empty() ? "" : " ", a);
+  o.store->set(key(o.rank), told, deadline);
+  bool all_v4 = true, all_v6 = true;
+  std::string where;
+  for (int rank = 0; rank < o.world_size; ++rank) {
+    bool v4 = false, v6 = false;
+    const std::string theirs = o.store->get(key(rank), deadline);
+    std::istringstream words(theirs);
+    for (std::string a; words >> a;) (is_v6(a) ? v6 : v4) = true;
+    all_v4 = all_v4 && v4;
+    all_v6 = all_v6 && v6;
+    where += str(rank ? ", rank " : "rank ", rank, " at ", theirs);
+  }
+  for (const std::string& a : own) {
+    if (is_v6(a) ? all_v6 && !all_v4 : all_v4) return a;
+  }
+  fail_input("Gloo connects ranks by IPv4 or all by IPv6, and has found ", where);
+}
+
 void GlooTransport::connect(const GlooOptions& options, Deadline deadline) {
+  const std::string what =
+      str("rank ", options.rank, ": rendezvous of ", options.world_size, " ranks: ");
   ::gloo::transport::tcp::attr where;
   where.iface = options.interface;
-  if (options.interface.empty()) where.hostname = options.bind_address;
-  const std::string place = options.interface.empty() ? options.bind_address : options.interface;
+  std::string place = options.interface;
   try {
+    if (place.empty()) place = where.hostname = address_for_all(options, deadline);
     device_ = ::gloo::transport::tcp::CreateDevice(where);
+  } catch (const InputError&) {
+    throw;
+  } catch (const CommError& e) {
+    throw CommError(e.kind(), e.peer(), what + e.what());
   } catch (const std::exception& e) {
     fail_input("rank ", options.rank, " cannot listen at '", place,
                "': ", without_position(e.what()));
   }
-  const std::string what =
-      str("rank ", options.rank, ": rendezvous of ", options.world_size, " ranks: ");
   world_.context = std::make_shared<::gloo::rendezvous::Context>(options.rank, options.world_size);
   // Gloo waits for a connection five times as long as it is told.
   world_.context->setTimeout(std::chrono::ceil<std::chrono::milliseconds>(options.timeout / 5));

@@ -62,6 +62,8 @@ class TcpStore : public Store {
   // Ends the connection, also while another thread waits: calls under way and later ones fail with
   // peer_lost.
   virtual void hang_up() = 0;
+  // The numeric address of this end of the connection.
+  virtual std::string own_address() const = 0;
 };
 
 // Connects, trying again until the deadline while nobody listens yet (ranks start in any order).

@@ -21,7 +21,7 @@ constexpr auto attempt_timeout = std::chrono::seconds(10);
 class TcpStoreClient final : public TcpStore {
  public:
   TcpStoreClient(Socket socket, std::string name)
-      : socket_(std::move(socket)), name_(std::move(name)) {}
+      : socket_(std::move(socket)), own_address_(local_host(socket_)), name_(std::move(name)) {}
 
   void set(const std::string& key, std::string_view value, Deadline deadline) override {
     check_store_value(key, value);
@@ -32,6 +32,7 @@ class TcpStoreClient final : public TcpStore {
     ask({StoreOp::announce, 0, 0, {key}, std::string(value)}, deadline);
   }
   void hang_up() override { ::shutdown(socket_.fd(), SHUT_RDWR); }
+  std::string own_address() const override { return own_address_; }
   std::string get(const std::string& key, Deadline deadline) override {
     return ask({StoreOp::get, patience(deadline), 0, {key}, {}}, deadline).value;
   }
@@ -116,6 +117,7 @@ class TcpStoreClient final : public TcpStore {
 
   std::mutex mutex_;
   const Socket socket_;  // open to the end: hang_up() may come at any time
+  const std::string own_address_;
   bool in_step_ = true;  // requests and replies
   const std::string name_;
 };

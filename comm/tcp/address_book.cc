@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
+#include <sstream>
 
 #include "comm/store/store.h"
 
@@ -43,15 +43,16 @@ std::string address_of_interface(const std::string& name) {
   return found;
 }
 
-// "4711 10.0.0.1"
+// "4711 10.0.0.1", or with further addresses: "4711 10.0.0.1 fd00::1"
 Place parse_place(const std::string& about, const std::string& text) {
   Place place;
-  const size_t space = text.find(' ');
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), place.port);
-  if (space == std::string::npos || error != std::errc() || stop != text.data() + space) {
+  std::istringstream words(text);
+  words >> place.port;
+  const bool has_port = !words.fail();
+  for (std::string host; words >> host;) place.hosts.push_back(host);
+  if (!has_port || place.hosts.empty()) {
     fail_input(about, "'", text, "' in the store is no address");
   }
-  place.host = text.substr(space + 1);
   return place;
 }
 
@@ -88,18 +89,33 @@ std::string gather_places(const TcpOptions& o, Deadline deadline) {
 
 }  // namespace
 
+std::string Place::name() const {
+  std::string all;
+  for (const std::string& host : hosts) {
+    all += str(all.empty() ? "" : " or ", host_and_port(host, port));
+  }
+  return all;
+}
+
 Socket listen_and_tell(const TcpOptions& o, Deadline deadline) {
   const bool by_interface = !o.interface.empty();
   const std::string& place = by_interface ? o.interface : o.bind_address;
   Socket listener;
   try {
-    listener = listen_tcp(by_interface ? address_of_interface(place) : place, 0);
+    if (by_interface) {
+      listener = listen_tcp(address_of_interface(place), 0);
+    } else {
+      listener = listen_tcp(o.other_addresses.empty() ? place : every_address, 0);
+    }
   } catch (const InputError& e) {
     fail_input("rank ", o.rank, " cannot listen at '", place, "': ", e.what());
   }
   const std::string host = local_host(listener);
-  o.store->set(key_of(o.rank), str(local_port(listener), " ", host.empty() ? place : host),
-               deadline);
+  std::string told = str(local_port(listener), " ", host.empty() ? place : host);
+  if (!by_interface) {
+    for (const std::string& other : o.other_addresses) told += " " + other;
+  }
+  o.store->set(key_of(o.rank), told, deadline);
   return listener;
 }
 

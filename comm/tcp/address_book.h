@@ -11,12 +11,13 @@
 namespace rondo::tcp_transport {
 
 struct Place {
-  std::string host;  // numeric
+  std::vector<std::string> hosts;  // numeric; at least one, the best first
   uint16_t port = 0;
-  std::string name() const { return host_and_port(host, port); }
+  // "10.0.0.1:4711", "10.0.0.1:4711 or [fd00::1]:4711"
+  std::string name() const;
 };
 
-// Listens at a port that the system chooses, at the interface or address of the options, and says
+// Listens at a port that the system chooses, at the interface or addresses of the options, and says
 // where in the store. InputError where that cannot be had.
 Socket listen_and_tell(const TcpOptions& options, Deadline deadline);
 

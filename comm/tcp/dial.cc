@@ -18,24 +18,40 @@ std::string too_many_files() {
 }
 
 void Dial::begin() {
+  // Where there is another address to try.
+  constexpr auto attempt_timeout = std::chrono::seconds(1);
   stage_ = Stage::connecting;
   in_.clear();
   if (!failing_) failing_since_ = CommClock::now();
   failing_ = true;
   int error = 0;
-  socket_ = begin_connect(place_.host, place_.port, error);
+  attempt_end_ = place_.hosts.size() > 1 ? within(attempt_timeout) : Deadline::max();
+  socket_ = begin_connect(place_.hosts[at_], place_.port, error);
   if (socket_) return;
   if (error == EMFILE) throw Error(str(about(), too_many_files()));
-  refused_ = error == ECONNREFUSED;
-  cut_off(std::strerror(error));
+  cut_off(std::strerror(error), error);
 }
 
-void Dial::cut_off(const std::string& why) {
-  why_ = why;
+void Dial::cut_off(const std::string& why, int error) {
+  why_[at_] = why;
   socket_ = Socket();
   stage_ = Stage::connecting;
+  refused_in_round_ = refused_in_round_ || error == ECONNREFUSED;
+  at_ = (at_ + 1) % place_.hosts.size();
+  next_ = CommClock::now();
+  if (at_ != 0) return;
+  refused_ = std::exchange(refused_in_round_, false);
   next_ = within(pause_);
   pause_ = std::min(2 * pause_, milliseconds(200));
+}
+
+std::string Dial::why() const {
+  if (place_.hosts.size() == 1) return str(place_.name(), ": ", why_[0]);
+  std::string all;
+  for (size_t i = 0; i < why_.size(); ++i) {
+    all += str(i ? ", " : "", host_and_port(place_.hosts[i], place_.port), ": ", why_[i]);
+  }
+  return all;
 }
 
 bool Dial::read(size_t size) {
@@ -65,10 +81,12 @@ void Dial::advance() {
     return begin();  // an event says how it went
   }
   if (stage_ == Stage::connecting) {
+    if (CommClock::now() >= attempt_end_) return cut_off("no answer");
     const int error = connect_error(socket_);
-    refused_ = error == ECONNREFUSED;
-    if (error != 0) return cut_off(std::strerror(error));
+    if (error != 0) return cut_off(std::strerror(error), error);
     set_socket_options(socket_);
+    attempt_end_ = Deadline::max();
+    refused_ = refused_in_round_ = false;
     stage_ = Stage::greeting;
   }
   if (stage_ == Stage::greeting) {

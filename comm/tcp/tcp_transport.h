@@ -28,6 +28,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/base/first_peers.h"
 #include "comm/base/transport.h"
@@ -48,6 +49,9 @@ struct TcpOptions {
   // what the other ranks connect to.
   std::string interface;
   std::string bind_address = "127.0.0.1";
+  // Numeric addresses at which other ranks reach this one too, should they not reach the first: of
+  // another family, say. With any, it listens at every address of the machine.
+  std::vector<std::string> other_addresses;
   // The time for all ranks to come together.
   CommClock::duration timeout = std::chrono::seconds(60);
   CommClock::duration grace = std::chrono::milliseconds(250);

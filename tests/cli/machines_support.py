@@ -5,6 +5,7 @@ Needs the right to make namespaces, and `ip` and `tc` (iproute2); raises Skip ot
 from ranks_support import *
 
 HOSTS = ("10.213.77.1", "10.213.77.2")
+HOSTS_V6 = ("fd42:213:77::1", "fd42:213:77::2")
 PORT = 29400
 
 
@@ -76,6 +77,11 @@ class Cable:
     def start(self, machine, *command, **popen):
         return subprocess.Popen(["ip", "netns", "exec", self.names[machine], RONDO, *map(str, command)],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **popen)
+
+    def lay_second_family(self):
+        """IPv6 beside IPv4; the addresses."""
+        for name, host in zip(self.names, HOSTS_V6):
+            tool("ip", "-n", name, "address", "add", f"{host}/64", "dev", "cable", "nodad")
 
     @contextlib.contextmanager
     def names_in_hosts(self, *lines):

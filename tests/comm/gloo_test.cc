@@ -122,6 +122,33 @@ TEST_CASE("Addresses that cannot be had are named", "[gloo]") {
   CHECK_THROWS_WITH(make_gloo_transport(o), Contains("rank 0 cannot listen at 'nosuchif0'"));
 }
 
+TEST_CASE("Ranks that have addresses of two families meet by one that all have", "[gloo]") {
+  const auto run = [](const std::vector<std::string>& first,
+                      const std::vector<std::string>& second) {
+    const Meeting meeting;
+    std::string failures[2];
+    const auto rank = [&](int r) {
+      const auto store = make_file_store(meeting.directory);
+      GlooOptions o = rank_options(r, 2, *store);
+      const std::vector<std::string>& own = r == 0 ? first : second;
+      o.bind_address = own.front();
+      o.other_addresses.assign(own.begin() + 1, own.end());
+      try {
+        make_gloo_transport(o);
+      } catch (const Error& e) {
+        failures[r] = e.what();
+      }
+    };
+    std::thread other(rank, 1);
+    rank(0);
+    other.join();
+    return failures[0] + failures[1];
+  };
+  CHECK(run({"127.0.0.1", "::1"}, {"127.0.0.1"}).empty());
+  CHECK_THAT(run({"127.0.0.1"}, {"::1"}), Contains("rank 0 at 127.0.0.1, rank 1 at ::1"));
+  if (listens_at("::1")) CHECK(run({"127.0.0.1", "::1"}, {"::1"}).empty());
+}
+
 TEST_CASE("Faults of processes over Gloo", "[gloo][fault]") {
   check_process_faults({make_gloo_transport});
 }
@@ -151,6 +178,7 @@ TEST_CASE("A rank killed during the rendezvous ends it", "[gloo][fault]") {
     if (rank == 1) {
       // Leaves an address behind at which nobody answers.
       const auto other = make_prefix_store(*store, o.rendezvous_id);
+      other->set("addresses-1", "127.0.0.1", within(20s));
       other->set("nonce-1", "x", within(20s));
       other->set("1", other->get("0", within(20s)), within(20s));
       return;

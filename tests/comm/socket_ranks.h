@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/base/socket.h"
 #include "comm/store/tcp_store.h"
 #include "comm/tcp/tcp_transport.h"
 #include "tests/catch.h"
@@ -31,6 +32,16 @@ inline TcpOptions rank_options(int rank, int ranks, Store& store) {
   o.token = "secret";
   o.timeout = std::chrono::seconds(20);
   return o;
+}
+
+// Whether this machine has the address.
+inline bool listens_at(const std::string& host) {
+  try {
+    listen_tcp(host, 0);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 // A chain: the fewest connections by which every rank can be reached. All others are made when they

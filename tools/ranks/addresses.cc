@@ -4,11 +4,14 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 
+#include "comm/base/socket.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -18,30 +21,6 @@ std::string numeric(const sockaddr* address, socklen_t length) {
   char text[NI_MAXHOST];
   const int error = ::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   return error == 0 ? text : "";
-}
-
-// Where a datagram to `host` would leave from: a socket is "connected" without sending anything.
-// Empty: no way there.
-std::string source_towards(const std::string& host, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0) fail_input("MASTER_ADDR ", host, ": ", ::gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
-  std::string result;
-  for (const addrinfo* a = found; a && result.empty(); a = a->ai_next) {
-    const int fd = ::socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    sockaddr_storage own{};
-    socklen_t length = sizeof own;
-    auto* const address = reinterpret_cast<sockaddr*>(&own);
-    if (fd >= 0 && ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-        ::getsockname(fd, address, &length) == 0) {
-      result = numeric(address, length);
-    }
-    if (fd >= 0) ::close(fd);
-  }
-  return result;
 }
 
 bool is_loopback(const std::string& address) {
@@ -56,41 +35,85 @@ bool is_meant(const std::string& host) {
          ::inet_pton(AF_INET6, host.c_str(), &v6) == 1;
 }
 
-// By the way out or, where there is none, of the first interface that is up.
-std::string outward_address() {
-  constexpr const char* elsewhere = "192.0.2.1";  // for documentation (RFC 5737): nobody's
-  std::string address = source_towards(elsewhere, 9);
-  if (!address.empty() && !is_loopback(address)) return address;
+struct InterfaceAddress {
+  std::string interface, address;
+};
+
+// Those that other machines may reach, IPv4 first.
+std::vector<InterfaceAddress> addresses_of_interfaces() {
   ifaddrs* all = nullptr;
-  if (::getifaddrs(&all) != 0) return "";
+  if (::getifaddrs(&all) != 0) return {};
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
-  for (const ifaddrs* i = all; i; i = i->ifa_next) {
-    const bool is_up = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0;
-    if (is_up && i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
-      return numeric(i->ifa_addr, sizeof(sockaddr_in));
+  std::vector<InterfaceAddress> found;
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* i = all; i; i = i->ifa_next) {
+      const bool is_up = (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0;
+      if (!is_up || !i->ifa_addr || i->ifa_addr->sa_family != family) continue;
+      const bool v6 = family == AF_INET6;
+      // Addresses of a single link mean nothing without the name of an interface there.
+      if (v6 &&
+          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(i->ifa_addr)->sin6_addr))
+        continue;
+      const std::string text =
+          numeric(i->ifa_addr, v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in));
+      if (!text.empty()) found.push_back({i->ifa_name, text});
     }
   }
-  return "";
+  return found;
+}
+
+// Where a datagram to this numeric address would leave from: a socket is "connected" without
+// sending anything. Empty: no way there.
+std::string source_towards(const char* host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host, "9", &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  const Socket s(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!s || ::connect(s.fd(), found->ai_addr, found->ai_addrlen) != 0) return "";
+  return local_host(s);
+}
+
+// By the way out or, where there is none, of the first interface that is up.
+std::string outward_address() {
+  // For documentation (RFC 5737, RFC 3849): nobody's.
+  for (const char* elsewhere : {"192.0.2.1", "2001:db8::1"}) {
+    const std::string address = source_towards(elsewhere);
+    if (!address.empty() && !is_loopback(address)) return address;
+  }
+  const std::vector<InterfaceAddress> all = addresses_of_interfaces();
+  return all.empty() ? "" : all.front().address;
 }
 
 }  // namespace
 
-std::string listening_address(const std::string& host, bool other_machines) {
+std::string listening_address(const std::string& host, uint16_t port, bool other_machines) {
   if (!other_machines || is_meant(host)) return host;
-  return is_loopback(source_towards(host, 1)) ? "0.0.0.0" : host;
+  listen_tcp(host, port);  // the name leads to this machine, or an error says that it does not
+  return every_address;
 }
 
-std::string own_address(const std::string& host, uint16_t port, bool other_machines) {
-  const std::string address = source_towards(host, port);
-  if (address.empty()) fail_input("MASTER_ADDR ", host, ": no way to reach it from here");
-  if (!other_machines || is_meant(host) || !is_loopback(address)) return address;
-  const std::string outward = outward_address();
-  if (outward.empty()) {
+std::vector<std::string> own_addresses(const std::string& host, const std::string& own,
+                                       bool other_machines) {
+  if (!other_machines || is_meant(host)) return {own};
+  const std::string best = is_loopback(own) ? outward_address() : own;
+  if (best.empty()) {
     fail_input("MASTER_ADDR ", host,
                " is the loopback interface of this machine, which has no "
                "other: set MASTER_ADDR to an address that the other machines reach");
   }
-  return outward;
+  std::vector<std::string> addresses = {best};
+  const std::vector<InterfaceAddress> all = addresses_of_interfaces();
+  const auto its = std::find_if(all.begin(), all.end(),
+                                [&](const InterfaceAddress& a) { return a.address == best; });
+  for (const InterfaceAddress& a : all) {
+    if (its != all.end() && a.interface == its->interface && a.address != best) {
+      addresses.push_back(a.address);
+    }
+  }
+  return addresses;
 }
 
 }  // namespace rondo

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/base/sha256.h"
 #include "comm/shared/machines.h"
@@ -170,8 +171,9 @@ class ProcessWorld final : public RankWorld {
     if (place_.master_address.empty()) {
       meet_in_directory(deadline);
     } else {
-      meet_over_tcp(deadline);
-      o.bind_address = own_address(place_.master_address, place_.master_port, has_other_machines());
+      const std::vector<std::string> own = meet_over_tcp(deadline);
+      o.bind_address = own.front();
+      o.other_addresses.assign(own.begin() + 1, own.end());
     }
     Roll(*store_, place_, transport, deadline).call();
     o.rank = place_.rank;
@@ -189,17 +191,22 @@ class ProcessWorld final : public RankWorld {
  private:
   bool has_other_machines() const { return place_.local_size < place_.world_size; }
 
-  void meet_over_tcp(Deadline deadline) {
+  // Where the other ranks reach this one.
+  std::vector<std::string> meet_over_tcp(Deadline deadline) {
     if (place_.rank == 0 && place_.master_serves) {
       TcpStoreServerOptions s;
-      s.bind_address = listening_address(place_.master_address, has_other_machines());
+      s.bind_address =
+          listening_address(place_.master_address, place_.master_port, has_other_machines());
       s.port = place_.master_port;
       s.token = place_.token;
       s.max_connections = std::max(s.max_connections, 2 * place_.world_size);
       s.max_strangers = std::max(s.max_strangers, place_.world_size);
       server_ = std::make_unique<TcpStoreServer>(s);
     }
-    store_ = make_tcp_store(place_.master_address, place_.master_port, place_.token, deadline);
+    auto store = make_tcp_store(place_.master_address, place_.master_port, place_.token, deadline);
+    const std::string own = store->own_address();
+    store_ = std::move(store);
+    return own_addresses(place_.master_address, own, has_other_machines());
   }
 
   void meet_in_directory(Deadline deadline) {
