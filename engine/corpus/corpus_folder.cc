@@ -23,12 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* description_file = "corpus.json";
 
-void rename_folder(const fs::path& from, const fs::path& to) {
-  if (std::rename(from.c_str(), to.c_str()) != 0) {
-    fail_input(to.string(), ": cannot be put in place: ", std::strerror(errno));
-  }
-}
-
 // What a folder says that it holds; null where it says nothing.
 Json description_of(const fs::path& folder) {
   std::error_code ignored;
@@ -282,9 +276,9 @@ CorpusReport CorpusFolder::commit(const std::string& description) {
     if (fs::exists(out_, error)) {
       old = out_;
       old += str(".old-", ::getpid());
-      rename_folder(out_, old);
+      rename_path(out_, old);
     }
-    rename_folder(temporary_, out_);
+    rename_path(temporary_, out_);
     temporary_.clear();
     unfinished_.reset();
     if (!old.empty()) unfinished_.emplace(old);

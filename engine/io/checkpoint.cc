@@ -53,7 +53,8 @@ std::vector<uint64_t> checkpoint_generations(const fs::path& directory) {
   std::error_code error;
   fs::directory_iterator it(directory, error);
   for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
-    if (const auto g = generation_of(it->path().filename().string())) generations.push_back(*g);
+    const auto g = generation_of(it->path().filename().string());
+    if (g && !is_uncommitted(it->path())) generations.push_back(*g);
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     fail_input("cannot list the checkpoint directory '", directory.string(),
@@ -106,7 +107,7 @@ std::optional<Checkpoint> open_latest(const fs::path& directory) {
     } catch (const InputError& error) {
       std::error_code ignored;
       // Removed by its writer between the listing and now: newer ones exist, so look again.
-      if (!fs::exists(path, ignored)) return open_latest(directory);
+      if (!fs::exists(path, ignored) || is_uncommitted(path)) return open_latest(directory);
       warnings.push_back(str("skipping checkpoint ", *g, ": ", error.what()));
     }
   }

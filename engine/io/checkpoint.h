@@ -12,6 +12,9 @@
 // and the new one either whole or absent. Old generations are removed only after that, by renaming
 // them away first, so a half-removed one is never taken for a damaged one.
 //
+// Where the file system cannot rename directories, both are done file by file (engine/io/moving.h):
+// a generation is committed by its manifest, which is moved last and removed first.
+//
 // Errors: InputError for everything the disk or a damaged file does. Thread safety: one thread per
 // object; any number of processes may read while one writes.
 #pragma once
@@ -184,6 +187,7 @@ class CheckpointStore {
   void clean();
   void prune();
   bool is_whole(uint64_t generation);
+  void warn_once(const std::string& what);
 
   std::filesystem::path directory_;
   CheckpointPolicy policy_;
@@ -193,6 +197,7 @@ class CheckpointStore {
   std::set<uint64_t> whole_;    // verified, or written by this store
   std::set<uint64_t> damaged_;  // do not count among those kept
   std::vector<std::string> warnings_;
+  std::set<std::string> warned_of_;  // what the file system lacks
 };
 
 }  // namespace rondo

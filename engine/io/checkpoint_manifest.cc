@@ -5,6 +5,7 @@
 
 #include "engine/io/crc32c.h"
 #include "engine/io/json.h"
+#include "engine/io/moving.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -94,6 +95,16 @@ CheckpointManifest parse_checkpoint_manifest(const std::string& text, const fs::
     return from_json(Json::parse(text), path);
   } catch (const JsonError& e) {
     fail_input(path.string(), ": is not a checkpoint's manifest: ", e.what());
+  }
+}
+
+bool is_uncommitted(const fs::path& generation_directory) {
+  if (!is_half_moved(generation_directory)) return false;
+  try {
+    read_checkpoint_manifest(generation_directory);
+    return false;
+  } catch (const InputError&) {
+    return true;
   }
 }
 

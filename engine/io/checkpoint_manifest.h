@@ -13,8 +13,11 @@ namespace rondo {
 
 inline constexpr const char* checkpoint_manifest_file = "manifest.json";
 
-// Numbers of the generations in `directory`, ascending; a missing directory has none.
+// Numbers of the generations in `directory`, ascending; a missing directory has none. Those that
+// are being moved there or removed file by file count while their manifest is whole.
 std::vector<uint64_t> checkpoint_generations(const std::filesystem::path& directory);
+// Whether a directory holds no generation yet, or none any more: see is_half_moved().
+bool is_uncommitted(const std::filesystem::path& generation_directory);
 
 struct CheckpointManifest {
   CheckpointInfo info;

@@ -12,6 +12,7 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/io/checkpoint_manifest.h"
+#include "engine/io/moving.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -119,7 +120,11 @@ fs::path CheckpointWriter::commit(int64_t step, std::optional<Score> score) {
   }
   sync_directory(directory());
   const fs::path committed = checkpoint_path(store_->directory_, manifest.info.generation);
-  rename_path(directory(), committed);
+  if (!move_directory(directory(), committed, checkpoint_manifest_file)) {
+    store_->warn_once(
+        "its file system cannot rename directories: a checkpoint is moved into its "
+        "place file by file, and counts once its manifest is there");
+  }
   CheckpointStore* store = std::exchange(store_, nullptr);
   store->writing_ = false;
   sync_directory(store->directory_);
@@ -139,6 +144,11 @@ CheckpointStore::CheckpointStore(fs::path directory, CheckpointPolicy policy)
   make_directories(directory_);
   lock();
   try {
+    if (!sync_if_possible(directory_)) {
+      warn_once(
+          "its file system does not sync directories: after a power failure the last "
+          "checkpoints may be missing");
+    }
     clean();
   } catch (...) {
     ::close(lock_fd_);
@@ -168,8 +178,7 @@ void CheckpointStore::lock() {
     fail_input("the checkpoint directory '", directory_.string(),
                "' is being written by another process; choose another one or stop that process");
   }
-  warnings_.push_back(str("'", directory_.string(), "' cannot be locked (", reason(error),
-                          "): do not let two processes write there"));
+  warn_once(str("it cannot be locked (", reason(error), "): do not let two processes write there"));
 }
 
 void CheckpointStore::clean() {
@@ -178,14 +187,21 @@ void CheckpointStore::clean() {
   fs::directory_iterator it(directory_, error);
   for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.starts_with(writing_prefix) || name.starts_with(removing_prefix)) {
+    const bool is_generation = name.starts_with("checkpoint-");
+    if (name.starts_with(writing_prefix) || name.starts_with(removing_prefix) ||
+        (is_generation && is_half_moved(it->path()))) {
       leftovers.push_back(it->path());
     }
   }
   if (error) fail_input(directory_.string(), ": cannot be listed: ", error.message());
   for (const fs::path& path : leftovers) {
     try {
-      remove_tree(path);
+      const bool was_moved = path.filename().string().front() != '.';
+      if (was_moved && !is_uncommitted(path)) {
+        declare_moved(path);
+      } else {
+        was_moved ? remove_half_moved(path) : remove_tree(path);
+      }
     } catch (const InputError& e) {
       // New writers use other names, so a leftover wastes space but blocks nothing.
       warnings_.push_back(str("a leftover of an earlier run stays: ", e.what()));
@@ -248,10 +264,14 @@ void CheckpointStore::prune() {
   for (uint64_t g : older) {
     if (std::any_of(best.begin(), best.end(), [&](const auto& b) { return b.generation == g; }))
       continue;
-    const fs::path removing = directory_ / (removing_prefix + std::to_string(g));
-    rename_path(checkpoint_path(directory_, g), removing);
-    remove_tree(removing);
+    remove_directory(checkpoint_path(directory_, g),
+                     directory_ / (removing_prefix + std::to_string(g)), checkpoint_manifest_file);
   }
+}
+
+void CheckpointStore::warn_once(const std::string& what) {
+  if (!warned_of_.insert(what).second) return;
+  warnings_.push_back(str("the checkpoint directory '", directory_.string(), "': ", what));
 }
 
 std::vector<std::string> CheckpointStore::take_warnings() { return std::exchange(warnings_, {}); }

@@ -16,6 +16,7 @@
 
 #include "engine/io/crc32c.h"
 #include "engine/io/descriptor.h"
+#include "engine/io/moving.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
@@ -105,14 +106,6 @@ void read_exactly(int fd, std::byte* into, size_t size, const fs::path& path) {
   }
 }
 
-void sync_fd(int fd, const fs::path& path) {
-  int rc;
-  do rc = ::fsync(fd);
-  while (rc != 0 && errno == EINTR);
-  // Some file systems cannot sync a directory and say so with EINVAL.
-  if (rc != 0 && errno != EINVAL) fail_path("synced to the disk", path, errno);
-}
-
 // Where a symbolic link leads; a file that is none, or leads nowhere, is itself.
 fs::path target_of(const fs::path& path) {
   std::error_code error;
@@ -146,11 +139,14 @@ FileBytes::FileBytes(const fs::path& path, Mode mode) {
   if (size == 0) return;
   if (mode == Mode::map) {
     void* p = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
-    if (p == MAP_FAILED) fail_path("mapped into memory", path, errno);
-    data_ = static_cast<const std::byte*>(p);
-    size_ = size;
-    mapped_ = true;
-    return;
+    if (p != MAP_FAILED) {
+      data_ = static_cast<const std::byte*>(p);
+      size_ = size;
+      mapped_ = true;
+      return;
+    }
+    if (errno != ENODEV) fail_path("mapped into memory", path, errno);
+    // The file system does not map files: it is read.
   }
   auto* memory =
       static_cast<std::byte*>(::operator new[](size, std::align_val_t{64}, std::nothrow));
@@ -252,7 +248,7 @@ void FileWriter::flush() {
 void FileWriter::close() {
   RONDO_CHECK(fd_ >= 0, "second close of '", path_.string(), "'");
   flush();
-  sync_fd(fd_, path_);
+  sync_if_possible(fd_, path_);
   // NFS and quotas may report a failed write only here.
   if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) fail_path("closed", path_, errno);
 }
@@ -269,13 +265,15 @@ void replace_file(const fs::path& name, FunctionRef<void(FileWriter&)> write) {
   const fs::path path = target_of(name);
   fs::path temporary = path;
   temporary += temporary_suffix + std::to_string(::getpid());
+  if (is_whole(temporary)) finish_replacing(temporary, path);  // of an earlier attempt
   const RemovedIfStopped unfinished(temporary);
   try {
     FileWriter file(temporary);
     write(file);
     file.close();
-    rename_path(temporary, path);
+    replace_with(temporary, path);
   } catch (const InputError& e) {
+    if (is_whole(temporary)) throw;  // and kept
     ::unlink(temporary.c_str());
     throw InputError(renamed(e.what(), temporary.string(), path.string()));
   } catch (...) {
@@ -296,26 +294,21 @@ void remove_temporaries(const fs::path& name) {
   for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
     const std::string file = it->path().filename().string();
     if (!file.starts_with(prefix)) continue;
-    const std::string number = file.substr(prefix.size());
+    std::string number = file.substr(prefix.size());
+    if (number.ends_with(whole_suffix)) number.resize(number.size() - whole_suffix.size());
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
-    left.push_back(it->path());
+    left.push_back(it->path().parent_path() / (prefix + number));
   }
-  for (const fs::path& file : left) remove_tree(file);
+  for (const fs::path& file : left) finish_replacing(file, path);
 }
 
 void replace_text_file(const fs::path& path, std::string_view content) {
   replace_file(path, [&](FileWriter& file) { file.write(content); });
 }
 
-void rename_path(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_path("created", to, errno);
-}
+void rename_path(const fs::path& from, const fs::path& to) { move_directory(from, to); }
 
-void sync_directory(const fs::path& directory) {
-  const Descriptor fd(open_retry(directory, O_RDONLY | O_DIRECTORY));
-  if (fd.get() < 0) fail_path("opened as a directory", directory, errno);
-  sync_fd(fd.get(), directory);
-}
+void sync_directory(const fs::path& directory) { sync_if_possible(directory); }
 
 void make_directories(const fs::path& directory) {
   std::error_code ignored;

@@ -98,7 +98,7 @@ void sync_directory(const std::filesystem::path& directory);
 
 // mkdir -p, each new directory synced into its parent.
 void make_directories(const std::filesystem::path& directory);
-
+// A file or directory, to a free name; where that cannot be done, moves a directory file by file.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // rm -rf; what is already gone is no error.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/io/json.h"
+#include "engine/reduce/long_work.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/model/stored_state.h"
 #include "engine/train/run_files.h"
@@ -69,7 +70,7 @@ class Setup {
   TrainingSetup run() {
     ranks_.at_first([&] { find_start(); });
     read_description();
-    ranks_.together([&] { open_data(); });
+    together_at_length(ranks_, patience(), [&] { open_data(); });
     normalise();
     read_state();
     compare_data();
@@ -82,6 +83,12 @@ class Setup {
   }
 
  private:
+  // For a rank that is stopped: what data cost is not counted.
+  CommClock::duration patience() const {
+    const std::chrono::duration<double> seconds(10 * config_.parallel.timeout_seconds);
+    return std::chrono::duration_cast<CommClock::duration>(seconds);
+  }
+
   void find_start() {
     require_validation();
     if (options_.kept && options_.kept->holds_state) {
@@ -309,7 +316,8 @@ class Setup {
     ModelDescription& d = s_.description;
     // Otherwise they are those of the run so far, or of the model it began with.
     if (d.mean.size() != static_cast<size_t>(d.sizes.features)) {
-      ranks_.at_first([&] {
+      together_at_length(ranks_, patience(), [&] {
+        if (!ranks_.first()) return;
         const GlobalCmvn cmvn = global_cmvn(*s_.train, 0, usable_cpus());
         d.mean = cmvn.mean;
         d.inverse_std = cmvn.scale;

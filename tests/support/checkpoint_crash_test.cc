@@ -69,6 +69,14 @@ int in_child(F&& f) {
   return status;
 }
 
+// File systems that lack something, in the words of SyscallFaults::lacks.
+const std::vector<std::string> lacking = {"", "directory", "rename", "directory sync"};
+
+void begin_faults(const std::string& lacks) {
+  faults = {};
+  faults.lacks = lacks;
+}
+
 size_t index_of(const std::vector<std::string>& log, const std::string& what, size_t from = 0) {
   for (size_t i = from; i < log.size(); ++i) {
     if (log[i].starts_with(what)) return i;
@@ -103,17 +111,19 @@ TEST_CASE("everything is synced before it is renamed, and the rename itself",
 }
 
 TEST_CASE("an error at any system call loses nothing and blocks nothing", "[checkpoint][crash]") {
+  const std::string lacks = GENERATE(from_range(lacking));
   for (const bool persistent : {false, true}) {
     int failures = 0;
     for (int at = 0;; ++at) {
       REQUIRE(at < 200);
-      CAPTURE(at, persistent);
+      CAPTURE(at, persistent, lacks);
+      begin_faults(lacks);
       TemporaryDirectory dir;
       {
         CheckpointStore store(dir.path(), {.keep_last = 1});
         save(store, 1);
       }
-      faults = {};
+      begin_faults(lacks);
       faults.action = SyscallFaults::Action::fail;
       faults.at = at;
       faults.error = persistent ? ENOSPC : EIO;
@@ -130,7 +140,7 @@ TEST_CASE("an error at any system call loses nothing and blocks nothing", "[chec
       }
       const bool reached = faults.count > at;
       const std::string failed = reached ? faults.log[static_cast<size_t>(at)] : "";
-      faults = {};
+      begin_faults(lacks);
       if (!reached) break;
       // An old generation that cannot be removed takes up room: whoever saves is told.
       if (failed.starts_with("rmdir .removing-")) CHECK(warnings.size() == 1);
@@ -149,21 +159,24 @@ TEST_CASE("an error at any system call loses nothing and blocks nothing", "[chec
     }
     CHECK(failures >= 12);
   }
+  faults = {};
 }
 
 TEST_CASE("a crash before any system call loses nothing and blocks nothing",
           "[checkpoint][crash]") {
+  const std::string lacks = GENERATE(from_range(lacking));
   int crashes = 0;
   for (int at = 0;; ++at) {
     REQUIRE(at < 200);
-    CAPTURE(at);
+    CAPTURE(at, lacks);
+    begin_faults(lacks);
     TemporaryDirectory dir;
     {
       CheckpointStore store(dir.path(), {.keep_last = 1});
       save(store, 1);
     }
     const int status = in_child([&] {
-      faults = {};
+      begin_faults(lacks);
       faults.action = SyscallFaults::Action::exit;
       faults.at = at;
       CheckpointStore store(dir.path(), {.keep_last = 1});
@@ -187,6 +200,34 @@ TEST_CASE("a crash before any system call loses nothing and blocks nothing",
     ++crashes;
   }
   CHECK(crashes >= 15);
+  faults = {};
+}
+
+TEST_CASE("what a file system lacks is said once, and checkpoints are written all the same",
+          "[checkpoint]") {
+  struct Case {
+    const char *lacks, *says;
+  };
+  for (const Case& c :
+       {Case{"directory", "cannot rename directories"}, Case{"rename", "cannot rename directories"},
+        Case{"sync", "does not sync directories"}, Case{"onto", ""}}) {
+    CAPTURE(c.lacks);
+    TemporaryDirectory dir;
+    begin_faults(c.lacks);
+    std::vector<std::string> warnings;
+    {
+      CheckpointStore store(dir / "run");
+      for (int step = 1; step <= 4; ++step) save(store, step);
+      warnings = store.take_warnings();
+    }
+    faults = {};
+    CHECK(latest_step(dir / "run") == 4);
+    CHECK(list_checkpoints(dir / "run").size() == 2);
+    CHECK(warnings.size() == (*c.says ? 1 : 0));
+    if (!warnings.empty()) {
+      CHECK_THAT(warnings[0], Contains("run': its file system ") && Contains(c.says));
+    }
+  }
 }
 
 TEST_CASE("kill -9 at random moments never loses a reported commit", "[checkpoint][crash]") {

@@ -1,12 +1,14 @@
 #include "tests/support/syscall_faults.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdarg>
 #include <filesystem>
+#include <system_error>
 
 namespace rondo::test {
 
@@ -36,12 +38,40 @@ bool intercept(const std::string& what, bool needs_space) {
   return true;
 }
 
+bool lacks(const char* what) {
+  return (" " + faults.lacks + " ").find(std::string(" ") + what + " ") != std::string::npos;
+}
+
+// 0, or the errno with which such a file system answers.
+int refusal_of_rename(const char* from, const char* to) {
+  std::error_code ignored;
+  if (lacks("rename")) return ENOSYS;
+  if (lacks("directory") && std::filesystem::is_directory(from, ignored)) return ENOSYS;
+  if (lacks("onto") && std::filesystem::is_regular_file(to, ignored)) return EACCES;
+  return 0;
+}
+
+bool is_held(const char* path) {
+  if (faults.held_calls == 0 || faults.held != path) return false;
+  --faults.held_calls;
+  errno = EACCES;
+  return true;
+}
+
+bool refuses_sync(int fd) {
+  struct stat st {};
+  return lacks("sync") && ::fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 }  // namespace
 }  // namespace rondo::test
 
 using rondo::test::base;
 using rondo::test::intercept;
+using rondo::test::is_held;
 using rondo::test::name_of;
+using rondo::test::refusal_of_rename;
+using rondo::test::refuses_sync;
 
 extern "C" {
 
@@ -50,9 +80,19 @@ ssize_t __wrap_write(int fd, const void* data, size_t n) {
   return intercept("write " + name_of(fd), true) ? -1 : __real_write(fd, data, n);
 }
 int __real_fsync(int fd);
-int __wrap_fsync(int fd) { return intercept("fsync " + name_of(fd), true) ? -1 : __real_fsync(fd); }
+int __wrap_fsync(int fd) {
+  if (refuses_sync(fd)) {
+    errno = ENOTSUP;
+    return -1;
+  }
+  return intercept("fsync " + name_of(fd), true) ? -1 : __real_fsync(fd);
+}
 int __real_rename(const char* from, const char* to);
 int __wrap_rename(const char* from, const char* to) {
+  if (const int error = refusal_of_rename(from, to)) {
+    errno = error;
+    return -1;
+  }
   return intercept("rename " + base(from) + " " + base(to), false) ? -1 : __real_rename(from, to);
 }
 int __real_mkdir(const char* path, mode_t mode);
@@ -61,6 +101,7 @@ int __wrap_mkdir(const char* path, mode_t mode) {
 }
 int __real_unlink(const char* path);
 int __wrap_unlink(const char* path) {
+  if (is_held(path)) return -1;
   return intercept("unlink " + base(path), false) ? -1 : __real_unlink(path);
 }
 int __real_rmdir(const char* path);
@@ -73,6 +114,7 @@ int __wrap_open(const char* path, int flags, ...) {
   va_start(args, flags);
   const mode_t mode = (flags & O_CREAT) ? va_arg(args, mode_t) : 0;
   va_end(args);
+  if ((flags & O_ACCMODE) != O_RDONLY && is_held(path)) return -1;
   return intercept("open " + base(path), (flags & O_CREAT) != 0) ? -1
                                                                  : __real_open(path, flags, mode);
 }
@@ -82,6 +124,7 @@ int __wrap_open64(const char* path, int flags, ...) {
   va_start(args, flags);
   const mode_t mode = (flags & O_CREAT) ? va_arg(args, mode_t) : 0;
   va_end(args);
+  if ((flags & O_ACCMODE) != O_RDONLY && is_held(path)) return -1;
   return intercept("open " + base(path), (flags & O_CREAT) != 0) ? -1
                                                                  : __real_open64(path, flags, mode);
 }

@@ -16,6 +16,13 @@ struct SyscallFaults {
   int error = 0;            // errno of the failure
   bool persistent = false;  // all later calls that need disk space fail as well, as on a full disk
   bool recording = false;
+  // What the file system cannot do at all: "rename" anything, rename a "directory", rename "onto"
+  // an existing file, "sync" a directory; several, with spaces. Not among the calls that are
+  // counted.
+  std::string lacks;
+  // A file that another program holds: so many calls to remove it or to open it for writing fail.
+  std::string held;
+  int held_calls = 0;
   int count = 0;                 // calls so far
   std::vector<std::string> log;  // "fsync model.safetensors"
 };

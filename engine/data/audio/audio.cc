@@ -17,7 +17,6 @@
 #include "engine/data/audio/sound_format.h"
 #include "engine/data/audio/sound_source.h"
 #include "engine/data/features/files.h"
-#include "kernels/base/cpu/copy_bytes.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
