@@ -31,9 +31,8 @@ bool built_with_cuda() {
 #endif
 }
 
-Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int index) {
-  std::string unused;
-  std::string& reason = why ? *why : unused;
+Device* find_device(DeviceKind kind, [[maybe_unused]] std::string* why,
+                    [[maybe_unused]] int index) {
   switch (kind) {
     case DeviceKind::cpu:
       return &cpu_device();
@@ -41,14 +40,14 @@ Device* find_device(DeviceKind kind, std::string* why, [[maybe_unused]] int inde
 #ifdef RONDO_WITH_SIM
       return &sim_device();
 #else
-      reason = "this program was built without the simulator (meson setup -Dsim=true)";
+      *why = "this program was built without the simulator (meson setup -Dsim=true)";
       return nullptr;
 #endif
     case DeviceKind::cuda:
 #ifdef RONDO_WITH_CUDA
-      return cuda_device(index, &reason);
+      return cuda_device(index, why);
 #else
-      reason = "this program was built without CUDA";
+      *why = "this program was built without CUDA";
       return nullptr;
 #endif
   }

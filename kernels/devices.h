@@ -23,9 +23,10 @@ std::optional<DeviceId> device_named(std::string_view text);
 // Whether this program has kernels for GPUs.
 bool built_with_cuda();
 
-// The device, or nullptr with the reason in *why when it is given: no GPU, no driver, a build
-// without CUDA. `index` chooses among GPUs. Devices live as long as the process.
-Device* find_device(DeviceKind kind, std::string* why = nullptr, int index = 0);
+// The device, or nullptr with the reason in *why: no GPU, no driver, a build without CUDA or
+// without the simulator. `index` chooses among GPUs. Devices live as long as the process. Who does
+// not ask whether it is there takes require_device().
+Device* find_device(DeviceKind kind, std::string* why, int index = 0);
 
 // How many GPUs this process sees, without opening any; 0 with the reason in *why.
 int gpu_count(std::string* why = nullptr);

@@ -9,7 +9,6 @@
 #include "engine/plan/cluster_links.h"
 #include "engine/reduce/bucket_reducer.h"
 #include "engine/sync/sharded_synchronizer.h"
-#include "kernels/devices.h"
 
 namespace rondo::plan {
 namespace {
@@ -27,9 +26,10 @@ int64_t most_weights(const Split& s, const std::vector<int64_t>& of_stages) {
 
 StepModel::StepModel(const Job& job, const Cluster& cluster)
     : job_(job), cluster_(cluster), layers_(job.model, job.compute) {
-  const bool gpu = cluster.device.kind != DeviceKind::cpu;
-  context_.backend = gpu ? Backend::sim : Backend::cpu;
-  context_.device = find_device(gpu ? DeviceKind::sim : DeviceKind::cpu);
+  // Workspaces follow from shapes alone. So there is no device here: a prediction for GPUs is the
+  // same in every build, with and without CUDA and the simulator. (Of Backend::cuda it would depend
+  // on the libraries of this machine.)
+  context_.backend = cluster.device.kind == DeviceKind::cpu ? Backend::cpu : Backend::sim;
   context_.pool = &pool_;
 }
 
@@ -296,7 +296,7 @@ double StepModel::memory(const Split& s, const BatchShape& batch) const {
   const auto weights = weights_of_stages(first);
   const Graph graph = layers_.staged(first);
   const auto batch_bytes =
-      static_cast<double>(plan_batch_bytes(graph, capacity, context_.device->kind()));
+      static_cast<double>(plan_batch_bytes(graph, capacity, cluster_.device.kind));
   double most = 0;
   for (int rank = 0; rank < s.pipeline; ++rank) {
     int64_t held = 0;

@@ -91,10 +91,10 @@ struct Runner {
   // After a fault on a GPU every later call of the process fails.
   void require_device(const Suite::Entry& e, const Variant& v) {
     try {
-      Device* device = find_device(DeviceKind::cuda, nullptr, options.device_index);
-      Buffer probe(*device, 64, "a probe");
-      Stream stream = device->make_stream();
-      device->fill_bytes(stream, probe.data(), 0, probe.bytes());
+      Device& device = rondo::require_device(DeviceKind::cuda, options.device_index);
+      Buffer probe(device, 64, "a probe");
+      Stream stream = device.make_stream();
+      device.fill_bytes(stream, probe.data(), 0, probe.bytes());
       stream.synchronize();
     } catch (const Error& error) {
       throw DeviceLost(str("the GPU was lost in ", name_of(e, v), ": ", error.what()));

@@ -270,7 +270,7 @@ struct Padded {
 
 TEST_CASE("ctc on GPUs: padded batches, two host threads with two streams as one") {
   ThreadPool pool(1);
-  Device* device = find_device(DeviceKind::sim);
+  Device* device = &require_device(DeviceKind::sim);
   for (const char* name : {"fast", "log_space"}) {
     Padded want(1), one(1), first(1), second(2), alone(2);
     want.run("generic", {Backend::cpu, &cpu_device(), nullptr, &pool});

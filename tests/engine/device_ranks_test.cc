@@ -18,7 +18,7 @@ namespace {
 std::unique_ptr<DeviceGroup> staged(Transport& transport) {
   GroupOptions g;
   g.id = 1;
-  return make_staged_group(*find_device(DeviceKind::sim), make_ring_group(transport, g),
+  return make_staged_group(require_device(DeviceKind::sim), make_ring_group(transport, g),
                            std::chrono::seconds(60));
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("buckets of devices leave during the last backward pass alone", "[devi
     std::atomic<int> reduced = 0;
   };
   run_ranks(2, [](int, Transport& transport) {
-    Device& device = *find_device(DeviceKind::sim);
+    Device& device = require_device(DeviceKind::sim);
     const auto control = make_ring_group(transport);
     GroupOptions g;
     g.id = 1;

@@ -288,8 +288,8 @@ TEST_CASE("rows are copied between strides") {
 
 TEST_CASE("a device that is not there is refused with the reason") {
   std::string why;
-  CHECK(find_device(DeviceKind::cpu) == &cpu_device());
-  CHECK(find_device(DeviceKind::sim) == &sim_device());
+  CHECK(find_device(DeviceKind::cpu, &why) == &cpu_device());
+  CHECK(find_device(DeviceKind::sim, &why) == &sim_device());
   if (find_device(DeviceKind::cuda, &why) == nullptr) CHECK(!why.empty());
   CHECK(find_device(DeviceKind::cuda, &why, 1000) == nullptr);
   CHECK(!why.empty());

@@ -88,13 +88,6 @@ std::unique_ptr<DeviceGroup> make_group(Device& device, Transport& transport, St
   return make_staged_group(device, make_ring_group(transport, g), timeout);
 }
 
-Device& device_with(DeviceId id) {
-  std::string why;
-  Device* const device = find_device(id.kind, &why, id.index);
-  if (device == nullptr) fail_input("device ", name_of(id.kind), " is not available: ", why);
-  return *device;
-}
-
 }  // namespace
 
 NcclChoice nccl_choice(const ParallelConfig& parallel) {
@@ -124,14 +117,15 @@ std::unique_ptr<DeviceGroup> make_device_group(DeviceId id, Transport& transport
                                                const std::string& name, CommClock::duration timeout,
                                                const NcclChoice& nccl) {
   if (id.kind == DeviceKind::cpu) return nullptr;
-  return make_group(device_with(id), transport, store, all_ranks(transport, name), timeout, nccl);
+  return make_group(require_device(id.kind, id.index), transport, store, all_ranks(transport, name),
+                    timeout, nccl);
 }
 
 DeviceGroupMaker make_device_groups(DeviceId id, Transport& transport, Store& store,
                                     const std::string& name, CommClock::duration timeout,
                                     const NcclChoice& nccl) {
   if (id.kind == DeviceKind::cpu || (id.kind == DeviceKind::cuda && !have_nccl())) return {};
-  Device& device = device_with(id);
+  Device& device = require_device(id.kind, id.index);
   return [&device, &transport, &store, name, timeout, nccl](const std::vector<int>& members,
                                                             uint16_t group) {
     std::string unique = str(name, "-", group);
