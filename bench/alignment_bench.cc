@@ -18,7 +18,7 @@
 #include "engine/data/features/npy.h"
 #include "engine/decode/align/forced_alignment.h"
 #include "engine/io/file.h"
-#include "engine/io/resident_memory.h"
+#include "kernels/base/cpu/resident_memory.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

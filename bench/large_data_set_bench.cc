@@ -19,9 +19,9 @@
 #include "engine/data/features/files.h"
 #include "engine/data/length_cache.h"
 #include "engine/data/sampler.h"
-#include "engine/io/resident_memory.h"
 #include "engine/text/alphabet.h"
 #include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/resident_memory.h"
 #include "kernels/base/error.h"
 
 using namespace rondo;

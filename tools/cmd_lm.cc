@@ -7,10 +7,10 @@
 
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
-#include "engine/io/resident_memory.h"
 #include "engine/lm/language_model.h"
 #include "engine/lm/train/sentences.h"
 #include "engine/lm/train/train.h"
+#include "kernels/base/cpu/resident_memory.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/text_options.h"

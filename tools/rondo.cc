@@ -13,9 +13,9 @@
 #include <string>
 
 #include "comm/base/error.h"
-#include "engine/io/printable.h"
 #include "engine/io/signals.h"
 #include "engine/reduce/ranks.h"
+#include "engine/report/printable.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"

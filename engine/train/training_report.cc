@@ -8,10 +8,10 @@
 
 #include "engine/data/audio/bandwidth.h"
 #include "engine/io/file.h"
-#include "engine/io/resident_memory.h"
 #include "engine/report/charts.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/run_files.h"
+#include "kernels/base/cpu/resident_memory.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -2,11 +2,11 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "comm/base/socket.h"
 #include "comm/tcp/dial.h"
+#include "tests/catch.h"
 #include "tests/comm/socket_ranks.h"
 #include "tests/comm/time_limits.h"
 

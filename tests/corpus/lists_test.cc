@@ -14,7 +14,7 @@
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
-#include "engine/io/printable.h"
+#include "engine/report/printable.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/kaldi_golden.h"

@@ -1,11 +1,11 @@
 // Ranks wait for those that work for long, and not for those that say nothing.
 #include "engine/reduce/long_work.h"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 
 #include "comm/in_process/run_ranks.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using namespace std::chrono_literals;

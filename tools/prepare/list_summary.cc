@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/io/printable.h"
+#include "engine/report/printable.h"
 #include "engine/report/progress.h"
 #include "engine/text/characters.h"
 #include "engine/text/unicode.h"

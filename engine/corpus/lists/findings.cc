@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "engine/io/printable.h"
+#include "engine/report/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {

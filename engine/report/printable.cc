@@ -1,4 +1,4 @@
-#include "engine/io/printable.h"
+#include "engine/report/printable.h"
 
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-#include "engine/io/resident_memory.h"
+#include "kernels/base/cpu/resident_memory.h"
 
 #include <fstream>
 #include <string>
