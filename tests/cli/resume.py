@@ -199,7 +199,7 @@ def test_interrupted_and_terminated():
     with folder() as root:
         whole, parts = uninterrupted(root)
         last = last_step(whole)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU):
             out = ended_by(number, words("--resume-or-start"), parts, None, lambda: last_step(parts / "run") < last - 5)
             check("stopped by a signal after step" in out and "--resume" in out, out)
             # Saved at that very step, not at the last one that was due.

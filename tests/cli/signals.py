@@ -63,18 +63,6 @@ def saved_step(root):
     return json.loads((checkpoints(root)[-1] / "state.json").read_text())["step"]
 
 
-def test_each_signal_saves():
-    with corpus() as root:
-        for number in SIGNALS:
-            process = start(*words(ENDLESS, "--resume-or-start"), cwd=root)
-            before = last_step(root / "run")
-            wait_until(lambda: last_step(root / "run") > before, process)
-            out, _ = stops(process, number, TIMEOUT)
-            step = int(out.split("signal after step ")[1].split(";")[0])
-            check(saved_step(root) == step, "not saved at that step:", step, saved_step(root))
-        run(*words("training.max_steps=1", "--resume"), cwd=root, says="continuing after step")
-
-
 def test_repeated_signals_do_not_interrupt_a_save():
     """The kernel repeats XCPU each second; Slurm's TERM may follow its USR1."""
     with corpus() as root, held_saves(root) as env:

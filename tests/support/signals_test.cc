@@ -61,11 +61,10 @@ int code_of(F&& f) {
   for (;;) ::pause();
 }
 
-// A child whose guard knows this process as `parent`: it asks for signals one by one, and ends with
-// 0 once it is asked for nothing more. The parent sends those of `from_parent`, then the child to
-// itself those of `from_itself`.
+// The exit code of a child whose guard knows this process as `parent`, which sends it some signals
+// one by one; then the child sends itself the others. 0: it is not ended by them.
 int code_with_parent(StartedBy parent, const std::vector<int>& from_parent,
-                     const std::vector<int>& from_itself) {
+                     const std::vector<int>& from_itself, bool is_ended) {
   int ask[2], answer[2];
   REQUIRE(::pipe(ask) == 0);
   REQUIRE(::pipe(answer) == 0);
@@ -81,8 +80,8 @@ int code_with_parent(StartedBy parent, const std::vector<int>& from_parent,
       static_cast<void>(!::read(answer[0], &c, 1));
     }
     for (const int number : from_itself) ::raise(number);
-    // The thread that ends the process has its time.
-    std::this_thread::sleep_for(std::chrono::milliseconds(from_itself.size() > 1 ? 5000 : 0));
+    if (is_ended) wait_for_ever();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
     ::_exit(0);
   }
   ::close(ask[1]);
@@ -157,15 +156,15 @@ TEST_CASE("other signals ask as often as they like", "[signals]") {
 
 TEST_CASE("what a launcher passes on is no second signal", "[signals]") {
   using S = StartedBy;
-  CHECK(code_with_parent(S::rondo_launch, {SIGTERM}, {SIGTERM}) == 0);
-  CHECK(code_with_parent(S::rondo_launch, {SIGTERM, SIGTERM, SIGINT}, {SIGTERM}) == 0);
-  CHECK(code_with_parent(S::rondo_launch, {SIGTERM}, {SIGTERM, SIGINT}) == 128 + SIGINT);
-  CHECK(code_with_parent(S::launcher, {SIGTERM}, {SIGTERM}) == 0);
-  CHECK(code_with_parent(S::launcher, {SIGTERM, SIGTERM}, {}) == 128 + SIGTERM);
-  CHECK(code_with_parent(S::launcher, {SIGTERM}, {SIGTERM, SIGTERM}) == 128 + SIGTERM);
-  CHECK(code_with_parent(S::anybody, {SIGTERM}, {}) == 0);
-  CHECK(code_with_parent(S::anybody, {SIGUSR1, SIGUSR1, SIGTERM}, {}) == 0);
-  CHECK(code_with_parent(S::anybody, {SIGTERM, SIGTERM}, {}) == 128 + SIGTERM);
+  CHECK(code_with_parent(S::rondo_launch, {SIGTERM}, {SIGTERM}, false) == 0);
+  CHECK(code_with_parent(S::rondo_launch, {SIGTERM, SIGTERM, SIGINT}, {SIGTERM}, false) == 0);
+  CHECK(code_with_parent(S::rondo_launch, {SIGTERM}, {SIGTERM, SIGINT}, true) == 128 + SIGINT);
+  CHECK(code_with_parent(S::launcher, {SIGTERM}, {SIGTERM}, false) == 0);
+  CHECK(code_with_parent(S::launcher, {SIGTERM, SIGTERM}, {}, true) == 128 + SIGTERM);
+  CHECK(code_with_parent(S::launcher, {SIGTERM}, {SIGTERM, SIGTERM}, true) == 128 + SIGTERM);
+  CHECK(code_with_parent(S::anybody, {SIGTERM}, {}, false) == 0);
+  CHECK(code_with_parent(S::anybody, {SIGUSR1, SIGUSR1, SIGTERM}, {}, false) == 0);
+  CHECK(code_with_parent(S::anybody, {SIGTERM, SIGTERM}, {}, true) == 128 + SIGTERM);
 }
 
 TEST_CASE("with nothing to save the first signal ends the process", "[signals]") {
