@@ -73,7 +73,7 @@ LaunchersOptions launchers_options(const LaunchOptions& o) {
   l.address = l.bind_address;
   if (!o.master.empty()) {
     std::tie(l.address, l.port) = split_address("--master", o.master);
-    l.bind_address = listening_address(l.address, l.port, o.nodes > 1);
+    if (o.node_rank == 0) l.bind_address = listening_address(l.address, l.port, o.nodes > 1);
   }
   return l;
 }
