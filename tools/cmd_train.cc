@@ -98,8 +98,11 @@ TrainingSummary train_alone(const Config& config, TrainerOptions options) {
 TrainingSummary train_with_others(const Config& config, const TrainerOptions& options) {
   try {
     return train_alone(config, options);
-  } catch (const CommError&) {
-    throw;
+  } catch (const CommError& e) {
+    if (e.kind() != CommErrorKind::timeout) throw;
+    throw CommError(e.kind(), e.peer(),
+                    str(e.what(), " (a rank that is only slow gets more time by a larger ",
+                        "parallel.timeout_seconds)"));
   } catch (const PeerFailed&) {
     throw;
   } catch (const std::exception& e) {
