@@ -12,6 +12,7 @@
 #include "engine/decode/transcript/utterances.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
+#include "engine/report/printable.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/long_recording.h"
@@ -374,7 +375,7 @@ int run_align(const AlignOptions& o) {
       }
       if (shows) write_aligned(style, input, std::move(result), model || o.frame_ms > 0);
     } catch (const InputError& e) {
-      std::fprintf(stderr, "rondo: %s\n", e.what());
+      std::fprintf(stderr, "rondo: %s\n", printable(e.what(), LineBreaks::kept).c_str());
       ++failures;
     }
   }

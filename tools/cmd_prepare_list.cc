@@ -11,6 +11,7 @@
 #include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
 #include "engine/io/signals.h"
+#include "engine/report/printable.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
@@ -99,9 +100,10 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
       missing += str(" data.", name, "=");
   }
   const char* marks = o.prepare.text.marks == Marks::token ? " text.marks=token" : "";
-  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s%s%s\n",
-              o.prepare.out.c_str(), recipe, o.prepare.out.c_str(), missing.c_str(), type,
-              rate_setting(s).c_str(), direction.c_str(), marks);
+  const std::string out = printable(o.prepare.out);
+  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s%s%s\n", out.c_str(),
+              recipe, out.c_str(), missing.c_str(), type, rate_setting(s).c_str(),
+              direction.c_str(), marks);
   if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
     std::printf("most letters are written from right to left: train with features.direction=rtl\n");
   }

@@ -9,6 +9,7 @@
 #include "engine/data/image/line_shape.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
+#include "engine/report/printable.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/recognition/long_recording.h"
 #include "engine/train/recognition/recognizer_stream.h"
@@ -134,7 +135,7 @@ bool attempt(const std::function<void()>& action) {
     action();
     return true;
   } catch (const InputError& e) {
-    std::fprintf(stderr, "rondo: %s\n", e.what());
+    std::fprintf(stderr, "rondo: %s\n", printable(e.what(), LineBreaks::kept).c_str());
     return false;
   }
 }
@@ -186,6 +187,24 @@ void place(Transcript& t, const InputExtent& extent, const LineConfig& line) {
   }
 }
 
+// Recordings that reach less far up than the model hears: the first is named, for mostly all are
+// alike.
+class NarrowRecordings {
+ public:
+  ~NarrowRecordings() {
+    if (count_ > 1)
+      std::fprintf(stderr, "warning: the same of %lld more recordings\n",
+                   static_cast<long long>(count_ - 1));
+  }
+  void add(const InputExtent& extent) {
+    if (extent.narrow.empty() || count_++ > 0) return;
+    std::fprintf(stderr, "warning: %s\n", printable(extent.narrow).c_str());
+  }
+
+ private:
+  int64_t count_ = 0;
+};
+
 void tell_warning(const InputExtent& extent) {
   if (!extent.warning.empty()) std::fprintf(stderr, "warning: %s\n", extent.warning.c_str());
 }
@@ -233,8 +252,7 @@ void load(LoadedInput& loaded, const Recognizer& model, const ImageReader& image
       loaded.features = read_features(*loaded.input, model, images, &loaded.extent);
       return;
     }
-    Waveform audio = read_audio(*loaded.input, config.features.rate);
-    loaded.extent.seconds = audio.seconds();
+    Waveform audio = read_audio(*loaded.input, config.features.rate, &loaded.extent);
     if (audio.seconds() > 2 * piece_seconds) {
       loaded.long_audio = std::move(audio);
     } else {
@@ -257,6 +275,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
   const bool is_page = is_of_pages(style.format);
   PageOutput pages(style, inputs, images, line.direction);
   int failures = 0;
+  NarrowRecordings narrow;
   for (size_t next = 0; next < inputs.size();) {
     std::vector<LoadedInput> group;
     std::vector<Matrix> features;
@@ -287,6 +306,7 @@ int predict_groups(const PredictOptions& o, Recognizer& model, const PredictionS
       failures += !attempt([&] {
         Prediction& p = *prediction++;
         tell_warning(g.extent);
+        narrow.add(g.extent);
         if (!g.long_audio.samples.empty()) {
           const PieceOptions pieces{.seconds = o.piece};
           p.transcript = model.decode(long_outputs(model, std::move(g.long_audio), pieces));

@@ -9,6 +9,7 @@
 #include "engine/data/audio/bandwidth.h"
 #include "engine/io/file.h"
 #include "engine/report/charts.h"
+#include "engine/report/printable.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/run_files.h"
 #include "kernels/base/cpu/resident_memory.h"
@@ -101,7 +102,7 @@ void TrainingReport::draw_curve() {
 void TrainingReport::message(const std::string& text) {
   if (observer_ != nullptr) observer_->message(text);
   if (bar_) {
-    bar_->message(text);
+    bar_->message(printable(text, LineBreaks::kept));
     return;
   }
   const LogField fields[] = {{"event", std::string("message")}, {"text", text}};

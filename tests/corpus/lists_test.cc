@@ -30,6 +30,7 @@ using corpus::CsvRow;
 using corpus::Finding;
 using corpus::ListedUtterance;
 using corpus::Quoting;
+using corpus::quoting_of;
 
 class Data {
  public:
@@ -40,9 +41,12 @@ class Data {
     fs::create_directories(fs::path(path(name)).parent_path());
     data::write_whole_file(path(name), content);
   }
+  // Something is heard: a constant would be silence.
   void recording(const std::string& name, double seconds = 1) const {
     fs::create_directories(fs::path(path(name)).parent_path());
-    write_wav(path(name), {8000, std::vector<float>(static_cast<size_t>(8000 * seconds), 0.1f)});
+    std::vector<float> samples(static_cast<size_t>(8000 * seconds), -0.1f);
+    for (size_t i = 7; i < samples.size(); i += 8) samples[i] = 0.1f;
+    write_wav(path(name), {8000, samples});
   }
 
   // An upright stroke every 20 pixels; none: blank paper.
@@ -132,9 +136,11 @@ TEST_CASE("the way of quoting is the one by which the fewest rows are wrong", "[
   CHECK(quoting_of("a,b\n1,\"say \"\"no\"\"\"\n", ',') == Quoting::doubled);
   CHECK(quoting_of("a,b\n1,\"say \\\"no, no\\\"\"\n", ',') == Quoting::backslash);
   CHECK(quoting_of("a,b\n\"C:\\dir\\\",\"x\"\n", ',') == Quoting::doubled);
-  CHECK(quoting_of("a,b\n1,\"No\" he said\n", ',') == Quoting::none);
+  CHECK(quoting_of("a\tb\n1\t\"No\" he said\n2\t\"open\n", '\t') == Quoting::none);
+  // Between commas a quote that does not fit is a slip.
+  CHECK(quoting_of("a,b\n1,\"No\" he said\n2,\"open\n", ',') == Quoting::doubled);
   // One bad row among well quoted ones is a bad row.
-  CHECK(quoting_of("a,b\n1,\"No\" he said\n2,\"x\"\n", ',') == Quoting::doubled);
+  CHECK(quoting_of("a\tb\n1\t\"No\" he said\n2\t\"x\"\n", '\t') == Quoting::doubled);
 }
 
 TEST_CASE("text files in UTF-16, with marks, compressed", "[lists]") {
@@ -168,7 +174,7 @@ TEST_CASE("text files in UTF-16, with marks, compressed", "[lists]") {
   CHECK_THROWS_WITH(decoded_text(one.substr(0, 15), "x.gz"),
                     Contains("x.gz: the compressed file ends too early"));
   std::string damaged = two;
-  damaged[two.size() / 2] ^= 0x55;
+  damaged[two.size() - 6] ^= 0x55;  // its checksum
   CHECK_THROWS_WITH(decoded_text(damaged, "x.gz"), Contains("x.gz: "));
 }
 
@@ -403,12 +409,14 @@ TEST_CASE("a data directory of Kaldi", "[lists]") {
   d.text("k/text", "u1 one two\nu2 three\nr1 whole\n");
   d.text("k/utt2spk", "u1 anna\n");
   const auto whole = corpus::list_kaldi(d.path("k"));
-  REQUIRE(whole.size() == 2);
+  REQUIRE(whole.size() == 4);
   CHECK(whole[0].text == "whole");
   CHECK_FALSE(whole[1].has_text);
+  CHECK(whole[2].finding == Finding::text_alone);
+  CHECK_THAT(whole[2].problem, Contains("'u1' is not in wav.scp"));
   d.text("k/segments", "u1 r1 0.5 2.25\nu2 r2 1 -1\n");
   const auto parts = corpus::list_kaldi(d.path("k"));
-  REQUIRE(parts.size() == 2);
+  REQUIRE(parts.size() == 3);
   CHECK(parts[0].file.path == "/w/1.wav");
   CHECK(parts[0].offset == 0.5);
   CHECK(parts[0].duration == 1.75);
@@ -601,6 +609,32 @@ TEST_CASE("what cannot be used is left out, and said", "[lists]") {
   list.erase(list.begin());
   CHECK_THROWS_WITH(d.prepare(list), Contains("there is nothing left to train on"));
   CHECK(d.manifest("train").size() == 1);  // what was there stays
+}
+
+TEST_CASE("what is listed twice is used once, and parts of one recording are not twice",
+          "[lists]") {
+  const Data d;
+  d.recording("a.wav", 40);
+  std::vector<ListedUtterance> list;
+  const auto add = [&](double offset, const std::string& text) {
+    ListedUtterance& u = list.emplace_back();
+    u.where = str("list:", list.size());
+    u.file = d.path("a.wav");
+    u.text = text;
+    u.offset = offset;
+    u.duration = 1;
+  };
+  for (int i = 0; i < 20; ++i) add(30 + (i + 1) * 1e-5, "x");  // as close as no one hears
+  add(30 + 3 * 1e-5, "x");
+  add(30 + 5 * 1e-5, "y");
+  PrepareListOptions o;
+  o.dev = o.test = 0;
+  const DataSummary s = d.prepare(list, o);
+  CHECK(d.manifest("train").size() == 20);
+  CHECK(s.findings.of(Finding::doubled).count == 1);
+  CHECK(s.findings.of(Finding::doubled_otherwise).count == 1);
+  CHECK_THAT(s.findings.of(Finding::doubled_otherwise).examples[0].what,
+             Contains("has the text 'y' here and 'x' in list:5"));
 }
 
 TEST_CASE("nobody is in two parts, whatever the order of the list", "[lists]") {

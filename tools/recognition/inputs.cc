@@ -201,11 +201,34 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
   return inputs;
 }
 
-Waveform read_audio(const ModelInput& input, int32_t sample_rate) {
-  if (input.file.path != "-") return SndfileReader().read(input.file, sample_rate, input.segment);
-  const std::string bytes = read_standard_input();
-  return decode_audio(std::as_bytes(std::span(bytes)), "standard input", sample_rate,
-                      input.segment);
+namespace {
+
+// Of sound at the model's rate: what was recorded for a lower one is not what the model has learnt.
+std::string narrow_sound(const Waveform& audio, const std::string& name) {
+  const double hertz = bandwidth_of(audio.samples, audio.sample_rate);
+  const int32_t rate = true_rate(audio.sample_rate, hertz);
+  if (rate == audio.sample_rate) return {};
+  return str(name, ": has nothing above ", std::lround(hertz), " Hz, as a recording of ", rate,
+             " Hz; the model reads ", audio.sample_rate, " Hz");
+}
+
+}  // namespace
+
+Waveform read_audio(const ModelInput& input, int32_t sample_rate, InputExtent* extent) {
+  Waveform audio;
+  std::string name = input.name;
+  if (input.file.path != "-") {
+    audio = SndfileReader().read(input.file, sample_rate, input.segment);
+  } else {
+    name = "standard input";
+    const std::string bytes = read_standard_input();
+    audio = decode_audio(std::as_bytes(std::span(bytes)), name, sample_rate, input.segment);
+  }
+  if (extent) {
+    extent->seconds = audio.seconds();
+    extent->narrow = narrow_sound(audio, name);
+  }
+  return audio;
 }
 
 GreyImage read_image(const ModelInput& input, const ImageReader& images, LineDirection direction) {
@@ -226,19 +249,6 @@ void require_kind(const ModelInput& input, const Recognizer& model, InputKind wa
   fail_input(input.name, ": holds ", one.at(static_cast<size_t>(input.kind)), ", ", model.file(),
              " reads ", many.at(static_cast<size_t>(wanted)));
 }
-
-namespace {
-
-// Of sound at the model's rate: what was recorded for a lower one is not what the model has learnt.
-std::string rate_warning(const Waveform& audio, const std::string& name) {
-  const double hertz = bandwidth_of(audio.samples, audio.sample_rate);
-  const int32_t rate = true_rate(audio.sample_rate, hertz);
-  if (rate == audio.sample_rate) return {};
-  return str(name, ": has nothing above ", std::lround(hertz), " Hz, as a recording of ", rate,
-             " Hz; the model reads ", audio.sample_rate, " Hz");
-}
-
-}  // namespace
 
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
                      InputExtent* extent) {
@@ -264,9 +274,7 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       break;
     }
     case InputKind::recording: {
-      const Waveform audio = read_audio(input, f.rate);
-      extent->seconds = audio.seconds();
-      extent->warning = rate_warning(audio, input.file.path == "-" ? "standard input" : input.name);
+      const Waveform audio = read_audio(input, f.rate, extent);
       features = model.features(audio);
       break;
     }

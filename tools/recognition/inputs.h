@@ -34,6 +34,8 @@ struct InputExtent {
   ImageInfo image = {};      // of an image, or of its region, before it is shaped and scaled
   int64_t frames = 0;        // that the model reads of an image
   std::string warning = {};  // a sentence; mostly empty
+  // Of a recording that reaches less far up than the model hears: a sentence.
+  std::string narrow = {};
 };
 
 // The words of a command line, in their order. A manifest (.jsonl) stands for its lines, a folder
@@ -45,8 +47,9 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
 
 // The outputs of a model, [frames, classes]. Throws InputError for values that are NaN.
 Matrix read_scores(const ModelInput& input);
-// The recording, or all of standard input as one, at `sample_rate`. Throws InputError.
-Waveform read_audio(const ModelInput& input, int32_t sample_rate);
+// The recording, or all of standard input as one, at `sample_rate`. `extent`, where it is given,
+// gets what is told of a recording. Throws InputError.
+Waveform read_audio(const ModelInput& input, int32_t sample_rate, InputExtent* extent = nullptr);
 // The image or its region, or standard input as one; lines that are written downwards are not
 // straightened along baselines. Throws InputError.
 GreyImage read_image(const ModelInput& input, const ImageReader& images, LineDirection direction);

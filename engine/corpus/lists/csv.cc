@@ -120,6 +120,7 @@ Quoting quoting_of(std::string_view text, char delimiter) {
   const int64_t faults = faults_of(text, delimiter, Quoting::doubled);
   if (faults == 0) return Quoting::doubled;
   if (faults_of(text, delimiter, Quoting::backslash) < faults) return Quoting::backslash;
+  if (delimiter != '\t' && delimiter != '|') return Quoting::doubled;
   const bool quotes_mean_nothing =
       !is_quoted_well(text, delimiter) && faults_of(text, delimiter, Quoting::none) < faults;
   return quotes_mean_nothing ? Quoting::none : Quoting::doubled;

@@ -51,7 +51,8 @@ class CsvReader {
 };
 
 // The way of quoting by which the fewest rows are wrong or have another number of fields than the
-// first; `doubled` where several are equal. `none` is chosen only if no field is quoted well.
+// first; `doubled` where several are equal. `none` is chosen only between tabs or bars, and if no
+// field is quoted well.
 Quoting quoting_of(std::string_view text, char delimiter);
 
 }  // namespace rondo::corpus

@@ -10,11 +10,11 @@
 #include <fstream>
 #include <optional>
 #include <set>
-#include <unordered_map>
 
 #include "engine/corpus/corpus_folder.h"
 #include "engine/corpus/lists/examine_sound.h"
 #include "engine/corpus/lists/list_files.h"
+#include "engine/corpus/lists/list_passes.h"
 #include "engine/corpus/lists/read_text.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/bandwidth.h"
@@ -36,8 +36,13 @@ namespace {
 namespace fs = std::filesystem;
 using corpus::ListedUtterance;
 
+using corpus::Doubles;
+using corpus::draw;
+using corpus::Drawn;
 using corpus::Finding;
 using corpus::Flaw;
+using corpus::Pace;
+using corpus::UnusedReplacements;
 
 // Of a page's image many lines are parts.
 const std::string& called(const ListedUtterance& u) {
@@ -86,30 +91,6 @@ bool is_utf8(const std::string& text) {
     return false;
   }
 }
-
-// The replacements that no text has had a use for, by mistake mostly. They are looked for in the
-// texts as they are read, for those of a folder are not all in memory before.
-class UnusedReplacements {
- public:
-  explicit UnusedReplacements(const TextRules& rules) : unused_(rules.replace), rules_(rules) {}
-
-  // A text that is not UTF-8 is none; who reads it says so.
-  void look_at(const std::vector<std::optional<std::string>>& originals) {
-    if (unused_.empty()) return;
-    std::vector<std::string> texts;
-    for (const std::optional<std::string>& text : originals)
-      if (text && is_utf8(*text)) texts.push_back(normalize_transcript(*text));
-    const std::vector<TextReplacement> never = never_found(rules_.replace, texts);
-    std::erase_if(unused_, [&](const TextReplacement& r) {
-      return std::find(never.begin(), never.end(), r) == never.end();
-    });
-  }
-  std::vector<TextReplacement> unused() const { return unused_; }
-
- private:
-  std::vector<TextReplacement> unused_;
-  const TextRules& rules_;
-};
 
 bool is_sound(std::string_view start) { return !sound_format(start).name.empty(); }
 
@@ -175,75 +156,6 @@ std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decod
   }
 }
 
-// The same for every order of the list.
-uint64_t draw(uint64_t seed, const std::string& what) {
-  return data::combine64(seed, data::hash_name(what));
-}
-
-// Which recordings are decoded: all, or so many that are drawn.
-class Drawn {
- public:
-  static constexpr size_t most = 20'000;
-
-  Drawn(const std::vector<ListedUtterance>& list, const PrepareListOptions& o)
-      : seed_(o.seed), none_(o.examine == Examine::headers) {
-    if (none_ || list.size() <= most) return;
-    std::vector<uint64_t> all;
-    all.reserve(list.size());
-    for (const ListedUtterance& u : list) all.push_back(number_of(u));
-    const auto last = all.begin() + static_cast<ptrdiff_t>(most - 1);
-    std::nth_element(all.begin(), last, all.end());
-    limit_ = *last;
-  }
-  bool contains(const ListedUtterance& u) const { return !none_ && number_of(u) <= limit_; }
-
- private:
-  uint64_t number_of(const ListedUtterance& u) const {
-    return draw(seed_, str(u.file.name(), " ", u.offset));
-  }
-  const uint64_t seed_;
-  const bool none_;
-  uint64_t limit_ = UINT64_MAX;
-};
-
-// Leaves out what was there before: one part of one file. (Regions of images are the pages' own.)
-class Doubles {
- public:
-  // The first `kept` of the list are used so far, and this one is going to join them.
-  std::optional<Flaw> look_at(const ListedUtterance& u, const std::vector<ListedUtterance>& list,
-                              size_t kept) {
-    if (u.kind == InputKind::image) return std::nullopt;
-    const std::string part = str(u.file.name(), " ", u.offset, " ", u.duration, " ", u.channel);
-    const auto [at, is_new] = first_.try_emplace(data::hash_name(part), kept);
-    if (is_new) return std::nullopt;
-    const ListedUtterance& first = list.at(at->second);
-    if (first.file.path != u.file.path) return std::nullopt;
-    const std::string before = first.where.empty() ? first.file.name() : first.where;
-    if (first.text == u.text)
-      return Flaw{Finding::doubled, str(u.file.name(), ": is the same as ", before)};
-    return Flaw{Finding::doubled_otherwise, str(u.file.name(), ": has the text '", u.text,
-                                                "' here and '", first.text, "' in ", before)};
-  }
-
- private:
-  std::unordered_map<uint64_t, size_t> first_;
-};
-
-// As many entries as take a tenth of a second or so: that often a signal is asked for.
-class Pace {
- public:
-  size_t entries() const { return entries_; }
-  void took(std::chrono::steady_clock::duration time) {
-    constexpr std::chrono::milliseconds short_time{50}, long_time{200};
-    constexpr size_t most = 8192;
-    if (time < short_time) entries_ = std::min(2 * entries_, most);
-    if (time > long_time) entries_ = std::max<size_t>(entries_ / 4, 2);
-  }
-
- private:
-  size_t entries_ = 16;
-};
-
 // Leaves in `list` what can be used, in its order.
 void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
           const PrepareListOptions& o, DataSummary& summary) {
@@ -251,7 +163,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
   ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
   const Examination examination{
       readers, o, {o.least_seconds, true, o.channel, o.salvage, [] { return stop_requested(); }}};
-  const Drawn drawn(list, o);
+  const Drawn drawn(list, o.seed, o.examine == Examine::headers);
   UnusedReplacements replacements(o.text);
   TextExaminer texts(o.text, !list.empty() && list.front().kind == InputKind::image);
   Doubles doubles;

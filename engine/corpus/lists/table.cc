@@ -1,7 +1,6 @@
 // Tables with a row per recording.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <optional>
 
@@ -10,6 +9,7 @@
 #include "engine/corpus/lists/list_files.h"
 #include "engine/corpus/lists/read_text.h"
 #include "kernels/base/error.h"
+#include "kernels/base/nearest.h"
 
 namespace rondo::corpus {
 namespace {
@@ -31,11 +31,6 @@ std::string name_of_delimiter(char c) {
   }
 }
 
-std::string small(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 // Where a column of this name is, blanks around it aside.
 std::optional<size_t> find_column(const std::vector<std::string>& header,
                                   const std::string& wanted) {
@@ -44,35 +39,15 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   return std::nullopt;
 }
 
-// How many changes make one of the other: letters added, left out or changed.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t before = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, before + (a[i - 1] != b[j - 1])});
-      before = above;
-    }
-  }
-  return row.back();
-}
-
 [[noreturn]] void fail_column(const std::vector<std::string>& header, const std::string& wanted,
                               char delimiter, const std::string& file) {
-  constexpr size_t longest_name = 100;
-  std::string names, nearest;
-  size_t least = 0;
+  std::vector<std::string> trimmed_names;
+  std::string names;
   for (const std::string& field : header) {
-    const std::string name = trimmed(field).substr(0, longest_name);
-    names += (names.empty() ? "" : ", ") + name;
-    const size_t changes = distance(small(name), small(wanted.substr(0, longest_name)));
-    if (changes > wanted.size() / 3 || (!nearest.empty() && changes >= least)) continue;
-    nearest = name;
-    least = changes;
+    trimmed_names.push_back(trimmed(field));
+    names += (names.empty() ? "" : ", ") + trimmed_names.back();
   }
+  const std::string nearest = nearest_word(wanted, trimmed_names);
   std::string advice;
   if (!nearest.empty()) advice = "; did you mean '" + nearest + "'?";
   for (const char other : delimiters) {

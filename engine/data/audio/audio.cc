@@ -22,7 +22,6 @@
 namespace rondo {
 namespace {
 
-using data::Sndfile;
 using data::SoundSource;
 
 constexpr int32_t lowest_rate = 100;
@@ -66,11 +65,11 @@ size_t find_no_sample(const float* x, size_t n) {
 }
 
 // `count` frames from the `first`; `channel`: see AudioSegment.
-std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const SoundSource& source,
-                             int64_t first, int64_t count, int32_t channel) {
+std::vector<float> read_mono(SoundSource& source, const AudioInfo& info, int64_t first,
+                             int64_t count, int32_t channel) {
   const std::string& name = source.name();
   // FLAC and Ogg seek slowly and, when damaged, not at all: only where needed.
-  if (first > 0 && sf_seek(file, first, SEEK_SET) != first)
+  if (first > 0 && !source.seek(first))
     fail_input(name, ": cannot be read from sample ", first, " of ", info.frames,
                " (damaged or truncated)");
   constexpr int64_t block = 16384;
@@ -85,7 +84,7 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const SoundSour
     const auto want = std::min(block, count - static_cast<int64_t>(done));
     mono.resize(done + static_cast<size_t>(want));
     float* const to = mono.data() + done;
-    const sf_count_t got = sf_readf_float(file, channels > 1 ? interleaved.data() : to, want);
+    const int64_t got = source.read(channels > 1 ? interleaved.data() : to, want);
     if (got <= 0 && source.salvages()) {
       mono.resize(done);
       break;
@@ -99,7 +98,7 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const SoundSour
     if (channels > 1) mix_down(interleaved.data(), channels, channel, mono, done);
     if (const size_t at = find_no_sample(to, static_cast<size_t>(got));
         at < static_cast<size_t>(got))
-      fail_sample(name, first + static_cast<int64_t>(done + at), info.samplerate, to[at]);
+      fail_sample(name, first + static_cast<int64_t>(done + at), info.sample_rate, to[at]);
   }
   return mono;
 }
@@ -107,9 +106,7 @@ std::vector<float> read_mono(SNDFILE* file, const SF_INFO& info, const SoundSour
 Waveform decode(SoundSource& source, int32_t sample_rate, AudioSegment segment) {
   RONDO_CHECK(sample_rate == 0 || (sample_rate >= lowest_rate && sample_rate <= highest_rate),
               "sample rate is ", sample_rate);
-  SF_INFO info{};
-  const Sndfile file = source.open(info);
-  const AudioInfo shape{info.samplerate, info.channels, info.frames};
+  const AudioInfo shape = source.open();
   require_channel(shape, segment, source.name());
   const SampleRange range = sample_range(shape, segment);
   const bool whole = segment.offset == 0 && segment.duration < 0;
@@ -118,10 +115,10 @@ Waveform decode(SoundSource& source, int32_t sample_rate, AudioSegment segment) 
                segment.duration >= 0 ? str(" of ", segment.duration, " s") : "",
                " holds no samples (the recording has ", shape.seconds(), " s)");
   Waveform out;
-  out.sample_rate = sample_rate == 0 ? info.samplerate : sample_rate;
-  out.samples = read_mono(file.get(), info, source, range.first, range.count, segment.channel);
-  if (out.sample_rate != info.samplerate && !out.samples.empty())
-    out.samples = resample(out.samples, info.samplerate, out.sample_rate);
+  out.sample_rate = sample_rate == 0 ? shape.sample_rate : sample_rate;
+  out.samples = read_mono(source, shape, range.first, range.count, segment.channel);
+  if (out.sample_rate != shape.sample_rate && !out.samples.empty())
+    out.samples = resample(out.samples, shape.sample_rate, out.sample_rate);
   return out;
 }
 
@@ -129,9 +126,7 @@ Waveform decode(SoundSource& source, int32_t sample_rate, AudioSegment segment) 
 
 AudioInfo SndfileReader::info(const FilePart& file) const {
   SoundSource source(file, reading_);
-  SF_INFO info{};
-  const Sndfile opened = source.open(info);
-  return {info.samplerate, info.channels, info.frames};
+  return source.open();
 }
 
 Waveform SndfileReader::read(const FilePart& file, int32_t sample_rate,
@@ -164,7 +159,8 @@ void write_wav(const std::string& path, const Waveform& audio, WavFormat format)
   info.channels = 1;
   info.format = SF_FORMAT_WAV | (format == WavFormat::pcm16 ? SF_FORMAT_PCM_16 : SF_FORMAT_FLOAT);
   RONDO_CHECK(sf_format_check(&info), "sample rate ", audio.sample_rate);
-  Sndfile file(sf_open(path.c_str(), SFM_WRITE, &info));
+  std::unique_ptr<SNDFILE, int (*)(SNDFILE*)> file(sf_open(path.c_str(), SFM_WRITE, &info),
+                                                   sf_close);
   if (!file) fail_input(path, ": cannot be written: ", sf_strerror(nullptr));
   sf_command(file.get(), SFC_SET_CLIPPING, nullptr, SF_TRUE);
   const auto count = static_cast<sf_count_t>(audio.samples.size());

@@ -78,8 +78,10 @@ int32_t true_rate(int32_t sample_rate, double bandwidth) {
   // A tone reaches less far than any voice, and is no sign of another rate.
   constexpr double least_hertz = 2000, most_share = 0.72;
   if (bandwidth < least_hertz || bandwidth > most_share * 0.5 * sample_rate) return sample_rate;
+  // Codecs let a little through above the half of a rate.
+  constexpr double most_of_rate = 0.63;
   for (const int32_t rate : usual)
-    if (bandwidth <= 0.53 * rate && rate < sample_rate) return rate;
+    if (bandwidth <= most_of_rate * rate && rate < sample_rate) return rate;
   return sample_rate;
 }
 

@@ -1,5 +1,7 @@
 #include "engine/data/audio/sound_source.h"
 
+#include <sndfile.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -40,19 +42,29 @@ size_t SoundSource::read_at(uint64_t offset, std::span<std::byte> to) const {
   return file_->read_at(first_ + offset, to.first(n));
 }
 
-Sndfile SoundSource::open(SF_INFO& info) {
+AudioInfo SoundSource::open() {
   if (size_ == 0) fail_input(name_, ": is empty, expected audio");
+  AudioInfo info;
   look_for_the_end();
-  Sndfile file = open_here(info);
-  if (!file) {
+  if (!open_here(info)) {
     decode_elsewhere(sf_strerror(nullptr));
     look_for_the_end();
-    file = open_here(info);
-    if (!file) fail_input(name_, ": what ffmpeg made of it cannot be read: ", sf_strerror(nullptr));
+    if (!open_here(info))
+      fail_input(name_, ": what ffmpeg made of it cannot be read: ", sf_strerror(nullptr));
   }
   check(info);
-  return file;
+  return info;
 }
+
+bool SoundSource::seek(int64_t frame) {
+  return sf_seek(static_cast<SNDFILE*>(opened_.get()), frame, SEEK_SET) == frame;
+}
+
+int64_t SoundSource::read(float* to, int64_t frames) {
+  return sf_readf_float(static_cast<SNDFILE*>(opened_.get()), to, frames);
+}
+
+void SoundSource::Close::operator()(void* file) const { sf_close(static_cast<SNDFILE*>(file)); }
 
 void SoundSource::look_for_the_end() {
   truncation_ = find_truncation(
@@ -61,12 +73,40 @@ void SoundSource::look_for_the_end() {
     throw SoundError(SoundFault::truncated, str(name_, ": is truncated: ", truncation_));
 }
 
-Sndfile SoundSource::open_here(SF_INFO& info) {
-  static SF_VIRTUAL_IO callbacks = {&SoundSource::length, &SoundSource::seek, &SoundSource::read,
-                                    nullptr, &SoundSource::tell};
+struct SoundSource::Callbacks {
+  static sf_count_t length(void* self) {
+    return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->size_);
+  }
+  static sf_count_t seek(sf_count_t offset, int whence, void* self) {
+    auto* source = static_cast<SoundSource*>(self);
+    sf_count_t base = 0;
+    if (whence == SEEK_CUR) base = static_cast<sf_count_t>(source->at_);
+    if (whence == SEEK_END) base = static_cast<sf_count_t>(source->size_);
+    if (base + offset < 0) return -1;
+    source->at_ = static_cast<uint64_t>(base + offset);
+    return base + offset;
+  }
+  static sf_count_t read(void* to, sf_count_t count, void* self) {
+    auto* source = static_cast<SoundSource*>(self);
+    if (count <= 0) return 0;
+    const size_t n =
+        source->read_at(source->at_, {static_cast<std::byte*>(to), static_cast<size_t>(count)});
+    source->at_ += n;
+    return static_cast<sf_count_t>(n);
+  }
+  static sf_count_t tell(void* self) {
+    return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->at_);
+  }
+};
+
+bool SoundSource::open_here(AudioInfo& info) {
+  static SF_VIRTUAL_IO callbacks = {&Callbacks::length, &Callbacks::seek, &Callbacks::read, nullptr,
+                                    &Callbacks::tell};
   at_ = 0;
-  info = {};
-  return Sndfile(sf_open_virtual(&callbacks, SFM_READ, &info, this));
+  SF_INFO found{};
+  opened_.reset(sf_open_virtual(&callbacks, SFM_READ, &found, this));
+  info = {found.samplerate, found.channels, found.frames};
+  return opened_ != nullptr;
 }
 
 void SoundSource::decode_elsewhere(const std::string& why) {
@@ -82,41 +122,14 @@ void SoundSource::decode_elsewhere(const std::string& why) {
   size_ = bytes_.size();
 }
 
-void SoundSource::check(const SF_INFO& info) const {
-  if (info.samplerate < lowest_rate || info.samplerate > highest_rate)
-    fail_input(name_, ": has a sample rate of ", info.samplerate, " Hz, expected ", lowest_rate,
+void SoundSource::check(const AudioInfo& info) const {
+  if (info.sample_rate < lowest_rate || info.sample_rate > highest_rate)
+    fail_input(name_, ": has a sample rate of ", info.sample_rate, " Hz, expected ", lowest_rate,
                " to ", highest_rate);
   if (info.channels < 1 || info.channels > most_channels)
     fail_input(name_, ": has ", info.channels, " channels, expected 1 to ", most_channels);
   if (info.frames < 0 || info.frames == SF_COUNT_MAX)
     fail_input(name_, ": does not tell its length (damaged or truncated)");
-}
-
-sf_count_t SoundSource::length(void* self) {
-  return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->size_);
-}
-
-sf_count_t SoundSource::seek(sf_count_t offset, int whence, void* self) {
-  auto* source = static_cast<SoundSource*>(self);
-  sf_count_t base = 0;
-  if (whence == SEEK_CUR) base = static_cast<sf_count_t>(source->at_);
-  if (whence == SEEK_END) base = static_cast<sf_count_t>(source->size_);
-  if (base + offset < 0) return -1;
-  source->at_ = static_cast<uint64_t>(base + offset);
-  return base + offset;
-}
-
-sf_count_t SoundSource::read(void* to, sf_count_t count, void* self) {
-  auto* source = static_cast<SoundSource*>(self);
-  if (count <= 0) return 0;
-  const size_t n =
-      source->read_at(source->at_, {static_cast<std::byte*>(to), static_cast<size_t>(count)});
-  source->at_ += n;
-  return static_cast<sf_count_t>(n);
-}
-
-sf_count_t SoundSource::tell(void* self) {
-  return static_cast<sf_count_t>(static_cast<SoundSource*>(self)->at_);
 }
 
 }  // namespace rondo::data

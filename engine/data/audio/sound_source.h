@@ -3,8 +3,6 @@
 // Errors: SoundError that names the file. Thread safety: one thread at a time.
 #pragma once
 
-#include <sndfile.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,18 +16,15 @@
 
 namespace rondo::data {
 
-struct CloseSndfile {
-  void operator()(SNDFILE* file) const { sf_close(file); }
-};
-using Sndfile = std::unique_ptr<SNDFILE, CloseSndfile>;
-
-// From a file or from memory, with the callbacks that libsndfile wants. What libsndfile does not
-// read goes through ffmpeg into memory.
+// From a file or from memory. What libsndfile does not read goes through ffmpeg into memory.
 class SoundSource {
  public:
   SoundSource(const FilePart& part, SoundReading reading = {});
   // The bytes must outlive it; `name` stands for the file in messages.
   SoundSource(std::span<const std::byte> bytes, std::string_view name, SoundReading reading = {});
+
+  SoundSource(const SoundSource&) = delete;
+  SoundSource& operator=(const SoundSource&) = delete;
 
   const std::string& name() const { return name_; }
   bool salvages() const { return reading_.salvage; }
@@ -37,20 +32,24 @@ class SoundSource {
   bool is_foreign() const { return !decoded_.empty(); }
   const std::string& truncation() const { return truncation_; }
 
-  // Borrows this.
-  Sndfile open(SF_INFO& info);
+  // Once, before all else.
+  AudioInfo open();
+  // False: it cannot be read from there.
+  bool seek(int64_t frame);
+  // Interleaved; how many frames there were.
+  int64_t read(float* to, int64_t frames);
 
  private:
+  struct Callbacks;  // that libsndfile wants
+  struct Close {
+    void operator()(void* file) const;
+  };
+
   size_t read_at(uint64_t offset, std::span<std::byte> to) const;
   void look_for_the_end();
-  Sndfile open_here(SF_INFO& info);
+  bool open_here(AudioInfo& info);
   void decode_elsewhere(const std::string& why);
-  void check(const SF_INFO& info) const;
-
-  static sf_count_t length(void* self);
-  static sf_count_t seek(sf_count_t offset, int whence, void* self);
-  static sf_count_t read(void* to, sf_count_t count, void* self);
-  static sf_count_t tell(void* self);
+  void check(const AudioInfo& info) const;
 
   std::string name_;
   SoundReading reading_;
@@ -61,6 +60,7 @@ class SoundSource {
   std::string decoded_, truncation_;
   uint64_t size_ = 0;
   uint64_t at_ = 0;
+  std::unique_ptr<void, Close> opened_;  // libsndfile's, which borrows this
 };
 
 }  // namespace rondo::data
