@@ -1,6 +1,7 @@
 // rondo prepare folder, csv, librispeech, ...: manifests for data that are there already.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,7 @@ struct ListOptions {
   TextOptions text;
   std::string preview, config;    // of lines
   std::string direction = "ltr";  // of lines
+  corpus::FileChoice choice;      // of a folder
   PrepareListOptions prepare;
 };
 
@@ -73,6 +75,31 @@ std::string rate_setting(const DataSummary& s) {
   return fits ? "" : str(" features.rate=", s.fitting_rate);
 }
 
+// What --only and --exclude have left.
+void print_choice(const corpus::FileChoice& choice) {
+  if (choice.is_all()) return;
+  std::printf("not looked at, for --only and --exclude: %lld file%s\n",
+              static_cast<long long>(choice.passed_over), choice.passed_over == 1 ? "" : "s");
+  for (const std::string& pattern : choice.unused())
+    std::printf("  '%s' fits no file\n", pattern.c_str());
+}
+
+// Leaves what is wanted of what a folder's own tables name.
+void choose(std::vector<ListedUtterance>& list, const std::string& folder,
+            corpus::FileChoice& choice) {
+  namespace fs = std::filesystem;
+  if (choice.is_all()) return;
+  const fs::path root = fs::weakly_canonical(folder);
+  std::erase_if(list, [&](const ListedUtterance& u) {
+    const fs::path below = fs::path(u.file.path).lexically_relative(root);
+    const bool is_below = !below.empty() && *below.begin() != "..";
+    return !choice.takes(is_below ? below.string() : u.file.path);
+  });
+  if (list.empty())
+    fail_input(folder, ": holds no recordings that --only and --exclude leave, of ",
+               choice.passed_over);
+}
+
 int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
   if (o.prepare.dev + o.prepare.test >= 1) {
     throw WrongUsage(str("--dev ", o.prepare.dev, " and --test ", o.prepare.test,
@@ -88,11 +115,19 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
   const DataSummary s =
       prepare_list(std::move(list), {&audio, &images}, o.prepare, std::move(o.findings));
   print_summary(s, kind);
+  print_choice(o.choice);
   const char* type = kind == InputKind::features ? " features.type=ready" : "";
   // What is the default for recordings is no net for lines.
   const char* recipe = kind == InputKind::image ? "rondo train lines-small " : "";
   std::string direction;
   if (o.direction != "ltr") direction = " features.direction=" + o.direction;
+  if (s.light > 0) {
+    int64_t used = 0;
+    for (const DataSummary::Part& p : s.parts) used += p.utterances;
+    // One line of a hundred is a line that was mistaken for one, or not worth the mistakes.
+    const double share = static_cast<double>(s.light) / static_cast<double>(used);
+    if (share > 0.01) direction += share > 0.99 ? " features.ink=light" : " features.ink=auto";
+  }
   // data=DIR stands for all three manifests; a part that is not there has to be taken back.
   std::string missing;
   for (const char* name : {"dev", "test"}) {
@@ -161,10 +196,23 @@ Command& add_folder_layout(Command& parent, const char* name, const char* what, 
   command.add_option("out", o->prepare.out, "folder of the manifests").required();
   add_list_options(command, o.get());
   if (std::string_view(name) != "lines") add_sound_options(command, o.get());
+  const auto patterns = [&](const char* option, std::vector<std::string>* to, const char* help) {
+    command.add_option(option, *to, help).one_word().type_name("GLOB");
+  };
+  patterns("--only", &o->choice.only,
+           "only files that this fits: a name, or a path below the folder, with * and ?; may be "
+           "given several times");
+  patterns("--exclude", &o->choice.exclude,
+           "no files that this fits, nor what is in folders of this name; may be given several "
+           "times");
   command.footer(str("\nExample:  rondo prepare ", name, " data mine --lowercase\n"));
   command.action([o, list] {
     o->prepare.progress = progress_line("recordings");
-    return prepare_unless_stopped([&] { return prepare(*o, list(*o)); });
+    return prepare_unless_stopped([&] {
+      std::vector<ListedUtterance> all = list(*o);
+      choose(all, o->prepare.source, o->choice);
+      return prepare(*o, std::move(all));
+    });
   });
   return command;
 }
@@ -206,7 +254,7 @@ int prepare_lines(ListOptions& o) {
     throw WrongUsage("--config is for --preview");
   }
   if (o.direction == "ttb") o.prepare.direction = LineDirection::downwards;
-  std::vector<ListedUtterance> list = corpus::list_lines(o.prepare.source);
+  std::vector<ListedUtterance> list = corpus::list_lines(o.prepare.source, &o.choice);
   // Columns of a line that is written downwards lie across the page.
   if (o.prepare.direction == LineDirection::downwards)
     for (ListedUtterance& u : list) u.region.baseline.clear();

@@ -5,7 +5,9 @@ import math
 import random
 import re
 import shutil
+import struct
 import xml.etree.ElementTree as ElementTree
+import zlib
 
 from cli_support import check, fails, folder, main, run, train
 from line_images import LINES, line_image, png
@@ -303,6 +305,114 @@ def bad_pages_are_named(root, model, source):
     check([len(line) for line in all_of(document, "TextLine")] == [1, 0, 2], document)
     fails("transcribe", model, bad / "d.xml", errs="d.xml: is XML of 'html', expected a page: PAGE-XML (PcGts) or ALTO (alto)")
     run("prepare", "lines", bad, root / "none", code=1, errs=["b.xml:3: is no whole XML", "a.xml:far: lies beyond its image"])
+
+
+def one_page(texts, boxes, image="p.png", size=None, baselines=None):
+    lines = ""
+    for n, (text, (left, top, right, bottom)) in enumerate(zip(texts, boxes)):
+        baseline = f'<Baseline points="{points(baselines[n])}"/>' if baselines else ""
+        lines += (f'<TextLine id="l{n}"><Coords points="{points([(left, top), (right, top), (right, bottom), (left, bottom)])}"/>{baseline}'
+                  f"<TextEquiv><Unicode>{text}</Unicode></TextEquiv></TextLine>")
+    of_page = f' imageWidth="{size[0]}" imageHeight="{size[1]}"' if size else ""
+    return f'<PcGts xmlns="{PAGE}"><Page imageFilename="{image}"{of_page}><TextRegion id="r">{lines}</TextRegion></Page></PcGts>'
+
+
+def with_orientation(image, number):
+    """A PNG with EXIF data that say so."""
+    exif = b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHIHH", 274, 3, 1, number, 0) + bytes(4)
+    chunk = struct.pack(">I", len(exif)) + b"eXIf" + exif + struct.pack(">I", zlib.crc32(b"eXIf" + exif))
+    return image[:33] + chunk + image[33:]
+
+
+def manifest(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def sizes_of_lines(folder):
+    return [struct.unpack(">II", path.read_bytes()[16:24]) for path in sorted((folder / "lines").iterdir())]
+
+
+def test_a_line_that_two_files_describe_is_used_once():
+    with folder() as root:
+        place = root / "twice"
+        place.mkdir()
+        rows, texts, polygons = page(random.Random(1), 4)
+        (place / "p.png").write_bytes(png(rows))
+        boxes = [(p[0][0], p[0][1], p[1][0], p[2][1]) for p in polygons]
+        (place / "p.xml").write_text(one_page(texts, boxes))
+        nearly = [(left + 1, top - 1, right, bottom + 1) for left, top, right, bottom in boxes]
+        (place / "p.other.xml").write_text(one_page([texts[0], "another", *texts[2:]], nearly))
+        run("prepare", "lines", place, root / "mine", "--dev", 0, "--test", 0,
+            says=["left out, listed twice: 3 of 8", "left out, listed twice, with another text: 1 of 8",
+                  f'p.xml:l1: is the line p.other.xml:l1 once more: "{texts[1]}", there "another"'])
+        check(len(manifest(root / "mine" / "train.jsonl")) == 4, "not four lines")
+        fails("prepare", "lines", place, root / "mine", "--strict", lines=5, errs="of 8 lines 3 listed twice, 1 listed twice, with another text")
+        run("prepare", "lines", place, root / "mine", "--exclude", "*.other.xml", "--exclude", "*.gif",
+            says=["not looked at, for --only and --exclude: 1 file\n", "'*.gif' fits no file", "divided not at all: no page is ever in two parts"],
+            not_says="listed twice")
+        check([e["text"] for e in manifest(root / "mine" / "train.jsonl")] == texts and not (root / "mine" / "dev.jsonl").exists(), "texts")
+        fails("prepare", "lines", place, root / "mine", "--only", "none", errs="that --only and --exclude leave")
+
+
+def test_columns_keep_their_outlines():
+    with folder() as root:
+        rng = random.Random(2)
+        rows = [[rng.randrange(225, 256) for _ in range(300)] for _ in range(260)]
+        boxes = [(220, 10, 265, 240), (130, 12, 176, 250), (40, 8, 87, 230)]
+        for left, top, right, bottom in boxes:
+            for y in range(top + 5, bottom - 5):
+                for x in range(left + 8, right - 8):
+                    if y % 24 < 18:
+                        rows[y][x] = 20
+        (root / "columns").mkdir()
+        (root / "columns" / "p.png").write_bytes(png(rows))
+        down = [[((b[0] + b[2]) // 2, b[1]), ((b[0] + b[2]) // 2, b[3])] for b in boxes]
+        for baselines in down, [list(reversed(line)) for line in down]:
+            (root / "columns" / "p.xml").write_text(one_page(["abc", "def", "ghi"], boxes, baselines=baselines))
+            run("prepare", "lines", root / "columns", root / "mine", "--direction", "ttb", "--dev", 0, "--test", 0, "--cut")
+            check(sizes_of_lines(root / "mine") == [(b[2] - b[0], b[3] - b[1]) for b in boxes], sizes_of_lines(root / "mine"))
+
+
+def test_images_are_seen_as_viewers_show_them():
+    with folder() as root:
+        rng = random.Random(3)
+        upright = line_image("abc cba bca abc", rng)
+        # As a telephone stores what it took upright: a quarter to the left.
+        stored = [[row[x] for row in upright] for x in reversed(range(len(upright[0])))]
+        width, height = len(upright[0]), len(upright)
+        (root / "scans").mkdir()
+        for name, image in ("upright", png(upright)), ("phone", with_orientation(png(stored), 6)):
+            (root / "scans" / f"{name}.png").write_bytes(image)
+            (root / "scans" / f"{name}.gt.txt").write_text("abc cba bca abc")
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0, says="train           2 ", not_says=["left out", "warning"])
+        (root / "scans" / "page.xml").write_text(one_page(["abc"], [(0, 0, width, height)], "phone.png", (width, height)))
+        (root / "scans" / "upright.xml").write_text(one_page(["abc"], [(0, 0, width, height)], "upright.png"))
+        regions = []
+        for size, box in ((width, height), (0, 0, width, height)), ((height, width), (0, 0, height, width)):
+            (root / "scans" / "page.xml").write_text(one_page(["abc"], [box], "phone.png", size))
+            run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0, "--cut", not_says=["left out", "warning"])
+            regions.append([path.read_bytes() for path in sorted((root / "mine" / "lines").iterdir())])
+            check(sizes_of_lines(root / "mine") == [(width, height)] * 2, sizes_of_lines(root / "mine"))
+            check(regions[-1][0] == regions[-1][1], "the telephone's line is not the upright one")
+        (root / "scans" / "page.xml").write_text(one_page(["abc"], [(0, 0, width, height)], "phone.png"))
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0,
+            says=["warning, pages whose images want a look: 1 of 2", "they are taken as after"])
+
+
+def test_light_ink_is_found():
+    with folder() as root:
+        rng = random.Random(4)
+        (root / "scans").mkdir()
+        for n in range(6):
+            rows = line_image("abc bca", rng)
+            (root / "scans" / f"{n}.png").write_bytes(png([[255 - v for v in row] for row in rows]))
+            (root / "scans" / f"{n}.gt.txt").write_text("abc bca")
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0,
+            says=["warning, light ink on darker paper: 6 of 6", f"data={root}/mine data.dev= data.test= features.ink=light\n"])
+        for n in range(3):
+            (root / "scans" / f"{n}.png").write_bytes(png(line_image("abc bca", rng)))
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0,
+            says=["warning, light ink on darker paper: 3 of 6", " features.ink=auto\n"])
 
 
 main(globals())

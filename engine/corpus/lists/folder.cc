@@ -82,8 +82,9 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
                                          Findings* findings) {
   std::vector<NotWalked> others;
   std::map<std::string, Group> groups;
+  const fs::path root = existing_folder(folder);
   for (const fs::path& file : files_below(
-           existing_folder(folder), [](const fs::path&) { return true; }, &others)) {
+           root, [](const fs::path&) { return true; }, &others)) {
     stop_if_asked();
     const Use use = use_of(file);
     if (use == Use::none) {
@@ -112,6 +113,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
       u.file.path = file.string();
       u.text_file = group.text.string();
       u.has_text = !group.text.empty();
+      u.split = split_of(file, root);
       if (speakers_in_folders) u.speaker = file.parent_path().filename().string();
       if (file == used) continue;
       u.problem =

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/corpus/lists/file_choice.h"
 #include "engine/corpus/lists/findings.h"
 #include "engine/data/manifest.h"
 
@@ -38,7 +39,8 @@ struct ListedUtterance {
   int32_t sample_rate = 0;
   double bandwidth = 0;
   bool is_cut_off = false;
-  int64_t columns = 0;  // of the image of a line once it is scaled to the usual height
+  int64_t columns = 0;    // of the image of a line once it is scaled to the usual height
+  bool is_light = false;  // of the image of a line: light ink on darker paper
   std::string text;
   std::string text_file;  // that is still to be read for the text; empty: none
   bool has_text = true;   // false: none was found
@@ -50,7 +52,8 @@ struct ListedUtterance {
 
 // Recordings at any depth, each with its text beside it: a.wav and a.txt, in capitals or not. What
 // is a recording its name says or, where it says nothing, its first bytes. With
-// `speakers_in_folders` the name of the folder that a recording is in is its speaker's. Listed
+// `speakers_in_folders` the name of the folder that a recording is in is its speaker's. Folders
+// called train, dev, valid, validation, val or test at the top are the splits. Listed
 // with a problem are texts without a recording, a second recording of the same name, and what is no
 // file. Files that are neither are told to `findings`, where it is given.
 std::vector<ListedUtterance> list_folder(const std::string& folder,
@@ -60,13 +63,14 @@ std::vector<ListedUtterance> list_folder(const std::string& folder,
 // Images of text lines at any depth, each with its text beside it: a.png and a.gt.txt, or a.txt.
 // The image may be called a.nrm.png or a.bin.png, as other programs call what they have normalised
 // or made black and white; of several for one text the plain one is taken. Folders called train,
-// dev, valid, val or test at the top are the splits. A text without an image is listed with the
-// image that is missing, or the picture of another format (a.webp) that is there instead.
+// dev, valid, validation, val or test at the top are the splits. A text without an image is listed
+// with the image that is missing, or the picture of another format (a.webp) that is there instead.
 //
 // And the lines of pages, PAGE-XML and ALTO files (engine/page/page_file.h) at any depth; each is
 // called by its page and its id, "book/0001.xml:l17". The image of a page is no line. What cannot
-// be read of a page, or of one of its lines, is listed with the problem.
-std::vector<ListedUtterance> list_lines(const std::string& folder);
+// be read of a page, or of one of its lines, is listed with the problem; so is a line that another
+// file, or another place in it, describes as well (page_images.h).
+std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* choice = nullptr);
 
 // LibriSpeech: SPEAKER/CHAPTER/SPEAKER-CHAPTER.trans.txt, "SPEAKER-CHAPTER-0001 TEXT" for each
 // SPEAKER-CHAPTER-0001.flac beside it. Below folders called train…, dev… or test… these are the

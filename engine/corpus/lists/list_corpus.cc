@@ -12,6 +12,7 @@
 #include <set>
 
 #include "engine/corpus/corpus_folder.h"
+#include "engine/corpus/lists/division.h"
 #include "engine/corpus/lists/examine_sound.h"
 #include "engine/corpus/lists/list_files.h"
 #include "engine/corpus/lists/list_passes.h"
@@ -19,7 +20,9 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/bandwidth.h"
 #include "engine/data/audio/sound_format.h"
+#include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
+#include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/random.h"
 #include "engine/data/image/image.h"
 #include "engine/io/json.h"
@@ -75,10 +78,14 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
       u.columns > most_columns * std::max<int64_t>(characters, 4)) {
     return Flaw{Finding::too_wide, str(at_height, ", for a text of ", characters, " characters")};
   }
-  if (u.region.is_whole()) {
-    const std::string warning = page_warning(image, line, u.file.path);
-    if (!warning.empty()) u.notes.push_back({Finding::page_as_line, warning});
-  }
+  u.is_light = is_light_on_dark(image);
+  if (u.is_light)
+    u.notes.push_back({Finding::light_ink, called(u) + ": its ink is lighter than its paper"});
+  if (!u.region.is_whole()) return std::nullopt;
+  const std::string page = page_warning(image, line, u.file.path);
+  const std::string pictures = pictures_warning(images.pages(u.file), u.file.path);
+  if (!page.empty()) u.notes.push_back({Finding::page_as_line, page});
+  if (!pictures.empty()) u.notes.push_back({Finding::several_pictures, pictures});
   return std::nullopt;
 }
 
@@ -184,6 +191,8 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
     replacements.look_at(originals);
     for (size_t i = 0; i < count; ++i) {
       ListedUtterance& u = list[begin + i];
+      for (const ListedUtterance::Note& note : u.notes)
+        summary.findings.add(note.finding, u.where, note.what);
       if (originals[i]) texts.add(*originals[i], u.where.empty() ? called(u) : u.where);
       if (!flaws[i]) flaws[i] = doubles.look_at(u, list, kept);
       if (flaws[i]) {
@@ -191,8 +200,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
         u = {};
         continue;
       }
-      for (const ListedUtterance::Note& note : u.notes)
-        summary.findings.add(note.finding, u.where, note.what);
+      summary.light += u.is_light;
       u.notes = {};
       if (&list[kept] != &u) list[kept] = std::move(u);
       ++kept;
@@ -221,96 +229,6 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
   fail_input("of ", summary.listed, " ", noun, "s ", text, end);
 }
 
-size_t share_of(double share, size_t all) {
-  const auto wanted = static_cast<size_t>(std::llround(share * static_cast<double>(all)));
-  return share > 0 && all >= 3 ? std::max<size_t>(wanted, 1) : wanted;
-}
-
-// What utterances have in common that a model should not know from its training: who speaks, or the
-// book that lines are from.
-const std::string& group_of(const ListedUtterance& u) {
-  return u.kind == InputKind::image ? u.folder : u.speaker;
-}
-
-// Groups of utterances that belong together: those of a speaker, or each for itself.
-using Groups = std::map<std::string, std::vector<ListedUtterance*>>;
-
-// Gives whole groups to test and dev until their shares are reached. Whether both got some, if they
-// are wanted.
-bool deal(const Groups& groups, size_t all, const PrepareListOptions& o) {
-  std::vector<std::pair<uint64_t, const std::vector<ListedUtterance*>*>> order;
-  for (const auto& [name, members] : groups) order.emplace_back(draw(o.seed, name), &members);
-  std::sort(order.begin(), order.end());
-  const size_t all_test = share_of(o.test, all), all_dev = share_of(o.dev, all);
-  size_t test = all_test, dev = all_dev, left = all;
-  for (const auto& [key, members] : order) {
-    // A group that is much larger than what is still wanted stays to train on.
-    const auto take = [&](size_t& wanted) {
-      if (wanted == 0 || members->size() > std::max<size_t>(2 * wanted, 1)) return false;
-      // Without something to train on, the rest is of no use.
-      if (members->size() >= left) return false;
-      left -= members->size();
-      wanted -= std::min(wanted, members->size());
-      return true;
-    };
-    const char* split = take(test) ? "test" : take(dev) ? "dev" : "train";
-    for (ListedUtterance* u : *members) u->split = split;
-  }
-  return (all_test == 0 || test < all_test) && (all_dev == 0 || dev < all_dev);
-}
-
-// How many characters of the paths name folders that all files are in.
-size_t common_folder(const std::vector<ListedUtterance>& list) {
-  std::string_view common = list.front().file.path;
-  const auto shorten = [&] { common = common.substr(0, common.rfind('/') + 1); };
-  shorten();
-  for (const ListedUtterance& u : list) {
-    while (!u.file.path.starts_with(common)) {
-      common.remove_suffix(1);
-      shorten();
-    }
-  }
-  return common.size();
-}
-
-// Says how.
-std::string divide(std::vector<ListedUtterance>& list, const PrepareListOptions& o) {
-  const bool given =
-      std::any_of(list.begin(), list.end(), [](const auto& u) { return !u.split.empty(); });
-  if (given) {
-    for (ListedUtterance& u : list) {
-      if (u.split.empty()) u.split = "train";
-    }
-    return "as the data are divided";
-  }
-  Groups together, pages, alone;
-  const size_t common = common_folder(list);
-  bool known = true, pages_known = true;
-  for (ListedUtterance& u : list) {
-    known = known && !group_of(u).empty();
-    pages_known = pages_known && !u.page.empty();
-    together[group_of(u)].push_back(&u);
-    pages[u.page].push_back(&u);
-    // Wherever the data lie, the draw is the same.
-    FilePart file = u.file;
-    file.path.erase(0, common);
-    alone[str(u.id, " ", u.offset, " ", file.name())].push_back(&u);
-  }
-  const bool images = list.front().kind == InputKind::image;
-  constexpr size_t enough = 4;
-  if (known && together.size() >= enough && deal(together, list.size(), o)) {
-    return images ? "by folder: none is in two parts" : "by speaker: nobody is in two parts";
-  }
-  if (pages_known && pages.size() >= enough && deal(pages, list.size(), o)) {
-    return "by page: none is in two parts";
-  }
-  deal(alone, list.size(), o);
-  const char* how = images ? "by line, drawn with the seed" : "by utterance, drawn with the seed";
-  if (!known) return how;
-  return str(how, " (", together.size(), images ? " folder" : " speaker",
-             together.size() == 1 ? " is" : "s are", " too few for parts of these shares)");
-}
-
 std::string written_path(const std::string& path, const fs::path& out) {
   const fs::path around = out.parent_path();
   const fs::path relative = fs::path(path).lexically_relative(out);
@@ -335,7 +253,7 @@ DataSummary::Part part_of(const std::string& name, const std::vector<const Liste
     part.characters += static_cast<int64_t>(code_points(u->text).size());
     part.length += length_of(*u);
     lengths.push_back(length_of(*u));
-    if (!group_of(*u).empty()) groups.insert(group_of(*u));
+    if (!corpus::group_of(*u).empty()) groups.insert(corpus::group_of(*u));
   }
   part.groups = static_cast<int64_t>(groups.size());
   std::sort(lengths.begin(), lengths.end());
@@ -458,7 +376,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
                         ? 0
                         : std::min<int64_t>(summary.listed, static_cast<int64_t>(Drawn::most));
   count_rates(list, summary);
-  summary.division = divide(list, o);
+  summary.division = corpus::divide(list, {o.dev, o.test, o.seed});
   if (o.salvage) write_salvaged(list, folder, o.threads);
   if (o.cut) cut_lines(list, *readers.images, folder, o.threads);
   for (const char* name : {"train", "dev", "test"}) {

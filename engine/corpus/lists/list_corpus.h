@@ -28,7 +28,8 @@ struct PrepareListOptions {
   std::string out;
   // Shares of the utterances to validate and to test with, where the list does not say. Speakers,
   // and the folders of images, are kept apart when there are four or more and all are known; pages,
-  // where that is not so; otherwise utterances are drawn.
+  // where that is not so; otherwise utterances are drawn. Lines on the image of one page are in one
+  // part in any case, whatever files describe it.
   double dev = 0.05, test = 0.05;
   uint64_t seed = 1;
   TextRules text;
@@ -59,6 +60,7 @@ struct DataSummary {
   corpus::Findings findings;
   std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
   TextFindings texts;
+  int64_t light = 0;                 // lines in light ink on darker paper, of those that are used
   int64_t listed = 0, decoded = 0;   // entries; how many of them at most were decoded
   std::map<int32_t, int64_t> rates;  // of the recordings that are used, Hz
   int32_t fitting_rate = 0;          // for features.rate: what nearly all of them reach

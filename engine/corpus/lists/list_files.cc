@@ -1,6 +1,7 @@
 #include "engine/corpus/lists/list_files.h"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "engine/corpus/lists/read_text.h"
@@ -110,6 +111,15 @@ void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtte
                 : other.kind == NotWalked::Kind::no_file     ? Finding::no_file
                                                              : Finding::unreadable;
   }
+}
+
+std::string split_of(const fs::path& file, const fs::path& root) {
+  const fs::path below = file.parent_path().lexically_relative(root);
+  if (below.empty()) return {};
+  std::string name = below.begin()->string();
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (name == "train" || name == "dev" || name == "test") return name;
+  return name == "valid" || name == "validation" || name == "val" ? "dev" : "";
 }
 
 std::string trimmed(std::string_view text) {

@@ -40,6 +40,10 @@ void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtte
 // Throws InputError once a signal has come: for work that takes long.
 void stop_if_asked();
 
+// The split that the topmost folder of a file below `root` is called by: "train", "dev" or "test";
+// empty: it is called otherwise. Only the bare word counts, in capitals or not.
+std::string split_of(const std::filesystem::path& file, const std::filesystem::path& root);
+
 // Without blanks and line breaks around it.
 std::string trimmed(std::string_view text);
 

@@ -6,6 +6,7 @@
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
+#include "engine/corpus/lists/page_images.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/page/page_file.h"
@@ -47,17 +48,11 @@ std::pair<std::string, size_t> name_and_kind(const fs::path& image) {
   return {name, 0};
 }
 
-// Whether a folder says what it is for. Books have names of all kinds: only the bare word counts.
-std::string split_called(const std::string& name) {
-  if (name == "train" || name == "dev" || name == "test") return name;
-  return name == "valid" || name == "val" ? "dev" : "";
-}
-
 // The folder, and the split that its name may be.
 void set_folder(ListedUtterance& u, const fs::path& file, const fs::path& root) {
   fs::path below = file.parent_path().lexically_relative(root);
   if (below == ".") below.clear();
-  if (!below.empty()) u.split = split_called(below.begin()->string());
+  u.split = split_of(file, root);
   u.folder = below.string();
 }
 
@@ -76,8 +71,10 @@ void add_page(const fs::path& file, const fs::path& root, std::vector<ListedUtte
     return;
   }
   u.file.path = page.image;
+  if (!page.warning.empty()) u.notes.push_back({Finding::page_image, page.warning});
   for (PageLine& line : page.lines) {
     list.push_back(u);
+    u.notes.clear();  // of the whole page, once
     ListedUtterance& added = list.back();
     added.id = u.page + ":" + line.id;
     if (!line.problem.empty()) added.problem = str(name_of(page, line), ": ", line.problem);
@@ -89,36 +86,47 @@ void add_page(const fs::path& file, const fs::path& root, std::vector<ListedUtte
 
 }  // namespace
 
-std::vector<ListedUtterance> list_lines(const std::string& folder) {
+std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* choice) {
   const fs::path root = existing_folder(folder);
   std::vector<ListedUtterance> list;
-  for (const fs::path& file : files_below(root, [](const fs::path& p) {
-         return p.extension() == ".xml" && is_page_file(p.string());
+  const auto is_chosen = [&](const fs::path& p) {
+    return !choice || choice->takes(p.lexically_relative(root).string());
+  };
+  for (const fs::path& file : files_below(root, [&](const fs::path& p) {
+         return p.extension() == ".xml" && is_page_file(p.string()) && is_chosen(p);
        })) {
     add_page(file, root, list);
   }
+  mark_doubles(list);
   std::set<std::string> images_of_pages;
   for (const ListedUtterance& u : list) images_of_pages.insert(u.file.path);
   std::map<std::string, Candidate> found;
   std::map<std::string, fs::path> others;
   bool has_true_texts = false;
-  std::vector<std::string> pages;
-  for (const fs::path& file : files_below(root, [](const fs::path& p) {
+  std::vector<std::string> pages, unwanted;
+  for (const fs::path& file : files_below(root, [&](const fs::path& p) {
          return is_image_name(p.string()) || p.string().ends_with(text_ending) ||
                 is_other_picture_name(p);
        })) {
+    // What the image of a page is called nobody chooses by.
+    if (images_of_pages.contains(file.string())) {
+      pages.push_back(name_and_kind(file).first);
+      continue;
+    }
+    const bool is_wanted = is_chosen(file);
     if (is_other_picture_name(file)) {
-      others.try_emplace(name_and_kind(file).first, file);
+      if (is_wanted) others.try_emplace(name_and_kind(file).first, file);
       continue;
     }
     if (!is_image_name(file.string())) {
       has_true_texts = true;
-      found.try_emplace(file.string().substr(0, file.string().size() - text_ending.size()));
+      if (is_wanted)
+        found.try_emplace(file.string().substr(0, file.string().size() - text_ending.size()));
       continue;
     }
     const auto [name, kind] = name_and_kind(file);
-    if (images_of_pages.contains(file.string())) {
-      pages.push_back(name);
+    if (!is_wanted) {
+      unwanted.push_back(name);
       continue;
     }
     Candidate& candidate = found[name];
@@ -126,6 +134,11 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
   }
   // A text beside the image of a page is the page's.
   for (const std::string& name : pages) found.erase(name);
+  // Nor is one beside an image that is not wanted a text without an image.
+  for (const std::string& name : unwanted) {
+    const auto text = found.find(name);
+    if (text != found.end() && text->second.image.empty()) found.erase(text);
+  }
   // Beside texts called .gt.txt, a .txt is what some program has read.
   const std::string ending(has_true_texts ? text_ending : ".txt");
   for (const auto& [name, file] : others) {
@@ -146,7 +159,8 @@ std::vector<ListedUtterance> list_lines(const std::string& folder) {
   if (list.empty()) {
     fail_input(
         folder,
-        ": holds neither images (.png, .jpg, .tif, .pgm, ...) nor pages (PAGE-XML or ALTO, .xml)");
+        ": holds neither images (.png, .jpg, .tif, .pgm, ...) nor pages (PAGE-XML or ALTO, .xml)",
+        choice && choice->passed_over > 0 ? " that --only and --exclude leave" : "");
   }
   return list;
 }
