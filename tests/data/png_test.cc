@@ -183,9 +183,9 @@ TEST_CASE("a colour that a PNG calls transparent is paper", "[image][png]") {
     CHECK(pixels_of(png_of(grey, PNG_COLOR_TYPE_GRAY, interlaced, with_colour({0, 0, 0, 0, 5}))) ==
           Pixels{0, 255, 170, 255});
     // Two samples that are one in 8 bits: the first alone is transparent.
-    const Picture wide{2, 1, 16, 1, {0x1000, 0x1001}};
+    const Picture wide{2, 1, 16, 1, {0x5000, 0x5001}};
     CHECK(pixels_of(png_of(wide, PNG_COLOR_TYPE_GRAY, interlaced,
-                           with_colour({0, 0, 0, 0, 0x1000}))) == Pixels{255, 16});
+                           with_colour({0, 0, 0, 0, 0x5000}))) == Pixels{255, 80});
     const Picture rgb{2, 1, 8, 3, {200, 0, 0, 0, 200, 0}};
     CHECK(pixels_of(png_of(rgb, PNG_COLOR_TYPE_RGB, interlaced, with_colour({0, 200, 0, 0, 0}))) ==
           Pixels{255, 117});

@@ -10,8 +10,11 @@
 
 namespace rondo {
 
+enum class Orientation : uint8_t;  // orientation.h
+
 struct ImageInfo {
-  int32_t width = 0, height = 0;  // pixels
+  int32_t width = 0, height = 0;  // pixels, of the image as it is shown
+  Orientation orientation{1};     // of the file's rows
 };
 
 struct GreyImage {
@@ -38,6 +41,8 @@ class ImageReader {
   virtual ~ImageReader() = default;
   // Reads the header alone, where the format has one. Throws InputError, naming the file.
   virtual ImageInfo info(const FilePart& file) const = 0;
+  // How many pictures the file holds, of which the first is read.
+  virtual int32_t pages(const FilePart&) const { return 1; }
   // Decoded; colours become their luminance. Throws InputError, naming the file.
   virtual GreyImage read(const FilePart& file) const = 0;
   // The same of an image that will be asked for again, such as a page, line by line. Who can keep

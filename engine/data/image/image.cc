@@ -50,6 +50,9 @@ std::string read_image_file(const FilePart& file) {
   return data::read_regular_file(file);
 }
 
+// Whether files of this kind may.
+bool has_pages(Bytes start) { return is_tiff(start) || is_pnm(start); }
+
 Bytes bytes_of(const std::string& content) { return std::as_bytes(std::span(content)); }
 
 }  // namespace
@@ -57,6 +60,11 @@ Bytes bytes_of(const std::string& content) { return std::as_bytes(std::span(cont
 
 ImageInfo image_info(std::span<const std::byte> bytes, const std::string& name) {
   return image::format_of(bytes, name).info(bytes, name);
+}
+
+int32_t image_pages(std::span<const std::byte> bytes) {
+  if (image::is_tiff(bytes)) return image::tiff_pages(bytes);
+  return image::is_pnm(bytes) ? image::pnm_pages(bytes) : 1;
 }
 
 GreyImage decode_image(std::span<const std::byte> bytes, const std::string& name) {
@@ -80,12 +88,24 @@ ImageInfo ImageFileReader::info(const FilePart& file) const {
   return image_info(image::bytes_of(image::read_image_file(file)), file.name());
 }
 
+int32_t ImageFileReader::pages(const FilePart& file) const {
+  const std::string start = data::read_file_start(file, 8);
+  if (!image::has_pages(image::bytes_of(start))) return 1;
+  return image_pages(image::bytes_of(image::read_image_file(file)));
+}
+
 GreyImage ImageFileReader::read(const FilePart& file) const {
   return decode_image(image::bytes_of(image::read_image_file(file)), file.name());
 }
 
 std::shared_ptr<const GreyImage> ImageFileReader::read_page(const FilePart& file) const {
   return kept_->get(file.name(), [&] { return read(file); });
+}
+
+std::string pictures_warning(int32_t pictures, const std::string& name) {
+  if (pictures < 2) return {};
+  return str(name, ": holds ", pictures,
+             " pictures, of which the first is read; write each into a ", "file of its own");
 }
 
 bool is_image_name(std::string_view path) {

@@ -1,9 +1,13 @@
 // Decoding and writing image files: PNG by libpng, JPEG by libjpeg, TIFF by libtiff, and PBM, PGM
 // and PPM (netpbm's formats), which are read here.
 //
-// What a file is, its first bytes say, not its name. Of a TIFF the first page is read. Colours
-// become their luminance (ITU-R BT.601), what is transparent shows white paper, 16 bits become 8.
-// Samples are taken as the file has them, without regard to its gamma, colour profile or EXIF data.
+// What a file is, its first bytes say, not its name. Of a TIFF the first page is read, of netpbm's
+// files the first picture. Colours become their luminance (ITU-R BT.601), what is transparent shows
+// white paper, 16 bits become 8: of a picture none of whose samples reaches a quarter of white, as
+// cameras and scanners of 8 to 14 bits write them, white is the largest number of its bits.
+// An image is turned and mirrored as it is to be shown, which JPEG and PNG say in EXIF data and
+// TIFF in a tag (orientation.h). Otherwise samples are taken as the file has them, without regard
+// to its gamma or colour profile.
 //
 // Errors: InputError, one sentence that names the file, for one that is missing, unreadable, empty,
 // truncated, damaged or no image, and for one of more than `most_image_pixels`, whatever it takes
@@ -41,6 +45,7 @@ class ImageFileReader final : public ImageReader {
   ~ImageFileReader() override;
 
   ImageInfo info(const FilePart& file) const override;
+  int32_t pages(const FilePart& file) const override;
   GreyImage read(const FilePart& file) const override;
   // Decoded once while it is among the pages that are kept. A file that has changed since is not
   // noticed.
@@ -52,7 +57,11 @@ class ImageFileReader final : public ImageReader {
 
 // The same from memory (standard input, a test); `name` stands for the file in messages.
 ImageInfo image_info(std::span<const std::byte> bytes, const std::string& name);
+int32_t image_pages(std::span<const std::byte> bytes);  // at least 1
 GreyImage decode_image(std::span<const std::byte> bytes, const std::string& name);
+
+// Where a file holds several pictures: a sentence that says so. Else empty.
+std::string pictures_warning(int32_t pictures, const std::string& name);
 
 // Whether a file is called like an image (.png, .jpg, .jpeg, .tif, .tiff, .pbm, .pgm, .ppm, .pnm,
 // in either case): for choosing among the files of a folder.

@@ -23,6 +23,7 @@ class InkScale {
  public:
   InkScale(const Greys& greys, Ink ink, bool contrast);
   float operator()(float grey) const;
+  bool is_light() const { return light_; }
   // The grey that is nothing.
   float paper() const { return light_ ? 255 - paper_ : paper_; }
 

@@ -5,6 +5,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "engine/data/image/decoders.h"
@@ -12,6 +14,8 @@
 
 namespace rondo::image {
 namespace {
+
+constexpr int exif_marker = JPEG_APP0 + 1;
 
 struct Errors {
   jpeg_error_mgr manager;  // the first member: libjpeg knows this alone
@@ -66,6 +70,8 @@ bool read_header(Jpeg& jpeg, Bytes bytes) {
   jpeg_create_decompress(&jpeg.state);
   jpeg.state.progress = &jpeg.progress;
   jpeg_mem_src(&jpeg.state, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  constexpr unsigned whole_marker = 0xffff;
+  jpeg_save_markers(&jpeg.state, exif_marker, whole_marker);
   jpeg_read_header(&jpeg.state, TRUE);
   return true;
 }
@@ -100,9 +106,22 @@ bool read_pixels(Jpeg& jpeg, GreyImage& out, JSAMPLE* inks) {
   return true;
 }
 
+// Of the first EXIF data; a marker of the same number may hold other things.
+Orientation orientation_of(const Jpeg& jpeg) {
+  for (jpeg_saved_marker_ptr m = jpeg.state.marker_list; m; m = m->next) {
+    const Bytes data(reinterpret_cast<const std::byte*>(m->data), m->data_length);
+    if (m->marker == exif_marker && data.size() > 4 && std::memcmp(data.data(), "Exif", 4) == 0)
+      return image::orientation_of(data);
+  }
+  return Orientation::top_left;
+}
+
+// As it is stored.
 ImageInfo begin(Jpeg& jpeg, Bytes bytes, const std::string& name) {
   if (!read_header(jpeg, bytes)) jpeg.fail(name);
-  return require_image_size(jpeg.state.image_width, jpeg.state.image_height, name);
+  ImageInfo info = require_image_size(jpeg.state.image_width, jpeg.state.image_height, name);
+  info.orientation = orientation_of(jpeg);
+  return info;
 }
 
 }  // namespace
@@ -114,7 +133,8 @@ bool is_jpeg(Bytes start) {
 
 ImageInfo jpeg_info(Bytes bytes, const std::string& name) {
   Jpeg jpeg;
-  return begin(jpeg, bytes, name);
+  const ImageInfo info = begin(jpeg, bytes, name);
+  return with_sides_of(info, info.orientation);
 }
 
 GreyImage decode_jpeg(Bytes bytes, const std::string& name) {
@@ -124,7 +144,7 @@ GreyImage decode_jpeg(Bytes bytes, const std::string& name) {
   std::vector<JSAMPLE> inks;
   if (is_of_printers_colours(jpeg)) inks.resize(size_t{4} * static_cast<size_t>(size.width));
   if (!read_pixels(jpeg, out, inks.empty() ? nullptr : inks.data())) jpeg.fail(name);
-  return out;
+  return shown(std::move(out), size.orientation);
 }
 
 }  // namespace rondo::image

@@ -177,6 +177,12 @@ bool is_blank(const GreyImage& image) {
   return image::level(h, 0.99) - image::level(h, 0.01) < image::least_contrast / 2;
 }
 
+bool is_light_on_dark(const GreyImage& image) {
+  image::Greys greys{};
+  for (const uint8_t v : image.pixels) ++greys[v];
+  return image::InkScale(greys, Ink::automatic, true).is_light();
+}
+
 int32_t count_lines(const GreyImage& image, const LineConfig& config) {
   constexpr int32_t strips = 4, page = 5;
   if (is_blank(image) || std::min(image.width, image.height) < page * least_band) return 0;

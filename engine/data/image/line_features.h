@@ -60,6 +60,9 @@ ImageInfo turned(ImageInfo size, LineDirection direction);
 // Whether there is nothing on it: its darkest and its lightest hundredth are as good as one grey.
 bool is_blank(const GreyImage& image);
 
+// Whether light ink stands on darker paper, as far as the image tells: `automatic` ink is light.
+bool is_light_on_dark(const GreyImage& image);
+
 // How many lines of writing stand below each other on what was given as one; 0 where fewer than
 // five do. It may see fewer than there are. Bands of ink between rows with far less are counted in
 // each of four strips side by side, so that pages may slant a little and have columns and ragged

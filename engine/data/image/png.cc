@@ -9,6 +9,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "engine/data/image/decoders.h"
@@ -64,12 +65,12 @@ bool read_header(Png& png) {
   return true;
 }
 
-// Samples of 8 bits, without a palette: grey or RGB, and behind them the opacity if there is any.
+// Samples of 8 or 16 bits, without a palette: grey or RGB, and behind them the opacity if there is
+// any.
 // `passes` are those that an interlaced picture takes.
 bool set_format(Png& png, int& passes) {
   if (setjmp(png.out)) return false;
   png_set_expand(png.state);
-  png_set_scale_16(png.state);
   passes = png_set_interlace_handling(png.state);
   png_read_update_info(png.state, png.info);
   return true;
@@ -92,10 +93,47 @@ void make_grey(const uint8_t* samples, int channels, uint8_t* grey, int32_t widt
   }
 }
 
+// Of 16 bits in the file's order.
+uint32_t sample_of_16_bits(const uint8_t* bytes) { return uint32_t{bytes[0]} << 8 | bytes[1]; }
+
+// The largest sample that is no opacity.
+uint32_t largest_sample(const std::vector<uint8_t>& samples, int channels) {
+  const auto colours = static_cast<size_t>(channels - (channels % 2 == 0));
+  uint32_t largest = 0;
+  for (size_t i = 0, channel = 0; i + 1 < samples.size(); i += 2) {
+    if (channel < colours) largest = std::max(largest, sample_of_16_bits(&samples[i]));
+    if (++channel == static_cast<size_t>(channels)) channel = 0;
+  }
+  return largest;
+}
+
+// The row's samples of 16 bits as 8, in their place.
+void narrow_row(uint8_t* row, int channels, uint32_t white, int32_t width) {
+  const int colours = channels - (channels % 2 == 0);
+  const uint8_t* from = row;
+  for (int32_t x = 0; x < width; ++x) {
+    for (int c = 0; c < channels; ++c, from += 2)
+      *row++ = grey_of(sample_of_16_bits(from), c < colours ? white : 65535);
+  }
+}
+
+Orientation orientation_of(const Png& png) {
+#ifdef PNG_eXIf_SUPPORTED
+  png_uint_32 count = 0;
+  png_bytep exif = nullptr;
+  if (png_get_eXIf_1(png.state, png.info, &count, &exif) && exif)
+    return image::orientation_of(Bytes(reinterpret_cast<const std::byte*>(exif), count));
+#endif
+  return Orientation::top_left;
+}
+
+// As it is stored.
 ImageInfo begin(Png& png, const std::string& name) {
   if (!read_header(png)) png.fail(name);
-  return require_image_size(png_get_image_width(png.state, png.info),
-                            png_get_image_height(png.state, png.info), name);
+  ImageInfo info = require_image_size(png_get_image_width(png.state, png.info),
+                                      png_get_image_height(png.state, png.info), name);
+  info.orientation = orientation_of(png);
+  return info;
 }
 
 }  // namespace
@@ -107,7 +145,8 @@ bool is_png(Bytes start) {
 
 ImageInfo png_info(Bytes bytes, const std::string& name) {
   Png png(bytes);
-  return begin(png, name);
+  const ImageInfo info = begin(png, name);
+  return with_sides_of(info, info.orientation);
 }
 
 GreyImage decode_png(Bytes bytes, const std::string& name) {
@@ -118,17 +157,27 @@ GreyImage decode_png(Bytes bytes, const std::string& name) {
   if (!set_format(png, passes)) png.fail(name);
   const int channels = png_get_channels(png.state, png.info);
   const size_t row_bytes = png_get_rowbytes(png.state, png.info);
-  // Each pass adds to the rows of those before it: then all rows are kept, else one.
-  const bool keeps_rows = passes > 1;
+  const bool is_wide = png_get_bit_depth(png.state, png.info) == 16;
+  // Each pass adds to the rows of those before it, and what is white in 16 bits is known at the
+  // end: then all rows are kept, else one.
+  const bool keeps_rows = passes > 1 || is_wide;
   std::vector<uint8_t> samples(row_bytes * (keeps_rows ? static_cast<size_t>(size.height) : 1));
   for (int pass = 1; pass <= passes; ++pass) {
     for (int32_t y = 0; y < size.height; ++y) {
       uint8_t* row = samples.data() + (keeps_rows ? static_cast<size_t>(y) * row_bytes : 0);
       if (!read_row(png, row)) png.fail(name);
-      if (pass == passes) make_grey(row, channels, out.row(y), size.width);
+      if (pass == passes && !is_wide) make_grey(row, channels, out.row(y), size.width);
     }
   }
-  return out;
+  if (is_wide) {
+    const uint32_t white = white_of_16_bits(largest_sample(samples, channels));
+    for (int32_t y = 0; y < size.height; ++y) {
+      uint8_t* row = samples.data() + static_cast<size_t>(y) * row_bytes;
+      narrow_row(row, channels, white, size.width);
+      make_grey(row, channels, out.row(y), size.width);
+    }
+  }
+  return shown(std::move(out), size.orientation);
 }
 
 }  // namespace image

@@ -18,6 +18,8 @@ class Reader {
 
   ImageInfo header();
   GreyImage pixels();
+  // Pictures from here on, as far as their headers tell: of plain ones the first alone.
+  int32_t count();
 
  private:
   [[noreturn]] void fail_truncated() const {
@@ -57,12 +59,10 @@ class Reader {
     const uint32_t high = byte();
     return most_ > 255 ? high << 8 | byte() : high;
   }
-  uint8_t grey(uint32_t sample) const {
-    return static_cast<uint8_t>((std::min(sample, most_) * 255 + most_ / 2) / most_);
-  }
   bool is_plain() const { return kind_ <= '3'; }
   bool is_bitmap() const { return kind_ == '1' || kind_ == '4'; }
   bool is_colour() const { return kind_ == '3' || kind_ == '6'; }
+  uint64_t raster_bytes() const;
   void require_bytes() const;
   void raw_bits(GreyImage& out);
 
@@ -93,13 +93,29 @@ ImageInfo Reader::header() {
   return size_;
 }
 
-// Before memory is taken for the pixels. A plain sample takes a byte at least.
-void Reader::require_bytes() const {
+// At least: a plain sample takes a byte or more.
+uint64_t Reader::raster_bytes() const {
   const auto width = static_cast<uint64_t>(size_.width);
   uint64_t row = width * (is_colour() ? 3 : 1);
   if (kind_ == '4') row = (width + 7) / 8;
   if (!is_plain() && !is_bitmap() && most_ > 255) row *= 2;
-  const uint64_t needed = row * static_cast<uint64_t>(size_.height), have = text_.size() - at_;
+  return row * static_cast<uint64_t>(size_.height);
+}
+
+int32_t Reader::count() {
+  int32_t pictures = 0;
+  for (;;) {
+    header();
+    ++pictures;
+    if (is_plain() || text_.size() - at_ <= raster_bytes()) return pictures;
+    text_.remove_prefix(at_ + raster_bytes());
+    if (!is_pnm(std::as_bytes(std::span(text_)))) return pictures;
+  }
+}
+
+// Before memory is taken for the pixels.
+void Reader::require_bytes() const {
+  const uint64_t needed = raster_bytes(), have = text_.size() - at_;
   if (have >= needed) return;
   fail_input(name_, ": is truncated: ", size_.width, " x ", size_.height, " pixels take ", needed,
              " bytes, it has ", have);
@@ -122,7 +138,17 @@ GreyImage Reader::pixels() {
     raw_bits(out);
     return out;
   }
-  const auto sample = [&] { return grey(is_plain() ? number("a sample") : raw_sample()); };
+  const auto read = [&] { return is_plain() ? number("a sample") : raw_sample(); };
+  uint32_t white = most_;
+  if (most_ == 65535) {
+    // Whoever has fewer bits ought to say so in the header, and often does not.
+    const size_t begin = at_, count = out.pixels.size() * (is_colour() ? 3 : 1);
+    uint32_t largest = 0;
+    for (size_t i = 0; i < count; ++i) largest = std::max(largest, read());
+    white = white_of_16_bits(largest);
+    at_ = begin;
+  }
+  const auto sample = [&] { return grey_of(read(), white); };
   for (uint8_t& pixel : out.pixels) {
     if (kind_ == '1') {
       pixel = plain_bit() ? 0 : 255;
@@ -145,6 +171,18 @@ bool is_pnm(Bytes start) {
 }
 
 ImageInfo pnm_info(Bytes bytes, const std::string& name) { return Reader(bytes, name).header(); }
+
+int32_t pnm_pages(Bytes bytes) {
+  const std::string name;
+  Reader reader(bytes, name);
+  int32_t pictures = 1;
+  try {
+    pictures = reader.count();
+  } catch (const InputError&) {
+    // What is behind the first picture is none.
+  }
+  return pictures;
+}
 
 GreyImage decode_pnm(Bytes bytes, const std::string& name) {
   Reader reader(bytes, name);

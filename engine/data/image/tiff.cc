@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/image.h"
@@ -84,7 +86,87 @@ ImageInfo size_of(TIFF* tiff, const Source& source, const std::string& name) {
       !TIFFGetField(tiff, TIFFTAG_IMAGELENGTH, &height)) {
     fail(source, name);
   }
-  return require_image_size(width, height, name);
+  uint16_t orientation = ORIENTATION_TOPLEFT;
+  TIFFGetFieldDefaulted(tiff, TIFFTAG_ORIENTATION, &orientation);
+  ImageInfo size = require_image_size(width, height, name);
+  size.orientation = orientation_of(orientation);
+  return size;
+}
+
+// What libtiff makes of the pixels on their way to a raster of colours.
+class Raster {
+ public:
+  Raster(TIFF* tiff, Source& source, const std::string& name);
+  ~Raster() { TIFFRGBAImageEnd(&image_); }
+  Raster(const Raster&) = delete;
+  Raster& operator=(const Raster&) = delete;
+
+  // The raster holds samples of 16 bits, not colours.
+  bool has_wide_greys() const { return image_.put.contig == put_wide_greys; }
+  bool is_inverted() const { return image_.photometric == PHOTOMETRIC_MINISWHITE; }
+  // Of colours of 16 bits, which the raster has in 8.
+  bool was_wide() const { return image_.bitspersample == 16; }
+  void set_white(uint32_t white) {
+    for (uint32_t i = 0; image_.Bitdepth16To8 && i < 65536; ++i)
+      image_.Bitdepth16To8[i] = grey_of(i, white);
+  }
+  // False: the source has the message.
+  bool read(std::vector<uint32_t>& pixels) {
+    return TIFFRGBAImageGet(&image_, pixels.data(), image_.width, image_.height) != 0;
+  }
+
+ private:
+  // libtiff itself takes the upper byte of each.
+  static void put_wide_greys(TIFFRGBAImage* image, uint32_t* to, uint32_t, uint32_t, uint32_t width,
+                             uint32_t height, int32_t from_skew, int32_t to_skew,
+                             unsigned char* from) {
+    const ptrdiff_t step = image->samplesperpixel;
+    const auto* samples = reinterpret_cast<const uint16_t*>(from);
+    for (uint32_t y = 0; y < height; ++y, to += to_skew, samples += from_skew * step) {
+      for (uint32_t x = 0; x < width; ++x, samples += step) *to++ = *samples;
+    }
+  }
+
+  TIFFRGBAImage image_{};
+};
+
+Raster::Raster(TIFF* tiff, Source& source, const std::string& name) {
+  char message[1024] = "";
+  constexpr int stop_at_errors = 1;
+  if (!TIFFRGBAImageOK(tiff, message) ||
+      !TIFFRGBAImageBegin(&image_, tiff, stop_at_errors, message)) {
+    if (!source.message[0]) std::snprintf(source.message, sizeof source.message, "%.255s", message);
+    fail(source, name);
+  }
+  image_.req_orientation = image_.orientation;  // as it is stored
+  const bool is_grey =
+      image_.photometric == PHOTOMETRIC_MINISBLACK || image_.photometric == PHOTOMETRIC_MINISWHITE;
+  if (is_grey && image_.isContig && was_wide()) image_.put.contig = put_wide_greys;
+}
+
+// The largest of red, green and blue in 8 bits.
+uint32_t largest_of(const std::vector<uint32_t>& colours) {
+  uint32_t largest = 0;
+  for (const uint32_t c : colours)
+    largest = std::max({largest, TIFFGetR(c), TIFFGetG(c), TIFFGetB(c)});
+  return largest;
+}
+
+void make_grey(const std::vector<uint32_t>& colours, GreyImage& out) {
+  for (size_t i = 0; i < colours.size(); ++i) {
+    const uint32_t c = colours[i];
+    // libtiff has multiplied the colours by the opacity already.
+    const auto seen = [&](uint32_t sample) { return on_paper(sample, TIFFGetA(c)); };
+    out.pixels[i] = luminance(seen(TIFFGetR(c)), seen(TIFFGetG(c)), seen(TIFFGetB(c)));
+  }
+}
+
+void make_grey_of_wide(const std::vector<uint32_t>& samples, bool inverted, GreyImage& out) {
+  const uint32_t white = white_of_16_bits(*std::max_element(samples.begin(), samples.end()));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const uint8_t grey = grey_of(samples[i], white);
+    out.pixels[i] = inverted ? static_cast<uint8_t>(255 - grey) : grey;
+  }
 }
 
 }  // namespace
@@ -100,7 +182,21 @@ bool is_tiff(Bytes start) {
 ImageInfo tiff_info(Bytes bytes, const std::string& name) {
   Source source{bytes};
   const Tiff tiff = open(source, name);
-  return size_of(tiff.get(), source, name);
+  const ImageInfo size = size_of(tiff.get(), source, name);
+  return with_sides_of(size, size.orientation);
+}
+
+int32_t tiff_pages(Bytes bytes) {
+  Source source{bytes};
+  const Tiff tiff = open(source, "");
+  int32_t pages = 1;
+  while (TIFFReadDirectory(tiff.get())) {
+    // A smaller copy of a page, or what of it is transparent, is no page.
+    uint32_t kind = 0;
+    TIFFGetFieldDefaulted(tiff.get(), TIFFTAG_SUBFILETYPE, &kind);
+    pages += (kind & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) == 0;
+  }
+  return pages;
 }
 
 GreyImage decode_tiff(Bytes bytes, const std::string& name) {
@@ -109,19 +205,22 @@ GreyImage decode_tiff(Bytes bytes, const std::string& name) {
   const ImageInfo size = size_of(tiff.get(), source, name);
   GreyImage out(size.width, size.height);
   std::vector<uint32_t> colours(out.pixels.size());
-  constexpr int stop_at_errors = 1;
-  if (!TIFFReadRGBAImageOriented(tiff.get(), static_cast<uint32_t>(size.width),
-                                 static_cast<uint32_t>(size.height), colours.data(),
-                                 ORIENTATION_TOPLEFT, stop_at_errors)) {
-    fail(source, name);
+  Raster raster(tiff.get(), source, name);
+  if (!raster.read(colours)) fail(source, name);
+  if (raster.has_wide_greys()) {
+    make_grey_of_wide(colours, raster.is_inverted(), out);
+    return shown(std::move(out), size.orientation);
   }
-  for (size_t i = 0; i < colours.size(); ++i) {
-    const uint32_t c = colours[i];
-    // libtiff has multiplied the colours by the opacity already.
-    const auto shown = [&](uint32_t sample) { return on_paper(sample, TIFFGetA(c)); };
-    out.pixels[i] = luminance(shown(TIFFGetR(c)), shown(TIFFGetG(c)), shown(TIFFGetB(c)));
+  // At least what it was in 16 bits.
+  const auto largest =
+      static_cast<uint32_t>(std::max(257 * int64_t{largest_of(colours)} - 128, int64_t{0}));
+  const uint32_t white = white_of_16_bits(largest);
+  if (raster.was_wide() && white < 65535) {
+    raster.set_white(white);
+    if (!raster.read(colours)) fail(source, name);
   }
-  return out;
+  make_grey(colours, out);
+  return shown(std::move(out), size.orientation);
 }
 
 }  // namespace rondo::image
