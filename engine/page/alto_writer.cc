@@ -1,4 +1,5 @@
 // ALTO 4 (https://www.loc.gov/standards/alto/v4/), or the ALTO file that a page is from.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -6,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/data/image/orientation.h"
 #include "engine/page/page_writers.h"
 #include "engine/page/xml.h"
 #include "kernels/base/error.h"
@@ -18,7 +20,8 @@ class AltoText {
  public:
   AltoText(const PageFile& page, bool has_glyphs) : page_(page), has_glyphs_(has_glyphs) {}
 
-  void place(pugi::xml_node node, const ImageBox& b) const {
+  void place(pugi::xml_node node, const ImageBox& shown) const {
+    const ImageBox b = page_.is_as_stored ? as_stored(shown) : shown;
     const auto number = [](double value) {
       char text[32];
       std::snprintf(text, sizeof text, "%.6g", value);
@@ -55,6 +58,15 @@ class AltoText {
   }
 
  private:
+  ImageBox as_stored(const ImageBox& b) const {
+    const auto at = [&](int32_t x, int32_t y) {
+      return shown_at(x, y, page_.size.width, page_.size.height, inverse(page_.size.orientation));
+    };
+    const ShownPoint p = at(b.left, b.top), q = at(b.left + b.width, b.top + b.height);
+    return {static_cast<int32_t>(std::min(p.x, q.x)), static_cast<int32_t>(std::min(p.y, q.y)),
+            static_cast<int32_t>(std::abs(p.x - q.x)), static_cast<int32_t>(std::abs(p.y - q.y))};
+  }
+
   const PageFile& page_;
   bool has_glyphs_;
 };
@@ -108,6 +120,7 @@ std::string to_alto(const PageFile& page, std::span<const ReadLine> lines,
   if (!page.path.empty() && page.format == PageFormat::alto) return filled_in(page, lines);
   PageFile in_pixels = page;
   in_pixels.x_scale = in_pixels.y_scale = 1;
+  in_pixels.is_as_stored = false;
   const AltoText text(in_pixels, true);
   pugi::xml_document document;
   page::add_declaration(document);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "engine/page/xml.h"
 
@@ -112,10 +113,19 @@ std::optional<double> pitch_of(size_t line, const std::vector<size_t>& order, si
   return median(distances);
 }
 
-// What reaches no further up and down than the baseline is none of the line.
+// Whether a line runs up or down the page rather than along it.
+bool is_steep(const ImagePoint& begin, const ImagePoint& end) {
+  return std::abs(int64_t{end.y} - begin.y) > std::abs(int64_t{end.x} - begin.x);
+}
+
+// What reaches no further to either side of the baseline is none of the line.
 bool is_outlined(const ImageRegion& region) {
   if (region.corners.empty()) return false;
-  const ImageBox around = region.bounds(), line = ImageRegion{region.baseline}.bounds();
+  ImageBox around = region.bounds(), line = ImageRegion{region.baseline}.bounds();
+  if (is_steep(region.baseline.front(), region.baseline.back())) {
+    std::swap(around.left, around.top), std::swap(around.width, around.height);
+    std::swap(line.left, line.top), std::swap(line.width, line.height);
+  }
   constexpr int32_t rounding = 1;
   return around.top < line.top - rounding ||
          around.top + around.height > line.top + line.height + rounding;
@@ -152,10 +162,15 @@ void outline_baselines(std::vector<PageLine>& lines, ImageInfo image) {
   if (wanting.empty()) return;
   std::vector<size_t> order(known.size()), rank(known.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return steps[a].front().at.y + steps[a].back().at.y <
-           steps[b].front().at.y + steps[b].back().at.y;
-  });
+  // Those along the page by their height, then those that run up or down by their columns.
+  const auto place_of = [&](size_t i) {
+    const std::vector<ImagePoint>& line = lines[known[i]].region.baseline;
+    const ImagePoint &begin = line.front(), &end = line.back();
+    const bool steep = is_steep(begin, end);
+    return std::pair(steep, steep ? int64_t{begin.x} + end.x : int64_t{begin.y} + end.y);
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return place_of(a) < place_of(b); });
   for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = i;
   std::vector<std::optional<double>> pitches(known.size());
   std::vector<double> found;

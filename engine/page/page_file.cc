@@ -10,6 +10,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
+#include "engine/data/image/orientation.h"
 #include "engine/page/xml.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
@@ -67,8 +68,9 @@ std::string find_image(const PageFile& page) {
 
 bool is_page_file(const std::string& path) {
   if (path.size() < 4 || !path.ends_with(".xml")) return false;
-  constexpr size_t enough = 4096;  // for comments before the first element
-  const std::string start = data::read_file_start(path, enough);
+  constexpr size_t enough = 1 << 16;  // for comments and declarations before the first element
+  std::string start = data::read_file_start(path, enough);
+  std::erase(start, '\0');  // of UTF-16
   for (const char* root : {"<PcGts", ":PcGts", "<alto", ":alto"}) {
     if (start.find(root) != std::string::npos) return true;
   }
@@ -105,30 +107,60 @@ PageFile parse_page(std::string_view xml, const std::string& path) {
   return page;
 }
 
-void set_regions(PageFile& page, ImageInfo image) {
-  if (page.width > 0) {
-    page.x_scale = image.width / page.width;
-    page.y_scale = image.height / page.height;
-    constexpr double most_unlike = 0.02;  // pages and their images are rounded differently
-    if (!(std::abs(page.x_scale / page.y_scale - 1) <= most_unlike)) {
-      fail_input(page.path, ": its page is ", page.width, " x ", page.height, ", its image '",
-                 page.image, "' ", image.width, " x ", image.height,
-                 " pixels; expected the same shape");
-    }
-  } else if (!page.in_pixels) {
+namespace {
+
+// Whether an image of this shape is that of the page; sets the scales if so.
+bool fits(PageFile& page, double width, double height) {
+  constexpr double most_unlike = 0.02;  // pages and their images are rounded differently
+  const double x_scale = width / page.width, y_scale = height / page.height;
+  if (!(std::abs(x_scale / y_scale - 1) <= most_unlike)) return false;
+  page.x_scale = x_scale, page.y_scale = y_scale;
+  return true;
+}
+
+// How large a unit of the file is, and which way the image is that it speaks of.
+void set_scales(PageFile& page, ImageInfo image) {
+  if (!(page.width > 0) && !page.in_pixels) {
     fail_input(page.path,
                ": its coordinates are not in pixels, and its Page has no WIDTH and "
                "HEIGHT to scale them by");
   }
+  const bool is_sized = page.width > 0, is_turned = image.orientation != Orientation::top_left;
+  const ImageInfo stored = with_sides_of(image, image.orientation);
+  const bool fits_stored = is_turned && is_sized && fits(page, stored.width, stored.height);
+  const bool fits_shown = !is_sized || fits(page, image.width, image.height);
+  page.is_as_stored = fits_stored && !fits_shown;
+  if (is_sized && !fits_stored && !fits_shown) {
+    fail_input(page.path, ": its page is ", page.width, " x ", page.height, ", its image '",
+               page.image, "' ", image.width, " x ", image.height,
+               " pixels; expected the same shape");
+  }
+  if (is_turned && !page.is_as_stored && (fits_stored || !is_sized)) {
+    page.warning = str(page.path, ": its image '", page.image,
+                       "' says that it is to be turned to be seen, and the page does not say "
+                       "whether its places are of the image before or after: they are taken as "
+                       "after");
+  }
+}
+
+}  // namespace
+
+void set_regions(PageFile& page, ImageInfo image) {
+  set_scales(page, image);
   page.size = image;
-  const auto pixel = [](double at, double scale) {
+  const ImageInfo stored = with_sides_of(image, image.orientation);
+  const auto pixel = [](double at) {
     const double most = greatest_corner;
-    return static_cast<int32_t>(std::lround(std::clamp(at * scale, -most, most)));
+    return static_cast<int32_t>(std::lround(std::clamp(at, -most, most)));
   };
   const auto pixels = [&](const std::vector<PagePoint>& points) {
     std::vector<ImagePoint> out;
-    for (const PagePoint& p : points)
-      out.push_back({pixel(p.x, page.x_scale), pixel(p.y, page.y_scale)});
+    for (const PagePoint& p : points) {
+      ShownPoint at{p.x * page.x_scale, p.y * page.y_scale};
+      if (page.is_as_stored)
+        at = shown_at(at.x, at.y, stored.width, stored.height, image.orientation);
+      out.push_back({pixel(at.x), pixel(at.y)});
+    }
     return out;
   };
   for (PageLine& line : page.lines) {
@@ -154,6 +186,8 @@ PageFile open_page(const std::string& path, const ImageReader& images) {
   PageFile page = parse_page(data::read_regular_file(path), path);
   page.image = find_image(page);
   set_regions(page, images.info(page.image));
+  const int32_t pictures = images.pages(page.image);
+  if (page.warning.empty()) page.warning = pictures_warning(pictures, page.image);
   return page;
 }
 

@@ -1,13 +1,15 @@
-// Pages whose lines other programs, or people, have found: PAGE-XML (2013 to 2019) and ALTO (2 to
+// Pages whose lines other programs, or people, have found: PAGE-XML (2009 to 2019) and ALTO (2 to
 // 4).
 //
 // Elements and attributes are told by their local names, whatever their prefix and the version of
-// the schema. Entities beyond XML's own five are not expanded, and no document refers to another
-// one: the parser (pugixml) has no notion of it.
+// the schema; UTF-16 is read as UTF-8 is. Entities that a document declares for itself are
+// expanded, to at most 1 MB; one that it does not declare, or that is in another file, is an error:
+// nothing is fetched.
 //
 // What is taken of a page: its lines in reading order, each with the polygon or box around it, its
 // baseline where it has one, and its text.
-// - PAGE: all TextLines of the page's regions: Coords/@points, Baseline/@points, and the Unicode
+// - PAGE: all TextLines of the page's regions: Coords/@points, Baseline/@points (of 2010 and before
+//   their Points), and the Unicode
 //   (or PlainText) of the TextEquiv with the smallest @index; one without an index comes first,
 //   equal ones as they stand. A line without one has the texts of its Words, with spaces between
 //   them. Regions that the ReadingOrder names stand in its order, then the others as they are
@@ -16,10 +18,14 @@
 //   more than a height; the CONTENT of its Strings with a space between any two, and that of a HYP
 //   behind them.
 // A baseline of one point says nothing. A line with a baseline and no outline, or one that reaches
-// no further up and down than the baseline, gets the stripe along it that its neighbours leave to
-// it (set_regions).
+// no further across than the baseline, gets the stripe along it that its neighbours leave to it
+// (set_regions).
 // White space around a text is taken away. Coordinates are in the unit of the page's own size (of
 // ALTO any MeasurementUnit), and scaled to the pixels of the image where that is larger or smaller.
+//
+// An image is turned as it is to be shown (orientation.h). Programs that do not know this write
+// places on the image as it is stored: the size of the page says which of them is meant. Where it
+// fits both, places are of the image as it is shown, and the page has a warning.
 //
 // Errors: InputError that names the file, and its line where it is no XML.
 // Thread safety: plain data and pure functions.
@@ -55,13 +61,16 @@ struct PageLine {
 struct PageFile {
   std::string path;
   PageFormat format = PageFormat::page;
-  double width = 0, height = 0;     // as in the file; 0: not said
-  bool in_pixels = true;            // what these are, and the coordinates
-  std::string image_name;           // as in the file, may be empty
-  std::vector<PageLine> lines;      // in reading order
-  std::string image;                // where it was found: set by open_page, as all below
-  ImageInfo size;                   // of the image
-  double x_scale = 1, y_scale = 1;  // pixels of the image in a unit of the file
+  double width = 0, height = 0;  // as in the file; 0: not said
+  bool in_pixels = true;         // what these are, and the coordinates
+  std::string image_name;        // as in the file, may be empty
+  std::vector<PageLine> lines;   // in reading order
+  std::string image;             // where it was found: set by open_page, as all below
+  ImageInfo size;                // of the image
+  bool is_as_stored = false;     // places are of the image before it is turned
+  // Pixels of the image in a unit of the file, along its own x and y.
+  double x_scale = 1, y_scale = 1;
+  std::string warning;  // a sentence about the whole page, mostly empty
 };
 
 inline constexpr uint64_t most_page_bytes = uint64_t{1} << 26;

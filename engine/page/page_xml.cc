@@ -1,11 +1,12 @@
 // PAGE-XML: Pletschacher and Antonacopoulos, "The PAGE (Page Analysis and Ground-Truth Elements)
-// Format Framework", ICPR 2010; schemas of 2013 to 2019.
+// Format Framework", ICPR 2010; schemas of 2009 to 2019.
 #include <pugixml.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,18 @@ bool read_text_equiv(const pugi::xml_node& node, std::string& text) {
   return true;
 }
 
+// Of Coords or a Baseline: "x,y x,y ...", or of 2010 and before a Point for each.
+std::optional<std::string> points_of(const pugi::xml_node& node) {
+  if (const auto points = node.attribute("points")) return points.value();
+  std::optional<std::string> all;
+  for (const pugi::xml_node& child : node.children()) {
+    if (!is_named(child, "Point")) continue;
+    all = str(all.value_or(""), all ? " " : "", child.attribute("x").value(), ",",
+              child.attribute("y").value());
+  }
+  return all;
+}
+
 bool read_words(const pugi::xml_node& node, std::string& text) {
   bool any = false;
   for (const pugi::xml_node& child : node.children()) {
@@ -88,12 +101,12 @@ void read_page_xml(const pugi::xml_node& root, PageFile& page) {
     line.number = lines.size();
     line.id = node.attribute("id").value();
     line.block = node.parent().attribute("id").value();
-    const auto baseline = child_of(node, "Baseline").attribute("points");
-    if (baseline) read_baseline(line, "Baseline", baseline.value());
-    const auto points = child_of(node, "Coords").attribute("points");
+    const auto baseline = points_of(child_of(node, "Baseline"));
+    if (baseline) read_baseline(line, "Baseline", *baseline);
+    const auto points = points_of(child_of(node, "Coords"));
     // Some programs write an empty one where there is a baseline alone.
-    const bool is_outline = points && (line.baseline.empty() || *points.value() != 0);
-    if (is_outline) read_outline(line, "Coords", points.value());
+    const bool is_outline = points && (line.baseline.empty() || !points->empty());
+    if (is_outline) read_outline(line, "Coords", *points);
     require_place(line, "has no Coords with points, expected a polygon, nor a Baseline");
     line.has_text = read_text_equiv(node, line.text) || read_words(node, line.text);
     lines.emplace_back(place_of(node), std::move(line));

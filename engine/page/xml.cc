@@ -29,16 +29,25 @@ void skip_separators(std::string_view& text) {
 }  // namespace
 
 void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path) {
-  // Comments and the like are kept for those who write the document again.
+  // Comments and the like are kept for those who write the document again. UTF-16 is known by its
+  // byte order mark, or by the zeros in its beginning.
   const pugi::xml_parse_result result =
       document.load_buffer(xml.data(), xml.size(),
-                           pugi::parse_default | pugi::parse_comments | pugi::parse_declaration |
-                               pugi::parse_doctype | pugi::parse_pi);
-  if (result) return;
-  const auto at = std::min(static_cast<size_t>(std::max<ptrdiff_t>(result.offset, 0)), xml.size());
-  const auto before = xml.substr(0, at);
-  fail_input(path, ":", 1 + std::count(before.begin(), before.end(), '\n'),
-             ": is no whole XML document: ", result.description());
+                           (pugi::parse_default & ~pugi::parse_escapes) | pugi::parse_comments |
+                               pugi::parse_declaration | pugi::parse_doctype | pugi::parse_pi);
+  const auto fail = [&](ptrdiff_t offset, const std::string& what) {
+    // Places are those in UTF-8.
+    const size_t bytes =
+        result.encoding == pugi::encoding_utf16_le || result.encoding == pugi::encoding_utf16_be
+            ? 2
+            : 1;
+    const auto at =
+        std::min(bytes * static_cast<size_t>(std::max<ptrdiff_t>(offset, 0)), xml.size());
+    const auto before = xml.substr(0, at);
+    fail_input(path, ":", 1 + std::count(before.begin(), before.end(), '\n'), ": ", what);
+  };
+  if (!result) fail(result.offset, str("is no whole XML document: ", result.description()));
+  expand_references(document, fail);
 }
 
 std::string_view local_name(const pugi::xml_node& node) {

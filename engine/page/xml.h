@@ -22,8 +22,14 @@ namespace rondo::page {
 // Deeper ones are refused: real pages have a dozen levels.
 inline constexpr int most_levels = 128;
 
-// Throws InputError that names the file and the line in it.
+// References are resolved, as far as the document declares what they are to (entities.cc). Throws
+// InputError that names the file and the line in it.
 void parse_xml(pugi::xml_document& document, std::string_view xml, const std::string& path);
+
+// In texts and attributes of a document that was parsed without it. `fail` gets the place of what
+// cannot be resolved, and what is wrong with it.
+void expand_references(pugi::xml_document& document,
+                       const std::function<void(ptrdiff_t, const std::string&)>& fail);
 
 // The name without its prefix.
 std::string_view local_name(const pugi::xml_node& node);

@@ -11,41 +11,16 @@
 #include "engine/page/page_writers.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
+#include "tests/corpus/page_files.h"
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;
 
-namespace {
-
 namespace fs = std::filesystem;
+using namespace test;
 
-std::string page_xml(const std::string& content,
-                     const std::string& attributes = "imageFilename=\"p.png\"") {
-  return "<?xml version=\"1.0\"?>\n<PcGts "
-         "xmlns=\"http://schema.primaresearch.org/PAGE/gts/pagecontent/"
-         "2013-07-15\"><Page " +
-         attributes + ">" + content + "</Page></PcGts>";
-}
-
-std::string region(const std::string& id, const std::string& lines) {
-  return "<TextRegion id=\"" + id + "\">" + lines + "</TextRegion>";
-}
-
-std::string line(const std::string& id, const std::string& text,
-                 const std::string& points = "0,0 200,0 200,40 0,40") {
-  return "<TextLine id=\"" + id + "\"><Coords points=\"" + points + "\"/><TextEquiv><Unicode>" +
-         text + "</Unicode></TextEquiv></TextLine>";
-}
-
-std::string alto(const std::string& lines, const std::string& size = "",
-                 const std::string& unit = "pixel", const std::string& image = "p.png") {
-  return "<alto xmlns=\"http://www.loc.gov/standards/alto/ns-v3#\"><Description><MeasurementUnit>" +
-         unit + "</MeasurementUnit><sourceImageInformation><fileName>" + image +
-         "</fileName></sourceImageInformation></Description><Layout><Page " + size +
-         "><PrintSpace><TextBlock ID=\"b\">" + lines +
-         "</TextBlock></PrintSpace></Page></Layout></alto>";
-}
+namespace {
 
 std::vector<std::string> texts(const PageFile& page) {
   std::vector<std::string> all;
@@ -67,16 +42,6 @@ std::string text_of_alto(const std::string& content) {
 
 std::string equiv(const std::string& text, const std::string& attribute = "") {
   return "<TextEquiv " + attribute + "><Unicode>" + text + "</Unicode></TextEquiv>";
-}
-
-// Upright strokes in rows of 40 pixels.
-void save_page_image(const std::string& path, int32_t rows) {
-  fs::create_directories(fs::path(path).parent_path());
-  GreyImage image(220, 40 * rows);
-  for (int32_t y = 0; y < image.height; ++y)
-    for (int32_t x = 0; x < image.width; ++x)
-      image.row(y)[x] = x % 20 < 4 && y % 40 > 8 && y % 40 < 32 ? 0 : 255;
-  data::write_whole_file(path, make_png(image));
 }
 
 }  // namespace
@@ -176,15 +141,6 @@ TEST_CASE("what is no page is refused by name", "[page]") {
   for (int i = 0; i < 1000; ++i) deep += "</TextRegion>";
   CHECK_THROWS_WITH(parse_page(page_xml(deep), "p.xml"),
                     Contains("p.xml: has elements more than 128 deep"));
-}
-
-TEST_CASE("entities are not expanded, and nothing is fetched", "[page]") {
-  const TemporaryFolder folder;
-  const std::string secret = folder.write("secret.txt", "secret");
-  const std::string xml = "<!DOCTYPE PcGts [<!ENTITY x SYSTEM \"file://" + secret +
-                          "\"><!ENTITY y \"yyyyyyyyyy\">]><PcGts><Page>" +
-                          region("r", line("l", "&x;&y;")) + "</Page></PcGts>";
-  CHECK(texts(parse_page(xml, "p.xml")) == Texts{"&x;&y;"});
 }
 
 TEST_CASE("the image of a page is found, and outlines fit it", "[page]") {

@@ -268,6 +268,10 @@ Matrix read_features(const ModelInput& input, const Recognizer& model, const Ima
       if (input.region.is_whole()) {
         const bool is_file = input.file.path != "-";
         extent->warning = page_warning(image, line, is_file ? input.name : "standard input");
+        if (is_file && extent->warning.empty())
+          extent->warning = pictures_warning(images.pages(input.file), input.name);
+      } else if (input.page && input.name == name_of(*input.page, input.page->lines.front())) {
+        extent->warning = input.page->warning;  // of the whole page, once
       }
       features = model.features(image, input.name);
       extent->frames = features.frames;

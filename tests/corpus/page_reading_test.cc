@@ -1,0 +1,248 @@
+// Pages as programs of all years write them: encodings, entities, old schemas, images that are
+// turned.
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "engine/data/image/orientation.h"
+#include "engine/page/page_file.h"
+#include "engine/page/page_writers.h"
+#include "engine/text/unicode.h"
+#include "tests/corpus/page_files.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using namespace rondo::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A page of one line with this text, behind this DOCTYPE.
+std::string declared(const std::string& declarations, const std::string& text) {
+  return "<?xml version=\"1.0\"?>\n<!DOCTYPE PcGts [" + declarations + "]>\n<PcGts><Page>" +
+         region("r", line("l", text)) + "</Page></PcGts>";
+}
+
+std::string text_of(const std::string& xml) { return parse_page(xml, "p.xml").lines.at(0).text; }
+
+std::string utf16(const std::string& text, bool low_first, bool mark) {
+  std::u16string units = mark ? u"\ufeff" : u"";
+  for (const char32_t c : code_points(text)) units += static_cast<char16_t>(c);
+  std::string bytes;
+  for (const char16_t u : units) {
+    const char low = static_cast<char>(u), high = static_cast<char>(u >> 8);
+    bytes += low_first ? low : high;
+    bytes += low_first ? high : low;
+  }
+  return bytes;
+}
+
+using Points = std::vector<ImagePoint>;
+
+}  // namespace
+
+TEST_CASE("entities that a page declares are expanded", "[page]") {
+  CHECK(text_of(declared("<!ENTITY s \"&#x17F;\"><!ENTITY st '&s;t'>", "fe&st; &amp; &lt;&#98;")) ==
+        "feſt & <b");
+  // The first declaration holds; comments, other declarations and parameter entities are none.
+  CHECK(text_of(declared("<!-- <!ENTITY a \"no\"> --><!ENTITY % a \"no\"><!ELEMENT b (#PCDATA)>"
+                         "<!ATTLIST b c CDATA \"it's\"><!ENTITY a \"yes\"><!ENTITY a \"no\">",
+                         "&a;")) == "yes");
+  // In an attribute, and not in CDATA.
+  const PageFile page = parse_page(
+      declared("<!ENTITY i \"p\">", "<![CDATA[&i;]]>&i;") + "<!-- of no use -->", "p.xml");
+  CHECK(page.lines.at(0).text == "&i;p");
+  const std::string named =
+      "<!DOCTYPE PcGts [<!ENTITY i 'p\"&#38;lt;'>]><PcGts><Page "
+      "imageFilename=\"&i;.png\"/></PcGts>";
+  CHECK(parse_page(named, "p.xml").image_name == "p\"<.png");
+  // What is no reference is text.
+  CHECK(text_of(declared("", "A & B; &; &#; &#xD800; &#1114112;")) ==
+        "A & B; &; &#; &#xD800; &#1114112;");
+  CHECK(text_of(declared("", "&#x10FFFF;&#955;")) == "\U0010ffffλ");
+}
+
+TEST_CASE("entities fetch nothing, and do not grow without end", "[page]") {
+  const TemporaryFolder folder;
+  const std::string secret = folder.write("secret.txt", "secret");
+  const auto failure = [](const std::string& xml) -> std::string {
+    try {
+      text_of(xml);
+    } catch (const InputError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string elsewhere = "<!ENTITY x SYSTEM \"file://" + secret + "\">";
+  CHECK(failure(declared(elsewhere, "a")).empty());
+  CHECK(failure(declared(elsewhere, "&x;")) ==
+        "p.xml:3: refers to &x; which is in another file: no other file is read");
+  CHECK_THAT(failure(declared("<!ENTITY x PUBLIC \"-//x\" \"x.txt\">", "&x;")),
+             Contains("another file"));
+  CHECK_THAT(failure(declared("", "\n\nf&uuml;r")),
+             Contains("p.xml:5: refers to &uuml; which it does not declare") ||
+                 Contains("p.xml:3: refers to &uuml; which it does not declare"));
+  CHECK_THAT(failure(declared("<!ENTITY x \"<Unicode/>\">", "&x;")), Contains("expected a text"));
+  // Ten of ten of ten ... laughs, ten that are silent, and one in itself.
+  for (const std::string laugh : {"ha", ""}) {
+    std::string all = "<!ENTITY l0 \"" + laugh + "\">";
+    for (int i = 1; i < 12; ++i) {
+      all += str("<!ENTITY l", i, " \"");
+      for (int k = 0; k < 10; ++k) all += str("&l", i - 1, ";");
+      all += "\">";
+    }
+    const std::string said = failure(declared(all, "&l11;"));
+    if (laugh.empty()) CHECK(said.empty());
+    if (!laugh.empty())
+      CHECK_THAT(said, Contains("more than 1048576 bytes once they are expanded"));
+  }
+  CHECK_THAT(failure(declared("<!ENTITY a \"&b;\"><!ENTITY b \"&a;\">", "&a;")),
+             Contains("more than 64 deep"));
+  // One large one, again and again.
+  std::string often;
+  for (int i = 0; i < 1100; ++i) often += "&k;";
+  const std::string large = "<!ENTITY k \"" + std::string(1000, 'k') + "\">";
+  CHECK_THAT(failure(declared(large, often)), Contains("once they are expanded"));
+  CHECK(failure(declared(large, often.substr(0, 3000))).empty());
+}
+
+TEST_CASE("pages in UTF-16 are read as those in UTF-8", "[page]") {
+  const TemporaryFolder folder;
+  const std::string xml =
+      "<?xml version=\"1.0\" encoding=\"UTF-16\"?>\n<PcGts><Page imageFilename=\"p.png\">" +
+      region("r", line("l", "ſo &amp; ж")) + "</Page></PcGts>";
+  for (const bool low_first : {true, false}) {
+    for (const bool mark : {true, false}) {
+      INFO(low_first << mark);
+      const std::string bytes = utf16(xml, low_first, mark);
+      CHECK(text_of(bytes) == "ſo & ж");
+      CHECK(is_page_file(folder.write("p.xml", bytes)));
+    }
+  }
+  CHECK(text_of("\xef\xbb\xbf" + page_xml(region("r", line("l", "a")))) == "a");
+  CHECK_THROWS_WITH(parse_page(utf16("<PcGts>\n<Page>\n", true, true), "p.xml"),
+                    Contains("p.xml:3: is no whole XML document"));
+  CHECK_FALSE(is_page_file(folder.write("m.xml", utf16("<mets/>", true, true))));
+}
+
+TEST_CASE("outlines of 2010 and before are points of their own", "[page]") {
+  for (const std::string year : {"2009-03-16", "2010-01-12", "2010-03-19"}) {
+    const std::string xml =
+        "<PcGts xmlns=\"http://schema.primaresearch.org/PAGE/gts/pagecontent/" + year +
+        "\"><Page imageFilename=\"p.png\" imageWidth=\"200\" imageHeight=\"100\"><TextRegion "
+        "id=\"r\"><Coords><Point x=\"0\" y=\"0\"/><Point x=\"9\" y=\"0\"/></Coords><TextLine "
+        "id=\"l\"><Coords><Point x=\"10\" y=\"20\"/><Point x=\"110\" y=\"20\"/>\n<Point x=\"110\" "
+        "y=\"60\"/><Point y=\"60\" x=\"10\"/></Coords><Baseline><Point x=\"10\" y=\"50\"/><Point "
+        "x=\"110\" y=\"50\"/></Baseline><TextEquiv><Unicode>a</Unicode></TextEquiv></TextLine>"
+        "<TextLine><Coords><Point x=\"1\"/><Point x=\"9\" y=\"0\"/><Point x=\"9\" y=\"9\"/>"
+        "</Coords></TextLine></TextRegion></Page></PcGts>";
+    PageFile page = parse_page(xml, "p.xml");
+    set_regions(page, {200, 100});
+    REQUIRE(page.lines.size() == 2);
+    CHECK(page.lines[0].text == "a");
+    CHECK(page.lines[0].region.corners == Points{{10, 20}, {110, 20}, {110, 60}, {10, 60}});
+    CHECK(page.lines[0].region.baseline == Points{{10, 50}, {110, 50}});
+    CHECK_THAT(page.lines[1].problem, Contains("Coords has 5 numbers"));
+  }
+}
+
+TEST_CASE("a line that runs down the page keeps its outline", "[page]") {
+  const auto region_of = [](const std::string& outline, const std::string& baseline) {
+    PageFile page = parse_page(
+        page_xml(region("r", "<TextLine><Coords points=\"" + outline + "\"/><Baseline points=\"" +
+                                 baseline + "\"/></TextLine>")),
+        "p.xml");
+    set_regions(page, {700, 700});
+    return page.lines.at(0).region;
+  };
+  const ImageRegion column = ImageRegion::of_box({554, 34, 45, 386});
+  const std::string outline = "554,34 599,34 599,420 554,420";
+  for (const char* baseline :
+       {"576,34 576,420", "576,420 576,34", "560,34 598,420", "576,20 570,200 576,440"})
+    CHECK(region_of(outline, baseline).corners == column.corners);
+  // An outline that is none, as of a line that is level: the stripe along the baseline instead.
+  const ImageBox stripe = region_of("576,34 577,34 577,420 576,420", "576,34 576,420").bounds();
+  CHECK((stripe.top == 34 && stripe.height == 386 && stripe.width > 15));
+  CHECK(stripe.left < 576);
+  CHECK(stripe.left + stripe.width > 580);
+}
+
+TEST_CASE("columns without outlines have what their neighbours leave", "[page]") {
+  // Twelve of them, so that the nearest are not among the first that are met; above them a line.
+  std::string lines = "<TextLine><Baseline points=\"10,30 600,30\"/></TextLine>";
+  for (int i = 0; i < 12; ++i) {
+    const int x = 660 - 50 * i;
+    lines += str("<TextLine><Baseline points=\"", x, ",60 ", x, ",", 500 + 7 * (i % 3),
+                 "\"/></TextLine>");
+  }
+  PageFile page = parse_page(page_xml(region("r", lines)), "p.xml");
+  set_regions(page, {700, 700});
+  for (size_t i = 1; i < page.lines.size(); ++i) {
+    INFO("column " << i);
+    CHECK(page.lines[i].region.bounds().width == 50);
+  }
+}
+
+TEST_CASE("places are of the image as it is shown, or as it is stored", "[page]") {
+  // The file has rows of 80 pixels, 220 of them; it is shown as 220 x 80.
+  ImageInfo image{220, 80};
+  image.orientation = Orientation::right_top;
+  const auto opened = [&](const std::string& size, const std::string& points,
+                          const std::string& baseline = "") {
+    PageFile page = parse_page(
+        page_xml(
+            region("r", "<TextLine id=\"l\"><Coords points=\"" + points + "\"/>" +
+                            (baseline.empty() ? "" : "<Baseline points=\"" + baseline + "\"/>") +
+                            "</TextLine>"),
+            "imageFilename=\"p.jpg\" " + size),
+        "p.xml");
+    set_regions(page, image);
+    return page;
+  };
+  const std::string as_shown = "10,0 110,0 110,40 10,40";
+  const PageFile shown = opened("imageWidth=\"220\" imageHeight=\"80\"", as_shown);
+  CHECK(shown.lines[0].region.corners == Points{{10, 0}, {110, 0}, {110, 40}, {10, 40}});
+  CHECK(shown.warning.empty());
+  // The stored row 0 is on the right, column 0 on top: (x, y) is shown at (220 - y, x).
+  const PageFile stored =
+      opened("imageWidth=\"80\" imageHeight=\"220\"", "0,210 0,110 40,110 40,210", "30,210 30,110");
+  CHECK(stored.is_as_stored);
+  CHECK(stored.lines[0].region.corners == Points{{10, 0}, {110, 0}, {110, 40}, {10, 40}});
+  CHECK(stored.lines[0].region.baseline == Points{{10, 30}, {110, 30}});
+  CHECK(stored.warning.empty());
+  // Half as large, as other programs saw it.
+  CHECK(opened("imageWidth=\"40\" imageHeight=\"110\"", "0,105 0,55 20,55 20,105")
+            .lines[0]
+            .region.corners == shown.lines[0].region.corners);
+  CHECK_THROWS_WITH(opened("imageWidth=\"80\" imageHeight=\"80\"", as_shown),
+                    Contains("expected the same shape"));
+  // Without a size, or upside down, nobody can tell.
+  const PageFile unsaid = opened("", as_shown);
+  CHECK(unsaid.lines[0].region.corners == shown.lines[0].region.corners);
+  CHECK_THAT(unsaid.warning, Contains("p.xml: its image") && Contains("turned"));
+  image.orientation = Orientation::bottom_right;
+  CHECK_FALSE(opened("imageWidth=\"220\" imageHeight=\"80\"", as_shown).warning.empty());
+  image.orientation = Orientation::top_left;
+  CHECK(opened("", as_shown).warning.empty());
+}
+
+TEST_CASE("what is read on a stored page is written where the file has it", "[page]") {
+  const TemporaryFolder folder;
+  const std::string box = "<TextLine ID='l' HPOS='0' VPOS='110' WIDTH='40' HEIGHT='100'/>";
+  const std::string path = folder.write("a.xml", alto(box, "WIDTH='80' HEIGHT='220'"));
+  PageFile page = parse_page(data::read_regular_file(path), path);
+  ImageInfo image{220, 80};
+  image.orientation = Orientation::right_top;
+  set_regions(page, image);
+  page.image = "p.jpg";
+  CHECK(page.lines[0].region.corners.size() == 4);
+  CHECK(page.lines[0].region.bounds().left == 10);
+  const std::vector<SeenLabel> labels = {{"a", 10, 20, 1}, {"b", 100, 110, 1}};
+  const ReadLine read = arrange(labels, 10, 110);
+  const std::string filled = to_alto(page, std::span(&read, 1), "test");
+  // From 10 to 110 across and 0 to 40 down, as it is shown.
+  CHECK_THAT(filled, Contains("<String HPOS=\"0\" VPOS=\"110\" WIDTH=\"40\" HEIGHT=\"100\""));
+  // A new document is of the image that is shown.
+  page.format = PageFormat::page;
+  CHECK_THAT(to_alto(page, std::span(&read, 1), "test"),
+             Contains("<String HPOS=\"10\" VPOS=\"0\" WIDTH=\"100\" HEIGHT=\"40\""));
+}
