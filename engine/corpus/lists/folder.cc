@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <map>
+#include <span>
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
@@ -50,30 +50,67 @@ Use use_of(const fs::path& file) {
   return !is_known_other(ending) && is_sound(file) ? Use::recording : Use::none;
 }
 
-// What has one name but for the endings.
-struct Group {
-  std::vector<fs::path> recordings;
-  fs::path text;
+// A path of a file with its use; of the path the part before the ending comes first in the order.
+struct Found {
+  std::string path;
+  Use use;
+
+  std::string_view stem() const {
+    const size_t slash = path.rfind('/'), dot = path.rfind('.');
+    // ".txt" is a name without an ending.
+    const bool has_ending = dot != std::string::npos && dot > slash + 1;
+    return std::string_view(path).substr(0, has_ending ? dot : path.size());
+  }
+  bool operator<(const Found& other) const {
+    const int order = stem().compare(other.stem());
+    return order != 0 ? order < 0 : path < other.path;
+  }
 };
 
 // Of several recordings the one that is read with the least ado.
-const fs::path& chosen(const Group& group) {
-  for (const char* ending : {".wav", ".flac"}) {
-    for (const fs::path& file : group.recordings)
-      if (ending_of(file) == ending) return file;
+const std::string& chosen(std::span<const Found> group) {
+  for (const char* ending : {".wav", ".flac", ""}) {
+    for (const Found& f : group) {
+      if (f.use == Use::recording && (*ending == '\0' || ending_of(f.path) == ending))
+        return f.path;
+    }
   }
-  return group.recordings.front();
+  return group.front().path;
 }
 
-ListedUtterance text_alone(const fs::path& text) {
+ListedUtterance text_alone(const std::string& text) {
   ListedUtterance u;
-  u.file.path = text.string();
+  u.file.path = text;
   // Its name may be wrong.
   u.has_text = false;
   if (is_sound(text)) return u;
-  u.problem = text.string() + ": no recording goes with it";
+  u.problem = text + ": no recording goes with it";
   u.finding = Finding::text_alone;
   return u;
+}
+
+// What has one name but for the endings: recordings, and a text for them.
+void add_group(std::span<const Found> group, bool speakers_in_folders,
+               std::vector<ListedUtterance>& list) {
+  const auto is_text = [](const Found& f) { return f.use == Use::text; };
+  const auto text = std::find_if(group.begin(), group.end(), is_text);
+  if (std::all_of(group.begin(), group.end(), is_text)) {
+    for (const Found& f : group) list.push_back(text_alone(f.path));
+    return;
+  }
+  const std::string& used = chosen(group);
+  for (const Found& f : group) {
+    if (is_text(f)) continue;
+    ListedUtterance& u = list.emplace_back();
+    u.file.path = f.path;
+    u.has_text = text != group.end();
+    if (u.has_text) u.text_file = text->path;
+    if (speakers_in_folders) u.speaker = fs::path(f.path).parent_path().filename().string();
+    if (f.path == used) continue;
+    u.problem =
+        str(f.path, ": ", fs::path(used).filename().string(), " has the same name, and is used");
+    u.finding = Finding::same_name;
+  }
 }
 
 }  // namespace
@@ -81,46 +118,27 @@ ListedUtterance text_alone(const fs::path& text) {
 std::vector<ListedUtterance> list_folder(const std::string& folder, bool speakers_in_folders,
                                          Findings* findings) {
   std::vector<NotWalked> others;
-  std::map<std::string, Group> groups;
-  const fs::path root = existing_folder(folder);
-  for (const fs::path& file : files_below(
-           root, [](const fs::path&) { return true; }, &others)) {
-    stop_if_asked();
+  std::vector<Found> files;
+  const auto take = [&](const fs::path& file) {
     const Use use = use_of(file);
-    if (use == Use::none) {
-      if (findings) findings->add(Finding::passed_over, "", file.string());
-      continue;
-    }
-    fs::path stem = file;
-    Group& group = groups[stem.replace_extension().string()];
-    if (use == Use::text)
-      group.text = file;
-    else
-      group.recordings.push_back(file);
-  }
+    if (use != Use::none)
+      files.push_back({file.string(), use});
+    else if (findings)
+      findings->add(Finding::passed_over, "", file.string());
+  };
+  const fs::path root = existing_folder(folder);
+  for_each_file_below(root, take, &others);
+  std::sort(files.begin(), files.end());
   std::vector<ListedUtterance> list;
-  bool has_recording = false;
-  for (const auto& [stem, group] : groups) {
-    if (group.recordings.empty()) {
-      list.push_back(text_alone(group.text));
-      has_recording = has_recording || list.back().problem.empty();
-      continue;
-    }
-    has_recording = true;
-    const fs::path& used = chosen(group);
-    for (const fs::path& file : group.recordings) {
-      ListedUtterance& u = list.emplace_back();
-      u.file.path = file.string();
-      u.text_file = group.text.string();
-      u.has_text = !group.text.empty();
-      u.split = split_of(file, root);
-      if (speakers_in_folders) u.speaker = file.parent_path().filename().string();
-      if (file == used) continue;
-      u.problem =
-          str(file.string(), ": ", used.filename().string(), " has the same name, and is used");
-      u.finding = Finding::same_name;
-    }
+  for (size_t begin = 0, end = 0; begin < files.size(); begin = end) {
+    while (end < files.size() && files[end].stem() == files[begin].stem()) ++end;
+    const size_t listed = list.size();
+    add_group(std::span(files).subspan(begin, end - begin), speakers_in_folders, list);
+    for (size_t i = listed; i < list.size(); ++i) list[i].split = split_of(list[i].file.path, root);
+    for (size_t i = begin; i < end; ++i) std::string().swap(files[i].path);
   }
+  const bool has_recording = std::any_of(
+      list.begin(), list.end(), [](const auto& u) { return u.finding != Finding::text_alone; });
   add_not_walked(others, list);
   if (!has_recording)
     fail_input(folder, ": holds no recordings (.wav, .flac, .ogg, .opus, .mp3, ...)");

@@ -28,20 +28,18 @@ namespace {
 
 class Walk {
  public:
-  Walk(const std::function<bool(const fs::path&)>& wanted, std::vector<NotWalked>* others)
-      : wanted_(wanted), others_(others) {}
+  Walk(const std::function<void(const fs::path&)>& take, std::vector<NotWalked>* others)
+      : take_(take), others_(others) {}
 
   // First what lies in the folder itself, then where its links lead, and theirs: what can be
   // reached in several ways has its shortest name, in whatever order the disk tells the entries.
-  std::vector<fs::path> files_below(const fs::path& folder) {
+  void all_below(const fs::path& folder) {
     for (std::vector<fs::path> folders{folder}; !folders.empty();) {
       links_.clear();
       for (const fs::path& top : folders) walk(top);
       std::sort(links_.begin(), links_.end());
       folders = std::move(links_);
     }
-    std::sort(files_.begin(), files_.end());
-    return std::move(files_);
   }
 
  private:
@@ -59,7 +57,7 @@ class Walk {
       if (is_folder) {
         (at->is_symlink() ? links_ : below).push_back(at->path());
       } else if (at->is_regular_file(broken)) {
-        if (wanted_(at->path())) files_.push_back(at->path());
+        take_(at->path());
       } else {
         tell_other(*at);
       }
@@ -88,18 +86,29 @@ class Walk {
                         str(path.string(), ": leads to '", to.string(), "', where no file is")});
   }
 
-  const std::function<bool(const fs::path&)>& wanted_;
+  const std::function<void(const fs::path&)>& take_;
   std::vector<NotWalked>* const others_;
-  std::vector<fs::path> files_, links_;
+  std::vector<fs::path> links_;
   std::set<fs::path> walked_;
 };
 
 }  // namespace
 
+void for_each_file_below(const fs::path& folder, const std::function<void(const fs::path&)>& take,
+                         std::vector<NotWalked>* others) {
+  Walk(take, others).all_below(folder);
+}
+
 std::vector<fs::path> files_below(const fs::path& folder,
                                   const std::function<bool(const fs::path&)>& wanted,
                                   std::vector<NotWalked>* others) {
-  return Walk(wanted, others).files_below(folder);
+  std::vector<fs::path> files;
+  const auto take = [&](const fs::path& file) {
+    if (wanted(file)) files.push_back(file);
+  };
+  for_each_file_below(folder, take, others);
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtterance>& list) {

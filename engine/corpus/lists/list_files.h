@@ -34,6 +34,11 @@ std::vector<std::filesystem::path> files_below(
     const std::function<bool(const std::filesystem::path&)>& wanted,
     std::vector<NotWalked>* others = nullptr);
 
+// The same, one by one as they come, for who keeps less of them than a path.
+void for_each_file_below(const std::filesystem::path& folder,
+                         const std::function<void(const std::filesystem::path&)>& take,
+                         std::vector<NotWalked>* others);
+
 // As entries of a list, each with its problem.
 void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtterance>& list);
 
