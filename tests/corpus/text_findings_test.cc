@@ -76,8 +76,9 @@ TEST_CASE("what looks alike is named, with lines that make it one", "[texts]") {
   const TextFindings digits = of({"\u0661\u0662\u0663 \u0664", "\u06f1", "1"});
   CHECK(sentences(digits) == Strings{"digits of 3 kinds: Arabic-Indic (U+0660 to U+0669) 4 times, "
                                      "plain (U+0030 to U+0039), Persian (U+06F0 to U+06F9)"});
-  CHECK(digits.findings[0].advice == "the first of the rarer: t2");
-  CHECK(digits.replacements == Strings{"1=U+0661", "U+06F1=U+0661"});
+  CHECK(digits.findings[0].advice == "the first of the rarest: t2");
+  CHECK(digits.replacements == Strings{"U+06F1=U+0661"});  // 1 looks otherwise
+  CHECK(of({"\u0661 \u06f1\u06f2 \uff11"}).replacements == Strings{"U+0661=U+06F1", "U+FF11=1"});
   const TextFindings signs = of({"don't", "don\u2019t can\u2019t", "a - b \u2010"});
   CHECK(sentences(signs) ==
         Strings{"apostrophes that look alike: '\u2019' (U+2019) 2 times, ''' (U+0027)",
@@ -100,7 +101,7 @@ TEST_CASE("what looks alike is named, with lines that make it one", "[texts]") {
     for (const std::string& line : found.replacements)
       rules.replace.push_back(TextReplacement::parse(line).value());
   }
-  CHECK(of({"\u0661 1 \u06f1", "' \u2019 - \u2010", "c\u043emputer"}, rules).findings.empty());
+  CHECK(of({"\u0661 \u06f1", "' \u2019 - \u2010", "c\u043emputer"}, rules).findings.empty());
 }
 
 TEST_CASE("what texts are written in is said where it matters", "[texts]") {
@@ -108,6 +109,7 @@ TEST_CASE("what texts are written in is said where it matters", "[texts]") {
                                 "\u4f60\u597d\u5417\u4eca\u5929"});
   CHECK(thai.without_spaces);
   CHECK_FALSE(of({"\u4f60 \u597d \u5417"}).without_spaces);  // spaces between all
+  CHECK(of({"\u4f60", "\u597d"}).without_spaces);
   CHECK_FALSE(of({"only one \u4f60"}).without_spaces);
   const TextFindings phones = of(Strings(10, "W AH1 N"));
   CHECK(phones.like_phones);

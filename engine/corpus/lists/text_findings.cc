@@ -71,6 +71,18 @@ std::string readable_line(char32_t from, char32_t to) {
   return readable(from) + "=" + readable(to);
 }
 
+// Of the digits that look as these do, given by their zeros, those that texts hold most.
+char32_t usual_digits(char32_t zero, const std::map<char32_t, int64_t>& sets) {
+  constexpr char32_t arabic = 0x660, persian = 0x6f0, full_width = 0xff10, mathematical = 0x1d7ce;
+  if (zero == full_width || (zero >= mathematical && zero < mathematical + 50)) return U'0';
+  if (zero != arabic && zero != persian) return zero;
+  const auto count_of = [&](char32_t z) {
+    const auto at = sets.find(z);
+    return at == sets.end() ? 0 : at->second;
+  };
+  return count_of(persian) > count_of(arabic) ? persian : arabic;
+}
+
 // "(uh)", "*cough*", "+breath+": a word between signs that may mean a noise.
 bool is_perhaps_mark(const std::string& word) {
   const std::vector<char32_t> c = code_points(word);
@@ -227,7 +239,7 @@ void TextExaminer::State::look_at_final(const std::string& text, const std::stri
   };
   bool has_letters_apart = false;
   for (const char32_t c : code_points(text)) {
-    if (is_letter(c)) {
+    if (is_letter(c) || is_combining(c)) {
       ++letters;
       spaceless_letters += is_of_unspaced_script(c);
       has_letters_apart |= c >= 0x370;
@@ -265,7 +277,7 @@ void TextExaminer::State::find_digits(TextFindings& all) const {
   for (const auto& [c, count] : characters)
     if (const auto zero = zero_of(c)) sets[*zero] += count;
   if (sets.size() < 2) return;
-  const auto usual = std::max_element(
+  const auto rarest = std::min_element(
       sets.begin(), sets.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   TextFinding f;
   f.what = str("digits of ", sets.size(), " kinds");
@@ -274,9 +286,11 @@ void TextExaminer::State::find_digits(TextFindings& all) const {
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   for (const auto& [c, count] : characters) {
     const auto zero = zero_of(c);
-    if (!zero || *zero == usual->first) continue;
-    all.replacements.push_back(readable_line(c, usual->first + (c - *zero)));
-    if (f.advice.empty()) f.advice = str("the first of the rarer: ", first_with.at(c));
+    if (!zero) continue;
+    if (*zero == rarest->first && f.advice.empty())
+      f.advice = str("the first of the rarest: ", first_with.at(c));
+    const char32_t usual = usual_digits(*zero, sets);
+    if (usual != *zero) all.replacements.push_back(readable_line(c, usual + (c - *zero)));
   }
   all.findings.push_back(std::move(f));
 }
@@ -317,7 +331,8 @@ void TextExaminer::State::find_letters(TextFindings& all) const {
 
 void TextExaminer::State::find_spaceless(TextFindings& all) const {
   constexpr int64_t least_letters_a_word = 5;
-  if (2 * spaceless_letters <= letters || letters < least_letters_a_word * words) return;
+  const bool has_spaces = 2 * words > 3 * texts && letters < least_letters_a_word * words;
+  if (2 * spaceless_letters <= letters || has_spaces) return;
   all.without_spaces = true;
   TextFinding f;
   f.what = "most letters are of a script that is written without spaces";
