@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine/corpus/lists/text_findings.h"
+#include "kernels/base/error.h"
 #include "tests/catch.h"
 
 using namespace rondo;
@@ -12,7 +13,7 @@ namespace {
 TextFindings of(const std::vector<std::string>& texts, const TextRules& rules = {},
                 bool lines = false) {
   TextExaminer examiner(rules, lines);
-  for (size_t i = 0; i < texts.size(); ++i) examiner.add(texts[i], "t" + std::to_string(i));
+  for (size_t i = 0; i < texts.size(); ++i) examiner.add(texts[i], str("t", i));
   return examiner.findings();
 }
 
