@@ -36,6 +36,7 @@ constexpr Asking asking[] = {{SIGINT, true},   {SIGTERM, true},  {SIGHUP, false}
 std::atomic<int> received{0};  // the first signal
 std::atomic<int> insisted{0};  // the one that ends the process at once
 std::atomic<bool> stop{false};
+std::atomic<bool> heeded{false};  // set under the lock of what is shared
 std::atomic<bool> installed{false};
 // So many of those that insist came from outside, and from the launcher.
 std::atomic<int> from_outside{0}, from_launcher{0};
@@ -49,7 +50,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  bool heeded = false, ending = false, quits = false;
+  bool ending = false, quits = false;
   int held = 0;  // so many StopWaits live
   std::list<fs::path> unfinished;
   std::vector<pid_t> children;
@@ -95,6 +96,7 @@ void on_signal(int number, siginfo_t* info, void*) {
     const bool is_third = insisted.exchange(number) != 0;
     if (is_third || is_removing || wakes_watcher < 0) ::_exit(128 + number);
   }
+  if (wakes_watcher < 0 && !heeded) ::_exit(128 + number);
   int none = 0;
   received.compare_exchange_strong(none, number);
   stop.store(true);
@@ -157,8 +159,8 @@ void end_by_first() {
   {
     std::unique_lock lock(s.mutex);
     constexpr auto look_again = std::chrono::milliseconds(10);
-    while (s.held > 0 && !s.heeded && insisted == 0) s.changed.wait_for(lock, look_again);
-    if (s.heeded || insisted != 0) return;
+    while (s.held > 0 && !heeded && insisted == 0) s.changed.wait_for(lock, look_again);
+    if (heeded || insisted != 0) return;
     s.ending = true;
   }
   kill_children();
@@ -210,7 +212,7 @@ void begin_anew(StartedBy parent) {
   launcher_insists = parent == StartedBy::launcher;
   Shared& s = shared();
   const std::lock_guard lock(s.mutex);
-  s.heeded = s.quits = false;
+  heeded = s.quits = false;
   s.says_to = stderr;
   s.says.clear();
 }
@@ -249,7 +251,7 @@ SignalGuard::~SignalGuard() {
   }
   {
     const auto lock = lock_unless_ending();
-    shared().quits = shared().heeded = true;
+    shared().quits = heeded = true;
   }
   if (saved_->watcher.joinable()) {
     constexpr uint64_t one = 1;
@@ -263,7 +265,7 @@ SignalGuard::~SignalGuard() {
 
 void heed_stops() {
   const auto lock = lock_unless_ending();
-  shared().heeded = true;
+  heeded = true;
   shared().changed.notify_all();
 }
 
@@ -287,7 +289,7 @@ void give_way_to_stop(std::chrono::milliseconds may_come_in) {
   for (;;) {
     {
       const auto lock = lock_unless_ending();
-      if (shared().heeded || wakes_watcher < 0) return;
+      if (heeded || wakes_watcher < 0) return;
       // If one has come, the watcher has yet to hear of it.
       if (received == 0 && std::chrono::steady_clock::now() >= until) return;
     }

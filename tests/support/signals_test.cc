@@ -2,10 +2,12 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -38,6 +40,7 @@ void heed_all() {
 
 template <class F>
 int in_child(F&& f) {
+  std::fflush(stdout);  // or the child would say it as well
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -183,6 +186,25 @@ TEST_CASE("with nothing to save the first signal ends the process", "[signals]")
             return 0;
           }) == 128 + number);
   }
+}
+
+TEST_CASE("signals are heard where no thread can wait for them", "[signals]") {
+  const auto without_watcher = [](bool heeds, int second) {
+    return code_of([&] {
+      const rlimit none{0, 0};
+      ::setrlimit(RLIMIT_NOFILE, &none);
+      const SignalGuard guard;
+      if (heeds) heed_stops();
+      ::raise(SIGUSR1);
+      if (!heeds) return 3;
+      ::raise(SIGTERM);
+      if (second != 0) ::raise(second);
+      return stop_requested() ? 0 : 4;
+    });
+  };
+  CHECK(without_watcher(false, 0) == 128 + SIGUSR1);
+  CHECK(without_watcher(true, 0) == 0);
+  CHECK(without_watcher(true, SIGINT) == 128 + SIGINT);
 }
 
 TEST_CASE("a failure gives way to a signal that comes just then", "[signals]") {
