@@ -2,6 +2,7 @@
 // and cuDNN need around their calls. In three orders of threads; compiled for the race detector and
 // AddressSanitizer too.
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/ctc/ctc_gpu.h"
