@@ -1,4 +1,5 @@
 // Lines of pages as lists: what is there twice, what is chosen, and how they are divided.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -8,9 +9,9 @@
 #include "engine/corpus/lists/list_corpus.h"
 #include "engine/corpus/lists/page_images.h"
 #include "engine/data/audio/audio.h"
+#include "tests/catch.h"
 #include "tests/corpus/page_files.h"
 #include "tests/data/temporary_folder.h"
-#include "tests/catch.h"
 
 using namespace rondo;
 using namespace rondo::test;

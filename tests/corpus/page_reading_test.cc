@@ -1,12 +1,12 @@
 // Pages as programs of all years write them: encodings, entities, old schemas, images that are
 // turned.
-#include <catch2/catch.hpp>
 #include <filesystem>
 
 #include "engine/data/image/orientation.h"
 #include "engine/page/page_file.h"
 #include "engine/page/page_writers.h"
 #include "engine/text/unicode.h"
+#include "tests/catch.h"
 #include "tests/corpus/page_files.h"
 #include "tests/data/temporary_folder.h"
 

@@ -4,13 +4,15 @@
 #include <tiffio.h>
 
 #include <array>
-#include <catch2/catch.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 
 #include "engine/data/image/image.h"
 #include "engine/data/image/image_region.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 #include "tests/data/jpeg_of.h"
 #include "tests/data/png_of.h"
 #include "tests/data/temporary_folder.h"

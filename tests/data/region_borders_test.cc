@@ -1,13 +1,13 @@
 // Regions where pages end and polygons are odd: beyond the image, the other way round, without
 // area, along baselines that bend, beside paper of another grey.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "engine/data/image/image_region.h"
 #include "engine/data/image/line_cut.h"
 #include "kernels/base/error.h"
+#include "tests/catch.h"
 
 using namespace rondo;
 using Catch::Matchers::Contains;

@@ -1,5 +1,6 @@
 #include "engine/data/image/orientation.h"
 
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
