@@ -12,20 +12,26 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// The corpus with other texts: each letter becomes a string.
-void rewrite(const TrainingCorpus& corpus, const std::map<char, std::string>& letters) {
-  for (const char* part : {"train.jsonl", "dev.jsonl"}) {
-    std::istringstream lines(bytes_of(corpus.folder.path(part)));
-    std::string manifest;
-    for (std::string line; std::getline(lines, line);) {
-      Json j = Json::parse(line);
+// Other texts, in every so many of a manifest's lines: each letter becomes a string.
+void rewrite(const TrainingCorpus& corpus, const char* part,
+             const std::map<char, std::string>& letters, int every = 1) {
+  std::istringstream lines(bytes_of(corpus.folder.path(part)));
+  std::string manifest;
+  int number = 0;
+  for (std::string line; std::getline(lines, line); ++number) {
+    Json j = Json::parse(line);
+    if (number % every == 0) {
       std::string text;
       for (const char letter : j.at("text").get<std::string>()) text += letters.at(letter);
       j["text"] = text;
-      manifest += j.dump() + "\n";
     }
-    corpus.folder.write(part, manifest);
+    manifest += j.dump() + "\n";
   }
+  corpus.folder.write(part, manifest);
+}
+
+void rewrite(const TrainingCorpus& corpus, const std::map<char, std::string>& letters) {
+  for (const char* part : {"train.jsonl", "dev.jsonl"}) rewrite(corpus, part, letters);
 }
 
 // All generations are kept, and a validation follows every few updates.
@@ -36,7 +42,7 @@ Config validated(const TrainingCorpus& corpus, const std::string& name, Metric m
   c.training.max_steps = 160;
   c.training.keep_last = 1000;
   c.optimizer.type = OptimizerType::adam;
-  c.optimizer.lr = 0.02;
+  c.optimizer.lr = 0.05;
   return c;
 }
 
@@ -142,6 +148,9 @@ TEST_CASE("patience: a falling loss is progress while the metric stands at its w
 
 TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for") {
   const TrainingCorpus corpus(24, 12);
+  // Where every third reference is wrong, the loss rises as soon as the model is sure of what it
+  // writes, and the rates go on falling.
+  rewrite(corpus, "dev.jsonl", {{'a', "b"}, {'b', "c"}, {'c', "a"}}, 3);
   std::set<int64_t> chosen;
   for (const auto& [metric, field] : std::map<Metric, std::string>{
            {Metric::cer, "cer"}, {Metric::wer, "wer"}, {Metric::loss, "loss"}}) {
@@ -149,6 +158,7 @@ TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for")
     const Config c = validated(corpus, field, metric);
     Messages messages;
     TrainerOptions o;
+    o.version = "of the test";
     o.observer = &messages;
     const TrainingSummary summary = train(c, o);
     const std::string& run = c.training.checkpoint_dir;
@@ -188,7 +198,8 @@ TEST_CASE("replicas, pipelines, shards and ranks apart choose by the metric too"
     c.training.max_steps = 48;
     c.training.average_best = 2;
     set(c);
-    require_success(train_on(2, c));
+    require_success(train_on(2, c, StartFrom::scratch,
+                             [](int, Config&, TrainerOptions& o) { o.version = "of the test"; }));
     const std::string& run = c.training.checkpoint_dir;
     const auto validations = log_events(run, "validation");
     REQUIRE(validations.size() > 4);
@@ -332,7 +343,6 @@ TEST_CASE("a run from before there was a choice goes on by WER, and may be given
 
 TEST_CASE("average_best averages what the metric calls the best, and never ends worse") {
   const TrainingCorpus corpus(24, 12);
-  int kept = 0, left = 0;
   for (const uint64_t seed : {1, 2, 3, 4}) {
     Config c = validated(corpus, "run" + std::to_string(seed), Metric::cer);
     c.training.seed = seed;
@@ -353,16 +363,12 @@ TEST_CASE("average_best averages what the metric calls the best, and never ends 
     }
     REQUIRE_THAT(told, Contains("average of the best 3 checkpoints: CER "));
     if (told.find(", not kept: the best model has CER ") == std::string::npos) {
-      ++kept;
       CHECK_THAT(told, Contains(", kept"));
       check_close(best(run), mean);
     } else {
-      ++left;
       CHECK(best(run) == stored(generation_of_step(run, std::get<2>(order[0])), ""));
     }
   }
-  CAPTURE(kept, left);
-  CHECK(kept > 0);
 }
 
 TEST_CASE("an average stays the model of a run that goes on until something is better") {
@@ -388,13 +394,16 @@ TEST_CASE("an average stays the model of a run that goes on until something is b
     lowest = std::min(lowest, v.at("loss").get<double>());
   }
   REQUIRE(before < lowest);
-  c.training.epochs = 14;
+  // As if every validation to come were the best so far.
+  change_state(run, [](Json& state) { state["best_metric"] = state["best_loss"] = nullptr; });
+  c.training.epochs = 13;
   c.training.average_best = 0;
-  train(c, {.start = StartFrom::checkpoint});
-  CHECK(loss_of(best(run)) <= before);
+  require_success(train_on(1, c, StartFrom::checkpoint));
+  REQUIRE(log_events(run, "validation").back().at("loss") > before);
+  CHECK(best(run) == average);
   c.training.epochs = 30;
   c.optimizer.lr = 0.1;  // now into it
-  train(c, {.start = StartFrom::checkpoint});
+  require_success(train_on(1, c, StartFrom::checkpoint));
   CHECK(loss_of(best(run)) < before);
   CHECK(best(run) != average);
 }

@@ -144,7 +144,7 @@ TEST_CASE("the log of a run that was killed and goes on has each step once, as i
       std::ifstream other(whole.directory + "/log.rank-1.jsonl");
       for (std::string line; std::getline(other, line);) {
         const Json j = Json::parse(line);
-        if (j.at("event") == "step") CHECK(once.insert(j.at("step")).second);
+        if (j.at("event") == "step") CHECK(once.insert(j.at("step").get<int64_t>()).second);
       }
       CHECK(static_cast<int64_t>(once.size()) == whole.updates());
     }
@@ -158,7 +158,7 @@ TEST_CASE("a run that was killed before its first checkpoint begins its log anew
   const auto wanted = steps_in(lines_of(c.training.checkpoint_dir));
   kill_after(c, 0);
   std::filesystem::remove(c.training.checkpoint_dir + "/model.safetensors");
-  train(c, {.start = StartFrom::checkpoint_if_any});
+  require_success(train_on(1, c, StartFrom::checkpoint_if_any));
   CHECK(steps_in(lines_of(c.training.checkpoint_dir)) == wanted);
   CHECK(log_events(c.training.checkpoint_dir, "start").size() == 1);
 }
@@ -173,7 +173,7 @@ TEST_CASE("of a log that runs share, none takes out what another wrote") {
   const std::string of_both = bytes_of(first.training.log);
   CHECK(of_both.substr(0, of_first.size()) == of_first);
   kill_after(first, 4);
-  train(first, {.start = StartFrom::checkpoint});
+  require_success(train_on(1, first, StartFrom::checkpoint));
   CHECK(bytes_of(first.training.log).substr(0, of_both.size()) == of_both);
   // The run that was the last to begin takes its own back.
   const Config third = [&] {
@@ -185,14 +185,14 @@ TEST_CASE("of a log that runs share, none takes out what another wrote") {
   train(third, {});
   const std::string of_all = bytes_of(first.training.log);
   kill_after(third, 4);
-  train(third, {.start = StartFrom::checkpoint});
+  require_success(train_on(1, third, StartFrom::checkpoint));
   const std::string cut = bytes_of(first.training.log);
   CHECK(cut.substr(0, of_others.size()) == of_others);
   std::set<int64_t> once;
   std::istringstream lines(cut.substr(of_others.size()));
   for (std::string line; std::getline(lines, line);) {
     const Json j = Json::parse(line);
-    if (j.at("event") == "step") CHECK(once.insert(j.at("step")).second);
+    if (j.at("event") == "step") CHECK(once.insert(j.at("step").get<int64_t>()).second);
   }
   CHECK(once.size() > 4);
 }
@@ -203,7 +203,7 @@ TEST_CASE("TensorBoard is told from which step on a run that goes on writes anew
   c.training.tensorboard = corpus.folder.path("board");
   const ObservedRun whole = observe(corpus, c);
   kill_after(c, 5);
-  train(c, {.start = StartFrom::checkpoint});
+  require_success(train_on(1, c, StartFrom::checkpoint));
   std::vector<std::string> files;  // as TensorBoard reads them
   for (const auto& file : std::filesystem::directory_iterator(c.training.tensorboard)) {
     files.push_back(file.path());

@@ -90,7 +90,7 @@ StringMap ModelDescription::to_metadata() const {
   m["alphabet"] = Json(alphabet).dump();
   m["mean"] = Json(mean).dump();
   m["inverse_std"] = Json(inverse_std).dump();
-  if (!origin.version.empty()) m["trained"] = origin_text(origin);
+  if (!origin.version.empty() || origin.averaged > 0) m["trained"] = origin_text(origin);
   return m;
 }
 
