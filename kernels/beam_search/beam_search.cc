@@ -6,8 +6,8 @@
 namespace rondo {
 namespace {
 
-[[maybe_unused]] bool fits_a_block(const Context&,
-                                   const void* args) {  // asked by GPU variants alone
+// Asked by GPU variants alone.
+[[maybe_unused]] bool fits_a_block(const Context&, const void* args) {
   if (!args) return true;
   const auto& a = *static_cast<const BeamSearchArgs*>(args);
   return (a.scores.dtype == DType::f32 || a.scores.dtype == DType::bf16) &&
