@@ -269,8 +269,8 @@ TEST_CASE("lines are listed of what is chosen", "[lists][choice]") {
   using Texts = std::set<std::string>;
   CHECK(texts({}, {"*.chocomufin.xml"}) == Texts{"a", "c"});
   CHECK(texts({"*.xml"}, {"p.xml"}) == Texts{"b"});
-  // Without its page an image is one of a line, which has no text here.
-  CHECK(texts({"*.png"}, {}) == Texts{"", "c"});
+  // The image of a page that is not wanted is no line.
+  CHECK(texts({"*.png"}, {}) == Texts{"c"});
   CHECK(texts({}, {"line.png", "p.c*"}) == Texts{"a"});
   FileChoice none{{"*.jpg"}, {}};
   CHECK_THROWS_WITH(d.list(&none), Contains("that --only and --exclude leave"));

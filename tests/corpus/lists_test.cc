@@ -104,6 +104,27 @@ std::vector<ListedUtterance> spoken(const Data& data, int speakers, int each) {
 
 }  // namespace
 
+TEST_CASE("recordings are divided as their folders say", "[lists]") {
+  const Data d;
+  const std::map<std::string, std::string> splits = {
+      {"Train/a", "train"}, {"train/deep/b", "train"}, {"validation/c", "dev"}, {"val/d", "dev"},
+      {"test/e", "test"},   {"tests/f", ""},           {"book/train/g", ""},    {"h", ""}};
+  for (const auto& [name, split] : splits) {
+    d.recording(name + ".wav", 0.2);
+    d.text(name + ".txt", "a");
+  }
+  const auto list = corpus::list_folder(d.path(""));
+  CHECK(list.size() == splits.size());
+  for (const ListedUtterance& u : list) {
+    const fs::path below = fs::path(u.file.path).lexically_relative(fs::canonical(d.path("")));
+    INFO(below);
+    CHECK(u.split == splits.at(fs::path(below).replace_extension().string()));
+  }
+  CHECK(d.prepare(list).division == "as the data are divided; 3 of no part are to train on");
+  CHECK(d.manifest("train").size() == 5);
+  CHECK(d.manifest("dev").size() == 2);
+}
+
 TEST_CASE("CSV as RFC 4180 has it", "[csv]") {
   CHECK(fields("a,b\n1,2\n") == Rows{{"a", "b"}, {"1", "2"}});
   CHECK(fields("a,b\r\n1,2") == Rows{{"a", "b"}, {"1", "2"}});

@@ -182,6 +182,80 @@ TEST_CASE("columns without outlines have what their neighbours leave", "[page]")
   }
 }
 
+TEST_CASE("stripes along baselines at the odd places of a page", "[page]") {
+  const auto corners_of = [](const std::vector<std::string>& baselines) {
+    std::string lines;
+    for (const std::string& points : baselines)
+      lines += "<TextLine><Baseline points=\"" + points + "\"/></TextLine>";
+    PageFile page = parse_page(page_xml(region("r", lines)), "p.xml");
+    set_regions(page, {500, 400});
+    std::vector<Points> all;
+    for (const PageLine& l : page.lines) all.push_back(l.region.corners);
+    return all;
+  };
+  const auto level = [](int32_t left, int32_t right, int32_t y) {
+    return Points{{left, y - 28}, {right, y - 28}, {right, y + 12}, {left, y + 12}};
+  };
+  // A line that was drawn twice, a pixel or three beside, is none of its own neighbours.
+  CHECK(corners_of({"10,100 400,100", "10,103 400,103", "10,140 400,140", "10,180 400,180"}) ==
+        std::vector<Points>{level(10, 400, 100),
+                            {{10, 77}, {400, 77}, {400, 114}, {10, 114}},
+                            {{10, 114}, {400, 114}, {400, 151}, {10, 151}},
+                            level(10, 400, 180)});
+  // Points that are there twice, and a first line above which the page ends.
+  CHECK(corners_of({"10,20 10,20 200,20 200,20 400,20", "10,60 400,60"})[0] == Points{{10, -8},
+                                                                                      {10, -8},
+                                                                                      {200, -8},
+                                                                                      {200, -8},
+                                                                                      {400, -8},
+                                                                                      {400, 32},
+                                                                                      {200, 32},
+                                                                                      {200, 32},
+                                                                                      {10, 32},
+                                                                                      {10, 32}});
+  // Two lines that slant by 3 in 4, 40 apart across: 28 above is 17 to the right and 22 up.
+  const Points slanting = corners_of({"100,100 300,250", "76,132 276,282"})[0];
+  REQUIRE(slanting.size() == 4);
+  const Points wanted = {{117, 78}, {317, 228}, {293, 260}, {93, 110}};
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(std::abs(slanting[i].x - wanted[i].x) <= 1);
+    CHECK(std::abs(slanting[i].y - wanted[i].y) <= 1);
+  }
+  // One line of a single point on the page says nothing, and nothing to its neighbours.
+  CHECK(corners_of({"10,100 400,100", "50,120", "10,140 400,140"})[0] == level(10, 400, 100));
+}
+
+TEST_CASE("the first and the last character stay within their line", "[page]") {
+  const std::vector<SeenLabel> labels = {{"a", 10, 20, 1}, {"b", 90, 98, 1}};
+  const ReadLine line = arrange(labels, 5, 100);
+  REQUIRE((line.words.size() == 1 && line.words[0].size() == 2));
+  CHECK((line.words[0][0].first == 5 && line.words[0][0].last == 55));
+  CHECK((line.words[0][1].first == 55 && line.words[0][1].last == 100));
+}
+
+TEST_CASE("outlines have as many corners as are said", "[page]") {
+  const auto problem_of = [](int count) {
+    std::string points;
+    for (int i = 0; i < count; ++i) points += str(i % 90, ",", i % 7, " ");
+    return parse_page(page_xml(region("r", line("l", "a", points))), "p.xml").lines.at(0).problem;
+  };
+  CHECK(problem_of(3).empty());
+  CHECK(problem_of(4096).empty());
+  CHECK_THAT(problem_of(2), Contains("expected x and y of 3 to 4096 points"));
+  CHECK_THAT(problem_of(4097), Contains("expected x and y of 3 to 4096 points"));
+}
+
+TEST_CASE("a page that is a little wider than its image is scaled each way by itself", "[page]") {
+  const std::string box = "100,100 900,100 900,200 100,200";
+  PageFile page = parse_page(
+      page_xml(region("r", line("l", "a", box)), "imageWidth=\"1000\" imageHeight=\"1000\""),
+      "p.xml");
+  set_regions(page, {2000, 2030});
+  CHECK(page.lines[0].region.corners == Points{{200, 203}, {1800, 203}, {1800, 406}, {200, 406}});
+  CHECK_THROWS_WITH(set_regions(page, {2000, 2050}), Contains("expected the same shape"));
+  CHECK_THROWS_WITH(set_regions(page, {2050, 2000}), Contains("expected the same shape"));
+}
+
 TEST_CASE("places are of the image as it is shown, or as it is stored", "[page]") {
   // The file has rows of 80 pixels, 220 of them; it is shown as 220 x 80.
   ImageInfo image{220, 80};

@@ -197,6 +197,17 @@ TEST_CASE("a page is decoded once for all its lines", "[region]") {
   const auto other = narrow.read_page(second);
   CHECK(narrow.read_page(second) == other);
   CHECK(narrow.read_page(path) != first);
+  // Room for two: the one that was asked for longest ago goes, and that one alone.
+  const std::string third = folder.path("third.png");
+  std::ofstream(third, std::ios::binary) << make_png(numbered(16, 128));
+  const ImageFileReader for_two(5000);
+  const auto a = for_two.read_page(path), b = for_two.read_page(second);
+  CHECK(for_two.read_page(path) == a);
+  const auto c = for_two.read_page(third);
+  CHECK(for_two.read_page(path) == a);
+  CHECK(for_two.read_page(third) == c);
+  CHECK(for_two.read_page(second) != b);
+  CHECK(for_two.read_page(third) == c);
   // What cannot be read is not kept, and is read once it can.
   const std::string late = folder.path("late.png");
   CHECK_THROWS_AS(reader.read_page(late), InputError);

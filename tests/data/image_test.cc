@@ -219,6 +219,26 @@ TEST_CASE("a line becomes columns of ink", "[image]") {
   CHECK(std::abs(sum - 10) < 0.01);
 }
 
+TEST_CASE("a thin stroke becomes grey wherever it is, and does not vanish", "[image]") {
+  LineConfig c;
+  c.height = 12;
+  c.padding = 0;
+  c.contrast = false;
+  // One row, or column, of ink in an image that becomes an eighth as large: its eighth stays.
+  for (int32_t at = 8; at < 88; ++at) {
+    GreyImage across(96, 96), down(96, 96);
+    std::fill(across.pixels.begin(), across.pixels.end(), uint8_t{255});
+    down.pixels = across.pixels;
+    for (int32_t i = 0; i < 96; ++i) across.row(at)[i] = down.row(i)[at] = 0;
+    const Matrix rows = line_features(c, across, 12), columns = line_features(c, down, 12);
+    double of_rows = 0, of_columns = 0;
+    for (int64_t i = 0; i < 12; ++i) of_rows += rows.row(6)[i], of_columns += columns.row(i)[6];
+    INFO(at);
+    CHECK(std::abs(of_rows - 0.125) < 0.02);
+    CHECK(std::abs(of_columns - 0.125) < 0.02);
+  }
+}
+
 TEST_CASE("a line is turned so that its beginning is on the left", "[image]") {
   GreyImage g(3, 2);
   g.pixels = {1, 2, 3, 4, 5, 6};

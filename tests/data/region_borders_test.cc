@@ -120,6 +120,8 @@ TEST_CASE("polygons that leave the page are cut where it ends", "[borders]") {
     INFO(box.left << ", " << box.top);
     const GreyImage wanted = part_of(page, box);
     CHECK(same(cut_out(page, {corners}, "p"), wanted));
+    CHECK(numbers(LinePlaces({corners}, page.info(), "p").between(box.left + 5, box.left + 15)) ==
+          Box{box.left + 5, box.top, 10, box.height});
     const int32_t y = std::min(box.top + box.height - 4, 56);
     // The baseline ends where the region does, beyond the page, or within it.
     for (const Corners& baseline : {Corners{{corners[0].x, y}, {corners[2].x, y}},
@@ -137,6 +139,34 @@ TEST_CASE("polygons that leave the page are cut where it ends", "[borders]") {
             Box{box.left + box.width - 10, box.top, 10, box.height});
     }
   }
+}
+
+TEST_CASE("the sides of a polygon part pixels by their middles", "[borders]") {
+  // A triangle whose side rises by one in three: nothing of it is at half a pixel.
+  const GreyImage page = numbered(120, 60);
+  const GreyImage part =
+      cut_out(page, {{{10, 50}, {100, 20}, {100, 50}}, {{10, 50}, {100, 50}}}, "p");
+  REQUIRE((part.width == 90 && part.height == 30));
+  for (int32_t x = 0; x < 90; ++x) {
+    const double top = 30 - (x + 0.5) / 3;  // of the side, from the upper edge of the box
+    for (int32_t y = 0; y < 30; ++y) {
+      INFO(x << ", " << y);
+      const bool is_page = part.row(y)[x] == page.row(20 + y)[10 + x];
+      if (y + 0.5 > top) CHECK(is_page);
+      // Just above the side there is paper, which is of the page's grey by chance at most.
+      if (y + 0.5 < top && y + 1.5 > top && x % 3 != 1) CHECK(part.row(y)[x] == part.row(0)[x]);
+    }
+  }
+}
+
+TEST_CASE("a line that rises is made level as one that falls", "[borders]") {
+  const GreyImage page = numbered(420, 120);
+  const auto line_of = [&](int32_t left, int32_t right) {
+    return cut_out(page, {{{0, left}, {400, right}, {400, right + 20}, {0, left + 20}}}, "p");
+  };
+  const GreyImage falls = line_of(20, 60), rises = line_of(60, 20);
+  CHECK((falls.width == 400 && rises.width == 400));
+  CHECK((falls.height <= 22 && rises.height <= 22));
 }
 
 TEST_CASE("a polygon has an area, or no line", "[borders]") {
@@ -207,6 +237,22 @@ TEST_CASE("the paper of a line is the median of what is near", "[borders]") {
   }
 }
 
+TEST_CASE("near are as many columns to either side as the line has rows", "[borders]") {
+  // A column of ten rows, then eleven of none, then columns of a row each.
+  GreyImage page(40, 10);
+  fill(page, {0, 0, 40, 10}, 0);
+  fill(page, {0, 0, 1, 10}, 100);
+  fill(page, {12, 0, 28, 1}, 200);
+  const Corners corners = {{0, 0},  {1, 0},  {12, 0}, {40, 0}, {40, 1},
+                           {12, 1}, {12, 0}, {1, 0},  {1, 10}, {0, 10}};
+  const GreyImage line = cut_out(page, {corners, {{0, 9}, {40, 9}}}, "p");
+  REQUIRE((line.width == 40 && line.height == 10));
+  for (int32_t x = 1; x < 40; ++x) {
+    INFO(x);
+    CHECK(line.row(5)[x] == (x <= 10 ? 100 : 200));
+  }
+}
+
 TEST_CASE("bounds of words along a baseline that bends", "[borders]") {
   // Level, then down by 45 degrees, then level again; the stripe has 20 above and 10 below.
   const Corners baseline = {{20, 40}, {120, 40}, {220, 140}, {320, 140}};
@@ -237,6 +283,20 @@ TEST_CASE("bounds of words along a baseline that bends", "[borders]") {
   }
 }
 
+TEST_CASE("beyond both ends a line goes on as it was there", "[borders]") {
+  // Level, then down by 45 degrees; the region goes on by 40 before it and by 100 behind it.
+  const Corners baseline = {{60, 60}, {160, 60}, {230, 130}};
+  const Corners corners = {{20, 40}, {168, 40}, {315, 187}, {294, 208}, {156, 70}, {20, 70}};
+  const GreyImage page = numbered(340, 230);
+  const GreyImage line = cut_out(page, {corners, baseline}, "p");
+  CHECK(std::abs(line.width - (40 + 100 + std::hypot(70, 70) + 100)) <= 3);
+  // Backwards, as a line that runs up the page.
+  const Corners up = {{60, 200}, {60, 120}, {100, 80}};
+  const Corners around_up = {{40, 220}, {40, 112}, {110, 42}, {131, 63}, {70, 124}, {70, 220}};
+  CHECK(std::abs(cut_out(page, {around_up, up}, "p").width - (20 + 80 + std::hypot(40, 40) + 34)) <=
+        4);
+}
+
 TEST_CASE("a line that climbs back over itself keeps to its own part", "[borders]") {
   // A hairpin: to the right above, back to the left below. Columns above do not reach what is
   // below.
@@ -257,6 +317,16 @@ TEST_CASE("a line that climbs back over itself keeps to its own part", "[borders
     CHECK(line.row(y)[3 * quarter] != 10);
   }
   CHECK((has_first && has_second));
+}
+
+TEST_CASE("another part of a bent line is not beyond its end", "[borders]") {
+  // Down and back: the way back ends far to the left of where the line begins.
+  const Corners baseline = {{200, 40}, {320, 40}, {340, 110}, {320, 180}, {20, 180}};
+  const Corners corners = {{200, 20}, {330, 20},  {365, 110}, {330, 200}, {20, 200},
+                           {20, 170}, {310, 170}, {325, 110}, {310, 50},  {200, 50}};
+  const double length = 120 + 2 * std::hypot(20, 70) + 300;
+  const GreyImage line = cut_out(numbered(400, 240), {corners, baseline}, "p");
+  CHECK(std::abs(line.width - length) <= 3);
 }
 
 TEST_CASE("one point, or the same twice, is no baseline", "[borders]") {

@@ -92,10 +92,15 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
   const auto is_chosen = [&](const fs::path& p) {
     return !choice || choice->takes(p.lexically_relative(root).string());
   };
-  for (const fs::path& file : files_below(root, [&](const fs::path& p) {
-         return p.extension() == ".xml" && is_page_file(p.string()) && is_chosen(p);
+  std::vector<std::string> unwanted_pages;
+  for (const fs::path& file : files_below(root, [](const fs::path& p) {
+         return p.extension() == ".xml" && is_page_file(p.string());
        })) {
-    add_page(file, root, list);
+    if (is_chosen(file)) {
+      add_page(file, root, list);
+    } else {
+      unwanted_pages.push_back(fs::path(file).replace_extension().string());
+    }
   }
   mark_doubles(list);
   std::set<std::string> images_of_pages;
@@ -134,7 +139,10 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
   }
   // A text beside the image of a page is the page's.
   for (const std::string& name : pages) found.erase(name);
-  // Nor is one beside an image that is not wanted a text without an image.
+  // The image of a page that is not wanted is no line, unless it has a line's text.
+  for (const std::string& name : unwanted_pages)
+    if (!fs::is_regular_file(name + std::string(text_ending))) found.erase(name);
+  // And a text beside an image that is not wanted is none without an image.
   for (const std::string& name : unwanted) {
     const auto text = found.find(name);
     if (text != found.end() && text->second.image.empty()) found.erase(text);
