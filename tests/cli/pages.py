@@ -1,5 +1,6 @@
 """Pages of text lines: from PAGE-XML and ALTO to a model, and its readings as hOCR, ALTO and PAGE-XML."""
 
+import array
 import json
 import math
 import random
@@ -9,7 +10,7 @@ import struct
 import xml.etree.ElementTree as ElementTree
 import zlib
 
-from cli_support import check, fails, folder, main, run, train
+from cli_support import check, fails, folder, main, run, train, write_wav
 from line_images import LINES, line_image, png
 
 WIDTH, PITCH, LEFT, TOP = 220, 22, 15, 8
@@ -413,6 +414,42 @@ def test_light_ink_is_found():
             (root / "scans" / f"{n}.png").write_bytes(png(line_image("abc bca", rng)))
         run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0,
             says=["warning, light ink on darker paper: 3 of 6", " features.ink=auto\n"])
+
+
+def tiff(rows, pages):
+    """So many pages of the rows, in samples of 16 bits of which 12 are used."""
+    width, height, at = len(rows[0]), len(rows), 8
+    pixels = b"".join(struct.pack("<H", 16 * grey) for row in rows for grey in row)
+    body = b""
+    for n in range(pages):
+        entries = [(256, 4, width), (257, 4, height), (258, 3, 16), (259, 3, 1), (262, 3, 1), (273, 4, at), (277, 3, 1), (278, 4, height), (279, 4, len(pixels))]
+        end = at + len(pixels) + 2 + 12 * len(entries) + 4
+        directory = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", tag, kind, 1, value) for tag, kind, value in entries)
+        body += pixels + directory + struct.pack("<I", 0 if n == pages - 1 else end + len(pixels))
+        at = end
+    return b"II*\0" + struct.pack("<I", 8 + len(pixels)) + body
+
+
+def test_what_files_hold_besides_is_named():
+    with folder() as root:
+        (root / "scans").mkdir()
+        rows = line_image("abc bca", random.Random(5))
+        for name, content in ("one", tiff(rows, 1)), ("three", tiff(rows, 3)), ("plain", png(rows)):
+            (root / "scans" / f"{name}.tif").write_bytes(content)
+            (root / "scans" / f"{name}.gt.txt").write_text("abc bca")
+        run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0, "--strict", not_says=["one.tif", "plain.tif"],
+            says=["train           3 ", "warning, files of several pictures: 1 of 3", "three.tif: holds 3 pictures, of which the first is read"])
+        # Folders of recordings are chosen from, and divided, as those of lines are.
+        for name in "train/a", "train/b", "valid/c", "old/d":
+            path = root / "sounds" / f"{name}.wav"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_wav(path, array.array("h", [8000 * (i % 20 < 10) - 4000 for i in range(8000)]))
+            path.with_suffix(".txt").write_text("a")
+        run("prepare", "folder", root / "sounds", root / "chosen", says="divided as the data are divided; 1 of no part are to train on")
+        run("prepare", "folder", root / "sounds", root / "chosen", "--exclude", "old", "--exclude", "train/b.*",
+            says=["divided as the data are divided\n", "not looked at, for --only and --exclude: 2 files"])
+        check([len(manifest(root / "chosen" / f"{part}.jsonl")) for part in ("train", "dev")] == [1, 1], "parts")
+        fails("prepare", "folder", root / "sounds", root / "chosen", "--only", "*.flac", errs="no recordings that --only and --exclude leave")
 
 
 main(globals())
