@@ -233,6 +233,19 @@ TEST_CASE("the first and the last character stay within their line", "[page]") {
   CHECK((line.words[0][1].first == 55 && line.words[0][1].last == 100));
 }
 
+TEST_CASE("regions within regions stand where the outer ones do", "[page]") {
+  const std::string order =
+      "<ReadingOrder><OrderedGroup><RegionRefIndexed index=\"0\" regionRef=\"second\"/>"
+      "<RegionRefIndexed index=\"1\" regionRef=\"first\"/></OrderedGroup></ReadingOrder>";
+  const PageFile page = parse_page(
+      page_xml(order + region("first", region("x", line("1", "a"))) + region("z", line("2", "b")) +
+               region("second", region("y", region("v", line("3", "c"))) + line("4", "d"))),
+      "p.xml");
+  std::string texts;
+  for (const PageLine& l : page.lines) texts += l.text;
+  CHECK(texts == "cdab");
+}
+
 TEST_CASE("outlines have as many corners as are said", "[page]") {
   const auto problem_of = [](int count) {
     std::string points;

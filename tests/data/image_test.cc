@@ -219,6 +219,20 @@ TEST_CASE("a line becomes columns of ink", "[image]") {
   CHECK(std::abs(sum - 10) < 0.01);
 }
 
+TEST_CASE("specks lighter than the paper are not the paper", "[image]") {
+  GreyImage line = bar(80, 20, 30, 40);
+  for (uint8_t& v : line.pixels) v = v == 0 ? 90 : 170;
+  // One pixel of twenty.
+  for (size_t i = 0; i < line.pixels.size(); i += 20) line.pixels[i] = 255;
+  LineConfig c;
+  c.height = 20;
+  c.padding = 0;
+  const Matrix m = line_features(c, line, 80);
+  CHECK(m.row(5)[10] < 1e-5f);
+  CHECK(m.row(65)[3] < 1e-5f);
+  CHECK(m.row(35)[10] == 1);
+}
+
 TEST_CASE("a thin stroke becomes grey wherever it is, and does not vanish", "[image]") {
   LineConfig c;
   c.height = 12;

@@ -169,6 +169,20 @@ TEST_CASE("a line that rises is made level as one that falls", "[borders]") {
   CHECK((falls.height <= 22 && rises.height <= 22));
 }
 
+TEST_CASE("what is nearly as high as it is wide is left as it is", "[borders]") {
+  const GreyImage page = numbered(200, 120);
+  // 60 by 60, and 170 by 60, falling by one in three.
+  for (const int32_t right : {70, 180}) {
+    const int32_t fall = (right - 10) / 3;
+    const Corners corners = {{10, 0}, {right, fall}, {right, fall + 60}, {10, 60}};
+    const GreyImage part = cut_out(page, {corners}, "p");
+    CHECK(part.width == right - 10);
+    CHECK(part.height == fall + 60);
+    CHECK(part.row(30)[0] == page.row(30)[10]);
+    CHECK(part.row(fall + 30)[right - 11] == page.row(fall + 30)[right - 1]);
+  }
+}
+
 TEST_CASE("a polygon has an area, or no line", "[borders]") {
   const GreyImage page = numbered(120, 60);
   // A line to and fro, above each other and aslant; three times the same corner.
