@@ -111,7 +111,7 @@ def test_formats_by_ffmpeg_itself():
             subprocess.run(["ffmpeg", "-nostdin", "-loglevel", "error", "-i", data / "a.wav", "-ar", "16000", *more,
                             f"file:{data / name}"], check=True)
             with_text(data / name)
-        run("prepare", "folder", data, root / "mine", "--dev", 0, "--test", 0, says="6 utterances found, 6 used, 0 left out")
+        run("prepare", "folder", data, root / "mine", "--dev", 0, "--test", 0, says="6 utterances found, 6 used\n")
         for line in (root / "mine" / "train.jsonl").open():
             check(0.45 < json.loads(line)["duration"] < 0.65, line)
 

@@ -6,6 +6,7 @@
 
 #include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/list_corpus.h"
+#include "engine/corpus/lists/list_passes.h"
 #include "engine/corpus/lists/read_text.h"
 #include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
@@ -365,7 +366,8 @@ TEST_CASE("manifests of NeMo, where a bad line costs that line", "[lists]") {
   const auto list = corpus::list_nemo({d.path("train.json")});
   REQUIRE(list.size() == 7);
   CHECK(list[0].file.path == d.path("a.wav"));
-  CHECK(list[0].duration == -1);  // it is measured
+  CHECK(list[0].duration == 9);
+  CHECK(list[2].duration == -1);
   CHECK(list[0].split == "train");
   CHECK(list[1].offset == 1.5);
   CHECK(list[1].duration == 2);
@@ -656,6 +658,25 @@ TEST_CASE("what is listed twice is used once, and parts of one recording are not
   CHECK(s.findings.of(Finding::doubled_otherwise).count == 1);
   CHECK_THAT(s.findings.of(Finding::doubled_otherwise).examples[0].what,
              Contains("has the text 'y' here and 'x' in list:5"));
+}
+
+TEST_CASE("of many recordings 20,000 are drawn, whatever their order", "[lists]") {
+  std::vector<ListedUtterance> list(25'000);
+  for (size_t i = 0; i < list.size(); ++i) list[i].file = str("/d/", i, ".wav");
+  const auto names = [&](const corpus::Drawn& drawn) {
+    std::set<std::string> all;
+    for (const ListedUtterance& u : list)
+      if (drawn.contains(u)) all.insert(u.file.path);
+    return all;
+  };
+  const std::set<std::string> some = names(corpus::Drawn(list, 1, false));
+  CHECK(some.size() == 20'000);
+  std::reverse(list.begin(), list.end());
+  CHECK(names(corpus::Drawn(list, 1, false)) == some);
+  CHECK(names(corpus::Drawn(list, 2, false)) != some);
+  CHECK(names(corpus::Drawn(list, 1, true)).empty());
+  list.resize(20'000);
+  CHECK(names(corpus::Drawn(list, 1, false)).size() == 20'000);
 }
 
 TEST_CASE("nobody is in two parts, whatever the order of the list", "[lists]") {

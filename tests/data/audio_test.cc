@@ -13,7 +13,10 @@
 #include <numeric>
 #include <tuple>
 
+#include "engine/data/audio/bandwidth.h"
 #include "engine/data/audio/resample.h"
+#include "engine/data/audio/sound_check.h"
+#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
@@ -371,4 +374,81 @@ TEST_CASE("resampling is exact where nothing has to be done, and linear", "[resa
   const std::vector<float> y = resample(ones, 44100, 16000);
   for (size_t i = 100; i + 100 < y.size(); ++i) REQUIRE(y[i] == Approx(1.0f).margin(1e-5));
   CHECK_THROWS_AS(Resampler(0, 16000), Error);
+}
+
+TEST_CASE("what kind of sound a file is, its first bytes say", "[audio]") {
+  const auto is = [](const std::string& start, std::string_view name, bool foreign) {
+    const SoundFormat format = sound_format(start);
+    INFO(start);
+    CHECK(format.name.substr(0, name.size()) == name);
+    CHECK(format.name.empty() == name.empty());
+    CHECK(format.is_foreign == foreign);
+  };
+  const std::string zero(1, '\0');
+  is("RIFF....WAVEfmt ", "WAV", false);
+  is("NIST_1A\n   1024\n", "NIST", false);
+  is("\xff\xfb\x90\x64", "MP3", false);
+  is("ID3\x04", "MP3", false);
+  is("\xff\xf1\x50\x80", "AAC", true);
+  is(zero + zero + zero + " ftypM4A ", "MPEG-4", true);
+  is("\x1a\x45\xdf\xa3", "Matroska", true);
+  // UTF-16, JPEG, and frames whose fields have values that do not exist.
+  for (const std::string& other :
+       std::vector<std::string>{"\xff\xfe"
+                                "a",
+                                "\xff\xd8\xff\xe0", "\xff\xfb\xf0\x64", "\xff\xfb\x9c\x64",
+                                "\xff\xf1\x74\x80", "zero\n", ""})
+    is(other + zero + zero, "", false);
+}
+
+TEST_CASE("how far up a recording reaches, and what it was made from", "[audio]") {
+  const auto reaches = [](double hz, int rate) {
+    std::vector<float> sum(static_cast<size_t>(rate));
+    for (double f = 150; f <= hz; f += 150) {
+      const std::vector<float> one = tone(f, rate, sum.size(), 0.02);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += one[i];
+    }
+    return bandwidth_of(sum, rate);
+  };
+  CHECK(reaches(3750, 16000) == Approx(3750).margin(130));
+  CHECK(reaches(7800, 16000) == Approx(7800).margin(130));
+  CHECK(reaches(3750, 44100) == Approx(3750).margin(360));
+  CHECK(bandwidth_of(std::vector<float>(8000, 0.0f), 8000) == 0);
+  CHECK(bandwidth_of({}, 8000) == 0);
+  CHECK(true_rate(16000, 3900) == 8000);
+  CHECK(true_rate(44100, 7900) == 16000);
+  CHECK(true_rate(22050, 5400) == 11025);
+  CHECK(true_rate(16000, 7800) == 16000);
+  CHECK(true_rate(8000, 3400) == 8000);
+  CHECK(true_rate(16000, 400) == 16000);  // a tone
+  CHECK(true_rate(16000, 0) == 16000);    // not known
+}
+
+TEST_CASE("what is cut off is read as far as it goes, where that is asked for", "[audio]") {
+  const TemporaryFolder folder;
+  std::vector<float> noise(16000);
+  uint32_t state = 1;
+  for (float& x : noise) {
+    state = state * 1664525u + 1013904223u;
+    x = static_cast<float>(state >> 8) / 33554432.0f - 0.25f;
+  }
+  for (const int format : {SF_FORMAT_WAV, SF_FORMAT_FLAC}) {
+    const std::string path =
+        write_audio(folder.path("a"), format | SF_FORMAT_PCM_16, 8000, 1, noise);
+    const std::string whole = data::read_regular_file(path);
+    data::write_whole_file(path, whole.substr(0, whole.size() / 2));
+    try {
+      SndfileReader().read(path, 0);
+      FAIL("it was read");
+    } catch (const SoundError& e) {
+      CHECK(e.fault == SoundFault::truncated);
+    }
+    const Waveform part = SndfileReader({.salvage = true}).read(path, 0);
+    CHECK(part.samples.size() > 3000);
+    CHECK(part.samples.size() < 9000);
+    CHECK(part.samples[2000] == Approx(noise[2000]).margin(1e-3));
+    const SoundReport report = check_sound(path, {}, {.salvage = true});
+    CHECK(report.samples == static_cast<int64_t>(part.samples.size()));
+    CHECK_FALSE(report.truncation.empty());
+  }
 }

@@ -93,8 +93,9 @@ void print_never_found(const DataSummary& s) {
 // What was found, first by numbers and then each kind with its first examples.
 void print_findings(const DataSummary& s, const char* noun) {
   const int64_t left_out = s.findings.left_out();
-  std::printf("%s found, %lld used, %lld left out\n", counted(s.listed, noun).c_str(),
-              static_cast<long long>(s.listed - left_out), static_cast<long long>(left_out));
+  std::printf("%s found, %lld used%s\n", counted(s.listed, noun).c_str(),
+              static_cast<long long>(s.listed - left_out),
+              left_out > 0 ? str(", ", left_out, " left out").c_str() : "");
   for (const auto& [finding, found] : s.findings.all()) {
     const corpus::FindingKind& kind = corpus::kind_of(finding);
     std::printf("%s, %s: %lld of %lld\n", kind.leaves_out ? "left out" : "warning", kind.title,

@@ -1,5 +1,6 @@
 #include "engine/corpus/lists/examine_sound.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <span>
@@ -107,6 +108,7 @@ std::optional<Flaw> examine_samples(ListedUtterance& u, const SoundExamination& 
   if (!r.truncation.empty()) {
     seconds = u.offset + static_cast<double>(r.samples) / r.info.sample_rate;
     u.is_cut_off = true;
+    if (u.duration >= 0) u.duration = std::min(u.duration, std::max(seconds - u.offset, 0.0));
     u.notes.push_back({Finding::salvaged, str(u.file.name(), ": ", r.truncation, "; ",
                                               short_number(seconds), " s of it are used")});
   }

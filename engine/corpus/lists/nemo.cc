@@ -55,9 +55,7 @@ void read_line(std::string_view line, const fs::path& folder, ListedUtterance& u
   u.speaker = word_in(object, "speaker");
   u.id = word_in(object, "id");
   u.offset = seconds_in(object, "offset", 0);
-  // Whole recordings are measured: manifests are often inexact.
-  const double duration = seconds_in(object, "duration", -1);
-  if (u.offset > 0 || present(object, "offset")) u.duration = duration;
+  u.duration = seconds_in(object, "duration", -1);
   if (const Json* channel = present(object, "channel")) {
     const bool is_number = channel->is_unsigned() && channel->get<uint64_t>() < 256;
     if (!is_number) fail_field("channel", *channel, "a number from 0");
