@@ -111,6 +111,10 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
   o.prepare.channel = channel_of(o.channel);
   o.prepare.text = o.text.rules();
   if (!o.replacements.empty()) o.prepare.text.replace = read_replacements(o.replacements);
+  if (list.empty()) {
+    const bool is_one = o.sources.empty();
+    fail_input(is_one ? o.prepare.source : o.sources.front(), ": lists no recordings");
+  }
   const InputKind kind = list.front().kind;
   const DataSummary s =
       prepare_list(std::move(list), {&audio, &images}, o.prepare, std::move(o.findings));

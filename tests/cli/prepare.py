@@ -236,6 +236,9 @@ def test_one_bad_entry_ends_no_import():
         fails("prepare", "csv", root / "t.csv", root / "s", "--audio-column", "file", "--text-column", "text", "--strict",
               lines=6, errs=["of 7 utterances ", "1 missing or unreadable", "t.csv:3: has 4 fields"])
         fails("prepare", "folder", f"{root}/no\x1bthing\u202e", root / "s", errs="no\\x1bthing\\u202e: cannot be read")
+        (root / "none.csv").write_text("file,text\n")
+        fails("prepare", "csv", root / "none.csv", root / "s", "--audio-column", "file", "--text-column", "text",
+              errs="none.csv: lists no recordings")
         lines = [{"audio_filepath": f"data/{i}.wav", "text": "one"} for i in range(3)]
         (root / "all.json").write_text("".join(json.dumps(line) + "\n" for line in lines) + "{\n")
         run("prepare", "nemo", root / "nemo", root / "all.json", "--dev", 0, "--test", 0,

@@ -350,6 +350,7 @@ TEST_CASE("what is wrong with a row of a table costs that row", "[lists]") {
   layout.delimiter = 0;
   CHECK(listed("file;text\na.wav;1,5\n") == Entries{"2 a.wav=1,5"});
   CHECK(listed("file\ttext\na.wav\tone\n") == Entries{"2 a.wav=one"});
+  CHECK_THROWS_WITH(listed("files;text\n"), Contains("it has files, text; did you mean 'files'?"));
   CHECK(listed("sep=|\r\nfile|text\r\na.wav|one\r\n") == Entries{"3 a.wav=one"});
   REQUIRE(run_program("gzip", {d.path("t.csv")}, std::chrono::seconds(20), "").status == 0);
   CHECK(list_table(layout).at(0).text == "one");

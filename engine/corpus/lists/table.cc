@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "engine/corpus/lists/csv.h"
 #include "engine/corpus/lists/layouts.h"
@@ -108,16 +109,23 @@ class Table {
     skipped_ = 1;
   }
 
+  // By which most of the wanted columns are there; of equal ones, by which there are most columns.
   char guessed_delimiter() const {
-    if (!layout_.header) return ',';
+    char best = ',';
+    if (!layout_.header) return best;
+    std::pair<int, size_t> most{0, 1};
     for (const char c : delimiters) {
       CsvReader reader(text_, c, layout_.quotes ? Quoting::doubled : Quoting::none);
       CsvRow row;
-      if (reader.next(row) && find_column(row.fields, layout_.audio) &&
-          find_column(row.fields, layout_.text.front()))
-        return c;
+      if (!reader.next(row)) continue;
+      const int found = find_column(row.fields, layout_.audio).has_value() +
+                        find_column(row.fields, layout_.text.front()).has_value();
+      const std::pair<int, size_t> here{found, row.fields.size()};
+      if (here <= most) continue;
+      most = here;
+      best = c;
     }
-    return ',';
+    return best;
   }
 
   size_t column_of(const std::vector<std::string>& header, const std::string& wanted) const {

@@ -46,10 +46,20 @@ std::string converting(const FilePart& file) {
   throw SoundError(SoundFault::foreign, message);
 }
 
-// The last line that says something: ffmpeg ends with the cause.
-std::string last_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  return printable_start(text.substr(text.rfind('\n') + 1), 300);
+// The last two lines: ffmpeg ends with the cause, and with what became of it.
+std::string cause_in(std::string text) {
+  const auto trim = [&] {
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  };
+  std::string cause;
+  for (int lines = 0; lines < 2; ++lines) {
+    trim();
+    if (text.empty()) break;
+    const size_t begin = text.rfind('\n') + 1;
+    cause = text.substr(begin) + (cause.empty() ? "" : "; " + cause);
+    text.resize(begin);
+  }
+  return printable_start(cause, 300);
 }
 
 // `input` as ffmpeg is told of it, `bytes` it has; `standard_input`: a descriptor, or -1.
@@ -76,7 +86,7 @@ std::string decode(const std::string& input, int standard_input, uint64_t bytes,
     fail(str(name, ": is ", format, ", and ", e.what()));
   }
   if (output.status != 0 || output.out.empty()) {
-    const std::string cause = last_line(output.err);
+    const std::string cause = cause_in(output.err);
     fail(str(name, ": is ", format, ", and ffmpeg cannot decode it: ",
              cause.empty() ? str("it ended with status ", output.status) : cause));
   }
