@@ -98,15 +98,17 @@ class Stripper {
            category_of(c) == UTF8PROC_CATEGORY_SM;
   }
 
-  // Without what goes here two numbers would be one.
-  bool parts_numbers(size_t i) const {
-    if (kept_.empty() || !is_digit(kept_.back())) return false;
-    while (i < text_.size() && is_punctuation(text_[i])) ++i;
-    return is_digit(at(i));
+  // Without what goes here two numbers would be one. Of several signs in a row the first tells.
+  bool parts_numbers(size_t i) {
+    if (i < end_of_signs_ || kept_.empty() || !is_digit(kept_.back())) return false;
+    for (end_of_signs_ = i; end_of_signs_ < text_.size(); ++end_of_signs_)
+      if (!is_punctuation(text_[end_of_signs_])) break;
+    return is_digit(at(end_of_signs_));
   }
 
   const std::vector<char32_t>& text_;
   std::vector<char32_t> kept_;
+  size_t end_of_signs_ = 0;
 };
 
 std::vector<char32_t> without_invisible(const std::vector<char32_t>& text) {

@@ -154,6 +154,20 @@ TEST_CASE("numbers stay whole without punctuation", "[text]") {
   }
 }
 
+TEST_CASE("long texts of signs alone take no longer than others", "[text]") {
+  // In quadratic time they would take minutes.
+  constexpr size_t many = 300000;
+  TextRules rules;
+  rules.lowercase = rules.strip_punctuation = rules.drop_invisible = true;
+  rules.marks = Marks::token;
+  for (const char* sign : {".", "-", "'", "<", "[", "(", "[a", "\u00ad", "\u03a3'", "5.", "%"}) {
+    INFO(sign);
+    std::string text = "5";
+    for (size_t i = 0; i < many; ++i) text += sign;
+    CHECK(apply_rules(rules, text).size() <= text.size());
+  }
+}
+
 TEST_CASE("lower case by language and place", "[text]") {
   const TextLocale none, tr = TextLocale::parse("tr").value();
   CHECK(to_lower("DI\u015e \u0130\u0130 i\u0131") == "di\u015f ii i\u0131");
