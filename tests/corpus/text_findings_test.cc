@@ -87,6 +87,13 @@ TEST_CASE("what looks alike is named, with lines that make it one", "[texts]") {
   CHECK(signs.replacements == Strings{"U+2019='", "U+2010=-"});
   CHECK(of({"\u201ca\u201d \u201eb\u201c"}).findings.empty());  // pairs
   CHECK(of({"\u201ca\u201d \"b\""}).findings.size() == 1);
+  const TextFindings wide = of({"A, b", "\uff21\uff0c\uff22 \uff0c"});
+  CHECK(sentences(wide) ==
+        Strings{"full-width characters that stand there in plain form, too: '\uff0c' (U+FF0C) 2 "
+                "times, '\uff21' (U+FF21)"});
+  CHECK(wide.findings[0].advice == "the first: t1");
+  CHECK(wide.replacements == Strings{"U+FF0C=,", "U+FF21=A"});
+  CHECK(of({"\uff0c \uff21"}).findings.empty());
   const TextFindings letters =
       of({"a c\u043emputer, c\u043emputer", "\u043c\u043e\u0441\u043a\u0432a", "\u03bcm \u0416k"});
   CHECK(sentences(letters) ==

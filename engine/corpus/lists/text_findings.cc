@@ -49,11 +49,9 @@ struct Alikes {
 };
 
 constexpr std::array alike_signs{
-    Alikes{"apostrophes", U'\'', U"\u2019\u02bc\u2032\u00b4`\uff07"},
-    Alikes{"quotation marks", U'"', U"\u201c\u201d\u201e\u201f\u2033\uff02"},
-    Alikes{"hyphens", U'-', U"\u2010\u2011\u2012\u2013\u2212\ufe63\uff0d"},
-    Alikes{"colons", U':', U"\uff1a\u2236"},
-    Alikes{"commas", U',', U"\uff0c\u201a"},
+    Alikes{"apostrophes", U'\'', U"\u2019\u02bc\u2032\u00b4`"},
+    Alikes{"quotation marks", U'"', U"\u201c\u201d\u201e\u201f\u2033"},
+    Alikes{"hyphens", U'-', U"\u2010\u2011\u2012\u2013\u2212\ufe63"},
     Alikes{"letters yeh", U'\u06cc', U"\u064a"},
     Alikes{"letters kaf", U'\u06a9', U"\u0643"},
     Alikes{"signs micro", U'\u00b5', U"\u03bc"},
@@ -179,6 +177,7 @@ struct TextExaminer::State {
   int64_t texts = 0;
 
   Tally marks, perhaps_marks, unseen, private_use, damaged, spaces, decomposed, mixed;
+  std::array<bool, 0x80> ascii{};                 // those that occur
   std::map<char32_t, int64_t> characters;         // beyond ASCII, and signs that look alike
   std::map<char32_t, std::string> first_with;     // the same
   std::map<std::string, std::string> one_script;  // words of `mixed`
@@ -192,6 +191,7 @@ struct TextExaminer::State {
 
   void find_digits(TextFindings& all) const;
   void find_signs(TextFindings& all) const;
+  void find_full_width(TextFindings& all) const;
   void find_letters(TextFindings& all) const;
   void find_spaceless(TextFindings& all) const;
   void find_phones(TextFindings& all) const;
@@ -235,7 +235,7 @@ void TextExaminer::State::look_at_final(const std::string& text, const std::stri
   constexpr size_t most_mixed = 1000, most_texts = 2000;
   const auto is_watched = [](char32_t c) {
     return c >= 0x80 || (c >= U'0' && c <= U'9') || c == U'\'' || c == U'"' || c == U'-' ||
-           c == U'`' || c == U':' || c == U',';
+           c == U'`';
   };
   bool has_letters_apart = false;
   for (const char32_t c : code_points(text)) {
@@ -244,6 +244,7 @@ void TextExaminer::State::look_at_final(const std::string& text, const std::stri
       spaceless_letters += is_of_unspaced_script(c);
       has_letters_apart |= c >= 0x370;
     }
+    if (c < ascii.size()) ascii[c] = true;
     if (is_watched(c) && ++characters[c] == 1) first_with[c] = where;
   }
   for (const std::string& word : split_words(text)) {
@@ -321,6 +322,20 @@ void TextExaminer::State::find_signs(TextFindings& all) const {
       if (c != wanted) all.replacements.push_back(readable_line(c, wanted));
     all.findings.push_back(std::move(f));
   }
+}
+
+void TextExaminer::State::find_full_width(TextFindings& all) const {
+  constexpr char32_t first = 0xff01, last = 0xff5e, distance = first - U'!';
+  TextFinding f;
+  f.what = "full-width characters that stand there in plain form, too";
+  for (auto at = characters.lower_bound(first); at != characters.end() && at->first <= last; ++at) {
+    const char32_t plain = at->first - distance;
+    if (!ascii[plain] || zero_of(at->first)) continue;
+    if (f.kinds.empty()) f.advice = "the first: " + first_with.at(at->first);
+    f.kinds.emplace_back(describe(at->first), at->second);
+    all.replacements.push_back(readable_line(at->first, plain));
+  }
+  if (!f.kinds.empty()) all.findings.push_back(std::move(f));
 }
 
 void TextExaminer::State::find_letters(TextFindings& all) const {
@@ -409,6 +424,7 @@ TextFindings TextExaminer::findings() const {
   }
   s.find_digits(all);
   s.find_signs(all);
+  s.find_full_width(all);
   s.find_letters(all);
   s.find_spaceless(all);
   s.find_phones(all);
