@@ -39,11 +39,16 @@ struct PlanOptions {
 constexpr double gigabyte = 1e9;
 constexpr uint64_t most_bytes_of_a_file = 16 << 20;  // of devices and links
 
+// Is there, or looks like a path.
+bool names_a_file(const std::string& text) {
+  return text.find_first_of("/.") != std::string::npos || std::filesystem::exists(text);
+}
+
 // A preset, or what a file says.
 plan::LinkModel link_of(const std::string& text) {
   const auto presets = plan::link_preset_names();
   const bool known = std::find(presets.begin(), presets.end(), text) != presets.end();
-  if (known || !std::filesystem::exists(text)) return plan::link_preset(text);
+  if (known || !names_a_file(text)) return plan::link_preset(text);
   return plan::parse_link(read_text_file(text, most_bytes_of_a_file), text);
 }
 
@@ -51,7 +56,7 @@ plan::Cluster cluster_of(const PlanOptions& o) {
   plan::Cluster c;
   c.devices = o.devices;
   c.per_node = o.per_node;
-  const bool is_file = std::filesystem::exists(o.device);
+  const bool is_file = names_a_file(o.device);
   if (is_file) {
     const plan::MachineFile machine =
         plan::parse_machine(read_text_file(o.device, most_bytes_of_a_file), o.device);

@@ -236,7 +236,7 @@ void add_folder(Command& parent) {
 // Where there are no settings, those of images by default.
 Config preview_config(const ListOptions& o) {
   if (!o.config.empty()) {
-    const Config config = load_config(configuration_file(o.config));
+    const Config config = load_file_or_recipe(o.config);
     if (config.features.type != FeatureType::image) {
       fail_input(o.config, ": features.type is not \"image\": its settings are not for lines");
     }

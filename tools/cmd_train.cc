@@ -31,6 +31,7 @@
 #include "tools/command.h"
 #include "tools/command_line/config_words.h"
 #include "tools/command_line/device_option.h"
+#include "tools/command_line/recipes.h"
 #include "tools/ranks/device_ranks.h"
 #include "tools/ranks/elastic_member.h"
 #include "tools/ranks/rank_world.h"
@@ -41,7 +42,8 @@ namespace {
 struct TrainOptions {
   std::vector<std::string> words;  // the configuration file and key=value overrides
   bool resume = false, resume_or_start = false;
-  bool lockstep = false, help_config = false, print_config = false;
+  bool lockstep = false, help_config = false, print_config = false, list = false;
+  std::string show;  // a recipe
   std::string init_from, alphabet, replacements;
   DeviceChoice device;
   int ranks = 1;
@@ -298,10 +300,16 @@ int run_train(const TrainOptions& given) {
     std::fputs(config_reference().c_str(), stdout);
     return 0;
   }
+  if (o.list || !o.show.empty()) {
+    const std::string text = o.list ? list_of_recipes() : std::string(require_recipe(o.show).text);
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
   require_one_beginning(o);
   const Config config = configuration(o);
   if (!o.alphabet.empty() && config.training.init_from.empty()) {
-    throw WrongUsage("--alphabet says what becomes of the characters of --init-from's model");
+    throw WrongUsage(
+        "--alphabet says what becomes of the characters, or classes, of --init-from's model");
   }
   if (o.print_config) {
     std::fputs(to_toml(config).c_str(), stdout);
@@ -369,6 +377,9 @@ void add_train(Command& program) {
       "config", o->words,
       "a TOML file or a recipe's name, and settings that override it: key=value, or data=DIR for a "
       "prepared corpus");
+  command.add_flag("--list", o->list, "name the recipes, and what each is for");
+  command.add_option("--show", o->show, "print a recipe, to start a file of your own from")
+      .value_text("RECIPE");
   command.add_flag(
       "--resume", o->resume,
       "continue from the newest checkpoint; --resume DIR takes the settings of that run");

@@ -17,6 +17,7 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/moving.h"
+#include "engine/io/not_opened.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
@@ -75,7 +76,7 @@ int open_retry(const fs::path& path, int flags, mode_t mode = 0) {
 // Opens a regular file for reading and returns its size. O_NONBLOCK: opening a FIFO must not hang.
 int open_regular(const fs::path& path, uint64_t& size) {
   const int fd = open_retry(path, O_RDONLY | O_NONBLOCK);
-  if (fd < 0) fail_path("opened", path, errno);
+  if (fd < 0) fail_to_open(path, errno);
   struct stat st;
   if (::fstat(fd, &st) != 0) {
     const int error = errno;

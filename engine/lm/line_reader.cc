@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/io/not_opened.h"
+
 namespace rondo {
 namespace {
 
@@ -20,9 +22,7 @@ constexpr size_t longest_line = size_t{1} << 26;
 
 int open_input(const std::string& path) {
   const int fd = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    fail_input(path, ": cannot be opened: ", std::generic_category().message(errno));
-  }
+  if (fd < 0) fail_to_open(path, errno);
   struct stat st;
   if (::fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
     ::close(fd);

@@ -296,21 +296,48 @@ def test_wrong_configuration_file():
         fails("train", file, errs="c.toml:1: ")
 
 
-def test_recipes_are_named():
-    """As installed: in ../share from the program. A file of the name goes first."""
+def test_recipes_are_inside_the_program():
+    """A copy of it alone knows them, wherever it runs. A file of the name goes first."""
+    sources = sorted((pathlib.Path(__file__).parents[2] / "tools" / "recipes").glob("*.toml"), key=lambda path: path.stem)
+    check(len(sources) >= 4, sources)
     with folder() as root:
-        installed, recipes = root / "bin" / "rondo", root / "share" / "rondo" / "recipes"
-        installed.parent.mkdir()
-        shutil.copy(RONDO, installed)
-        recipes.mkdir(parents=True)
-        (recipes / "small.toml").write_text("[model]\nhidden = 77\n")
-        (recipes / "large.toml").write_text("[model]\nhidden = 777\n")
-        run("train", "small", "--print-config", program=installed, says="hidden = 77\n")
-        fails("train", "smal", "--print-config", program=installed,
-              errs=[f"'smal' is neither a file nor a recipe; those in {recipes} are large, small"])
-        fails("train", "./small", "--print-config", program=installed, errs="./small: cannot be opened")
-        (root / "small").write_text("[model]\nhidden = 7\n")
-        run("train", "small", "--print-config", program=installed, cwd=root, says="hidden = 7\n")
+        alone = root / "bin" / "rondo"
+        alone.parent.mkdir()
+        shutil.copy(RONDO, alone)
+        here = {"program": alone, "cwd": root}
+        out, _ = run("train", "--list", **here)
+        listed = dict(line.split(None, 1) for line in out.splitlines())
+        check(list(listed) == [path.stem for path in sources], out)
+        for path in sources:
+            text = path.read_text()
+            check("# " + listed[path.stem] == text.splitlines()[0], out)
+            check(run("train", "--show", path.stem, **here)[0] == text, path)
+            check(run("train", path.stem, "--print-config", **here)[0] == run("train", path, "--print-config")[0], path)
+        names = ", ".join(listed)
+        fails("train", "line", "--print-config", **here,
+              errs=[f"'line' is neither a file nor a folder in {root}, and no recipe; the recipes are {names}"])
+        fails("train", "--show", "line", errs=f"'line' is no recipe; the recipes are {names}")
+        fails("train", "lines", "training.epoch=3", **here, errs="did you mean 'training.epochs'?")
+        run("plan", "speech-demo", **here, says="All figures are predicted")
+        (root / "lines").write_text("[model]\nhidden = 7\n")
+        run("train", "lines", "--print-config", **here, says="hidden = 7\n")
+
+
+def test_what_cannot_be_opened_says_where_it_was_looked_for():
+    with folder() as root:
+        for words, name in [(["train", "./small"], "./small"), (["train", "my.toml"], "my.toml"),
+                            (["train", "data=none"], "none/train.jsonl"), (["train", "data.train=m.jsonl"], "m.jsonl"),
+                            (["lm", "train", "texts.txt", "--out", "x.lm"], "texts.txt"),
+                            (["prepare", "csv", "a.csv", "out", "--audio-column", "a", "--text-column", "b"], "a.csv"),
+                            (["prepare", "folder", "sounds", "out"], "sounds"), (["plan", "--device", "d.json"], "d.json"),
+                            (["plan", "--link", "l.json"], "l.json")]:
+            fails(*words, cwd=root, errs=[name, f"No such file or directory in {root}"])
+        for words in (["eval", "run", "m.jsonl"], ["info", "--model", "run"], ["convert", "run", "out"],
+                      ["train", "--init-from", "run", "data.train=m.jsonl"]):
+            fails(*words, cwd=root, errs=f"run: no such model file or checkpoint directory in {root}")
+        # Whose paths are whole says no more.
+        _, err = fails("train", root / "my.toml", errs=f"{root}/my.toml: cannot be opened: No such file or directory")
+        check(err.endswith("directory\n"), err)
 
 
 def test_settings_override_the_file_and_are_printed():

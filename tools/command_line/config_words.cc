@@ -52,22 +52,22 @@ Config config_from_words(const std::vector<std::string>& words,
     overrides.insert(overrides.begin(), "training.checkpoint_dir=" + file);
     file = settings_of_run(file);
   } else {
-    file = configuration_file(file);
-    require_configuration(file);
+    if (recipe_named(file) == nullptr) require_configuration(file);
   }
   overrides.insert(overrides.end(), options.begin(), options.end());
-  const Config config = load_config(file, overrides);
+  const Config config = load_file_or_recipe(file, overrides);
   const TrainingConfig& t = config.training;
   const bool goes_on = resumes && !list_checkpoints(t.checkpoint_dir).empty();
   const std::string& model = goes_on ? t.checkpoint_dir : t.init_from;
   // A rank other than 0 may not have it; rank 0 says so when it is nowhere.
   if (model.empty() || files_of_model(model).empty()) return config;
-  return load_config(file, overrides, config_of_model(model));
+  return load_file_or_recipe(file, overrides, config_of_model(model));
 }
 
 std::string config_file_of(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
-    if (word.find('=') == std::string::npos) return configuration_file(word);
+    if (word.find('=') != std::string::npos) continue;
+    return recipe_named(word) ? std::string() : word;
   }
   return {};
 }

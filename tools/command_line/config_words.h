@@ -19,7 +19,7 @@ namespace rondo {
 Config config_from_words(const std::vector<std::string>& words,
                          const std::vector<std::string>& options = {}, bool resumes = false);
 
-// The configuration file among the words; empty without one.
+// The configuration file among the words; empty without one, and for a recipe.
 std::string config_file_of(const std::vector<std::string>& words);
 
 }  // namespace rondo

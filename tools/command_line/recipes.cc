@@ -2,58 +2,59 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <vector>
 
+#include "engine/io/not_opened.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
 
-namespace fs = std::filesystem;
-
-// Empty where the system does not say what runs.
-fs::path folder_of_program() {
-  std::error_code none;
-  return fs::read_symlink("/proc/self/exe", none).parent_path();
+const Recipe* find_recipe(std::string_view name) {
+  const std::span<const Recipe> all = recipes();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Recipe& r) { return r.name == name; });
+  return found == all.end() ? nullptr : &*found;
 }
 
-// The first that is there; empty: none.
-fs::path folder_of_recipes() {
-  const fs::path program = folder_of_program();
-  if (program.empty()) return {};
-  for (const char* from_there : {"../share/rondo/recipes", "../../tools/recipes"}) {
-    const fs::path folder = (program / from_there).lexically_normal();
-    std::error_code none;
-    if (fs::is_directory(folder, none)) return folder;
-  }
-  return {};
-}
-
-std::string names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
+std::string names_of_recipes() {
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  for (const Recipe& r : recipes()) text += str(text.empty() ? "" : ", ", r.name);
   return text;
 }
 
 }  // namespace
 
-std::string configuration_file(const std::string& word) {
+const Recipe* recipe_named(const std::string& word) {
   std::error_code none;
-  if (word.empty() || word.find_first_of("/.") != std::string::npos || fs::exists(word, none)) {
-    return word;
+  if (word.empty() || word.find_first_of("/.") != std::string::npos ||
+      std::filesystem::exists(word, none)) {
+    return nullptr;
   }
-  const fs::path folder = folder_of_recipes();
-  if (folder.empty()) return word;
-  const fs::path file = folder / (word + ".toml");
-  if (fs::exists(file, none)) return file.string();
-  fail_input("'", word, "' is neither a file nor a recipe; those in ", folder.string(), " are ",
-             names_in(folder));
+  if (const Recipe* const recipe = find_recipe(word)) return recipe;
+  fail_input("'", word, "' is neither a file nor a folder", looked_for(word),
+             ", and no recipe; the recipes are ", names_of_recipes());
+}
+
+const Recipe& require_recipe(const std::string& name) {
+  if (const Recipe* const recipe = find_recipe(name)) return *recipe;
+  fail_input("'", name, "' is no recipe; the recipes are ", names_of_recipes());
+}
+
+std::string list_of_recipes() {
+  size_t width = 0;
+  for (const Recipe& r : recipes()) width = std::max(width, r.name.size());
+  std::string text;
+  for (const Recipe& r : recipes()) {
+    text += str(r.name, std::string(width + 2 - r.name.size(), ' '), r.purpose, "\n");
+  }
+  return text;
+}
+
+Config load_file_or_recipe(const std::string& word, std::span<const std::string> overrides,
+                           const Config& base) {
+  if (const Recipe* const recipe = recipe_named(word))
+    return parse_config(recipe->text, str("recipe ", recipe->name), overrides, base);
+  return load_config(word, overrides, base);
 }
 
 }  // namespace rondo

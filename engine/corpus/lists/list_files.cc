@@ -5,6 +5,8 @@
 #include <set>
 
 #include "engine/corpus/lists/read_text.h"
+#include "engine/data/features/files.h"
+#include "engine/io/not_opened.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
@@ -15,7 +17,10 @@ namespace fs = std::filesystem;
 fs::path existing_folder(const std::string& folder) {
   std::error_code error;
   const fs::path path = fs::canonical(folder, error);
-  if (error) fail_input(folder, ": cannot be read as a folder: ", error.message());
+  if (error) {
+    fail_input(folder, ": cannot be read as a folder: ", error.message(),
+               error == std::errc::no_such_file_or_directory ? looked_for(folder) : std::string());
+  }
   if (!fs::is_directory(path)) fail_input(folder, ": is not a folder");
   return path;
 }

@@ -11,6 +11,7 @@
 
 #include "engine/io/descriptor.h"
 #include "engine/io/file.h"
+#include "engine/io/not_opened.h"
 #include "kernels/base/error.h"
 
 namespace rondo::data {
@@ -23,7 +24,7 @@ enum class Take { anything, regular };
 Descriptor open_to_read(const std::string& path, Take take, uint64_t* size) {
   const int wait = take == Take::regular ? O_NONBLOCK : 0;
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | wait));
-  if (file.get() < 0) fail_input(path, ": cannot be opened: ", std::strerror(errno));
+  if (file.get() < 0) fail_to_open(path, errno);
   struct stat status {};
   const bool regular = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
   if (take == Take::regular && !regular) {

@@ -10,6 +10,7 @@
 #include "engine/io/checkpoint.h"
 #include "engine/io/crc32c.h"
 #include "engine/io/json.h"
+#include "engine/io/not_opened.h"
 #include "engine/io/stage_index.h"
 #include "kernels/base/error.h"
 
@@ -202,7 +203,8 @@ SafetensorsFile find_model(const std::string& path, std::vector<std::string>* wa
   constexpr const char* file = "model.safetensors";
   std::error_code error;
   const auto status = fs::status(path, error);
-  if (!fs::exists(status)) fail_input(path, ": no such model file or checkpoint directory");
+  if (!fs::exists(status))
+    fail_input(path, ": no such model file or checkpoint directory", looked_for(path));
   if (!fs::is_directory(status)) return SafetensorsFile(path);
   if (fs::exists(fs::path(path) / "manifest.json", error)) {
     return open_weights(open_checkpoint(path));
