@@ -132,17 +132,10 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
     const double share = static_cast<double>(s.light) / static_cast<double>(used);
     if (share > 0.01) direction += share > 0.99 ? " features.ink=light" : " features.ink=auto";
   }
-  // data=DIR stands for all three manifests; a part that is not there has to be taken back.
-  std::string missing;
-  for (const char* name : {"dev", "test"}) {
-    if (std::none_of(s.parts.begin(), s.parts.end(), [&](const auto& p) { return p.name == name; }))
-      missing += str(" data.", name, "=");
-  }
   const char* marks = o.prepare.text.marks == Marks::token ? " text.marks=token" : "";
   const std::string out = printable(o.prepare.out);
-  std::printf("%s: manifests, and lengths.svg; train with %sdata=%s%s%s%s%s%s\n", out.c_str(),
-              recipe, out.c_str(), missing.c_str(), type, rate_setting(s).c_str(),
-              direction.c_str(), marks);
+  std::printf("%s: manifests, and lengths.svg; train with %s%sdata=%s%s%s%s%s\n", out.c_str(),
+              recipe, task, out.c_str(), type, rate_setting(s).c_str(), direction.c_str(), marks);
   if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
     std::printf("most letters are written from right to left: train with features.direction=rtl\n");
   }

@@ -262,8 +262,8 @@ Config parse_config(std::string_view toml, const std::string& name,
                     std::span<const std::string> overrides = {}, const Config& base = {});
 
 // `key=value` on top of a config: dotted keys; values as in TOML, bare words as strings, and for a
-// string key the text as it stands. `data=DIR` sets data.train, .dev and .test to DIR/train.jsonl,
-// ….
+// string key the text as it stands. `data=DIR`, taken first, sets data.train, and .dev and .test
+// where they are there, to DIR/train.jsonl, …; a folder without train.jsonl is an InputError.
 void apply_overrides(Config& config, std::span<const std::string> overrides);
 
 // Every key with its resolved value. parse_config(to_toml(c)) == c.

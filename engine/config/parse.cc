@@ -12,6 +12,7 @@ struct TomlAssertion {};
 #include <charconv>
 #include <cmath>
 #include <cstdint>  // which toml++ 3.4 forgets
+#include <filesystem>
 #include <set>
 #include <sstream>
 
@@ -287,11 +288,28 @@ class Loader {
     const std::string* directory = node.as_string() ? &node.as_string()->get() : source.text;
     if (!directory || node.is_table()) return false;
     if (directory->empty()) fail_value(source, node, "data", "the directory of a corpus");
-    const std::filesystem::path path(*directory);
-    config_.data.train = (path / "train.jsonl").string();
-    config_.data.dev = (path / "dev.jsonl").string();
-    config_.data.test = (path / "test.jsonl").string();
+    const std::filesystem::path folder(*directory);
+    const auto part = [&](const char* name, bool is_needed) {
+      const std::filesystem::path file = folder / name;
+      return is_needed || !lacks(folder, file) ? file.string() : std::string();
+    };
+    config_.data.train = part("train.jsonl", true);
+    config_.data.dev = part("dev.jsonl", false);
+    config_.data.test = part("test.jsonl", false);
+    if (lacks(folder, config_.data.train)) {
+      fail_input(source.at(node), ": the folder '", *directory,
+                 "' has no train.jsonl, the manifest to train on, which 'rondo prepare' writes");
+    }
     return true;
+  }
+
+  // A folder that is there has no such file. Of a folder that cannot be looked into nobody knows:
+  // who opens the file says what is wrong.
+  static bool lacks(const std::filesystem::path& folder, const std::filesystem::path& file) {
+    std::error_code unknown;
+    if (!std::filesystem::is_directory(folder, unknown)) return false;
+    return std::filesystem::symlink_status(file, unknown).type() ==
+           std::filesystem::file_type::not_found;
   }
 
   void set_layers(const toml::node& node, const Source& source) {
@@ -432,6 +450,15 @@ void load_override(Loader& loader, const std::string& text) {
   loader.load(root, dot == std::string::npos ? "" : key.substr(0, dot + 1), source);
 }
 
+// data=DIR comes first, wherever it stands: it is the beginning for the keys of single manifests.
+void load_overrides(Loader& loader, std::span<const std::string> texts) {
+  const auto is_corpus = [](const std::string& text) { return text.starts_with("data="); };
+  for (const std::string& text : texts)
+    if (is_corpus(text)) load_override(loader, text);
+  for (const std::string& text : texts)
+    if (!is_corpus(text)) load_override(loader, text);
+}
+
 }  // namespace
 
 Config parse_config(std::string_view toml, const std::string& name,
@@ -440,7 +467,7 @@ Config parse_config(std::string_view toml, const std::string& name,
   Loader loader(config, false);
   const toml::table document = parse_toml(toml, name);
   loader.load(document, "", {name, true, nullptr});
-  for (const std::string& text : overrides) load_override(loader, text);
+  load_overrides(loader, overrides);
   loader.check_forms();
   return config;
 }
@@ -455,7 +482,7 @@ Config load_config(const std::filesystem::path& path, std::span<const std::strin
 void apply_overrides(Config& config, std::span<const std::string> overrides) {
   Config changed = config;
   Loader loader(changed, !changed.model.layer.empty());
-  for (const std::string& text : overrides) load_override(loader, text);
+  load_overrides(loader, overrides);
   loader.check_forms();
   config = std::move(changed);
 }

@@ -415,7 +415,9 @@ std::string_view section_doc(std::string_view section) {
       {"", "What is learnt."},
       {"model", "The layers, in short form; or listed one by one as [[model.layer]] tables."},
       {"data",
-       "What is read. `data=DIR` stands for DIR/train.jsonl, DIR/dev.jsonl and DIR/test.jsonl."},
+       "What is read. `data=DIR` stands for DIR/train.jsonl, and for DIR/dev.jsonl and "
+       "DIR/test.jsonl "
+       "where they are there."},
       {"features", "From sound, or the image of a line, to frames."},
       {"augment", "Variations of the training data."},
       {"distort", "Variations of the images of lines in training; 0 is none."},

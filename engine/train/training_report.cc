@@ -119,7 +119,9 @@ void TrainingReport::begin(int64_t weights, const std::string& model, const Mani
           model);
   std::string data = "data: " + counted(train.size(), noun_of(input_kind(config_.features.type)));
   if (train.total_seconds() > 0) data += " (" + format_duration(train.total_seconds()) + ")";
-  if (dev) data += format(" to train on, %" PRId64 " to validate", dev->size());
+  data += " to train on, ";
+  data += dev ? format("%" PRId64 " to validate", dev->size()) : "none to validate (no data.dev)";
+  if (config_.data.test.empty()) data += ", none to test with (no data.test)";
   message(data);
   if (resumed) {
     message(

@@ -158,13 +158,19 @@ class Setup {
   // What waits for validations would wait for ever without them.
   void require_validation() const {
     if (!config_.data.dev.empty()) return;
-    const auto require = [](bool wanted, const char* what) {
-      if (wanted) fail_input(what, " needs validations, and data.dev is empty");
+    const auto require = [](bool wanted, const char* what, const char* instead) {
+      if (wanted) {
+        fail_input(what,
+                   " needs validations, and data.dev is empty; expected a manifest there, or ",
+                   instead);
+      }
     };
-    require(config_.training.patience > 0, "training.patience");
-    require(config_.training.average_best > 0, "training.average_best");
-    require(config_.training.metric != Metric::automatic, "training.metric");
-    require(config_.schedule.type == ScheduleType::plateau, "schedule.type = \"plateau\"");
+    require(config_.training.patience > 0, "training.patience", "training.patience=0");
+    require(config_.training.average_best > 0, "training.average_best", "training.average_best=0");
+    require(config_.training.metric != Metric::automatic, "training.metric",
+            "training.metric=auto");
+    require(config_.schedule.type == ScheduleType::plateau, "schedule.type = \"plateau\"",
+            "schedule.type=cosine");
   }
 
   // Alphabet and normalisation of a run that goes on are what they were.

@@ -143,7 +143,29 @@ def test_recordings_to_validate_and_test_with():
                 fails_to_train(root, base=TONE, lines=2, errs=[f"{part}.jsonl:3: ", name, text])
                 (root / f"{part}.jsonl").write_text(whole)
         (root / "test.jsonl").unlink()
-        fails_to_train(root, base=TONE, errs=["test.jsonl: cannot be opened"])
+        fails_to_train(root, f"data.test={root}/test.jsonl", base=TONE, errs=["test.jsonl: cannot be opened"])
+
+
+def test_a_folder_without_all_splits():
+    """What is not there is done without, and said; what is named is missed."""
+    with folder() as root:
+        feature_corpus(root, "ctc", train=6, dev=3)
+        brief = "training.max_steps=1"
+        train(root, root / "a", brief, says="6 utterances to train on, 3 to validate\n")
+        (root / "test.jsonl").unlink()
+        train(root, root / "b", brief, says="to train on, 3 to validate, none to test with (no data.test)\n")
+        for words in (["data.test=none.jsonl", f"data={root}"], [f"data={root}", "data.test=none.jsonl"]):
+            fails("train", *READY, *words, f"training.checkpoint_dir={root}/c", errs="none.jsonl: cannot be opened")
+        (root / "dev.jsonl").unlink()
+        train(root, root / "d", brief, says="to train on, none to validate (no data.dev), none to test with (no data.test)\n")
+        run("plan", *READY, f"data={root}", says="All figures are predicted")
+        for wish, instead in [("training.patience=3", "training.patience=0"), ("training.average_best=2", "training.average_best=0"),
+                              ("schedule.type=plateau", "schedule.type=cosine")]:
+            fails("train", *READY, f"data={root}", f"training.checkpoint_dir={root}/c", wish,
+                  errs=[wish.split("=")[0], "data.dev is empty; expected a manifest there, or " + instead])
+        (root / "train.jsonl").unlink()
+        for command in ("train", "plan"):
+            fails(command, f"data={root}", errs=f"override 'data={root}': the folder '{root}' has no train.jsonl")
 
 
 def test_feature_files_that_are_none():

@@ -8,6 +8,7 @@
 using namespace rondo;
 using rondo::test::input_error;
 using rondo::test::TemporaryDirectory;
+namespace fs = std::filesystem;
 using Strings = std::vector<std::string>;
 using Catch::Contains;
 
@@ -130,6 +131,36 @@ TEST_CASE("data=DIR sets the three manifests", "[config]") {
   CHECK(c.data.dev.empty());
   CHECK(c.data.batch_frames == 77);
   CHECK_THAT(override_error("data="), Contains("directory of a corpus"));
+}
+
+TEST_CASE("data=DIR takes the manifests that are there", "[config]") {
+  const TemporaryDirectory folder;
+  const fs::path dir = folder.path();
+  const std::string data = "data=" + dir.string();
+  const auto make = [&](const char* name) { rondo::test::spit(dir / name, "{}\n"); };
+  const auto manifests = [&](const std::vector<std::string>& overrides) {
+    const Config c = with(overrides);
+    return std::vector{c.data.train, c.data.dev, c.data.test};
+  };
+  const auto in = [&](const char* name) { return (dir / name).string(); };
+  CHECK_THAT(override_error(data),
+             Contains("'" + data + "': the folder '" + dir.string() + "' has no train.jsonl"));
+  make("test.jsonl");
+  CHECK_THAT(override_error(data), Contains("has no train.jsonl"));
+  make("train.jsonl");
+  CHECK(manifests({data}) == std::vector<std::string>{in("train.jsonl"), "", in("test.jsonl")});
+  fs::remove(dir / "test.jsonl");
+  CHECK(manifests({data}) == std::vector<std::string>{in("train.jsonl"), "", ""});
+  // What is named by itself stays, there or not, before and behind.
+  const std::vector<std::string> named = {in("train.jsonl"), "", "elsewhere.jsonl"};
+  CHECK(manifests({data, "data.test=elsewhere.jsonl"}) == named);
+  CHECK(manifests({"data.test=elsewhere.jsonl", data}) == named);
+  // Those of a file give way: they are of another corpus.
+  CHECK(
+      parse_config("[data]\ndev = \"other.jsonl\"\n", "conf.toml", Strings{data}).data.dev.empty());
+  // A link to nowhere is there, and who opens it says so.
+  fs::create_symlink("nowhere", dir / "dev.jsonl");
+  CHECK(manifests({data}).at(1) == in("dev.jsonl"));
 }
 
 TEST_CASE("the layers, listed or in short form", "[config]") {
