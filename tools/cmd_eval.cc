@@ -43,12 +43,9 @@ struct EvalOptions {
 
 // The value of a field of a manifest line, as text; empty when it is not there.
 std::string field_of(const ManifestEntry& entry, const std::string& field) {
-  if (field == "speaker") return entry.speaker;
-  if (entry.extra.empty()) return {};
-  const Json extra = Json::parse(entry.extra);
-  const Json* value = extra.find(field);
-  if (!value) return {};
-  return value->is_string() ? value->get<std::string>() : value->dump();
+  const Json value = field_value(entry, field);
+  if (value.is_null()) return {};
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 bool has_field(const ManifestDataset& data, const std::string& field) {
@@ -197,19 +194,27 @@ class Collector {
   }
 
   void take_class(const Hypothesis& h, Json& line) {
-    line["class"] = h.class_index;
-    const auto reference = static_cast<size_t>(data_.entry(h.utterance).label.value());
+    const ManifestEntry& entry = data_.entry(h.utterance);
+    const auto reference = static_cast<size_t>(entry.label.value());
+    line["reference"] = class_json(results_.classes, entry.label.value());
+    line["class"] = class_json(results_.classes, h.class_index);
     ++results_.matrix.at(reference).at(static_cast<size_t>(h.class_index));
+    if (results_.group.empty()) return;
+    EvalResults::Wrong& group = results_.wrong_in_groups[field_of(entry, results_.group)];
+    ++group.all;
+    group.wrong += h.class_index != *entry.label;
   }
 
   void take_values(const Hypothesis& h, Json& line) {
+    const std::vector<float>& target = data_.entry(h.utterance).target;
+    line["reference"] = target;
     line["values"] = h.values;
+    results_.regression.add(target, h.values);
     // The highest first, of equal ones the first of the manifest; no number is the worst.
     const auto key = [](double loss, int64_t index) {
       return std::pair(std::isnan(loss) ? -std::numeric_limits<double>::infinity() : -loss, index);
     };
-    worst_[key(h.loss, h.utterance)] = {data_.name(h.utterance), h.loss,
-                                        data_.entry(h.utterance).target, h.values};
+    worst_[key(h.loss, h.utterance)] = {data_.name(h.utterance), h.loss, target, h.values};
     if (worst_.size() > most_worst) worst_.erase(std::prev(worst_.end()));
   }
 
@@ -239,12 +244,18 @@ int run_eval(const EvalOptions& o) {
   results.manifest = o.manifest;
   results.task = model.description().config.task;
   results.kind = input_kind(model.description().config.features.type);
+  results.classes = model.description().classes;
   // Voices of the demo corpus are marked as seen or unseen in training.
   results.group = !o.group.empty() ? o.group : has_field(*data, "seen") ? "seen" : "";
   results.group_is_asked_for = !o.group.empty();
   if (!results.group.empty() && !has_field(*data, results.group)) {
     fail_input(o.manifest, ": no ", noun_of(results.kind), " has the field '", results.group,
                "' of --group-by");
+  }
+  if (!results.group.empty() && results.task == Task::regress) {
+    if (results.group_is_asked_for)
+      fail_input(model.file(), ": says numbers: --group-by is for models of texts and of classes");
+    results.group.clear();
   }
   if (!o.report.empty()) results.curve = curve_of(o.model);
   Collector collector(o, *data, model, model.session().prediction_shape().cols, results);

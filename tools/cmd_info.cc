@@ -116,6 +116,13 @@ void print_model(const InfoOptions& o, const Model& model) {
       std::printf(" %s", s == " " ? "space" : s.substr(0, s.find(' ')).c_str());
     std::printf("\n");
   }
+  if (!d.classes.empty()) {
+    std::printf("  classes:");
+    for (const std::string& name : d.classes) {
+      std::printf("%s %s", &name == &d.classes.front() ? "" : ",", name.c_str());
+    }
+    std::printf("\n");
+  }
   if (!d.origin.version.empty()) {
     std::printf("  trained by rondo %s, %s%s\n", d.origin.version.c_str(),
                 counted(d.origin.updates, "update").c_str(),
@@ -175,6 +182,7 @@ Json model_json(const Model& model) {
     j["blank"] = 0;
     j["alphabet"] = d.alphabet;  // of labels 1, 2, ...
   }
+  if (!d.classes.empty()) j["classes"] = d.classes;  // of outputs 0, 1, ...
   if (!d.origin.version.empty()) {
     Json trained = Json::object({{"rondo", d.origin.version}, {"updates", d.origin.updates}});
     if (std::isfinite(d.origin.metric)) {

@@ -120,6 +120,7 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
       prepare_list(std::move(list), {&audio, &images}, o.prepare, std::move(o.findings));
   print_summary(s, kind);
   print_choice(o.choice);
+  const char* task = s.classes.empty() ? "" : "task=classify ";
   const char* type = kind == InputKind::features ? " features.type=ready" : "";
   // What is the default for recordings is no net for lines.
   const char* recipe = kind == InputKind::image ? "rondo train lines-small " : "";
@@ -224,6 +225,22 @@ void add_folder(Command& parent) {
                         });
   command.add_flag("--speakers-in-folders", o->speakers_in_folders,
                    "the folder that a recording is in names its speaker");
+}
+
+void add_classes(Command& parent) {
+  auto o = std::make_shared<ListOptions>();
+  Command& command = add_folder_layout(
+      parent, "classes", "Manifests for recordings in a folder for each class",
+      "folder of the classes' folders, or of train, dev and test with such", o,
+      [](const ListOptions& given) {
+        const TextRules& rules = given.prepare.text;
+        if (rules.lowercase || rules.strip_punctuation || !given.replacements.empty())
+          throw WrongUsage(
+              "--lowercase, --strip-punctuation and --replace are for texts, and "
+              "classes are named by their folders");
+        return corpus::list_classes(given.prepare.source);
+      });
+  command.footer("\nExample:  rondo prepare classes sounds mine\n");
 }
 
 // Where there are no settings, those of images by default.
@@ -370,6 +387,7 @@ void add_kaldi(Command& parent) {
 void add_prepare_lists(Command& parent) {
   const auto options = [] { return std::make_shared<ListOptions>(); };
   add_folder(parent);
+  add_classes(parent);
   add_lines(parent);
   add_csv(parent);
   add_folder_layout(

@@ -119,16 +119,20 @@ PlanData look_at_data(const Config& config) {
   const SndfileReader audio;
   const ImageFileReader images;
   std::unique_ptr<Alphabet> alphabet;
-  if (config.task == Task::ctc)
-    alphabet =
-        std::make_unique<Alphabet>(make_alphabet(config, read_texts(config, config.data.train)));
+  std::vector<std::string> classes;
+  if (config.task != Task::regress) {
+    const Manifest all = read_texts(config, config.data.train);
+    if (config.task == Task::classify) classes = class_names(all);
+    if (config.task == Task::ctc) alphabet = std::make_unique<Alphabet>(make_alphabet(config, all));
+  }
   const auto sample = open_dataset(config, config.data.train, DataUse::training, {&audio, &images},
-                                   alphabet.get(), utterances_looked_at);
+                                   {alphabet.get(), classes}, utterances_looked_at);
   PlanData d;
   d.features = sample->feature_dim();
   d.outputs = config.model.outputs;
-  for (const int64_t found : {int64_t{alphabet ? alphabet->classes() : 0},
-                              int64_t{sample->classes()}, int64_t{sample->target_dim()}}) {
+  for (const int64_t found :
+       {int64_t{alphabet ? alphabet->classes() : 0}, static_cast<int64_t>(classes.size()),
+        int64_t{sample->classes()}, int64_t{sample->target_dim()}}) {
     d.outputs = std::max(d.outputs, static_cast<int>(found));
   }
   double labels = 0, frames = 0;

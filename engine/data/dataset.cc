@@ -7,6 +7,7 @@
 
 #include "engine/data/features/feature_file.h"
 #include "engine/data/image/line_shape.h"
+#include "engine/io/json.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"
@@ -84,6 +85,8 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
       std::any_of(manifest.entries.begin(), manifest.entries.end(),
                   [](const ManifestEntry& e) { return e.kind == InputKind::recording; });
   if (any_audio) extractor_.emplace(options_.features);
+  for (const std::string& name : options_.classes)
+    class_numbers_.emplace(name, static_cast<int32_t>(class_numbers_.size()));
   for (const Waveform& noise : options_.augment.noises)
     RONDO_CHECK(noise.sample_rate == options_.features.sample_rate, "noise at ", noise.sample_rate,
                 " Hz, features at ", options_.features.sample_rate);
@@ -127,9 +130,10 @@ ManifestDataset::ManifestDataset(Manifest manifest, const DatasetOptions& option
   if (items_.empty() || fatal) {
     const std::string list = summarize(problems_, all, noun, manifest_path_, most);
     const size_t first_line = std::min(list.find('\n'), list.size());
-    const bool texts = std::any_of(problems_.begin(), problems_.end(),
-                                   [](const auto& p) { return p.kind == Kind::text; });
-    fail_input(list.substr(0, first_line), texts ? options_.text_advice : "",
+    const bool advice = std::any_of(problems_.begin(), problems_.end(), [&](const auto& p) {
+      return p.kind == Kind::text || (p.kind == Kind::target && !options_.classes.empty());
+    });
+    fail_input(list.substr(0, first_line), advice ? options_.text_advice : "",
                fatal ? "" : "; leaving them out leaves none", list.substr(first_line));
   }
 }
@@ -201,7 +205,29 @@ void require_not_wrong(const ManifestEntry& e, const std::string& field) {
   throw Unusable{Kind::target, str(e.path, ": has no \"", field, "\"")};
 }
 
+// "one", "two", "three" or 7 more
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr size_t most = 12;
+  std::string text;
+  for (size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += str(i == 0 ? "" : i + 1 == names.size() ? " or " : ", ", Json(names[i]).dump());
+  if (names.size() > most) text += str(" or one of ", names.size() - most, " more");
+  return text;
+}
+
 }  // namespace
+
+int32_t ManifestDataset::number_of_class(const ManifestEntry& e) const {
+  const std::vector<std::string>& names = options_.classes;
+  if (names.empty() && e.class_name.empty()) return *e.label;
+  if (names.empty())
+    throw Unusable{Kind::target, str(e.path, ": its \"label\" is the name \"", e.class_name,
+                                     "\", expected a number, as the model knows its classes by")};
+  if (const auto at = class_numbers_.find(e.class_name); at != class_numbers_.end())
+    return at->second;
+  throw Unusable{Kind::target, str(e.path, ": its \"label\" is ", field_value(e, "label").dump(),
+                                   ", no class of the model; expected ", some_of(names))};
+}
 
 void ManifestDataset::check_target(Item& item) const {
   const ManifestEntry& e = item.entry;
@@ -238,7 +264,8 @@ void ManifestDataset::check_target(Item& item) const {
       return;
     }
     case TargetKind::utterance_class:
-      if (!e.label) fail_missing(e, "label");
+      if (!e.label && e.class_name.empty()) fail_missing(e, "label");
+      item.entry.label = number_of_class(e);
       return;
     case TargetKind::frame_class:
       if (e.frame_labels.empty()) fail_missing(e, "frame_labels");

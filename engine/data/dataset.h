@@ -80,8 +80,11 @@ struct DatasetOptions {
   uint64_t seed = 0;
 
   TargetKind target = TargetKind::sequence;
+  // Names of the classes 0, 1, ... of utterances; empty: the manifest has their numbers.
+  std::vector<std::string> classes;
   UnknownCharacters unknown = UnknownCharacters::error;
-  // Ends the sentence about texts outside the alphabet: what may be done about them.
+  // Ends the sentence about texts outside the alphabet, or names of classes that are not among
+  // `classes`: what may be done about them.
   std::string text_advice;
   BadUtterances bad = BadUtterances::error;
   std::vector<DatasetProblem::Kind> left_out;  // kinds that are skipped even if `bad` is error
@@ -160,6 +163,7 @@ class ManifestDataset final : public Dataset {
   std::optional<DatasetProblem> prepare(Item& item, int32_t& dim) const;
   void measure(Item& item, int32_t& dim) const;
   void check_target(Item& item) const;
+  int32_t number_of_class(const ManifestEntry& entry) const;
   void check_lengths(const Item& item) const;
   int64_t frames_at(const Item& item, int32_t percent) const;
   // The fewest and the most that augmentation may make of it.
@@ -181,6 +185,7 @@ class ManifestDataset final : public Dataset {
   int32_t feature_dim_ = 0;
   int32_t target_dim_ = 0;
   int32_t classes_ = 0;
+  std::map<std::string, int32_t, std::less<>> class_numbers_;  // of options_.classes
 };
 
 // Mean and variance over the first `most` utterances (0: all), in a fixed order whatever the number

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -53,6 +54,17 @@ class Line {
     std::string out = string(field, value);
     // A NUL would cut the name short on its way to the system.
     if (out.empty() || out.find('\0') != std::string::npos) wrong(field, value, "a file name");
+    return out;
+  }
+  // Of a class: it is shown on terminals and stands in tables.
+  std::string name(const char* field, const Json& value) const {
+    const char* expected = "a class: an integer from 0 to 16777215, or a name";
+    if (!value.is_string()) wrong(field, value, expected);
+    std::string out = value.get<std::string>();
+    const bool is_plain = std::all_of(out.begin(), out.end(), [](char c) {
+      return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
+    });
+    if (out.find_first_not_of(' ') == std::string::npos || !is_plain) wrong(field, value, expected);
     return out;
   }
   double seconds(const char* field, const Json& value) const {
@@ -197,7 +209,11 @@ void set_field(ManifestEntry& entry, const Line& line, const std::string& name, 
   } else if (name == "text") {
     entry.text = line.string(field, value);
   } else if (name == "label") {
-    entry.label = line.integer(field, value, 0, "a class, an integer from 0 to 16777215");
+    if (value.is_unsigned()) {
+      entry.label = line.integer(field, value, 0, "a class, an integer from 0 to 16777215");
+    } else {
+      entry.class_name = line.name(field, value);
+    }
   } else if (name == "target") {
     entry.target = line.numbers(field, value);
   } else if (name == "labels") {
@@ -232,7 +248,7 @@ ManifestEntry parse_line(std::string_view text, const std::string& path, int64_t
     try {
       set_field(entry, line, name, value, extra);
     } catch (const WrongValue& wrong) {
-      // Only a task that wants this target needs to care; NeMo writes "label": "infer".
+      // Only a task that wants this target needs to care.
       if (!is_target) line.fail(wrong.what);
       extra[name] = value;
       entry.wrong_targets.emplace_back(name, wrong.what);
@@ -393,26 +409,63 @@ Json region_json(const ImageRegion& region) {
 
 }  // namespace
 
+namespace {
+
+// Gives `take(name, make)` each field that is set, in the order in which lines have them; make() is
+// its value.
+template <class Take>
+void for_each_field(const ManifestEntry& e, const Take& take) {
+  const auto field = [&](bool is_set, std::string_view name, const auto& make) {
+    if (is_set) take(name, make);
+  };
+  field(true, field_of(e.kind), [&] { return Json(e.path_as_written); });
+  field(!e.features_key.empty(), "features_key", [&] { return Json(e.features_key); });
+  field(e.byte_count != FilePart::to_the_end, "bytes", [&] {
+    return Json::array({e.first_byte, e.byte_count});
+  });
+  field(!e.region.is_whole(), "region", [&] { return region_json(e.region); });
+  field(!e.region.baseline.empty(), "baseline", [&] { return points_json(e.region.baseline); });
+  field(e.offset != 0, "offset", [&] { return Json(e.offset); });
+  field(e.duration.has_value(), "duration", [&] { return Json(*e.duration); });
+  field(e.channel.has_value(), "channel", [&] { return Json(*e.channel); });
+  field(e.text.has_value(), "text", [&] { return Json(*e.text); });
+  field(!e.class_name.empty(), "label", [&] { return Json(e.class_name); });
+  field(e.class_name.empty() && e.label, "label", [&] { return Json(*e.label); });
+  field(!e.target.empty(), "target", [&] { return Json(e.target); });
+  field(e.labels.has_value(), "labels", [&] { return Json(*e.labels); });
+  field(!e.frame_labels.empty(), "frame_labels", [&] { return Json(e.frame_labels); });
+  field(!e.speaker.empty(), "speaker", [&] { return Json(e.speaker); });
+}
+
+// A speaker that may have been written as a number.
+std::optional<int64_t> number_of(const std::string& speaker) {
+  int64_t number = 0;
+  const char* const end = speaker.data() + speaker.size();
+  const auto [stop, error] = std::from_chars(speaker.data(), end, number);
+  if (error != std::errc() || stop != end || std::to_string(number) != speaker) return {};
+  return number;
+}
+
+}  // namespace
+
+Json field_value(const ManifestEntry& e, std::string_view name) {
+  if (name == "offset" && e.kind == InputKind::recording) return e.offset;
+  if (name == "target" && e.target.size() == 1) return e.target.front();
+  if (name == "speaker")
+    if (const auto number = number_of(e.speaker)) return *number;
+  Json value;
+  for_each_field(e, [&](std::string_view field, const auto& make) {
+    if (field == name) value = make();
+  });
+  if (!value.is_null() || e.extra.empty()) return value;
+  const Json extra = Json::parse(e.extra);
+  const Json* found = extra.find(name);
+  return found ? *found : Json();
+}
+
 std::string to_json_line(const ManifestEntry& e) {
   Json out;
-  out[field_of(e.kind)] = e.path_as_written;
-  if (!e.features_key.empty()) out["features_key"] = e.features_key;
-  if (e.byte_count != FilePart::to_the_end) {
-    out["bytes"] = Json::array();
-    out["bytes"].push_back(e.first_byte);
-    out["bytes"].push_back(e.byte_count);
-  }
-  if (!e.region.is_whole()) out["region"] = region_json(e.region);
-  if (!e.region.baseline.empty()) out["baseline"] = points_json(e.region.baseline);
-  if (e.offset != 0) out["offset"] = e.offset;
-  if (e.duration) out["duration"] = *e.duration;
-  if (e.channel) out["channel"] = *e.channel;
-  if (e.text) out["text"] = *e.text;
-  if (e.label) out["label"] = *e.label;
-  if (!e.target.empty()) out["target"] = e.target;
-  if (e.labels) out["labels"] = *e.labels;
-  if (!e.frame_labels.empty()) out["frame_labels"] = e.frame_labels;
-  if (!e.speaker.empty()) out["speaker"] = e.speaker;
+  for_each_field(e, [&](std::string_view field, const auto& make) { out[field] = make(); });
   if (!e.extra.empty()) {
     const Json extra = Json::parse(e.extra);
     for (const auto& [name, value] : extra.members()) out[name] = value;

@@ -14,7 +14,7 @@
 //                      of Kaldi's) are these bytes of the file, an archive
 //   features_key       which tensor of a .safetensors file (default: the only one, or "features")
 //   text               transcript
-//   label              class of the whole utterance, an integer >= 0
+//   label              class of the whole utterance: an integer >= 0, or its name, a string
 //   target             numbers to regress to, one or a list
 //   labels             label sequence as integers >= 1 (0 is the blank), instead of text
 //   frame_labels       class of each frame, a list of integers >= 0
@@ -41,6 +41,8 @@
 
 namespace rondo {
 
+class Json;
+
 // What an utterance is read from.
 enum class InputKind : uint8_t { recording, features, image };
 // "the recording", "the features", "the image".
@@ -63,12 +65,13 @@ struct ManifestEntry {
   std::optional<int32_t> channel;
   std::optional<std::string> text;
   std::optional<int32_t> label;
+  std::string class_name;  // instead of a number; a dataset that knows the names sets the number
   std::vector<float> target;
   std::optional<std::vector<int32_t>> labels;
   std::vector<int32_t> frame_labels;
   std::string speaker;
   std::string extra;  // the other fields, a JSON object; empty if there are none
-  // Fields and sentences: "label", "\"label\" is \"infer\", expected a class, ...".
+  // Fields and sentences: "label", "\"label\" is 1.5, expected a class, ...".
   std::vector<std::pair<std::string, std::string>> wrong_targets;
 
   // Where it lies.
@@ -99,6 +102,11 @@ struct Manifest {
 Manifest read_manifest(const std::string& path);
 // The same from memory; `path` stands for the file in messages and for resolving.
 Manifest parse_manifest(std::string_view content, const std::string& path);
+
+// The value of any field of a line, by its name, as the manifest has it; null where the line does
+// not have it. (A target of one number is that number, and the offset of a recording 0 unless it
+// says.)
+Json field_value(const ManifestEntry& entry, std::string_view name);
 
 // One line of JSON, without a line break; the fields that are set, with the path as written.
 std::string to_json_line(const ManifestEntry& entry);

@@ -239,10 +239,19 @@ std::string transcription_figures(const Transcription& t, const std::string& nou
                 {of(t.wrong_utterances, t.all.utterances, noun)});
 }
 
-std::string matrix_row(const std::vector<int64_t>& row, size_t reference) {
+std::string class_of(const Classification& c, size_t number) {
+  return c.classes.empty() ? std::to_string(number) : c.classes.at(number);
+}
+
+std::string heading_of(const Classification& c, size_t number) {
+  return c.classes.empty() ? std::to_string(number) : isolated(class_of(c, number));
+}
+
+std::string matrix_row(const Classification& c, size_t reference) {
+  const std::vector<int64_t>& row = c.matrix[reference];
   int64_t all = 0;
   for (const int64_t n : row) all += n;
-  std::string s = str("<tr><th scope=\"row\">", reference, "</th>");
+  std::string s = str("<tr><th scope=\"row\">", heading_of(c, reference), "</th>");
   for (size_t answer = 0; answer < row.size(); ++answer) {
     s += str(answer == reference ? "<td class=\"right\">" : "<td>",
              row[answer] > 0 ? std::to_string(row[answer]) : "", "</td>");
@@ -251,27 +260,28 @@ std::string matrix_row(const std::vector<int64_t>& row, size_t reference) {
              "</td></tr>\n");
 }
 
-std::string matrix_table(const std::vector<std::vector<int64_t>>& matrix) {
+std::string matrix_table(const Classification& c) {
   std::string s =
       "<p class=\"soft\">A row is a class of the reference, a column what the model "
       "said; right answers are framed.</p>\n<div class=\"wide\"><table class=\"matrix\">\n"
       "<thead><tr><th></th>";
-  for (size_t answer = 0; answer < matrix.size(); ++answer) {
-    s += str("<th scope=\"col\">", answer, "</th>");
+  for (size_t answer = 0; answer < c.matrix.size(); ++answer) {
+    s += str("<th scope=\"col\">", heading_of(c, answer), "</th>");
   }
   s += "<th>all</th><th>error</th></tr></thead>\n<tbody>\n";
-  for (size_t i = 0; i < matrix.size(); ++i) s += matrix_row(matrix[i], i);
+  for (size_t i = 0; i < c.matrix.size(); ++i) s += matrix_row(c, i);
   return s + "</tbody></table></div>\n";
 }
 
 // Of many classes the pairs that are confused most.
-std::string matrix_list(const std::vector<std::vector<int64_t>>& matrix) {
+std::string matrix_list(const Classification& c) {
+  const std::vector<std::vector<int64_t>>& matrix = c.matrix;
   std::vector<Confusion> all;
   int64_t wrong = 0;
   for (size_t i = 0; i < matrix.size(); ++i) {
     for (size_t j = 0; j < matrix[i].size(); ++j) {
       if (i == j || matrix[i][j] == 0) continue;
-      all.push_back({std::to_string(i), std::to_string(j), matrix[i][j]});
+      all.push_back({class_of(c, i), class_of(c, j), matrix[i][j]});
       wrong += matrix[i][j];
     }
   }
@@ -283,7 +293,7 @@ std::string matrix_list(const std::vector<std::vector<int64_t>>& matrix) {
 
 std::string classification_sections(const Classification& c) {
   return tag("h2", "Confused classes") + "\n" +
-         (c.matrix.size() <= most_classes ? matrix_table(c.matrix) : matrix_list(c.matrix));
+         (c.matrix.size() <= most_classes ? matrix_table(c) : matrix_list(c));
 }
 
 std::string numbers_text(const std::vector<float>& values) {
@@ -330,6 +340,12 @@ std::string figures(const EvaluationPage& page) {
     const Classification& c = *page.classification;
     s += figure("Error", percent(share(c.wrong, c.utterances)),
                 {of(c.wrong, c.utterances, page.noun)});
+  }
+  if (page.regression) {
+    const Regression& r = *page.regression;
+    s += figure("Mean error", loss_text(r.mae), {"MAE: of |answer - reference|"}) +
+         figure("Root mean square error", loss_text(r.rmse), {"RMSE"}) +
+         figure("R²", loss_text(r.r2), {"1: perfect; 0: as the mean of the references"});
   }
   s += figure("Loss", loss_text(page.loss), {"mean per " + page.noun}) + "</div>\n";
   if (page.transcription) s += tag("p", page.transcription->interval_method, "soft") + "\n";

@@ -81,6 +81,7 @@ struct Transcription {
 struct Classification {
   int64_t utterances = 0, wrong = 0;
   std::vector<std::vector<int64_t>> matrix;
+  std::vector<std::string> classes = {};  // their names; empty: they have numbers
 };
 
 // Of a regress model.
@@ -91,7 +92,8 @@ struct Regression {
     std::vector<float> target, answer;
   };
   int64_t utterances = 0;
-  std::vector<Utterance> worst;  // the worst first
+  std::vector<Utterance> worst;      // the worst first
+  double mae = 0, rmse = 0, r2 = 0;  // NaN: there is none
 };
 
 struct EvaluationPage {

@@ -133,7 +133,8 @@ bool RunKeeper::test(const Ranks& ranks) {
       require_weights(*best, model_.entries());
     }
     data = open_dataset(config_, config_.data.test, DataUse::evaluation,
-                        {options_.audio, options_.images}, s_.alphabet.get());
+                        {options_.audio, options_.images},
+                        {s_.alphabet.get(), s_.description.classes});
   });
   model_.set_weights(ranks, best ? weights_of(*best) : ReadEntry());
   best.reset();

@@ -182,6 +182,7 @@ class Setup {
     const auto stored = ModelDescription::from_metadata(metadata_, "the checkpoint of rank 0");
     s_.before = stored.config;
     s_.description.alphabet = stored.alphabet;
+    s_.description.classes = stored.classes;
     s_.description.mean = stored.mean;
     s_.description.inverse_std = stored.inverse_std;
   }
@@ -194,6 +195,7 @@ class Setup {
     s_.description.mean = model.mean;
     s_.description.inverse_std = model.inverse_std;
     origin_alphabet_ = model.alphabet;
+    origin_classes_ = model.classes;
   }
 
   // What the model writes.
@@ -229,6 +231,24 @@ class Setup {
                                          : make_alphabet(config_, training);
   }
 
+  // Names of what the model tells apart; empty: they have numbers alone.
+  std::vector<std::string> classes(const Manifest& training) const {
+    if (s_.resumed) return s_.description.classes;
+    const InitAlphabet wanted = config_.training.init_alphabet;
+    if (origin_classes_.empty() || wanted == InitAlphabet::anew) {
+      std::vector<std::string> names = class_names(training);
+      if (names.size() != 1) return names;
+      fail_input(config_.data.train, ": all lines are of the class \"", names.front(),
+                 "\"; expected two classes or more, to tell them apart");
+    }
+    std::vector<std::string> all = origin_classes_;
+    if (wanted == InitAlphabet::keep) return all;
+    for (const std::string& name : class_names(training)) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+    }
+    return all;
+  }
+
   void open_data() {
     const bool open = take_kept_data();
     if (!open) read_data();
@@ -240,6 +260,7 @@ class Setup {
   void keep_data() {
     KeptRun& kept = *options_.kept;
     kept.alphabet = s_.alphabet;
+    kept.classes = s_.description.classes;
     kept.train = s_.train;
     kept.dev = s_.dev;
   }
@@ -250,10 +271,12 @@ class Setup {
     if (!kept || !kept->train) return false;
     if (kept->alphabet && s_.resumed) {
       if (alphabet({}).symbols() != kept->alphabet->symbols()) return false;
-    } else if (kept->alphabet && !config_.training.init_from.empty()) {
+    } else if ((kept->alphabet || !kept->classes.empty()) && !config_.training.init_from.empty()) {
       return false;
     }
+    if (s_.resumed && kept->classes != s_.description.classes) return false;
     s_.alphabet = kept->alphabet;
+    s_.description.classes = kept->classes;
     s_.train = kept->train;
     s_.dev = kept->dev;
     return true;
@@ -265,15 +288,15 @@ class Setup {
       note_phones(training);
       s_.alphabet = std::make_shared<Alphabet>(alphabet(training));
     }
-    const TextEncoder* text = s_.alphabet.get();
-    s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), text);
+    if (config_.task == Task::classify) s_.description.classes = classes(training);
+    s_.train = open_dataset(config_, std::move(training), DataUse::training, readers(), names());
     if (report_) {
       report_->problems(*s_.train, config_.data.train);
       report_->rates(*s_.train, config_.data.train, options_.audio);
     }
     require_apart_from_data(options_, *s_.train);
     if (!config_.data.dev.empty()) {
-      s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, readers(), text);
+      s_.dev = open_dataset(config_, config_.data.dev, DataUse::evaluation, readers(), names());
       require_apart_from_data(options_, *s_.dev);
       note_unwritable(*s_.dev, config_.data.dev);
     }
@@ -289,7 +312,7 @@ class Setup {
         d.sizes.outputs = s_.alphabet->classes();
         break;
       case Task::classify:
-        d.sizes.outputs = std::max<int64_t>(config_.model.outputs, s_.train->classes());
+        d.sizes.outputs = classes_to_tell_apart();
         break;
       case Task::regress:
         d.sizes.outputs = s_.train->target_dim();
@@ -300,15 +323,26 @@ class Setup {
     }
   }
 
+  int64_t classes_to_tell_apart() const {
+    const auto named = static_cast<int64_t>(s_.description.classes.size());
+    const int64_t wanted = config_.model.outputs;
+    if (named == 0) return std::max<int64_t>(wanted, s_.train->classes());
+    if (wanted <= named) return named;
+    fail_input("model.outputs is ", wanted, ", and ", config_.data.train, " has the names of ",
+               named, " classes; expected 0, which takes them from the data");
+  }
+
   // Opened again when it is needed; what is wrong with it should not show after the training.
   void look_at_test() {
     if (config_.data.test.empty()) return;
     const auto test =
-        open_dataset(config_, config_.data.test, DataUse::evaluation, readers(), s_.alphabet.get());
+        open_dataset(config_, config_.data.test, DataUse::evaluation, readers(), names());
     require_apart_from_data(options_, *test);
     require_fit(*test, config_.data.test, config_.task, s_.description.sizes, config_.data.train);
     note_unwritable(*test, config_.data.test);
   }
+
+  TargetNames names() const { return {s_.alphabet.get(), s_.description.classes}; }
 
   MediaReaders readers() const { return {options_.audio, options_.images}; }
 
@@ -391,7 +425,7 @@ class Setup {
   TrainingReport* const report_;  // nullptr: nobody hears what there is to say of the data
   StringMap metadata_;            // of a run that goes on
   StringMap origin_;              // of the model that training.init_from names
-  std::vector<std::string> origin_alphabet_;
+  std::vector<std::string> origin_alphabet_, origin_classes_;
   TrainingSetup s_;
 };
 
@@ -399,12 +433,20 @@ class Setup {
 
 namespace {
 
-std::string shown(const std::vector<std::string>& alphabet) {
-  constexpr size_t most = 100;
+// Characters in a row, or names of classes with commas between.
+std::string shown(const std::vector<std::string>& symbols, Task task) {
+  const bool is_text = task == Task::ctc;
+  if (symbols.empty()) return is_text ? "nothing" : "classes without names";
+  const size_t most = is_text ? 100 : 12;
   std::string text;
-  for (size_t i = 0; i < std::min(most, alphabet.size()); ++i) text += alphabet[i];
-  return str("'", text, alphabet.size() > most ? "..." : "", "' (", alphabet.size(), " ",
-             Alphabet(alphabet).units(), ")");
+  for (size_t i = 0; i < std::min(most, symbols.size()); ++i)
+    text += (is_text || i == 0 ? "" : ", ") + symbols[i];
+  return str("'", text, symbols.size() > most ? "..." : "", "' (", symbols.size(), " ",
+             is_text ? Alphabet(symbols).units() : "classes", ")");
+}
+
+const std::vector<std::string>& symbols_of(const ModelDescription& d) {
+  return d.config.task == Task::ctc ? d.alphabet : d.classes;
 }
 
 // Weights of another model, and which of its outputs become which of this one's.
@@ -413,20 +455,24 @@ struct ForeignWeights {
   OutputRows rows;  // empty: as they are
 };
 
-// Equally many characters that are others would go unnoticed. Files of weights alone have no
-// description to compare.
+// Equally many characters, or classes, that are others would go unnoticed. Files of weights alone
+// have no description to compare.
 OutputRows rows_from(const SafetensorsFile& file, const Config& config,
                      const ModelDescription& description) {
-  if (description.config.task != Task::ctc || !file.metadata().contains("alphabet")) return {};
+  if (config.task == Task::regress || !file.metadata().contains("alphabet")) return {};
   const auto other = ModelDescription::from_metadata(file.metadata(), file.name());
-  if (other.config.task != Task::ctc || other.alphabet == description.alphabet) return {};
+  if (other.config.task != config.task || symbols_of(other) == symbols_of(description)) return {};
+  const bool is_text = config.task == Task::ctc;
   if (config.training.init_alphabet == InitAlphabet::keep) {
-    fail_input("training.init_from: ", file.name(), " writes ", shown(other.alphabet),
-               ", this run ", shown(description.alphabet),
-               "; data.alphabet sets the characters of a run, training.init_alphabet (--alphabet) "
-               "takes others");
+    fail_input("training.init_from: ", file.name(), is_text ? " writes " : " tells apart ",
+               shown(symbols_of(other), config.task), ", this run ",
+               shown(symbols_of(description), config.task), "; ",
+               is_text ? "data.alphabet sets the characters of a run, " : "",
+               "training.init_alphabet (--alphabet) takes others");
   }
-  return same_symbols(other.alphabet, description.alphabet);
+  OutputRows rows = same_symbols(symbols_of(other), symbols_of(description), is_text ? 1 : 0);
+  if (!is_text) rows.others = other.sizes.outputs;  // which may have no names
+  return rows;
 }
 
 // The shapes must be those of this model, but for outputs that are others.
@@ -442,8 +488,9 @@ ForeignWeights foreign_weights(const Config& config, const ModelDescription& des
   if (!foreign.rows.from.empty()) {
     const auto known = std::count_if(foreign.rows.from.begin(), foreign.rows.from.end(),
                                      [](int64_t row) { return row >= 0; }) -
-                       1;
-    report.message(str("alphabet: ", shown(description.alphabet), ", ", known,
+                       foreign.rows.blanks;
+    report.message(str(config.task == Task::ctc ? "alphabet: " : "classes: ",
+                       shown(symbols_of(description), config.task), ", ", known,
                        " of them known to that model"));
   }
   return foreign;

@@ -734,6 +734,63 @@ TEST_CASE("of few speakers, or of nobody known, utterances are drawn", "[lists]"
   CHECK(d.manifest("train").size() == 59);
 }
 
+TEST_CASE("a folder for each class names it", "[lists]") {
+  const Data d;
+  for (int i = 0; i < 20; ++i) d.recording(str("yes/deep/", i, ".wav"), 0.2);
+  for (int i = 0; i < 10; ++i) d.recording(str("no/", i, ".wav"), 0.2);
+  d.recording("ma\xcc\x81s/1.wav", 0.2);  // as some systems write an accent
+  d.recording("beside.wav", 0.2);
+  d.text("notes/x.txt", "no recording");
+  const auto list = corpus::list_classes(d.path(""));
+  REQUIRE(list.size() == 32);
+  PrepareListOptions o;
+  o.dev = o.test = 0.1;
+  const DataSummary s = d.prepare(list, o);
+  CHECK(s.division == "by utterance within each class, drawn with the seed");
+  CHECK(s.classes == std::map<std::string, int64_t>{{"m\xc3\xa1s", 1}, {"no", 10}, {"yes", 20}});
+  CHECK(s.left_out.size() == 1);
+  CHECK_THAT(s.left_out.begin()->second.at(0).what, Contains("beside.wav: lies beside"));
+  std::map<std::string, std::map<std::string, int>> counts;
+  for (const char* part : {"train", "dev", "test"}) {
+    for (const ManifestEntry& e : d.manifest(part)) {
+      ++counts[part][e.class_name];
+      CHECK_FALSE((e.text || e.label));
+    }
+  }
+  CHECK(counts["train"] == std::map<std::string, int>{{"m\xc3\xa1s", 1}, {"no", 8}, {"yes", 16}});
+  CHECK(counts["dev"] == std::map<std::string, int>{{"no", 1}, {"yes", 2}});
+  CHECK(counts["test"] == std::map<std::string, int>{{"no", 1}, {"yes", 2}});
+}
+
+TEST_CASE("folders of classes in folders of splits", "[lists]") {
+  const Data d;
+  for (const char* name : {"train/a/1", "train/b/1", "val/a/2", "test/b/3"})
+    d.recording(str(name, ".wav"));
+  std::map<std::string, std::string> splits;
+  for (const ListedUtterance& u : corpus::list_classes(d.path(""))) splits[u.split] += u.label;
+  CHECK(splits == std::map<std::string, std::string>{{"dev", "a"}, {"test", "b"}, {"train", "ab"}});
+  // Sounds of vehicles, of which some are trains.
+  d.recording("car/a/1.wav");
+  std::set<std::string> classes;
+  for (const ListedUtterance& u : corpus::list_classes(d.path(""))) classes.insert(u.label);
+  CHECK(classes == std::set<std::string>{"car", "test", "train", "val"});
+}
+
+TEST_CASE("one class, or none, is nothing to tell apart", "[lists]") {
+  const Data d;
+  d.text("empty/x.txt", "");
+  CHECK_THROWS_WITH(corpus::list_classes(d.path("")), Contains("has no recordings; expected a"));
+  d.recording("a/1.wav");
+  CHECK_THROWS_WITH(corpus::list_classes(d.path("")), Contains("of one class, 'a'; expected a"));
+  d.recording("b\x01/1.wav");
+  CHECK_THROWS_WITH(corpus::list_classes(d.path("")), Contains("of one class, 'a'"));
+  d.recording("c/1.wav");
+  const auto list = corpus::list_classes(d.path(""));
+  CHECK(std::count_if(list.begin(), list.end(), [](const auto& u) {
+          return u.problem.ends_with("its folder's name cannot be that of a class");
+        }) == 1);
+}
+
 TEST_CASE("images of lines with their texts, as other programs call them", "[lists]") {
   const Data d;
   for (const char* name :

@@ -203,6 +203,41 @@ TEST_CASE("unknown characters can be skipped", "[dataset]") {
   CHECK(d.load(0, 0).labels == std::vector<int32_t>{2, 3});
 }
 
+TEST_CASE("names of classes become their numbers", "[dataset]") {
+  Corpus c;
+  c.features("a.npy", 5, 3);
+  DatasetOptions o;
+  o.target = TargetKind::utterance_class;
+  o.text_advice = "; what may be done";
+  const auto open = [&](const std::vector<std::string>& labels) {
+    std::string lines;
+    for (const std::string& label : labels)
+      lines += R"({"features_filepath": "a.npy", "label": )" + label + "}\n";
+    return ManifestDataset(c.manifest(lines), o, nullptr, nullptr);
+  };
+  // As they are in the list, sorted or not, each by itself.
+  o.classes = {"one", "eight", "1", "null"};
+  const ManifestDataset d =
+      open({R"("eight")", R"("one")", R"("1")", R"("null")", R"("\u006fne")"});
+  const std::vector<int32_t> expected = {1, 0, 2, 3, 0};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(d.load(static_cast<int64_t>(i), 0).class_index == expected[i]);
+    CHECK(d.entry(static_cast<int64_t>(i)).label == expected[i]);
+  }
+  CHECK(d.classes() == 4);
+  CHECK_THROWS_WITH(open({R"("one")", R"("One")"}),
+                    Contains("1 of 2 utterances") && Contains("; what may be done") &&
+                        Contains(".jsonl:2: ") &&
+                        Contains("its \"label\" is \"One\", no class of the model; expected "
+                                 "\"one\", \"eight\", \"1\" or \"null\""));
+  CHECK_THROWS_WITH(open({"1"}), Contains("its \"label\" is 1, no class of the model"));
+  for (int i = 0; i < 30; ++i) o.classes.push_back(str("c", i));
+  CHECK_THROWS_WITH(open({R"("c")"}), Contains("\"c7\" or one of 22 more"));
+  o.classes.clear();
+  CHECK_THROWS_WITH(open({"3", R"("one")"}), Contains("is the name \"one\", expected a number"));
+  CHECK(open({"3"}).load(0, 0).class_index == 3);
+}
+
 TEST_CASE("ready features come with every kind of target", "[dataset]") {
   Corpus c;
   c.features("a.npy", 5, 3);
@@ -242,8 +277,8 @@ TEST_CASE("ready features come with every kind of target", "[dataset]") {
     return R"({"features_filepath": "a.npy", )" + field + "}";
   };
   // What another task would want may be anything; what this one wants is named.
-  refuses(with(R"("label": "infer")"), TargetKind::utterance_class,
-          "\"label\" is \"infer\", expected a class, an integer from 0");
+  refuses(with(R"("label": 1.5)"), TargetKind::utterance_class,
+          "\"label\" is 1.5, expected a class: an integer from 0 to 16777215, or a name");
   refuses(with(R"("text": 5)"), TargetKind::sequence, "\"text\" is 5, expected a string");
   refuses(with(R"("labels": [0])"), TargetKind::sequence, "\"labels\" is 0, expected a list");
   refuses(with(R"("target": "far")"), TargetKind::regression, "\"target\" is \"far\"");

@@ -2,6 +2,7 @@
 #include "engine/data/manifest.h"
 
 #include "engine/data/features/files.h"
+#include "engine/io/json.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
@@ -121,15 +122,18 @@ TEST_CASE("a target that is none is kept for who wants it", "[manifest]") {
   const ManifestEntry nemo = parse("\"text\": \"x\", \"label\": \"infer\"");
   CHECK(nemo.text == "x");
   CHECK_FALSE(nemo.label.has_value());
-  CHECK(nemo.extra == "{\"label\":\"infer\"}");
+  CHECK(nemo.class_name == "infer");
+  CHECK(nemo.extra.empty());
   CHECK(to_json_line(nemo).find("\"infer\"") != std::string::npos);
   for (const char* wrong :
        {"\"text\": [\"x\"]", "\"label\": 1.5", "\"label\": -1", "\"label\": 18446744073709551615",
-        "\"label\": 16777216", "\"labels\": [0]", "\"target\": [1, \"x\"]", "\"target\": 1e39",
-        "\"frame_labels\": [-1]"}) {
+        "\"label\": 16777216", "\"label\": \"\"", "\"label\": \" \"", "\"label\": \"a\\tb\"",
+        "\"label\": [\"a\"]", "\"label\": true", "\"labels\": [0]", "\"target\": [1, \"x\"]",
+        "\"target\": 1e39", "\"frame_labels\": [-1]"}) {
     INFO(wrong);
     const ManifestEntry e = parse(wrong);
-    CHECK_FALSE((e.text || e.label || e.labels || !e.target.empty() || !e.frame_labels.empty()));
+    CHECK_FALSE((e.text || e.label || !e.class_name.empty() || e.labels || !e.target.empty() ||
+                 !e.frame_labels.empty()));
     CHECK_FALSE(e.extra.empty());
   }
 }
@@ -205,6 +209,35 @@ TEST_CASE("a manifest that is written reads the same", "[manifest]") {
   CHECK(m.entries[1].extra == e.extra);
   CHECK_THROWS_WITH(write_manifest(folder.path("no/m.jsonl"), {e}),
                     Contains("m.jsonl: cannot be created"));
+}
+
+// Weights, classes and groups are named by a field.
+TEST_CASE("the value of each field is there by its name", "[manifest]") {
+  const std::string sound =
+      R"({"audio_filepath":"a.wav","bytes":[4,9],"offset":0.5,"duration":1.25,"channel":1,)"
+      R"("text":"x y","label":"no","target":[1.5,2.5],"labels":[3,1],"frame_labels":[0,2],)"
+      R"("speaker":"anna","id":"u1","weight":2.5,"mine":{"a":1}})";
+  const std::string image =
+      R"({"image_filepath":"p.png","region":[1,2,30,40],"label":7,"target":[0.5],"speaker":3})";
+  const std::string line = R"({"image_filepath":"p.png","region":[[1,2],[9,2],[5,8]],)"
+                           R"("baseline":[[1,7],[9,7]],"speaker":"007"})";
+  const std::string ready =
+      R"({"features_filepath":"f.safetensors","features_key":"k","label":0,"text":""})";
+  for (const std::string& text : {sound, image, line, ready}) {
+    const ManifestEntry entry = parse_manifest(text, "m").entries.front();
+    const Json all = Json::parse(text);
+    CHECK(Json::parse(to_json_line(entry)).size() == all.size());
+    for (const auto& [name, value] : all.members()) {
+      INFO(name);
+      const Json expected = name == "target" && value.size() == 1 ? value.at(size_t{0}) : value;
+      CHECK(field_value(entry, name).dump() == expected.dump());
+    }
+    CHECK(field_value(entry, "none").is_null());
+  }
+  const ManifestEntry plain = parse_manifest(R"({"audio_filepath":"a.wav"})", "m").entries.front();
+  CHECK(field_value(plain, "offset").dump() == "0.0");
+  for (const char* name : {"duration", "label", "text", "speaker", "channel", "bytes"})
+    CHECK(field_value(plain, name).is_null());
 }
 
 TEST_CASE("utterance keys follow what is written, not where it lies", "[manifest]") {

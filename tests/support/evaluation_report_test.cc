@@ -165,6 +165,12 @@ TEST_CASE("the page of a classify model has the matrix, or the pairs of many cla
                     Contains("<tr><th scope=\"row\">0</th><td class=\"right\">4</td><td>1</td><td>"
                              "</td><td>5</td><td>20.00%</td></tr>") &&
                     Contains("<td>0</td><td></td></tr>"));
+  page.classification->classes = {"yes", hostile, "no"};
+  const std::string named = evaluation_html(page);
+  check_page(named);
+  CHECK_THAT(named, Contains("<th scope=\"row\"><bdi>yes</bdi></th><td class=\"right\">4</td>") &&
+                        Contains("<th scope=\"col\"><bdi>no</bdi></th>") && Contains(harmless));
+  page.classification->classes.clear();
   page.classification->matrix.assign(50, std::vector<int64_t>(50, 0));
   page.classification->matrix[7][49] = 2;
   page.classification->matrix[49][7] = 3;
@@ -175,6 +181,8 @@ TEST_CASE("the page of a classify model has the matrix, or the pairs of many cla
   const size_t first = many.find("<bdi>49</bdi> → <bdi>7</bdi></td><td>3</td>");
   CHECK(first < many.find("<bdi>7</bdi> → <bdi>49</bdi></td><td>2</td>"));
   CHECK_THAT(many, !Contains("<bdi>3</bdi> →"));
+  for (int i = 0; i < 50; ++i) page.classification->classes.push_back(str("c", i));
+  CHECK_THAT(evaluation_html(page), Contains("<bdi>c49</bdi> → <bdi>c7</bdi></td><td>3</td>"));
 }
 
 TEST_CASE("the page of a regress model has loss and worst utterances", "[report]") {
@@ -182,10 +190,14 @@ TEST_CASE("the page of a regress model has loss and worst utterances", "[report]
   page.loss = 0.25;
   page.regression = Regression{
       3, {{hostile, std::nan(""), {1, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9}}, {"b", 1.5, {}, {0.5f}}}};
+  page.regression->mae = 0.12345;
+  page.regression->rmse = 0.5;
+  page.regression->r2 = std::nan("");
   const std::string s = evaluation_html(page);
   check_page(s);
   CHECK_THAT(s,
-             Contains("<b>0.25</b>") &&
+             Contains("<b>0.25</b>") && Contains("<b>0.1235</b>") && Contains("<b>0.5</b>") &&
+                 Contains("<span>R²</span><b>n/a</b>") &&
                  Contains(harmless + "</bdi></td><td>n/a</td><td>1, 2</td><td>1, 2, 3, 4, 5, 6, 7, "
                                      "8, …</td>") &&
                  Contains("<td>1.5</td><td></td><td>0.5</td>"));

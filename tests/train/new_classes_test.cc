@@ -37,3 +37,21 @@ TEST_CASE("a new character begins as the mean of the others, however far all are
   }
   CHECK(rows[4] != rows[8]);  // each its own chance
 }
+
+TEST_CASE("a new class begins as the mean of all others, of which none is a blank") {
+  const TemporaryFolder folder;
+  const std::vector<float> weight = {1, 2, 3, 6, 5, 1}, bias = {-6, -1, -2};
+  const std::vector<TensorToWrite> tensors = {{"output.weight", DType::f32, {3, 2}, weight.data()},
+                                              {"output.bias", DType::f32, {1, 3}, bias.data()}};
+  write_safetensors(folder.path("model.safetensors"), tensors);
+  const SafetensorsFile file(folder.path("model.safetensors"));
+  const OutputRows rows = same_symbols({"x", "y", "z"}, {"z", "new", "x"}, 0);
+  CHECK(rows.others == 3);
+  const ReadEntry read = weights_of(file, rows, 7);
+  Parameters::Entry entry;
+  entry.name = "output.bias";
+  entry.rows = 1, entry.cols = 3;
+  std::vector<float> biases(3);
+  read(entry, biases);
+  CHECK(biases == std::vector<float>{-2, -3, -6});
+}

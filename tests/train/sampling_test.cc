@@ -112,3 +112,33 @@ TEST_CASE("manifests without usable weights or classes are refused by line") {
              Contains("train.jsonl:3: the class \"weight\" is [1], expected a string"));
   CHECK_THAT(with("0"), Contains("train.jsonl: no utterance has a \"weight\" above 0"));
 }
+
+// The program reads them itself; they are fields all the same.
+TEST_CASE("weights and classes may be any field of a manifest") {
+  const std::string all =
+      "\"duration\": 1.5, \"channel\": 2, \"label\": 3, \"target\": [4], \"speaker\": 5, "
+      "\"id\": 6, \"mine\": 7";
+  for (const char* field : {"duration", "channel", "label", "target", "speaker", "id", "mine"}) {
+    INFO(field);
+    const TrainingCorpus corpus;
+    add_fields(corpus, [&](int) { return all; });
+    Config c = weighted(corpus, "weighted");
+    c.data.weight_field = field;
+    c.training.max_steps = 2;
+    require_success(train_on(1, c));
+    c = weighted(corpus, "balanced");
+    c.data.sampling = Sampling::class_balanced;
+    c.data.class_field = field;
+    c.training.max_steps = 2;
+    require_success(train_on(1, c));
+  }
+  const TrainingCorpus corpus;
+  Config c = weighted(corpus, "balanced");
+  c.data.sampling = Sampling::class_balanced;
+  c.training.max_steps = 2;
+  for (const char* field : {"features_filepath", "text"}) {
+    c.data.class_field = field;
+    c.training.checkpoint_dir += field;
+    require_success(train_on(1, c));
+  }
+}

@@ -84,6 +84,13 @@ void print_texts(const TextFindings& texts) {
   for (const std::string& line : texts.replacements) std::printf("%s\n", line.c_str());
 }
 
+void print_classes(const DataSummary& s) {
+  std::string all;
+  for (const auto& [name, count] : s.classes)
+    all += str(all.empty() ? " " : ", ", name, " ", count);
+  std::printf("%zu classes:%s\n", s.classes.size(), all.c_str());
+}
+
 void print_never_found(const DataSummary& s) {
   std::string all;
   for (const TextReplacement& r : s.never_found) all += str(all.empty() ? "" : ", ", r.text());
@@ -124,7 +131,7 @@ void print_examination(const DataSummary& s) {
 void print_summary(const DataSummary& s, InputKind kind) {
   kind == InputKind::image ? print_lines(s) : print_recordings(s);
   std::printf("divided %s\n", s.division.c_str());
-  print_characters(s);
+  s.classes.empty() ? print_characters(s) : print_classes(s);
   print_never_found(s);
   print_texts(s.texts);
   if (kind == InputKind::recording) print_examination(s);

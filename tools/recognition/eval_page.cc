@@ -82,11 +82,13 @@ report::EvaluationPage results_page(const EvalResults& r) {
       page.transcription = transcription_of(r);
       break;
     case Task::classify:
-      page.classification = report::Classification{e.utterances, e.wrong, r.matrix};
+      page.classification = report::Classification{e.utterances, e.wrong, r.matrix, r.classes};
       break;
-    case Task::regress:
-      page.regression = report::Regression{e.utterances, r.worst};
+    case Task::regress: {
+      const RegressionErrors::Figures f = r.regression.all();
+      page.regression = report::Regression{e.utterances, r.worst, f.mae, f.rmse, f.r2};
       break;
+    }
   }
   return page;
 }

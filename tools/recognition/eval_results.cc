@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "engine/report/progress.h"
+#include "engine/train/model/model_file.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
 
@@ -45,6 +46,61 @@ Json unwritable_json(const Unwritable& text, const ErrorRate& e) {
                        {"kinds", kinds}});
 }
 
+std::string r2_text(double r2) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", r2);
+  return std::isnan(r2) ? "n/a" : text;
+}
+
+struct ConfusedClasses {
+  size_t reference = 0, answer = 0;
+  int64_t count = 0;
+};
+
+// The most frequent first.
+std::vector<ConfusedClasses> confused_classes(const EvalResults& r) {
+  std::vector<ConfusedClasses> all;
+  for (size_t i = 0; i < r.matrix.size(); ++i) {
+    for (size_t j = 0; j < r.matrix[i].size(); ++j) {
+      if (i != j && r.matrix[i][j] > 0) all.push_back({i, j, r.matrix[i][j]});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.count > b.count; });
+  return all;
+}
+
+std::string name_of_class(const EvalResults& r, size_t index) {
+  return class_text(r.classes, static_cast<int64_t>(index));
+}
+
+void print_rates_of_classes(const EvalResults& r) {
+  const char* const noun = noun_of(r.kind);
+  for (const auto& [value, w] : r.wrong_in_groups) {
+    std::printf("%-24s error %s  %s\n", group_label(r, value).c_str(),
+                percent_text(share(w.wrong, w.all)).c_str(), counted(w.all, noun).c_str());
+  }
+  std::vector<ConfusedClasses> all = confused_classes(r);
+  all.resize(std::min(all.size(), confusions_in_text));
+  std::string confused;
+  for (const ConfusedClasses& c : all) {
+    confused += str(confused.empty() ? "" : ", ", name_of_class(r, c.reference), " as ",
+                    name_of_class(r, c.answer), " (", c.count, ")");
+  }
+  if (!confused.empty()) std::printf("most confused: %s\n", confused.c_str());
+}
+
+// Of several numbers per utterance.
+void print_columns(const EvalResults& r) {
+  const std::vector<RegressionErrors::Figures> columns = r.regression.columns();
+  for (size_t i = 0; columns.size() > 1 && i < columns.size(); ++i) {
+    const RegressionErrors::Figures& f = columns[i];
+    std::printf("  number %zu: MAE %.6g RMSE %.6g R2 %s\n", i + 1, f.mae, f.rmse,
+                r2_text(f.r2).c_str());
+  }
+  std::printf("loss %.6g per %s\n", r.evaluation.loss, noun_of(r.kind));
+}
+
 void print_headline(const EvalResults& r) {
   const Evaluation& e = r.evaluation;
   const std::string utterances = counted(e.utterances, noun_of(r.kind));
@@ -56,9 +112,12 @@ void print_headline(const EvalResults& r) {
     case Task::classify:
       std::printf("error %.2f%% on %s\n", 100 * e.value(Metric::error), utterances.c_str());
       break;
-    case Task::regress:
-      std::printf("loss %.6g on %s\n", e.loss, utterances.c_str());
+    case Task::regress: {
+      const RegressionErrors::Figures f = r.regression.all();
+      std::printf("MAE %.6g RMSE %.6g R2 %s on %s\n", f.mae, f.rmse, r2_text(f.r2).c_str(),
+                  utterances.c_str());
       break;
+    }
   }
 }
 
@@ -103,6 +162,45 @@ Json rates_json(const ErrorRate& e) {
                        {"deletions", e.words().deletions}});
 }
 
+Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+Json figures_json(const RegressionErrors::Figures& f) {
+  return Json::object(
+      {{"mae", number_json(f.mae)}, {"rmse", number_json(f.rmse)}, {"r2", number_json(f.r2)}});
+}
+
+void add_regression(const RegressionErrors& regression, Json& j) {
+  const Json all = figures_json(regression.all());
+  for (const auto& [name, value] : all.members()) j[name] = value;
+  const std::vector<RegressionErrors::Figures> columns = regression.columns();
+  if (columns.size() < 2) return;
+  j["columns"] = Json::array();
+  for (const RegressionErrors::Figures& f : columns) j["columns"].push_back(figures_json(f));
+}
+
+// By class, and which are taken for which.
+void add_classification(const EvalResults& r, Json& j) {
+  j["error"] = r.evaluation.metric(r.task);
+  j["classes"] = Json::array();
+  for (size_t i = 0; i < r.matrix.size(); ++i) {
+    int64_t all = 0;
+    for (const int64_t n : r.matrix[i]) all += n;
+    j["classes"].push_back(Json::object({{"class", class_json(r.classes, static_cast<int64_t>(i))},
+                                         {"utterances", all},
+                                         {"wrong", all - r.matrix[i][i]}}));
+  }
+  j["confused"] = Json::array();
+  for (const ConfusedClasses& c : confused_classes(r)) {
+    j["confused"].push_back(
+        Json::array({class_json(r.classes, static_cast<int64_t>(c.reference)),
+                     class_json(r.classes, static_cast<int64_t>(c.answer)), c.count}));
+  }
+  for (const auto& [value, w] : r.wrong_in_groups) {
+    j["groups"][r.group + "=" + value] =
+        Json::object({{"error", share(w.wrong, w.all)}, {"utterances", w.all}, {"wrong", w.wrong}});
+  }
+}
+
 Json interval_json(const std::optional<RateInterval>& interval) {
   return interval ? Json::array({interval->low, interval->high}) : Json();
 }
@@ -120,6 +218,8 @@ void print_text(const EvalResults& r) {
   const Evaluation& e = r.evaluation;
   print_headline(r);
   if (r.task == Task::ctc) print_rates_of_ctc(r);
+  if (r.task == Task::classify) print_rates_of_classes(r);
+  if (r.task == Task::regress) print_columns(r);
   if (e.audio_seconds > 0) {
     std::printf("%.1f s of audio in %.1f s: %.0f times real time (%s)\n", e.audio_seconds,
                 e.seconds, e.audio_seconds / e.seconds, r.model.c_str());
@@ -145,7 +245,8 @@ Json results_json(const EvalResults& r) {
   if (r.unwritable && r.unwritable->any()) {
     j["unwritable"] = unwritable_json(*r.unwritable, e.errors);
   }
-  if (r.task == Task::classify) j["error"] = e.value(Metric::error);
+  if (r.task == Task::classify) add_classification(r, j);
+  if (r.task == Task::regress) add_regression(r.regression, j);
   for (const auto& [value, rates] : r.groups) {
     j["groups"][r.group + "=" + value] = rates_json(rates);
   }

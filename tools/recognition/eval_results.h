@@ -13,6 +13,7 @@
 #include "engine/text/unwritable.h"
 #include "engine/train/recognition/error_analysis.h"
 #include "engine/train/recognition/evaluation.h"
+#include "engine/train/recognition/regression_errors.h"
 
 namespace rondo {
 
@@ -32,8 +33,17 @@ struct EvalResults {
   std::optional<Unwritable> unwritable;
   std::vector<std::string> worst_images;  // of errors.worst(), PNG; empty where there is none
 
-  std::vector<std::vector<int64_t>> matrix;          // classify: [reference][answer]
-  std::vector<report::Regression::Utterance> worst;  // regress: the highest losses first
+  // classify
+  std::vector<std::vector<int64_t>> matrix;  // [reference][answer]
+  std::vector<std::string> classes;          // their names; empty: they have none
+  struct Wrong {
+    int64_t wrong = 0, all = 0;
+  };
+  std::map<std::string, Wrong> wrong_in_groups;  // by the field's value
+
+  // regress
+  RegressionErrors regression;
+  std::vector<report::Regression::Utterance> worst;  // the highest losses first
 };
 
 // To standard output.

@@ -9,6 +9,7 @@
 #include "engine/data/features/npy.h"
 #include "engine/decode/transcript/transcript_formats.h"
 #include "engine/io/file.h"
+#include "engine/train/model/model_file.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
 
@@ -61,7 +62,8 @@ Json line_of(const ModelInput& input, const InputExtent& extent) {
 
 std::string plain_text(Task task, const Prediction& p) {
   if (task == Task::ctc) return p.transcript.text;
-  if (task == Task::classify) return str(p.class_index, "\t", number_text(probability_of(p)));
+  if (task == Task::classify)
+    return str(class_text(p.classes, p.class_index), "\t", number_text(probability_of(p)));
   std::string text;
   for (float v : p.values) text += (text.empty() ? "" : " ") + number_text(v);
   return text;
@@ -152,9 +154,11 @@ Json prediction_json(Task task, const ModelInput& input, const Prediction& p,
       }
       break;
     case Task::classify:
-      line["class"] = p.class_index;
+      line["class"] = class_json(p.classes, p.class_index);
       line["probability"] = probability_of(p);
       line["probabilities"] = p.probabilities;
+      if (!p.classes.empty())  // of these
+        line["classes"] = std::vector<std::string>(p.classes.begin(), p.classes.end());
       break;
     case Task::regress:
       line["values"] = p.values;

@@ -128,6 +128,23 @@ std::string divided_as_given(std::vector<ListedUtterance>& list,
   return how;
 }
 
+// What an utterance is drawn by: wherever the data lie, the draw is the same. `common`: how many
+// characters of its path name folders that all are in.
+std::string drawn_by(const ListedUtterance& u, size_t common) {
+  FilePart file = u.file;
+  file.path.erase(0, common);
+  return str(u.id, " ", u.offset, " ", file.name());
+}
+
+// Each class by itself: all are there to train on.
+std::string divided_by_class(std::vector<ListedUtterance>& list, const Shares& shares) {
+  std::map<std::string, Groups> classes;
+  const size_t common = common_folder(list);
+  for (ListedUtterance& u : list) classes[u.label][drawn_by(u, common)].push_back(&u);
+  for (const auto& [name, members] : classes) deal(members, members.size(), shares);
+  return "by utterance within each class, drawn with the seed";
+}
+
 }  // namespace
 
 const std::string& group_of(const ListedUtterance& u) {
@@ -138,6 +155,7 @@ std::string divide(std::vector<ListedUtterance>& list, const Shares& shares) {
   const std::vector<std::string> images = images_of_pages(list);
   if (std::any_of(list.begin(), list.end(), [](const auto& u) { return !u.split.empty(); }))
     return divided_as_given(list, images);
+  if (!list.front().label.empty()) return divided_by_class(list, shares);
   Groups together, pages, alone;
   std::map<const ListedUtterance*, std::string> image_of;
   const size_t common = common_folder(list);
@@ -150,11 +168,7 @@ std::string divide(std::vector<ListedUtterance>& list, const Shares& shares) {
     any_page = any_page || !images[i].empty();
     together[group_of(u)].push_back(&u);
     pages[u.page].push_back(&u);
-    // Wherever the data lie, the draw is the same.
-    FilePart file = u.file;
-    file.path.erase(0, common);
-    const std::string own = str(u.id, " ", u.offset, " ", file.name());
-    alone[images[i].empty() ? own : "page " + u.page].push_back(&u);
+    alone[images[i].empty() ? drawn_by(u, common) : "page " + u.page].push_back(&u);
   }
   if (any_page) {
     for (Groups* groups : {&together, &pages, &alone}) *groups = joined_by_image(*groups, image_of);

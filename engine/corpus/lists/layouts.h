@@ -44,6 +44,7 @@ struct ListedUtterance {
   std::string text;
   std::string text_file;  // that is still to be read for the text; empty: none
   bool has_text = true;   // false: none was found
+  std::string label;      // the name of its class, instead of a text
   std::string speaker;    // empty: not known
   std::string folder;     // that images lie in, a book say, below the one that was listed
   std::string page;       // that a line is from, below the folder that was listed; empty: not known
@@ -59,6 +60,11 @@ struct ListedUtterance {
 std::vector<ListedUtterance> list_folder(const std::string& folder,
                                          bool speakers_in_folders = false,
                                          Findings* findings = nullptr);
+
+// Recordings at any depth in a folder for each class, whose name is that of the class. Folders
+// called train, dev, valid, val or test, where there are no others at the top, are the splits, and
+// have the classes' folders.
+std::vector<ListedUtterance> list_classes(const std::string& folder);
 
 // Images of text lines at any depth, each with its text beside it: a.png and a.gt.txt, or a.txt.
 // The image may be called a.nrm.png or a.bin.png, as other programs call what they have normalised

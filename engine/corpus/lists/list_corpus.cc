@@ -142,12 +142,12 @@ std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decod
   if (u.kind == InputKind::image && u.text.find('\n') != std::string::npos)
     return Flaw{Finding::several_lines, called(u) + ": its text has more than one line"};
   try {
-    original = u.text;
+    if (u.label.empty()) original = u.text;
     u.text = apply_rules(o.text, u.text);
   } catch (const InputError& error) {
     return Flaw{Finding::text_no_utf8, str(called(u), ": ", error.what())};
   }
-  if (u.text.empty())
+  if (u.text.empty() && u.label.empty())
     return Flaw{
         Finding::empty_text,
         called(u) + (original->empty() ? ": its text is empty" : ": nothing is left of its text")};
@@ -276,7 +276,11 @@ ManifestEntry entry_of(const ListedUtterance& u, const fs::path& out) {
   // To a tenth of a millisecond; a whole recording is measured again when it is used.
   if (u.kind == InputKind::recording) entry.duration = std::round(u.duration * 1e4) / 1e4;
   if (u.channel >= 0) entry.channel = u.channel;
-  entry.text = u.text;
+  if (u.label.empty()) {
+    entry.text = u.text;
+  } else {
+    entry.class_name = u.label;
+  }
   entry.speaker = u.speaker;
   Json extra = Json::object({});
   if (!u.id.empty()) extra["id"] = u.id;
@@ -391,6 +395,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
   }
   for (const ListedUtterance& u : list) {
     for (char32_t c : code_points(u.text)) ++summary.characters[to_utf8(c)];
+    if (!u.label.empty()) ++summary.classes[u.label];
   }
   data::write_whole_file(folder.path_of("lengths.svg"), histogram(list, o.out));
   Json replacements = Json::array();

@@ -57,6 +57,7 @@ struct DataSummary {
   std::vector<Part> parts;
   std::string division;                       // how the parts were made: "by speaker", ...
   std::map<std::string, int64_t> characters;  // of all texts, UTF-8
+  std::map<std::string, int64_t> classes;     // utterances of each
   corpus::Findings findings;
   std::vector<TextReplacement> never_found;  // those of the rules that no text has a use for
   TextFindings texts;

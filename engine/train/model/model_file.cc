@@ -82,6 +82,14 @@ ModelOrigin origin_from(const std::string& text, const std::string& where) {
 
 }  // namespace
 
+std::string class_text(std::span<const std::string> classes, int64_t index) {
+  return classes.empty() ? std::to_string(index) : classes[static_cast<size_t>(index)];
+}
+
+Json class_json(std::span<const std::string> classes, int64_t index) {
+  return classes.empty() ? Json(index) : Json(classes[static_cast<size_t>(index)]);
+}
+
 StringMap ModelDescription::to_metadata() const {
   StringMap m;
   m["format"] = format_name;
@@ -89,6 +97,7 @@ StringMap ModelDescription::to_metadata() const {
   m["features"] = std::to_string(sizes.features);
   m["outputs"] = std::to_string(sizes.outputs);
   m["alphabet"] = Json(alphabet).dump();
+  if (!classes.empty()) m["classes"] = Json(classes).dump();
   m["mean"] = Json(mean).dump();
   m["inverse_std"] = Json(inverse_std).dump();
   if (!origin.version.empty() || origin.averaged > 0) m["trained"] = origin_text(origin);
@@ -105,6 +114,13 @@ ModelDescription ModelDescription::from_metadata(const StringMap& metadata,
   d.sizes.features = positive(metadata, "features", where);
   d.sizes.outputs = positive(metadata, "outputs", where);
   d.alphabet = json_field<std::vector<std::string>>(metadata, "alphabet", where);
+  if (metadata.contains("classes")) {
+    d.classes = json_field<std::vector<std::string>>(metadata, "classes", where);
+    if (!d.classes.empty() && static_cast<int64_t>(d.classes.size()) != d.sizes.outputs) {
+      fail_input(where, ": has the names of ", d.classes.size(), " classes, expected those of its ",
+                 d.sizes.outputs, " outputs");
+    }
+  }
   d.mean = json_field<std::vector<float>>(metadata, "mean", where);
   d.inverse_std = json_field<std::vector<float>>(metadata, "inverse_std", where);
   if (const auto trained = metadata.find("trained"); trained != metadata.end()) {

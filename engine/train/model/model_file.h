@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@
 #include "engine/train/model/build_model.h"
 
 namespace rondo {
+
+class Json;
 
 // How a model came about: for people, nothing depends on it.
 struct ModelOrigin {
@@ -31,6 +34,7 @@ struct ModelDescription {
   Config config;
   ModelSizes sizes;
   std::vector<std::string> alphabet;     // ctc with text: the symbols of labels 1, 2, ...
+  std::vector<std::string> classes;      // classify: the names of 0, 1, ...; empty: they have none
   std::vector<float> mean, inverse_std;  // features.cmvn = "global"; otherwise empty
   ModelOrigin origin;
 
@@ -38,6 +42,10 @@ struct ModelDescription {
   // Throws InputError naming `where` when a field is missing or not as expected.
   static ModelDescription from_metadata(const StringMap& metadata, const std::string& where);
 };
+
+// A class by its name or, where they have none (`classes` is empty), by its number.
+std::string class_text(std::span<const std::string> classes, int64_t index);
+Json class_json(std::span<const std::string> classes, int64_t index);
 
 // A configuration of defaults, but that task, features, model and text are those of a model: what
 // training from its weights cannot change, and what its texts are to be like. Throws as

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/data/length_cache.h"
+#include "engine/io/json.h"
 #include "engine/text/marks.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/build_model.h"
@@ -180,10 +181,10 @@ void require_readable(const ManifestDataset& data, const Config& config) {
 
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, const std::string& manifest,
                                               DataUse use, const MediaReaders& readers,
-                                              const TextEncoder* text, size_t most) {
+                                              const TargetNames& names, size_t most) {
   Manifest read = read_texts(config, manifest);
   if (most > 0) thin(read.entries, most);
-  return open_dataset(config, std::move(read), use, readers, text);
+  return open_dataset(config, std::move(read), use, readers, names);
 }
 
 namespace {
@@ -208,13 +209,14 @@ void require_kind(const Manifest& manifest, FeatureType type) {
 
 std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest manifest, DataUse use,
                                               const MediaReaders& readers,
-                                              const TextEncoder* text) {
+                                              const TargetNames& names) {
   DatasetOptions o;
   o.features = feature_config(config.features);
   o.line = line_config(config.features);
   o.cmvn = cmvn_mode_of(config.features);
   o.seed = config.training.seed;
   o.target = use == DataUse::inference ? TargetKind::none : target_kind(config.task);
+  o.classes = names.classes;
   o.max_frames = use == DataUse::training ? config.data.max_frames : 0;
   o.threads = config.training.threads > 0 ? config.training.threads : usable_cpus();
   if (use == DataUse::training) {
@@ -225,7 +227,9 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
     o.left_out.push_back(Kind::too_long);
     if (config.data.text_outside_alphabet == OnBadData::skip) o.left_out.push_back(Kind::text);
     if (!config.training.init_from.empty() && config.training.init_alphabet == InitAlphabet::keep)
-      o.text_advice = "; --alphabet extend lets the model learn their characters";
+      o.text_advice = config.task == Task::classify
+                          ? "; --alphabet extend lets the model learn them"
+                          : "; --alphabet extend lets the model learn their characters";
     if (config.data.text_too_long == OnBadData::skip) o.left_out.push_back(Kind::too_short);
     if (config.data.unreadable == OnBadData::skip) o.left_out.push_back(Kind::unreadable);
     o.output_frames = [model = config.model](int64_t frames) {
@@ -237,7 +241,7 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
     o.output_frames = [](int64_t) { return int64_t{1} << 40; };
   }
   require_kind(manifest, config.features.type);
-  std::unique_ptr<ManifestDataset> data = make_dataset(std::move(manifest), o, readers, text);
+  std::unique_ptr<ManifestDataset> data = make_dataset(std::move(manifest), o, readers, names.text);
   if (use == DataUse::training) require_readable(*data, config);
   return data;
 }
@@ -306,6 +310,20 @@ void require_fit(const ManifestDataset& data, const std::string& manifest, Task 
   }
 }
 
+std::vector<std::string> class_names(const Manifest& manifest) {
+  std::set<std::string> names;
+  const ManifestEntry* numbered = nullptr;
+  for (const ManifestEntry& e : manifest.entries) {
+    if (!e.class_name.empty()) names.insert(e.class_name);
+    if (e.label && !numbered) numbered = &e;
+    if (names.empty() || !numbered) continue;
+    fail_input(manifest.where(e), ": the class is ", field_value(e, "label").dump(),
+               ", and that of other lines ", e.label ? "has a name" : "is a number",
+               "; expected names or numbers throughout");
+  }
+  return {names.begin(), names.end()};
+}
+
 Alphabet as_read(const FeaturesConfig& features, const Alphabet& alphabet) {
   return features.direction == LineDirection::leftwards ? alphabet.reading_leftwards() : alphabet;
 }
@@ -331,6 +349,18 @@ std::vector<std::string> symbols_of(const std::string& alphabet, const TextRules
   return symbols;
 }
 
+// Data of another task, for which nobody has asked.
+void require_sequences(const Config& config, const Manifest& manifest) {
+  const auto any = [&](const auto& has) {
+    return std::any_of(manifest.entries.begin(), manifest.entries.end(), has);
+  };
+  if (any([](const ManifestEntry& e) { return e.text || e.labels; })) return;
+  const bool classes = any([](const auto& e) { return e.label || !e.class_name.empty(); });
+  if (!classes && !any([](const auto& e) { return !e.target.empty(); })) return;
+  fail_input(config.data.train, ": has ", classes ? "classes (\"label\")" : "numbers (\"target\")",
+             " and no texts: ", classes ? "task=classify" : "task=regress", " learns them");
+}
+
 }  // namespace
 
 Alphabet make_alphabet(const Config& config, const Manifest& manifest) {
@@ -351,6 +381,7 @@ Alphabet make_alphabet(const Config& config, const Manifest& manifest) {
     }
     return alphabet;
   }
+  require_sequences(config, manifest);
   int32_t largest = 0;
   for (const ManifestEntry& e : manifest.entries) {
     if (e.labels && !e.labels->empty())

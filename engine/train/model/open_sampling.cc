@@ -8,20 +8,8 @@
 namespace rondo {
 namespace {
 
-// A field of a manifest's line; null where it has none.
-Json field_of(const ManifestEntry& entry, const std::string& name) {
-  // A label that is no number of a class, a name for instance, is among the other fields.
-  if (name == "label" && entry.label) return *entry.label;
-  if (name == "speaker") return entry.speaker.empty() ? Json() : Json(entry.speaker);
-  if (name == "text") return entry.text ? Json(*entry.text) : Json();
-  if (entry.extra.empty()) return {};
-  const Json extra = Json::parse(entry.extra);
-  const Json* found = extra.find(name);
-  return found ? *found : Json();
-}
-
 double weight_of(const ManifestDataset& data, int64_t i, const std::string& name) {
-  const Json value = field_of(data.entry(i), name);
+  const Json value = field_value(data.entry(i), name);
   if (value.is_null()) {
     fail_input(data.name(i), ": has no field \"", name,
                "\" with its weight (data.weight_field), which data.sampling = \"weighted\" needs");
@@ -35,7 +23,7 @@ double weight_of(const ManifestDataset& data, int64_t i, const std::string& name
 }
 
 std::string class_of(const ManifestDataset& data, int64_t i, const std::string& name) {
-  const Json value = field_of(data.entry(i), name);
+  const Json value = field_value(data.entry(i), name);
   if (value.is_null()) {
     fail_input(data.name(i), ": has no field \"", name,
                "\" with its class (data.class_field), which data.sampling = \"class_balanced\" "

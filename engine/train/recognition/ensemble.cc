@@ -110,6 +110,7 @@ void require_alike(const LoadedModel& first, const LoadedModel& other) {
     refuse(str("it reads ", b.sizes.features, " columns, not ", a.sizes.features));
   if (const std::string why = alphabets_differ(a.alphabet, b.alphabet); !why.empty())
     refuse(why + "; training with the same data.alphabet gives all models the same");
+  if (a.classes != b.classes) refuse("its classes have other names");
   if (a.sizes.outputs != b.sizes.outputs)
     refuse(str("it has ", b.sizes.outputs, " outputs, not ", a.sizes.outputs));
   const int64_t frames = first.session->subsampling(), found = other.session->subsampling();

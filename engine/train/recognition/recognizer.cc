@@ -188,6 +188,7 @@ Prediction Recognizer::interpret(std::vector<float> outputs) const {
   if (description().config.task == Task::classify) {
     p.class_index =
         static_cast<int32_t>(std::max_element(outputs.begin(), outputs.end()) - outputs.begin());
+    p.classes = description().classes;
     p.probabilities = softmax(outputs);
   }
   p.values = std::move(outputs);
@@ -232,7 +233,8 @@ std::unique_ptr<ManifestDataset> Recognizer::open(const std::string& manifest,
                                                   bool references) const {
   const TextEncoder* text = description().config.task == Task::ctc ? &alphabet_ : nullptr;
   auto data = open_dataset(description().config, manifest,
-                           references ? DataUse::evaluation : DataUse::inference, readers, text);
+                           references ? DataUse::evaluation : DataUse::inference, readers,
+                           {text, description().classes});
   if (!description().mean.empty()) {
     data->set_global_cmvn({description().mean, description().inverse_std});
   }

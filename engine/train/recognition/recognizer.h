@@ -33,10 +33,11 @@ namespace rondo {
 
 // What a model says of one utterance.
 struct Prediction {
-  Transcript transcript;              // ctc
-  int32_t class_index = -1;           // classify: the most probable one
-  std::vector<double> probabilities;  // classify, of each class
-  std::vector<float> values;          // classify: logits; regress: the numbers
+  Transcript transcript;                 // ctc
+  int32_t class_index = -1;              // classify: the most probable one
+  std::span<const std::string> classes;  // classify: their names, the Recognizer's; empty: none
+  std::vector<double> probabilities;     // classify, of each class
+  std::vector<float> values;             // classify: logits; regress: the numbers
 };
 
 class Recognizer {

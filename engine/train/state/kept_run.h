@@ -34,6 +34,7 @@ struct KeptRun {
   // Data that were opened stay open. They borrow the alphabet, which is nullptr unless the task is
   // ctc, and the readers of the options that train() was called with.
   std::shared_ptr<Alphabet> alphabet;
+  std::vector<std::string> classes;  // classify: their names, if they have such
   std::shared_ptr<ManifestDataset> train, dev;
 
   // The rest is there if holds_state.

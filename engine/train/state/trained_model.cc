@@ -99,11 +99,12 @@ bool PipelineModelInTraining::any(bool stop) const {
 }
 
 OutputRows same_symbols(const std::vector<std::string>& others,
-                        const std::vector<std::string>& symbols) {
-  OutputRows rows{{0}, static_cast<int64_t>(others.size()) + 1};
+                        const std::vector<std::string>& symbols, int64_t blanks) {
+  OutputRows rows{{}, static_cast<int64_t>(others.size()) + blanks, blanks};
+  for (int64_t i = 0; i < blanks; ++i) rows.from.push_back(i);
   for (const std::string& symbol : symbols) {
     const auto at = std::find(others.begin(), others.end(), symbol);
-    rows.from.push_back(at == others.end() ? -1 : at - others.begin() + 1);
+    rows.from.push_back(at == others.end() ? -1 : at - others.begin() + blanks);
   }
   return rows;
 }
@@ -120,10 +121,10 @@ bool is_output(const Parameters::Entry& e) {
 // The mean of all rows but the blank's. A softmax does not see what is added to all of its inputs,
 // so those of another program's model may all be far below 0, where a new class around 0 would
 // drown them; with the mean a new class is as far from being written as classes usually are.
-std::vector<double> mean_of_symbols(std::span<const float> rows, size_t columns) {
+std::vector<double> mean_of_symbols(std::span<const float> rows, size_t columns, size_t blanks) {
   std::vector<double> mean(columns, 0.0);
-  const size_t symbols = rows.size() / columns - 1;
-  for (size_t r = 1; r <= symbols; ++r) {
+  const size_t symbols = rows.size() / columns - blanks;
+  for (size_t r = blanks; r < blanks + symbols; ++r) {
     for (size_t i = 0; i < columns; ++i)
       mean[i] += rows[r * columns + i] / static_cast<double>(symbols);
   }
@@ -157,7 +158,8 @@ ReadEntry weights_of(const SafetensorsFile& file, OutputRows rows, uint64_t seed
     }
     const auto columns = static_cast<size_t>(e.name == output_weight ? e.cols : 1);
     const double bound = e.name == output_weight ? 1 / std::sqrt(static_cast<double>(columns)) : 0;
-    const std::vector<double> usual = mean_of_symbols(stored, columns);
+    const std::vector<double> usual =
+        mean_of_symbols(stored, columns, static_cast<size_t>(rows.blanks));
     for (size_t c = 0; c < rows.from.size(); ++c) {
       const std::span<float> row = into.subspan(c * columns, columns);
       if (rows.from[c] >= 0) {

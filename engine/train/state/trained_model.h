@@ -133,10 +133,11 @@ class PipelineModelInTraining final : public TrainedModel {
 struct OutputRows {
   std::vector<int64_t> from;
   int64_t others = 0;  // classes of the other model
+  int64_t blanks = 1;  // of both: rows before those of symbols
 };
-// By symbol; class 0 is the blank of both.
+// By symbol, behind the blank, class 0 of both, if there is one.
 OutputRows same_symbols(const std::vector<std::string>& others,
-                        const std::vector<std::string>& symbols);
+                        const std::vector<std::string>& symbols, int64_t blanks = 1);
 
 // InputError unless the file holds the weights of `entries`, and no others.
 void require_weights(const SafetensorsFile& file, const std::vector<Parameters::Entry>& entries,
