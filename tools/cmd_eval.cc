@@ -11,8 +11,8 @@
 
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
+#include "engine/data/manifest_field.h"
 #include "engine/io/file.h"
-#include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/report/charts.h"
 #include "engine/report/evaluation_report.h"
@@ -28,6 +28,7 @@
 #include "tools/recognition/decoding.h"
 #include "tools/recognition/ensemble_option.h"
 #include "tools/recognition/eval_results.h"
+#include "tools/recognition/predictions.h"
 
 namespace rondo {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "engine/data/features/feature_file.h"
 #include "engine/data/image/line_shape.h"
-#include "engine/io/json.h"
+#include "engine/data/manifest_field.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
 #include "kernels/base/hash.h"

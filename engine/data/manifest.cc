@@ -13,6 +13,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/data/features/random.h"
+#include "engine/data/manifest_field.h"
 #include "engine/io/json.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/cpu/parallel.h"

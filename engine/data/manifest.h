@@ -41,8 +41,6 @@
 
 namespace rondo {
 
-class Json;
-
 // What an utterance is read from.
 enum class InputKind : uint8_t { recording, features, image };
 // "the recording", "the features", "the image".
@@ -102,11 +100,6 @@ struct Manifest {
 Manifest read_manifest(const std::string& path);
 // The same from memory; `path` stands for the file in messages and for resolving.
 Manifest parse_manifest(std::string_view content, const std::string& path);
-
-// The value of any field of a line, by its name, as the manifest has it; null where the line does
-// not have it. (A target of one number is that number, and the offset of a recording 0 unless it
-// says.)
-Json field_value(const ManifestEntry& entry, std::string_view name);
 
 // One line of JSON, without a line break; the fields that are set, with the path as written.
 std::string to_json_line(const ManifestEntry& entry);

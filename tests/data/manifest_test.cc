@@ -2,7 +2,7 @@
 #include "engine/data/manifest.h"
 
 #include "engine/data/features/files.h"
-#include "engine/io/json.h"
+#include "engine/data/manifest_field.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"

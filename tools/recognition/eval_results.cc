@@ -9,6 +9,7 @@
 #include "engine/train/model/model_file.h"
 #include "engine/train/model/open_data.h"
 #include "kernels/base/error.h"
+#include "tools/recognition/predictions.h"
 
 namespace rondo {
 namespace {

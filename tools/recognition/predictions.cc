@@ -134,6 +134,10 @@ PredictionFormat prediction_format(const std::string& name) {
   return static_cast<PredictionFormat>(at - std::begin(names));
 }
 
+Json class_json(std::span<const std::string> classes, int64_t index) {
+  return classes.empty() ? Json(index) : Json(class_text(classes, index));
+}
+
 Json prediction_json(Task task, const ModelInput& input, const Prediction& p,
                      const InputExtent& extent) {
   Json line = line_of(input, extent);

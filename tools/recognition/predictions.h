@@ -1,6 +1,7 @@
 // What a model said of its inputs, written for people and programs.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ void require_fitting_names(const PredictionStyle& style, const std::vector<Model
 // cannot be written.
 void write_prediction(const PredictionStyle& style, Task task, const ModelInput& input,
                       const Prediction& prediction, const InputExtent& extent);
+
+// A class by its name or, where they have none (`classes` is empty), its number.
+Json class_json(std::span<const std::string> classes, int64_t index);
 
 // What jsonl writes.
 Json prediction_json(Task task, const ModelInput& input, const Prediction& prediction,

@@ -86,10 +86,6 @@ std::string class_text(std::span<const std::string> classes, int64_t index) {
   return classes.empty() ? std::to_string(index) : classes[static_cast<size_t>(index)];
 }
 
-Json class_json(std::span<const std::string> classes, int64_t index) {
-  return classes.empty() ? Json(index) : Json(classes[static_cast<size_t>(index)]);
-}
-
 StringMap ModelDescription::to_metadata() const {
   StringMap m;
   m["format"] = format_name;

@@ -17,8 +17,6 @@
 
 namespace rondo {
 
-class Json;
-
 // How a model came about: for people, nothing depends on it.
 struct ModelOrigin {
   std::string version;  // of the program that trained it; empty: not known
@@ -45,7 +43,6 @@ struct ModelDescription {
 
 // A class by its name or, where they have none (`classes` is empty), by its number.
 std::string class_text(std::span<const std::string> classes, int64_t index);
-Json class_json(std::span<const std::string> classes, int64_t index);
 
 // A configuration of defaults, but that task, features, model and text are those of a model: what
 // training from its weights cannot change, and what its texts are to be like. Throws as

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/data/length_cache.h"
+#include "engine/data/manifest_field.h"
 #include "engine/io/json.h"
 #include "engine/text/marks.h"
 #include "engine/text/unicode.h"

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "engine/io/json.h"
+#include "engine/data/manifest_field.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
