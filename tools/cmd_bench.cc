@@ -64,9 +64,9 @@ void add_bench(Command& program) {
       options->device_index = id.index;
     }
     std::string why;
-    if (options->backend == "cuda" && !options->list &&
-        find_device(DeviceKind::cuda, &why, options->device_index) == nullptr) {
-      fail_input("--backend cuda: ", why);
+    if (!options->backend.empty() && !options->list &&
+        find_device(device_named(options->backend)->kind, &why, options->device_index) == nullptr) {
+      fail_input("--backend ", options->backend, ": ", why);
     }
     check::Suite suite = check::full_suite();
     std::erase_if(suite.entries, [](const auto& entry) { return !entry.bench; });

@@ -174,6 +174,7 @@ def plan_bench_and_info(root):
     cpus = ["plan", *TONE, f"data={root}/mine", "--device", root / "machine.json", "--devices", 2]
     job(*cpus, says="2 x cpu (1 thread), shared memory")
     job("bench", "softmax", "--seconds", 0.001, says="softmax")
+    fails("bench", "softmax", "--backend", "sim", errs="--backend sim: this program was built without the simulator")
     job("bench", "links", "--transport", "threads", "--ranks", 2, says="latency")
     job("info", says="cpu: ")
     check("sim" not in {line.split()[0] for line in job("info", "--kernels")[0].splitlines() if "chosen" in line}, "info")
