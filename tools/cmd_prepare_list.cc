@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "engine/corpus/lists/list_corpus.h"
+#include "engine/corpus/examination/list_corpus.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"

@@ -1,8 +1,11 @@
-// A file descriptor that is closed on every path out. Not copied; the thread that has it uses it.
+// A file descriptor that is closed on every path out, and what is said of a file that cannot be
+// opened. A descriptor is not copied; the thread that has it uses it.
 #pragma once
 
 #include <unistd.h>
 
+#include <filesystem>
+#include <string>
 #include <utility>
 
 namespace rondo {
@@ -22,5 +25,12 @@ class Descriptor {
  private:
   int fd_;
 };
+
+// Throws InputError: "PATH: cannot be opened: ", the system's reason (`error` is its errno), and of
+// a relative path that is not there where it was looked for.
+[[noreturn]] void fail_to_open(const std::string& path, int error);
+
+// " in /home/ann" for a relative path; nothing for an absolute one, and where nobody knows.
+std::string looked_for(const std::filesystem::path& path);
 
 }  // namespace rondo

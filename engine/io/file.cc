@@ -17,7 +17,6 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/moving.h"
-#include "engine/io/not_opened.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "engine/io/not_opened.h"
+#include "engine/io/descriptor.h"
 
 namespace rondo {
 namespace {

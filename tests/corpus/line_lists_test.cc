@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "engine/corpus/lists/division.h"
+#include "engine/corpus/examination/division.h"
+#include "engine/corpus/examination/list_corpus.h"
 #include "engine/corpus/lists/file_choice.h"
-#include "engine/corpus/lists/list_corpus.h"
 #include "engine/corpus/lists/page_images.h"
 #include "engine/data/audio/audio.h"
 #include "tests/catch.h"

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <set>
 
+#include "engine/corpus/examination/list_corpus.h"
+#include "engine/corpus/examination/list_passes.h"
 #include "engine/corpus/lists/csv.h"
-#include "engine/corpus/lists/list_corpus.h"
-#include "engine/corpus/lists/list_passes.h"
 #include "engine/corpus/lists/read_text.h"
 #include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/corpus/lists/text_findings.h"
+#include "engine/corpus/examination/text_findings.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 

@@ -1,8 +1,9 @@
 // Figures that can be worked out by hand.
 #include "engine/train/recognition/regression_errors.h"
 
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include "tests/catch.h"
 
 using namespace rondo;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "engine/io/not_opened.h"
+#include "engine/io/descriptor.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

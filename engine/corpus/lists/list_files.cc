@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <set>
 
 #include "engine/corpus/lists/read_text.h"
 #include "engine/data/features/files.h"
-#include "engine/io/not_opened.h"
+#include "engine/io/descriptor.h"
 #include "engine/io/signals.h"
 #include "kernels/base/error.h"
 

@@ -11,7 +11,6 @@
 
 #include "engine/io/descriptor.h"
 #include "engine/io/file.h"
-#include "engine/io/not_opened.h"
 #include "kernels/base/error.h"
 
 namespace rondo::data {

@@ -9,8 +9,8 @@
 
 #include "engine/io/checkpoint.h"
 #include "engine/io/crc32c.h"
+#include "engine/io/descriptor.h"
 #include "engine/io/json.h"
-#include "engine/io/not_opened.h"
 #include "engine/io/stage_index.h"
 #include "kernels/base/error.h"
 

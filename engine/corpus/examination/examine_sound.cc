@@ -1,4 +1,4 @@
-#include "engine/corpus/lists/examine_sound.h"
+#include "engine/corpus/examination/examine_sound.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/corpus/lists/list_passes.h"
+#include "engine/corpus/examination/list_passes.h"
 
 #include <algorithm>
 #include <bit>

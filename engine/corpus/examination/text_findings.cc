@@ -1,4 +1,4 @@
-#include "engine/corpus/lists/text_findings.h"
+#include "engine/corpus/examination/text_findings.h"
 
 #include <algorithm>
 #include <array>

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "engine/corpus/corpus.h"
+#include "engine/corpus/examination/text_findings.h"
 #include "engine/corpus/lists/findings.h"
 #include "engine/corpus/lists/layouts.h"
-#include "engine/corpus/lists/text_findings.h"
 #include "engine/data/dataset.h"
 #include "engine/text/text_rules.h"
 

@@ -1,4 +1,4 @@
-#include "engine/corpus/lists/list_corpus.h"
+#include "engine/corpus/examination/list_corpus.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,10 +12,10 @@
 #include <set>
 
 #include "engine/corpus/corpus_folder.h"
-#include "engine/corpus/lists/division.h"
-#include "engine/corpus/lists/examine_sound.h"
+#include "engine/corpus/examination/division.h"
+#include "engine/corpus/examination/examine_sound.h"
+#include "engine/corpus/examination/list_passes.h"
 #include "engine/corpus/lists/list_files.h"
-#include "engine/corpus/lists/list_passes.h"
 #include "engine/corpus/lists/read_text.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/bandwidth.h"

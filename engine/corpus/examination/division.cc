@@ -1,4 +1,4 @@
-#include "engine/corpus/lists/division.h"
+#include "engine/corpus/examination/division.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <set>
 #include <string_view>
 
-#include "engine/corpus/lists/list_passes.h"
+#include "engine/corpus/examination/list_passes.h"
 #include "engine/corpus/lists/page_images.h"
 #include "kernels/base/error.h"
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/corpus/lists/examine_sound.h"
+#include "engine/corpus/examination/examine_sound.h"
 #include "engine/text/text_rules.h"
 
 namespace rondo::corpus {

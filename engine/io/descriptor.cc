@@ -1,4 +1,4 @@
-#include "engine/io/not_opened.h"
+#include "engine/io/descriptor.h"
 
 #include <cerrno>
 #include <system_error>
