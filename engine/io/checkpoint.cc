@@ -18,17 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view generation_prefix = "checkpoint-";
 
-std::optional<uint64_t> generation_of(const std::string& name) {
-  if (!name.starts_with(generation_prefix)) return std::nullopt;
-  const std::string_view digits = std::string_view(name).substr(generation_prefix.size());
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (digits.size() < 9 || error != std::errc() || end != digits.data() + digits.size()) {
-    return std::nullopt;
-  }
-  return value;
-}
-
 void verify(const fs::path& directory, const CheckpointManifest& manifest) {
   for (const CheckpointFile& entry : manifest.files) {
     const fs::path path = directory / entry.name;
@@ -47,6 +36,17 @@ void verify(const fs::path& directory, const CheckpointManifest& manifest) {
 }
 
 }  // namespace
+
+std::optional<uint64_t> generation_of(const std::string& name) {
+  if (!name.starts_with(generation_prefix)) return std::nullopt;
+  const std::string_view digits = std::string_view(name).substr(generation_prefix.size());
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (digits.size() < 9 || error != std::errc() || end != digits.data() + digits.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
 
 std::vector<uint64_t> checkpoint_generations(const fs::path& directory) {
   std::vector<uint64_t> generations;

@@ -13,6 +13,8 @@ namespace rondo {
 
 inline constexpr const char* checkpoint_manifest_file = "manifest.json";
 
+// The number of a generation whose directory has this name; nothing: it is no generation's.
+std::optional<uint64_t> generation_of(const std::string& name);
 // Numbers of the generations in `directory`, ascending; a missing directory has none. Those that
 // are being moved there or removed file by file count while their manifest is whole.
 std::vector<uint64_t> checkpoint_generations(const std::filesystem::path& directory);

@@ -144,7 +144,11 @@ CheckpointStore::CheckpointStore(fs::path directory, CheckpointPolicy policy)
   make_directories(directory_);
   lock();
   try {
-    if (!sync_if_possible(directory_)) {
+    if (!sync_if_possible(lock_fd_, directory_ / lock_file)) {
+      warn_once(
+          "its file system does not sync files: after a power failure checkpoints may be "
+          "damaged");
+    } else if (!sync_if_possible(directory_)) {
       warn_once(
           "its file system does not sync directories: after a power failure the last "
           "checkpoints may be missing");
@@ -187,9 +191,8 @@ void CheckpointStore::clean() {
   fs::directory_iterator it(directory_, error);
   for (const fs::directory_iterator end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    const bool is_generation = name.starts_with("checkpoint-");
     if (name.starts_with(writing_prefix) || name.starts_with(removing_prefix) ||
-        (is_generation && is_half_moved(it->path()))) {
+        (generation_of(name) && is_half_moved(it->path()))) {
       leftovers.push_back(it->path());
     }
   }

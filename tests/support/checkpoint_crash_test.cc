@@ -210,7 +210,8 @@ TEST_CASE("what a file system lacks is said once, and checkpoints are written al
   };
   for (const Case& c :
        {Case{"directory", "cannot rename directories"}, Case{"rename", "cannot rename directories"},
-        Case{"sync", "does not sync directories"}, Case{"onto", ""}}) {
+        Case{"sync", "does not sync directories"}, Case{"fsync", "does not sync files"},
+        Case{"onto", ""}}) {
     CAPTURE(c.lacks);
     TemporaryDirectory dir;
     begin_faults(c.lacks);

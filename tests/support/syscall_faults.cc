@@ -60,6 +60,7 @@ bool is_held(const char* path) {
 
 bool refuses_sync(int fd) {
   struct stat st {};
+  if (lacks("fsync")) return true;
   return lacks("sync") && ::fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
 }
 

@@ -17,8 +17,8 @@ struct SyscallFaults {
   bool persistent = false;  // all later calls that need disk space fail as well, as on a full disk
   bool recording = false;
   // What the file system cannot do at all: "rename" anything, rename a "directory", rename "onto"
-  // an existing file, "sync" a directory; several, with spaces. Not among the calls that are
-  // counted.
+  // an existing file, "sync" a directory, "fsync" anything; several, with spaces. Not among the
+  // calls that are counted.
   std::string lacks;
   // A file that another program holds: so many calls to remove it or to open it for writing fail.
   std::string held;
