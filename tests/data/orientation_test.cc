@@ -173,6 +173,10 @@ TEST_CASE("what says nothing of an orientation turns nothing", "[orientation]") 
   wrong = six;
   wrong[8] = wrong[9] = '\xff', wrong[22] = '\0';
   check_shown(with_marker(jpeg, name + wrong), as_it_is, 40, 8);
+  // The same number of a tag behind the orientation's, a resolution.
+  wrong = six;
+  wrong[22] = '\x1a';
+  check_shown(with_marker(jpeg, name + wrong), as_it_is, 40, 8);
   // The first marker is often another one's, such as XMP's.
   const std::string xmp = "http://ns.adobe.com/xap/1.0/";
   check_shown(with_marker(jpeg, xmp), as_it_is, 40, 8);
@@ -208,7 +212,9 @@ TEST_CASE("samples of fewer bits than their file has end at white", "[orientatio
     const test::Samples words(samples.begin(), samples.end());
     for (const bool interlaced : {false, true})
       CHECK(decoded(test::png_of({3, 2, 16, 1, words}, PNG_COLOR_TYPE_GRAY, interlaced)) == wanted);
-    // An opacity is none of the samples.
+    // An opacity is none of the samples, and has all of its bits: half of black is grey.
+    CHECK(decoded(test::png_of({2, 1, 16, 2, {0, 32768, white, 65535}}, PNG_COLOR_TYPE_GRAY_ALPHA,
+                               false)) == Pixels{127, 255});
     test::Samples with_opacity, colours;
     for (const uint32_t v : words) {
       with_opacity.insert(with_opacity.end(), {v, 65535});
