@@ -380,7 +380,9 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
                         ? 0
                         : std::min<int64_t>(summary.listed, static_cast<int64_t>(Drawn::most));
   count_rates(list, summary);
+  corpus::stop_if_asked();
   summary.division = corpus::divide(list, {o.dev, o.test, o.seed});
+  corpus::stop_if_asked();
   if (o.salvage) write_salvaged(list, folder, o.threads);
   if (o.cut) cut_lines(list, *readers.images, folder, o.threads);
   for (const char* name : {"train", "dev", "test"}) {
@@ -390,6 +392,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
     if (members.empty()) continue;
     summary.parts.push_back(part_of(name, members));
     folder.write_split(name, static_cast<int64_t>(members.size()), [&](int64_t i) {
+      corpus::stop_if_asked();
       return entry_of(*members[static_cast<size_t>(i)], folder.final_path());
     });
   }
