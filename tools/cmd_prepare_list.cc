@@ -68,13 +68,6 @@ std::string check_channel(const std::string& word) {
   return is_number ? "" : "expected left, right, mix or a number from 0";
 }
 
-// What to say besides data=DIR for recordings of other rates than the default.
-std::string rate_setting(const DataSummary& s) {
-  const int32_t usual = Config().features.rate;
-  const bool fits = s.fitting_rate == 0 || s.fitting_rate >= usual;
-  return fits ? "" : str(" features.rate=", s.fitting_rate);
-}
-
 // What --only and --exclude have left.
 void print_choice(const corpus::FileChoice& choice) {
   if (choice.is_all()) return;
@@ -120,23 +113,10 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
       prepare_list(std::move(list), {&audio, &images}, o.prepare, std::move(o.findings));
   print_summary(s, kind);
   print_choice(o.choice);
-  const char* task = s.classes.empty() ? "" : "task=classify ";
-  const char* type = kind == InputKind::features ? " features.type=ready" : "";
-  // What is the default for recordings is no net for lines.
-  const char* recipe = kind == InputKind::image ? "rondo train lines-small " : "";
-  std::string direction;
-  if (o.direction != "ltr") direction = " features.direction=" + o.direction;
-  if (s.light > 0) {
-    int64_t used = 0;
-    for (const DataSummary::Part& p : s.parts) used += p.utterances;
-    // One line of a hundred is a line that was mistaken for one, or not worth the mistakes.
-    const double share = static_cast<double>(s.light) / static_cast<double>(used);
-    if (share > 0.01) direction += share > 0.99 ? " features.ink=light" : " features.ink=auto";
-  }
-  const char* marks = o.prepare.text.marks == Marks::token ? " text.marks=token" : "";
   const std::string out = printable(o.prepare.out);
-  std::printf("%s: manifests, and lengths.svg; train with %s%sdata=%s%s%s%s%s\n", out.c_str(),
-              recipe, task, out.c_str(), type, rate_setting(s).c_str(), direction.c_str(), marks);
+  std::printf(
+      "%s: manifests, lengths.svg and train.toml; train with rondo train %s/train.toml data=%s\n",
+      out.c_str(), out.c_str(), out.c_str());
   if (kind == InputKind::image && o.direction == "ltr" && is_mostly_leftwards(s.characters)) {
     std::printf("most letters are written from right to left: train with features.direction=rtl\n");
   }

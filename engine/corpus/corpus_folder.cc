@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* description_file = "corpus.json";
+constexpr const char* settings_file = "train.toml";
 
 // What a folder says that it holds; null where it says nothing.
 Json description_of(const fs::path& folder) {
@@ -188,7 +189,7 @@ std::vector<std::pair<std::string, std::string>> CorpusFolder::check_replaceable
                kind.empty() ? "no corpus" : "a corpus of the kind '" + kind + "'",
                "; expected a new folder, or an earlier corpus of the kind '", kind_, "'");
   }
-  std::set<std::string> own = {"wav", "lines", "lengths.svg", description_file};
+  std::set<std::string> own = {"wav", "lines", "lengths.svg", settings_file, description_file};
   for (const char* split : splits) {
     own.insert(manifest_of(split));
     own.insert(manifest_of(split) + ".lengths");  // which training keeps beside a manifest
@@ -242,6 +243,20 @@ void CorpusFolder::write_split(const std::string& name, int64_t count,
     }
     checksums_[manifest] = file.crc();
   });
+}
+
+void CorpusFolder::write_settings(const TrainingFacts& facts) const {
+  replace_text_file(
+      path_of(settings_file),
+      fitted_settings(facts, str("rondo train ", given_, "/", settings_file, " data=", given_)));
+}
+
+void CorpusFolder::write_settings(const Split& train, int32_t rate) const {
+  TrainingFacts facts;
+  facts.rate = rate;
+  for (const ManifestEntry& e : train.entries)
+    facts.add(e.duration.value_or(0), e.text.value_or(""));
+  write_settings(facts);
 }
 
 CorpusReport CorpusFolder::commit(const std::vector<Split>& splits_made,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/corpus/corpus.h"
+#include "engine/corpus/fitted_settings.h"
 #include "engine/data/manifest.h"
 #include "engine/io/json.h"
 #include "engine/io/signals.h"
@@ -48,6 +49,10 @@ class CorpusFolder {
   // below `count`, which is not 0.
   void write_split(const std::string& name, int64_t count,
                    const std::function<ManifestEntry(int64_t)>& entry);
+  // Writes train.toml, the settings that fit (fitted_settings.h): of any data, or of recordings of
+  // one rate that are to train on.
+  void write_settings(const TrainingFacts& facts) const;
+  void write_settings(const Split& train, int32_t rate) const;
   // Writes corpus.json (`description`: a JSON object) and renames. An earlier corpus at this place
   // is gone afterwards. Recordings are not synced to the disk one by one: after a power failure,
   // make the corpus again.

@@ -300,6 +300,7 @@ CorpusReport prepare_fsdd(const PrepareFsddOptions& options) {
       if (options.progress) options.progress(++done, total);
     }
   }
+  folder.write_settings(splits.front(), rate);
   const Json description = Json::object({{"dev", options.dev},
                                          {"hold_out", options.hold_out},
                                          {"seed", options.seed},

@@ -222,6 +222,7 @@ CorpusReport prepare_speech_demo(const PrepareSpeechDemoOptions& options) {
   splits.push_back(make_all("train", train));
   splits.push_back(make_all("dev", dev));
   splits.push_back(make_all("test", test));
+  folder.write_settings(splits.front(), options.sample_rate);
   const Json description = Json::object({{"dev", options.dev},
                                          {"sample_rate", options.sample_rate},
                                          {"seed", options.seed},

@@ -44,7 +44,7 @@ def test_a_folder_for_each_class():
         classes = sorted(name.replace("/", "-") for name in NAMES.values())
         out, _ = run("prepare", "classes", root / "sounds", root / "mine", "--dev", 0.2, "--test", 0.2,
                      says=["3 classes: " + ", ".join(f"{name} 12" for name in classes), "within each class",
-                           f"train with task=classify data={root}/mine\n"])
+                           f"train with rondo train {root}/mine/train.toml data={root}/mine\n"])
         check("characters" not in out and "left out" not in out, out)
         for part, count in (("train", 8), ("dev", 2), ("test", 2)):
             labels = [line["label"] for line in manifest(root / "mine" / f"{part}.jsonl")]

@@ -28,7 +28,7 @@ def test_from_a_folder_of_lines_to_a_model():
         (scans / "book1" / "cut.gt.txt").write_text("abc")
         run("prepare", "lines", scans, root / "mine", "--dev", 0.17, "--test", 0.17,
             says=["divided by folder: none is in two parts", "4 characters: space a b c", "left out, blank: 1 of 74",
-                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", f"train with rondo train lines-small data={root}/mine\n"])
+                  "left out, missing or unreadable: 1 of 74", "cut.png: is no whole PNG", f"train with rondo train {root}/mine/train.toml data={root}/mine\n"])
         two = root / "of-two"
         two.mkdir()
         for name in ("a", "b"):

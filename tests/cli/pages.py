@@ -409,11 +409,13 @@ def test_light_ink_is_found():
             (root / "scans" / f"{n}.png").write_bytes(png([[255 - v for v in row] for row in rows]))
             (root / "scans" / f"{n}.gt.txt").write_text("abc bca")
         run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0,
-            says=["warning, light ink on darker paper: 6 of 6", f"data={root}/mine data.dev= data.test= features.ink=light\n"])
+            says="warning, light ink on darker paper: 6 of 6")
+        check('ink = "light"\n' in (root / "mine" / "train.toml").read_text())
         for n in range(3):
             (root / "scans" / f"{n}.png").write_bytes(png(line_image("abc bca", rng)))
         run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0,
-            says=["warning, light ink on darker paper: 3 of 6", " features.ink=auto\n"])
+            says="warning, light ink on darker paper: 3 of 6")
+        check('ink = "auto"\n' in (root / "mine" / "train.toml").read_text())
 
 
 def tiff(rows, pages):

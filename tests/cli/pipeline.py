@@ -124,7 +124,7 @@ def test_from_a_folder_of_recordings_to_a_model():
         (root / "data" / "broken.txt").write_text("A")
         out, _ = run("prepare", "folder", root / "data", root / "mine", "--lowercase", "--strip-punctuation", "--dev", "0.2",
                      says=["divided by utterance", "4 characters: space a b c", "left out, missing or unreadable: 1 of 61",
-                           "broken.wav: is not audio", f"train with data={root}/mine"])
+                           "broken.wav: is not audio", f"train with rondo train {root}/mine/train.toml data={root}/mine"])
         check([line.split()[1] for line in out.splitlines()[1:4]] == ["45", "12", "3"], out)
         check((root / "mine" / "lengths.svg").read_text().startswith("<svg"), "no histogram")
         fails("prepare", "folder", root / "data", root / "mine", "--strict", lines=2, errs=["of 61 utterances", "broken.wav"])

@@ -149,7 +149,10 @@ def test_what_is_heard():
         told("warning, hardly anything is heard: 1 of 12", "faint")
         told("warning, made from a lower rate: 1 of 12", "narrow")
         check("12 utterances found, 6 used, 6 left out" in out and "sample rates: " in out, out)
-        check(f"data={root}/mine data.dev= data.test= features.rate={RATE}" in out, out)
+        check(f"train with rondo train {root}/mine/train.toml data={root}/mine\n" in out, out)
+        check(f"rate = {RATE} " in (root / "mine" / "train.toml").read_text())
+        settings = run("train", root / "mine" / "train.toml", f"data={root}/mine", "--print-config")
+        check(f"rate = {RATE}\n" in settings, settings)
         # One of the channels is as good as any.
         run("prepare", "folder", data, root / "left", "--channel", "left", "--dev", 0, "--test", 0, not_says="cancel",
             says="12 utterances found, 7 used")

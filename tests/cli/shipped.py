@@ -107,12 +107,12 @@ def test_the_main_job_of_every_command():
 
 
 def prepare_everything(root):
-    job("prepare", "folder", root / "recordings", root / "mine", "--dev", 0.1, "--test", 0.1, says="train with data=")
+    job("prepare", "folder", root / "recordings", root / "mine", "--dev", 0.1, "--test", 0.1, says="train with rondo train ")
     rows = ["file,text"] + [f"{path.name},{path.with_suffix('.txt').read_text()}"
                             for path in sorted((root / "recordings").glob("*.wav"))]
     (root / "recordings" / "all.csv").write_text("\n".join(rows) + "\n")
     job("prepare", "csv", root / "recordings" / "all.csv", root / "table", "--audio-column", "file", "--text-column", "text",
-        says="train with data=")
+        says="train with rondo train ")
 
 
 def train_and_use(root):

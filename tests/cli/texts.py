@@ -34,9 +34,10 @@ def test_marks_are_named_and_may_go():
         texts, out = prepared(root, "--marks", "drop", says=[f"marks in brackets, left out: {where}\n",
                                                              "a4.wav: nothing is left of its text"])
         check(texts == ["one", "seven", "three", "two"], texts)
-        check(f"data={root}/mine data.dev= data.test=\n" in out, out)
+        check("marks" not in (root / "mine" / "train.toml").read_text())
         texts, out = prepared(root, "--marks", "token", "--lowercase", "--strip-punctuation",
-                              says=[f"marks in brackets, each a symbol: {where}\n", "data.test= text.marks=token\n"])
+                              says=f"marks in brackets, each a symbol: {where}\n")
+        check('[text]\nmarks = "token"\n' in (root / "mine" / "train.toml").read_text())
         check(texts == ["<unk>", "<unk> seven [noise]", "one {laugh}", "three", "two (())"], texts)
         run("prepare", "folder", root / "said", root / "mine", "--marks", "all", code=2, errs="--marks")
         fails("prepare", "folder", root / "said", root / "mine", "--marks", "drop", "--strict", lines=2, errs="1 with an empty text")

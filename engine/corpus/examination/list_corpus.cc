@@ -355,6 +355,25 @@ void count_rates(const std::vector<ListedUtterance>& list, DataSummary& summary)
   }
 }
 
+// For the settings that fit them: of what is there to train on.
+TrainingFacts facts_of(const std::vector<ListedUtterance>& list, const DataSummary& summary,
+                       const PrepareListOptions& o) {
+  TrainingFacts facts;
+  facts.kind = list.front().kind;
+  facts.rate = summary.fitting_rate;
+  facts.direction = o.direction;
+  // One line of a hundred is a line that was mistaken for one, or not worth the mistakes.
+  const auto used = static_cast<int64_t>(list.size());
+  if (100 * summary.light > used)
+    facts.ink = 100 * summary.light > 99 * used ? Ink::light : Ink::automatic;
+  facts.classes = !list.front().label.empty();
+  facts.marks = o.text.marks == Marks::token;
+  facts.phones = summary.texts.like_phones;
+  for (const ListedUtterance& u : list)
+    if (u.split == "train") facts.add(length_of(u), u.text);
+  return facts;
+}
+
 std::string histogram(const std::vector<ListedUtterance>& list, const std::string& title) {
   std::vector<double> lengths;
   for (const ListedUtterance& u : list) lengths.push_back(length_of(u));
@@ -400,6 +419,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
     for (char32_t c : code_points(u.text)) ++summary.characters[to_utf8(c)];
     if (!u.label.empty()) ++summary.classes[u.label];
   }
+  folder.write_settings(facts_of(list, summary, o));
   data::write_whole_file(folder.path_of("lengths.svg"), histogram(list, o.out));
   Json replacements = Json::array();
   for (const TextReplacement& r : o.text.replace) replacements.push_back(r.text());
