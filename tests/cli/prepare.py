@@ -151,7 +151,7 @@ def test_what_is_heard():
         check("12 utterances found, 6 used, 6 left out" in out and "sample rates: " in out, out)
         check(f"train with rondo train {root}/mine/train.toml data={root}/mine\n" in out, out)
         check(f"rate = {RATE} " in (root / "mine" / "train.toml").read_text())
-        settings = run("train", root / "mine" / "train.toml", f"data={root}/mine", "--print-config")
+        settings, _ = run("train", root / "mine" / "train.toml", f"data={root}/mine", "--print-config")
         check(f"rate = {RATE}\n" in settings, settings)
         # One of the channels is as good as any.
         run("prepare", "folder", data, root / "left", "--channel", "left", "--dev", 0, "--test", 0, not_says="cancel",

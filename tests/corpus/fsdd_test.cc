@@ -105,8 +105,9 @@ std::string text_of(const std::vector<int>& digits) {
 TEST_CASE("fsdd: every string is whole recordings of one speaker with gaps", "[fsdd]") {
   const TemporaryFolder folder;
   const CorpusReport report = prepare_fsdd(small(folder.path("out")));
-  CHECK(names_in(folder.path("out")) ==
-        std::vector<std::string>{"corpus.json", "dev.jsonl", "test.jsonl", "train.jsonl", "wav"});
+  CHECK(names_in(folder.path("out")) == std::vector<std::string>{"corpus.json", "dev.jsonl",
+                                                                 "test.jsonl", "train.jsonl",
+                                                                 "train.toml", "wav"});
   REQUIRE(report.splits.size() == 3);
   std::set<size_t> lengths;
   std::set<int> gaps;
