@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/io/signals.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 

@@ -181,7 +181,7 @@ void add_regression(const RegressionErrors& regression, Json& j) {
 
 // By class, and which are taken for which.
 void add_classification(const EvalResults& r, Json& j) {
-  j["error"] = r.evaluation.metric(r.task);
+  j["error"] = r.evaluation.value(Metric::error);
   j["classes"] = Json::array();
   for (size_t i = 0; i < r.matrix.size(); ++i) {
     int64_t all = 0;
