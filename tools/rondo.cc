@@ -15,7 +15,7 @@
 #include "comm/base/error.h"
 #include "engine/io/signals.h"
 #include "engine/reduce/ranks.h"
-#include "engine/report/printable.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/command.h"
 #include "tools/command_line/device_option.h"

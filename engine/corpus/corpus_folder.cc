@@ -13,7 +13,7 @@
 #include "engine/io/crc32c.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
-#include "engine/report/printable.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {

@@ -9,9 +9,9 @@
 #include "engine/data/audio/bandwidth.h"
 #include "engine/io/file.h"
 #include "engine/report/charts.h"
-#include "engine/report/printable.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/run_files.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/cpu/resident_memory.h"
 #include "kernels/base/error.h"
 

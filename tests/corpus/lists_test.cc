@@ -15,7 +15,7 @@
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
-#include "engine/report/printable.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/kaldi_golden.h"
@@ -748,8 +748,9 @@ TEST_CASE("a folder for each class names it", "[lists]") {
   const DataSummary s = d.prepare(list, o);
   CHECK(s.division == "by utterance within each class, drawn with the seed");
   CHECK(s.classes == std::map<std::string, int64_t>{{"m\xc3\xa1s", 1}, {"no", 10}, {"yes", 20}});
-  CHECK(s.left_out.size() == 1);
-  CHECK_THAT(s.left_out.begin()->second.at(0).what, Contains("beside.wav: lies beside"));
+  CHECK(s.findings.left_out() == 1);
+  CHECK_THAT(s.findings.all().begin()->second.examples.at(0).what,
+             Contains("beside.wav: lies beside"));
   std::map<std::string, std::map<std::string, int>> counts;
   for (const char* part : {"train", "dev", "test"}) {
     for (const ManifestEntry& e : d.manifest(part)) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "engine/report/printable.h"
 #include "engine/report/progress.h"
 #include "engine/text/characters.h"
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "engine/report/printable.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {

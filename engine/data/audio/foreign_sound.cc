@@ -14,7 +14,7 @@
 #include "engine/data/features/files.h"
 #include "engine/io/descriptor.h"
 #include "engine/io/file.h"
-#include "engine/report/printable.h"
+#include "kernels/base/cpu/printable.h"
 
 namespace rondo::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/report/printable.h"
+#include "kernels/base/cpu/printable.h"
 
 #include <cstdint>
 #include <cstdio>
