@@ -97,12 +97,12 @@ std::string for_sound(const TrainingFacts& f) {
   } else {
     const bool low = f.rate > 0 && f.rate < 16000;
     text += str("type = \"log_mel\"\nrate = ", low ? f.rate : 16000,
-                low ? "             # as most recordings have it" : "", "\nbins = 40\n");
+                low ? "  # as most recordings have it" : "", "\nbins = 40\n");
   }
-  text += str("cmvn = \"utterance\"\n\n[model]\nhidden = ", hidden_for(seconds / 3600),
-              "            # for ", amount(seconds),
+  text += str("cmvn = \"utterance\"\n\n[model]\nhidden = ", hidden_for(seconds / 3600), "  # for ",
+              amount(seconds),
               "\nlayers = 2\nbidirectional = true\ndropout = 0.15\nsubsample = ", subsample,
-              "           # so many frames of 10 ms become one",
+              "  # so many frames of 10 ms become one",
               subsample < 3 ? "; more would be too few for these texts" : "", "\n");
   std::string skip;
   if (unfit > 0)
@@ -153,7 +153,7 @@ std::string fitted_settings(const TrainingFacts& facts, const std::string& comma
   if (facts.marks) text += "marks = \"token\"\n";
   if (facts.phones) text += "unit = \"word\"  # the texts look like phones: each is a label\n";
   return str("# Written by rondo prepare for ", facts.lengths.size(),
-             image ? " lines" : " utterances", "; change what you like.\n#   ", command, "\n",
+             image ? " lines" : " utterances", "; change what you like.\n#   ", command, "\n", text,
              image ? for_lines(facts) : for_sound(facts));
 }
 
