@@ -213,11 +213,10 @@ void add_classes(Command& parent) {
       parent, "classes", "Manifests for recordings in a folder for each class",
       "folder of the classes' folders, or of train, dev and test with such", o,
       [](const ListOptions& given) {
-        const TextRules& rules = given.prepare.text;
-        if (rules.lowercase || rules.strip_punctuation || !given.replacements.empty())
+        if (given.text.rules() != TextRules() || !given.replacements.empty())
           throw WrongUsage(
-              "--lowercase, --strip-punctuation and --replace are for texts, and "
-              "classes are named by their folders");
+              "--lowercase, --replace and the like are for texts, and classes are named by their "
+              "folders");
         return corpus::list_classes(given.prepare.source);
       });
   command.footer("\nExample:  rondo prepare classes sounds mine\n");

@@ -246,9 +246,7 @@ void CorpusFolder::write_split(const std::string& name, int64_t count,
 }
 
 void CorpusFolder::write_settings(const TrainingFacts& facts) const {
-  replace_text_file(
-      path_of(settings_file),
-      fitted_settings(facts, str("rondo train ", given_, "/", settings_file, " data=", given_)));
+  replace_text_file(path_of(settings_file), fitted_settings(facts));
 }
 
 void CorpusFolder::write_settings(const Split& train, int32_t rate) const {

@@ -146,14 +146,15 @@ void TrainingFacts::add(double length, std::string_view text) {
                                                     : frames_needed(code_points(text))));
 }
 
-std::string fitted_settings(const TrainingFacts& facts, const std::string& command) {
+std::string fitted_settings(const TrainingFacts& facts) {
   const bool image = facts.kind == InputKind::image;
   std::string text = facts.classes ? "\ntask = \"classify\"\n" : "";
   if (facts.marks || facts.phones) text += "\n[text]\n";
   if (facts.marks) text += "marks = \"token\"\n";
   if (facts.phones) text += "unit = \"word\"  # the texts look like phones: each is a label\n";
   return str("# Written by rondo prepare for ", facts.lengths.size(),
-             image ? " lines" : " utterances", "; change what you like.\n#   ", command, "\n", text,
+             image ? " lines" : " utterances",
+             "; change what you like.\n#   rondo train DIR/train.toml data=DIR\n", text,
              image ? for_lines(facts) : for_sound(facts));
 }
 

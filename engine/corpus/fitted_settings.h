@@ -31,7 +31,7 @@ struct TrainingFacts {
   void add(double length, std::string_view text);
 };
 
-// TOML with a comment for each choice. `command`: how training with it is begun, for the head.
-std::string fitted_settings(const TrainingFacts& facts, const std::string& command);
+// TOML with comments, the same for the same facts.
+std::string fitted_settings(const TrainingFacts& facts);
 
 }  // namespace rondo

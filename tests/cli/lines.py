@@ -42,7 +42,7 @@ def test_from_a_folder_of_lines_to_a_model():
         fails("prepare", "lines", scans, root / "mine", "--strict", lines=3, errs=["of 74 lines", "blank.png"])
         test = manifest(root / "mine" / "test.jsonl")
         sheets_of_what_is_seen(root, scans)
-        run("prepare", "lines", scans, root / "two", "--test", 0, says=f"lines-small data={root}/two\n")
+        run("prepare", "lines", scans, root / "two", "--test", 0, says=f"train.toml data={root}/two\n")
         train(root / "two", root / "brief", "training.max_steps=1", base=LINES)
         check(len(test) == 12 and len({line["folder"] for line in test}) == 1, test)
 

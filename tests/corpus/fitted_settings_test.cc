@@ -28,7 +28,7 @@ double number(const std::string& toml, const std::string& name) {
 
 TEST_CASE("fitted settings leave the texts their frames", "[fitted]") {
   const auto subsample = [](double seconds, const std::string& text) {
-    return number(fitted_settings(facts(400, seconds, text), ""), "subsample");
+    return number(fitted_settings(facts(400, seconds, text)), "subsample");
   };
   CHECK(subsample(2, "seven") == 3);
   // 38 frames; at the higher speed 12 are left of three in one, and 18 of two in one.
@@ -40,11 +40,11 @@ TEST_CASE("fitted settings leave the texts their frames", "[fitted]") {
   // One in two hundred may be too fast, and is skipped then.
   TrainingFacts few = facts(398, 2, "seven");
   for (int i = 0; i < 2; ++i) few.add(0.3, "seventeen");
-  const std::string skips = fitted_settings(few, "");
+  const std::string skips = fitted_settings(few);
   CHECK(number(skips, "subsample") == 3);
   CHECK_THAT(skips, Contains("text_too_long = \"skip\"  # 2 are"));
   few.add(0.3, "seventeen");
-  const std::string fits = fitted_settings(few, "");
+  const std::string fits = fitted_settings(few);
   CHECK(number(fits, "subsample") == 2);
   CHECK_THAT(fits, !Contains("text_too_long"));
 }
@@ -52,37 +52,36 @@ TEST_CASE("fitted settings leave the texts their frames", "[fitted]") {
 TEST_CASE("fitted settings give every set some thousand updates", "[fitted]") {
   for (const double minutes : {5.0, 11.0, 60.0, 180.0}) {
     const auto count = static_cast<size_t>(minutes * 60 / 2);
-    const std::string toml = fitted_settings(facts(count, 2, "a few words"), "");
+    const std::string toml = fitted_settings(facts(count, 2, "a few words"));
     CAPTURE(minutes, toml);
     const double updates = minutes * 6000 / number(toml, "batch_frames") * number(toml, "epochs");
     CHECK(updates >= 1500);
     CHECK(updates <= 3500);
     CHECK(number(toml, "warmup_steps") < updates / 10);
   }
-  CHECK(number(fitted_settings(facts(150, 2, "a"), ""), "hidden") <
-        number(fitted_settings(facts(5400, 2, "a"), ""), "hidden"));
+  CHECK(number(fitted_settings(facts(150, 2, "a")), "hidden") <
+        number(fitted_settings(facts(5400, 2, "a")), "hidden"));
 }
 
 TEST_CASE("fitted settings say what the data are", "[fitted]") {
-  CHECK(number(fitted_settings(facts(10, 1, "a", 8000), ""), "rate") == 8000);
-  CHECK(number(fitted_settings(facts(10, 1, "a", 44100), ""), "rate") == 16000);
-  CHECK(number(fitted_settings(facts(10, 1, "a", 0), ""), "rate") == 16000);
+  CHECK(number(fitted_settings(facts(10, 1, "a", 8000)), "rate") == 8000);
+  CHECK(number(fitted_settings(facts(10, 1, "a", 44100)), "rate") == 16000);
+  CHECK(number(fitted_settings(facts(10, 1, "a", 0)), "rate") == 16000);
   TrainingFacts f = facts(10, 1, "AH0 K AH0");
   f.marks = true;
-  CHECK_THAT(fitted_settings(f, "rondo train it"), Contains("#   rondo train it\n") &&
-                                                       Contains("\n[text]\nmarks = \"token\"\n") &&
-                                                       !Contains("unit") && !Contains("task"));
+  CHECK_THAT(fitted_settings(f),
+             Contains("\n[text]\nmarks = \"token\"\n") && !Contains("unit") && !Contains("task"));
   f.classes = f.phones = true;
-  CHECK_THAT(fitted_settings(f, ""),
+  CHECK_THAT(fitted_settings(f),
              Contains("\ntask = \"classify\"\n") && Contains("unit = \"word\""));
   f.kind = InputKind::features;
-  CHECK_THAT(fitted_settings(f, ""), Contains("type = \"ready\"\n") && !Contains("speed"));
+  CHECK_THAT(fitted_settings(f), Contains("type = \"ready\"\n") && !Contains("speed"));
   TrainingFacts lines;
   lines.kind = InputKind::image;
   lines.direction = LineDirection::leftwards;
   lines.ink = Ink::automatic;
   for (int i = 0; i < 1500; ++i) lines.add(700, "a line of text");
-  const std::string toml = fitted_settings(lines, "");
+  const std::string toml = fitted_settings(lines);
   CHECK_THAT(toml, Contains("direction = \"rtl\"\nink = \"auto\"\n") && Contains("vgsl"));
   CHECK(number(toml, "batch_frames") == 8000);
 }

@@ -161,7 +161,7 @@ TEST_CASE("speech-demo: the same seed gives the same bytes, with any number of t
   options.threads = 3;
   prepare_speech_demo(options);
   const auto a = files_of(folder.path("a"));
-  CHECK(a.size() == 18 + 4);
+  CHECK(a.size() == 18 + 5);
   CHECK(a == files_of(folder.path("b")));
   options.seed = 4;
   prepare_speech_demo(options);

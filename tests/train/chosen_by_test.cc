@@ -290,7 +290,9 @@ TEST_CASE("classes and targets are chosen by what is usual there, or by the loss
     CHECK(start_metric(c.training.checkpoint_dir) == "loss");
   }
   c.data.dev.clear();
-  CHECK_THROWS_WITH(train(c, {}), "training.metric needs validations, and data.dev is empty");
+  CHECK_THROWS_WITH(train(c, {}),
+                    "training.metric needs validations, and data.dev is empty; expected a manifest "
+                    "there, or training.metric=auto");
 }
 
 TEST_CASE("a run from before there was a choice goes on by WER, and may be given another") {

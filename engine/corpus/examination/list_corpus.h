@@ -67,11 +67,10 @@ struct DataSummary {
   int32_t fitting_rate = 0;          // for features.rate: what nearly all of them reach
 };
 
-// Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json, train.toml, the settings that fit, and
-// lengths.svg, a histogram, and with `cut` OUT/lines. Paths
-// are relative to OUT where the recordings lie in it or in the folder around it, otherwise
-// absolute. Throws InputError where nothing is left.
-// `findings`: what was found while the list was made.
+// Writes OUT/train.jsonl, dev.jsonl, test.jsonl, corpus.json, train.toml, the settings that fit,
+// and lengths.svg, a histogram, and with `cut` OUT/lines. Paths are relative to OUT where the
+// recordings lie in it or in the folder around it, otherwise absolute. Throws InputError where
+// nothing is left. `findings`: what was found while the list was made.
 DataSummary prepare_list(std::vector<corpus::ListedUtterance> list, const MediaReaders& readers,
                          const PrepareListOptions& options, corpus::Findings findings = {});
 

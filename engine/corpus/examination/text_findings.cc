@@ -358,7 +358,7 @@ void TextExaminer::State::find_spaceless(TextFindings& all) const {
 }
 
 void TextExaminer::State::find_phones(TextFindings& all) const {
-  if (rules.unit == TextUnit::word || !look_like_phones(some_texts)) return;
+  if (of_lines || rules.unit == TextUnit::word || !look_like_phones(some_texts)) return;
   all.like_phones = true;
   TextFinding f;
   f.what = "the texts look like phones: few short words that recur";
