@@ -247,6 +247,7 @@ int prepare_lines(ListOptions& o) {
     throw WrongUsage("--config is for --preview");
   }
   if (o.direction == "ttb") o.prepare.direction = LineDirection::downwards;
+  if (o.direction == "rtl") o.prepare.direction = LineDirection::leftwards;
   std::vector<ListedUtterance> list = corpus::list_lines(o.prepare.source, &o.choice);
   // Columns of a line that is written downwards lie across the page.
   if (o.prepare.direction == LineDirection::downwards)
