@@ -12,7 +12,6 @@ namespace rondo {
 namespace {
 
 constexpr double frames_per_second = 100;
-constexpr double fastest_speed = 1.1;  // of augment.speed
 
 // CTC leaves the phase in which it writes nothing after some hundred updates, and is done after a
 // few thousand; an epoch of a small set has to have many of them, in small batches.
@@ -45,7 +44,7 @@ int64_t count_unfit(const TrainingFacts& f, int subsample) {
   int64_t unfit = 0;
   for (size_t i = 0; i < f.lengths.size(); ++i) {
     const double frames = f.lengths[i] * frames_per_second - 2;
-    unfit += std::ceil(frames / fastest_speed / subsample) < f.needed_frames[i];
+    unfit += std::floor(frames / subsample) < f.needed_frames[i];
   }
   return unfit;
 }
@@ -106,7 +105,8 @@ std::string for_sound(const TrainingFacts& f) {
               subsample < 3 ? "; more would be too few for these texts" : "", "\n");
   std::string skip;
   if (unfit > 0)
-    skip = str("text_too_long = \"skip\"  # ", unfit, " are spoken too fast for their texts\n");
+    skip = str("text_too_long = \"skip\"  # ", unfit, unfit == 1 ? " is" : " are",
+               " spoken too fast for ", unfit == 1 ? "its text" : "their texts", "\n");
   const int mask = usual < 1 ? 4 : 12;
   text += str(
       "\n[augment]\nspec_augment = true\nfrequency_masks = 2\nfrequency_width = 6\ntime_masks = ",
