@@ -145,7 +145,7 @@ def language_models(root):
 
 def lines_and_classes(root):
     line_corpus(root)
-    job("prepare", "lines", root / "scans", root / "lines", "--preview", root / "sheet.svg", says="train lines-small")
+    job("prepare", "lines", root / "scans", root / "lines", "--preview", root / "sheet.svg", says="lines/train.toml data=")
     train(root / "lines", root / "reader", "training.epochs=2", "features.padding=16", "features.contrast=false", "features.cmvn=none",
           base=LINES)
     job("convert", root / "reader", root / "theirs.safetensors", says="in kraken's format")
@@ -153,7 +153,7 @@ def lines_and_classes(root):
         (root / "sounds" / name).mkdir(parents=True)
         for i in range(6):
             write_wav(root / "sounds" / name / f"{i}.wav", tone_samples(name, random.Random(i)))
-    job("prepare", "classes", root / "sounds", root / "classes", says="task=classify")
+    job("prepare", "classes", root / "sounds", root / "classes", says="classes/train.toml data=")
     train(root / "classes", root / "classifier", "task=classify", "training.epochs=2", base=TONE)
     check(job("predict", root / "classifier", root / "sounds" / "a" / "1.wav")[0][0] in "ab", "no class")
 
