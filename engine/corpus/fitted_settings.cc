@@ -25,7 +25,7 @@ struct CourseBounds {
 
 Course course_for(double frames, const CourseBounds& b) {
   Course c;
-  // To two digits: nobody reads 5873 as anything but 5900.
+  // Rounded to two digits, so that the file is easy to read.
   const double wanted = frames / static_cast<double>(b.updates_of_an_epoch);
   const double digit = std::pow(10, std::floor(std::log10(std::max(wanted, 10.0))) - 1);
   c.batch_frames = std::clamp(static_cast<int64_t>(std::round(wanted / digit) * digit),
