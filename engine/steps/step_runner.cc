@@ -410,12 +410,12 @@ std::pair<size_t, size_t> StepRunner::nodes_of(const Step& step) const {
 void StepRunner::run_nodes(const Step& step, const NodeDone& done) {
   const Action& a = step.action;
   const Stage& s = of(a.stage);
-  const auto [first, end] = nodes_of(step);
-  if (first == end) return;
+  const auto range = nodes_of(step);
+  if (range.first == range.second) return;
   const double began = shards_ ? shards_->seconds() : 0;
   Plan& plan = plan_of(a);
-  const auto pass = [&, first = first, end = end] {
-    for (size_t i = first; i < end; ++i) {
+  const auto pass = [&] {
+    for (size_t i = range.first; i < range.second; ++i) {
       const Node& node = s.graph.nodes[i];
       if (node.stage != a.stage || !runs(a.kind, node.phase)) continue;
       if (!shards_ || !shards_->is_duplicate(node)) plan.run_node(i);

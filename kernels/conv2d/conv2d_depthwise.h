@@ -64,9 +64,11 @@ template <int M, class T>
 void put_depthwise(const Conv2dDepthwise& a, int64_t first) {
   // Tiles go over a frame's channels and the window's columns by turns, from which the processor
   // does not guess what comes next.
-  const T* ahead = static_cast<const T*>(a.ahead) + first * a.channels;
-  for (int64_t i = 0; i < M * a.channels; i += 64 / static_cast<int64_t>(sizeof(T)))
-    __builtin_prefetch(ahead + i);
+  if (a.ahead != nullptr) {
+    const T* ahead = static_cast<const T*>(a.ahead) + first * a.channels;
+    for (int64_t i = 0; i < M * a.channels; i += 64 / static_cast<int64_t>(sizeof(T)))
+      __builtin_prefetch(ahead + i);
+  }
   for_channel_strips(a.channels, [&](auto vectors, int64_t c, auto part) {
     put_depthwise<M, vectors, T>(a, first, c, part);
   });

@@ -68,7 +68,7 @@ struct Conv2dDepthwise {
   int64_t pixels = 0, channels = 0;
   int64_t x_step = 0, y_step = 0;  // elements from pixel to pixel
   const float* bias = nullptr;     // [channels]
-  // As many pixels, one behind the other, that are read soon; anywhere.
+  // As many pixels, one behind the other, that are read soon; anywhere, or null.
   const void* ahead = nullptr;
   void* y = nullptr;
   DType dtype = DType::f32;

@@ -125,8 +125,7 @@ TensorView part_of(const TensorView& v, int64_t first, int64_t count) {
 class Call {
  public:
   Call(const LinearCtcDevice& device, const Context& context, const LinearCtc& a)
-      : device_(device),
-        context_(context),
+      : context_(context),
         a_(a),
         shape_(shape_of(a)),
         tile_(tile_shape(context, a.layout.capacity.rows, a.w.dim(0))) {
@@ -212,7 +211,6 @@ class Call {
     rondo::run(context_, g);
   }
 
-  const LinearCtcDevice& device_;
   const Context& context_;
   const LinearCtc& a_;
   const Shape shape_;

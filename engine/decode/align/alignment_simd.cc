@@ -3,6 +3,10 @@
 #include "engine/decode/align/alignment_kernel.h"
 #include "kernels/base/cpu/simd.h"
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace rondo::RONDO_ISA {
 namespace {
 
@@ -22,11 +26,11 @@ inline vd larger(vd a, vd b) { return a > b ? a : b; }
 // Each lane gets what the one below holds, the lowest the highest of `before`.
 inline vd shifted(vd v, vd before) {
 #if defined(__AVX512F__)
-  return __builtin_shuffle(before, v, vl{7, 8, 9, 10, 11, 12, 13, 14});
+  return __builtin_shufflevector(before, v, 7, 8, 9, 10, 11, 12, 13, 14);
 #elif defined(__AVX2__)
-  return __builtin_shuffle(before, v, vl{3, 4, 5, 6});
+  return __builtin_shufflevector(before, v, 3, 4, 5, 6);
 #else
-  return __builtin_shuffle(before, v, vl{1, 2});
+  return __builtin_shufflevector(before, v, 1, 2);
 #endif
 }
 
@@ -44,7 +48,7 @@ struct Scores {
     for (int i = 0; i < pairs; ++i) {
       vf v;
       if constexpr (small) {
-        v = __builtin_shuffle(load(row), load(row + W), index[i]);
+        v = (vf)_mm512_permutex2var_ps((__m512)load(row), (__m512i)index[i], (__m512)load(row + W));
       } else {
         for (int lane = 0; lane < W; ++lane) v[lane] = row[index[i][lane]];
       }

@@ -113,12 +113,12 @@ size_t carve(CtcSequence& s, const Dimensions& d, bool kept, std::byte* base) {
   c.take(s.drop, rows);
   s.row_max = c.take(frames * real, 1);
   s.row_sum = c.take(frames * real, 1);
-  c.take(s.scratch, 4 * column);
   c.take(s.wide_y, 2 * s.padded);
   for (CtcSide& side : s.side) {
     carve_sweep(c, side.sweep, s);
-    side.scratch = s.scratch + (&side - s.side) * 2 * column;
+    c.take(side.scratch, 2 * column);
   }
+  s.scratch = s.side[0].scratch;
   if (!d.with_grad) {
     s.y = c.take(rows * s.padded * real, 1);
     return c.used();
