@@ -12,6 +12,8 @@ build_packages=(g++ make meson ninja-build pkg-config libopenblas-dev libsndfile
 # And for testing: Gloo and MPI are other ways for ranks to talk, git for checks of the sources, openmpi-bin for ranks
 # that mpirun starts, iproute2 for two machines in network namespaces.
 test_packages=(libgloo-dev libopenmpi-dev catch2 git openmpi-bin iproute2)
+# And for sanitizers: a clang that both have.
+sanitizer_packages=(clang-19 libclang-rt-19-dev llvm-19)
 
 # Installs what is missing, with sudo when not root. On systems without apt it only names the
 # packages; the build then says what it lacks.
