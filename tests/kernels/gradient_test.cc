@@ -30,7 +30,7 @@ TEST_CASE("gradients of the activations") {
     INFO(name);
     Values x = uniform_values(rows * cols, 1), y = x, dx = nan_values(rows * cols);
     Values dy = uniform_values(rows * cols, 2);
-    const auto loss = [&, f = f] {
+    const auto loss = [&] {
       run_ref(PointwiseArgs{f, view_of(x, {rows, cols}), {}, view_of(y, {rows, cols})});
       return dot(y, dy);
     };
@@ -175,7 +175,7 @@ TEST_CASE("gradients of stacked frames: stacking, subsampling, overlap, gaps") {
     const int64_t in = from.extent.rows, out = to.extent.rows, wide = cols * stack;
     Values x = uniform_values(in * cols, 1), dx = nan_values(in * cols);
     Values y = nan_values(out * wide), dy = uniform_values(out * wide, 2);
-    const auto loss = [&, stack = stack, stride = stride] {
+    const auto loss = [&] {
       run_ref(StackFramesArgs{stack, stride, from.view(), to.view(), view_of(x, {in, cols}),
                               view_of(y, {out, wide})});
       return dot(y, dy);
