@@ -62,6 +62,8 @@ template <class T>
 T to_stored(double v) {
   if constexpr (std::is_same_v<T, bf16>) {
     return bf16(static_cast<float>(v));
+  } else if (std::is_integral_v<T> && std::isnan(v)) {
+    return std::numeric_limits<T>::min();
   } else {
     return static_cast<T>(v);
   }

@@ -93,7 +93,10 @@ std::string last_words(F body) {
   return words;
 }
 
-__global__ void shared_writer(int at) { shared<float[4]>()[at] = 1; }
+__global__ void shared_writer(int at) {
+  float* four = shared<float[4]>();
+  four[at] = 1;
+}
 
 TEST_CASE("AddressSanitizer stops at a write outside device or shared memory") {
   CHECK_THAT(last_words([] {

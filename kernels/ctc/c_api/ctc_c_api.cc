@@ -1,3 +1,4 @@
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -227,7 +228,9 @@ extern "C" {
 int get_warpctc_version(void) { return 2; }
 
 const char* ctcGetStatusString(ctcStatus_t status) {
-  switch (status) {
+  int value;  // C programs may give any, which the type does not hold here
+  std::memcpy(&value, &status, sizeof value);
+  switch (value) {
     case CTC_STATUS_SUCCESS:
       return "no error";
     case CTC_STATUS_MEMOPS_FAILED:

@@ -59,14 +59,15 @@ void carve_segments(Carver& c, CtcSequence& s, const Dimensions& d) {
   const int64_t column = static_cast<int64_t>(s.tiles) * ctc_column_tile;
   const int64_t segment = segment_of(d.frames), segments = segments_of(d.frames);
   s.y = c.take(2 * segment * s.padded * real_bytes(d), 1);
-  c.take(s.columns, std::max(2 * (segment + segments) * column, wide_columns(d, column)));
-  double* at = s.columns;
+  const int64_t own = (segment + segments) * column;
+  c.take(s.columns, std::max(2 * own, wide_columns(d, column)));
   for (CtcSide& side : s.side) {
     carve_sweep(c, side.again, s);
     CtcStored& stored = side.stored;
-    stored.columns = at;
-    stored.head_columns = at + segment * column;
-    at += (segment + segments) * column;
+    if (s.columns != nullptr) {
+      stored.columns = s.columns + (&side - s.side) * own;
+      stored.head_columns = stored.columns + segment * column;
+    }
     c.take(stored.profile_of, segment);
     c.take(stored.profiles, (segment + 1) * s.tiles);
     c.take(stored.head_exponents, segments * s.tiles);

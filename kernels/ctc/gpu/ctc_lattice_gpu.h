@@ -36,7 +36,7 @@ struct Lattice {
     const bool up = W::stages ? index % 2 == 0 : index < tile_warps;
     const int in_direction = W::stages ? 0 : up ? index : index - tile_warps;
     W w(a, s, n, frames, labels, tile_warps, tile_warps, in_direction, 0,
-        a.work.columns + n * a.work.column_words);
+        with_grad ? a.work.columns + n * a.work.column_words : nullptr);
     if (W::stages) w.role = static_cast<Role>(index / 2);
     up ? w.template start<true>(needed) : w.template start<false>(needed);
     if constexpr (with_grad) {

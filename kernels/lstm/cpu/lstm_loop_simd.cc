@@ -425,9 +425,10 @@ struct Backward {
 
 // ---- bias gradients ----
 
-// Sums of blocks of rows first, then of those, so that rounding errors stay small.
+// Of the columns from j on. Sums of blocks of rows first, then of those, so that rounding errors
+// stay small.
 template <int vectors, bool partial, class T>
-void sum_columns(const T* m, int64_t rows, int64_t stride, int64_t live, bool accumulate,
+void sum_columns(const T* m, int64_t j, int64_t rows, int64_t stride, int64_t live, bool accumulate,
                  float* out) {
   constexpr int64_t block = 64;
   vf total[vectors] = {};
@@ -435,7 +436,8 @@ void sum_columns(const T* m, int64_t rows, int64_t stride, int64_t live, bool ac
     const int64_t last = min_of(first + block, rows);
     vf part[vectors] = {};
     for (int64_t r = first; r < last; ++r) {
-      for (int v = 0; v < vectors; ++v) part[v] += get<partial>(m + r * stride + v * W, live);
+      const T* row = m + r * stride + j;
+      for (int v = 0; v < vectors; ++v) part[v] += get<partial>(row + v * W, live);
     }
     for (int v = 0; v < vectors; ++v) total[v] += part[v];
   }
@@ -451,12 +453,12 @@ void column_sums(const void* matrix, int64_t rows, int64_t stride, int64_t begin
   const T* m = static_cast<const T*>(matrix);
   int64_t j = begin;
   for (; j + 4 * W <= end; j += 4 * W) {
-    sum_columns<4, false>(m + j, rows, stride, W, accumulate, out + j);
+    sum_columns<4, false>(m, j, rows, stride, W, accumulate, out + j);
   }
   for (; j + W <= end; j += W) {
-    sum_columns<1, false>(m + j, rows, stride, W, accumulate, out + j);
+    sum_columns<1, false>(m, j, rows, stride, W, accumulate, out + j);
   }
-  if (j < end) sum_columns<1, true>(m + j, rows, stride, end - j, accumulate, out + j);
+  if (j < end) sum_columns<1, true>(m, j, rows, stride, end - j, accumulate, out + j);
 }
 
 template <class T, class A>
