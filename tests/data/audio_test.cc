@@ -16,7 +16,6 @@
 #include "engine/data/audio/bandwidth.h"
 #include "engine/data/audio/resample.h"
 #include "engine/data/audio/sound_check.h"
-#include "engine/data/audio/sound_format.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
@@ -125,7 +124,7 @@ TEST_CASE("one channel can be chosen", "[audio]") {
   const TemporaryFolder folder;
   std::vector<float> interleaved;
   for (int i = 0; i < 40000; ++i) {
-    for (int c = 0; c < 3; ++c) interleaved.push_back(0.25f * static_cast<float>(c));
+    for (int c = 0; c < 3; ++c) interleaved.push_back(0.25f * static_cast<float>(c * c));
   }
   const std::string path =
       write_audio(folder.path("s.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 3, interleaved);
@@ -133,9 +132,10 @@ TEST_CASE("one channel can be chosen", "[audio]") {
   for (int c = 0; c < 3; ++c) {
     const Waveform w = reader.read(path, 0, {1, 3, c});
     REQUIRE(w.samples.size() == 24000);
-    for (float v : w.samples) REQUIRE(v == 0.25f * static_cast<float>(c));
+    for (float v : w.samples) REQUIRE(v == 0.25f * static_cast<float>(c * c));
   }
-  CHECK(reader.read(path, 0).samples[7] == Approx(0.25));
+  const Waveform mean = reader.read(path, 0);
+  for (const size_t i : {0, 7, 16384, 39999}) CHECK(mean.samples.at(i) == Approx(1.25 / 3));
   CHECK_THROWS_WITH(reader.read(path, 0, {0, -1, 3}),
                     Contains("s.wav: has no channel 3, it has 3 (numbers 0 to 2)"));
 }
@@ -158,6 +158,26 @@ TEST_CASE("a segment is the part of the whole", "[audio]") {
                       Contains("the part from 1 s of 1 s holds no samples"));
     CHECK_THROWS_WITH(reader.read(path, 0, {0, 0}), Contains("holds no samples"));
   }
+}
+
+TEST_CASE("a segment begins and ends at the nearest sample", "[audio]") {
+  const AudioInfo info{8000, 1, 100};
+  const auto part = [&](double first, double count) {
+    const SampleRange r = sample_range(info, {first / 8000, count / 8000});
+    return std::pair(r.first, r.count);
+  };
+  using Part = std::pair<int64_t, int64_t>;
+  CHECK(part(0, 100) == Part{0, 100});
+  CHECK(part(2.4, 3.4) == Part{2, 3});
+  CHECK(part(2.6, 3.6) == Part{3, 4});
+  CHECK(part(2.6, 97) == Part{3, 97});
+  CHECK(part(10, 1e6) == Part{10, 90});
+  CHECK(part(99.4, 8) == Part{99, 1});
+  CHECK(part(99.6, 8) == Part{0, 0});
+  CHECK(part(10, 0).second == 0);
+  CHECK(part(10, -8000) == Part{10, 90});
+  CHECK(part(-1, 5) == Part{0, 0});
+  CHECK(part(NAN, 5) == Part{0, 0});
 }
 
 TEST_CASE("missing, empty, truncated and non-audio files get one sentence", "[audio]") {
@@ -214,6 +234,12 @@ TEST_CASE("unusual but whole WAV headers are read", "[audio]") {
     const std::vector<float> got = decode_audio(bytes_of(piped), "-", 0).samples;
     CHECK(got == whole);
   }
+  // A chunk before the samples, of an odd size and the byte that fills it up.
+  const std::string odd("LIST\3\0\0\0abc\0", 12);
+  const std::string before = put32(wav, 4, static_cast<uint32_t>(wav.size() + 4)).insert(36, odd);
+  CHECK(decode_audio(bytes_of(before), "-", 0).samples == whole);
+  CHECK_THROWS_WITH(decode_audio(bytes_of(before.substr(0, before.size() - 2)), "-", 0),
+                    Contains("is truncated"));
   // Trailing bytes after the samples.
   CHECK(decode_audio(bytes_of(wav + "LIST\4\0\0\0abcd"), "-", 0).samples == whole);
 }
@@ -232,6 +258,15 @@ TEST_CASE("unusable sample rates and samples are refused", "[audio]") {
   CHECK_THROWS_WITH(reader.read(file(16000, {0, 0, -1e11f}), 16000),
                     Contains("sample 2 (0.000125 s) is -1e+11, expected one of about -1 to 1"));
   CHECK(reader.read(file(16000, {0, -2147483648.0f}), 16000).samples.at(1) == -2147483648.0f);
+  // Places are those in the recording, of a part and of several channels too.
+  std::vector<float> stereo(2 * 40000, 0.5f);
+  stereo[2 * 30000 + 1] = NAN;
+  const std::string path =
+      write_audio(folder.path("s.wav"), SF_FORMAT_WAV | SF_FORMAT_FLOAT, 8000, 2, stereo);
+  for (const AudioSegment& segment : {AudioSegment{}, {1, -1}, {3, 2, 1}})
+    CHECK_THROWS_WITH(reader.read(path, 0, segment), Contains("sample 30000 (3.75 s) is not a"));
+  for (const AudioSegment& segment : {AudioSegment{0, -1, 0}, {0, 3.75}, {3.8, -1}})
+    CHECK_NOTHROW(reader.read(path, 0, segment));
 }
 
 TEST_CASE("written WAVs read back, clipped at full scale", "[audio]") {
@@ -376,31 +411,6 @@ TEST_CASE("resampling is exact where nothing has to be done, and linear", "[resa
   CHECK_THROWS_AS(Resampler(0, 16000), Error);
 }
 
-TEST_CASE("what kind of sound a file is, its first bytes say", "[audio]") {
-  const auto is = [](const std::string& start, std::string_view name, bool foreign) {
-    const SoundFormat format = sound_format(start);
-    INFO(start);
-    CHECK(format.name.substr(0, name.size()) == name);
-    CHECK(format.name.empty() == name.empty());
-    CHECK(format.is_foreign == foreign);
-  };
-  const std::string zero(1, '\0');
-  is("RIFF....WAVEfmt ", "WAV", false);
-  is("NIST_1A\n   1024\n", "NIST", false);
-  is("\xff\xfb\x90\x64", "MP3", false);
-  is("ID3\x04", "MP3", false);
-  is("\xff\xf1\x50\x80", "AAC", true);
-  is(zero + zero + zero + " ftypM4A ", "MPEG-4", true);
-  is("\x1a\x45\xdf\xa3", "Matroska", true);
-  // UTF-16, JPEG, and frames whose fields have values that do not exist.
-  for (const std::string& other :
-       std::vector<std::string>{"\xff\xfe"
-                                "a",
-                                "\xff\xd8\xff\xe0", "\xff\xfb\xf0\x64", "\xff\xfb\x9c\x64",
-                                "\xff\xf1\x74\x80", "zero\n", ""})
-    is(other + zero + zero, "", false);
-}
-
 TEST_CASE("how far up a recording reaches, and what it was made from", "[audio]") {
   const auto reaches = [](double hz, int rate) {
     std::vector<float> sum(static_cast<size_t>(rate));
@@ -420,6 +430,11 @@ TEST_CASE("how far up a recording reaches, and what it was made from", "[audio]"
   CHECK(true_rate(22050, 5400) == 11025);
   CHECK(true_rate(16000, 7800) == 16000);
   CHECK(true_rate(8000, 3400) == 8000);
+  CHECK(true_rate(16000, 2000) == 8000);
+  CHECK(true_rate(16000, 1999) == 16000);
+  CHECK(true_rate(16000, 5700) == 11025);
+  CHECK(true_rate(16000, 5800) == 16000);
+  CHECK(true_rate(8000, 2500) == 8000);   // none is lower
   CHECK(true_rate(16000, 400) == 16000);  // a tone
   CHECK(true_rate(16000, 0) == 16000);    // not known
 }

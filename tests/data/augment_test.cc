@@ -48,7 +48,10 @@ double power(const std::vector<float>& x) {
 TEST_CASE("an utterance is normalised column by column", "[cmvn]") {
   for (double offset : {0.0, 1000.0}) {
     Matrix m = random_matrix(200, 3, 1, offset);
-    for (int64_t t = 0; t < 200; ++t) m.row(t)[2] = 5;  // constant
+    for (int64_t t = 0; t < 200; ++t) {
+      m.row(t)[1] *= 3;  // a mean and a deviation of its own
+      m.row(t)[2] = 5;   // constant
+    }
     Matrix centered = m;
     normalize_utterance(m, CmvnMode::mean_variance);
     normalize_utterance(centered, CmvnMode::mean);
@@ -60,6 +63,16 @@ TEST_CASE("an utterance is normalised column by column", "[cmvn]") {
     }
     for (int64_t t = 0; t < 200; ++t) CHECK(m.row(t)[2] == 0);
   }
+  // All values as one: the first column has most of the variance, and keeps it.
+  Matrix whole = random_matrix(50, 2, 4, 7);
+  for (int64_t t = 0; t < 50; ++t) whole.row(t)[0] *= 4;
+  double mean = 0, squares = 0;
+  for (const float v : whole.data) mean += v / 100.0;
+  for (const float v : whole.data) squares += (v - mean) * (v - mean) / 100;
+  const Matrix before = whole;
+  normalize_utterance(whole, CmvnMode::whole);
+  for (size_t i = 0; i < whole.data.size(); ++i)
+    CHECK(std::abs(whole.data[i] - (before.data[i] - mean) / std::sqrt(squares)) <= 1e-5);
   Matrix one = random_matrix(1, 2, 3);
   normalize_utterance(one, CmvnMode::mean_variance);
   CHECK(one.data == std::vector<float>{0, 0});
@@ -68,7 +81,9 @@ TEST_CASE("an utterance is normalised column by column", "[cmvn]") {
 }
 
 TEST_CASE("global statistics normalise the whole set", "[cmvn]") {
-  const Matrix a = random_matrix(100, 2, 1, 4), b = random_matrix(300, 2, 2, 9);
+  Matrix a = random_matrix(100, 2, 1, 4), b = random_matrix(300, 2, 2, 9);
+  for (Matrix* m : {&a, &b})
+    for (int64_t t = 0; t < m->frames; ++t) m->row(t)[1] = 10 * m->row(t)[1] - 3;
   CmvnStats all, part;
   all.add(a);
   all.add(b);
@@ -85,8 +100,14 @@ TEST_CASE("global statistics normalise the whole set", "[cmvn]") {
   std::copy(a.data.begin(), a.data.end(), both.data.begin());
   std::copy(b.data.begin(), b.data.end(), both.data.begin() + 200);
   apply(cmvn, both);
-  CHECK(std::abs(moments(both, 1).first) <= 1e-4);
-  CHECK(std::abs(moments(both, 1).second - 1) <= 1e-4);
+  for (int32_t column : {0, 1}) {
+    CHECK(std::abs(moments(both, column).first) <= 1e-4);
+    CHECK(std::abs(moments(both, column).second - 1) <= 1e-4);
+  }
+  // The same means alone are not the same statistics.
+  GlobalCmvn wider = cmvn;
+  wider.scale[1] *= 2;
+  CHECK_FALSE(wider == cmvn);
   CHECK_THROWS_AS(CmvnStats().finish(), InputError);
   Matrix other(1, 3);
   CHECK_THROWS_AS(apply(cmvn, other), Error);
@@ -119,6 +140,10 @@ TEST_CASE("augmentation depends on seed, epoch and utterance alone", "[augment]"
 }
 
 TEST_CASE("a change of speed moves pitch and length together", "[augment]") {
+  CHECK(samples_at_speed(4000, 90) == 4445);  // 4444.4
+  CHECK(samples_at_speed(1000, 110) == 910);  // 909.1
+  CHECK(samples_at_speed(220, 110) == 200);
+  CHECK(samples_at_speed(0, 90) == 0);
   for (int32_t percent : {90, 110, 200}) {
     std::vector<float> x = tone(4000);
     change_speed(x, percent);
@@ -178,6 +203,41 @@ TEST_CASE("noise comes at the ratio that was asked for", "[augment]") {
   CHECK(changed < 130);
 }
 
+TEST_CASE("noise is any part of any recording, over and over, at any ratio of the range",
+          "[augment]") {
+  AugmentConfig c;
+  c.noise_probability = 1;
+  c.snr_low_db = 5, c.snr_high_db = 20;
+  c.noises = {{16000, {0.1f, -0.2f, 0.05f}},
+              {16000, {0.3f, 0.25f, -0.4f, 0.15f, 0.02f, -0.1f, 0.33f}}};
+  const std::vector<float> clean = tone(20);
+  std::set<std::pair<size_t, size_t>> parts;  // recording, and where in it
+  double lowest = 1e9, highest = -1e9;
+  for (uint64_t u = 0; u < 300; ++u) {
+    std::vector<float> noise = clean;
+    add_noise(c, {7, 0, u}, noise);
+    for (size_t i = 0; i < noise.size(); ++i) noise[i] -= clean[i];
+    const double ratio = 10 * std::log10(power(clean) / power(noise));
+    lowest = std::min(lowest, ratio), highest = std::max(highest, ratio);
+    int fits = 0;
+    for (size_t r = 0; r < c.noises.size(); ++r) {
+      const std::vector<float>& recording = c.noises[r].samples;
+      for (size_t at = 0; at < recording.size(); ++at) {
+        const float gain = noise[0] / recording[at];
+        bool fit = gain > 0;
+        for (size_t i = 0; i < noise.size(); ++i)
+          fit = fit && std::abs(noise[i] - gain * recording[(at + i) % recording.size()]) <= 1e-5f;
+        if (fit) parts.insert({r, at});
+        fits += fit;
+      }
+    }
+    CHECK(fits == 1);
+  }
+  CHECK(parts.size() == 3 + 7);
+  CHECK((lowest >= 4.99 && lowest < 5.5));
+  CHECK((highest <= 20.01 && highest > 19.5));
+}
+
 TEST_CASE("a silent recording of noise leaves the sound as it is", "[augment]") {
   AugmentConfig c;
   c.noise_probability = 1;
@@ -188,41 +248,66 @@ TEST_CASE("a silent recording of noise leaves the sound as it is", "[augment]") 
   CHECK(x == clean);
 }
 
-TEST_CASE("spectral masks cover at most what is configured", "[augment]") {
-  AugmentConfig c;
-  c.time_masks = 1;
-  c.time_mask_frames = 30;
-  c.time_mask_share = 0.2f;
-  int64_t widest = 0;
-  for (uint64_t u = 0; u < 300; ++u) {
-    Matrix m = random_matrix(100, 8, 11);
-    const Matrix before = m;
-    mask_spectrum(c, {1, 1, u}, m);
-    int64_t masked = 0, first = -1, last = -1;
-    for (int64_t t = 0; t < 100; ++t) {
-      if (std::equal(m.row(t), m.row(t) + 8, before.row(t))) continue;
-      ++masked;
-      if (first < 0) first = t;
-      last = t;
-      for (int i = 1; i < 8; ++i) CHECK(m.row(t)[i] == m.row(t)[0]);
+// Where the features differ from what they were: the range of rows or columns, which is masked all
+// over with the mean of the features.
+std::pair<int64_t, int64_t> masked_range(const Matrix& before, const Matrix& m, bool rows) {
+  double mean = 0;
+  for (const float v : before.data) mean += v / static_cast<double>(before.data.size());
+  const auto is_masked = [&](int64_t t, int32_t i) { return m.row(t)[i] != before.row(t)[i]; };
+  int64_t first = -1, end = -1;
+  for (int64_t at = 0; at < (rows ? m.frames : m.dim); ++at) {
+    if (!(rows ? is_masked(at, 0) : is_masked(0, static_cast<int32_t>(at)))) continue;
+    first = first < 0 ? at : first;
+    end = at + 1;
+  }
+  bool right = true;
+  for (int64_t t = 0; t < m.frames; ++t) {
+    for (int32_t i = 0; i < m.dim; ++i) {
+      const int64_t at = rows ? t : i;
+      const bool inside = at >= first && at < end;
+      right =
+          right && is_masked(t, i) == inside && !(inside && std::abs(m.row(t)[i] - mean) > 1e-6);
     }
-    if (masked) CHECK(last - first + 1 == masked);
-    widest = std::max(widest, masked);
   }
-  CHECK(widest == 20);  // the share binds
-  c = {};
-  c.frequency_masks = 1;
-  c.frequency_mask_bins = 3;
-  widest = 0;
-  for (uint64_t u = 0; u < 200; ++u) {
-    Matrix m = random_matrix(10, 8, 11);
-    const Matrix before = m;
-    mask_spectrum(c, {1, 1, u}, m);
-    int64_t masked = 0;
-    for (int i = 0; i < 8; ++i) masked += m.row(4)[i] != before.row(4)[i];
-    widest = std::max(widest, masked);
+  CHECK(right);
+  return {first, end};
+}
+
+TEST_CASE("spectral masks are as wide as configured at most, and anywhere", "[augment]") {
+  struct Case {
+    int32_t widest;  // as configured
+    float share;
+    int64_t expected;
+    int32_t dim;
+  };
+  for (const bool rows : {true, false}) {
+    // Of 40 frames a fifth; so many frames; all of them. Of 8 bins three; all.
+    const std::vector<Case> cases =
+        rows ? std::vector<Case>{{30, 0.2f, 8, 6}, {3, 0.2f, 3, 6}, {90, 1.0f, 40, 6}}
+             : std::vector<Case>{{3, 0, 3, 8}, {90, 0, 8, 8}};
+    for (const Case& each : cases) {
+      AugmentConfig c;
+      (rows ? c.time_masks : c.frequency_masks) = 1;
+      (rows ? c.time_mask_frames : c.frequency_mask_bins) = each.widest;
+      c.time_mask_share = each.share;
+      const Matrix before = random_matrix(40, each.dim, 11);
+      const int64_t size = rows ? 40 : each.dim;
+      int64_t widest = 0, least = size, most = 0;
+      for (uint64_t u = 0; u < 400; ++u) {
+        Matrix m = before;
+        mask_spectrum(c, {1, 1, u}, m);
+        const auto [first, end] = masked_range(before, m, rows);
+        if (first < 0) continue;
+        widest = std::max(widest, end - first);
+        least = std::min(least, first), most = std::max(most, end);
+      }
+      CAPTURE(rows, each.widest);
+      CHECK(widest == each.expected);
+      CHECK((least == 0 && most == size));  // up to both borders
+    }
   }
-  CHECK(widest == 3);
+  AugmentConfig c;
+  c.time_masks = c.frequency_masks = 1;
   Matrix tiny(1, 1);
   mask_spectrum(c, {1, 1, 1}, tiny);  // no room is no fault
 }
@@ -240,4 +325,30 @@ TEST_CASE("unsound augmentation settings are named", "[augment]") {
   c = {};
   c.noises.emplace_back();
   CHECK_THROWS_WITH(c.validate(), Contains("noise recording"));
+  // The limits themselves are sound.
+  c = {};
+  c.speeds = {0.25f, 4};
+  c.noise_probability = c.time_mask_share = 1;
+  c.snr_low_db = -100, c.snr_high_db = 200;
+  c.time_masks = c.frequency_masks = 1000;
+  c.time_mask_frames = c.frequency_mask_bins = 0;
+  CHECK_NOTHROW(c.validate());
+  c.snr_low_db = c.snr_high_db;
+  c.noise_probability = c.time_mask_share = 0;
+  CHECK_NOTHROW(c.validate());
+  const auto refuses = [&](auto AugmentConfig::*member, auto value) {
+    AugmentConfig wrong = c;
+    wrong.*member = value;
+    CHECK_THROWS_AS(wrong.validate(), InputError);
+  };
+  refuses(&AugmentConfig::speeds, std::vector<float>{1, 4.01f});
+  refuses(&AugmentConfig::noise_probability, -0.01f);
+  refuses(&AugmentConfig::noise_probability, 1.01f);
+  refuses(&AugmentConfig::snr_high_db, 201.0f);
+  refuses(&AugmentConfig::snr_low_db, -101.0f);
+  refuses(&AugmentConfig::time_masks, 1001);
+  refuses(&AugmentConfig::time_mask_frames, -1);
+  refuses(&AugmentConfig::time_mask_share, 1.01f);
+  refuses(&AugmentConfig::frequency_masks, 1001);
+  refuses(&AugmentConfig::frequency_mask_bins, -1);
 }

@@ -157,6 +157,31 @@ TEST_CASE("a batch is packed longest first, time-major", "[batch]") {
   CHECK(b.targets == std::vector<float>{1, 0.5f, 4, 0.5f, 10, 0.5f, 0, 0.5f});
 }
 
+TEST_CASE("a batch that is filled anew keeps nothing, and equal lengths their order", "[batch]") {
+  const FakeDataset d;
+  HostBatch b = load_batch(d, {1, 9, {4, 1, 10, 0}});
+  // Two frames each but for the last, of which nothing is known but labels.
+  const std::vector<int64_t> utterances = {7, 5, 3, 9};
+  std::vector<Example> examples;
+  for (const int64_t u : utterances) {
+    Example& e = examples.emplace_back();
+    e.features = Matrix(u == 9 ? 3 : 2, 2);
+    for (size_t i = 0; i < e.features.data.size(); ++i)
+      e.features.data[i] = static_cast<float>(10 * u) + static_cast<float>(i);
+    e.labels = {static_cast<int32_t>(u)};
+  }
+  pack_batch({4, 2, utterances}, examples, {77, 55, 33, 99}, 2, b);
+  CHECK((b.epoch == 4 && b.step == 2 && b.feature_dim == 2 && b.target_dim == 0));
+  CHECK(b.utterances == std::vector<int64_t>{9, 7, 5, 3});
+  CHECK(b.layout.keys == std::vector<uint64_t>{99, 77, 55, 33});
+  CHECK(b.layout.lengths == std::vector<int32_t>{3, 2, 2, 2});
+  CHECK(b.features == std::vector<float>{90, 91, 70, 71, 50, 51, 30, 31,  //
+                                         92, 93, 72, 73, 52, 53, 32, 33, 94, 95});
+  CHECK(b.labels == std::vector<int32_t>{9, 7, 5, 3});
+  CHECK(b.label_offsets == std::vector<int32_t>{0, 1, 2, 3, 4});
+  CHECK((b.classes.empty() && b.targets.empty() && b.frame_classes.empty()));
+}
+
 TEST_CASE("an empty share of a batch is a batch without rows", "[batch]") {
   const FakeDataset d;
   const HostBatch b = load_batch(d, {2, 5, {}});

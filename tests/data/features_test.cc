@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <vector>
 
 #include "kernels/base/error.h"
 #include "tests/catch.h"
@@ -132,6 +134,11 @@ TEST_CASE("a recording shorter than a frame has no frames", "[features]") {
   CHECK(extractor.compute(std::vector<float>(399)).frames == 0);
   CHECK(extractor.compute(std::vector<float>(400)).frames == 1);
   CHECK(extractor.compute({}).frames == 0);
+  // Windows of 200 samples, every 80.
+  FeatureConfig c = small_config(FrameEdges::complete);
+  CHECK((c.frames(199) == 0 && c.frames(200) == 1 && c.frames(279) == 1 && c.frames(280) == 2));
+  c.edges = FrameEdges::centered;
+  CHECK((c.frames(39) == 0 && c.frames(40) == 1 && c.frames(119) == 1 && c.frames(120) == 2));
 }
 
 TEST_CASE("streaming in any pieces gives the same bits", "[features]") {
@@ -178,6 +185,12 @@ TEST_CASE("dither is reproducible and differs between recordings", "[features]")
   const std::vector<float> silence(1000, 0.0f);
   CHECK(extractor.compute(silence, 1) == extractor.compute(silence, 1));
   CHECK_FALSE(extractor.compute(silence, 1) == extractor.compute(silence, 2));
+  // No two frames have the same, wherever they are in a block.
+  const Matrix m = extractor.compute(std::vector<float>(8000, 0.0f), 1);
+  REQUIRE(m.frames > 64);
+  std::set<std::vector<float>> frames;
+  for (int64_t t = 0; t < m.frames; ++t) frames.insert({m.row(t), m.row(t) + m.dim});
+  CHECK(static_cast<int64_t>(frames.size()) == m.frames);
 }
 
 TEST_CASE("unsound feature settings are named", "[features]") {

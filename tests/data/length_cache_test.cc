@@ -63,8 +63,30 @@ TEST_CASE("lengths are kept, and asked for again where a file has changed", "[le
   CHECK(f.ask() == 0);
   // The same size, written later.
   using namespace std::chrono_literals;
-  std::filesystem::last_write_time(f.files[3], std::filesystem::file_time_type::clock::now() + 5s);
+  const auto later = std::filesystem::file_time_type::clock::now() + 5s;
+  std::filesystem::last_write_time(f.files[3], later);
   CHECK(f.ask() == 1);
+  CHECK(f.ask() == 0);
+  std::filesystem::last_write_time(f.files[3], later + 1ms);
+  CHECK(f.ask() == 1);
+  // Another size, as old as before.
+  const auto before = std::filesystem::last_write_time(f.files[5]);
+  data::write_whole_file(f.files[5], "another size");
+  std::filesystem::last_write_time(f.files[5], before);
+  CHECK(f.ask() == 1);
+  CHECK(f.ask() == 0);
+}
+
+TEST_CASE("parts of one archive have a length each", "[lengths]") {
+  const Folder f;
+  for (const int asked : {3, 0}) {
+    const SizeReader reader;
+    const LengthCache lengths(f.cache, reader);
+    for (const auto& [first, size] : {std::pair<uint64_t, uint64_t>{0, 4}, {4, 7}, {4, 9}})
+      CHECK(lengths.info({f.files[19], first, size}).frames == static_cast<int64_t>(size));
+    CHECK(reader.asked == asked);
+    lengths.save();
+  }
 }
 
 TEST_CASE("of files that are gone the reader says so, as without a cache", "[lengths]") {

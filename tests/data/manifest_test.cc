@@ -1,6 +1,10 @@
 // engine/data/manifest.h: what is read, what is refused, and with which sentence.
 #include "engine/data/manifest.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "engine/data/features/files.h"
 #include "engine/data/manifest_field.h"
 #include "kernels/base/error.h"
@@ -165,6 +169,15 @@ TEST_CASE("a region is part of what an utterance is", "[manifest]") {
   CHECK_FALSE(polygon.region.is_box());
   CHECK(whole.key() != box.key());
   CHECK(box.key() != parse(", \"region\": [10, -2, 300, 41]").key());
+  // Each corner counts, in its order.
+  const auto corners = [&](const std::string& list) {
+    return parse(", \"region\": [" + list + "]").key();
+  };
+  const std::set<uint64_t> keys = {
+      corners("[1, 2], [30, 2], [30, 9]"), corners("[0, 2], [30, 2], [30, 9]"),
+      corners("[1, 2], [31, 2], [30, 9]"), corners("[1, 2], [30, 2], [30, 8]"),
+      corners("[2, 1], [30, 2], [30, 9]"), corners("[30, 2], [1, 2], [30, 9]")};
+  CHECK(keys.size() == 6);
   CHECK(to_json_line(box) == R"({"image_filepath":"a.png","region":[10,-2,300,40]})");
   // What is known of its baseline changes nothing of which line it is.
   const ManifestEntry straightened =
@@ -177,6 +190,76 @@ TEST_CASE("a region is part of what an utterance is", "[manifest]") {
     const ManifestEntry again = parse_manifest(to_json_line(e), "m").entries.front();
     CHECK((again.region == e.region && again.key() == e.key()));
   }
+}
+
+TEST_CASE("values at their limits are taken, those beyond are not", "[manifest]") {
+  const auto parse = [](const std::string& fields) {
+    return parse_manifest("{" + fields + "}", "m").entries.front();
+  };
+  const std::string sound = R"("audio_filepath": "a", )", image = R"("image_filepath": "a", )";
+  const ManifestEntry e =
+      parse(sound + R"("label": 16777215, "labels": [1, 16777215], "frame_labels": [0, 16777215], )"
+                    R"("channel": 0, "offset": 0, "duration": 999999999, "bytes": [0, 1])");
+  CHECK((e.label == 16777215 && e.frame_labels == std::vector<int32_t>{0, 16777215}));
+  CHECK(e.labels == std::vector<int32_t>{1, 16777215});
+  CHECK((e.channel == 0 && e.duration == 999999999 && e.first_byte == 0 && e.byte_count == 1));
+  CHECK(to_json_line(e).find(R"("bytes":[0,1])") != std::string::npos);
+  for (const char* wrong : {R"("label": 16777216)", R"("labels": [1, 16777216])",
+                            R"("labels": [1, 0])", R"("frame_labels": [0, 16777216])"})
+    CHECK(parse(sound + wrong).wrong_targets.size() == 1);
+  for (const char* region : {"[0, 16777215, 1, 1]", "[16777215, 0, 1, 1]", "[-16777216, -9, 1, 1]",
+                             "[[0, 0], [1, 16777216], [-16777216, 2]]"})
+    CHECK_NOTHROW(parse(image + R"("region": )" + region));
+  for (const std::string& wrong :
+       {sound + R"("channel": 16777216)", sound + R"("bytes": [0, 0])", sound + R"("bytes": [0])",
+        sound + R"("bytes": [0, 1, 2])", sound + R"("bytes": [-1, 2])",
+        image + R"("region": [0, 16777216, 1, 1])", image + R"("region": [16777216, 0, 1, 1])",
+        image + R"("region": [-16777217, 0, 1, 1])", image + R"("region": [1, 1, 0, 1])",
+        image + R"("region": [[0, 0], [1, 16777217], [3, 2]])"}) {
+    INFO(wrong);
+    CHECK_THROWS_AS(parse(wrong), InputError);
+  }
+}
+
+TEST_CASE("an utterance is called by its id, or by where it lies", "[manifest]") {
+  const auto name = [](const std::string& fields) {
+    return parse_manifest("{" + fields + "}", "m").entries.front().name();
+  };
+  const std::string sound = R"("audio_filepath": "w/a.wav")";
+  CHECK(name(sound) == "w/a.wav");
+  CHECK(name(sound + R"(, "offset": 0.5)") == "w/a.wav:0.5");
+  CHECK(name(sound + R"(, "bytes": [0, 9])") == "w/a.wav:0");
+  CHECK(name(sound + R"(, "bytes": [4, 9], "offset": 12.25)") == "w/a.wav:4:12.25");
+  CHECK(name(sound + R"(, "offset": 1, "id": "u7")") == "u7");
+  CHECK(name(sound + R"(, "offset": 1, "id": 7)") == "w/a.wav:1");
+  CHECK(name(R"("features_filepath": "f.safetensors", "features_key": "k")") == "f.safetensors:k");
+  CHECK(name(R"("image_filepath": "p.png", "region": [[9, 8], [3, 20], [30, 5]])") == "p.png:3,5");
+}
+
+// Which several threads read, in pieces.
+TEST_CASE("a manifest of megabytes has its lines in their order", "[manifest]") {
+  const std::string filling(1000, 'x');
+  std::string content;
+  constexpr int64_t lines = 5000;
+  for (int64_t n = 1; n <= lines; ++n) {
+    if (n % 7 != 0) content += str(R"({"audio_filepath": ")", n, R"(", "text": ")", filling, "\"}");
+    content += n % 2 == 0 ? "\n" : "\r\n";
+  }
+  const Manifest m = parse_manifest(content, "m.jsonl");
+  REQUIRE(m.entries.size() == lines - lines / 7);
+  bool right = true;
+  int64_t line = 0;
+  for (const ManifestEntry& e : m.entries) {
+    if (++line % 7 == 0) ++line;
+    right = right && e.line == line && e.path_as_written == str(line) && e.text == filling;
+  }
+  CHECK(right);
+  // Of two mistakes the first in the file is named, by its line.
+  const auto broken = [&](int64_t n) { return content.find(str("\"", n, "\"")); };
+  content[broken(4999)] = '!';
+  CHECK_THROWS_WITH(parse_manifest(content, "m.jsonl"), Contains("m.jsonl:4999: is not valid"));
+  content[broken(4013)] = '!';
+  CHECK_THROWS_WITH(parse_manifest(content, "m.jsonl"), Contains("m.jsonl:4013: is not valid"));
 }
 
 TEST_CASE("deeply nested JSON does not exhaust the stack", "[manifest]") {
@@ -248,4 +331,12 @@ TEST_CASE("utterance keys follow what is written, not where it lies", "[manifest
   CHECK(key(a, "/x/m.jsonl") == key(a, "/y/z.jsonl"));
   CHECK(key(a, "m") != key("{\"audio_filepath\": \"b.wav\"}", "m"));
   CHECK(key(a, "m") != key("{\"audio_filepath\": \"a.wav\", \"offset\": 1}", "m"));
+  // Utterances of one file differ by their bytes, or by the names of their features.
+  const auto of = [&](const std::string& more) {
+    return key(R"({"features_filepath": "f", )" + more + "}", "m");
+  };
+  const std::set<uint64_t> keys = {of(R"("bytes": [0, 5])"), of(R"("bytes": [5, 5])"),
+                                   of(R"("bytes": [10, 5])"), of(R"("features_key": "a")"),
+                                   of(R"("features_key": "b")")};
+  CHECK(keys.size() == 5);
 }

@@ -55,6 +55,51 @@ TEST_CASE("an epoch covers each utterance once, within the budget", "[sampler]")
   }
 }
 
+TEST_CASE("a batch may be full to the last frame and utterance", "[sampler]") {
+  using Batches = std::vector<std::vector<int64_t>>;
+  SamplerConfig c;
+  c.order = BatchOrder::shortest_first;
+  c.batch_frames = 10;
+  CHECK(plan_epoch(std::vector<int32_t>{5, 5, 4, 7, 10}, c, 0) == Batches{{2, 0}, {1}, {3}, {4}});
+  CHECK(plan_epoch(std::vector<int32_t>{5, 5, 10, 3, 3, 3}, c, 0) ==
+        Batches{{3, 4, 5}, {0, 1}, {2}});
+  c.max_sequences = 2;
+  CHECK(plan_epoch(std::vector<int32_t>{1, 1, 1, 1, 1}, c, 0) == Batches{{0, 1}, {2, 3}, {4}});
+  c.order = BatchOrder::longest_first;
+  CHECK(plan_epoch(std::vector<int32_t>{1, 3, 2}, c, 0) == Batches{{1, 2}, {0}});
+  // What is not drawn may be of any length; what is drawn twice is there twice.
+  CHECK(plan_epoch(std::vector<int32_t>{1, 11, 2}, std::vector<int64_t>{2, 0, 1}, c, 0) ==
+        Batches{{2, 0}, {0}});
+}
+
+TEST_CASE("the order of batches, and what is in them, are new in each epoch", "[sampler]") {
+  // A batch of each length: nothing but their order can differ.
+  std::vector<int32_t> frames;
+  for (int32_t i = 0; i < 12; ++i) frames.push_back(10 << i);
+  SamplerConfig c;
+  c.batch_frames = 10 << 11;
+  c.max_sequences = 1;
+  std::set<std::vector<std::vector<int64_t>>> plans;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) plans.insert(plan_epoch(frames, c, epoch));
+  CHECK(plans.size() == 20);
+  // One length: batches hold other utterances each time.
+  frames.assign(12, 10);
+  c.batch_frames = 40, c.max_sequences = 0;
+  std::set<std::multiset<std::set<int64_t>>> contents;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    std::multiset<std::set<int64_t>> sets;
+    for (const auto& b : plan_epoch(frames, c, epoch)) sets.insert({b.begin(), b.end()});
+    contents.insert(sets);
+  }
+  CHECK(contents.size() > 10);
+}
+
+TEST_CASE("what a step costs is products forward and backward, and cells of the lattice",
+          "[sampler]") {
+  CHECK(training_cost(10, 0, 100) == 10 * (3 * 100 + 55));
+  CHECK(training_cost(7, 4, 1000) == 7 * (3 * 1000 + 55 * 9));
+}
+
 TEST_CASE("a plan is a pure function of seed and epoch, and differs between them", "[sampler]") {
   const std::vector<int32_t> frames = random_lengths(500, 1);
   SamplerConfig c;
@@ -136,6 +181,19 @@ TEST_CASE("ranks share a batch evenly and completely", "[sampler]") {
     CHECK(seen == std::multiset<int64_t>(batch.begin(), batch.end()));
     if (world <= 8) CHECK(most - least <= 900);
   }
+}
+
+TEST_CASE("the costliest go first, to the rank with the least so far", "[sampler]") {
+  const std::vector<int64_t> cost = {1, 5, 3, 3, 5, 2};
+  const auto of = [&](int rank) {
+    return shard_batch(
+        std::vector<int64_t>{0, 1, 2, 3, 4, 5},
+        [&](int64_t i) { return cost[static_cast<size_t>(i)]; }, rank, 3);
+  };
+  // 5 5 3 | then 3 to the third, 2 to the first, 1 to the second.
+  CHECK(of(0) == std::vector<int64_t>{1, 5});
+  CHECK(of(1) == std::vector<int64_t>{4, 0});
+  CHECK(of(2) == std::vector<int64_t>{2, 3});
 }
 
 TEST_CASE("a sampler resumes anywhere in any epoch", "[sampler]") {
@@ -252,6 +310,17 @@ TEST_CASE("draws are a pure function of seed and epoch; equal weights draw all o
     if (w == 1) CHECK(counts == std::vector<int64_t>(300, 1));
     CHECK(*std::max_element(counts.begin(), counts.end()) <= 2);
   }
+  // Of neighbours in the manifest now one and now another are drawn, both or none of them.
+  Draws half;
+  half.weights.assign(40, 1);
+  half.per_epoch = 20;
+  int both = 0;
+  for (uint64_t epoch = 0; epoch < 400; ++epoch) {
+    const std::vector<int64_t> counts = draw_epoch(half, 40, 5, epoch);
+    both += counts[6] == 1 && counts[7] == 1;
+  }
+  // A fourth, but for each other's place: five standard deviations.
+  CHECK(std::abs(both - 97) <= 44);
   d = {};
   for (int i = 0; i < 300; ++i) d.classes.push_back(i % 3);
   CHECK(draw_epoch(d, 300, 5, 2) == std::vector<int64_t>(300, 1));
