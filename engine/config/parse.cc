@@ -332,7 +332,8 @@ class Loader {
   }
 
   void list_layers(std::vector<LayerConfig> layers, const toml::node& node, const Source& source) {
-    if (listed_in_ == source.name)
+    // Of overrides, which name one key each, the last counts.
+    if (source.is_file && listed_in_ == source.name)
       fail_input(source.at(node),
                  ": layers are listed by [[model.layer]] and by model.vgsl; "
                  "expected one of them");

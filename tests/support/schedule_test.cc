@@ -1,7 +1,10 @@
 #include "engine/config/schedule.h"
 
 #include <cmath>
+#include <string>
+#include <tuple>
 
+#include "engine/config/metric.h"
 #include "tests/support/support.h"
 
 using namespace rondo;
@@ -94,6 +97,65 @@ TEST_CASE("plateau cuts after patience, and only then", "[schedule]") {
   CHECK(s.best == 0.8);
   s = plateau_update(c, s, 0.7);
   CHECK(s.best == 0.7);
+}
+
+TEST_CASE("plateau's cuts count in the warm-up, and gains of what is below zero", "[schedule]") {
+  ScheduleConfig c = config(ScheduleType::plateau, 10);
+  c.plateau_patience = 0;
+  c.plateau_threshold = 0.1;
+  PlateauState s;
+  s.factor = 0.25;
+  CHECK(learning_rate(c, 2.0, 5, 0, s) == Approx(0.25));
+  CHECK(learning_rate(c, 2.0, 10, 0, s) == Approx(0.5));
+  CHECK(learning_rate(config(ScheduleType::constant, 10), 2.0, 5, 0, s) == Approx(1.0));
+  s = plateau_update(c, {}, -10.0);
+  s = plateau_update(c, s, -10.9);  // not by a tenth of 10
+  CHECK(s.factor == 0.5);
+  CHECK(s.best == -10);
+  s = plateau_update(c, s, -11.1);
+  CHECK(s.factor == 0.5);
+  CHECK(s.best == -11.1);
+  // Of three without progress each cuts; with patience for one, each second does.
+  for (int i = 0; i < 3; ++i) s = plateau_update(c, s, -11.1);
+  CHECK(s.factor == 0.0625);
+  c.plateau_patience = 1;
+  for (const double factor : {0.0625, 0.03125, 0.03125, 0.015625}) {
+    s = plateau_update(c, s, 5.0);
+    CHECK(s.factor == factor);
+  }
+}
+
+TEST_CASE("metrics by name, by task, and as people write them", "[metric]") {
+  for (const auto& [metric, name, title, text] :
+       {std::tuple(Metric::cer, "cer", "CER", "CER 3.21%"),
+        std::tuple(Metric::wer, "wer", "WER", "WER 3.21%"),
+        std::tuple(Metric::error, "error", "error", "error 3.21%"),
+        std::tuple(Metric::loss, "loss", "loss", "loss 0.03214")}) {
+    CHECK(std::string(name_of(metric)) == name);
+    CHECK(metric_named(name) == metric);
+    CHECK(title_of(metric) == title);
+    CHECK(metric_text(metric, 0.032141) == text);
+  }
+  CHECK(std::string(name_of(Metric::automatic)) == "auto");
+  CHECK_FALSE(metric_named("auto").has_value());
+  CHECK(usual_metric(Task::ctc) == Metric::wer);
+  CHECK(usual_metric(Task::classify) == Metric::error);
+  CHECK(usual_metric(Task::regress) == Metric::loss);
+  Config c;
+  for (const Task task : {Task::ctc, Task::classify, Task::regress}) {
+    for (const Metric metric : {Metric::automatic, Metric::loss, Metric::cer, Metric::wer}) {
+      c.task = task, c.training.metric = metric;
+      const bool of_texts = metric == Metric::cer || metric == Metric::wer;
+      if (task == Task::ctc || !of_texts) {
+        CHECK_NOTHROW(require_metric(c));
+        continue;
+      }
+      const std::string error = rondo::test::input_error([&] { require_metric(c); });
+      CHECK_THAT(error, Catch::Contains(str("metric is \"", name_of(metric), "\"")));
+      CHECK_THAT(error, Catch::Contains(task == Task::classify ? "\"classify\" writes none"
+                                                               : "\"regress\" writes none"));
+    }
+  }
 }
 
 TEST_CASE("plateau follows the loss while the metric stands at its worst, or where it was",

@@ -103,6 +103,18 @@ TEST_CASE("VGSL: activations, strides, dilations, names, and layers behind the f
         std::vector<LayerConfig>{dropout.set("rate", 0.25)});
 }
 
+TEST_CASE("VGSL: rows that fill no stride are one more, those that fill no window are none",
+          "[config]") {
+  // 10 rows are 4 by strides of 3, and 11 rows 5 by windows of 2.
+  CHECK(layers_of("[1,10,0,1 Cl3,3,4,3,1 Mp4,2 Lfx7]").size() == 3);
+  CHECK_THAT(error_of("[1,10,0,1 Cl3,3,4,3,1 Mp5,2 Lfx7]"), Catch::Contains("at most the 4 rows"));
+  CHECK(layers_of("[1,11,0,1 Mp2,2 Mp5,1 Lfx7]").size() == 3);
+  CHECK_THAT(error_of("[1,11,0,1 Mp2,2 Mp6,1 Lfx7]"), Catch::Contains("at most the 5 rows"));
+  // The greatest numbers that options take.
+  CHECK(layers_of("[1,1,0,1 Cl1024,1024,65536,64,64,1024,1024]").size() == 1);
+  CHECK_THAT(error_of("[1,1,0,1 Cl1,1,1,65,1]"), Catch::Contains("stride in height, from 1 to 64"));
+}
+
 TEST_CASE("VGSL: group normalisation, of the channels that are there", "[config]") {
   LayerConfig norm("group_norm");
   const auto groups = [&](int n) { return norm.set("groups", n); };
