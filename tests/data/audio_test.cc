@@ -425,6 +425,11 @@ TEST_CASE("how far up a recording reaches, and what it was made from", "[audio]"
   CHECK(reaches(3750, 44100) == Approx(3750).margin(360));
   CHECK(bandwidth_of(std::vector<float>(8000, 0.0f), 8000) == 0);
   CHECK(bandwidth_of({}, 8000) == 0);
+  // Announced to be long, so that few of its windows are looked at, and cut off early.
+  Bandwidth early(1 << 20);
+  const std::vector<float> beginning = tone(3000, 8000, 600);
+  early.add(beginning.data(), beginning.size());
+  CHECK(early.hertz(8000) == Approx(3000).margin(130));
   CHECK(true_rate(16000, 3900) == 8000);
   CHECK(true_rate(44100, 7900) == 16000);
   CHECK(true_rate(22050, 5400) == 11025);

@@ -9,8 +9,12 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <utility>
+#include <vector>
 
+#include "engine/data/image/decoders.h"
 #include "engine/data/image/image_region.h"
+#include "engine/data/image/ink_levels.h"
 #include "engine/data/image/line_features.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
@@ -130,8 +134,51 @@ TEST_CASE("netpbm's six kinds are read", "[image]") {
   CHECK(pixels("P3\n2 1\n255\n255 0 0  0 255 0\n") == Pixels{76, 150});
   CHECK(pixels(std::string("P4\n10 1\n\x80\x40", 10)) ==
         Pixels{0, 255, 255, 255, 255, 255, 255, 255, 255, 0});
+  // Rows begin with a byte of their own; what fills up the last one is nothing.
+  Pixels rows(20, 255);
+  rows[0] = rows[9] = rows[11] = rows[18] = 0;
+  CHECK(pixels(std::string("P4\n10 2\n\x80\x7f\x40\x80", 12)) == rows);
+  CHECK(pixels(std::string("P5 3 2 15\n\x00\x0f\x07\x0e\x01\x08", 16)) ==
+        Pixels{0, 255, 119, 238, 17, 136});
+  CHECK(pixels(std::string("P6 2 1 1023\n\x03\xff\x03\xff\x03\xff\x00\x00\x02\x00\x00\x00", 24)) ==
+        Pixels{255, 75});
+  CHECK(pixels("P2\n# one\n2 # two\n2\n# three\n3 0 1\n# four\n2 3") == Pixels{0, 85, 170, 255});
   CHECK(pixels(std::string("P5 2 1 65535\n\x80\x00\xff\xff", 17)) == Pixels{128, 255});
   CHECK(pixels(std::string("P6 1 1 255\n\x00\x00\xff", 14)) == Pixels{29});
+}
+
+TEST_CASE("numbers of 16 bits are as white as the most that so many bits hold", "[image]") {
+  using image::white_of_16_bits;
+  for (const auto& [largest, white] : std::vector<std::pair<uint32_t, uint32_t>>{{0, 255},
+                                                                                 {255, 255},
+                                                                                 {256, 1023},
+                                                                                 {1023, 1023},
+                                                                                 {1024, 4095},
+                                                                                 {4095, 4095},
+                                                                                 {4096, 16383},
+                                                                                 {16383, 16383},
+                                                                                 {16384, 65535},
+                                                                                 {65535, 65535}})
+    CHECK(white_of_16_bits(largest) == white);
+  CHECK(image::grey_of(1, 510) == 1);  // a half is rounded up
+  CHECK(image::grey_of(600, 510) == 255);
+  CHECK(image::multiplied(255, 128) == 128);
+  CHECK(image::on_paper(0, 255) == 0);
+  CHECK(image::on_paper(0, 0) == 255);
+}
+
+TEST_CASE("of so many greys the share is counted from the darkest", "[image]") {
+  const auto at = [](std::vector<int> pixels, double share) {
+    image::Greys greys{};
+    for (const int v : pixels) ++greys[static_cast<size_t>(v)];
+    return image::level(greys, share);
+  };
+  for (const auto& [share, grey] : std::vector<std::pair<double, float>>{
+           {0, 10}, {0.24, 10}, {0.25, 20}, {0.5, 30}, {0.74, 30}, {0.75, 40}, {1, 255}})
+    CHECK(at({10, 20, 30, 40, 255}, share) == grey);
+  CHECK(at({7, 7, 7, 90}, 0.5) == 7);
+  CHECK(at({7, 90, 90, 90}, 0.5) == 90);
+  CHECK(at({7}, 0.99) == 7);
 }
 
 TEST_CASE("what is no whole image is named in one sentence", "[image]") {
@@ -192,6 +239,15 @@ TEST_CASE("a file is what it holds, and its header is enough for its size", "[im
   std::ofstream(path, std::ios::binary | std::ios::app) << std::string(100, 'x');
   CHECK(reader.info({path, 0, 60}).width == 100);
   CHECK_THROWS_AS(reader.read({path, 0, 60}), InputError);
+  // A TIFF has its header at the end, which may be far.
+  const std::string far = folder.path("far.tif");
+  const std::string tiff = tiff_of(bar(400, 300, 1, 2), far, COMPRESSION_NONE);
+  REQUIRE(tiff.size() > 100'000);
+  CHECK(reader.info(far).width == 400);
+  CHECK(reader.info(far).height == 300);
+  CHECK(reader.pages(far) == 1);
+  std::ofstream(far, std::ios::binary) << tiff.substr(0, 70'000);
+  CHECK_THROWS_WITH(reader.info(far), Contains("far.tif: "));
   CHECK_THROWS_AS(reader.read(folder.path("none.png")), InputError);
   CHECK_THROWS_AS(reader.read(folder.path("")), InputError);
   CHECK(is_image_name("a/b.PNG"));
@@ -385,5 +441,8 @@ TEST_CASE("a line is not taken for a page", "[image]") {
 TEST_CASE("what is too wide for a line is refused before memory is taken", "[image]") {
   const LineConfig c;
   CHECK_NOTHROW(c.require_line({3000, 60}, "x"));
+  // 65,536 columns at a height of 48 are allowed, one more is not.
+  CHECK_NOTHROW(c.require_line({65536, 48}, "x"));
+  CHECK_THROWS_WITH(c.require_line({65537, 48}, "x"), Contains("65537 columns at a height of 48"));
   CHECK_THROWS_AS(c.require_line({1 << 20, 10}, "x"), InputError);
 }

@@ -157,6 +157,123 @@ TEST_CASE("lines move up and down as a whole by at most their pixels", "[distort
   CHECK(lowest > usual + 2.8);
 }
 
+// A stroke of four rows in the middle, from end to end.
+Matrix level_stroke() {
+  Matrix m(101, 40);
+  for (int64_t x = 0; x < 101; ++x)
+    for (int32_t y = 18; y < 22; ++y) m.row(x)[y] = 1;
+  return m;
+}
+
+double middle_of_column(const Matrix& m, int64_t x) {
+  double ink = 0, weighted = 0;
+  for (int32_t y = 0; y < m.dim; ++y) ink += m.row(x)[y], weighted += y * m.row(x)[y];
+  return weighted / ink;
+}
+
+TEST_CASE("a rotation turns a line about its middle by at most its degrees, both ways",
+          "[distort]") {
+  DistortConfig c = always();
+  c.rotation = 8;
+  double least = 1e9, greatest = -1e9;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    const Matrix m = distorted(c, epoch, level_stroke());
+    CHECK(std::abs(middle_of_column(m, 50) - 19.5) < 0.01);
+    const double rise = (middle_of_column(m, 80) - middle_of_column(m, 20)) / 60;
+    least = std::min(least, rise), greatest = std::max(greatest, rise);
+  }
+  const double most = std::tan(8 * 3.14159265 / 180);
+  CHECK((greatest <= most + 0.01 && greatest > 0.95 * most));
+  CHECK((least >= -most - 0.01 && least < -0.95 * most));
+}
+
+TEST_CASE("a line bends by at most its pixels, along it and across it", "[distort]") {
+  DistortConfig c = always();
+  c.elastic = 3;
+  double across = 0, along = 0;
+  for (uint64_t epoch = 0; epoch < 300; ++epoch) {
+    for (const int32_t y : {15, 20, 25}) {
+      const double shift = middle_of_row(distorted(c, epoch), y) - 49.5;
+      CHECK(std::abs(shift) <= 3.1);
+      along = std::max(along, std::abs(shift));
+    }
+    for (const int64_t x : {20, 50, 80}) {
+      const double shift = middle_of_column(distorted(c, epoch, level_stroke()), x) - 19.5;
+      CHECK(std::abs(shift) <= 3.1);
+      across = std::max(across, std::abs(shift));
+    }
+  }
+  CHECK(along > 1.5);
+  CHECK(across > 1.5);
+}
+
+TEST_CASE("cutouts are of any size up to theirs, anywhere, a fourth of them ink", "[distort]") {
+  DistortConfig c = always();
+  c.cutouts = 1;
+  c.cutout_size = 6;
+  std::vector<int> widths(8), heights(8);
+  int64_t left = 99, right = 0, top = 99, bottom = 0;
+  int ink = 0;
+  constexpr int epochs = 1000;
+  for (uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    Matrix grey(30, 20);
+    std::fill(grey.data.begin(), grey.data.end(), 0.5f);
+    const Matrix m = distorted(c, epoch, grey);
+    int64_t x0 = 99, x1 = 0, y0 = 99, y1 = 0, n = 0;
+    for (int64_t x = 0; x < 30; ++x) {
+      for (int64_t y = 0; y < 20; ++y) {
+        const float v = m.row(x)[y];
+        if (v == 0.5f) continue;
+        REQUIRE((v == 0 || v == 1));
+        x0 = std::min(x0, x), x1 = std::max(x1, x + 1);
+        y0 = std::min(y0, y), y1 = std::max(y1, y + 1);
+        ++n;
+      }
+    }
+    REQUIRE(n == (x1 - x0) * (y1 - y0));
+    ++widths.at(static_cast<size_t>(x1 - x0)), ++heights.at(static_cast<size_t>(y1 - y0));
+    ink += m.row(x0)[y0] == 1;
+    left = std::min(left, x0), right = std::max(right, x1);
+    top = std::min(top, y0), bottom = std::max(bottom, y1);
+  }
+  for (size_t side = 1; side <= 6; ++side) CHECK((widths[side] > 90 && heights[side] > 90));
+  CHECK(widths[7] + heights[7] == 0);
+  CHECK((left == 0 && right == 30 && top == 0 && bottom == 20));
+  CHECK(std::abs(ink - epochs / 4) <= 70);  // five standard deviations
+}
+
+TEST_CASE("noise, blur and fading reach what they may, and no more", "[distort]") {
+  Matrix grey(100, 40);
+  std::fill(grey.data.begin(), grey.data.end(), 0.5f);
+  DistortConfig noisy = always(), blurred = always(), faded = always();
+  noisy.noise = 0.1f;
+  blurred.blur = 2;
+  faded.fade = 0.5f;
+  // The variance of a stroke's columns grows by that of the blur.
+  const auto variance = [](const Matrix& m) {
+    double ink = 0, sum = 0;
+    for (int64_t x = 0; x < m.frames; ++x)
+      ink += m.row(x)[20],
+          sum += (static_cast<double>(x) - 49.5) * (static_cast<double>(x) - 49.5) * m.row(x)[20];
+    return sum / ink;
+  };
+  double noise = 0, blur = 0, least_ink = 1, most_paper = 0;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    double squares = 0;
+    for (const float v : distorted(noisy, epoch, grey).data) squares += (v - 0.5) * (v - 0.5);
+    noise = std::max(noise, std::sqrt(squares / 4000));
+    blur =
+        std::max(blur, std::sqrt(variance(distorted(blurred, epoch)) - variance(stroke()) + 1e-6));
+    const Matrix m = distorted(faded, epoch);
+    least_ink = std::min<double>(least_ink, m.row(50)[20]);
+    most_paper = std::max<double>(most_paper, m.row(0)[0]);
+  }
+  CHECK((noise > 0.094 && noise < 0.106));
+  CHECK((blur > 1.85 && blur < 2.05));
+  CHECK((least_ink >= 0.5 && least_ink < 0.52));
+  CHECK((most_paper <= 0.5 && most_paper > 0.48));
+}
+
 TEST_CASE("strokes become wider and narrower by their share", "[distort]") {
   DistortConfig c = always();
   c.thickness = 1;
@@ -291,4 +408,24 @@ TEST_CASE("settings out of range are named", "[distort]") {
   c = {};
   c.noise = std::nanf("");
   CHECK_THROWS_AS(c.validate(), InputError);
+  // Each up to its limit.
+  const std::vector<std::pair<float DistortConfig::*, float>> limits = {
+      {&DistortConfig::probability, 1}, {&DistortConfig::stretch, 0.5f},
+      {&DistortConfig::slant, 60},      {&DistortConfig::rotation, 30},
+      {&DistortConfig::size, 0.5f},     {&DistortConfig::offset, 100},
+      {&DistortConfig::elastic, 100},   {&DistortConfig::thickness, 10},
+      {&DistortConfig::blur, 20},       {&DistortConfig::fade, 1},
+      {&DistortConfig::background, 1},  {&DistortConfig::show_through, 1},
+      {&DistortConfig::noise, 1}};
+  for (const auto& [member, most] : limits) {
+    c = {};
+    for (const float good : {0.0f, most}) {
+      c.*member = good;
+      CHECK_NOTHROW(c.validate());
+    }
+    for (const float bad : {-0.01f, most * 1.01f}) {
+      c.*member = bad;
+      CHECK_THROWS_AS(c.validate(), InputError);
+    }
+  }
 }

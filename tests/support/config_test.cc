@@ -345,6 +345,13 @@ TEST_CASE("differences name key, old and new value", "[config]") {
   CHECK(config_differences(a, a).empty());
   CHECK(config_differences(a, b) ==
         Strings{"task: \"ctc\" -> \"regress\"", "training.epochs: 50 -> 60"});
+  // Of layers too, and of one option in one of them.
+  const Config listed = with({"model.layer=[{type=\"stack\"},{type=\"lstm\",hidden=8}]"}),
+               other = with({"model.layer=[{type=\"stack\"},{type=\"lstm\",hidden=9}]"});
+  const Strings layers_differ = {"model.layer: the layers differ"};
+  CHECK(config_differences(a, listed) == layers_differ);
+  CHECK(config_differences(listed, other) == layers_differ);
+  CHECK(config_differences(other, other).empty());
 }
 
 TEST_CASE("the reference is a config of defaults, and stands in the documentation", "[config]") {
