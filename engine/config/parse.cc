@@ -43,6 +43,7 @@ struct TomlAssertion {};
 #include "engine/config/vgsl.h"
 #include "engine/io/file.h"
 #include "engine/io/json.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"
 
@@ -81,9 +82,7 @@ std::string value_text(const toml::node& node) {
 
 std::string node_text(const toml::node& node) {
   if (node.is_table()) return "a table";
-  std::string text = value_text(node);
-  if (text.size() > 80) text = text.substr(0, 77) + "...";
-  return text;
+  return printable_start(value_text(node), 80);
 }
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
@@ -110,8 +109,7 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
                                const std::vector<std::string>& known) {
   const std::string near = nearest_key(key, known);
   constexpr size_t most = 100;
-  fail_input(source.at(node), ": unknown key '",
-             key.size() > most ? key.substr(0, most) + "..." : key, "'",
+  fail_input(source.at(node), ": unknown key '", printable_start(key, most), "'",
              near.empty() ? "; --help-config lists all keys" : "; did you mean '" + near + "'?");
 }
 
@@ -435,7 +433,7 @@ void require_utf8(const std::string& text, const std::string& shown) {
 
 void load_override(Loader& loader, const std::string& text) {
   const size_t equals = text.find('=');
-  const std::string shown = text.size() > 120 ? text.substr(0, 117) + "..." : text;
+  const std::string shown = printable_start(text, 120);
   require_utf8(text, shown);
   if (equals == std::string::npos || !is_key(std::string_view(text).substr(0, equals))) {
     fail_input("override '", shown, "' is not of the form key=value");

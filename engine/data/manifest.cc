@@ -17,6 +17,7 @@
 #include "engine/io/json.h"
 #include "kernels/base/cpu.h"
 #include "kernels/base/cpu/parallel.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo {
@@ -42,8 +43,7 @@ class Line {
   }
 
   [[noreturn]] void wrong(const char* field, const Json& value, const char* expected) const {
-    std::string shown = value.dump_replacing();
-    if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
+    const std::string shown = printable_start(value.dump_replacing(), 60);
     throw WrongValue{str("\"", field, "\" is ", shown, ", expected ", expected)};
   }
 

@@ -142,6 +142,19 @@ TEST_CASE("a target that is none is kept for who wants it", "[manifest]") {
   }
 }
 
+TEST_CASE("a long value that is wrong is cut short between characters", "[manifest]") {
+  for (const char* const before : {"", "x"}) {
+    std::string value = before;
+    for (int i = 0; i < 40; ++i) value += "\xc3\xa4";
+    const auto e = parse_manifest(R"({"features_filepath": "a", "label": [")" + value + "\"]}", "m")
+                       .entries.front();
+    REQUIRE(e.wrong_targets.size() == 1);
+    const std::string& what = e.wrong_targets.front().second;
+    CHECK_THAT(what, Contains("\xc3\xa4..., expected a class"));
+    CHECK(what.size() < 140);
+  }
+}
+
 TEST_CASE("a channel is part of what an utterance is", "[manifest]") {
   const auto parse = [](const std::string& more) {
     return parse_manifest("{\"audio_filepath\": \"a.wav\"" + more + "}", "m").entries.front();

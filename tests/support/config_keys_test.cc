@@ -265,6 +265,22 @@ TEST_CASE("values at their limits are taken, those beyond are not", "[config]") 
   CHECK_THAT(error("augment.speed=[1, 0.2, 1]"), Contains("each from 0.25 to 4"));
 }
 
+TEST_CASE("what is too long for a message is cut short between characters", "[config]") {
+  for (const std::string before : {"", "x"}) {
+    std::string text = before;
+    for (int i = 0; i < 100; ++i) text += "\xc3\xa4";
+    const auto error = [](const std::string& override) {
+      return error_of([&] { load_config("", Strings{override}); });
+    };
+    CHECK_THAT(error("training.epochs=\"" + text + "\""),
+               Contains("\xc3\xa4..., expected an integer"));
+    CHECK_THAT(error("training.epochs=" + text), Contains("\xc3\xa4...': training.epochs is"));
+    CHECK_THAT(error_of([&] { parse_config("\"" + text + "\" = 1", "c"); }),
+               Contains("unknown key '" + text.substr(0, 100 - before.size())) &&
+                   Contains("\xc3\xa4...'"));
+  }
+}
+
 TEST_CASE("what nests as deep as allowed is not too deep", "[config]") {
   const auto error = [](const std::string& toml) {
     return error_of([&] { parse_config(toml, "conf.toml"); });
