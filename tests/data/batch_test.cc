@@ -10,6 +10,8 @@
 #include <condition_variable>
 #include <stdexcept>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "engine/data/features/random.h"
 #include "kernels/base/error.h"
@@ -245,6 +247,29 @@ TEST_CASE("a failure arrives in its batch, naming the utterance", "[prefetch]") 
     }
     CHECK_FALSE(p.next(b));
     CHECK_FALSE(p.next(b));
+  }
+}
+
+TEST_CASE("of several failures in a batch the first of its request is told", "[prefetch]") {
+  FakeDataset d;
+  d.slow = true;
+  d.bad_input = 17;
+  d.bad_program = 44;
+  for (const auto& [utterances, what] :
+       {std::pair(std::vector<int64_t>{9, 44, 17}, "fake:44: out of luck"),
+        std::pair(std::vector<int64_t>{17, 8, 44}, "fake:17: the file is broken")}) {
+    for (int threads : {0, 3}) {
+      bool given = false;
+      Prefetcher p(d,
+                   [&, list = utterances]() -> std::optional<BatchRequest> {
+                     if (std::exchange(given, true)) return std::nullopt;
+                     return BatchRequest{0, 0, list};
+                   },
+                   {threads, 2});
+      HostBatch b;
+      CHECK_THROWS_WITH(p.next(b), Contains(what));
+      CHECK_FALSE(p.next(b));
+    }
   }
 }
 

@@ -398,6 +398,29 @@ TEST_CASE("ready features come with every kind of target", "[dataset]") {
   refuses(R"({"features_filepath": "a.npy", "text": "x"})", TargetKind::sequence, "no alphabet");
 }
 
+TEST_CASE("all agree with the first that can be used", "[dataset]") {
+  Corpus c;
+  c.features("wide.npy", 2, 4);
+  c.features("a.npy", 5, 3);
+  const std::string files[] = {"gone", "a", "wide", "a"};
+  std::string lines;
+  for (size_t i = 0; i < 4; ++i)
+    lines += str(R"({"features_filepath": ")", files[i], R"(.npy", "target": [)",
+                 i == 0   ? "1"
+                 : i == 3 ? "1, 2, 3"
+                          : "1, 2",
+                 "]}\n");
+  DatasetOptions o;
+  o.target = TargetKind::regression;
+  o.bad = BadUtterances::skip;
+  const ManifestDataset d(c.manifest(lines), o, nullptr, nullptr);
+  CHECK((d.size() == 1 && d.feature_dim() == 3 && d.target_dim() == 2));
+  REQUIRE(d.problems().size() == 3);
+  CHECK_THAT(d.problems()[0].what, Contains("gone.npy: cannot be opened"));
+  CHECK_THAT(d.problems()[1].what, Contains("has 4 features per frame, the others have 3"));
+  CHECK_THAT(d.problems()[2].what, Contains("has 3 target numbers, the others have 2"));
+}
+
 TEST_CASE("ready features that change or are not finite stop the batch, by name", "[dataset]") {
   Corpus c;
   c.features("a.npy", 5, 3);
