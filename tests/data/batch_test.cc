@@ -182,6 +182,13 @@ TEST_CASE("a batch that is filled anew keeps nothing, and equal lengths their or
   CHECK(b.labels == std::vector<int32_t>{9, 7, 5, 3});
   CHECK(b.label_offsets == std::vector<int32_t>{0, 1, 2, 3, 4});
   CHECK((b.classes.empty() && b.targets.empty() && b.frame_classes.empty()));
+  // Nothing at all, after a batch with everything.
+  b = load_batch(d, {1, 9, {4, 1}});
+  pack_batch({4, 3, {}}, {}, {}, 2, b);
+  CHECK((b.epoch == 4 && b.step == 3 && b.rows() == 0 && b.sequences() == 0));
+  CHECK((b.features.empty() && b.labels.empty() && b.classes.empty() && b.targets.empty()));
+  CHECK((b.target_dim == 0 && b.frame_classes.empty()));
+  CHECK(b.label_offsets == std::vector<int32_t>{0});
 }
 
 TEST_CASE("an empty share of a batch is a batch without rows", "[batch]") {

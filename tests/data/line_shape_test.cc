@@ -70,6 +70,10 @@ TEST_CASE("the slope of a line is told by its ink", "[shape]") {
   }
   // What is short, or blank, has none.
   CHECK(slope_of(line_on(250, 110, [](double x) { return 40 + 0.1 * x; }), Ink::dark) == 0);
+  for (const int32_t width : {329, 330}) {
+    const GreyImage line = line_on(width, 110, [](double x) { return 50 + 0.05 * x; });
+    CHECK((std::abs(slope_of(line, Ink::dark) - 0.05) < 0.005) == (width == 330));
+  }
   CHECK(slope_of(GreyImage(700, 110), Ink::dark) == 0);
 }
 

@@ -181,6 +181,9 @@ TEST_CASE("what is nearly as high as it is wide is left as it is", "[borders]") 
     CHECK(part.row(30)[0] == page.row(30)[10]);
     CHECK(part.row(fall + 30)[right - 11] == page.row(fall + 30)[right - 1]);
   }
+  // Exactly three times as wide as high is wide enough; a column less is not.
+  CHECK(cut_out(page, {{{0, 0}, {192, 48}, {192, 112}, {0, 64}}}, "p").height <= 66);
+  CHECK(cut_out(page, {{{0, 0}, {188, 47}, {188, 111}, {0, 64}}}, "p").height == 111);
 }
 
 TEST_CASE("a polygon has an area, or no line", "[borders]") {
@@ -249,6 +252,16 @@ TEST_CASE("the paper of a line is the median of what is near", "[borders]") {
     CHECK(line.row(25)[189 - 189 % 20] == 210);
     CHECK(line.row(25)[220] == 150);
   }
+}
+
+TEST_CASE("of as many light pixels as dark ones the paper is the darker", "[borders]") {
+  GreyImage page(20, 4);
+  for (int32_t y = 0; y < 4; ++y) fill(page, {0, y, 20, 1}, y % 2 == 0 ? 100 : 200);
+  const GreyImage part =
+      cut_out(page, {{{0, 0}, {20, 0}, {20, 4}, {12, 4}, {12, 2}, {10, 2}, {10, 4}, {0, 4}}}, "p");
+  REQUIRE((part.width == 20 && part.height == 4));
+  for (const int32_t x : {10, 11}) CHECK((part.row(2)[x] == 100 && part.row(3)[x] == 100));
+  CHECK((part.row(3)[9] == 200 && part.row(3)[12] == 200));
 }
 
 TEST_CASE("near are as many columns to either side as the line has rows", "[borders]") {
