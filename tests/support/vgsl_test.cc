@@ -126,6 +126,9 @@ TEST_CASE("VGSL: group normalisation, of the channels that are there", "[config]
   // Of the features as they come, a row of pixels is a channel behind the fold.
   CHECK(layers_of("[1,8,0,1 S1(1x0)1,3 Gn4 Lfx2]") ==
         std::vector<LayerConfig>{groups(4), lstm(2, false)});
+  // Of an image one row high the channels stay what they were.
+  CHECK(layers_of("[1,1,0,1 Cl1,3,8 S1(1x0)1,3 Gn4 Lfx2]") ==
+        std::vector<LayerConfig>{conv2d(1, 3, 8), groups(4), lstm(2, false)});
   CHECK(parse_vgsl("[1,8,0,1 Cl3,3,32 Gn32 S1(1x0)1,3 Lfx2]", "x").names[1] == "Gn_1");
 }
 
