@@ -1,0 +1,105 @@
+// Data sets of the images of lines: what they become, and what is found before training.
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "engine/data/dataset.h"
+#include "engine/data/features/files.h"
+#include "engine/data/image/image.h"
+#include "engine/text/alphabet.h"
+#include "kernels/base/error.h"
+#include "tests/catch.h"
+#include "tests/data/temporary_folder.h"
+
+using namespace rondo;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Lines {
+  // Upright strokes on paper.
+  void image(const std::string& name, int32_t width, int32_t height) const {
+    GreyImage g(width, height);
+    for (int32_t y = 0; y < height; ++y)
+      for (int32_t x = 0; x < width; ++x)
+        g.row(y)[x] = x % 10 < 3 && y > height / 4 && y < height * 3 / 4 ? 0 : 255;
+    data::write_whole_file(folder.path(name), make_png(g));
+  }
+  ManifestDataset open(const std::string& lines) const {
+    return ManifestDataset(read_manifest(folder.write("m.jsonl", lines)), options,
+                           {nullptr, &images}, &alphabet);
+  }
+
+  TemporaryFolder folder;
+  ImageFileReader images;
+  Alphabet alphabet{{"a", "b"}};
+  DatasetOptions options;
+};
+
+}  // namespace
+
+TEST_CASE("lines become as many frames as their images are wide, in every epoch", "[dataset]") {
+  Lines l;
+  l.image("a.png", 200, 40);
+  l.image("page.png", 300, 100);
+  l.options.line.height = 20;
+  l.options.line.padding = 3;
+  l.options.distort.probability = 1;
+  l.options.distort.stretch = 0.2f;
+  const std::string whole = R"({"image_filepath": "a.png", "text": "ab"})";
+  const std::string part =
+      R"({"image_filepath": "page.png", "text": "b", "region": [250, 10, 90, 40]})";
+  const ManifestDataset d = l.open(whole + "\n" + part + "\n");
+  REQUIRE(d.size() == 2);
+  CHECK(d.feature_dim() == 20);
+  CHECK(d.raw_features(0).frames == 100 + 6);
+  CHECK(d.raw_features(1).frames == 25 + 6);  // 50 x 40 pixels of it are on the page
+  CHECK((d.seconds(0) == 0 && d.rates().empty()));
+  std::set<int32_t> frames;
+  for (uint64_t epoch = 0; epoch < 200; ++epoch) {
+    frames.insert(d.frames(0, epoch));
+    if (epoch < 5) {
+      for (const int64_t i : {0, 1}) {
+        const Example e = d.load(i, epoch);
+        CHECK(e.features.frames == d.frames(i, epoch));
+        CHECK(e.features == d.distorted_line(i, epoch));
+      }
+    }
+  }
+  CHECK(*frames.begin() >= 80 + 6);
+  CHECK(*frames.begin() <= 82 + 6);
+  CHECK(*frames.rbegin() <= 120 + 6);
+  CHECK(*frames.rbegin() >= 118 + 6);
+  // The widest must be allowed, and the narrowest hold the text.
+  l.options.max_frames = 126;
+  CHECK(l.open(whole).size() == 1);
+  l.options.max_frames = 125;
+  CHECK_THROWS_WITH(l.open(whole), Contains("a.png: has 126 frames, at most 125 are allowed"));
+  l.options.max_frames = 0;
+  l.options.output_frames = [](int64_t n) { return n == 86 ? 1 : 100; };
+  CHECK_THROWS_WITH(l.open(whole), Contains("its labels need 2 frames of the network's output, "
+                                            "the image gives 1"));
+}
+
+TEST_CASE("a line's image that is gone, changed or no line is told by name", "[dataset]") {
+  Lines l;
+  l.image("a.png", 200, 40);
+  l.image("wide.png", 60000, 20);
+  l.options.bad = BadUtterances::skip;
+  const auto line = [](const std::string& name) {
+    return R"({"image_filepath": ")" + name + R"(", "text": "a"})" + "\n";
+  };
+  const ManifestDataset d = l.open(line("gone.png") + line("wide.png") + line("a.png"));
+  REQUIRE((d.size() == 1 && d.problems().size() == 2));
+  CHECK_THAT(d.problems()[0].what, Contains("gone.png: cannot be opened"));
+  CHECK_THAT(d.problems()[1].what, Contains("wide.png: is 60000 x 20 pixels"));
+  CHECK(d.name(0).ends_with("m.jsonl:3"));
+  const uint64_t before = d.content_hash(0);
+  l.image("a.png", 200, 41);
+  CHECK_THROWS_WITH(d.load(0, 0), Contains("m.jsonl:3: ") && Contains("a.png: has changed") &&
+                                      Contains("now 200 x 41 pixels"));
+  CHECK(l.open(line("gone.png") + line("wide.png") + line("a.png")).content_hash(0) != before);
+  CHECK_THROWS_WITH(
+      ManifestDataset(read_manifest(l.folder.path("m.jsonl")), l.options, nullptr, &l.alphabet),
+      Contains("this program cannot read images"));
+}
