@@ -4,6 +4,7 @@
 
 #include "engine/data/features/files.h"
 #include "engine/data/length_cache.h"
+#include "engine/io/crc32c.h"
 #include "kernels/base/error.h"
 #include "tests/catch.h"
 #include "tests/data/temporary_folder.h"
@@ -115,5 +116,13 @@ TEST_CASE("a damaged file of lengths counts as empty", "[lengths]") {
   }
   CHECK(with(whole.substr(0, whole.size() - 7)) == 20);
   CHECK(with(whole + "x") == 20);
+  // Another number of records than there are, with the checksum that belongs to it.
+  for (const char count : {'\x13', '\x15'}) {
+    std::string wrong = whole.substr(0, whole.size() - 4);
+    wrong[16] = count;
+    const uint32_t checksum = crc32c(wrong);
+    wrong.append(reinterpret_cast<const char*>(&checksum), sizeof checksum);
+    CHECK(with(wrong) == 20);
+  }
   CHECK(with("") == 20);
 }
