@@ -140,7 +140,9 @@ void add_list_options(Command& command, ListOptions* o) {
   command.add_flag("--overwrite", p.overwrite,
                    "replace manifests that were edited, and keep those as .bak");
   command.add_option("--seed", p.seed, "of what is drawn for --dev and --test").show_default();
-  command.add_option("--threads", p.threads, "that open recordings; 0: one per CPU")
+  command
+      .add_option("--threads", p.threads,
+                  "that open recordings; 0: one per CPU, eight where headers are read")
       .range(0, 4096)
       .type_name("INT");
 }

@@ -248,4 +248,47 @@ def test_one_bad_entry_ends_no_import():
             says=["left out, lines that cannot be understood: 1 of 4", "all.json:4: is not valid JSON", "4 utterances found, 3 used"])
 
 
+def peak_memory(*words):
+    """kB that a command had at most, as far as it can be seen from outside; it has to end well."""
+    process, peak = start(*words, stdout=subprocess.DEVNULL), 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError):
+            status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            peak = max([peak, *map(int, re.findall(r"VmHWM:\s+(\d+) kB", status))])
+        time.sleep(0.005)
+    check(process.returncode == 0, words, process.stderr.read())
+    return peak
+
+
+def test_memory_of_an_entry():
+    """1 kB, also just behind the sizes at which what grows by doubling has doubled."""
+    if b"__asan_init" in pathlib.Path(RONDO).read_bytes():
+        raise Skip("a sanitizer's memory is not ours")
+    with folder() as root:
+        sound(root / "a.wav", noise(0.25))
+        (root / "a.txt").write_text("seven words are about what people say")
+        entries = 17000  # 2 to the 14th, and some
+        for count, name in ((4, "few"), (entries, "many")):
+            data = root / name / "a speaker's name/a session"
+            data.mkdir(parents=True)
+            names = [f"recording-{i:07}" for i in range(count)]
+            for n in names:
+                os.link(root / "a.wav", data / f"{n}.wav")
+                os.link(root / "a.txt", data / f"{n}.txt")
+            text = (root / "a.txt").read_text()
+            (root / name / "table.csv").write_text("file,text\n" + "".join(f"{data}/{n}.wav,{text}\n" for n in names))
+            (root / name / "lines.json").write_text("".join(
+                json.dumps({"audio_filepath": f"{data}/{n}.wav", "text": text}) + "\n" for n in names))
+            (root / name / "wav.scp").write_text("".join(f"{n} {data}/{n}.wav\n" for n in names))
+            (root / name / "text").write_text("".join(f"{n} {text}\n" for n in names))
+        table = ["--audio-column", "file", "--text-column", "text"]
+        for command, most in ((lambda d: ["folder", root / d, root / "mine"], 1000),
+                              (lambda d: ["csv", root / d / "table.csv", root / "csv", *table], 1000),
+                              (lambda d: ["nemo", root / "nemo", root / d / "lines.json"], 1000),
+                              # Its texts are looked up by their names.
+                              (lambda d: ["kaldi", root / d, root / "kaldi"], 1300)):
+            few, many = (peak_memory("prepare", *command(d), "--examine", "headers") for d in ("few", "many"))
+            check(1024 * (many - few) <= most * entries, command("many"), f"{few} kB for four, {many} kB for {entries}")
+
+
 main(globals())

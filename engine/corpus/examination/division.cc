@@ -26,25 +26,38 @@ void assign(const Members& members, const char* split) {
   for (ListedUtterance* u : members) u->split = split;
 }
 
+// Each utterance with a number; those of a group have the same, which is drawn by its name. Where
+// each is a group for itself, this is far smaller than Groups.
+using Draws = std::vector<std::pair<uint64_t, ListedUtterance*>>;
+
+Draws draws_of(const Groups& groups, uint64_t seed) {
+  Draws draws;
+  for (const auto& [name, members] : groups)
+    for (ListedUtterance* u : members) draws.emplace_back(draw(seed, name), u);
+  return draws;
+}
+
 // Gives whole groups to test and dev until their shares are reached. Whether both got some, if they
 // are wanted.
-bool deal(const Groups& groups, size_t all, const Shares& shares) {
-  std::vector<std::pair<uint64_t, const Members*>> order;
-  for (const auto& [name, members] : groups) order.emplace_back(draw(shares.seed, name), &members);
-  std::sort(order.begin(), order.end());
-  const size_t all_test = share_of(shares.test, all), all_dev = share_of(shares.dev, all);
-  size_t test = all_test, dev = all_dev, left = all;
-  for (const auto& [key, members] : order) {
+bool deal(Draws draws, const Shares& shares) {
+  std::sort(draws.begin(), draws.end());
+  const size_t all_test = share_of(shares.test, draws.size());
+  const size_t all_dev = share_of(shares.dev, draws.size());
+  size_t test = all_test, dev = all_dev, left = draws.size();
+  for (size_t begin = 0, end = 0; begin < draws.size(); begin = end) {
+    while (end < draws.size() && draws[end].first == draws[begin].first) ++end;
+    const size_t members = end - begin;
     // A group that is much larger than what is still wanted stays to train on.
     const auto take = [&](size_t& wanted) {
-      if (wanted == 0 || members->size() > std::max<size_t>(2 * wanted, 1)) return false;
+      if (wanted == 0 || members > std::max<size_t>(2 * wanted, 1)) return false;
       // Without something to train on, the rest is of no use.
-      if (members->size() >= left) return false;
-      left -= members->size();
-      wanted -= std::min(wanted, members->size());
+      if (members >= left) return false;
+      left -= members;
+      wanted -= std::min(wanted, members);
       return true;
     };
-    assign(*members, take(test) ? "test" : take(dev) ? "dev" : "train");
+    const char* const split = take(test) ? "test" : take(dev) ? "dev" : "train";
+    for (size_t i = begin; i < end; ++i) draws[i].second->split = split;
   }
   return (all_test == 0 || test < all_test) && (all_dev == 0 || dev < all_dev);
 }
@@ -88,9 +101,9 @@ Groups joined_by_image(const Groups& groups,
     // Those that are joined through this one.
     std::set<std::string> met;
     for (const ListedUtterance* u : members) {
-      const std::string& image = images.at(u);
-      if (image.empty()) continue;
-      const auto [at, is_new] = first_with.try_emplace(image, name);
+      const auto image = images.find(u);
+      if (image == images.end()) continue;
+      const auto [at, is_new] = first_with.try_emplace(image->second, name);
       if (!is_new) met.insert(at->second);
     }
     const std::string to = met.empty() ? name : std::min(name, *met.begin());
@@ -136,12 +149,31 @@ std::string drawn_by(const ListedUtterance& u, size_t common) {
   return str(u.id, " ", u.offset, " ", file.name());
 }
 
+// Each utterance for itself, but for those of a page.
+Draws draws_of_each(std::vector<ListedUtterance>& list,
+                    const std::map<const ListedUtterance*, std::string>& image_of, uint64_t seed) {
+  const size_t common = common_folder(list);
+  Draws draws;
+  Groups pages;
+  for (ListedUtterance& u : list) {
+    if (image_of.contains(&u)) {
+      pages["page " + u.page].push_back(&u);
+    } else {
+      draws.emplace_back(draw(seed, drawn_by(u, common)), &u);
+    }
+  }
+  const Draws of_pages = draws_of(joined_by_image(pages, image_of), seed);
+  draws.insert(draws.end(), of_pages.begin(), of_pages.end());
+  return draws;
+}
+
 // Each class by itself: all are there to train on.
 std::string divided_by_class(std::vector<ListedUtterance>& list, const Shares& shares) {
-  std::map<std::string, Groups> classes;
+  std::map<std::string, Draws> classes;
   const size_t common = common_folder(list);
-  for (ListedUtterance& u : list) classes[u.label][drawn_by(u, common)].push_back(&u);
-  for (const auto& [name, members] : classes) deal(members, members.size(), shares);
+  for (ListedUtterance& u : list)
+    classes[u.label].emplace_back(draw(shares.seed, drawn_by(u, common)), &u);
+  for (auto& [name, draws] : classes) deal(std::move(draws), shares);
   return "by utterance within each class, drawn with the seed";
 }
 
@@ -156,30 +188,28 @@ std::string divide(std::vector<ListedUtterance>& list, const Shares& shares) {
   if (std::any_of(list.begin(), list.end(), [](const auto& u) { return !u.split.empty(); }))
     return divided_as_given(list, images);
   if (!list.front().label.empty()) return divided_by_class(list, shares);
-  Groups together, pages, alone;
+  Groups together, pages;
   std::map<const ListedUtterance*, std::string> image_of;
-  const size_t common = common_folder(list);
-  bool known = true, pages_known = true, any_page = false;
+  bool known = true, pages_known = true;
   for (size_t i = 0; i < list.size(); ++i) {
     ListedUtterance& u = list[i];
-    image_of[&u] = images[i];
+    if (!images[i].empty()) image_of[&u] = images[i];
     known = known && !group_of(u).empty();
     pages_known = pages_known && !u.page.empty();
-    any_page = any_page || !images[i].empty();
     together[group_of(u)].push_back(&u);
     pages[u.page].push_back(&u);
-    alone[images[i].empty() ? drawn_by(u, common) : "page " + u.page].push_back(&u);
   }
+  const bool any_page = !image_of.empty();
   if (any_page) {
-    for (Groups* groups : {&together, &pages, &alone}) *groups = joined_by_image(*groups, image_of);
+    for (Groups* groups : {&together, &pages}) *groups = joined_by_image(*groups, image_of);
   }
   const bool are_images = list.front().kind == InputKind::image;
   constexpr size_t enough = 4;
-  if (known && together.size() >= enough && deal(together, list.size(), shares))
+  if (known && together.size() >= enough && deal(draws_of(together, shares.seed), shares))
     return are_images ? "by folder: none is in two parts" : "by speaker: nobody is in two parts";
-  if (pages_known && pages.size() >= enough && deal(pages, list.size(), shares))
+  if (pages_known && pages.size() >= enough && deal(draws_of(pages, shares.seed), shares))
     return "by page: none is in two parts";
-  const bool is_dealt = deal(alone, list.size(), shares);
+  const bool is_dealt = deal(draws_of_each(list, image_of, shares.seed), shares);
   if (pages_known) {
     if (is_dealt) return "by page: none is in two parts";
     const std::string few = str(pages.size(), pages.size() == 1 ? " page is" : " pages are");

@@ -163,11 +163,19 @@ std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decod
   }
 }
 
+// Who reads a header mostly waits for the disk, and others use the processor meanwhile.
+int reading_threads(const std::vector<ListedUtterance>& list, const PrepareListOptions& o) {
+  constexpr int for_each_cpu = 8, most = 64;
+  const bool are_headers = o.examine == Examine::headers || list.size() > Drawn::most;
+  if (list.empty() || list.front().kind == InputKind::image || !are_headers) return usable_cpus();
+  return std::max(usable_cpus(), std::min(for_each_cpu * usable_cpus(), most));
+}
+
 // Leaves in `list` what can be used, in its order.
 void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
           const PrepareListOptions& o, DataSummary& summary) {
   using Clock = std::chrono::steady_clock;
-  ThreadPool pool(o.threads > 0 ? o.threads : usable_cpus());
+  ThreadPool pool(o.threads > 0 ? o.threads : reading_threads(list, o));
   const Examination examination{
       readers, o, {o.least_seconds, true, o.channel, o.salvage, [] { return stop_requested(); }}};
   const Drawn drawn(list, o.seed, o.examine == Examine::headers);
@@ -230,11 +238,10 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
 }
 
 std::string written_path(const std::string& path, const fs::path& out) {
-  const fs::path around = out.parent_path();
-  const fs::path relative = fs::path(path).lexically_relative(out);
-  const fs::path below = fs::path(path).lexically_relative(around);
-  const bool near = !below.empty() && *below.begin() != "..";
-  return near ? relative.string() : path;
+  // What lies below the folder around.
+  const std::string relative = fs::path(path).lexically_relative(out).string();
+  const bool near = !relative.empty() && !relative.starts_with("../..");
+  return near ? relative : path;
 }
 
 // Seconds, or columns.

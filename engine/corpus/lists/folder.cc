@@ -54,13 +54,15 @@ Use use_of(const fs::path& file) {
 struct Found {
   std::string path;
   Use use;
+  size_t stem_bytes;
 
-  std::string_view stem() const {
+  Found(std::string file, Use used_as) : path(std::move(file)), use(used_as) {
     const size_t slash = path.rfind('/'), dot = path.rfind('.');
     // ".txt" is a name without an ending.
     const bool has_ending = dot != std::string::npos && dot > slash + 1;
-    return std::string_view(path).substr(0, has_ending ? dot : path.size());
+    stem_bytes = has_ending ? dot : path.size();
   }
+  std::string_view stem() const { return std::string_view(path).substr(0, stem_bytes); }
   bool operator<(const Found& other) const {
     const int order = stem().compare(other.stem());
     return order != 0 ? order < 0 : path < other.path;
@@ -122,7 +124,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
   const auto take = [&](const fs::path& file) {
     const Use use = use_of(file);
     if (use != Use::none)
-      files.push_back({file.string(), use});
+      files.emplace_back(file.string(), use);
     else if (findings)
       findings->add(Finding::passed_over, "", file.string());
   };
@@ -130,6 +132,8 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
   for_each_file_below(root, take, &others);
   std::sort(files.begin(), files.end());
   std::vector<ListedUtterance> list;
+  // A vector that grows by itself holds everything twice for a moment.
+  list.reserve(files.size() + others.size());
   for (size_t begin = 0, end = 0; begin < files.size(); begin = end) {
     while (end < files.size() && files[end].stem() == files[begin].stem()) ++end;
     const size_t listed = list.size();

@@ -2,7 +2,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
@@ -100,6 +102,13 @@ class Descriptions {
     return u;
   }
 
+  // Whether this is the first time that the name is listed.
+  bool is_first(const std::string& name) {
+    const auto text = texts_.find(name);
+    if (text == texts_.end()) return listed_without_text_.insert(name).second;
+    return !std::exchange(text->second.is_listed, true);
+  }
+
   // Texts that nobody asked for, and those of a name that has another.
   void add_unused(std::vector<ListedUtterance>& list, const char* missing_in) const {
     for (const auto& [name, text] : texts_) {
@@ -117,7 +126,7 @@ class Descriptions {
   struct Text {
     std::string text;
     int64_t line = 0;
-    bool is_used = false;
+    bool is_used = false, is_listed = false;
   };
 
   void add(std::vector<ListedUtterance>& list, Finding finding, int64_t line,
@@ -130,6 +139,7 @@ class Descriptions {
 
   const fs::path file_;
   std::map<std::string, Text> texts_;
+  std::set<std::string> listed_without_text_;
   std::vector<KeyedLine> doubled_;
   std::map<std::string, std::string> speakers_;
 };
@@ -178,8 +188,10 @@ std::vector<ListedUtterance> list_features(const fs::path& folder) {
   Descriptions descriptions(folder);
   const fs::path file = folder / "feats.scp";
   const double seconds = frame_seconds(folder);
+  const std::vector<KeyedLine> lines = keyed_lines(file);
   std::vector<ListedUtterance> list;
-  for (const KeyedLine& line : keyed_lines(file)) {
+  list.reserve(lines.size());
+  for (const KeyedLine& line : lines) {
     stop_if_asked();
     ListedUtterance& u = list.emplace_back(descriptions.describe(line.key, place_of(line, file)));
     u.kind = InputKind::features;
@@ -202,7 +214,9 @@ std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features
   const bool is_cut = has_file(segments);
   std::map<std::string, FilePart> recordings;
   std::vector<ListedUtterance> list;
-  for (const KeyedLine& line : keyed_lines(recordings_file)) {
+  std::vector<KeyedLine> named = keyed_lines(recordings_file);
+  if (!is_cut) list.reserve(named.size());
+  for (KeyedLine& line : named) {
     stop_if_asked();
     const std::string where = place_of(line, recordings_file);
     ListedUtterance u;
@@ -210,14 +224,18 @@ std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features
     u.where = where;
     fill_or_tell(u, [&] {
       u.file = recording_of(line);
-      if (!recordings.try_emplace(line.key, u.file).second)
-        fail_line(str("'", line.key, "' is there twice"), Finding::doubled);
+      const bool is_new = is_cut ? recordings.try_emplace(line.key, u.file).second
+                                 : descriptions.is_first(line.key);
+      if (!is_new) fail_line(str("'", line.key, "' is there twice"), Finding::doubled);
     });
+    line = {};
     // Of recordings that are cut into segments those alone are entries that cannot be used.
     if (!is_cut || !u.problem.empty()) list.push_back(std::move(u));
   }
   if (is_cut) {
-    for (const KeyedLine& line : keyed_lines(segments)) {
+    const std::vector<KeyedLine> lines = keyed_lines(segments);
+    list.reserve(list.size() + lines.size());
+    for (const KeyedLine& line : lines) {
       stop_if_asked();
       ListedUtterance& u =
           list.emplace_back(descriptions.describe(line.key, place_of(line, segments)));

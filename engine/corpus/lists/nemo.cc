@@ -80,6 +80,8 @@ namespace {
 void list_manifest(const TableLayout::File& file, std::vector<ListedUtterance>& list) {
   const std::string content = read_text(file.path);
   const fs::path folder = fs::absolute(file.path).parent_path();
+  const auto lines = std::count(content.begin(), content.end(), '\n');
+  list.reserve(list.size() + static_cast<size_t>(lines) + 1);
   int64_t number = 0;
   for (size_t at = 0; at < content.size();) {
     stop_if_asked();

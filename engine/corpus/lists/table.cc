@@ -88,6 +88,8 @@ class Table {
       fail_input(file_.path, ":", row.line + skipped_, ": ", row.problem,
                  ", expected the end of the field");
     columns_ = columns_of(row.fields);
+    const auto lines = std::count(text_.begin(), text_.end(), '\n');
+    entries.reserve(entries.size() + static_cast<size_t>(lines) + 1);
     if (!layout_.header) entries.push_back(entry_of(row));
     while (reader.next(row)) {
       stop_if_asked();

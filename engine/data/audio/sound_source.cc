@@ -32,14 +32,23 @@ SoundSource::SoundSource(std::span<const std::byte> bytes, std::string_view name
                          SoundReading reading)
     : name_(name), reading_(std::move(reading)), bytes_(bytes), size_(bytes.size()) {}
 
-size_t SoundSource::read_at(uint64_t offset, std::span<std::byte> to) const {
+size_t SoundSource::read_at(uint64_t offset, std::span<std::byte> to) {
   if (offset >= size_) return 0;
   const auto n = static_cast<size_t>(std::min<uint64_t>(to.size(), size_ - offset));
   if (!file_) {
     copy_bytes(to.data(), bytes_.data() + offset, n);
     return n;
   }
-  return file_->read_at(first_ + offset, to.first(n));
+  constexpr size_t most_of_a_header = 512;
+  if (n > most_of_a_header) return file_->read_at(first_ + offset, to.first(n));
+  if (offset < window_first_ || offset + n > window_first_ + window_size_) {
+    const auto whole = static_cast<size_t>(std::min<uint64_t>(window_.size(), size_ - offset));
+    window_first_ = offset;
+    window_size_ = file_->read_at(first_ + offset, std::span(window_).first(whole));
+  }
+  const size_t got = std::min(n, window_size_ - static_cast<size_t>(offset - window_first_));
+  copy_bytes(to.data(), window_.data() + (offset - window_first_), got);
+  return got;
 }
 
 AudioInfo SoundSource::open() {

@@ -3,6 +3,8 @@
 // Errors: SoundError that names the file. Thread safety: one thread at a time.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,7 +47,7 @@ class SoundSource {
     void operator()(void* file) const;
   };
 
-  size_t read_at(uint64_t offset, std::span<std::byte> to) const;
+  size_t read_at(uint64_t offset, std::span<std::byte> to);
   void look_for_the_end();
   bool open_here(AudioInfo& info);
   void decode_elsewhere(const std::string& why);
@@ -60,6 +62,10 @@ class SoundSource {
   std::string decoded_, truncation_;
   uint64_t size_ = 0;
   uint64_t at_ = 0;
+  // A part of the file that was read at once: headers are asked for field by field.
+  std::array<std::byte, 4096> window_;
+  uint64_t window_first_ = 0;
+  size_t window_size_ = 0;
   std::unique_ptr<void, Close> opened_;  // libsndfile's, which borrows this
 };
 
