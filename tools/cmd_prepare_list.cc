@@ -11,7 +11,6 @@
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
-#include "engine/io/signals.h"
 #include "engine/text/reading_order.h"
 #include "engine/text/unicode.h"
 #include "engine/train/model/open_data.h"
@@ -98,7 +97,7 @@ int prepare(ListOptions& o, std::vector<ListedUtterance> list) {
     throw WrongUsage(str("--dev ", o.prepare.dev, " and --test ", o.prepare.test,
                          " leave nothing to train on: expected shares whose sum is below 1"));
   }
-  const SndfileReader audio({.stop = [] { return stop_requested(); }});
+  const SndfileReader audio;
   const ImageFileReader images;
   o.prepare.examine = o.examine == "headers" ? Examine::headers : Examine::all;
   o.prepare.channel = channel_of(o.channel);

@@ -101,7 +101,7 @@ Finding finding_of(SoundFault fault) {
 }
 
 std::optional<Flaw> examine_samples(ListedUtterance& u, const SoundExamination& o) {
-  const SoundReport r = check_sound(u.file, {u.offset, u.duration, u.channel}, {o.salvage, o.stop});
+  const SoundReport r = check_sound(u.file, {u.offset, u.duration, u.channel}, {o.salvage});
   u.sample_rate = r.info.sample_rate;
   u.bandwidth = r.bandwidth;
   double seconds = r.info.seconds();
@@ -126,7 +126,7 @@ std::optional<Flaw> examine_sound(ListedUtterance& u, const AudioReader& audio,
     if (u.kind == InputKind::features)
       return examine_length(u, measure_features(u), o.least_seconds);
     if (o.channel >= 0 && u.channel < 0) {
-      const AudioInfo info = SndfileReader({o.salvage, o.stop}).info(u.file);
+      const AudioInfo info = SndfileReader({o.salvage}).info(u.file);
       if (info.channels > 1) u.channel = o.channel;
     }
     if (o.decode) return examine_samples(u, o);

@@ -3,7 +3,6 @@
 // Thread safety: pure functions of their arguments, but for the utterance that is given.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,7 +21,6 @@ struct SoundExamination {
   bool decode = true;    // otherwise the header alone is read
   int32_t channel = -1;  // of recordings with several that do not say it themselves
   bool salvage = false;  // what is cut off is used as far as it goes
-  std::function<bool()> stop = {};
 };
 
 // Opens it, and sets its duration, rate and bandwidth; what does not keep it from being used is

@@ -26,7 +26,6 @@
 #include "engine/data/features/random.h"
 #include "engine/data/image/image.h"
 #include "engine/io/json.h"
-#include "engine/io/signals.h"
 #include "engine/report/charts.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/cpu.h"
@@ -176,8 +175,7 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
           const PrepareListOptions& o, DataSummary& summary) {
   using Clock = std::chrono::steady_clock;
   ThreadPool pool(o.threads > 0 ? o.threads : reading_threads(list, o));
-  const Examination examination{
-      readers, o, {o.least_seconds, true, o.channel, o.salvage, [] { return stop_requested(); }}};
+  const Examination examination{readers, o, {o.least_seconds, true, o.channel, o.salvage}};
   const Drawn drawn(list, o.seed, o.examine == Examine::headers);
   UnusedReplacements replacements(o.text);
   TextExaminer texts(o.text, !list.empty() && list.front().kind == InputKind::image);
@@ -191,11 +189,9 @@ void sift(std::vector<ListedUtterance>& list, const MediaReaders& readers,
     std::vector<std::optional<std::string>> originals(count);
     pool.for_each(static_cast<int64_t>(count), [&](int64_t n) {
       const auto i = static_cast<size_t>(n);
-      if (stop_requested()) return;
       ListedUtterance& u = list[begin + i];
       flaws[i] = examine(u, examination, drawn.contains(u), originals[i]);
     });
-    corpus::stop_if_asked();
     replacements.look_at(originals);
     for (size_t i = 0; i < count; ++i) {
       ListedUtterance& u = list[begin + i];
@@ -406,9 +402,7 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
                         ? 0
                         : std::min<int64_t>(summary.listed, static_cast<int64_t>(Drawn::most));
   count_rates(list, summary);
-  corpus::stop_if_asked();
   summary.division = corpus::divide(list, {o.dev, o.test, o.seed});
-  corpus::stop_if_asked();
   if (o.salvage) write_salvaged(list, folder, o.threads);
   if (o.cut) cut_lines(list, *readers.images, folder, o.threads);
   for (const char* name : {"train", "dev", "test"}) {
@@ -418,7 +412,6 @@ DataSummary prepare_list(std::vector<ListedUtterance> list, const MediaReaders& 
     if (members.empty()) continue;
     summary.parts.push_back(part_of(name, members));
     folder.write_split(name, static_cast<int64_t>(members.size()), [&](int64_t i) {
-      corpus::stop_if_asked();
       return entry_of(*members[static_cast<size_t>(i)], folder.final_path());
     });
   }

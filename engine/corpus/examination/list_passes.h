@@ -61,7 +61,7 @@ class UnusedReplacements {
   const TextRules& rules_;
 };
 
-// As many entries as take a tenth of a second or so: that often a signal is asked for.
+// As many entries as take a tenth of a second or so: that often the progress is told.
 class Pace {
  public:
   size_t entries() const { return entries_; }

@@ -192,7 +192,6 @@ std::vector<ListedUtterance> list_features(const fs::path& folder) {
   std::vector<ListedUtterance> list;
   list.reserve(lines.size());
   for (const KeyedLine& line : lines) {
-    stop_if_asked();
     ListedUtterance& u = list.emplace_back(descriptions.describe(line.key, place_of(line, file)));
     u.kind = InputKind::features;
     u.seconds_per_frame = seconds;
@@ -217,7 +216,6 @@ std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features
   std::vector<KeyedLine> named = keyed_lines(recordings_file);
   if (!is_cut) list.reserve(named.size());
   for (KeyedLine& line : named) {
-    stop_if_asked();
     const std::string where = place_of(line, recordings_file);
     ListedUtterance u;
     if (!is_cut) u = descriptions.describe(line.key, where);
@@ -236,7 +234,6 @@ std::vector<ListedUtterance> list_kaldi(const std::string& folder, bool features
     const std::vector<KeyedLine> lines = keyed_lines(segments);
     list.reserve(list.size() + lines.size());
     for (const KeyedLine& line : lines) {
-      stop_if_asked();
       ListedUtterance& u =
           list.emplace_back(descriptions.describe(line.key, place_of(line, segments)));
       fill_or_tell(u, [&] { set_segment(line, recordings, u); });

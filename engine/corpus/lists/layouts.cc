@@ -131,7 +131,6 @@ void list_archive(const std::string& archive, std::vector<ListedUtterance>& list
   const std::string path = fs::absolute(archive).lexically_normal().string();
   for (const TarMember& m : members) {
     if (!is_recording_name(m.name)) continue;
-    stop_if_asked();
     ListedUtterance u;
     u.where = str(archive, ":", m.name);
     u.id = stem(m.name);

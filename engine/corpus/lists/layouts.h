@@ -2,8 +2,7 @@
 //
 // Errors: InputError that names the file and what was expected where there is no list: a missing
 // table, a column that is not there. What is wrong with single entries ends nothing: they are
-// listed with their problem, and who uses the list says so (list_corpus.h). A signal is an
-// InputError.
+// listed with their problem, and who uses the list says so (list_corpus.h).
 #pragma once
 
 #include <string>

@@ -8,7 +8,6 @@
 #include "engine/corpus/lists/read_text.h"
 #include "engine/data/features/files.h"
 #include "engine/io/descriptor.h"
-#include "engine/io/signals.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -24,10 +23,6 @@ fs::path existing_folder(const std::string& folder) {
   }
   if (!fs::is_directory(path)) fail_input(folder, ": is not a folder");
   return path;
-}
-
-void stop_if_asked() {
-  if (stop_requested()) fail_input("stopped by a signal");
 }
 
 namespace {
@@ -57,7 +52,6 @@ class Walk {
     fs::directory_iterator at(folder, error), end;
     std::vector<fs::path> below;
     for (; !error && at != end; at.increment(error)) {
-      stop_if_asked();
       std::error_code broken;
       const bool is_folder = at->is_directory(broken);
       if (is_folder) {

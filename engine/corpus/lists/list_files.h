@@ -28,7 +28,7 @@ struct NotWalked {
 // Regular files at any depth for which `wanted` is true, sorted. Links to folders are followed;
 // each folder is walked once, however many ways lead to it. Links that lead nowhere, pipes, sockets
 // and devices, and folders that cannot be read are added to `others`, where it is given; otherwise
-// the last are an InputError. A signal ends the walk (InputError).
+// the last are an InputError.
 std::vector<std::filesystem::path> files_below(
     const std::filesystem::path& folder,
     const std::function<bool(const std::filesystem::path&)>& wanted,
@@ -41,9 +41,6 @@ void for_each_file_below(const std::filesystem::path& folder,
 
 // As entries of a list, each with its problem.
 void add_not_walked(const std::vector<NotWalked>& others, std::vector<ListedUtterance>& list);
-
-// Throws InputError once a signal has come: for work that takes long.
-void stop_if_asked();
 
 // The split that the topmost folder of a file below `root` is called by: "train", "dev" or "test";
 // empty: it is called otherwise. Only the bare word counts, in capitals or not.

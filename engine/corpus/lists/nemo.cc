@@ -84,7 +84,6 @@ void list_manifest(const TableLayout::File& file, std::vector<ListedUtterance>& 
   list.reserve(list.size() + static_cast<size_t>(lines) + 1);
   int64_t number = 0;
   for (size_t at = 0; at < content.size();) {
-    stop_if_asked();
     const size_t end = std::min(content.find('\n', at), content.size());
     const std::string line = trimmed(std::string_view(content).substr(at, end - at));
     at = end + 1;

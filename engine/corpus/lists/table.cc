@@ -92,7 +92,6 @@ class Table {
     entries.reserve(entries.size() + static_cast<size_t>(lines) + 1);
     if (!layout_.header) entries.push_back(entry_of(row));
     while (reader.next(row)) {
-      stop_if_asked();
       entries.push_back(entry_of(row));
     }
   }

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,14 +34,12 @@ class SoundError : public InputError {
 
 struct SoundReading {
   bool salvage = false;  // of what is cut off, what there is
-  // Asked now and then while ffmpeg works; true ends it (InputError). Empty: nobody is asked.
-  std::function<bool()> stop = {};
 };
 
 class SndfileReader final : public AudioReader {
  public:
   SndfileReader() = default;
-  explicit SndfileReader(SoundReading reading) : reading_(std::move(reading)) {}
+  explicit SndfileReader(SoundReading reading) : reading_(reading) {}
 
   AudioInfo info(const FilePart& file) const override;
   Waveform read(const FilePart& file, int32_t sample_rate,

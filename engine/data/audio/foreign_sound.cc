@@ -64,8 +64,7 @@ std::string cause_in(std::string text) {
 
 // `input` as ffmpeg is told of it, `bytes` it has; `standard_input`: a descriptor, or -1.
 std::string decode(const std::string& input, int standard_input, uint64_t bytes,
-                   const std::string& name, std::string_view format, const std::string& advice,
-                   const std::function<bool()>& stop) {
+                   const std::string& name, std::string_view format, const std::string& advice) {
   if (!is_on_path(program))
     fail(str(name, ": is ", format, ", which is decoded by ffmpeg, and ffmpeg is not on PATH; ",
              "install it (apt-get install ffmpeg), or ", advice));
@@ -74,7 +73,6 @@ std::string decode(const std::string& input, int standard_input, uint64_t bytes,
   o.limit = std::chrono::seconds(60 + 10 * (bytes / megabyte));
   o.standard_input = standard_input;
   o.most_output = most_bytes;
-  o.stop = stop;
   ProgramOutput output;
   try {
     output = run_program(
@@ -94,33 +92,31 @@ std::string decode(const std::string& input, int standard_input, uint64_t bytes,
 }
 
 std::string decode_from_memory(std::span<const std::byte> bytes, const std::string& name,
-                               std::string_view format, const std::string& advice,
-                               const std::function<bool()>& stop) {
+                               std::string_view format, const std::string& advice) {
   // A file without a name: some formats have to be read to and fro.
   const Descriptor file(::memfd_create("sound", MFD_CLOEXEC));
   if (file.get() < 0) fail_input(name, ": no memory for it: ", std::strerror(errno));
   write_all(file.get(), bytes, name);
   if (::lseek(file.get(), 0, SEEK_SET) != 0) fail_input(name, ": ", std::strerror(errno));
-  return decode("file:/proc/self/fd/0", file.get(), bytes.size(), name, format, advice, stop);
+  return decode("file:/proc/self/fd/0", file.get(), bytes.size(), name, format, advice);
 }
 
 }  // namespace
 
-std::string decode_foreign_sound(const FilePart& file, std::string_view format,
-                                 const std::function<bool()>& stop) {
+std::string decode_foreign_sound(const FilePart& file, std::string_view format) {
   const std::string advice = converting(file);
   if (!file.is_whole()) {
     const std::string content = read_regular_file(file);
-    return decode_from_memory(std::as_bytes(std::span(content)), file.name(), format, advice, stop);
+    return decode_from_memory(std::as_bytes(std::span(content)), file.name(), format, advice);
   }
   // The name may begin with "-", or look like the address of something on a network.
   const std::string input = "file:" + std::filesystem::absolute(file.path).string();
-  return decode(input, -1, regular_file_size(file), file.name(), format, advice, stop);
+  return decode(input, -1, regular_file_size(file), file.name(), format, advice);
 }
 
 std::string decode_foreign_sound(std::span<const std::byte> bytes, const std::string& name,
-                                 std::string_view format, const std::function<bool()>& stop) {
-  return decode_from_memory(bytes, name, format, "convert it to WAV or FLAC", stop);
+                                 std::string_view format) {
+  return decode_from_memory(bytes, name, format, "convert it to WAV or FLAC");
 }
 
 }  // namespace rondo::data

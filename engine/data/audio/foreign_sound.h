@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,10 +15,9 @@
 namespace rondo::data {
 
 // A WAV of 32-bit floats, with the channels and the rate of the file. `format`: what it seems to
-// be; `stop`: see SoundReading.
-std::string decode_foreign_sound(const FilePart& file, std::string_view format,
-                                 const std::function<bool()>& stop);
+// be.
+std::string decode_foreign_sound(const FilePart& file, std::string_view format);
 std::string decode_foreign_sound(std::span<const std::byte> bytes, const std::string& name,
-                                 std::string_view format, const std::function<bool()>& stop);
+                                 std::string_view format);
 
 }  // namespace rondo::data

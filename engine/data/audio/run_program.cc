@@ -114,16 +114,13 @@ ProgramOutput run_program(const std::string& program, const std::vector<std::str
   ProgramOutput result;
   pollfd fds[2] = {{out.read_end, POLLIN, 0}, {err.read_end, POLLIN, 0}};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-    constexpr milliseconds between_questions{100};
-    if (o.stop && o.stop()) fail_input(program, ": was stopped");
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     if (left <= milliseconds::zero()) {
       fail_input(program, ": was not done after ", std::chrono::duration<double>(o.limit).count(),
                  " s");
     }
-    const milliseconds wait = o.stop ? std::min(left, between_questions) : left;
     // EINTR, and nothing yet: the deadline is checked anew.
-    if (::poll(fds, 2, static_cast<int>(wait.count())) <= 0) continue;
+    if (::poll(fds, 2, static_cast<int>(left.count())) <= 0) continue;
     if (fds[0].revents != 0 && !take(out.read_end, result.out)) fds[0].fd = -1;
     if (fds[1].revents != 0 && !take(err.read_end, result.err)) fds[1].fd = -1;
     if (result.out.size() > o.most_output)

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,11 +18,10 @@ struct ProgramOptions {
   std::string hint = {};            // behind the message of a program that cannot be started
   int standard_input = -1;          // a descriptor; negative: it is empty
   size_t most_output = SIZE_MAX;    // bytes of `out`
-  std::function<bool()> stop = {};  // asked several times a second; true ends it
 };
 
-// `program` is looked up in PATH. Throws InputError if it cannot be started, is not done in time,
-// prints too much or is to stop; it is killed then. Thread-safe.
+// `program` is looked up in PATH. Throws InputError if it cannot be started, is not done in time or
+// prints too much; it is killed then. Thread-safe.
 ProgramOutput run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const ProgramOptions& options);
 ProgramOutput run_program(const std::string& program, const std::vector<std::string>& arguments,

@@ -135,7 +135,6 @@ SoundReport check_sound(const FilePart& file, const AudioSegment& segment,
   std::vector<float> interleaved(
       static_cast<size_t>(std::min(block, std::max<int64_t>(range.count, 1)) * info.channels));
   for (int64_t done = 0; done < range.count;) {
-    if (reading.stop && reading.stop()) fail_input(source.name(), ": reading was stopped");
     const int64_t got = source.read(interleaved.data(), std::min(block, range.count - done));
     if (got <= 0) {
       report.truncation =

@@ -22,7 +22,7 @@ constexpr int32_t most_channels = 256;
 
 SoundSource::SoundSource(const FilePart& part, SoundReading reading)
     : name_(part.name()),
-      reading_(std::move(reading)),
+      reading_(reading),
       part_(part),
       file_(std::in_place, part.path),
       first_(part.first),
@@ -30,7 +30,7 @@ SoundSource::SoundSource(const FilePart& part, SoundReading reading)
 
 SoundSource::SoundSource(std::span<const std::byte> bytes, std::string_view name,
                          SoundReading reading)
-    : name_(name), reading_(std::move(reading)), bytes_(bytes), size_(bytes.size()) {}
+    : name_(name), reading_(reading), bytes_(bytes), size_(bytes.size()) {}
 
 size_t SoundSource::read_at(uint64_t offset, std::span<std::byte> to) {
   if (offset >= size_) return 0;
@@ -124,8 +124,8 @@ void SoundSource::decode_elsewhere(const std::string& why) {
   const SoundFormat format = sound_format(start);
   if (format.name.empty())
     fail_input(name_, ": is not audio that can be decoded (WAV, FLAC or Ogg expected): ", why);
-  decoded_ = file_ ? decode_foreign_sound(part_, format.name, reading_.stop)
-                   : decode_foreign_sound(bytes_, name_, format.name, reading_.stop);
+  decoded_ = file_ ? decode_foreign_sound(part_, format.name)
+                   : decode_foreign_sound(bytes_, name_, format.name);
   file_.reset();
   bytes_ = std::as_bytes(std::span(decoded_));
   size_ = bytes_.size();
