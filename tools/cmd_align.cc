@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/image/image.h"
 #include "engine/data/manifest.h"
 #include "engine/decode/transcript/text_alignment.h"
@@ -120,7 +121,7 @@ class StoredSource final : public Source {
 
 bool is_model(const std::string& path) {
   std::error_code ignored;
-  return fs::is_directory(path, ignored) || path.ends_with(".safetensors");
+  return fs::is_directory(path, ignored) || has_ending(path, ".safetensors");
 }
 
 constexpr uint64_t most_text = uint64_t{1} << 28;
@@ -138,7 +139,11 @@ GivenText text_of(const AlignOptions& o, const ModelInput& input) {
       fail_input(input.name, ": its line in ", o.input, " has no \"text\"");
     return {text->get<std::string>(), input.name};
   }
-  const std::string beside = fs::path(input.file.path).replace_extension(".txt").string();
+  std::string beside = fs::path(input.file.path).replace_extension(".txt").string();
+  const fs::path in_capitals = fs::path(input.file.path).replace_extension(".TXT");
+  std::error_code ignored;
+  if (!fs::exists(beside, ignored) && fs::exists(in_capitals, ignored))
+    beside = in_capitals.string();
   return {read_text_file(beside, most_text), beside};
 }
 

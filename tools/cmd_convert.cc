@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "engine/data/features/endings.h"
 #include "engine/io/file.h"
 #include "engine/io/output_file.h"
 #include "engine/train/model/kraken_model.h"
@@ -19,15 +20,13 @@ struct ConvertOptions {
   std::string model, out;
 };
 
-bool is_tesseracts(const std::string& path) {
-  return std::filesystem::path(path).extension() == ".traineddata";
-}
+bool is_tesseracts(const std::string& path) { return has_ending(path, ".traineddata"); }
 
 // The file, where it is one of kraken's.
 std::optional<SafetensorsFile> open_krakens(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  if (std::filesystem::path(path).extension() == ".mlmodel") {
+  if (has_ending(path, ".mlmodel")) {
     fail_input(path,
                ": is a model in kraken's older format, which is not read; kraken writes it in "
                "the newer one: ketos convert -o model.safetensors ",

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "engine/data/features/endings.h"
 #include "engine/io/json.h"
 #include "engine/io/output_file.h"
 #include "engine/lm/language_model.h"
@@ -141,7 +142,7 @@ void print_training(const LanguageModelReport& r, bool characters) {
 int train(const TrainWords& o) {
   LanguageModelTraining t = o.training;
   check_quantize(t.quantize);
-  if (t.quantize != 0 && (t.out.ends_with(".arpa") || t.out.ends_with(".arpa.gz"))) {
+  if (t.quantize != 0 && (has_ending(t.out, ".arpa") || has_ending(t.out, ".arpa.gz"))) {
     throw WrongUsage(
         "--quantize is for the compact form, not for ARPA files; name --out otherwise");
   }

@@ -8,6 +8,7 @@
 
 #include "engine/corpus/examination/list_corpus.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/io/output_file.h"
@@ -297,7 +298,7 @@ char delimiter_of(const ListOptions& o, const std::string& file) {
   if (o.delimiter == "bar") return '|';
   if (o.delimiter == "semicolon") return ';';
   if (o.delimiter == "comma") return ',';
-  return file.ends_with(".tsv") || file.ends_with(".tsv.gz") ? '\t' : '\0';
+  return has_ending(file, ".tsv") || has_ending(file, ".tsv.gz") ? '\t' : '\0';
 }
 
 void add_csv(Command& parent) {

@@ -94,9 +94,33 @@ std::vector<float> read_samples(size_t most, bool first) {
   return samples;
 }
 
+// Recordings that reach less far up than the model hears: the first is named, for mostly all are
+// alike.
+class NarrowRecordings {
+ public:
+  ~NarrowRecordings() {
+    if (count_ > 1)
+      std::fprintf(stderr, "warning: the same of %lld more recordings\n",
+                   static_cast<long long>(count_ - 1));
+  }
+  Waveform read(const ModelInput& input, int32_t sample_rate) {
+    InputExtent extent;
+    Waveform audio = read_audio(input, sample_rate, &extent);
+    add(extent);
+    return audio;
+  }
+  void add(const InputExtent& extent) {
+    if (extent.narrow.empty() || count_++ > 0) return;
+    std::fprintf(stderr, "warning: %s\n", printable(extent.narrow).c_str());
+  }
+
+ private:
+  int64_t count_ = 0;
+};
+
 // The whole recording, heard in chunks; text is shown as it becomes final, if that is asked.
 Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const ModelInput& input,
-                      bool show, Waveform& audio) {
+                      bool show, Waveform& audio, NarrowRecordings& narrow) {
   const auto step = std::max<size_t>(static_cast<size_t>(o.chunk_ms / 1000 * audio.sample_rate), 1);
   std::string shown;
   const auto feed = [&](std::span<const float> samples) {
@@ -116,7 +140,7 @@ Transcript stream_one(const PredictOptions& o, RecognizerStream& stream, const M
       }
     }
   } else {
-    audio = read_audio(input, audio.sample_rate);
+    audio = narrow.read(input, audio.sample_rate);
     for (size_t at = 0; at < audio.samples.size(); at += step) {
       feed(std::span(audio.samples).subspan(at, std::min(step, audio.samples.size() - at)));
     }
@@ -147,15 +171,16 @@ int transcribe_each(const PredictOptions& o, Recognizer& model, const Prediction
   if (o.stream) stream = std::make_unique<RecognizerStream>(model, o.chunk_ms / 1000);
   const bool show = o.stream && style.format == PredictionFormat::text && !style.named;
   int failures = 0;
+  NarrowRecordings narrow;
   for (const ModelInput& input : inputs) {
     failures += !attempt([&] {
       Waveform audio;
       audio.sample_rate = model.description().config.features.rate;
       Prediction p;
       if (stream) {
-        p.transcript = stream_one(o, *stream, input, show, audio);
+        p.transcript = stream_one(o, *stream, input, show, audio, narrow);
       } else {
-        audio = read_audio(input, audio.sample_rate);
+        audio = narrow.read(input, audio.sample_rate);
         p.transcript = model.transcribe(audio);
       }
       if (!show) write_prediction(style, Task::ctc, input, p, {.seconds = audio.seconds()});
@@ -186,24 +211,6 @@ void place(Transcript& t, const InputExtent& extent, const LineConfig& line) {
     }
   }
 }
-
-// Recordings that reach less far up than the model hears: the first is named, for mostly all are
-// alike.
-class NarrowRecordings {
- public:
-  ~NarrowRecordings() {
-    if (count_ > 1)
-      std::fprintf(stderr, "warning: the same of %lld more recordings\n",
-                   static_cast<long long>(count_ - 1));
-  }
-  void add(const InputExtent& extent) {
-    if (extent.narrow.empty() || count_++ > 0) return;
-    std::fprintf(stderr, "warning: %s\n", printable(extent.narrow).c_str());
-  }
-
- private:
-  int64_t count_ = 0;
-};
 
 void tell_warning(const InputExtent& extent) {
   if (!extent.warning.empty()) std::fprintf(stderr, "warning: %s\n", extent.warning.c_str());

@@ -10,6 +10,7 @@
 #include "engine/corpus/corpus.h"
 #include "engine/corpus/corpus_folder.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/features/endings.h"
 #include "engine/data/features/random.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
@@ -63,7 +64,7 @@ class Recordings {
     fs::directory_iterator files(folder_, error);
     if (error) fail_input(given, ": cannot be read as a folder: ", error.message());
     for (const auto& file : files) {
-      if (file.path().extension() != ".wav") continue;
+      if (!has_ending(file.path().string(), ".wav")) continue;
       const auto name = parse_name(file.path().filename().string());
       if (!name) {
         fail_input(file.path().string(), ": expected a name like 7_theo_31.wav");

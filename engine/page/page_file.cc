@@ -8,6 +8,7 @@
 #include <optional>
 #include <pugixml.hpp>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/data/image/orientation.h"
@@ -53,7 +54,8 @@ std::string find_image(const PageFile& page) {
     }
   }
   for (const fs::path& folder : {own, above}) {
-    for (const char* ending : {".png", ".tif", ".tiff", ".jpg", ".jpeg", ".pgm", ".ppm", ".pbm"}) {
+    for (const char* ending : {".png", ".tif", ".tiff", ".jpg", ".jpeg", ".pgm", ".ppm", ".pbm",
+                               ".PNG", ".TIF", ".TIFF", ".JPG", ".JPEG", ".PGM", ".PPM", ".PBM"}) {
       const fs::path path = folder / (file.stem().string() + ending);
       if (is_there(path)) return path.lexically_normal().string();
     }
@@ -67,7 +69,7 @@ std::string find_image(const PageFile& page) {
 }  // namespace
 
 bool is_page_file(const std::string& path) {
-  if (path.size() < 4 || !path.ends_with(".xml")) return false;
+  if (!has_ending(path, ".xml")) return false;
   constexpr size_t enough = 1 << 16;  // for comments and declarations before the first element
   std::string start = data::read_file_start(path, enough);
   std::erase(start, '\0');  // of UTF-16

@@ -183,6 +183,45 @@ def test_rates_that_are_not_the_models():
         run("transcribe", root / "run", recording, errs="narrow.wav: has nothing above 4")
         run("transcribe", root / "run", recording, root / "narrow.wav", errs="warning: the same of 1 more recordings\n")
         run("transcribe", root / "run", sound(root / "full.wav", noise(1, 16000), 16000), not_says="nothing above")
+        train(root, root / "heard", "training.max_steps=1", "model.bidirectional=false", "features.cmvn=global", base=wide)
+        run("transcribe", root / "heard", recording, "--stream", errs="narrow.wav: has nothing above 4")
+        run("transcribe", root / "heard", recording, "--picture", root / "p.svg", errs="narrow.wav: has nothing above 4")
+        run("transcribe", root / "heard", root / "full.wav", "--stream", not_says="nothing above")
+
+
+def test_endings_in_capitals():
+    """And names that say nothing: the content decides."""
+    with folder() as root:
+        tone_corpus(root, train=12, dev=3)
+        train(root, root / "run", "training.max_steps=1", base=TONE)
+        data = root / "data"
+        sound(data / "A.WAV", noise(0.5, seed=1))
+        (data / "A.TXT").write_text("a b")
+        sound(data / "plain", noise(0.5, seed=2))
+        (data / "plain.txt").write_text("a b")
+        sound(data / "c.rec", noise(0.5, seed=3))
+        (data / "c.txt").write_text("a b")
+        run("prepare", "folder", data, root / "mine", says="3 utterances found, 3 used")
+        out, _ = run("transcribe", root / "run", data)
+        check([pathlib.Path(line.split("\t")[0]).name for line in out.splitlines()] == ["A.WAV", "c.rec", "plain"], out)
+        subprocess.run(["tar", "cf", root / "ALL.TAR", *sorted(os.listdir(data))], cwd=data, check=True)
+        run("prepare", "tar", root / "tar", root / "ALL.TAR", says="3 utterances found, 3 used")
+        run("prepare", "tar", root / "tars", root, says="3 utterances found, 3 used")
+        lj = root / "lj"
+        sound(lj / "wavs/LJ1.WAV", noise(0.5, seed=1))
+        (lj / "metadata.csv").write_text("LJ1|a b|a b\n")
+        run("prepare", "ljspeech", lj, root / "ljs", "--dev", 0, "--test", 0, says="1 utterance found, 1 used")
+        libri = root / "libri/1/2"
+        sound(libri / "1-2-0001.WAV", noise(0.5, seed=1))
+        (libri / "1-2.trans.txt").write_text("1-2-0001 a b\n")
+        run("prepare", "librispeech", root / "libri", root / "ls", "--dev", 0, "--test", 0, says="1 utterance found, 1 used")
+        for name in ("zero", "one"):
+            sound(root / "classes" / name / "A.WAV", noise(0.5, seed=1))
+            sound(root / "classes" / name / "plain", noise(0.5, seed=2))
+        run("prepare", "classes", root / "classes", root / "cl", "--dev", 0, "--test", 0, says="4 utterances found, 4 used")
+        (root / "TABLE.TSV").write_text("file\ttext\ndata/A.WAV\ta, b\n")
+        run("prepare", "csv", root / "TABLE.TSV", root / "tsv", "--audio-column", "file", "--text-column", "text", "--dev", 0,
+            "--test", 0, says="1 utterance found, 1 used")
 
 
 def test_edited_manifests_are_not_replaced():

@@ -99,6 +99,41 @@ TEST_CASE("a line that two files describe is used once", "[lists][doubles]") {
   CHECK(s.parts.at(0).utterances == 6);
 }
 
+TEST_CASE("a text beside the image of a page is a double of its lines", "[lists][doubles]") {
+  const Pages d;
+  save_page_image(d.path("one.png"), 1);
+  save_page_image(d.path("two.png"), 2);
+  save_page_image(d.path("alone.png"), 1);
+  d.page("one.xml", line("l", "eins", row(0)), "one.png");
+  d.page("two.xml", line("a", "zwei", row(0)) + line("b", "drei", row(1)), "two.png");
+  data::write_whole_file(d.path("one.gt.txt"), "eins!");
+  data::write_whole_file(d.path("two.gt.txt"), "zwei\ndrei\n");
+  data::write_whole_file(d.path("alone.gt.txt"), "vier");
+  const DataSummary s = d.prepare();
+  CHECK(s.parts.at(0).utterances == 4);
+  CHECK(s.findings.of(corpus::Finding::doubled).count == 1);
+  const auto& found = s.findings.of(corpus::Finding::doubled_otherwise);
+  REQUIRE(found.count == 1);
+  CHECK(found.examples.at(0).what ==
+        d.path("one.gt.txt") +
+            ": is the text of one.xml once more, which has its lines: \"eins!\", there \"eins\"");
+}
+
+TEST_CASE("lines and pages have endings in capitals", "[lists]") {
+  const Pages d;
+  save_page_image(d.path("PAGE.PNG"), 2);
+  d.page("PAGE.XML", line("l", "eins", row(0)), "elsewhere.png");  // found by the page's name
+  save_page_image(d.path("A.PNG"), 1);
+  data::write_whole_file(d.path("A.GT.TXT"), "zwei");
+  save_page_image(d.path("B.BIN.PNG"), 1);
+  data::write_whole_file(d.path("B.gt.txt"), "drei");
+  std::map<std::string, std::string> texts;
+  for (const ListedUtterance& u : d.list())
+    texts[fs::path(u.file.path).filename().string()] = u.problem + u.text;
+  CHECK(texts == std::map<std::string, std::string>{
+                     {"PAGE.PNG", "eins"}, {"A.PNG", "zwei"}, {"B.BIN.PNG", "drei"}});
+}
+
 TEST_CASE("what is only like a line is none of its doubles", "[lists][doubles]") {
   const Pages d;
   save_page_image(d.path("p.png"), 6);

@@ -336,7 +336,7 @@ TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {
   folder.write("mets.xml", "<mets/>");
   save_page_image(folder.path("alone.png"), 1);
   folder.write("alone.gt.txt", "aaaa");
-  // The text of a whole page, as some programs export it, makes no line of its image.
+  // The text of a whole page, as some programs export it, makes no line of its image; it is named.
   folder.write("p0.gt.txt", "a\na\na\na");
 
   const auto list = corpus::list_lines(folder.path(""));
@@ -346,7 +346,10 @@ TEST_CASE("lines of pages are listed, and kept together", "[page][lists]") {
     REQUIRE(found != list.end());
     return *found;
   };
-  CHECK(list.size() == 24 + 4 + 1 + 1);
+  CHECK(list.size() == 24 + 4 + 1 + 1 + 1);
+  CHECK(std::any_of(list.begin(), list.end(), [](const auto& u) {
+    return u.problem.find("p0.gt.txt: is the text of p0.xml once more") != std::string::npos;
+  }));
   CHECK(called("p3.xml:l2").text == "a3");
   CHECK(called("p3.xml:l2").region.corners.at(0) == ImagePoint{0, 80});
   CHECK_THAT(called("q.xml:two").problem, Contains("q.xml:two: Coords has 4 numbers"));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/files.h"
 #include "engine/data/features/kaldi_matrix.h"
@@ -54,6 +55,19 @@ std::vector<int32_t> integers(const std::string& file) {
 }
 
 }  // namespace
+
+TEST_CASE("endings are compared in small letters", "[files]") {
+  CHECK(ending_of("a/B.GT.TxT") == ".txt");
+  CHECK(ending_of("a.b/c").empty());
+  CHECK(ending_of("a/.txt").empty());
+  CHECK(ending_of("").empty());
+  CHECK(ending_of("x.") == ".");
+  CHECK(has_ending("a/B.GT.TxT", ".gt.txt"));
+  CHECK(has_ending("x.xml", ".xml"));
+  CHECK(!has_ending("x.xml~", ".xml"));
+  CHECK(!has_ending("ml", ".xml"));
+  CHECK(!has_ending("xXML", ".xml"));
+}
 
 TEST_CASE(".npy elements of every kind are read", "[npy]") {
   const std::vector<float> want = {1, -2, 0.5f};

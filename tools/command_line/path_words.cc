@@ -5,6 +5,7 @@
 #include <fstream>
 #include <vector>
 
+#include "engine/data/features/endings.h"
 #include "engine/io/checkpoint.h"
 #include "kernels/base/error.h"
 #include "tools/command_line/command_line.h"
@@ -18,7 +19,7 @@ std::vector<std::string> manifests_of(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".jsonl" && entry.path().filename() != "log.jsonl") {
+    if (has_ending(entry.path().string(), ".jsonl") && entry.path().filename() != "log.jsonl") {
       names.push_back(entry.path().string());
     }
   }
@@ -41,9 +42,9 @@ PathKind kind_of_file(const std::string& path) {
   for (const char* magic : {"RIFF", "fLaC", "OggS"}) {
     if (text.starts_with(magic)) return PathKind::recording;
   }
-  if (text.starts_with("{") || path.ends_with(".jsonl")) return PathKind::manifest;
+  if (text.starts_with("{") || has_ending(path, ".jsonl")) return PathKind::manifest;
   // The length of a JSON header in eight bytes, then the header.
-  if (path.ends_with(".safetensors") || (text.size() == 9 && text[8] == '{')) {
+  if (has_ending(path, ".safetensors") || (text.size() == 9 && text[8] == '{')) {
     return PathKind::model;
   }
   return PathKind::unknown;

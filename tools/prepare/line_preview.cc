@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/image/image.h"
 #include "engine/io/file.h"
 #include "engine/report/charts.h"
@@ -51,7 +52,7 @@ std::string png_of(const LineSheet& sheet) {
 }  // namespace
 
 void require_preview_name(const std::string& file) {
-  if (file.ends_with(".svg") || file.ends_with(".png")) return;
+  if (has_ending(file, ".svg") || has_ending(file, ".png")) return;
   fail_input("--preview: '", file, "' ends with neither .svg nor .png");
 }
 
@@ -68,7 +69,7 @@ void draw_line_preview(const Config& config, const std::string& manifest, const 
     for (uint64_t epoch = 0; epoch < epochs_shown; ++epoch)
       sheet.rows.push_back(row_of(data->distorted_line(i, epoch), ""));
   }
-  if (file.ends_with(".svg")) return replace_text_file(file, line_sheet_svg(sheet));
+  if (has_ending(file, ".svg")) return replace_text_file(file, line_sheet_svg(sheet));
   replace_text_file(file, png_of(sheet));
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/image/image.h"
 #include "engine/io/file.h"
 #include "engine/report/charts.h"
@@ -73,7 +74,7 @@ std::string title_of(const Transcript& t, double begin, double end, double secon
 
 // A name of another kind of picture, which programs would then fail to open.
 std::string check_picture_name(const std::string& name) {
-  if (!is_image_name(name) && !name.ends_with(".pdf")) return {};
+  if (!is_image_name(name) && !has_ending(name, ".pdf")) return {};
   return str("'", name, "' is no name of an SVG file, expected one that ends with .svg");
 }
 

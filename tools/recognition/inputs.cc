@@ -11,6 +11,7 @@
 #include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/audio/bandwidth.h"
+#include "engine/data/features/endings.h"
 #include "engine/data/features/feature_file.h"
 #include "engine/data/features/npy.h"
 #include "engine/data/image/image.h"
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_feature_file(const std::string& path) {
-  return path.ends_with(".npy") || path.ends_with(".safetensors");
+  return has_ending(path, ".npy") || has_ending(path, ".safetensors");
 }
 
 ModelInput from_manifest(const ManifestEntry& e) {
@@ -48,7 +49,7 @@ void add_file(const std::string& path, InputKind wanted, std::vector<ModelInput>
                : is_image_name(path)                                    ? InputKind::image
                : wanted == InputKind::image && !is_recording_name(path) ? InputKind::image
                                                                         : InputKind::recording;
-  if (!path.ends_with(".safetensors") || !fs::is_regular_file(path)) {
+  if (!has_ending(path, ".safetensors") || !fs::is_regular_file(path)) {
     inputs.push_back(std::move(input));
     return;
   }
@@ -91,9 +92,9 @@ void add_page(const std::string& path, std::vector<ModelInput>& inputs) {
 bool is_wanted(const std::string& path, InputKind wanted) {
   switch (wanted) {
     case InputKind::recording:
-      return is_recording_name(path);
+      return is_recording_file(path);
     case InputKind::features:
-      return path.ends_with(".npy");
+      return has_ending(path, ".npy");
     case InputKind::image:
       return is_image_name(path);
   }
@@ -188,11 +189,11 @@ std::vector<ModelInput> inputs_of(const std::vector<std::string>& words, InputKi
       inputs.back().kind = wanted;
     } else if (fs::is_directory(word, ignored)) {
       add_folder(word, wanted, inputs);
-    } else if (word.ends_with(".jsonl")) {
+    } else if (has_ending(word, ".jsonl")) {
       for (const ManifestEntry& e : read_manifest(word).entries) {
         inputs.push_back(from_manifest(e));
       }
-    } else if (wanted == InputKind::image && word.ends_with(".xml")) {
+    } else if (wanted == InputKind::image && has_ending(word, ".xml")) {
       add_page(word, inputs);
     } else {
       add_file(word, wanted, inputs);

@@ -69,7 +69,7 @@ std::vector<ListedUtterance> list_classes(const std::string& folder) {
   const fs::path root = existing_folder(folder);
   std::vector<Place> places;
   for (const fs::path& file :
-       files_below(root, [](const fs::path& p) { return is_recording_name(p.string()); })) {
+       files_below(root, [](const fs::path& p) { return is_recording_file(p.string()); })) {
     Place place{file, {}};
     const fs::path below = file.parent_path().lexically_relative(root);
     for (const fs::path& part : below)

@@ -1,14 +1,12 @@
 // Recordings in a folder, each with its text beside it.
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <span>
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
-#include "engine/data/audio/sound_format.h"
-#include "engine/data/features/files.h"
+#include "engine/data/features/endings.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -16,38 +14,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string ending_of(const fs::path& file) {
-  std::string ending = file.extension().string();
-  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return ending;
-}
-
-// What lies beside recordings and is none: there is no need to look inside.
-bool is_known_other(const std::string& ending) {
-  static constexpr std::array endings = std::to_array<std::string_view>(
-      {".json", ".jsonl", ".csv",  ".tsv", ".md",  ".xml", ".html", ".pdf",
-       ".png",  ".jpg",   ".jpeg", ".svg", ".py",  ".sh",  ".lab",  ".textgrid",
-       ".srt",  ".vtt",   ".zip",  ".gz",  ".tar", ".toml"});
-  return std::find(endings.begin(), endings.end(), ending) != endings.end();
-}
-
-bool is_sound(const fs::path& file) {
-  try {
-    return !sound_format(data::read_file_start(file.string(), sound_format_bytes)).name.empty();
-  } catch (const InputError&) {
-    return false;  // who uses it says why
-  }
-}
-
 enum class Use { recording, text, none };
 
-Use use_of(const fs::path& file) {
-  // What macOS keeps beside files on foreign disks is called like them.
-  if (file.filename().string().starts_with("._")) return Use::none;
-  const std::string ending = ending_of(file);
-  if (ending == ".txt") return Use::text;
-  if (is_recording_name(file.string())) return Use::recording;
-  return !is_known_other(ending) && is_sound(file) ? Use::recording : Use::none;
+Use use_of(const std::string& file) {
+  const std::string name = file.substr(file.rfind('/') + 1);
+  if (has_ending(name, ".txt") && !name.starts_with("._")) return Use::text;
+  return is_recording_file(file) ? Use::recording : Use::none;
 }
 
 // A path of a file with its use; of the path the part before the ending comes first in the order.
@@ -85,7 +57,7 @@ ListedUtterance text_alone(const std::string& text) {
   u.file.path = text;
   // Its name may be wrong.
   u.has_text = false;
-  if (is_sound(text)) return u;
+  if (holds_sound(text)) return u;
   u.problem = text + ": no recording goes with it";
   u.finding = Finding::text_alone;
   return u;
@@ -122,7 +94,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
   std::vector<NotWalked> others;
   std::vector<Found> files;
   const auto take = [&](const fs::path& file) {
-    const Use use = use_of(file);
+    const Use use = use_of(file.string());
     if (use != Use::none)
       files.emplace_back(file.string(), use);
     else if (findings)

@@ -9,6 +9,7 @@
 #include "engine/corpus/lists/read_text.h"
 #include "engine/corpus/lists/tar.h"
 #include "engine/data/audio/audio.h"
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/io/json.h"
 #include "kernels/base/error.h"
@@ -38,9 +39,7 @@ std::string split_named(const std::string& name) {
 std::vector<ListedUtterance> list_librispeech(const std::string& folder) {
   std::vector<ListedUtterance> list;
   const fs::path root = existing_folder(folder);
-  const auto is_transcript = [](const fs::path& p) {
-    return p.filename().string().ends_with(".trans.txt");
-  };
+  const auto is_transcript = [](const fs::path& p) { return has_ending(p.string(), ".trans.txt"); };
   const auto split_of = [&](const fs::path& file) {
     std::string split;
     for (const fs::path& part : file.lexically_relative(root.parent_path())) {
@@ -49,21 +48,24 @@ std::vector<ListedUtterance> list_librispeech(const std::string& folder) {
     return split;
   };
   std::set<std::string> named;
-  std::vector<fs::path> recordings;
+  std::vector<fs::path> recordings, transcripts;
   std::vector<NotWalked> others;
   const auto is_wanted = [&](const fs::path& p) {
-    return is_transcript(p) || is_recording_name(p.string());
+    return is_transcript(p) || is_recording_file(p.string());
   };
-  for (const fs::path& file : files_below(root, is_wanted, &others)) {
-    if (!is_transcript(file)) {
-      recordings.push_back(file);
-      continue;
-    }
+  for (const fs::path& file : files_below(root, is_wanted, &others))
+    (is_transcript(file) ? transcripts : recordings).push_back(file);
+  std::map<std::string, std::string> by_stem;  // the first of a name
+  for (const fs::path& file : recordings)
+    by_stem.try_emplace(fs::path(file).replace_extension().string(), file.string());
+  for (const fs::path& file : transcripts) {
     const std::string split = split_of(file);
     for (KeyedLine& line : keyed_lines(file)) {
       ListedUtterance u;
       u.where = str(file.string(), ":", line.number);
-      u.file.path = (file.parent_path() / (line.key + ".flac")).string();
+      const std::string stem = (file.parent_path() / line.key).string();
+      const auto recording = by_stem.find(stem);
+      u.file.path = recording != by_stem.end() ? recording->second : stem + ".flac";
       u.text = std::move(line.value);
       u.speaker = line.key.substr(0, line.key.find('-'));
       u.split = split;
@@ -100,7 +102,7 @@ void read_text_member(const std::string& archive, const TarMember& member, Liste
   std::string content =
       decoded_text(data::read_regular_file({archive, member.first, member.size}), u.where);
   u.has_text = true;
-  if (!member.name.ends_with(".json")) {
+  if (!has_ending(member.name, ".json")) {
     u.text = trimmed(content);
     return;
   }
@@ -122,7 +124,7 @@ void list_archive(const std::string& archive, std::vector<ListedUtterance>& list
   const std::vector<TarMember> members = tar_members(archive);
   const auto stem = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
   const auto is_text = [](const std::string& name) {
-    return name.ends_with(".txt") || name.ends_with(".json");
+    return has_ending(name, ".txt") || has_ending(name, ".json");
   };
   std::map<std::string, const TarMember*> texts, recordings;
   for (const TarMember& m : members) {
@@ -130,7 +132,8 @@ void list_archive(const std::string& archive, std::vector<ListedUtterance>& list
   }
   const std::string path = fs::absolute(archive).lexically_normal().string();
   for (const TarMember& m : members) {
-    if (!is_recording_name(m.name)) continue;
+    if (!is_recording_name(m.name) && (is_text(m.name) || !holds_sound({path, m.first, m.size})))
+      continue;
     ListedUtterance u;
     u.where = str(archive, ":", m.name);
     u.id = stem(m.name);
@@ -169,7 +172,7 @@ std::vector<ListedUtterance> list_tar(const std::vector<std::string>& archives) 
       list_archive(archive, list);
       continue;
     }
-    const auto is_archive = [](const fs::path& p) { return p.extension() == ".tar"; };
+    const auto is_archive = [](const fs::path& p) { return has_ending(p.string(), ".tar"); };
     const std::vector<fs::path> files = files_below(existing_folder(archive), is_archive);
     if (files.empty()) fail_input(archive, ": holds no tar archives (.tar)");
     for (const fs::path& file : files) list_archive(file.string(), list);

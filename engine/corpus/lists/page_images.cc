@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "engine/corpus/lists/list_files.h"
 #include "engine/data/features/files.h"
 #include "engine/text/unicode.h"
 #include "kernels/base/error.h"
@@ -116,10 +117,11 @@ std::string shortened(const std::string& text) {
   return out;
 }
 
-void mark(ListedUtterance& again, const ListedUtterance& kept) {
+// `what`: whose text the one is, and whose the other.
+void mark(ListedUtterance& again, const ListedUtterance& kept, const std::string& what) {
   const std::string text = compared(again), other = compared(kept);
   again.finding = Finding::doubled;
-  again.problem = str(again.id, ": is the line ", kept.id, " once more");
+  again.problem = what;
   if (text.empty() || text == other) return;
   again.finding = Finding::doubled_otherwise;
   try {
@@ -175,9 +177,36 @@ void mark_doubles(std::vector<ListedUtterance>& list) {
         if (goes == i) break;
       }
     }
-    for (size_t i = 0; i < places.size(); ++i)
-      if (kept[i] != i) mark(list[places[i].index], list[places[kept[i]].index]);
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (kept[i] == i) continue;
+      ListedUtterance& again = list[places[i].index];
+      const ListedUtterance& first = list[places[kept[i]].index];
+      mark(again, first, str(again.id, ": is the line ", first.id, " once more"));
+    }
   }
+}
+
+void add_double_of_page(const std::string& image, const std::string& text_file,
+                        std::vector<ListedUtterance>& list) {
+  ListedUtterance lines, again;
+  for (const ListedUtterance& u : list) {
+    if (u.file.path != image || !u.problem.empty()) continue;
+    lines.page = u.page;
+    lines.text += (lines.text.empty() ? "" : "\n") + u.text;
+  }
+  again.kind = InputKind::image;
+  again.file.path = image;
+  const std::string what =
+      lines.page.empty() ? ": its image is that of a page whose lines cannot be used"
+                         : ": is the text of " + lines.page + " once more, which has its lines";
+  try {
+    again.text = text_of_file(text_file);
+    mark(again, lines, text_file + what);
+  } catch (const InputError& e) {
+    again.problem = e.what();
+    again.finding = Finding::unreadable;
+  }
+  list.push_back(std::move(again));
 }
 
 }  // namespace rondo::corpus

@@ -19,4 +19,8 @@ std::vector<std::string> images_of_pages(const std::vector<ListedUtterance>& lis
 // one stays: the first that has a text. The others get their problem.
 void mark_doubles(std::vector<ListedUtterance>& list);
 
+// Adds the text that lies beside the image of a page: a double of the page's own lines.
+void add_double_of_page(const std::string& image, const std::string& text_file,
+                        std::vector<ListedUtterance>& list);
+
 }  // namespace rondo::corpus

@@ -196,11 +196,25 @@ class Table {
       return u;
     }
     u.file.path = (folder_ / (audio + layout_.ending)).lexically_normal().string();
+    if (const std::string other = in_capitals(u.file.path); !other.empty()) u.file.path = other;
     for (size_t column : columns_.texts) {
       if (!field(column).empty()) u.text = trimmed(field(column));
     }
     if (columns_.speaker) u.speaker = trimmed(field(*columns_.speaker));
     return u;
+  }
+
+  // The name that the file has instead of this one, where only its ending is in capitals.
+  std::string in_capitals(const std::string& path) const {
+    std::error_code ignored;
+    if (layout_.ending.empty() || fs::exists(path, ignored)) return {};
+    const size_t stem = path.size() - layout_.ending.size();
+    std::string other = path;
+    std::transform(other.begin() + static_cast<ptrdiff_t>(stem), other.end(),
+                   other.begin() + static_cast<ptrdiff_t>(stem), [](char c) {
+                     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+                   });
+    return fs::exists(other, ignored) ? other : std::string();
   }
 
   const TableLayout& layout_;

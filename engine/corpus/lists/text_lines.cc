@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <set>
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
 #include "engine/corpus/lists/page_images.h"
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/page/page_file.h"
@@ -26,9 +26,7 @@ constexpr std::array kinds = std::to_array<std::string_view>({"", ".nrm", ".bin"
 bool is_other_picture_name(const fs::path& file) {
   static constexpr std::array endings = std::to_array<std::string_view>(
       {".webp", ".gif", ".bmp", ".jp2", ".j2k", ".jxl", ".heic", ".avif", ".svg"});
-  std::string ending = file.extension().string();
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+  return std::find(endings.begin(), endings.end(), ending_of(file.string())) != endings.end();
 }
 
 struct Candidate {
@@ -41,7 +39,7 @@ std::pair<std::string, size_t> name_and_kind(const fs::path& image) {
   std::string name = image.string();
   name.resize(name.rfind('.'));
   for (size_t kind = 1; kind < kinds.size(); ++kind) {
-    if (!name.ends_with(kinds[kind])) continue;
+    if (!has_ending(name, kinds[kind])) continue;
     name.resize(name.size() - kinds[kind].size());
     return {name, kind};
   }
@@ -93,9 +91,8 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     return !choice || choice->takes(p.lexically_relative(root).string());
   };
   std::vector<std::string> unwanted_pages;
-  for (const fs::path& file : files_below(root, [](const fs::path& p) {
-         return p.extension() == ".xml" && is_page_file(p.string());
-       })) {
+  for (const fs::path& file :
+       files_below(root, [](const fs::path& p) { return is_page_file(p.string()); })) {
     if (is_chosen(file)) {
       add_page(file, root, list);
     } else {
@@ -107,15 +104,20 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
   for (const ListedUtterance& u : list) images_of_pages.insert(u.file.path);
   std::map<std::string, Candidate> found;
   std::map<std::string, fs::path> others;
-  bool has_true_texts = false;
-  std::vector<std::string> pages, unwanted;
+  std::map<std::string, std::string> true_texts, texts;
+  std::map<std::string, std::string> pages;
+  std::vector<std::string> unwanted;
   for (const fs::path& file : files_below(root, [&](const fs::path& p) {
-         return is_image_name(p.string()) || p.string().ends_with(text_ending) ||
+         return is_image_name(p.string()) || has_ending(p.string(), ".txt") ||
                 is_other_picture_name(p);
        })) {
     // What the image of a page is called nobody chooses by.
     if (images_of_pages.contains(file.string())) {
-      pages.push_back(name_and_kind(file).first);
+      pages.emplace(name_and_kind(file).first, file.string());
+      continue;
+    }
+    if (has_ending(file.string(), ".txt") && !has_ending(file.string(), text_ending)) {
+      texts.emplace(fs::path(file).replace_extension().string(), file.string());
       continue;
     }
     const bool is_wanted = is_chosen(file);
@@ -124,9 +126,9 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
       continue;
     }
     if (!is_image_name(file.string())) {
-      has_true_texts = true;
-      if (is_wanted)
-        found.try_emplace(file.string().substr(0, file.string().size() - text_ending.size()));
+      const std::string name = file.string().substr(0, file.string().size() - text_ending.size());
+      true_texts.emplace(name, file.string());
+      if (is_wanted) found.try_emplace(name);
       continue;
     }
     const auto [name, kind] = name_and_kind(file);
@@ -137,20 +139,24 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     Candidate& candidate = found[name];
     if (kind < candidate.kind) candidate = {kind, file};
   }
-  // A text beside the image of a page is the page's.
-  for (const std::string& name : pages) found.erase(name);
+  // A text beside the image of a page is the page's, which says it too.
+  for (const auto& [name, image] : pages) {
+    const auto text = true_texts.find(name);
+    if (found.erase(name) > 0 && text != true_texts.end())
+      add_double_of_page(image, text->second, list);
+  }
   // The image of a page that is not wanted is no line, unless it has a line's text.
   for (const std::string& name : unwanted_pages)
-    if (!fs::is_regular_file(name + std::string(text_ending))) found.erase(name);
+    if (!true_texts.contains(name)) found.erase(name);
   // And a text beside an image that is not wanted is none without an image.
   for (const std::string& name : unwanted) {
     const auto text = found.find(name);
     if (text != found.end() && text->second.image.empty()) found.erase(text);
   }
   // Beside texts called .gt.txt, a .txt is what some program has read.
-  const std::string ending(has_true_texts ? text_ending : ".txt");
+  if (!true_texts.empty()) texts = std::move(true_texts);
   for (const auto& [name, file] : others) {
-    if (!fs::is_regular_file(name + ending)) continue;
+    if (!texts.contains(name)) continue;
     Candidate& candidate = found[name];
     if (candidate.image.empty()) candidate.image = file;
   }
@@ -158,9 +164,9 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     ListedUtterance u;
     u.kind = InputKind::image;
     u.file.path = candidate.image.empty() ? name + ".png" : candidate.image.string();
-    const std::string text = name + ending;
-    u.has_text = fs::is_regular_file(text);
-    if (u.has_text) u.text = text_of_file(text);
+    const auto text = texts.find(name);
+    u.has_text = text != texts.end();
+    if (u.has_text) u.text = text_of_file(text->second);
     set_folder(u, name, root);
     list.push_back(std::move(u));
   }

@@ -16,6 +16,7 @@
 #include "engine/data/audio/resample.h"
 #include "engine/data/audio/sound_format.h"
 #include "engine/data/audio/sound_source.h"
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "kernels/base/error.h"
 
@@ -140,11 +141,29 @@ bool is_recording_name(std::string_view path) {
       ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".aifc", ".au",
       ".w64", ".caf",  ".sph", ".m4a", ".aac",  ".mp4", ".webm", ".mkv", ".mka",  ".mov",
       ".wma", ".amr",  ".3gp", ".ape", ".wv",   ".tta", ".mp2",  ".ac3", ".avi",  ".rf64"};
-  const size_t dot = path.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  std::string ending(path.substr(dot));
-  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return std::find(std::begin(endings), std::end(endings), ending) != std::end(endings);
+  return std::find(std::begin(endings), std::end(endings), ending_of(path)) != std::end(endings);
+}
+
+bool is_recording_file(const std::string& path) {
+  // What lies beside recordings and is none: there is no need to look inside.
+  static constexpr std::string_view others[] = {
+      ".txt", ".json", ".jsonl", ".csv", ".tsv",  ".md",  ".xml",        ".html",     ".pdf",
+      ".png", ".jpg",  ".jpeg",  ".svg", ".py",   ".sh",  ".lab",        ".textgrid", ".srt",
+      ".vtt", ".zip",  ".gz",    ".tar", ".toml", ".npy", ".safetensors"};
+  // What macOS keeps beside files on foreign disks is called like them.
+  if (path.substr(path.rfind('/') + 1).starts_with("._")) return false;
+  if (is_recording_name(path)) return true;
+  if (std::find(std::begin(others), std::end(others), ending_of(path)) != std::end(others))
+    return false;
+  return holds_sound(path);
+}
+
+bool holds_sound(const FilePart& file) {
+  try {
+    return !sound_format(data::read_file_start(file, sound_format_bytes)).name.empty();
+  } catch (const InputError&) {
+    return false;  // who uses it says why
+  }
 }
 
 Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, int32_t sample_rate,

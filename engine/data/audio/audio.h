@@ -56,6 +56,11 @@ Waveform decode_audio(std::span<const std::byte> bytes, std::string_view name, i
 // Whether a file is called like a recording (.wav, .flac, .ogg, .mp3, .m4a, ..., in either case):
 // for choosing among the files of a folder.
 bool is_recording_name(std::string_view path);
+// Whether its first bytes are those of sound.
+bool holds_sound(const FilePart& file);
+// Whether a file among others is a recording: its name says so or, where it says nothing, its first
+// bytes do.
+bool is_recording_file(const std::string& path);
 
 enum class WavFormat { pcm16, float32 };
 

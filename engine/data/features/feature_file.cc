@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/data/features/kaldi_matrix.h"
 #include "engine/data/features/npy.h"
@@ -34,12 +35,12 @@ FeatureShape checked_shape(std::span<const int64_t> shape, const std::string& pa
 }
 
 bool is_safetensors(const FilePart& file, const std::string& key) {
-  const bool ending = file.path.ends_with(".safetensors");
+  const bool ending = has_ending(file.path, ".safetensors");
   if (ending && file.is_whole()) return true;
   if (ending) fail_input(file.name(), ": is a part of a .safetensors file, expected features_key");
-  if (file.is_whole() && file.path.ends_with(".ark"))
+  if (file.is_whole() && has_ending(file.path, ".ark"))
     fail_input(file.path, ": is an archive of matrices, expected \"bytes\" that say where one is");
-  if (file.is_whole() && !file.path.ends_with(".npy"))
+  if (file.is_whole() && !has_ending(file.path, ".npy"))
     fail_input(file.path, ": is neither .npy nor .safetensors, expected ready features");
   if (!key.empty())
     fail_input(file.name(), ": features_key is given, but only a .safetensors file has keys");

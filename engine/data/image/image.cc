@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/data/image/decoders.h"
 #include "engine/data/image/kept_images.h"
@@ -111,11 +112,7 @@ std::string pictures_warning(int32_t pictures, const std::string& name) {
 bool is_image_name(std::string_view path) {
   static constexpr std::array endings = std::to_array<std::string_view>(
       {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".pbm", ".pgm", ".ppm", ".pnm"});
-  const size_t dot = path.rfind('.');
-  if (dot == std::string_view::npos) return false;
-  std::string ending(path.substr(dot));
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+  return std::find(endings.begin(), endings.end(), ending_of(path)) != endings.end();
 }
 
 }  // namespace rondo

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
 #include "engine/io/json.h"
 #include "engine/text/marks.h"
@@ -28,7 +29,7 @@ size_t bytes_of_code_point(char first) {
 SentenceReader::SentenceReader(const std::string& path, const SentenceOptions& options)
     : lines_(path),
       options_(options),
-      is_manifest_(path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {}
+      is_manifest_(has_ending(path, ".jsonl") || has_ending(path, ".jsonl.gz")) {}
 
 void SentenceReader::add_characters(std::string_view word,
                                     std::vector<std::string_view>& tokens) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/data/features/endings.h"
 #include "engine/io/file.h"
 #include "engine/lm/model_image.h"
 #include "engine/lm/train/arpa_writer.h"
@@ -66,8 +67,8 @@ class Counter {
 
 void write_model(const LanguageModelTraining& t, lm::KneserNey& counts,
                  const lm::Vocabulary& vocabulary) {
-  const bool compressed = t.out.ends_with(".arpa.gz");
-  if (compressed || t.out.ends_with(".arpa")) {
+  const bool compressed = has_ending(t.out, ".arpa.gz");
+  if (compressed || has_ending(t.out, ".arpa")) {
     replace_file(t.out, [&](FileWriter& file) {
       lm::ArpaWriter arpa(vocabulary, file, compressed);
       counts.estimate(vocabulary.size(), arpa);
