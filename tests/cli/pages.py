@@ -386,6 +386,8 @@ def test_images_are_seen_as_viewers_show_them():
             (root / "scans" / f"{name}.png").write_bytes(image)
             (root / "scans" / f"{name}.gt.txt").write_text("abc cba bca abc")
         run("prepare", "lines", root / "scans", root / "mine", "--dev", 0, "--test", 0, says="train           2 ", not_says=["left out", "warning"])
+        for name in ("upright", "phone"):
+            (root / "scans" / f"{name}.gt.txt").unlink()
         (root / "scans" / "page.xml").write_text(one_page(["abc"], [(0, 0, width, height)], "phone.png", (width, height)))
         (root / "scans" / "upright.xml").write_text(one_page(["abc"], [(0, 0, width, height)], "upright.png"))
         regions = []
