@@ -1,7 +1,10 @@
 // Session: training steps, accumulation, memory, files.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
+#include <set>
 
 #include "engine/session.h"
 #include "tests/catch.h"
@@ -76,6 +79,127 @@ TEST_CASE("the gradients above frozen layers are those of a model without any") 
       CHECK(bits(gradient) == std::vector<std::byte>(gradient.bytes()));
     } else {
       CHECK(bits(gradient) == bits(whole.parameters().gradient(e.name)));
+    }
+  }
+}
+
+namespace {
+
+// Every kind of layer that has weights, with another number of inputs for each.
+Outputs every_layer(Graph& g) {
+  const ValueId pixels = layers::input_frames(g, "features", 12);
+  const layers::Conv2dOptions image{.channels = 8, .kernel_height = 3, .kernel_width = 5};
+  ValueId x = layers::conv2d(g, pixels, "conv2d", image);
+  x = layers::conv2d(g, x, "grouped", {.channels = 8, .kernel_height = 3, .groups = 4});
+  x = layers::conv(g, x, "conv", {.channels = 20, .kernel = 3});
+  x = layers::group_norm(g, x, "groups", 4);
+  const layers::LstmOptions both{
+      .hidden = 16, .layers = 2, .bidirectional = true, .projection = 9, .layer_norm = true};
+  x = layers::lstm(g, x, "lstm", both);
+  const ValueId logits = layers::linear(g, x, "out", classes);
+  return {.loss = layers::ctc_loss(g, logits), .prediction = logits};
+}
+
+bool is_matrix(const std::string& name) {
+  return name.find(".weight") != std::string::npos && name.find("norm") == std::string::npos &&
+         !name.starts_with("groups");
+}
+
+std::map<std::string, std::vector<double>> initial_weights(uint64_t seed) {
+  SessionOptions o = options();
+  o.seed = seed;
+  const Session session(every_layer, o);
+  std::map<std::string, std::vector<double>> all;
+  for (const Parameters::Entry& e : session.parameters().entries()) {
+    const TensorView w = session.parameters().weight(e.name);
+    all[e.name].assign(w.as<float>(), w.as<float>() + w.numel());
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("weights begin uniform within 1 / sqrt(inputs), and forget gates with 1") {
+  // What each output of a matrix is summed over; of an LSTM's recurrent weights, its cells.
+  const std::map<std::string, double> inputs = {
+      {"conv2d.weight", 3 * 5}, {"grouped.weight", 2 * 3}, {"conv.weight", 3 * 8 * 12},
+      {"lstm.0.weight_ih", 20}, {"lstm.0.weight_hh", 16},  {"lstm.0.weight_hr", 16},
+      {"lstm.1.weight_ih", 18}, {"lstm.1.weight_hh", 16},  {"lstm.1.weight_hr", 16},
+      {"out.weight", 18}};
+  const auto weights = initial_weights(3);
+  std::set<std::vector<double>> beginnings;
+  size_t matrices = 0;
+  for (const auto& [name, values] : weights) {
+    INFO(name);
+    if (is_matrix(name)) {
+      const size_t reverse = name.find("_reverse");
+      const double bound = 1 / std::sqrt(inputs.at(name.substr(0, reverse)));
+      double sum = 0, squares = 0;
+      for (const double v : values) {
+        sum += v / bound;
+        squares += v * v / bound / bound;
+      }
+      const auto n = static_cast<double>(values.size());
+      const auto [least, most] = std::minmax_element(values.begin(), values.end());
+      CHECK(*most <= bound * (1 + 1e-6));
+      CHECK(*least >= -bound * (1 + 1e-6));
+      // Of n uniform values: six times what chance does to their mean and to that of their squares.
+      CHECK(std::abs(sum / n) < 6 / std::sqrt(3 * n));
+      CHECK(std::abs(squares / n - 1.0 / 3) < 6 * 0.3 / std::sqrt(n));
+      std::vector<double> first(values.begin(), values.begin() + 8);
+      for (double& v : first) v = std::round(1e4 * v / bound);
+      CHECK(beginnings.insert(first).second);  // no two alike
+      ++matrices;
+      continue;
+    }
+    const bool of_lstm = name.starts_with("lstm.") && name.find("norm") == std::string::npos;
+    const bool scales = name.find(".weight") != std::string::npos;
+    const size_t gate = values.size() / 4;  // input, forget, cell, output
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool forgets = of_lstm && i / gate == 1;
+      if (values[i] != (scales || forgets ? 1 : 0)) FAIL_CHECK("element " << i);
+    }
+  }
+  CHECK(matrices == 4 + 2 * 2 * 3);
+  CHECK(initial_weights(3) == weights);
+  for (const auto& [name, values] : initial_weights(4))
+    CHECK((values != weights.at(name)) == is_matrix(name));
+}
+
+TEST_CASE("dropout's mask is another one in each layer and each step, and the same for a seed") {
+  // The mean of so many ones, of which two masks of a half keep a quarter, each as 4: 1, and 2
+  // where both are the same.
+  const ModelFunction model_of_masks = [](Graph& g) {
+    ValueId x = layers::input_frames(g, "features", 4);
+    x = layers::dropout(g, layers::dropout(g, x, "one", 0.5), "two", 0.5);
+    x = layers::linear(g, layers::mean_pool(g, x), "out", 1);
+    return Outputs{layers::mean_squared_error(g, x, "targets"), x};
+  };
+  const std::vector<int32_t> lengths = {1500, 1500};
+  const PackedHost layout = build_packed(lengths, std::vector<uint64_t>{5, 6});
+  const std::vector<float> ones(3000 * 4, 1.0f), targets(2, 0.0f);
+  const BatchView::Input inputs[] = {{"features", ones.data(), ones.size() * sizeof(float)},
+                                     {"targets", targets.data(), targets.size() * sizeof(float)}};
+  const auto means = [&](uint64_t step_seed) {
+    Session session(model_of_masks, options());
+    std::ranges::fill(std::span(session.parameters().weight("out.weight").as<float>(), 4), 0.25f);
+    BatchView view;
+    view.layout = &layout;
+    view.inputs = inputs;
+    view.step_seed = step_seed;
+    const StepResult& r = session.train_step(view);
+    std::vector<double> each;
+    for (const float loss : r.losses) each.push_back(std::sqrt(static_cast<double>(loss)));
+    return each;
+  };
+  std::set<double> seen;
+  for (const uint64_t step : {0, 1, 2}) {
+    const std::vector<double> found = means(step);
+    REQUIRE(found.size() == 2);
+    CHECK(means(step) == found);
+    for (const double mean : found) {
+      CHECK(mean == Approx(1).margin(0.15));
+      CHECK(seen.insert(mean).second);  // of two utterances too
     }
   }
 }
