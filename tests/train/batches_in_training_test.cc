@@ -1,5 +1,7 @@
 // Which utterances each update of a training run has, as docs/data.md and docs/training.md tell it.
 
+#include "engine/train/training_batches.h"
+
 #include "tests/train/observed_run.h"
 
 #include "tests/catch.h"
@@ -105,6 +107,29 @@ TEST_CASE("batches come in another order in each epoch, and the seed decides it"
   CHECK(other_batches > 0);  // not the same batches in another order only
   CHECK(run("again", 1) == epochs);
   CHECK(run("two", 2) != epochs);
+}
+
+TEST_CASE("dropout's key is another one for each seed, epoch and batch of the epoch") {
+  std::set<uint64_t> keys;
+  size_t wanted = 0;
+  Config c;
+  for (const uint64_t seed : {0, 1, 2, 1000}) {
+    c.training.seed = seed;
+    for (const uint64_t epoch : {0, 1, 2, 50}) {
+      for (const int64_t step : {0, 1, 2, 3, 700}) {
+        HostBatch batch;
+        batch.epoch = epoch;
+        batch.step = step;
+        batch.utterances = {step % 2, 5};
+        keys.insert(step_seed(c, batch));
+        ++wanted;
+        const uint64_t key = step_seed(c, batch);
+        batch.utterances = {7};  // of a shard of it
+        CHECK(step_seed(c, batch) == key);
+      }
+    }
+  }
+  CHECK(keys.size() == wanted);
 }
 
 TEST_CASE("sorta_grad: the first epoch, and only that, goes from short to long") {

@@ -9,15 +9,15 @@
 #include "tests/data/temporary_folder.h"
 
 using namespace rondo;
+using Catch::Matchers::Contains;
 
 namespace {
 
-constexpr int columns = 6;
-
 struct Made {
   Config config;
-  std::vector<std::string> alphabet = {" ", "a", "b"};
-  float mean = 0, inverse_std = 1;  // of each column, with Cmvn::global
+  std::vector<std::string> alphabet = {" ", "a", "b"}, classes = {};
+  int columns = 6, outputs = 4;
+  std::vector<float> mean = {}, inverse_std = {};  // with Cmvn::global
 
   Made() {
     config.features.type = FeatureType::ready;
@@ -33,11 +33,10 @@ struct Made {
     d.config = config;
     const bool is_text = config.task == Task::ctc;
     if (is_text) d.alphabet = alphabet;
-    d.sizes = {columns, is_text ? static_cast<int64_t>(alphabet.size()) + 1 : 4};
-    if (config.features.cmvn == Cmvn::global) {
-      d.mean.assign(columns, mean);
-      d.inverse_std.assign(columns, inverse_std);
-    }
+    d.classes = classes;
+    d.sizes = {columns, is_text ? static_cast<int64_t>(alphabet.size()) + 1 : outputs};
+    d.mean = mean;
+    d.inverse_std = inverse_std;
     Session session(build_model(config.model, config.task, d.sizes),
                     session_options(config, DeviceId{}));
     const TensorView w = session.parameters().weight("output.weight");
@@ -56,7 +55,7 @@ Made seeded(uint64_t seed) {
 Matrix noise(int64_t frames) {
   std::mt19937 random(static_cast<unsigned>(frames));
   std::normal_distribution<float> normal(0, 1);
-  Matrix m(frames, columns);
+  Matrix m(frames, Made().columns);
   for (float& v : m.data) v = normal(random);
   return m;
 }
@@ -92,14 +91,20 @@ double furthest(const Transcript& together, const std::vector<Transcript>& alone
 
 TEST_CASE("models together say the mean of their probabilities") {
   const TemporaryFolder folder;
-  const bool own_statistics = GENERATE(false, true);
+  // Of their training data, in which the models may differ, columns from each other too.
+  const bool statistics = GENERATE(false, true);
+  const bool own_means = statistics && GENERATE(false, true);
+  const bool own_deviations = statistics && GENERATE(false, true);
+  CAPTURE(statistics, own_means, own_deviations);
   std::vector<std::string> paths;
   for (uint64_t seed : {1, 2, 3}) {
     Made m = seeded(seed);
-    if (own_statistics) {
-      m.config.features.cmvn = Cmvn::global;
-      m.mean = 0.3f * static_cast<float>(seed);
-      m.inverse_std = 0.5f + 0.25f * static_cast<float>(seed);
+    const auto n = static_cast<float>(seed);
+    if (statistics) m.config.features.cmvn = Cmvn::global;
+    for (int i = 0; statistics && i < m.columns; ++i) {
+      const auto column = static_cast<float>(i);
+      m.mean.push_back(0.2f * column + (own_means ? 0.3f * n : 0));
+      m.inverse_std.push_back(0.5f + 0.1f * column + (own_deviations ? 0.25f * n : 0));
     }
     paths.push_back(m.write(folder.path("model" + std::to_string(seed))));
   }
@@ -108,6 +113,7 @@ TEST_CASE("models together say the mean of their probabilities") {
     alone.push_back(Recognizer(path, DeviceId{}, 1).transcribe(noise(31)));
   Recognizer all(paths[0], DeviceId{}, 1, std::span(paths).subspan(1));
   CHECK(all.is_ensemble());
+  all.transcribe(noise(44));  // of which nothing stays
   const Transcript together = all.transcribe(noise(31));
   REQUIRE(together.frames == 16);
   CHECK(furthest(together, alone) < 1e-6);
@@ -317,6 +323,29 @@ TEST_CASE("models that do not fit together are refused by the names of both") {
   m = {};
   m.config.task = Task::classify;
   refused(m, "it reads otherwise, task: \"ctc\" -> \"classify\"");
+  m = {};
+  m.columns = 5;
+  refused(m, "it reads 5 columns, not 6");
+  m = {};
+  m.config.task = Task::classify;
+  m.outputs = 3;
+  m.classes = {"x", "y", "z"};
+  m.write(folder.path("first"));
+  m.classes = {"x", "z", "y"};
+  refused(m, "its classes have other names");
+  m.config.task = Task::regress;
+  m.classes.clear();
+  m.write(folder.path("first"));
+  m.outputs = 2;
+  refused(m, "it has 2 outputs, not 3");
+  // Each is looked at, and not the second alone.
+  Made().write(folder.path("first"));
+  m = {};
+  m.alphabet = {"a", " ", "b"};
+  const std::vector<std::string> three = {seeded(2).write(folder.path("fits")),
+                                          m.write(folder.path("other"))};
+  CHECK_THROWS_WITH(Recognizer(first, DeviceId{}, 1, three),
+                    Contains("its characters have other labels"));
   // Dither is of training alone, and how a model came about does not matter.
   m = seeded(4);
   m.config.features.dither = 1;

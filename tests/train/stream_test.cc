@@ -1,8 +1,9 @@
-// Streaming gives what transcribing the whole recording gives.
+// Streaming gives what transcribing the whole recording gives, and so do the pieces of a long one.
 #include <algorithm>
 #include <cmath>
 #include <random>
 
+#include "engine/train/recognition/long_recording.h"
 #include "engine/train/recognition/recognizer_stream.h"
 #include "kernels/conv/conv.h"
 #include "tests/catch.h"
@@ -133,6 +134,98 @@ TEST_CASE("digital silence alone streams as nothing, and before sound as what it
     CHECK(whole.frames > 0);
     CHECK(stream_all(stream, audio, 7, told).logits == whole.logits);
   }
+}
+
+TEST_CASE("a stream with a decoder writes what that makes of the whole, each time it is used") {
+  const TemporaryFolder folder;
+  Recognizer model(write_model(folder, streaming_config()), DeviceId{});
+  const std::string greedy = model.transcribe(noise(1.7, 3)).text;
+  DecoderKnowledge knowledge;
+  knowledge.hot_words = {{"dab", 9.0}};
+  DecoderOptions options;
+  options.beam = 3;  // so few that their beginnings are soon the same
+  model.set_decoder(Decoder(model.vocabulary(), options, knowledge));
+  RecognizerStream stream(model, 0.1);
+  for (const double seconds : {1.7, 0.8, 1.7}) {
+    const Waveform audio = noise(seconds, 3);
+    const Transcript whole = model.transcribe(audio);
+    std::string told;
+    const Transcript streamed = stream_all(stream, audio, 7, told);
+    CHECK(streamed.text == whole.text);
+    CHECK(streamed.logits == whole.logits);
+    CHECK(whole.text.starts_with(told));
+    if (seconds < 1) continue;
+    CHECK(!told.empty());
+    CHECK(whole.text != greedy);
+  }
+}
+
+TEST_CASE("the outputs of a long recording are those of the whole, however it is cut") {
+  const TemporaryFolder folder;
+  Config streams = streaming_config(), looks_ahead = convolutional_config();
+  for (LayerConfig& layer : looks_ahead.model.layer)
+    if (layer.type().name == "conv") layer.set("context", ConvContext::both);
+  std::erase_if(looks_ahead.model.layer, [](const auto& l) { return l.type().name == "lstm"; });
+  // 3.07 s are cut after each second; the last piece is short, and shorter than its context.
+  const Waveform audio = noise(3.07, 3);
+  for (const Config& config : {streams, looks_ahead}) {
+    Recognizer model(write_model(folder, config), DeviceId{});
+    const std::vector<float> whole = model.transcribe(audio).logits;
+    for (const PieceOptions o : {PieceOptions{1, 0.25}, PieceOptions{0.5, 0.4}})
+      CHECK(long_outputs(model, audio, o) == whole);
+  }
+}
+
+TEST_CASE("of a long recording digital silence is blank, and what is between stands by itself") {
+  const TemporaryFolder folder;
+  Config config = convolutional_config();
+  config.features.cmvn = Cmvn::utterance;
+  Recognizer model(write_model(folder, config), DeviceId{});
+  // Silences of 0.3 s, which is too short to be one, of 1 s, and at the end.
+  Waveform audio{8000, {}};
+  const auto append = [&](const std::vector<float>& samples) {
+    audio.samples.insert(audio.samples.end(), samples.begin(), samples.end());
+  };
+  append(noise(0.7, 3).samples);
+  append(std::vector<float>(2400));
+  append(noise(0.5, 4).samples);
+  append(std::vector<float>(8000));
+  append(noise(1.2, 5).samples);
+  append(std::vector<float>(8000));
+  const std::vector<float> found = long_outputs(model, audio, {2, 0.3});
+  // By what the features say: blocks of three frames that all equal their first one are silent.
+  const Matrix features = model.features(audio);
+  const auto silent = [&](int64_t first) {
+    for (int64_t t = first; t < std::min(first + 3, features.frames); ++t)
+      if (!std::equal(features.row(t), features.row(t) + 16, features.row(first))) return false;
+    return true;
+  };
+  const int64_t blocks = (features.frames + 2) / 3;
+  REQUIRE(found.size() == static_cast<size_t>(blocks) * 6);
+  std::vector<float> wanted;
+  int stretches = 0;
+  for (int64_t begin = 0, end = 0; begin < blocks; begin = end) {
+    const auto is_pause = [&](int64_t block) {  // that lasts half a second
+      int64_t from = block, to = block;
+      while (from > 0 && silent(3 * from - 3)) --from;
+      while (to < blocks && silent(3 * to)) ++to;
+      return silent(3 * block) && to - from >= 17;
+    };
+    const bool pause = is_pause(begin);
+    for (end = begin; end < blocks && is_pause(end) == pause;) ++end;
+    ++stretches;
+    if (pause) {
+      for (int64_t b = begin; b < end; ++b) wanted.insert(wanted.end(), {20, 0, 0, 0, 0, 0});
+      continue;
+    }
+    const int64_t rows = std::min(3 * end, features.frames) - 3 * begin;
+    Matrix part(rows, 16);
+    std::copy_n(features.row(3 * begin), rows * 16, part.data.begin());
+    const Transcript t = model.transcribe(std::move(part));
+    wanted.insert(wanted.end(), t.logits.begin(), t.logits.end());
+  }
+  CHECK(stretches == 4);
+  CHECK(found == wanted);
 }
 
 TEST_CASE("models that need the end of a recording do not stream, and say why") {
