@@ -463,6 +463,7 @@ class Trainer {
 
   void save(const Ranks& ranks, std::optional<Score> score = std::nullopt) {
     results_->settle(0);
+    s_.state.seconds = now_seconds() - started_;  // with the validation, if there was one
     progress_.checkpoint_is_next(score);
     keeper_->save(ranks, to_save(), score);
     progress_.update_is_next();

@@ -62,6 +62,59 @@ TEST_CASE("the log's start, memory and end are of this run") {
   }
 }
 
+TEST_CASE("ranks' logs agree which of them was the slowest, since the line before") {
+  const ColumnCorpus corpus;
+  Config c = corpus.config("run");
+  c.training.log_every_steps = 3;
+  const ObservedRun run = observe(corpus, c, 3);
+  std::vector<std::vector<Json>> logs;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ifstream in(run.directory + (rank ? str("/log.rank-", rank, ".jsonl") : "/log.jsonl"));
+    logs.emplace_back();
+    for (std::string line; std::getline(in, line);) {
+      const Json j = Json::parse(line);
+      if (j.at("event") == "step") logs.back().push_back(j);
+      if (j.at("event") == "start") CHECK(j.at("rank") == rank);
+    }
+    REQUIRE(logs.back().size() == run.steps.size());
+  }
+  double all = 0;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    std::vector<double> computed;
+    for (const auto& log : logs) computed.push_back(log[i].at("compute_seconds"));
+    const auto slowest = std::max_element(computed.begin(), computed.end());
+    for (const auto& log : logs) {
+      CHECK(log[i].at("slowest_rank") == slowest - computed.begin());
+      CHECK(log[i].at("slowest_compute_seconds") == *slowest);
+      CHECK(log[i].at("loss") == run.steps[i].at("loss"));
+    }
+    CHECK(computed[0] > 0);
+    all += computed[0];
+  }
+  // What is told again would be more than the run took.
+  CHECK(all <= run.steps.back().at("seconds").get<double>());
+}
+
+TEST_CASE("samples are the first utterances of the dev data, on any number of ranks") {
+  const TrainingCorpus corpus(12, 9);
+  std::vector<std::string> wanted;
+  std::istringstream manifest(bytes_of(corpus.folder.path("dev.jsonl")));
+  for (std::string line; std::getline(manifest, line) && wanted.size() < 5;)
+    wanted.push_back("    reference  " + Json::parse(line).at("text").get<std::string>());
+  for (const int ranks : {1, 3}) {
+    Config c = corpus.config("ranks" + std::to_string(ranks));
+    c.training.max_steps = 2;
+    c.training.samples = 5;
+    require_success(train_on(ranks, c));
+    std::vector<std::string> found;
+    for (const Json& line : log_events(c.training.checkpoint_dir, "message")) {
+      const std::string text = line.at("text");
+      if (text.starts_with("    reference")) found.push_back(text);
+    }
+    CHECK(found == wanted);
+  }
+}
+
 TEST_CASE("TensorBoard is told what the log is told") {
   const ColumnCorpus corpus;
   Config c = corpus.with_dev("run");

@@ -1,6 +1,8 @@
 // What an update of a training run does, computed once more by hand: the learning rate of each
 // step, the divisor, clipping, the optimisers' rules and the moving average (docs/training.md).
+#include <chrono>
 #include <numbers>
+#include <thread>
 
 #include "kernels/base/error.h"
 #include "tests/catch.h"
@@ -281,6 +283,84 @@ TEST_CASE("a step whose gradient is not finite changes no weight and no state, a
     }
     CHECK(skipped == 2);  // once in each epoch
   }
+}
+
+TEST_CASE("a skipped update is told with its own utterances, of all its batches") {
+  const ColumnCorpus good(20);
+  Config c = good.config("good");
+  c.training.accumulation = 2;
+  c.data.batch_frames = 40;
+  c.training.epochs = 2;
+  const ObservedRun plain = observe(good, c);
+  // One that is in an update of the second epoch which is not its first.
+  size_t most = 0;
+  for (size_t bad = 0; bad < good.size(); ++bad) {
+    auto utterances = good.train;
+    utterances[bad].target = 3e38;
+    const ColumnCorpus corpus(utterances);
+    Config spoilt = corpus.config("bad");
+    spoilt.training.accumulation = 2;
+    spoilt.data.batch_frames = 40;
+    spoilt.training.epochs = 2;
+    if (bad % 5 != 3) continue;
+    require_success(train_on(1, spoilt));
+    std::vector<std::string> told, wanted;
+    for (const Json& line : log_events(spoilt.training.checkpoint_dir, "message")) {
+      const std::string text = line.at("text");
+      if (text.find("gradient is not finite") != std::string::npos) told.push_back(text);
+    }
+    for (int64_t step = 1; step <= plain.updates(); ++step) {
+      const std::set<size_t> batch = plain.moved(step);
+      if (!batch.contains(bad)) continue;
+      REQUIRE(told.size() > wanted.size());
+      const std::string& text = told[wanted.size()];
+      wanted.push_back(str("warning: step ", step, ": the gradient is not finite; skipped (",
+                           wanted.size() + 1, " so far); its utterances: "));
+      CHECK_THAT(text, Catch::Matchers::StartsWith(wanted.back()));
+      size_t named = 0;
+      for (size_t i = 0; i < corpus.size(); ++i) {
+        const std::string name = corpus.folder.path("train.jsonl:") + std::to_string(i + 1);
+        const bool is_named = (text + ",").find(name + ",") != std::string::npos ||
+                              text.find(name + " and") != std::string::npos;
+        if (is_named) CHECK(batch.contains(i));
+        named += is_named;
+      }
+      CHECK(named == std::min<size_t>(batch.size(), 8));
+      const std::string rest = str(" and ", batch.size() - named, " more");
+      CHECK((text.find(" more") != std::string::npos) == (batch.size() > 8));
+      if (batch.size() > 8) CHECK_THAT(text, Catch::Matchers::EndsWith(rest));
+      most = std::max(most, batch.size());
+    }
+    CHECK(told.size() == wanted.size());
+    CHECK(wanted.size() == 2);
+  }
+  CHECK(most > 8);
+}
+
+TEST_CASE("max_seconds counts what a run took before it was stopped") {
+  const ColumnCorpus corpus;
+  Config c = corpus.config("run");
+  c.training.epochs = 100;
+  c.training.max_seconds = 0.05;
+  // Each update takes as long as the run may.
+  struct Slow final : TrainingObserver {
+    void stepped(const Step&) override {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(60);
+      while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    }
+  } slow;
+  TrainerOptions o;
+  o.observer = &slow;
+  const TrainingSummary first = train(c, o);
+  CHECK(first.steps >= 1);
+  CHECK(first.steps <= 2);
+  CHECK_FALSE(first.stopped_by_signal);
+  const double slept = 0.06 * static_cast<double>(first.steps);
+  CHECK(first.seconds >= slept);
+  o.start = StartFrom::checkpoint;
+  const TrainingSummary second = train(c, o);
+  CHECK(second.steps == first.steps);
+  CHECK(second.seconds >= slept);
 }
 
 TEST_CASE("non_finite_limit counts skipped updates in a row; non_finite = \"stop\" takes none") {
