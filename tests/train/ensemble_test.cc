@@ -211,6 +211,12 @@ TEST_CASE("what models agree on heeds what a decoder knows") {
     const Decoder decoder(vocabulary, options, knowledge);
     CHECK(vocabulary.text(agreed_labels(models, 4, &decoder)) == (weight > 4 ? "a" : "b"));
   }
+  // A letter twice, which the first one writes once: a search can write it.
+  const std::vector<std::vector<float>> doubled = {sure_of({2, 0, 0}), sure_of({2, 0, 2}),
+                                                   sure_of({2, 0, 2})};
+  const std::vector<std::span<const float>> twice(doubled.begin(), doubled.end());
+  const Decoder plain(vocabulary, {});
+  CHECK(vocabulary.text(agreed_labels(twice, 4, &plain)) == "aa");
 }
 
 TEST_CASE("models together write what they agree on, alone and in evaluation") {

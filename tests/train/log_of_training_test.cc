@@ -65,8 +65,9 @@ TEST_CASE("the log's start, memory and end are of this run") {
 TEST_CASE("ranks' logs agree which of them was the slowest, since the line before") {
   const ColumnCorpus corpus;
   Config c = corpus.config("run");
-  c.training.log_every_steps = 3;
+  c.training.log_every_steps = 2;
   const ObservedRun run = observe(corpus, c, 3);
+  REQUIRE(run.steps.size() > 7);
   std::vector<std::vector<Json>> logs;
   for (int rank = 0; rank < 3; ++rank) {
     std::ifstream in(run.directory + (rank ? str("/log.rank-", rank, ".jsonl") : "/log.jsonl"));
@@ -78,10 +79,11 @@ TEST_CASE("ranks' logs agree which of them was the slowest, since the line befor
     }
     REQUIRE(logs.back().size() == run.steps.size());
   }
-  double all = 0;
+  std::vector<std::vector<double>> told;
   for (size_t i = 0; i < run.steps.size(); ++i) {
     std::vector<double> computed;
     for (const auto& log : logs) computed.push_back(log[i].at("compute_seconds"));
+    told.push_back(computed);
     const auto slowest = std::max_element(computed.begin(), computed.end());
     for (const auto& log : logs) {
       CHECK(log[i].at("slowest_rank") == slowest - computed.begin());
@@ -89,10 +91,11 @@ TEST_CASE("ranks' logs agree which of them was the slowest, since the line befor
       CHECK(log[i].at("loss") == run.steps[i].at("loss"));
     }
     CHECK(computed[0] > 0);
-    all += computed[0];
   }
-  // What is told again would be more than the run took.
-  CHECK(all <= run.steps.back().at("seconds").get<double>());
+  // Sums since the beginning would never fall, on no rank; times of each line do.
+  CHECK_FALSE(std::is_sorted(told.begin(), told.end(), [](const auto& a, const auto& b) {
+    return !std::equal(a.begin(), a.end(), b.begin(), std::greater_equal<>());
+  }));
 }
 
 TEST_CASE("samples are the first utterances of the dev data, on any number of ranks") {

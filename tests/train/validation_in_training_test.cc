@@ -91,6 +91,23 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("an utterance whose loss is not finite counts in no validation's mean") {
+  const ColumnCorpus corpus;
+  std::vector<ColumnUtterance> dev = corpus.train;
+  dev[4].target = 3e38;  // whose square is not finite
+  corpus.write("dev", dev);
+  std::vector<size_t> others = everything(corpus);
+  std::erase(others, size_t{4});
+  for (int ranks : {1, 2}) {
+    const Config c = corpus.with_dev("run" + std::to_string(ranks));
+    const ObservedRun run = observe(corpus, c, ranks);
+    for (const Json& v : log_events(run.directory, "validation")) {
+      const Weights& w = run.weights.at(v.at("step").get<size_t>());
+      CHECK(v.at("loss") == Approx(column_loss(w, dev, others)).epsilon(1e-5));
+    }
+  }
+}
+
 TEST_CASE("model.safetensors is the best model on the dev data, and the test scores that one") {
   const ColumnCorpus corpus;
   for (int ranks : {1, 2}) {
