@@ -155,7 +155,8 @@ TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for")
   for (const auto& [metric, field] : std::map<Metric, std::string>{
            {Metric::cer, "cer"}, {Metric::wer, "wer"}, {Metric::loss, "loss"}}) {
     CAPTURE(field);
-    const Config c = validated(corpus, field, metric);
+    Config c = validated(corpus, field, metric);
+    c.data.test = c.data.dev;
     Messages messages;
     TrainerOptions o;
     o.version = "of the test";
@@ -180,6 +181,10 @@ TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for")
     CHECK(origin.chosen_by == metric);
     CHECK(origin.metric == summary.best_metric);
     CHECK(origin.updates == step);
+    const auto tests = log_events(run, "test");
+    REQUIRE(tests.size() == 1);
+    CHECK(tests[0].at("metric") == tests[0].at(field));
+    CHECK(tests[0].at("metric").get<double>() == Approx(summary.best_metric));
   }
   CHECK(chosen.size() > 1);  // or the choice would not show
 }
@@ -380,7 +385,7 @@ TEST_CASE("an average stays the model of a run that goes on until something is b
   c.data.sorta_grad = false;
   c.optimizer.lr = 0.6;  // around the minimum, not into it
   c.training.average_best = 5;
-  train(c, {});
+  const double told = train(c, {}).best_metric;
   const std::string& run = c.training.checkpoint_dir;
   const Weights average = best(run);
   const auto loss_of = [&](const Weights& w) {
@@ -396,6 +401,7 @@ TEST_CASE("an average stays the model of a run that goes on until something is b
     lowest = std::min(lowest, v.at("loss").get<double>());
   }
   REQUIRE(before < lowest);
+  CHECK(told == Approx(before).epsilon(1e-5));
   // As if every validation to come were the best so far.
   change_state(run, [](Json& state) { state["best_metric"] = state["best_loss"] = nullptr; });
   c.training.epochs = 13;

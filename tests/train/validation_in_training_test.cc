@@ -94,7 +94,7 @@ TEST_CASE(
 TEST_CASE("an utterance whose loss is not finite counts in no validation's mean") {
   const ColumnCorpus corpus;
   std::vector<ColumnUtterance> dev = corpus.train;
-  dev[4].target = 3e38;  // whose square is not finite
+  dev[4].target = 3e38;  // whose square is infinite
   corpus.write("dev", dev);
   std::vector<size_t> others = everything(corpus);
   std::erase(others, size_t{4});
