@@ -17,6 +17,7 @@ struct Made {
   Config config;
   std::vector<std::string> alphabet = {" ", "a", "b"}, classes = {};
   int columns = 6, outputs = 4;
+  float sharpness = 12;                            // of what it is sure of
   std::vector<float> mean = {}, inverse_std = {};  // with Cmvn::global
 
   Made() {
@@ -40,7 +41,7 @@ struct Made {
     Session session(build_model(config.model, config.task, d.sizes),
                     session_options(config, DeviceId{}));
     const TensorView w = session.parameters().weight("output.weight");
-    for (int64_t i = 0; i < w.numel(); ++i) w.as<float>()[i] *= 12;
+    for (int64_t i = 0; i < w.numel(); ++i) w.as<float>()[i] *= sharpness;
     save_model(path, session, d);
     return path;
   }
@@ -118,6 +119,17 @@ TEST_CASE("models together say the mean of their probabilities") {
   REQUIRE(together.frames == 16);
   CHECK(furthest(together, alone) < 1e-6);
   CHECK(furthest(together, {alone[0]}) > 0.05);  // the models do differ
+}
+
+TEST_CASE("what no model thinks possible is still a number") {
+  const TemporaryFolder folder;
+  Made sure = seeded(1);
+  sure.sharpness = 1e5f;
+  const std::string path = sure.write(folder.path("sure"));
+  Recognizer both(path, DeviceId{}, 1, std::vector<std::string>{path});
+  const Transcript t = both.transcribe(noise(31));
+  for (const float v : t.logits) CHECK(std::isfinite(v));
+  CHECK(*std::min_element(t.logits.begin(), t.logits.end()) < -80);
 }
 
 // Logits [frames, 4] that are sure of a class by 5 nats, another in each frame.
