@@ -22,6 +22,7 @@ struct Problem {
   Halo halo = {};
   bool bias = true;  // else accumulated gradients
   Wanted wanted = Wanted::all;
+  bool full = false;  // the layouts hold the batch and no more
 };
 
 // The choices that a table of cases goes through by turns, each in a period of its own: every type
@@ -33,6 +34,7 @@ void vary(Problem& p, int number) {
   p.halo = halos[number / 4 % 4];
   p.halo.before = std::max<int64_t>(p.halo.before, 0);
   p.bias = number % 4 < 2;
+  p.full = number % 3 == 1;
   p.wanted = number % 7 == 3 ? Wanted::first : number % 7 == 6 ? Wanted::others : Wanted::all;
 }
 
@@ -61,8 +63,9 @@ Args with_layouts(Case& c, const Problem& p, const std::vector<int32_t>& lengths
   args.dims = p.dims;
   std::vector<int32_t> shorter;
   for (int32_t length : lengths) shorter.push_back(windows(p.dims.time, length, p.behind));
-  args.from = c.packed(lengths, 5, 1);
-  args.to = c.packed(shorter, 3, 1);
+  const bool full = p.full && !lengths.empty();
+  args.from = c.packed(lengths, full ? 0 : 5, full ? 0 : 1);
+  args.to = c.packed(shorter, full ? 0 : 3, full ? 0 : 1);
   return args;
 }
 
