@@ -85,9 +85,10 @@ void check_patience(const Config& c) {
   int without_progress = 0;
   for (size_t i = 0; i < loss.size(); ++i) {
     CHECK(without_progress < c.training.patience);
-    const bool better = metric.y[i] < best || (metric.y[i] == best && loss[i] < best_loss);
+    const double rate = std::min(metric.y[i], 1.0);  // more than all wrong is no worse
+    const bool better = rate < best || (rate == best && loss[i] < best_loss);
     if (better) {
-      best = metric.y[i];
+      best = rate;
       best_loss = loss[i];
     }
     without_progress = better ? 0 : without_progress + 1;
