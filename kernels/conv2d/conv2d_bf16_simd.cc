@@ -6,8 +6,6 @@
 
 #if defined(__AVX512BF16__)
 
-#include <immintrin.h>
-
 #include <utility>
 
 #include "kernels/base/cpu/simd_rows.h"
@@ -18,9 +16,7 @@ namespace {
 constexpr int depth = 2;
 
 struct Dot {
-  static vf madd(vf acc, vf a, vf b) {
-    return _mm512_dpbf16_ps(acc, __builtin_bit_cast(__m512bh, a), __builtin_bit_cast(__m512bh, b));
-  }
+  static vf madd(vf acc, vf a, vf b) { return add_bf16_products(acc, a, b); }
 };
 
 #include "kernels/conv2d/conv2d_depthwise.h"

@@ -7,8 +7,6 @@
 
 #if defined(__AVX512BF16__)
 
-#include <immintrin.h>
-
 #include <utility>
 
 namespace rondo::RONDO_ISA {
@@ -18,9 +16,7 @@ constexpr int mr = 14, nv = 2;
 constexpr int depth = 2;
 
 struct Dot {
-  static vf madd(vf acc, vf a, vf b) {
-    return _mm512_dpbf16_ps(acc, __builtin_bit_cast(__m512bh, a), __builtin_bit_cast(__m512bh, b));
-  }
+  static vf madd(vf acc, vf a, vf b) { return add_bf16_products(acc, a, b); }
 };
 
 #include "kernels/gemm/gemm_micro.h"

@@ -53,6 +53,19 @@ static inline vf select(vi mask, vf a, vf b) { return mask ? a : b; }
 static inline vf max(vf a, vf b) { return a > b ? a : b; }  // b when a is NaN
 static inline vf min(vf a, vf b) { return a < b ? a : b; }
 
+#if defined(__AVX512BF16__)
+// To each float of `sum` the products of two bf16 of x and y. (Clang 16 runs out of stack over the
+// intrinsic, whose vectors of bf16 have a type of their own.)
+static inline vf add_bf16_products(vf sum, vf x, vf y) {
+#if defined(__clang__) && __clang_major__ < 19
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
+  return sum;
+#else
+  return _mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, x), __builtin_bit_cast(__m512bh, y));
+#endif
+}
+#endif
+
 // bf16 storage: the upper 16 bits, rounded to nearest even on store.
 static inline vf load_bf16(const uint16_t* p) {
 #if defined(__AVX2__) && !defined(__AVX512F__)

@@ -63,7 +63,7 @@ struct TileRegisters {};
   return float_of(broadcast_int(pair));
 }
 [[gnu::always_inline]] inline vf add_product(vf sum, vf x, const uint16_t* b) {
-  return _mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, x), (__m512bh)_mm512_loadu_si512(b));
+  return add_bf16_products(sum, x, load(reinterpret_cast<const float*>(b)));
 }
 #endif
 
