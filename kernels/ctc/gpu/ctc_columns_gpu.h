@@ -3,8 +3,6 @@
 // would be most of a time step otherwise. For the *.cu files of kernels/ctc alone.
 #pragma once
 
-#include <cstdint>
-
 #include "kernels/ctc/gpu/ctc_loss_gpu.h"
 #include "kernels/ctc/gpu/ctc_tile_gpu.h"
 
@@ -163,15 +161,11 @@ struct ColumnPlace {
   __device__ ColumnPlace(float* columns, int64_t column_words, int warp, int pairs, int used_lanes,
                          bool all)
       : row_bytes(static_cast<uint32_t>(column_words * sizeof(float))) {
+    float* base = columns + warp * 32 * (2 * pairs + 1);
     const int lane = static_cast<int>(threadIdx.x % 32);
     used = all || lane < used_lanes;
-    // Numbers, for without a gradient there are no columns, and null has no places behind it.
-    const auto place = [&](int word) {
-      return reinterpret_cast<uintptr_t>(columns) + sizeof(float) * static_cast<uintptr_t>(word);
-    };
-    const int base = warp * 32 * (2 * pairs + 1);
-    states = reinterpret_cast<float*>(place(base + lane * (pairs == 1 ? 2 : 4)));
-    exponents = reinterpret_cast<int32_t*>(place(base + 64 * pairs + lane));
+    states = base + lane * (pairs == 1 ? 2 : 4);
+    exponents = reinterpret_cast<int32_t*>(base) + 64 * pairs + lane;
   }
   template <int P, class Floats>
   __device__ auto* vectors(Floats* of_lane) const {

@@ -35,8 +35,10 @@ struct Lattice {
     const int tile_warps = W::stages ? 1 : static_cast<int>(blockDim.x) / 64;
     const bool up = W::stages ? index % 2 == 0 : index < tile_warps;
     const int in_direction = W::stages ? 0 : up ? index : index - tile_warps;
+    // Without a gradient there are no columns, and nothing is read or written at this address.
+    float* const none = reinterpret_cast<float*>(&s);
     W w(a, s, n, frames, labels, tile_warps, tile_warps, in_direction, 0,
-        with_grad ? a.work.columns + n * a.work.column_words : nullptr);
+        with_grad ? a.work.columns + n * a.work.column_words : none);
     if (W::stages) w.role = static_cast<Role>(index / 2);
     up ? w.template start<true>(needed) : w.template start<false>(needed);
     if constexpr (with_grad) {
