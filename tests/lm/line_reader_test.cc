@@ -1,5 +1,5 @@
-// engine/lm/line_reader.h, under the undefined-behaviour sanitizer: its first lines come after
-// nothing, and of an empty file nothing comes.
+// engine/lm/line_reader.h: its first lines come after nothing, and of an empty file nothing comes.
+// The undefined-behaviour sanitizer sees what is copied from null.
 #include "engine/lm/line_reader.h"
 
 #include <string>
