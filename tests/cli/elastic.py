@@ -70,12 +70,14 @@ def test_another_takes_its_place():
         for i, victim in enumerate((1, 0)):
             wait_for_step(root, last_step(root / "run") + 30, process)
             kill(process, victim)
-            wait_until(lambda: len(regroups(root)) == 2 * i + 2, process)
+            # Where the one that is left was held up, it meets the new one as soon as it misses the other.
+            wait_until(lambda: [ranks for ranks, _ in regroups(root)].count(2) == i + 1, process)
         out, err = ends(process, 60, 0)
         check(len(err.splitlines()) == 2, err)
         for i, line in enumerate(err.splitlines()):
             check(f" was killed by SIGKILL; 1 rank goes on, and another is started (restart {i + 1} of 3)" in line, line)
-        check([ranks for ranks, _ in regroups(root)] == [1, 2, 1, 2], regroups(root))
+        ranks = [ranks for ranks, _ in regroups(root)]
+        check(ranks.count(2) == 2 and ranks in ([1, 2, 1, 2], [2, 1, 2], [1, 2, 2], [2, 2]), ranks)
         check_from_memory(root)
         check_same(expected, root / "run")
 
