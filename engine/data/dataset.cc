@@ -379,6 +379,8 @@ uint64_t ManifestDataset::content_hash(int64_t i) const {
     h = fnv1a(h, values.size());
     h = fnv1a(values.data(), values.size() * sizeof values[0], h);
   };
+  // Where there is none the hash stays what it was before lines had any.
+  if (!e.region.baseline.empty()) add(e.region.baseline);
   add(e.text.value_or(""));
   add(it.labels);
   add(e.target);

@@ -81,6 +81,27 @@ TEST_CASE("lines become as many frames as their images are wide, in every epoch"
                                             "the image gives 1"));
 }
 
+TEST_CASE("a line's hash is of its baseline too, unless that is not read", "[dataset]") {
+  Lines l;
+  l.image("page.png", 300, 100);
+  const auto hash = [&](const std::string& baseline) {
+    return l
+        .open(R"({"image_filepath": "page.png", "text": "b", "region": [20, 10, 200, 60])" +
+              baseline + "}")
+        .content_hash(0);
+  };
+  // Each as long as the others, of which the line has its size.
+  const std::vector<std::string> baselines = {"", R"(, "baseline": [[20, 50], [220, 50]])",
+                                              R"(, "baseline": [[20, 52], [220, 52]])",
+                                              R"(, "baseline": [[20, 50], [120, 50], [220, 50]])"};
+  std::set<uint64_t> hashes;
+  for (const std::string& baseline : baselines) hashes.insert(hash(baseline));
+  CHECK(hashes.size() == baselines.size());
+  CHECK(hash(baselines[1]) == hash(baselines[1]));
+  l.options.line.direction = LineDirection::downwards;
+  CHECK(hash(baselines[1]) == hash(""));
+}
+
 TEST_CASE("a line's image that is gone, changed or no line is told by name", "[dataset]") {
   Lines l;
   l.image("a.png", 200, 40);
