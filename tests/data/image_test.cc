@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -396,6 +397,18 @@ TEST_CASE("a page that was given as a line is noticed", "[image]") {
   GreyImage columns = page;
   for (int32_t y = 0; y < 345; ++y) std::copy_n(page.row(y), 400, columns.row(y + 15) + 400);
   CHECK(count_lines(columns, c) == 12);
+  // A strip, a quarter of the page, is all columns between its edges: in each of these pages two
+  // columns have the ink of one strip, and one of them alone would be too few.
+  for (const auto& [width, inked] : std::map<int32_t, std::array<int32_t, 2>>{
+           {64, {16, 46}}, {65, {30, 63}}, {66, {0, 49}}, {67, {33, 65}}}) {
+    CAPTURE(width);
+    GreyImage narrow(width, 40);
+    fill(narrow, {0, 0, width, 40}, 230);
+    for (const int32_t left : inked) {
+      for (int32_t top = 0; top < 40; top += 8) fill(narrow, {left, top + 1, 2, 6}, 20);
+    }
+    CHECK(count_lines(narrow, c) == 5);
+  }
   // Light ink, and lines from top to bottom, the first one on the right.
   for (uint8_t& v : page.pixels) v = static_cast<uint8_t>(255 - v);
   for (const Ink ink : {Ink::light, Ink::automatic}) {
