@@ -146,6 +146,33 @@ TEST_CASE("patience: a falling loss is progress while the metric stands at its w
   CHECK_FALSE(nothing.validated({1, inf}, {}));
 }
 
+TEST_CASE("another metric begins with what the best model has by it, and counts anew") {
+  TrainingState before;
+  before.step = 40;
+  before.chosen_by = Metric::wer;
+  before.best_metric = 0.5;
+  before.best_loss = 3;
+  before.best_rates = {.cer = 0.2, .wer = 0.5};
+  before.progress_loss = 2.5;
+  before.validations_without_progress = 3;
+  before.plateau = {.factor = 0.25, .best = 0.4, .best_loss = 2, .bad_validations = 2};
+  for (const auto& [metric, known] : std::map<Metric, double>{
+           {Metric::cer, 0.2}, {Metric::wer, 0.5}, {Metric::loss, 3}, {Metric::error, INFINITY}}) {
+    TrainingState s = before;
+    CHECK(s.choose_by(metric) == std::isfinite(known));
+    CHECK(s.chosen_by == metric);
+    CHECK(s.chosen_by_since == 40);
+    CHECK(s.best_metric == known);
+    CHECK(s.best_loss == 3);
+    CHECK(s.progress_loss == 3);
+    CHECK(s.validations_without_progress == 0);
+    CHECK(s.plateau.best == known);
+    CHECK(s.plateau.best_loss == 3);
+    CHECK(s.plateau.bad_validations == 0);
+    CHECK(s.plateau.factor == 0.25);
+  }
+}
+
 TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for") {
   const TrainingCorpus corpus(24, 12);
   // Where every third reference is wrong, the loss rises as soon as the model is sure of what it
@@ -376,6 +403,44 @@ TEST_CASE("average_best averages what the metric calls the best, and never ends 
       CHECK(best(run) == stored(generation_of_step(run, std::get<2>(order[0])), ""));
     }
   }
+}
+
+TEST_CASE("after another metric the average is of validations since then, when it goes on too") {
+  const TrainingCorpus corpus(24, 12);
+  Config c = validated(corpus, "run", Metric::cer);
+  c.training.keep_last = 2;
+  c.training.keep_best = 3;
+  c.training.max_steps = 60;
+  train(c, {});
+  const std::string& run = c.training.checkpoint_dir;
+  const Weights then = stored(generation_of_step(run, 60), "");
+  REQUIRE(best(run) == then);
+  // From here on all weights are the same. Rates far below the losses would be the best of all.
+  c.training.metric = Metric::loss;
+  c.training.average_best = 3;
+  c.optimizer.lr = 1e-30;
+  for (const int64_t steps : {84, 96}) {
+    CAPTURE(steps);
+    c.training.max_steps = steps;
+    const std::string told = messages_of(c);
+    CHECK((told.find("from here on loss chooses") != std::string::npos) == (steps == 84));
+    CHECK_THAT(told, Contains("average of the best 3 checkpoints: loss ") && Contains(", kept"));
+    CHECK(best(run) == then);
+    CHECK(state_of(run).chosen_by_since == 60);
+    for (const CheckpointInfo& kept : list_checkpoints(run)) CHECK(kept.step > 60);
+  }
+}
+
+TEST_CASE("an average that is exactly as good as the best model is kept") {
+  const ColumnCorpus corpus;
+  Config c = corpus.with_dev("run");
+  c.optimizer.lr = 1e-30;  // no weight moves
+  c.training.average_best = 2;
+  train(c, {});
+  const SafetensorsFile file(c.training.checkpoint_dir + "/model.safetensors");
+  const auto origin = ModelDescription::from_metadata(file.metadata(), "the model").origin;
+  CHECK(origin.averaged == 2);
+  CHECK(origin.metric == log_events(c.training.checkpoint_dir, "validation").at(0).at("loss"));
 }
 
 TEST_CASE("an average stays the model of a run that goes on until something is better") {

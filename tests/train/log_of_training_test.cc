@@ -37,6 +37,54 @@ TEST_CASE("a line of the log has the mean loss since the line before, over utter
   }
 }
 
+TEST_CASE("an utterance whose loss is not finite counts in no line's mean") {
+  const ColumnCorpus plain;
+  const auto batches = observe(plain, plain.config("plain")).moved();
+  std::vector<ColumnUtterance> train = plain.train;
+  train[4].target = 1.9e19;  // whose square is infinite, and the gradient is not
+  const ColumnCorpus corpus(train);
+  struct Losses final : TrainingObserver {
+    std::vector<double> all;
+    void stepped(const Step& step) override { all.push_back(step.loss); }
+  };
+  for (const int every : {1, 2}) {
+    for (const int ranks : {1, 2}) {
+      CAPTURE(every, ranks);
+      Config c = corpus.config(str("run", every, ranks));
+      c.optimizer.lr = 1e-30;
+      c.training.log_every_steps = every;
+      Losses observed;
+      require_success(
+          train_on(ranks, c, StartFrom::scratch, [&](int rank, Config&, TrainerOptions& o) {
+            if (rank == 0) o.observer = &observed;
+          }));
+      const Weights w = stored(newest(c.training.checkpoint_dir), "");
+      const auto lines = log_events(c.training.checkpoint_dir, "step");
+      REQUIRE(lines.size() == batches.size() / static_cast<size_t>(every));
+      REQUIRE(observed.all.size() == batches.size());
+      size_t counted = 0, next = 0;
+      for (const Json& line : lines) {
+        std::vector<size_t> all;
+        for (; next < line.at("step").get<size_t>(); ++next) {
+          std::vector<size_t> others = listed(batches[next]);
+          std::erase(others, size_t{4});
+          counted += others.size();
+          if (!others.empty()) {
+            CHECK(observed.all[next] == Approx(column_loss(w, train, others)).epsilon(1e-5));
+          } else {
+            CHECK(std::isnan(observed.all[next]));
+          }
+          all.insert(all.end(), others.begin(), others.end());
+        }
+        if (!all.empty()) {
+          CHECK(line.at("loss") == Approx(column_loss(w, train, all)).epsilon(1e-5));
+        }
+      }
+      CHECK(counted == (corpus.size() - 1) * static_cast<size_t>(c.training.epochs));
+    }
+  }
+}
+
 TEST_CASE("the log's start, memory and end are of this run") {
   const ColumnCorpus corpus;
   Config c = corpus.config("run");

@@ -159,6 +159,25 @@ std::string rate_warnings(const Config& c) {
 
 }  // namespace
 
+TEST_CASE("a checkpoint without what the optimizer keeps is refused by the name of that") {
+  const ColumnCorpus corpus;
+  for (const bool shard : {false, true}) {
+    CAPTURE(shard);
+    const int ranks = shard ? 2 : 1;
+    Config c = corpus.config(shard ? "shard" : "whole");
+    c.optimizer.momentum = 0.5;
+    c.parallel.shard_optimizer = shard;
+    require_success(train_on(ranks, c));
+    c.training.epochs = 5;
+    c.optimizer.type = OptimizerType::adam;
+    const RankOutcome outcome = train_on(ranks, c, StartFrom::checkpoint);
+    CHECK_THAT(message_of(outcome.errors.at(0)),
+               Contains("optimizer.safetensors") && Contains("has no tensor 'first_moment'"));
+    c.optimizer.type = OptimizerType::sgd;
+    require_success(train_on(ranks, c, StartFrom::checkpoint));
+  }
+}
+
 TEST_CASE("more epochs: the jump of the learning rate is named, and can be chosen away") {
   const ColumnCorpus corpus;
   Config c = corpus.config("first");
