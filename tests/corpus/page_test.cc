@@ -258,6 +258,14 @@ TEST_CASE("a baseline without an outline has what its neighbours leave", "[page]
         Boxes{{10, 72, 390, 40}, {10, 112, 390, 40}});
   // Alone, a twentieth of its length.
   CHECK(bounds(line_on("10,100 410,100")) == Boxes{{10, 86, 400, 20}});
+  // However many points it has, and wherever most of these are.
+  for (const int last : {25, 26, 40, 41}) {
+    std::string begins, ends = "10,100";
+    for (int x = 10; x < last; ++x) begins += str(x, ",100 ");
+    for (int x = 410 - (last - 10); x <= 410; ++x) ends += str(" ", x, ",100");
+    CHECK(bounds(line_on(begins + "410,100")) == Boxes{{10, 86, 400, 20}});
+    CHECK(bounds(line_on(ends)) == Boxes{{10, 86, 400, 20}});
+  }
   // Lines that go up the page have their letters on the left.
   const PageFile upwards = [&] {
     PageFile page = parse_page(

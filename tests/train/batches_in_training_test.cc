@@ -164,6 +164,7 @@ TEST_CASE("batches do not depend on the number of ranks, nor on threads that rea
 TEST_CASE("an update has `accumulation` batches, the last of an epoch what is left") {
   const ColumnCorpus corpus;
   const auto single = by_epoch(observe(corpus, corpus.config("single")));
+  bool has_rest = false;
   for (size_t accumulation : {2u, 3u}) {
     Config c = corpus.config("accumulated" + std::to_string(accumulation));
     c.training.accumulation = static_cast<int>(accumulation);
@@ -171,6 +172,11 @@ TEST_CASE("an update has `accumulation` batches, the last of an epoch what is le
     const auto epochs = by_epoch(run);
     REQUIRE(epochs.size() == single.size());
     size_t step = 0;
+    // What the schedule counts by: every epoch as the first, the last update of one included.
+    const size_t each = (single[0].size() + accumulation - 1) / accumulation;
+    has_rest |= single[0].size() % accumulation != 0;
+    CHECK(read_training_state(open_checkpoint(newest(run.directory))).expected_steps ==
+          static_cast<int64_t>(each * epochs.size()));
     for (size_t e = 0; e < epochs.size(); ++e) {
       Batches wanted;
       for (size_t b = 0; b < single[e].size(); ++b) {
@@ -185,6 +191,7 @@ TEST_CASE("an update has `accumulation` batches, the last of an epoch what is le
       }
     }
   }
+  CHECK(has_rest);
 }
 
 TEST_CASE("training ends after its epochs, or after max_steps updates") {

@@ -407,28 +407,54 @@ TEST_CASE("average_best averages what the metric calls the best, and never ends 
 
 TEST_CASE("after another metric the average is of validations since then, when it goes on too") {
   const TrainingCorpus corpus(24, 12);
+  for (const int keep_last : {2, 1000}) {
+    CAPTURE(keep_last);
+    Config c = validated(corpus, str("run", keep_last), Metric::cer);
+    c.training.keep_last = keep_last;
+    c.training.keep_best = 3;
+    c.training.max_steps = 60;
+    train(c, {});
+    const std::string& run = c.training.checkpoint_dir;
+    const Weights then = stored(generation_of_step(run, 60), "");
+    REQUIRE(best(run) == then);
+    // From here on all weights are the same. Rates far below the losses would be the best of all.
+    c.training.metric = Metric::loss;
+    c.training.average_best = 3;
+    c.optimizer.lr = 1e-30;
+    for (const int64_t steps : {84, 96}) {
+      CAPTURE(steps);
+      c.training.max_steps = steps;
+      const std::string told = messages_of(c);
+      CHECK((told.find("from here on loss chooses") != std::string::npos) == (steps == 84));
+      CHECK_THAT(told, Contains("average of the best 3 checkpoints: loss ") && Contains(", kept"));
+      CHECK(best(run) == then);
+      CHECK(state_of(run).chosen_by_since == 60);
+      if (keep_last > 2) continue;
+      for (const CheckpointInfo& kept : list_checkpoints(run)) CHECK(kept.step > 60);
+    }
+  }
+}
+
+TEST_CASE("an average that another metric chose does not stand in the way of better models") {
+  const TrainingCorpus corpus(24, 12);
   Config c = validated(corpus, "run", Metric::cer);
-  c.training.keep_last = 2;
-  c.training.keep_best = 3;
   c.training.max_steps = 60;
   train(c, {});
-  const std::string& run = c.training.checkpoint_dir;
-  const Weights then = stored(generation_of_step(run, 60), "");
-  REQUIRE(best(run) == then);
-  // From here on all weights are the same. Rates far below the losses would be the best of all.
-  c.training.metric = Metric::loss;
+  c.training.max_steps = 72;
   c.training.average_best = 3;
   c.optimizer.lr = 1e-30;
-  for (const int64_t steps : {84, 96}) {
-    CAPTURE(steps);
-    c.training.max_steps = steps;
-    const std::string told = messages_of(c);
-    CHECK((told.find("from here on loss chooses") != std::string::npos) == (steps == 84));
-    CHECK_THAT(told, Contains("average of the best 3 checkpoints: loss ") && Contains(", kept"));
-    CHECK(best(run) == then);
-    CHECK(state_of(run).chosen_by_since == 60);
-    for (const CheckpointInfo& kept : list_checkpoints(run)) CHECK(kept.step > 60);
-  }
+  CHECK_THAT(messages_of(c),
+             Contains("average of the best 3 checkpoints: CER ") && Contains(", kept"));
+  // Its rate of errors is less than any loss.
+  c.training.max_steps = 160;
+  c.training.average_best = 0;
+  c.training.metric = Metric::loss;
+  c.optimizer.lr = 0.05;
+  messages_of(c);
+  const std::string& run = c.training.checkpoint_dir;
+  const int64_t lowest = best_by(log_events(run, "validation"), "loss");
+  REQUIRE(lowest > 72);
+  CHECK(best(run) == stored(generation_of_step(run, lowest), ""));
 }
 
 TEST_CASE("an average that is exactly as good as the best model is kept") {

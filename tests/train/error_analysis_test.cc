@@ -74,7 +74,8 @@ TEST_CASE("the worst utterances have the most errors, and ties the dataset's ord
   std::vector<Said> all;
   for (int i = 0; i < 60; ++i) {
     std::string hypothesis = i % 3 == 0 ? "a b c" : i % 3 == 1 ? "x b c" : "x y c";
-    if (i == 40) hypothesis = "x bcd c";  // no more words, but characters
+    if (i == 40) hypothesis = "x bcd c";        // no more words, but characters
+    if (i == 43) hypothesis = "abcdefghi b c";  // many characters, but one word
     all.push_back({"a b c", hypothesis, "", 1.0 + i});
   }
   for (const bool backwards : {false, true}) {
