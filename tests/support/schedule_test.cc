@@ -99,6 +99,17 @@ TEST_CASE("plateau cuts after patience, and only then", "[schedule]") {
   CHECK(s.best == 0.7);
 }
 
+TEST_CASE("plateau: the loss to fall below is that of the last progress, not the least") {
+  ScheduleConfig c;
+  c.plateau_threshold = 0.01;
+  PlateauState s = plateau_update(c, {}, {0.5, 2});
+  s = plateau_update(c, s, {0.4, 3});
+  CHECK(s.best_loss == 3);
+  s = plateau_update(c, s, {0.4, 2.5});
+  CHECK(s.bad_validations == 0);
+  CHECK(s.best_loss == 2.5);
+}
+
 TEST_CASE("plateau's cuts count in the warm-up, and gains of what is below zero", "[schedule]") {
   ScheduleConfig c = config(ScheduleType::plateau, 10);
   c.plateau_patience = 0;
