@@ -171,6 +171,12 @@ TEST_CASE("another metric begins with what the best model has by it, and counts 
     CHECK(s.plateau.bad_validations == 0);
     CHECK(s.plateau.factor == 0.25);
   }
+  // The rates are those of the best validation.
+  TrainingState validated;
+  validated.validated({0.5, 3}, {.cer = 0.2, .wer = 0.5});
+  validated.validated({0.6, 2}, {.cer = 0.1, .wer = 0.6});
+  CHECK(validated.choose_by(Metric::cer));
+  CHECK(validated.best_metric == 0.2);
 }
 
 TEST_CASE("the best model is that of the lowest CER, WER or loss, as asked for") {
