@@ -327,7 +327,7 @@ def test_memory_of_an_entry():
                               (lambda d: ["csv", root / d / "table.csv", root / "csv", *table], 1000),
                               (lambda d: ["nemo", root / "nemo", root / d / "lines.json"], 1000),
                               # Its texts are looked up by their names.
-                              (lambda d: ["kaldi", root / d, root / "kaldi"], 1300)):
+                              (lambda d: ["kaldi", root / d, root / "kaldi"], 1100)):
             few, many = (peak_memory("prepare", *command(d), "--examine", "headers") for d in ("few", "many"))
             check(1024 * (many - few) <= most * entries, command("many"), f"{few} kB for four, {many} kB for {entries}")
 

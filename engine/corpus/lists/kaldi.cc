@@ -1,4 +1,6 @@
 // Data directories of Kaldi.
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -78,55 +80,73 @@ FilePart matrix_of(const KeyedLine& line) {
 // What is said of utterances by their names. Of a name that is there twice the first line counts.
 class Descriptions {
  public:
-  explicit Descriptions(const fs::path& folder) : file_(folder / "text") {
-    for (KeyedLine& line : keyed_lines(file_)) {
-      const auto [at, is_new] = texts_.try_emplace(line.key, Text{line.value, line.number, false});
-      if (!is_new) doubled_.push_back(std::move(line));
-    }
+  explicit Descriptions(const fs::path& folder) : file_(folder / "text"), texts_(file_) {
     const fs::path speakers = folder / "utt2spk";
-    if (!has_file(speakers)) return;
-    for (KeyedLine& line : keyed_lines(speakers)) speakers_.try_emplace(line.key, line.value);
+    if (has_file(speakers)) speakers_ = ByKey(speakers);
   }
 
   ListedUtterance describe(const std::string& name, const std::string& where) {
     ListedUtterance u;
     u.where = where;
     u.id = name;
-    const auto text = texts_.find(name);
-    u.has_text = text != texts_.end();
+    const size_t text = texts_.find(name);
+    u.has_text = text != ByKey::none;
     if (u.has_text) {
-      u.text = text->second.text;
-      text->second.is_used = true;
+      u.text = texts_.lines[text].value;
+      texts_.marks[text] |= is_used;
     }
-    if (const auto s = speakers_.find(name); s != speakers_.end()) u.speaker = s->second;
+    if (const size_t s = speakers_.find(name); s != ByKey::none)
+      u.speaker = speakers_.lines[s].value;
     return u;
   }
 
   // Whether this is the first time that the name is listed.
   bool is_first(const std::string& name) {
-    const auto text = texts_.find(name);
-    if (text == texts_.end()) return listed_without_text_.insert(name).second;
-    return !std::exchange(text->second.is_listed, true);
+    const size_t text = texts_.find(name);
+    if (text == ByKey::none) return listed_without_text_.insert(name).second;
+    return !(std::exchange(texts_.marks[text], texts_.marks[text] | is_listed) & is_listed);
   }
 
   // Texts that nobody asked for, and those of a name that has another.
   void add_unused(std::vector<ListedUtterance>& list, const char* missing_in) const {
-    for (const auto& [name, text] : texts_) {
-      if (!text.is_used)
-        add(list, Finding::text_alone, text.line, str("'", name, "' is not in ", missing_in));
+    for (size_t i = 0; i < texts_.lines.size(); ++i) {
+      const KeyedLine& line = texts_.lines[i];
+      const KeyedLine& first = texts_.lines[texts_.find(line.key)];
+      if (&first == &line && !(texts_.marks[i] & is_used))
+        add(list, Finding::text_alone, line.number, str("'", line.key, "' is not in ", missing_in));
     }
-    for (const KeyedLine& line : doubled_) {
-      const bool same = texts_.at(line.key).text == line.value;
+    for (const KeyedLine& line : texts_.lines) {
+      const KeyedLine& first = texts_.lines[texts_.find(line.key)];
+      if (&first == &line) continue;
+      const bool same = first.value == line.value;
       add(list, same ? Finding::doubled : Finding::doubled_otherwise, line.number,
           str("'", line.key, "' is there twice"));
     }
   }
 
  private:
-  struct Text {
-    std::string text;
-    int64_t line = 0;
-    bool is_used = false, is_listed = false;
+  static constexpr uint8_t is_used = 1, is_listed = 2;
+
+  // The lines of a file, by their keys and of equal keys by their numbers. (Data of a million
+  // utterances come: a map would need twice the memory.)
+  struct ByKey {
+    static constexpr size_t none = static_cast<size_t>(-1);
+
+    ByKey() = default;
+    explicit ByKey(const fs::path& file) : lines(keyed_lines(file)), marks(lines.size()) {
+      std::stable_sort(lines.begin(), lines.end(),
+                       [](const KeyedLine& a, const KeyedLine& b) { return a.key < b.key; });
+    }
+    // The first with the key, or none.
+    size_t find(const std::string& key) const {
+      const auto at =
+          std::lower_bound(lines.begin(), lines.end(), key,
+                           [](const KeyedLine& a, const std::string& k) { return a.key < k; });
+      return at != lines.end() && at->key == key ? static_cast<size_t>(at - lines.begin()) : none;
+    }
+
+    std::vector<KeyedLine> lines;
+    std::vector<uint8_t> marks;
   };
 
   void add(std::vector<ListedUtterance>& list, Finding finding, int64_t line,
@@ -138,10 +158,8 @@ class Descriptions {
   }
 
   const fs::path file_;
-  std::map<std::string, Text> texts_;
+  ByKey texts_, speakers_;
   std::set<std::string> listed_without_text_;
-  std::vector<KeyedLine> doubled_;
-  std::map<std::string, std::string> speakers_;
 };
 
 // Fills in what a line says; where that is wrong, it is the utterance's problem.

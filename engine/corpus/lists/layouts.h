@@ -23,13 +23,13 @@ struct ListedUtterance {
   // A sentence why it cannot be used, where that is known, and of which kind that is; mostly empty.
   std::string problem;
   Finding finding = Finding::unreadable;
+  InputKind kind = InputKind::recording;
   // What else ought to be said of it.
   struct Note {
     Finding finding;
     std::string what;
   };
   std::vector<Note> notes;
-  InputKind kind = InputKind::recording;
   double seconds_per_frame = 0;      // of ready features
   double offset = 0, duration = -1;  // seconds; a negative duration is to the end
   int32_t channel = -1;              // of the recording; negative: the mean of all
@@ -38,11 +38,11 @@ struct ListedUtterance {
   int32_t sample_rate = 0;
   double bandwidth = 0;
   bool is_cut_off = false;
-  int64_t columns = 0;    // of the image of a line once it is scaled to the usual height
   bool is_light = false;  // of the image of a line: light ink on darker paper
+  bool has_text = true;   // false: none was found
+  int64_t columns = 0;    // of the image of a line once it is scaled to the usual height
   std::string text;
   std::string text_file;  // that is still to be read for the text; empty: none
-  bool has_text = true;   // false: none was found
   std::string label;      // the name of its class, instead of a text
   std::string speaker;    // empty: not known
   std::string folder;     // that images lie in, a book say, below the one that was listed

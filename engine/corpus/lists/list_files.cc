@@ -144,6 +144,7 @@ std::vector<KeyedLine> keyed_lines(const fs::path& file) {
   const std::string text = read_text(file.string());
   const char line_end = text.find('\n') == std::string::npos ? '\r' : '\n';
   std::vector<KeyedLine> lines;
+  lines.reserve(static_cast<size_t>(std::count(text.begin(), text.end(), line_end)) + 1);
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(line_end, at), text.size());
