@@ -109,18 +109,17 @@ class Descriptions {
 
   // Texts that nobody asked for, and those of a name that has another.
   void add_unused(std::vector<ListedUtterance>& list, const char* missing_in) const {
+    size_t first = 0;
     for (size_t i = 0; i < texts_.lines.size(); ++i) {
       const KeyedLine& line = texts_.lines[i];
-      const KeyedLine& first = texts_.lines[texts_.find(line.key)];
-      if (&first == &line && !(texts_.marks[i] & is_used))
+      if (line.key != texts_.lines[first].key) first = i;
+      if (i > first) {
+        const bool same = texts_.lines[first].value == line.value;
+        add(list, same ? Finding::doubled : Finding::doubled_otherwise, line.number,
+            str("'", line.key, "' is there twice"));
+      } else if (!(texts_.marks[i] & is_used)) {
         add(list, Finding::text_alone, line.number, str("'", line.key, "' is not in ", missing_in));
-    }
-    for (const KeyedLine& line : texts_.lines) {
-      const KeyedLine& first = texts_.lines[texts_.find(line.key)];
-      if (&first == &line) continue;
-      const bool same = first.value == line.value;
-      add(list, same ? Finding::doubled : Finding::doubled_otherwise, line.number,
-          str("'", line.key, "' is there twice"));
+      }
     }
   }
 
