@@ -96,15 +96,23 @@ TrainingSummary train_alone(const Config& config, TrainerOptions options) {
   return train(config, options);
 }
 
+// What helps a rank that has lost others.
+std::string advice(const Config& config, const CommError& e) {
+  const std::string& run = config.training.checkpoint_dir;
+  if (stop_requested()) {
+    if (list_checkpoints(run).empty()) return "; nothing is saved";
+    return "; go on from the last checkpoint with: rondo train --resume " + run;
+  }
+  if (e.kind() != CommErrorKind::timeout) return {};
+  return " (a rank that is only slow gets more time by a larger parallel.timeout_seconds)";
+}
+
 // One of several ranks. Those that wait for its sums hear why there are none.
 TrainingSummary train_with_others(const Config& config, const TrainerOptions& options) {
   try {
     return train_alone(config, options);
   } catch (const CommError& e) {
-    if (e.kind() != CommErrorKind::timeout) throw;
-    throw CommError(e.kind(), e.peer(),
-                    str(e.what(), " (a rank that is only slow gets more time by a larger ",
-                        "parallel.timeout_seconds)"));
+    throw CommError(e.kind(), e.peer(), e.what() + advice(config, e));
   } catch (const PeerFailed&) {
     throw;
   } catch (const std::exception& e) {

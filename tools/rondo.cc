@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     // The one that is lost may have been told to stop, and this one is about to be.
     rondo::give_way_to_stop(std::chrono::milliseconds(300));
     tell(e.what());
-    return rondo::exit_comm_failure;
+    return rondo::stop_requested() ? 128 + rondo::stop_signal() : rondo::exit_comm_failure;
   } catch (const std::bad_alloc&) {
     return tell("out of memory");
   } catch (const std::exception& e) {

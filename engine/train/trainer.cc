@@ -10,6 +10,7 @@
 #include "engine/data/features/files.h"
 #include "engine/io/file.h"
 #include "engine/sync/same_batches.h"
+#include "engine/sync/stop_patience.h"
 #include "engine/train/combinations.h"
 #include "engine/train/model/open_data.h"
 #include "engine/train/results_in_flight.h"
@@ -61,6 +62,7 @@ class Trainer {
     strategy_ = make_strategy({config_, options_, ranks_, setup, votes_.size()}, s_);
     sync_ = strategy_.sync.get();
     model_ = strategy_.model.get();
+    if (options_.stop && ranks_.size() > 1 && !sync_->independent()) watch_stops();
     keeper_ = std::make_unique<RunKeeper>(setup, config_, options_, store_.get(), s_, *model_,
                                           *sync_, *report_);
     results_ = std::make_unique<ResultsInFlight>(config_, s_, *sync_, *model_, *report_);
@@ -101,6 +103,21 @@ class Trainer {
   }
 
  private:
+  // Where ranks wait for each other with each update.
+  void watch_stops() {
+    stop_patience_ = std::make_unique<StopPatience>(options_.stop, [this](auto waited) {
+      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(waited).count();
+      const std::string why =
+          str("was told to stop, and the others have not come for ", seconds, " s");
+      options_.group->abort(why);
+      if (options_.sums) options_.sums->abort(why);
+    });
+  }
+  std::unique_ptr<StopPatience::Watch> watch(StopPatience::Duration& longest) {
+    if (!stop_patience_) return nullptr;
+    return std::make_unique<StopPatience::Watch>(*stop_patience_, longest);
+  }
+
   TrainingSummary run_on() {
     const double began = now_seconds();
     started_ = began - s_.state.seconds;
@@ -256,6 +273,7 @@ class Trainer {
     if (ranks_.size() > 1) same_batches_.begin(batches.content(extent));
     failure_ = nullptr;
     try {
+      const auto watched = watch(longest_update_);
       accumulate(batches, extent.batches);
       note_computed(now_seconds() - began);
       vote();
@@ -455,7 +473,11 @@ class Trainer {
     s_.state.seconds = now_seconds() - started_;
     progress_.validation_is_next(s_.state);
     // What has been asked to stop by now leaves the validation to the next run.
-    const std::optional<Score> score = stopped_ ? std::nullopt : keeper_->validate(ranks);
+    std::optional<Score> score;
+    if (!stopped_) {
+      const auto watched = watch(longest_validation_);
+      score = keeper_->validate(ranks);
+    }
     s_.state.validation_pending = !score;
     stopped_ = !score;
     save(ranks, score);
@@ -498,6 +520,8 @@ class Trainer {
   std::vector<std::vector<BatchView::Input>> inputs_;
   std::vector<BatchView> shards_;
   RunSchedule schedule_{config_};
+  StopPatience::Duration longest_update_{}, longest_validation_{};
+  std::unique_ptr<StopPatience> stop_patience_;  // nullptr: there is nobody to wait for
   double started_ = 0, last_checkpoint_ = 0;
   bool stopped_ = false;
 };

@@ -85,7 +85,9 @@ struct TrainerOptions {
   TrainingObserver* observer = nullptr;  // borrowed; nullptr: none
   // Asked between updates, and between the batches of a validation: true saves and returns. Empty:
   // the run ends by itself. With a std::stop_token: [token] { return token.stop_requested(); }.
-  // Any rank may say so, and all stop.
+  // Any rank may say so, and all stop. With a group it is also asked from a thread of the
+  // trainer's, during updates and validations: who was told to stop gives up others that hang
+  // (CommError).
   std::function<bool()> stop = {};
   ProcessGroup* group = nullptr;   // borrowed; nullptr: a single rank
   Transport* transport = nullptr;  // borrowed; that of the group, where there is one

@@ -251,6 +251,30 @@ def test_while_a_rank_waits_for_others():
         check(are_gone(ranks.values()), "ranks are left behind")
 
 
+def test_a_rank_that_hangs_in_an_update():
+    """The others are not kept from ending; those that may go on without it save, too."""
+    with corpus(train=4000) as root:  # hundreds of updates until something else is done
+        lasting = (ENDLESS, "parallel.timeout_seconds=120", "training.checkpoint_every_steps=10000")
+        alone = as_ranks(root, {r: (lasting, {}) for r in (0, 1)}, free_port())
+        elastic = start(*launch(2, *lasting, "training.checkpoint_dir=elastic",
+                                options=["--elastic", "--grace", 1]), cwd=root)
+        hang = []
+        for directory, process in (("run", alone[0]), ("elastic", elastic)):
+            wait_until(lambda: last_step(root / directory) >= 5, process)
+            hang.append(alone[1].pid if process == alone[0] else ranks_of(process)[1])
+            halt(hang[-1])
+        time.sleep(0.2)
+        for process in (alone[0], elastic):
+            process.send_signal(signal.SIGUSR1)
+        _, err = ends(alone[0], TIMEOUT, 128 + signal.SIGUSR1)
+        alone[1].kill()
+        one_line(err, "rank 0 aborted: was told to stop, and the others have not come for 1", "; nothing is saved")
+        out, err = ends(elastic, TIMEOUT, 128 + signal.SIGUSR1)
+        check("stopped by a signal after step " in out and list((root / "elastic").glob("checkpoint-*")), out)
+        one_line(err, "rank 1 is stopped (SIGSTOP); 1 rank goes on")
+        check(are_gone(hang[1:]), "a rank is left behind")
+
+
 def test_while_ranks_open_data():
     with corpus() as root:
         os.mkfifo(root / "slow.jsonl")
