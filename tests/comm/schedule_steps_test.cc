@@ -62,6 +62,7 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
         const PipelineSchedule schedule = make_schedule(kind, ranks, m, chunks);
         const auto exchanges = rows(schedule.stages, 2, m % 2 == 1);
         for (int shards : {1, 2, 3, 8, 16}) {
+          if (ranks * m * shards > 4096) continue;  // half of the time, and nothing new
           INFO(name_of(kind) << ": " << ranks << " ranks, " << m << " micro-batches, " << shards
                              << " shards");
           CHECK(problems({schedule, exchanges, shards}) == "");
@@ -70,7 +71,7 @@ TEST_CASE("Lists of stages and shards are complete, ordered and free of deadlock
       }
     }
   }
-  CHECK(checked == 620);
+  CHECK(checked == 605);
 }
 
 TEST_CASE("Lists of shards that weave micro-batches are complete, ordered and free of deadlock") {

@@ -169,7 +169,9 @@ TEST_CASE("a text of 100,000 words is aligned in a band", "[text]") {
   const std::vector<Edit> edits = align_edits(reference, hypothesis);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   CHECK(counts_of(edits) == made);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   CHECK(took.count() < 15);
+#endif
 }
 
 TEST_CASE("the interval of a rate is that of its distribution", "[text]") {

@@ -74,14 +74,15 @@ double distance(const std::vector<T>& a, const std::vector<T>& b) {
 }
 
 // By a run's own log: it ended with the validation at which so many in a row had brought nothing
-// better, and with none before; or at the limit of steps.
+// better, and with none before; or at the limit of steps. Where all is wrong a lower loss than at
+// the last progress is one, too.
 void check_patience(const Config& c) {
   INFO(c.training.checkpoint_dir);
   const auto log = read_training_log(c.training.checkpoint_dir + "/log.jsonl").series;
   const Series& metric = log.at("validation.wer");
   const std::vector<double>& loss = log.at("validation.loss").y;
   REQUIRE(loss.size() == metric.y.size());
-  double best = std::numeric_limits<double>::infinity(), best_loss = best;
+  double best = std::numeric_limits<double>::infinity(), best_loss = best, last_loss = best;
   int without_progress = 0;
   for (size_t i = 0; i < loss.size(); ++i) {
     CHECK(without_progress < c.training.patience);
@@ -91,7 +92,9 @@ void check_patience(const Config& c) {
       best = rate;
       best_loss = loss[i];
     }
-    without_progress = better ? 0 : without_progress + 1;
+    const bool progress = better || (rate == 1 && loss[i] < last_loss);
+    if (progress) last_loss = loss[i];
+    without_progress = progress ? 0 : without_progress + 1;
   }
   const double end = log.at("step.loss").x.back();
   CHECK(metric.x.back() == end);

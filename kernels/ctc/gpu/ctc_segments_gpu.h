@@ -93,7 +93,8 @@ struct Segments {
     const int total = half(up), span = span_at(tick), span_frames = plan.span * plan.frames;
     const int from = span * span_frames;
     if (strip >= strips() || span < 0 || (span > 0 && from >= total)) return;
-    W w = walker(static_cast<int>(threadIdx.x) / 32, nullptr);
+    // Its columns are the heads alone, which it stores by itself.
+    W w = walker(static_cast<int>(threadIdx.x) / 32, a.work.heads);
     up ? w.template start<true>(needed) : w.template start<false>(needed);
     const ColumnPlace heads_here = heads(w, up);
     if (span > 0) heads_here.load(with_grad ? span * plan.span : 0, w.tile);
