@@ -26,7 +26,7 @@ def test_ranking_of_eight_gpus_in_two_seconds():
     began = cpu_seconds()
     out, _ = run("plan", *LARGE, "--devices", 8, says=["All figures are predicted", "8 x h200, nvlink"])
     took = cpu_seconds() - began
-    check(took < 2, f"{took:.1f} s")
+    check(took < 2 or is_sanitized(), f"{took:.1f} s")
     found, times = splits(out)
     check(len(found) == len(set(found)) == 9, found)
     check(all(d * p * s == 8 for d, p, s in found), found)
