@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/corpus/examination/list_corpus.h"
+#include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/endings.h"
 #include "engine/data/features/files.h"
@@ -301,6 +302,21 @@ char delimiter_of(const ListOptions& o, const std::string& file) {
   return has_ending(file, ".tsv") || has_ending(file, ".tsv.gz") ? '\t' : '\0';
 }
 
+// A table of paths that lead nowhere is most likely relative to another folder than its own.
+void require_a_recording(const std::string& table, const std::vector<ListedUtterance>& list) {
+  constexpr size_t most = 10000;  // of a longer table these will do
+  const auto end = list.begin() + static_cast<ptrdiff_t>(std::min(list.size(), most));
+  const auto names_a_file = [](const ListedUtterance& u) { return !u.file.path.empty(); };
+  const auto first = std::find_if(list.begin(), end, names_a_file);
+  const auto is_there = [](const ListedUtterance& u) {
+    std::error_code ignored;
+    return std::filesystem::exists(u.file.path, ignored);
+  };
+  if (first == end || std::any_of(first, end, is_there)) return;
+  fail_input(table, ": none of its recordings is there, the first is ", first->file.path,
+             "; --audio-folder says in which folder they are, if not in that of the table");
+}
+
 void add_csv(Command& parent) {
   Command& command = parent.add_command("csv", "Manifests for a table with a row per recording");
   auto o = std::make_shared<ListOptions>();
@@ -331,7 +347,12 @@ void add_csv(Command& parent) {
     layout.text = {o->text_column};
     layout.speaker = o->speaker_column;
     layout.folder = o->audio_folder;
-    return prepare_unless_stopped([&] { return prepare(*o, list_table(layout)); });
+    return prepare_unless_stopped([&] {
+      if (!layout.folder.empty()) corpus::existing_folder(layout.folder);
+      std::vector<ListedUtterance> list = list_table(layout);
+      require_a_recording(o->prepare.source, list);
+      return prepare(*o, std::move(list));
+    });
   });
 }
 

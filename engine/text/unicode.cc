@@ -62,6 +62,15 @@ std::string normalize_transcript(std::string_view text) {
   return out;
 }
 
+bool is_utf8(std::string_view text) {
+  try {
+    for_each_code_point(text, [](char32_t, size_t) {});
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
 std::vector<char32_t> code_points(std::string_view text) {
   std::vector<char32_t> out;
   out.reserve(text.size());

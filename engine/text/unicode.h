@@ -21,6 +21,7 @@ std::string to_nfc(std::string_view text);
 std::string normalize_transcript(std::string_view text);
 
 std::vector<char32_t> code_points(std::string_view text);
+bool is_utf8(std::string_view text);  // throws nothing
 std::string to_utf8(char32_t code_point);
 
 // Split on Unicode white space; no empty words.

@@ -287,6 +287,27 @@ def test_one_bad_entry_ends_no_import():
             says=["left out, lines that cannot be understood: 1 of 4", "all.json:4: is not valid JSON", "4 utterances found, 3 used"])
 
 
+def test_what_a_beginner_forgets():
+    """Which folder the recordings are in, what encoding a spreadsheet wrote, that a recording needs a text."""
+    with folder() as root:
+        for i in range(3):
+            sound(root / "clips" / f"{i}.wav", noise(0.5, seed=i))
+        table = "dosya;c\u00fcmle\n" + "".join(f"{i}.wav;bir \u015fey\n" for i in range(3))
+        (root / "t.csv").write_text(table, encoding="utf-8")
+        words = "--audio-column", "dosya", "--text-column", "c\u00fcmle", "--dev", 0, "--test", 0
+        fails("prepare", "csv", root / "t.csv", root / "mine", *words,
+              errs=[f"t.csv: none of its recordings is there, the first is {root}/0.wav; --audio-folder says"])
+        fails("prepare", "csv", root / "t.csv", root / "mine", *words, "--audio-folder", root / "clisp", errs="clisp: cannot be read as a folder")
+        run("prepare", "csv", root / "t.csv", root / "mine", *words, "--audio-folder", root / "clips", says="3 used")
+        # One that is there is enough: the others are missing, and are told.
+        (root / "0.wav").write_bytes((root / "clips" / "0.wav").read_bytes())
+        run("prepare", "csv", root / "t.csv", root / "one", *words, says="missing or unreadable: 2 of 3")
+        (root / "t.csv").write_bytes(table.encode("cp1254"))
+        fails("prepare", "csv", root / "t.csv", root / "mine", *words, "--audio-folder", root / "clips",
+              errs=["has no column 'c\u00fcmle', it has dosya, c\\xfcmle; the table is not in UTF-8", "1254 (Turkish)"])
+        fails("prepare", "folder", root / "clips", root / "folder", lines=5, errs="2.wav: no text goes with it, expected 2.txt beside it")
+
+
 def peak_memory(*words):
     """kB that a command had at most, as far as it can be seen from outside; it has to end well."""
     # Meson asks malloc to write to what is only reserved.

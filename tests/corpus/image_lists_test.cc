@@ -113,7 +113,7 @@ TEST_CASE("lines that cannot be learnt are left out by cause", "[lists]") {
       {Finding::too_narrow, "240 columns at a height of 48, for a text of 61 characters"},
       {Finding::too_wide, "1680 columns at a height of 48, for a text of 2 characters"},
       {Finding::few_pixels, "7 x 40 pixels, expected 8 each way"},
-      {Finding::no_text, "no text goes with it"}};
+      {Finding::no_text, "no text goes with it, expected no-text.gt.txt beside it"}};
   for (const auto& [cause, what] : causes) {
     INFO(kind_of(cause).title);
     const auto& found = s.findings.of(cause);

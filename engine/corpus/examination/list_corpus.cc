@@ -88,16 +88,6 @@ std::optional<Flaw> examine_image(ListedUtterance& u, const ImageReader& images,
   return std::nullopt;
 }
 
-// What of it is UTF-8: a manifest is.
-bool is_utf8(const std::string& text) {
-  try {
-    code_points(text);
-    return true;
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
 bool is_sound(std::string_view start) { return !sound_format(start).name.empty(); }
 
 // Reads the text that lies beside. Names may be the wrong way round: the content decides.
@@ -131,6 +121,7 @@ std::optional<Flaw> examine(ListedUtterance& u, const Examination& e, bool decod
   const PrepareListOptions& o = e.options;
   if (!u.problem.empty()) return Flaw{u.finding, u.problem};
   if (!u.has_text) return Flaw{Finding::no_text, called(u) + ": no text goes with it"};
+  // As a manifest is.
   if (!is_utf8(u.file.path) || !is_utf8(u.id) || !is_utf8(u.speaker))
     return Flaw{Finding::name_no_utf8, u.file.path + ": has to be renamed"};
   try {

@@ -33,7 +33,9 @@ constexpr std::array kinds = std::to_array<FindingKind>({
     {Finding::no_text, "no-text", "without a text", out, ""},
     {Finding::name_no_utf8, "name-no-utf8", "with a name that is not UTF-8", out, ""},
     {Finding::text_no_utf8, "text-no-utf8", "with a text that is not UTF-8", out,
-     "iconv -f LATIN1 -t UTF-8 converts a text file, if that is what it is in"},
+     "iconv -f WINDOWS-1252 -t UTF-8 converts a text file of western Europe; others are "
+     "WINDOWS-1250 "
+     "(central Europe), 1251 (Cyrillic), 1254 (Turkish)"},
     {Finding::empty_text, "empty-text", "with an empty text", out, ""},
     {Finding::beyond_end, "beyond-end", "beyond the end of its recording", out, ""},
     {Finding::too_short, "too-short", "too short", out, ""},

@@ -80,6 +80,11 @@ void add_group(std::span<const Found> group, bool speakers_in_folders,
     u.has_text = text != group.end();
     if (u.has_text) u.text_file = text->path;
     if (speakers_in_folders) u.speaker = fs::path(f.path).parent_path().filename().string();
+    if (!u.has_text) {
+      u.problem = str(f.path, ": no text goes with it, expected ", fs::path(f.path).stem().string(),
+                      ".txt beside it");
+      u.finding = Finding::no_text;
+    }
     if (f.path == used) continue;
     u.problem =
         str(f.path, ": ", fs::path(used).filename().string(), " has the same name, and is used");

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "engine/corpus/lists/csv.h"
+#include "engine/corpus/lists/findings.h"
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
 #include "engine/corpus/lists/read_text.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 #include "kernels/base/nearest.h"
 
@@ -50,7 +52,11 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
   }
   const std::string nearest = nearest_word(wanted, trimmed_names);
   std::string advice;
-  if (!nearest.empty()) advice = "; did you mean '" + nearest + "'?";
+  if (!is_utf8(names)) {
+    advice = str("; the table is not in UTF-8 (", kind_of(Finding::text_no_utf8).hint, ")");
+  } else if (!nearest.empty()) {
+    advice = "; did you mean '" + nearest + "'?";
+  }
   for (const char other : delimiters) {
     if (header.size() == 1 && other != delimiter && names.find(other) != std::string::npos)
       advice =

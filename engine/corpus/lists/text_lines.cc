@@ -166,7 +166,13 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     u.file.path = candidate.image.empty() ? name + ".png" : candidate.image.string();
     const auto text = texts.find(name);
     u.has_text = text != texts.end();
-    if (u.has_text) u.text = text_of_file(text->second);
+    if (u.has_text) {
+      u.text = text_of_file(text->second);
+    } else {
+      u.problem = str(u.file.path, ": no text goes with it, expected ",
+                      fs::path(name).filename().string(), ".gt.txt beside it");
+      u.finding = Finding::no_text;
+    }
     set_folder(u, name, root);
     list.push_back(std::move(u));
   }
