@@ -139,6 +139,12 @@ void print_training(const LanguageModelReport& r, bool characters) {
   }
 }
 
+void warn_of_dotless_i(const DotlessI& found) {
+  if (!found.matters()) return;
+  std::fprintf(stderr, "warning: %s; --locale tr makes \u0131 of I in lower case\n",
+               found.found().c_str());
+}
+
 int train(const TrainWords& o) {
   LanguageModelTraining t = o.training;
   check_quantize(t.quantize);
@@ -156,6 +162,7 @@ int train(const TrainWords& o) {
   const Stopwatch watch;
   const LanguageModelReport report = train_language_model(t);
   print_training(report, t.characters);
+  warn_of_dotless_i(report.dotless_i);
   const double seconds = watch.seconds();
   std::printf("%s: trained in %.1f s, %.0f thousand tokens a second, with %s of memory",
               t.out.c_str(), seconds, double(report.tokens) / seconds / 1000,
@@ -321,6 +328,7 @@ int query(const QueryWords& o) {
   }
   if (totals.sentences == 0) fail_input(sentences.lines().name(), ": has no sentences");
   print_totals(o, totals);
+  warn_of_dotless_i(sentences.dotless_i());
   return 0;
 }
 

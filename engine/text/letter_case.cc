@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/text/unicode.h"
+#include "kernels/base/error.h"
 
 namespace rondo {
 namespace {
@@ -82,6 +83,26 @@ bool TextLocale::has_dotless_i() const {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
   return language == "tr" || language == "az" || language == "tur" || language == "aze";
+}
+
+void DotlessI::add(std::string_view text) {
+  // U+0130 and U+0131 in UTF-8.
+  constexpr char first = '\xc4', dotted = '\xb0', without_dot = '\xb1';
+  for (size_t i = 0; i < text.size(); ++i) {
+    capitals_ += text[i] == 'I';
+    if (text[i] != first || i + 1 == text.size()) continue;
+    letters_ += text[i + 1] == dotted || text[i + 1] == without_dot;
+  }
+}
+
+void DotlessI::add(const DotlessI& others) {
+  letters_ += others.letters_;
+  capitals_ += others.capitals_;
+}
+
+std::string DotlessI::found() const {
+  return str("letters of Turkish or Azeri, \u0130 or \u0131, ", letters_,
+             letters_ == 1 ? " time" : " times");
 }
 
 std::string to_lower(std::string_view text, const TextLocale& locale) {

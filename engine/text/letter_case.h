@@ -6,6 +6,7 @@
 // Errors: InputError when the text is not valid UTF-8. Thread safety: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,19 @@ struct TextLocale {
   static std::optional<TextLocale> parse(std::string_view tag);
   bool has_dotless_i() const;
   bool operator==(const TextLocale&) const = default;
+};
+
+// Whether the lower case of texts depends on a locale that nobody named: they have a letter of
+// Turkish and Azeri alone, and an I, which is i elsewhere.
+class DotlessI {
+ public:
+  void add(std::string_view text);
+  void add(const DotlessI& others);
+  bool matters() const { return letters_ > 0 && capitals_ > 0; }
+  std::string found() const;  // "letters of Turkish or Azeri, İ or ı, 7 times"
+
+ private:
+  int64_t letters_ = 0, capitals_ = 0;
 };
 
 std::string to_lower(std::string_view text, const TextLocale& locale = {});

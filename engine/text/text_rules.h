@@ -64,6 +64,8 @@ struct TextRules {
   TextLocale locale = {};               // of lower and upper case
   TextUnit unit = TextUnit::character;  // changes no text
 
+  // I becomes i, which is wrong in Turkish and Azeri (DotlessI tells such texts).
+  bool puts_dot_on_i() const { return lowercase && !locale.has_dotless_i(); }
   bool any() const {
     return !replace.empty() || lowercase || strip_punctuation || compatibility || drop_invisible ||
            marks != Marks::keep;

@@ -283,7 +283,10 @@ class Setup {
   }
 
   void read_data() {
-    Manifest training = read_texts(config_, config_.data.train);
+    DotlessI dotless_i;
+    Manifest training = read_texts(config_, config_.data.train, &dotless_i);
+    if (report_ && dotless_i.matters())
+      report_->message("warning: " + dotless_i.found() + "; text.locale=tr makes \u0131 of I");
     if (config_.task == Task::ctc) {
       note_phones(training);
       s_.alphabet = std::make_shared<Alphabet>(alphabet(training));

@@ -181,7 +181,8 @@ struct TextExaminer::State {
   std::map<char32_t, int64_t> characters;         // beyond ASCII, and signs that look alike
   std::map<char32_t, std::string> first_with;     // the same
   std::map<std::string, std::string> one_script;  // words of `mixed`
-  int64_t letters = 0, spaceless_letters = 0, words = 0, dotless = 0, capital_i = 0;
+  int64_t letters = 0, spaceless_letters = 0, words = 0;
+  DotlessI dotless_i;
   bool may_be_phones = true;
   std::vector<std::string> some_texts;  // the first ones, to tell phones by
 
@@ -212,12 +213,11 @@ void TextExaminer::State::look_at_replaced(const std::string& text, const std::s
     for (const TextPiece& p : pieces_of(text))
       if (p.is_mark) marks.add("'" + p.text + "'", texts, where);
   }
+  dotless_i.add(text);
   constexpr char32_t replacement = 0xfffd;
   const std::vector<char32_t> points = code_points(text);
   for (size_t i = 0; i < points.size(); ++i) {
     const char32_t c = points[i];
-    capital_i += c == U'I';
-    dotless += c == 0x130 || c == 0x131;
     if (c >= 0x20 && c < 0x7f) continue;
     const bool inside = i > 0 && i + 1 < points.size();
     if (is_invisible(c)) {
@@ -367,9 +367,9 @@ void TextExaminer::State::find_phones(TextFindings& all) const {
 }
 
 void TextExaminer::State::find_locale(TextFindings& all) const {
-  if (!rules.lowercase || rules.locale.has_dotless_i() || dotless == 0 || capital_i == 0) return;
+  if (!rules.puts_dot_on_i() || !dotless_i.matters()) return;
   TextFinding f;
-  f.what = str("letters of Turkish or Azeri, \u0130 or \u0131, ", dotless, " times");
+  f.what = dotless_i.found();
   f.advice = "--locale tr makes \u0131 of I in lower case, and i of \u0130";
   all.findings.push_back(std::move(f));
 }

@@ -73,7 +73,9 @@ bool SentenceReader::next(std::vector<std::string_view>& tokens) {
       line = text_;
     }
     if (options_.rules.any() || !is_ascii(line)) {
-      text_ = apply_rules(options_.rules, line);
+      std::string changed = apply_rules(options_.rules, line);
+      if (options_.rules.puts_dot_on_i()) dotless_i_.add(line);
+      text_ = std::move(changed);
       line = text_;
     }
   } catch (const JsonError& e) {

@@ -33,6 +33,8 @@ class SentenceReader {
   bool next(std::vector<std::string_view>& tokens);
 
   const LineReader& lines() const { return lines_; }
+  // In what was read, where the rules make i of I.
+  const DotlessI& dotless_i() const { return dotless_i_; }
 
  private:
   void split(std::string_view text, std::vector<std::string_view>& tokens) const;
@@ -41,6 +43,7 @@ class SentenceReader {
   LineReader lines_;
   SentenceOptions options_;
   bool is_manifest_;
+  DotlessI dotless_i_;
   std::string text_;  // what the tokens are parts of
 };
 

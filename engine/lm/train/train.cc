@@ -55,6 +55,7 @@ class Counter {
       ++report_.sentences;
       report_.tokens += words.size();
     }
+    report_.dotless_i.add(sentences.dotless_i());
   }
 
   static constexpr lm::Word last_own = 2;  // <unk>, <s>, </s>

@@ -50,6 +50,7 @@ struct LanguageModelReport {
   uint64_t words = 0;  // different ones, with <unk>, <s> and </s>
   std::vector<Order> orders;
   uint64_t spilled_bytes = 0;  // written to the temporary folder
+  DotlessI dotless_i;          // where the rules make i of I
 };
 
 LanguageModelReport train_language_model(const LanguageModelTraining& training);

@@ -247,11 +247,12 @@ std::unique_ptr<ManifestDataset> open_dataset(const Config& config, Manifest man
   return data;
 }
 
-Manifest read_texts(const Config& config, const std::string& manifest) {
+Manifest read_texts(const Config& config, const std::string& manifest, DotlessI* found) {
   Manifest read = read_manifest(manifest);
   if (!config.text.any()) return read;
   for (ManifestEntry& e : read.entries) {
     try {
+      if (e.text && found && config.text.puts_dot_on_i()) found->add(*e.text);
       if (e.text) e.text = apply_rules(config.text, *e.text);
     } catch (const InputError& error) {
       fail_input(read.where(e), ": ", error.what());

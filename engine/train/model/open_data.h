@@ -32,7 +32,7 @@ void require_data_settings(const Config& config);
 
 // The manifest, its texts changed by the configuration's rules. Throws InputError, by the line of a
 // text that is not UTF-8.
-Manifest read_texts(const Config& config, const std::string& manifest);
+Manifest read_texts(const Config& config, const std::string& manifest, DotlessI* found = nullptr);
 
 // What a run's or a model's targets are written in.
 struct TargetNames {
