@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/text/unicode.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 
 namespace rondo::decode {
@@ -53,6 +54,17 @@ bool is_of_tokens(const LanguageModel& model, const Vocabulary& vocabulary) {
 
 bool is_special(std::string_view word) {
   return word == "<unk>" || word == "<s>" || word == "</s>";
+}
+
+// The three of the highest numbers, the highest first.
+void keep_highest(std::vector<std::pair<double, std::string>>& kept, double number,
+                  const std::string& text) {
+  constexpr size_t most = 3;
+  const auto at = std::upper_bound(kept.begin(), kept.end(), number,
+                                   [](double n, const auto& k) { return n > k.first; });
+  if (at == kept.end() && kept.size() == most) return;
+  kept.insert(at, {number, text});
+  if (kept.size() > most) kept.pop_back();
 }
 
 // Which words the tokens may spell: those whose characters all occur in some token.
@@ -157,16 +169,31 @@ std::vector<WordTrie::Entry> Grammar::listed_words(const Vocabulary& vocabulary,
   }
   const Spellable spellable(vocabulary);
   int64_t all = 0;
+  double lost = 0;  // probability of the words that are never found
+  std::vector<std::pair<double, std::string>> most_lost;
   for (LanguageModel::Word w = 0; w < model_->words(); ++w) {
     const std::string text(model_->text(w));
     if (is_special(text)) continue;
     ++all;
-    if (spellable(text)) entries.push_back({characters_of(text), word_called(text), 0});
+    if (spellable(text)) {
+      entries.push_back({characters_of(text), word_called(text), 0});
+      continue;
+    }
+    LanguageModel::State ignored;
+    const double p = std::pow(10, model_->score(model_->empty_context(), w, ignored));
+    lost += p;
+    keep_highest(most_lost, p, text);
   }
   const auto spelled = static_cast<int64_t>(entries.size());
-  if (2 * spelled < all)
-    warnings_.push_back(str("the model's tokens can spell ", spelled, " of the ", all,
-                            " words of the language model"));
+  constexpr double much = 0.1;
+  if (lost > much || 2 * spelled < all) {
+    std::string names;
+    for (const auto& [p, text] : most_lost)
+      names += str(names.empty() ? "'" : ", '", printable(text), "'");
+    warnings_.push_back(
+        str("the model's tokens can spell ", spelled, " of the ", all,
+            " words of the language model; the most frequent of the others: ", names));
+  }
   return entries;
 }
 

@@ -126,6 +126,13 @@ def test_knowledge():
         run("lm", "train", root / "upper", "--order", "2", "--discount-fallback", "--out", root / "upper.lm")
         errs = run("decode", root / "tokens", root / "x.npy", "--lm", root / "upper.lm")[1]
         check("can spell 0 of the 2 words" in errs, errs)
+        # Of the words most can be spelled, and of what is said a part.
+        (root / "mixed").write_text("a b\nb ab\nba B.\nbb B.\naba B.\n")
+        run("lm", "train", root / "mixed", "--order", "1", "--discount-fallback", "--out", root / "mixed.lm")
+        errs = run("decode", root / "tokens", root / "x.npy", "--lm", root / "mixed.lm")[1]
+        check("can spell 6 of the 7 words of the language model; the most frequent of the others: 'B.'" in errs, errs)
+        errs = run("decode", root / "tokens", root / "x.npy", "--lm", root / "2gram.lm")[1]
+        check("can spell" not in errs, errs)
 
 
 def test_tuning():
