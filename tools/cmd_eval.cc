@@ -142,7 +142,9 @@ class Collector {
   }
 
   void take(const Hypothesis& h) {
-    Json line = Json::object({{"name", data_.name(h.utterance)}, {"loss", h.loss}});
+    Json line = Json::object({{"name", data_.name(h.utterance)},
+                              {"id", data_.entry(h.utterance).name()},
+                              {"loss", h.loss}});
     switch (results_.task) {
       case Task::ctc:
         take_text(h, line);

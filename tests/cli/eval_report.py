@@ -115,10 +115,11 @@ def test_what_is_printed_of_errors():
     out, _ = run("eval", root / "run", root / "dev.jsonl", "--hypotheses", root / "h.jsonl")
     *_, confused, worst = out.splitlines()
     check(re.fullmatch(r"most confused: (\S+ as \S+ \(\d+\)(, |$)){1,5}", confused), out)
-    check(re.fullmatch(r"worst utterance: .*dev\.jsonl:\d+ \(\d+ errors? in \d+ words?\)", worst), out)
+    check(re.fullmatch(r"worst utterance: .*dev\.jsonl:\d+, dev\d+\.wav, s\d, \S+ s \(\d+ errors? in \d+ words?\)", worst), out)
     # Where the model is always right: references are what it wrote.
     lines = [json.loads(line) for line in (root / "dev.jsonl").read_text().splitlines()]
     for line, written in zip(lines, (root / "h.jsonl").read_text().splitlines(), strict=True):
+        check(json.loads(written)["id"] == line["audio_filepath"], written)
         line["text"] = json.loads(written)["hypothesis"]
     write_manifest(root / "right.jsonl", [line for line in lines if line["text"]])
     out, text = report(root, "right.jsonl", says="WER 0.00%", not_says="worst utterance")

@@ -8,6 +8,7 @@
 #include "engine/report/progress.h"
 #include "engine/train/model/model_file.h"
 #include "engine/train/model/open_data.h"
+#include "kernels/base/cpu/printable.h"
 #include "kernels/base/error.h"
 #include "tools/recognition/predictions.h"
 
@@ -148,8 +149,8 @@ void print_errors(const ErrorAnalysis& errors, const char* noun) {
   if (!confused.empty()) std::printf("most confused: %s\n", confused.c_str());
   if (errors.worst().empty()) return;
   const report::AlignedUtterance& worst = errors.worst().front();
-  std::printf("worst %s: %s (%s in %s)\n", noun, worst.name.c_str(),
-              counted(worst.words.errors(), "error").c_str(),
+  std::printf("worst %s: %s, %s (%s in %s)\n", noun, worst.name.c_str(),
+              printable(worst.note).c_str(), counted(worst.words.errors(), "error").c_str(),
               counted(worst.words.reference, "word").c_str());
 }
 
