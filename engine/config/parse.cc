@@ -230,6 +230,7 @@ class Loader {
   Loader(Config& config, bool has_layers)
       : config_(config), fields_(schema::fields(config)), has_layers_(has_layers) {
     for (const Field& f : fields_) known_.push_back(f.key);
+    known_.emplace_back("data");
     known_.emplace_back("model.layer");
     known_.emplace_back("model.vgsl");
     for (const Field& f : fields_) {

@@ -205,6 +205,8 @@ TEST_CASE("unknown keys name file, line and the nearest known key", "[config]") 
         "conf.toml:2: unknown key 'model.seed'; did you mean 'training.seed'?");
   CHECK_THAT(error_of("zzzzqqqq = 3"),
              Contains("unknown key 'zzzzqqqq'; --help-config lists all keys"));
+  CHECK(override_error("date=mine") ==
+        "override 'date=mine': unknown key 'date'; did you mean 'data'?");
   CHECK(override_error("trainin.epochs=3") ==
         "override 'trainin.epochs=3': unknown key 'trainin.epochs'; did you mean "
         "'training.epochs'?");
