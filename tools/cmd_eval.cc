@@ -267,7 +267,8 @@ int run_eval(const EvalOptions& o) {
   const bool is_text = results.task == Task::ctc;
   if (!is_text && o.decoding.asks_for_search())
     fail_input(model.file(), ": is not a ctc model: there is no text to search for");
-  const std::optional<Decoder> decoder = make_decoder(o.decoding, model.vocabulary());
+  const std::optional<Decoder> decoder =
+      make_decoder(o.decoding, model.vocabulary(), model.description().config.text);
   options.decoder = decoder ? &*decoder : nullptr;
   options.decoder_threads = o.threads > 0 ? o.threads : usable_cpus();
   results.evaluation = evaluate(model.evaluated(), *data, is_text ? &model.alphabet() : nullptr,

@@ -357,7 +357,8 @@ int run_predict(const PredictOptions& o) {
     fail_input(model.file(),
                ": is not a ctc model: it writes no text; 'rondo predict' tells what it ", "says");
   }
-  model.set_decoder(make_decoder(o.decoding, model.vocabulary()), o.search_on_device());
+  model.set_decoder(make_decoder(o.decoding, model.vocabulary(), config.text),
+                    o.search_on_device());
   model.set_confidence(confidence_of(o.decoding.confidence));
   const InputKind kind = input_kind(config.features.type);
   std::vector<ModelInput> inputs = inputs_of(o.files, kind);

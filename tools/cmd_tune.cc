@@ -5,6 +5,7 @@
 #include "engine/data/audio/audio.h"
 #include "engine/data/image/image.h"
 #include "engine/decode/tuning.h"
+#include "engine/text/text_rules.h"
 #include "engine/train/recognition/recognizer.h"
 #include "kernels/base/cpu/parallel.h"
 #include "kernels/base/error.h"
@@ -30,6 +31,7 @@ struct TuneOptions {
 struct TuningData {
   Vocabulary vocabulary;
   std::vector<KnownOutputs> utterances;
+  TextRules rules = {};  // of the model
 };
 
 // Of a model of rondo's: it is run over the manifest once.
@@ -42,6 +44,7 @@ void add_outputs(const TuneOptions& o, const std::string& path, TuningData& all)
     fail_input(model.file(), ": is not a ctc model: it writes no text");
   const auto data = model.open(o.manifest, {&audio, &images}, true);
   all.vocabulary = model.vocabulary();
+  all.rules = model.description().config.text;
   const size_t before = all.utterances.size();
   all.utterances.resize(before + static_cast<size_t>(data->size()));
   evaluate(model.evaluated(), *data, &model.alphabet(), {}, [&](const Hypothesis& h) {
@@ -93,7 +96,7 @@ int run_tune(const TuneOptions& o) {
   if (!is_model && !o.others.empty())
     fail_input(o.model, ": is no model of rondo's, and --with is for such");
   const TuningData data = is_model ? run_models(o) : read_outputs(o);
-  const DecoderKnowledge knowledge = read_knowledge(o.decoding, data.vocabulary);
+  const DecoderKnowledge knowledge = read_knowledge(o.decoding, data.vocabulary, data.rules);
   ThreadPool threads(o.threads > 0 ? o.threads : usable_cpus());
   const ErrorRate greedy = errors_of(data.utterances, data.vocabulary, nullptr, threads);
   std::printf("%zu utterances; by the best class of each frame WER %.2f %%, CER %.2f %%\n\n",

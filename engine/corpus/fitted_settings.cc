@@ -138,20 +138,30 @@ std::string for_lines(const TrainingFacts& f) {
          course_text(course, "", "dtype = \"bf16\"\n");
 }
 
+// What is done to texts is kept with the model, and done to all that it is compared with. Only what
+// changes nothing the second time: the texts of the manifests have been through it.
+std::string for_texts(const TrainingFacts& f) {
+  std::string text;
+  if (f.text.marks == Marks::token) text += "marks = \"token\"\n";
+  if (f.text.drop_invisible) text += "drop_invisible = true\n";
+  if (f.text.strip_punctuation) text += "strip_punctuation = true\n";
+  if (f.text.lowercase) text += "lowercase = true\n";
+  if (!f.text.locale.tag.empty()) text += str("locale = \"", f.text.locale.tag, "\"\n");
+  if (f.phones) text += "unit = \"word\"  # the texts look like phones: each is a label\n";
+  return text.empty() ? "" : "\n[text]\n" + text;
+}
+
 }  // namespace
 
-void TrainingFacts::add(double length, std::string_view text) {
+void TrainingFacts::add(double length, std::string_view transcript) {
   lengths.push_back(static_cast<float>(length));
-  needed_frames.push_back(static_cast<float>(phones ? frames_needed(split_words(text))
-                                                    : frames_needed(code_points(text))));
+  needed_frames.push_back(static_cast<float>(phones ? frames_needed(split_words(transcript))
+                                                    : frames_needed(code_points(transcript))));
 }
 
 std::string fitted_settings(const TrainingFacts& facts) {
   const bool image = facts.kind == InputKind::image;
-  std::string text = facts.classes ? "\ntask = \"classify\"\n" : "";
-  if (facts.marks || facts.phones) text += "\n[text]\n";
-  if (facts.marks) text += "marks = \"token\"\n";
-  if (facts.phones) text += "unit = \"word\"  # the texts look like phones: each is a label\n";
+  const std::string text = (facts.classes ? "\ntask = \"classify\"\n" : "") + for_texts(facts);
   return str("# Written by rondo prepare for ", facts.lengths.size(),
              image ? " lines" : " utterances",
              "; change what you like.\n#   rondo train DIR/train.toml data=DIR\n", text,

@@ -11,6 +11,7 @@
 
 #include "engine/data/image/line_features.h"
 #include "engine/data/manifest.h"
+#include "engine/text/text_rules.h"
 
 namespace rondo {
 
@@ -21,14 +22,14 @@ struct TrainingFacts {
   LineDirection direction = LineDirection::rightwards;
   Ink ink = Ink::dark;
   bool classes = false;  // a class is learnt of each, not a text
-  bool marks = false;    // marks in brackets are labels (text.marks = "token")
+  TextRules text;        // that changed the texts
   bool phones = false;   // words are labels (text.unit = "word")
   // Of each utterance, how long it is, in seconds, or in columns of an image scaled to the usual
   // height, and how many frames of the network's output its text needs.
   std::vector<float> lengths, needed_frames;
 
-  // A class has no text.
-  void add(double length, std::string_view text);
+  // A class has no transcript.
+  void add(double length, std::string_view transcript);
 };
 
 // TOML with comments, the same for the same facts.

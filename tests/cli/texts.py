@@ -37,7 +37,7 @@ def test_marks_are_named_and_may_go():
         check("marks" not in (root / "mine" / "train.toml").read_text())
         texts, out = prepared(root, "--marks", "token", "--lowercase", "--strip-punctuation",
                               says=f"marks in brackets, each a symbol: {where}\n")
-        check('[text]\nmarks = "token"\n' in (root / "mine" / "train.toml").read_text())
+        check('[text]\nmarks = "token"\nstrip_punctuation = true\nlowercase = true\n' in (root / "mine" / "train.toml").read_text())
         check(texts == ["<unk>", "<unk> seven [noise]", "one {laugh}", "three", "two (())"], texts)
         run("prepare", "folder", root / "said", root / "mine", "--marks", "all", code=2, errs="--marks")
         fails("prepare", "folder", root / "said", root / "mine", "--marks", "drop", "--strict", lines=2, errs="1 with an empty text")
@@ -75,6 +75,11 @@ def test_texts_are_told_by_script_and_language():
         texts, _ = prepared(root, "--lowercase", "--locale", "tr-TR", not_says="--locale tr makes")
         check(texts[1] == "\u0131\u011fd\u0131r izmir, 3.14 -5 50%!", texts)
         run("prepare", "folder", root / "said", root / "mine", "--locale", "Turkish!", code=2, errs="'Turkish!', expected a language")
+        # A language model of such texts is told in the same words.
+        (root / "texts").write_text("I\u011eDIR\n\u0130zmir\n")
+        for job in ("lm", "train", root / "texts", "--discount-fallback", "--out", root / "m.lm"), ("lm", "query", root / "m.lm", root / "texts"):
+            run(*job, "--lowercase", errs="letters of Turkish or Azeri, \u0130 or \u0131, 1 time; --locale tr makes \u0131 of I")
+            check("Turkish" not in run(*job, "--lowercase", "--locale", "tr")[1] + run(*job)[1], job)
         shutil.rmtree(root / "said")
         recordings(root, ["\u4f60\u597d\u5417\u4eca\u5929", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35"])
         prepared(root, says=["written without spaces", "CER is the rate to go by"])
@@ -148,10 +153,18 @@ def test_a_model_with_marks():
             check(out.strip() == wanted, out, wanted)
         (root / "said.txt").write_text(line["text"])
         run("align", model, root / line["features_filepath"], root / "said.txt", says=line["text"])
+        # Names as people write them are looked for as the model writes.
+        (root / "hot").write_text("AB\nB A\n")
+        for job in ["transcribe", model, root / line["features_filepath"]], ["eval", model, root / "test.jsonl"]:
+            run(*job, "--hot-words", root / "hot", "--beam", 8, not_says="cannot spell")
         # A model of the same characters; and one that was trained without such labels is what it was.
         (root / "texts").write_text("".join(json.loads(t)["text"].lower() + "\n" for t in (root / "train.jsonl").open()))
         out = run("lm", "train", root / "texts", "--order", 2, "--characters", "--marks", "token", "--out", root / "2.arpa", "--discount-fallback")[0]
         check("3 different" in out and "\t<um>" in (root / "2.arpa").read_text(), out)
+        write_manifest(root / "i.jsonl", [{**json.loads(t), "text": "I \u0131"} for t in (root / "train.jsonl").open()])
+        for locale, warns in ("", True), ("tr", False):
+            out = train(root, root / f"i{locale}", f"data.train={root}/i.jsonl", "data.dev=", "data.test=", "training.max_steps=1", "text.lowercase=true", f"text.locale={locale}")
+            check(("letters of Turkish or Azeri" in str(out)) == warns, out)
         fails(*["train", *READY, f"data={root}"], "text.marks=all", errs='text.marks is "all", expected one of "keep", "drop", "token"')
         fails(*["train", *READY, f"data={root}"], "text.locale=x", errs='text.locale is "x", expected a language, as "tr"')
 

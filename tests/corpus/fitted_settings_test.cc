@@ -68,9 +68,14 @@ TEST_CASE("fitted settings say what the data are", "[fitted]") {
   CHECK(number(fitted_settings(facts(10, 1, "a", 44100)), "rate") == 16000);
   CHECK(number(fitted_settings(facts(10, 1, "a", 0)), "rate") == 16000);
   TrainingFacts f = facts(10, 1, "AH0 K AH0");
-  f.marks = true;
+  f.text.marks = Marks::token;
   CHECK_THAT(fitted_settings(f),
              Contains("\n[text]\nmarks = \"token\"\n") && !Contains("unit") && !Contains("task"));
+  f.text = {.lowercase = true, .strip_punctuation = true, .locale = {"tr"}};
+  CHECK_THAT(fitted_settings(f), Contains("\n[text]\nstrip_punctuation = true\n"
+                                          "lowercase = true\nlocale = \"tr\"\n"));
+  f.text = {.replace = {{"a", "aa"}}, .marks = Marks::drop};
+  CHECK_THAT(fitted_settings(f), !Contains("[text]"));  // twice is another thing than once
   f.classes = f.phones = true;
   CHECK_THAT(fitted_settings(f),
              Contains("\ntask = \"classify\"\n") && Contains("unit = \"word\""));

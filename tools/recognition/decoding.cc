@@ -114,7 +114,8 @@ void require_fitting(const DecodingOptions& o, const std::string& format) {
     throw WrongUsage("--confidence posterior compares the texts of a search: --beam 100, say");
 }
 
-DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& vocabulary) {
+DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& vocabulary,
+                                const TextRules& rules) {
   DecoderKnowledge k;
   if (!o.lm.empty()) k.language_model = LanguageModel::open(o.lm);
   if (!o.lexicon.empty()) k.lexicon = open_lexicon(o.lexicon, vocabulary);
@@ -125,6 +126,10 @@ DecoderKnowledge read_knowledge(const DecodingOptions& o, const Vocabulary& voca
     k.silence = *label;
   }
   if (!o.hot_words.empty()) k.hot_words = open_hot_words(o.hot_words, o.hot_word_weight);
+  for (HotWord& hot : k.hot_words) {
+    std::string changed = apply_rules(rules, hot.phrase);
+    if (!changed.empty()) hot.phrase = std::move(changed);
+  }
   return k;
 }
 
@@ -151,14 +156,15 @@ void require_effect(const DecodingOptions& o) {
 
 }  // namespace
 
-std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary) {
+std::optional<Decoder> make_decoder(const DecodingOptions& o, const Vocabulary& vocabulary,
+                                    const TextRules& rules) {
   if (!o.asks_for_search()) {
     if (o.knows_something())
       throw WrongUsage("--lm, --lexicon and --hot-words need a search, --beam 0 is none");
   }
   require_effect(o);
   if (!o.asks_for_search()) return {};
-  Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary));
+  Decoder decoder(vocabulary, search_options(o), read_knowledge(o, vocabulary, rules));
   for (const std::string& w : decoder.warnings()) std::fprintf(stderr, "warning: %s\n", w.c_str());
   return decoder;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/decode/decoder.h"
+#include "engine/text/text_rules.h"
 #include "tools/command_line/command_line.h"
 
 namespace rondo {
@@ -35,12 +36,14 @@ void require_fitting(const DecodingOptions& options, const std::string& format);
 
 // For a model with these classes; none where no search is asked for. Reads the files, says on
 // standard error what looks wrong in them. Throws WrongUsage for options that do not go together,
-// InputError.
-std::optional<Decoder> make_decoder(const DecodingOptions& options, const Vocabulary& vocabulary);
+// InputError. `rules`: the model's, which hot words go through as its texts did.
+std::optional<Decoder> make_decoder(const DecodingOptions& options, const Vocabulary& vocabulary,
+                                    const TextRules& rules = {});
 
 // What the options say of the search.
 DecoderOptions search_options(const DecodingOptions& options);
 // What the options name, read.
-DecoderKnowledge read_knowledge(const DecodingOptions& options, const Vocabulary& vocabulary);
+DecoderKnowledge read_knowledge(const DecodingOptions& options, const Vocabulary& vocabulary,
+                                const TextRules& rules = {});
 
 }  // namespace rondo

@@ -361,7 +361,7 @@ TrainingFacts facts_of(const std::vector<ListedUtterance>& list, const DataSumma
   if (100 * summary.light > used)
     facts.ink = 100 * summary.light > 99 * used ? Ink::light : Ink::automatic;
   facts.classes = !list.front().label.empty();
-  facts.marks = o.text.marks == Marks::token;
+  facts.text = o.text;
   facts.phones = summary.texts.like_phones;
   for (const ListedUtterance& u : list)
     if (u.split == "train") facts.add(length_of(u), u.text);
