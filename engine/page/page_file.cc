@@ -49,14 +49,15 @@ std::string find_image(const PageFile& page) {
   if (!page.image_name.empty() && page.image_name.find('\0') == std::string::npos) {
     for (const fs::path& name : names_of(page.image_name)) {
       for (const fs::path& folder : {own, above}) {
-        if (is_there(folder / name)) return (folder / name).lexically_normal().string();
+        const fs::path path = path_in_any_form((folder / name).string());
+        if (is_there(path)) return path.lexically_normal().string();
       }
     }
   }
   for (const fs::path& folder : {own, above}) {
     for (const char* ending : {".png", ".tif", ".tiff", ".jpg", ".jpeg", ".pgm", ".ppm", ".pbm",
                                ".PNG", ".TIF", ".TIFF", ".JPG", ".JPEG", ".PGM", ".PPM", ".PBM"}) {
-      const fs::path path = folder / (file.stem().string() + ending);
+      const fs::path path = path_in_any_form((folder / (file.stem().string() + ending)).string());
       if (is_there(path)) return path.lexically_normal().string();
     }
   }

@@ -2,8 +2,10 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 #include "engine/text/characters.h"
@@ -36,6 +38,26 @@ void for_each_code_point(std::string_view text, F&& f) {
   }
 }
 
+std::string normalised(std::string_view text, utf8proc_option_t form) {
+  utf8proc_uint8_t* out = nullptr;
+  const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                              static_cast<utf8proc_ssize_t>(text.size()), &out,
+                              static_cast<utf8proc_option_t>(UTF8PROC_STABLE | form));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(out, &std::free);
+  if (n < 0) fail_input("text cannot be normalised: ", utf8proc_errmsg(n));
+  return std::string(reinterpret_cast<const char*>(out), static_cast<size_t>(n));
+}
+
+bool is_ascii(const std::string& text) {
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<signed char>(c) >= 0; });
+}
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
@@ -43,14 +65,12 @@ std::string to_nfc(std::string_view text) {
   constexpr char32_t first_mark = 0x300;
   bool plain = true;
   for_each_code_point(text, [&](char32_t c, size_t) { plain = plain && c < first_mark; });
-  if (plain) return std::string(text);
-  utf8proc_uint8_t* out = nullptr;
-  const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                              static_cast<utf8proc_ssize_t>(text.size()), &out,
-                              static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(out, &std::free);
-  if (n < 0) fail_input("text cannot be normalised: ", utf8proc_errmsg(n));
-  return std::string(reinterpret_cast<const char*>(out), static_cast<size_t>(n));
+  return plain ? std::string(text) : normalised(text, UTF8PROC_COMPOSE);
+}
+
+std::string to_nfd(std::string_view text) {
+  for_each_code_point(text, [](char32_t, size_t) {});
+  return normalised(text, UTF8PROC_DECOMPOSE);
 }
 
 std::string normalize_transcript(std::string_view text) {
@@ -123,6 +143,19 @@ std::string describe(char32_t code_point) {
   if (!printable || is_invisible(code_point) || is_other_space(code_point))
     return name.empty() ? number : str(number, " (", name, ")");
   return str("'", to_utf8(code_point), "' (", number, ")");
+}
+
+std::string composed_name(const std::string& path) {
+  const size_t name = path.rfind('/') + 1;
+  if (is_ascii(path) || !is_utf8(path)) return path;
+  return path.substr(0, name) + to_nfc(path.substr(name));
+}
+
+std::string path_in_any_form(const std::string& path) {
+  if (is_ascii(path) || is_there(path) || !is_utf8(path)) return path;
+  for (std::string other : {to_nfc(path), to_nfd(path)})
+    if (is_there(other)) return other;
+  return path;
 }
 
 }  // namespace rondo

@@ -16,6 +16,9 @@ namespace rondo {
 // several code points.
 std::string to_nfc(std::string_view text);
 
+// Normal form D: U+00E9 becomes "e" + combining acute.
+std::string to_nfd(std::string_view text);
+
 // to_nfc, runs of Unicode white space become one U+0020, none is left at either end. Transcripts
 // are compared and encoded in this form.
 std::string normalize_transcript(std::string_view text);
@@ -36,5 +39,11 @@ bool continues_character(char32_t before, char32_t code_point);
 // A code point as messages have it: 'é' (U+00E9). What has no picture is never printed itself:
 // U+200B (zero-width space), U+0301.
 std::string describe(char32_t code_point);
+
+// Systems differ in whether the accents in names of files are characters of their own. The path
+// with the name behind the last '/' in normal form C, to tell files that belong together; and the
+// path or, if nothing lies there, what lies there in normal form C or D. Neither throws.
+std::string composed_name(const std::string& path);
+std::string path_in_any_form(const std::string& path);
 
 }  // namespace rondo

@@ -355,6 +355,19 @@ def test_a_line_that_two_files_describe_is_used_once():
         fails("prepare", "lines", place, root / "mine", "--only", "none", errs="that --only and --exclude leave")
 
 
+def test_images_whose_names_are_in_another_normal_form():
+    rng = random.Random(2)
+    rows, texts, polygons = page(rng, 3)
+    with folder() as root:
+        scans = root / "scans"
+        scans.mkdir()
+        (scans / "so\u0308z.png").write_bytes(png(rows))
+        (scans / "p.xml").write_text(page_xml("s\u00f6z.png", texts, polygons), encoding="utf-8")
+        (scans / "la\u0308nge.png").write_bytes(png(line_image("abc cab", rng)))
+        (scans / "l\u00e4nge.gt.txt").write_text("abc cab")
+        run("prepare", "lines", scans, root / "mine", "--dev", 0, "--test", 0, says="4 lines found, 4 used")
+
+
 def test_columns_keep_their_outlines():
     with folder() as root:
         rng = random.Random(2)

@@ -308,6 +308,28 @@ def test_what_a_beginner_forgets():
         fails("prepare", "folder", root / "clips", root / "folder", lines=5, errs="2.wav: no text goes with it, expected 2.txt beside it")
 
 
+def test_names_in_other_normal_forms():
+    """Accents are characters of their own in names from some systems, and not in lists from others."""
+    composed, apart = "s\u00f6z", "so\u0308z"
+    for on_disk, listed in (composed, apart), (apart, composed):
+        with folder() as root:
+            data = root / "data"
+            for i in range(2):
+                sound(data / f"{on_disk}{i}.wav", noise(0.5, seed=i))
+                (data / f"{listed}{i}.txt").write_text("one")
+            (data / f"{listed}5.txt").write_text("alone")
+            run("prepare", "folder", data, root / "folder", "--dev", 0, "--test", 0,
+                says=["3 utterances found, 2 used", f"{listed}5.txt: no recording goes with it"])
+            check(paths_of(root / "folder" / "train.jsonl") == [f"../data/{on_disk}{i}.wav" for i in range(2)], "other files")
+            (root / "t.csv").write_text(f"{listed},text\n" + "".join(f"data/{listed}{i}.wav,one\n" for i in range(2)))
+            (root / "m.json").write_text("".join(json.dumps({"audio_filepath": f"data/{listed}{i}.wav", "text": "one"}) + "\n" for i in range(2)))
+            (data / "wav.scp").write_text("".join(f"u{i} {data}/{listed}{i}.wav\n" for i in range(2)))
+            (data / "text").write_text("u0 one\nu1 one\n")
+            for words in (["csv", root / "t.csv", root / "csv", "--audio-column", on_disk, "--text-column", "text"],
+                          ["nemo", root / "nemo", root / "m.json"], ["kaldi", data, root / "kaldi"]):
+                run("prepare", *words, "--dev", 0, "--test", 0, says="2 utterances found, 2 used")
+
+
 def peak_memory(*words):
     """kB that a command had at most, as far as it can be seen from outside; it has to end well."""
     # Meson asks malloc to write to what is only reserved.

@@ -1,12 +1,15 @@
 // Recordings in a folder, each with its text beside it.
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <span>
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
 #include "engine/data/audio/audio.h"
 #include "engine/data/features/endings.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -92,6 +95,32 @@ void add_group(std::span<const Found> group, bool speakers_in_folders,
   }
 }
 
+// A recording and its text may have their names from systems that write accents in other forms.
+void join_other_forms(std::vector<ListedUtterance>& list) {
+  const auto stem = [](const ListedUtterance& u) {
+    return composed_name(fs::path(u.file.path).replace_extension().string());
+  };
+  std::map<std::string, size_t> texts;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string name = list[i].finding == Finding::text_alone ? stem(list[i]) : "";
+    if (std::any_of(name.begin(), name.end(),
+                    [](char c) { return static_cast<signed char>(c) < 0; }))
+      texts.emplace(name, i);
+  }
+  if (texts.empty()) return;
+  std::set<size_t> joined;
+  for (ListedUtterance& u : list) {
+    const auto text = u.finding == Finding::no_text ? texts.find(stem(u)) : texts.end();
+    if (text == texts.end() || !joined.insert(text->second).second) continue;
+    u.has_text = true;
+    u.text_file = list[text->second].file.path;
+    u.problem.clear();
+    u.finding = ListedUtterance().finding;
+  }
+  size_t i = 0;
+  std::erase_if(list, [&](const ListedUtterance&) { return joined.contains(i++); });
+}
+
 }  // namespace
 
 std::vector<ListedUtterance> list_folder(const std::string& folder, bool speakers_in_folders,
@@ -118,6 +147,7 @@ std::vector<ListedUtterance> list_folder(const std::string& folder, bool speaker
     for (size_t i = listed; i < list.size(); ++i) list[i].split = split_of(list[i].file.path, root);
     for (size_t i = begin; i < end; ++i) std::string().swap(files[i].path);
   }
+  join_other_forms(list);
   const bool has_recording = std::any_of(
       list.begin(), list.end(), [](const auto& u) { return u.finding != Finding::text_alone; });
   add_not_walked(others, list);

@@ -10,6 +10,7 @@
 
 #include "engine/corpus/lists/layouts.h"
 #include "engine/corpus/lists/list_files.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -49,7 +50,7 @@ std::string place_of(const KeyedLine& line, const fs::path& file) {
 
 // A relative path is seen from the working directory.
 std::string absolute(const std::string& path) {
-  return fs::absolute(path).lexically_normal().string();
+  return path_in_any_form(fs::absolute(path).lexically_normal().string());
 }
 
 void require_no_command(const KeyedLine& line) {

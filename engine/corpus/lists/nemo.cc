@@ -6,6 +6,7 @@
 #include "engine/corpus/lists/list_files.h"
 #include "engine/corpus/lists/read_text.h"
 #include "engine/io/json.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -49,7 +50,7 @@ void read_line(std::string_view line, const fs::path& folder, ListedUtterance& u
   if (!object.is_object()) fail_input("is no JSON object, expected {\"audio_filepath\": ...}");
   const std::string audio = word_in(object, "audio_filepath");
   if (audio.empty()) fail_input("names no recording, expected \"audio_filepath\"");
-  u.file.path = (folder / audio).lexically_normal().string();
+  u.file.path = path_in_any_form((folder / audio).lexically_normal().string());
   u.has_text = present(object, "text") != nullptr;
   u.text = trimmed(word_in(object, "text"));
   u.speaker = word_in(object, "speaker");

@@ -34,11 +34,15 @@ std::string name_of_delimiter(char c) {
   }
 }
 
-// Where a column of this name is, blanks around it aside.
+// Blanks around it aside, and whether its accents are characters of their own.
+bool is_called(const std::string& column, const std::string& wanted) {
+  return composed_name(trimmed(column)) == composed_name(trimmed(wanted));
+}
+
 std::optional<size_t> find_column(const std::vector<std::string>& header,
                                   const std::string& wanted) {
   for (size_t i = 0; i < header.size(); ++i)
-    if (trimmed(header[i]) == trimmed(wanted)) return i;
+    if (is_called(header[i], wanted)) return i;
   return std::nullopt;
 }
 
@@ -140,7 +144,7 @@ class Table {
     const std::optional<size_t> at = find_column(header, wanted);
     if (!at) fail_column(header, wanted, delimiter_, file_.path);
     for (size_t i = *at + 1; i < header.size(); ++i) {
-      if (trimmed(header[i]) == trimmed(wanted))
+      if (is_called(header[i], wanted))
         fail_input(file_.path, ": has two columns '", trimmed(wanted), "', expected one");
     }
     return *at;
@@ -201,7 +205,8 @@ class Table {
       u.finding = Finding::names_nothing;
       return u;
     }
-    u.file.path = (folder_ / (audio + layout_.ending)).lexically_normal().string();
+    u.file.path =
+        path_in_any_form((folder_ / (audio + layout_.ending)).lexically_normal().string());
     if (const std::string other = in_capitals(u.file.path); !other.empty()) u.file.path = other;
     for (size_t column : columns_.texts) {
       if (!field(column).empty()) u.text = trimmed(field(column));

@@ -10,6 +10,7 @@
 #include "engine/data/features/files.h"
 #include "engine/data/image/image.h"
 #include "engine/page/page_file.h"
+#include "engine/text/unicode.h"
 #include "kernels/base/error.h"
 
 namespace rondo::corpus {
@@ -41,9 +42,9 @@ std::pair<std::string, size_t> name_and_kind(const fs::path& image) {
   for (size_t kind = 1; kind < kinds.size(); ++kind) {
     if (!has_ending(name, kinds[kind])) continue;
     name.resize(name.size() - kinds[kind].size());
-    return {name, kind};
+    return {composed_name(name), kind};
   }
-  return {name, 0};
+  return {composed_name(name), 0};
 }
 
 // The folder, and the split that its name may be.
@@ -96,7 +97,7 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
     if (is_chosen(file)) {
       add_page(file, root, list);
     } else {
-      unwanted_pages.push_back(fs::path(file).replace_extension().string());
+      unwanted_pages.push_back(composed_name(fs::path(file).replace_extension().string()));
     }
   }
   mark_doubles(list);
@@ -117,7 +118,7 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
       continue;
     }
     if (has_ending(file.string(), ".txt") && !has_ending(file.string(), text_ending)) {
-      texts.emplace(fs::path(file).replace_extension().string(), file.string());
+      texts.emplace(composed_name(fs::path(file).replace_extension().string()), file.string());
       continue;
     }
     const bool is_wanted = is_chosen(file);
@@ -126,7 +127,8 @@ std::vector<ListedUtterance> list_lines(const std::string& folder, FileChoice* c
       continue;
     }
     if (!is_image_name(file.string())) {
-      const std::string name = file.string().substr(0, file.string().size() - text_ending.size());
+      const std::string name =
+          composed_name(file.string().substr(0, file.string().size() - text_ending.size()));
       true_texts.emplace(name, file.string());
       if (is_wanted) found.try_emplace(name);
       continue;
