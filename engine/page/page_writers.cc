@@ -194,14 +194,17 @@ ReadLine arrange(std::span<const SeenLabel> seen, double first, double last) {
   bool begins = true;
   for (size_t i = 0; i < labels.size(); ++i) {
     const SeenLabel& l = labels[i];
-    line.text += l.text;
     line.confidence += l.probability / static_cast<double>(labels.size());
     if (is_blank(l.text)) {
       begins = true;
       continue;
     }
-    if (begins) line.words.emplace_back();
+    if (begins) {
+      if (!line.words.empty()) line.text += ' ';
+      line.words.emplace_back();
+    }
     begins = false;
+    line.text += l.text;
     line.words.back().push_back({l.text, reaches[i].first, reaches[i].last, l.probability});
   }
   return line;

@@ -34,8 +34,8 @@ struct ReadCharacter {
 };
 
 struct ReadLine {
-  std::string text;
-  std::vector<std::vector<ReadCharacter>> words;  // without the spaces
+  std::string text;  // the words with a space between
+  std::vector<std::vector<ReadCharacter>> words;
   double confidence = 0;
   bool downwards = false;
 };

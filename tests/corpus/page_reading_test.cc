@@ -233,6 +233,16 @@ TEST_CASE("the first and the last character stay within their line", "[page]") {
   CHECK((line.words[0][1].first == 55 && line.words[0][1].last == 100));
 }
 
+TEST_CASE("the text of a line has a space between words, and none around them", "[page]") {
+  std::vector<SeenLabel> labels;
+  for (const char* text : {" ", "a", "b", " ", " ", "c", " "})
+    labels.push_back({text, 10.0 * static_cast<double>(labels.size()), 0, 1});
+  const ReadLine line = arrange(labels, 0, 100);
+  CHECK(line.text == "ab c");
+  CHECK(line.words.size() == 2);
+  CHECK(arrange(std::span(labels).first(1), 0, 100).text.empty());
+}
+
 TEST_CASE("regions within regions stand where the outer ones do", "[page]") {
   const std::string order =
       "<ReadingOrder><OrderedGroup><RegionRefIndexed index=\"0\" regionRef=\"second\"/>"
