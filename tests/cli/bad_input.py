@@ -31,9 +31,11 @@ def test_recordings_that_are_none():
     (root / "short.wav").write_bytes(good.read_bytes()[:500])
     (root / "shorter.wav").write_bytes(good.read_bytes()[:20])
     (root / "random.flac").write_bytes(random.Random(3).randbytes(3000))
+    (root / "page.xml").write_text("<PcGts/>")
     for name, text in [("missing.wav", "No such file"), ("empty.wav", "is empty"),
                        ("text.wav", "is not audio"), ("short.wav", "is truncated"),
-                       ("shorter.wav", "is truncated"), ("random.flac", "is not audio")]:
+                       ("shorter.wav", "is truncated"), ("random.flac", "is not audio"),
+                       ("page.xml", ["page.xml: holds a page of lines, ", "reads recordings"])]:
         fails("transcribe", root / "run", root / name, errs=text)
     # The good ones are transcribed all the same.
     run("transcribe", root / "run", root / "empty.wav", good, code=1, says="dev000.wav\t",

@@ -46,7 +46,7 @@ void add_file(const std::string& path, InputKind wanted, std::vector<ModelInput>
   input.name = input.file.path = path;
   // A name that says nothing is of what the model reads; its reader says if it is not.
   input.kind = is_feature_file(path)                                    ? InputKind::features
-               : is_image_name(path)                                    ? InputKind::image
+               : is_image_name(path) || has_ending(path, ".xml")        ? InputKind::image
                : wanted == InputKind::image && !is_recording_name(path) ? InputKind::image
                                                                         : InputKind::recording;
   if (!has_ending(path, ".safetensors") || !fs::is_regular_file(path)) {
@@ -247,8 +247,10 @@ void require_kind(const ModelInput& input, const Recognizer& model, InputKind wa
   constexpr std::array one = {"a recording", "ready features", "an image"};
   constexpr std::array many = {"recordings", "ready features", "images"};
   if (input.kind == wanted) return;
-  fail_input(input.name, ": holds ", one.at(static_cast<size_t>(input.kind)), ", ", model.file(),
-             " reads ", many.at(static_cast<size_t>(wanted)));
+  const char* const kind =
+      has_ending(input.name, ".xml") ? "a page of lines" : one.at(static_cast<size_t>(input.kind));
+  fail_input(input.name, ": holds ", kind, ", ", model.file(), " reads ",
+             many.at(static_cast<size_t>(wanted)));
 }
 
 Matrix read_features(const ModelInput& input, const Recognizer& model, const ImageReader& images,
