@@ -305,6 +305,8 @@ def test_what_a_beginner_forgets():
         (root / "t.csv").write_bytes(table.encode("cp1254"))
         fails("prepare", "csv", root / "t.csv", root / "mine", *words, "--audio-folder", root / "clips",
               errs=["has no column 'c\u00fcmle', it has dosya, c\\xfcmle; the table is not in UTF-8", "1254 (Turkish)"])
+        (root / "t.csv").write_bytes(b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0\xfe[Content_Types].xml\n")  # a workbook
+        fails("prepare", "csv", root / "t.csv", root / "mine", *words, errs="t.csv: is no text, expected a table in CSV or TSV")
         fails("prepare", "folder", root / "clips", root / "folder", lines=5, errs="2.wav: no text goes with it, expected 2.txt beside it")
 
 

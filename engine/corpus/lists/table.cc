@@ -54,6 +54,10 @@ std::optional<size_t> find_column(const std::vector<std::string>& header,
     trimmed_names.push_back(trimmed(field));
     names += (names.empty() ? "" : ", ") + trimmed_names.back();
   }
+  if (names.find('\0') != std::string::npos)
+    fail_input(file,
+               ": is no text, expected a table in CSV or TSV; a spreadsheet has to be saved as ",
+               "one, in UTF-8");
   const std::string nearest = nearest_word(wanted, trimmed_names);
   std::string advice;
   if (!is_utf8(names)) {
