@@ -22,7 +22,8 @@ struct Problem {
   Halo halo = {};
   bool bias = true;  // else accumulated gradients
   Wanted wanted = Wanted::all;
-  bool full = false;  // the layouts hold the batch and no more
+  // The layouts hold those of the batch that have frames, and no more.
+  bool full = false;
 };
 
 // The choices that a table of cases goes through by turns, each in a period of its own: every type
@@ -58,9 +59,10 @@ int32_t windows(const Conv2dAxis& a, int32_t size, int32_t behind) {
 }
 
 template <class Args>
-Args with_layouts(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
+Args with_layouts(Case& c, const Problem& p, std::vector<int32_t> lengths) {
   Args args;
   args.dims = p.dims;
+  if (p.full) std::erase(lengths, 0);
   std::vector<int32_t> shorter;
   for (int32_t length : lengths) shorter.push_back(windows(p.dims.time, length, p.behind));
   const bool full = p.full && !lengths.empty();
