@@ -40,6 +40,10 @@ struct Tolerance {
   static Tolerance exact() { return {0, 0}; }
   // `ulps` units in the last place of `dtype`, relative to values of size `scale`.
   static Tolerance ulps(DType dtype, double ulps, double scale = 1.0);
+  // Of a sum of `terms` random values of this standard deviation, a third being that of products of
+  // two values in [-1, 1], and of something else of size `added`. Partial sums have `out`'s type,
+  // or f32 where that is bf16.
+  static Tolerance sum(double terms, DType out, double deviation = 1.0 / 3, double added = 1);
 };
 
 struct Fill {

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "kernels/check/suites.h"
 #include "kernels/conv/conv.h"
 #include "kernels/conv/edge_frames.h"
@@ -14,15 +12,6 @@ struct Problem {
   bool halo = false;  // frames before and behind are there
   bool bias = true;   // else accumulated gradients
 };
-
-// The tolerance of a sum of `terms` products of values in [-1, 1], as gemm's
-// (kernels/gemm/gemm_check.cc).
-Tolerance sum_tolerance(double terms, DType out) {
-  Tolerance t =
-      Tolerance::ulps(DType::f32, 2 * std::sqrt(terms + 1), std::sqrt((terms + 1) / 9) + 1);
-  t.relative = Tolerance::ulps(out, out == DType::bf16 ? 2 : 4).relative;
-  return t;
-}
 
 template <class Args>
 Args with_layouts(Case& c, const Problem& p, const std::vector<int32_t>& lengths) {
@@ -63,7 +52,7 @@ void forward_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths
   args.w = c.input({d.out, d.in * d.kernel}, p.dtype);
   if (p.bias) args.bias = c.input({d.out}, DType::f32);
   args.y = c.rows_output("y", args.to, d.out, p.dtype,
-                         sum_tolerance(static_cast<double>(d.in * d.kernel), p.dtype));
+                         Tolerance::sum(static_cast<double>(d.in * d.kernel), p.dtype));
   set_workspace(c, args, ConvPhase::forward, p.dtype);
   c.work(2 * weights(p) * static_cast<double>(c.extent_rows(args.to)),
          static_cast<double>(args.x.bytes() + args.w.bytes() + args.y.bytes()));
@@ -76,7 +65,7 @@ void grad_input_case(Case& c, const Problem& p, const std::vector<int32_t>& leng
   args.whole_strides = d.left + p.right + 1 == d.span();
   args.dy = c.rows_input(args.to, d.out, p.dtype);
   args.w = c.input({d.out, d.in * d.kernel}, p.dtype);
-  const Tolerance t = sum_tolerance(static_cast<double>(d.out * d.kernel), p.dtype);
+  const Tolerance t = Tolerance::sum(static_cast<double>(d.out * d.kernel), p.dtype);
   args.dx = c.rows_output("dx", args.from, d.in, p.dtype, t);
   if (p.halo) {
     const int64_t sequences = args.from.capacity.sequences;
@@ -96,7 +85,7 @@ void grad_weight_case(Case& c, const Problem& p, const std::vector<int32_t>& len
   args.before = halo_input(c, args.from, before_frames(p), p);
   args.after = halo_input(c, args.from, after_frames(p), p);
   args.dy = c.rows_input(args.to, d.out, p.dtype);
-  const Tolerance t = sum_tolerance(static_cast<double>(c.extent_rows(args.to)) + 1, DType::f32);
+  const Tolerance t = Tolerance::sum(static_cast<double>(c.extent_rows(args.to)) + 1, DType::f32);
   args.accumulate = !p.bias;
   const std::initializer_list<int64_t> shape = {d.out, d.in * d.kernel};
   args.dw =

@@ -43,15 +43,6 @@ std::string name_of(const Halo& h) {
   return h.before + h.after > 0 ? str(" halo ", h.before, "+", h.after) : "";
 }
 
-// The tolerance of a sum of `terms` products of values in [-1, 1], as gemm's
-// (kernels/gemm/gemm_check.cc).
-Tolerance sum_tolerance(double terms, DType out) {
-  Tolerance t =
-      Tolerance::ulps(DType::f32, 2 * std::sqrt(terms + 1), std::sqrt((terms + 1) / 9) + 1);
-  t.relative = Tolerance::ulps(out, out == DType::bf16 ? 2 : 4).relative;
-  return t;
-}
-
 // Positions that windows have along an axis, with `behind` positions of padding at the end.
 int32_t windows(const Conv2dAxis& a, int32_t size, int32_t behind) {
   const int64_t slack = int64_t{a.before} + size + behind - a.span();
@@ -97,7 +88,7 @@ void forward_case(Case& c, const Problem& p, const std::vector<int32_t>& lengths
   args.w = c.input({p.dims.out, weight_cols(p)}, p.dtype);
   if (p.bias) args.bias = c.input({p.dims.out}, DType::f32);
   args.y = c.rows_output("y", args.to, out_cols(p), p.dtype,
-                         sum_tolerance(static_cast<double>(weight_cols(p)), p.dtype));
+                         Tolerance::sum(static_cast<double>(weight_cols(p)), p.dtype));
   finish(c, args, Conv2dPhase::forward, p, args.x.bytes() + args.w.bytes() + args.y.bytes());
 }
 
@@ -106,7 +97,7 @@ void grad_input_case(Case& c, const Problem& p, const std::vector<int32_t>& leng
   args.dy = c.rows_input(args.to, out_cols(p), p.dtype);
   args.w = c.input({p.dims.out, weight_cols(p)}, p.dtype);
   const double terms = static_cast<double>(p.dims.out * weight_cols(p) / p.dims.in);
-  const Tolerance t = sum_tolerance(terms, p.dtype);
+  const Tolerance t = Tolerance::sum(terms, p.dtype);
   const auto [before, after] = p.halo;
   if (p.wanted != Wanted::others || before + after == 0)
     args.dx = c.rows_output("dx", args.from, in_cols(p), p.dtype, t);
@@ -126,14 +117,15 @@ void grad_weight_case(Case& c, const Problem& p, const std::vector<int32_t>& len
   args.after = halo_input(c, args.from, p.halo.after, p);
   args.dy = c.rows_input(args.to, out_cols(p), p.dtype);
   const int64_t pixels = c.extent_rows(args.to) * p.dims.out_height;
-  const Tolerance t = sum_tolerance(static_cast<double>(pixels) + 1, DType::f32);
+  const double terms = static_cast<double>(pixels) + 1;
   args.accumulate = !p.bias;
-  const auto sums = [&](const char* name, std::initializer_list<int64_t> shape) {
+  const auto sums = [&](const char* name, std::initializer_list<int64_t> shape, double deviation) {
+    const Tolerance t = Tolerance::sum(terms, DType::f32, deviation);
     return args.accumulate ? c.in_out(name, shape, DType::f32, t)
                            : c.output(name, shape, DType::f32, t);
   };
-  if (p.wanted != Wanted::others) args.dw = sums("dw", {p.dims.out, weight_cols(p)});
-  if (p.wanted != Wanted::first) args.dbias = sums("dbias", {p.dims.out});
+  if (p.wanted != Wanted::others) args.dw = sums("dw", {p.dims.out, weight_cols(p)}, 1.0 / 3);
+  if (p.wanted != Wanted::first) args.dbias = sums("dbias", {p.dims.out}, std::sqrt(1.0 / 3));
   finish(c, args, Conv2dPhase::grad_weight, p, args.x.bytes() + args.dw.bytes() + args.dy.bytes());
 }
 

@@ -37,17 +37,9 @@ std::string label(const Shape& s) {
   return text;
 }
 
-// Sums of k products of values in [-1, 1]: k roundings of partial sums whose size grows as
-// sqrt(k / 9). The bound is 2 ulps x sqrt(k) x that size (a few standard deviations of a random
-// walk of roundings; twice that in f64, where the reference rounds as well). The result's own
-// rounding to bf16 may go either way, which is one ulp, or two of its half ulps.
 Tolerance tolerance(const Shape& s) {
-  const double k = static_cast<double>(s.k + 1);
-  const double scale = std::abs(s.alpha) * std::sqrt(k / 9) + std::abs(s.beta) + 1;
-  const DType sum = s.dtype == DType::f64 ? DType::f64 : DType::f32;
-  Tolerance t = Tolerance::ulps(sum, (s.dtype == DType::f64 ? 4 : 2) * std::sqrt(k), scale);
-  t.relative = Tolerance::ulps(s.c_dtype, s.c_dtype == DType::bf16 ? 2 : 4).relative;
-  return t;
+  const double alpha = std::abs(s.alpha), beta = std::abs(s.beta);
+  return Tolerance::sum(static_cast<double>(s.k), s.c_dtype, alpha / 3, beta + 1);
 }
 
 // `batch` times [rows, cols] inside rows of `ld` elements; what lies between is NaN, past the live
