@@ -113,11 +113,17 @@ ImageBox CharacterPlaces::box_of(std::span<const ReadCharacter> part) const {
 
 std::vector<Block> blocks_of(const PageFile& page) {
   std::vector<Block> blocks;
-  std::set<std::string> taken;
+  std::set<std::string> named, taken;
+  for (const PageLine& line : page.lines) named.insert({line.id, line.block});
   for (size_t first = 0, end = 0; first < page.lines.size(); first = end) {
     while (end < page.lines.size() && page.lines[end].block == page.lines[first].block) ++end;
     Block block{page.lines[first].block, first, end, {}};
-    if (block.id.empty() || taken.contains(block.id)) block.id = str("block_", blocks.size() + 1);
+    if (block.id.empty() || taken.contains(block.id)) {
+      size_t number = blocks.size() + 1;
+      do {
+        block.id = str("block_", number++);
+      } while (named.contains(block.id) || taken.contains(block.id));
+    }
     taken.insert(block.id);
     int32_t left = page.size.width, top = page.size.height, right = 0, bottom = 0;
     for (size_t i = first; i < end; ++i) {

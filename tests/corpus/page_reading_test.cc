@@ -343,3 +343,87 @@ TEST_CASE("what is read on a stored page is written where the file has it", "[pa
   CHECK_THAT(to_alto(page, std::span(&read, 1), "test"),
              Contains("<String HPOS=\"10\" VPOS=\"0\" WIDTH=\"100\" HEIGHT=\"40\""));
 }
+
+// A word of the letters of `text`, ten pixels each from `left` on.
+std::vector<ReadCharacter> word(const std::string& text, double left) {
+  std::vector<ReadCharacter> letters;
+  for (const char c : text) {
+    letters.push_back({std::string(1, c), left, left + 10, 0.5});
+    left += 10;
+  }
+  return letters;
+}
+
+// All that is between the name of an attribute and the quote behind its value, in the order of the
+// document.
+std::vector<std::string> attributes(const std::string& xml, const std::string& name) {
+  std::vector<std::string> values;
+  const std::string begin = " " + name + "=\"";
+  for (size_t at = xml.find(begin); at != xml.npos; at = xml.find(begin, at)) {
+    at += begin.size();
+    values.push_back(xml.substr(at, xml.find('"', at) - at));
+  }
+  return values;
+}
+
+TEST_CASE("a document has boxes around boxes, and no identifier twice", "[page]") {
+  const auto at = [](const char* id, const std::string& box) { return line(id, "", box); };
+  const std::string first =
+      at("a", "10,20 110,20 110,60 10,60") + at("b", "30,65 130,65 130,99 30,99");
+  PageFile page =
+      parse_page(page_xml(region("r", first) + region("s", at("c", "0,100 50,100 50,140 0,140")) +
+                          region("r", at("d", "60,100 99,100 99,140 60,140")) +
+                          region("block_5", at("e", "0,150 20,150 20,180 0,180")) +
+                          region("", at("f", "40,150 60,150 60,180 40,180")) +
+                          region("t", at("block_6", "70,150 99,150 99,180 70,180"))),
+                 "p.xml");
+  set_regions(page, {200, 220});
+  page.image = "p.png";
+  std::vector<ReadLine> lines(7);
+  lines[0].words = {word("ab", 20), word("c", 60)};
+  lines[2].words = {word("d", 0)};
+  const std::string hocr = to_hocr(page, lines, "test");
+  // A region that goes on behind another one is a block of a name of its own, and so is one without
+  // a name; 5 and 6 are names of others.
+  const std::vector<std::string> ids = {
+      "r",       "a", "word_1_1", "word_1_2", "b",       "s", "c", "word_3_1",
+      "block_3", "d", "block_5",  "e",        "block_7", "f", "t", "block_6"};
+  CHECK(attributes(hocr, "id") == ids);
+  // Corners to the right and below are left + width, top + height: the pixel behind the last.
+  std::vector<std::string> titles = attributes(hocr, "title");
+  REQUIRE(titles.size() == 21);
+  CHECK_THAT(titles[0], Contains("; bbox 0 0 200 220; ppageno 0"));
+  titles.erase(titles.begin());
+  const std::vector<std::string> boxes = {"bbox 10 20 130 99",
+                                          "bbox 10 20 110 60",
+                                          "bbox 20 20 40 60; x_wconf 50",
+                                          "x_bboxes 20 20 30 60; x_confs 50",
+                                          "x_bboxes 30 20 40 60; x_confs 50",
+                                          "bbox 60 20 70 60; x_wconf 50",
+                                          "x_bboxes 60 20 70 60; x_confs 50",
+                                          "bbox 30 65 130 99",
+                                          "bbox 0 100 50 140",
+                                          "bbox 0 100 50 140",
+                                          "bbox 0 100 10 140; x_wconf 50",
+                                          "x_bboxes 0 100 10 140; x_confs 50",
+                                          "bbox 60 100 99 140",
+                                          "bbox 60 100 99 140",
+                                          "bbox 0 150 20 180",
+                                          "bbox 0 150 20 180",
+                                          "bbox 40 150 60 180",
+                                          "bbox 40 150 60 180",
+                                          "bbox 70 150 99 180",
+                                          "bbox 70 150 99 180"};
+  CHECK(titles == boxes);
+  page.path.clear();  // else the file is filled in
+  const std::string xml = to_page_xml(page, lines, "test"), as_alto = to_alto(page, lines, "test");
+  const std::vector<std::string> blocks = {"r",       "a", "b",       "s", "c", "block_3", "d",
+                                           "block_5", "e", "block_7", "f", "t", "block_6"};
+  CHECK(attributes(xml, "id") == blocks);
+  CHECK_THAT(xml, Contains("<Coords points=\"10,20 130,20 130,99 10,99\""));
+  std::vector<std::string> of_alto = attributes(as_alto, "ID");
+  REQUIRE(of_alto.size() == 15);
+  of_alto.erase(of_alto.begin(), of_alto.begin() + 2);
+  CHECK(of_alto == blocks);
+  CHECK_THAT(as_alto, Contains("HPOS=\"10\" VPOS=\"20\" WIDTH=\"120\" HEIGHT=\"79\""));
+}
