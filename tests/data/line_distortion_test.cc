@@ -292,6 +292,45 @@ TEST_CASE("strokes become wider and narrower by their share", "[distort]") {
   CHECK(least < 2.1);
 }
 
+TEST_CASE("blur sees the outermost pixels again beyond the edges", "[distort]") {
+  // All of one edge, and all on one side of the middle, which no edge is near: the blur of an epoch
+  // makes the same slope of both.
+  const int32_t size = 40, middle = 20;
+  const auto inked = [](const auto& is_ink) {
+    Matrix m(size, size);
+    for (int32_t x = 0; x < size; ++x)
+      for (int32_t y = 0; y < size; ++y) m.row(x)[y] = is_ink(x, y) ? 1.0f : 0.0f;
+    return m;
+  };
+  DistortConfig c = always();
+  c.blur = 2;
+  float widest = 0;
+  for (uint64_t epoch = 0; epoch < 20; ++epoch) {
+    const auto blurred = [&](const auto& is_ink) { return distorted(c, epoch, inked(is_ink)); };
+    const Matrix step = blurred([](int32_t x, int32_t) { return x >= middle; });
+    const Matrix left = blurred([](int32_t x, int32_t) { return x == 0; });
+    const Matrix right = blurred([](int32_t x, int32_t) { return x == size - 1; });
+    const Matrix top = blurred([](int32_t, int32_t y) { return y == 0; });
+    const Matrix bottom = blurred([](int32_t, int32_t y) { return y == size - 1; });
+    const Matrix corner = blurred([](int32_t x, int32_t y) { return x + y == 2 * size - 2; });
+    for (int32_t i = 0; i < middle; ++i) {
+      INFO("epoch " << epoch << ", " << i << " pixels from the edge");
+      const float slope = step.row(middle - i)[middle];
+      for (int32_t across = 0; across < size; ++across) {
+        REQUIRE(std::abs(left.row(i)[across] - slope) < 1e-5f);
+        REQUIRE(std::abs(right.row(size - 1 - i)[across] - slope) < 1e-5f);
+        REQUIRE(std::abs(top.row(across)[i] - slope) < 1e-5f);
+        REQUIRE(std::abs(bottom.row(across)[size - 1 - i] - slope) < 1e-5f);
+      }
+      const float beside = step.row(middle)[0];
+      REQUIRE(std::abs(corner.row(size - 1)[size - 1 - i] - beside * slope) < 1e-5f);
+      REQUIRE(std::abs(corner.row(size - 1 - i)[size - 1] - beside * slope) < 1e-5f);
+    }
+    widest = std::max(widest, step.row(middle - 5)[middle]);
+  }
+  CHECK(widest > 1e-3f);
+}
+
 TEST_CASE("blur keeps the ink, fading takes of it", "[distort]") {
   DistortConfig c = always();
   c.blur = 1.5f;
